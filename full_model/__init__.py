@@ -1,0 +1,1 @@
+"""The full transformer, trained for real from starts that match the reduced models."""
