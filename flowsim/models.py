@@ -62,7 +62,7 @@ class GapModel:
             self.coordinates = (*self.coordinates, "b")
             self.keeps_sign = (*self.keeps_sign, False)
             self.conserved_names = ()
-        self.metric = (1.0,) * len(self.coordinates)
+        self.metric: tuple[float, ...] = (1.0,) * len(self.coordinates)
 
     def logit_gap(self, theta: Tensor) -> Tensor:
         """Δ, the logit after a one minus the logit after a zero; shape (...)."""
@@ -123,17 +123,17 @@ class CanonicalModel(GapModel):
         bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, b)).
     """
 
-    coordinates = ("e", "w")
-    keeps_sign = (True, True)
-    conserved_names = ("energy",)
+    coordinates: tuple[str, ...] = ("e", "w")
+    keeps_sign: tuple[bool, ...] = (True, True)
+    conserved_names: tuple[str, ...] = ("energy",)
 
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, w = theta[..., 0], theta[..., 1]
-        return e.square() * feed_forward_gain(w)
+        return e * e * feed_forward_gain(w)
 
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
         e, w = theta[..., 0], theta[..., 1]
-        return torch.stack([2 * e * feed_forward_gain(w), 4 * w.abs() * e.square()], dim=-1)
+        return torch.stack([2.0 * e * feed_forward_gain(w), 4.0 * w.abs() * e * e], dim=-1)
 
     def offset(self, theta: Tensor) -> Tensor:
         return -theta[..., 0].square() / 2
@@ -148,7 +148,7 @@ class CanonicalModel(GapModel):
 
 def feed_forward_gain(w: Tensor) -> Tensor:
     """g = 1 + 2w|w|: how the feed-forward layer multiplies the logit gap; zero at w = −1/√2."""
-    return 1 + 2 * w * w.abs()
+    return 1.0 + 2.0 * w * w.abs()
 
 
 def energy(theta: Tensor) -> Tensor:

@@ -1,0 +1,174 @@
+"""Records: NetCDF files with provenance, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from enum import IntEnum
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import numpy as np
+import xarray as xr
+
+from flowsim.errors import InputError
+
+SCHEMA = 1
+
+
+def flags(codes: type[IntEnum]) -> dict[str, object]:
+    """CF attributes that name the values of an integer variable."""
+    return {
+        "flag_values": np.array([code.value for code in codes], dtype=np.int8),
+        "flag_meanings": " ".join(code.name.lower() for code in codes),
+    }
+
+
+def provenance(settings: dict[str, object]) -> dict[str, object]:
+    """What a record says of its making: every setting, versions, command, source commit.
+
+    Neither date nor duration, so that the same run writes the same bytes.
+    """
+    import torch
+
+    packages = ("flowsim", "torch", "torchdiffeq", "numpy", "xarray")
+    return {
+        "schema": SCHEMA,
+        **settings,
+        "versions": ", ".join([f"python {platform.python_version()}", *map(_versioned, packages)]),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "commit": _commit(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _versioned(package: str) -> str:
+    return f"{package} {version(package)}"
+
+
+def _commit() -> str:
+    """The commit of the source tree that runs, "unknown" for an installed package."""
+    here = Path(__file__).parent
+    if not (here.parent / ".git").exists():
+        return "unknown"
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
+
+
+def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bool) -> None:
+    """Refuse an output that could not be written, before anything is computed.
+
+    Raises:
+        InputError: unknown suffix, missing or read-only folder, or an existing file without
+            ``overwrite``.
+    """
+    known = ", ".join(suffixes)
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{option} must end in one of {known}, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise InputError(f"{option}: the folder {str(path.parent)!r} does not exist")
+    try:  # ask the file system itself: permission bits do not tell of read-only mounts
+        with NamedTemporaryFile(dir=path.parent, prefix=".flowsim-"):
+            pass
+    except OSError as error:
+        reason = error.strerror or "not writable"
+        raise InputError(
+            f"{option}: cannot write in the folder {str(path.parent)!r} ({reason})"
+        ) from None
+    if path.is_dir():
+        raise InputError(f"{option}: {str(path)!r} is a folder")
+    if path.exists() and not overwrite:
+        raise InputError(f"{option}: {str(path)!r} exists; give --overwrite to replace it")
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Call ``write`` with a temporary name beside ``path``, then rename; nothing is left halfway.
+
+    Raises:
+        InputError: the disk is full or the folder went away.
+    """
+    temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
+    try:
+        write(temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_record(record: xr.Dataset, path: Path) -> None:
+    """Write a record as NetCDF, compressed, atomically."""
+    encoding = {name: {"zlib": True, "complevel": 4} for name, v in record.items() if v.ndim}
+    write_atomically(
+        path, lambda name: record.to_netcdf(name, engine="h5netcdf", encoding=encoding)
+    )
+
+
+def read_record(path: Path, kind: str) -> xr.Dataset:
+    """A stored record, whole and in memory.
+
+    Args:
+        path: a file that ``write_record`` wrote.
+        kind: what the record must be, as its attribute ``kind`` says ("portrait", …).
+
+    Raises:
+        InputError: no such file, not NetCDF, truncated, not flowsim's, of another kind or schema.
+    """
+    if not path.is_file():
+        raise InputError(f"{str(path)!r} is not a file; give a record (.nc) that flowsim wrote")
+    try:
+        record = xr.load_dataset(path, engine="h5netcdf")
+    except Exception as error:  # h5py raises many kinds for damaged files
+        raise InputError(
+            f"{str(path)!r} cannot be read as a flowsim record; it is damaged or not NetCDF"
+        ) from error
+    found = record.attrs.get("kind"), record.attrs.get("schema")
+    if found != (kind, SCHEMA):
+        raise InputError(
+            f"{str(path)!r} is not a flowsim {kind} record of schema {SCHEMA} "
+            f"(kind {found[0]!r}, schema {found[1]!r})"
+        )
+    return record
+
+
+def portrait_summary(record: xr.Dataset) -> dict[str, object]:
+    """The numbers of a portrait record, ready for JSON.
+
+    p, q, regime, entropies in nats, the fraction of the window in each basin, counts of cells, how
+    many agree with the analytic basins, and the largest energy drift of any orbit.
+    """
+    from flowsim.chain import BinaryChain
+
+    a = record.attrs
+    chain = BinaryChain(a["p"], a["q"])
+    cells = record["label"].size
+    names = str(record["label"].attrs["flag_meanings"]).split()
+    counts = {name: int(a[f"cells_{name}"]) for name in names}
+    return {
+        "p": chain.p,
+        "q": chain.q,
+        "switching_factor": chain.switching_factor,
+        "regime": chain.regime,
+        "entropy_rate": chain.entropy_rate,
+        "stationary_entropy": chain.stationary_entropy,
+        "mutual_information": chain.mutual_information,
+        "target_logit_gap": chain.target_logit_gap,
+        "cells": cells,
+        "fraction": {n: counts[n] / cells for n in ("global_minimum", "local_minimum")},
+        "saddle": counts["saddle"],
+        "unresolved": counts["unresolved"],
+        "oracle_cells": int(a["oracle_cells"]),
+        "oracle_agree": int(a["oracle_agree"]),
+        "oracle_cut": int(a["oracle_cut"]),
+        "largest_energy_drift": float(a["largest_energy_drift"]),
+    }
