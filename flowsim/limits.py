@@ -22,6 +22,8 @@ from flowsim.stepping import Stop, run_rows
 CHUNK = 65_536
 #: An orbit this slow in rescaled time has come close to a saddle.
 _DOUBTFUL_SPEED = 2e-3
+#: An orbit this slow is within rounding of the separatrix.
+_LOST_SPEED = 3e-8
 
 
 class Status(IntEnum):
@@ -71,7 +73,7 @@ def find_limits(
     theta0: Tensor,
     rtol: float = 1e-11,
     atol: float = 1e-12,
-    max_steps: int = 2000,
+    max_steps: int = 1000,
     progress: Callable[[int], object] | None = None,
 ) -> Limits:
     """The end of the gradient-flow trajectory of every start.
@@ -79,7 +81,7 @@ def find_limits(
     Each row advances with its own step (Dormand-Prince 8(7), the tableau of torchdiffeq) and is
     labelled by what it did: it met the curve of global minima, or e fell to zero where the plane
     e = 0 attracts, or it started critical. An orbit that came close to a saddle is computed again
-    at a hundredth of the tolerance, beside shadows displaced by ``rtol`` along every coordinate;
+    at a tenth of the tolerance, beside shadows displaced by ``rtol`` along every coordinate;
     where they disagree the label is unresolved. No conserved quantity is consulted.
 
     Args:
@@ -131,7 +133,7 @@ def _follow(
     target = torch.full_like(start[:, 0], model.chain.target_logit_gap)
     orbit = GapOrbit.from_start(model, start, target, rtol, atol)
     finite = torch.isfinite(start).all(dim=1)
-    critical = finite & (orbit.field(orbit.y(start)) == 0).all(dim=1)
+    critical = finite & orbit.at_rest(orbit.y(start))
     moving = finite & ~critical
     theta = start.clone()
     label = torch.full((n,), Label.UNRESOLVED, dtype=torch.int8, device=start.device)
@@ -143,7 +145,7 @@ def _follow(
         label[critical] = classify_critical(model, start[critical])
     if bool(moving.any()):
         orbit = orbit.select(moving)
-        rows = run_rows(orbit, orbit.y(start[moving]), max_steps)
+        rows = run_rows(orbit, orbit.y(start[moving]), max_steps, _LOST_SPEED)
         theta[moving] = orbit.theta(rows.y)
         landed, settled = rows.stop == Stop.LANDED, rows.stop == Stop.SETTLED
         trapped = moving.clone()
@@ -177,13 +179,13 @@ def _consult_shadows(
     """Decide the doubtful rows again, by a finer orbit and by its displaced shadows."""
     k = start.shape[1]
     centre = start[doubtful]
-    size = max(rtol, 1e-12)
+    size = max(rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
     displaced = [centre]
     for i in range(k):
         step = torch.zeros_like(centre)
         step[:, i] = size * centre[:, i].abs() if model.keeps_sign[i] else size
         displaced += [centre + step, centre - step]
-    finer = max(rtol / 100, 1e-13), max(atol / 100, 1e-14)
+    finer = max(rtol / 10, 1e-12), max(atol / 10, 1e-13)
     found, _ = _follow(model, torch.cat(displaced), *finer, max_steps)
     labels = found.label.reshape(2 * k + 1, -1)
     agree = (labels == labels[0]).all(dim=0)

@@ -11,6 +11,7 @@ from torch import Tensor
 from flowsim.chart import Chart
 from flowsim.gap import gap_slope
 from flowsim.models import GapModel
+from flowsim.stepping import LANDING
 
 #: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)².
 _TRAPPED = 1e-13
@@ -91,6 +92,13 @@ class GapOrbit:
         theta = self.theta(y)
         value = self.heading * (self.model.logit_gap(theta) - self.target)
         return value, self.model.logit_gap_gradient(theta).square().sum(dim=1)
+
+    def at_rest(self, y: Tensor) -> Tensor:
+        """True for rows on a critical set: no velocity, or on Δ = target within rounding."""
+        field = self.field(y)
+        value, rate = self.event(y)
+        movement = ((value / rate).unsqueeze(1) * field).abs() / self.scale(y)
+        return (field == 0).all(dim=1) | (movement.amax(dim=1) <= LANDING)
 
     def settled(self, y: Tensor, field: Tensor) -> Tensor:
         if self.clock or not self.model.keeps_sign[0]:

@@ -24,13 +24,13 @@ _STAGES = len(_BETA)
 #: Rows advanced at once: few enough to stay in the processor's cache, many enough per call.
 POOL = 8192
 #: A row has landed when its remaining Newton step is this small a part of the tolerated error.
-_LANDING = 1e-2
+LANDING = 1e-2
 
 
 class Stop(IntEnum):
     """Why a row stopped."""
 
-    RUNNING = 0  # the step budget ran out
+    RUNNING = 0  # given up: the step budget ran out, or the row became too slow
     LANDED = 1  # on the event surface
     SETTLED = 2  # the problem says that nothing more will happen
     FAILED = 3  # a value that is not finite, or a step below rounding
@@ -75,17 +75,20 @@ class Rows:
     dip: Tensor
 
 
-def run_rows(problem: RowProblem, y0: Tensor, max_steps: int, pool: int = POOL) -> Rows:
+def run_rows(
+    problem: RowProblem, y0: Tensor, max_steps: int, min_speed: float = 0.0, pool: int = POOL
+) -> Rows:
     """Advance every row until it lands, settles, fails, or has made ``max_steps`` attempts.
 
     Args:
         problem: the system; its scale sets the error allowed in one step.
         y0: starts, shape (n, k), float64.
         max_steps: attempted steps per row.
+        min_speed: a row slower than this is given up: rounding would decide where it goes.
         pool: rows advanced at once; a row that stops makes room for the next.
 
     Returns:
-        Rows, in the order of ``y0``. Rows that did not finish are ``Stop.RUNNING``.
+        Rows, in the order of ``y0``. Rows that were given up are ``Stop.RUNNING``.
     """
     n = len(y0)
     out = Rows(
@@ -98,7 +101,7 @@ def run_rows(problem: RowProblem, y0: Tensor, max_steps: int, pool: int = POOL) 
     active = _Active.start(problem, y0, torch.arange(min(n, pool), device=y0.device))
     waiting = pool
     while len(active.index):
-        done, reason = active.advance(max_steps)
+        done, reason = active.advance(max_steps, min_speed)
         if not bool(done.any()):
             continue
         rows = active.index[done]
@@ -151,7 +154,7 @@ class _Active:
         }
         return replace(self, problem=problem.select(columns["index"]), **columns)
 
-    def advance(self, max_steps: int) -> tuple[Tensor, Tensor]:
+    def advance(self, max_steps: int, min_speed: float) -> tuple[Tensor, Tensor]:
         """Attempt one step in every row; which rows are done, and why (``Stop``)."""
         problem, step = self.problem, self.step
         y_new, field_new, error = _attempt(problem, self.y, self.field, step)
@@ -168,7 +171,7 @@ class _Active:
             value, rate = event
             remaining = -value / rate
             movement = (remaining.unsqueeze(1) * field_new).abs() / scale
-            landed = accepted & (movement.amax(dim=1) <= _LANDING)
+            landed = accepted & (movement.amax(dim=1) <= LANDING)
             overshot = accepted & ~landed & (value > 0)
             accepted = accepted & ~overshot
             newton = step + remaining
@@ -190,7 +193,8 @@ class _Active:
         settled = accepted & ~landed & problem.settled(self.y, self.field)
         # not finite from the start, or a step that no longer moves the row
         failed = ~torch.isfinite(next_step) | (~accepted & ~landed & (next_step * speed < 1e-15))
-        done = landed | settled | failed | (self.attempts >= max_steps)
+        given_up = (self.attempts >= max_steps) | (speed < min_speed)
+        done = landed | settled | failed | given_up
         reason = torch.where(failed, Stop.FAILED, Stop.RUNNING)
         reason = torch.where(landed, Stop.LANDED, torch.where(settled, Stop.SETTLED, reason))
         return done, reason.to(torch.int8)

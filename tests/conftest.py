@@ -1,0 +1,28 @@
+"""Shared by all tests: the reference table, one thread, and a grid of starts."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text())
+
+#: Chains on both sides of p + q = 1, near it, and far from symmetric.
+CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.05, 0.6), (0.97, 0.35), (0.45, 0.56)]
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(20240607)
+
+
+def uniform_starts(n: int, generator: torch.Generator, half_width: float = 3.0) -> torch.Tensor:
+    """n points of the square [−half_width, half_width]², shape (n, 2)."""
+    return half_width * (2 * torch.rand(n, 2, dtype=torch.float64, generator=generator) - 1)
+
+
+def relative_error(found: float, expected: float) -> float:
+    return abs(found - expected) / abs(expected) if expected else abs(found)
