@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 # Fills differ in lightness as well as hue, and the bad basin is hatched: readable in greyscale.
 _FILL = {
     "global_minimum": "#d6e9f5",
-    "local_minimum": "#f4b183",
+    "local_minimum": "#e8965a",
     "saddle": "#ffffff",
     "unresolved": "#000000",
 }

@@ -28,9 +28,7 @@ class Canonical:
 
     def loss_of_gap(self, gap):
         def derivative(f0):
-            return self.pi0 * (sigmoid(f0) - self.p) + self.pi1 * (
-                sigmoid(f0 + gap) - (1 - self.q)
-            )
+            return self.pi0 * (sigmoid(f0) - self.p) + self.pi1 * (sigmoid(f0 + gap) - (1 - self.q))
 
         low, high = sorted((mp.log(self.p / (1 - self.p)), mp.log((1 - self.q) / self.q) - gap))
         low, high = low - 1, high + 1

@@ -4,8 +4,16 @@ import pytest
 import torch
 from conftest import CHAINS
 
-from flowsim import BinaryChain, CanonicalModel, Label, curvatures, energy
-from flowsim import minima_curve, reaches_global_minimum, separatrix
+from flowsim import (
+    BinaryChain,
+    CanonicalModel,
+    Label,
+    curvatures,
+    energy,
+    minima_curve,
+    reaches_global_minimum,
+    separatrix,
+)
 from flowsim.landscape import (
     SADDLE_ENERGY,
     SADDLE_W,
