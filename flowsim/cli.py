@@ -205,8 +205,9 @@ def main() -> None:
     except InputError as error:
         _fail(str(error))
     except (KeyboardInterrupt, typer.Abort):
-        print("flowsim: interrupted, nothing was left half written", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        print("flowsim: interrupted; nothing is left half written", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -1,6 +1,7 @@
 """The command line as a user meets it: whole processes, exit codes, one sentence on stderr."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -135,7 +136,7 @@ def test_ranges_in_both_spellings(tmp_path):
 
 def test_unresolved_cells_have_an_exit_code_of_their_own(tmp_path):
     """A window so narrow around the separatrix that float64 cannot tell its sides apart."""
-    squared = 0.16 - __import__("math").log(0.4) - (1 + __import__("math").log(2)) / 2
+    squared = 0.16 - math.log(0.4) - (1 + math.log(2)) / 2
     e = squared**0.5
     words = ["--w-range=-0.40000000000001:-0.39999999999999", f"--e-range={e - 1e-14}:{e + 1e-14}"]
     out = ["--p", "0.5", "--q", "0.8", "--resolution", "2", "--out", "a.png", "--json"]
