@@ -10,8 +10,9 @@ import xarray as xr
 
 from flowsim.errors import InputError
 from flowsim.landscape import Label
-from flowsim.limits import Rule, Status, find_limits
-from flowsim.models import GapModel
+from flowsim.limits import Status, find_limits
+from flowsim.models import ReducedModel
+from flowsim.orbits import Rule
 from flowsim.results import flags
 
 
@@ -22,7 +23,7 @@ def cell_centres(low: float, high: float, cells: int) -> np.ndarray:
 
 
 def scan_basins(
-    model: GapModel,
+    model: ReducedModel,
     axes: dict[str, np.ndarray],
     fixed: dict[str, float] | None = None,
     rtol: float = 1e-11,

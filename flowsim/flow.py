@@ -9,16 +9,10 @@ from torchdiffeq import odeint
 from flowsim.chart import Chart
 from flowsim.errors import InputError
 from flowsim.limits import check_starts
-from flowsim.models import ReducedModel
+from flowsim.models import ReducedModel, velocity
 
 #: Steps after which a row is given up as too stiff for an explicit method.
 MAX_STEPS = 20_000
-
-
-def velocity(model: ReducedModel, theta: Tensor) -> Tensor:
-    """The gradient flow's field −G⁻¹∇L, shape of θ."""
-    metric = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device)
-    return -model.gradient(theta) / metric
 
 
 def integrate(

@@ -101,14 +101,20 @@ def critical_line(chain: BinaryChain, w: Tensor) -> Tensor:
 
 def curvatures(model: ReducedModel, theta: Tensor) -> Tensor:
     """Eigenvalues of the loss's Hessian G^−½ ∇∇L G^−½, ascending, shape (..., k)."""
-    rows = theta.reshape(-1, theta.shape[-1])
-    hessian = torch.func.vmap(torch.func.jacfwd(model.gradient))(rows)
     root = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device).rsqrt()
-    eigenvalues = torch.linalg.eigvalsh(root * hessian * root.unsqueeze(-1))
-    return eigenvalues.reshape(theta.shape)
+    return torch.linalg.eigvalsh(root * hessian(model, theta) * root.unsqueeze(-1))
 
 
-def classify_critical(model: ReducedModel, theta: Tensor, tolerance: float = 1e-9) -> Tensor:
+def hessian(model: ReducedModel, theta: Tensor) -> Tensor:
+    """∂²L by forward differentiation of the model's gradient (torch.func), shape (..., k, k)."""
+    if hasattr(model, "hessian"):  # batched by the model itself, also through torch
+        return model.hessian(theta)
+    rows = theta.reshape(-1, theta.shape[-1])
+    found = torch.func.vmap(torch.func.jacfwd(model.gradient))(rows)
+    return found.reshape(*theta.shape, theta.shape[-1])
+
+
+def classify_critical(model: ReducedModel, theta: Tensor, decisive: bool = False) -> Tensor:
     """The kind of a critical point, from its loss and curvature alone.
 
     The entropy rate as loss: global minimum. A negative curvature: saddle. None negative and one
@@ -119,19 +125,23 @@ def classify_critical(model: ReducedModel, theta: Tensor, tolerance: float = 1e-
     Args:
         model: the reduced model.
         theta: critical points, shape (n, k).
-        tolerance: relative size below which a curvature or an excess of loss counts as zero.
+        decisive: the points are critical only within an integrator's error: a curvature must be
+            a thousandth of the largest to count, and a flat point is unresolved.
 
     Returns:
         ``Label`` values, int8, shape (n,).
     """
     chain = model.chain
     values = curvatures(model, theta)
-    zero = tolerance * (chain.mutual_information + values.abs().amax(dim=-1))
+    largest = values.abs().amax(dim=-1)
+    zero = (1e-3 if decisive else 1e-9) * (chain.mutual_information + largest)
     excess = model.loss(theta) - chain.entropy_rate
-    is_global = excess <= tolerance * chain.mutual_information + 1e-15
+    is_global = excess <= 1e-9 * chain.mutual_information + 1e-15
     # so close to p + q = 1 that the two losses are one number in float64
     blurred = 0 < chain.mutual_information < 1e-13
     local = (values[:, 0] >= -zero) & (values[:, -1] > zero)
     label = torch.where(local, Label.LOCAL_MINIMUM, Label.SADDLE)
+    if decisive:
+        label = torch.where(largest > zero, label, Label.UNRESOLVED)
     lowest = Label.UNRESOLVED if blurred else Label.GLOBAL_MINIMUM
     return torch.where(is_global, lowest, label).to(torch.int8)

@@ -15,15 +15,11 @@ from flowsim.errors import InputError
 from flowsim.gap import gap_loss
 from flowsim.landscape import Label, classify_critical
 from flowsim.models import GapModel, ReducedModel
-from flowsim.orbits import GapOrbit
+from flowsim.orbits import Ends, GapOrbit, Rule, orbit_through
 from flowsim.stepping import Stop, run_rows
 
 #: Starts handled at once, which bounds the memory.
 CHUNK = 65_536
-#: An orbit this slow in rescaled time has come close to a saddle.
-_DOUBTFUL_SPEED = 2e-3
-#: An orbit this slow is within rounding of the separatrix.
-_LOST_SPEED = 3e-8
 
 
 class Status(IntEnum):
@@ -33,16 +29,6 @@ class Status(IntEnum):
     TIMED_OUT = 1
     DIVERGED = 2
     FAILED = 3
-
-
-class Rule(IntEnum):
-    """What decided a label."""
-
-    NONE = 0  # nothing: unresolved
-    CRITICAL_START = 1  # loss and curvature of a start that never moves
-    TRAPPED_BY_PLANE = 2  # e falls to zero and nothing else moves any more
-    REACHED_MINIMA = 3  # the orbit met the curve of global minima
-    SHADOWS = 4  # it passed a saddle, and displaced starts end alike
 
 
 @dataclass
@@ -69,7 +55,7 @@ class Limits:
 
 
 def find_limits(
-    model: GapModel,
+    model: ReducedModel,
     theta0: Tensor,
     rtol: float = 1e-11,
     atol: float = 1e-12,
@@ -78,14 +64,16 @@ def find_limits(
 ) -> Limits:
     """The end of the gradient-flow trajectory of every start.
 
-    Each row advances with its own step (Dormand-Prince 8(7), the tableau of torchdiffeq) and is
-    labelled by what it did: it met the curve of global minima, or e fell to zero where the plane
-    e = 0 attracts, or it started critical. An orbit that came close to a saddle is computed again
-    at a tenth of the tolerance, beside shadows displaced by ``rtol`` along every coordinate;
-    where they disagree the label is unresolved. No conserved quantity is consulted.
+    Each row advances with its own step (Dormand-Prince 8(7), the tableau of torchdiffeq, and a
+    linearly implicit method for rows it finds stiff) and is labelled by what it did: it met the
+    global minima, or e fell to zero where the plane e = 0 attracts, or it came to rest at a point
+    whose loss and curvature tell what it is, or it started critical. An orbit that came close to
+    a saddle is computed again at a tenth of the tolerance, beside shadows displaced by ``rtol``
+    along every coordinate; where they disagree the label is unresolved. No conserved quantity is
+    consulted.
 
     Args:
-        model: a reduced model whose loss is a function of the logit gap.
+        model: any reduced model.
         theta0: starts, float64, shape (..., k).
         rtol: error allowed per step, relative for coordinates that keep their sign.
         atol: absolute error allowed per step for the other coordinates.
@@ -126,17 +114,15 @@ def check_starts(model: ReducedModel, theta0: Tensor, rtol: float, atol: float) 
 
 
 def _follow(
-    model: GapModel, start: Tensor, rtol: float, atol: float, max_steps: int
+    model: ReducedModel, start: Tensor, rtol: float, atol: float, max_steps: int
 ) -> tuple[Limits, Tensor]:
     """Limits of the rows of ``start``, and which of them came close to a saddle."""
-    n = len(start)
-    target = torch.full_like(start[:, 0], model.chain.target_logit_gap)
-    orbit = GapOrbit.from_start(model, start, target, rtol, atol)
+    orbit = orbit_through(model, start, rtol, atol)
     finite = torch.isfinite(start).all(dim=1)
     critical = finite & orbit.at_rest(orbit.y(start))
     moving = finite & ~critical
     theta = start.clone()
-    label = torch.full((n,), Label.UNRESOLVED, dtype=torch.int8, device=start.device)
+    label = torch.full_like(finite, Label.UNRESOLVED, dtype=torch.int8)
     status = torch.where(finite, Status.CONVERGED, Status.FAILED).to(torch.int8)
     rule = torch.where(critical, Rule.CRITICAL_START, Rule.NONE).to(torch.int8)
     evaluations = finite.long()
@@ -144,31 +130,35 @@ def _follow(
     if bool(critical.any()):
         label[critical] = classify_critical(model, start[critical])
     if bool(moving.any()):
-        orbit = orbit.select(moving)
-        rows = run_rows(orbit, orbit.y(start[moving]), max_steps, _LOST_SPEED)
-        theta[moving] = orbit.theta(rows.y)
-        landed, settled = rows.stop == Stop.LANDED, rows.stop == Stop.SETTLED
-        trapped = moving.clone()
-        trapped[moving] = settled
-        theta[trapped, 0] = 0.0  # the limit of e; every other coordinate has stopped already
-        # with p + q = 1 the plane e = 0 is itself a set of global minima
-        plane = Label.LOCAL_MINIMUM if model.chain.second_eigenvalue else Label.GLOBAL_MINIMUM
-        label[moving] = (landed * Label.GLOBAL_MINIMUM + settled * plane).to(torch.int8)
-        rule[moving] = (landed * Rule.REACHED_MINIMA + settled * Rule.TRAPPED_BY_PLANE).to(
-            torch.int8
-        )
-        far = theta[moving].abs().amax(dim=1) > 1e12 * start[moving].abs().amax(dim=1).clamp_min(1)
-        ended = torch.where(far, Status.DIVERGED, Status.FAILED)
-        ended = torch.where(rows.stop == Stop.RUNNING, Status.TIMED_OUT, ended)
-        status[moving] = torch.where(landed | settled, Status.CONVERGED, ended).to(torch.int8)
-        evaluations[moving] = rows.evaluations
-        doubtful[moving] = (landed | settled) & (rows.slowest < _DOUBTFUL_SPEED)
+        ends = orbit.select(moving).follow(start[moving], max_steps)
+        theta[moving], evaluations[moving] = ends.theta, ends.evaluations
+        label[moving], rule[moving], status[moving] = _judge(model, start[moving], ends)
+        doubtful[moving] = (label[moving] != Label.UNRESOLVED) & (ends.nearest < 1)
     norm = model.gradient(theta).norm(dim=1)
     return Limits(theta, label, status, rule, model.loss(theta), norm, evaluations), doubtful
 
 
+def _judge(model: ReducedModel, start: Tensor, ends: Ends) -> tuple[Tensor, Tensor, Tensor]:
+    """Label, rule and status of rows that moved."""
+    label = torch.full_like(ends.rule, Label.UNRESOLVED)
+    label[ends.rule == Rule.REACHED_MINIMA] = Label.GLOBAL_MINIMUM
+    # with p + q = 1 the plane e = 0 is itself a set of global minima
+    informative = model.chain.second_eigenvalue != 0
+    plane = Label.LOCAL_MINIMUM if informative else Label.GLOBAL_MINIMUM
+    label[ends.rule == Rule.TRAPPED_BY_PLANE] = plane
+    resting = ends.rule == Rule.CAME_TO_REST
+    if bool(resting.any()):
+        label[resting] = classify_critical(model, ends.theta[resting], decisive=True)
+    rule = torch.where(label == Label.UNRESOLVED, Rule.NONE, ends.rule).to(torch.int8)
+    size, before = ends.theta.abs().amax(dim=1), start.abs().amax(dim=1)
+    status = torch.where(size > 1e12 * before.clamp_min(1), Status.DIVERGED, Status.FAILED)
+    status = torch.where(ends.stop == Stop.RUNNING, Status.TIMED_OUT, status)
+    status = torch.where(ends.rule != Rule.NONE, Status.CONVERGED, status)
+    return label, rule, status.to(torch.int8)
+
+
 def _consult_shadows(
-    model: GapModel,
+    model: ReducedModel,
     start: Tensor,
     limits: Limits,
     doubtful: Tensor,

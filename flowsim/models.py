@@ -38,6 +38,12 @@ class ReducedModel(Protocol):
     def conserved(self, theta: Tensor) -> Tensor: ...
 
 
+def velocity(model: ReducedModel, theta: Tensor) -> Tensor:
+    """The gradient flow's field −G⁻¹∇L, shape of θ."""
+    metric = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device)
+    return -model.gradient(theta) / metric
+
+
 class GapModel:
     """Models with logit f₀ = b + c(θ) after a zero and f₁ = f₀ + Δ(θ) after a one.
 

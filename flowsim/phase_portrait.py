@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 
 from flowsim.basins import cell_centres, scan_basins
-from flowsim.flow import integrate, velocity
+from flowsim.flow import integrate
 from flowsim.landscape import (
     SADDLE_W,
     CriticalPoint,
@@ -19,7 +19,7 @@ from flowsim.landscape import (
     reaches_global_minimum,
     separatrix,
 )
-from flowsim.models import CanonicalModel, energy
+from flowsim.models import CanonicalModel, energy, velocity
 from flowsim.results import flags, provenance
 
 CURVE_POINTS = 1201

@@ -7,16 +7,16 @@ solver; rows that stop leave the batch, and no row's result depends on its neigh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
 from torchdiffeq._impl.odeint import SOLVERS
 
 _SOLVER = SOLVERS["dopri8"]
-_ORDER = _SOLVER.order
 _BETA: list[Tensor] = _SOLVER.tableau.beta  # its last row is the solution: first same as last
 _ERROR: Tensor = _SOLVER.tableau.c_error
 _STAGES = len(_BETA)
@@ -60,6 +60,14 @@ class RowProblem(Protocol):
         ...
 
 
+class Method(NamedTuple):
+    """A one-step method: (problem, y, dy/dτ, step) ↦ (y, dy/dτ, error estimate) at its end."""
+
+    attempt: Callable[[Any, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+    order: int
+    evaluations: int
+
+
 @dataclass
 class Rows:
     """Where the rows stopped: end point, reason (``Stop``), field evaluations, speeds met.
@@ -76,7 +84,12 @@ class Rows:
 
 
 def run_rows(
-    problem: RowProblem, y0: Tensor, max_steps: int, min_speed: float = 0.0, pool: int = POOL
+    problem: RowProblem,
+    y0: Tensor,
+    max_steps: int,
+    min_speed: float = 0.0,
+    method: Method | None = None,
+    pool: int = POOL,
 ) -> Rows:
     """Advance every row until it lands, settles, fails, or has made ``max_steps`` attempts.
 
@@ -85,11 +98,13 @@ def run_rows(
         y0: starts, shape (n, k), float64.
         max_steps: attempted steps per row.
         min_speed: a row slower than this is given up: rounding would decide where it goes.
+        method: ``DORMAND_PRINCE`` unless another is given.
         pool: rows advanced at once; a row that stops makes room for the next.
 
     Returns:
         Rows, in the order of ``y0``. Rows that were given up are ``Stop.RUNNING``.
     """
+    method = method or DORMAND_PRINCE
     n = len(y0)
     out = Rows(
         y0.clone(),
@@ -101,12 +116,12 @@ def run_rows(
     active = _Active.start(problem, y0, torch.arange(min(n, pool), device=y0.device))
     waiting = pool
     while len(active.index):
-        done, reason = active.advance(max_steps, min_speed)
+        done, reason = active.advance(method, max_steps, min_speed)
         if not bool(done.any()):
             continue
         rows = active.index[done]
         out.stop[rows] = reason[done]
-        out.evaluations[rows] = 1 + _STAGES * active.attempts[done]
+        out.evaluations[rows] = 1 + method.evaluations * active.attempts[done]
         out.y[rows] = active.y[done]
         out.slowest[rows], out.dip[rows] = active.slowest[done], active.dip[done]
         active = active.select(~done)
@@ -154,15 +169,15 @@ class _Active:
         }
         return replace(self, problem=problem.select(columns["index"]), **columns)
 
-    def advance(self, max_steps: int, min_speed: float) -> tuple[Tensor, Tensor]:
+    def advance(self, method: Method, max_steps: int, min_speed: float) -> tuple[Tensor, Tensor]:
         """Attempt one step in every row; which rows are done, and why (``Stop``)."""
         problem, step = self.problem, self.step
-        y_new, field_new, error = _attempt(problem, self.y, self.field, step)
+        y_new, field_new, error = method.attempt(problem, self.y, self.field, step)
         scale = problem.scale(y_new)
         ratio = (error.abs() / scale).amax(dim=1)
         usable = torch.isfinite(ratio) & torch.isfinite(y_new).all(dim=1)
         accepted = usable & (ratio <= 1)
-        growth = (0.9 * ratio.clamp_min(1e-30) ** (-1 / _ORDER)).clamp(0.2, 10.0)
+        growth = (0.9 * ratio.clamp_min(1e-30) ** (-1 / method.order)).clamp(0.2, 10.0)
         next_step = step * torch.where(usable, growth, 0.2)
 
         landed = torch.zeros_like(accepted)
@@ -203,10 +218,10 @@ class _Active:
 _COLUMNS = [f.name for f in fields(_Active) if f.name != "problem"]
 
 
-def _attempt(
+def _dormand_prince(
     problem: RowProblem, y: Tensor, field: Tensor, step: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One Runge-Kutta step of every row: (y, dy/dτ, error estimate) at its end."""
+    """One explicit Runge-Kutta step of every row."""
     h = step.unsqueeze(1)
     stages = torch.empty(_STAGES + 1, *y.shape, dtype=y.dtype, device=y.device)
     stages[0] = field
@@ -215,3 +230,6 @@ def _attempt(
         y_new = torch.addcmul(y, h, (weights.to(y) @ flat[: i + 1]).view_as(y))
         stages[i + 1] = problem.field(y_new)
     return y_new, stages[-1], h * (_ERROR.to(y) @ flat).view_as(y)
+
+
+DORMAND_PRINCE = Method(_dormand_prince, _SOLVER.order, _STAGES)
