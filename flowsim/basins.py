@@ -26,7 +26,7 @@ def scan_basins(
     model: ReducedModel,
     axes: dict[str, np.ndarray],
     fixed: dict[str, float] | None = None,
-    rtol: float = 1e-11,
+    rtol: float | None = None,
     atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
 ) -> xr.Dataset:

@@ -26,7 +26,7 @@ class Label(IntEnum):
 
 
 class CriticalPoint(IntEnum):
-    """What a point of the critical line e = 0 is."""
+    """What a point of the critical line or plane e = 0 is."""
 
     LOCAL_MAXIMUM = -1
     SADDLE = 0
@@ -85,24 +85,60 @@ def reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
     return (e != 0) & ((w < SADDLE_W) | ((w < 0) & above))
 
 
-def critical_line(chain: BinaryChain, w: Tensor) -> Tensor:
-    """What the point (0, w) of the critical line is, by the sign of its curvature in e.
-
-    ∂²L/∂e² = 2ℓ′(0)(1 + 2w|w|) has the sign of −(1 + 2w|w|)Δ*. Source: spec 3.1.
-
-    Returns:
-        ``CriticalPoint`` values, int8, shape of ``w``.
-    """
-    if chain.second_eigenvalue == 0:
-        return torch.full_like(w, CriticalPoint.GLOBAL_MINIMUM, dtype=torch.int8)
-    side = torch.where((w - SADDLE_W).abs() < 1e-15, 0.0, torch.sign(w - SADDLE_W))
-    return (side if chain.second_eigenvalue < 0 else -side).to(torch.int8)
-
-
 def curvatures(model: ReducedModel, theta: Tensor) -> Tensor:
     """Eigenvalues of the loss's Hessian G^−½ ∇∇L G^−½, ascending, shape (..., k)."""
     root = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device).rsqrt()
     return torch.linalg.eigvalsh(root * hessian(model, theta) * root.unsqueeze(-1))
+
+
+def critical_plane(model: ReducedModel, theta: Tensor) -> Tensor:
+    """What the points of the critical plane e = 0 are, by the sign of their curvature in e.
+
+    ∂²L/∂e² is read off the gradient a little above the plane, where it is ∂L/∂e / e. With
+    attention its sign is that of −λC(w, a), and C = 0 is the saddle curve (spec 3.2).
+
+    Args:
+        model: a reduced model whose first coordinate is e.
+        theta: points with e = 0, shape (..., k).
+
+    Returns:
+        ``CriticalPoint`` values, int8, shape (...).
+    """
+    if model.chain.second_eigenvalue == 0:
+        return torch.full_like(theta[..., 0], CriticalPoint.GLOBAL_MINIMUM, dtype=torch.int8)
+    curvature = plane_curvature(model, theta)
+    pi0, pi1 = model.chain.stationary
+    flat = curvature.abs() < 1e-10 * pi0 * pi1 * abs(model.chain.second_eigenvalue)
+    return torch.where(flat, 0.0, torch.sign(curvature)).to(torch.int8)
+
+
+def plane_curvature(model: ReducedModel, theta: Tensor) -> Tensor:
+    """∂²L/∂e² at points of the plane e = 0, shape (...); the given e is ignored."""
+    above = torch.cat([torch.full_like(theta[..., :1], 1e-6), theta[..., 1:]], dim=-1)
+    return model.gradient(above)[..., 0] / 1e-6
+
+
+def saddle_points(model: ReducedModel, line: Tensor) -> Tensor:
+    """The points between neighbours of ``line`` where the plane's curvature changes its sign.
+
+    Args:
+        model: a reduced model whose first coordinate is e.
+        line: points along a curve in the plane e = 0, shape (n, k).
+
+    Returns:
+        Points of the saddle curve, shape (m, k), to 1e-12 of their segment by bisection; none
+        when p + q = 1.
+    """
+    if model.chain.second_eigenvalue == 0:
+        return line[:0]
+    value = plane_curvature(model, line)
+    change = (value[1:] > 0) != (value[:-1] > 0)
+    low, high, below = line[:-1][change], line[1:][change], value[:-1][change] > 0
+    for _ in range(45):
+        middle = (low + high) / 2
+        same = ((plane_curvature(model, middle) > 0) == below).unsqueeze(-1)
+        low, high = torch.where(same, middle, low), torch.where(same, high, middle)
+    return (low + high) / 2
 
 
 def hessian(model: ReducedModel, theta: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class Limits:
 def find_limits(
     model: ReducedModel,
     theta0: Tensor,
-    rtol: float = 1e-11,
+    rtol: float | None = None,
     atol: float = 1e-12,
     max_steps: int = 1000,
     progress: Callable[[int], object] | None = None,
@@ -75,7 +75,9 @@ def find_limits(
     Args:
         model: any reduced model.
         theta0: starts, float64, shape (..., k).
-        rtol: error allowed per step, relative for coordinates that keep their sign.
+        rtol: error allowed per step, relative for coordinates that keep their sign; by default
+            1e-11 where the loss is a function of the logit gap, else 1e-6 (with |a| > 1 the field
+            jumps wherever an atom of the law crosses the ReLU's kink).
         atol: absolute error allowed per step for the other coordinates.
         max_steps: attempted steps per row before it has timed out.
         progress: called with the number of starts done, after each chunk.
@@ -86,9 +88,11 @@ def find_limits(
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
     """
+    by_gap = isinstance(model, GapModel) and not model.dynamic_bias
+    rtol = rtol if rtol is not None else 1e-11 if by_gap else 1e-6
     starts = check_starts(model, theta0, rtol, atol)
     parts = []
-    for part in starts.split(CHUNK):
+    for part in starts.split(CHUNK if by_gap else CHUNK // 64):
         limits, doubtful = _follow(model, part, rtol, atol, max_steps)
         if bool(doubtful.any()):
             _consult_shadows(model, part, limits, doubtful, rtol, atol, max_steps)
@@ -209,6 +213,8 @@ def hitting_times(
     """
     if not 0 < fraction < 1:
         raise InputError(f"fraction must lie strictly between 0 and 1, not {fraction}")
+    if not isinstance(model, GapModel) or model.dynamic_bias:
+        raise InputError("hitting times need a model whose loss is a function of the logit gap")
     limits = find_limits(model, theta0, rtol)
     rows = theta0.to(torch.float64).reshape(-1, theta0.shape[-1])
     start_loss, end_loss = model.loss(rows), limits.loss.reshape(-1)

@@ -1,4 +1,4 @@
-"""Everything a phase portrait of the canonical model shows, computed into one record."""
+"""Everything a phase portrait in the (w, e) plane shows, computed into one record."""
 
 from __future__ import annotations
 
@@ -7,93 +7,110 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import xarray as xr
+from torch import Tensor
 
 from flowsim.basins import cell_centres, scan_basins
 from flowsim.flow import integrate
 from flowsim.landscape import (
-    SADDLE_W,
+    SADDLE_ENERGY,
     CriticalPoint,
     Label,
-    critical_line,
+    critical_plane,
     minima_curve,
     reaches_global_minimum,
+    saddle_points,
     separatrix,
 )
-from flowsim.models import CanonicalModel, energy, velocity
+from flowsim.linear_attention import LinearAttentionModel, linear_reaches_global_minimum
+from flowsim.models import CanonicalModel, ReducedModel, energy, feed_forward_gain, velocity
 from flowsim.results import flags, provenance
 
 CURVE_POINTS = 1201
 ARROWS = 23
 ORBITS_PER_SIDE = 6
 
+Oracle = Callable[[Tensor], Tensor]
+
 
 def portrait_record(
-    model: CanonicalModel,
+    model: ReducedModel,
     w_range: tuple[float, float] = (-3.0, 3.0),
     e_range: tuple[float, float] = (-3.0, 3.0),
     resolution: int = 208,
-    rtol: float = 1e-11,
+    rtol: float | None = None,
     atol: float = 1e-12,
+    a: float = 0.0,
     progress: Callable[[int], object] | None = None,
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
-    Labels come from the integrated flow of every cell's centre. The analytic basin is only counted
-    beside them: ``oracle_agree`` of ``oracle_cells`` cells agree, leaving aside the
-    ``oracle_cut`` cells that the separatrix crosses and the cells centred on e = 0.
+    Labels come from the integrated flow of every cell's centre, in all the model's coordinates.
+    Where the basins have a closed form it is only counted beside them: ``oracle_agree`` of
+    ``oracle_cells`` cells agree, leaving aside the ``oracle_cut`` cells that a boundary crosses
+    and the cells centred on e = 0.
 
     Args:
-        model: canonical model with the bias at its optimum.
+        model: the canonical model, or one with attention, of which the slice at ``a`` is shown.
         w_range, e_range: the window.
         resolution: cells along each axis.
-        rtol, atol: error allowed per step, for labels and orbits.
+        rtol, atol: error allowed per step, for labels and orbits; by default as ``find_limits``.
+        a: attention of the slice, for models that have it.
         progress: called with the number of cells done.
 
     Returns:
-        Dataset over (e, w) as ``scan_basins`` gives, plus energy(e, w), the separatrix, the minima
-        curve, the kind of the critical line above each w, unit arrows, orbits (time, orbit), and
-        attributes with every setting and count.
+        Dataset over (e, w) as ``scan_basins`` gives, plus the separatrix and the minima curve
+        (NaN where there is no closed form), the kind of the critical line above each w, unit
+        arrows, energy and orbits (time, orbit) of the canonical model, and attributes with every
+        setting and count.
     """
     chain = model.chain
+    fixed = {"a": a} if "a" in model.coordinates else {}
     axes = {"e": cell_centres(*e_range, resolution), "w": cell_centres(*w_range, resolution)}
-    record = scan_basins(model, axes, rtol=rtol, atol=atol, progress=progress)
-    grid = _grid(axes["e"], axes["w"])
-    record["energy"] = (("e", "w"), energy(grid).numpy())
+    record = scan_basins(model, axes, fixed, rtol=rtol, atol=atol, progress=progress)
 
     w = torch.linspace(*w_range, CURVE_POINTS, dtype=torch.float64)
-    w = torch.cat([w, w.new_tensor([SADDLE_W])]).sort().values
+    line = _starts(model, torch.zeros_like(w), w, a)
+    saddles = saddle_points(model, line)
+    w = torch.cat([w, saddles[:, 1]]).sort().values
+    curves = _curves(model, w, a)
+    record["saddle_w"] = ("saddle", saddles[:, 1].numpy())
     record["curve_w"] = ("curve", w.numpy())
-    record["separatrix_e"] = ("curve", separatrix(chain, w).numpy())
-    record["minima_e"] = ("curve", minima_curve(chain, w).numpy())
-    record["critical_line"] = ("curve", critical_line(chain, w).numpy(), flags(CriticalPoint))
+    record["separatrix_e"] = ("curve", curves[0].numpy())
+    record["minima_e"] = ("curve", curves[1].numpy())
+    line = _starts(model, torch.zeros_like(w), w, a)
+    record["critical_line"] = ("curve", critical_plane(model, line).numpy(), flags(CriticalPoint))
 
     arrow_e, arrow_w = cell_centres(*e_range, ARROWS), cell_centres(*w_range, ARROWS)
-    arrows = velocity(model, _grid(arrow_e, arrow_w))
+    arrows = velocity(model, _starts(model, *_mesh(arrow_e, arrow_w), a))[..., :2]
     unit = torch.nan_to_num(arrows / arrows.norm(dim=-1, keepdim=True))
     record = record.assign_coords(arrow_e=arrow_e, arrow_w=arrow_w)
     record["direction_e"] = (("arrow_e", "arrow_w"), unit[..., 0].numpy())
     record["direction_w"] = (("arrow_e", "arrow_w"), unit[..., 1].numpy())
 
-    orbits = _orbits(model, e_range, w_range, rtol, atol)
-    record["orbit_e"] = (("time", "orbit"), orbits[..., 0].numpy())
-    record["orbit_w"] = (("time", "orbit"), orbits[..., 1].numpy())
-    orbit_drift = (energy(orbits) - energy(orbits[0])).abs().max()
+    drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in model.conserved_names]
+    if isinstance(model, CanonicalModel):
+        record["energy"] = (("e", "w"), energy(_starts(model, *_mesh(**axes), a)).numpy())
+        orbits = _orbits(model, e_range, w_range, rtol, atol)
+        record["orbit_e"] = (("time", "orbit"), orbits[..., 0].numpy())
+        record["orbit_w"] = (("time", "orbit"), orbits[..., 1].numpy())
+        drifts.append(float((energy(orbits) - energy(orbits[0])).abs().max()))
 
-    settings = {
+    settings: dict[str, object] = {
         "kind": "portrait",
-        "model": "canonical",
+        "model": type(model).__name__,
+        "coordinates": model.coordinates,
+        **({"length": model.length} if hasattr(model, "length") else {}),
+        **fixed,
         "p": chain.p,
         "q": chain.q,
         "regime": chain.regime,
         "w_range": w_range,
         "e_range": e_range,
         "resolution": resolution,
-        "rtol": rtol,
+        "rtol": "default" if rtol is None else rtol,
         "atol": atol,
-        "largest_energy_drift": max(
-            float(np.nanmax(record["drift_energy"], initial=0.0)), float(orbit_drift)
-        ),
-        **_oracle(model, record, grid),
+        "largest_energy_drift": max(drifts, default=float("nan")),
+        **_compare(model, record, a),
     }
     for label in Label:
         settings[f"cells_{label.name.lower()}"] = int((record["label"] == label).sum())
@@ -101,16 +118,52 @@ def portrait_record(
     return record
 
 
-def _grid(e: np.ndarray, w: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.stack(np.meshgrid(e, w, indexing="ij"), axis=-1))
+def _mesh(e: np.ndarray, w: np.ndarray) -> tuple[Tensor, Tensor]:
+    grid_e, grid_w = np.meshgrid(e, w, indexing="ij")
+    return torch.from_numpy(grid_e), torch.from_numpy(grid_w)
 
 
-def _oracle(model: CanonicalModel, record: xr.Dataset, grid: torch.Tensor) -> dict[str, int]:
-    """How many labels agree with the analytic basin, away from the cells it cuts."""
-    expected = reaches_global_minimum(model.chain, grid).numpy()
+def _starts(model: ReducedModel, e: Tensor, w: Tensor, a: float) -> Tensor:
+    """θ with the given e and w, and a where the model has it."""
+    columns = [e, w, torch.full_like(e, a)] if "a" in model.coordinates else [e, w]
+    return torch.stack(columns, dim=-1)
+
+
+def _curves(model: ReducedModel, w: Tensor, a: float) -> tuple[Tensor, Tensor]:
+    """The e ≥ 0 of the separatrix and of the global minima above each w, in the slice at ``a``."""
+    chain, nowhere = model.chain, torch.full_like(w, torch.nan)
+    if isinstance(model, CanonicalModel):
+        return separatrix(chain, w), minima_curve(chain, w)
+    if isinstance(model, LinearAttentionModel):
+        share = 1 + a
+        squared = chain.target_logit_gap / (share * feed_forward_gain(w))
+        # the orbit changes side where e² passes 2(1 + a)² or the level of the saddle's energy
+        level = w.square() - w.abs().log() + SADDLE_ENERGY
+        level = torch.where(w < 0, level.clamp_min(0), torch.inf).clamp_max(2 * share**2)
+        trapping = share * feed_forward_gain(w) * chain.second_eigenvalue < 0
+        minima = torch.where(squared > 0, squared.sqrt(), torch.nan)
+        return torch.where(trapping, level.sqrt(), torch.nan), minima
+    return nowhere, minima_curve(chain, w) if a == 0 else nowhere
+
+
+def _oracle(model: ReducedModel) -> Oracle | None:
+    """The closed form of the basin of the global minima, where there is one."""
+    if isinstance(model, CanonicalModel):
+        return lambda theta: reaches_global_minimum(model.chain, theta)
+    if isinstance(model, LinearAttentionModel):
+        return lambda theta: linear_reaches_global_minimum(model.chain, theta)
+    return None
+
+
+def _compare(model: ReducedModel, record: xr.Dataset, a: float) -> dict[str, int]:
+    """How many labels agree with the closed form, away from the cells that a boundary cuts."""
+    oracle = _oracle(model)
+    if oracle is None:
+        return {"oracle_cells": 0, "oracle_agree": 0, "oracle_cut": 0}
     e, w = (record[name].to_numpy() for name in "ew")
-    corners = _grid(*(np.append(x, 2 * x[-1] - x[-2]) - (x[1] - x[0]) / 2 for x in (e, w)))
-    inside = reaches_global_minimum(model.chain, corners).numpy()
+    expected = oracle(_starts(model, *_mesh(e, w), a)).numpy()
+    corners = [np.append(x, 2 * x[-1] - x[-2]) - (x[1] - x[0]) / 2 for x in (e, w)]
+    inside = oracle(_starts(model, *_mesh(*corners), a)).numpy()
     corner_sum = sum(
         inside[i : len(e) + i, j : len(w) + j].astype(int) for i in (0, 1) for j in (0, 1)
     )
@@ -127,9 +180,9 @@ def _orbits(
     model: CanonicalModel,
     e_range: tuple[float, float],
     w_range: tuple[float, float],
-    rtol: float,
+    rtol: float | None,
     atol: float,
-) -> torch.Tensor:
+) -> Tensor:
     """Trajectories from starts spread along the window's four sides, shape (time, orbit, 2).
 
     They run for a dozen e-folds of e near the origin, whose rate is 2|λ|π₀π₁.
@@ -144,4 +197,4 @@ def _orbits(
     low = torch.tensor([e_range[0], w_range[0]], dtype=torch.float64)
     high = torch.tensor([e_range[1], w_range[1]], dtype=torch.float64)
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, 60)]).double()
-    return integrate(model, low + unit * (high - low), times, rtol, atol)
+    return integrate(model, low + unit * (high - low), times, rtol or 1e-11, atol)

@@ -96,6 +96,8 @@ def draw_flow(record: xr.Dataset, axes: Axes) -> None:
         color="#6a6a6a",
         alpha=0.75,
     )
+    if "orbit_w" not in record:
+        return
     w, e = record["orbit_w"].to_numpy(), record["orbit_e"].to_numpy()
     axes.plot(w, e, color=_ORBIT, linewidth=0.9)
     axes.plot(w[0], e[0], "o", color=_ORBIT, markersize=2.6)
@@ -113,7 +115,7 @@ def draw_curves(record: xr.Dataset, axes: Axes) -> None:
         on = (kind == value) | (kind == values[names.index("saddle")])
         if (kind == value).sum() > 1:
             axes.plot(np.where(on, w, np.nan), np.zeros_like(w), **_CRITICAL[name])
-    saddle = w[kind == values[names.index("saddle")]]
+    saddle = record["saddle_w"].to_numpy()
     axes.plot(saddle, np.zeros_like(saddle), **_SADDLE)
     if "global_minimum" in names and (kind == values[names.index("global_minimum")]).all():
         axes.axvline(-np.sqrt(0.5), color=_MINIMA, linewidth=2.6)
@@ -162,6 +164,13 @@ def _title(record: xr.Dataset) -> str:
         f"{share['global_minimum']:.1%} of the window reaches the global minima, "
         f"{share['local_minimum']:.1%} is trapped",
     ]
+    if "a" in record.attrs:
+        kind = "linear attention"
+        if "length" in record.attrs:
+            kind = f"uniform attention over $N$ = {record.attrs['length']}"
+        lines.insert(
+            1, f"{kind}, flow in three dimensions from the slice $a$ = {record.attrs['a']:g}"
+        )
     return "\n".join(lines)
 
 
@@ -188,20 +197,12 @@ def _legend(record: xr.Dataset, energy: bool) -> list[Patch | Line2D]:
         if kinds[name] in present:
             text = f"$e = 0$: {name.replace('_', ' ')}"
             handles.append(Line2D([], [], label=text, **_CRITICAL[name]))
-    if kinds["saddle"] in present:
+    if record["saddle_w"].size:
         handles.append(Line2D([], [], label="saddle", **_SADDLE))
-    handles.append(
-        Line2D(
-            [],
-            [],
-            color=_ORBIT,
-            linewidth=0.9,
-            label="orbit from its start (dot)",
-            marker="o",
-            markersize=2.6,
-            markevery=2,
-        )
-    )
+    if "orbit_w" in record:
+        line = Line2D([], [], color=_ORBIT, linewidth=0.9, label="orbit from its start (dot)")
+        line.set(marker="o", markersize=2.6, markevery=2)
+        handles.append(line)
     if energy:
         handles.append(
             Line2D([], [], color=_ENERGY, linewidth=0.6, linestyle="dashed", label="energy $E$")

@@ -170,5 +170,7 @@ def portrait_summary(record: xr.Dataset) -> dict[str, object]:
         "oracle_cells": int(a["oracle_cells"]),
         "oracle_agree": int(a["oracle_agree"]),
         "oracle_cut": int(a["oracle_cut"]),
-        "largest_energy_drift": float(a["largest_energy_drift"]),
+        "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
+        "model": a["model"],
+        **{name: a[name].item() for name in ("length", "a") if name in a},
     }

@@ -19,7 +19,7 @@ from flowsim.landscape import (
     SADDLE_W,
     CriticalPoint,
     classify_critical,
-    critical_line,
+    critical_plane,
 )
 
 W = torch.linspace(-3, 3, 400, dtype=torch.float64)
@@ -58,13 +58,15 @@ def test_critical_line_by_sign_agrees_with_its_hessian(p, q):
     model = CanonicalModel(chain)
     line = torch.stack([torch.zeros_like(W), W], dim=-1)
     values = curvatures(model, line)
-    kind = critical_line(chain, W)
+    kind = critical_plane(model, line)
+    expected = torch.sign(-(1 + 2 * W * W.abs()) * chain.target_logit_gap)
+    assert torch.equal(kind, expected.to(torch.int8))
     assert ((values[:, 1] > 1e-12) == (kind == CriticalPoint.LOCAL_MINIMUM)).all()
     assert ((values[:, 0] < -1e-12) == (kind == CriticalPoint.LOCAL_MAXIMUM)).all()
     label = classify_critical(model, line)
     assert ((label == Label.LOCAL_MINIMUM) == (kind == CriticalPoint.LOCAL_MINIMUM)).all()
     saddle = torch.tensor([[0.0, SADDLE_W]], dtype=torch.float64)
-    assert critical_line(chain, saddle[:, 1]) == CriticalPoint.SADDLE
+    assert critical_plane(model, saddle) == CriticalPoint.SADDLE
     assert classify_critical(model, saddle) == Label.SADDLE
 
 
@@ -74,7 +76,7 @@ def test_without_information_there_are_no_bad_minima():
     line = torch.stack([torch.zeros_like(W), W], dim=-1)
     assert torch.isnan(separatrix(chain, W)).all()
     assert reaches_global_minimum(chain, line).all()
-    assert (critical_line(chain, W) == CriticalPoint.GLOBAL_MINIMUM).all()
+    assert (critical_plane(model, line) == CriticalPoint.GLOBAL_MINIMUM).all()
     assert (classify_critical(model, line) == Label.GLOBAL_MINIMUM).all()
 
 
