@@ -12,17 +12,16 @@ Source: LG (canonical parameters); the exact law is own derivation.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from flowsim.bias import optimal_shift
+from flowsim.bias import entropy_given, optimal_shift, residual_given
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.expectation import check_length, running_mean_law
 from flowsim.nodes import NOT_FINITE, Nodes, NodeTable, node_table
+from flowsim.rowwise import Gradient, Hessian, Loss, second_derivatives
 
 #: Node values computed at once: temporaries take a few times 8 bytes of this.
 CHUNK = 2**17
@@ -66,7 +65,7 @@ class AttentionModel:
 
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
-        return _Loss.apply(self, theta)
+        return Loss.apply(self, theta)
 
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``. With ω = weight (σ(f) − t), f the logit,
@@ -74,7 +73,7 @@ class AttentionModel:
         ∂L/∂e = 2e Σ ω [s + 4w|w| ReLU(s)], ∂L/∂w = 8|w|e² Σ ω ReLU(s),
         ∂L/∂a = e² Σ ω m [1 + 4w|w| 1{s>0}] and, for a dynamic bias, ∂L/∂b = Σ ω.
         """
-        return _Gradient.apply(self, theta)
+        return Gradient.apply(self, theta)
 
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored.
@@ -82,7 +81,7 @@ class AttentionModel:
         Where the logits of the two symbols lie so far apart that no bias changes the loss by more
         than 1e-20, it rests on the far tails of the law, which compression leaves out.
         """
-        return self._by_rows(theta, "bias")
+        return self.by_rows(theta, "bias")
 
     def conserved(self, theta: Tensor) -> Tensor:
         """Shape (..., 0): no conserved quantity is known."""
@@ -90,7 +89,7 @@ class AttentionModel:
 
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L by automatic differentiation, shape (..., k, k), without the jumps at ReLU kinks."""
-        return _Hessian.apply(self, theta)
+        return Hessian.apply(self, theta)
 
     def plane_covariance(self, w: Tensor, a: Tensor) -> Tensor:
         """C(w, a) = (1/N) Σ_n Cov(x_n, s_n + 4w|w| ReLU(s_n)), broadcast shape of w and a.
@@ -110,15 +109,17 @@ class AttentionModel:
         n = torch.arange(1, self.length + 1, dtype=torch.float64)
         mean = float(((1 - lam**n) / n).mean()) / (1 - lam)
         closed = 1 + a * mean + gamma * (0.5 + a * (pi1 - 0.5 + pi0 * mean))
-        ones = torch.ones_like(a)
-        from_law = self._by_rows(torch.stack([ones, w, a], dim=-1), "covariance")
-        return torch.where(a.abs() < 1, pi0 * pi1 * closed, from_law)
+        result = pi0 * pi1 * closed
+        beyond = a.abs() >= 1
+        theta = torch.stack([torch.ones_like(a), w, a], dim=-1)[beyond]
+        result[beyond] = self.by_rows(theta, "covariance")
+        return result
 
     def table(self, device: torch.device) -> NodeTable:
         """The law's nodes on a device."""
         return node_table(self.chain, self.length, self.compress, device)
 
-    def _by_rows(self, theta: Tensor, quantity: str) -> Tensor:
+    def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
         """One quantity for all rows, group by group and chunk by chunk."""
         rows = theta.detach().reshape(-1, theta.shape[-1]).double()
         k = rows.shape[-1]
@@ -149,10 +150,11 @@ class AttentionModel:
         h = e[:, None] ** 2 * (s + 0.5 + (4 * w * w.abs())[:, None] * s.clamp(min=0.0))
         centre = math.log(self.chain.p / self.chain.q)
         bracket = centre - h.amax(-1) - 1, centre - h.amin(-1) + 1
-        coarse = table.coarse_nodes(group, a)
-        guess = None if coarse is None else (coarse, [n.logits(e, w, a) for n in coarse])
+        guess = None
+        if (coarse := table.coarse_nodes(group, a)) is not None:
+            guess = [n.weight for n in coarse], [n.logits(e, w, a) for n in coarse]
         logits = [n.logits(e, w, a) for n in nodes]
-        return optimal_shift(self.chain, nodes, logits, bracket, guess)
+        return optimal_shift(self.chain, [n.weight for n in nodes], logits, bracket, guess)
 
     def _bias(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
         nodes = table.nodes(group, rows[:, 2])
@@ -165,9 +167,9 @@ class AttentionModel:
 
     def _loss_at(self, rows: Tensor, shift: Tensor, nodes: list[Nodes]) -> Tensor:
         total = torch.zeros_like(shift)
-        for law, target in zip(nodes, self._targets(), strict=True):
+        for law in nodes:
             f = law.logits(*rows[:, :3].unbind(-1)) + shift[:, None]
-            total = total - law.integrate(target * logsigmoid(f) + (1 - target) * logsigmoid(-f))
+            total = total + law.integrate(entropy_given(self.chain, law.x, f))
         return total
 
     def _gradient(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
@@ -177,7 +179,9 @@ class AttentionModel:
         total, by_s, by_relu, by_m = (torch.zeros_like(e) for _ in range(4))
         gamma = 4 * w * w.abs()
         for law in nodes:
-            zeroth, first, zeroth_open, first_open = law.moments(self._residual(law, rows, shift))
+            f = law.logits(e, w, a).add_(shift[:, None])
+            omega = law.moments(residual_given(self.chain, law.x, f))
+            zeroth, first, zeroth_open, first_open = omega
             by_relu += (law.x - 0.5) * zeroth_open + a * first_open
             by_s += (law.x - 0.5) * zeroth + a * first
             by_m += first + gamma * first_open
@@ -185,17 +189,6 @@ class AttentionModel:
         by_e = 2 * e * (by_s + gamma * by_relu)
         columns = [by_e, 8 * w.abs() * e.square() * by_relu, e.square() * by_m]
         return torch.stack(columns + [total] * self.dynamic_bias, dim=-1)
-
-    def _targets(self) -> tuple[float, float]:
-        return self.chain.p, 1 - self.chain.q
-
-    def _residual(self, law: Nodes, rows: Tensor, shift: Tensor) -> Tensor:
-        """σ(f) − t on the nodes, without cancellation for t near 0 or 1."""
-        f = law.logits(*rows[:, :3].unbind(-1)).add_(shift[:, None])
-        rare = (self.chain.p, self.chain.q)[law.x]
-        if (rare <= 0.5) == (law.x == 0):
-            return f.sigmoid_().sub_(self._targets()[law.x])
-        return f.neg_().sigmoid_().neg_().add_(1 - self._targets()[law.x])
 
     def _covariance(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
         """C from the law, for e = 1."""
@@ -211,78 +204,18 @@ class AttentionModel:
         second derivatives of L(θ, b(θ)) ask for, as ∂L/∂b = 0.
         """
         nodes = table.nodes(group, rows[:, 2])
-        shift = self._shift(rows, group, table, nodes)
-        with torch.enable_grad():
-            rows = rows.clone().requires_grad_()
+        optimum = self._shift(rows, group, table, nodes)
+
+        def loss(rows: Tensor) -> Tensor:
             if self.dynamic_bias:
-                shift = rows[:, 3] - rows[:, 0].square() / 2
-            else:
-                slope, curvature = torch.zeros_like(shift), torch.zeros_like(shift)
-                for law in nodes:
-                    f = law.logits(*rows[:, :3].unbind(-1)) + shift[:, None]
-                    probability = f.sigmoid()
-                    slope = slope + law.integrate(probability)
-                    curvature = curvature + law.integrate((f.sigmoid() * (-f).sigmoid()).detach())
-                curvature = torch.where(curvature > 1e-290, curvature, torch.inf)
-                shift = shift + (slope.detach() - slope) / curvature
-            loss = self._loss_at(rows, shift, nodes)
-            (first,) = torch.autograd.grad(loss.sum(), rows, create_graph=True)
-            columns = [
-                torch.autograd.grad(column.sum(), rows, retain_graph=True)[0]
-                for column in first.unbind(-1)
-            ]
-        return torch.stack(columns, dim=-2)
+                return self._loss_at(rows, rows[:, 3] - rows[:, 0].square() / 2, nodes)
+            slope, curvature = torch.zeros_like(optimum), torch.zeros_like(optimum)
+            for law in nodes:
+                f = law.logits(*rows[:, :3].unbind(-1)) + optimum[:, None]
+                probability = f.sigmoid()
+                slope = slope + law.integrate(probability)
+                curvature += law.integrate(probability.detach() * (-f).sigmoid().detach())
+            curvature = torch.where(curvature > 1e-290, curvature, torch.inf)
+            return self._loss_at(rows, optimum + (slope.detach() - slope) / curvature, nodes)
 
-
-class _Rowwise(torch.autograd.Function):
-    """A function of θ's rows as torch.autograd and torch.func see it; its batch axes are free."""
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[AttentionModel, Tensor], output: Tensor) -> None:
-        ctx.model = inputs[0]
-        ctx.save_for_backward(inputs[1])
-        ctx.save_for_forward(inputs[1])
-
-    @classmethod
-    def vmap(
-        cls, info: Any, in_dims: tuple[None, int], model: AttentionModel, theta: Tensor
-    ) -> tuple[Tensor, int]:
-        return cls.apply(model, theta.movedim(in_dims[1], 0)), 0
-
-
-class _Loss(_Rowwise):
-    @staticmethod
-    def forward(model: AttentionModel, theta: Tensor) -> Tensor:
-        return model._by_rows(theta, "loss")
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        (theta,) = ctx.saved_tensors
-        return None, grad.unsqueeze(-1) * _Gradient.apply(ctx.model, theta)
-
-    @staticmethod
-    def jvp(ctx: Any, _: None, tangent: Tensor) -> Tensor:
-        (theta,) = ctx.saved_tensors
-        return (_Gradient.apply(ctx.model, theta) * tangent).sum(-1)
-
-
-class _Gradient(_Rowwise):
-    @staticmethod
-    def forward(model: AttentionModel, theta: Tensor) -> Tensor:
-        return model._by_rows(theta, "gradient")
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor]:
-        (theta,) = ctx.saved_tensors
-        return None, (_Hessian.apply(ctx.model, theta) * grad.unsqueeze(-1)).sum(-2)
-
-    @staticmethod
-    def jvp(ctx: Any, _: None, tangent: Tensor) -> Tensor:
-        (theta,) = ctx.saved_tensors
-        return (_Hessian.apply(ctx.model, theta) * tangent.unsqueeze(-2)).sum(-1)
-
-
-class _Hessian(_Rowwise):
-    @staticmethod
-    def forward(model: AttentionModel, theta: Tensor) -> Tensor:
-        return model._by_rows(theta, "hessian")
+        return second_derivatives(loss, rows)

@@ -14,10 +14,10 @@ all probabilities are saturated.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from flowsim.chain import BinaryChain
 from flowsim.gap import optimal_logit
@@ -27,37 +27,46 @@ LAST_STEP = 3e-6
 _MAX_ITERATIONS = 200
 
 
-class Measure(Protocol):
-    """The law of m given x: ``weight`` of shape (1 or rows, J)."""
+def weighted_sum(values: Tensor, weight: Tensor) -> Tensor:
+    """Σ_j weight_j values_j for values (rows, J) and weights (1 or rows, J), shape (rows,)."""
+    return values @ weight[0] if len(weight) == 1 else torch.linalg.vecdot(values, weight)
 
-    weight: Tensor
 
-    def integrate(self, values: Tensor) -> Tensor: ...
+def entropy_given(chain: BinaryChain, x: int, logit: Tensor) -> Tensor:
+    """−t log σ(f) − (1 − t) log σ(−f), t = t(x): the cross-entropy after symbol x, any shape."""
+    target = (chain.p, 1 - chain.q)[x]
+    return -target * logsigmoid(logit) - (1 - target) * logsigmoid(-logit)
 
-    def rows(self, index: Tensor) -> Measure: ...
+
+def residual_given(chain: BinaryChain, x: int, logit: Tensor) -> Tensor:
+    """σ(f) − t(x), its derivative, without cancellation for t near 0 or 1; any shape."""
+    target, other = ((chain.p, 1 - chain.p), (1 - chain.q, chain.q))[x]
+    if target <= other:
+        return torch.sigmoid(logit) - target
+    return other - torch.sigmoid(-logit)
 
 
 def optimal_shift(
     chain: BinaryChain,
-    laws: Sequence[Measure],
+    weights: Sequence[Tensor],
     h: Sequence[Tensor],
     bracket: tuple[Tensor, Tensor],
-    coarse: tuple[Sequence[Measure], Sequence[Tensor]] | None,
+    coarse: tuple[Sequence[Tensor], Sequence[Tensor]] | None = None,
 ) -> Tensor:
     """β that minimises the loss with logits f = h + β, shape (rows,).
 
     The first guess takes every logit at its mean given x, where the loss depends on their gap
-    alone; the root over coarser laws, where given, is the second.
+    alone; the root over fewer nodes, where given, is the second.
 
     Args:
         chain: the data.
-        laws: the laws given x = 0 and x = 1.
-        h: logits up to the shift on the nodes of each law, (rows, J).
+        weights: of the nodes given x = 0 and x = 1, each (1 or rows, J); they sum to π₀ and π₁.
+        h: logits up to the shift on the same nodes, each (rows, J).
         bracket: β is known to lie between these, each (rows,).
-        coarse: ``laws`` and ``h`` of fewer nodes.
+        coarse: ``weights`` and ``h`` of fewer nodes, if any.
     """
-    guess_laws, guess_h = (laws, h) if coarse is None else coarse
-    means = [law.integrate(values) for law, values in zip(guess_laws, guess_h, strict=True)]
+    guess_weights, guess_h = (weights, h) if coarse is None else coarse
+    means = map(weighted_sum, guess_h, guess_weights)
     mean0, mean1 = (mean / pi for mean, pi in zip(means, chain.stationary, strict=True))
     start = optimal_logit(chain, mean1 - mean0) - mean0
     # only with a falling logit and about as many zeros as ones can the first form saturate
@@ -65,12 +74,12 @@ def optimal_shift(
     direct = mean1 - mean0 >= (0.0 if abs(pi0 - pi1) < 0.1 else -torch.inf)
     if coarse is not None:
         start = _solve(chain, *coarse, start, direct, bracket, 1e-2)
-    return _solve(chain, laws, h, start, direct, bracket, LAST_STEP)
+    return _solve(chain, weights, h, start, direct, bracket, LAST_STEP)
 
 
 def _solve(
     chain: BinaryChain,
-    laws: Sequence[Measure],
+    weights: Sequence[Tensor],
     h: Sequence[Tensor],
     start: Tensor,
     direct: Tensor,
@@ -83,8 +92,8 @@ def _solve(
 
     Args:
         chain: the data.
-        laws: the laws given x = 0 and x = 1.
-        h: logits up to the shift, one (rows, J) tensor per law.
+        weights: of the nodes given x = 0 and x = 1, each (1 or rows, J); they sum to π₀ and π₁.
+        h: logits up to the shift on the same nodes, each (rows, J).
         start: first guess, (rows,).
         direct: whether to solve the first form of the equation, (rows,), bool.
         bracket: β is known to lie between these, each (rows,).
@@ -96,17 +105,15 @@ def _solve(
     h0, h1 = sign[:, None] * h[0], -sign[:, None] * h[1]
     extra0, extra1 = (max(0.0, d) * (~direct).to(start) for d in (-delta, delta))
     y = sign * start
-    low, high = (
-        torch.where(direct, bracket[0], -bracket[1]),
-        torch.where(direct, bracket[1], -bracket[0]),
-    )
+    low = torch.where(direct, bracket[0], -bracket[1])
+    high = torch.where(direct, bracket[1], -bracket[0])
     y = torch.where(y.isfinite(), y, (low + high) / 2)
     result = torch.full_like(y, torch.nan)
-    law0, law1 = laws
+    weight0, weight1 = weights
     row = torch.arange(len(y), device=y.device)
     for _ in range(_MAX_ITERATIONS):
-        sum0, slope0, bend0 = _log_sum(law0, h0 + y[:, None], extra0)
-        sum1, slope1, bend1 = _log_sum(law1, h1 - y[:, None], extra1)
+        sum0, slope0, bend0 = _log_sum(weight0, h0 + y[:, None], extra0)
+        sum1, slope1, bend1 = _log_sum(weight1, h1 - y[:, None], extra1)
         value, slope, bend = sum0 - sum1, slope0 + slope1, bend0 - bend1
         newton = value / slope
         step = -newton / (1 - newton * bend / (2 * slope)).clamp(0.5, 2.0)
@@ -115,48 +122,37 @@ def _solve(
         trial = y + step
         trial = torch.where((trial >= low) & (trial <= high), trial, (low + high) / 2)
         trial = torch.where(value == 0, y, trial)
-        # both sums below 1e-43 stay so up to the root, where they are pure exponentials
+        done = (trial - y).abs() <= last_step
+        done |= ~(high - low > 1e-15 * high.abs())  # also where something is not finite
         far = torch.maximum(sum0, sum1) < -100
-        done = (
-            ((trial - y).abs() <= last_step) | (high - low <= 1e-15 * high.abs()) | ~(low <= high)
-        )
-        y = torch.where(far, _exponential_root(law0, law1, h0, h1) if far.any() else y, trial)
-        done = done | far
+        if far.any():  # both sums stay below 1e-43 up to the root: they are pure exponentials
+            trial = torch.where(far, _exponential_root(weight0, weight1, h0, h1), trial)
+            done |= far
+        y = trial
         result[row[done]] = y[done]
-        left = ~done
-        if not left.any():
+        if done.all():
             break
-        if not left.all():
-            row, y, low, high, h0, h1 = (
-                row[left],
-                y[left],
-                low[left],
-                high[left],
-                h0[left],
-                h1[left],
-            )
-            extra0, extra1, law0, law1 = (
-                extra0[left],
-                extra1[left],
-                law0.rows(left),
-                law1.rows(left),
-            )
+        if done.any():
+            left = ~done
+            state = (row, y, low, high, h0, h1, extra0, extra1)
+            row, y, low, high, h0, h1, extra0, extra1 = (t[left] for t in state)
+            weight0, weight1 = (t if len(t) == 1 else t[left] for t in (weight0, weight1))
     else:
         result[row] = y
     return sign * result
 
 
-def _log_sum(law: Measure, f: Tensor, extra: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _log_sum(weight: Tensor, f: Tensor, extra: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """log(Σ weight σ(f) + extra) and its first two derivatives along f."""
     u = f.sigmoid_()
     square = u * u
-    first, second, third = law.integrate(u), law.integrate(square), law.integrate(square.mul_(u))
+    first, second, third = (weighted_sum(v, weight) for v in (u, square, square * u))
     total = first + extra
     slope = (first - second) / total
     return total.log(), slope, (first - 3 * second + 2 * third) / total - slope.square()
 
 
-def _exponential_root(law0: Measure, law1: Measure, h0: Tensor, h1: Tensor) -> Tensor:
+def _exponential_root(weight0: Tensor, weight1: Tensor, h0: Tensor, h1: Tensor) -> Tensor:
     """y with Σ weight exp(h₀ + y) = Σ weight exp(h₁ − y)."""
-    log0 = torch.logsumexp(law0.weight.log() + h0, dim=-1)
-    return (torch.logsumexp(law1.weight.log() + h1, dim=-1) - log0) / 2
+    log0 = torch.logsumexp(weight0.log() + h0, dim=-1)
+    return (torch.logsumexp(weight1.log() + h1, dim=-1) - log0) / 2

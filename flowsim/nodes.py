@@ -13,6 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from flowsim.bias import weighted_sum
 from flowsim.chain import BinaryChain
 from flowsim.compression import ORDER, GaussTree, Rule
 from flowsim.expectation import Atoms, running_mean_law
@@ -44,33 +45,21 @@ class Nodes:
 
     def integrate(self, values: Tensor) -> Tensor:
         """Σ weight · values over the nodes, shape (rows,)."""
-        return _contract(values, self.weight)
+        return weighted_sum(values, self.weight)
 
     def moments(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Σ weight · values · (1, m, open, open·m), each (rows,)."""
         weighted = self.weight * self.m
-        zeroth, first = _contract(values, self.weight), _contract(values, weighted)
+        zeroth, first = weighted_sum(values, self.weight), weighted_sum(values, weighted)
         if self.open.shape[-1] == 1:
             return zeroth, first, self.open[:, 0] * zeroth, self.open[:, 0] * first
         values = values * self.open
-        return zeroth, first, _contract(values, self.weight), _contract(values, weighted)
-
-    def rows(self, index: Tensor) -> Nodes:
-        """The same for some of the rows."""
-        m, weight, opened = (t if len(t) == 1 else t[index] for t in self._tensors())
-        return Nodes(self.x, m, weight, opened)
-
-    def _tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.m, self.weight, self.open
+        return zeroth, first, weighted_sum(values, self.weight), weighted_sum(values, weighted)
 
     def at(self, a: Tensor) -> Nodes:
         """The same with the ReLU open where s > 0 for each a of shape (rows,); ReLU'(0) = 0."""
         s = self.x - 0.5 + a[:, None] * self.m
         return Nodes(self.x, self.m, self.weight, (s > 0).to(s))
-
-
-def _contract(values: Tensor, weight: Tensor) -> Tensor:
-    return values @ weight[0] if len(weight) == 1 else torch.linalg.vecdot(values, weight)
 
 
 class NodeTable:
