@@ -122,6 +122,16 @@ class NodeTable:
         shared = self._shared_nodes(level, "coarse")
         return [nodes.at(a) for nodes in shared] if kinked else shared
 
+    @property
+    def nbytes(self) -> int:
+        """Memory of the nodes built so far or, without compression, of all atoms."""
+        exact = (EXACT, "smooth")
+        shared = [v for k, v in self._shared.items() if not self._trees or k != exact]
+        tensors = [t for nodes in shared for law in nodes for t in (law.m, law.weight)]
+        tensors += [t for kink in self._kinks for t in vars(kink).values() if isinstance(t, Tensor)]
+        indices = [a for rules in self._rules.values() for rule in rules for a in rule[3:]]
+        return sum(t.nbytes for t in tensors) + sum(a.nbytes for a in indices)
+
     def _rule(self, level: int) -> list[Rule]:
         if level not in self._rules:
             self._rules[level] = [tree.rule(2.0**level) for tree in self._trees]
