@@ -79,7 +79,8 @@ class AttentionModel:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored.
 
         Where the logits of the two symbols lie so far apart that no bias changes the loss by more
-        than 1e-20, it rests on the far tails of the law, which compression leaves out.
+        than 1e-20, it rests on the far tails of the law, which compression leaves out. Carries no
+        derivative.
         """
         return self.by_rows(theta, "bias")
 
@@ -100,7 +101,7 @@ class AttentionModel:
 
             C = π₀π₁ {1 + a c̄ + 4w|w| [½ + a(π₁ − ½ + π₀ c̄)]},  c̄ = (1/N) Σ_n (1 − λⁿ)/(n(1 − λ)),
 
-        and from the law beyond.
+        and from the law beyond, without derivative.
         """
         w, a = torch.broadcast_tensors(w, a)
         gamma = 4 * w * w.abs()
