@@ -1,0 +1,136 @@
+"""The exact law of the current symbol x_n and the running sum S_n = Σ_{i≤n} x_i.
+
+Uniform attention sees the past only through m_n = S_n/n − ½, so the expected loss of a transformer
+with zero queries and keys is a finite sum over these laws. Nothing is sampled.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+
+#: Peak bytes per unit of N(N + 1) while a law is built: the dense law, then atoms being sorted.
+_BYTES_DENSE, _BYTES_ATOMS = 16, 56
+
+
+class Atoms(NamedTuple):
+    """A discrete measure: points m in [−½, ½], strictly increasing, and positive weights."""
+
+    m: np.ndarray
+    weight: np.ndarray
+
+
+def joint_law(chain: BinaryChain, length: int) -> np.ndarray:
+    """P(x_n = x, S_n = S) for n = 1..N, by the two-row forward recursion in n.
+
+    P_{n+1}(0, S) = (1−p) P_n(0, S) + q P_n(1, S) and
+    P_{n+1}(1, S+1) = p P_n(0, S) + (1−q) P_n(1, S), started stationary. All terms are positive, so
+    each entry has a relative error of a few n units in the last place (entries below 1e-308 are 0).
+
+    Args:
+        chain: the data.
+        length: N ≥ 1.
+
+    Returns:
+        float64 array of shape (N, 2, N + 1), axes (n − 1, x, S); each [n − 1] sums to one.
+
+    Raises:
+        InputError: N is not an integer, below 1, or too large for this machine's memory.
+        Source: own derivation (AM Sec. 2 for the chain).
+    """
+    length = check_length(length, _BYTES_DENSE)
+    pi0, pi1 = chain.stationary
+    law = np.zeros((length, 2, length + 1))
+    law[0, 0, 0], law[0, 1, 1] = pi0, pi1
+    for now, after in pairwise(law):
+        after[0] = (1 - chain.p) * now[0] + chain.q * now[1]
+        after[1, 1:] = chain.p * now[0, :-1] + (1 - chain.q) * now[1, :-1]
+    return law
+
+
+@lru_cache(maxsize=8)
+def running_mean_law(chain: BinaryChain, length: int) -> tuple[Atoms, Atoms]:
+    """(1/N) Σ_n P(x_n = x, m_n = m) for x = 0 and x = 1, m_n = S_n/n − ½; cached.
+
+    Equal fractions S/n of different n are one atom, so about 0.6 N² of the N(N + 1) pairs remain.
+
+    Args:
+        chain: the data.
+        length: N ≥ 1.
+
+    Returns:
+        One :class:`Atoms` per x; the weights of the second sum to π₁, those of the first to π₀.
+
+    Raises:
+        InputError: as :func:`joint_law`.
+    """
+    length = check_length(length, _BYTES_ATOMS)
+    law = joint_law(chain, length)
+    n, total = np.arange(1, length + 1)[:, None], np.arange(length + 1)[None, :]
+    laws = []
+    for x, pi in enumerate(chain.stationary):
+        possible = law[:, x] > 1e-290  # leaves out subnormal numbers, which are slow and worth 0
+        weight = law[:, x][possible]
+        # (2S − n)/(2n) is rounded once: equal fractions give equal floats, others differ by 1/N²
+        m = np.divide(2 * total - n, 2 * n, where=possible, out=np.zeros(possible.shape))[possible]
+        order = np.argsort(m)
+        m, weight = m[order], weight[order]
+        first = np.flatnonzero(np.diff(m, prepend=-1.0))
+        weight = np.add.reduceat(weight, first)
+        laws.append(Atoms(m[first], weight * (pi / weight.sum())))
+    return laws[0], laws[1]
+
+
+def check_length(length: int, bytes_per_square: int = _BYTES_ATOMS) -> int:
+    """N as an int, once it is sure that tables of ``bytes_per_square`` · N(N + 1) bytes fit.
+
+    Raises:
+        InputError: N is not an integer, below 1, or too large for this machine's memory.
+    """
+    try:
+        n = operator.index(length)
+    except TypeError:
+        n = 0
+    if n < 1 or isinstance(length, bool):
+        raise InputError(f"the length N must be an integer of at least 1, not {length!r}")
+    needed, available = bytes_per_square * n * (n + 1), available_memory()
+    if needed > available:
+        raise InputError(
+            f"the law of the running sum at length N = {n} needs about {needed / 2**30:.3g} GiB "
+            f"of memory, but only {available / 2**30:.3g} GiB are available"
+        )
+    return n
+
+
+def available_memory() -> float:
+    """Bytes this process may still take: the system's own estimate, or its control group's.
+
+    Infinity where the system tells neither.
+    """
+    limits = []
+    try:
+        with open("/proc/meminfo") as lines:
+            fields = dict(line.split(":", 1) for line in lines)
+        limits.append(1024.0 * int(fields["MemAvailable"].split()[0]))
+    except (OSError, KeyError, ValueError):
+        try:
+            limits.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
+        except (AttributeError, OSError, ValueError):
+            limits.append(float("inf"))
+    try:  # version 2 control groups; "max" means no limit
+        with (
+            open("/sys/fs/cgroup/memory.max") as limit,
+            open("/sys/fs/cgroup/memory.current") as now,
+        ):
+            limits.append(float(limit.read()) - float(now.read()))
+    except (OSError, ValueError):
+        pass
+    return min(limits)
