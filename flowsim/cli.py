@@ -11,15 +11,15 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
+from flowsim import options
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 
 FIGURES = (".png", ".pdf", ".svg")
-MAX_RESOLUTION = 4000
 
 #: Exit codes beside 0 (done) and 1 (a fault in flowsim itself).
 BAD_INPUT, UNRESOLVED, INTERRUPTED = 2, 3, 130
@@ -37,41 +37,6 @@ app = typer.Typer(
 )
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _probability(text: str) -> float:
-    value = _number(text)
-    if not 0 < value < 1:
-        raise typer.BadParameter(f"must be a number strictly between 0 and 1, not {text!r}.")
-    return value
-
-
-def _tolerance(text: str) -> float:
-    value = _number(text)
-    if not 0 < value <= 0.1:
-        raise typer.BadParameter(f"must be a positive number of at most 0.1, not {text!r}.")
-    return value
-
-
-def _range(text: str) -> tuple[float, float]:
-    low, _, high = text.partition(":")
-    bounds = _number(low), _number(high)
-    if not all(map(math.isfinite, bounds)) or not bounds[0] < bounds[1]:
-        raise typer.BadParameter(f"must be LOW:HIGH, finite and increasing, not {text!r}.")
-    return bounds
-
-
-def _resolution(text: str) -> int:
-    if not text.isdecimal() or not 2 <= int(text) <= MAX_RESOLUTION:
-        raise typer.BadParameter(f"must be an integer from 2 to {MAX_RESOLUTION}, not {text!r}.")
-    return int(text)
-
-
 @app.callback()
 def _root() -> None:
     """Keeps ``portrait`` a named command while it is the only one."""
@@ -79,96 +44,138 @@ def _root() -> None:
 
 @app.command()
 def portrait(
-    p: Annotated[
-        Any, typer.Option(parser=_probability, metavar="P", help="P(0→1), in (0, 1).")
-    ] = None,
-    q: Annotated[
-        Any, typer.Option(parser=_probability, metavar="Q", help="P(1→0), in (0, 1).")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Figure: .png, .pdf or .svg; the record (.nc) is written beside it."),
-    ] = None,
-    resolution: Annotated[
-        Any, typer.Option(parser=_resolution, metavar="N", help="Cells along each axis.")
-    ] = "208",
-    w_range: Annotated[
-        Any, typer.Option(parser=_range, metavar="LOW:HIGH", help="Window in w.")
-    ] = "-3:3",
-    e_range: Annotated[
-        Any, typer.Option(parser=_range, metavar="LOW:HIGH", help="Window in e.")
-    ] = "-3:3",
-    rtol: Annotated[
-        Any, typer.Option(parser=_tolerance, metavar="X", help="Relative error per step.")
-    ] = "1e-11",
-    atol: Annotated[
-        Any, typer.Option(parser=_tolerance, metavar="X", help="Absolute error per step.")
-    ] = "1e-12",
-    energy: Annotated[bool, typer.Option("--energy", help="Draw energy contours.")] = False,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="Redraw a record without integrating.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    p: options.P = None,
+    q: options.Q = None,
+    out: options.Out = None,
+    resolution: options.Resolution = None,
+    w_range: options.WRange = None,
+    e_range: options.ERange = None,
+    attention: options.Attention = "none",
+    length: options.Length = None,
+    a: options.Slice = None,
+    view: options.View = "plane",
+    rtol: options.Rtol = None,
+    atol: options.Atol = "1e-12",
+    energy: bool = typer.Option(False, "--energy", help="Draw energy contours."),
+    source: options.Source = None,
+    as_json: options.Json = False,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Draw the basins of attraction of gradient flow in the (w, e) plane.
+    """Draw basins of attraction of gradient flow in the (w, e) plane, or orbits in (w, e, a).
 
-    Example: flowsim portrait --p 0.5 --q 0.8
+    Examples: flowsim portrait --p 0.5 --q 0.8
+
+    flowsim portrait --p 0.5 --q 0.8 --attention uniform --length 1024 --a 0.5
     """
     began = time.perf_counter()
-    if source is None and (p is None or q is None):
-        raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
-    if source is not None and not (p is None and q is None):
+    if source is None:
+        _check_portrait(p, q, attention, length, a, view, resolution, e_range)
+        if energy and attention != "none":
+            raise InputError(_NO_ENERGY)
+    elif not (p is None and q is None):
         raise InputError("--from redraws a stored record, which has its own p and q; omit --p, --q")
     if out is None:
-        out = source.with_suffix(".png") if source else Path(f"portrait_p{p:g}_q{q:g}.png")
+        stem = "portrait" if attention == "none" else f"portrait_{attention}_{view}"
+        out = source.with_suffix(".png") if source else Path(f"{stem}_p{p:g}_q{q:g}.png")
 
     from flowsim import results
 
     results.check_output(out, "--out", FIGURES, overwrite)
+    record_path = source or out.with_suffix(".nc")
     if source is not None:
-        record = results.read_record(source, "portrait")
+        record = results.read_record(source, "portrait", "phase space")
+        if energy and "energy" not in record:
+            raise InputError(_NO_ENERGY)
     else:
-        record_path = out.with_suffix(".nc")
         results.check_output(record_path, "--out (its record)", (".nc",), overwrite)
-
-        import torch
-
-        from flowsim.models import CanonicalModel
-        from flowsim.phase_portrait import portrait_record
-        from flowsim.progress import progress_bar
-
-        torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-        with progress_bar(resolution**2, "cells", quiet) as advance:
-            record = portrait_record(
-                CanonicalModel(BinaryChain(p, q)),
-                w_range,
-                e_range,
-                resolution,
-                rtol,
-                atol,
-                progress=advance,
-            )
+        resolution = resolution or (64 if attention == "uniform" else 208)
+        window = {"w_range": w_range, "e_range": e_range}
+        window = {name: value for name, value in window.items() if value is not None}
+        record = _compute(p, q, attention, length, a, view, resolution, window, rtol, atol, quiet)
         results.write_record(record, record_path)
+    flat = record.attrs["kind"] == "portrait"
+    if flat:
+        from flowsim.portrait import draw_portrait
 
-    from flowsim.portrait import draw_portrait
+        figure = draw_portrait(record, energy)
+        summary = results.portrait_summary(record)
+    else:
+        from flowsim.portrait_3d import draw_phase_space
 
-    figure = draw_portrait(record, energy)
+        figure = draw_phase_space(record)
+        summary = results.phase_space_summary(record)
     results.write_atomically(out, figure.savefig)
-    summary = results.portrait_summary(record)
-    files = {"figure": str(out), "record": str(source or out.with_suffix(".nc"))}
+    files = {"figure": str(out), "record": str(record_path)}
     summary |= {"seconds": round(time.perf_counter() - began, 3), **files}
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     elif not quiet:
-        typer.echo(_portrait_text(summary))
+        typer.echo(_portrait_text(summary) if flat else _phase_space_text(summary))
     if summary["unresolved"]:
         raise typer.Exit(UNRESOLVED)
 
 
+_NO_ENERGY = "--energy draws the conserved energy of the model without attention; omit it here"
+
+
+def _check_portrait(
+    p: Any, q: Any, attention: str, length: Any, a: Any, view: str, resolution: Any, e_range: Any
+) -> None:
+    """Options that must or must not come together."""
+    if p is None or q is None:
+        raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
+    if (attention == "uniform") != (length is not None):
+        raise InputError("--length N, the positions averaged over, goes with --attention uniform")
+    if attention == "none" and (a is not None or view == "3d"):
+        raise InputError("--a and --view 3d need --attention uniform or --attention linear")
+    if view == "3d" and not (a is None and resolution is None and e_range is None):
+        raise InputError("--a, --resolution and --e-range shape the plane; omit them in --view 3d")
+
+
+def _compute(
+    p: float,
+    q: float,
+    attention: str,
+    length: int | None,
+    a: float | None,
+    view: str,
+    resolution: int,
+    window: dict[str, Any],
+    rtol: float | None,
+    atol: float,
+    quiet: bool,
+) -> Any:
+    """The record of either view."""
+    import torch
+
+    from flowsim.catalogue import reduced_model
+    from flowsim.progress import progress_bar
+
+    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
+    model = reduced_model(BinaryChain(p, q), attention, length)
+    if view == "3d":
+        from flowsim.phase_space import NEAR_STARTS, STARTS, phase_space_record
+
+        tolerances: dict[str, Any] = {} if rtol is None else {"rtol": rtol, "atol": atol}
+        with progress_bar(len(STARTS) + len(NEAR_STARTS), "orbits", quiet) as advance:
+            return phase_space_record(model, **window, **tolerances, progress=advance)
+
+    from flowsim.phase_portrait import portrait_record
+
+    with progress_bar(resolution**2, "cells", quiet) as advance:
+        return portrait_record(
+            model, **window, resolution=resolution, rtol=rtol, atol=atol, a=a or 0.0,
+            progress=advance,
+        )  # fmt: skip
+
+
 def _portrait_text(s: dict[str, Any]) -> str:
-    fraction = s["fraction"]
+    fraction, drift = s["fraction"], s["largest_energy_drift"]
+    oracle = (
+        f"{s['oracle_agree']} of {s['oracle_cells']} cells "
+        f"({s['oracle_cut']} more are cut by a boundary)"
+    )
     lines = [
         f"p = {s['p']:g}, q = {s['q']:g}, p + q = {s['switching_factor']:g} ({s['regime']})",
         f"entropy rate (global minimum)        {s['entropy_rate']:.6f} nats",
@@ -176,9 +183,19 @@ def _portrait_text(s: dict[str, Any]) -> str:
         f"window reaching the global minima    {fraction['global_minimum']:.2%}",
         f"window trapped in local minima       {fraction['local_minimum']:.2%}",
         f"cells: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['cells']}",
-        f"agreeing with the analytic basins    {s['oracle_agree']} of {s['oracle_cells']} cells "
-        f"({s['oracle_cut']} more are cut by a boundary)",
-        f"largest energy drift                 {s['largest_energy_drift']:.1e}",
+        f"agreeing with the analytic basins    {oracle if s['oracle_cells'] else 'no closed form'}",
+        f"largest drift of a conserved energy  {'none known' if drift is None else f'{drift:.1e}'}",
+        f"figure {s['figure']}, record {s['record']}, {s['seconds']:.1f} s",
+    ]
+    return "\n".join(lines)
+
+
+def _phase_space_text(s: dict[str, Any]) -> str:
+    lines = [
+        f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']}), {s['model']}",
+        f"orbits to the global minima {s['orbits']['global_minimum']}, "
+        f"trapped {s['orbits']['local_minimum']}, saddle {s['orbits']['saddle']}, "
+        f"unresolved {s['unresolved']}",
         f"figure {s['figure']}, record {s['record']}, {s['seconds']:.1f} s",
     ]
     return "\n".join(lines)
@@ -190,7 +207,7 @@ def _join_ranges(arguments: list[str]) -> list[str]:
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
-        if word.endswith("-range") and len(rest) > 1 and not math.isnan(_number(rest[1])):
+        if word.endswith("-range") and len(rest) > 1 and not math.isnan(options.number(rest[1])):
             word = f"{word}={rest.pop(0)}:{rest.pop(0)}"
         joined.append(word)
     return joined

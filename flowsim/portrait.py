@@ -168,9 +168,7 @@ def _title(record: xr.Dataset) -> str:
         kind = "linear attention"
         if "length" in record.attrs:
             kind = f"uniform attention over $N$ = {record.attrs['length']}"
-        lines.insert(
-            1, f"{kind}, flow in three dimensions from the slice $a$ = {record.attrs['a']:g}"
-        )
+        lines.insert(1, f"{kind}, starts in the slice $a$ = {record.attrs['a']:g}")
     return "\n".join(lines)
 
 

@@ -114,12 +114,12 @@ def write_record(record: xr.Dataset, path: Path) -> None:
     )
 
 
-def read_record(path: Path, kind: str) -> xr.Dataset:
+def read_record(path: Path, *kinds: str) -> xr.Dataset:
     """A stored record, whole and in memory.
 
     Args:
         path: a file that ``write_record`` wrote.
-        kind: what the record must be, as its attribute ``kind`` says ("portrait", …).
+        kinds: what the record may be, as its attribute ``kind`` says ("portrait", …).
 
     Raises:
         InputError: no such file, not NetCDF, truncated, not flowsim's, of another kind or schema.
@@ -133,9 +133,9 @@ def read_record(path: Path, kind: str) -> xr.Dataset:
             f"{str(path)!r} cannot be read as a flowsim record; it is damaged or not NetCDF"
         ) from error
     found = record.attrs.get("kind"), record.attrs.get("schema")
-    if found != (kind, SCHEMA):
+    if found[0] not in kinds or found[1] != SCHEMA:
         raise InputError(
-            f"{str(path)!r} is not a flowsim {kind} record of schema {SCHEMA} "
+            f"{str(path)!r} is not a flowsim {' or '.join(kinds)} record of schema {SCHEMA} "
             f"(kind {found[0]!r}, schema {found[1]!r})"
         )
     return record
@@ -172,5 +172,17 @@ def portrait_summary(record: xr.Dataset) -> dict[str, object]:
         "oracle_cut": int(a["oracle_cut"]),
         "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
         "model": a["model"],
-        **{name: a[name].item() for name in ("length", "a") if name in a},
+        **({"length": int(a["length"])} if "length" in a else {}),
+        **({"a": float(a["a"])} if "a" in a else {}),
     }
+
+
+def phase_space_summary(record: xr.Dataset) -> dict[str, object]:
+    """The numbers of a phase-space record, ready for JSON: settings and orbits by label."""
+    a = record.attrs
+    names = str(record["orbit_label"].attrs["flag_meanings"]).split()
+    counts = {name: int(a[f"orbits_{name}"]) for name in names}
+    unresolved = counts.pop("unresolved")
+    kept = {name: a[name] for name in ("p", "q", "regime", "model")}
+    kept |= {"length": int(a["length"])} if "length" in a else {}
+    return {**kept, "orbits": counts, "unresolved": unresolved}
