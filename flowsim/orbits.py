@@ -238,7 +238,11 @@ class PhysicalOrbit:
         return (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
 
     def settled(self, y: Tensor, field: Tensor) -> Tensor:
-        still = field.abs().amax(dim=1) <= _STATIONARY
+        # a small w may still move by much of itself, within the gradient's rounding; e may not,
+        # since its plane can repel
+        size = self.theta(y)[:, 1:].abs().clamp_max(1.0)
+        moving = torch.where(self.chart.logarithmic[1:], field[:, 1:] * size, field[:, 1:])
+        still = torch.cat([field[:, :1], moving], dim=1).abs().amax(dim=1) <= _STATIONARY
         if self.model.chain.second_eigenvalue == 0:  # e = 0 attracts ever more slowly there
             excess = self.model.loss(self.theta(y)) - self.model.chain.entropy_rate
             still = still | (excess <= 1e-15)
