@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import torch
 from torch import Tensor
 
@@ -98,6 +100,37 @@ class PopulationLoss:
         assert total is not None
         return total, dict(zip(free, gradient, strict=True))
 
+    def select(self, rows: Tensor) -> PopulationLoss:
+        """The same loss for some of the members; itself where one chain serves all."""
+        if self.law.shape[0] == 1:
+            return self
+        part = copy(self)
+        part.law, part.targets = self.law[rows], self.targets[rows]
+        return part
+
+    def optimal_bias(self, weights: Weights) -> Tensor:
+        """The bias that minimises the loss with all other weights kept, shape (...).
+
+        The loss is convex in b; E (σ(logit) − t) = 0 is solved by bisection to rounding.
+
+        Raises:
+            InputError: k logits, where the bias is no number.
+        """
+        if self.arch.output != "binary":
+            raise InputError("an optimal bias needs the binary logit")
+        ensemble = check_weights(self.arch, weights)
+        with torch.no_grad():
+            free = forward(self.arch, {**weights, "bias": 0 * weights["bias"]}, self.tokens)
+        law, targets = (self.law, self.targets) if ensemble else (self.law[0], self.targets[0])
+        bound = free.abs().amax((-2, -1)) + 1
+        low, high = -bound - _extreme_logit(targets), bound + _extreme_logit(targets)
+        for _ in range(200):
+            middle = (low + high) / 2
+            residual = (free + middle[..., None, None]).sigmoid() - targets
+            above = (residual.mean(-1) * law).sum(-1) > 0
+            low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+        return (low + high) / 2
+
     def _chunks(self, ensemble: tuple[int, ...]) -> list[slice]:
         if len(ensemble) > 1:
             raise InputError(f"the population loss takes one ensemble axis, not {len(ensemble)}")
@@ -114,6 +147,11 @@ class PopulationLoss:
         if not ensemble:
             law, targets = law[0], targets[0]
         return (cross_entropy(self.arch, logits, targets).mean(-1) * law).sum(-1)
+
+
+def _extreme_logit(targets: Tensor) -> float:
+    """The largest |log t/(1 − t)| among the target probabilities."""
+    return float(targets.logit().abs().max())
 
 
 def check_enumeration(n: int, k: int, arch: Architecture) -> None:
