@@ -74,7 +74,8 @@ def train(
     first = {name: w.to(settings.device, dtype) for name, w in first.items()}
     with _determinism(settings.device):
         session = _Session(settings, first)
-        identity = settings.as_dict() | {"start": _fingerprint(first)}
+        arithmetic = "compiled kernel" if session.trainer.fast else "torch"
+        identity = settings.as_dict() | {"start": _fingerprint(first), "arithmetic": arithmetic}
         threads = torch.get_num_threads()
         if resume:
             assert checkpoint is not None

@@ -15,6 +15,7 @@ from torch import Tensor
 from torchdiffeq import odeint
 
 from flowsim.errors import InputError
+from full_model import native
 from full_model.data import MarkovSource
 from full_model.population import PopulationLoss
 from full_model.sampled import batch_gradient
@@ -24,6 +25,9 @@ TRAINERS = ("flow", "gd", "sgd", "adamw")
 LOSSES = ("population", "sampled")
 SCHEDULES = ("constant", "cosine")
 METHODS = ("dopri5", "rk4")
+
+#: Symbols to be trained on from which a second of compiling pays.
+_WORTH_COMPILING = 2**22
 
 
 @dataclass(frozen=True)
@@ -151,6 +155,8 @@ class Trainer:
         alive: (M,) bool; a flow that cannot be continued, or weights that are no longer finite, end
             a model: its weights stay NaN.
         evaluations: field evaluations of the flow so far.
+        fast: does the compiled kernel do the sampled batches; it depends on the settings and on
+            there being a compiler.
 
     Raises:
         InputError: weights, source, device and recipe that do not fit together.
@@ -183,11 +189,13 @@ class Trainer:
             if generator is None or generator.device.type != like.device.type:
                 raise InputError("sampled batches need a generator on the weights' device")
             self.per_member = source.repeat(self.members)
+        work = recipe.steps * recipe.batch * arch.length * self.members
+        self.fast = work >= _WORTH_COMPILING and native.fits(arch, like.dtype, like.device)
         slots = {"adamw": ("first", "second"), "sgd": ("velocity",) if recipe.momentum else ()}
         for slot in slots.get(recipe.trainer, ()):
             self.moments[slot] = {name: torch.zeros_like(w) for name, w in self.weights.items()}
 
-    def gradient(self) -> tuple[Tensor, Weights]:
+    def _gradient(self, threads: int) -> tuple[Tensor, Weights]:
         """The loss (M,) that this step descends, and its gradient; draws the batch if sampled."""
         if self.recipe.loss == "population":
             return self.population.value_and_gradient(self.weights)
@@ -195,17 +203,24 @@ class Trainer:
         inputs, targets = self.per_member.sample(
             self.recipe.batch, self.arch.length, self.generator
         )
-        return batch_gradient(self.arch, self.weights, inputs, targets)
+        fast = threads if self.fast else 0
+        return batch_gradient(self.arch, self.weights, inputs, targets, fast)
 
     def advance(self, steps: int = 1) -> Tensor:
         """Take some steps; the loss (M,) seen by the last one, before its move (after the flow)."""
         if self.recipe.trainer == "flow":
             return self._flow(steps)
         loss = torch.zeros(0)
-        for _ in range(steps):
-            loss, gradient = self.gradient()
-            self._move(gradient)
-            self.step += 1
+        threads = torch.get_num_threads()
+        if self.fast:  # torch's idle workers spin, in the way of the kernel's own threads
+            torch.set_num_threads(1)
+        try:
+            for _ in range(steps):
+                loss, gradient = self._gradient(threads)
+                self._move(gradient)
+                self.step += 1
+        finally:
+            torch.set_num_threads(threads)
         self.alive &= loss.isfinite()
         return loss
 
