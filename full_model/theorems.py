@@ -82,6 +82,24 @@ def verify(
     return claims + _appendix_d()
 
 
+def format_claims(claims: list[Claim]) -> str:
+    """The table that ``flowsim verify`` prints: claim, expected, found, error, verdict."""
+
+    def text(value: float | str) -> str:
+        return value if isinstance(value, str) else f"{value:.6g}"
+
+    rows = [("claim", "expected", "found", "error", "")]
+    for c in claims:
+        verdict = "ok" if c.passed else "FAILED"
+        rows.append((c.claim, text(c.expected), text(c.found), f"{c.error:.1e}", verdict))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        lines.append("  ".join([*cells, row[4]]).rstrip())
+    return "\n".join(lines)
+
+
 def _global_minima(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
     """Thm. 1: the embedding alone (W_2 = 0), and through the feed-forward layer."""
     arch, claims = loss.arch, []

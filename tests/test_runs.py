@@ -1,5 +1,6 @@
 """Runs: settings, telemetry, the record and the command's inputs."""
 
+import io
 import json
 
 import numpy as np
@@ -19,6 +20,7 @@ from full_model.probes import (
     plateau,
     predicted_probabilities,
 )
+from full_model.progress import terminal_progress
 from full_model.records import write_record
 from full_model.runs import train
 from full_model.settings import RunSettings, resolve_device
@@ -194,6 +196,24 @@ def test_settings_refuse(wrong):
 def test_runs_refuse(wrong):
     with pytest.raises(InputError):
         train(settings(**wrong))
+
+
+def test_progress_is_drawn_on_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    run = settings(recipe=Recipe("adamw", steps=300, batch=2), p=(0.5, 0.4))
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with terminal_progress(run) as progress:
+        train(run, progress=progress)
+    assert "loss 0." in terminal.getvalue() and "h(π₁) 0.6663… rate 0.6190…" in terminal.getvalue()
+    with terminal_progress(run, quiet=True) as progress:
+        assert progress is None
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with terminal_progress(run) as progress:
+        assert progress is None
 
 
 def test_devices(monkeypatch):

@@ -8,7 +8,7 @@ import torch
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from full_model import theorems
-from full_model.theorems import verify
+from full_model.theorems import Claim, format_claims, verify
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,17 @@ def test_a_wrong_formula_fails(monkeypatch):
     monkeypatch.setattr(theorems, "_expected_block", wrong)
     claims = verify(BinaryChain(0.5, 0.8), seeds=[0])
     assert sum(not c.passed for c in claims) >= 2
+
+
+def test_table():
+    table = format_claims(
+        [Claim("loss", 0.5, 0.25, 0.25, False), Claim("sign", "definite", "definite", 0.0, True)]
+    )
+    assert table.splitlines() == [
+        "claim  expected  found     error",
+        "loss   0.5       0.25      2.5e-01  FAILED",
+        "sign   definite  definite  0.0e+00  ok",
+    ]
 
 
 def test_verify_refuses():
