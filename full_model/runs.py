@@ -63,6 +63,8 @@ def train(
     """
     if (settings.init == "given") != (initial is not None):
         raise InputError('init "given" goes with initial weights, and initial weights with it')
+    if checkpoint is not None and (checkpoint.is_dir() or not checkpoint.parent.is_dir()):
+        raise InputError(f"{checkpoint} is a folder or lies in none")
     if checkpoint is not None and checkpoint.exists() and not (resume or overwrite):
         raise InputError(f"{checkpoint} exists: resume it, overwrite it or choose another name")
     if resume and checkpoint is None:

@@ -85,6 +85,13 @@ class RunSettings:
             _require_integer("seed", seed, 0)
         if (self.init == "lifted") != (self.theta is not None):
             raise InputError('theta goes with init "lifted", and init "lifted" with theta')
+        if self.theta is not None:
+            points = tuple(tuple(point) for point in self.theta)
+            if {len(point) for point in points} not in ({2}, {3}):
+                raise InputError("theta must hold points (e, w) or points (e, w, a)")
+            if not all(isinstance(x, (int, float)) for point in points for x in point):
+                raise InputError("the coordinates of theta must be numbers")
+            object.__setattr__(self, "theta", points)
         object.__setattr__(self, "members", members)
         _ = self.chains
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +37,7 @@ def test_script_and_adamw(tmp_path):
     """With AdamW as in AM Table 2 the tied single layer leaves the unigram too, later."""
     spec = importlib.util.spec_from_file_location("headline", SCRIPT)
     headline = importlib.util.module_from_spec(spec)
+    sys.modules["headline"] = headline
     spec.loader.exec_module(headline)
     arguments = ["--out", str(tmp_path / "h"), "--seeds", "2", "--steps", "4000"]
     arguments += ["--descent-steps", "400", "--descent-length", "4", "--length", "32"]

@@ -40,7 +40,7 @@ def random_point(members, length, tied, seed=0):
 
 @pytest.mark.parametrize("d", [1, 4, 8])
 def test_canonical_logits(d):
-    """logit_n = e²[s_n + 4w|w| ReLU(s_n)] + b, s_n = x_n − ½ + a m_n (LG; issue's section 3)."""
+    """logit_n = e²[s_n + 4w|w| ReLU(s_n)] + b, s_n = x_n − ½ + a m_n (LG)."""
     n = 7
     theta, bias = normal(20, 3, seed=3), normal(20, seed=4)
     arch = Architecture(d, n)

@@ -89,7 +89,7 @@ def test_same_seed_same_numbers_and_held_out_loss():
     assert not np.array_equal(other.train_loss.values[1:], one.train_loss.values[1:])
 
 
-def test_given_weights_and_models_that_blow_up():
+def test_given_weights_and_models_that_blow_up(tmp_path):
     arch = Architecture(2, 3)
     weights = lift(torch.tensor([[0.5, 0.5], [1e200, 3.0]], dtype=F64), arch)
     run = settings(arch=arch, seeds=(0, 1), init="given")
@@ -100,6 +100,10 @@ def test_given_weights_and_models_that_blow_up():
         train(run)
     with pytest.raises(InputError, match="initial weights"):
         train(settings(arch=arch), initial=weights)
+    with pytest.raises(InputError, match="folder"):
+        train(settings(arch=arch), tmp_path / "no" / "state")
+    with pytest.raises(InputError, match="folder"):
+        train(settings(arch=arch), tmp_path, overwrite=True)
     with pytest.raises(InputError, match="axis"):
         train(settings(arch=arch, init="given"), initial=weights)
 
@@ -165,6 +169,9 @@ def test_plateau():
         {"seeds": (0.5,)},
         {"init": "lifted"},
         {"theta": ((1.0, 0.5),)},
+        {"init": "lifted", "theta": ((1.0, 0.5), (1.0, 0.5, 0.1))},
+        {"init": "lifted", "theta": (("a", "b"),)},
+        {"init": "lifted", "theta": ((1.0,),)},
         {"telemetry_every": 0},
         {"checkpoint_every": 0},
         {"test_batch": 0},
@@ -186,7 +193,6 @@ def test_settings_refuse(wrong):
         {"init": "uniform"},
         {"init_std": 0.0},
         {"noise": -0.1},
-        {"init": "lifted", "theta": ((1.0,),)},
         {"init": "lifted", "theta": ((1.0, float("nan")),)},
         {"arch": Architecture(4, 6, layers=2), "init": "lifted", "theta": ((1.0, 1.0),)},
         {"arch": Architecture(4, 30)},
