@@ -1,0 +1,115 @@
+"""Checkpoints: one safetensors file with tensors and a checksummed state, written atomically.
+
+The file's header carries one entry, a JSON object {"checksum", "state"} whose state is itself JSON:
+format and version, step, settings, and the SHA-256 of every tensor. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from flowsim.errors import InputError
+
+FORMAT, VERSION = "full_model checkpoint", 1
+_ENTRY = "full_model"
+_HEADER_LIMIT = 16 * 2**20
+
+
+def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write tensors and state to ``path``; a crash leaves the old file or the new one, whole.
+
+    Args:
+        path: the file; its folder must exist.
+        tensors: by name, any device, no complex ones; stored in the order of their names.
+        state: JSON-able.
+
+    Raises:
+        InputError: the folder does not exist or cannot be written.
+    """
+    plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    state = {
+        "format": FORMAT,
+        "version": VERSION,
+        "sha256": {name: _digest(tensor) for name, tensor in plain.items()},
+        **state,
+    }
+    text = json.dumps(state, sort_keys=True)
+    entry = json.dumps({"checksum": hashlib.sha256(text.encode()).hexdigest(), "state": text})
+    write_atomically(path, save(plain, metadata={_ENTRY: entry}))
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors (on the CPU) and state of a checkpoint.
+
+    Raises:
+        InputError: no such file, or one that is truncated, damaged, written by something else, by
+            another version, or made to do harm.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no checkpoint at {path}")
+    try:
+        with path.open("rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+        if not 0 < header <= min(_HEADER_LIMIT, path.stat().st_size):
+            raise ValueError("its header is out of bounds")
+        with safe_open(path, framework="pt", device="cpu") as file:
+            entry = json.loads((file.metadata() or {})[_ENTRY])
+            text = entry["state"]
+            if hashlib.sha256(text.encode()).hexdigest() != entry["checksum"]:
+                raise ValueError("its state does not match its checksum")
+            state = json.loads(text)
+            if not isinstance(state, dict) or state.get("format") != FORMAT:
+                raise ValueError("its state is of another format")
+            if state.get("version") != VERSION:
+                raise ValueError(f"it has version {state.get('version')!r}, not {VERSION}")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if state["sha256"] != {name: _digest(tensor) for name, tensor in tensors.items()}:
+            raise ValueError("its tensors do not match their checksums")
+    except KeyError as error:
+        raise InputError(f"{path} is not a checkpoint of this program: no {error}") from None
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not a usable checkpoint: {_sentence(error)}") from None
+    except (RecursionError, MemoryError, OverflowError, RuntimeError) as error:
+        kind = type(error).__name__
+        raise InputError(f"{path} is not a usable checkpoint: {kind} on reading it") from None
+    return tensors, state
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write bytes to a temporary name in the same folder, flush them to disk and rename.
+
+    Raises:
+        InputError: the folder does not exist or cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _digest(tensor: Tensor) -> str:
+    """SHA-256 of type, shape and bytes."""
+    digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _sentence(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:200] + "…"
