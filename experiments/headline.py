@@ -42,7 +42,7 @@ import torch
 import xarray as xr
 
 from flowsim.errors import InputError
-from full_model.records import write_record
+from flowsim.results import write_record
 from full_model.runs import train
 from full_model.settings import RunSettings
 from full_model.training import Recipe, papers_recipe
@@ -209,7 +209,7 @@ def main(arguments: list[str] | None = None) -> int:
         whole.attrs["settings"] = json.dumps(
             {f"{case.trainer}, {case.name}": run.as_dict() for case, run in runs.items()}
         )
-        write_record(whole, files[1], overwrite=True)
+        write_record(whole, files[1])
         caption = {"differs_from_the_papers": _differences(options), "results": lines}
         files[2].write_text(json.dumps(caption, indent=1, ensure_ascii=False) + "\n")
         draw(records, files[0])

@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from flowsim import options
+from flowsim import cli_full, options
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 
@@ -35,11 +35,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-
-
-@app.callback()
-def _root() -> None:
-    """Keeps ``portrait`` a named command while it is the only one."""
 
 
 @app.command()
@@ -115,6 +110,9 @@ def portrait(
     if summary["unresolved"]:
         raise typer.Exit(UNRESOLVED)
 
+
+app.command()(cli_full.verify)
+app.command()(cli_full.train)
 
 _NO_ENERGY = "--energy draws the conserved energy of the model without attention; omit it here"
 

@@ -54,6 +54,22 @@ def interval(text: str) -> tuple[float, float]:
     return bounds
 
 
+def positive(text: str) -> float:
+    """A positive finite number."""
+    value = number(text)
+    if not 0 < value < math.inf:
+        raise typer.BadParameter(f"must be a positive number, not {text!r}.")
+    return value
+
+
+def point(text: str) -> tuple[float, ...]:
+    """E,W or E,W,A."""
+    values = tuple(number(part) for part in text.split(","))
+    if len(values) not in (2, 3) or not all(map(math.isfinite, values)):
+        raise typer.BadParameter(f"must be E,W or E,W,A, finite numbers, not {text!r}.")
+    return values
+
+
 def resolution(text: str) -> int:
     """An integer number of cells."""
     if not text.isdecimal() or not 2 <= int(text) <= MAX_RESOLUTION:
@@ -65,6 +81,13 @@ def positive_integer(text: str) -> int:
     """An integer of at least 1."""
     if not text.isdecimal() or int(text) < 1:
         raise typer.BadParameter(f"must be an integer of at least 1, not {text!r}.")
+    return int(text)
+
+
+def seed(text: str) -> int:
+    """An integer of at least 0."""
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise typer.BadParameter(f"must be an integer of at least 0, not {text!r}.")
     return int(text)
 
 
@@ -96,6 +119,12 @@ Attention = _option(one_of(*ATTENTIONS), "KIND", f"One of {', '.join(ATTENTIONS)
 Length = _option(positive_integer, "N", "Positions that uniform attention averages over.")
 Slice = _option(finite, "A", "Attention of the slice that is drawn.")
 View = _option(one_of(*VIEWS), "VIEW", "plane: basins in (w, e); 3d: orbits in (w, e, a).")
+Dim = _option(positive_integer, "D", "Embedding dimension d.")
+Positions = _option(positive_integer, "N", "Context length N.")
+Count = _option(positive_integer, "M", "How many seeds, one model each.")
+Steps = _option(positive_integer, "K", "Steps (for the flow: saved intervals of time).")
+Batch = _option(positive_integer, "B", "Sequences per step and model.")
+Every = _option(positive_integer, "K", "Measure after this many steps.")
 Out = Annotated[
     Path | None,
     typer.Option(help="Figure: .png, .pdf or .svg; the record (.nc) is written beside it."),

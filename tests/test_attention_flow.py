@@ -19,6 +19,7 @@ from flowsim.landscape import (
     SADDLE_W,
     CriticalPoint,
     critical_plane,
+    curvatures,
     hessian,
     plane_curvature,
     saddle_points,
@@ -151,23 +152,13 @@ def test_search_reports_its_extent_and_what_it_found(generator):
     assert search.global_minima > 0
     assert search.on_plane > 0
     assert len(search.theta) == 0
-    # the further saddle of uniform attention, far outside the box, is seen when started nearby
-    uniform = AttentionModel(BinaryChain(0.5, 0.8), 64)
-    near = torch.tensor([0.3009, -0.5184, -21.3], dtype=torch.float64)
 
-    class Nearby:
-        chain, coordinates, metric = uniform.chain, uniform.coordinates, uniform.metric
 
-        def gradient(self, x):
-            return uniform.gradient(x + near)
-
-        def hessian(self, x):
-            return uniform.hessian(x + near)
-
-        def loss(self, x):
-            return uniform.loss(x + near)
-
-    found = search_critical_points(Nearby(), generator, starts=2, half_width=(1e-3, 1e-3, 1e-2))
-    assert len(found.theta) == 1
-    assert found.curvature[0, 0] < 0 < found.curvature[0, 1]
-    assert uniform.chain.entropy_rate < found.loss.item() < uniform.chain.stationary_entropy
+def test_a_further_saddle_of_uniform_attention_far_out():
+    """Listed by the search in experiments/attention_portraits.py: below h(π₁), and unstable."""
+    model = AttentionModel(BinaryChain(0.5, 0.8), 64)
+    point = torch.tensor([[0.3008858503554205, -0.5184497793621894, -21.312965179425067]]).double()
+    assert model.gradient(point).norm() < 1e-9
+    low, middle, high = curvatures(model, point)[0]
+    assert low < -1e-6 < 0 < middle < high
+    assert model.chain.entropy_rate < model.loss(point).item() < model.chain.stationary_entropy

@@ -1,0 +1,82 @@
+"""``flowsim verify`` and ``flowsim train`` as a user meets them."""
+
+import json
+
+import pytest
+import xarray as xr
+from test_cli import assert_refused, run
+
+CHAIN = ["--p", "0.5", "--q", "0.8"]
+QUICK = ["train", *CHAIN, "--trainer", "gd", "--d", "4", "--length", "4", "--steps", "40"]
+
+
+def test_verify_prints_the_claims_and_all_hold(tmp_path):
+    done = run("verify", *CHAIN, "--d", "4", "--length", "5", "--seeds", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    for name in ("Thm. 1", "Thm. 2", "Thm. 3", "Lemma 1", "Lemma 2", "App. D"):
+        assert name in done.stdout
+    assert "FAILED" not in done.stdout
+    done = run("verify", *CHAIN, "--length", "4", "--seeds", "1", "--json", cwd=tmp_path)
+    claims = json.loads(done.stdout)
+    assert all({"claim", "expected", "found", "error", "passed"} == set(claim) for claim in claims)
+    assert all(claim["passed"] for claim in claims)
+
+
+def test_train_writes_a_record_and_a_checkpoint(tmp_path):
+    done = run(*QUICK, "--seeds", "3", "--out", "a.nc", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert len(summary["loss"]) == summary["models"] == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.nc", "a.safetensors"]
+    record = xr.load_dataset(tmp_path / "a.nc", engine="h5netcdf")
+    assert record.attrs["kind"] == "training"
+    assert "torch" in record.attrs["versions"]
+    assert record["loss"].isel(step=-1).values.tolist() == summary["loss"]
+
+
+def test_resuming_a_finished_run_changes_nothing_and_other_settings_are_refused(tmp_path):
+    assert run(*QUICK, "--out", "a.nc", cwd=tmp_path).returncode == 0
+    first = xr.load_dataset(tmp_path / "a.nc", engine="h5netcdf")
+    assert_refused(run(*QUICK, "--out", "a.nc", cwd=tmp_path), "--overwrite")
+    again = run(*QUICK, "--out", "b.nc", "--checkpoint", "a.safetensors", "--resume", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    xr.testing.assert_equal(xr.load_dataset(tmp_path / "b.nc", engine="h5netcdf"), first)
+    other = [*QUICK, "--learning-rate", "0.3", "--checkpoint", "a.safetensors", "--resume"]
+    assert_refused(run(*other, "--out", "c.nc", cwd=tmp_path), "learning_rate")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["verify"], "--p and --q"),
+        (["verify", *CHAIN, "--length", "40"], "GiB"),
+        (["verify", *CHAIN, "--d", "0"], "--d"),
+        (["train", *CHAIN, "--d", "-1"], "--d"),
+        (["train", *CHAIN, "--d", "6", "--heads", "4"], "heads"),
+        (["train", *CHAIN, "--length", "0"], "--length"),
+        (["train", *CHAIN, "--batch", "0"], "--batch"),
+        (["train", *CHAIN, "--steps", "1.5"], "--steps"),
+        (["train", *CHAIN, "--learning-rate", "-1"], "--learning-rate"),
+        (["train", *CHAIN, "--learning-rate", "nan"], "--learning-rate"),
+        (["train", *CHAIN, "--trainer", "adam"], "--trainer"),
+        (["train", *CHAIN, "--trainer", "gd", "--length", "60"], "GiB"),
+        (["train", *CHAIN, "--device", "tpu"], "--device"),
+        (["train", *CHAIN, "--init", "lifted"], "--theta"),
+        (["train", *CHAIN, "--theta", "1,2"], "--theta"),
+        (["train", *CHAIN, "--init", "lifted", "--theta", "1;2"], "--theta"),
+        (["train", *CHAIN, "--resume"], "train.safetensors"),
+        (["train", *CHAIN, "--out", "run.csv"], "--out"),
+    ],
+)
+def test_bad_input(tmp_path, arguments, word):
+    assert_refused(run(*arguments, cwd=tmp_path), word)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cuda_asked_for_and_missing_is_an_error(tmp_path):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    assert_refused(run("train", *CHAIN, "--device", "cuda", cwd=tmp_path), "CUDA")
+    assert list(tmp_path.iterdir()) == []
