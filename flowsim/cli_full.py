@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +14,8 @@ from flowsim import options
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 
-#: Exit code of a check that fails.
-DISAGREES = 4
+#: Exit codes: models whose loss left the finite numbers, and a check that fails.
+NOT_FINITE, DISAGREES = 3, 4
 
 
 def verify(
@@ -157,10 +158,11 @@ def train(
         "q": chain.q,
         "trainer": trainer,
         "models": settings.members,
-        "loss": final.tolist(),
+        "loss": [x if math.isfinite(x) else None for x in final.tolist()],
         "loss_is": record.attrs["loss_is"],
         "entropy_rate": chain.entropy_rate,
         "stationary_entropy": chain.stationary_entropy,
+        "not_finite": int((record["finite"] == 0).sum()),
         "record": str(out),
         "checkpoint": str(checkpoint),
         "seconds": round(time.perf_counter() - began, 3),
@@ -169,13 +171,17 @@ def train(
         typer.echo(json.dumps(summary, indent=2))
     elif not quiet:
         typer.echo(_train_text(summary))
+    if summary["not_finite"]:
+        raise typer.Exit(NOT_FINITE)
 
 
 def _train_text(s: dict[str, Any]) -> str:
-    losses = ", ".join(f"{loss:.6f}" for loss in s["loss"][:8])
+    losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
     more = " …" if s["models"] > 8 else ""
+    diverged = [f"models that diverged               {s['not_finite']}"] * bool(s["not_finite"])
     return "\n".join(
         [
+            *diverged,
             f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: loss {losses}{more} nats",
             f"entropy rate (bigram)           {s['entropy_rate']:.6f} nats",
             f"stationary entropy (unigram)    {s['stationary_entropy']:.6f} nats",

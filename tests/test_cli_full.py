@@ -45,6 +45,13 @@ def test_resuming_a_finished_run_changes_nothing_and_other_settings_are_refused(
     assert_refused(run(*other, "--out", "c.nc", cwd=tmp_path), "learning_rate")
 
 
+def test_a_model_that_diverges_is_counted_and_has_an_exit_code(tmp_path):
+    wild = [*QUICK, "--learning-rate", "1e200", "--out", "a.nc", "--json"]
+    done = run(*wild, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout)["not_finite"] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
