@@ -155,9 +155,11 @@ def draw(records: dict[Case, xr.Dataset], path: Path) -> None:
                     continue
                 part = record.isel(model=(record.p.values == p) & (record.q.values == q))
                 style = {"tied": "-", "untied": "--", "two layers, tied": "-."}[case.name]
+                # one layer under two: both are seen where they coincide
+                width, alpha = (3.4, 0.35) if case.name == "tied" else (0.9, 0.8)
                 for i, loss in enumerate(part.loss.values.T):
                     ax.plot(
-                        part.step, loss, style, color=COLOURS[case.name], lw=0.9, alpha=0.75,
+                        part.step, loss, style, color=COLOURS[case.name], lw=width, alpha=alpha,
                         label=case.name if i == 0 else None,
                     )  # fmt: skip
             unigram = float(part.stationary_entropy[0])

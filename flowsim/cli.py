@@ -22,7 +22,7 @@ from flowsim.errors import InputError
 FIGURES = (".png", ".pdf", ".svg")
 
 #: Exit codes beside 0 (done) and 1 (a fault in flowsim itself).
-BAD_INPUT, UNRESOLVED, INTERRUPTED = 2, 3, 130
+BAD_INPUT, UNRESOLVED, DISAGREES, INTERRUPTED = 2, 3, 4, 130
 
 #: typer's own complaint about options and commands, of which BadParameter is one kind.
 _UsageError: Any = typer.BadParameter.__base__
@@ -68,8 +68,11 @@ def portrait(
         _check_portrait(p, q, attention, length, a, view, resolution, e_range)
         if energy and attention != "none":
             raise InputError(_NO_ENERGY)
-    elif not (p is None and q is None):
-        raise InputError("--from redraws a stored record, which has its own p and q; omit --p, --q")
+    elif {p, q, resolution, w_range, e_range, length, a, rtol} != {None} or attention != "none":
+        raise InputError(
+            "--from redraws a stored record, which has its own p, q and settings: "
+            "only --out, --energy, --json, --overwrite and --quiet go with it"
+        )
     if out is None:
         stem = "portrait" if attention == "none" else f"portrait_{attention}_{view}"
         out = source.with_suffix(".png") if source else Path(f"{stem}_p{p:g}_q{q:g}.png")
@@ -88,7 +91,6 @@ def portrait(
         window = {"w_range": w_range, "e_range": e_range}
         window = {name: value for name, value in window.items() if value is not None}
         record = _compute(p, q, attention, length, a, view, resolution, window, rtol, atol, quiet)
-        results.write_record(record, record_path)
     flat = record.attrs["kind"] == "portrait"
     if flat:
         from flowsim.portrait import draw_portrait
@@ -100,6 +102,8 @@ def portrait(
 
         figure = draw_phase_space(record)
         summary = results.phase_space_summary(record)
+    if source is None:
+        results.write_record(record, record_path)
     results.write_atomically(out, figure.savefig)
     files = {"figure": str(out), "record": str(record_path)}
     summary |= {"seconds": round(time.perf_counter() - began, 3), **files}
@@ -107,6 +111,9 @@ def portrait(
         typer.echo(json.dumps(summary, indent=2))
     elif not quiet:
         typer.echo(_portrait_text(summary) if flat else _phase_space_text(summary))
+    if flat and summary["oracle_agree"] < summary["oracle_cells"]:
+        print("flowsim: some labels disagree with the closed form of the basins", file=sys.stderr)
+        raise typer.Exit(DISAGREES)
     if summary["unresolved"]:
         raise typer.Exit(UNRESOLVED)
 
@@ -175,7 +182,7 @@ def _portrait_text(s: dict[str, Any]) -> str:
         f"({s['oracle_cut']} more are cut by a boundary)"
     )
     lines = [
-        f"p = {s['p']:g}, q = {s['q']:g}, p + q = {s['switching_factor']:g} ({s['regime']})",
+        f"p = {s['p']:g}, q = {s['q']:g}, p + q = {s['switching_factor']:.15g} ({s['regime']})",
         f"entropy rate (global minimum)        {s['entropy_rate']:.6f} nats",
         f"stationary entropy (bad minimum)     {s['stationary_entropy']:.6f} nats",
         f"window reaching the global minima    {fraction['global_minimum']:.2%}",
@@ -214,7 +221,7 @@ def _join_ranges(arguments: list[str]) -> list[str]:
 def main() -> None:
     """Entry point: run the command, turn bad input into one sentence and exit code 2."""
     try:
-        code = app(_join_ranges(sys.argv[1:]), standalone_mode=False)
+        code = app(_join_ranges(sys.argv[1:]) or ["--help"], standalone_mode=False)
     except _UsageError as error:
         _fail(error.format_message())
     except InputError as error:

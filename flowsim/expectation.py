@@ -105,7 +105,7 @@ def check_length(length: int, bytes_per_square: int = _BYTES_ATOMS) -> int:
     if needed > available:
         raise InputError(
             f"the law of the running sum at length N = {n} needs about {needed / 2**30:.3g} GiB "
-            f"of memory, but only {available / 2**30:.3g} GiB are available"
+            f"of memory, but only {available / 2**30:.3g} GiB are available; choose a smaller N"
         )
     return n
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 MAX_RESOLUTION = 4000
+MAX_RANGE = 1000
 ATTENTIONS = ("none", "uniform", "linear")
 VIEWS = ("plane", "3d")
 
@@ -30,10 +31,10 @@ def probability(text: str) -> float:
 
 
 def tolerance(text: str) -> float:
-    """A positive number of at most 0.1."""
+    """A number that float64 can meet and that still resolves the basins."""
     value = number(text)
-    if not 0 < value <= 0.1:
-        raise typer.BadParameter(f"must be a positive number of at most 0.1, not {text!r}.")
+    if not 1e-14 <= value <= 1e-4:
+        raise typer.BadParameter(f"must be a number from 1e-14 to 1e-4, not {text!r}.")
     return value
 
 
@@ -49,8 +50,10 @@ def interval(text: str) -> tuple[float, float]:
     """LOW:HIGH with LOW < HIGH."""
     low, _, high = text.partition(":")
     bounds = number(low), number(high)
-    if not all(map(math.isfinite, bounds)) or not bounds[0] < bounds[1]:
-        raise typer.BadParameter(f"must be LOW:HIGH, finite and increasing, not {text!r}.")
+    if not -MAX_RANGE <= bounds[0] < bounds[1] <= MAX_RANGE:
+        raise typer.BadParameter(
+            f"must be LOW:HIGH, increasing, between -{MAX_RANGE} and {MAX_RANGE}, not {text!r}."
+        )
     return bounds
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from flowsim.chart import Chart
 from flowsim.gap import gap_slope
 from flowsim.implicit import EXTRAPOLATED_EULER
-from flowsim.landscape import hessian
+from flowsim.landscape import hessian, plane_curvature
 from flowsim.models import GapModel, ReducedModel, velocity
 from flowsim.stepping import LANDING, Stop, run_rows
 
@@ -152,7 +152,9 @@ class GapOrbit:
         if self.clock or not self.model.keeps_sign[0]:
             return torch.zeros_like(y[:, 0], dtype=torch.bool)
         others = field[:, 1:].abs().amax(dim=1)
-        return (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
+        # Δ falls to 0 with e only if the target does not come first
+        beyond = self.heading * self.target >= 0
+        return beyond & (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,7 @@ class PhysicalOrbit:
             rows.dip[stiff] = torch.minimum(rows.dip[stiff], torch.minimum(later.dip, passed))
             rows.slowest[stiff] = torch.minimum(rows.slowest[stiff], later.slowest)
         settled = rows.stop == Stop.SETTLED
-        trapped = settled & self.trapped(self.field(rows.y))
+        trapped = settled & self.trapped(rows.y, self.field(rows.y))
         rule = torch.where(settled, Rule.CAME_TO_REST, Rule.NONE)
         rule = torch.where(trapped, Rule.TRAPPED_BY_PLANE, rule).to(torch.int8)
         pi0, pi1 = self.model.chain.stationary
@@ -230,12 +232,15 @@ class PhysicalOrbit:
         """True for rows with no velocity at all."""
         return (self.field(y) == 0).all(dim=1)
 
-    def trapped(self, field: Tensor) -> Tensor:
-        """True for rows that fall into the plane e = 0 while nothing else moves any more."""
+    def trapped(self, y: Tensor, field: Tensor) -> Tensor:
+        """True for rows that fall into an attracting part of e = 0 while nothing else moves."""
         if not self.model.keeps_sign[0]:
             return torch.zeros_like(field[:, 0], dtype=torch.bool)
         others = field[:, 1:].abs().amax(dim=1)
-        return (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
+        found = (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
+        if bool(found.any()):
+            found[found.clone()] = plane_curvature(self.model, self.theta(y[found])) > 0
+        return found
 
     def settled(self, y: Tensor, field: Tensor) -> Tensor:
         # a small w may still move by much of itself, within the gradient's rounding; e may not,
@@ -246,7 +251,7 @@ class PhysicalOrbit:
         if self.model.chain.second_eigenvalue == 0:  # e = 0 attracts ever more slowly there
             excess = self.model.loss(self.theta(y)) - self.model.chain.entropy_rate
             still = still | (excess <= 1e-15)
-        return self.trapped(field) | still
+        return self.trapped(y, field) | still
 
 
 def orbit_through(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from flowsim.basins import cell_centres, scan_basins
 from flowsim.flow import integrate
+from flowsim.gap import gap_slope
 from flowsim.landscape import (
     SADDLE_ENERGY,
     CriticalPoint,
@@ -21,6 +22,7 @@ from flowsim.landscape import (
     saddle_points,
     separatrix,
 )
+from flowsim.limits import find_limits
 from flowsim.linear_attention import LinearAttentionModel, linear_reaches_global_minimum
 from flowsim.models import CanonicalModel, ReducedModel, energy, feed_forward_gain, velocity
 from flowsim.results import flags, provenance
@@ -185,16 +187,26 @@ def _orbits(
 ) -> Tensor:
     """Trajectories from starts spread along the window's four sides, shape (time, orbit, 2).
 
-    They run for a dozen e-folds of e near the origin, whose rate is 2|λ|π₀π₁.
+    They run for a dozen e-folds of e near the origin, whose rate is 2|λ|π₀π₁, or a thousand times
+    the fastest rate ℓ″(Δ)|∇Δ|² at their ends, whichever is shorter, and end with their limits.
+    Starts lie within |e|, |w| ≤ 4, where an explicit method is quick.
     """
-    pi0, pi1 = model.chain.stationary
-    horizon = 6 / (pi0 * pi1 * max(abs(model.chain.second_eigenvalue), 0.1))
     inset = 0.04
     spread = torch.linspace(inset, 1 - inset, ORBITS_PER_SIDE, dtype=torch.float64)
     near, far = torch.full_like(spread, inset), torch.full_like(spread, 1 - inset)
     sides = [(near, spread), (far, spread), (spread, near), (spread, far)]
     unit = torch.cat([torch.stack(side, dim=-1) for side in sides]).unique(dim=0)
-    low = torch.tensor([e_range[0], w_range[0]], dtype=torch.float64)
-    high = torch.tensor([e_range[1], w_range[1]], dtype=torch.float64)
+    low = torch.tensor([e_range[0], w_range[0]], dtype=torch.float64).clamp(-4, 4)
+    high = torch.tensor([e_range[1], w_range[1]], dtype=torch.float64).clamp(-4, 4)
+    start = low + unit * (high - low)
+    limit = find_limits(model, start, rtol, atol).theta
+    pi0, pi1 = model.chain.stationary
+    horizon = 6 / (pi0 * pi1 * max(abs(model.chain.second_eigenvalue), 0.1))
+    ends = torch.cat([start, limit])
+    gap, step = model.logit_gap(ends), 1e-4
+    bend = (gap_slope(model.chain, gap + step) - gap_slope(model.chain, gap - step)) / (2 * step)
+    fastest = (bend * model.logit_gap_gradient(ends).square().sum(dim=1)).max()
+    horizon = min(horizon, 1000 / float(fastest))
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, 60)]).double()
-    return integrate(model, low + unit * (high - low), times, rtol or 1e-11, atol)
+    path = integrate(model, start, times, rtol or 1e-11, atol)
+    return torch.cat([path, limit.unsqueeze(0)])

@@ -113,7 +113,7 @@ def draw_curves(record: xr.Dataset, axes: Axes) -> None:
     values = record["critical_line"].attrs["flag_values"]
     for value, name in zip(values, names, strict=True):
         on = (kind == value) | (kind == values[names.index("saddle")])
-        if (kind == value).sum() > 1:
+        if name in _CRITICAL and (kind == value).sum() > 1:
             axes.plot(np.where(on, w, np.nan), np.zeros_like(w), **_CRITICAL[name])
     saddle = record["saddle_w"].to_numpy()
     axes.plot(saddle, np.zeros_like(saddle), **_SADDLE)
@@ -160,7 +160,7 @@ def _title(record: xr.Dataset) -> str:
     sign = record.attrs["regime"].removeprefix("p + q ")
     lines = [
         f"Gradient flow on the Markov chain $p$ = {p:g}, $q$ = {q:g}:  "
-        f"$p + q$ = {p + q:g} {'' if sign.startswith('=') else sign}".rstrip(),
+        f"$p + q$ = {p + q:.15g} {'' if sign.startswith('=') else sign}".rstrip(),
         f"{share['global_minimum']:.1%} of the window reaches the global minima, "
         f"{share['local_minimum']:.1%} is trapped",
     ]
@@ -169,6 +169,8 @@ def _title(record: xr.Dataset) -> str:
         if "length" in record.attrs:
             kind = f"uniform attention over $N$ = {record.attrs['length']}"
         lines.insert(1, f"{kind}, starts in the slice $a$ = {record.attrs['a']:g}")
+        if "length" in record.attrs and record.attrs["a"] != 0:
+            lines.append("(the global minima lie in another slice, $a$ = 0)")
     return "\n".join(lines)
 
 
@@ -197,6 +199,12 @@ def _legend(record: xr.Dataset, energy: bool) -> list[Patch | Line2D]:
             handles.append(Line2D([], [], label=text, **_CRITICAL[name]))
     if record["saddle_w"].size:
         handles.append(Line2D([], [], label="saddle", **_SADDLE))
+    arrows = Line2D(
+        [], [], color="#6a6a6a", marker="$\\rightarrow$", linestyle="none", markersize=11
+    )
+    along = ", along (w, e)" if "a" in record.attrs else ""
+    arrows.set_label(f"direction of the flow{along}")
+    handles.append(arrows)
     if "orbit_w" in record:
         line = Line2D([], [], color=_ORBIT, linewidth=0.9, label="orbit from its start (dot)")
         line.set(marker="o", markersize=2.6, markevery=2)

@@ -95,7 +95,7 @@ def _draw_orbits(record: xr.Dataset, axes: Any, family: str, span: float | None)
 def _title(record: xr.Dataset) -> str:
     p, q = record.attrs["p"], record.attrs["q"]
     sign = record.attrs["regime"].removeprefix("p + q ")
-    regime = f"{p + q:g} {'' if sign.startswith('=') else sign}".rstrip()
+    regime = f"{p + q:.15g} {'' if sign.startswith('=') else sign}".rstrip()
     kind = "linear attention"
     if "length" in record.attrs:
         kind = f"uniform attention over $N$ = {record.attrs['length']}"

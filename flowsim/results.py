@@ -12,6 +12,7 @@ from enum import IntEnum
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -106,15 +107,16 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def write_record(record: xr.Dataset, path: Path) -> None:
-    """Write a record as NetCDF, compressed, atomically."""
+def write_record(record: xr.Dataset, path: Path | str) -> None:
+    """Write a record as NetCDF, compressed, atomically; its variables are listed in it."""
+    path, record = Path(path), record.assign_attrs(variables=" ".join(map(str, record.variables)))
     encoding = {name: {"zlib": True, "complevel": 4} for name, v in record.items() if v.ndim}
     write_atomically(
         path, lambda name: record.to_netcdf(name, engine="h5netcdf", encoding=encoding)
     )
 
 
-def read_record(path: Path, *kinds: str) -> xr.Dataset:
+def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
     """A stored record, whole and in memory.
 
     Args:
@@ -124,6 +126,7 @@ def read_record(path: Path, *kinds: str) -> xr.Dataset:
     Raises:
         InputError: no such file, not NetCDF, truncated, not flowsim's, of another kind or schema.
     """
+    path = Path(path)
     if not path.is_file():
         raise InputError(f"{str(path)!r} is not a file; give a record (.nc) that flowsim wrote")
     try:
@@ -138,10 +141,13 @@ def read_record(path: Path, *kinds: str) -> xr.Dataset:
             f"{str(path)!r} is not a flowsim {' or '.join(kinds)} record of schema {SCHEMA} "
             f"(kind {found[0]!r}, schema {found[1]!r})"
         )
+    missing = set(str(record.attrs.get("variables", "")).split()) - set(map(str, record.variables))
+    if missing:
+        raise InputError(f"{str(path)!r} is incomplete: it lacks {', '.join(sorted(missing))}")
     return record
 
 
-def portrait_summary(record: xr.Dataset) -> dict[str, object]:
+def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
     """The numbers of a portrait record, ready for JSON.
 
     p, q, regime, entropies in nats, the fraction of the window in each basin, counts of cells, how
@@ -177,7 +183,7 @@ def portrait_summary(record: xr.Dataset) -> dict[str, object]:
     }
 
 
-def phase_space_summary(record: xr.Dataset) -> dict[str, object]:
+def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
     """The numbers of a phase-space record, ready for JSON: settings and orbits by label."""
     a = record.attrs
     names = str(record["orbit_label"].attrs["flag_meanings"]).split()

@@ -85,9 +85,9 @@ BAD = {
     "p": ["0", "1", "1.5", "-0.2", "nan", "inf", "half", ""],
     "q": ["0", "1", "2"],
     "resolution": ["0", "1", "1000000000", "2.5", "-3", "many"],
-    "w-range": ["3:-3", "1:1", "-inf:3", "nan:1", "1", "a:b", "1:2:3"],
+    "w-range": ["-1e160:1e160", "3:-3", "1:1", "-inf:3", "nan:1", "1", "a:b", "1:2:3"],
     "e-range": ["3:-3", "0:inf"],
-    "rtol": ["-1e-9", "nan", "0", "x", "inf"],
+    "rtol": ["-1e-9", "nan", "0", "x", "inf", "0.1", "1e-300"],
     "atol": ["-1", "nan"],
     "out": ["x.gif", "x", "no/folder/x.png"],
 }
@@ -113,6 +113,7 @@ def test_bad_values_name_the_option(tmp_path, option, value):
         (["portrait", *SMALL, "--colour", "red"], "--colour"),
         (["portrait", "--from", "missing.nc"], "missing.nc"),
         (["portrait", "--from", "x.nc", "--p", "0.5", "--q", "0.8"], "--from"),
+        (["portrait", "--from", "x.nc", "--resolution", "7"], "--from"),
         (["portrait", *SMALL, "--w-range", "3", "-3"], "--w-range"),
         (["portrait", *SMALL, "--attention", "softmax"], "none, uniform, linear"),
         (["portrait", *SMALL, "--attention", "uniform"], "--length"),
@@ -158,6 +159,23 @@ def test_attention_in_a_slice_and_in_space(tmp_path):
     done = run("portrait", "--from", "space.nc", "--out", "again.pdf", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "again.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    "words", [["--p", "1e-300", "--q", "0.5"], ["--p", "0.5", "--q", "0.50000000001"],
+              ["--p", "0.5", "--q", "0.8", "--w-range=-1000:1000", "--e-range=-1000:1000"]]
+)  # fmt: skip
+def test_extreme_settings_end_well(tmp_path, words):
+    done = run("portrait", *words, "--resolution", "12", "--out", "a.png", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["oracle_agree"] == summary["oracle_cells"]
+
+
+def test_no_arguments_is_help(tmp_path):
+    done = run(cwd=tmp_path)
+    assert done.returncode == 0
+    assert "portrait" in done.stdout
 
 
 def test_unresolved_cells_have_an_exit_code_of_their_own(tmp_path):

@@ -101,6 +101,31 @@ def test_near_the_separatrix_right_or_unresolved_never_wrong(p, q, generator):
     assert (label == Label.UNRESOLVED).any()
 
 
+@pytest.mark.parametrize(
+    ("p", "q"), [(0.5, 0.8), (0.2, 0.3), (1e-6, 0.5), (0.999999, 0.999999), (0.5, 0.5 - 1e-9)]
+)
+def test_starts_of_every_size_are_labelled_right(p, q, generator):
+    """Far beyond the saddle e falls towards the plane, but meets the minima on the way."""
+    model = model_at(p, q)
+    shape = (4000, 2)
+    size = torch.exp(3 * torch.randn(shape, dtype=torch.float64, generator=generator))
+    start = size * torch.randn(shape, dtype=torch.float64, generator=generator)
+    limit = find_limits(model, start)
+    expected = reaches_global_minimum(model.chain, start)
+    wrong = (limit.label == Label.GLOBAL_MINIMUM) != expected
+    assert not (wrong & (limit.label != Label.UNRESOLVED)).any()
+    assert (limit.label == Label.UNRESOLVED).double().mean() < 1e-3
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-11, -1e-11, 1e-13, -1e-15])
+def test_next_to_a_switching_factor_of_one(delta):
+    model = model_at(0.5, 0.5 + delta)
+    axis = torch.linspace(-2.97, 2.97, 60, dtype=torch.float64)
+    start = torch.cartesian_prod(axis, axis)
+    expected = reaches_global_minimum(model.chain, start)
+    assert torch.equal(find_limits(model, start).label == Label.GLOBAL_MINIMUM, expected)
+
+
 def test_neighbours_change_nothing(generator):
     model = model_at(0.5, 0.8)
     start = uniform_starts(4096, generator)
