@@ -111,7 +111,7 @@ def portrait(
         typer.echo(json.dumps(summary, indent=2))
     elif not quiet:
         typer.echo(_portrait_text(summary) if flat else _phase_space_text(summary))
-    if flat and summary["oracle_agree"] < summary["oracle_cells"]:
+    if flat and summary["oracle_wrong"]:
         print("flowsim: some labels disagree with the closed form of the basins", file=sys.stderr)
         raise typer.Exit(DISAGREES)
     if summary["unresolved"]:

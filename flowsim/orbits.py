@@ -239,7 +239,7 @@ class PhysicalOrbit:
         others = field[:, 1:].abs().amax(dim=1)
         found = (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
         if bool(found.any()):
-            found[found.clone()] = plane_curvature(self.model, self.theta(y[found])) > 0
+            found[found.clone()] = plane_curvature(self.model, self.theta(y)[found]) > 0
         return found
 
     def settled(self, y: Tensor, field: Tensor) -> Tensor:

@@ -161,7 +161,7 @@ def _compare(model: ReducedModel, record: xr.Dataset, a: float) -> dict[str, int
     """How many labels agree with the closed form, away from the cells that a boundary cuts."""
     oracle = _oracle(model)
     if oracle is None:
-        return {"oracle_cells": 0, "oracle_agree": 0, "oracle_cut": 0}
+        return {"oracle_cells": 0, "oracle_agree": 0, "oracle_wrong": 0, "oracle_cut": 0}
     e, w = (record[name].to_numpy() for name in "ew")
     expected = oracle(_starts(model, *_mesh(e, w), a)).numpy()
     corners = [np.append(x, 2 * x[-1] - x[-2]) - (x[1] - x[0]) / 2 for x in (e, w)]
@@ -170,10 +170,13 @@ def _compare(model: ReducedModel, record: xr.Dataset, a: float) -> dict[str, int
         inside[i : len(e) + i, j : len(w) + j].astype(int) for i in (0, 1) for j in (0, 1)
     )
     cut = (corner_sum % 4 != 0) | (e[:, None] == 0)
-    agree = (record["label"].to_numpy() == Label.GLOBAL_MINIMUM) == expected
+    label = record["label"].to_numpy()
+    resolved = label != Label.UNRESOLVED
+    agree = resolved & ((label == Label.GLOBAL_MINIMUM) == expected)
     return {
         "oracle_cells": int((~cut).sum()),
         "oracle_agree": int((agree & ~cut).sum()),
+        "oracle_wrong": int((resolved & ~agree & ~cut).sum()),
         "oracle_cut": int(cut.sum()),
     }
 

@@ -175,6 +175,7 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         "unresolved": counts["unresolved"],
         "oracle_cells": int(a["oracle_cells"]),
         "oracle_agree": int(a["oracle_agree"]),
+        "oracle_wrong": int(a["oracle_wrong"]),
         "oracle_cut": int(a["oracle_cut"]),
         "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
         "model": a["model"],
