@@ -14,7 +14,7 @@ from torch import Tensor
 from flowsim.errors import InputError
 from flowsim.gap import gap_loss
 from flowsim.landscape import Label, classify_critical
-from flowsim.models import GapModel, ReducedModel
+from flowsim.models import GapModel, ReducedModel, loss_of_gap
 from flowsim.orbits import Ends, GapOrbit, Rule, orbit_through
 from flowsim.stepping import Stop, run_rows
 
@@ -88,7 +88,7 @@ def find_limits(
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
     """
-    by_gap = isinstance(model, GapModel) and not model.dynamic_bias
+    by_gap = loss_of_gap(model)
     rtol = rtol if rtol is not None else 1e-11 if by_gap else 1e-6
     starts = check_starts(model, theta0, rtol, atol)
     parts = []
@@ -213,7 +213,7 @@ def hitting_times(
     """
     if not 0 < fraction < 1:
         raise InputError(f"fraction must lie strictly between 0 and 1, not {fraction}")
-    if not isinstance(model, GapModel) or model.dynamic_bias:
+    if not loss_of_gap(model):
         raise InputError("hitting times need a model whose loss is a function of the logit gap")
     limits = find_limits(model, theta0, rtol)
     rows = theta0.to(torch.float64).reshape(-1, theta0.shape[-1])

@@ -7,7 +7,7 @@ tensors of shape (..., k), one column per coordinate in the order of ``coordinat
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import torch
 from torch import Tensor
@@ -36,6 +36,11 @@ class ReducedModel(Protocol):
     def optimal_bias(self, theta: Tensor) -> Tensor: ...
 
     def conserved(self, theta: Tensor) -> Tensor: ...
+
+
+def loss_of_gap(model: ReducedModel) -> TypeGuard[GapModel]:
+    """Whether L = ℓ(Δ(θ)): a gap model with its bias at the optimum, whose orbits are Δ's."""
+    return isinstance(model, GapModel) and not model.dynamic_bias
 
 
 def velocity(model: ReducedModel, theta: Tensor) -> Tensor:

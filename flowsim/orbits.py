@@ -13,7 +13,7 @@ from flowsim.chart import Chart
 from flowsim.gap import gap_slope
 from flowsim.implicit import EXTRAPOLATED_EULER
 from flowsim.landscape import hessian, plane_curvature
-from flowsim.models import GapModel, ReducedModel, velocity
+from flowsim.models import GapModel, ReducedModel, loss_of_gap, velocity
 from flowsim.stepping import LANDING, Stop, run_rows
 
 #: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)².
@@ -149,12 +149,10 @@ class GapOrbit:
         return (field == 0).all(dim=1) | (movement.amax(dim=1) <= LANDING)
 
     def settled(self, y: Tensor, field: Tensor) -> Tensor:
-        if self.clock or not self.model.keeps_sign[0]:
+        if self.clock:
             return torch.zeros_like(y[:, 0], dtype=torch.bool)
-        others = field[:, 1:].abs().amax(dim=1)
         # Δ falls to 0 with e only if the target does not come first
-        beyond = self.heading * self.target >= 0
-        return beyond & (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
+        return (self.heading * self.target >= 0) & _falls_to_plane(self.model, field)
 
 
 @dataclass(frozen=True)
@@ -234,10 +232,7 @@ class PhysicalOrbit:
 
     def trapped(self, y: Tensor, field: Tensor) -> Tensor:
         """True for rows that fall into an attracting part of e = 0 while nothing else moves."""
-        if not self.model.keeps_sign[0]:
-            return torch.zeros_like(field[:, 0], dtype=torch.bool)
-        others = field[:, 1:].abs().amax(dim=1)
-        found = (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
+        found = _falls_to_plane(self.model, field)
         if bool(found.any()):
             found[found.clone()] = plane_curvature(self.model, self.theta(y)[found]) > 0
         return found
@@ -264,10 +259,18 @@ def orbit_through(
         theta: starts, shape (n, k).
         rtol, atol: error tolerated per step.
     """
-    if isinstance(model, GapModel) and not model.dynamic_bias:
+    if loss_of_gap(model):
         target = torch.full_like(theta[:, 0], model.chain.target_logit_gap)
         return GapOrbit.from_start(model, theta, target, rtol, atol)
     return PhysicalOrbit.from_start(model, theta, rtol, atol)
+
+
+def _falls_to_plane(model: ReducedModel, field: Tensor) -> Tensor:
+    """True for rows whose log e falls while nothing else moves any more, shape (n,)."""
+    if not model.keeps_sign[0]:
+        return torch.zeros_like(field[:, 0], dtype=torch.bool)
+    others = field[:, 1:].abs().amax(dim=1)
+    return (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
 
 
 def _snap(theta: Tensor, trapped: Tensor) -> Tensor:

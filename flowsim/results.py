@@ -92,7 +92,7 @@ def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bo
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Call ``write`` with a temporary name beside ``path``, then rename; nothing is left halfway.
+    """Call ``write`` with a temporary name beside ``path``, flush it to disk and rename.
 
     Raises:
         InputError: the disk is full or the folder went away.
@@ -100,6 +100,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
     try:
         write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
         raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}") from None

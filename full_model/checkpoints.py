@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from flowsim.errors import InputError
+from flowsim.results import write_atomically
 
 FORMAT, VERSION = "full_model checkpoint", 1
 _ENTRY = "full_model"
@@ -44,7 +44,8 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any
     }
     text = json.dumps(state, sort_keys=True)
     entry = json.dumps({"checksum": hashlib.sha256(text.encode()).hexdigest(), "state": text})
-    write_atomically(path, save(plain, metadata={_ENTRY: entry}))
+    content = save(plain, metadata={_ENTRY: entry})
+    write_atomically(path, lambda name: name.write_bytes(content))
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -82,25 +83,6 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         kind = type(error).__name__
         raise InputError(f"{path} is not a usable checkpoint: {kind} on reading it") from None
     return tensors, state
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write bytes to a temporary name in the same folder, flush them to disk and rename.
-
-    Raises:
-        InputError: the folder does not exist or cannot be written.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _digest(tensor: Tensor) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from full_model.checkpoints import write_atomically
+from flowsim.results import write_atomically
 from full_model.transformer import Architecture, Weights
 
 _SOURCE = Path(__file__).with_name("kernel.cpp")
@@ -130,13 +130,14 @@ def _compiled(real: str, *sizes: int) -> Callable[..., int] | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / f"{key.hexdigest()[:32]}.so"
         if not path.is_file():
-            fresh = folder / f"{path.stem}.{os.getpid()}.tmp"
-            command = [compiler, *flags, "-o", str(fresh), str(_SOURCE)]
-            subprocess.run(command, capture_output=True, check=True, timeout=120)
-            write_atomically(path, fresh.read_bytes())
-            fresh.unlink()
+            write_atomically(path, lambda name: _compile(compiler, flags, name))
         function = ctypes.CDLL(str(path)).loss_and_gradient
     except (OSError, ValueError, AttributeError, RuntimeError, subprocess.SubprocessError):
         return None
     function.restype = ctypes.c_int
     return function
+
+
+def _compile(compiler: str, flags: list[str], output: Path) -> None:
+    command = [compiler, *flags, "-o", str(output), str(_SOURCE)]
+    subprocess.run(command, capture_output=True, check=True, timeout=120)
