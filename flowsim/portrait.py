@@ -13,6 +13,8 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from flowsim.results import attention_caption, chain_caption
+
 # Fills differ in lightness as well as hue, and the bad basin is hatched: readable in greyscale.
 _FILL = {
     "global_minimum": "#d6e9f5",
@@ -154,21 +156,17 @@ def draw_energy(record: xr.Dataset, axes: Axes) -> None:
 
 
 def _title(record: xr.Dataset) -> str:
-    p, q = record.attrs["p"], record.attrs["q"]
     total = record["label"].size
     share = {name: record.attrs[f"cells_{name}"] / total for name in _meanings(record)}
-    sign = record.attrs["regime"].removeprefix("p + q ")
     lines = [
-        f"Gradient flow on the Markov chain $p$ = {p:g}, $q$ = {q:g}:  "
-        f"$p + q$ = {p + q:.15g} {'' if sign.startswith('=') else sign}".rstrip(),
+        f"Gradient flow on the Markov chain {chain_caption(record)}",
         f"{share['global_minimum']:.1%} of the window reaches the global minima, "
         f"{share['local_minimum']:.1%} is trapped",
     ]
     if "a" in record.attrs:
-        kind = "linear attention"
-        if "length" in record.attrs:
-            kind = f"uniform attention over $N$ = {record.attrs['length']}"
-        lines.insert(1, f"{kind}, starts in the slice $a$ = {record.attrs['a']:g}")
+        lines.insert(
+            1, f"{attention_caption(record)}, starts in the slice $a$ = {record.attrs['a']:g}"
+        )
         if "length" in record.attrs and record.attrs["a"] != 0:
             lines.append("(the global minima lie in another slice, $a$ = 0)")
     return "\n".join(lines)

@@ -10,6 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from flowsim.results import attention_caption, chain_caption
+
 _MINIMA, _GLOBAL, _LOCAL, _SADDLE = "#00537f", "#3a87b7", "#c25700", "#111111"
 _ORBIT = {"global_minimum": _GLOBAL, "local_minimum": _LOCAL}
 _PLANE = {-1: "#e9e9e9", 0: "#ffffff", 1: "#f2c09c", 2: "#cfe4f1"}
@@ -93,13 +95,8 @@ def _draw_orbits(record: xr.Dataset, axes: Any, family: str, span: float | None)
 
 
 def _title(record: xr.Dataset) -> str:
-    p, q = record.attrs["p"], record.attrs["q"]
-    sign = record.attrs["regime"].removeprefix("p + q ")
-    regime = f"{p + q:.15g} {'' if sign.startswith('=') else sign}".rstrip()
-    kind = "linear attention"
-    if "length" in record.attrs:
-        kind = f"uniform attention over $N$ = {record.attrs['length']}"
-    return f"Gradient flow in $(w, e, a)$, {kind}, $p$ = {p:g}, $q$ = {q:g}:  $p + q$ = {regime}"
+    kind, chain = attention_caption(record), chain_caption(record)
+    return f"Gradient flow in $(w, e, a)$, {kind}, {chain}"
 
 
 def _legend(record: xr.Dataset) -> list[Patch | Line2D]:
