@@ -115,20 +115,22 @@ class MarkovSource:
 
 
 def _binary_paths(u: Tensor, zero_below: Tensor) -> tuple[Tensor, Tensor]:
-    """Two-state paths from uniforms (M, B, N + 1) and P(0 | start, 0, 1), shape (M, 3)."""
-    from_zero = u >= zero_below[:, 1, None, None]
-    from_one = u >= zero_below[:, 2, None, None]
-    from_zero[..., 0] = from_one[..., 0] = u[..., 0] >= zero_below[:, 0, None]
+    """Two-state paths from uniforms (M, B, N + 1) and P(0 | start, 0, 1), shape (M, 3).
+
+    Step n maps the state s to c ⊕ (d ∧ s), and maps after maps are of that form. All sequences are
+    composed as one long row: a first step has d = 0, and nothing reaches over it.
+    """
+    image = (u >= zero_below[:, 1, None, None]).view(torch.uint8)
+    moves = (u >= zero_below[:, 2, None, None]).view(torch.uint8).bitwise_xor_(image)
+    image[..., 0] = u[..., 0] >= zero_below[:, 0, None]
+    moves[..., 0] = 0
+    c, d = image.view(-1), moves.view(-1)
     shift, last = 1, u.shape[-1] - 1
     while shift <= last:
-        late0, late1 = from_zero[..., shift:], from_one[..., shift:]
-        early0, early1 = from_zero[..., :-shift], from_one[..., :-shift]
-        new0 = (early0 & late1) | (~early0 & late0)
-        new1 = (early1 & late1) | (~early1 & late0)
-        from_zero[..., shift:], from_one[..., shift:] = new0, new1
+        c[shift:] ^= d[shift:] & c[:-shift]
+        d[shift:] &= d[:-shift].clone()
         shift *= 2
-    paths = from_zero.to(torch.uint8)
-    return paths[..., :-1], paths[..., 1:]
+    return image[..., :-1], image[..., 1:]
 
 
 def _stationary(kernel: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from full_model.transformer import Architecture, Weights
 
 _SOURCE = Path(__file__).with_name("kernel.cpp")
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math",
-          "-fPIC", "-shared")  # fmt: skip
+          "-fno-tree-loop-distribute-patterns", "-fPIC", "-shared")  # fmt: skip
 _WIDE = "-mprefer-vector-width=512"
 _ORDER = ("embedding", "positions", "0.query", "0.key", "0.value", "0.out", "0.up", "0.down",
           "unembedding", "bias")  # fmt: skip

@@ -179,7 +179,10 @@ class Trainer:
         self.arch, self.recipe, self.generator = arch, recipe, generator
         self.source = source.repeat(ensemble[0]) if source.members > 1 else source
         self.members = ensemble[0]
-        self.weights = {name: w.detach().clone() for name, w in weights.items()}
+        self.weights = {
+            name: w.detach().clone(memory_format=torch.contiguous_format)
+            for name, w in weights.items()
+        }
         self.step, self.evaluations = 0, 0
         self.alive = torch.ones(self.members, dtype=torch.bool, device=like.device)
         self.moments: dict[str, Weights] = {}
@@ -227,35 +230,53 @@ class Trainer:
     @torch.no_grad()
     def _move(self, gradient: Weights) -> None:
         recipe, names = self.recipe, list(self.weights)
-        grads = [gradient[name] for name in names]
+        grads = [gradient[name].contiguous() for name in names]
         weights = [self.weights[name] for name in names]
         rate = recipe.rate(self.step)
         if recipe.clip is not None:
             norm = sum(g.reshape(self.members, -1).square().sum(1) for g in grads) ** 0.5
             scale = (recipe.clip / (norm + 1e-6)).clamp(max=1.0)
             grads = [g * scale.reshape(-1, *[1] * (g.ndim - 1)) for g in grads]
+        if recipe.trainer == "adamw":
+            self._adamw(dict(zip(names, grads, strict=True)), rate)
+            return
         if recipe.weight_decay:
             for name, weight in zip(names, weights, strict=True):
                 if name.split(".")[-1] in _DECAYING:
                     weight.mul_(1 - rate * recipe.weight_decay)
-        if recipe.trainer == "adamw":
-            first = [self.moments["first"][name] for name in names]
-            second = [self.moments["second"][name] for name in names]
-            torch._foreach_lerp_(first, grads, 1 - recipe.beta1)
-            torch._foreach_mul_(second, recipe.beta2)
-            torch._foreach_addcmul_(second, grads, grads, 1 - recipe.beta2)
-            done = self.step + 1
-            root = torch._foreach_sqrt(second)
-            torch._foreach_div_(root, math.sqrt(1 - recipe.beta2**done))
-            torch._foreach_add_(root, recipe.epsilon)
-            torch._foreach_addcdiv_(weights, first, root, -rate / (1 - recipe.beta1**done))
-            return
         if recipe.trainer == "sgd" and recipe.momentum:
             velocity = [self.moments["velocity"][name] for name in names]
             torch._foreach_mul_(velocity, recipe.momentum)
             torch._foreach_add_(velocity, grads)
             grads = velocity
         torch._foreach_add_(weights, grads, alpha=-rate)
+
+    def _adamw(self, grads: Weights, rate: float) -> None:
+        """One step of AdamW in a single pass over the weights, those that decay and those not.
+
+        The fused operator walks through memory and looks at no strides: all is contiguous here.
+        """
+        recipe = self.recipe
+        done = torch.tensor(float(self.step + 1), device=self.alive.device)
+        for decay in (True, False):
+            some = [name for name in grads if (name.split(".")[-1] in _DECAYING) == decay]
+            if not some:
+                continue
+            torch._fused_adamw_(
+                [self.weights[name] for name in some],
+                [grads[name] for name in some],
+                [self.moments["first"][name] for name in some],
+                [self.moments["second"][name] for name in some],
+                [],
+                [done] * len(some),
+                lr=rate,
+                beta1=recipe.beta1,
+                beta2=recipe.beta2,
+                weight_decay=recipe.weight_decay if decay else 0.0,
+                eps=recipe.epsilon,
+                amsgrad=False,
+                maximize=False,
+            )
 
     def _flow(self, steps: int) -> Tensor:
         """Gradient flow over ``steps`` intervals; models that fail are ended, not the batch."""
