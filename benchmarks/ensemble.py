@@ -3,15 +3,18 @@
 Every contender takes the same AdamW step (AM Table 2, fresh batches of 16 sequences of N = 64) on
 the same 256 transformers of d = 8, r = 32 in float32:
 
-- loop: one model after the other, PyTorch's autograd and torch.optim.AdamW, as one writes it;
+- loop: one model after the other, PyTorch's autograd and torch.optim.AdamW, as one writes it, with
+  all threads or with one, whichever is the faster;
 - loop of ours: one ensemble of a single model after the other;
 - ensemble, torch: all models as one batched PyTorch computation;
 - ensemble, compiled: the same with the C++ kernel (full_model/kernel.cpp), where there is a
   compiler;
 - ensemble, cuda: where there is a GPU.
 
-It prints models·steps per second, ratios to the loop, and the share of the arithmetic limit: the
-step's multiplications and additions (counted below) at the rate of a large float32 matrix product.
+The contenders take turns, round after round, and the best round of each counts. It prints
+models·steps per second, the same per second of CPU time (which neighbours on the machine disturb
+less), ratios to the loop, and the share of the arithmetic limit: the step's multiplications and
+additions (counted below) at the rate of a large float32 matrix product.
 
     python benchmarks/ensemble.py [--models 256] [--length 64] [--batch 16] [--threads 2]
 """
@@ -23,6 +26,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,21 +40,34 @@ from full_model.transformer import Architecture, Weights
 CHAIN = BinaryChain(0.5, 0.8)
 
 
-def seconds(step: Callable[[], object], least: float = 2.0, device: str = "cpu") -> float:
-    """Seconds per call: the best of three rounds that last at least ``least`` in total."""
-    step()
-    begin, count = time.perf_counter(), 0
-    while time.perf_counter() - begin < least / 4:
-        step()
-        count += 1
-    best = math.inf
-    for _ in range(3):
-        begin = time.perf_counter()
-        for _ in range(count):
-            step()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, (time.perf_counter() - begin) / count)
+class Contender(NamedTuple):
+    """A step of some models, how many they are, and the threads that PyTorch gives it."""
+
+    step: Callable[[], object]
+    models: int
+    threads: int
+    device: str = "cpu"
+
+
+def rates(contenders: dict[str, Contender], rounds: int) -> dict[str, tuple[float, float]]:
+    """Models·steps per second, and per second of CPU time, by name: the best of the rounds."""
+    counts = dict.fromkeys(contenders, 0)
+    best = dict.fromkeys(contenders, (0.0, 0.0))
+    for turn in range(rounds + 1):  # the first one compiles, warms up and counts
+        for name, contender in contenders.items():
+            torch.set_num_threads(contender.threads)
+            if turn == 0:
+                contender.step()
+            begin, busy, done = time.perf_counter(), time.process_time(), 0
+            while done < counts[name] or (turn == 0 and time.perf_counter() - begin < 0.5):
+                contender.step()
+                done += 1
+            if contender.device == "cuda":
+                torch.cuda.synchronize()
+            counts[name] = done
+            work = contender.models * done
+            wall, busy = time.perf_counter() - begin, time.process_time() - busy
+            best[name] = (max(best[name][0], work / wall), max(best[name][1], work / busy))
     return best
 
 
@@ -97,8 +114,8 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
     arch, source = Architecture(8, options.length), MarkovSource.of(CHAIN)
     double = initial_weights(arch, "gaussian", range(options.models))
     weights = {name: w.float() for name, w in double.items()}
@@ -111,32 +128,40 @@ def main() -> None:
         return made
 
     compiles = trainer(options.models, True).fast
-    found = {
-        "loop": 1 / seconds(plain_loop(arch, weights, options.batch)),
-        "loop of ours": 1 / seconds(trainer(1, compiles).advance),
-        "ensemble, torch": options.models / seconds(trainer(options.models, False).advance),
-    }
-    if compiles:
-        fast = trainer(options.models, True)
-        found["ensemble, compiled"] = options.models / seconds(fast.advance)
-    if torch.cuda.is_available():
-        gpu = trainer(options.models, False, "cuda")
-        found["ensemble, cuda"] = options.models / seconds(gpu.advance, device="cuda")
+    everyone, threads = options.models, options.threads
     side = 2048
     a = torch.randn(side, side)
-    rate = 2 * side**3 / seconds(lambda: a @ a)
-    limit = rate / operations(arch, options.batch)
-    for name, value in found.items():
-        line = {
+    contenders = {
+        "loop, one thread": Contender(plain_loop(arch, weights, options.batch), 1, 1),
+        "loop, all threads": Contender(plain_loop(arch, weights, options.batch), 1, threads),
+        "loop of ours": Contender(trainer(1, compiles).advance, 1, threads),
+        "ensemble, torch": Contender(trainer(everyone, False).advance, everyone, threads),
+        "matrix product": Contender(lambda: a @ a, 1, threads),
+    }
+    if compiles:
+        fast = trainer(everyone, True).advance
+        contenders["ensemble, compiled"] = Contender(fast, everyone, threads)
+    if torch.cuda.is_available():
+        gpu = trainer(everyone, False, "cuda").advance
+        contenders["ensemble, cuda"] = Contender(gpu, everyone, threads, "cuda")
+    found = rates(contenders, options.rounds)
+    limit = 2 * side**3 * found.pop("matrix product")[0] / operations(arch, options.batch)
+    loops = [found.pop(f"loop, {kind}") for kind in ("one thread", "all threads")]
+    loop = tuple(map(max, *loops))
+    found = {"loop": loop} | found
+    ours = found["loop of ours"][0]
+    for name, (value, frugal) in found.items():
+        line: dict[str, str | float] = {
             "contender": name,
             "models_steps_per_second": round(value),
-            "ratio_to_loop": round(value / found["loop"], 2),
-            "ratio_to_loop_of_ours": round(value / found["loop of ours"], 2),
+            "models_steps_per_cpu_second": round(frugal),
+            "ratio_to_loop": round(value / loop[0], 2),
+            "ratio_to_loop_of_ours": round(value / ours, 2),
         }
         if "cuda" not in name:
             line["share_of_arithmetic_limit"] = round(value / limit, 4)
         print(json.dumps(line))
-    print(json.dumps({"threads": options.threads, "limit_models_steps_per_second": round(limit)}))
+    print(json.dumps({"threads": threads, "limit_models_steps_per_second": round(limit)}))
 
 
 if __name__ == "__main__":

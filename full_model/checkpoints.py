@@ -95,3 +95,37 @@ def _digest(tensor: Tensor) -> str:
 def _sentence(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else text[:200] + "…"
+
+
+def refuse_other_settings(path: Path, wanted: dict[str, Any], stored: Any) -> None:
+    """InputError, with the first differences, unless the stored settings are those wanted."""
+    if not isinstance(stored, dict):
+        raise InputError(f"{path} is not a usable checkpoint: it holds no settings")
+    ours, theirs = _flat(wanted), _flat(stored)
+    differences = [
+        f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here"
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name) != theirs.get(name)
+    ]
+    if differences:
+        shown = "; ".join(differences[:6]) + ("; …" if len(differences) > 6 else "")
+        raise InputError(f"{path} was made with other settings: {shown}")
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + str(name)] = value
+    return flat
+
+
+def fingerprint(weights: dict[str, Tensor]) -> str:
+    """A short hash of the starting weights' bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        plain = weights[name].detach().cpu().contiguous().reshape(-1)
+        digest.update(plain.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

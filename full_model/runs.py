@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +15,12 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
-from full_model.checkpoints import load_checkpoint, save_checkpoint
+from full_model.checkpoints import (
+    fingerprint,
+    load_checkpoint,
+    refuse_other_settings,
+    save_checkpoint,
+)
 from full_model.population import PopulationLoss
 from full_model.probes import matrix_names, measure, plateau
 from full_model.settings import RunSettings, starting_weights
@@ -77,12 +81,12 @@ def train(
     with _determinism(settings.device):
         session = _Session(settings, first)
         arithmetic = "compiled kernel" if session.trainer.fast else "torch"
-        identity = settings.as_dict() | {"start": _fingerprint(first), "arithmetic": arithmetic}
+        identity = settings.as_dict() | {"start": fingerprint(first), "arithmetic": arithmetic}
         threads = torch.get_num_threads()
         if resume:
             assert checkpoint is not None
             tensors, state = load_checkpoint(checkpoint)
-            _refuse_other_settings(checkpoint, identity, state.get("settings"))
+            refuse_other_settings(checkpoint, identity, state.get("settings"))
             threads = session.restore(checkpoint, tensors, state)
         with _threads(threads):
             session.run(checkpoint, identity, progress)
@@ -285,39 +289,6 @@ _EXTRA_DIMENSIONS = {
     "attention_share": ("layer",),
     "leading_share": ("matrix",),
 }
-
-
-def _refuse_other_settings(path: Path, wanted: dict[str, Any], stored: Any) -> None:
-    if not isinstance(stored, dict):
-        raise InputError(f"{path} is not a usable checkpoint: it holds no settings")
-    ours, theirs = _flat(wanted), _flat(stored)
-    differences = [
-        f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here"
-        for name in sorted(ours.keys() | theirs.keys())
-        if ours.get(name) != theirs.get(name)
-    ]
-    if differences:
-        shown = "; ".join(differences[:6]) + ("; …" if len(differences) > 6 else "")
-        raise InputError(f"{path} was made with other settings: {shown}")
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + str(name)] = value
-    return flat
-
-
-def _fingerprint(weights: Weights) -> str:
-    """A short hash of the starting weights' bytes."""
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        plain = weights[name].detach().cpu().contiguous().reshape(-1)
-        digest.update(plain.view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 @contextmanager

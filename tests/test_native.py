@@ -1,5 +1,8 @@
 """The compiled kernel is autograd's numbers, or is not used."""
 
+import platform
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -49,6 +52,26 @@ def test_kernel_is_autograd(arch, dtype, scale):
         assert ((found[0] - loss) / loss).abs().max() < tolerance
         for name, expected in gradient.items():
             assert (found[1][name] - expected).abs().max() < tolerance * size, name
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="named instruction sets are x86's")
+@pytest.mark.parametrize("march", ["x86-64", "haswell"])
+def test_narrower_machines_compile_the_same_numbers(march, monkeypatch):
+    if march == "haswell" and "avx2" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this machine has no AVX2")
+    flags = [f"-march={march}" if flag == "-march=native" else flag for flag in native._FLAGS]
+    monkeypatch.setattr(native, "_FLAGS", tuple(flags))
+    native._compiled.cache_clear()
+    arch = Architecture(5, 19, hidden=7)
+    weights, inputs, targets = problem(arch, 3, 2, torch.float64, 0.5)
+    loss, gradient = batch_gradient(arch, weights, inputs, targets)
+    found = native.loss_and_gradient(arch, weights, inputs, targets, 1)
+    native._compiled.cache_clear()
+    assert found is not None
+    assert (found[0] - loss).abs().max() < 1e-12
+    for name, expected in gradient.items():
+        assert (found[1][name] - expected).abs().max() < 1e-12, name
 
 
 @needs_compiler

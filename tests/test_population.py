@@ -44,6 +44,20 @@ def test_source_agrees_with_the_chain():
     assert float(five.entropy_rate[0]) == pytest.approx(rate)
 
 
+@pytest.mark.parametrize("length", [1, 2, 7, 64])
+def test_a_binary_path_takes_one_step_after_the_other(length):
+    chains = [BinaryChain(0.5, 0.8), BinaryChain(0.02, 0.03), BinaryChain(0.9, 0.1)]
+    source = MarkovSource.of(chains)
+    x, y = source.sample(5, length, torch.Generator().manual_seed(3))
+    u = torch.rand(3, 5, length + 1, dtype=F64, generator=torch.Generator().manual_seed(3))
+    for m, batch in enumerate(u.tolist()):
+        for b, row in enumerate(batch):
+            path = [int(row[0] >= source.stationary[m, 0])]
+            for number in row[1:]:
+                path.append(int(number >= source.kernel[m, path[-1], 0]))
+            assert x[m, b].tolist() == path[:-1] and y[m, b].tolist() == path[1:]
+
+
 @pytest.mark.parametrize("states", [2, 4])
 def test_samples_have_the_law_of_the_chain(states):
     kernels = torch.rand(2, states, states, dtype=F64, generator=torch.Generator().manual_seed(1))

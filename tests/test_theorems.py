@@ -7,7 +7,7 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from full_model import theorems
+from full_model import unigram
 from full_model.theorems import Claim, format_claims, verify
 
 
@@ -37,12 +37,12 @@ def test_definiteness_follows_the_regime():
 
 
 def test_a_wrong_formula_fails(monkeypatch):
-    right = theorems._expected_block
+    right = unigram._expected_block
 
     def wrong(positions, excess, tied):
         return right(positions, excess, tied) + 1e-6 * torch.eye(1)
 
-    monkeypatch.setattr(theorems, "_expected_block", wrong)
+    monkeypatch.setattr(unigram, "_expected_block", wrong)
     claims = verify(BinaryChain(0.5, 0.8), seeds=[0])
     assert sum(not c.passed for c in claims) >= 2
 
