@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,13 +14,16 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.gap import gap_loss
+from flowsim.gap_clock import Stopped, follow_by_gap
 from flowsim.landscape import Label, classify_critical
 from flowsim.models import GapModel, ReducedModel, loss_of_gap
 from flowsim.orbits import Ends, GapOrbit, Rule, orbit_through
 from flowsim.stepping import Stop, run_rows
 
 #: Starts handled at once, which bounds the memory.
-CHUNK = 65_536
+CHUNK = 262_144
+#: The largest rtol with which an orbit of the gap is followed past a saddle.
+_CAREFUL = 1e-11
 
 
 class Status(IntEnum):
@@ -61,41 +65,52 @@ def find_limits(
     atol: float = 1e-12,
     max_steps: int = 1000,
     progress: Callable[[int], object] | None = None,
+    compile: bool = False,
 ) -> Limits:
     """The end of the gradient-flow trajectory of every start.
 
     Each row advances with its own step (Dormand-Prince 8(7), the tableau of torchdiffeq, and a
     linearly implicit method for rows it finds stiff) and is labelled by what it did: it met the
     global minima, or e fell to zero where the plane e = 0 attracts, or it came to rest at a point
-    whose loss and curvature tell what it is, or it started critical. An orbit that came close to
-    a saddle is computed again at a tenth of the tolerance, beside shadows displaced by ``rtol``
-    along every coordinate; where they disagree the label is unresolved. No conserved quantity is
+    whose loss and curvature tell what it is, or it started critical. Where the loss is a function
+    of the logit gap, the gap is the clock (``gap_clock``). An orbit that came close to a saddle
+    is computed again at a tenth of the tolerance, beside shadows displaced by ``rtol`` along
+    every coordinate; where they disagree the label is unresolved. No conserved quantity is
     consulted.
 
     Args:
         model: any reduced model.
         theta0: starts, float64, shape (..., k).
         rtol: error allowed per step, relative for coordinates that keep their sign; by default
-            1e-11 where the loss is a function of the logit gap, else 1e-6 (with |a| > 1 the field
+            1e-10 where the loss is a function of the logit gap, else 1e-6 (with |a| > 1 the field
             jumps wherever an atom of the law crosses the ReLU's kink).
         atol: absolute error allowed per step for the other coordinates.
         max_steps: attempted steps per row before it has timed out.
         progress: called with the number of starts done, after each chunk.
+        compile: compile the steps of models whose loss is a function of the gap (half a minute
+            when first used, then a few seconds; needs a C++ compiler). Labels do not change.
 
     Returns:
         Limits with the leading shape of ``theta0``. A start that is not finite has failed.
 
     Raises:
-        InputError: wrong number of coordinates, or tolerances that are not positive.
+        InputError: wrong number of coordinates, tolerances that are not positive, or ``compile``
+            for a model that has nothing to compile.
     """
     by_gap = loss_of_gap(model)
-    rtol = rtol if rtol is not None else 1e-11 if by_gap else 1e-6
+    rtol = rtol if rtol is not None else 1e-10 if by_gap else 1e-6
     starts = check_starts(model, theta0, rtol, atol)
+    if compile and not by_gap:
+        raise InputError("only models whose loss is a function of the logit gap can be compiled")
     parts = []
-    for part in starts.split(CHUNK if by_gap else CHUNK // 64):
-        limits, doubtful = _follow(model, part, rtol, atol, max_steps)
+    quick = None
+    if loss_of_gap(model):
+        quick = partial(follow_by_gap, model, max_steps=max_steps, compiled=compile)
+    for part in starts.split(CHUNK if by_gap else CHUNK // 256):
+        limits, doubtful = _follow(model, part, rtol, atol, max_steps, quick)
         if bool(doubtful.any()):
-            _consult_shadows(model, part, limits, doubtful, rtol, atol, max_steps)
+            careful = min(rtol, _CAREFUL) if by_gap else rtol
+            _consult_shadows(model, part, limits, doubtful, careful, atol, max_steps)
         parts.append(limits)
         if progress is not None:
             progress(len(part))
@@ -118,9 +133,17 @@ def check_starts(model: ReducedModel, theta0: Tensor, rtol: float, atol: float) 
 
 
 def _follow(
-    model: ReducedModel, start: Tensor, rtol: float, atol: float, max_steps: int
+    model: ReducedModel,
+    start: Tensor,
+    rtol: float,
+    atol: float,
+    max_steps: int,
+    quick: Callable[..., Stopped] | None = None,
 ) -> tuple[Limits, Tensor]:
-    """Limits of the rows of ``start``, and which of them came close to a saddle."""
+    """Limits of the rows of ``start``, and which of them came close to a saddle.
+
+    With ``quick``, rows that it does not decide are in doubt, whatever the reason.
+    """
     orbit = orbit_through(model, start, rtol, atol)
     finite = torch.isfinite(start).all(dim=1)
     critical = finite & orbit.at_rest(orbit.y(start))
@@ -134,12 +157,26 @@ def _follow(
     if bool(critical.any()):
         label[critical] = classify_critical(model, start[critical])
     if bool(moving.any()):
-        ends = orbit.select(moving).follow(start[moving], max_steps)
+        if quick is not None:
+            ends = _ends(quick(theta=start[moving], rtol=rtol, atol=atol))
+        else:
+            ends = orbit.select(moving).follow(start[moving], max_steps)
         theta[moving], evaluations[moving] = ends.theta, ends.evaluations
         label[moving], rule[moving], status[moving] = _judge(model, start[moving], ends)
-        doubtful[moving] = (label[moving] != Label.UNRESOLVED) & (ends.nearest < 1)
+        known = (label[moving] != Label.UNRESOLVED) | (quick is not None)
+        doubtful[moving] = known & (ends.nearest < 1)
     norm = model.gradient(theta).norm(dim=1)
     return Limits(theta, label, status, rule, model.loss(theta), norm, evaluations), doubtful
+
+
+def _ends(met: Stopped) -> Ends:
+    """What the clock Δ decided; the rest is RUNNING and next to a saddle, as far as it knows."""
+    rule = torch.where(met.at_minima, Rule.REACHED_MINIMA, Rule.NONE)
+    rule = torch.where(met.at_plane, Rule.TRAPPED_BY_PLANE, rule).to(torch.int8)
+    decided = met.at_minima | met.at_plane
+    stop = torch.where(decided, Stop.LANDED, Stop.RUNNING).to(torch.int8)
+    nearest = torch.where(decided, torch.inf, 0.0)
+    return Ends(met.theta, rule, stop, met.evaluations, nearest)
 
 
 def _judge(model: ReducedModel, start: Tensor, ends: Ends) -> tuple[Tensor, Tensor, Tensor]:
@@ -170,7 +207,9 @@ def _consult_shadows(
     atol: float,
     max_steps: int,
 ) -> None:
-    """Decide the doubtful rows again, by a finer orbit and by its displaced shadows."""
+    """Decide the doubtful rows again: by a finer orbit, and where that too comes near a saddle
+    by its displaced shadows.
+    """
     k = start.shape[1]
     centre = start[doubtful]
     size = max(rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
@@ -180,14 +219,16 @@ def _consult_shadows(
         step[:, i] = size * centre[:, i].abs() if model.keeps_sign[i] else size
         displaced += [centre + step, centre - step]
     finer = max(rtol / 10, 1e-12), max(atol / 10, 1e-13)
-    found, _ = _follow(model, torch.cat(displaced), *finer, max_steps)
+    found, near = _follow(model, torch.cat(displaced), *finer, max_steps)
     labels = found.label.reshape(2 * k + 1, -1)
-    agree = (labels == labels[0]).all(dim=0)
+    near = near[: len(centre)]
+    agree = (labels == labels[0]).all(dim=0) | ~near
     spent = limits.evaluations[doubtful] + found.evaluations.reshape(2 * k + 1, -1).sum(dim=0)
     for field in fields(Limits):
         getattr(limits, field.name)[doubtful] = getattr(found, field.name)[: len(centre)]
     limits.label[doubtful] = torch.where(agree, labels[0], Label.UNRESOLVED).to(torch.int8)
-    limits.rule[doubtful] = torch.where(agree, Rule.SHADOWS, Rule.NONE).to(torch.int8)
+    rule = torch.where(near, Rule.SHADOWS, found.rule[: len(centre)])
+    limits.rule[doubtful] = torch.where(agree, rule, Rule.NONE).to(torch.int8)
     limits.evaluations[doubtful] = spent
 
 

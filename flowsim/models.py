@@ -7,6 +7,7 @@ tensors of shape (..., k), one column per coordinate in the order of ``coordinat
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeGuard
 
 import torch
@@ -63,6 +64,7 @@ class GapModel:
     coordinates: tuple[str, ...]
     keeps_sign: tuple[bool, ...]
     conserved_names: tuple[str, ...]
+    clock_chart: tuple[str, ...]
 
     def __init__(self, chain: BinaryChain, bias: str = "optimal") -> None:
         if bias not in ("optimal", "dynamic"):
@@ -81,6 +83,21 @@ class GapModel:
 
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
         """∇Δ over the coordinates without the bias; shape (..., k)."""
+        raise NotImplementedError
+
+    def clock_rates(
+        self, y: Sequence[Tensor] | Tensor, signs: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        """dy/dΔ along the gradient of Δ, in the chart named by ``clock_chart``.
+
+        Args:
+            y: one row per coordinate: θᵢ² ("square", for an e whose plane e = 0 is critical),
+                log θᵢ² ("log") or θᵢ ("plain"); shape (k, n). A square may round below zero.
+            signs: signs of θ, shape (k, n).
+
+        Returns:
+            k rates of shape (n,), and ‖∇Δ‖², divided by 4e² where there is a "square".
+        """
         raise NotImplementedError
 
     def offset(self, theta: Tensor) -> Tensor:
@@ -137,6 +154,7 @@ class CanonicalModel(GapModel):
     coordinates: tuple[str, ...] = ("e", "w")
     keeps_sign: tuple[bool, ...] = (True, True)
     conserved_names: tuple[str, ...] = ("energy",)
+    clock_chart: tuple[str, ...] = ("square", "log")
 
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, w = theta[..., 0], theta[..., 1]
@@ -145,6 +163,14 @@ class CanonicalModel(GapModel):
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
         e, w = theta[..., 0], theta[..., 1]
         return torch.stack([2.0 * e * feed_forward_gain(w), 4.0 * w.abs() * e * e], dim=-1)
+
+    def clock_rates(
+        self, y: Sequence[Tensor] | Tensor, signs: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        squared, sign, weight = y[0], signs[1], y[1].exp()  # weight = w²
+        gain = (sign * weight).mul_(2.0).add_(1.0)
+        size = torch.addcmul(gain * gain, squared, weight, value=4.0)
+        return [gain / size, (sign + sign).div_(size)], size
 
     def offset(self, theta: Tensor) -> Tensor:
         return -theta[..., 0].square() / 2

@@ -36,7 +36,7 @@ class Rule(IntEnum):
     TRAPPED_BY_PLANE = 2  # e falls to zero and nothing else moves any more
     REACHED_MINIMA = 3  # the orbit met the set of global minima
     CAME_TO_REST = 4  # loss and curvature where the orbit stopped moving
-    SHADOWS = 5  # it passed a saddle, and displaced starts end alike
+    SHADOWS = 5  # it passed a saddle or took long, and displaced starts end alike
 
 
 @dataclass

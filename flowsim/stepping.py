@@ -17,9 +17,11 @@ from torch import Tensor
 from torchdiffeq._impl.odeint import SOLVERS
 
 _SOLVER = SOLVERS["dopri8"]
-_BETA: list[Tensor] = _SOLVER.tableau.beta  # its last row is the solution: first same as last
-_ERROR: Tensor = _SOLVER.tableau.c_error
-_STAGES = len(_BETA)
+#: The tableau; its last row of weights is the solution: first same as last.
+STAGE_WEIGHTS: list[Tensor] = _SOLVER.tableau.beta
+ERROR_WEIGHTS: Tensor = _SOLVER.tableau.c_error
+ORDER: int = _SOLVER.order
+_STAGES = len(STAGE_WEIGHTS)
 
 #: Rows advanced at once: few enough to stay in the processor's cache, many enough per call.
 POOL = 8192
@@ -226,10 +228,10 @@ def _dormand_prince(
     stages = torch.empty(_STAGES + 1, *y.shape, dtype=y.dtype, device=y.device)
     stages[0] = field
     flat = stages.view(_STAGES + 1, -1)
-    for i, weights in enumerate(_BETA):
+    for i, weights in enumerate(STAGE_WEIGHTS):
         y_new = torch.addcmul(y, h, (weights.to(y) @ flat[: i + 1]).view_as(y))
         stages[i + 1] = problem.field(y_new)
-    return y_new, stages[-1], h * (_ERROR.to(y) @ flat).view_as(y)
+    return y_new, stages[-1], h * (ERROR_WEIGHTS.to(y) @ flat).view_as(y)
 
 
-DORMAND_PRINCE = Method(_dormand_prince, _SOLVER.order, _STAGES)
+DORMAND_PRINCE = Method(_dormand_prince, ORDER, _STAGES)

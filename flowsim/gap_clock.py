@@ -1,0 +1,285 @@
+"""Orbits of models with L = ℓ(Δ), followed with the logit gap Δ itself as the clock.
+
+Along the gradient flow Δ is monotone, so an orbit may be written y(Δ) with dy/dΔ = ∇Δ/‖∇Δ‖². The
+ends are then known beforehand: the minima lie at Δ = Δ*, and an orbit that meets Δ = 0 either has
+e = 0 there (the plane traps it) or goes on to Δ*. No end has to be searched for, and in the chart
+of ``Chart`` the field stays smooth up to the plane. Only near a saddle, where ∇Δ = 0, is this a bad
+clock: such rows are left to ``orbits``. Source: own derivation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from flowsim.models import GapModel
+from flowsim.stepping import ERROR_WEIGHTS, ORDER, STAGE_WEIGHTS
+
+#: Rows advanced at once: few enough to stay in the processor's cache, many enough per call.
+POOL = 8192
+#: Part of the pool that may have stopped before it is cleared and filled again.
+_IDLE = 0.2
+#: ‖∇Δ‖² (over e² if the plane is critical) below which a row is too near a saddle for this clock.
+_NEAR_SADDLE = 2e-3
+#: Attempted steps after which a row is left to the other method.
+_ATTEMPTS = 150
+#: At Δ = 0 one of e = 0 and "another factor = 0" must hold; this is how clearly.
+_CLEAR = 1e-4
+
+
+class Stopped(NamedTuple):
+    """Where rows stopped: θ (n, k); whether Δ = Δ* or e = 0 was met (neither: not decided)."""
+
+    theta: Tensor
+    at_minima: Tensor
+    at_plane: Tensor
+    evaluations: Tensor
+
+
+def to_clock_chart(model: GapModel, theta: Tensor) -> tuple[Tensor, Tensor]:
+    """y (k, n) and the signs of θ (k, n): θᵢ², log θᵢ² or θᵢ, by ``model.clock_chart``."""
+    columns = theta.T
+    y = torch.empty_like(columns, memory_format=torch.contiguous_format)
+    for row, kind, values in zip(y, model.clock_chart, columns, strict=True):
+        if kind == "square":
+            torch.square(values, out=row)
+        elif kind == "log":  # −700 stands for log 0; the sign, 0, keeps it there
+            torch.log(values.abs(), out=row).clamp_min_(-350.0).mul_(2.0)
+        else:
+            row.copy_(values)
+    return y, torch.sign(columns).contiguous()
+
+
+def from_clock_chart(model: GapModel, y: Tensor, signs: Tensor) -> Tensor:
+    """θ, shape (n, k)."""
+    columns = []
+    for kind, values, sign in zip(model.clock_chart, y, signs, strict=True):
+        if kind == "square":
+            columns.append(sign * values.clamp_min(0.0).sqrt())
+        elif kind == "log":
+            columns.append(sign * (0.5 * values).exp())
+        else:
+            columns.append(values)
+    return torch.stack(columns, dim=-1)
+
+
+class _Rows:
+    """Rows being advanced, as the columns of one table, so that they are moved all at once.
+
+    ``clock`` is Δ now and ``end`` where this leg ends; ``last_step`` is the length of the latest
+    accepted step and ``last_order`` the logarithm of the growth its error asked for; ``near``
+    marks rows that came near a saddle, ``done`` those that wait to be judged.
+    """
+
+    def __init__(self, k: int, table: Tensor, index: Tensor) -> None:
+        self.k, self.table, self.index = k, table, index
+        self.y, self.rates, self.signs = table[:k], table[k : 2 * k], table[2 * k : 3 * k]
+        self.clock, self.end, self.step, self.last_step, self.last_order = table[3 * k : 3 * k + 5]
+        self.attempts = table[-1]
+        self.near = torch.zeros_like(index, dtype=torch.bool)
+        self.done = self.near.clone()
+
+    @classmethod
+    def start(
+        cls, model: GapModel, y: Tensor, signs: Tensor, clock: Tensor, end: Tensor, first: int
+    ) -> _Rows:
+        """Rows at their start, numbered from ``first``."""
+        rates = torch.stack(model.clock_rates(y, signs)[0])
+        speed = (rates / torch.where(y == 0, 1.0, y)).abs().amax(dim=0)
+        remaining = end - clock
+        step = torch.copysign(torch.minimum(remaining.abs(), 0.5 / speed), remaining)
+        columns = [y, rates, signs, torch.stack([clock, end, step]), y.new_zeros(3, y.shape[1])]
+        index = torch.arange(first, first + y.shape[1], device=y.device)
+        return cls(len(y), torch.cat(columns), index)
+
+    def keep(self, rows: Tensor) -> _Rows:
+        """The chosen rows (index), none of which is near a saddle or done."""
+        return _Rows(self.k, self.table[:, rows], self.index[rows])
+
+    def join(self, other: _Rows) -> _Rows:
+        table = torch.cat([self.table, other.table], dim=1)
+        return _Rows(self.k, table, torch.cat([self.index, other.index]))
+
+
+def follow_by_gap(
+    model: GapModel,
+    theta: Tensor,
+    rtol: float,
+    atol: float,
+    max_steps: int = 1000,
+    pool: int = POOL,
+    compiled: bool = False,
+) -> Stopped:
+    """Follow every row until it meets the minima or the plane e = 0, or comes near a saddle.
+
+    Every row has a step of its own (Dormand-Prince 8(7), torchdiffeq's tableau), predicted from
+    its last two errors (Gustafsson's controller), so no row depends on another.
+
+    Args:
+        model: its loss is a function of the logit gap.
+        theta: starts that are finite and not critical, shape (n, k).
+        rtol, atol: error allowed per step: rtol·|θᵢ²| and rtol in log θᵢ², and
+            atol + rtol·|θᵢ| for coordinates that change sign.
+        max_steps: attempted steps per row; a row that needs many is left undecided anyway.
+        pool: rows advanced at once.
+        compiled: compile the step (tens of seconds, once per machine).
+    """
+    n, budget = len(theta), min(max_steps, _ATTEMPTS)
+    target = model.chain.target_logit_gap
+    y0, signs = to_clock_chart(model, theta)
+    clock = model.logit_gap(theta)
+    end = torch.full_like(clock, target)
+    if "square" in model.clock_chart:
+        end[clock * target < 0] = 0.0
+    scratch = y0.new_empty(len(STAGE_WEIGHTS) + 1, len(y0) * min(n, pool))
+    attempt = _compiled_attempt(model) if compiled else partial(_attempt, model, scratch)
+    absolute, relative = _tolerances(model, rtol, atol, y0)
+
+    stopped_y, evaluations = y0.clone(), torch.zeros(n, dtype=torch.int64, device=theta.device)
+    at_minima = torch.zeros(n, dtype=torch.bool, device=theta.device)
+    at_plane = at_minima.clone()
+
+    def fresh(start: int, stop: int) -> _Rows:
+        mine = slice(start, stop)
+        return _Rows.start(model, y0[:, mine], signs[:, mine], clock[mine], end[mine], start)
+
+    rows, waiting = fresh(0, min(n, pool)), pool
+    while len(rows.index):
+        y_new, rates_new, error, size = attempt(rows.y, rows.rates, rows.signs, rows.step)
+        allowed = torch.addcmul(absolute, relative, torch.maximum(rows.y.abs(), y_new.abs()))
+        _advance(rows, y_new, rates_new, error.div_(allowed).amax(dim=0), size, budget)
+        if int(rows.done.sum()) < _IDLE * len(rows.done):
+            continue
+        _judge(model, rows, at_minima, at_plane)
+        gone, working = rows.done.nonzero()[:, 0], (~rows.done).nonzero()[:, 0]
+        stopped_y[:, rows.index[gone]] = rows.y[:, gone]
+        evaluations[rows.index[gone]] = 1 + len(STAGE_WEIGHTS) * rows.attempts[gone].long()
+        rows = rows.keep(working)
+        if waiting < n:
+            upto = min(n, waiting + pool - len(working))
+            rows, waiting = rows.join(fresh(waiting, upto)), upto
+    # a last Newton step along the orbit makes up for the error that the clock does not see
+    missing = target - model.logit_gap(from_clock_chart(model, stopped_y, signs))
+    last = torch.stack(model.clock_rates(stopped_y, signs)[0]).mul_(missing)
+    stopped_y = torch.where(at_minima, stopped_y + last, stopped_y)
+    theta = from_clock_chart(model, stopped_y, signs)
+    theta[at_plane, 0] = 0.0
+    return Stopped(theta, at_minima, at_plane, evaluations)
+
+
+def _advance(
+    rows: _Rows, y_new: Tensor, rates_new: Tensor, ratio: Tensor, size: Tensor, budget: int
+) -> None:
+    """Accept or reject the attempted step of every row; a row at its end waits there."""
+    accepted = (ratio <= 1) & ~rows.done  # false for NaN
+    rows.attempts += ~rows.done
+    rows.near |= accepted & (size < _NEAR_SADDLE)
+    arriving = rows.step == rows.end - rows.clock
+    moved = torch.where(arriving, rows.end, rows.clock + rows.step)
+    torch.where(accepted, moved, rows.clock, out=rows.clock)
+    torch.where(accepted, y_new, rows.y, out=rows.y)
+    torch.where(accepted, rates_new, rows.rates, out=rows.rates)
+    # the next step: what this error asks for, or less if the errors are growing (Gustafsson)
+    length = rows.step.abs()
+    order = ratio.clamp_(1e-30, 1e30).log_().mul_(-1 / ORDER)
+    predicted = (2 * order).sub_(rows.last_order).exp_().mul_(length).div_(rows.last_step)
+    growth = order.exp()
+    growth = torch.where(accepted, torch.minimum(growth, predicted), growth)
+    growth = growth.mul_(0.9).nan_to_num_(0.1).clamp_(0.1, 10.0)
+    torch.where(accepted, length, rows.last_step, out=rows.last_step)
+    torch.where(accepted, order, rows.last_order, out=rows.last_order)
+    remaining = rows.end - rows.clock
+    length = torch.minimum(remaining.abs(), length.mul_(growth))
+    torch.copysign(length, remaining, out=rows.step)
+    rows.done = (remaining == 0) | rows.near | (rows.attempts >= budget)
+
+
+def _judge(model: GapModel, rows: _Rows, at_minima: Tensor, at_plane: Tensor) -> None:
+    """Decide the rows that came to their end, or send them on from Δ = 0 to Δ*."""
+    target = model.chain.target_logit_gap
+    there = ((rows.clock == rows.end) & ~rows.near).nonzero()[:, 0]
+    final = rows.end[there] == target
+    crossing = final
+    if "square" in model.clock_chart:
+        y, signs = rows.y[:, there], rows.signs[:, there]
+        size = model.clock_rates(y, signs)[1]
+        without = model.clock_rates(torch.cat([torch.zeros_like(y[:1]), y[1:]]), signs)[1]
+        at_zero = rows.end[there] == 0
+        crossing = torch.where(at_zero, without <= _CLEAR * size, final)
+        at_plane[rows.index[there]] = at_zero & ((size - without).abs() <= _CLEAR * size)
+        onwards = there[crossing & ~final]
+        rows.end[onwards] = target
+        length = torch.minimum(rows.last_step[onwards], (target - rows.clock[onwards]).abs())
+        rows.step[onwards] = math.copysign(1.0, target) * length
+        rows.done[onwards] = False
+    at_minima[rows.index[there]] = crossing & final
+
+
+def _tolerances(model: GapModel, rtol: float, atol: float, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Absolute and relative parts of the error allowed in each coordinate, shape (k, 1) each."""
+    allowed = {"square": (1e-300, rtol), "log": (rtol, 1e-15), "plain": (atol, rtol)}
+    pairs = like.new_tensor([allowed[kind] for kind in model.clock_chart])
+    return pairs[:, :1], pairs[:, 1:]
+
+
+# Stage 1 serves the next one alone: stored before stage 0, it is left out of later sums.
+_PLACE = [1, 0, *range(2, len(STAGE_WEIGHTS) + 1)]
+
+
+@cache
+def _sums() -> list[tuple[slice, Tensor]]:
+    """For every stage, and for the error: the stored stages that enter and their weights."""
+    sums = []
+    for weights in [*STAGE_WEIGHTS, ERROR_WEIGHTS]:
+        stored = torch.zeros(len(STAGE_WEIGHTS) + 1, dtype=torch.float64)
+        stored[_PLACE[: len(weights)]] = weights
+        used = stored.nonzero()[:, 0]
+        part = slice(int(used[0]), int(used[-1]) + 1)
+        sums.append((part, stored[part].contiguous()))
+    return sums
+
+
+def _attempt(
+    model: GapModel, scratch: Tensor, y: Tensor, rates: Tensor, signs: Tensor, step: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One step of every row: y and dy/dΔ at its end, its error, and ‖∇Δ‖² (over e²) there."""
+    flat = scratch[:, : y.numel()]
+    stages = flat.view(-1, *y.shape)
+    stages[_PLACE[0]] = rates
+    *sums, (part, weights) = _sums()
+    for i, (used, each) in enumerate(sums, 1):
+        y_new = torch.addcmul(y, step, torch.mv(flat[used].T, each.to(y)).view_as(y))
+        new, size = model.clock_rates(y_new, signs)
+        torch.stack(new, out=stages[_PLACE[i]])
+    error = torch.mv(flat[part].T, weights.to(y)).view_as(y).mul_(step).abs_()
+    return y_new, stages[_PLACE[-1]], error, size
+
+
+@cache
+def _compiled_attempt(model: GapModel) -> Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """``_attempt`` with its sums written out, compiled into one loop over the rows."""
+    table = [weights.tolist() for weights in [*STAGE_WEIGHTS, ERROR_WEIGHTS]]
+
+    def attempt(
+        y: Tensor, rates: Tensor, signs: Tensor, step: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        stages = [list(rates)]
+        for weights in table[:-1]:
+            y_new = [
+                start + step * sum(w * k for w, k in zip(weights, slopes, strict=True) if w)
+                for start, slopes in zip(y, zip(*stages, strict=True), strict=True)
+            ]
+            new, size = model.clock_rates(y_new, signs)
+            stages.append(new)
+        error = [
+            step * sum(w * k for w, k in zip(table[-1], slopes, strict=True) if w)
+            for slopes in zip(*stages, strict=True)
+        ]
+        return torch.stack(y_new), torch.stack(stages[-1]), torch.stack(error).abs(), size
+
+    return torch.compile(attempt, dynamic=True)
