@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from flowsim import cli_full, options
+from flowsim import cli_full, cli_gaussian, options
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 
@@ -118,6 +118,7 @@ def portrait(
         raise typer.Exit(UNRESOLVED)
 
 
+app.command()(cli_gaussian.gaussian)
 app.command()(cli_full.verify)
 app.command()(cli_full.train)
 
