@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from torch import Tensor
+
 from flowsim.attention import AttentionModel
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.linear_attention import LinearAttentionModel
+from flowsim.landscape import reaches_global_minimum
+from flowsim.linear_attention import LinearAttentionModel, linear_reaches_global_minimum
 from flowsim.models import CanonicalModel, ReducedModel
 
 
@@ -32,3 +37,15 @@ def reduced_model(
     if length is None:
         raise InputError("uniform attention needs a length N, the positions it averages over")
     return AttentionModel(chain, length, bias)
+
+
+def analytic_basin(model: ReducedModel) -> Callable[[Tensor], Tensor] | None:
+    """The closed form of the basin of the global minima, θ (..., k) → bool (...), or None.
+
+    The canonical model has one, and the one with linear attention, bias minimised out.
+    """
+    if isinstance(model, CanonicalModel) and not model.dynamic_bias:
+        return lambda theta: reaches_global_minimum(model.chain, theta)
+    if isinstance(model, LinearAttentionModel) and not model.dynamic_bias:
+        return lambda theta: linear_reaches_global_minimum(model.chain, theta)
+    return None

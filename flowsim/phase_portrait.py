@@ -10,6 +10,7 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.basins import cell_centres, scan_basins
+from flowsim.catalogue import analytic_basin
 from flowsim.flow import integrate
 from flowsim.gap import gap_slope
 from flowsim.landscape import (
@@ -18,20 +19,17 @@ from flowsim.landscape import (
     Label,
     critical_plane,
     minima_curve,
-    reaches_global_minimum,
     saddle_points,
     separatrix,
 )
 from flowsim.limits import find_limits
-from flowsim.linear_attention import LinearAttentionModel, linear_reaches_global_minimum
+from flowsim.linear_attention import LinearAttentionModel
 from flowsim.models import CanonicalModel, ReducedModel, energy, feed_forward_gain, velocity
 from flowsim.results import flags, provenance
 
 CURVE_POINTS = 1201
 ARROWS = 23
 ORBITS_PER_SIDE = 6
-
-Oracle = Callable[[Tensor], Tensor]
 
 
 def portrait_record(
@@ -148,18 +146,9 @@ def _curves(model: ReducedModel, w: Tensor, a: float) -> tuple[Tensor, Tensor]:
     return nowhere, minima_curve(chain, w) if a == 0 else nowhere
 
 
-def _oracle(model: ReducedModel) -> Oracle | None:
-    """The closed form of the basin of the global minima, where there is one."""
-    if isinstance(model, CanonicalModel):
-        return lambda theta: reaches_global_minimum(model.chain, theta)
-    if isinstance(model, LinearAttentionModel):
-        return lambda theta: linear_reaches_global_minimum(model.chain, theta)
-    return None
-
-
 def _compare(model: ReducedModel, record: xr.Dataset, a: float) -> dict[str, int]:
     """How many labels agree with the closed form, away from the cells that a boundary cuts."""
-    oracle = _oracle(model)
+    oracle = analytic_basin(model)
     if oracle is None:
         return {"oracle_cells": 0, "oracle_agree": 0, "oracle_wrong": 0, "oracle_cut": 0}
     e, w = (record[name].to_numpy() for name in "ew")
