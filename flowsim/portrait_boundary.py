@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -30,6 +31,7 @@ _STYLE: dict[bool, dict[str, Any]] = {
     False: {"color": _LINE, "linewidth": 1.8, "zorder": 4},
     True: {"color": _POINT["saddle"], "linewidth": 1.2, "zorder": 3},
 }
+_LIGHT = np.array([-0.48, -0.36, 0.8])
 _AXIS = {"w": "feed-forward weight $w$", "e": "embedding $e$", "a": "attention $a$"}
 
 
@@ -54,6 +56,8 @@ def draw_refined(record: xr.Dataset) -> Figure:
     else:
         axes = figure.add_subplot(projection="3d")
         axes.view_init(elev=22, azim=-66)
+        axes.set_box_aspect((1.25, 1.0, 1.0), zoom=0.95)
+        axes.locator_params(nbins=5)
     handles += draw_boundary(record, axes)
     lines = [f"Basin boundary on the Markov chain {chain_caption(record)}"]
     if "a" in attrs["coordinates"]:
@@ -106,19 +110,31 @@ def draw_boundary(record: xr.Dataset, axes: Axes) -> list[Line2D]:
             handles.append(Line2D([], [], label=text, **_STYLE[saddle]))
         else:
             colour = _POINT["saddle"] if saddle else "#f2a56f"
-            _draw_surface(axes, chosen, colour)
+            _draw_surface(axes, points, pieces[beside == saddle], colour)
             handles.append(Line2D([], [], color=colour, linewidth=5, label=text))
     return handles
 
 
-def _draw_surface(axes: Any, triangles: np.ndarray, colour: str) -> None:
+def _draw_surface(axes: Any, points: np.ndarray, faces: np.ndarray, colour: str) -> None:
+    """Triangles, shaded alike from both sides by normals that are averaged over neighbours."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
-    axes.add_collection3d(
-        Poly3DCollection(triangles, facecolors=colour, linewidths=0, shade=True, rasterized=True)
+    span = np.ptp(points, axis=0)
+    corner = (points / np.where(span > 0, span, 1))[faces]
+    normal = np.cross(corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0])
+    for _ in range(4):  # wide enough to hide the steps of the grid
+        at_vertex = np.zeros_like(points)
+        for i in range(3):
+            np.add.at(at_vertex, faces[:, i], normal)
+        normal = at_vertex[faces].mean(axis=1)
+    length = np.linalg.norm(normal, axis=1)
+    facing = np.abs(normal @ _LIGHT) / np.where(length > 0, length, 1)
+    shade = (0.6 + 0.4 * facing)[:, None] * np.array(to_rgb(colour))
+    triangles = Poly3DCollection(
+        points[faces], facecolors=shade, edgecolors=shade, linewidths=0.2, rasterized=True
     )
-    low, high = triangles.min(axis=(0, 1)), triangles.max(axis=(0, 1))
-    axes.auto_scale_xyz(*np.stack([low, high], axis=1))
+    axes.add_collection3d(triangles)
+    axes.auto_scale_xyz(*np.stack([points.min(axis=0), points.max(axis=0)], axis=1))
 
 
 def _draw_nodes(record: xr.Dataset, axes: Axes) -> list[str]:
