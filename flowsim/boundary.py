@@ -10,6 +10,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from flowsim.boundary_error import Oracle, compare
 from flowsim.catalogue import analytic_basin
 from flowsim.errors import InputError
 from flowsim.landscape import Label
@@ -20,9 +21,6 @@ from flowsim.models import ReducedModel
 from flowsim.results import flags, provenance
 
 MAX_LEVELS = 20
-
-#: Lines per axis along which the closed form is searched for boundaries that were missed.
-_LINES = {2: 64, 3: 16}
 
 
 def refine_boundary(
@@ -128,7 +126,7 @@ def refine_boundary(
         "refine_fraction": len(known.nodes) / full,
         "refine_cells": len(cells),
         "refine_unresolved": int((known.label == Label.UNRESOLVED).sum()),
-        **_compare(lattice, boundary, _in_places(analytic_basin(model), fine, theta)),
+        **compare(lattice, boundary, _in_places(analytic_basin(model), fine, theta)),
     }
     record.attrs = provenance(settings)
     return record
@@ -172,7 +170,7 @@ def _check(
     if sorted([*axes, *fixed]) != sorted(model.coordinates):
         wanted = ", ".join(model.coordinates)
         raise InputError(f"axes and fixed values must together be {wanted}")
-    if len(axes) not in _LINES:
+    if len(axes) not in (2, 3):
         raise InputError(f"a boundary is refined along two or three axes, not {len(axes)}")
     for name, values in axes.items():
         values = np.asarray(values, dtype=np.float64)
@@ -274,9 +272,6 @@ def _record(
     return record
 
 
-Oracle = Callable[[np.ndarray], np.ndarray]
-
-
 def _in_places(
     basin: Callable[[Tensor], Tensor] | None,
     fine: list[np.ndarray],
@@ -291,59 +286,3 @@ def _in_places(
         return basin(theta(values)).numpy()
 
     return inside
-
-
-def _compare(lattice: Lattice, boundary: Boundary, oracle: Oracle | None) -> dict[str, float | int]:
-    """How far the boundary and the analytic one are apart, each from the other."""
-    nothing = {"refine_distance": np.nan, "refine_missed": np.nan, "refine_disagree": 0}
-    if oracle is None:
-        return nothing
-    inner, outer = (
-        lattice.places(nodes).astype(np.float64) for nodes in (boundary.inner, boundary.outer)
-    )
-    differ = oracle(inner) & ~oracle(outer)
-    crossing = _bisect(oracle, inner[differ], outer[differ])
-    middle = (inner + outer) / 2
-    away = np.abs(crossing - middle[differ]).max(axis=1)
-    analytic = _lines(lattice, oracle)
-    missed = np.nan
-    if len(analytic):
-        missed = np.inf
-        if len(middle):
-            from scipy.spatial import cKDTree
-
-            missed = float(cKDTree(middle).query(analytic, p=np.inf)[0].max())
-    return {
-        "refine_distance": float(away.max()) if len(away) else np.nan,
-        "refine_missed": missed,
-        "refine_disagree": int((~differ).sum()),
-    }
-
-
-def _lines(lattice: Lattice, oracle: Oracle) -> np.ndarray:
-    """Places where the closed form changes along lines between the nodes, shape (m, k)."""
-    k, found = len(lattice.shape), []
-    for axis in range(k):
-        # lines at an irrational part of a cell, so that they pass no nodes
-        across = [
-            np.unique(np.linspace(0, n - 2, min(_LINES[k], n - 1)).astype(int)) + 0.381966
-            for n in lattice.shape
-        ]
-        across[axis] = np.arange(lattice.shape[axis], dtype=np.float64)
-        places = np.stack(np.meshgrid(*across, indexing="ij"), axis=-1)
-        places = np.moveaxis(places, axis, 0)
-        inside = oracle(places)
-        change = inside[1:] != inside[:-1]
-        low, high = places[:-1][change], places[1:][change]
-        was = inside[:-1][change][:, None]
-        found.append(_bisect(oracle, np.where(was, low, high), np.where(was, high, low)))
-    return np.concatenate(found)
-
-
-def _bisect(oracle: Oracle, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
-    """Where the closed form changes between places inside and outside the basin, to 1e-9."""
-    for _ in range(30):
-        middle = (inner + outer) / 2
-        inside = oracle(middle)[..., None]
-        inner, outer = np.where(inside, middle, inner), np.where(inside, outer, middle)
-    return (inner + outer) / 2

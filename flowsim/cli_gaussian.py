@@ -19,8 +19,8 @@ FIGURES = (".png", ".pdf", ".svg")
 #: Exit codes: points without a label, and a label that the closed form contradicts.
 UNRESOLVED, DISAGREES = 3, 4
 
-#: What a run is refused above: starts, and scales.
-MAX_SAMPLES, MAX_STARTS = 10_000_000, 20_000_000
+#: Starts of one run, which are held in memory.
+MAX_STARTS = 10_000_000
 
 
 def sigma_range(text: str) -> tuple[float, float, int]:
@@ -68,7 +68,7 @@ def gaussian(
     if p is None or q is None:
         raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
     low, high, count = sigma
-    if samples > MAX_SAMPLES or count * samples > MAX_STARTS:
+    if count * samples > MAX_STARTS:
         raise InputError(
             f"--sigma and --samples ask for {count * samples} starts; at most {MAX_STARTS} go in "
             "one run"
