@@ -24,6 +24,7 @@ _HOME = {
     "Rule": "orbits",
     "Status": "limits",
     "UntiedModel": "untied",
+    "add_boundary": "boundary",
     "curvatures": "landscape",
     "draw_boundary": "portrait_boundary",
     "draw_gaussian": "portrait_gaussian",

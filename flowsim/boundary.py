@@ -132,6 +132,40 @@ def refine_boundary(
     return record
 
 
+def add_boundary(
+    record: xr.Dataset,
+    model: ReducedModel,
+    levels: int,
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    progress: Callable[[int], object] | None = None,
+) -> xr.Dataset:
+    """A scan's record with the refined boundary in it; the scan's own starts are the nodes.
+
+    Args:
+        record: of a scan of ``model`` over a grid in two or three of its coordinates.
+        model, levels, rtol, atol, progress: as in ``refine_boundary``.
+
+    Returns:
+        The record with the variables of ``refine_boundary`` and its attributes refine_….
+
+    Raises:
+        InputError: the record is no such grid, or what ``refine_boundary`` raises.
+    """
+    dims = [str(name) for name in record["label"].dims]
+    if not set(dims) <= set(model.coordinates):
+        wanted = ", ".join(model.coordinates)
+        raise InputError(f"a boundary needs a scan over a grid in {wanted}, not {', '.join(dims)}")
+    axes = {name: record[name].to_numpy() for name in dims}
+    fixed = {c: float(record[c]) for c in model.coordinates if c not in dims and c in record}
+    label = record["label"].to_numpy()
+    found = refine_boundary(model, axes, fixed, levels, rtol, atol, progress, label)
+    attributes = {k: v for k, v in found.attrs.items() if k.startswith("refine_")}
+    return record.merge(
+        found, compat="equals", join="exact", combine_attrs="override"
+    ).assign_attrs(attributes)
+
+
 def refined_labels(record: xr.Dataset) -> xr.DataArray:
     """The labels of all nodes of the finest grid: evaluated ones, and uncrossed cells filled in.
 

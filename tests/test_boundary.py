@@ -15,12 +15,14 @@ from flowsim import (
     Label,
     LinearAttentionModel,
     UntiedModel,
+    add_boundary,
     draw_boundary,
     draw_refined,
     find_limits,
     read_record,
     refine_boundary,
     refined_labels,
+    scan_basins,
     write_record,
 )
 from flowsim.boundary import _crossed_cells, _Nodes
@@ -172,6 +174,30 @@ def test_labels_of_a_scan_are_not_computed_again():
     again = refine_boundary(model, axes, levels=2, labels=labels, progress=done.append)
     assert again.identical(whole)
     assert sum(done) == whole.attrs["refine_evaluated"] - labels.size
+
+
+@pytest.mark.parametrize("fixed", [{}, {"a": 0.3}], ids=["plane", "slice"])
+def test_the_record_of_a_scan_takes_the_boundary(fixed, tmp_path):
+    chain = BinaryChain(0.5, 0.8)
+    model = LinearAttentionModel(chain) if fixed else CanonicalModel(chain)
+    axes = {"e": np.linspace(-2, 2, 10), "w": np.linspace(-2, 1, 9)}
+    scan = scan_basins(model, axes, fixed).assign_attrs(kind="portrait", schema=1, p=0.5)
+    record = add_boundary(scan, model, levels=2)
+    alone = refine_boundary(model, axes, fixed, levels=2)
+    assert refined_labels(record).identical(refined_labels(alone))
+    for name in alone.variables:
+        assert record[name].equals(alone[name])
+    assert record[list(scan.data_vars)].drop_attrs().equals(scan.drop_attrs())
+    assert record.attrs["p"] == 0.5
+    assert record.attrs["refine_evaluated"] == alone.attrs["refine_evaluated"]
+    write_record(record, tmp_path / "scan.nc")
+    again = read_record(tmp_path / "scan.nc", "portrait")
+    assert len(draw_boundary(again, Figure().add_subplot())) == 2
+    line = scan_basins(model, {"w": axes["w"]}, {"e": 0.5, **fixed})
+    with pytest.raises(InputError, match="two or three axes"):
+        add_boundary(line, model, levels=2)
+    with pytest.raises(InputError, match="over a grid in e, w"):
+        add_boundary(line.rename(w="point"), model, levels=2)
 
 
 def refined_like(inside, levels, coarse=9):
