@@ -219,12 +219,12 @@ def _check(
 
 
 def _subdivide(values: np.ndarray, levels: int) -> np.ndarray:
-    """The values with 2^levels − 1 more between neighbours; rounding beside zero is zero."""
+    """The values with 2^levels − 1 more between neighbours, of which rounding beside 0 is 0."""
     place = np.arange(((len(values) - 1) << levels) + 1) / (1 << levels)
     fine = np.interp(place, np.arange(len(values)), values)
-    fine[:: 1 << levels] = values
-    spacing = np.diff(fine).min()
-    return np.where(np.abs(fine) < 1e-9 * spacing, 0.0, fine)
+    fine[np.abs(fine) < 1e-9 * np.diff(fine).min()] = 0.0
+    fine[:: 1 << levels] = values  # the given ones stay what they are
+    return fine
 
 
 def _coarse_nodes(lattice: Lattice) -> np.ndarray:

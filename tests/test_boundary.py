@@ -200,6 +200,20 @@ def test_the_record_of_a_scan_takes_the_boundary(fixed, tmp_path):
         add_boundary(line.rename(w="point"), model, levels=2)
 
 
+def test_given_nodes_beside_an_invariant_line_stay_where_they_are():
+    """A start at e = 1e-17 leaves the line e = 0: its label must not be taken for the line's."""
+    model = CanonicalModel(BinaryChain(0.5, 0.8))
+    axes = {"e": np.array([-1.0, 1e-17, 1.0]), "w": np.array([-2.0, -1.5, -1.0])}
+    record = refine_boundary(model, axes, levels=2)
+    assert np.array_equal(record["fine_e"][::4], axes["e"])
+    labels = np.full((3, 3), Label.GLOBAL_MINIMUM)
+    again = refine_boundary(model, axes, levels=2, labels=labels)
+    assert np.array_equal(refined_labels(again), full_labels(model, again))
+    middle = refine_boundary(model, axes | {"e": np.array([-1.1, 1.1])}, levels=3)
+    assert middle["fine_e"][4] == 0
+    assert (refined_labels(middle)[4] == Label.SADDLE).all()
+
+
 def refined_like(inside, levels, coarse=9):
     """Crossed cells, and whether they are those of the full grid, for a set of the unit square."""
     lattice = Lattice((coarse, coarse), levels)
