@@ -60,10 +60,10 @@ def draw_refined(record: xr.Dataset) -> Figure:
         axes.locator_params(nbins=5)
     handles += draw_boundary(record, axes)
     lines = [f"Basin boundary on the Markov chain {chain_caption(record)}"]
-    if "a" in attrs["coordinates"]:
-        lines.append(attention_caption(record))
-        if "a" in attrs:
-            lines[-1] += f", slice $a$ = {attrs['a']:g}"
+    held = [c for c in attrs["coordinates"] if c not in names and c in record]
+    words = [attention_caption(record)] if "a" in attrs["coordinates"] else []
+    words += [f"slice ${c}$ = {float(record[c]):g}" for c in held]
+    lines += [", ".join(words)] if words else []
     lines.append(
         f"{attrs['refine_evaluated']:,} starts instead of the {attrs['refine_full']:,} "
         "of the full fine grid"
@@ -142,12 +142,13 @@ def _draw_nodes(record: xr.Dataset, axes: Axes) -> list[str]:
     x, y = (record[f"node_{n}"].to_numpy() for n in _names(record))
     label = record["node_label"].to_numpy()
     meanings = str(record["node_label"].attrs["flag_meanings"]).split()
+    size = min(max(2e4 / len(label), 1.6), 10.0)
     present = []
     for name in _NAMES:
         chosen = label == meanings.index(name)
         if chosen.any():
             axes.scatter(
-                x[chosen], y[chosen], s=1.6, color=_POINT[name], linewidths=0, rasterized=True
+                x[chosen], y[chosen], s=size, color=_POINT[name], linewidths=0, rasterized=True
             )
             present.append(name)
     return present

@@ -128,6 +128,7 @@ def test_slice_of_linear_attention():
     assert linear.attrs["refine_distance"] <= 0.5
     assert linear.attrs["refine_missed"] <= 1
     assert float(linear["e"]) == 0.6
+    assert "slice $e$ = 0.6" in draw_refined(linear).axes[0].get_title()
 
 
 @pytest.mark.slow
