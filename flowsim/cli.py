@@ -7,7 +7,6 @@ error messages appear at once.
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import Any
 
 import typer
 
-from flowsim import cli_full, options
+from flowsim import cli_full, cli_scan, options
 from flowsim.chain import BinaryChain
-from flowsim.errors import InputError
+from flowsim.errors import InputError, Interrupted
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -118,6 +117,7 @@ def portrait(
         raise typer.Exit(UNRESOLVED)
 
 
+app.command()(cli_scan.scan)
 app.command()(cli_full.verify)
 app.command()(cli_full.train)
 
@@ -206,26 +206,17 @@ def _phase_space_text(s: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _join_ranges(arguments: list[str]) -> list[str]:
-    """``--w-range -3 3`` as ``--w-range=-3:3``: both spellings are accepted."""
-    joined: list[str] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        if word.endswith("-range") and len(rest) > 1 and not math.isnan(options.number(rest[1])):
-            word = f"{word}={rest.pop(0)}:{rest.pop(0)}"
-        joined.append(word)
-    return joined
-
-
 def main() -> None:
     """Entry point: run the command, turn bad input into one sentence and exit code 2."""
     try:
-        code = app(_join_ranges(sys.argv[1:]) or ["--help"], standalone_mode=False)
+        code = app(options.join_ranges(sys.argv[1:]) or ["--help"], standalone_mode=False)
     except _UsageError as error:
         _fail(error.format_message())
     except InputError as error:
         _fail(str(error))
+    except Interrupted as error:
+        print(f"flowsim: {error}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:

@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.basins import cell_centres, scan_basins
+from flowsim.basins import scan_basins
 from flowsim.flow import integrate
 from flowsim.gap import gap_slope
 from flowsim.landscape import (
@@ -26,6 +26,7 @@ from flowsim.limits import find_limits
 from flowsim.linear_attention import LinearAttentionModel, linear_reaches_global_minimum
 from flowsim.models import CanonicalModel, ReducedModel, energy, feed_forward_gain, velocity
 from flowsim.results import flags, provenance
+from flowsim.starts import cell_centres
 
 CURVE_POINTS = 1201
 ARROWS = 23

@@ -101,6 +101,7 @@ def test_scan_checks_its_coordinates():
     line = scan_basins(model, {"w": np.array([-1.0, 1.0])}, {"e": 0.5})
     assert line["label"].to_numpy().tolist() == [Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM]
     assert float(line["e"]) == 0.5
-    for axes in ({"w": np.ones(2)}, {"w": np.ones(2), "e": np.ones(2), "a": np.ones(2)}):
+    two = np.arange(2.0)
+    for axes in ({"w": two}, {"w": two, "e": two, "a": two}):
         with pytest.raises(InputError, match="must together be e, w"):
             scan_basins(model, axes)
