@@ -90,6 +90,7 @@ def scan(
         )
 
     import torch
+    import xarray as xr
 
     from flowsim.catalogue import ModelChoice
     from flowsim.chain import BinaryChain
@@ -110,10 +111,10 @@ def scan(
     starts: Starts
     if grid is not None:
         _check_grid(grid, free, window)
-        bounds: dict[str, Any] = {
-            n: window.get(n, _DEFAULT_RANGE.get(n, (-3.0, 3.0))) for n in free
-        }
-        axes = {n: cell_centres(*bounds[n], m) for n, m in zip(free, grid, strict=True)}
+        axes = {}
+        for name, count in zip(free, grid, strict=True):
+            low, high = window.get(name, _DEFAULT_RANGE.get(name, (-3.0, 3.0)))
+            axes[name] = cell_centres(low, high, count)
         starts = Grid(axes, fixed)
     elif points is not None:
         starts = Points.read(points, names)
@@ -125,11 +126,13 @@ def scan(
     assert shown.keys() == {label.value for label in Label}
     with label_bar(task.size, shown, quiet) as advance:
         write_scan(task, out, resume, overwrite, jobs, scheduler, advance, _command())
-    summary = _summary(out) | {"seconds": round(time.perf_counter() - began, 3)}
+    with xr.open_dataset(out, engine="h5netcdf") as record:
+        summary = summarize(record)
+    summary |= {"seconds": round(time.perf_counter() - began, 3), "record": str(out)}
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     elif not quiet:
-        typer.echo(_text(summary))
+        typer.echo(text(summary))
     if summary["unresolved"]:
         raise typer.Exit(UNRESOLVED)
 
@@ -172,15 +175,28 @@ def _command() -> str:
     return shlex.join(["flowsim", *kept])
 
 
-def _summary(path: Path) -> dict[str, Any]:
-    """The numbers of a record, of which only the small parts are read."""
-    import xarray as xr
+def draw(record: Any) -> Any:
+    """The figure of a scan: with curves and arrows where it lies in the (w, e) plane."""
+    attributes, dims = record.attrs, record["label"].dims
+    plain = attributes["model"] in ("CanonicalModel", "AttentionModel", "LinearAttentionModel")
+    if sorted(dims) == ["e", "w"] and plain and "b" not in record.coords:
+        from flowsim.phase_portrait import portrait_of_scan
+        from flowsim.portrait import draw_portrait
+        from flowsim.portrait_scan import check_grid
 
-    with xr.open_dataset(path, engine="h5netcdf") as record:
-        attributes = record.attrs
-        names = str(record["basin"].attrs["flag_meanings"]).split()
-        shares = record[["share", "share_low", "share_high"]].load()
-        sizes = {str(dim): int(n) for dim, n in record["label"].sizes.items()}
+        check_grid(record)
+        return draw_portrait(portrait_of_scan(record))
+    from flowsim.portrait_scan import draw_scan
+
+    return draw_scan(record)
+
+
+def summarize(record: Any) -> dict[str, Any]:
+    """The numbers of a record, of which only the small parts are read."""
+    attributes = record.attrs
+    names = str(record["basin"].attrs["flag_meanings"]).split()
+    shares = record[["share", "share_low", "share_high"]]
+    sizes = {str(dim): int(n) for dim, n in record["label"].sizes.items()}
     counts = {name: int(attributes[f"points_{name}"]) for name in names}
     drifts = {k: float(v) for k, v in attributes.items() if k.startswith("largest_drift_")}
     basins = {}
@@ -197,11 +213,10 @@ def _summary(path: Path) -> dict[str, Any]:
         **{name: counts[name] for name in names},
         "basins": basins,
         **drifts,
-        "record": str(path),
     }
 
 
-def _text(s: dict[str, Any]) -> str:
+def text(s: dict[str, Any]) -> str:
     if "p" in s and "q" in s:
         chain = f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']})"
     else:
@@ -215,7 +230,12 @@ def _text(s: dict[str, Any]) -> str:
         f"points: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['points']}",
         "largest drift of a conserved quantity  "
         + (f"{max(drifts):.1e}" if drifts else "none known"),
-        f"record {s['record']}, {s['seconds']:.1f} s",
+        ", ".join(
+            [
+                *(f"{kind} {s[kind]}" for kind in ("figure", "record") if kind in s),
+                f"{s['seconds']:.1f} s",
+            ]
+        ),
     ]
     return "\n".join(lines)
 

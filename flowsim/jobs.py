@@ -31,6 +31,8 @@ from flowsim.scans import Scan, run_task
 
 #: Times that workers may die one after the other without a chunk being finished in between.
 _PATIENCE = 3
+#: Seconds to wait for a scheduler's answer.
+_CONNECT = 10
 
 #: An executor and how many chunks it should have at a time.
 _Pool = tuple[Executor, Callable[[], int]]
@@ -70,7 +72,8 @@ def _through(
                     while waiting and len(running) < limit():
                         future = _submit(pool, scan, waiting[0])
                         running[future] = waiting.popleft()
-                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    done = wait(running, return_when=FIRST_COMPLETED).done
+                    for future in sorted(done, key=_has_failed):  # good results first
                         points = future.result()
                         broken = 0
                         yield running.pop(future), points
@@ -82,6 +85,10 @@ def _through(
                     "the chunks that were finished are kept"
                 ) from None
             waiting.extend(running.values())
+
+
+def _has_failed(future: Future[np.ndarray]) -> bool:
+    return future.cancelled() or future.exception() is not None
 
 
 def _submit(pool: Executor, scan: Scan, chunk: int) -> Future[np.ndarray]:
@@ -133,7 +140,7 @@ def _cluster(address: str) -> Iterator[_Pool]:
     for name in ("distributed", "distributed.core", "distributed.client", "distributed.comm"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say, we say
     try:
-        client = Client(address, timeout=10, set_as_default=False)
+        client = Client(address, timeout=_CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"no dask scheduler answers at {address!r} ({reason})") from None

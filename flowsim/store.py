@@ -159,7 +159,7 @@ class _Parts:
 
 @contextmanager
 def _locked(out: Path) -> Iterator[Path]:
-    """The folder beside ``out``, which no other run holds; removed again if it stays empty."""
+    """The folder beside ``out``, which no other run holds; removed again if no part is there."""
     folder = out.with_name(f"{out.name}.parts")
     while True:
         try:
@@ -180,7 +180,7 @@ def _locked(out: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        if not (folder / _SETTINGS).exists():
+        if not (folder / _SETTINGS).exists() or not any(folder.glob("*.part")):
             _discard(folder)
         file.close()
 
