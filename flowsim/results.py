@@ -60,6 +60,7 @@ def source_versions() -> str:
     return f"{package_versions('flowsim', 'torch', 'torchdiffeq', 'numpy')}, commit {_commit()}"
 
 
+@lru_cache
 def _commit() -> str:
     """The commit of the source tree that runs, "unknown" for an installed package."""
     here = Path(__file__).parent

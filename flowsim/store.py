@@ -103,6 +103,8 @@ def write_scan(
             raise Interrupted(
                 f"interrupted; what is finished is kept in {str(folder)!r}: "
                 "give the same command with --resume to continue"
+                if any(folder.glob("*.part"))
+                else "interrupted before anything was finished; nothing is left half written"
             ) from None
         _discard(folder)
     return out
