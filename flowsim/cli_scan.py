@@ -6,6 +6,7 @@ import json
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from flowsim.models import ReducedModel
     from flowsim.starts import Starts
 
-UNRESOLVED = 3
+UNRESOLVED, DISAGREES = 3, 4
 
 #: Options that change no result; a record's command leaves them out.
 _NEUTRAL_FLAGS = {"--resume", "--overwrite", "--json", "--quiet"}
@@ -48,6 +49,7 @@ def scan(
     sigma: options.Sigma = None,
     seed: options.Seed = None,
     fraction: options.Fraction = None,
+    refine: options.Refine = None,
     rtol: options.Rtol = None,
     atol: options.Atol = "1e-12",
     jobs: options.Jobs = "1",
@@ -69,6 +71,8 @@ def scan(
 
     Examples: flowsim scan --p 0.5 --q 0.8 --grid 512x512
 
+    flowsim scan --p 0.5 --q 0.8 --grid 64x64 --refine 5
+
     flowsim scan --p 0.1:0.9:9 --q 0.1:0.9:9 --model linear --cloud 1000 --sigma 0.1:2:10
     """
     began = time.perf_counter()
@@ -82,6 +86,8 @@ def scan(
         raise InputError("the starts are one of --grid, --points and --cloud")
     if (cloud is None) != (sigma is None) or (cloud is None and seed is not None):
         raise InputError("--sigma, the spread of the starts, and --seed go with --cloud")
+    if refine is not None and (grid is None or len(p) * len(q) > 1 or min(grid) < 2):
+        raise InputError("--refine goes with --grid, of two cells or more a side, at one p and q")
     if window and grid is None:
         raise InputError("ranges go with --grid")
     if fix and points is not None:
@@ -111,6 +117,8 @@ def scan(
     starts: Starts
     if grid is not None:
         _check_grid(grid, free, window)
+        if refine is not None:
+            _check_refine(names, free, choice.on(BinaryChain(p[0], q[0])))
         axes = {}
         for name, count in zip(free, grid, strict=True):
             low, high = window.get(name, _DEFAULT_RANGE.get(name, (-3.0, 3.0)))
@@ -126,6 +134,8 @@ def scan(
     assert shown.keys() == {label.value for label in Label}
     with label_bar(task.size, shown, quiet) as advance:
         write_scan(task, out, resume, overwrite, jobs, scheduler, advance, _command())
+    if refine is not None:
+        _refine(out, choice.on(BinaryChain(p[0], q[0])), refine, rtol, atol)
     with xr.open_dataset(out, engine="h5netcdf") as record:
         summary = summarize(record)
     summary |= {"seconds": round(time.perf_counter() - began, 3), "record": str(out)}
@@ -133,7 +143,10 @@ def scan(
         typer.echo(json.dumps(summary, indent=2))
     elif not quiet:
         typer.echo(text(summary))
-    if summary["unresolved"]:
+    if summary.get("refine_disagree"):
+        print("flowsim: some labels disagree with the closed form of the basins", file=sys.stderr)
+        raise typer.Exit(DISAGREES)
+    if summary["unresolved"] or summary.get("refine_unresolved"):
         raise typer.Exit(UNRESOLVED)
 
 
@@ -163,6 +176,23 @@ def _check_grid(grid: tuple[int, ...], free: list[str], window: dict[str, Any]) 
             raise InputError(f"{name} has a range and is also fixed")
 
 
+def _check_refine(names: Sequence[str], free: list[str], model: ReducedModel) -> None:
+    if tuple(names) != model.coordinates:
+        raise InputError("--refine needs a grid in the model's own coordinates")
+    if len(free) not in (2, 3):
+        raise InputError(f"--refine needs two or three coordinates that vary, not {len(free)}")
+
+
+def _refine(out: Path, model: ReducedModel, levels: int, rtol: float | None, atol: float) -> None:
+    """Put the refined boundary into a finished scan's record, unless it is there already."""
+    from flowsim.boundary import add_boundary
+    from flowsim.results import read_record, write_record
+
+    record = read_record(out, "scan")
+    if record.attrs.get("refine_levels") != levels:
+        write_record(add_boundary(record, model, levels, rtol, atol), out)
+
+
 def _command() -> str:
     """The command line without what changes no result."""
     kept, words = [], options.join_ranges(sys.argv[1:])
@@ -178,6 +208,10 @@ def _command() -> str:
 def draw(record: Any) -> Any:
     """The figure of a scan: with curves and arrows where it lies in the (w, e) plane."""
     attributes, dims = record.attrs, record["label"].dims
+    if "boundary_face" in record:
+        from flowsim.portrait_boundary import draw_refined
+
+        return draw_refined(record)
     plain = attributes["model"] in ("CanonicalModel", "AttentionModel", "LinearAttentionModel")
     if sorted(dims) == ["e", "w"] and plain and "b" not in record.coords:
         from flowsim.phase_portrait import portrait_of_scan
@@ -185,7 +219,16 @@ def draw(record: Any) -> Any:
         from flowsim.portrait_scan import check_grid
 
         check_grid(record)
-        return draw_portrait(portrait_of_scan(record))
+        figure = draw_portrait(portrait_of_scan(record))
+        if "boundary_e" in record:
+            from flowsim.portrait_boundary import overlay_boundary
+
+            overlay_boundary(record, figure.axes[0])
+        return figure
+    if "boundary_curve" in record:
+        from flowsim.portrait_boundary import draw_refined
+
+        return draw_refined(record)
     from flowsim.portrait_scan import draw_scan
 
     return draw_scan(record)
@@ -213,7 +256,14 @@ def summarize(record: Any) -> dict[str, Any]:
         **{name: counts[name] for name in names},
         "basins": basins,
         **drifts,
+        **{k: _plain(v) for k, v in attributes.items() if k.startswith("refine_")},
     }
+
+
+def _plain(value: Any) -> float | int | None:
+    """A number of a record as JSON has it; None for what is not known."""
+    number = value.item() if hasattr(value, "item") else value
+    return None if number != number else number
 
 
 def text(s: dict[str, Any]) -> str:
@@ -230,6 +280,7 @@ def text(s: dict[str, Any]) -> str:
         f"points: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['points']}",
         "largest drift of a conserved quantity  "
         + (f"{max(drifts):.1e}" if drifts else "none known"),
+        *([_boundary(s)] if "refine_levels" in s else []),
         ", ".join(
             [
                 *(f"{kind} {s[kind]}" for kind in ("figure", "record") if kind in s),
@@ -238,6 +289,16 @@ def text(s: dict[str, Any]) -> str:
         ),
     ]
     return "\n".join(lines)
+
+
+def _boundary(s: dict[str, Any]) -> str:
+    words = (
+        f"boundary: {s['refine_evaluated']} starts of {s['refine_full']} in the full grid "
+        f"({s['refine_fraction']:.2%})"
+    )
+    if s["refine_distance"] is None:
+        return words
+    return f"{words}, {s['refine_distance']:.2f} finest cells from the analytic one"
 
 
 def _share(basin: dict[str, Any]) -> str:

@@ -10,6 +10,7 @@ import typer
 
 MAX_RESOLUTION = 4000
 MAX_CELLS = 10_000_000
+MAX_LEVELS = 20
 MAX_RANGE = 1000
 ATTENTIONS = ("none", "uniform", "linear")
 VIEWS = ("plane", "3d")
@@ -169,6 +170,13 @@ def join_ranges(arguments: list[str]) -> list[str]:
     return joined
 
 
+def levels(text: str) -> int:
+    """How many times cells are halved."""
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_LEVELS:
+        raise typer.BadParameter(f"must be an integer from 1 to {MAX_LEVELS}, not {text!r}.")
+    return int(text)
+
+
 def one_of(*names: str) -> Any:
     """A parser for one of a few names."""
 
@@ -213,6 +221,11 @@ Seed = _option(seed, "S", "Seed of the draws.  [default: 0]")
 Samples = _option(positive_integer, "COUNT", "Gaussian cloud: draws around zero.")
 Fraction = _option(
     probability, "X", "Also record the time until the excess loss has fallen to X of its start."
+)
+Refine = _option(
+    levels,
+    "K",
+    "Halve the cells that the boundary of the basins crosses, K times.",
 )
 Jobs = _option(positive_integer, "N", "Processes.")
 Scheduler = Annotated[

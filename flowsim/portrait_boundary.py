@@ -115,6 +115,19 @@ def draw_boundary(record: xr.Dataset, axes: Axes) -> list[Line2D]:
     return handles
 
 
+def overlay_boundary(record: xr.Dataset, axes: Axes) -> None:
+    """The refined boundary of a plane, bright and dashed, on a portrait that has its own lines."""
+    draw_boundary(record, axes)
+    for drawn in axes.collections[-2:]:
+        if isinstance(drawn, LineCollection):
+            drawn.set(color="#ffd400", linestyle=(0, (4, 4)), linewidth=1.4, zorder=5)
+    line = Line2D([], [], color="#ffd400", linestyle=(0, (4, 4)), linewidth=1.4)
+    attrs = record.attrs
+    line.set_label(f"boundary from {attrs['refine_evaluated']:,} starts")
+    axes.legend(handles=[line], loc="upper right", fontsize=8.5, facecolor="#777777",
+                labelcolor="#ffffff", framealpha=1)  # fmt: skip
+
+
 def _draw_surface(axes: Any, points: np.ndarray, faces: np.ndarray, colour: str) -> None:
     """Triangles, shaded alike from both sides by normals that are averaged over neighbours."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
