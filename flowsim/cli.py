@@ -7,17 +7,17 @@ error messages appear at once.
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from flowsim import cli_full, options
+from flowsim import cli_full, cli_gaussian, cli_scan, options
 from flowsim.chain import BinaryChain
-from flowsim.errors import InputError
+from flowsim.errors import InputError, Interrupted
 
 FIGURES = (".png", ".pdf", ".svg")
 
@@ -82,7 +82,7 @@ def portrait(
     results.check_output(out, "--out", FIGURES, overwrite)
     record_path = source or out.with_suffix(".nc")
     if source is not None:
-        record = results.read_record(source, "portrait", "phase space")
+        record = results.read_record(source, "portrait", "phase space", "scan")
         if energy and "energy" not in record:
             raise InputError(_NO_ENERGY)
     else:
@@ -91,17 +91,7 @@ def portrait(
         window = {"w_range": w_range, "e_range": e_range}
         window = {name: value for name, value in window.items() if value is not None}
         record = _compute(p, q, attention, length, a, view, resolution, window, rtol, atol, quiet)
-    flat = record.attrs["kind"] == "portrait"
-    if flat:
-        from flowsim.portrait import draw_portrait
-
-        figure = draw_portrait(record, energy)
-        summary = results.portrait_summary(record)
-    else:
-        from flowsim.portrait_3d import draw_phase_space
-
-        figure = draw_phase_space(record)
-        summary = results.phase_space_summary(record)
+    figure, summary, text = _draw(record, energy)
     if source is None:
         results.write_record(record, record_path)
     results.write_atomically(out, figure.savefig)
@@ -110,14 +100,31 @@ def portrait(
     if as_json:
         typer.echo(json.dumps(summary, indent=2))
     elif not quiet:
-        typer.echo(_portrait_text(summary) if flat else _phase_space_text(summary))
-    if flat and summary["oracle_wrong"]:
+        typer.echo(text(summary))
+    if summary.get("oracle_wrong"):
         print("flowsim: some labels disagree with the closed form of the basins", file=sys.stderr)
         raise typer.Exit(DISAGREES)
     if summary["unresolved"]:
         raise typer.Exit(UNRESOLVED)
 
 
+def _draw(record: Any, energy: bool) -> tuple[Any, dict[str, Any], Callable[[Any], str]]:
+    """The figure of a record of any kind, its summary, and what turns that into text."""
+    from flowsim import results
+
+    if record.attrs["kind"] == "portrait":
+        from flowsim.portrait import draw_portrait
+
+        return draw_portrait(record, energy), results.portrait_summary(record), _portrait_text
+    if record.attrs["kind"] == "scan":
+        return cli_scan.draw(record), cli_scan.summarize(record), cli_scan.text
+    from flowsim.portrait_3d import draw_phase_space
+
+    return draw_phase_space(record), results.phase_space_summary(record), _phase_space_text
+
+
+app.command()(cli_scan.scan)
+app.command()(cli_gaussian.gaussian)
 app.command()(cli_full.verify)
 app.command()(cli_full.train)
 
@@ -206,26 +213,17 @@ def _phase_space_text(s: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _join_ranges(arguments: list[str]) -> list[str]:
-    """``--w-range -3 3`` as ``--w-range=-3:3``: both spellings are accepted."""
-    joined: list[str] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        if word.endswith("-range") and len(rest) > 1 and not math.isnan(options.number(rest[1])):
-            word = f"{word}={rest.pop(0)}:{rest.pop(0)}"
-        joined.append(word)
-    return joined
-
-
 def main() -> None:
     """Entry point: run the command, turn bad input into one sentence and exit code 2."""
     try:
-        code = app(_join_ranges(sys.argv[1:]) or ["--help"], standalone_mode=False)
+        code = app(options.join_ranges(sys.argv[1:]) or ["--help"], standalone_mode=False)
     except _UsageError as error:
         _fail(error.format_message())
     except InputError as error:
         _fail(str(error))
+    except Interrupted as error:
+        print(f"flowsim: {error}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:

@@ -1,4 +1,4 @@
-"""The one exception that is the user's to mend."""
+"""What ends a command early: the user's input, or the user."""
 
 
 class InputError(ValueError):
@@ -6,4 +6,11 @@ class InputError(ValueError):
 
     The command line prints the sentence on stderr and exits with code 2; library callers catch
     it as a ``ValueError``.
+    """
+
+
+class Interrupted(Exception):
+    """The user stopped a long run; the sentence says what is kept and how to go on.
+
+    The command line prints the sentence and exits with code 130.
     """

@@ -9,9 +9,12 @@ from typing import Annotated, Any
 import typer
 
 MAX_RESOLUTION = 4000
+MAX_CELLS = 10_000_000
+MAX_LEVELS = 20
 MAX_RANGE = 1000
 ATTENTIONS = ("none", "uniform", "linear")
 VIEWS = ("plane", "3d")
+MODELS = ("canonical", "uniform", "linear", "untied", "rank-one")
 
 
 def number(text: str) -> float:
@@ -57,6 +60,67 @@ def interval(text: str) -> tuple[float, float]:
     return bounds
 
 
+def spread(text: str) -> tuple[float, ...]:
+    """LOW:HIGH:COUNT: evenly spaced numbers with both ends, or a single number."""
+    low, *rest = text.split(":")
+    if not rest:
+        return (finite(text),)
+    count = int(rest[1]) if len(rest) == 2 and rest[1].isdecimal() else 0
+    first, last = number(low), number(rest[0])
+    if not (1 < count <= MAX_CELLS and first < last and math.isfinite(last - first)):
+        raise typer.BadParameter(
+            f"must be a number or LOW:HIGH:COUNT, increasing, COUNT at least 2, not {text!r}."
+        )
+    step = (last - first) / (count - 1)
+    return (*(first + i * step for i in range(count - 1)), last)
+
+
+def probabilities(text: str) -> tuple[float, ...]:
+    """A probability in (0, 1), or LOW:HIGH:COUNT."""
+    values = spread(text) if ":" in text else (number(text),)
+    if not all(0 < value < 1 for value in values):
+        raise typer.BadParameter(f"must lie strictly between 0 and 1, not {text!r}.")
+    return values
+
+
+def deviations(text: str) -> float | tuple[float, ...] | dict[str, float]:
+    """A standard deviation, LOW:HIGH:COUNT, or NAME=S,NAME=S for single coordinates."""
+    if "=" in text:
+        named = dict(assignment(part) for part in text.split(","))
+        if len(named) != text.count(",") + 1:
+            raise typer.BadParameter(f"must name every coordinate once, not {text!r}.")
+        values: tuple[float, ...] = tuple(named.values())
+    else:
+        named, values = {}, spread(text)
+    if not all(value > 0 for value in values):
+        raise typer.BadParameter(f"must be positive, not {text!r}.")
+    return named or (values if ":" in text else values[0])
+
+
+def assignment(text: str) -> tuple[str, float]:
+    """NAME=VALUE with a finite value."""
+    name, _, value = text.partition("=")
+    if not name.strip() or not math.isfinite(number(value)):
+        raise typer.BadParameter(f"must be NAME=VALUE with a finite value, not {text!r}.")
+    return name.strip(), number(value)
+
+
+def named_interval(text: str) -> tuple[str, tuple[float, float]]:
+    """NAME=LOW:HIGH."""
+    name, _, bounds = text.partition("=")
+    return name.strip(), interval(bounds)
+
+
+def cells(text: str) -> tuple[int, ...]:
+    """NxN or NxNxN: cells along each coordinate that varies."""
+    counts = text.lower().split("x")
+    if not all(count.isdecimal() and 1 <= int(count) <= MAX_CELLS for count in counts):
+        raise typer.BadParameter(
+            f"must be numbers of cells such as 512x512, each from 1 to {MAX_CELLS}, not {text!r}."
+        )
+    return tuple(map(int, counts))
+
+
 def positive(text: str) -> float:
     """A positive finite number."""
     value = number(text)
@@ -94,6 +158,25 @@ def seed(text: str) -> int:
     return int(text)
 
 
+def join_ranges(arguments: list[str]) -> list[str]:
+    """``--w-range -3 3`` as ``--w-range=-3:3``: both spellings are accepted."""
+    joined: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word.endswith("-range") and len(rest) > 1 and not math.isnan(number(rest[1])):
+            word = f"{word}={rest.pop(0)}:{rest.pop(0)}"
+        joined.append(word)
+    return joined
+
+
+def levels(text: str) -> int:
+    """How many times cells are halved."""
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_LEVELS:
+        raise typer.BadParameter(f"must be an integer from 1 to {MAX_LEVELS}, not {text!r}.")
+    return int(text)
+
+
 def one_of(*names: str) -> Any:
     """A parser for one of a few names."""
 
@@ -128,6 +211,37 @@ Count = _option(positive_integer, "M", "How many seeds, one model each.")
 Steps = _option(positive_integer, "K", "Steps (for the flow: saved intervals of time).")
 Batch = _option(positive_integer, "B", "Sequences per step and model.")
 Every = _option(positive_integer, "K", "Measure after this many steps.")
+Chances = _option(probabilities, "P", "A probability in (0, 1), or LOW:HIGH:COUNT.")
+Model = _option(one_of(*MODELS), "NAME", f"One of {', '.join(MODELS)}.")
+Bias = _option(one_of("optimal", "dynamic"), "KIND", "optimal, or dynamic: a last coordinate b.")
+Cells = _option(cells, "NxN", "Grid: cells along each coordinate that is not fixed.")
+ARange = _option(interval, "LOW:HIGH", "Window in a.  [default: -1:1]")
+Sigma = _option(deviations, "S", "Spread: a number, LOW:HIGH:COUNT, or e=S,w=S.")
+Seed = _option(seed, "S", "Seed of the draws.  [default: 0]")
+Samples = _option(positive_integer, "COUNT", "Gaussian cloud: draws around zero.")
+Fraction = _option(
+    probability, "X", "Also record the time until the excess loss has fallen to X of its start."
+)
+Refine = _option(
+    levels,
+    "K",
+    "Halve the cells that the boundary of the basins crosses, K times.",
+)
+Jobs = _option(positive_integer, "N", "Processes.")
+Scheduler = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Use a running dask cluster, tcp://host:port.")
+]
+PointsFile = Annotated[
+    Path | None, typer.Option("--points", help="Starts from .csv (named columns), .npy or .nc.")
+]
+Ranges = Annotated[
+    list[Any] | None,
+    typer.Option("--range", parser=named_interval, metavar="NAME=LOW:HIGH", help="Any window."),
+]
+Fixed = Annotated[
+    list[Any] | None,
+    typer.Option("--fix", parser=assignment, metavar="NAME=X", help="Hold a coordinate."),
+]
 Out = Annotated[
     Path | None,
     typer.Option(help="Figure: .png, .pdf or .svg; the record (.nc) is written beside it."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +10,9 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.basins import cell_centres, scan_basins
+from flowsim.basins import scan_basins
+from flowsim.catalogue import ModelChoice, analytic_basin
+from flowsim.chain import BinaryChain
 from flowsim.flow import integrate
 from flowsim.gap import gap_slope
 from flowsim.landscape import (
@@ -18,20 +21,18 @@ from flowsim.landscape import (
     Label,
     critical_plane,
     minima_curve,
-    reaches_global_minimum,
     saddle_points,
     separatrix,
 )
 from flowsim.limits import find_limits
-from flowsim.linear_attention import LinearAttentionModel, linear_reaches_global_minimum
+from flowsim.linear_attention import LinearAttentionModel
 from flowsim.models import CanonicalModel, ReducedModel, energy, feed_forward_gain, velocity
 from flowsim.results import flags, provenance
+from flowsim.starts import cell_centres
 
 CURVE_POINTS = 1201
 ARROWS = 23
 ORBITS_PER_SIDE = 6
-
-Oracle = Callable[[Tensor], Tensor]
 
 
 def portrait_record(
@@ -70,25 +71,7 @@ def portrait_record(
     axes = {"e": cell_centres(*e_range, resolution), "w": cell_centres(*w_range, resolution)}
     record = scan_basins(model, axes, fixed, rtol=rtol, atol=atol, progress=progress)
 
-    w = torch.linspace(*w_range, CURVE_POINTS, dtype=torch.float64)
-    line = _starts(model, torch.zeros_like(w), w, a)
-    saddles = saddle_points(model, line)
-    w = torch.cat([w, saddles[:, 1]]).sort().values
-    curves = _curves(model, w, a)
-    record["saddle_w"] = ("saddle", saddles[:, 1].numpy())
-    record["curve_w"] = ("curve", w.numpy())
-    record["separatrix_e"] = ("curve", curves[0].numpy())
-    record["minima_e"] = ("curve", curves[1].numpy())
-    line = _starts(model, torch.zeros_like(w), w, a)
-    record["critical_line"] = ("curve", critical_plane(model, line).numpy(), flags(CriticalPoint))
-
-    arrow_e, arrow_w = cell_centres(*e_range, ARROWS), cell_centres(*w_range, ARROWS)
-    arrows = velocity(model, _starts(model, *_mesh(arrow_e, arrow_w), a))[..., :2]
-    unit = torch.nan_to_num(arrows / arrows.norm(dim=-1, keepdim=True))
-    record = record.assign_coords(arrow_e=arrow_e, arrow_w=arrow_w)
-    record["direction_e"] = (("arrow_e", "arrow_w"), unit[..., 0].numpy())
-    record["direction_w"] = (("arrow_e", "arrow_w"), unit[..., 1].numpy())
-
+    record = _with_landscape(record, model, w_range, e_range, a)
     drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in model.conserved_names]
     if isinstance(model, CanonicalModel):
         record["energy"] = (("e", "w"), energy(_starts(model, *_mesh(**axes), a)).numpy())
@@ -120,6 +103,62 @@ def portrait_record(
     return record
 
 
+def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
+    """A scan over a grid in e and w as a portrait record: with its curves and arrows.
+
+    Args:
+        scan: record of ``write_scan`` over the dimensions e and w only, each with at least two
+            evenly spaced values, of the canonical model or one with uniform or linear attention,
+            bias at its optimum.
+
+    Returns:
+        What ``flowsim.draw_portrait`` draws; nothing is integrated.
+    """
+    settings = json.loads(scan.attrs["settings"])
+    chain = BinaryChain(scan.attrs["p"], scan.attrs["q"])
+    model = ModelChoice.from_settings(settings).on(chain)
+    record = scan.transpose("e", "w", ...)
+    a = float(scan["a"]) if "a" in scan else 0.0
+    w_range, e_range = (_window(scan[name].to_numpy()) for name in "we")
+    record = _with_landscape(record, model, w_range, e_range, a)
+    counts = {f"cells_{x.name.lower()}": scan.attrs[f"points_{x.name.lower()}"] for x in Label}
+    return record.assign_attrs(counts, **({"a": a} if "a" in scan else {}))
+
+
+def _window(centres: np.ndarray) -> tuple[float, float]:
+    half = (centres[1] - centres[0]) / 2
+    return float(centres[0] - half), float(centres[-1] + half)
+
+
+def _with_landscape(
+    record: xr.Dataset,
+    model: ReducedModel,
+    w_range: tuple[float, float],
+    e_range: tuple[float, float],
+    a: float,
+) -> xr.Dataset:
+    """The record with the window's curves, critical line, saddles and arrows."""
+    w = torch.linspace(*w_range, CURVE_POINTS, dtype=torch.float64)
+    line = _starts(model, torch.zeros_like(w), w, a)
+    saddles = saddle_points(model, line)
+    w = torch.cat([w, saddles[:, 1]]).sort().values
+    curves = _curves(model, w, a)
+    record["saddle_w"] = ("saddle", saddles[:, 1].numpy())
+    record["curve_w"] = ("curve", w.numpy())
+    record["separatrix_e"] = ("curve", curves[0].numpy())
+    record["minima_e"] = ("curve", curves[1].numpy())
+    line = _starts(model, torch.zeros_like(w), w, a)
+    record["critical_line"] = ("curve", critical_plane(model, line).numpy(), flags(CriticalPoint))
+
+    arrow_e, arrow_w = cell_centres(*e_range, ARROWS), cell_centres(*w_range, ARROWS)
+    arrows = velocity(model, _starts(model, *_mesh(arrow_e, arrow_w), a))[..., :2]
+    unit = torch.nan_to_num(arrows / arrows.norm(dim=-1, keepdim=True))
+    record = record.assign_coords(arrow_e=arrow_e, arrow_w=arrow_w)
+    record["direction_e"] = (("arrow_e", "arrow_w"), unit[..., 0].numpy())
+    record["direction_w"] = (("arrow_e", "arrow_w"), unit[..., 1].numpy())
+    return record
+
+
 def _mesh(e: np.ndarray, w: np.ndarray) -> tuple[Tensor, Tensor]:
     grid_e, grid_w = np.meshgrid(e, w, indexing="ij")
     return torch.from_numpy(grid_e), torch.from_numpy(grid_w)
@@ -148,18 +187,9 @@ def _curves(model: ReducedModel, w: Tensor, a: float) -> tuple[Tensor, Tensor]:
     return nowhere, minima_curve(chain, w) if a == 0 else nowhere
 
 
-def _oracle(model: ReducedModel) -> Oracle | None:
-    """The closed form of the basin of the global minima, where there is one."""
-    if isinstance(model, CanonicalModel):
-        return lambda theta: reaches_global_minimum(model.chain, theta)
-    if isinstance(model, LinearAttentionModel):
-        return lambda theta: linear_reaches_global_minimum(model.chain, theta)
-    return None
-
-
 def _compare(model: ReducedModel, record: xr.Dataset, a: float) -> dict[str, int]:
     """How many labels agree with the closed form, away from the cells that a boundary cuts."""
-    oracle = _oracle(model)
+    oracle = analytic_basin(model)
     if oracle is None:
         return {"oracle_cells": 0, "oracle_agree": 0, "oracle_wrong": 0, "oracle_cut": 0}
     e, w = (record[name].to_numpy() for name in "ew")

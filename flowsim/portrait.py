@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,17 +17,25 @@ from matplotlib.patches import Patch
 from flowsim.results import attention_caption, chain_caption
 
 # Fills differ in lightness as well as hue, and the bad basin is hatched: readable in greyscale.
-_FILL = {
+FILL = {
     "global_minimum": "#d6e9f5",
     "local_minimum": "#e8965a",
     "saddle": "#ffffff",
     "unresolved": "#000000",
 }
-_NAMES = {
+BASINS = {
     "global_minimum": "reaches the global minima",
     "local_minimum": "trapped in bad local minima",
     "saddle": "ends in a saddle",
     "unresolved": "unresolved",
+}
+#: What the axes of a figure call the coordinates.
+NAMES = {
+    "w": "feed-forward weight $w$",
+    "e": "embedding $e$",
+    "a": "attention $a$",
+    "u": "unembedding $u$",
+    "b": "bias $b$",
 }
 _MINIMA, _BAD, _LINE, _ORBIT, _ENERGY = "#00537f", "#a33b00", "#111111", "#4d4d4d", "#7a4fa3"
 
@@ -58,13 +67,13 @@ def draw_portrait(record: xr.Dataset, energy: bool = False) -> Figure:
     return figure
 
 
-def draw_basins(record: xr.Dataset, axes: Axes) -> None:
+def draw_basins(record: xr.Dataset, axes: Axes, across: str = "w", up: str = "e") -> None:
     """The basins as filled cells, w horizontal and e vertical; the bad one hatched."""
     meanings = _meanings(record)
-    labels = record["label"].transpose("e", "w").to_numpy()
-    w, e = record["w"].to_numpy(), record["e"].to_numpy()
-    extent = (*_edges(w)[[0, -1]], *_edges(e)[[0, -1]])
-    colours = ListedColormap([_FILL[name] for name in meanings])
+    labels = record["label"].transpose(up, across).to_numpy()
+    x, y = record[across].to_numpy(), record[up].to_numpy()
+    extent = (*_edges(x)[[0, -1]], *_edges(y)[[0, -1]])
+    colours = ListedColormap([FILL[name] for name in meanings])
     axes.imshow(
         labels,
         origin="lower",
@@ -78,10 +87,9 @@ def draw_basins(record: xr.Dataset, axes: Axes) -> None:
     )
     bad = labels == meanings.index("local_minimum")
     if bad.any():
-        hatch = axes.contourf(w, e, bad, levels=[0.5, 1.5], colors="none", hatches=["///"])
+        hatch = axes.contourf(x, y, bad, levels=[0.5, 1.5], colors="none", hatches=["///"])
         hatch.set(edgecolor="#ffffff", linewidth=0)
-    axes.set(xlim=extent[:2], ylim=extent[2:], xlabel="feed-forward weight $w$")
-    axes.set_ylabel("embedding $e$")
+    axes.set(xlim=extent[:2], ylim=extent[2:], xlabel=NAMES[across], ylabel=NAMES[up])
 
 
 def draw_flow(record: xr.Dataset, axes: Axes) -> None:
@@ -174,17 +182,12 @@ def _title(record: xr.Dataset) -> str:
 
 def _legend(record: xr.Dataset, energy: bool) -> list[Patch | Line2D]:
     """One entry for each thing that is in the picture."""
-    handles: list[Patch | Line2D] = []
-    for name in ("global_minimum", "local_minimum", "saddle", "unresolved"):
-        if record.attrs[f"cells_{name}"]:
-            hatch: dict[str, Any] = (
-                {"hatch": "///", "edgecolor": "#ffffff"} if name == "local_minimum" else {}
-            )
-            handles.append(Patch(facecolor=_FILL[name], label=_NAMES[name], linewidth=0, **hatch))
+    present = [name for name in BASINS if record.attrs[f"cells_{name}"]]
+    handles: list[Patch | Line2D] = [*basin_patches(present)]
     values = record["critical_line"].attrs["flag_values"]
     kinds = dict(zip(_meanings(record, "critical_line"), values, strict=True))
-    present = set(record["critical_line"].to_numpy().tolist())
-    flat = kinds["global_minimum"] in present
+    on_line = set(record["critical_line"].to_numpy().tolist())
+    flat = kinds["global_minimum"] in on_line
     if np.isfinite(record["separatrix_e"]).any():
         handles.append(Line2D([], [], color=_LINE, linewidth=1.8, label="separatrix (analytic)"))
     if flat or np.isfinite(record["minima_e"]).any():
@@ -192,7 +195,7 @@ def _legend(record: xr.Dataset, energy: bool) -> list[Patch | Line2D]:
         line.set_label("global minima: $e = 0$ or $w = -1/\\sqrt{2}$" if flat else "global minima")
         handles.append(line)
     for name in ("local_minimum", "local_maximum"):
-        if kinds[name] in present:
+        if kinds[name] in on_line:
             text = f"$e = 0$: {name.replace('_', ' ')}"
             handles.append(Line2D([], [], label=text, **_CRITICAL[name]))
     if record["saddle_w"].size:
@@ -212,6 +215,17 @@ def _legend(record: xr.Dataset, energy: bool) -> list[Patch | Line2D]:
             Line2D([], [], color=_ENERGY, linewidth=0.6, linestyle="dashed", label="energy $E$")
         )
     return handles
+
+
+def basin_patches(names: Iterable[str]) -> list[Patch]:
+    """A legend's entries for filled basins."""
+    hatch: dict[str, Any] = {"hatch": "///", "edgecolor": "#ffffff"}
+    return [
+        Patch(facecolor=FILL[name], label=BASINS[name], linewidth=0, **hatch)
+        if name == "local_minimum"
+        else Patch(facecolor=FILL[name], label=BASINS[name], linewidth=0)
+        for name in names
+    ]
 
 
 def _meanings(record: xr.Dataset, variable: str = "label") -> list[str]:

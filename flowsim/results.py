@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -37,21 +38,29 @@ def provenance(settings: dict[str, object]) -> dict[str, object]:
     """
     import torch
 
-    packages = ("flowsim", "torch", "torchdiffeq", "numpy", "xarray")
     return {
         "schema": SCHEMA,
         **settings,
-        "versions": ", ".join([f"python {platform.python_version()}", *map(_versioned, packages)]),
+        "versions": package_versions("flowsim", "torch", "torchdiffeq", "numpy", "xarray"),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),
         "threads": torch.get_num_threads(),
     }
 
 
-def _versioned(package: str) -> str:
-    return f"{package} {version(package)}"
+def package_versions(*packages: str) -> str:
+    """The versions of Python and of the named packages."""
+    named = [f"{package} {version(package)}" for package in packages]
+    return ", ".join([f"python {platform.python_version()}", *named])
 
 
+@lru_cache
+def source_versions() -> str:
+    """The versions of what computes, with the commit where flowsim runs from its sources."""
+    return f"{package_versions('flowsim', 'torch', 'torchdiffeq', 'numpy')}, commit {_commit()}"
+
+
+@lru_cache
 def _commit() -> str:
     """The commit of the source tree that runs, "unknown" for an installed package."""
     here = Path(__file__).parent

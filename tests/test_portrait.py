@@ -14,7 +14,7 @@ from flowsim import (
     portrait_summary,
     scan_basins,
 )
-from flowsim.portrait import _FILL, draw_basins
+from flowsim.portrait import FILL, draw_basins
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.02, 0.9), (0.3, 0.7)]
 
@@ -92,7 +92,7 @@ def test_drawn_cells_are_the_labels_with_w_to_the_right_and_e_upwards():
 
 def test_basins_differ_in_greyscale():
     weights = np.array([0.2126, 0.7152, 0.0722])
-    light = [weights @ to_rgb(_FILL[name]) for name in ("global_minimum", "local_minimum")]
+    light = [weights @ to_rgb(FILL[name]) for name in ("global_minimum", "local_minimum")]
     assert light[0] - light[1] > 0.2
 
 
@@ -101,6 +101,7 @@ def test_scan_checks_its_coordinates():
     line = scan_basins(model, {"w": np.array([-1.0, 1.0])}, {"e": 0.5})
     assert line["label"].to_numpy().tolist() == [Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM]
     assert float(line["e"]) == 0.5
-    for axes in ({"w": np.ones(2)}, {"w": np.ones(2), "e": np.ones(2), "a": np.ones(2)}):
+    two = np.arange(2.0)
+    for axes in ({"w": two}, {"w": two, "e": two, "a": two}):
         with pytest.raises(InputError, match="must together be e, w"):
             scan_basins(model, axes)

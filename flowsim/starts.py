@@ -1,0 +1,312 @@
+"""Where initializations come from: a grid, a list of points, or a Gaussian cloud.
+
+Starts are addressed by position, so that a scan of any size needs only one block of them in memory
+and a block never depends on the others. All have ``names`` (the coordinates, one per column),
+``dims`` and ``shape`` (the axes of a record over them, C order) and the methods of ``Starts``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import xarray as xr
+
+from flowsim.errors import InputError
+
+#: Rows of a cloud that share one random stream.
+STREAM = 65_536
+
+
+class Starts(Protocol):
+    """What a scan asks of its initializations."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def dims(self) -> tuple[str, ...]: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def scattered(self) -> bool:
+        """Whether every start has to be stored, since ``coords`` do not tell it."""
+        ...
+
+    def block(self, low: int, high: int) -> np.ndarray:
+        """Starts number ``low`` to ``high`` − 1 in C order, float64, shape (high − low, k)."""
+        ...
+
+    def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        """Coordinates of a record: name ↦ (dimensions, values)."""
+        ...
+
+    def settings(self) -> dict[str, str]:
+        """Texts that together identify the starts."""
+        ...
+
+
+class Grid:
+    """All combinations of values along some coordinates, the others being fixed.
+
+    Args:
+        axes: values of each varied coordinate; their order is the order of the dimensions.
+        fixed: value of every other coordinate.
+
+    Raises:
+        InputError: an axis that is empty, not one-dimensional or not increasing, a value that is
+            not finite, or a coordinate that is both varied and fixed.
+    """
+
+    scattered = False
+
+    def __init__(self, axes: dict[str, np.ndarray], fixed: dict[str, float] | None = None) -> None:
+        self.axes = {name: np.asarray(values, dtype=float) for name, values in axes.items()}
+        self.fixed = _fixed(fixed, self.axes)
+        if not axes:
+            raise InputError("a grid needs at least one coordinate that varies")
+        for name, values in self.axes.items():
+            if values.ndim != 1 or not values.size:
+                raise InputError(f"a grid needs at least one value of {name} in one dimension")
+            if not np.isfinite(values).all():
+                raise InputError(f"the grid's values of {name} must all be finite numbers")
+            if (np.diff(values) <= 0).any():
+                raise InputError(f"the grid's values of {name} must increase")
+        self.names = (*self.axes, *self.fixed)
+        self.dims = tuple(self.axes)
+        self.shape = tuple(len(values) for values in self.axes.values())
+
+    def block(self, low: int, high: int) -> np.ndarray:
+        rows = np.empty((high - low, len(self.names)))
+        index = np.unravel_index(np.arange(low, high), self.shape)
+        for i, (values, at) in enumerate(zip(self.axes.values(), index, strict=True)):
+            rows[:, i] = values[at]
+        rows[:, len(self.axes) :] = list(self.fixed.values())
+        return rows
+
+    def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        axes = {name: ((name,), values) for name, values in self.axes.items()}
+        return {**axes, **{name: ((), value) for name, value in self.fixed.items()}}
+
+    def settings(self) -> dict[str, str]:
+        return {
+            "starts": f"grid {'x'.join(map(str, self.shape))}",
+            **{name: values_text(values) for name, values in self.axes.items()},
+            **{name: repr(value) for name, value in self.fixed.items()},
+        }
+
+
+class Points:
+    """A list of starts; ``Points.read`` takes it from a file.
+
+    Args:
+        names: the coordinate of every column.
+        rows: shape (n, k).
+        source: what to call the list in messages.
+
+    Raises:
+        InputError: no rows, another number of columns than names, or a value that is not finite.
+    """
+
+    scattered = True
+    dims = ("point",)
+
+    def __init__(self, names: Sequence[str], rows: np.ndarray, source: str = "points") -> None:
+        self.names = tuple(names)
+        self._rows = np.ascontiguousarray(rows, dtype=float)
+        columns = ", ".join(self.names)
+        if self._rows.ndim != 2 or self._rows.shape[1] != len(self.names):
+            raise InputError(
+                f"{source}: needs rows of {len(self.names)} columns ({columns}), "
+                f"not an array of shape {self._rows.shape}"
+            )
+        if not len(self._rows):
+            raise InputError(f"{source}: holds no points")
+        bad = ~np.isfinite(self._rows).all(axis=1)
+        if bad.any():
+            raise InputError(
+                f"{source}: point {int(bad.argmax()) + 1} is not finite "
+                f"({int(bad.sum())} of {len(bad)} points)"
+            )
+        self.shape = (len(self._rows),)
+
+    @classmethod
+    def read(cls, path: Path | str, coordinates: Sequence[str]) -> Points:
+        """Points of a file.
+
+        Args:
+            path: .csv with a header that names the columns; .npy with one row per point and the
+                columns in the order of ``coordinates``; .nc with one variable per coordinate.
+            coordinates: the coordinates that must be there, each exactly once.
+
+        Raises:
+            InputError: no such file, another format, or other columns.
+        """
+        path, wanted = Path(path), ", ".join(coordinates)
+        readers = {".csv": _read_csv, ".npy": _read_npy, ".nc": _read_netcdf}
+        if not path.is_file():
+            raise InputError(f"{str(path)!r} is not a file of points")
+        if path.suffix.lower() not in readers:
+            raise InputError(f"points come from .csv, .npy or .nc, not {path.name!r}")
+        try:
+            names, rows = readers[path.suffix.lower()](path, tuple(coordinates))
+        except InputError:
+            raise
+        except Exception as error:  # numpy and h5py raise many kinds for damaged files
+            raise InputError(f"{str(path)!r} cannot be read as points: {error}") from None
+        if sorted(names) != sorted(coordinates):
+            raise InputError(
+                f"{str(path)!r} has the columns {', '.join(names) or 'none'}; wanted are {wanted}"
+            )
+        return cls(names, rows, repr(str(path)))
+
+    def block(self, low: int, high: int) -> np.ndarray:
+        return self._rows[low:high]
+
+    def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        return {}
+
+    def settings(self) -> dict[str, str]:
+        digest = hashlib.sha256(self._rows.data).hexdigest()[:16]
+        return {"starts": f"{len(self._rows)} points {', '.join(self.names)} (sha256 {digest})"}
+
+
+class Cloud:
+    """Independent normal starts around zero, at one σ, at several, or with a σ per coordinate.
+
+    Sample i is σ zᵢ with the same zᵢ at every σ, drawn from the stream (seed, i // 65536): no part
+    of a scan changes another's draws, and more samples or more σ leave the present ones as they
+    are.
+
+    Args:
+        names: the coordinates that vary; ignored if ``sigma`` names them.
+        count: samples per σ.
+        sigma: the standard deviation of every coordinate; or several, which then become the first
+            dimension; or one for each named coordinate.
+        fixed: value of every other coordinate.
+        seed: an integer of at least 0.
+
+    Raises:
+        InputError: a σ or a count that is not positive, a bad seed, or a coordinate that is both
+            varied and fixed.
+    """
+
+    scattered = True
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        count: int,
+        sigma: float | Sequence[float] | dict[str, float],
+        fixed: dict[str, float] | None = None,
+        seed: int = 0,
+    ) -> None:
+        several = not isinstance(sigma, dict) and np.ndim(sigma) > 0
+        if isinstance(sigma, dict):
+            names, scales = tuple(sigma), np.array([list(sigma.values())], dtype=float)
+        else:
+            scales = np.atleast_1d(np.asarray(sigma, dtype=float))[:, None]
+        if not scales.size or not ((scales > 0) & np.isfinite(scales)).all():
+            raise InputError(f"sigma must be positive and finite, not {sigma}")
+        if several and (np.diff(scales[:, 0]) <= 0).any():
+            raise InputError("several values of sigma must increase")
+        if count < 1:
+            raise InputError(f"a cloud needs at least one sample, not {count}")
+        if seed < 0:
+            raise InputError(f"a seed is an integer of at least 0, not {seed}")
+        self._varied, self.count, self.sigma, self.seed = tuple(names), int(count), sigma, seed
+        self._scales = scales
+        self.fixed = _fixed(fixed, self._varied)
+        self.names = (*self._varied, *self.fixed)
+        self.dims = ("sigma", "sample") if several else ("sample",)
+        self.shape = (len(scales), self.count) if several else (self.count,)
+
+    def block(self, low: int, high: int) -> np.ndarray:
+        rows = np.empty((high - low, len(self.names)))
+        rows[:, len(self._varied) :] = list(self.fixed.values())
+        at = low
+        while at < high:
+            level, sample = divmod(at, self.count)
+            stream, first = divmod(sample, STREAM)
+            take = min(high - at, self.count - sample, STREAM - first)
+            source = np.random.SeedSequence(self.seed, spawn_key=(stream,))
+            z = np.random.default_rng(source).standard_normal((first + take, len(self._varied)))
+            rows[at - low : at - low + take, : len(self._varied)] = z[first:] * self._scales[level]
+            at += take
+        return rows
+
+    def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        fixed: dict[str, tuple[tuple[str, ...], Any]] = {
+            name: ((), value) for name, value in self.fixed.items()
+        }
+        return {"sigma": (("sigma",), self._scales[:, 0]), **fixed} if len(self.dims) > 1 else fixed
+
+    def settings(self) -> dict[str, str]:
+        if isinstance(self.sigma, dict):
+            sigma = ", ".join(f"{name} {value!r}" for name, value in self.sigma.items())
+        else:
+            sigma = values_text(self._scales[:, 0])
+        return {
+            "starts": f"cloud of {self.count} over {', '.join(self._varied)}",
+            "sigma": sigma,
+            "seed": str(self.seed),
+            **{name: repr(value) for name, value in self.fixed.items()},
+        }
+
+
+def values_text(values: np.ndarray) -> str:
+    """A short text that identifies an array: the value, or count, ends and digest."""
+    if len(values) == 1:
+        return repr(float(values[0]))
+    digest = hashlib.sha256(np.ascontiguousarray(values, dtype=float).data).hexdigest()[:8]
+    return f"{len(values)} values {values[0]:.15g} to {values[-1]:.15g} (sha256 {digest})"
+
+
+def cell_centres(low: float, high: float, cells: int) -> np.ndarray:
+    """Centres of ``cells`` equal cells that fill [low, high], float64, shape (cells,)."""
+    edges = np.linspace(low, high, cells + 1)
+    return (edges[1:] + edges[:-1]) / 2
+
+
+def _fixed(fixed: dict[str, float] | None, varied: Any) -> dict[str, float]:
+    kept = {name: float(value) for name, value in (fixed or {}).items()}
+    for name, value in kept.items():
+        if name in varied:
+            raise InputError(f"{name} is both varied and fixed")
+        if not math.isfinite(value):
+            raise InputError(f"the fixed value of {name} must be finite, not {value}")
+    return kept
+
+
+def _read_csv(path: Path, _: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    with path.open(encoding="utf-8-sig") as file:
+        names = tuple(word.strip() for word in file.readline().split(","))
+        lines = (line for line in file if line.strip())
+        first = next(lines, None)
+        if first is None:
+            return names, np.empty((0, len(names)))
+        return names, np.loadtxt(chain([first], lines), delimiter=",", ndmin=2, dtype=float)
+
+
+def _read_npy(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    rows = np.load(path, allow_pickle=False)
+    if rows.dtype.kind not in "fiu":
+        raise InputError(f"{str(path)!r} holds {rows.dtype}, not numbers")
+    return names, rows
+
+
+def _read_netcdf(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    with xr.open_dataset(path, engine="h5netcdf") as data:
+        if missing := [name for name in names if name not in data.variables]:
+            raise InputError(f"{str(path)!r} has no variable {', '.join(missing)}")
+        columns = [data[name] for name in names]
+        if any(a.ndim != 1 or a.shape != b.shape for a, b in pairwise([*columns, columns[0]])):
+            raise InputError(f"{str(path)!r}: the coordinates must be lists of one length")
+        return names, np.stack([column.to_numpy() for column in columns], axis=-1)
