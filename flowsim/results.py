@@ -12,7 +12,7 @@ from enum import IntEnum
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,7 @@ def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bo
     if not path.parent.is_dir():
         raise InputError(f"{option}: the folder {str(path.parent)!r} does not exist")
     try:  # ask the file system itself: permission bits do not tell of read-only mounts
-        with NamedTemporaryFile(dir=path.parent, prefix=".flowsim-"):
+        with TemporaryFile(dir=path.parent):  # nameless: a kill leaves nothing behind
             pass
     except OSError as error:
         reason = error.strerror or "not writable"
