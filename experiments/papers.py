@@ -29,6 +29,7 @@ from flowsim.errors import InputError
 from flowsim.results import provenance, write_atomically, write_record
 from full_model.runs import train
 from full_model.settings import RunSettings
+from full_model.transformer import Weights
 
 FIGURES = Path(__file__).parents[1] / "figures"
 ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
@@ -102,16 +103,21 @@ def write_png(figure: Figure, path: Path) -> None:
     )
 
 
-def trained(cases: dict[str, RunSettings], keep: Iterable[str] = ()) -> xr.Dataset:
+def trained(
+    cases: dict[str, RunSettings],
+    keep: Iterable[str] = (),
+    initial: dict[str, Weights] | None = None,
+) -> xr.Dataset:
     """Every case trained, as one small record over case, line (of telemetry) and model.
 
     Loss, predicted probabilities and what ``keep`` names are kept in single precision; the step of
-    a line is ``step`` (case, line). A shorter case ends in NaN.
+    a line is ``step`` (case, line). A shorter case ends in NaN. A case with init "given" has its
+    weights in ``initial``.
     """
     parts = []
     for name, settings in cases.items():
         begin = time.perf_counter()
-        record, _ = train(settings)
+        record, _ = train(settings, initial=(initial or {}).get(name))
         print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
         lines = record[["loss", "probability", *keep]].astype("float32")
         chains = ["p", "q", "seed", "escape", "entropy_rate", "stationary_entropy"]
