@@ -26,7 +26,7 @@ their digits, may be a reason (not tried), and so may N, which is 64 here.
 
     python experiments/am_fig1_depth.py [--papers]     about three minutes on one core
 
---papers takes N = 1 024, 8 000 steps and depths up to 8: for a GPU or a night.
+--papers takes N = 1 024, 8 000 steps and depths up to 8: for --device cuda, or a night.
 """
 
 from __future__ import annotations
@@ -53,7 +53,14 @@ from full_model.training import Recipe, papers_recipe
 from full_model.transformer import Architecture
 
 NAME = "am_fig1_depth"
-DEFAULT = {"doublings": 2, "seeds": 4, "length": 64, "steps": 3000, "descent_steps": 400}
+DEFAULT = {
+    "doublings": 2,
+    "seeds": 4,
+    "length": 64,
+    "steps": 3000,
+    "descent_steps": 400,
+    "device": "cpu",
+}
 PAPERS = {"doublings": 3, "length": 1024, "steps": 8000}
 DESCENT_LENGTH = 6
 CODE = "AdamW, d = 4, layer norm, GELU"
@@ -61,7 +68,9 @@ GRADIENT_DESCENT = "population gradient descent, d = 8"
 STYLES = ((BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (PINK, ":"))
 
 
-def compute(doublings: int, seeds: int, length: int, steps: int, descent_steps: int) -> xr.Dataset:
+def compute(
+    doublings: int, seeds: int, length: int, steps: int, descent_steps: int, device: str
+) -> xr.Dataset:
     """Loss curves of depth 1, 2, … 2^doublings, by AdamW (d = 4, 8) and gradient descent."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
@@ -83,6 +92,7 @@ def compute(doublings: int, seeds: int, length: int, steps: int, descent_steps: 
             seeds=tuple(range(seeds)),
             telemetry_every=max(1, recipe.steps // 80),
             dtype=dtype,
+            device=device,
         )
         for panel, (d, choices, n, recipe, dtype, layered) in panels.items()
         for layers in layered

@@ -17,7 +17,7 @@ What we find, four seeds of each case, the same by two trainers that must be tol
 
     python experiments/am_fig3_tying.py [--papers]     about one minute on one core
 
---papers takes N = 1 024 and 8 000 steps: half an hour to hours, as the machine is.
+--papers takes N = 1 024 and 8 000 steps: hours on one core, or --device cuda.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from full_model.training import Recipe, papers_recipe
 from full_model.transformer import Architecture
 
 NAME = "am_fig3_tying"
-DEFAULT = {"seeds": 4, "length": 64, "steps": 4000, "descent_steps": 400}
+DEFAULT = {"seeds": 4, "length": 64, "steps": 4000, "descent_steps": 400, "device": "cpu"}
 PAPERS = {"length": 1024, "steps": 8000}
 DESCENT_LENGTH = 6
 PANELS = ("AdamW, d = 4", "AdamW, d = 8", "population gradient descent, d = 8")
 STYLES = {"tied": (BLUE, "-", 2.6, 0.45), "untied": (ORANGE, "--", 1.0, 0.9)}
 
 
-def compute(seeds: int, length: int, steps: int, descent_steps: int) -> xr.Dataset:
+def compute(seeds: int, length: int, steps: int, descent_steps: int, device: str) -> xr.Dataset:
     """Loss and predicted probabilities over training, tied and untied, by both trainers."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
@@ -74,6 +74,7 @@ def compute(seeds: int, length: int, steps: int, descent_steps: int) -> xr.Datas
             seeds=tuple(range(seeds)) * len(chains),
             telemetry_every=max(1, recipe.steps // 80),
             dtype=dtype,
+            device=device,
         )
         for panel, (d, n, recipe, dtype) in zip(PANELS, runs, strict=True)
         for kind in STYLES

@@ -21,7 +21,7 @@ Where we differ: not in the figure; in what it means for AdamW. The faults of th
 
     python experiments/am_fig4_square.py [--papers]     about one minute on one core
 
---papers takes 361 pairs, N = 1 024 and 8 000 steps: for a GPU or a night.
+--papers takes 361 pairs, N = 1 024 and 8 000 steps: for --device cuda, or a night.
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ from full_model.training import Recipe, papers_recipe
 from full_model.transformer import Architecture
 
 NAME = "am_fig4_square"
-DEFAULT = {"d": 4, "cells": 9, "length": 64, "steps": 3000, "descent_steps": 1000}
+DEFAULT = {"d": 4, "cells": 9, "length": 64, "steps": 3000, "descent_steps": 1000, "device": "cpu"}
 PAPERS = {"cells": 19, "length": 1024, "steps": 8000}
 DESCENT_LENGTH = 4
 ROWS = ("tied", "untied")
 
 
-def compute(d: int, cells: int, length: int, steps: int, descent_steps: int) -> xr.Dataset:
+def compute(
+    d: int, cells: int, length: int, steps: int, descent_steps: int, device: str
+) -> xr.Dataset:
     """One model per pair (p, q) of a grid, tied and untied, by gradient descent and by AdamW."""
     line = [round((i + 1) / (cells + 1), 6) for i in range(cells)]
     recipes = {
@@ -62,6 +64,7 @@ def compute(d: int, cells: int, length: int, steps: int, descent_steps: int) -> 
             telemetry_every=max(1, recipe.steps // 40),
             test_batch=16,
             dtype=dtype,
+            device=device,
         )
         for trainer, (n, recipe, dtype) in recipes.items()
         for kind in ROWS

@@ -19,14 +19,14 @@ W_1 has one sign, so the symbol one opens the ReLU only if ε = Σᵢeᵢ/√d i
 which is a coin toss. Under gradient descent 8 of 8 starts with ε > 0 reach the bigram and 1 of 8
 with ε < 0: there some positions settle with the ReLU open and some with it shut, on losses above
 and below the unigram (0.672 and 0.636 in one of them). The canonical coordinates give W_1 the sign
-of e and cannot see this. With W_1 and W_2 times the sign of ε, the third start here and ours, the
+of e and cannot see this. A third start, our own, has W_1 and W_2 times the sign of ε: from it the
 same seeds reach the bigram in 16 of 16 by gradient descent, and by AdamW in 16 of 16 at d = 4, all
 within 100 steps, and in 15 of 16 at d = 8, where the last is at 0.622.
 
     python experiments/lg_initialization.py [--papers]     about two minutes on one core
 
---papers takes N = 1 024 and 8 000 steps. Gradient descent runs at rate 0.02: the recommended
-feed-forward layer is so steep that 0.1 overshoots.
+--papers takes N = 1 024 and 8 000 steps: hours on one core, or --device cuda. Gradient descent runs
+at rate 0.02: the recommended feed-forward layer is so steep that 0.1 overshoots.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from full_model.training import Recipe, papers_recipe
 from full_model.transformer import Architecture, Weights
 
 NAME = "lg_initialization"
-DEFAULT = {"seeds": 16, "length": 64, "steps": 4000, "descent_steps": 4000}
+DEFAULT = {"seeds": 16, "length": 64, "steps": 4000, "descent_steps": 4000, "device": "cpu"}
 PAPERS = {"length": 1024, "steps": 8000}
 DESCENT_LENGTH = 6
 DESCENT_RATE = 0.02
@@ -67,7 +67,7 @@ STYLES = {
 }
 
 
-def compute(seeds: int, length: int, steps: int, descent_steps: int) -> xr.Dataset:
+def compute(seeds: int, length: int, steps: int, descent_steps: int, device: str) -> xr.Dataset:
     """Loss curves from the initializations, by AdamW at d = 4 and 8 and by gradient descent."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=DESCENT_RATE)
@@ -90,6 +90,7 @@ def compute(seeds: int, length: int, steps: int, descent_steps: int) -> xr.Datas
                 telemetry_every=max(1, recipe.steps // 80),
                 test_batch=16,
                 dtype=dtype,
+                device=device,
             )
             weights = starting_weights(cases[name])
             sides.append(side(weights).numpy())
