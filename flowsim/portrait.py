@@ -56,7 +56,7 @@ def draw_portrait(record: xr.Dataset, energy: bool = False) -> Figure:
         draw_energy(record, axes)
     axes.set_title(_title(record))
     figure.legend(
-        handles=_legend(record, energy),
+        handles=legend_handles(record, energy),
         loc="outside lower center",
         ncols=2,
         frameon=False,
@@ -180,7 +180,7 @@ def _title(record: xr.Dataset) -> str:
     return "\n".join(lines)
 
 
-def _legend(record: xr.Dataset, energy: bool) -> list[Patch | Line2D]:
+def legend_handles(record: xr.Dataset, energy: bool = False) -> list[Patch | Line2D]:
     """One entry for each thing that is in the picture."""
     present = [name for name in BASINS if record.attrs[f"cells_{name}"]]
     handles: list[Patch | Line2D] = [*basin_patches(present)]

@@ -24,25 +24,30 @@ def draw_phase_space(record: xr.Dataset) -> Figure:
         record: from ``phase_space_record`` or read back from its file.
     """
     figure = Figure(figsize=(11.0, 5.8), dpi=120, layout="constrained")
-    for position, family, title in ((1, "orbit", "whole space"), (2, "near", "around the origin")):
-        axes: Any = figure.add_subplot(1, 2, position, projection="3d")
-        span = 2.5 if family == "orbit" else 0.5
-        _draw_plane(record, axes, span)
-        if family == "orbit":
-            _draw_minima(record, axes)
-        _draw_orbits(record, axes, family, None if family == "orbit" else span)
-        axes.set(xlabel="feed-forward $w$", ylabel="attention $a$", zlabel="embedding $e$")
-        axes.set(xlim=(-span, span), zlim=(-min(span, 2), min(span, 2)), title=title)
-        axes.set_ylim(*record.attrs["a_range"] if family == "orbit" else (-span, span))
-        axes.view_init(elev=22, azim=-66)
-        axes.set_box_aspect((1.25, 1.0, 1.0), zoom=1.02)
-        axes.locator_params(axis="y", nbins=4)
-        axes.locator_params(axis="z", nbins=5)
+    for position, family in ((1, "orbit"), (2, "near")):
+        draw_space(record, figure.add_subplot(1, 2, position, projection="3d"), family)
     figure.suptitle(_title(record))
     figure.legend(
-        handles=_legend(record), loc="outside lower center", ncols=3, frameon=False, fontsize=9
+        handles=space_legend(record), loc="outside lower center", ncols=3, frameon=False, fontsize=9
     )
     return figure
+
+
+def draw_space(record: xr.Dataset, axes: Any, family: str) -> None:
+    """One panel on three-dimensional axes: ``family`` "orbit" from afar, "near" for the zoom."""
+    span = 2.5 if family == "orbit" else 0.5
+    _draw_plane(record, axes, span)
+    if family == "orbit":
+        _draw_minima(record, axes)
+    _draw_orbits(record, axes, family, None if family == "orbit" else span)
+    axes.set(xlabel="feed-forward $w$", ylabel="attention $a$", zlabel="embedding $e$")
+    axes.set(xlim=(-span, span), zlim=(-min(span, 2), min(span, 2)))
+    axes.set_title("whole space" if family == "orbit" else "around the origin")
+    axes.set_ylim(*record.attrs["a_range"] if family == "orbit" else (-span, span))
+    axes.view_init(elev=22, azim=-66)
+    axes.set_box_aspect((1.25, 1.0, 1.0), zoom=1.02)
+    axes.locator_params(axis="y", nbins=4)
+    axes.locator_params(axis="z", nbins=5)
 
 
 def _draw_plane(record: xr.Dataset, axes: Any, span: float) -> None:
@@ -99,7 +104,8 @@ def _title(record: xr.Dataset) -> str:
     return f"Gradient flow in $(w, e, a)$, {kind}, {chain}"
 
 
-def _legend(record: xr.Dataset) -> list[Patch | Line2D]:
+def space_legend(record: xr.Dataset) -> list[Patch | Line2D]:
+    """One entry for each thing that is in the picture."""
     present = set(record["plane"].to_numpy().ravel().tolist())
     surface = "minima_e" not in record
     minima = "global minima: $\\Delta = \\Delta^*$" if surface else "global minima (at $a = 0$)"

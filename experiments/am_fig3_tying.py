@@ -1,0 +1,147 @@
+"""Weight tying against loss and predicted probability, both chains (AM Fig. 3).
+
+What the paper shows: at (0.5, 0.8) tied weights stay at the unigram loss and predict π₁ after
+either symbol, untied ones reach the bigram; at (0.2, 0.3) both reach the bigram.
+
+What we find, four seeds of each case, the same by two trainers that must be told apart:
+
+- AdamW as in AM Table 2, d = 4, N = 64, 4 000 steps: as in the paper. At (0.5, 0.8) tied runs
+  end at 0.6660 to 0.6665 (unigram 0.6663) with P(1 | 0) and P(1 | 1) within 0.002 of
+  π₁ = 0.385; untied ones are at 0.6190 with 0.500 and 0.201, after 250 steps. At (0.2, 0.3) all
+  are at the bigram after 250 steps, with 0.200 and 0.700.
+- At d = 8 the tied runs at (0.5, 0.8) leave the unigram after 1 350 to 2 150 steps and end at the
+  bigram: here we differ from the paper, whose figure ends on what is a plateau (am_fig1_depth.py
+  says what can and cannot be the reason).
+- Gradient descent on the exact population loss, N = 6: all tied runs at (0.5, 0.8) end at
+  0.666278 with both probabilities at π₁ to six digits, all others at the bigram.
+
+    python experiments/am_fig3_tying.py [--papers]     about one minute on one core
+
+--papers takes N = 1 024 and 8 000 steps: hours on one core, or --device cuda.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from papers import (
+    ABOVE,
+    BELOW,
+    BLUE,
+    ORANGE,
+    caption,
+    chain_part,
+    draw_levels,
+    last,
+    outcome,
+    run_script,
+    spread,
+    trained,
+)
+
+from flowsim.chain import BinaryChain
+from full_model.settings import RunSettings
+from full_model.training import Recipe, papers_recipe
+from full_model.transformer import Architecture
+
+NAME = "am_fig3_tying"
+DEFAULT = {"seeds": 4, "length": 64, "steps": 4000, "descent_steps": 400, "device": "cpu"}
+PAPERS = {"length": 1024, "steps": 8000}
+DESCENT_LENGTH = 6
+PANELS = ("AdamW, d = 4", "AdamW, d = 8", "population gradient descent, d = 8")
+STYLES = {"tied": (BLUE, "-", 2.6, 0.45), "untied": (ORANGE, "--", 1.0, 0.9)}
+
+
+def compute(seeds: int, length: int, steps: int, descent_steps: int, device: str) -> xr.Dataset:
+    """Loss and predicted probabilities over training, tied and untied, by both trainers."""
+    adamw = papers_recipe(steps=steps)
+    descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
+    runs = (
+        (4, length, adamw, "float32"),
+        (8, length, adamw, "float32"),
+        (8, DESCENT_LENGTH, descent, "float64"),
+    )
+    chains = (ABOVE, BELOW)
+    cases = {
+        f"{panel}; {kind}": RunSettings(
+            Architecture(d, n, tied=kind == "tied"),
+            recipe,
+            p=tuple(chain.p for chain in chains for _ in range(seeds)),
+            q=tuple(chain.q for chain in chains for _ in range(seeds)),
+            seeds=tuple(range(seeds)) * len(chains),
+            telemetry_every=max(1, recipe.steps // 80),
+            dtype=dtype,
+            device=device,
+        )
+        for panel, (d, n, recipe, dtype) in zip(PANELS, runs, strict=True)
+        for kind in STYLES
+    }
+    return trained(cases)
+
+
+def numbers(record: xr.Dataset) -> dict[str, object]:
+    """Per trainer, tying and chain: where it ends, and the last predicted P(1 | 0), P(1 | 1)."""
+    found: dict[str, object] = {}
+    for name in record.case.values:
+        for chain in (ABOVE, BELOW):
+            part = chain_part(record.sel(case=name), chain)
+            predicted = last(part.probability)
+            found[f"{name}; p = {chain.p}, q = {chain.q}"] = outcome(part) | {
+                "predicted_after_0": spread(predicted[:, 0]),
+                "predicted_after_1": spread(predicted[:, 1]),
+                "bigram_probabilities": [chain.p, 1 - chain.q],
+                "unigram_probability": chain.stationary[1],
+            }
+    return found
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """Columns: trainers; rows: loss and predicted probabilities on either chain."""
+    figure = Figure(figsize=(12, 11), layout="constrained")
+    grid = figure.subplots(4, 3, sharex="col", sharey="row")
+    for column, panel in enumerate(PANELS):
+        for row, chain in ((0, ABOVE), (2, BELOW)):
+            above, below = grid[row, column], grid[row + 1, column]
+            for kind, (colour, line, width, alpha) in STYLES.items():
+                part = chain_part(record.sel(case=f"{panel}; {kind}"), chain)
+                style = {"color": colour, "linestyle": line, "linewidth": width, "alpha": alpha}
+                above.plot(part.step, part.loss, **style)[0].set_label(kind)
+                for symbol in (0, 1):
+                    below.plot(part.step, part.probability.sel(symbol=symbol), **style)
+            draw_levels(above, chain)
+            draw_probabilities(below, chain)
+            above.set_title(f"{panel}\n{caption(chain)}", fontsize=9.5)
+        grid[-1, column].set_xlabel("step")
+    for row in (0, 2):
+        grid[row, 0].set_ylabel("next-symbol loss (nats)")
+        grid[row + 1, 0].set_ylabel("mean predicted P(next = 1)\nafter a zero and after a one")
+    grid[0, 0].legend(fontsize=8, loc="center right")
+    return figure
+
+
+def draw_probabilities(axes: Axes, chain: BinaryChain) -> None:
+    """The bigram's two probabilities and the unigram's one as dotted lines."""
+    levels = {
+        f"after 0: $p$ = {chain.p:g}": chain.p,
+        f"after 1: $1-q$ = {1 - chain.q:g}": 1 - chain.q,
+        f"unigram $\\pi_1$ = {chain.stationary[1]:.3f}": chain.stationary[1],
+    }
+    for text, level in levels.items():
+        axes.axhline(level, color="0.35", linewidth=0.8, linestyle=":")
+        axes.text(
+            0.99, level, text, ha="right", va="bottom", fontsize=8, color="0.25",
+            transform=axes.get_yaxis_transform(),
+        )  # fmt: skip
+    axes.set_ylim(0.1, 0.8)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train and draw; the exit code."""
+    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

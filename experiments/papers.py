@@ -1,0 +1,207 @@
+"""What the scripts of the papers' figures share: options, trained cases, outcomes, files.
+
+A script gives three functions and the two sets of sizes: ``compute(**sizes)`` returns a record,
+``numbers(record)`` what is found in it, ``draw(record)`` the figure. Figure and numbers come from
+the record alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+from scipy.stats import binomtest
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from flowsim.results import provenance, write_atomically, write_record
+from full_model.runs import train
+from full_model.settings import RunSettings
+from full_model.transformer import Weights
+
+FIGURES = Path(__file__).parents[1] / "figures"
+ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
+#: Okabe and Ito's colours, told apart with any kind of colour vision.
+BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
+
+Sizes = dict[str, Any]
+
+
+def run_script(
+    description: str,
+    name: str,
+    compute: Callable[..., Any],
+    numbers: Callable[[Any], dict[str, Any]],
+    draw: Callable[[Any], Figure],
+    default: Sizes,
+    papers: Sizes,
+    arguments: list[str] | None = None,
+    keep_record: bool = True,
+) -> int:
+    """Parse the options, compute, and write NAME.png, NAME.json and NAME.nc; the exit code.
+
+    Each size is an option too: ``--papers`` takes the papers' value for all that are not given.
+    Without ``keep_record`` there is no NAME.nc, and ``compute`` may return what it likes.
+    """
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--papers", action="store_true", help="the papers' size")
+    parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
+    parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--threads", type=int, default=1)
+    for option, value in default.items():
+        parser.add_argument(f"--{option.replace('_', '-')}", type=type(value))
+    options = vars(parser.parse_args(arguments))
+    given = {k: options[k] for k in default if options[k] is not None}
+    sizes = (default | papers if options["papers"] else default) | given
+    suffixes = [".png", ".json", ".nc"][: 3 if keep_record else 2]
+    files = {suffix: options["out"] / f"{name}{suffix}" for suffix in suffixes}
+    begin = time.perf_counter()
+    try:
+        if not options["overwrite"] and any(file.exists() for file in files.values()):
+            raise InputError(
+                f"{name} exists in {options['out']}: pass --overwrite or another --out"
+            )
+        options["out"].mkdir(parents=True, exist_ok=True)
+        torch.set_num_threads(options["threads"])
+        record = compute(**sizes)
+        found = {"sizes": sizes} | numbers(record)
+        text = json.dumps(rounded(found), indent=1, ensure_ascii=False) + "\n"
+        write_atomically(files[".json"], lambda path: path.write_text(text))
+        if keep_record:
+            record.attrs = provenance({"title": name} | record.attrs | {"sizes": json.dumps(sizes)})
+            for name_of_run in ("command", "commit"):  # the folder and the file's own commit
+                del record.attrs[name_of_run]
+            write_record(record, files[".nc"])
+        figure = draw(record)
+        write_atomically(files[".png"], lambda path: write_png(figure, path))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(*files.values(), sep="\n")
+    print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    return 0
+
+
+def write_png(figure: Figure, path: Path) -> None:
+    """The figure in 256 colours, which keeps a portrait below 300 kB."""
+    buffer = BytesIO()
+    figure.savefig(buffer, dpi=100)
+    Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
+
+
+def trained(
+    cases: dict[str, RunSettings],
+    keep: Iterable[str] = (),
+    initial: dict[str, Weights] | None = None,
+) -> xr.Dataset:
+    """Every case trained, as one small record over case, line (of telemetry) and model.
+
+    Loss, predicted probabilities and what ``keep`` names are kept in single precision; the step of
+    a line is ``step`` (case, line). A shorter case ends in NaN. A case with init "given" has its
+    weights in ``initial``.
+    """
+    parts = []
+    for name, settings in cases.items():
+        begin = time.perf_counter()
+        record, _ = train(settings, initial=(initial or {}).get(name))
+        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+        lines = record[["loss", "probability", *keep]].astype("float32")
+        chains = ["p", "q", "seed", "escape", "entropy_rate", "stationary_entropy"]
+        lines = lines.merge(record[chains]).rename(step="line")
+        lines = lines.assign_coords(line=range(record.sizes["step"]))
+        lines["step"] = ("line", record.step.values.astype(float))
+        parts.append(lines)
+    whole = xr.concat(parts, dim="case", join="outer", combine_attrs="drop")
+    whole = whole.assign_coords(case=list(cases))
+    runs = {name: settings.as_dict() for name, settings in cases.items()}
+    whole.attrs = {"settings": json.dumps(runs, sort_keys=True)}
+    return whole
+
+
+def last(values: xr.DataArray) -> np.ndarray:
+    """The last line of a case that is there."""
+    return values.dropna("line", how="all").isel(line=-1).values
+
+
+def open_share(case: xr.Dataset) -> np.ndarray:
+    """δ = (L − entropy rate)/(h(π₁) − entropy rate) at the end: unigram 1, bigram 0."""
+    rate, gap = case.entropy_rate.values, (case.stationary_entropy - case.entropy_rate).values
+    share = np.full(len(gap), np.nan)  # at p + q = 1 there is no gap
+    return np.divide(last(case.loss) - rate, gap, out=share, where=gap > 1e-12)
+
+
+def outcome(case: xr.Dataset) -> dict[str, Any]:
+    """Where the models of one case and one chain end, how surely, and when they left the unigram.
+
+    "bigram" means δ < 0.05 at the end and "unigram" δ > 0.95; the rest is in between. The interval
+    is Clopper and Pearson's, 95 %, on the share that ends at the bigram.
+    """
+    share = open_share(case)
+    escape = case.escape.values[np.isfinite(case.escape.values)]
+    bigram, count = int((share < 0.05).sum()), len(share)
+    low, high = binomtest(bigram, count).proportion_ci()
+    return {
+        "p": float(case.p[0]),
+        "q": float(case.q[0]),
+        "models": count,
+        "bigram": bigram,
+        "unigram": int((share > 0.95).sum()),
+        "between": int(((share >= 0.05) & (share <= 0.95)).sum()),
+        "bigram_share_interval": [low, high],
+        "final_loss": spread(last(case.loss)),
+        "escape_step": spread(escape) if len(escape) else None,
+    }
+
+
+def chain_part(case: xr.Dataset, chain: BinaryChain) -> xr.Dataset:
+    """The models of a case that were trained on one chain."""
+    return case.isel(model=(case.p.values == chain.p) & (case.q.values == chain.q))
+
+
+def spread(values: np.ndarray) -> dict[str, float]:
+    """Median, least and largest."""
+    return {
+        "median": float(np.median(values)),
+        "min": float(np.min(values)),
+        "max": float(np.max(values)),
+    }
+
+
+def rounded(tree: Any, digits: int = 6) -> Any:
+    """A tree of numbers with that many significant digits."""
+    if isinstance(tree, dict):
+        return {key: rounded(value, digits) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [rounded(value, digits) for value in tree]
+    return float(f"{tree:.{digits}g}") if isinstance(tree, float) else tree
+
+
+def caption(chain: BinaryChain) -> str:
+    """p, q and the regime, for a title."""
+    return f"$p$ = {chain.p:g}, $q$ = {chain.q:g}:  ${chain.regime}$"
+
+
+def draw_levels(axes: Axes, chain: BinaryChain) -> None:
+    """The unigram and the bigram loss as dotted lines, and limits around them."""
+    low, high = chain.entropy_rate, chain.stationary_entropy
+    for level, word in ((high, "unigram"), (low, "bigram")):
+        axes.axhline(level, color="0.35", linewidth=0.8, linestyle=":")
+        axes.text(
+            0.99, level, f"{word} {level:.4f}", ha="right", va="bottom", fontsize=8,
+            color="0.25", transform=axes.get_yaxis_transform(),
+        )  # fmt: skip
+    axes.set_ylim(low - 0.1 * (high - low), high + 0.35 * (high - low))
