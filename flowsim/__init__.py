@@ -42,7 +42,7 @@ _HOME = {
     "find_limits": "limits",
     "gaussian_probability": "gaussian",
     "gaussian_record": "gaussian",
-    "hitting_times": "limits",
+    "hitting_times": "times",
     "integrate": "flow",
     "minima_curve": "landscape",
     "phase_space_record": "phase_space",

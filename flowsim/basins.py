@@ -12,12 +12,13 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.landscape import Label
-from flowsim.limits import Status, find_limits, hitting_times
+from flowsim.limits import Status, find_limits
 from flowsim.models import ReducedModel
 from flowsim.orbits import Rule
 from flowsim.rank_one import RankOneModel
 from flowsim.results import flags
 from flowsim.starts import Grid, Starts
+from flowsim.times import hitting_times
 
 #: Standard normal quantile of a two-sided interval at 95 %.
 _Z95 = 1.959963984540054
@@ -96,7 +97,8 @@ def follow(
     for i, name in enumerate(model.conserved_names):
         points[f"drift_{name}"] = drift[:, i].numpy()
     if fraction is not None:
-        points["hitting_time"] = hitting_times(model, theta, fraction).numpy()  # type: ignore[arg-type]
+        times = hitting_times(model, theta, fraction, rtol, limits)
+        points["hitting_time"] = times.numpy()
     return points
 
 

@@ -1,4 +1,4 @@
-"""Where gradient-flow trajectories end, and how long they take: every row with its own step."""
+"""Where gradient-flow trajectories end: every row with its own step."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from dataclasses import dataclass, fields
 from enum import IntEnum
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.gap import gap_loss
 from flowsim.gap_clock import Stopped, follow_by_gap
 from flowsim.landscape import Label, classify_critical
-from flowsim.models import GapModel, ReducedModel, loss_of_gap
-from flowsim.orbits import Ends, GapOrbit, Rule, orbit_through
-from flowsim.stepping import Stop, run_rows
+from flowsim.models import ReducedModel, loss_of_gap
+from flowsim.orbits import Ends, Rule, orbit_through
+from flowsim.stepping import Stop
 
 #: Starts handled at once, which bounds the memory.
 CHUNK = 262_144
@@ -230,56 +228,3 @@ def _consult_shadows(
     rule = torch.where(near, Rule.SHADOWS, found.rule[: len(centre)])
     limits.rule[doubtful] = torch.where(agree, rule, Rule.NONE).to(torch.int8)
     limits.evaluations[doubtful] = spent
-
-
-def hitting_times(
-    model: GapModel, theta0: Tensor, fraction: float = 1e-3, rtol: float = 1e-11
-) -> Tensor:
-    """Physical time until the excess loss has fallen to ``fraction`` of its start.
-
-    The excess is L(θ(t)) − L(θ(∞)), with the limit found by ``find_limits``. Time is one more
-    coordinate of the orbit, dt = dτ/|ℓ′(Δ)|, and the row lands where ℓ(Δ) has the wanted value.
-
-    Args:
-        model: a reduced model whose loss is a function of the logit gap.
-        theta0: starts, shape (..., k).
-        fraction: in (0, 1).
-        rtol: relative error allowed per step, in time too.
-
-    Returns:
-        Times, shape (...); NaN for starts that never move or whose limit is unresolved.
-
-    Raises:
-        InputError: ``fraction`` outside (0, 1), or what ``find_limits`` raises.
-    """
-    if not 0 < fraction < 1:
-        raise InputError(f"fraction must lie strictly between 0 and 1, not {fraction}")
-    if not loss_of_gap(model):
-        raise InputError("hitting times need a model whose loss is a function of the logit gap")
-    limits = find_limits(model, theta0, rtol)
-    rows = theta0.to(torch.float64).reshape(-1, theta0.shape[-1])
-    start_loss, end_loss = model.loss(rows), limits.loss.reshape(-1)
-    moves = (limits.label != Label.UNRESOLVED) & (limits.rule != Rule.CRITICAL_START)
-    moves = moves.reshape(-1)
-    times = torch.full_like(start_loss, torch.nan)
-    if bool(moves.any()):
-        start, end = rows[moves], limits.theta.reshape(rows.shape)[moves]
-        wanted = end_loss + fraction * (start_loss - end_loss)
-        target = _gap_at_loss(model, model.logit_gap(start), model.logit_gap(end), wanted[moves])
-        orbit = GapOrbit.from_start(model, start, target, rtol, rtol, clock=True)
-        found = run_rows(orbit, orbit.y(start), max_steps=2000)
-        times[moves] = torch.where(found.stop == Stop.LANDED, found.y[:, -1], torch.nan)
-    return times.reshape(theta0.shape[:-1])
-
-
-def _gap_at_loss(model: GapModel, start: Tensor, end: Tensor, loss: Tensor) -> Tensor:
-    """The logit gap between ``start`` and ``end`` (where ℓ is monotone) with ℓ(Δ) = loss."""
-
-    from scipy.optimize.elementwise import find_root  # costs a third of a second to import
-
-    def excess(gap: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        return gap_loss(model.chain, torch.from_numpy(gap)).numpy() - wanted
-
-    bracket = (start.cpu().numpy(), end.cpu().numpy())
-    root = find_root(excess, bracket, args=(loss.cpu().numpy(),)).x
-    return torch.from_numpy(root).to(start)
