@@ -24,10 +24,11 @@ from flowsim.stepping import ERROR_WEIGHTS, ORDER, STAGE_WEIGHTS
 POOL = 8192
 #: Part of the pool that may have stopped before it is cleared and filled again.
 _IDLE = 0.2
-#: ‖∇Δ‖² (over e² if the plane is critical) below which a row is too near a saddle for this clock.
-_NEAR_SADDLE = 2e-3
+#: ‖∇Δ‖² (as ``clock_rates`` gives it) below which a row is too near a saddle for this clock, by
+#: number of coordinates: with three, the saddles are lines, and errors grow along their passage.
+_NEAR_SADDLE = {2: 1e-5, 3: 2e-3}
 #: Attempted steps after which a row is left to the other method.
-_ATTEMPTS = 150
+_ATTEMPTS = 300
 #: At Δ = 0 one of e = 0 and "another factor = 0" must hold; this is how clearly.
 _CLEAR = 1e-4
 
@@ -89,7 +90,8 @@ class _Rows:
         cls, model: GapModel, y: Tensor, signs: Tensor, clock: Tensor, end: Tensor, first: int
     ) -> _Rows:
         """Rows at their start, numbered from ``first``."""
-        rates = torch.stack(model.clock_rates(y, signs)[0])
+        numerators, size = model.clock_rates(y, signs)
+        rates = torch.stack(numerators) / size
         speed = (rates / torch.where(y == 0, 1.0, y)).abs().amax(dim=0)
         remaining = end - clock
         step = torch.copysign(torch.minimum(remaining.abs(), 0.5 / speed), remaining)
@@ -101,9 +103,10 @@ class _Rows:
         """The chosen rows (index), none of which is near a saddle or done."""
         return _Rows(self.k, self.table[:, rows], self.index[rows])
 
-    def join(self, other: _Rows) -> _Rows:
-        table = torch.cat([self.table, other.table], dim=1)
-        return _Rows(self.k, table, torch.cat([self.index, other.index]))
+    def put(self, rows: Tensor, fresh: _Rows) -> None:
+        """Let others take the place of the given rows (index)."""
+        self.table[:, rows], self.index[rows] = fresh.table, fresh.index
+        self.near[rows] = self.done[rows] = False
 
 
 def follow_by_gap(
@@ -156,16 +159,19 @@ def follow_by_gap(
         if int(rows.done.sum()) < _IDLE * len(rows.done):
             continue
         _judge(model, rows, at_minima, at_plane)
-        gone, working = rows.done.nonzero()[:, 0], (~rows.done).nonzero()[:, 0]
+        gone = rows.done.nonzero()[:, 0]
         stopped_y[:, rows.index[gone]] = rows.y[:, gone]
         evaluations[rows.index[gone]] = 1 + len(STAGE_WEIGHTS) * rows.attempts[gone].long()
-        rows = rows.keep(working)
-        if waiting < n:
-            upto = min(n, waiting + pool - len(working))
-            rows, waiting = rows.join(fresh(waiting, upto)), upto
+        if waiting < n and len(gone):
+            upto = min(n, waiting + len(gone))
+            rows.put(gone[: upto - waiting], fresh(waiting, upto))
+            waiting = upto
+        if bool(rows.done.any()):
+            rows = rows.keep((~rows.done).nonzero()[:, 0])
     # a last Newton step along the orbit makes up for the error that the clock does not see
     missing = target - model.logit_gap(from_clock_chart(model, stopped_y, signs))
-    last = torch.stack(model.clock_rates(stopped_y, signs)[0]).mul_(missing)
+    numerators, size = model.clock_rates(stopped_y, signs)
+    last = torch.stack(numerators).mul_(missing / size)
     stopped_y = torch.where(at_minima, stopped_y + last, stopped_y)
     theta = from_clock_chart(model, stopped_y, signs)
     theta[at_plane, 0] = 0.0
@@ -178,7 +184,7 @@ def _advance(
     """Accept or reject the attempted step of every row; a row at its end waits there."""
     accepted = (ratio <= 1) & ~rows.done  # false for NaN
     rows.attempts += ~rows.done
-    rows.near |= accepted & (size < _NEAR_SADDLE)
+    rows.near |= accepted & (size < _NEAR_SADDLE[rows.k])
     arriving = rows.step == rows.end - rows.clock
     moved = torch.where(arriving, rows.end, rows.clock + rows.step)
     torch.where(accepted, moved, rows.clock, out=rows.clock)
@@ -249,15 +255,17 @@ def _attempt(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """One step of every row: y and dy/dΔ at its end, its error, and ‖∇Δ‖² (over e²) there."""
     flat = scratch[:, : y.numel()]
-    stages = flat.view(-1, *y.shape)
-    stages[_PLACE[0]] = rates
+    moves = flat.view(-1, *y.shape)  # stages times step
+    torch.mul(rates, step, out=moves[_PLACE[0]])
     *sums, (part, weights) = _sums()
-    for i, (used, each) in enumerate(sums, 1):
-        y_new = torch.addcmul(y, step, torch.mv(flat[used].T, each.to(y)).view_as(y))
-        new, size = model.clock_rates(y_new, signs)
-        torch.stack(new, out=stages[_PLACE[i]])
-    error = torch.mv(flat[part].T, weights.to(y)).view_as(y).mul_(step).abs_()
-    return y_new, stages[_PLACE[-1]], error, size
+    for place, (used, each) in zip(_PLACE[1:], sums, strict=True):
+        y_new = torch.addmv(y.reshape(-1), flat[used].T, each).view_as(y)
+        numerators, size = model.clock_rates(y_new, signs)
+        scale = step / size
+        for row, numerator in zip(moves[place], numerators, strict=True):
+            torch.mul(numerator, scale, out=row)
+    error = torch.mv(flat[part].T, weights).view_as(y).abs_()
+    return y_new, torch.stack(numerators).div_(size), error, size
 
 
 @cache
@@ -274,8 +282,9 @@ def _compiled_attempt(model: GapModel) -> Callable[..., tuple[Tensor, Tensor, Te
                 start + step * sum(w * k for w, k in zip(weights, slopes, strict=True) if w)
                 for start, slopes in zip(y, zip(*stages, strict=True), strict=True)
             ]
-            new, size = model.clock_rates(y_new, signs)
-            stages.append(new)
+            numerators, size = model.clock_rates(y_new, signs)
+            inverse = 1.0 / size
+            stages.append([numerator * inverse for numerator in numerators])
         error = [
             step * sum(w * k for w, k in zip(table[-1], slopes, strict=True) if w)
             for slopes in zip(*stages, strict=True)

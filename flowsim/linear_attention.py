@@ -47,7 +47,7 @@ class LinearAttentionModel(GapModel):
         gain = 1.0 + 2.0 * sign * weight
         along_e = share * gain
         size = along_e * along_e + squared * (4.0 * weight * share * share + 0.25 * gain * gain)
-        return [along_e / size, 2.0 * sign * share / size, 0.25 * gain / size], size
+        return [along_e, 2.0 * sign * share, 0.25 * gain], size
 
     def offset(self, theta: Tensor) -> Tensor:
         """The logit after a zero: for a < −1 it is the zero that opens the ReLU."""

@@ -88,7 +88,7 @@ class GapModel:
     def clock_rates(
         self, y: Sequence[Tensor] | Tensor, signs: Tensor
     ) -> tuple[list[Tensor], Tensor]:
-        """dy/dΔ along the gradient of Δ, in the chart named by ``clock_chart``.
+        """dy/dΔ along the gradient of Δ, in the chart named by ``clock_chart``, as a fraction.
 
         Args:
             y: one row per coordinate: θᵢ² ("square", for an e whose plane e = 0 is critical),
@@ -96,7 +96,8 @@ class GapModel:
             signs: signs of θ, shape (k, n).
 
         Returns:
-            k rates of shape (n,), and ‖∇Δ‖², divided by 4e² where there is a "square".
+            k numerators of shape (n,), and their common denominator ‖∇Δ‖², divided by 4e² where
+            there is a "square".
         """
         raise NotImplementedError
 
@@ -170,7 +171,7 @@ class CanonicalModel(GapModel):
         squared, sign, weight = y[0], signs[1], y[1].exp()  # weight = w²
         gain = (sign * weight).mul_(2.0).add_(1.0)
         size = torch.addcmul(gain * gain, squared, weight, value=4.0)
-        return [gain / size, (sign + sign).div_(size)], size
+        return [gain, 2.0 * sign], size
 
     def offset(self, theta: Tensor) -> Tensor:
         return -theta[..., 0].square() / 2

@@ -141,12 +141,14 @@ class GapOrbit:
         nearest = torch.where(resting, torch.inf, rows.slowest / _DOUBTFUL_SPEED)
         return Ends(_snap(self.theta(rows.y), trapped), rule, rows.stop, rows.evaluations, nearest)
 
-    def at_rest(self, y: Tensor) -> Tensor:
-        """True for rows on a critical set: no velocity, or on Δ = target within rounding."""
-        field = self.field(y)
-        value, rate = self.event(y)
-        movement = ((value / rate).unsqueeze(1) * field).abs() / self.scale(y)
-        return (field == 0).all(dim=1) | (movement.amax(dim=1) <= LANDING)
+    def at_rest(self, theta: Tensor) -> Tensor:
+        """True for rows on a critical set: ∇Δ = 0, or on Δ = target within rounding."""
+        gradient = self.model.logit_gap_gradient(theta)
+        missing = self.target - self.model.logit_gap(theta)
+        movement = gradient * (missing / gradient.square().sum(dim=1)).unsqueeze(1)
+        absolute = torch.where(self.chart.logarithmic, 0.0, self.atol)
+        allowed = LANDING * (absolute + self.rtol * theta.abs())
+        return (gradient == 0).all(dim=1) | (movement.abs() <= allowed).all(dim=1)
 
     def settled(self, y: Tensor, field: Tensor) -> Tensor:
         if self.clock:
@@ -226,9 +228,9 @@ class PhysicalOrbit:
         nearest = torch.where(trapped, rows.slowest, rows.dip) / doubtful
         return Ends(_snap(self.theta(rows.y), trapped), rule, rows.stop, rows.evaluations, nearest)
 
-    def at_rest(self, y: Tensor) -> Tensor:
+    def at_rest(self, theta: Tensor) -> Tensor:
         """True for rows with no velocity at all."""
-        return (self.field(y) == 0).all(dim=1)
+        return (self.field(self.y(theta)) == 0).all(dim=1)
 
     def trapped(self, y: Tensor, field: Tensor) -> Tensor:
         """True for rows that fall into an attracting part of e = 0 while nothing else moves."""

@@ -43,7 +43,7 @@ class UntiedModel(GapModel):
         gain = 1.0 + 2.0 * sign * weight
         product = e * u
         size = (e * e + u * u) * gain * gain + 16.0 * weight * product * product
-        return [u * gain / size, e * gain / size, 8.0 * sign * product / size], size
+        return [u * gain, e * gain, 8.0 * sign * product], size
 
     def offset(self, theta: Tensor) -> Tensor:
         return -theta[..., 0] * theta[..., 1] / 2
