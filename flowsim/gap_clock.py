@@ -22,6 +22,8 @@ from flowsim.stepping import ERROR_WEIGHTS, ORDER, STAGE_WEIGHTS
 
 #: Rows advanced at once: few enough to stay in the processor's cache, many enough per call.
 POOL = 8192
+#: The same where the step is compiled: its loop needs no cache.
+_COMPILED_POOL = 16384
 #: Part of the pool that may have stopped before it is cleared and filled again.
 _IDLE = 0.2
 #: ‖∇Δ‖² (as ``clock_rates`` gives it) below which a row is too near a saddle for this clock, by
@@ -115,7 +117,7 @@ def follow_by_gap(
     rtol: float,
     atol: float,
     max_steps: int = 1000,
-    pool: int = POOL,
+    pool: int | None = None,
     compiled: bool = False,
 ) -> Stopped:
     """Follow every row until it meets the minima or the plane e = 0, or comes near a saddle.
@@ -129,10 +131,11 @@ def follow_by_gap(
         rtol, atol: error allowed per step: rtol·|θᵢ²| and rtol in log θᵢ², and
             atol + rtol·|θᵢ| for coordinates that change sign.
         max_steps: attempted steps per row; a row that needs many is left undecided anyway.
-        pool: rows advanced at once.
+        pool: rows advanced at once; by default as many as are quickest.
         compiled: compile the step (tens of seconds, once per machine).
     """
     n, budget = len(theta), min(max_steps, _ATTEMPTS)
+    pool = pool or (_COMPILED_POOL if compiled else POOL)
     target = model.chain.target_logit_gap
     y0, signs = to_clock_chart(model, theta)
     clock = model.logit_gap(theta)
@@ -140,8 +143,8 @@ def follow_by_gap(
     if "square" in model.clock_chart:
         end[clock * target < 0] = 0.0
     scratch = y0.new_empty(len(STAGE_WEIGHTS) + 1, len(y0) * min(n, pool))
+    tolerances = _tolerances(model, rtol, atol, y0)
     attempt = _compiled_attempt(model) if compiled else partial(_attempt, model, scratch)
-    absolute, relative = _tolerances(model, rtol, atol, y0)
 
     stopped_y, evaluations = y0.clone(), torch.zeros(n, dtype=torch.int64, device=theta.device)
     at_minima = torch.zeros(n, dtype=torch.bool, device=theta.device)
@@ -153,9 +156,8 @@ def follow_by_gap(
 
     rows, waiting = fresh(0, min(n, pool)), pool
     while len(rows.index):
-        y_new, rates_new, error, size = attempt(rows.y, rows.rates, rows.signs, rows.step)
-        allowed = torch.addcmul(absolute, relative, torch.maximum(rows.y.abs(), y_new.abs()))
-        _advance(rows, y_new, rates_new, error.div_(allowed).amax(dim=0), size, budget)
+        tried = attempt(rows.y, rows.rates, rows.signs, rows.step, *tolerances)
+        _advance(rows, *tried, budget)
         if int(rows.done.sum()) < _IDLE * len(rows.done):
             continue
         _judge(model, rows, at_minima, at_plane)
@@ -251,9 +253,16 @@ def _sums() -> list[tuple[slice, Tensor]]:
 
 
 def _attempt(
-    model: GapModel, scratch: Tensor, y: Tensor, rates: Tensor, signs: Tensor, step: Tensor
+    model: GapModel,
+    scratch: Tensor,
+    y: Tensor,
+    rates: Tensor,
+    signs: Tensor,
+    step: Tensor,
+    absolute: Tensor,
+    relative: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One step of every row: y and dy/dΔ at its end, its error, and ‖∇Δ‖² (over e²) there."""
+    """One step of every row: y, dy/dΔ, error over what is allowed, and size, all at its end."""
     flat = scratch[:, : y.numel()]
     moves = flat.view(-1, *y.shape)  # stages times step
     torch.mul(rates, step, out=moves[_PLACE[0]])
@@ -265,7 +274,9 @@ def _attempt(
         for row, numerator in zip(moves[place], numerators, strict=True):
             torch.mul(numerator, scale, out=row)
     error = torch.mv(flat[part].T, weights).view_as(y).abs_()
-    return y_new, torch.stack(numerators).div_(size), error, size
+    allowed = torch.addcmul(absolute, relative, torch.maximum(y.abs(), y_new.abs()))
+    ratio = error.div_(allowed).amax(dim=0)
+    return y_new, torch.stack(numerators).div_(size), ratio, size
 
 
 @cache
@@ -274,7 +285,12 @@ def _compiled_attempt(model: GapModel) -> Callable[..., tuple[Tensor, Tensor, Te
     table = [weights.tolist() for weights in [*STAGE_WEIGHTS, ERROR_WEIGHTS]]
 
     def attempt(
-        y: Tensor, rates: Tensor, signs: Tensor, step: Tensor
+        y: Tensor,
+        rates: Tensor,
+        signs: Tensor,
+        step: Tensor,
+        absolute: Tensor,
+        relative: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         stages = [list(rates)]
         for weights in table[:-1]:
@@ -285,10 +301,11 @@ def _compiled_attempt(model: GapModel) -> Callable[..., tuple[Tensor, Tensor, Te
             numerators, size = model.clock_rates(y_new, signs)
             inverse = 1.0 / size
             stages.append([numerator * inverse for numerator in numerators])
-        error = [
-            step * sum(w * k for w, k in zip(table[-1], slopes, strict=True) if w)
-            for slopes in zip(*stages, strict=True)
-        ]
-        return torch.stack(y_new), torch.stack(stages[-1]), torch.stack(error).abs(), size
+        ratio = torch.zeros_like(step)
+        for i, slopes in enumerate(zip(*stages, strict=True)):
+            error = step * sum(w * k for w, k in zip(table[-1], slopes, strict=True) if w)
+            allowed = absolute[i] + relative[i] * torch.maximum(y[i].abs(), y_new[i].abs())
+            ratio = torch.maximum(ratio, error.abs() / allowed)
+        return torch.stack(y_new), torch.stack(stages[-1]), ratio, size
 
     return torch.compile(attempt, dynamic=True)
