@@ -32,6 +32,7 @@ def scan_basins(
     atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
     fraction: float | None = None,
+    compile: bool = False,
 ) -> xr.Dataset:
     """The limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
 
@@ -44,6 +45,7 @@ def scan_basins(
         progress: called with the number of starts done.
         fraction: also find the physical time until the excess loss has fallen to this part of its
             start; by default not, since it costs several times as much as the limits.
+        compile: as in ``find_limits``.
 
     Returns:
         Dataset over the dimensions of the starts: label, status and rule (flags);
@@ -59,7 +61,7 @@ def scan_basins(
     """
     starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
     rows = starts.block(0, int(np.prod(starts.shape)))
-    points = follow(model, starts.names, rows, rtol, atol, fraction, progress)
+    points = follow(model, starts.names, rows, rtol, atol, fraction, compile, progress)
     record = xr.Dataset(coords=starts.coords())
     attributes = point_attributes(points.dtype, fraction)
     for name in points.dtype.names or ():
@@ -79,6 +81,7 @@ def follow(
     rtol: float | None,
     atol: float,
     fraction: float | None,
+    compile: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> np.ndarray:
     """What a scan records of starts whose columns are ``names``: a structured array, shape (n,).
@@ -86,7 +89,7 @@ def follow(
     A pure function of its arguments, up to the last bits that depend on how many rows there are.
     """
     theta = to_model(model, names, torch.from_numpy(np.ascontiguousarray(rows)))
-    limits = find_limits(model, theta, rtol, atol, progress=progress)
+    limits = find_limits(model, theta, rtol, atol, progress=progress, compile=compile)
     points = np.empty(len(rows), point_dtype(model, fraction))
     for name in ("label", "status", "rule", "gradient_norm", "evaluations"):
         points[name] = getattr(limits, name).numpy()

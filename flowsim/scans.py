@@ -27,7 +27,7 @@ class Task(NamedTuple):
         pieces: (p, q, number of rows) of consecutive rows.
         names: the coordinates of the columns.
         rows: starts, float64, shape (n, k).
-        fraction, rtol, atol: as in ``scan_basins``.
+        fraction, rtol, atol, compile: as in ``scan_basins``.
         versions: of flowsim and what computes, which must be the same everywhere.
     """
 
@@ -38,6 +38,7 @@ class Task(NamedTuple):
     fraction: float | None
     rtol: float | None
     atol: float
+    compile: bool
     versions: str
 
 
@@ -58,7 +59,9 @@ def run_task(task: Task) -> np.ndarray:
         for p, q, count in task.pieces:
             rows = task.rows[low : low + count]
             model = _model(task.model, p, q)
-            parts.append(follow(model, task.names, rows, task.rtol, task.atol, task.fraction))
+            parts.append(
+                follow(model, task.names, rows, task.rtol, task.atol, task.fraction, task.compile)
+            )
             low += count
     finally:
         torch.set_num_threads(threads)
@@ -79,13 +82,13 @@ class Scan:
         model: which reduced model.
         p, q: P(0→1) and P(1→0), each one number or several; several become a dimension.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
-        fraction, rtol, atol: as in ``scan_basins``.
+        fraction, rtol, atol, compile: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
             a function of the logit gap, else 1024. The last bits of a result depend on it.
 
     Raises:
         InputError: p or q outside (0, 1) or not increasing, starts with other coordinates than the
-            model, or a fraction outside (0, 1).
+            model, a fraction outside (0, 1), or nothing to compile.
     """
 
     model: ModelChoice
@@ -95,6 +98,7 @@ class Scan:
     fraction: float | None = None
     rtol: float | None = None
     atol: float = 1e-12
+    compile: bool = False
     chunk: int = 0
     dtype: np.dtype = field(init=False, repr=False)
 
@@ -108,6 +112,8 @@ class Scan:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         model = self.model.on(chains[0])
         starting_coordinates(model, self.starts.names)
+        if self.compile and not loss_of_gap(model):
+            raise InputError("--compile goes with models whose loss is a function of the gap")
         object.__setattr__(self, "dtype", point_dtype(model, self.fraction))
         if self.chunk < 1:
             object.__setattr__(self, "chunk", 65_536 if loss_of_gap(model) else 1024)
@@ -151,7 +157,7 @@ class Scan:
             rows.append(self.starts.block(first, last))
         return Task(
             self.model, tuple(pieces), self.starts.names, np.concatenate(rows), self.fraction,
-            self.rtol, self.atol, source_versions(),
+            self.rtol, self.atol, self.compile, source_versions(),
         )  # fmt: skip
 
     def _stretches(self, low: int, high: int) -> Iterator[tuple[float, float, int, int]]:
@@ -174,6 +180,7 @@ class Scan:
             "fraction": "none" if self.fraction is None else repr(self.fraction),
             "rtol": "default" if self.rtol is None else repr(self.rtol),
             "atol": repr(self.atol),
+            "compile": str(self.compile),
             "chunk": str(self.chunk),
             "versions": source_versions(),
         }
