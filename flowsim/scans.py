@@ -113,7 +113,7 @@ class Scan:
         model = self.model.on(chains[0])
         starting_coordinates(model, self.starts.names)
         if self.compile and not loss_of_gap(model):
-            raise InputError("--compile goes with models whose loss is a function of the gap")
+            raise InputError("--compile goes with models whose loss is a function of the logit gap")
         object.__setattr__(self, "dtype", point_dtype(model, self.fraction))
         if self.chunk < 1:
             object.__setattr__(self, "chunk", 65_536 if loss_of_gap(model) else 1024)
