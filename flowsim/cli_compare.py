@@ -93,7 +93,8 @@ def compare(
         chain.p, chain.q, model, trainer, d, length, noise or 0.0, seed, horizon, steps, batch,
         learning_rate, device,
     )  # fmt: skip
-    torch.set_num_threads(1 if settings.noise == 0 and not settings.stochastic else 2)
+    if not (settings.noise or settings.stochastic):
+        torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     with _progress(len(points), quiet) as progress:
         record = run(settings, points, checkpoint, resume, overwrite, progress)
     record.attrs = results.provenance({**record.attrs, **shape})

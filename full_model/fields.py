@@ -103,7 +103,8 @@ class EnumeratedField(FullField):
 
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         weights = self.weights(state)
-        _, gradient = self.population.value_and_gradient(weights)
+        with torch.enable_grad():
+            _, gradient = self.population.value_and_gradient(weights)
         stiffness = self.reduced.stiffness(rank_one_rows(self.reduced, self.arch, weights))
         return self.state(gradient), stiffness
 
