@@ -25,13 +25,13 @@ from full_model.transformer import Weights
 
 #: Share of the gap between unigram and bigram loss still open where a run has learned the bigram.
 LEARNED = 0.01
-#: Share of that gap by which the loss of a run in the bowl may still miss h(π₁).
-NEAR = 0.5
+#: Between which open shares of that gap a run is looked at for having fallen into the bowl.
+NEAR = (0.5, 2.0)
 #: Share of the bowl's own pull that the other weights' gradient may have.
 AT_REST = 0.5
 
 #: Share of the bowl's pull by which the gradient on the way to its bottom may differ from it.
-PARABOLA = 0.25
+PARABOLA = 0.5
 
 Gradient = Callable[[Weights], Weights]
 
@@ -57,8 +57,8 @@ def classify(
     """Label runs by what their weights show; all that is not shown is unresolved.
 
     global_minimum: at most ``LEARNED`` of the gap is open (the loss is that of the bigram; no run
-    of descent climbs back). local_minimum: the loss is h(π₁) to ``NEAR`` of the gap, e has fallen
-    into a bowl that curves upward and the other weights' gradient is too small to change it.
+    of descent climbs back). local_minimum: the loss is within ``NEAR``, e has fallen into the
+    bowl around the unigram and the other weights' gradient is too small to change it.
     saddle: at the unigram, at rest for good (gradient zero), and some direction does not curve
     upward.
 
@@ -73,7 +73,7 @@ def classify(
     share = (loss - chain.entropy_rate) / gap
     label = torch.where(share <= LEARNED, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).to(torch.int8)
     curvature = torch.full_like(loss, torch.nan)
-    near = ((share - 1).abs() <= NEAR) & (chain.mutual_information > 0)
+    near = (share > NEAR[0]) & (share < NEAR[1]) & (chain.mutual_information > 0)
     rows = near.nonzero()[:, 0]
     if len(rows):
         part = {name: w[rows] for name, w in weights.items()}
@@ -110,11 +110,12 @@ def _at_unigram(
 def _inside(chain: BinaryChain, weights: Weights, gradient: Gradient, schur: Tensor) -> Tensor:
     """Whether the loss, its bias at the optimum, rises like ½eᵀSe from e = 0 to where the run is.
 
-    Looked at there and half-way: a ReLU that opens in between makes it another function.
+    Looked at there, at a third and at two thirds of the way: a ReLU that opens in between makes it
+    another function.
     """
     pi0, pi1 = chain.stationary
     inside = torch.ones_like(weights["bias"], dtype=torch.bool)
-    for share in (0.5, 1.0):
+    for share in (1 / 3, 2 / 3, 1.0):
         e = share * weights["embedding"]
         b = torch.full_like(weights["bias"], math.log(chain.p / chain.q))
         for _ in range(6):  # Newton's method with the curvature at e = 0
