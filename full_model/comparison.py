@@ -21,9 +21,9 @@ from flowsim.errors import InputError
 from flowsim.models import CanonicalModel, ReducedModel
 from flowsim.rank_one import RankOneModel
 from full_model.comparison_session import Progress, Session
+from full_model.recipe import TRAINERS
 from full_model.settings import resolve_device
 from full_model.starts import check_points
-from full_model.training import TRAINERS
 
 MODELS = ("canonical", "attention", "rank-one")
 

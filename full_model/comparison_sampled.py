@@ -20,10 +20,10 @@ from flowsim.landscape import Label
 from flowsim.models import ReducedModel
 from flowsim.results import flags
 from full_model.comparison_session import Progress, Session, lifted_weights
+from full_model.recipe import Recipe
 from full_model.runs import Progress as RunProgress
 from full_model.runs import train
 from full_model.settings import RunSettings
-from full_model.training import Recipe
 from full_model.transformer import Architecture
 
 if TYPE_CHECKING:

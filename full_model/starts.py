@@ -11,10 +11,10 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.basins import cell_centres
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.results import read_record
+from flowsim.starts import cell_centres
 
 #: Records whose points can be compared: those with coordinates e, w and perhaps a.
 KINDS = ("portrait", "scan", "gaussian", "comparison")
@@ -87,13 +87,17 @@ def stored_points(
         has = record.attrs.get(name)
         if has is not None and int(has) != wanted:
             raise InputError(f"{str(path)!r} has {name} = {int(has)}, and {option} is {wanted}")
+    found_as = {}
+    for name in ("e", "w", "a"):  # a scan of a cloud stores its starts as start_e, …
+        found_as |= {name: f"start_{name}"} if f"start_{name}" in record.variables else {}
+        found_as |= {name: name} if name in record.variables else {}
     names = ("e", "w", "a")[:dimensions]
-    missing = [name for name in names if name not in record.variables]
+    missing = [name for name in names if name not in found_as]
     if missing:
         raise InputError(f"{str(path)!r} has no coordinate {', '.join(missing)} of its points")
-    if dimensions == 2 and "a" in record.variables and bool((record["a"] != 0).any()):
+    if dimensions == 2 and "a" in found_as and bool((record[found_as["a"]] != 0).any()):
         raise InputError(f"the points of {str(path)!r} have attention; compare the attention model")
-    columns = xr.broadcast(*(record[name] for name in names))
+    columns = xr.broadcast(*(record[found_as[name]] for name in names))
     rows = np.stack([column.to_numpy().reshape(-1) for column in columns], axis=-1)
     return check_points(torch.from_numpy(rows.astype(np.float64))), found
 

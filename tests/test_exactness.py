@@ -11,7 +11,8 @@ from full_model.data import MarkovSource
 from full_model.fields import AttentionFreeField, rank_one_rows
 from full_model.lift import lift_rank_one, project
 from full_model.population import PopulationLoss
-from full_model.training import Recipe, Trainer
+from full_model.recipe import Recipe
+from full_model.training import Trainer
 from full_model.transformer import Architecture
 
 F64 = torch.float64
