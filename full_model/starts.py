@@ -87,7 +87,7 @@ def stored_points(
         has = record.attrs.get(name)
         if has is not None and int(has) != wanted:
             raise InputError(f"{str(path)!r} has {name} = {int(has)}, and {option} is {wanted}")
-    found_as = {}
+    found_as: dict[str, str] = {}
     for name in ("e", "w", "a"):  # a scan of a cloud stores its starts as start_e, …
         found_as |= {name: f"start_{name}"} if f"start_{name}" in record.variables else {}
         found_as |= {name: name} if name in record.variables else {}
