@@ -32,7 +32,7 @@ import json
 import multiprocessing
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,14 +89,18 @@ class Case:
         return f"{self.trainer} p={self.p:g} q={self.q:g} N={self.length}{noise}"
 
 
-def run(case: Case) -> tuple[xr.Dataset, float]:
-    """The record of one ensemble without its curves, and the CPU seconds it took."""
+def run(case: Case, state: Path) -> tuple[xr.Dataset, float]:
+    """The record of one ensemble without its curves, and the CPU seconds it took.
+
+    A checkpoint in the folder ``state`` lets an interrupted experiment go on where it was.
+    """
     torch.set_num_threads(1)
+    path = state / f"{case.name} {case.grid}.safetensors".replace(" ", "_")
     began = time.process_time()
     settings = Comparison(
         case.p, case.q, "rank-one", case.trainer, 8, case.length, case.noise, steps=case.steps
     )
-    record = compare(settings, grid_points(case.grid, case.grid))
+    record = compare(settings, grid_points(case.grid, case.grid), path, resume=path.exists())
     summary = {"largest_drift": float(record["drift"].max())}
     if "distance" in record:
         summary["largest_distance"] = float(record["distance"].max())
@@ -366,16 +370,21 @@ def main(arguments: list[str] | None = None) -> int:
             ]  # fmt: skip
         if options.long_noise_grid:
             cases += [Case(*pq, 1024, NOISE, options.long_noise_grid) for pq in CHAINS]
-        found, lines = {}, []
+        state = out.with_name(out.name + "_state")
+        state.mkdir(exist_ok=True)
+        found, lines = {}, {}
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(options.jobs, context) as pool:
-            for case, (record, seconds) in zip(cases, pool.map(run, cases), strict=True):
-                found[case] = record
-                lines.append(numbers(case, record, seconds))
-                print(json.dumps(lines[-1]), flush=True)
-                out.with_suffix(".json").write_text(json.dumps(lines, indent=1) + "\n")
+            futures = {pool.submit(run, case, state): case for case in cases}
+            for future in as_completed(futures):
+                case, (record, seconds) = futures[future], future.result()
+                found[case], lines[case] = record, numbers(case, record, seconds)
+                print(json.dumps(lines[case]), flush=True)
+        found = {case: found[case] for case in cases}
+        in_order = [lines[case] for case in cases]
+        out.with_suffix(".json").write_text(json.dumps(in_order, indent=1) + "\n")
         draw_maps(found, files[0])
-        draw_reasons(lines, reasons)
+        draw_reasons(in_order, reasons)
         write_record(_joined(found), files[2])
     except InputError as error:
         print(error, file=sys.stderr)
