@@ -3,11 +3,11 @@
 The weights with e = 0 and b = log(π₁/π₀) predict the unigram and are critical (AM Thm. 2's θ_π),
 whatever the other weights. A run that falls there stays if the loss curves upward in (e, b),
 
-    H = [[c, sᵀ], [s, V]],  c = π₀π₁,  smallest eigenvalue μ > 0,  S = V − s sᵀ/c,
+    H = [[c, sᵀ], [s, V]],  c = π₀π₁,  smallest eigenvalue μ > 0,  S = V − s sᵀ/c > 0,
 
 if it is still that parabola where the run is, and if the other weights come to rest before they can
 change it: near e = 0 their gradient is ½ eᵀ(∂S)e, so that what they still move changes S by about
-‖∂S‖‖∂L/∂rest‖/(2μ), a small part where ‖∂L/∂rest‖ ≤ ½‖e‖√(μ S_min) (own derivation).
+‖∂S‖‖∂L/∂rest‖/(2μ), less than a quarter where ‖∂L/∂rest‖² ≤ ¼ μ eᵀSe (own derivation).
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ def _at_unigram(
         total = total + square
         if name not in ("embedding", "bias"):
             rest = rest + square
-    size = weights["embedding"].square().sum(-1)
+    e = weights["embedding"]
+    along = (e * (schur @ e.unsqueeze(-1)).squeeze(-1)).sum(-1)  # ‖e‖² S_e
     bowl = (lowest > 0) & (effective > 0) & _inside(chain, weights, gradient, schur)
-    pull = size * lowest.clamp(min=0) * effective.clamp(min=0)
+    pull = along.clamp(min=0) * lowest.clamp(min=0)
     trapped = bowl & (rest <= AT_REST**2 * pull)
     stuck = ~bowl & (total.sqrt() <= 1e-14)
     label = torch.where(trapped, Label.LOCAL_MINIMUM, Label.UNRESOLVED)
