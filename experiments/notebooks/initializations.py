@@ -11,10 +11,10 @@
 # %% [markdown]
 # # Initializations: what fraction of a Gaussian cloud is trapped
 #
-# Networks start from Gaussian weights. How many of those starts end at the unigram, the bad minimum,
-# as the scale σ and the chain (p, q) vary? Three answers are set side by side: an integral over the
-# reduced flow's basin, the flow itself from random starts, and training of full transformers. Every
-# claim below is followed by assertions that check it.
+# Networks start from Gaussian weights. How many of those starts end at the unigram, the bad
+# minimum, as the scale σ and the chain (p, q) vary? Three answers are set side by side: an
+# integral over the reduced flow's basin, the flow itself from random starts, and training of full
+# transformers. Every claim below is followed by assertions that check it.
 
 # %%
 import matplotlib.pyplot as plt
@@ -38,10 +38,10 @@ chains = {pq: flowsim.BinaryChain(*pq) for pq in (ABOVE, BELOW)}
 # %% [markdown]
 # ## Theory: an integral over the basin
 #
-# The basin of the bigram in the (e, w) plane has a formula, so the probability that (e, w) ~
-# N(0, σ²I) falls into it is a one-dimensional integral. For p + q > 1 a small start is trapped
-# almost surely (at σ = 0.1 all but four in a billion), and even a huge one in half of all cases. For
-# p + q < 1 a small start is safe almost surely, and a huge one is trapped in a quarter of the cases.
+# The basin of the bigram in the (e, w) plane has a formula, so the probability that (e, w) ~ N(0,
+# σ²I) falls into it is a one-dimensional integral. For p + q > 1 a small start is trapped almost
+# surely (at σ = 0.1 all but four in a billion), and even a huge one in half of all cases. For p +
+# q < 1 a small start is safe almost surely, and a huge one is trapped in a quarter of the cases.
 
 # %%
 above, below = (
@@ -57,9 +57,9 @@ assert below[0] < 1e-10 and abs(below[1] - 1 / 4) < 1e-5
 # %% [markdown]
 # ## The scan: following the flow
 #
-# Now nothing is known about basins: at each of 13 scales, 400 random starts are followed until they
-# end. Every single end is the one that the formula gives for its start, and the integral lies inside
-# the 95 % intervals of the shares but for one or two of the 26, as it should.
+# Now nothing is known about basins: at each of 13 scales, 400 random starts are followed until
+# they end. Every single end is the one that the formula gives for its start, and the integral
+# lies inside the 95 % intervals of the shares but for one or two of the 26, as it should.
 
 # %%
 sigmas = np.geomspace(0.1, 10, 13)
@@ -82,9 +82,10 @@ assert sum(scan.attrs["intervals_missed"] for scan in scans.values()) <= 2
 # %% [markdown]
 # ## Over all chains
 #
-# At σ = 1, the same 300 starts at 64 pairs (p, q): the trapped share takes two values only, one for
-# p + q > 1 and one for p + q < 1, and is zero on p + q = 1. The chain's numbers set how fast the flow
-# runs and where the minima lie; who is trapped depends on the side of the diagonal alone.
+# At σ = 1, the same 300 starts at 64 pairs (p, q): the trapped share takes two values only, one
+# for p + q > 1 and one for p + q < 1, and is zero on p + q = 1. The chain's numbers set how fast
+# the flow runs and where the minima lie; who is trapped depends on the side of the diagonal
+# alone.
 
 # %%
 grid = [0.1, 0.2, 0.3, 0.45, 0.55, 0.7, 0.8, 0.9]
@@ -117,12 +118,13 @@ assert (side == 0).sum() == 8 and (trapped[side == 0] == 0).all()
 # %% [markdown]
 # ## Training: full transformers from the same cloud
 #
-# Now lift 150 points of each cloud into full transformers (d = 8, eight positions) and train them by
-# gradient descent on the exact population loss. For p + q > 1 the trapped share is that of the
-# two-number flow to within two per cent or so, but not for the right reason: it errs on up to 8 % of the
-# starts, in both directions, and the errors nearly cancel. For p + q < 1 its trap does not exist: the
-# integral says 7 % at σ = 0.7, and of the full transformers none is trapped. The five-number rank-one
-# model, whose set of weights full training never leaves, is right about every single one of the 900.
+# Now lift 150 points of each cloud into full transformers (d = 8, eight positions) and train them
+# by gradient descent on the exact population loss. For p + q > 1 the trapped share is that of the
+# two-number flow to within two per cent or so, but not for the right reason: it errs on up to 8 %
+# of the starts, in both directions, and the errors nearly cancel. For p + q < 1 its trap does not
+# exist: the integral says 7 % at σ = 0.7, and of the full transformers none is trapped. The
+# five-number rank-one model, whose set of weights full training never leaves, is right about
+# every single one of the 900.
 
 # %%
 scales = (0.3, 0.5, 0.7)
@@ -137,7 +139,8 @@ for pq in (ABOVE, BELOW):
         assert run.attrs["agreeing"] == 150
         theory = 1 - flowsim.gaussian_probability(chains[pq], sigma)
         shares[pq, sigma] = theory, (reduced == LOCAL).mean(), (trained == LOCAL).mean()
-        freed, caught = ((reduced == x) & (trained == y) for x, y in ((LOCAL, GLOBAL), (GLOBAL, LOCAL)))
+        freed = (reduced == LOCAL) & (trained == GLOBAL)
+        caught = (reduced == GLOBAL) & (trained == LOCAL)
         if pq == ABOVE:
             assert freed.any() and caught.any() and (freed | caught).mean() <= 0.08
             assert abs(freed.sum() - caught.sum()) <= 0.02 * 150
@@ -153,12 +156,14 @@ for pq, colour in ((ABOVE, "#a33b00"), (BELOW, "#00537f")):
     ax.plot(fine, theory, color=colour, label=f"{name}: integral")
     values = np.array([shares[pq, s] for s in scales])
     ax.plot(scales, values[:, 1], "o", mfc="none", color=colour, label="flow, 150 starts")
-    ax.plot(scales, values[:, 2], "x", ms=8, mew=2, color=colour, label="full training, same starts")
+    ax.plot(
+        scales, values[:, 2], "x", ms=8, mew=2, color=colour, label="full training, same starts"
+    )
 ax.set(xscale="log", xlabel="σ of e and w", ylabel="trapped share")
 ax.legend(frameon=False, fontsize=7, ncols=2, loc="center")
 plt.show()
 
-for (pq, sigma), (theory, flow, full) in shares.items():
+for (pq, _), (theory, flow, full) in shares.items():
     assert abs(flow - theory) < 3 * (theory * (1 - theory) / 150) ** 0.5 + 1 / 150
     assert full == 0 or pq == ABOVE
 assert abs(shares[BELOW, 0.7][0] - 0.07) < 0.005
@@ -167,9 +172,10 @@ assert abs(shares[BELOW, 0.7][0] - 0.07) < 0.005
 # ## Every weight Gaussian
 #
 # In practice it is not two numbers that are Gaussian but every weight. For 32 transformers each
-# (attention included, d = 4, four positions) with all weights from N(0, s²), gradient descent ends as
-# the small-σ limit says: for s = 0.02 and 0.1 all at the unigram for p + q > 1, none for p + q < 1.
-# At s = 0.3 a first one gets away. (AdamW is another matter: see the notebook on full training.)
+# (attention included, d = 4, four positions) with all weights from N(0, s²), gradient descent
+# ends as the small-σ limit says: for s = 0.02 and 0.1 all at the unigram for p + q > 1, none for
+# p + q < 1. At s = 0.3 a first one gets away. (AdamW is another matter: see the notebook on full
+# training.)
 
 # %%
 for pq in (ABOVE, BELOW):

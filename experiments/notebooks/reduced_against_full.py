@@ -11,10 +11,10 @@
 # %% [markdown]
 # # Reduced flow against full training, from the same start
 #
-# The two numbers (e, w) of the canonical reduction predict where a transformer's training ends. Here
-# full transformers are put at the weights that (e, w) stands for and trained, and the prediction is
-# held against what they do. It is mostly right, wrong in a systematic way, and five numbers instead
-# of two make it exact. Every claim below is followed by assertions that check it.
+# The two numbers (e, w) of the canonical reduction predict where a transformer's training ends.
+# Here full transformers are put at the weights that (e, w) stands for and trained, and the
+# prediction is held against what they do. It is mostly right, wrong in a systematic way, and five
+# numbers instead of two make it exact. Every claim below is followed by assertions that check it.
 
 # %%
 import matplotlib.pyplot as plt
@@ -40,9 +40,9 @@ chains = {pq: flowsim.BinaryChain(*pq) for pq in (ABOVE, BELOW)}
 # ## Three starts
 #
 # Each (e, w) becomes a transformer with d = 8, 4d hidden units, tied weights and eight positions,
-# trained by gradient descent on the exact population loss. At p = 0.5, q = 0.8 the start
-# (0.5, −1.2) goes where the reduced flow says; (1.5, −0.2) should reach the bigram and is trapped. At
-# p = 0.2, q = 0.3 the start (0.5, −1.2) should be trapped and gets away after a long wait.
+# trained by gradient descent on the exact population loss. At p = 0.5, q = 0.8 the start (0.5,
+# −1.2) goes where the reduced flow says; (1.5, −0.2) should reach the bigram and is trapped. At p
+# = 0.2, q = 0.3 the start (0.5, −1.2) should be trapped and gets away after a long wait.
 
 # %%
 cases = [(ABOVE, (0.5, -1.2)), (ABOVE, (1.5, -0.2)), (BELOW, (0.5, -1.2))]
@@ -71,9 +71,9 @@ assert waiting > 5 * agreeing
 # ## A grid of starts
 #
 # On 100 starts per chain the canonical prediction is right for 94 % at p + q > 1 and for 88 % at
-# p + q < 1, none unresolved. The misses are of one kind in each case. Above one, the reduced flow is
-# too hopeful: starts near its border that it sends to the bigram are trapped. Below one, the trap
-# that it shows does not exist: every run gets out.
+# p + q < 1, none unresolved. The misses are of one kind in each case. Above one, the reduced flow
+# is too hopeful: starts near its border that it sends to the bigram are trapped. Below one, the
+# trap that it shows does not exist: every run gets out.
 
 # %%
 grid = grid_points(10, 10)
@@ -98,12 +98,12 @@ assert (canonical[BELOW].outcome == GLOBAL).all()
 # %% [markdown]
 # ## Why: what full training preserves
 #
-# (e, w) assumes that position vectors stay at −e/2, that both feed-forward layers move as one, and
-# that the bias is always at its best. Training knows nothing of that. What it does preserve are the
-# rank-one weights: embedding ε, position ρ, feed-forward w₁ and w₂, and bias b, five numbers, which
-# move with a metric of (1, N, 4, 4, 1): the shared position is N times slower than the embedding. A
-# full transformer started there stays there to rounding, follows the five-number path to rounding,
-# and so each of the 200 outcomes is predicted.
+# (e, w) assumes that position vectors stay at −e/2, that both feed-forward layers move as one,
+# and that the bias is always at its best. Training knows nothing of that. What it does preserve
+# are the rank-one weights: embedding ε, position ρ, feed-forward w₁ and w₂, and bias b, five
+# numbers, which move with a metric of (1, N, 4, 4, 1): the shared position is N times slower than
+# the embedding. A full transformer started there stays there to rounding, follows the five-number
+# path to rounding, and so each of the 200 outcomes is predicted.
 
 # %%
 rank_one = {pq: compare(Comparison(*pq, model="rank-one"), grid) for pq in (ABOVE, BELOW)}
@@ -119,12 +119,13 @@ assert model.coordinates == ("e", "rho", "w1", "w2", "b") and model.metric == (1
 # %% [markdown]
 # ## How a run leaves the trap that is not there
 #
-# Take the third start, (0.5, −1.2) at p = 0.2, q = 0.3. First ε shrinks, as in the reduced flow. But
-# the position ρ hardly follows, and by time 1 ε has come down to −ρ, where the symbol one no longer
-# opens the ReLU. There the run is caught between a push down (ReLU open) and a push up (ReLU shut).
-# It slides along ε = −ρ, at the pace of the slow position, and that way leads up, all the way to the
-# bigram; w hardly changes. (e, w) cannot see it, having ρ = −e/2 for good. Steps here are an eighth of
-# those above, to show the sliding itself rather than the chatter of steps across the kink.
+# Take the third start, (0.5, −1.2) at p = 0.2, q = 0.3. First ε shrinks, as in the reduced flow.
+# But the position ρ hardly follows, and by time 1 ε has come down to −ρ, where the symbol one no
+# longer opens the ReLU. There the run is caught between a push down (ReLU open) and a push up
+# (ReLU shut). It slides along ε = −ρ, at the pace of the slow position, and that way leads up,
+# all the way to the bigram; w hardly changes. (e, w) cannot see it, having ρ = −e/2 for good.
+# Steps here are an eighth of those above, to show the sliding itself rather than the chatter of
+# steps across the kink.
 
 # %%
 model = flowsim.RankOneModel(chains[BELOW], 8)
@@ -141,7 +142,11 @@ figure, ax = plt.subplots(figsize=(6, 3), dpi=80, layout="constrained")
 ax.plot(times, -rho, color="#e8965a", lw=3, label="minus the position, −ρ")
 ax.plot(times, eps, color="#00537f", lw=1.2, label="embedding ε")
 ax.set_xscale("symlog", linthresh=0.5)
-ax.set(xlabel="time", ylabel="coordinate", title="p = 0.2, q = 0.3 (p + q < 1), from (e, w) = (0.5, −1.2)")
+ax.set(
+    xlabel="time",
+    ylabel="coordinate",
+    title="p = 0.2, q = 0.3 (p + q < 1), from (e, w) = (0.5, −1.2)",
+)
 ax.legend(frameon=False)
 plt.show()
 
@@ -165,17 +170,19 @@ assert flowsim.find_limits(canonical_model, torch.tensor([0.5, -1.2]).double()).
 # %%
 noisy = compare(Comparison(*ABOVE, model="rank-one", noise=0.02), grid)
 low, high = noisy.attrs["agreement_low"], noisy.attrs["agreement_high"]
-print(f"{noisy.attrs['agreeing']} of {noisy.attrs['decided']} (95 % interval {low:.1%} to {high:.1%})")
+print(
+    f"{noisy.attrs['agreeing']} of {noisy.attrs['decided']} (95 % interval {low:.1%} to {high:.1%})"
+)
 assert noisy.attrs["decided"] == 100 and noisy.attrs["agreement"] >= 0.97
 assert noisy.drift[0].min() > 0.01  # the starts are off the rank-one set
 
 # %% [markdown]
 # ## A statement about gradient descent, not about AdamW
 #
-# All of this is about small steps along the gradient. AdamW divides every weight's step by its recent
-# gradients, so a gradient that is nearly zero still moves it. From the same four Gaussian starts, at
-# p = 0.5, q = 0.8 and on the same exact loss, gradient descent ends at the unigram and AdamW passes
-# it as a plateau on its way to the bigram.
+# All of this is about small steps along the gradient. AdamW divides every weight's step by its
+# recent gradients, so a gradient that is nearly zero still moves it. From the same four Gaussian
+# starts, at p = 0.5, q = 0.8 and on the same exact loss, gradient descent ends at the unigram and
+# AdamW passes it as a plateau on its way to the bigram.
 
 # %%
 arch, seeds = Architecture(8, 4), (0, 1, 2, 3)
@@ -192,7 +199,9 @@ for (name, record), colour in zip(lines.items(), ("#a33b00", "#00537f"), strict=
     ax.plot(record.step, record.loss, color=colour, lw=1, label=[name, *[None] * 3])
 for level in (chains[ABOVE].entropy_rate, chains[ABOVE].stationary_entropy):
     ax.axhline(level, color="0.4", lw=0.8, ls=":")
-ax.set(xlabel="step", ylabel="loss (nats)", title="p = 0.5, q = 0.8 (p + q > 1), four Gaussian starts")
+ax.set(
+    xlabel="step", ylabel="loss (nats)", title="p = 0.5, q = 0.8 (p + q > 1), four Gaussian starts"
+)
 ax.legend(frameon=False)
 plt.show()
 

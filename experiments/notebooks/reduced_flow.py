@@ -13,8 +13,8 @@
 #
 # A single-layer transformer with tied weights reads a binary Markov chain and predicts the next
 # symbol. Sometimes it learns the chain, sometimes it stops at predicting the overall frequency of
-# the ones. *Local to Global* (arXiv 2406.03072, "LG" below) reduces it to two numbers in which that
-# can be seen as a picture. Every claim below is followed by assertions that check it.
+# the ones. *Local to Global* (arXiv 2406.03072, "LG" below) reduces it to two numbers in which
+# that can be seen as a picture. Every claim below is followed by assertions that check it.
 
 # %%
 import matplotlib.pyplot as plt
@@ -36,9 +36,9 @@ model = flowsim.CanonicalModel(chain)
 # ## The task, and its two candidate answers
 #
 # With p = P(0→1) = 0.5 and q = P(1→0) = 0.8, the best predictor looks at the current symbol (the
-# *bigram*: 0.5 after a zero, 0.2 after a one) and its loss is the entropy rate, 0.6190 nats. Without
-# looking at anything, the best is the frequency of ones, 0.385 (the *unigram*), at 0.6663 nats.
-# Everything here is about which of the two losses training ends at.
+# *bigram*: 0.5 after a zero, 0.2 after a one) and its loss is the entropy rate, 0.6190 nats.
+# Without looking at anything, the best is the frequency of ones, 0.385 (the *unigram*), at 0.6663
+# nats. Everything here is about which of the two losses training ends at.
 
 # %%
 x, following = chain.sample(200, 1000, torch.Generator().manual_seed(0))
@@ -72,10 +72,10 @@ for d in (2, 8):
     assert (full - model.loss(points)).abs().max() < 1e-13
 
 # %% [markdown]
-# The loss sees e and w only through the **logit gap** Δ = e²(1 + 2w|w|), by how much the logit after
-# a one exceeds that after a zero. At Δ = 0 the model ignores its input: unigram. The bigram is at
-# Δ* = log[(1−p)(1−q)/(pq)], negative here because p + q > 1: a one makes another one less likely.
-# As e² is never negative, the feed-forward layer has to supply the sign, with w < −1/√2.
+# The loss sees e and w only through the **logit gap** Δ = e²(1 + 2w|w|), by how much the logit
+# after a one exceeds that after a zero. At Δ = 0 the model ignores its input: unigram. The bigram
+# is at Δ* = log[(1−p)(1−q)/(pq)], negative here because p + q > 1: a one makes another one less
+# likely. As e² is never negative, the feed-forward layer has to supply the sign, with w < −1/√2.
 
 
 # %%
@@ -102,22 +102,34 @@ assert (gap(torch.tensor([[0.1, -0.71], [5.0, -3.0]])) < 0).all()
 # Gradient flow is gradient descent with an infinitely small step. From (e, w) = (0.5, −1.2) it
 # learns the bigram. From (0.5, 0.5) the embedding dies: e falls to zero and the loss stops at the
 # unigram. That end is a true local minimum, not a slow stretch: from time 100 to 1000 nothing
-# changes, and moving e costs loss. Along both orbits the energy E = e² − w² − sign(w) log|w| keeps its
-# value.
+# changes, and moving e costs loss. Along both orbits the energy E = e² − w² − sign(w) log|w|
+# keeps its value.
 
 # %%
 starts = torch.tensor([[0.5, -1.2], [0.5, 0.5]], dtype=torch.float64)
 times = torch.cat([torch.zeros(1), torch.logspace(-1, 3, 81)]).double()
 orbit = flowsim.integrate(model, starts, times)
 loss = model.loss(orbit)
+names = [f"from (e, w) = ({e:g}, {w:g})" for e, w in starts.tolist()]
 
 figure, ax = plt.subplots(figsize=(6, 3), dpi=80, layout="constrained")
 for i, (colour, style) in enumerate((("#00537f", "-"), ("#a33b00", "--"))):
-    ax.plot(times[1:], loss[1:, i], style, color=colour, label=f"from (e, w) = {tuple(starts[i].tolist())}")
+    ax.plot(
+        times[1:],
+        loss[1:, i],
+        style,
+        color=colour,
+        label=f"from (e, w) = {tuple(starts[i].tolist())}",
+    )
 for value, name in ((chain.stationary_entropy, "unigram"), (chain.entropy_rate, "bigram")):
     ax.axhline(value, color="0.4", lw=0.8, ls=":")
     ax.annotate(name, (0.1, value), va="bottom", fontsize=8)
-ax.set(xscale="log", xlabel="gradient-flow time", ylabel="loss (nats)", title="p = 0.5, q = 0.8 (p + q > 1)")
+ax.set(
+    xscale="log",
+    xlabel="gradient-flow time",
+    ylabel="loss (nats)",
+    title="p = 0.5, q = 0.8 (p + q > 1)",
+)
 ax.legend(frameon=False)
 plt.show()
 
@@ -131,11 +143,11 @@ assert (flowsim.energy(orbit) - flowsim.energy(starts)).abs().max() < 1e-9
 # %% [markdown]
 # ## The basins
 #
-# Below, every cell is one start, followed to its end, and coloured by where it ended; nothing about
-# the answer is assumed. There is a single saddle, at (0, −1/√2). Because E is conserved, the level of
-# E that passes through the saddle is the border: the black line, drawn from its formula, agrees
-# with every cell that it does not cut. For p + q > 1, 53 % of this window is trapped, every start
-# with w > 0 among it; for p + q < 1 it is 18 %, far out at w < −1/√2.
+# Below, every cell is one start, followed to its end, and coloured by where it ended; nothing
+# about the answer is assumed. There is a single saddle, at (0, −1/√2). Because E is conserved,
+# the level of E that passes through the saddle is the border: the black line, drawn from its
+# formula, agrees with every cell that it does not cut. For p + q > 1, 53 % of this window is
+# trapped, every start with w > 0 among it; for p + q < 1 it is 18 %, far out at w < −1/√2.
 
 # %%
 records = {
@@ -163,9 +175,9 @@ assert (below.where(below.w > -(0.5**0.5), drop=True) == flowsim.Label.GLOBAL_MI
 # %% [markdown]
 # ## What the chain decides, and what it does not
 #
-# Only the sign of 1 − p − q matters for the basins: (0.9, 0.9) has exactly those of (0.5, 0.8), and
-# (0.1, 0.1) those of (0.2, 0.3). At p + q = 1 the next symbol does not depend on the current one,
-# there is nothing to learn and no trap.
+# Only the sign of 1 − p − q matters for the basins: (0.9, 0.9) has exactly those of (0.5, 0.8),
+# and (0.1, 0.1) those of (0.2, 0.3). At p + q = 1 the next symbol does not depend on the current
+# one, there is nothing to learn and no trap.
 
 # %%
 axis = np.linspace(-2.9, 2.9, 40)
@@ -186,8 +198,8 @@ assert flowsim.BinaryChain(0.3, 0.7).mutual_information == 0
 # ## Tying is what traps
 #
 # Give the last layer its own weight u instead of reusing e, so that Δ = e u (1 + 2w|w|). From the
-# same starts, with u = 0.9 e instead of u = e, none is trapped: e and u may now take opposite signs,
-# and the former minimum is a saddle.
+# same starts, with u = 0.9 e instead of u = e, none is trapped: e and u may now take opposite
+# signs, and the former minimum is a saddle.
 
 # %%
 tied = torch.cartesian_prod(*2 * [torch.linspace(-1.9, 1.9, 20).double()])
