@@ -70,6 +70,8 @@ for d in (2, 8):
     count = sum(w[0].numel() for w in weights.values())
     print(f"d = {d}, {count} weights: full loss", [round(v, 6) for v in full.tolist()])
     assert (full - model.loss(points)).abs().max() < 1e-13
+    matrices = [w for w in weights.values() if w.ndim == 3]
+    assert all((torch.linalg.matrix_rank(w) <= 1).all() for w in matrices)
 
 # %% [markdown]
 # The loss sees e and w only through the **logit gap** Δ = e²(1 + 2w|w|), by how much the logit
