@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from flowsim import cli_full, cli_gaussian, cli_scan, options
+from flowsim import cli_compare, cli_full, cli_gaussian, cli_scan, options
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError, Interrupted
 
@@ -127,6 +127,7 @@ app.command()(cli_scan.scan)
 app.command()(cli_gaussian.gaussian)
 app.command()(cli_full.verify)
 app.command()(cli_full.train)
+app.command()(cli_compare.compare)
 
 _NO_ENERGY = "--energy draws the conserved energy of the model without attention; omit it here"
 

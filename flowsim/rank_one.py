@@ -94,6 +94,15 @@ class RankOneModel:
         """The bias b that minimises the loss at θ, shape (...); the stored bias is ignored."""
         return self.by_rows(theta, "bias")
 
+    def stiffness(self, theta: Tensor) -> Tensor:
+        """Trace of G⁻¹ Σ law·s·∇f ∇fᵀ with s = max(σ′(f), t(1 − t)), shape (...).
+
+        Near the target it bounds the largest curvature of the loss in the metric, so that a step
+        well below its inverse is stable (own derivation; the Gauss-Newton matrix). The positions
+        count as one that moves N times slower.
+        """
+        return self.by_rows(theta, "stiffness")
+
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
         """One quantity for all rows, chunk by chunk."""
         rows = theta.detach().reshape(-1, theta.shape[-1]).double()
@@ -221,6 +230,31 @@ class RankOneModel:
         columns["c"] = sums["u"]
         tail = [columns[name] for name in self.coordinates[1 + by_rho.shape[1] :]]
         return torch.cat([by_e[:, None], by_rho, torch.stack(tail, dim=-1)], dim=-1)
+
+    def _stiffness(self, rows: Tensor) -> Tensor:
+        part, total = self._split(rows), torch.zeros_like(rows[:, 0])
+        zero = torch.zeros_like(part["e"])
+        inner = _wide(part["o"] * part["v"] if self.attention else zero)
+        u, w1, w2 = (_wide(part[name]) for name in ("u", "w1", "w2"))
+        share = self._share.to(rows.device)
+        for x, law in enumerate(self._law.to(rows.device).unbind(1)):
+            y, mean = self._inner(part, x)
+            output, relu = self._output(part, y), (w1 * y).clamp(min=0.0)
+            open_y = (w1 * y > 0) * y
+            slope = u * (1 + WIDTH_RATIO * w1 * w2 * (w1 * y > 0))
+            by_e = slope * (x + inner * share) + (output if self.tied else 0.0)
+            squares = by_e.square() + (slope * (1 + inner)).square() / self.length + 1
+            squares = squares + WIDTH_RATIO * u.square() * (relu.square() + (w2 * open_y).square())
+            if self.attention:
+                ways = part["o"].square() + part["v"].square()
+                squares = squares + _wide(ways) * (slope * mean).square()
+            if not self.tied:
+                squares = squares + output.square()
+            chance = torch.sigmoid(u * output + _wide(part["b"]))
+            target = self.chain.p if x == 0 else 1 - self.chain.q
+            weight = law * (chance * (1 - chance)).clamp(min=target * (1 - target))
+            total = total + (weight * squares).sum((1, 2))
+        return total
 
     def _hessian(self, rows: Tensor) -> Tensor:
         return second_derivatives(self._loss, rows)

@@ -1,0 +1,207 @@
+"""Write the tables of docs/results.md from the numbers beside the figures.
+
+    python experiments/results_page.py
+
+Every table of the page stands between two comments, <!-- NAME --> and <!-- end of NAME -->, and is
+made here from figures/*.json; the prose around the tables quotes no measured number. A study whose
+json is not there is said to be missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+FIGURES, PAGE = ROOT / "figures", ROOT / "docs" / "results.md"
+TRAINERS = {"gd": "gradient descent", "adamw": "AdamW"}
+
+
+def agreement() -> str:
+    """What each model predicts right of full training, case by case."""
+    lines = _load("agreement")
+    if lines is None:
+        return _missing("agreement")
+    rows = []
+    for line in lines:
+        if line["case"].startswith("adamw"):
+            continue
+        rows.append(
+            [
+                line["case"].removeprefix("gd "),
+                line["points"],
+                line["unresolved"],
+                _share(line["rank-one"]),
+                _share(line["canonical"]),
+                line["canonical_global_found_local"],
+                line["canonical_local_found_global"],
+            ]
+        )
+    head = ["gradient descent of full models", "starts", "unresolved", "rank-one model right",
+            "canonical model right", "global predicted, local found",
+            "local predicted, global found"]  # fmt: skip
+    return _table(head, rows) + _images("agreement")
+
+
+def reasons() -> str:
+    """The share of outcomes explained with one difference switched on at a time."""
+    lines = [line for line in _load("agreement") or [] if "variants" in line]
+    if not lines:
+        return _missing("agreement")
+    names = list(lines[0]["variants"])
+    rows = [
+        [line["case"].removeprefix("gd "), *[_percent(line["variants"][n]) for n in names]]
+        for line in lines
+    ]
+    return _table(["case", *names], rows) + _images("agreement_reasons")
+
+
+def adamw() -> str:
+    """AdamW from the same starts: a plateau, with its length."""
+    lines = [line for line in _load("agreement") or [] if line["case"].startswith("adamw")]
+    if not lines:
+        return _missing("agreement")
+    rows = []
+    for line in lines:
+        for label in ("global", "local"):
+            part = line[f"predicted_{label}"]
+            rows.append(
+                [
+                    line["case"].removeprefix("adamw "), f"{label} minimum", part["runs"],
+                    _share(part["learned"]), _number(part["plateau_steps_median"]),
+                    _number(part["escape_step_median"]), _number(part["escape_step_max"]),
+                ]
+            )  # fmt: skip
+    head = ["AdamW", "rank-one flow predicts", "runs", "learned the bigram",
+            "steps on the plateau (median)", "escape step (median)", "(largest)"]  # fmt: skip
+    return _table(head, rows)
+
+
+def headline() -> str:
+    """Where the headline's runs end."""
+    found = _load("headline")
+    if found is None:
+        return _missing("headline")
+    rows = [
+        [
+            TRAINERS[line["trainer"]], line["model"], f"({line['p']}, {line['q']})", line["seeds"],
+            f"{line['final_loss_median']:.4f}", line["left_the_unigram"],
+            _number(line["escape_step_median"]),
+        ]
+        for line in found["results"]
+    ]  # fmt: skip
+    head = ["trainer", "weights", "(p, q)", "runs", "median final loss (nats)",
+            "left the unigram", "at step (median)"]  # fmt: skip
+    return _table(head, rows)
+
+
+def ends() -> str:
+    """Where the runs of the papers' figures end."""
+    rows = []
+    for name in ("am_fig1_depth", "am_fig3_tying", "lg_rank_one_energy", "lg_initialization"):
+        for case, line in (_load(name) or {}).items():
+            if case == "sizes":
+                continue
+            counts = [line["models"], line["bigram"], line["unigram"], line["between"]]
+            loss = line["final_loss"]
+            losses = f"{loss['min']:.4f} to {loss['max']:.4f}"
+            chain = f"({line['p']}, {line['q']})"
+            kind = "; ".join(part for part in case.split("; ") if not part.startswith("p ="))
+            rows.append([f"`{name}`", kind, chain, *counts, losses])
+    head = ["script", "case", "(p, q)", "runs", "at the bigram", "at the unigram", "between",
+            "final loss (nats)"]  # fmt: skip
+    return _table(head, rows) if rows else _missing("am_fig1_depth")
+
+
+def square() -> str:
+    """The pairs of the (p, q) square, by side of its diagonal."""
+    found = _load("am_fig4_square")
+    if found is None:
+        return _missing("am_fig4_square")
+    rows = []
+    for case, sides in found.items():
+        for side, line in sides.items() if case != "sizes" else ():
+            if "bigram" in line:
+                counts = [line[k] for k in ("pairs", "bigram", "unigram", "between")]
+                rows.append([case.replace("GD", "gradient descent"), side, *counts])
+    head = ["case", "side", "pairs", "at the bigram", "at the unigram", "between"]
+    return _table(head, rows)
+
+
+BLOCKS = {
+    "agreement": agreement,
+    "reasons": reasons,
+    "adamw": adamw,
+    "headline": headline,
+    "ends": ends,
+    "square": square,
+}
+
+
+def filled(page: str) -> str:
+    """The page with every table made anew.
+
+    Raises:
+        ValueError: a table has no place on the page, or more than one.
+    """
+    for name, make in BLOCKS.items():
+        pattern = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
+        text = make().rstrip("\n") + "\n"
+        page, count = re.subn(
+            pattern, lambda m, text=text: m[1] + text + m[2], page, flags=re.DOTALL
+        )
+        if count != 1:
+            raise ValueError(f"the page has {count} places for the table {name!r}, not 1")
+    return page
+
+
+def _load(name: str) -> Any:
+    path = FIGURES / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _missing(name: str) -> str:
+    return f"*Not measured yet: `make {name}` and then `make results` put the table here.*\n"
+
+
+def _images(name: str) -> str:
+    path = FIGURES / f"{name}.png"
+    return f"\n![{name}](../figures/{name}.png)\n" if path.exists() else ""
+
+
+def _share(part: dict[str, Any]) -> str:
+    """Counts, share and interval in one cell."""
+    if part["agreement"] is None:
+        return "none decided"
+    low, high = part["interval"]
+    counts = f"{part['agree']} of {part['decided']}"
+    return f"{counts}, {part['agreement']:.1%} [{low:.1%}, {high:.1%}]"
+
+
+def _percent(part: dict[str, Any]) -> str:
+    return "" if part["agreement"] is None else f"{part['agreement']:.1%}"
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.0f}"
+
+
+def _table(head: list[str], rows: Iterable[list[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def main() -> int:
+    page = PAGE.read_text()
+    new = filled(page)
+    PAGE.write_text(new)
+    print(f"{PAGE.name}: {'as it was' if new == page else 'written anew'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
