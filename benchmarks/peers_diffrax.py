@@ -184,12 +184,15 @@ def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarr
         h = e * e * (x[:, None] + (x[:, None] - 0.5) * gamma + a * (1 + gamma) * m)
         mean = (weight * h).sum(1) / pi
         shift = optimal_logit(mean[1] - mean[0]) - mean[0]
+        side = jnp.array([1.0, -1.0])
         for _ in range(task["halley"]):
-            u = jax.nn.sigmoid(h + shift)
-            first, second = (weight * (u - target[:, None])).sum(), (weight * u * (1 - u)).sum()
-            third = (weight * u * (1 - u) * (1 - 2 * u)).sum()
-            newton = first / second
-            shift -= newton / jnp.clip(1 - newton * third / (2 * second), 0.5, 2.0)
+            # log of Σ weight σ(f) after a zero = log of Σ weight σ(−f) after a one
+            u = jax.nn.sigmoid(side[:, None] * (h + shift))
+            first, second, third = ((weight * power).sum(1) for power in (u, u * u, u * u * u))
+            slope = (first - second) / first
+            bend = side * ((first - 3 * second + 2 * third) / first - slope**2)
+            newton = (side * jnp.log(first)).sum() / slope.sum()
+            shift -= newton / jnp.clip(1 - newton * bend.sum() / (2 * slope.sum()), 0.5, 2.0)
         return h + shift
 
     def field(t: Any, theta: jax.Array, args: Any) -> jax.Array:
@@ -213,7 +216,7 @@ def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarr
             start,
             stepsize_controller=steps,
             event=at_rest(field, task["rest"]),
-            max_steps=4096,
+            max_steps=100_000,
             throw=False,
         )
         f, t = logits(found.ys[-1]), target[:, None]
