@@ -193,7 +193,7 @@ def scaling(quick: bool, rounds: int) -> dict[str, Row]:
     """Every size in processes of its own; ``flowsim scan`` also shows what a scan to disk takes."""
     rows: dict[str, Row] = {}
     sizes = (64, 256) if quick else (64, 256, 1024)
-    names = (YARDSTICK, "flowsim", "flowsim, compiled")
+    names = (YARDSTICK, "flowsim")
     for cells in sizes:
         workers = {}
         for name in names:
