@@ -1,0 +1,55 @@
+"""What flowsim enters into the benchmarks, and the closed form that its rivals are checked with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from flowsim import AttentionModel, BinaryChain, CanonicalModel, find_limits, integrate
+from flowsim.landscape import Label, reaches_global_minimum
+
+torch.set_num_threads(1)
+CHAIN = BinaryChain(0.5, 0.8)
+
+
+def limits(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
+    """Labels by ``find_limits``, eager or compiled."""
+    model, theta = CanonicalModel(CHAIN), torch.from_numpy(starts)
+    options = {"compile": True} if task.get("compile") else {}
+    return lambda: find_limits(model, theta, **options).label.numpy()
+
+
+def closed_form(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
+    """Labels by the energy of the start; nothing is integrated."""
+    theta = torch.from_numpy(starts)
+
+    def run() -> np.ndarray:
+        above = reaches_global_minimum(CHAIN, theta)
+        return torch.where(above, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM).numpy()
+
+    return run
+
+
+def trajectories(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
+    """Paths, shape (times, starts, 2), by ``integrate``."""
+    model, theta, t = CanonicalModel(CHAIN), torch.from_numpy(starts), torch.tensor(task["times"])
+    t = t.double()
+    return lambda: integrate(model, theta, t, task["rtol"], task["atol"]).numpy()
+
+
+def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
+    """Labels with uniform attention, by ``find_limits``."""
+    model, theta = AttentionModel(CHAIN, task["length"]), torch.from_numpy(starts)
+    model.gradient(theta)  # compresses the law
+    return lambda: find_limits(model, theta).label.numpy()
+
+
+CONTENDERS = {
+    "limits": limits,
+    "closed form": closed_form,
+    "trajectories": trajectories,
+    "attention": attention,
+}
