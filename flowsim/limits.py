@@ -80,8 +80,8 @@ def find_limits(
         model: any reduced model.
         theta0: starts, float64, shape (..., k).
         rtol: error allowed per step, relative for coordinates that keep their sign; by default
-            2e-10 where the loss is a function of the logit gap (1e-10 with three coordinates),
-            so that energies drift by less than 1e-8; else 1e-6 (with |a| > 1 the field
+            1e-10 where the loss is a function of the logit gap, so that energies drift by less
+            than 1e-8; else 1e-6 (with |a| > 1 the field
             jumps wherever an atom of the law crosses the ReLU's kink).
         atol: absolute error allowed per step for the other coordinates.
         max_steps: attempted steps per row before it has timed out.
@@ -97,7 +97,7 @@ def find_limits(
             for a model that has nothing to compile.
     """
     by_gap = loss_of_gap(model)
-    rtol = rtol if rtol is not None else _default_rtol(model)
+    rtol = rtol if rtol is not None else 1e-10 if by_gap else 1e-6
     starts = check_starts(model, theta0, rtol, atol)
     if compile and not by_gap:
         raise InputError("only models whose loss is a function of the logit gap can be compiled")
@@ -116,12 +116,6 @@ def find_limits(
     columns = {f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Limits)}
     lead = theta0.shape[:-1]
     return Limits(**{name: c.reshape(lead + c.shape[1:]) for name, c in columns.items()})
-
-
-def _default_rtol(model: ReducedModel) -> float:
-    if loss_of_gap(model):
-        return 2e-10 if len(model.coordinates) == 2 else 1e-10
-    return 1e-6
 
 
 def check_starts(model: ReducedModel, theta0: Tensor, rtol: float, atol: float) -> Tensor:
