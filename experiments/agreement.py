@@ -19,7 +19,7 @@ What we find is written to agreement.json with every number, drawn in agreement.
 canonical model fails) and agreement_reasons.png (why). The papers' picture is qualitatively right
 for p + q > 1, where the canonical boundary is too generous to the global minimum; for p + q < 1
 its bad basin does not exist in the full model: the embedding falls onto the ReLU's kink at −ρ,
-slides along it as the positions move, and leaves for the global minimum.
+slides along it, as the positions move, to the global minimum.
 
     python experiments/agreement.py [--out figures/agreement] [--grid 20] [--noise-grid 20]
                                     [--long-noise-grid 8] [--adamw-grid 4] [--jobs 2] [--overwrite]

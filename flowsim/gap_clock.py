@@ -23,7 +23,7 @@ from flowsim.stepping import ERROR_WEIGHTS, ORDER, STAGE_WEIGHTS
 #: Rows advanced at once: few enough to stay in the processor's cache, many enough per call.
 POOL = 8192
 #: The same where the step is compiled: its loop needs no cache.
-_COMPILED_POOL = 16384
+_COMPILED_POOL = 32768
 #: Part of the pool that may have stopped before it is cleared and filled again.
 _IDLE = 0.2
 #: ‖∇Δ‖² (as ``clock_rates`` gives it) below which a row is too near a saddle for this clock, by
