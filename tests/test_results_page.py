@@ -49,7 +49,7 @@ def test_agreement_becomes_tables(tmp_path, monkeypatch):
     agreement = __import__("agreement")
     cases = [agreement.Case(0.5, 0.8, 8, 0.0, 2)]
     cases.append(agreement.Case(0.5, 0.8, 4, 0.02, 2, "adamw", 4))
-    lines = [agreement.numbers(case, *agreement.run(case, tmp_path)) for case in cases]
+    lines = [agreement.numbers(case, agreement.run(case, tmp_path)[0]) for case in cases]
     (tmp_path / "agreement.json").write_text(json.dumps(lines))
     monkeypatch.setattr(results_page, "FIGURES", tmp_path)
     descent, reasons, adamw = (
