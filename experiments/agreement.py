@@ -21,9 +21,10 @@ canonical model fails) and agreement_reasons.png (why):
 - Every lifted run, 3 200 in all, ends where the rank-one model says, on the boundary too (no band
   is left out); all are decided.
 - With the noise 794 of 800 runs at N = 8 and p + q > 1 do, and all 2 400 others. Of the six misses
-  two lie at the basin's boundary; four start at |e| = w = 1.9, where the positions change sign and
-  the trap on the manifold is so shallow along (e, b) that what noise adds off the manifold leaves
-  it first (the flow, integrated instead of descended, does the same).
+  two lie at the basin's boundary; four start at |e| = w = 1.9, twelve cells away from it. Gradient
+  flow of the full model leaves there too (tried at (1.9, 1.9), (0.5, 0.8), for two noises). A
+  likely reason, not shown: the trap on the manifold is shallow along (e, b) there, and what noise
+  adds off the manifold leaves it first.
 - The canonical model is right for 93.5 to 94.5 % of the lifted starts where p + q > 1: all its
   misses are starts that it lets reach the global minimum and that training traps. The metric of w
   alone explains 20 of 22 to 24 of 26 of them. It is right for 87 % where p + q < 1: its bad basin
