@@ -7,20 +7,19 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from flowsim.basins import wilson_interval
 from flowsim.errors import InputError
 from flowsim.landscape import Label
 
 LABELS = tuple(label.name.lower() for label in Label)
 
 
-def wilson(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval for a share, (0, 1) where there was no trial."""
+def wilson(successes: int, trials: int) -> tuple[float, float]:
+    """Wilson's 95 % interval for a share, (0, 1) where there was no trial."""
     if trials == 0:
         return 0.0, 1.0
-    from scipy.stats import binomtest
-
-    found = binomtest(successes, trials).proportion_ci(level, method="wilson")
-    return float(found.low), float(found.high)
+    low, high = wilson_interval(np.asarray(successes), np.asarray(trials))
+    return float(low), float(high)
 
 
 def add_agreement(record: xr.Dataset) -> xr.Dataset:

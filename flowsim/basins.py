@@ -184,7 +184,9 @@ def share_variables(
     return {name: (over, values) for name, values in named.items()}
 
 
-def wilson_interval(successes: np.ndarray, trials: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def wilson_interval(
+    successes: np.ndarray, trials: np.ndarray | int
+) -> tuple[np.ndarray, np.ndarray]:
     """The 95 % score interval of a probability (Wilson 1927): (low, high), shape of successes.
 
     Solves |k/n − P| = z √(P(1 − P)/n) for P; no continuity correction.

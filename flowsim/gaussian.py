@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import xarray as xr
 
+from flowsim.basins import wilson_interval
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.landscape import SADDLE_ENERGY, Label, reaches_global_minimum
@@ -165,8 +166,8 @@ def gaussian_record(
     counts = {code: (label == code).sum(dim=1).numpy() for code in Label}
     reached, unknown = counts[Label.GLOBAL_MINIMUM], counts[Label.UNRESOLVED]
     record["fraction"] = ("sigma", reached / samples)
-    record["fraction_low"] = ("sigma", _wilson(reached, samples)[:, 0])
-    record["fraction_high"] = ("sigma", _wilson(reached + unknown, samples)[:, 1])
+    record["fraction_low"] = ("sigma", wilson_interval(reached, samples)[0])
+    record["fraction_high"] = ("sigma", wilson_interval(reached + unknown, samples)[1])
     for code, count in counts.items():
         record[f"count_{code.name.lower()}"] = ("sigma", count)
     expected = reaches_global_minimum(chain, start)
@@ -199,11 +200,3 @@ def gaussian_record(
     }
     record.attrs = provenance(settings)
     return record
-
-
-def _wilson(successes: np.ndarray, trials: int) -> np.ndarray:
-    """95 % Wilson intervals, shape (n, 2)."""
-    from scipy.stats import binomtest
-
-    found = [binomtest(int(k), trials).proportion_ci(method="wilson") for k in successes]
-    return np.array([(interval.low, interval.high) for interval in found])
