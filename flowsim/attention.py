@@ -16,15 +16,20 @@ import math
 import torch
 from torch import Tensor
 
-from flowsim.bias import entropy_given, optimal_shift, residual_given
+from flowsim.bias import entropy_given, optimal_shift
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.expansion import SUMS, Expansion, class_sums, expand, joined
 from flowsim.expectation import check_length, running_mean_law
-from flowsim.nodes import NOT_FINITE, Nodes, NodeTable, node_table
-from flowsim.rowwise import Gradient, Hessian, Loss, second_derivatives
+from flowsim.nodes import NOT_FINITE, Nodes, NodeTable, affine_logits, node_table
+from flowsim.rowwise import Gradient, Hessian, Loss
 
 #: Node values computed at once: temporaries take a few times 8 bytes of this.
 CHUNK = 2**17
+#: Newton steps of the bias from a guess: one this small is the last, its rest below 1e-10; one
+#: this large, or logits whose mean σ′ is this small, need the safe solver.
+_SMALL_STEP, _LARGE_STEP, _SATURATED = 1e-5, 0.3, 1e-9
+_NEWTON_STEPS = 6
 
 
 class AttentionModel:
@@ -127,7 +132,7 @@ class AttentionModel:
         shape = {"gradient": (k,), "hessian": (k, k)}.get(quantity, ())
         result = rows.new_full((len(rows), *shape), torch.nan)
         table = self.table(theta.device)
-        groups = table.groups(*rows[:, :3].unbind(-1))
+        groups = table.groups(rows)
         for group in groups.unique().tolist():
             if group == NOT_FINITE:
                 continue
@@ -151,10 +156,10 @@ class AttentionModel:
         h = e[:, None] ** 2 * (s + 0.5 + (4 * w * w.abs())[:, None] * s.clamp(min=0.0))
         centre = math.log(self.chain.p / self.chain.q)
         bracket = centre - h.amax(-1) - 1, centre - h.amin(-1) + 1
-        guess = None
+        affine, guess = affine_logits(rows), None
         if (coarse := table.coarse_nodes(group, a)) is not None:
-            guess = [n.weight for n in coarse], [n.logits(e, w, a) for n in coarse]
-        logits = [n.logits(e, w, a) for n in nodes]
+            guess = [n.weight for n in coarse], [n.logits(affine) for n in coarse]
+        logits = [n.logits(affine) for n in nodes]
         return optimal_shift(self.chain, [n.weight for n in nodes], logits, bracket, guess)
 
     def _bias(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
@@ -169,54 +174,83 @@ class AttentionModel:
     def _loss_at(self, rows: Tensor, shift: Tensor, nodes: list[Nodes]) -> Tensor:
         total = torch.zeros_like(shift)
         for law in nodes:
-            f = law.logits(*rows[:, :3].unbind(-1)) + shift[:, None]
+            f = law.logits(affine_logits(rows), shift)
             total = total + law.integrate(entropy_given(self.chain, law.x, f))
         return total
 
     def _gradient(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
-        e, w, a = rows[:, :3].unbind(-1)
-        nodes = table.nodes(group, a)
-        shift = self._shift(rows, group, table, nodes)
-        total, by_s, by_relu, by_m = (torch.zeros_like(e) for _ in range(4))
-        gamma = 4 * w * w.abs()
-        for law in nodes:
-            f = law.logits(e, w, a).add_(shift[:, None])
-            omega = law.moments(residual_given(self.chain, law.x, f))
-            zeroth, first, zeroth_open, first_open = omega
-            by_relu += (law.x - 0.5) * zeroth_open + a * first_open
-            by_s += (law.x - 0.5) * zeroth + a * first
-            by_m += first + gamma * first_open
-            total += zeroth
-        by_e = 2 * e * (by_s + gamma * by_relu)
-        columns = [by_e, 8 * w.abs() * e.square() * by_relu, e.square() * by_m]
-        return torch.stack(columns + [total] * self.dynamic_bias, dim=-1)
+        return self._expand(rows, group, table, second=False).gradient
 
     def _covariance(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
         """C from the law, for e = 1."""
         pi0, pi1 = self.chain.stationary
         nodes = table.nodes(group, rows[:, 2])
-        given0, given1 = (n.integrate(n.logits(*rows[:, :3].unbind(-1))) for n in nodes)
+        given0, given1 = (n.integrate(n.logits(affine_logits(rows))) for n in nodes)
         return pi0 * given1 - pi1 * given0
 
-    def _hessian(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
-        """Differentiates the loss twice, with b replaced by a Newton step from its optimum.
+    def _hessian(self, rows: Tensor, group: int, table: NodeTable) -> Tensor | None:
+        return self._expand(rows, group, table, second=True).hessian
 
-        That step vanishes but has the derivative of the implicit function b(θ), which is all that
-        second derivatives of L(θ, b(θ)) ask for, as ∂L/∂b = 0.
-        """
+    def _expand(self, rows: Tensor, group: int, table: NodeTable, second: bool) -> Expansion:
         nodes = table.nodes(group, rows[:, 2])
-        optimum = self._shift(rows, group, table, nodes)
+        shift = self._shift(rows, group, table, nodes)
+        sums = class_sums(self.chain, nodes, affine_logits(rows), shift)
+        return expand(sums, rows, shift, torch.ones_like(shift, dtype=torch.bool), second)
 
-        def loss(rows: Tensor) -> Tensor:
-            if self.dynamic_bias:
-                return self._loss_at(rows, rows[:, 3] - rows[:, 0].square() / 2, nodes)
-            slope, curvature = torch.zeros_like(optimum), torch.zeros_like(optimum)
-            for law in nodes:
-                f = law.logits(*rows[:, :3].unbind(-1)) + optimum[:, None]
-                probability = f.sigmoid()
-                slope = slope + law.integrate(probability)
-                curvature += law.integrate(probability.detach() * (-f).sigmoid().detach())
-            curvature = torch.where(curvature > 1e-290, curvature, torch.inf)
-            return self._loss_at(rows, optimum + (slope.detach() - slope) / curvature, nodes)
+    def expansion(
+        self, theta: Tensor, shift: Tensor | None = None, second: bool = True
+    ) -> Expansion:
+        """Gradient, Hessian and optimal bias of many rows at once, for the flow.
 
-        return second_derivatives(loss, rows)
+        Args:
+            theta: (e, w, a), shape (n, 3), for the bias minimised out.
+            shift: guesses of β = b − e²/2, shape (n,); NaN where there is none. Where Newton's
+                method from the guess is not sure to succeed, β is solved for as without one.
+            second: whether the Hessian is wanted.
+
+        Returns:
+            Expansion; rows that are not finite are NaN.
+        """
+        table = self.table(theta.device)
+        groups = table.groups(theta, coarse=True)
+        shift = torch.full_like(theta[:, 0], torch.nan) if shift is None else shift.clone()
+        kinked = groups.remainder(2) == 1
+        if not bool(kinked.any()):
+            return self._expansion(theta, groups, table, shift, second)
+        chosen = (~kinked).nonzero()[:, 0], kinked.nonzero()[:, 0]
+        parts = [
+            self._expansion(theta[rows], groups[rows], table, shift[rows], second)
+            for rows in chosen
+        ]
+        return joined(parts, chosen)
+
+    def _expansion(
+        self, theta: Tensor, groups: Tensor, table: NodeTable, shift: Tensor, second: bool
+    ) -> Expansion:
+        """The same for rows that all have a kink inside the law, or that all have none."""
+        kinked = bool(len(groups)) and int(groups[0]) % 2 == 1
+        sums = theta.new_full((len(theta), 4 if kinked else 2, SUMS), torch.nan)
+        affine, optimal = affine_logits(theta), shift.isnan()
+        waiting = torch.arange(len(theta), device=theta.device)
+        for _ in range(_NEWTON_STEPS):
+            for group in groups.unique().tolist():
+                if group == NOT_FINITE:
+                    continue
+                members = waiting[groups == group]
+                for index in members.split(max(1, CHUNK // table.size(group))):
+                    nodes = table.nodes(group, theta[index, 2])
+                    cold = optimal[index]
+                    if bool(cold.any()):
+                        some = index[cold]
+                        theirs = nodes if not kinked else table.nodes(group, theta[some, 2])
+                        shift[some] = self._optimal_shift(theta[some], group, table, theirs)
+                    sums[index] = class_sums(self.chain, nodes, affine[index], shift[index])
+            total = sums[waiting].sum(1)
+            step = -total[:, 0] / total[:, 2]
+            again = (step.abs() > _SMALL_STEP) & ~optimal[waiting]
+            if not bool(again.any()):
+                break
+            waiting, groups, step = waiting[again], groups[again], step[again]
+            shift[waiting] += step
+            optimal[waiting] = ~((step.abs() < _LARGE_STEP) & (total[again, 2] > _SATURATED))
+        return expand(sums, theta, shift, optimal, second)

@@ -46,6 +46,16 @@ def residual_given(chain: BinaryChain, x: int, logit: Tensor) -> Tensor:
     return other - torch.sigmoid(-logit)
 
 
+def residual_and_slope(chain: BinaryChain, x: int, logit: Tensor) -> tuple[Tensor, Tensor]:
+    """ω = σ(f) − t(x), as above, and v = σ(f)σ(−f), its derivative; ``logit`` is overwritten."""
+    target, other = ((chain.p, 1 - chain.p), (1 - chain.q, chain.q))[x]
+    rarer = target <= other
+    u = (logit if rarer else logit.neg_()).sigmoid_()
+    slope = torch.addcmul(u, u, u, value=-1.0)
+    residual = u.sub_(min(target, other))
+    return residual if rarer else residual.neg_(), slope
+
+
 def optimal_shift(
     chain: BinaryChain,
     weights: Sequence[Tensor],

@@ -41,8 +41,8 @@ class Chart:
         return Chart(self.signs[rows], self.logarithmic, self.held)
 
     def to_chart(self, theta: Tensor) -> Tensor:
-        """y(θ), shape (n, k); zero for a coordinate that is held at zero."""
-        logs = torch.where(self.signs == 0, 0.0, theta.abs().log())
+        """y(θ), shape (n, k); zero for a coordinate that is held at zero, NaN for another sign."""
+        logs = torch.where(self.signs == 0, 0.0, (self.signs * theta).log().clamp_min(-700.0))
         return torch.where(self.logarithmic, logs, theta)
 
     def to_theta(self, y: Tensor) -> Tensor:

@@ -15,11 +15,13 @@ from flowsim.errors import InputError
 from flowsim.gap_clock import Stopped, follow_by_gap
 from flowsim.landscape import Label, classify_critical
 from flowsim.models import ReducedModel, loss_of_gap
-from flowsim.orbits import Ends, Rule, orbit_through
+from flowsim.orbits import Ends, GapOrbit, Rule
+from flowsim.physical_orbit import PhysicalOrbit
 from flowsim.stepping import Stop
 
-#: Starts handled at once, which bounds the memory.
+#: Starts handled at once, which bounds the memory: where L = ℓ(Δ), and divided by k² elsewhere.
 CHUNK = 262_144
+_SQUARES = 2**17
 #: The largest rtol with which an orbit of the gap is followed past a saddle.
 _CAREFUL = 1e-11
 
@@ -61,14 +63,14 @@ def find_limits(
     theta0: Tensor,
     rtol: float | None = None,
     atol: float = 1e-12,
-    max_steps: int = 1000,
+    max_steps: int = 3000,
     progress: Callable[[int], object] | None = None,
     compile: bool = False,
 ) -> Limits:
     """The end of the gradient-flow trajectory of every start.
 
     Each row advances with its own step (Dormand-Prince 8(7), the tableau of torchdiffeq, and a
-    linearly implicit method for rows it finds stiff) and is labelled by what it did: it met the
+    exponential method for rows that take long) and is labelled by what it did: it met the
     global minima, or e fell to zero where the plane e = 0 attracts, or it came to rest at a point
     whose loss and curvature tell what it is, or it started critical. Where the loss is a function
     of the logit gap, the gap is the clock (``gap_clock``). An orbit that came close to a saddle
@@ -81,8 +83,8 @@ def find_limits(
         theta0: starts, float64, shape (..., k).
         rtol: error allowed per step, relative for coordinates that keep their sign; by default
             1e-10 where the loss is a function of the logit gap, so that energies drift by less
-            than 1e-8; else 1e-6 (with |a| > 1 the field
-            jumps wherever an atom of the law crosses the ReLU's kink).
+            than 1e-8; else 1e-6 (with |a| > 1 the field jumps wherever an atom of the law crosses
+            the ReLU's kink).
         atol: absolute error allowed per step for the other coordinates.
         max_steps: attempted steps per row before it has timed out.
         progress: called with the number of starts done, after each chunk.
@@ -105,7 +107,7 @@ def find_limits(
     quick = None
     if loss_of_gap(model):
         quick = partial(follow_by_gap, model, max_steps=max_steps, compiled=compile)
-    for part in starts.split(CHUNK if by_gap else CHUNK // 256):
+    for part in starts.split(CHUNK if by_gap else max(1, _SQUARES // starts.shape[1] ** 2)):
         limits, doubtful = _follow(model, part, rtol, atol, max_steps, quick)
         if bool(doubtful.any()):
             careful = min(rtol, _CAREFUL) if by_gap else rtol
@@ -143,7 +145,12 @@ def _follow(
 
     With ``quick``, rows that it does not decide are in doubt, whatever the reason.
     """
-    orbit = orbit_through(model, start, rtol, atol)
+    orbit: GapOrbit | PhysicalOrbit
+    if loss_of_gap(model):
+        target = torch.full_like(start[:, 0], model.chain.target_logit_gap)
+        orbit = GapOrbit.from_start(model, start, target, rtol, atol)
+    else:
+        orbit = PhysicalOrbit.from_start(model, start, rtol, atol)
     finite = torch.isfinite(start).all(dim=1)
     critical = finite & orbit.at_rest(start)
     moving = finite & ~critical

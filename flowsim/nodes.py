@@ -8,7 +8,7 @@ every other row gets the nodes of its own kink.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
@@ -23,38 +23,60 @@ EXACT = -1
 #: The group of rows that are not finite.
 NOT_FINITE = -9
 
+#: Classes (x, o) of rows with |a| < 1, where the ReLU is open after a one, and of all rows.
+SMOOTH = ((0, 0), (1, 1))
+KINKED = ((0, 0), (0, 1), (1, 0), (1, 1))
+
+
+def affine_logits(theta: Tensor) -> Tensor:
+    """C and K of every class, shape (n, 4, 2), classes as in KINKED, for θ = (e, w, a, …)."""
+    e, w, a = theta[:, :3].unbind(-1)
+    square, gamma = e * e, 4 * w * w.abs()
+    columns = []
+    for x, o in KINKED:
+        columns += [square * (x + o * (x - 0.5) * gamma), square * a * (1 + o * gamma)]
+    return torch.stack(columns, dim=1).view(-1, len(KINKED), 2)
+
 
 @dataclass
 class Nodes:
     """The law of m given the current symbol x, and where the ReLU is open.
 
-    ``m`` and ``weight`` have shape (1 or rows, J); ``open`` is 1 where s = x − ½ + a·m > 0 and else
-    0, of the same shape, or (1, 1) where all nodes agree.
+    ``m`` and ``weight`` have shape (1 or rows, J); ``open``, shape (rows, J), is 1 where
+    s = x − ½ + a·m > 0 and else 0, or None where it is x, as for every |a| < 1.
     """
 
     x: int
     m: Tensor
     weight: Tensor
-    open: Tensor
+    open: Tensor | None = None
 
-    def logits(self, e: Tensor, w: Tensor, a: Tensor) -> Tensor:
-        """h = e²[s + ½ + 4w|w| ReLU(s)], the logit up to b − e²/2, shape (rows, J)."""
-        gamma = (4 * w * w.abs())[:, None] * self.open
-        e2 = e.square()[:, None]
-        return e2 * (self.x + (self.x - 0.5) * gamma) + (e2 * a[:, None] * (1 + gamma)) * self.m
+    @cached_property
+    def by_class(self) -> list[Tensor]:
+        """weight · (1, m, m²) of the nodes with the ReLU closed and of those with it open.
+
+        Two tensors of shape (rows, J, 3), or one of shape (J, 3) where ``open`` is None.
+        """
+        powers = torch.stack([self.weight, self.weight * self.m, self.weight * self.m**2], dim=2)
+        if self.open is None:
+            return [powers[0]]
+        return [powers * (1 - self.open)[:, :, None], powers * self.open[:, :, None]]
+
+    def logits(self, affine: Tensor, shift: Tensor | float = 0.0) -> Tensor:
+        """f = β + C + K m, shape (rows, J), from :func:`affine_logits` and the shift β, (rows,)."""
+        closed, opened = affine[:, 2 * self.x], affine[:, 2 * self.x + 1]
+        if self.open is None:
+            level, steep = (opened if self.x else closed).unbind(1)
+            return torch.addcmul((level + shift)[:, None], steep[:, None], self.m)
+        level, steep = closed.unbind(1)
+        risen, steeper = (opened - closed).unbind(1)
+        level = torch.addcmul((level + shift)[:, None], risen[:, None], self.open)
+        steep = torch.addcmul(steep[:, None], steeper[:, None], self.open)
+        return torch.addcmul(level, steep, self.m)
 
     def integrate(self, values: Tensor) -> Tensor:
         """Σ weight · values over the nodes, shape (rows,)."""
         return weighted_sum(values, self.weight)
-
-    def moments(self, values: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Σ weight · values · (1, m, open, open·m), each (rows,)."""
-        weighted = self.weight * self.m
-        zeroth, first = weighted_sum(values, self.weight), weighted_sum(values, weighted)
-        if self.open.shape[-1] == 1:
-            return zeroth, first, self.open[:, 0] * zeroth, self.open[:, 0] * first
-        values = values * self.open
-        return zeroth, first, weighted_sum(values, self.weight), weighted_sum(values, weighted)
 
     def at(self, a: Tensor) -> Nodes:
         """The same with the ReLU open where s > 0 for each a of shape (rows,); ReLU'(0) = 0."""
@@ -83,14 +105,19 @@ class NodeTable:
         self._rules: dict[int, list[Rule]] = {}
         self._shared: dict[tuple[int, str], list[Nodes]] = {(EXACT, "smooth"): self._nodes(laws)}
 
-    def groups(self, e: Tensor, w: Tensor, a: Tensor) -> Tensor:
-        """A number for each row: 2·level, plus one if its ReLU kink lies inside the law.
+    def groups(self, theta: Tensor, coarse: bool = False) -> Tensor:
+        """A number for each row of θ = (e, w, a, …): 2·level, plus one if |a| ≥ 1.
 
-        A level's rule serves slopes up to 2^level of the logit in m; the steepest slope is
-        κ = e²|a| max(1, |1 + 4w|w||).
+        Only then can the ReLU's kink lie inside the law. A level's rule serves slopes up to
+        2^level of the logit in m; the steepest slope is κ = e²|a| max(1, |1 + 4w|w||). With
+        ``coarse``, only every second level is used: there are fewer groups, with more nodes than
+        some of their rows need.
         """
+        e, w, a = theta[:, :3].unbind(-1)
         kappa = e.square() * a.abs() * (1 + 4 * w * w.abs()).abs().clamp(min=1.0)
         level = kappa.log2().ceil().clamp(min=0.0)
+        if coarse:
+            level = torch.where(level < self._steepest, level + level.remainder(2), level)
         level = torch.where(level <= self._steepest, level, float(EXACT))
         finite = kappa.isfinite() & w.isfinite()
         return torch.where(finite, 2 * level + (a.abs() >= 1), float(NOT_FINITE)).long()
@@ -147,7 +174,7 @@ class NodeTable:
         nodes = []
         for x, law in enumerate(laws):
             m, weight = (torch.as_tensor(v, device=self.device)[None] for v in law)
-            nodes.append(Nodes(x, m, weight, torch.full_like(m[:, :1], x)))
+            nodes.append(Nodes(x, m, weight))
         return nodes
 
 
@@ -194,7 +221,7 @@ class KinkTable:
         points.append(self.m[index])
         weights.append(self.weight[index] * inside)
         m = torch.cat(points, dim=-1)
-        return Nodes(self.x, m, torch.cat(weights, dim=-1), m)
+        return Nodes(self.x, m, torch.cat(weights, dim=-1))
 
 
 @lru_cache(maxsize=16)

@@ -39,14 +39,18 @@ class Stop(IntEnum):
 
 
 class RowProblem(Protocol):
-    """An autonomous system whose rows y have shape (n, k), with constants of their own."""
+    """An autonomous system whose rows y have shape (n, k), with constants of their own.
+
+    A hint, shape (n, h), is whatever an evaluation at one point can tell the next one nearby to
+    make it cheaper (h may be 0); it must not change the result beyond rounding.
+    """
 
     def select(self, rows: Tensor) -> Self:
         """The problem of the chosen rows (boolean mask or index)."""
         ...
 
-    def field(self, y: Tensor) -> Tensor:
-        """dy/dτ, shape (n, k)."""
+    def field(self, y: Tensor, hint: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """dy/dτ, shape (n, k), and the hint for the next evaluation."""
         ...
 
     def scale(self, y: Tensor) -> Tensor:
@@ -63,9 +67,15 @@ class RowProblem(Protocol):
 
 
 class Method(NamedTuple):
-    """A one-step method: (problem, y, dy/dτ, step) ↦ (y, dy/dτ, error estimate) at its end."""
+    """A one-step method.
 
-    attempt: Callable[[Any, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+    ``begin``: (problem, y) ↦ (dy/dτ, memory), where memory, shape (n, ·), is what the method keeps
+    of a point beside its field. ``attempt``: (problem, y, dy/dτ, memory, step) ↦ (y, dy/dτ, memory,
+    error estimate) at the step's end.
+    """
+
+    begin: Callable[[Any, Tensor], tuple[Tensor, Tensor]]
+    attempt: Callable[[Any, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor, Tensor]]
     order: int
     evaluations: int
 
@@ -115,7 +125,7 @@ def run_rows(
         torch.full_like(y0[:, 0], torch.inf),
         torch.full_like(y0[:, 0], torch.inf),
     )
-    active = _Active.start(problem, y0, torch.arange(min(n, pool), device=y0.device))
+    active = _Active.start(problem, method, y0, torch.arange(min(n, pool), device=y0.device))
     waiting = pool
     while len(active.index):
         done, reason = active.advance(method, max_steps, min_speed)
@@ -130,7 +140,7 @@ def run_rows(
         if waiting < n and len(active.index) < 0.8 * pool:
             room = pool - len(active.index)
             fresh = torch.arange(waiting, min(n, waiting + room), device=y0.device)
-            active = active.join(_Active.start(problem, y0, fresh), problem)
+            active = active.join(_Active.start(problem, method, y0, fresh), problem)
             waiting += room
     return out
 
@@ -143,20 +153,22 @@ class _Active:
     index: Tensor
     y: Tensor
     field: Tensor
+    memory: Tensor
     step: Tensor
     slowest: Tensor
     dip: Tensor
     attempts: Tensor
 
     @classmethod
-    def start(cls, problem: RowProblem, y0: Tensor, index: Tensor) -> Self:
+    def start(cls, problem: RowProblem, method: Method, y0: Tensor, index: Tensor) -> Self:
         mine = problem.select(index)
         y = y0[index]
-        field = mine.field(y)
+        field, memory = method.begin(mine, y)
         speed = field.abs().amax(dim=1)
         step = torch.where(torch.isfinite(speed), 0.1 / speed, torch.nan)
         never = torch.full_like(speed, torch.inf)
-        return cls(mine, index, y, field, step, speed, never, torch.zeros_like(index))
+        attempts = torch.zeros_like(index)
+        return cls(mine, index, y, field, memory, step, speed, never, attempts)
 
     def select(self, rows: Tensor) -> Self:
         return replace(
@@ -174,7 +186,8 @@ class _Active:
     def advance(self, method: Method, max_steps: int, min_speed: float) -> tuple[Tensor, Tensor]:
         """Attempt one step in every row; which rows are done, and why (``Stop``)."""
         problem, step = self.problem, self.step
-        y_new, field_new, error = method.attempt(problem, self.y, self.field, step)
+        state = self.y, self.field, self.memory
+        y_new, field_new, memory_new, error = method.attempt(problem, *state, step)
         scale = problem.scale(y_new)
         ratio = (error.abs() / scale).amax(dim=1)
         usable = torch.isfinite(ratio) & torch.isfinite(y_new).all(dim=1)
@@ -199,6 +212,7 @@ class _Active:
         moved = accepted.unsqueeze(1)
         self.y = torch.where(moved, y_new, self.y)
         self.field = torch.where(moved, field_new, self.field)
+        self.memory = torch.where(moved, memory_new, self.memory)
         self.step = next_step
         self.attempts = self.attempts + 1
         speed = self.field.abs().amax(dim=1)
@@ -220,9 +234,13 @@ class _Active:
 _COLUMNS = [f.name for f in fields(_Active) if f.name != "problem"]
 
 
+def _begin(problem: RowProblem, y: Tensor) -> tuple[Tensor, Tensor]:
+    return problem.field(y)
+
+
 def _dormand_prince(
-    problem: RowProblem, y: Tensor, field: Tensor, step: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    problem: RowProblem, y: Tensor, field: Tensor, hint: Tensor, step: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """One explicit Runge-Kutta step of every row."""
     h = step.unsqueeze(1)
     stages = torch.empty(_STAGES + 1, *y.shape, dtype=y.dtype, device=y.device)
@@ -230,8 +248,8 @@ def _dormand_prince(
     flat = stages.view(_STAGES + 1, -1)
     for i, weights in enumerate(STAGE_WEIGHTS):
         y_new = torch.addcmul(y, h, (weights.to(y) @ flat[: i + 1]).view_as(y))
-        stages[i + 1] = problem.field(y_new)
-    return y_new, stages[-1], h * (ERROR_WEIGHTS.to(y) @ flat).view_as(y)
+        stages[i + 1], hint = problem.field(y_new, hint)
+    return y_new, stages[-1], hint, h * (ERROR_WEIGHTS.to(y) @ flat).view_as(y)
 
 
-DORMAND_PRINCE = Method(_dormand_prince, ORDER, _STAGES)
+DORMAND_PRINCE = Method(_begin, _dormand_prince, ORDER, _STAGES)

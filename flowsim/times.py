@@ -11,16 +11,17 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from flowsim.errors import InputError
+from flowsim.exponential import EXPONENTIAL
 from flowsim.gap import gap_loss
-from flowsim.implicit import EXTRAPOLATED_EULER
 from flowsim.landscape import Label
 from flowsim.limits import Limits, find_limits
 from flowsim.models import GapModel, ReducedModel, loss_of_gap
-from flowsim.orbits import GapOrbit, PhysicalOrbit, Rule
-from flowsim.stepping import Stop, run_rows
+from flowsim.orbits import GapOrbit, Rule
+from flowsim.physical_orbit import PhysicalOrbit
+from flowsim.stepping import Method, Stop, run_rows
 
-#: Attempted steps per row, explicit ones and, where those are not enough, implicit ones.
-_EXPLICIT_STEPS, _IMPLICIT_STEPS = 300, 2000
+#: Attempted steps per row, explicit ones and, where those are not enough, exponential ones.
+_EXPLICIT_STEPS, _EXPONENTIAL_STEPS = 300, 2000
 
 
 def hitting_times(
@@ -96,7 +97,7 @@ def _by_loss(model: ReducedModel, start: Tensor, wanted: Tensor, rtol: float) ->
     stiff = (found.stop == Stop.RUNNING).nonzero()[:, 0]
     if len(stiff):
         later = run_rows(
-            problem.select(stiff), found.y[stiff], _IMPLICIT_STEPS, method=EXTRAPOLATED_EULER
+            problem.select(stiff), found.y[stiff], _EXPONENTIAL_STEPS, method=_EXPONENTIAL
         )
         found.y[stiff], found.stop[stiff] = later.y, later.stop
     return torch.where(found.stop == Stop.LANDED, found.y[:, -1], torch.nan)
@@ -115,11 +116,9 @@ class _LossClock:
     def y(self, theta: Tensor) -> Tensor:
         return pad(self.orbit.y(theta), (0, 1))
 
-    def field(self, y: Tensor) -> Tensor:
-        return pad(self.orbit.field(y[:, :-1]), (0, 1), value=1.0)
-
-    def jacobian(self, y: Tensor) -> Tensor:
-        return pad(self.orbit.jacobian(y[:, :-1]), (0, 1, 0, 1))
+    def field(self, y: Tensor, hint: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        field, hint = self.orbit.field(y[:, :-1], hint)
+        return pad(field, (0, 1), value=1.0), hint
 
     def scale(self, y: Tensor) -> Tensor:
         time = self.orbit.rtol * y[:, -1:].abs() + 1e-300
@@ -133,3 +132,23 @@ class _LossClock:
 
     def settled(self, y: Tensor, field: Tensor) -> Tensor:
         return torch.zeros_like(y[:, 0], dtype=torch.bool)
+
+
+def _begin(problem: _LossClock, y: Tensor) -> tuple[Tensor, Tensor]:
+    field, memory = EXPONENTIAL.begin(problem.orbit, y[:, :-1])
+    return pad(field, (0, 1), value=1.0), memory
+
+
+def _attempt(
+    problem: _LossClock, y: Tensor, field: Tensor, memory: Tensor, step: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """A step of the flow, in which time has no error."""
+    y_new, field_new, memory_new, error = EXPONENTIAL.attempt(
+        problem.orbit, y[:, :-1], field[:, :-1], memory, step
+    )
+    time = y[:, -1:] + step.unsqueeze(1)
+    field_new, error = pad(field_new, (0, 1), value=1.0), pad(error, (0, 1))
+    return torch.cat([y_new, time], dim=1), field_new, memory_new, error
+
+
+_EXPONENTIAL = Method(_begin, _attempt, EXPONENTIAL.order, EXPONENTIAL.evaluations)

@@ -113,10 +113,10 @@ def test_orbits_that_run_off_to_infinity_are_not_given_a_label():
     """With N = 2 a valley of the loss leads to a → −∞ while e²|a| stays bounded."""
     model = AttentionModel(BinaryChain(0.5, 0.8), 2)
     start = torch.tensor([[2.2563, 1.8470, -0.7001]], dtype=torch.float64)
-    limit = find_limits(model, start, max_steps=200)
+    limit = find_limits(model, start, max_steps=300)
     assert limit.label == Label.UNRESOLVED
     assert limit.status == Status.TIMED_OUT
-    assert limit.theta[0, 2] < -20
+    assert limit.theta[0, 2] < -4
     assert limit.loss < model.loss(start)
 
 

@@ -19,8 +19,8 @@ class Decay:
     def select(self, rows):
         return replace(self, rate=self.rate[rows], target=self.target[rows])
 
-    def field(self, y):
-        return torch.stack([-self.rate * y[:, 0], torch.ones_like(y[:, 1])], dim=1)
+    def field(self, y, hint=None):
+        return torch.stack([-self.rate * y[:, 0], torch.ones_like(y[:, 1])], dim=1), y[:, :0]
 
     def scale(self, y):
         return self.rtol * torch.ones_like(y)
@@ -79,7 +79,7 @@ def test_agrees_with_torchdiffeq_on_the_same_problem():
         one = problem.select(torch.tensor([i]))
         times = torch.stack([torch.tensor(0.0).double(), problem.target[i]])
         path = odeint(
-            lambda _, y, one=one: one.field(y), start(1), times, rtol=1e-10, atol=1e-12,
+            lambda _, y, one=one: one.field(y)[0], start(1), times, rtol=1e-10, atol=1e-12,
             method="dopri8", options={"step_t": times[1:]},
         )  # fmt: skip
         assert (path[-1, 0] - rows.y[i]).abs().max() < 1e-9
