@@ -233,24 +233,25 @@ class AttentionModel:
         affine, optimal = affine_logits(theta), shift.isnan()
         waiting = torch.arange(len(theta), device=theta.device)
         for _ in range(_NEWTON_STEPS):
-            for group in groups.unique().tolist():
+            theirs = groups[waiting]
+            for group in theirs.unique().tolist():
                 if group == NOT_FINITE:
                     continue
-                members = waiting[groups == group]
+                members = waiting[theirs == group]
                 for index in members.split(max(1, CHUNK // table.size(group))):
                     nodes = table.nodes(group, theta[index, 2])
                     cold = optimal[index]
                     if bool(cold.any()):
                         some = index[cold]
-                        theirs = nodes if not kinked else table.nodes(group, theta[some, 2])
-                        shift[some] = self._optimal_shift(theta[some], group, table, theirs)
+                        own = table.nodes(group, theta[some, 2]) if kinked else nodes
+                        shift[some] = self._optimal_shift(theta[some], group, table, own)
                     sums[index] = class_sums(self.chain, nodes, affine[index], shift[index])
-            total = sums[waiting].sum(1)
+            total = sums.sum(1)
             step = -total[:, 0] / total[:, 2]
-            again = (step.abs() > _SMALL_STEP) & ~optimal[waiting]
-            if not bool(again.any()):
+            waiting = ((step.abs() > _SMALL_STEP) & ~optimal).nonzero()[:, 0]
+            if not len(waiting):
                 break
-            waiting, groups, step = waiting[again], groups[again], step[again]
-            shift[waiting] += step
-            optimal[waiting] = ~((step.abs() < _LARGE_STEP) & (total[again, 2] > _SATURATED))
+            shift[waiting] += step[waiting]
+            safe = (step.abs() < _LARGE_STEP) & (total[:, 2] > _SATURATED)
+            optimal[waiting] = ~safe[waiting]
         return expand(sums, theta, shift, optimal, second)

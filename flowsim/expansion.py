@@ -120,19 +120,17 @@ def expand(
 
 def _first_derivatives(theta: Tensor, classes: Sequence[tuple[int, int]]) -> Tensor:
     """∂(C, K)/∂θ of every class in turn, (n, 2c, k); with the bias a coordinate, C includes β."""
-    n, k = theta.shape
+    k = theta.shape[1]
     e, w, a = theta[:, :3].unbind(-1)
-    gamma, by_w = 4 * w * w.abs(), 8 * e * e * w.abs()
-    result = theta.new_zeros(n, len(classes), 2, k)
-    result[:, :, 0, 3:] = 1.0
-    for i, (x, o) in enumerate(classes):
-        gain, half = 1 + o * gamma, o * (x - 0.5)
-        result[:, i, 0, 0] = 2 * e * (x - 0.5 * (k == 4) + half * gamma)
-        result[:, i, 1, 0] = 2 * e * a * gain
-        result[:, i, 0, 1] = half * by_w
-        result[:, i, 1, 1] = o * a * by_w
-        result[:, i, 1, 2] = e * e * gain
-    return result.flatten(1, 2)
+    square, zero, one = e * e, torch.zeros_like(e), torch.ones_like(e)
+    gamma, by_w = 4 * w * w.abs(), 8 * square * w.abs()
+    columns = []
+    for x, o in classes:
+        gain = 1 + gamma if o else one
+        level = x - 0.5 * (k == 4) + o * (x - 0.5) * gamma
+        columns += [2 * e * level, o * (x - 0.5) * by_w, zero, one][:k]
+        columns += [2 * e * a * gain, a * by_w if o else zero, square * gain, zero][:k]
+    return torch.stack(columns, dim=1).view(-1, 2 * len(classes), k)
 
 
 def _second_derivatives(theta: Tensor, classes: Sequence[tuple[int, int]]) -> Tensor:

@@ -81,9 +81,7 @@ class PhysicalOrbit:
     def _guesses_bias(self) -> bool:
         return isinstance(self.model, AttentionModel) and not self.model.dynamic_bias
 
-    def _expand(
-        self, theta: Tensor, hint: Tensor | None, second: bool
-    ) -> tuple[Expansion, Tensor]:
+    def _expand(self, theta: Tensor, hint: Tensor | None, second: bool) -> tuple[Expansion, Tensor]:
         guess = None
         if hint is not None:
             shift, slope, there = hint[:, :1], hint[:, 1:4], hint[:, 4:]
