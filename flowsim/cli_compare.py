@@ -40,7 +40,7 @@ def compare(
     noise: opts.Noise = None,
     seed: opts.Seed = "0",
     horizon: opts.Horizon = None,
-    steps: options.Steps = "8000",
+    steps: opts.Steps = None,
     batch: options.Batch = "16",
     learning_rate: opts.LearningRate = None,
     require: opts.Require = None,
@@ -56,7 +56,7 @@ def compare(
     Example: flowsim compare --p 0.5 --q 0.8 --model rank-one --trainer gd --grid 20x20
     """
     began = time.perf_counter()
-    _check(p, q, model, trainer, grid, w_range, e_range, a, cloud, sigma, source, steps,
+    _check(p, q, model, trainer, grid, w_range, e_range, a, cloud, sigma, source,
            batch, learning_rate, horizon)  # fmt: skip
     from flowsim import results
 
@@ -119,7 +119,7 @@ def compare(
 
 def _check(
     p: Any, q: Any, model: str, trainer: str, grid: Any, w_range: Any, e_range: Any, a: Any,
-    cloud: Any, sigma: Any, source: Any, steps: int, batch: int, learning_rate: Any, horizon: Any,
+    cloud: Any, sigma: Any, source: Any, batch: int, learning_rate: Any, horizon: Any,
 ) -> None:  # fmt: skip
     """Options that must or must not come together."""
     if (p is None) != (q is None) or (p is None and source is None):
@@ -132,8 +132,8 @@ def _check(
     if a is not None and (model == "canonical" or cloud is not None or source is not None):
         raise InputError("--a goes with a grid and --model attention or rank-one")
     sampled = trainer in ("sgd", "adamw")
-    if not sampled and (steps, batch, learning_rate) != (8000, 16, None):
-        raise InputError("--steps, --batch and --learning-rate go with --trainer sgd or adamw")
+    if not sampled and (batch, learning_rate) != (16, None):
+        raise InputError("--batch and --learning-rate go with --trainer sgd or adamw")
 
 
 @contextmanager

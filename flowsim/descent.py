@@ -9,6 +9,7 @@ steps chatter about the sliding orbit instead of stalling, within one step's len
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Protocol
 
@@ -73,6 +74,7 @@ def advance(
     method: str = "descent",
     share: float = 0.8,
     beat: Callable[[], object] | None = None,
+    most: int = sys.maxsize,
 ) -> None:
     """Move the active rows to time ``until``, in place.
 
@@ -90,6 +92,7 @@ def advance(
         method: "descent" or "flow".
         share: in (0, 2); below 1 descent does not oscillate.
         beat: called every few hundred steps, when state, clock and steps are consistent.
+        most: a row that has taken so many steps moves no more.
 
     Raises:
         InputError: an unknown method, or a share out of range.
@@ -100,7 +103,7 @@ def advance(
         raise InputError(f"share must lie strictly between 0 and 2, not {share!r}")
     taken = 0
     while True:
-        rows = (active & (clock < until)).nonzero()[:, 0]
+        rows = (active & (clock < until) & (steps < most)).nonzero()[:, 0]
         if not len(rows):
             return
         here = state[rows]

@@ -44,5 +44,10 @@ Sigma = _option(options.positive, "S", "Deviation of the cloud.")
 Noise = _option(options.positive, "STD", "Gaussian noise on every weight.")
 Seed = _option(options.seed, "S", "Seed of cloud, noise and batches.")
 Horizon = _option(options.positive, "T", "Time after which a run is unresolved.")
+Steps = _option(
+    options.positive_integer, "K",
+    "Steps of sgd and adamw (default 8000), or the most of a run of flow or gd, which is "
+    "unresolved then (default: no bound; 20000 with attention).",
+)  # fmt: skip
 LearningRate = _option(options.positive, "X", "Of sgd and adamw.")
 Require = _option(_share, "SHARE", "Exit with 4 if fewer of the decided runs agree.")

@@ -46,8 +46,9 @@ def draw_comparison(record: xr.Dataset) -> Figure:
     draw_disagreements(record, axes[0, 1])
     axes[0, 1].set_title("found in training the full transformer", fontsize=10)
     draw_confusion(record, axes[0, 2])
+    names = ", ".join(str(name) for name in record["coordinate"].to_numpy())
     draw_losses(record, axes[1, 0])
-    draw_spread(record, axes[1, 1], "distance", "distance of (e, w) from the reduced orbit")
+    draw_spread(record, axes[1, 1], "distance", f"distance of ({names}) from the reduced orbit")
     draw_spread(record, axes[1, 2], "drift", "relative distance from the rank-one manifold")
     figure.suptitle(_title(record), fontsize=11)
     figure.legend(
@@ -80,8 +81,9 @@ def draw_labels(record: xr.Dataset, axes: Axes, variable: str) -> None:
 
 
 def draw_disagreements(record: xr.Dataset, axes: Axes) -> None:
-    """A cross on every start whose outcome is not the predicted one."""
-    off = _names(record, "predicted") != _names(record, "outcome")
+    """A cross on every start whose outcome is known and not the predicted one."""
+    predicted, outcome = _names(record, "predicted"), _names(record, "outcome")
+    off = (predicted != outcome) & (predicted != "unresolved") & (outcome != "unresolved")
     w, e = record["w"].to_numpy(), record["e"].to_numpy()
     axes.scatter(w[off], e[off], s=_cell_size(record), c=_LINE, marker="x", linewidths=1.0)
 
@@ -214,8 +216,14 @@ def _title(record: xr.Dataset) -> str:
     return (
         f"Markov chain {chain_caption(record)}\n"
         f"{trainer[a['trainer']]} of the full transformer, $d$ = {a['d']}, $N$ = {a['length']}"
-        f"{noise}, against the {a['model']} model"
+        f"{noise}, against the {a['model']} model{_attention(record)}"
     )
+
+
+def _attention(record: xr.Dataset) -> str:
+    """The attention scalar of the starts, if they have one and it is the same for all."""
+    values = np.unique(record["a"].to_numpy()) if "a" in record else np.empty(0)
+    return f", from $a$ = {values[0]:g}" if len(values) == 1 else ""
 
 
 def _legend(record: xr.Dataset) -> list[Any]:

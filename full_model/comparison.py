@@ -42,7 +42,10 @@ class Comparison:
         horizon: the time after which undecided runs of flow and descent are unresolved; by default
             40 (N + 10)/(π₀π₁|λ|), the slowest scale of the rank-one flow, whose positions move N
             times slower than the embedding.
-        steps, batch, learning_rate: of sgd and adamw, see ``Recipe``.
+        steps: of sgd and adamw (8 000 by default); for flow and descent the most that a run may
+            take before it is unresolved, by default as many as it needs without attention and
+            20 000 with it, where some starts creep along ever steeper valleys.
+        batch, learning_rate: of sgd and adamw, see ``Recipe``.
         device: "cpu", "cuda" or "auto".
 
     Raises:
@@ -58,7 +61,7 @@ class Comparison:
     noise: float = 0.0
     seed: int = 0
     horizon: float | None = None
-    steps: int = 8000
+    steps: int | None = None
     batch: int = 16
     learning_rate: float | None = None
     device: str = "cpu"
@@ -73,6 +76,10 @@ class Comparison:
                 raise InputError(f"{name} must be one of {', '.join(names)}, not {value!r}")
         if not (math.isfinite(self.noise) and self.noise >= 0):
             raise InputError(f"noise must be a number of at least 0, not {self.noise!r}")
+        if self.steps is not None and self.steps < 1:
+            raise InputError(f"steps must be at least 1, not {self.steps!r}")
+        if self.steps is None and self.stochastic:
+            object.__setattr__(self, "steps", 8000)
         object.__setattr__(self, "device", resolve_device(self.device))
         if self.horizon is None:
             pi0, pi1 = chain.stationary

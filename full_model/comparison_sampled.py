@@ -47,17 +47,18 @@ def compare_sampled(
     SGD's step k is at time k·learning rate of the reduced orbit; AdamW's steps have no time, and
     there is no distance for them. The full model has the papers' softmax attention.
     """
-    adamw = settings.trainer == "adamw"
+    adamw, steps = settings.trainer == "adamw", settings.steps
+    assert steps is not None
     arch = Architecture(settings.d, settings.length)
     recipe = Recipe(
-        settings.trainer, steps=settings.steps, batch=settings.batch,
+        settings.trainer, steps=steps, batch=settings.batch,
         learning_rate=settings.learning_rate, clip=1.0 if adamw else None,
     )  # fmt: skip
     run = RunSettings(
         arch, recipe, (settings.p,), (settings.q,),
         seeds=tuple(range(settings.seed, settings.seed + len(points))), init="given",
-        data_seed=settings.seed, telemetry_every=max(1, settings.steps // 100),
-        checkpoint_every=max(1, settings.steps // 20), device=settings.device,
+        data_seed=settings.seed, telemetry_every=max(1, steps // 100),
+        checkpoint_every=max(1, steps // 20), device=settings.device,
     )  # fmt: skip
     weights = lifted_weights(settings, arch, points)
     count = len(points)
@@ -66,7 +67,7 @@ def compare_sampled(
         told = progress
 
         def tell(step: int, loss: Tensor) -> None:
-            told(0, count, f"step {step} of {settings.steps}, loss {float(loss.median()):.4f}")
+            told(0, count, f"step {step} of {steps}, loss {float(loss.median()):.4f}")
 
     found, _ = train(run, checkpoint, resume, overwrite, weights, tell)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 #: Saved times: the first, and each next one by this factor.
 FIRST_TIME, FACTOR = 0.25, math.sqrt(2)
+#: Steps of a run with attention, unless the settings say otherwise: see ``Comparison``.
+_ATTENTION_STEPS = 20_000
 #: Seconds between two checkpoints.
 _SAVE_EVERY = 5.0
 
@@ -50,6 +53,8 @@ class Session:
         chain, device, count = settings.chain, settings.device, len(points)
         attention = "softmax" if points.shape[1] == 3 else "none"
         self.arch = Architecture(settings.d, settings.length, attention=attention)
+        bounded = settings.steps or (_ATTENTION_STEPS if attention == "softmax" else None)
+        self.most_steps = bounded or sys.maxsize
         self.method = "flow" if settings.trainer == "flow" else "descent"
         self.field: FullField
         if attention == "none":
@@ -99,7 +104,7 @@ class Session:
 
             advance(
                 self.field, self.full, self.clock, self.steps, until,
-                moving.to(self.full.device), self.method, beat=beat,
+                moving.to(self.full.device), self.method, beat=beat, most=self.most_steps,
             )  # fmt: skip
             advance(
                 self.reduced_field, self.reduced, self.reduced_clock, self.reduced_steps, until,
@@ -146,7 +151,8 @@ class Session:
         wanted = torch.zeros_like(self.outcome, dtype=torch.bool)
         if isinstance(self.model, RankOneModel):
             wanted = self.predicted == Label.UNRESOLVED
-        return self.outcome == Label.UNRESOLVED, wanted
+        in_budget = (self.steps < self.most_steps).cpu()
+        return (self.outcome == Label.UNRESOLVED) & in_budget, wanted
 
     @torch.no_grad()
     def measure(self, at: float) -> None:

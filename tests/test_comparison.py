@@ -156,6 +156,9 @@ def test_attention_flow_and_sampled_trainers():
     record = compare(Comparison(0.5, 0.8, "rank-one", "flow", d=2, length=3), points)
     assert record.outcome.values.tolist() == record.predicted.values.tolist() == [1, 2]
     assert np.nanmax(record.distance) < 1e-9
+    record = compare(Comparison(0.5, 0.8, "attention", d=2, length=3, steps=7), points)
+    assert (record.outcome.values == Label.UNRESOLVED).all()
+    assert record.steps.values.max() == 7
     record = compare(Comparison(0.5, 0.8, "attention", d=2, length=3, horizon=0.25), points)
     assert record.predicted.values.tolist() == [1, 2] and record.sizes["time"] == 2
     for trainer in ("sgd", "adamw"):
@@ -297,7 +300,7 @@ def test_the_command(tmp_path):
         (["--cloud", "5", "--sigma", "1", "--grid", "2x2"], "one of"),
         (["--from", "none.nc"], "none.nc"),
         (["--a", "0.5"], "--a"),
-        (["--steps", "5"], "--trainer"),
+        (["--batch", "5"], "--trainer"),
         (["--require", "2"], "--require"),
         (["--model", "linear"], "--model"),
         (["--model", "attention", "--length", "60"], "GiB"),
