@@ -79,5 +79,14 @@ def gap_loss(chain: BinaryChain, gap: Tensor) -> Tensor:
 
 
 def gap_slope(chain: BinaryChain, gap: Tensor) -> Tensor:
-    """ℓ′(Δ) = π₁ (σ(f₁) − (1 − q)), the factor A of every gradient; its sign is that of Δ − Δ*."""
-    return residual1(chain, optimal_logit(chain, gap) + gap)
+    """ℓ′(Δ) = π₁ (σ(f₁) − (1 − q)), the factor A of every gradient; its sign is that of Δ − Δ*.
+
+    With the positive root x of x² + 2(π₀ − π₁)x = 4π₀π₁ e^Δ, exp(f₁) = x/(2π₀), hence
+    ℓ′ = π₁ (q x − 2π₀(1 − q))/(x + 2π₀). Where |Δ| ≥ 600 it has its limit. Own derivation.
+    """
+    pi0, pi1 = chain.stationary
+    difference = (chain.q - chain.p) / (chain.q + chain.p)  # π₀ − π₁
+    product = 4 * pi0 * pi1 * gap.clamp(-600.0, 600.0).exp()
+    root = (product + difference**2).sqrt()
+    x = product / (root + difference) if difference > 0 else root - difference
+    return pi1 * (chain.q * x - 2 * pi0 * (1 - chain.q)) / (x + 2 * pi0)
