@@ -41,14 +41,7 @@ def integrate(
         InputError: wrong shapes, times that do not increase, tolerances that are not positive.
     """
     starts = check_starts(model, theta0, rtol, atol)
-    if (
-        t.ndim != 1
-        or len(t) < 2
-        or not bool((t[1:] > t[:-1]).all())
-        or not bool(t.isfinite().all())
-    ):
-        raise InputError("t must be a vector of at least two increasing, finite times")
-    times = t.to(starts)
+    times = check_times(t).to(starts)
     path = torch.full((len(times), *starts.shape), torch.nan, dtype=starts.dtype).to(starts.device)
     path[0] = starts
     finite = torch.isfinite(starts).all(dim=1)
@@ -63,6 +56,13 @@ def integrate(
             if len(rows) > 1:
                 pending += rows.chunk(2)
     return path.reshape(len(times), *theta0.shape)
+
+
+def check_times(t: Tensor) -> Tensor:
+    """``t`` itself, a vector of at least two increasing, finite times; else InputError."""
+    if t.ndim != 1 or len(t) < 2 or not bool((t.diff() > 0).all() and t.isfinite().all()):
+        raise InputError("t must be a vector of at least two increasing, finite times")
+    return t
 
 
 def _integrate_rows(

@@ -25,12 +25,12 @@ POOL = 8192
 #: The same where the step is compiled: its loop needs no cache.
 _COMPILED_POOL = 32768
 #: Part of the pool that may have stopped before it is cleared and filled again.
-_IDLE = 0.2
+IDLE = 0.2
 #: ‖∇Δ‖² (as ``clock_rates`` gives it) below which a row is too near a saddle for this clock, by
 #: number of coordinates: with three, the saddles are lines, and errors grow along their passage.
 _NEAR_SADDLE = {2: 1e-5, 3: 2e-3}
 #: Attempted steps after which a row is left to the other method.
-_ATTEMPTS = 300
+ATTEMPTS = 300
 #: At Δ = 0 one of e = 0 and "another factor = 0" must hold; this is how clearly.
 _CLEAR = 1e-4
 
@@ -71,7 +71,16 @@ def from_clock_chart(model: GapModel, y: Tensor, signs: Tensor) -> Tensor:
     return torch.stack(columns, dim=-1)
 
 
-class _Rows:
+def legs(model: GapModel, theta: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """y and signs, shape (k, n), Δ, and where its first leg ends: Δ*, or 0 on the way there."""
+    clock = model.logit_gap(theta)
+    end = torch.full_like(clock, model.chain.target_logit_gap)
+    if "square" in model.clock_chart:
+        end[clock * end < 0] = 0.0
+    return *to_clock_chart(model, theta), clock, end
+
+
+class Rows:
     """Rows being advanced, as the columns of one table, so that they are moved all at once.
 
     ``clock`` is Δ now and ``end`` where this leg ends; ``last_step`` is the length of the latest
@@ -90,7 +99,7 @@ class _Rows:
     @classmethod
     def start(
         cls, model: GapModel, y: Tensor, signs: Tensor, clock: Tensor, end: Tensor, first: int
-    ) -> _Rows:
+    ) -> Rows:
         """Rows at their start, numbered from ``first``."""
         numerators, size = model.clock_rates(y, signs)
         rates = torch.stack(numerators) / size
@@ -101,11 +110,11 @@ class _Rows:
         index = torch.arange(first, first + y.shape[1], device=y.device)
         return cls(len(y), torch.cat(columns), index)
 
-    def keep(self, rows: Tensor) -> _Rows:
+    def keep(self, rows: Tensor) -> Rows:
         """The chosen rows (index), none of which is near a saddle or done."""
-        return _Rows(self.k, self.table[:, rows], self.index[rows])
+        return Rows(self.k, self.table[:, rows], self.index[rows])
 
-    def put(self, rows: Tensor, fresh: _Rows) -> None:
+    def put(self, rows: Tensor, fresh: Rows) -> None:
         """Let others take the place of the given rows (index)."""
         self.table[:, rows], self.index[rows] = fresh.table, fresh.index
         self.near[rows] = self.done[rows] = False
@@ -134,31 +143,27 @@ def follow_by_gap(
         pool: rows advanced at once; by default as many as are quickest.
         compiled: compile the step (tens of seconds, once per machine).
     """
-    n, budget = len(theta), min(max_steps, _ATTEMPTS)
+    n, budget = len(theta), min(max_steps, ATTEMPTS)
     pool = pool or (_COMPILED_POOL if compiled else POOL)
     target = model.chain.target_logit_gap
-    y0, signs = to_clock_chart(model, theta)
-    clock = model.logit_gap(theta)
-    end = torch.full_like(clock, target)
-    if "square" in model.clock_chart:
-        end[clock * target < 0] = 0.0
+    y0, signs, clock, end = legs(model, theta)
     scratch = y0.new_empty(len(STAGE_WEIGHTS) + 1, len(y0) * min(n, pool))
-    tolerances = _tolerances(model, rtol, atol, y0)
+    allowed = tolerances(model, rtol, atol, y0)
     attempt = _compiled_attempt(model) if compiled else partial(_attempt, model, scratch)
 
     stopped_y, evaluations = y0.clone(), torch.zeros(n, dtype=torch.int64, device=theta.device)
     at_minima = torch.zeros(n, dtype=torch.bool, device=theta.device)
     at_plane = at_minima.clone()
 
-    def fresh(start: int, stop: int) -> _Rows:
+    def fresh(start: int, stop: int) -> Rows:
         mine = slice(start, stop)
-        return _Rows.start(model, y0[:, mine], signs[:, mine], clock[mine], end[mine], start)
+        return Rows.start(model, y0[:, mine], signs[:, mine], clock[mine], end[mine], start)
 
     rows, waiting = fresh(0, min(n, pool)), pool
     while len(rows.index):
-        tried = attempt(rows.y, rows.rates, rows.signs, rows.step, *tolerances)
-        _advance(rows, *tried, budget)
-        if int(rows.done.sum()) < _IDLE * len(rows.done):
+        tried = attempt(rows.y, rows.rates, rows.signs, rows.step, *allowed)
+        advance(rows, *tried, budget)
+        if int(rows.done.sum()) < IDLE * len(rows.done):
             continue
         _judge(model, rows, at_minima, at_plane)
         gone = rows.done.nonzero()[:, 0]
@@ -180,10 +185,13 @@ def follow_by_gap(
     return Stopped(theta, at_minima, at_plane, evaluations)
 
 
-def _advance(
-    rows: _Rows, y_new: Tensor, rates_new: Tensor, ratio: Tensor, size: Tensor, budget: int
-) -> None:
-    """Accept or reject the attempted step of every row; a row at its end waits there."""
+def advance(
+    rows: Rows, y_new: Tensor, rates_new: Tensor, ratio: Tensor, size: Tensor, budget: int
+) -> Tensor:
+    """Accept or reject the attempted step of every row; which were accepted, shape (n,).
+
+    A row at its end waits there.
+    """
     accepted = (ratio <= 1) & ~rows.done  # false for NaN
     rows.attempts += ~rows.done
     rows.near |= accepted & (size < _NEAR_SADDLE[rows.k])
@@ -204,31 +212,41 @@ def _advance(
     remaining = rows.end - rows.clock
     length = torch.minimum(remaining.abs(), length.mul_(growth))
     torch.copysign(length, remaining, out=rows.step)
-    rows.done = (remaining == 0) | rows.near | (rows.attempts >= budget)
+    rows.done |= (remaining == 0) | rows.near | (rows.attempts >= budget)
+    return accepted
 
 
-def _judge(model: GapModel, rows: _Rows, at_minima: Tensor, at_plane: Tensor) -> None:
+def _judge(model: GapModel, rows: Rows, at_minima: Tensor, at_plane: Tensor) -> None:
     """Decide the rows that came to their end, or send them on from Δ = 0 to Δ*."""
     target = model.chain.target_logit_gap
     there = ((rows.clock == rows.end) & ~rows.near).nonzero()[:, 0]
     final = rows.end[there] == target
     crossing = final
     if "square" in model.clock_chart:
-        y, signs = rows.y[:, there], rows.signs[:, there]
-        size = model.clock_rates(y, signs)[1]
-        without = model.clock_rates(torch.cat([torch.zeros_like(y[:1]), y[1:]]), signs)[1]
+        on_plane, elsewhere = meets_plane(model, rows.y[:, there], rows.signs[:, there])
         at_zero = rows.end[there] == 0
-        crossing = torch.where(at_zero, without <= _CLEAR * size, final)
-        at_plane[rows.index[there]] = at_zero & ((size - without).abs() <= _CLEAR * size)
-        onwards = there[crossing & ~final]
-        rows.end[onwards] = target
-        length = torch.minimum(rows.last_step[onwards], (target - rows.clock[onwards]).abs())
-        rows.step[onwards] = math.copysign(1.0, target) * length
-        rows.done[onwards] = False
+        crossing = torch.where(at_zero, elsewhere, final)
+        at_plane[rows.index[there]] = at_zero & on_plane
+        send_on(rows, there[crossing & ~final], target)
     at_minima[rows.index[there]] = crossing & final
 
 
-def _tolerances(model: GapModel, rtol: float, atol: float, like: Tensor) -> tuple[Tensor, Tensor]:
+def meets_plane(model: GapModel, y: Tensor, signs: Tensor) -> tuple[Tensor, Tensor]:
+    """What vanishes where an orbit meets Δ = 0: e, or another factor; neither if it is unclear."""
+    size = model.clock_rates(y, signs)[1]
+    without = model.clock_rates(torch.cat([torch.zeros_like(y[:1]), y[1:]]), signs)[1]
+    return (size - without).abs() <= _CLEAR * size, without <= _CLEAR * size
+
+
+def send_on(rows: Rows, which: Tensor, target: float) -> None:
+    """Begin the leg from Δ = 0 to Δ* of the given rows (index)."""
+    rows.end[which] = target
+    length = torch.minimum(rows.last_step[which], (target - rows.clock[which]).abs())
+    rows.step[which] = math.copysign(1.0, target) * length
+    rows.done[which] = False
+
+
+def tolerances(model: GapModel, rtol: float, atol: float, like: Tensor) -> tuple[Tensor, Tensor]:
     """Absolute and relative parts of the error allowed in each coordinate, shape (k, 1) each."""
     allowed = {"square": (1e-300, rtol), "log": (rtol, 1e-15), "plain": (atol, rtol)}
     pairs = like.new_tensor([allowed[kind] for kind in model.clock_chart])
