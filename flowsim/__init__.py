@@ -56,6 +56,7 @@ _HOME = {
     "scan_basins": "basins",
     "search_critical_points": "critical",
     "separatrix": "landscape",
+    "trajectories": "paths",
     "write_record": "results",
     "write_scan": "store",
 }
