@@ -13,7 +13,6 @@ from torch import Tensor
 from flowsim.basins import scan_basins
 from flowsim.catalogue import ModelChoice, analytic_basin
 from flowsim.chain import BinaryChain
-from flowsim.flow import integrate
 from flowsim.gap import gap_slope
 from flowsim.landscape import (
     SADDLE_ENERGY,
@@ -27,6 +26,7 @@ from flowsim.landscape import (
 from flowsim.limits import find_limits
 from flowsim.linear_attention import LinearAttentionModel
 from flowsim.models import CanonicalModel, ReducedModel, energy, feed_forward_gain, velocity
+from flowsim.paths import trajectories
 from flowsim.results import flags, provenance
 from flowsim.starts import cell_centres
 
@@ -222,7 +222,7 @@ def _orbits(
 
     They run for a dozen e-folds of e near the origin, whose rate is 2|λ|π₀π₁, or a thousand times
     the fastest rate ℓ″(Δ)|∇Δ|² at their ends, whichever is shorter, and end with their limits.
-    Starts lie within |e|, |w| ≤ 4, where an explicit method is quick.
+    Starts lie within |e|, |w| ≤ 4, so that these times show them move.
     """
     inset = 0.04
     spread = torch.linspace(inset, 1 - inset, ORBITS_PER_SIDE, dtype=torch.float64)
@@ -241,5 +241,5 @@ def _orbits(
     fastest = (bend * model.logit_gap_gradient(ends).square().sum(dim=1)).max()
     horizon = min(horizon, 1000 / float(fastest))
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, 60)]).double()
-    path = integrate(model, start, times, rtol or 1e-11, atol)
+    path = trajectories(model, start, times, rtol or 1e-11, atol)
     return torch.cat([path, limit.unsqueeze(0)])

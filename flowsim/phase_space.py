@@ -10,7 +10,6 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.flow import integrate
 from flowsim.landscape import (
     CriticalPoint,
     Label,
@@ -21,6 +20,7 @@ from flowsim.landscape import (
 from flowsim.limits import find_limits
 from flowsim.linear_attention import LinearAttentionModel
 from flowsim.models import ReducedModel, feed_forward_gain
+from flowsim.paths import trajectories
 from flowsim.results import flags, provenance
 
 PLANE_POINTS = 81
@@ -102,10 +102,10 @@ def phase_space_record(
 
 
 def _paths(model: ReducedModel, start: Tensor, rtol: float, atol: float) -> tuple[Tensor, Tensor]:
-    """Trajectories through torchdiffeq, each completed by its limit, and the limits' labels."""
+    """Trajectories, each completed by its limit, and the limits' labels."""
     pi0, pi1 = model.chain.stationary
     horizon = 6 / (pi0 * pi1 * max(abs(model.chain.second_eigenvalue), 0.1))
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-4, 0, TIMES)]).double()
-    path = integrate(model, start, times, rtol, atol)
+    path = trajectories(model, start, times, rtol, atol)
     limits = find_limits(model, start)
     return torch.cat([path, limits.theta.unsqueeze(0)]), limits.label
