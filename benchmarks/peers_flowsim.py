@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from flowsim import AttentionModel, BinaryChain, CanonicalModel, find_limits, integrate
+from flowsim import (
+    AttentionModel,
+    BinaryChain,
+    CanonicalModel,
+    find_limits,
+    integrate,
+)
+from flowsim import trajectories as many_trajectories
 from flowsim.landscape import Label, reaches_global_minimum
 
 torch.set_num_threads(1)
@@ -34,10 +41,11 @@ def closed_form(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.nda
 
 
 def trajectories(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
-    """Paths, shape (times, starts, 2), by ``integrate``."""
-    model, theta, t = CanonicalModel(CHAIN), torch.from_numpy(starts), torch.tensor(task["times"])
-    t = t.double()
-    return lambda: integrate(model, theta, t, task["rtol"], task["atol"]).numpy()
+    """Paths, shape (times, starts, 2), by ``trajectories`` or, with "shared", by ``integrate``."""
+    model, theta = CanonicalModel(CHAIN), torch.from_numpy(starts)
+    t = torch.tensor(task["times"], dtype=torch.float64)
+    solve = integrate if task.get("shared") else many_trajectories
+    return lambda: solve(model, theta, t, task["rtol"], task["atol"]).numpy()
 
 
 def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
