@@ -18,7 +18,7 @@ from flowsim.gap_clock import follow_by_gap, from_clock_chart, to_clock_chart
 from flowsim.landscape import reaches_global_minimum
 from flowsim.limits import _CAREFUL
 from flowsim.linear_attention import linear_reaches_global_minimum
-from flowsim.orbits import Rule, orbit_through
+from flowsim.orbits import GapOrbit, Rule
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.1, 0.1), (0.02, 0.9), (0.4, 0.6001)]
 MODELS = [CanonicalModel, LinearAttentionModel, UntiedModel]
@@ -53,7 +53,9 @@ def test_limits_are_those_of_the_orbits_in_rescaled_time(kind, p, q, generator):
     model = kind(BinaryChain(p, q))
     start = box(400, len(model.coordinates), generator)
     met = follow_by_gap(model, start, 1e-11, 1e-12)
-    slow = orbit_through(model, start, _CAREFUL, 1e-12).follow(start, 1000)
+    target = torch.full_like(start[:, 0], model.chain.target_logit_gap)
+    orbit = GapOrbit.from_start(model, start, target, _CAREFUL, 1e-12)
+    slow = orbit.follow(start, 1000)
     decided = met.at_minima | met.at_plane
     assert decided.double().mean() > 0.99
     rule = torch.where(met.at_minima, Rule.REACHED_MINIMA, Rule.TRAPPED_BY_PLANE)
