@@ -10,15 +10,14 @@ clock: such rows are left to ``orbits``. Source: own derivation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache, partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from flowsim.gap_attempt import compiled_attempt, eager_attempt
 from flowsim.models import GapModel
-from flowsim.stepping import ERROR_WEIGHTS, ORDER, STAGE_WEIGHTS
+from flowsim.stepping import ORDER, STAGE_WEIGHTS
 
 #: Rows advanced at once: few enough to stay in the processor's cache, many enough per call.
 POOL = 8192
@@ -147,9 +146,8 @@ def follow_by_gap(
     pool = pool or (_COMPILED_POOL if compiled else POOL)
     target = model.chain.target_logit_gap
     y0, signs, clock, end = legs(model, theta)
-    scratch = y0.new_empty(len(STAGE_WEIGHTS) + 1, len(y0) * min(n, pool))
     allowed = tolerances(model, rtol, atol, y0)
-    attempt = _compiled_attempt(model) if compiled else partial(_attempt, model, scratch)
+    attempt = compiled_attempt(model) if compiled else eager_attempt(model, y0[:, :pool])
 
     stopped_y, evaluations = y0.clone(), torch.zeros(n, dtype=torch.int64, device=theta.device)
     at_minima = torch.zeros(n, dtype=torch.bool, device=theta.device)
@@ -251,79 +249,3 @@ def tolerances(model: GapModel, rtol: float, atol: float, like: Tensor) -> tuple
     allowed = {"square": (1e-300, rtol), "log": (rtol, 1e-15), "plain": (atol, rtol)}
     pairs = like.new_tensor([allowed[kind] for kind in model.clock_chart])
     return pairs[:, :1], pairs[:, 1:]
-
-
-# Stage 1 serves the next one alone: stored before stage 0, it is left out of later sums.
-_PLACE = [1, 0, *range(2, len(STAGE_WEIGHTS) + 1)]
-
-
-@cache
-def _sums() -> list[tuple[slice, Tensor]]:
-    """For every stage, and for the error: the stored stages that enter and their weights."""
-    sums = []
-    for weights in [*STAGE_WEIGHTS, ERROR_WEIGHTS]:
-        stored = torch.zeros(len(STAGE_WEIGHTS) + 1, dtype=torch.float64)
-        stored[_PLACE[: len(weights)]] = weights
-        used = stored.nonzero()[:, 0]
-        part = slice(int(used[0]), int(used[-1]) + 1)
-        sums.append((part, stored[part].contiguous()))
-    return sums
-
-
-def _attempt(
-    model: GapModel,
-    scratch: Tensor,
-    y: Tensor,
-    rates: Tensor,
-    signs: Tensor,
-    step: Tensor,
-    absolute: Tensor,
-    relative: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One step of every row: y, dy/dΔ, error over what is allowed, and size, all at its end."""
-    flat = scratch[:, : y.numel()]
-    moves = flat.view(-1, *y.shape)  # stages times step
-    torch.mul(rates, step, out=moves[_PLACE[0]])
-    *sums, (part, weights) = _sums()
-    for place, (used, each) in zip(_PLACE[1:], sums, strict=True):
-        y_new = torch.addmv(y.reshape(-1), flat[used].T, each).view_as(y)
-        numerators, size = model.clock_rates(y_new, signs)
-        scale = step / size
-        for row, numerator in zip(moves[place], numerators, strict=True):
-            torch.mul(numerator, scale, out=row)
-    error = torch.mv(flat[part].T, weights).view_as(y).abs_()
-    allowed = torch.addcmul(absolute, relative, torch.maximum(y.abs(), y_new.abs()))
-    ratio = error.div_(allowed).amax(dim=0)
-    return y_new, torch.stack(numerators).div_(size), ratio, size
-
-
-@cache
-def _compiled_attempt(model: GapModel) -> Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """``_attempt`` with its sums written out, compiled into one loop over the rows."""
-    table = [weights.tolist() for weights in [*STAGE_WEIGHTS, ERROR_WEIGHTS]]
-
-    def attempt(
-        y: Tensor,
-        rates: Tensor,
-        signs: Tensor,
-        step: Tensor,
-        absolute: Tensor,
-        relative: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        stages = [list(rates)]
-        for weights in table[:-1]:
-            y_new = [
-                start + step * sum(w * k for w, k in zip(weights, slopes, strict=True) if w)
-                for start, slopes in zip(y, zip(*stages, strict=True), strict=True)
-            ]
-            numerators, size = model.clock_rates(y_new, signs)
-            inverse = 1.0 / size
-            stages.append([numerator * inverse for numerator in numerators])
-        ratio = torch.zeros_like(step)
-        for i, slopes in enumerate(zip(*stages, strict=True)):
-            error = step * sum(w * k for w, k in zip(table[-1], slopes, strict=True) if w)
-            allowed = absolute[i] + relative[i] * torch.maximum(y[i].abs(), y_new[i].abs())
-            ratio = torch.maximum(ratio, error.abs() / allowed)
-        return torch.stack(y_new), torch.stack(stages[-1]), ratio, size
-
-    return torch.compile(attempt, dynamic=True)
