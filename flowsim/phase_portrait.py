@@ -119,15 +119,17 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
     model = ModelChoice.from_settings(settings).on(chain)
     record = scan.transpose("e", "w", ...)
     a = float(scan["a"]) if "a" in scan else 0.0
-    w_range, e_range = (_window(scan[name].to_numpy()) for name in "we")
+    w_range, e_range = (tuple(_edges(scan[name].to_numpy())[[0, -1]].tolist()) for name in "we")
     record = _with_landscape(record, model, w_range, e_range, a)
     counts = {f"cells_{x.name.lower()}": scan.attrs[f"points_{x.name.lower()}"] for x in Label}
     return record.assign_attrs(counts, **({"a": a} if "a" in scan else {}))
 
 
-def _window(centres: np.ndarray) -> tuple[float, float]:
+def _edges(centres: np.ndarray) -> np.ndarray:
+    """Where the cells around evenly spaced centres begin and end; 0 between −x and x."""
     half = (centres[1] - centres[0]) / 2
-    return float(centres[0] - half), float(centres[-1] + half)
+    between = (centres[1:] + centres[:-1]) / 2
+    return np.concatenate([centres[:1] - half, between, centres[-1:] + half])
 
 
 def _with_landscape(
@@ -194,7 +196,7 @@ def _compare(model: ReducedModel, record: xr.Dataset, a: float) -> dict[str, int
         return {"oracle_cells": 0, "oracle_agree": 0, "oracle_wrong": 0, "oracle_cut": 0}
     e, w = (record[name].to_numpy() for name in "ew")
     expected = oracle(_starts(model, *_mesh(e, w), a)).numpy()
-    corners = [np.append(x, 2 * x[-1] - x[-2]) - (x[1] - x[0]) / 2 for x in (e, w)]
+    corners = [_edges(x) for x in (e, w)]
     inside = oracle(_starts(model, *_mesh(*corners), a)).numpy()
     corner_sum = sum(
         inside[i : len(e) + i, j : len(w) + j].astype(int) for i in (0, 1) for j in (0, 1)

@@ -1,6 +1,7 @@
 """Initializations: grids, lists from files and Gaussian clouds, block by block."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -36,6 +37,28 @@ def pieces(starts, size):
 def test_cells_fill_the_window():
     assert cell_centres(-3, 3, 3).tolist() == [-2, 0, 2]
     assert cell_centres(1, 2, 1).tolist() == [1.5]
+
+
+@pytest.mark.parametrize("cells", [1, 5, 7, 11, 101, 512, 4095])
+def test_cells_are_right_to_the_last_bits_and_zero_is_zero(cells):
+    for low, high in ((-3.0, 3.0), (-0.7, 0.7), (-math.pi, math.pi), (-1e-3, 1e-3)):
+        centres = cell_centres(low, high, cells)
+        assert np.array_equal(centres, -centres[::-1])
+        assert (centres == 0).sum() == cells % 2
+    for low, high in ((-0.7, 2.3), (0.05, 3.0), (-1000.0, -0.1), (1e-9, 1.0)):
+        exact = [
+            (Fraction(low) * (2 * (cells - i) - 1) + Fraction(high) * (2 * i + 1)) / (2 * cells)
+            for i in range(cells)
+        ]
+        unit = np.spacing(max(-low, high))
+        error = [
+            abs(Fraction(x) - y)
+            for x, y in zip(cell_centres(low, high, cells).tolist(), exact, strict=True)
+        ]
+        assert max(error) <= 3 * unit
+        assert (np.diff(cell_centres(low, high, cells)) > 0).all()
+    assert cell_centres(-0.3, 0.7, 5)[1] == 0
+    assert cell_centres(-0.1, 0.2, 3)[0] == pytest.approx(-0.05, rel=1e-14)
 
 
 def test_grid_is_the_mesh_of_its_axes():
