@@ -24,7 +24,7 @@ _HOME = {
     "Label": "landscape",
     "Limits": "limits",
     "ModelChoice": "catalogue",
-    "Points": "starts",
+    "Points": "points",
     "RankOneModel": "rank_one",
     "Rule": "orbits",
     "Scan": "scans",

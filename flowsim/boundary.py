@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from flowsim.lattice import Lattice
 from flowsim.limits import find_limits
 from flowsim.marching import Boundary, march
 from flowsim.models import ReducedModel
+from flowsim.refinement import Nodes, crossed_cells, subdivide
 from flowsim.results import flags, provenance
 
 MAX_LEVELS = 20
@@ -82,7 +82,7 @@ def refine_boundary(
     lattice = Lattice(tuple(len(values) for values in axes.values()), levels)
     if float(np.prod(np.array(lattice.shape, dtype=float))) > 2.0**62:
         raise InputError(f"{levels} levels on this grid are more nodes than can be numbered")
-    fine = [_subdivide(np.asarray(v, dtype=np.float64), levels) for v in axes.values()]
+    fine = [subdivide(np.asarray(v, dtype=np.float64), levels) for v in axes.values()]
 
     def theta(values: list[np.ndarray]) -> Tensor:
         given = dict(zip(axes, values, strict=True))
@@ -94,16 +94,16 @@ def refine_boundary(
         start = theta([values[places[:, i]] for i, values in enumerate(fine)])
         return find_limits(model, start, rtol, atol, progress=progress).label.numpy()
 
-    known = _Nodes(label)
+    known = Nodes(label)
     if labels is not None:
-        known.add(_coarse_nodes(lattice), np.asarray(labels, dtype=np.int8).ravel(), 0)
+        known.add(lattice.nodes(0), np.asarray(labels, dtype=np.int8).ravel(), 0)
     held = {
         i: int(place)
         for i, (name, values) in enumerate(zip(axes, fine, strict=True))
         if model.keeps_sign[model.coordinates.index(name)]
         for place in np.flatnonzero(values == 0)
     }
-    cells = _crossed_cells(lattice, known, held)
+    cells = crossed_cells(lattice, known, held)
     inside = known.labels(lattice.corners(cells, levels)) == Label.GLOBAL_MINIMUM
     boundary = march(lattice, cells, inside)
 
@@ -218,72 +218,11 @@ def _check(
         raise InputError(f"labels of shape {np.shape(labels)} do not fit axes of shape {shape}")
 
 
-def _subdivide(values: np.ndarray, levels: int) -> np.ndarray:
-    """The values with 2^levels − 1 more between neighbours, of which rounding beside 0 is 0."""
-    place = np.arange(((len(values) - 1) << levels) + 1) / (1 << levels)
-    fine = np.interp(place, np.arange(len(values)), values)
-    fine[np.abs(fine) < 1e-9 * np.diff(fine).min()] = 0.0
-    fine[:: 1 << levels] = values  # the given ones stay what they are
-    return fine
-
-
-def _coarse_nodes(lattice: Lattice) -> np.ndarray:
-    ranges = [np.arange(0, n, lattice.step(0)) for n in lattice.shape]
-    return np.ravel_multi_index(np.meshgrid(*ranges, indexing="ij"), lattice.shape).ravel()
-
-
-@dataclass
-class _Nodes:
-    """Labels of the nodes evaluated so far, by node number, and the level that asked first."""
-
-    evaluate: Callable[[np.ndarray], np.ndarray]
-    nodes: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    label: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int8))
-    level: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int8))
-
-    def add(self, nodes: np.ndarray, label: np.ndarray, level: int) -> None:
-        """Put in new nodes."""
-        every = np.concatenate([self.nodes, nodes])
-        order = np.argsort(every)
-        self.nodes = every[order]
-        self.label = np.concatenate([self.label, label])[order]
-        self.level = np.append(self.level, np.full(len(nodes), level, dtype=np.int8))[order]
-
-    def labels(self, nodes: np.ndarray, level: int = 0) -> np.ndarray:
-        """The labels of nodes, evaluated where they are not known yet, shape of ``nodes``."""
-        wanted = np.unique(nodes)
-        new = wanted[~np.isin(wanted, self.nodes, assume_unique=True)]
-        if len(new):
-            self.add(new, self.evaluate(new), level)
-        return self.label[np.searchsorted(self.nodes, nodes)]
-
-
-def _crossed_cells(lattice: Lattice, known: _Nodes, held: dict[int, int]) -> np.ndarray:
-    """The crossed cells of the finest level, sorted; ``known`` holds all that was evaluated."""
-    cells, crossed = lattice.cells(0), np.empty(0, dtype=np.int64)
-    for level in range(lattice.levels + 1):
-        found, new, looked_at = [cells[:0]], cells, cells
-        while len(new):
-            corners = known.labels(lattice.corners(new, level), level)
-            found.append(new[(corners != corners[:, :1]).any(axis=1)])
-            around = lattice.neighbours(found[-1], level)
-            new = np.setdiff1d(around, looked_at, assume_unique=True)
-            looked_at = np.concatenate([looked_at, new])
-        crossed = np.concatenate(found)
-        marked = [lattice.neighbours(crossed, level)]
-        for axis, place in held.items():
-            if place % lattice.step(level):
-                marked.append(lattice.cells(level, axis, place))
-        if level < lattice.levels:
-            cells = lattice.children(np.unique(np.concatenate(marked)), level + 1)
-    return np.sort(crossed)
-
-
 def _record(
     lattice: Lattice,
     fine: dict[str, np.ndarray],
     fixed: dict[str, float],
-    known: _Nodes,
+    known: Nodes,
     cells: np.ndarray,
     boundary: Boundary,
 ) -> xr.Dataset:

@@ -105,9 +105,10 @@ def scan(
     from flowsim.catalogue import ModelChoice
     from flowsim.chain import BinaryChain
     from flowsim.landscape import Label
+    from flowsim.points import Points
     from flowsim.progress import label_bar
     from flowsim.scans import Scan
-    from flowsim.starts import Cloud, Grid, Points, cell_centres
+    from flowsim.starts import Cloud, Grid, cell_centres
     from flowsim.store import write_scan
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down

@@ -42,6 +42,11 @@ class Lattice:
         """Integer place of each node along each axis, shape (..., k)."""
         return np.stack(np.unravel_index(nodes, self.shape), axis=-1)
 
+    def nodes(self, level: int) -> np.ndarray:
+        """All nodes of a level, sorted."""
+        ranges = [np.arange(0, n, self.step(level)) for n in self.shape]
+        return np.ravel_multi_index(np.meshgrid(*ranges, indexing="ij"), self.shape).ravel()
+
     def cells(self, level: int, axis: int | None = None, place: int = 0) -> np.ndarray:
         """All cells of a level, or those that hold ``place`` along one axis between their ends."""
         step = self.step(level)

@@ -25,9 +25,9 @@ from flowsim import (
     scan_basins,
     write_record,
 )
-from flowsim.boundary import _crossed_cells, _Nodes
 from flowsim.lattice import Lattice
 from flowsim.marching import march
+from flowsim.refinement import Nodes, crossed_cells
 
 
 def full_labels(model, record):
@@ -224,8 +224,8 @@ def refined_like(inside, levels, coarse=9):
         x, y = lattice.places(nodes).T / (size - 1)
         return inside(x, y).astype(np.int8)
 
-    known = _Nodes(label)
-    cells = _crossed_cells(lattice, known, {})
+    known = Nodes(label)
+    cells = crossed_cells(lattice, known, {})
     every = lattice.cells(levels)
     corners = label(lattice.corners(every, levels).ravel()).reshape(-1, 4)
     expected = every[(corners != corners[:, :1]).any(axis=1)]

@@ -74,7 +74,7 @@ def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("flowsim.boundary._crossed_cells", stop)
+        patch.setattr("flowsim.boundary.crossed_cells", stop)
         assert flowsim(*words)[0] == 130
     assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
     assert flowsim(*words, "--resume", "--quiet") == (0, "", "")

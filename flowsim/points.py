@@ -1,0 +1,116 @@
+"""Initializations given as a list, also by a file: .csv, .npy or .nc."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from flowsim.errors import InputError
+
+
+class Points:
+    """A list of starts; ``Points.read`` takes it from a file.
+
+    Args:
+        names: the coordinate of every column.
+        rows: shape (n, k).
+        source: what to call the list in messages.
+
+    Raises:
+        InputError: no rows, another number of columns than names, or a value that is not finite.
+    """
+
+    scattered = True
+    dims = ("point",)
+
+    def __init__(self, names: Sequence[str], rows: np.ndarray, source: str = "points") -> None:
+        self.names = tuple(names)
+        self._rows = np.ascontiguousarray(rows, dtype=float)
+        columns = ", ".join(self.names)
+        if self._rows.ndim != 2 or self._rows.shape[1] != len(self.names):
+            raise InputError(
+                f"{source}: needs rows of {len(self.names)} columns ({columns}), "
+                f"not an array of shape {self._rows.shape}"
+            )
+        if not len(self._rows):
+            raise InputError(f"{source}: holds no points")
+        bad = ~np.isfinite(self._rows).all(axis=1)
+        if bad.any():
+            raise InputError(
+                f"{source}: point {int(bad.argmax()) + 1} is not finite "
+                f"({int(bad.sum())} of {len(bad)} points)"
+            )
+        self.shape = (len(self._rows),)
+
+    @classmethod
+    def read(cls, path: Path | str, coordinates: Sequence[str]) -> Points:
+        """Points of a file.
+
+        Args:
+            path: .csv with a header that names the columns; .npy with one row per point and the
+                columns in the order of ``coordinates``; .nc with one variable per coordinate.
+            coordinates: the coordinates that must be there, each exactly once.
+
+        Raises:
+            InputError: no such file, another format, or other columns.
+        """
+        path, wanted = Path(path), ", ".join(coordinates)
+        readers = {".csv": _read_csv, ".npy": _read_npy, ".nc": _read_netcdf}
+        if not path.is_file():
+            raise InputError(f"{str(path)!r} is not a file of points")
+        if path.suffix.lower() not in readers:
+            raise InputError(f"points come from .csv, .npy or .nc, not {path.name!r}")
+        try:
+            names, rows = readers[path.suffix.lower()](path, tuple(coordinates))
+        except InputError:
+            raise
+        except Exception as error:  # numpy and h5py raise many kinds for damaged files
+            raise InputError(f"{str(path)!r} cannot be read as points: {error}") from None
+        if sorted(names) != sorted(coordinates):
+            raise InputError(
+                f"{str(path)!r} has the columns {', '.join(names) or 'none'}; wanted are {wanted}"
+            )
+        return cls(names, rows, repr(str(path)))
+
+    def block(self, low: int, high: int) -> np.ndarray:
+        return self._rows[low:high]
+
+    def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
+        return {}
+
+    def settings(self) -> dict[str, str]:
+        digest = hashlib.sha256(self._rows.data).hexdigest()[:16]
+        return {"starts": f"{len(self._rows)} points {', '.join(self.names)} (sha256 {digest})"}
+
+
+def _read_csv(path: Path, _: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    with path.open(encoding="utf-8-sig") as file:
+        names = tuple(word.strip() for word in file.readline().split(","))
+        lines = (line for line in file if line.strip())
+        first = next(lines, None)
+        if first is None:
+            return names, np.empty((0, len(names)))
+        return names, np.loadtxt(chain([first], lines), delimiter=",", ndmin=2, dtype=float)
+
+
+def _read_npy(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    rows = np.load(path, allow_pickle=False)
+    if rows.dtype.kind not in "fiu":
+        raise InputError(f"{str(path)!r} holds {rows.dtype}, not numbers")
+    return names, rows
+
+
+def _read_netcdf(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    with xr.open_dataset(path, engine="h5netcdf") as data:
+        if missing := [name for name in names if name not in data.variables]:
+            raise InputError(f"{str(path)!r} has no variable {', '.join(missing)}")
+        columns = [data[name] for name in names]
+        if any(a.ndim != 1 or a.shape != b.shape for a, b in pairwise([*columns, columns[0]])):
+            raise InputError(f"{str(path)!r}: the coordinates must be lists of one length")
+        return names, np.stack([column.to_numpy() for column in columns], axis=-1)
