@@ -48,6 +48,23 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any
     write_atomically(path, lambda name: name.write_bytes(content))
 
 
+def check_checkpoint(path: Path | None, resume: bool, overwrite: bool) -> None:
+    """Refuse, before anything is computed, a place where no checkpoint can or may be kept.
+
+    Raises:
+        InputError: a folder or a name in none, a file that exists and is neither to be resumed nor
+            overwritten, or a resume without a name.
+    """
+    if path is None:
+        if resume:
+            raise InputError("to resume, name the checkpoint")
+        return
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(f"{path} is a folder or lies in none")
+    if path.exists() and not (resume or overwrite):
+        raise InputError(f"{path} exists: resume it, overwrite it or choose another name")
+
+
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors (on the CPU) and state of a checkpoint.
 

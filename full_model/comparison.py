@@ -20,6 +20,7 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models import CanonicalModel, ReducedModel
 from flowsim.rank_one import RankOneModel
+from full_model.checkpoints import check_checkpoint
 from full_model.comparison_session import Progress, Session
 from full_model.recipe import TRAINERS
 from full_model.settings import resolve_device
@@ -143,12 +144,7 @@ def compare(
     """
     points = check_points(points)
     model = reduced_model(settings, points.shape[1])
-    if checkpoint is not None and (checkpoint.is_dir() or not checkpoint.parent.is_dir()):
-        raise InputError(f"{checkpoint} is a folder or lies in none")
-    if checkpoint is not None and checkpoint.exists() and not (resume or overwrite):
-        raise InputError(f"{checkpoint} exists: resume it, overwrite it or choose another name")
-    if resume and checkpoint is None:
-        raise InputError("to resume, name the checkpoint")
+    check_checkpoint(checkpoint, resume, overwrite)
     if settings.stochastic:
         from full_model.comparison_sampled import compare_sampled
 

@@ -21,7 +21,7 @@ from flowsim.models import ReducedModel
 from flowsim.results import flags
 from full_model.comparison_session import Progress, Session, lifted_weights
 from full_model.recipe import Recipe
-from full_model.runs import Progress as RunProgress
+from full_model.run_session import Progress as RunProgress
 from full_model.runs import train
 from full_model.settings import RunSettings
 from full_model.transformer import Architecture

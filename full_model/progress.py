@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from torch import Tensor
 from tqdm import tqdm
 
-from full_model.runs import Progress
+from full_model.run_session import Progress
 from full_model.settings import RunSettings
 
 
