@@ -1,8 +1,10 @@
-"""Shared by all tests: the reference table, one thread, and a grid of starts."""
+"""Shared by all tests: the reference table, one thread, a grid of starts, and the command line."""
 
 import json
+from functools import partial
 from pathlib import Path
 
+import command
 import pytest
 import torch
 
@@ -17,6 +19,12 @@ CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.05, 0.6), (0.97, 0.35), (0.45, 0.56)]
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(20240607)
+
+
+@pytest.fixture
+def flowsim(tmp_path):
+    """Runs a command line in the test's own folder: exit code, stdout, stderr."""
+    return partial(command.run, cwd=tmp_path)
 
 
 def uniform_starts(n: int, generator: torch.Generator, half_width: float = 3.0) -> torch.Tensor:

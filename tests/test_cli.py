@@ -1,4 +1,4 @@
-"""The command line as a user meets it: whole processes, exit codes, one sentence on stderr."""
+"""The command line as a user meets it: exit codes, and one sentence on stderr."""
 
 import json
 import math
@@ -10,31 +10,22 @@ import time
 from pathlib import Path
 
 import pytest
+from command import assert_refused, run
 from matplotlib.image import imread
 
 FLOWSIM = str(Path(sys.executable).with_name("flowsim"))
 SMALL = ["--p", "0.5", "--q", "0.8", "--resolution", "24"]
 
 
-def run(*arguments, cwd):
-    return subprocess.run([FLOWSIM, *arguments], cwd=cwd, capture_output=True, text=True)
-
-
-def assert_refused(done, *words):
-    assert done.returncode == 2, done
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("flowsim: ")
-    assert "Traceback" not in done.stderr
-    for word in words:
-        assert word in done.stderr
+def whole_process(*words, cwd):
+    return subprocess.run([FLOWSIM, *words], cwd=cwd, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
-    done = run("portrait", *SMALL, "--out", "x.png", "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
+    done = whole_process("portrait", *SMALL, "--out", "x.png", "--json", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
     return folder, json.loads(done.stdout)
 
 
@@ -50,6 +41,16 @@ def test_summary_for_programs(drawn):
     assert summary["largest_energy_drift"] < 1e-8
     assert summary["oracle_agree"] == summary["oracle_cells"]
     assert summary["seconds"] > 0
+
+
+def test_whole_processes_end_as_commands_do(tmp_path):
+    wrong = "--p=1.5", "--q=0.8"
+    done = whole_process("portrait", *wrong, cwd=tmp_path)
+    assert_refused(done, "--p")
+    assert done.stderr == run("portrait", *wrong, cwd=tmp_path).stderr
+    (tmp_path / "a.csv").write_text("e,w\nnan,1\n")
+    words = ["scan", "--p", "0.5", "--q", "0.8", "--points", "a.csv"]
+    assert_refused(whole_process(*words, cwd=tmp_path), "point 1 is not finite")
 
 
 def test_figure_and_record_are_written_side_by_side(drawn):
@@ -192,7 +193,7 @@ def test_unresolved_cells_have_an_exit_code_of_their_own(tmp_path):
 def test_interrupt_leaves_nothing_and_says_so(tmp_path):
     command = [FLOWSIM, "portrait", "--p", "0.5", "--q", "0.8", "--resolution", "2000"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    time.sleep(5)
+    time.sleep(3)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import xarray as xr
-from test_cli import assert_refused, run
+from command import assert_refused, run
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 QUICK = ["train", *CHAIN, "--trainer", "gd", "--d", "4", "--length", "4", "--steps", "40"]

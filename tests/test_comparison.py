@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
-from test_cli import assert_refused, run
+from command import assert_refused, run
 
 from flowsim import BinaryChain, read_record, write_record
 from flowsim.agreement import add_agreement, comparison_summary, wilson
@@ -309,24 +309,17 @@ def test_the_command(tmp_path):
     ],
     ids=str,
 )
-def test_bad_input(tmp_path, monkeypatch, arguments, word):
-    from flowsim import cli
-
-    monkeypatch.chdir(tmp_path)
+def test_bad_input(tmp_path, arguments, word):
     chain = [] if arguments[:1] == ["--p"] else ["--p", "0.5", "--q", "0.8"]
-    monkeypatch.setattr(sys, "argv", ["flowsim", "compare", *chain, *arguments])
-    said = []
-    monkeypatch.setattr(cli, "print", lambda text, file: said.append(text), raising=False)
-    with pytest.raises(SystemExit) as stopped:
-        cli.main()
-    assert stopped.value.code == 2 and len(said) == 1 and word in said[0], said
+    assert_refused(run("compare", *chain, *arguments, cwd=tmp_path), word)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_ctrl_c_and_kill_lose_nothing(tmp_path):
     long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--horizon", "1e5",
             "--out", "x.png", "--json"]  # fmt: skip
-    code = "from flowsim.cli import main; main()"
+    code = "import full_model.comparison_session as session; session._SAVE_EVERY = 0.2; "
+    code += "from flowsim.cli import main; main()"
     for number, extra in ((signal.SIGINT, []), (signal.SIGKILL, ["--resume"])):
         process = subprocess.Popen(
             [sys.executable, "-c", code, *long, *extra], cwd=tmp_path,

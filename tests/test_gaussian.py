@@ -6,11 +6,11 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from command import assert_refused, run
 from conftest import REFERENCE, relative_error
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from scipy.stats import chi2
-from test_cli import assert_refused, run
 
 from flowsim import BinaryChain, CanonicalModel, InputError, LinearAttentionModel, read_record
 from flowsim.gaussian import _trapped_below, gaussian_limits, gaussian_probability, gaussian_record

@@ -13,36 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import assert_refused
 
-from flowsim import Label, cli, cli_scan, options, read_record
+from flowsim import Label, cli_scan, options, read_record
 
 FLOWSIM = str(Path(sys.executable).with_name("flowsim"))
 CHAIN = ["--p", "0.5", "--q", "0.8"]
-
-
-@pytest.fixture
-def flowsim(monkeypatch, capsys, tmp_path):
-    """Runs a command line in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["flowsim", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code, *capsys.readouterr()
-
-    return run
-
-
-def refused(result, *words):
-    code, out, err = result
-    assert code == 2, err
-    assert out == ""
-    assert err.count("\n") == 1
-    assert err.startswith("flowsim: ")
-    for word in words:
-        assert word in err
-    return True
 
 
 def test_a_grid_from_the_command_line(flowsim, tmp_path):
@@ -60,7 +36,7 @@ def test_a_grid_from_the_command_line(flowsim, tmp_path):
     assert np.allclose(record["w"][[0, -1]], [-2.85, 2.85])
     assert record.attrs["command"] == "flowsim scan --p 0.5 --q 0.8 --grid 30x20 --e-range=0:2"
     assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
-    assert refused(flowsim("scan", *CHAIN, "--grid", "30x20"), "scan.nc", "--overwrite")
+    assert_refused(flowsim("scan", *CHAIN, "--grid", "30x20"), "scan.nc", "--overwrite")
 
 
 def test_what_changes_no_result_leaves_no_trace_in_the_record(flowsim, tmp_path):
@@ -69,7 +45,7 @@ def test_what_changes_no_result_leaves_no_trace_in_the_record(flowsim, tmp_path)
     code, out, _ = flowsim(*grid, "--out=b.nc", "--resume", "--jobs", "1", "--quiet")
     assert (code, out) == (0, "")
     assert (tmp_path / "b.nc").read_bytes() == (tmp_path / "scan.nc").read_bytes()
-    assert refused(flowsim(*grid, "--fraction", "0.5", "--resume"), "fraction: none, now 0.5")
+    assert_refused(flowsim(*grid, "--fraction", "0.5", "--resume"), "fraction: none, now 0.5")
 
 
 def test_chains_and_spreads(flowsim, tmp_path):
@@ -186,12 +162,12 @@ def test_bad_input_is_one_sentence(flowsim, tmp_path, words, word):
     (tmp_path / "nan.csv").write_text("e,w\n1,2\nnan,1\n")
     (tmp_path / "other.csv").write_text("e,v\n1,2\n")
     before = sorted(tmp_path.iterdir())
-    assert refused(flowsim("scan", *CHAIN, *words), word)
+    assert_refused(flowsim("scan", *CHAIN, *words), word)
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_the_chain_is_needed(flowsim):
-    assert refused(flowsim("scan", *GRID), "--p and --q are needed")
+    assert_refused(flowsim("scan", *GRID), "--p and --q are needed")
 
 
 DRAWN = {
@@ -224,8 +200,8 @@ def test_scans_that_no_figure_shows(flowsim):
     ]
     for scan, word in words:
         assert flowsim("scan", *scan, "--quiet", "--overwrite")[0] == 0
-        assert refused(flowsim("portrait", "--from", "scan.nc"), word)
-        assert refused(flowsim("portrait", "--from", "scan.nc", "--energy"), "--energy")
+        assert_refused(flowsim("portrait", "--from", "scan.nc"), word)
+        assert_refused(flowsim("portrait", "--from", "scan.nc", "--energy"), "--energy")
 
 
 def test_names_of_models_are_the_catalogues():

@@ -1,7 +1,6 @@
 """``flowsim scan --refine K``: the boundary in the record of a scan, and in its figure."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -10,27 +9,12 @@ from matplotlib.image import imread
 from flowsim import (
     BinaryChain,
     CanonicalModel,
-    cli,
     read_record,
     refine_boundary,
     refined_labels,
 )
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
-
-
-@pytest.fixture
-def flowsim(monkeypatch, capsys, tmp_path):
-    """Runs a command line in this process: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["flowsim", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code, *capsys.readouterr()
-
-    return run
 
 
 def test_the_record_of_a_scan_holds_the_refined_boundary(flowsim, tmp_path):
