@@ -140,7 +140,9 @@ def start(script, trainer, path, mode):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("trainer", ["adamw", "sgd", "flow"])
+@pytest.mark.parametrize(
+    "trainer", ["adamw", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sgd", "flow"))]
+)
 def test_killed_and_resumed_ends_with_the_same_bytes(tmp_path, trainer):
     """SIGKILL in the middle of training, as soon as the first checkpoint exists."""
     script = RUN.replace("STEPS", "400")

@@ -19,7 +19,10 @@ MODELS = {
 }
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=str)
+@pytest.fixture(
+    scope="module",
+    params=["linear above", "linear below", pytest.param("uniform above", marks=pytest.mark.slow)],
+)
 def space(request):
     return phase_space_record(MODELS[request.param])
 

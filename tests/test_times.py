@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import brentq
 
 from flowsim import (
     AttentionModel,
@@ -14,6 +13,7 @@ from flowsim import (
     hitting_times,
     integrate,
 )
+from flowsim.models import velocity
 
 CHAIN = BinaryChain(0.5, 0.8)
 
@@ -22,20 +22,24 @@ def rows(*points):
     return torch.tensor(points, dtype=torch.float64)
 
 
-def time_by_trajectory(model, start, fraction):
-    """The root in t of L(θ(t)) − wanted, every θ(t) integrated afresh by torchdiffeq."""
-    limit = find_limits(model, start)
-    first = model.loss(start).item()
-    wanted = limit.loss.item() + fraction * (first - limit.loss.item())
+def time_by_trajectory(model, start, wanted):
+    """The t with L(θ(t)) = wanted, from the left by Newton's rule with dL/dt = ∇L · θ′.
 
-    def excess(t):
-        path = integrate(model, start, torch.tensor([0.0, t], dtype=torch.float64), rtol=1e-10)
-        return model.loss(path[-1]).item() - wanted
-
-    high = 1.0
-    while excess(high) > 0:
-        high *= 2
-    return brentq(excess, high / 2 if high > 1 else 1e-9, high, xtol=1e-10, rtol=1e-9)
+    torchdiffeq integrates from each point to the next, and half as far where it went past the end.
+    """
+    time, here = 0.0, start
+    while True:
+        slope = (model.gradient(here) * velocity(model, here)).sum().item()
+        step = (wanted - model.loss(here).item()) / slope
+        if step <= 1e-9 * time:
+            return time + step
+        while True:
+            times = torch.tensor([0.0, step], dtype=torch.float64)
+            there = integrate(model, here, times, rtol=1e-10)[-1]
+            if model.loss(there).item() >= wanted:
+                break
+            step /= 2
+        time, here = time + step, there
 
 
 @pytest.mark.parametrize(
@@ -48,8 +52,12 @@ def time_by_trajectory(model, start, fraction):
     ],
 )
 def test_times_are_those_of_a_dense_trajectory(model, start):
-    expected = time_by_trajectory(model, start, 0.1)
-    assert hitting_times(model, start, 0.1).item() == pytest.approx(expected, rel=1e-6)
+    limits = find_limits(model, start)
+    wanted = 0.9 * limits.loss.item() + 0.1 * model.loss(start).item()
+    expected = time_by_trajectory(model, start, wanted)
+    assert hitting_times(model, start, 0.1, limits=limits).item() == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_known_limits_are_taken_and_starts_that_never_move_have_no_time():

@@ -155,10 +155,10 @@ def test_ensembles_are_their_members_under_deterministic_trainers():
     arch = Architecture(4, 5)
     weights = start(arch, 3)
     recipes = [
-        Recipe("gd", steps=200, learning_rate=0.3),
-        Recipe("adamw", steps=200, loss="population", learning_rate=1e-2),
-        Recipe("flow", steps=4, horizon=3.0, method="rk4", step_size=0.1),
-        Recipe("flow", steps=4, horizon=3.0),
+        Recipe("gd", steps=100, learning_rate=0.3),
+        Recipe("adamw", steps=100, loss="population", learning_rate=1e-2),
+        Recipe("flow", steps=2, horizon=1.0, method="rk4", step_size=0.1),
+        Recipe("flow", steps=2, horizon=1.0),
     ]
     for recipe in recipes:
         together = Trainer(arch, weights, MarkovSource.of(chains), recipe)
