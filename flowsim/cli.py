@@ -6,7 +6,6 @@ error messages appear at once.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -15,14 +14,9 @@ from typing import Any
 
 import typer
 
-from flowsim import cli_compare, cli_full, cli_gaussian, cli_scan, options
-from flowsim.chain import BinaryChain
+from flowsim import cli_compare, cli_full, cli_gaussian, cli_scan, cli_scan_record, options
+from flowsim.cli_output import BAD_INPUT, FIGURES, INTERRUPTED, judge, report
 from flowsim.errors import InputError, Interrupted
-
-FIGURES = (".png", ".pdf", ".svg")
-
-#: Exit codes beside 0 (done) and 1 (a fault in flowsim itself).
-BAD_INPUT, UNRESOLVED, DISAGREES, INTERRUPTED = 2, 3, 4, 130
 
 #: typer's own complaint about options and commands, of which BadParameter is one kind.
 _UsageError: Any = typer.BadParameter.__base__
@@ -95,17 +89,8 @@ def portrait(
     if source is None:
         results.write_record(record, record_path)
     results.write_atomically(out, figure.savefig)
-    files = {"figure": str(out), "record": str(record_path)}
-    summary |= {"seconds": round(time.perf_counter() - began, 3), **files}
-    if as_json:
-        typer.echo(json.dumps(summary, indent=2))
-    elif not quiet:
-        typer.echo(text(summary))
-    if summary.get("oracle_wrong"):
-        print("flowsim: some labels disagree with the closed form of the basins", file=sys.stderr)
-        raise typer.Exit(DISAGREES)
-    if summary["unresolved"]:
-        raise typer.Exit(UNRESOLVED)
+    report(summary, {"figure": out, "record": record_path}, began, text, as_json, quiet)
+    judge(summary.get("oracle_wrong"), summary["unresolved"])
 
 
 def _draw(record: Any, energy: bool) -> tuple[Any, dict[str, Any], Callable[[Any], str]]:
@@ -117,7 +102,8 @@ def _draw(record: Any, energy: bool) -> tuple[Any, dict[str, Any], Callable[[Any
 
         return draw_portrait(record, energy), results.portrait_summary(record), _portrait_text
     if record.attrs["kind"] == "scan":
-        return cli_scan.draw(record), cli_scan.summarize(record), cli_scan.text
+        scan = cli_scan_record
+        return scan.draw(record), scan.summarize(record), scan.text
     from flowsim.portrait_3d import draw_phase_space
 
     return draw_phase_space(record), results.phase_space_summary(record), _phase_space_text
@@ -136,8 +122,7 @@ def _check_portrait(
     p: Any, q: Any, attention: str, length: Any, a: Any, view: str, resolution: Any, e_range: Any
 ) -> None:
     """Options that must or must not come together."""
-    if p is None or q is None:
-        raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
+    options.chain(p, q)
     if (attention == "uniform") != (length is not None):
         raise InputError("--length N, the positions averaged over, goes with --attention uniform")
     if attention == "none" and (a is not None or view == "3d"):
@@ -166,7 +151,7 @@ def _compute(
     from flowsim.progress import progress_bar
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = reduced_model(BinaryChain(p, q), attention, length)
+    model = reduced_model(options.chain(p, q), attention, length)
     if view == "3d":
         from flowsim.phase_space import NEAR_STARTS, STARTS, phase_space_record
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -14,11 +13,8 @@ import typer
 
 from flowsim import options
 from flowsim import options_compare as opts
-from flowsim.chain import BinaryChain
+from flowsim.cli_output import DISAGREES, FIGURES, judge, report
 from flowsim.errors import InputError
-
-UNRESOLVED, DISAGREES = 3, 4
-_FIGURES = (".png", ".pdf", ".svg")
 
 
 def compare(
@@ -63,7 +59,7 @@ def compare(
     stem = f"compare_{model}_{trainer}"
     out = out or Path(f"{stem}.png" if p is None else f"{stem}_p{p:g}_q{q:g}.png")
     record_path, checkpoint = out.with_suffix(".nc"), out.with_suffix(".safetensors")
-    results.check_output(out, "--out", _FIGURES, overwrite)
+    results.check_output(out, "--out", FIGURES, overwrite)
     results.check_output(record_path, "--out (its record)", (".nc",), overwrite)
 
     import torch
@@ -74,7 +70,7 @@ def compare(
     from full_model.comparison import compare as run
     from full_model.starts import cloud_points, grid_points, stored_points
 
-    chain = None if p is None else BinaryChain(p, q)
+    chain = None if p is None else options.chain(p, q)
     dimensions = 3 if model == "attention" or a is not None else 2
     shape: dict[str, Any] = {}
     if source is not None:
@@ -101,20 +97,12 @@ def compare(
     figure = draw_comparison(record)
     results.write_record(record, record_path)
     results.write_atomically(out, figure.savefig)
-    summary = comparison_summary(record) | {
-        "figure": str(out),
-        "record": str(record_path),
-        "seconds": round(time.perf_counter() - began, 3),
-    }
-    if as_json:
-        typer.echo(json.dumps(summary, indent=2))
-    elif not quiet:
-        typer.echo(_text(summary))
+    summary = comparison_summary(record)
+    report(summary, {"figure": out, "record": record_path}, began, _text, as_json, quiet)
     agreement = summary["agreement"]
     if require is not None and (agreement is None or agreement < require):
         raise typer.Exit(DISAGREES)
-    if summary["unresolved_outcomes"] or summary["unresolved_predictions"]:
-        raise typer.Exit(UNRESOLVED)
+    judge(None, summary["unresolved_outcomes"] + summary["unresolved_predictions"])
 
 
 def _check(
@@ -122,8 +110,8 @@ def _check(
     cloud: Any, sigma: Any, source: Any, batch: int, learning_rate: Any, horizon: Any,
 ) -> None:  # fmt: skip
     """Options that must or must not come together."""
-    if (p is None) != (q is None) or (p is None and source is None):
-        raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
+    if source is None or (p is None) != (q is None):
+        options.chain(p, q)
     window = [x for x in (grid, w_range, e_range) if x is not None]
     if (source is not None) + (cloud is not None) + bool(window) > 1:
         raise InputError("give one of --grid (with its ranges), --cloud and --from")

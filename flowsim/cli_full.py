@@ -11,11 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from flowsim import options
-from flowsim.chain import BinaryChain
+from flowsim.cli_output import DISAGREES, judge, report
 from flowsim.errors import InputError
-
-#: Exit codes: models whose loss left the finite numbers, and a check that fails.
-NOT_FINITE, DISAGREES = 3, 4
 
 
 def verify(
@@ -32,7 +29,7 @@ def verify(
 
     Example: flowsim verify --p 0.5 --q 0.8 --d 4 --length 6
     """
-    chain = _chain(p, q)
+    chain = options.chain(p, q)
     from full_model.theorems import format_claims
     from full_model.theorems import verify as check
 
@@ -118,7 +115,7 @@ def train(
     Example: flowsim train --p 0.5 --q 0.8 --trainer gd --length 6 --steps 2000
     """  # fmt: skip
     began = time.perf_counter()
-    chain = _chain(p, q)
+    chain = options.chain(p, q)
     from flowsim.results import check_output, provenance, write_record
     from full_model.progress import terminal_progress
     from full_model.runs import train as run
@@ -163,16 +160,10 @@ def train(
         "entropy_rate": chain.entropy_rate,
         "stationary_entropy": chain.stationary_entropy,
         "not_finite": int((record["finite"] == 0).sum()),
-        "record": str(out),
-        "checkpoint": str(checkpoint),
-        "seconds": round(time.perf_counter() - began, 3),
     }
-    if as_json:
-        typer.echo(json.dumps(summary, indent=2))
-    elif not quiet:
-        typer.echo(_train_text(summary))
-    if summary["not_finite"]:
-        raise typer.Exit(NOT_FINITE)
+    files = {"record": out, "checkpoint": checkpoint}
+    report(summary, files, began, _train_text, as_json, quiet)
+    judge(None, summary["not_finite"])  # a model that diverged ended nowhere
 
 
 def _train_text(s: dict[str, Any]) -> str:
@@ -188,9 +179,3 @@ def _train_text(s: dict[str, Any]) -> str:
             f"record {s['record']}, checkpoint {s['checkpoint']}, {s['seconds']:.1f} s",
         ]
     )
-
-
-def _chain(p: float | None, q: float | None) -> BinaryChain:
-    if p is None or q is None:
-        raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
-    return BinaryChain(p, q)

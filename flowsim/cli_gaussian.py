@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,13 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from flowsim import options
-from flowsim.chain import BinaryChain
+from flowsim.cli_output import FIGURES, judge, report
 from flowsim.errors import InputError
-
-FIGURES = (".png", ".pdf", ".svg")
-
-#: Exit codes: points without a label, and a label that the closed form contradicts.
-UNRESOLVED, DISAGREES = 3, 4
 
 #: Starts of one run, which are held in memory.
 MAX_STARTS = 10_000_000
@@ -65,8 +58,7 @@ def gaussian(
     Example: flowsim gaussian --p 0.5 --q 0.8 --sigma 0.02:3:40
     """
     began = time.perf_counter()
-    if p is None or q is None:
-        raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
+    chain = options.chain(p, q)
     low, high, count = sigma
     if count * samples > MAX_STARTS:
         raise InputError(
@@ -90,7 +82,7 @@ def gaussian(
     from flowsim.progress import progress_bar
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model, sigmas = CanonicalModel(BinaryChain(p, q)), np.geomspace(low, high, count)
+    model, sigmas = CanonicalModel(chain), np.geomspace(low, high, count)
     with progress_bar(count * samples, "starts", quiet) as advance:
         record = gaussian_record(model, sigmas, samples, seed, rtol, atol, progress=advance)
     figure = draw_gaussian(record)
@@ -98,17 +90,8 @@ def gaussian(
     results.write_atomically(out, figure.savefig)
 
     summary = _summary(record)
-    files = {"figure": str(out), "record": str(record_path)}
-    summary |= {"seconds": round(time.perf_counter() - began, 3), **files}
-    if as_json:
-        typer.echo(json.dumps(summary, indent=2))
-    elif not quiet:
-        typer.echo(_text(summary))
-    if summary["wrong"]:
-        print("flowsim: some labels disagree with the closed form of the basins", file=sys.stderr)
-        raise typer.Exit(DISAGREES)
-    if summary["unresolved"]:
-        raise typer.Exit(UNRESOLVED)
+    report(summary, {"figure": out, "record": record_path}, began, _text, as_json, quiet)
+    judge(summary["wrong"], summary["unresolved"])
 
 
 def _summary(record: Any) -> dict[str, Any]:

@@ -8,6 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+
 MAX_RESOLUTION = 4000
 MAX_CELLS = 10_000_000
 MAX_LEVELS = 20
@@ -31,6 +34,13 @@ def probability(text: str) -> float:
     if not 0 < value < 1:
         raise typer.BadParameter(f"must be a number strictly between 0 and 1, not {text!r}.")
     return value
+
+
+def chain(p: float | None, q: float | None) -> BinaryChain:
+    """The chain that --p and --q give."""
+    if p is None or q is None:
+        raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
+    return BinaryChain(p, q)
 
 
 def tolerance(text: str) -> float:
