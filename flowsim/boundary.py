@@ -152,6 +152,22 @@ def add_boundary(
     Raises:
         InputError: the record is no such grid, or what ``refine_boundary`` raises.
     """
+    found = boundary_of_scan(record, model, levels, rtol, atol, progress)
+    attributes = {k: v for k, v in found.attrs.items() if k.startswith("refine_")}
+    return record.merge(
+        found, compat="equals", join="exact", combine_attrs="override"
+    ).assign_attrs(attributes)
+
+
+def boundary_of_scan(
+    record: xr.Dataset,
+    model: ReducedModel,
+    levels: int,
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    progress: Callable[[int], object] | None = None,
+) -> xr.Dataset:
+    """What ``add_boundary`` adds; of the record only labels and coordinates are read."""
     dims = [str(name) for name in record["label"].dims]
     if not set(dims) <= set(model.coordinates):
         wanted = ", ".join(model.coordinates)
@@ -159,11 +175,7 @@ def add_boundary(
     axes = {name: record[name].to_numpy() for name in dims}
     fixed = {c: float(record[c]) for c in model.coordinates if c not in dims and c in record}
     label = record["label"].to_numpy()
-    found = refine_boundary(model, axes, fixed, levels, rtol, atol, progress, label)
-    attributes = {k: v for k, v in found.attrs.items() if k.startswith("refine_")}
-    return record.merge(
-        found, compat="equals", join="exact", combine_attrs="override"
-    ).assign_attrs(attributes)
+    return refine_boundary(model, axes, fixed, levels, rtol, atol, progress, label)
 
 
 def refined_labels(record: xr.Dataset) -> xr.DataArray:
@@ -227,10 +239,11 @@ def _record(
     boundary: Boundary,
 ) -> xr.Dataset:
     record = xr.Dataset(coords={**fixed, **{f"fine_{n}": values for n, values in fine.items()}})
-    nodes, lower = lattice.places(known.nodes), lattice.places(cells)
+    nodes = np.unravel_index(known.nodes, lattice.shape)  # as many as a coarse grid has
+    lower = lattice.places(cells)
     ends = lattice.places(boundary.inner), lattice.places(boundary.outer)
     for i, (name, values) in enumerate(fine.items()):
-        record[f"node_{name}"] = ("node", values[nodes[:, i]])
+        record[f"node_{name}"] = ("node", values[nodes[i]])
         record[f"cell_{name}"] = ("cell", values[lower[:, i]])
         middle = (values[ends[0][:, i]] + values[ends[1][:, i]]) / 2
         record[f"boundary_{name}"] = ("vertex", middle)

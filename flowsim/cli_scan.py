@@ -6,6 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,7 +106,8 @@ def scan(
     from flowsim.chain import BinaryChain
     from flowsim.landscape import Label
     from flowsim.points import Points
-    from flowsim.progress import label_bar
+    from flowsim.progress import label_bar, progress_bar
+    from flowsim.refined_scan import check_memory, refine_scan
     from flowsim.scans import Scan
     from flowsim.starts import Cloud, Grid, cell_centres
     from flowsim.store import write_scan
@@ -123,6 +125,7 @@ def scan(
         _check_grid(grid, free, window)
         if refine is not None:
             _check_refine(names, free, choice.on(BinaryChain(p[0], q[0])))
+            check_memory(grid, refine)
         axes = {}
         for name, count in zip(free, grid, strict=True):
             low, high = window.get(name, _DEFAULT_RANGE.get(name, (-3.0, 3.0)))
@@ -139,7 +142,8 @@ def scan(
     with label_bar(task.size, shown, quiet) as advance:
         write_scan(task, out, resume, overwrite, jobs, scheduler, advance, _command())
     if refine is not None:
-        _refine(out, choice.on(BinaryChain(p[0], q[0])), refine, rtol, atol)
+        bar = partial(progress_bar, unit="starts", quiet=quiet)
+        refine_scan(out, choice.on(BinaryChain(p[0], q[0])), refine, rtol, atol, bar)
     with xr.open_dataset(out, engine="h5netcdf") as record:
         summary = summarize(record)
     report(summary, {"record": out}, began, text, as_json, quiet)
@@ -178,16 +182,6 @@ def _check_refine(names: Sequence[str], free: list[str], model: ReducedModel) ->
         raise InputError("--refine needs a grid in the model's own coordinates")
     if len(free) not in (2, 3):
         raise InputError(f"--refine needs two or three coordinates that vary, not {len(free)}")
-
-
-def _refine(out: Path, model: ReducedModel, levels: int, rtol: float | None, atol: float) -> None:
-    """Put the refined boundary into a finished scan's record, unless it is there already."""
-    from flowsim.boundary import add_boundary
-    from flowsim.results import read_record, write_record
-
-    record = read_record(out, "scan")
-    if record.attrs.get("refine_levels") != levels:
-        write_record(add_boundary(record, model, levels, rtol, atol), out)
 
 
 def _command() -> str:

@@ -44,17 +44,22 @@ class Lattice:
 
     def nodes(self, level: int) -> np.ndarray:
         """All nodes of a level, sorted."""
-        ranges = [np.arange(0, n, self.step(level)) for n in self.shape]
-        return np.ravel_multi_index(np.meshgrid(*ranges, indexing="ij"), self.shape).ravel()
+        return self._mesh([np.arange(0, n, self.step(level)) for n in self.shape])
 
     def cells(self, level: int, axis: int | None = None, place: int = 0) -> np.ndarray:
-        """All cells of a level, or those that hold ``place`` along one axis between their ends."""
+        """All cells of a level, or those around ``place`` along one axis; sorted."""
         step = self.step(level)
         ranges = [np.arange(0, n - 1, step) for n in self.shape]
         if axis is not None:
             ranges[axis] = np.array([place // step * step])
-        places = np.meshgrid(*ranges, indexing="ij")
-        return np.ravel_multi_index([p.ravel() for p in places], self.shape)
+        return self._mesh(ranges)
+
+    def _mesh(self, ranges: list[np.ndarray]) -> np.ndarray:
+        """Flat numbers of all combinations of places, without an array of places on the way."""
+        found = np.zeros((), dtype=np.int64)
+        for places, stride in zip(ranges, self.strides, strict=True):
+            found = found[..., None] + places * stride
+        return found.ravel()
 
     def corners(self, cells: np.ndarray, level: int) -> np.ndarray:
         """The 2^k corner nodes of each cell, shape (n, 2^k)."""

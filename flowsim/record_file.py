@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import h5netcdf
 import numpy as np
+import xarray as xr
 
 from flowsim.basins import BASIN, count_labels, point_attributes, share_variables
-from flowsim.results import provenance
+from flowsim.results import provenance, write_atomically
 from flowsim.scans import Scan
 
 #: Values of a compressed block of the file; one block of eight bytes fits in HDF5's cache.
@@ -39,14 +41,54 @@ def write_scan_record(
             sink.check()
 
 
+def extend_record(path: Path, found: xr.Dataset, attributes: dict[str, Any]) -> None:
+    """Put further variables and attributes into a record, without reading what it holds.
+
+    Args:
+        path: the record, which is replaced by the longer one at once, or stays as it is.
+        found: variables over dimensions that the record does not have, and scalars that it has.
+        attributes: of the record.
+
+    Raises:
+        InputError: the disk is full or the folder went away.
+    """
+
+    def write(name: Path) -> None:
+        shutil.copyfile(path, name)
+        with _Sink(name, "r+b") as sink:
+            try:
+                with h5netcdf.File(sink, "r+") as file:
+                    _append(file, found, attributes)
+            finally:
+                sink.check()
+
+    write_atomically(path, write)
+
+
+def _append(file: Any, found: xr.Dataset, attributes: dict[str, Any]) -> None:
+    for dim, size in found.sizes.items():
+        file.dimensions[str(dim)] = size
+    for name, variable in found.variables.items():
+        if name in file.variables:
+            continue
+        dims = tuple(map(str, variable.dims))
+        if variable.size and dims:
+            made = _create(file, str(name), dims, variable.shape, variable.dtype)
+        else:  # HDF5 has no compressed blocks of these
+            made = file.create_variable(str(name), dims, dtype=variable.dtype)
+        made[...] = variable.to_numpy()
+        _set(made, variable.attrs)
+    _set(file, {**attributes, "variables": " ".join(file.variables)})
+
+
 class _Sink(io.RawIOBase):
     """A file that lets HDF5 believe that every write succeeds, and tells us the first that did not.
 
     HDF5 itself can neither go on nor close its file once the disk is full: it ends the process.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w+b", buffering=0)
+    def __init__(self, path: Path, mode: Literal["w+b", "r+b"] = "w+b") -> None:
+        self._file = path.open(mode, buffering=0)
         self._error: OSError | None = None
 
     def check(self) -> None:

@@ -127,8 +127,8 @@ def write_record(record: xr.Dataset, path: Path | str) -> None:
     )
 
 
-def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
-    """A stored record, whole and in memory.
+def open_record(path: Path | str, *kinds: str) -> xr.Dataset:
+    """A stored record, whose values are read when they are used; to be closed.
 
     Args:
         path: a file that ``write_record`` wrote.
@@ -141,21 +141,37 @@ def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
     if not path.is_file():
         raise InputError(f"{str(path)!r} is not a file; give a record (.nc) that flowsim wrote")
     try:
-        record = xr.load_dataset(path, engine="h5netcdf")
+        record = xr.open_dataset(path, engine="h5netcdf")
     except Exception as error:  # h5py raises many kinds for damaged files
-        raise InputError(
-            f"{str(path)!r} cannot be read as a flowsim record; it is damaged or not NetCDF"
-        ) from error
+        raise _damaged(path) from error
     found = record.attrs.get("kind"), record.attrs.get("schema")
+    missing = set(str(record.attrs.get("variables", "")).split()) - set(map(str, record.variables))
     if found[0] not in kinds or found[1] != SCHEMA:
-        raise InputError(
+        fault = (
             f"{str(path)!r} is not a flowsim {' or '.join(kinds)} record of schema {SCHEMA} "
             f"(kind {found[0]!r}, schema {found[1]!r})"
         )
-    missing = set(str(record.attrs.get("variables", "")).split()) - set(map(str, record.variables))
-    if missing:
-        raise InputError(f"{str(path)!r} is incomplete: it lacks {', '.join(sorted(missing))}")
-    return record
+    elif missing:
+        fault = f"{str(path)!r} is incomplete: it lacks {', '.join(sorted(missing))}"
+    else:
+        return record
+    record.close()
+    raise InputError(fault)
+
+
+def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
+    """A stored record, whole and in memory; arguments and errors as of ``open_record``."""
+    with open_record(path, *kinds) as record:
+        try:
+            return record.load()
+        except Exception as error:
+            raise _damaged(Path(path)) from error
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(
+        f"{str(path)!r} cannot be read as a flowsim record; it is damaged or not NetCDF"
+    )
 
 
 def chain_caption(record: xr.Dataset) -> str:

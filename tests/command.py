@@ -1,11 +1,22 @@
-"""The command line as a shell sees it, but in this process: Python and torch start only once."""
+"""The command line as a shell sees it: in this process, for speed, or in one of its own."""
 
 import contextlib
 import io
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
 from flowsim import cli
+
+FLOWSIM = str(Path(sys.executable).with_name("flowsim"))
 
 
 class Done(NamedTuple):
@@ -30,6 +41,32 @@ def run(*words, cwd):
         except SystemExit as ended:
             return Done(ended.code, out.getvalue(), err.getvalue())
     raise AssertionError("the command did not end the process")
+
+
+def whole_process(*words, cwd):
+    """The same in a process of its own."""
+    return subprocess.run([FLOWSIM, *words], cwd=cwd, capture_output=True, text=True)
+
+
+def interrupted(*words, cwd, when):
+    """Ctrl-C when ``when`` appears on the terminal: the exit code, and all that appeared."""
+    own, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 150))
+    process = subprocess.Popen([FLOWSIM, *words], cwd=cwd, stderr=theirs)
+    os.close(theirs)
+    shown, deadline, pressed = b"", time.monotonic() + 120, False
+    while time.monotonic() < deadline:
+        if not select.select([own], [], [], 1)[0]:
+            continue
+        try:
+            shown += os.read(own, 4096)
+        except OSError:  # the terminal's other end was closed
+            break
+        if not pressed and when.encode() in shown:
+            pressed = True
+            process.send_signal(signal.SIGINT)
+    os.close(own)
+    return process.wait(timeout=60), shown.decode()
 
 
 def assert_refused(done, *words):

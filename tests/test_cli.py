@@ -7,18 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from command import assert_refused, run
+from command import FLOWSIM, assert_refused, run, whole_process
 from matplotlib.image import imread
 
-FLOWSIM = str(Path(sys.executable).with_name("flowsim"))
 SMALL = ["--p", "0.5", "--q", "0.8", "--resolution", "24"]
-
-
-def whole_process(*words, cwd):
-    return subprocess.run([FLOWSIM, *words], cwd=cwd, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")

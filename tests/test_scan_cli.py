@@ -1,23 +1,14 @@
 """``flowsim scan`` and the drawing of its records, as a user meets them."""
 
 import json
-import os
-import pty
-import select
-import signal
-import subprocess
 import sys
-import termios
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from command import assert_refused
+from command import assert_refused, interrupted
 
 from flowsim import Label, cli_scan, options, read_record
 
-FLOWSIM = str(Path(sys.executable).with_name("flowsim"))
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 
 
@@ -216,30 +207,10 @@ def test_the_command_of_a_record(monkeypatch):
     assert cli_scan._command() == "flowsim scan --p 0.5 --w-range=-1:1"
 
 
-LARGE = [FLOWSIM, "scan", *CHAIN, "--grid", "800x800"]
-
-
 def test_ctrl_c_on_a_terminal_keeps_what_is_done(tmp_path):
     """A bar with points, rate, time left and counts; then exit 130 and how to go on."""
-    own, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 150))
-    process = subprocess.Popen(LARGE, cwd=tmp_path, stderr=theirs)
-    os.close(theirs)
-    shown, deadline = b"", time.monotonic() + 120
-    interrupted = False
-    while time.monotonic() < deadline:
-        if not select.select([own], [], [], 1)[0]:
-            continue
-        try:
-            shown += os.read(own, 4096)
-        except OSError:  # the terminal's other end was closed
-            break
-        if not interrupted and b"minima=" in shown:
-            interrupted = True
-            process.send_signal(signal.SIGINT)
-    os.close(own)
-    assert process.wait(timeout=60) == 130
-    text = shown.decode()
+    code, text = interrupted("scan", *CHAIN, "--grid", "800x800", cwd=tmp_path, when="minima=")
+    assert code == 130
     assert "trapped=" in text
     assert "points/s" in text
     assert "/640000" in text or "/640k" in text

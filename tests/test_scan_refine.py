@@ -1,18 +1,31 @@
 """``flowsim scan --refine K``: the boundary in the record of a scan, and in its figure."""
 
 import json
+import tracemalloc
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import torch
+from command import assert_refused, interrupted
 from matplotlib.image import imread
 
 from flowsim import (
     BinaryChain,
     CanonicalModel,
+    Grid,
+    Label,
+    ModelChoice,
+    Scan,
+    add_boundary,
+    cell_centres,
+    reaches_global_minimum,
     read_record,
     refine_boundary,
     refined_labels,
+    write_scan,
 )
+from flowsim.refined_scan import refine_scan
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 
@@ -59,12 +72,82 @@ def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path,
 
     with monkeypatch.context() as patch:
         patch.setattr("flowsim.boundary.crossed_cells", stop)
-        assert flowsim(*words)[0] == 130
+        code, out, err = flowsim(*words)
+        assert (code, out) == (130, "")
+        assert "the scan is whole in 'scan.nc'" in err and "--resume" in err
+        scan = (tmp_path / "scan.nc").read_bytes()
     assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
+    with monkeypatch.context() as patch:  # while the longer record is written
+        patch.setattr("flowsim.record_file._append", stop)
+        assert flowsim(*words, "--resume")[0] == 130
+    assert (tmp_path / "scan.nc").read_bytes() == scan
+    assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
     assert flowsim(*words, "--resume", "--quiet") == (0, "", "")
-    interrupted = (tmp_path / "scan.nc").read_bytes()
+    resumed = (tmp_path / "scan.nc").read_bytes()
     assert flowsim(*words, "--overwrite", "--quiet") == (0, "", "")
-    assert (tmp_path / "scan.nc").read_bytes() == interrupted
+    assert (tmp_path / "scan.nc").read_bytes() == resumed
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_the_boundary_is_refined(tmp_path):
+    """A bar of the starts followed, of about how many; then exit 130, with the scan's record."""
+    words = ["scan", *CHAIN, "--grid", "48x48", "--refine", "9"]
+    code, text = interrupted(*words, cwd=tmp_path, when=" starts/s")
+    assert code == 130
+    assert "the scan is whole in 'scan.nc'" in text.rstrip().splitlines()[-1]
+    assert "Traceback" not in text
+    assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
+    assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
+
+
+@pytest.mark.parametrize("fixed", [{}, {"a": 0.5}], ids=["plane", "slice"])
+def test_the_record_on_disk_gets_what_the_one_in_memory_gets(tmp_path, fixed):
+    choice = ModelChoice("linear") if fixed else ModelChoice()
+    axes = {"e": cell_centres(-2, 2, 12), "w": cell_centres(-2, 2, 13)}
+    path = write_scan(Scan(choice, 0.5, 0.8, Grid(axes, fixed)), tmp_path / "a.nc")
+    model, asked, told = choice.on(BinaryChain(0.5, 0.8)), [], []
+
+    def progress(more):
+        asked.append(more)
+        return nullcontext(told.append)
+
+    expected = add_boundary(read_record(path, "scan"), model, 3)
+    refine_scan(path, model, 3, None, 1e-12, progress)
+    found = read_record(path, "scan")
+    assert found.drop_attrs().identical(expected.drop_attrs())
+    for name in set(found.attrs) - {"variables"}:
+        assert np.array_equal(found.attrs[name], expected.attrs[name]), name
+    assert sum(told) == found.attrs["refine_evaluated"] - found["label"].size
+    assert 0.4 * asked[0] < sum(told) < asked[0]
+    refine_scan(path, model, 3, None, 1e-12, progress)  # has nothing left to do
+    assert len(asked) == 1
+
+
+def test_what_does_not_fit_in_memory_is_refused(flowsim, tmp_path, monkeypatch):
+    words = ["scan", *CHAIN, "--grid", "20x20", "--refine", "12"]
+    for available, left in ((20_000, []), (30_000, ["scan.nc"])):
+        monkeypatch.setattr("flowsim.refined_scan.available_memory", lambda a=available: a)
+        assert_refused(flowsim(*words), "20x20", "12 times", "GiB")
+        assert [path.name for path in tmp_path.iterdir()] == left
+    assert read_record(tmp_path / "scan.nc", "scan")["label"].size == 400
+
+
+@pytest.mark.slow
+def test_memory_is_as_stated():
+    """54 bytes for every start of the scan, and some forty mebibytes for its blocks."""
+    model, size = CanonicalModel(BinaryChain(0.5, 0.8)), 1500
+    axes = {"e": cell_centres(-3, 3, size), "w": cell_centres(-3, 3, size)}
+    theta = torch.from_numpy(np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1))
+    inside = reaches_global_minimum(model.chain, theta).numpy()
+    labels = np.where(inside, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM).astype(np.int8)
+    del theta, inside
+    tracemalloc.start()
+    try:
+        refine_boundary(model, axes, levels=1, labels=labels)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * size**2 + 48 * 2**20
 
 
 def test_a_surface_is_recorded_and_drawn(flowsim, tmp_path):
