@@ -10,7 +10,7 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.boundary_error import Oracle, compare
-from flowsim.catalogue import analytic_basin
+from flowsim.catalogue import analytic_basin, model_attributes
 from flowsim.errors import InputError
 from flowsim.landscape import Label
 from flowsim.lattice import Lattice
@@ -111,13 +111,8 @@ def refine_boundary(
     full = int(np.prod(np.array(lattice.shape, dtype=object)))
     settings: dict[str, object] = {
         "kind": "boundary",
-        "model": type(model).__name__,
-        "coordinates": model.coordinates,
-        **({"length": model.length} if hasattr(model, "length") else {}),
+        **model_attributes(model),
         **fixed,
-        "p": model.chain.p,
-        "q": model.chain.q,
-        "regime": model.chain.regime,
         "rtol": "default" if rtol is None else rtol,
         "atol": atol,
         "refine_levels": levels,
@@ -143,31 +138,20 @@ def add_boundary(
     """A scan's record with the refined boundary in it; the scan's own starts are the nodes.
 
     Args:
-        record: of a scan of ``model`` over a grid in two or three of its coordinates.
+        record: of a scan of ``model`` over a grid in two or three of its coordinates; of what is
+            read from a file only when it is used, that is labels and coordinates.
         model, levels, rtol, atol, progress: as in ``refine_boundary``.
 
     Returns:
         The record with the variables of ``refine_boundary`` and its attributes refine_….
 
     Raises:
-        InputError: the record is no such grid, or what ``refine_boundary`` raises.
+        InputError: the record is no such grid or has its boundary already, or what
+            ``refine_boundary`` raises.
     """
-    found = boundary_of_scan(record, model, levels, rtol, atol, progress)
-    attributes = {k: v for k, v in found.attrs.items() if k.startswith("refine_")}
-    return record.merge(
-        found, compat="equals", join="exact", combine_attrs="override"
-    ).assign_attrs(attributes)
-
-
-def boundary_of_scan(
-    record: xr.Dataset,
-    model: ReducedModel,
-    levels: int,
-    rtol: float | None = None,
-    atol: float = 1e-12,
-    progress: Callable[[int], object] | None = None,
-) -> xr.Dataset:
-    """What ``add_boundary`` adds; of the record only labels and coordinates are read."""
+    if "refine_levels" in record.attrs:
+        times = record.attrs["refine_levels"]
+        raise InputError(f"the record has its boundary already, refined {times} times")
     dims = [str(name) for name in record["label"].dims]
     if not set(dims) <= set(model.coordinates):
         wanted = ", ".join(model.coordinates)
@@ -175,7 +159,11 @@ def boundary_of_scan(
     axes = {name: record[name].to_numpy() for name in dims}
     fixed = {c: float(record[c]) for c in model.coordinates if c not in dims and c in record}
     label = record["label"].to_numpy()
-    return refine_boundary(model, axes, fixed, levels, rtol, atol, progress, label)
+    found = refine_boundary(model, axes, fixed, levels, rtol, atol, progress, label)
+    attributes = {k: v for k, v in found.attrs.items() if k.startswith("refine_")}
+    return record.merge(
+        found, compat="equals", join="exact", combine_attrs="override"
+    ).assign_attrs(attributes)
 
 
 def refined_labels(record: xr.Dataset) -> xr.DataArray:

@@ -103,6 +103,18 @@ def reduced_model(
     return AttentionModel(chain, length, bias)
 
 
+def model_attributes(model: ReducedModel) -> dict[str, object]:
+    """What a record says of the model it is about: name, coordinates, N, p, q and the regime."""
+    return {
+        "model": type(model).__name__,
+        "coordinates": model.coordinates,
+        **({"length": model.length} if hasattr(model, "length") else {}),
+        "p": model.chain.p,
+        "q": model.chain.q,
+        "regime": model.chain.regime,
+    }
+
+
 def analytic_basin(model: ReducedModel) -> Callable[[Tensor], Tensor] | None:
     """The closed form of the basin of the global minima, θ (..., k) → bool (...), or None.
 

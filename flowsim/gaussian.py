@@ -11,6 +11,7 @@ import torch
 import xarray as xr
 
 from flowsim.basins import wilson_interval
+from flowsim.catalogue import model_attributes
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.landscape import SADDLE_ENERGY, Label, reaches_global_minimum
@@ -183,10 +184,7 @@ def gaussian_record(
     small, large = gaussian_limits(chain)
     settings: dict[str, object] = {
         "kind": "gaussian",
-        "model": type(model).__name__,
-        "p": chain.p,
-        "q": chain.q,
-        "regime": chain.regime,
+        **model_attributes(model),
         "samples": samples,
         "seed": seed,
         "rtol": "default" if rtol is None else rtol,

@@ -11,7 +11,7 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.basins import scan_basins
-from flowsim.catalogue import ModelChoice, analytic_basin
+from flowsim.catalogue import ModelChoice, analytic_basin, model_attributes
 from flowsim.chain import BinaryChain
 from flowsim.gap import gap_slope
 from flowsim.landscape import (
@@ -66,7 +66,6 @@ def portrait_record(
         arrows, energy and orbits (time, orbit) of the canonical model, and attributes with every
         setting and count.
     """
-    chain = model.chain
     fixed = {"a": a} if "a" in model.coordinates else {}
     axes = {"e": cell_centres(*e_range, resolution), "w": cell_centres(*w_range, resolution)}
     record = scan_basins(model, axes, fixed, rtol=rtol, atol=atol, progress=progress)
@@ -82,13 +81,8 @@ def portrait_record(
 
     settings: dict[str, object] = {
         "kind": "portrait",
-        "model": type(model).__name__,
-        "coordinates": model.coordinates,
-        **({"length": model.length} if hasattr(model, "length") else {}),
+        **model_attributes(model),
         **fixed,
-        "p": chain.p,
-        "q": chain.q,
-        "regime": chain.regime,
         "w_range": w_range,
         "e_range": e_range,
         "resolution": resolution,

@@ -10,6 +10,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from flowsim.catalogue import model_attributes
 from flowsim.landscape import (
     CriticalPoint,
     Label,
@@ -84,12 +85,7 @@ def phase_space_record(
     labels = np.concatenate([record["orbit_label"], record["near_label"]])
     settings: dict[str, object] = {
         "kind": "phase space",
-        "model": type(model).__name__,
-        "coordinates": model.coordinates,
-        **({"length": model.length} if hasattr(model, "length") else {}),
-        "p": model.chain.p,
-        "q": model.chain.q,
-        "regime": model.chain.regime,
+        **model_attributes(model),
         "w_range": w_range,
         "a_range": a_range,
         "rtol": rtol,

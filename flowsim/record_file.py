@@ -41,13 +41,12 @@ def write_scan_record(
             sink.check()
 
 
-def extend_record(path: Path, found: xr.Dataset, attributes: dict[str, Any]) -> None:
-    """Put further variables and attributes into a record, without reading what it holds.
+def extend_record(path: Path, longer: xr.Dataset) -> None:
+    """Put variables and attributes into a record that it does not have; nothing else is read.
 
     Args:
-        path: the record, which is replaced by the longer one at once, or stays as it is.
-        found: variables over dimensions that the record does not have, and scalars that it has.
-        attributes: of the record.
+        path: the record, which is replaced at once or stays as it is.
+        longer: the record as it shall be; the dimensions of the new variables are new too.
 
     Raises:
         InputError: the disk is full or the folder went away.
@@ -58,27 +57,29 @@ def extend_record(path: Path, found: xr.Dataset, attributes: dict[str, Any]) -> 
         with _Sink(name, "r+b") as sink:
             try:
                 with h5netcdf.File(sink, "r+") as file:
-                    _append(file, found, attributes)
+                    _append(file, longer)
             finally:
                 sink.check()
 
     write_atomically(path, write)
 
 
-def _append(file: Any, found: xr.Dataset, attributes: dict[str, Any]) -> None:
-    for dim, size in found.sizes.items():
-        file.dimensions[str(dim)] = size
-    for name, variable in found.variables.items():
+def _append(file: Any, longer: xr.Dataset) -> None:
+    for name, variable in longer.variables.items():
         if name in file.variables:
             continue
         dims = tuple(map(str, variable.dims))
-        if variable.size and dims:
+        for dim, size in zip(dims, variable.shape, strict=True):
+            if dim not in file.dimensions:
+                file.dimensions[dim] = size
+        if variable.size:
             made = _create(file, str(name), dims, variable.shape, variable.dtype)
-        else:  # HDF5 has no compressed blocks of these
+        else:  # HDF5 has no compressed blocks of nothing
             made = file.create_variable(str(name), dims, dtype=variable.dtype)
         made[...] = variable.to_numpy()
         _set(made, variable.attrs)
-    _set(file, {**attributes, "variables": " ".join(file.variables)})
+    new = {k: v for k, v in longer.attrs.items() if k not in file.attrs}
+    _set(file, {**new, "variables": " ".join(file.variables)})
 
 
 class _Sink(io.RawIOBase):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from flowsim.boundary import boundary_of_scan
+from flowsim.boundary import add_boundary
 from flowsim.errors import InputError, Interrupted
 from flowsim.expectation import available_memory
 from flowsim.models import ReducedModel
@@ -48,14 +48,13 @@ def refine_scan(
         check_memory(label.shape, levels, more)
         try:
             with progress(more) as advance:
-                found = boundary_of_scan(record, model, levels, rtol, atol, advance)
+                longer = add_boundary(record, model, levels, rtol, atol, advance)
         except KeyboardInterrupt:
             raise Interrupted(
                 f"interrupted while the boundary was refined; the scan is whole in {str(path)!r}: "
                 "give the same command with --resume to refine it again"
             ) from None
-    attributes = {k: v for k, v in found.attrs.items() if k.startswith("refine_")}
-    extend_record(path, found, attributes)
+        extend_record(path, longer)
 
 
 def check_memory(shape: tuple[int, ...], levels: int, more: int = 0) -> None:

@@ -34,3 +34,12 @@ def uniform_starts(n: int, generator: torch.Generator, half_width: float = 3.0) 
 
 def relative_error(found: float, expected: float) -> float:
     return abs(found - expected) / abs(expected) if expected else abs(found)
+
+
+def slopes_of_gradient(model, theta: torch.Tensor, step: float = 1e-5) -> torch.Tensor:
+    """The Hessian as central differences of ``model.gradient``, shape (..., k, k)."""
+    slopes = [
+        (model.gradient(theta + offset) - model.gradient(theta - offset)) / (2 * step)
+        for offset in step * torch.eye(theta.shape[-1], dtype=theta.dtype)
+    ]
+    return torch.stack(slopes, dim=-1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import mpmath
 import pytest
 import torch
+from conftest import slopes_of_gradient
 
 from flowsim import BinaryChain
 from flowsim.attention import AttentionModel
@@ -171,12 +172,7 @@ def test_derivatives_through_torch_func(bias):
     if bias == "dynamic":
         theta = torch.cat([theta, cloud(8, [1, 1, 1])[:, :1]], dim=-1)
     hessian = model.hessian(theta)
-    step = 1e-5
-    for i in range(theta.shape[-1]):
-        offset = torch.zeros(theta.shape[-1], dtype=torch.float64)
-        offset[i] = step
-        slope = (model.gradient(theta + offset) - model.gradient(theta - offset)) / (2 * step)
-        torch.testing.assert_close(hessian[..., i], slope, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(hessian, slopes_of_gradient(model, theta), rtol=1e-6, atol=1e-8)
     same = {"rtol": 1e-13, "atol": 1e-14}
     vmap, func = torch.func.vmap, torch.func
     torch.testing.assert_close(vmap(func.grad(model.loss))(theta), model.gradient(theta), **same)

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from conftest import slopes_of_gradient
 
 from flowsim import BinaryChain
 from flowsim.attention import AttentionModel
@@ -131,12 +132,7 @@ def test_derivatives_through_torch_func(attention, tied):
     theta = points(model, 4, seed=1)
     hessian = torch.func.vmap(torch.func.hessian(model.loss))(theta)
     torch.testing.assert_close(hessian, model.hessian(theta), rtol=1e-13, atol=1e-14)
-    step = 1e-5
-    for i in range(theta.shape[-1]):
-        offset = torch.zeros(theta.shape[-1], dtype=torch.float64)
-        offset[i] = step
-        slope = (model.gradient(theta + offset) - model.gradient(theta - offset)) / (2 * step)
-        torch.testing.assert_close(hessian[..., i], slope, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(hessian, slopes_of_gradient(model, theta), rtol=1e-6, atol=1e-8)
 
 
 def test_closed_relu_at_its_kink():

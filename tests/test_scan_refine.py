@@ -14,6 +14,7 @@ from flowsim import (
     BinaryChain,
     CanonicalModel,
     Grid,
+    InputError,
     Label,
     ModelChoice,
     Scan,
@@ -121,6 +122,8 @@ def test_the_record_on_disk_gets_what_the_one_in_memory_gets(tmp_path, fixed):
     assert 0.4 * asked[0] < sum(told) < asked[0]
     refine_scan(path, model, 3, None, 1e-12, progress)  # has nothing left to do
     assert len(asked) == 1
+    with pytest.raises(InputError, match="refined 3 times"):
+        refine_scan(path, model, 2, None, 1e-12, progress)
 
 
 def test_what_does_not_fit_in_memory_is_refused(flowsim, tmp_path, monkeypatch):
