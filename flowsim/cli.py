@@ -31,7 +31,7 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command(short_help="Draw basins of attraction, or orbits in three dimensions.")
 def portrait(
     p: options.P = None,
     q: options.Q = None,
@@ -53,9 +53,10 @@ def portrait(
 ) -> None:
     """Draw basins of attraction of gradient flow in the (w, e) plane, or orbits in (w, e, a).
 
-    Examples: flowsim portrait --p 0.5 --q 0.8
-
-    flowsim portrait --p 0.5 --q 0.8 --attention uniform --length 1024 --a 0.5
+    \b
+    Examples:
+      flowsim portrait --p 0.5 --q 0.8
+      flowsim portrait --p 0.5 --q 0.8 --attention uniform --length 1024 --a 0.5
     """
     began = time.perf_counter()
     if source is None:
@@ -109,11 +110,15 @@ def _draw(record: Any, energy: bool) -> tuple[Any, dict[str, Any], Callable[[Any
     return draw_phase_space(record), results.phase_space_summary(record), _phase_space_text
 
 
-app.command()(cli_scan.scan)
-app.command()(cli_gaussian.gaussian)
-app.command()(cli_full.verify)
-app.command()(cli_full.train)
-app.command()(cli_compare.compare)
+app.command(short_help="Find where each of many initializations ends.")(cli_scan.scan)
+app.command(short_help="Draw how success depends on the scale of a Gaussian start.")(
+    cli_gaussian.gaussian
+)
+app.command(short_help="Check the papers' theorems on the full transformer.")(cli_full.verify)
+app.command(short_help="Train the full transformer.")(cli_full.train)
+app.command(short_help="Compare full training with what the reduced flow predicts.")(
+    cli_compare.compare
+)
 
 _NO_ENERGY = "--energy draws the conserved energy of the model without attention; omit it here"
 

@@ -23,8 +23,8 @@ def compare(
     model: opts.Predictor = "canonical",
     trainer: opts.Trainer = "gd",
     grid: opts.Grid = None,
-    w_range: options.WRange = None,
-    e_range: options.ERange = None,
+    w_range: opts.WRange = None,
+    e_range: opts.ERange = None,
     a: opts.A = None,
     cloud: opts.Cloud = None,
     sigma: opts.Sigma = None,
@@ -49,7 +49,9 @@ def compare(
 ) -> None:
     """Train the full transformer from reduced starts, and compare with what the flow predicts.
 
-    Example: flowsim compare --p 0.5 --q 0.8 --model rank-one --trainer gd --grid 20x20
+    \b
+    Example:
+      flowsim compare --p 0.5 --q 0.8 --model rank-one --trainer gd --grid 20x20
     """
     began = time.perf_counter()
     _check(p, q, model, trainer, grid, w_range, e_range, a, cloud, sigma, source,

@@ -27,7 +27,9 @@ def verify(
 
     Prints a table of claim, expected, found and error; exit code 4 when one fails.
 
-    Example: flowsim verify --p 0.5 --q 0.8 --d 4 --length 6
+    \b
+    Example:
+      flowsim verify --p 0.5 --q 0.8 --d 4 --length 6
     """
     chain = options.chain(p, q)
     from full_model.theorems import format_claims
@@ -47,11 +49,13 @@ def train(
     q: options.Q = None,
     d: options.Dim = "8",
     length: options.Positions = "64",
-    layers: Annotated[Any, typer.Option(parser=options.positive_integer, metavar="L")] = "1",
-    heads: Annotated[Any, typer.Option(parser=options.positive_integer, metavar="H")] = "1",
+    layers: options.Layers = "1",
+    heads: options.Heads = "1",
     hidden: Annotated[
         Any,
-        typer.Option(parser=options.positive_integer, metavar="R", help="Feed-forward width, 4d."),
+        typer.Option(
+            parser=options.positive_integer, metavar="R", help="Feed-forward width.  [default: 4d]"
+        ),
     ] = None,
     untied: Annotated[bool, typer.Option("--untied", help="Untie the last linear map.")] = False,
     trainer: Annotated[
@@ -65,7 +69,12 @@ def train(
     steps: options.Steps = "1000",
     batch: options.Batch = "16",
     learning_rate: Annotated[
-        Any, typer.Option(parser=options.positive, metavar="X", help="1e-3 for adamw, else 0.1.")
+        Any,
+        typer.Option(
+            parser=options.positive,
+            metavar="X",
+            help="Learning rate.  [default: 1e-3 for adamw, else 0.1]",
+        ),
     ] = None,
     horizon: Annotated[
         Any, typer.Option(parser=options.positive, metavar="T", help="Final time of the flow.")
@@ -91,7 +100,12 @@ def train(
     ] = "0",
     telemetry_every: options.Every = "100",
     dtype: Annotated[
-        Any, typer.Option(parser=options.one_of("float32", "float64"), metavar="TYPE")
+        Any,
+        typer.Option(
+            parser=options.one_of("float32", "float64"),
+            metavar="TYPE",
+            help="Arithmetic: float32 or float64.",
+        ),
     ] = "float64",
     device: Annotated[
         Any,
@@ -112,7 +126,9 @@ def train(
 ) -> None:
     """Train the full transformer, one or many models at once, and record what it learned.
 
-    Example: flowsim train --p 0.5 --q 0.8 --trainer gd --length 6 --steps 2000
+    \b
+    Example:
+      flowsim train --p 0.5 --q 0.8 --trainer gd --length 6 --steps 2000
     """  # fmt: skip
     began = time.perf_counter()
     chain = options.chain(p, q)

@@ -55,7 +55,9 @@ def gaussian(
 
     The gradient flow of seeded starts is compared with the integral over the analytic basin.
 
-    Example: flowsim gaussian --p 0.5 --q 0.8 --sigma 0.02:3:40
+    \b
+    Example:
+      flowsim gaussian --p 0.5 --q 0.8 --sigma 0.02:3:40
     """
     began = time.perf_counter()
     chain = options.chain(p, q)

@@ -73,11 +73,11 @@ def scan(
     rank-one model takes canonical starts (e, w), or (e, w, a) with --attention, unless another of
     its coordinates is named.
 
-    Examples: flowsim scan --p 0.5 --q 0.8 --grid 512x512
-
-    flowsim scan --p 0.5 --q 0.8 --grid 64x64 --refine 5
-
-    flowsim scan --p 0.1:0.9:9 --q 0.1:0.9:9 --model linear --cloud 1000 --sigma 0.1:2:10
+    \b
+    Examples:
+      flowsim scan --p 0.5 --q 0.8 --grid 512x512
+      flowsim scan --p 0.5 --q 0.8 --grid 64x64 --refine 5
+      flowsim scan --p 0.1:0.9:9 --q 0.1:0.9:9 --cloud 1000 --sigma e=0.1,w=1
     """
     began = time.perf_counter()
     if p is None or q is None:
@@ -87,7 +87,7 @@ def scan(
     named = {"e": e_range, "w": w_range, "a": a_range, **dict(ranges or ())}
     window = {name: bounds for name, bounds in named.items() if bounds is not None}
     if (grid, points, cloud).count(None) != 2:
-        raise InputError("the starts are one of --grid, --points and --cloud")
+        raise InputError("give the starts: one of --grid, --points and --cloud")
     if (cloud is None) != (sigma is None) or (cloud is None and seed is not None):
         raise InputError("--sigma, the spread of the starts, and --seed go with --cloud")
     if refine is not None and (grid is None or len(p) * len(q) > 1 or min(grid) < 2):

@@ -207,16 +207,18 @@ Q = _option(probability, "Q", "P(1→0), in (0, 1).")
 Resolution = _option(
     resolution, "N", "Cells along each axis.  [default: 208; 64 with uniform attention]"
 )
-WRange = _option(interval, "LOW:HIGH", "Window in w.")
-ERange = _option(interval, "LOW:HIGH", "Window in e.")
+WRange = _option(interval, "LOW:HIGH", "Window in w.  [default: -3:3]")
+ERange = _option(interval, "LOW:HIGH", "Window in e.  [default: -3:3]")
 Rtol = _option(tolerance, "X", "Relative error per step.  [default: 1e-11, uniform 1e-6]")
 Atol = _option(tolerance, "X", "Absolute error per step.")
 Attention = _option(one_of(*ATTENTIONS), "KIND", f"One of {', '.join(ATTENTIONS)}.")
 Length = _option(positive_integer, "N", "Positions that uniform attention averages over.")
-Slice = _option(finite, "A", "Attention of the slice that is drawn.")
+Slice = _option(finite, "A", "Attention of the slice that is drawn.  [default: 0]")
 View = _option(one_of(*VIEWS), "VIEW", "plane: basins in (w, e); 3d: orbits in (w, e, a).")
 Dim = _option(positive_integer, "D", "Embedding dimension d.")
 Positions = _option(positive_integer, "N", "Context length N.")
+Layers = _option(positive_integer, "L", "Layers.")
+Heads = _option(positive_integer, "H", "Attention heads.")
 Count = _option(positive_integer, "M", "How many seeds, one model each.")
 Steps = _option(positive_integer, "K", "Steps (for the flow: saved intervals of time).")
 Batch = _option(positive_integer, "B", "Sequences per step and model.")
@@ -237,7 +239,7 @@ Refine = _option(
     "K",
     "Halve the cells that the boundary of the basins crosses, K times.",
 )
-Jobs = _option(positive_integer, "N", "Processes.")
+Jobs = _option(positive_integer, "N", "Processes that share the work.")
 Scheduler = Annotated[
     str | None, typer.Option(metavar="ADDRESS", help="Use a running dask cluster, tcp://host:port.")
 ]
@@ -246,11 +248,18 @@ PointsFile = Annotated[
 ]
 Ranges = Annotated[
     list[Any] | None,
-    typer.Option("--range", parser=named_interval, metavar="NAME=LOW:HIGH", help="Any window."),
+    typer.Option(
+        "--range",
+        parser=named_interval,
+        metavar="NAME=LOW:HIGH",
+        help="Window of any coordinate; may be repeated.",
+    ),
 ]
 Fixed = Annotated[
     list[Any] | None,
-    typer.Option("--fix", parser=assignment, metavar="NAME=X", help="Hold a coordinate."),
+    typer.Option(
+        "--fix", parser=assignment, metavar="NAME=X", help="Hold a coordinate; may be repeated."
+    ),
 ]
 Out = Annotated[
     Path | None,

@@ -38,16 +38,26 @@ Trainer = _option(
 )  # fmt: skip
 Device = _option(options.one_of("cpu", "cuda", "auto"), "DEVICE", "cpu, cuda or auto.")
 Grid = _option(_cells, "COLSxROWS", "Cells of the grid of starts.  [default: 20x20]")
-A = _option(options.finite, "A", "Attention of the grid's starts.")
+WRange = _option(options.interval, "LOW:HIGH", "Grid: window in w.  [default: -2:2]")
+ERange = _option(options.interval, "LOW:HIGH", "Grid: window in e.  [default: -2:2]")
+A = _option(
+    options.finite, "A", "Attention of the grid's starts.  [default: 0.5 with --model attention]"
+)
 Cloud = _option(options.positive_integer, "M", "A Gaussian cloud of M starts instead.")
 Sigma = _option(options.positive, "S", "Deviation of the cloud.")
 Noise = _option(options.positive, "STD", "Gaussian noise on every weight.")
 Seed = _option(options.seed, "S", "Seed of cloud, noise and batches.")
-Horizon = _option(options.positive, "T", "Time after which a run is unresolved.")
+Horizon = _option(
+    options.positive,
+    "T",
+    "Time after which a run is unresolved.  [default: long; grows with N]",
+)
 Steps = _option(
     options.positive_integer, "K",
-    "Steps of sgd and adamw (default 8000), or the most of a run of flow or gd, which is "
-    "unresolved then (default: no bound; 20000 with attention).",
+    "Steps of sgd and adamw, or the most of a run of flow or gd, which is unresolved then.  "
+    "[default: 8000; flow and gd without attention: no bound; with it 20000]",
 )  # fmt: skip
-LearningRate = _option(options.positive, "X", "Of sgd and adamw.")
-Require = _option(_share, "SHARE", "Exit with 4 if fewer of the decided runs agree.")
+LearningRate = _option(
+    options.positive, "X", "Of sgd and adamw.  [default: 1e-3 for adamw, 0.1 for sgd]"
+)
+Require = _option(_share, "SHARE", "Exit with 4 if a smaller share of the decided runs agrees.")

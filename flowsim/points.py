@@ -29,21 +29,21 @@ class Points:
     scattered = True
     dims = ("point",)
 
-    def __init__(self, names: Sequence[str], rows: np.ndarray, source: str = "points") -> None:
+    def __init__(self, names: Sequence[str], rows: np.ndarray, source: str = "the list") -> None:
         self.names = tuple(names)
         self._rows = np.ascontiguousarray(rows, dtype=float)
         columns = ", ".join(self.names)
         if self._rows.ndim != 2 or self._rows.shape[1] != len(self.names):
             raise InputError(
-                f"{source}: needs rows of {len(self.names)} columns ({columns}), "
+                f"{source} needs rows of {len(self.names)} columns ({columns}), "
                 f"not an array of shape {self._rows.shape}"
             )
         if not len(self._rows):
-            raise InputError(f"{source}: holds no points")
+            raise InputError(f"{source} holds no points")
         bad = ~np.isfinite(self._rows).all(axis=1)
         if bad.any():
             raise InputError(
-                f"{source}: point {int(bad.argmax()) + 1} is not finite "
+                f"point {int(bad.argmax()) + 1} of {source} is not finite "
                 f"({int(bad.sum())} of {len(bad)} points)"
             )
         self.shape = (len(self._rows),)
@@ -73,9 +73,7 @@ class Points:
         except Exception as error:  # numpy and h5py raise many kinds for damaged files
             raise InputError(f"{str(path)!r} cannot be read as points: {error}") from None
         if sorted(names) != sorted(coordinates):
-            raise InputError(
-                f"{str(path)!r} has the columns {', '.join(names) or 'none'}; wanted are {wanted}"
-            )
+            raise InputError(f"{str(path)!r} has {_columns(names)}; wanted are {wanted}")
         return cls(names, rows, repr(str(path)))
 
     def block(self, low: int, high: int) -> np.ndarray:
@@ -87,6 +85,10 @@ class Points:
     def settings(self) -> dict[str, str]:
         digest = hashlib.sha256(self._rows.data).hexdigest()[:16]
         return {"starts": f"{len(self._rows)} points {', '.join(self.names)} (sha256 {digest})"}
+
+
+def _columns(names: Sequence[str]) -> str:
+    return f"the columns {', '.join(names)}" if any(names) else "no columns"
 
 
 def _read_csv(path: Path, _: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:

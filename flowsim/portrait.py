@@ -37,6 +37,8 @@ NAMES = {
     "u": "unembedding $u$",
     "b": "bias $b$",
 }
+#: Cells a side up to which the hatching follows their edges, and beyond it their centres.
+_WHOLE_CELLS = 512
 _MINIMA, _BAD, _LINE, _ORBIT, _ENERGY = "#00537f", "#a33b00", "#111111", "#4d4d4d", "#7a4fa3"
 
 
@@ -87,6 +89,9 @@ def draw_basins(record: xr.Dataset, axes: Axes, across: str = "w", up: str = "e"
     )
     bad = labels == meanings.index("local_minimum")
     if bad.any():
+        if max(bad.shape) <= _WHOLE_CELLS:
+            x, y = (np.repeat(_edges(values), 2)[1:-1] for values in (x, y))
+            bad = bad.repeat(2, axis=0).repeat(2, axis=1)
         hatch = axes.contourf(x, y, bad, levels=[0.5, 1.5], colors="none", hatches=["///"])
         hatch.set(edgecolor="#ffffff", linewidth=0)
     axes.set(xlim=extent[:2], ylim=extent[2:], xlabel=NAMES[across], ylabel=NAMES[up])
@@ -219,12 +224,13 @@ def legend_handles(record: xr.Dataset, energy: bool = False) -> list[Patch | Lin
 
 def basin_patches(names: Iterable[str]) -> list[Patch]:
     """A legend's entries for filled basins."""
-    hatch: dict[str, Any] = {"hatch": "///", "edgecolor": "#ffffff"}
+    style: dict[str, dict[str, Any]] = {
+        "local_minimum": {"hatch": "///", "edgecolor": "#ffffff", "linewidth": 0},
+        "saddle": {"edgecolor": _LINE, "linewidth": 0.6},  # white on white without its edge
+    }
+    plain = {"linewidth": 0}
     return [
-        Patch(facecolor=FILL[name], label=BASINS[name], linewidth=0, **hatch)
-        if name == "local_minimum"
-        else Patch(facecolor=FILL[name], label=BASINS[name], linewidth=0)
-        for name in names
+        Patch(facecolor=FILL[name], label=BASINS[name], **style.get(name, plain)) for name in names
     ]
 
 

@@ -38,8 +38,8 @@ def draw_probability(record: xr.Dataset, axes: Axes) -> None:
     if small == large:
         _mark_limit(axes, large, "any $\\sigma$", right=True)
     else:
-        _mark_limit(axes, small, "$\\sigma \\to 0$", right=False)
-        _mark_limit(axes, large, "$\\sigma \\to \\infty$", right=True)
+        _mark_limit(axes, small, "limit as $\\sigma \\to 0$", right=True)
+        _mark_limit(axes, large, "limit as $\\sigma \\to \\infty$", right=False)
     axes.plot(
         sigma, record["integral"], color=_INTEGRAL, linewidth=1.8,
         label="integral over the analytic basin",
@@ -57,7 +57,7 @@ def draw_probability(record: xr.Dataset, axes: Axes) -> None:
 
 
 def _mark_limit(axes: Axes, value: float, text: str, right: bool) -> None:
-    """A dotted line with its value, on the side that the curve leaves free."""
+    """A dotted line with its value, at the end that the curve leaves free."""
     above = value <= 0.5
     axes.axhline(value, color=_LIMIT, linewidth=1.2, linestyle=":", zorder=1)
     axes.annotate(

@@ -168,14 +168,15 @@ def _title(record: xr.Dataset) -> str:
     a = record.attrs
     model = _MODELS.get(a["model"]) or f"uniform attention over $N$ = {a['length']}"
     if "p" in a and "q" in a:
-        chain = chain_caption(record)
+        chain = f"the Markov chain {chain_caption(record)}"
     else:
-        chain = ", ".join(f"${n}$ = {a[n]:g}" if n in a else f"${n}$ varies" for n in "pq")
+        kept = [f"${n}$ = {a[n]:g}" for n in "pq" if n in a]
+        chain = f"Markov chains, {kept[0]}" if kept else "Markov chains"
     total = sum(int(a[f"points_{name}"]) for name in BASINS)
     fixed = [f"${n}$ = {float(v):g}" for n, v in record.coords.items() if not v.dims]
     share = int(a["points_global_minimum"]) / total
     return (
-        f"Gradient flow on the Markov chain {chain}\n"
+        f"Gradient flow on {chain}\n"
         f"{', '.join([model, *fixed])}: {share:.1%} of {total} starts reach the global minima"
     )
 

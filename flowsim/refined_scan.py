@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from math import prod
 from pathlib import Path
-
-import numpy as np
 
 from flowsim.boundary import add_boundary
 from flowsim.errors import InputError, Interrupted
 from flowsim.expectation import available_memory
 from flowsim.models import ReducedModel
 from flowsim.record_file import extend_record
-from flowsim.refinement import expected_starts
+from flowsim.refinement import count_crossed, expected_starts
 from flowsim.results import open_record
 
 #: Bytes of memory for every start of the scan, and for every further one (measured: 54 and 420).
@@ -44,8 +43,7 @@ def refine_scan(
         if record.attrs.get("refine_levels") == levels:
             return
         label = record["label"].to_numpy()
-        more = expected_starts(label, levels)
-        check_memory(label.shape, levels, more)
+        more = check_memory(label.shape, levels, count_crossed(label))
         try:
             with progress(more) as advance:
                 longer = add_boundary(record, model, levels, rtol, atol, advance)
@@ -57,21 +55,24 @@ def refine_scan(
         extend_record(path, longer)
 
 
-def check_memory(shape: tuple[int, ...], levels: int, more: int = 0) -> None:
-    """Refuse what cannot be refined in this machine's memory.
+def check_memory(shape: tuple[int, ...], levels: int, crossed: int | None = None) -> int:
+    """About how many further starts there will be, if that fits in this machine's memory.
 
     Args:
         shape: of the scan's grid.
         levels: how many times its crossed cells are halved.
-        more: how many further starts are expected.
+        crossed: how many cells are crossed; by default those of one plane through the grid.
 
     Raises:
         InputError: it needs more memory than there is.
     """
-    needed = _BYTES_SCAN * float(np.prod(np.array(shape, dtype=float))) + _BYTES_NEW * more
+    starts = prod(shape)
+    more = expected_starts(starts // max(shape) if crossed is None else crossed, len(shape), levels)
+    needed = float(_BYTES_SCAN * starts + _BYTES_NEW * more)
     if needed > (available := available_memory()):
         grid = "x".join(map(str, shape))
         raise InputError(
             f"refining a grid of {grid} cells {levels} times needs about {needed / 2**30:.3g} GiB "
             f"of memory, but only {available / 2**30:.3g} GiB are available"
         )
+    return more

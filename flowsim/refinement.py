@@ -63,19 +63,28 @@ def crossed_cells(lattice: Lattice, known: Nodes, held: dict[int, int]) -> np.nd
     return np.sort(crossed)
 
 
-def expected_starts(labels: np.ndarray, levels: int) -> int:
-    """About how many nodes beside those of a labelled grid ``crossed_cells`` evaluates in all.
+def expected_starts(crossed: int, dimensions: int, levels: int) -> int:
+    """About how many nodes beside those of the coarsest grid ``crossed_cells`` evaluates in all.
 
     The boundary crosses 2^(k−1) times as many cells of k dimensions at every level; found were four
     to eight new nodes for each of them. What is returned is eight.
+
+    Args:
+        crossed: how many cells of the coarsest grid are crossed.
+        dimensions: k.
+        levels: how many times they are halved.
     """
+    return sum(8 * crossed << level * (dimensions - 1) for level in range(1, levels + 1))
+
+
+def count_crossed(labels: np.ndarray) -> int:
+    """How many cells between labelled nodes have corners of different labels."""
     low = high = labels
     for axis in range(labels.ndim):
         here, there = (np.delete(np.arange(labels.shape[axis]), end) for end in (-1, 0))
         low = np.minimum(low.take(here, axis), low.take(there, axis))
         high = np.maximum(high.take(here, axis), high.take(there, axis))
-    crossed = int((low != high).sum())
-    return sum(8 * crossed << level * (labels.ndim - 1) for level in range(1, levels + 1))
+    return int((low != high).sum())
 
 
 def _crossed(lattice: Lattice, known: Nodes, cells: np.ndarray, level: int) -> np.ndarray:

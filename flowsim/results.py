@@ -144,12 +144,12 @@ def open_record(path: Path | str, *kinds: str) -> xr.Dataset:
         record = xr.open_dataset(path, engine="h5netcdf")
     except Exception as error:  # h5py raises many kinds for damaged files
         raise _damaged(path) from error
-    found = record.attrs.get("kind"), record.attrs.get("schema")
+    kind, schema = record.attrs.get("kind"), record.attrs.get("schema")
     missing = set(str(record.attrs.get("variables", "")).split()) - set(map(str, record.variables))
-    if found[0] not in kinds or found[1] != SCHEMA:
+    if kind not in kinds or schema != SCHEMA:
         fault = (
             f"{str(path)!r} is not a flowsim {' or '.join(kinds)} record of schema {SCHEMA} "
-            f"(kind {found[0]!r}, schema {found[1]!r})"
+            f"(its kind is {kind}, its schema {schema})"
         )
     elif missing:
         fault = f"{str(path)!r} is incomplete: it lacks {', '.join(sorted(missing))}"

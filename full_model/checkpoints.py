@@ -62,7 +62,10 @@ def check_checkpoint(path: Path | None, resume: bool, overwrite: bool) -> None:
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"{path} is a folder or lies in none")
     if path.exists() and not (resume or overwrite):
-        raise InputError(f"{path} exists: resume it, overwrite it or choose another name")
+        raise InputError(
+            f"{path} exists: give --resume to continue it, --overwrite to start afresh, or "
+            "another name"
+        )
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -71,7 +71,8 @@ def stored_points(
         dimensions: 2 for (e, w), 3 for (e, w, a).
 
     Raises:
-        InputError: no record, one of another chain, N or d, or one without such points.
+        InputError: no record, one of another chain, N or d, one without such points, or with
+            further coordinates.
     """
     record = read_record(path, *KINDS)
     try:
@@ -91,6 +92,16 @@ def stored_points(
     for name in ("e", "w", "a"):  # a scan of a cloud stores its starts as start_e, …
         found_as |= {name: f"start_{name}"} if f"start_{name}" in record.variables else {}
         found_as |= {name: name} if name in record.variables else {}
+    others = [
+        name
+        for name in map(str, np.atleast_1d(record.attrs.get("coordinates", ())))
+        if name not in "ewa" and (name in record.coords or f"start_{name}" in record.variables)
+    ]
+    if others:
+        raise InputError(
+            f"the points of {str(path)!r} also have the coordinate {', '.join(others)}; "
+            "a comparison starts from e and w, or from e, w and a"
+        )
     names = ("e", "w", "a")[:dimensions]
     missing = [name for name in names if name not in found_as]
     if missing:

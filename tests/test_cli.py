@@ -44,7 +44,7 @@ def test_whole_processes_end_as_commands_do(tmp_path):
     assert done.stderr == run("portrait", *wrong, cwd=tmp_path).stderr
     (tmp_path / "a.csv").write_text("e,w\nnan,1\n")
     words = ["scan", "--p", "0.5", "--q", "0.8", "--points", "a.csv"]
-    assert_refused(whole_process(*words, cwd=tmp_path), "point 1 is not finite")
+    assert_refused(whole_process(*words, cwd=tmp_path), "point 1 of 'a.csv' is not finite")
 
 
 def test_figure_and_record_are_written_side_by_side(drawn):

@@ -243,6 +243,10 @@ def test_starts(tmp_path):
     ):
         with pytest.raises(InputError, match=change):
             stored_points(*arguments)
+    untied = {"coordinates": ["e", "u", "w"]}
+    write_record(xr.Dataset(rows, {"u": 0.5}, attrs=attrs | untied), tmp_path / "u.nc")
+    with pytest.raises(InputError, match="also have the coordinate u"):
+        stored_points(tmp_path / "u.nc", CHAIN, 8, 4)
     nothing = xr.Dataset(coords={"e": np.zeros(0), "w": np.zeros(0)}, attrs=attrs)
     write_record(nothing, tmp_path / "n.nc")
     with pytest.raises(InputError, match="no point"):

@@ -125,7 +125,7 @@ BAD = [
     (["--cloud", "0", "--sigma", "1"], "--cloud"),
     (["--cloud", "4", "--sigma", "1", "--seed", "-1"], "--seed"),
     (["--points", "missing.csv"], "missing.csv"),
-    (["--points", "nan.csv"], "point 2 is not finite"),
+    (["--points", "nan.csv"], "point 2 of 'nan.csv' is not finite"),
     (["--points", "other.csv"], "wanted are e, w"),
     (["--points", "other.csv", "--fix", "e=1"], "--fix"),
     ([*GRID, "--model", "softmax"], "--model"),

@@ -27,6 +27,7 @@ from flowsim import (
     write_scan,
 )
 from flowsim.refined_scan import refine_scan
+from flowsim.refinement import count_crossed, expected_starts
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 
@@ -128,11 +129,21 @@ def test_the_record_on_disk_gets_what_the_one_in_memory_gets(tmp_path, fixed):
 
 def test_what_does_not_fit_in_memory_is_refused(flowsim, tmp_path, monkeypatch):
     words = ["scan", *CHAIN, "--grid", "20x20", "--refine", "12"]
-    for available, left in ((20_000, []), (30_000, ["scan.nc"])):
+    monkeypatch.setattr("flowsim.refined_scan.count_crossed", lambda labels: 21)
+    enough = 64 * 400 + 450 * expected_starts(20, 2, 12)
+    for available, left in ((0.99 * enough, []), (1.01 * enough, ["scan.nc"])):
         monkeypatch.setattr("flowsim.refined_scan.available_memory", lambda a=available: a)
         assert_refused(flowsim(*words), "20x20", "12 times", "GiB")
         assert [path.name for path in tmp_path.iterdir()] == left
     assert read_record(tmp_path / "scan.nc", "scan")["label"].size == 400
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (4, 3, 6)])
+def test_crossed_cells_are_counted(shape):
+    labels = np.random.default_rng(1).choice(3, shape, p=[0.02, 0.9, 0.08])
+    windows = np.lib.stride_tricks.sliding_window_view(labels, (2,) * len(shape))
+    axes = tuple(range(-len(shape), 0))
+    assert count_crossed(labels) == (np.ptp(windows, axis=axes) > 0).sum() > 0
 
 
 @pytest.mark.slow
