@@ -366,7 +366,10 @@ def test_damaged_settings_are_no_settings(unfinished):
 
 LIMIT = """
 import resource, sys
+from contextlib import nullcontext
+from pathlib import Path
 from flowsim import *
+from flowsim.refined_scan import refine_scan
 axes = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
 scan = Scan(ModelChoice(), 0.5, 0.8, Grid(axes), chunk=16)
 out = sys.argv[1]
@@ -377,6 +380,15 @@ for limit in (300, 700, 5000, 9000, -1):
         print("done")
     except InputError as error:
         print(error)
+calm = Path(out).read_bytes()
+model, silent = CanonicalModel(BinaryChain(0.5, 0.8)), lambda more: nullcontext(lambda done: None)
+for more in (10, 3000, 20_000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(calm) + more, -1))
+    try:
+        refine_scan(Path(out), model, 3, None, 1e-12, silent)
+    except InputError as error:
+        print(error)
+assert Path(out).read_bytes() == calm
 """
 
 
@@ -387,8 +399,9 @@ def test_a_full_disk_is_one_sentence_and_costs_nothing(tmp_path, calm):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     lines = done.stdout.splitlines()
-    assert len(lines) == 5
-    assert all("cannot write" in line and "File too large" in line for line in lines[:4])
+    assert len(lines) == 8
+    assert lines.pop(4) == "done"
+    assert all("cannot write" in line and "File too large" in line for line in lines)
     assert out.read_bytes() == calm
 
 
