@@ -96,4 +96,18 @@ def compiled_attempt(model: GapModel) -> Callable[..., Attempted]:
             ratio = torch.maximum(ratio, error.abs() / allowed)
         return torch.stack(y_new), torch.stack(stages[-1]), ratio, size
 
-    return torch.compile(attempt, dynamic=True)
+    compiled: Callable[..., Attempted] = torch.compile(attempt)
+
+    def call(
+        y: Tensor, rates: Tensor, signs: Tensor, step: Tensor, absolute: Tensor, relative: Tensor
+    ) -> Attempted:
+        columns = [y, rates, signs, step]
+        if len(step) == 1:  # a single row would be compiled apart
+            columns = [torch.cat([column, column], dim=-1) for column in columns]
+        for column in columns:  # one code for all numbers of rows, with the weights written in
+            torch._dynamo.maybe_mark_dynamic(column, column.ndim - 1)
+        y, rates, ratio, size = compiled(*columns, absolute, relative)
+        n = len(step)
+        return y[:, :n], rates[:, :n], ratio[:n], size[:n]
+
+    return call

@@ -22,7 +22,7 @@ from flowsim.stepping import ORDER, STAGE_WEIGHTS
 #: Rows advanced at once: few enough to stay in the processor's cache, many enough per call.
 POOL = 8192
 #: The same where the step is compiled: its loop needs no cache.
-_COMPILED_POOL = 32768
+_COMPILED_POOL = 65536
 #: Part of the pool that may have stopped before it is cleared and filled again.
 IDLE = 0.2
 #: ‖∇Δ‖² (as ``clock_rates`` gives it) below which a row is too near a saddle for this clock, by
@@ -140,7 +140,7 @@ def follow_by_gap(
             atol + rtol·|θᵢ| for coordinates that change sign.
         max_steps: attempted steps per row; a row that needs many is left undecided anyway.
         pool: rows advanced at once; by default as many as are quickest.
-        compiled: compile the step (tens of seconds, once per machine).
+        compiled: compile the step (ten or twenty seconds, once per machine).
     """
     n, budget = len(theta), min(max_steps, ATTEMPTS)
     pool = pool or (_COMPILED_POOL if compiled else POOL)

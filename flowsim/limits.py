@@ -88,8 +88,8 @@ def find_limits(
         atol: absolute error allowed per step for the other coordinates.
         max_steps: attempted steps per row before it has timed out.
         progress: called with the number of starts done, after each chunk.
-        compile: compile the steps of models whose loss is a function of the gap (half a minute
-            when first used, then a few seconds; needs a C++ compiler). Labels do not change.
+        compile: compile the steps of models whose loss is a function of the gap (ten to twenty
+            seconds when first used, then a few; needs a C++ compiler). Labels do not change.
 
     Returns:
         Limits with the leading shape of ``theta0``. A start that is not finite has failed.
