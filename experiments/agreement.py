@@ -96,6 +96,7 @@ class Case:
     grid: int
     trainer: str = "gd"
     steps: int = 8000
+    dtype: str = "float64"
 
     @property
     def name(self) -> str:
@@ -112,7 +113,8 @@ def run(case: Case, state: Path) -> tuple[xr.Dataset, float]:
     path = state / f"{case.name} {case.grid}.safetensors".replace(" ", "_")
     began = time.process_time()
     settings = Comparison(
-        case.p, case.q, "rank-one", case.trainer, 8, case.length, case.noise, steps=case.steps
+        case.p, case.q, "rank-one", case.trainer, 8, case.length, case.noise, steps=case.steps,
+        dtype=case.dtype,
     )
     record = compare(settings, grid_points(case.grid, case.grid), path, resume=path.exists())
     summary = {"largest_drift": float(record["drift"].max())}

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Share of the gap between unigram and bigram loss still open where a sampled run has learned.
 LEARNED = 0.1
+#: Held-out symbols per model, in 4 to 64 sequences: the longer they are, the fewer are needed.
+HELD_OUT = 4096
 
 
 def compare_sampled(
@@ -58,7 +60,8 @@ def compare_sampled(
         arch, recipe, (settings.p,), (settings.q,),
         seeds=tuple(range(settings.seed, settings.seed + len(points))), init="given",
         data_seed=settings.seed, telemetry_every=max(1, steps // 100),
-        checkpoint_every=max(1, steps // 20), device=settings.device,
+        checkpoint_every=max(1, steps // 20), dtype=settings.dtype,
+        test_batch=min(64, max(4, HELD_OUT // settings.length)), device=settings.device,
     )  # fmt: skip
     weights = lifted_weights(settings, arch, points)
     count = len(points)
