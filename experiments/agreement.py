@@ -51,38 +51,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("agg")
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import xarray as xr
-from torch import Tensor
+from agreement_figures import draw_maps, draw_reasons
+from agreement_variants import VARIANTS, canonical_labels, variant_labels
 
 from flowsim.agreement import wilson
 from flowsim.chain import BinaryChain
-from flowsim.descent import ReducedField, advance
 from flowsim.errors import InputError
-from flowsim.landscape import SADDLE_ENERGY, SADDLE_W, Label, reaches_global_minimum
-from flowsim.limits import find_limits
-from flowsim.models import CanonicalModel
-from flowsim.rank_one import RankOneModel
+from flowsim.landscape import Label
 from flowsim.results import provenance, write_record
 from full_model.comparison import Comparison, compare
-from full_model.comparison_session import rank_one_point
-from full_model.fields import AttentionFreeField
-from full_model.lift import lift_rank_one
-from full_model.outcome import classify
 from full_model.starts import grid_points
-from full_model.transformer import Architecture
 
 CHAINS = ((0.5, 0.8), (0.9, 0.9), (0.2, 0.3), (0.1, 0.1))
 LENGTHS = (8, 1024)
 NOISE = 0.02
 GLOBAL, LOCAL = int(Label.GLOBAL_MINIMUM), int(Label.LOCAL_MINIMUM)
-VARIANTS = ("canonical", "moving bias", "metric of w", "slow positions", "rank-one")
-COLOURS = {"global": "#7fb6da", "local": "#e8965a", "miss": "#111111"}
 
 
 @dataclass(frozen=True)
@@ -113,7 +99,14 @@ def run(case: Case, state: Path) -> tuple[xr.Dataset, float]:
     path = state / f"{case.name} {case.grid}.safetensors".replace(" ", "_")
     began = time.process_time()
     settings = Comparison(
-        case.p, case.q, "rank-one", case.trainer, 8, case.length, case.noise, steps=case.steps,
+        case.p,
+        case.q,
+        "rank-one",
+        case.trainer,
+        8,
+        case.length,
+        case.noise,
+        steps=case.steps,
         dtype=case.dtype,
     )
     record = compare(settings, grid_points(case.grid, case.grid), path, resume=path.exists())
@@ -125,64 +118,12 @@ def run(case: Case, state: Path) -> tuple[xr.Dataset, float]:
     return kept, time.process_time() - began
 
 
-def canonical_labels(chain: BinaryChain, points: Tensor) -> np.ndarray:
-    return find_limits(CanonicalModel(chain), points).label.numpy()
-
-
-def variant_labels(chain: BinaryChain, length: int, points: Tensor, variant: str) -> np.ndarray:
-    """What the flow with one difference switched on predicts."""
-    if variant == "canonical":
-        return canonical_labels(chain, points)
-    if variant == "moving bias":
-        model = CanonicalModel(chain, "dynamic")
-        bias = CanonicalModel(chain).optimal_bias(points)
-        return find_limits(model, torch.cat([points, bias.unsqueeze(-1)], -1)).label.numpy()
-    if variant == "metric of w":
-        # w′ eightfold slower: e² − 8(w² + sign(w) log|w|)… is conserved, and the separatrix is
-        # e² = 8(w² − log|w| + E_s), as without the factor (spec of the canonical model)
-        scaled = points.clone()
-        scaled[:, 0] /= np.sqrt(8)
-        found = reaches_global_minimum(chain, scaled).numpy()
-        return np.where(found, GLOBAL, LOCAL)
-    return _rank_one_labels(chain, length, points, variant)
-
-
-class _SlowPositions(ReducedField):
-    """The rank-one field with w's metric as in the canonical model and the bias at its optimum."""
-
-    def __init__(self, model: RankOneModel) -> None:
-        super().__init__(model)
-        self.metric = self.metric.clone()
-        self.metric[2:4] = 0.5  # w₁ = ±w₂ together make dw²
-
-    def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        state = torch.cat([state[:, :4], self.model.optimal_bias(state).unsqueeze(-1)], -1)
-        gradient, stiffness = super().__call__(state)
-        gradient[:, 4] = 0.0
-        return gradient, 8 * stiffness  # w moves eight times faster than stiffness believes
-
-
-def _rank_one_labels(chain: BinaryChain, length: int, points: Tensor, variant: str) -> np.ndarray:
-    """Labels of the rank-one model ("rank-one"), or with slow positions alone."""
-    model = RankOneModel(chain, length)
-    field = _SlowPositions(model) if variant == "slow positions" else ReducedField(model)
-    judge = AttentionFreeField(Architecture(1, length, attention="none"), chain, shared=True)
-    state = model.from_canonical(points)
-    count = len(points)
-    clock, steps = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
-    label = torch.zeros(count, dtype=torch.int8)
-    until, horizon = 0.25, Comparison(chain.p, chain.q, length=length).horizon
-    while until < horizon and bool((label == 0).any()):
-        advance(field, state, clock, steps, until, label == 0)
-        rows = (label == 0).nonzero()[:, 0]
-        here = state[rows].clone()
-        if variant == "slow positions":
-            here[:, 4] = model.optimal_bias(here)
-        weights = judge.weights(judge.state(lift_rank_one(rank_one_point(model, here), judge.arch)))
-        found = classify(chain, model.loss(here), weights, judge.gradient, judge.metric_weights())
-        label[rows] = found.label
-        until *= 2**0.5
-    return label.numpy()
+def study(case: Case, state: Path) -> tuple[xr.Dataset, dict[str, Any], float]:
+    """Record and numbers of one ensemble, and the CPU seconds that both took: a worker's task."""
+    record, seconds = run(case, state)
+    began = time.process_time()
+    line = numbers(case, record)
+    return record, line, seconds + time.process_time() - began
 
 
 def share(agree: np.ndarray) -> dict[str, Any]:
@@ -237,6 +178,7 @@ def numbers(case: Case, record: xr.Dataset) -> dict[str, Any]:
                 "escape_step_max": float(escape[here].max()) if here.any() else None,
                 "plateau_steps_median": float(np.median(stay[here])) if here.any() else None,
             }
+        line |= {"length": case.length, "steps": case.steps, "dtype": case.dtype}
         line["still_on_the_plateau"] = int(record.attrs["on_plateau_at_end"])
         return line
     wrong = decided & (predicted != outcome)
@@ -263,101 +205,6 @@ def numbers(case: Case, record: xr.Dataset) -> dict[str, Any]:
     return line
 
 
-def draw_maps(found: dict[Case, xr.Dataset], path: Path) -> None:
-    """Where training goes, with the canonical and the rank-one model's misses marked."""
-    columns = [(8, 0.0), (1024, 0.0), (8, NOISE), (1024, NOISE)]
-    figure, axes = plt.subplots(4, 4, figsize=(11, 11.6), sharex=True, sharey=True,
-                                layout="constrained")  # fmt: skip
-    for i, (p, q) in enumerate(CHAINS):
-        for j, (length, noise) in enumerate(columns):
-            ax = axes[i, j]
-            record = next(
-                (r for c, r in found.items()
-                 if (c.p, c.q, c.length, c.noise, c.trainer) == (p, q, length, noise, "gd")), None,
-            )  # fmt: skip
-            if record is None:
-                ax.set_axis_off()
-                continue
-            w, e = record["w"].to_numpy(), record["e"].to_numpy()
-            outcome, rank_one = record["outcome"].to_numpy(), record["predicted"].to_numpy()
-            points = torch.from_numpy(np.stack([e, w], -1))
-            canonical = canonical_labels(BinaryChain(p, q), points)
-            side = 118 / np.sqrt(len(w))
-            for label, colour in ((1, "global"), (2, "local")):
-                on = outcome == label
-                ax.scatter(w[on], e[on], s=side**2, marker="s", c=COLOURS[colour], linewidths=0)
-            on = outcome == 0
-            ax.scatter(w[on], e[on], s=side**2, marker="s", c="#888888", linewidths=0)
-            miss = (outcome != 0) & (canonical != outcome)
-            ax.scatter(w[miss], e[miss], s=side**2 * 0.6, marker="x", c="#111111", linewidths=0.8)
-            miss_1 = (outcome != 0) & (rank_one != outcome)
-            ax.scatter(w[miss_1], e[miss_1], s=side**2 * 1.4, marker="o", facecolors="none",
-                       edgecolors="#7a1fa2", linewidths=1.4)  # fmt: skip
-            _separatrix(ax, BinaryChain(p, q))
-            kept = outcome != 0
-            ax.set_title(
-                f"rank-one {np.mean((rank_one == outcome)[kept]):.1%}, "
-                f"canonical {np.mean((canonical == outcome)[kept]):.1%}",
-                fontsize=8.5,
-            )
-            ax.set(xlim=(-2, 2), ylim=(-2, 2))
-            if i == 0:
-                extra = f"\nnoise {noise:g} on every weight" if noise else "\nlifted starts"
-                ax.annotate(f"$N$ = {length}{extra}", (0.5, 1.14), xycoords="axes fraction",
-                            ha="center", fontsize=10)  # fmt: skip
-            if j == 0:
-                sign = ">" if p + q > 1 else "<"
-                ax.set_ylabel(f"$p$ = {p:g}, $q$ = {q:g}  ($p+q$ {sign} 1)\nembedding $e$")
-            if i == 3:
-                ax.set_xlabel("feed-forward weight $w$")
-    entries = [
-        plt.Line2D([], [], marker="s", ls="", ms=9, color=COLOURS["global"]),
-        plt.Line2D([], [], marker="s", ls="", ms=9, color=COLOURS["local"]),
-        plt.Line2D([], [], marker="x", ls="", ms=6, color="#111111"),
-        plt.Line2D([], [], marker="o", ls="", ms=8, mfc="none", mec="#7a1fa2", mew=1.4),
-        plt.Line2D([], [], color="#111111", lw=1.2),
-    ]
-    names = ["training reaches the global minimum", "training is trapped at the unigram",
-             "canonical model wrong", "rank-one model wrong", "canonical separatrix"]  # fmt: skip
-    figure.legend(entries, names, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle("Gradient descent of the full transformer, and where the predictions fail")
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
-
-
-def _separatrix(ax: Any, chain: BinaryChain) -> None:
-    w = np.linspace(-2, 0, 400)[:-1]
-    w = w[w >= SADDLE_W] if chain.second_eigenvalue < 0 else w[w <= SADDLE_W]
-    e = np.sqrt(np.maximum(w**2 - np.log(-w) + SADDLE_ENERGY, 0))
-    for sign in (1, -1):
-        ax.plot(w, sign * e, color="#111111", lw=1.2)
-
-
-def draw_reasons(lines: list[dict[str, Any]], path: Path) -> None:
-    """Agreement of every variant with full training."""
-    rows = [line for line in lines if "variants" in line]
-    figure, axes = plt.subplots(2, 4, figsize=(11, 5.6), sharey=True, layout="constrained")
-    colours = ["#8c8c8c", "#b5a642", "#d98032", "#4e9bc7", "#00537f"]
-    for line, ax in zip(sorted(rows, key=lambda x: "N=1024" in x["case"]), axes.flat, strict=False):
-        values = [line["variants"][v]["agreement"] for v in VARIANTS]
-        bounds = np.array([line["variants"][v]["interval"] for v in VARIANTS])
-        error = np.abs(bounds.T - np.array(values))
-        for i, (value, reach, colour) in enumerate(zip(values, error.T, colours, strict=True)):
-            ax.errorbar(value, i, xerr=reach[:, None], fmt="o", color=colour, capsize=3, ms=7)
-            ax.text(0.565, i, f"{value:.1%}", va="center", fontsize=9)
-        ax.set(xlim=(0.55, 1.02), yticks=range(len(VARIANTS)), yticklabels=VARIANTS)
-        ax.grid(axis="x", color="#dddddd", lw=0.6)
-        ax.set_title(
-            line["case"].removeprefix("gd ").replace(" ", ", ").replace("=", " = "), fontsize=9.5
-        )
-    axes[0, 0].invert_yaxis()
-    for ax in axes[1]:
-        ax.set_xlabel("share of starts predicted right")
-    figure.suptitle("Why the canonical model fails: one difference to the rank-one model at a time")
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("figures/agreement"))
@@ -367,6 +214,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--adamw-grid", type=int, default=8)
     parser.add_argument("--adamw-steps", type=int, default=3000)
     parser.add_argument("--adamw-length", type=int, default=64)
+    parser.add_argument("--papers-adamw-grid", type=int, default=4)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--overwrite", action="store_true")
     options = parser.parse_args(arguments)
@@ -385,6 +233,9 @@ def main(arguments: list[str] | None = None) -> int:
                      options.adamw_steps)
                 for pq in CHAINS[::2]
             ]  # fmt: skip
+        if options.papers_adamw_grid:
+            size = options.papers_adamw_grid
+            cases.append(Case(*CHAINS[0], 1024, NOISE, size, "adamw", dtype="float32"))
         if options.long_noise_grid:
             cases += [Case(*pq, 1024, NOISE, options.long_noise_grid) for pq in CHAINS]
         state = out.with_name(out.name + "_state")
@@ -392,16 +243,17 @@ def main(arguments: list[str] | None = None) -> int:
         found, lines = {}, {}
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(options.jobs, context) as pool:
-            futures = {pool.submit(run, case, state): case for case in cases}
+            longest_first = sorted(cases, key=lambda case: case.trainer != "adamw")
+            futures = {pool.submit(study, case, state): case for case in longest_first}
             for future in as_completed(futures):
-                case, (record, seconds) = futures[future], future.result()
-                found[case], lines[case] = record, numbers(case, record)
+                case, (found[case], lines[case], seconds) = futures[future], future.result()
                 print(f"{case.name}: {seconds:.0f} s of one core", file=sys.stderr, flush=True)
         found = {case: found[case] for case in cases}
         in_order = [lines[case] for case in cases]
         print(json.dumps(in_order, indent=1))
         out.with_suffix(".json").write_text(json.dumps(in_order, indent=1) + "\n")
-        draw_maps(found, files[0])
+        columns = [(length, noise) for noise in (0.0, NOISE) for length in LENGTHS]
+        draw_maps(found, CHAINS, columns, files[0])
         draw_reasons(in_order, reasons)
         write_record(_joined(found), files[2])
     except InputError as error:

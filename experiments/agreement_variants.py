@@ -1,0 +1,87 @@
+"""What the canonical flow predicts with one of its differences to the rank-one flow switched on.
+
+The canonical model holds three things fixed that full training moves: the bias at its optimum, the
+metric of w at dw² (it is 8 dw²), and the positions at −e/2 (they move N times slower than e).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.chain import BinaryChain
+from flowsim.descent import ReducedField, advance
+from flowsim.landscape import Label, reaches_global_minimum
+from flowsim.limits import find_limits
+from flowsim.models import CanonicalModel
+from flowsim.rank_one import RankOneModel
+from full_model.comparison import Comparison
+from full_model.comparison_session import rank_one_point
+from full_model.fields import AttentionFreeField
+from full_model.lift import lift_rank_one
+from full_model.outcome import classify
+from full_model.transformer import Architecture
+
+VARIANTS = ("canonical", "moving bias", "metric of w", "slow positions", "rank-one")
+
+
+def canonical_labels(chain: BinaryChain, points: Tensor) -> np.ndarray:
+    """The canonical flow's labels of points (n, 2)."""
+    return find_limits(CanonicalModel(chain), points).label.numpy()
+
+
+def variant_labels(chain: BinaryChain, length: int, points: Tensor, variant: str) -> np.ndarray:
+    """What the flow with one difference switched on predicts."""
+    if variant == "canonical":
+        return canonical_labels(chain, points)
+    if variant == "moving bias":
+        model = CanonicalModel(chain, "dynamic")
+        bias = CanonicalModel(chain).optimal_bias(points)
+        return find_limits(model, torch.cat([points, bias.unsqueeze(-1)], -1)).label.numpy()
+    if variant == "metric of w":
+        # w′ eightfold slower: e² − 8(w² + sign(w) log|w|)… is conserved, and the separatrix is
+        # e² = 8(w² − log|w| + E_s), as without the factor (spec of the canonical model)
+        scaled = points.clone()
+        scaled[:, 0] /= np.sqrt(8)
+        found = reaches_global_minimum(chain, scaled).numpy()
+        return np.where(found, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM)
+    return _rank_one_labels(chain, length, points, variant)
+
+
+class _SlowPositions(ReducedField):
+    """The rank-one field with w's metric as in the canonical model and the bias at its optimum."""
+
+    def __init__(self, model: RankOneModel) -> None:
+        super().__init__(model)
+        self.metric = self.metric.clone()
+        self.metric[2:4] = 0.5  # w₁ = ±w₂ together make dw²
+
+    def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        state = torch.cat([state[:, :4], self.model.optimal_bias(state).unsqueeze(-1)], -1)
+        gradient, stiffness = super().__call__(state)
+        gradient[:, 4] = 0.0
+        return gradient, 8 * stiffness  # w moves eight times faster than stiffness believes
+
+
+def _rank_one_labels(chain: BinaryChain, length: int, points: Tensor, variant: str) -> np.ndarray:
+    """Labels of the rank-one model ("rank-one"), or with slow positions alone."""
+    model = RankOneModel(chain, length)
+    field = _SlowPositions(model) if variant == "slow positions" else ReducedField(model)
+    judge = AttentionFreeField(Architecture(1, length, attention="none"), chain, shared=True)
+    state = model.from_canonical(points)
+    count = len(points)
+    clock, steps = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
+    label = torch.zeros(count, dtype=torch.int8)
+    until, horizon = 0.25, Comparison(chain.p, chain.q, length=length).horizon
+    while until < horizon and bool((label == 0).any()):
+        advance(field, state, clock, steps, until, label == 0)
+        rows = (label == 0).nonzero()[:, 0]
+        here = state[rows].clone()
+        if variant == "slow positions":
+            here[:, 4] = model.optimal_bias(here)
+        weights = judge.weights(judge.state(lift_rank_one(rank_one_point(model, here), judge.arch)))
+        found = classify(chain, model.loss(here), weights, judge.gradient, judge.metric_weights())
+        label[rows] = found.label
+        until *= 2**0.5
+    return label.numpy()
