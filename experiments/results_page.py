@@ -71,13 +71,49 @@ def adamw() -> str:
             part = line[f"predicted_{label}"]
             rows.append(
                 [
-                    line["case"].removeprefix("adamw "), f"{label} minimum", part["runs"],
-                    _share(part["learned"]), _number(part["plateau_steps_median"]),
+                    line["case"].removeprefix("adamw "), line["steps"], f"{label} minimum",
+                    part["runs"], _share(part["learned"]), _number(part["plateau_steps_median"]),
                     _number(part["escape_step_median"]), _number(part["escape_step_max"]),
                 ]
             )  # fmt: skip
-    head = ["AdamW", "rank-one flow predicts", "runs", "learned the bigram",
+    head = ["AdamW", "steps", "rank-one flow predicts", "runs", "learned the bigram",
             "steps on the plateau (median)", "escape step (median)", "(largest)"]  # fmt: skip
+    return _table(head, rows)
+
+
+def gains() -> str:
+    """How far small steps off the rank-one manifold grow, at the misses and elsewhere."""
+    found = _load("noisy_misses")
+    if found is None:
+        return _missing("noisy_misses")
+    rows = []
+    for case, line in found.items():
+        if not case.startswith("p="):
+            continue
+        starts = ", ".join(
+            f"(±{e:g}, {w:g})" for e, w in line["starts missed (up to the sign of e)"]
+        )
+        own = ", ".join(f"{gain:.1f}" for gain in line["their gains"])
+        others = f"{line['largest gain of the others']:.1f}"
+        rows.append([case, line["starts called trapped"], line["misses among them"],
+                     starts or "none", own or "none", others])  # fmt: skip
+    head = ["case", "starts called trapped", "of them freed by noise 0.02", "at (e, w)",
+            "gain there", "largest gain elsewhere"]  # fmt: skip
+    return _table(head, rows) + _images("noisy_misses")
+
+
+def trials() -> str:
+    """Which noise frees runs from the trap, and from where."""
+    found = _load("noisy_misses")
+    if found is None:
+        return _missing("noisy_misses")
+    parts = {"all": "all weights", "across": "orthogonal to α", "along": "along α"}
+    rows = [
+        [f"({line['start'][0]:g}, {line['start'][1]:g})", f"{line['noise']:g}",
+         parts[line["part"]], line["runs"], line["global_minimum"], line["local_minimum"]]
+        for line in found["trials at p=0.5 q=0.8 N=8"]
+    ]  # fmt: skip
+    head = ["start (e, w)", "noise", "on", "runs", "reach the global minimum", "stay trapped"]
     return _table(head, rows)
 
 
@@ -136,6 +172,8 @@ BLOCKS = {
     "agreement": agreement,
     "reasons": reasons,
     "adamw": adamw,
+    "gains": gains,
+    "trials": trials,
     "headline": headline,
     "ends": ends,
     "square": square,

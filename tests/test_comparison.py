@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -173,6 +174,9 @@ def test_attention_flow_and_sampled_trainers():
         assert {"escape", "plateau_length"} <= set(record)
         assert ("distance" in record) == (trainer == "sgd")
         draw_comparison(record)
+        single = compare(replace(settings, dtype="float32"), POINTS[:2])
+        gap = np.abs(single.loss.values - record.loss.values).max()
+        assert 0 < gap < 1e-4
 
 
 def test_agreement_counts_and_wilson():
@@ -259,7 +263,8 @@ def test_starts(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [{"p": 1.5}, {"model": "linear"}, {"trainer": "adam"}, {"noise": -1.0}, {"horizon": 0.0},
-     {"device": "tpu"}, {"d": 0}, {"length": 0}],
+     {"device": "tpu"}, {"d": 0}, {"dtype": "float32"}, {"trainer": "adamw", "dtype": "float16"},
+     {"length": 0}],
     ids=str,
 )  # fmt: skip
 def test_settings_refuse(wrong):

@@ -58,7 +58,7 @@ def test_agreement_becomes_tables(tmp_path, monkeypatch):
     assert descent[2].startswith("| p=0.5 q=0.8 N=8 | 4 | 0 | 4 of 4, 100.0% [")
     assert reasons[0].split(" | ")[1:] == ["canonical", *agreement.VARIANTS[1:-1], "rank-one |"]
     assert reasons[2].endswith("100.0% |")
-    assert [line.split(" | ")[1] for line in adamw[2:]] == ["global minimum", "local minimum"]
+    assert [line.split(" | ")[2] for line in adamw[2:]] == ["global minimum", "local minimum"]
     assert len({table[0].count("|") for table in (descent, descent[1:], descent[2:])}) == 1
 
 
