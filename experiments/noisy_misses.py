@@ -7,22 +7,24 @@ cells from it, and reach the global minimum. What we find:
 - The noise that does it is the noise across the manifold. From (1.9, 1.9) at (0.5, 0.8), with other
   seeds, runs with all of the noise and with its components orthogonal to α alone leave the trap,
   4 of 4 each; with its components along α alone 0 of 4 do. A tenth of the noise is enough too.
-- Small steps off the manifold obey a linear equation along the rank-one orbit, which is solved here
-  (``transverse_hessian``). It gives the embedding's component across, as full training has it, to
-  15 % up to time 64, while it grows from 0.06 to 0.5.
+- Small steps off the manifold obey a linear equation along the rank-one orbit (transverse.py). It
+  gives the embedding's component across, as full training has it, to 15 % up to time 64, while
+  that grows from 0.06 to 0.5.
 - Its gain, the most by which a unit step off the manifold is multiplied in the embedding up to
   time 200, is largest at these very starts among all that the rank-one model calls trapped: 26 at
   (0.5, 0.8), all others being at most 16, and 21 at (0.9, 0.9), others 19. At N = 1024 it is at
-  most 9, and there are no misses. From the runners-up, (1.9, 1.7) and (1.7, 1.9) at (0.5, 0.8),
-  runs with noise 0.02 and 0.04 stay, 4 of 4 each, and all with noise 0.08 leave.
+  most 9, and there are no misses.
+- At the misses the gain comes late, at times 200 and 130; at the runners-up it comes at times 20 to
+  30 and falls again. From two of these, (1.9, 1.7) and (1.7, 1.9) at (0.5, 0.8), runs with noise
+  0.02 and 0.04 stay, 4 of 4 each, and all with noise 0.08 leave.
 
 So the trap's bottom is no saddle: at e = 0 a step across costs π₀π₁(p + q − 1)η², and nothing else
-couples to second order. Unstable is the way there, wherever e ≠ 0, for turning W_1 or W_2 alone
-costs nothing, and both couple to η. From this corner the way is long: the gap Δ = 30 puts the
-bias at −13, from where it climbs at the rate π₀p; until it is up, what raises all logits
-grows, η and the positions' component across at about the rate π₀p/√N = 0.11 together (at N = 1024
-it is eleven times smaller), and afterwards the embedding must wait for the bias to fall to zero.
-How small a noise the corner bears, or whether any, was not determined.
+couples to second order. The way there is unstable: turning W_1 or W_2 alone costs nothing, so that
+the loss falls across wherever either couples to η. From this corner the way is long. Its gap Δ = 30
+puts the bias at −13, from where it climbs at the rate π₀p. Until it is up, whatever raises all
+logits grows, η and the positions' component across at about the rate π₀p/√N = 0.11 together (at
+N = 1024 it is eleven times smaller), and afterwards the embedding falls to zero no faster than the
+bias lets it. How small a noise the corner bears, or whether any, was not determined.
 
     python experiments/noisy_misses.py [--overwrite] [--until 200] [--seeds 4]
 """
@@ -38,12 +40,12 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from papers import BLUE, FIGURES, GREY, ORANGE, caption, run_script
 from torch import Tensor
+from transverse import follow
 
-from flowsim.bias import residual_given
 from flowsim.chain import BinaryChain
 from flowsim.descent import advance
 from flowsim.landscape import Label
-from flowsim.rank_one import WIDTH_RATIO, RankOneModel
+from flowsim.rank_one import RankOneModel
 from flowsim.results import read_record
 from full_model.comparison import Comparison
 from full_model.comparison_session import Session, lifted_weights
@@ -63,73 +65,6 @@ TRIALS = [
     (CORNER, 0.002, "all"),
     *[(start, noise, "all") for start in NEIGHBOURS for noise in (0.02, 0.04, 0.08)],
 ]
-
-
-def transverse_hessian(model: RankOneModel, theta: Tensor) -> Tensor:
-    """Second derivatives of the loss across the manifold, (M, 4, 4), at θ (M, 5).
-
-    For one direction orthogonal to α, with η that component of the embedding, P/√N of every
-    position, a/√r of every row of W_1 and c/√r of every column of W_2 (unit metric each), and
-    Y_x = ρ + x e, the logits change by
-
-        ηP/√N + x η² + 1{w₁Y_x > 0} 2[w₁ Y_x ηc + w₂ e a(P/√N + x η)]     (2 = √(r/d))
-
-    beyond third order; the d − 1 directions do not mix. Axes (η, P, a, c). Own derivation.
-    """
-    e, rho, w1, w2, b = theta.unbind(-1)
-    root, width = model.length**0.5, WIDTH_RATIO**0.5
-    hessian = theta.new_zeros(len(theta), 4, 4)
-    for x, chance in enumerate(model.chain.stationary):
-        y = rho + x * e
-        logit = e * (y + WIDTH_RATIO * w2 * (w1 * y).clamp(min=0)) + b
-        omega = chance * residual_given(model.chain, x, logit)  # ∂L/∂f_x
-        opened = omega * width * (w1 * y > 0)
-        hessian[:, 0, 0] += 2 * x * omega
-        for (i, j), entry in {
-            (0, 1): omega / root,
-            (0, 2): x * opened * w2 * e,
-            (0, 3): opened * w1 * y,
-            (1, 2): opened * w2 * e / root,
-        }.items():
-            hessian[:, i, j] += entry
-            hessian[:, j, i] += entry
-    return hessian
-
-
-def follow(
-    model: RankOneModel, theta: Tensor, until: float, save: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradient descent on the manifold, and what it does to small steps off it.
-
-    Args:
-        theta: (M, 5) starts.
-        until: time to stop at.
-        save: (T,) increasing times at which to keep the propagator, one row only.
-
-    Returns:
-        The largest factor (M,) by which the embedding's component across has outgrown a unit
-        step off the manifold in (η, P, a, c), the time (M,) of it, and propagators (T, 4, 4).
-    """
-    state, metric = theta.clone(), theta.new_tensor(model.metric)
-    propagator = torch.eye(4, dtype=theta.dtype).repeat(len(theta), 1, 1)
-    clock = theta.new_zeros(len(theta))
-    gain, when = theta.new_ones(len(theta)), clock.clone()
-    kept: list[Tensor] = []
-    while len(rows := (clock < until).nonzero()[:, 0]):
-        here = state[rows]
-        aim = until if save is None or len(kept) == len(save) else float(save[len(kept)])
-        step = torch.minimum(0.8 / model.stiffness(here), aim - clock[rows])[:, None]
-        moved = propagator[rows] - step[..., None] * (
-            transverse_hessian(model, here) @ propagator[rows]
-        )
-        propagator[rows], state[rows] = moved, here - step * model.gradient(here) / metric
-        clock[rows] += step[:, 0]
-        if save is not None and float(clock[0]) >= aim and len(kept) < len(save):
-            kept.append(propagator[0].clone())
-        size = moved[:, 0].norm(dim=-1)
-        grown = size > gain[rows]
-        gain[rows[grown]], when[rows[grown]] = size[grown], clock[rows[grown]]
-    return gain, when, torch.stack(kept) if kept else propagator[:0]
 
 
 def across(name: str, weight: Tensor) -> Tensor:

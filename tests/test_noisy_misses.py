@@ -16,6 +16,7 @@ from full_model.transformer import Architecture
 
 sys.path.append(str(Path(__file__).parents[1] / "experiments"))
 import noisy_misses as script
+from transverse import follow, transverse_hessian
 
 F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)
@@ -28,7 +29,7 @@ def test_transverse_hessian_is_that_of_the_full_loss():
     theta = torch.tensor(
         [[1.2, -0.5, 1.1, 1.3, -2.0], [0.3, 0.6, -0.9, 0.7, 0.4], [-0.8, 0.3, -1.2, -1.2, 0.1],
          [0.7, -0.9, 1.0, 1.0, 0.3]], dtype=F64)  # fmt: skip
-    found = script.transverse_hessian(model, theta)
+    found = transverse_hessian(model, theta)
     beta = torch.tensor([1.0, -1, 0, 0], dtype=F64) / 2**0.5  # orthogonal to α
     for row, expected in zip(theta, found, strict=True):
         weights = lift_rank_one(rank_one_point(model, row), arch)
@@ -48,7 +49,7 @@ def test_linear_growth_is_that_of_small_noise():
     session, weights = script.start(CHAIN, (1.2, 0.9), 1e-6, "all", range(3, 4))
     first = script.amplitudes(weights, 8)
     model, times = RankOneModel(CHAIN, 8), torch.tensor([0.5, 2.0])
-    gain, when, propagators = script.follow(model, model.from_canonical(session.points), 2.0, times)
+    gain, when, propagators = follow(model, model.from_canonical(session.points), 2.0, times)
     for state, propagator in zip(script.trained(session, times), propagators, strict=True):
         found = script.amplitudes(session.field.weights(state), 8)
         assert torch.allclose(found, propagator @ first, rtol=0, atol=1e-4 * float(first.norm()))
