@@ -48,6 +48,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import shutil
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -260,6 +261,7 @@ def main(arguments: list[str] | None = None) -> int:
         draw_maps(found, CHAINS, columns, files[0])
         draw_reasons(in_order, reasons)
         write_record(_joined(found), files[2])
+        shutil.rmtree(state)  # a later run must not go on from this code's ensembles
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
