@@ -240,7 +240,8 @@ def main(arguments: list[str] | None = None) -> int:
             ]  # fmt: skip
         if options.papers_adamw_grid:
             size = options.papers_adamw_grid
-            cases.append(Case(*CHAINS[0], 1024, NOISE, size, "adamw", 8000, "float32"))
+            papers = NOISE, size, "adamw", 8000, "float32"
+            cases += [Case(*pq, 1024, *papers) for pq in CHAINS[::2]]
         if options.long_noise_grid:
             cases += [Case(*pq, 1024, NOISE, options.long_noise_grid) for pq in CHAINS]
         state = out.with_name(out.name + "_state")

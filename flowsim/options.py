@@ -209,7 +209,9 @@ Resolution = _option(
 )
 WRange = _option(interval, "LOW:HIGH", "Window in w.  [default: -3:3]")
 ERange = _option(interval, "LOW:HIGH", "Window in e.  [default: -3:3]")
-Rtol = _option(tolerance, "X", "Relative error per step.  [default: 1e-11, uniform 1e-6]")
+Rtol = _option(
+    tolerance, "X", "Relative error per step.  [default: 1e-10; uniform, rank-one, dynamic 1e-6]"
+)
 Atol = _option(tolerance, "X", "Absolute error per step.")
 Attention = _option(one_of(*ATTENTIONS), "KIND", f"One of {', '.join(ATTENTIONS)}.")
 Length = _option(positive_integer, "N", "Positions that uniform attention averages over.")
