@@ -17,11 +17,16 @@ from flowsim.landscape import Label, classify_critical
 from flowsim.models import ReducedModel, loss_of_gap
 from flowsim.orbits import Ends, GapOrbit, Rule
 from flowsim.physical_orbit import PhysicalOrbit
+from flowsim.rank_one import RankOneModel
+from flowsim.sliding import slide
 from flowsim.stepping import Stop
 
 #: Starts handled at once, which bounds the memory: where L = ℓ(Δ), and divided by k² elsewhere.
 CHUNK = 262_144
 _SQUARES = 2**17
+#: Attempts after which a rank-one row has stalled on a kink, and the small steps it may take there
+#: instead, as a multiple of the attempts that a row may make.
+_STALLED, _SLIDING = 1000, 3
 #: The largest rtol with which an orbit of the gap is followed past a saddle.
 _CAREFUL = 1e-11
 
@@ -75,8 +80,9 @@ def find_limits(
     whose loss and curvature tell what it is, or it started critical. Where the loss is a function
     of the logit gap, the gap is the clock (``gap_clock``). An orbit that came close to a saddle
     is computed again at a tenth of the tolerance, beside shadows displaced by ``rtol`` along
-    every coordinate; where they disagree the label is unresolved. No conserved quantity is
-    consulted.
+    every coordinate; where they disagree the label is unresolved. Rank-one orbits that slide along
+    a ReLU's kink to the global minima are followed by small steps of descent: their limits are
+    right to first order in the step only. No conserved quantity is consulted.
 
     Args:
         model: any reduced model.
@@ -166,13 +172,28 @@ def _follow(
         if quick is not None:
             ends = _ends(quick(theta=start[moving], rtol=rtol, atol=atol))
         else:
-            ends = orbit.select(moving).follow(start[moving], max_steps)
+            most = min(max_steps, _STALLED) if isinstance(model, RankOneModel) else max_steps
+            ends = orbit.select(moving).follow(start[moving], most)
+            if isinstance(model, RankOneModel):
+                _slide_on(model, ends, max_steps)
         theta[moving], evaluations[moving] = ends.theta, ends.evaluations
         label[moving], rule[moving], status[moving] = _judge(model, start[moving], ends)
         known = (label[moving] != Label.UNRESOLVED) | (quick is not None)
         doubtful[moving] = known & (ends.nearest < 1)
     norm = model.gradient(theta).norm(dim=1)
     return Limits(theta, label, status, rule, model.loss(theta), norm, evaluations), doubtful
+
+
+def _slide_on(model: RankOneModel, ends: Ends, max_steps: int) -> None:
+    """Let the rows that stalled slide along their kink, as far as that leads to the minima."""
+    stalled = (ends.stop == Stop.RUNNING).nonzero()[:, 0]
+    if not len(stalled):
+        return
+    theta, reached, evaluations = slide(model, ends.theta[stalled], _SLIDING * max_steps)
+    ends.evaluations[stalled] += evaluations
+    arrived = stalled[reached]
+    ends.theta[arrived] = theta[reached]
+    ends.rule[arrived], ends.stop[arrived] = Rule.SLID, Stop.SETTLED
 
 
 def _ends(met: Stopped) -> Ends:
@@ -188,7 +209,8 @@ def _ends(met: Stopped) -> Ends:
 def _judge(model: ReducedModel, start: Tensor, ends: Ends) -> tuple[Tensor, Tensor, Tensor]:
     """Label, rule and status of rows that moved."""
     label = torch.full_like(ends.rule, Label.UNRESOLVED)
-    label[ends.rule == Rule.REACHED_MINIMA] = Label.GLOBAL_MINIMUM
+    at_minima = (ends.rule == Rule.REACHED_MINIMA) | (ends.rule == Rule.SLID)
+    label[at_minima] = Label.GLOBAL_MINIMUM
     # with p + q = 1 the plane e = 0 is itself a set of global minima
     informative = model.chain.second_eigenvalue != 0
     plane = Label.LOCAL_MINIMUM if informative else Label.GLOBAL_MINIMUM

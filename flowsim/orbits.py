@@ -31,6 +31,7 @@ class Rule(IntEnum):
     REACHED_MINIMA = 3  # the orbit met the set of global minima
     CAME_TO_REST = 4  # loss and curvature where the orbit stopped moving
     SHADOWS = 5  # it passed a saddle or took long, and displaced starts end alike
+    SLID = 6  # along a ReLU's kink to the global minima, by small steps of two lengths
 
 
 @dataclass

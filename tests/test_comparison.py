@@ -14,7 +14,15 @@ import torch
 import xarray as xr
 from command import assert_refused, run
 
-from flowsim import BinaryChain, read_record, write_record
+from flowsim import (
+    BinaryChain,
+    RankOneModel,
+    Rule,
+    Status,
+    find_limits,
+    read_record,
+    write_record,
+)
 from flowsim.agreement import add_agreement, comparison_summary, wilson
 from flowsim.errors import InputError
 from flowsim.landscape import Label
@@ -142,6 +150,24 @@ def test_below_one_the_bad_basin_is_gone_and_the_horizon_is_stated():
     assert (short.predicted.item(), short.outcome.item()) == (0, 0)
     assert comparison_summary(short)["agreement"] is None
     assert comparison_summary(short)["agreement_interval"] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+def test_limits_of_rank_one_orbits_are_what_descent_comes_to(p, q):
+    """Orbits that slide along the ReLU's kink among them, which other methods cannot follow."""
+    starts = [[0.33, -0.16], [-0.37, 0.19], [0.9, -1.1], [-0.8, 0.9]]
+    points = torch.tensor(starts, dtype=F64)
+    record = compare(Comparison(p, q, "rank-one", length=3), points)
+    model = RankOneModel(BinaryChain(p, q), 3)
+    limits = find_limits(model, model.from_canonical(points))
+    assert limits.label.tolist() == record.predicted.values.tolist()
+    assert (limits.label != Label.UNRESOLVED).all()
+    slid = limits.rule == Rule.SLID
+    assert slid.any() == (p + q < 1)
+    excess = limits.loss[slid] - model.chain.entropy_rate
+    assert (excess.abs() < 1e-9).all() and (limits.gradient_norm[slid] < 1e-3).all()
+    short = find_limits(model, model.from_canonical(points), max_steps=3)
+    assert (short.label == Label.UNRESOLVED).all() and (short.status == Status.TIMED_OUT).all()
 
 
 def test_critical_starts_and_independent_chains():
