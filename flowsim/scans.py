@@ -84,7 +84,8 @@ class Scan:
         starts: a ``Grid``, ``Points`` or ``Cloud``.
         fraction, rtol, atol, compile: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
-            a function of the logit gap, else 2048. The last bits of a result depend on it.
+            a function of the logit gap, else 2048, or 256 with more than four coordinates, for
+            which an orbit takes a third of a second. The last bits of a result depend on it.
 
     Raises:
         InputError: p or q outside (0, 1) or not increasing, starts with other coordinates than the
@@ -116,7 +117,8 @@ class Scan:
             raise InputError("--compile goes with models whose loss is a function of the logit gap")
         object.__setattr__(self, "dtype", point_dtype(model, self.fraction))
         if self.chunk < 1:
-            object.__setattr__(self, "chunk", 65_536 if loss_of_gap(model) else 2048)
+            size = 2048 if len(model.coordinates) <= 4 else 256
+            object.__setattr__(self, "chunk", 65_536 if loss_of_gap(model) else size)
 
     @property
     def dims(self) -> tuple[str, ...]:
