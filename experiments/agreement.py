@@ -14,8 +14,8 @@ its optimum; the metric of w, 8 dw² instead of dw²; positions that move on the
 slower than the embedding, instead of staying at −e/2. AdamW with the papers' numbers (softmax
 attention, batches of 16 sequences) runs from coarser grids with the same noise, at N = 64 for 3 000
 steps and at the papers' N = 1024 for 8 000, in single precision there: its plateau at the unigram
-and its escape are recorded. The 16 runs at N = 1024 take 23 minutes of one core; the rest takes
-about as long.
+and its escape are recorded. The 16 runs at N = 1024 take 25 minutes of one core at each of the two
+chains; the rest takes about as long as one of them.
 
 What we find is written to agreement.json with every number, drawn in agreement.png (where the
 canonical model fails) and agreement_reasons.png (why):
@@ -36,7 +36,7 @@ canonical model fails) and agreement_reasons.png (why):
   27 have learned the bigram after 3 000 steps, escaping after 360 steps in the median and 1 740 at
   most; the others are unresolved, not trapped. At N = 1024 and 8 000 steps it is 7 of 10, after 320
   steps in the median and 6 480 at most; the other three are on the plateau at the end. All starts
-  learn at (0.2, 0.3), where N = 64 was run.
+  learn at (0.2, 0.3), 64 at N = 64 and 16 at N = 1024.
 
     python experiments/agreement.py [--out figures/agreement] [--grid 20] [--noise-grid 20]
                                     [--long-noise-grid 20] [--adamw-grid 8]
