@@ -140,7 +140,7 @@ def follow_by_gap(
             atol + rtol·|θᵢ| for coordinates that change sign.
         max_steps: attempted steps per row; a row that needs many is left undecided anyway.
         pool: rows advanced at once; by default as many as are quickest.
-        compiled: compile the step (ten or twenty seconds, once per machine).
+        compiled: compile the step (some twenty seconds, once per machine).
     """
     n, budget = len(theta), min(max_steps, ATTEMPTS)
     pool = pool or (_COMPILED_POOL if compiled else POOL)

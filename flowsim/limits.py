@@ -94,7 +94,7 @@ def find_limits(
         atol: absolute error allowed per step for the other coordinates.
         max_steps: attempted steps per row before it has timed out.
         progress: called with the number of starts done, after each chunk.
-        compile: compile the steps of models whose loss is a function of the gap (ten to twenty
+        compile: compile the steps of models whose loss is a function of the gap (some twenty
             seconds when first used, then a few; needs a C++ compiler). Labels do not change.
 
     Returns:
