@@ -12,6 +12,7 @@ Source: LG (canonical parameters); the exact law is own derivation.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -133,12 +134,8 @@ class AttentionModel:
         result = rows.new_full((len(rows), *shape), torch.nan)
         table = self.table(theta.device)
         groups = table.groups(rows)
-        for group in groups.unique().tolist():
-            if group == NOT_FINITE:
-                continue
-            members = (groups == group).nonzero()[:, 0]
-            for index in members.split(max(1, CHUNK // table.size(group))):
-                result[index] = getattr(self, f"_{quantity}")(rows[index], group, table)
+        for group, index in _chunks(groups, table):
+            result[index] = getattr(self, f"_{quantity}")(rows[index], group, table)
         return result.reshape((*theta.shape[:-1], *shape))
 
     def _shift(self, rows: Tensor, group: int, table: NodeTable, nodes: list[Nodes]) -> Tensor:
@@ -168,13 +165,10 @@ class AttentionModel:
 
     def _loss(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
         nodes = table.nodes(group, rows[:, 2])
-        shift = self._shift(rows, group, table, nodes)
-        return self._loss_at(rows, shift, nodes)
-
-    def _loss_at(self, rows: Tensor, shift: Tensor, nodes: list[Nodes]) -> Tensor:
+        affine, shift = affine_logits(rows), self._shift(rows, group, table, nodes)
         total = torch.zeros_like(shift)
         for law in nodes:
-            f = law.logits(affine_logits(rows), shift)
+            f = law.logits(affine, shift)
             total = total + law.integrate(entropy_given(self.chain, law.x, f))
         return total
 
@@ -184,8 +178,8 @@ class AttentionModel:
     def _covariance(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
         """C from the law, for e = 1."""
         pi0, pi1 = self.chain.stationary
-        nodes = table.nodes(group, rows[:, 2])
-        given0, given1 = (n.integrate(n.logits(affine_logits(rows))) for n in nodes)
+        nodes, affine = table.nodes(group, rows[:, 2]), affine_logits(rows)
+        given0, given1 = (n.integrate(n.logits(affine)) for n in nodes)
         return pi0 * given1 - pi1 * given0
 
     def _hessian(self, rows: Tensor, group: int, table: NodeTable) -> Tensor | None:
@@ -195,7 +189,7 @@ class AttentionModel:
         nodes = table.nodes(group, rows[:, 2])
         shift = self._shift(rows, group, table, nodes)
         sums = class_sums(self.chain, nodes, affine_logits(rows), shift)
-        return expand(sums, rows, shift, torch.ones_like(shift, dtype=torch.bool), second)
+        return expand(sums, rows, shift, torch.zeros_like(shift), second)
 
     def expansion(
         self, theta: Tensor, shift: Tensor | None = None, second: bool = True
@@ -233,19 +227,15 @@ class AttentionModel:
         affine, optimal = affine_logits(theta), shift.isnan()
         waiting = torch.arange(len(theta), device=theta.device)
         for _ in range(_NEWTON_STEPS):
-            theirs = groups[waiting]
-            for group in theirs.unique().tolist():
-                if group == NOT_FINITE:
-                    continue
-                members = waiting[theirs == group]
-                for index in members.split(max(1, CHUNK // table.size(group))):
-                    nodes = table.nodes(group, theta[index, 2])
-                    cold = optimal[index]
-                    if bool(cold.any()):
-                        some = index[cold]
-                        own = table.nodes(group, theta[some, 2]) if kinked else nodes
-                        shift[some] = self._optimal_shift(theta[some], group, table, own)
-                    sums[index] = class_sums(self.chain, nodes, affine[index], shift[index])
+            for group, part in _chunks(groups[waiting], table):
+                index = waiting[part]
+                nodes = table.nodes(group, theta[index, 2])
+                cold = optimal[index]
+                if bool(cold.any()):
+                    some = index[cold]
+                    own = table.nodes(group, theta[some, 2]) if kinked else nodes
+                    shift[some] = self._optimal_shift(theta[some], group, table, own)
+                sums[index] = class_sums(self.chain, nodes, affine[index], shift[index])
             total = sums.sum(1)
             step = -total[:, 0] / total[:, 2]
             waiting = ((step.abs() > _SMALL_STEP) & ~optimal).nonzero()[:, 0]
@@ -254,4 +244,14 @@ class AttentionModel:
             shift[waiting] += step[waiting]
             safe = (step.abs() < _LARGE_STEP) & (total[:, 2] > _SATURATED)
             optimal[waiting] = ~safe[waiting]
-        return expand(sums, theta, shift, optimal, second)
+        step = torch.where(optimal | step.isnan(), 0.0, step)
+        return expand(sums, theta, shift, step, second)
+
+
+def _chunks(groups: Tensor, table: NodeTable) -> Iterator[tuple[int, Tensor]]:
+    """Every group that is finite with the indices of its rows, a bounded number at a time."""
+    for group in groups.unique().tolist():
+        if group != NOT_FINITE:
+            members = (groups == group).nonzero()[:, 0]
+            for index in members.split(max(1, CHUNK // table.size(group))):
+                yield group, index

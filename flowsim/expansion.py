@@ -31,15 +31,14 @@ class Expansion(NamedTuple):
     """The loss about θ, one entry per row.
 
     ``gradient`` (n, k); ``hessian`` (n, k, k), or None if it was not wanted; ``shift`` (n,), β
-    after the Newton step; ``slope`` (n, k), dβ/dθ along the optimum; ``step`` (n,), that Newton
-    step. With the bias as a coordinate there is no step and no slope.
+    after the Newton step; ``slope`` (n, k), dβ/dθ along the optimum, zero with the bias as a
+    coordinate.
     """
 
     gradient: Tensor
     hessian: Tensor | None
     shift: Tensor
     slope: Tensor
-    step: Tensor
 
 
 def joined(parts: Sequence[Expansion], rows: Sequence[Tensor]) -> Expansion:
@@ -50,7 +49,7 @@ def joined(parts: Sequence[Expansion], rows: Sequence[Tensor]) -> Expansion:
         return torch.cat([getattr(part, name) for part in parts])[back]
 
     hessian = None if parts[0].hessian is None else column("hessian")
-    return Expansion(column("gradient"), hessian, column("shift"), column("slope"), column("step"))
+    return Expansion(column("gradient"), hessian, column("shift"), column("slope"))
 
 
 def class_sums(chain: BinaryChain, nodes: Sequence[Nodes], affine: Tensor, shift: Tensor) -> Tensor:
@@ -78,7 +77,7 @@ def _products(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def expand(
-    sums: Tensor, theta: Tensor, shift: Tensor, optimal: Tensor, second: bool = True
+    sums: Tensor, theta: Tensor, shift: Tensor, step: Tensor, second: bool = True
 ) -> Expansion:
     """The expansion at θ from the sums at θ and β.
 
@@ -86,26 +85,26 @@ def expand(
         sums: from :func:`class_sums`, shape (n, c, 5).
         theta: (e, w, a), for the bias minimised out, or (e, w, a, b); shape (n, 3 or 4).
         shift: β at which the sums were taken; with b as a coordinate it is b − e²/2.
-        optimal: rows whose β is the optimum already, so that no step is made; bool, (n,).
+        step: Newton's step from there to the optimal β, (n,); zero where β is the optimum already
+            or a coordinate.
         second: whether the Hessian is wanted.
     """
     n, count, _ = sums.shape
     classes = SMOOTH if count == len(SMOOTH) else KINKED
     jacobian = _first_derivatives(theta, classes)
     by_logit = sums[:, :, :2].reshape(n, 2 * count)
-    slope, step = torch.zeros_like(theta), torch.zeros_like(shift)
+    slope = torch.zeros_like(theta)
     own_bias = theta.shape[1] == 4
     if not own_bias:
         stiffness = sums[:, :, 2].sum(1)
         stiffness = torch.where(stiffness > 1e-290, stiffness, torch.inf)
         mixed = sums[:, :, 2:4].reshape(n, 2 * count)
         relative = mixed / stiffness[:, None]
-        step = torch.where(optimal, 0.0, -sums[:, :, 0].sum(1) / stiffness)
         by_logit = torch.addcmul(by_logit, step[:, None], mixed)
         slope = -torch.bmm(relative[:, None], jacobian)[:, 0]
     gradient = torch.bmm(by_logit[:, None], jacobian)[:, 0]
     if not second:
-        return Expansion(gradient, None, shift + step, slope, step)
+        return Expansion(gradient, None, shift + step, slope)
     curvature = sums.new_zeros(n, count, 2, count, 2)
     for i in range(count):
         curvature[:, i, :, i] = sums[:, i, [2, 3, 3, 4]].view(n, 2, 2)
@@ -115,7 +114,7 @@ def expand(
     hessian = torch.bmm(jacobian.mT, torch.bmm(curvature, jacobian))
     bent = _second_derivatives(theta, classes).flatten(2)
     hessian = hessian + torch.bmm(by_logit[:, None], bent).view_as(hessian)
-    return Expansion(gradient, hessian, shift + step, slope, step)
+    return Expansion(gradient, hessian, shift + step, slope)
 
 
 def _first_derivatives(theta: Tensor, classes: Sequence[tuple[int, int]]) -> Tensor:

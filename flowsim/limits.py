@@ -171,11 +171,11 @@ def _follow(
     if bool(moving.any()):
         if quick is not None:
             ends = _ends(quick(theta=start[moving], rtol=rtol, atol=atol))
+        elif isinstance(model, RankOneModel):
+            ends = orbit.select(moving).follow(start[moving], min(max_steps, _STALLED))
+            _slide_on(model, ends, max_steps)
         else:
-            most = min(max_steps, _STALLED) if isinstance(model, RankOneModel) else max_steps
-            ends = orbit.select(moving).follow(start[moving], most)
-            if isinstance(model, RankOneModel):
-                _slide_on(model, ends, max_steps)
+            ends = orbit.select(moving).follow(start[moving], max_steps)
         theta[moving], evaluations[moving] = ends.theta, ends.evaluations
         label[moving], rule[moving], status[moving] = _judge(model, start[moving], ends)
         known = (label[moving] != Label.UNRESOLVED) | (quick is not None)
