@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ from flowsim.rowwise import Gradient, Hessian, Loss
 #: Node values computed at once: temporaries take a few times 8 bytes of this.
 CHUNK = 2**17
 #: Newton steps of the bias from a guess: one this small is the last, its rest below 1e-10; one
-#: this large, or logits whose mean σ′ is this small, need the safe solver.
+#: this large, logits whose mean σ′ is this small, or more steps than this need the safe solver.
 _SMALL_STEP, _LARGE_STEP, _SATURATED = 1e-5, 0.3, 1e-9
 _NEWTON_STEPS = 6
 
@@ -226,7 +227,7 @@ class AttentionModel:
         sums = theta.new_full((len(theta), 4 if kinked else 2, SUMS), torch.nan)
         affine, optimal = affine_logits(theta), shift.isnan()
         waiting = torch.arange(len(theta), device=theta.device)
-        for _ in range(_NEWTON_STEPS):
+        for tries in count(1):
             for group, part in _chunks(groups[waiting], table):
                 index = waiting[part]
                 nodes = table.nodes(group, theta[index, 2])
@@ -243,7 +244,7 @@ class AttentionModel:
                 break
             shift[waiting] += step[waiting]
             safe = (step.abs() < _LARGE_STEP) & (total[:, 2] > _SATURATED)
-            optimal[waiting] = ~safe[waiting]
+            optimal[waiting] = ~safe[waiting] | (tries >= _NEWTON_STEPS)
         step = torch.where(optimal | step.isnan(), 0.0, step)
         return expand(sums, theta, shift, step, second)
 
