@@ -15,8 +15,8 @@ import time
 import torch
 
 from flowsim import BinaryChain
-from flowsim.attention import AttentionModel
-from flowsim.nodes import NodeTable
+from flowsim.models.uniform.model import AttentionModel
+from flowsim.models.uniform.nodes import NodeTable
 
 
 def points(count: int, reach: float) -> torch.Tensor:

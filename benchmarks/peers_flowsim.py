@@ -16,7 +16,7 @@ from flowsim import (
     integrate,
 )
 from flowsim import trajectories as many_trajectories
-from flowsim.landscape import Label, reaches_global_minimum
+from flowsim.landscape.basins import Label, reaches_global_minimum
 
 torch.set_num_threads(1)
 CHAIN = BinaryChain(0.5, 0.8)

@@ -62,13 +62,13 @@ import xarray as xr
 from agreement_figures import draw_maps, draw_reasons
 from agreement_variants import VARIANTS, canonical_labels, variant_labels
 
-from flowsim.agreement import wilson
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.landscape import Label
-from flowsim.results import provenance, write_record
-from full_model.comparison import Comparison, compare
-from full_model.starts import grid_points
+from flowsim.landscape.basins import Label
+from flowsim.records.netcdf import provenance, write_record
+from full_model.comparison.agreement import wilson
+from full_model.comparison.compare import Comparison, compare
+from full_model.comparison.points import grid_points
 
 CHAINS = ((0.5, 0.8), (0.9, 0.9), (0.2, 0.3), (0.1, 0.1))
 LENGTHS = (8, 1024)

@@ -16,7 +16,7 @@ import xarray as xr
 from agreement_variants import VARIANTS, canonical_labels
 
 from flowsim.chain import BinaryChain
-from flowsim.landscape import SADDLE_ENERGY, SADDLE_W
+from flowsim.landscape.basins import SADDLE_ENERGY, SADDLE_W
 
 COLOURS = {"global": "#7fb6da", "local": "#e8965a"}
 

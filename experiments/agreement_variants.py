@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
-from flowsim.descent import ReducedField, advance
-from flowsim.landscape import Label, reaches_global_minimum
-from flowsim.limits import find_limits
-from flowsim.models import CanonicalModel
-from flowsim.rank_one import RankOneModel
-from full_model.comparison import Comparison
-from full_model.comparison_session import rank_one_point
-from full_model.fields import AttentionFreeField
-from full_model.lift import lift_rank_one
-from full_model.outcome import classify
-from full_model.transformer import Architecture
+from flowsim.flow.limits import find_limits
+from flowsim.flow.rows.descent import ReducedField, advance
+from flowsim.landscape.basins import Label, reaches_global_minimum
+from flowsim.models.canonical import CanonicalModel
+from flowsim.models.rank_one import RankOneModel
+from full_model.comparison.compare import Comparison
+from full_model.comparison.fields import AttentionFreeField
+from full_model.comparison.outcome import classify
+from full_model.comparison.side_by_side import rank_one_point
+from full_model.lift.lifting import lift_rank_one
+from full_model.model.transformer import Architecture
 
 VARIANTS = ("canonical", "moving bias", "metric of w", "slow positions", "rank-one")
 

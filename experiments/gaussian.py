@@ -16,8 +16,8 @@ import torch
 from matplotlib.figure import Figure
 
 from flowsim import BinaryChain, CanonicalModel, gaussian_record
-from flowsim.portrait_gaussian import draw_probability
-from flowsim.results import chain_caption
+from flowsim.drawing.gaussian_curve import draw_probability
+from flowsim.records.netcdf import chain_caption
 
 FIGURES = Path(__file__).parents[1] / "figures"
 

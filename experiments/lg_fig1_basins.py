@@ -31,7 +31,7 @@ from papers import ABOVE, BELOW, caption, run_script
 
 from flowsim import CanonicalModel, portrait_record, portrait_summary
 from flowsim.chain import BinaryChain
-from flowsim.portrait import draw_basins, draw_curves, draw_energy, draw_flow, legend_handles
+from flowsim.drawing.plane import draw_basins, draw_curves, draw_energy, draw_flow, legend_handles
 
 NAME = "lg_fig1_basins"
 DEFAULT = {"resolution": 208}

@@ -37,8 +37,8 @@ from flowsim import (
     find_limits,
     phase_space_record,
 )
-from flowsim.models import ReducedModel
-from flowsim.portrait_3d import draw_space, space_legend
+from flowsim.drawing.space import draw_space, space_legend
+from flowsim.models.canonical import ReducedModel
 
 NAME = "lg_fig2_attention"
 DEFAULT = {"length": 64, "cloud": 40}

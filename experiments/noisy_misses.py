@@ -43,13 +43,13 @@ from torch import Tensor
 from transverse import follow
 
 from flowsim.chain import BinaryChain
-from flowsim.descent import advance
-from flowsim.landscape import Label
-from flowsim.rank_one import RankOneModel
-from flowsim.results import read_record
-from full_model.comparison import Comparison
-from full_model.comparison_session import Session, lifted_weights
-from full_model.transformer import Weights
+from flowsim.flow.rows.descent import advance
+from flowsim.landscape.basins import Label
+from flowsim.models.rank_one import RankOneModel
+from flowsim.records.netcdf import read_record
+from full_model.comparison.compare import Comparison
+from full_model.comparison.side_by_side import Session, lifted_weights
+from full_model.model.transformer import Weights
 
 NAME = "noisy_misses"
 DEFAULT = {"until": 200.0, "seeds": 4}

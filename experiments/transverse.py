@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowsim.bias import residual_given
-from flowsim.rank_one import WIDTH_RATIO, RankOneModel
+from flowsim.models.bias import residual_given
+from flowsim.models.rank_one import WIDTH_RATIO, RankOneModel
 
 
 def transverse_hessian(model: RankOneModel, theta: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from flowsim import cli
+from flowsim.cli import main as cli
 
 FLOWSIM = str(Path(sys.executable).with_name("flowsim"))
 

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 
 import flowsim
-from flowsim.portrait import draw_basins, draw_curves, draw_flow
-from full_model.data import MarkovSource
-from full_model.lift import lift
-from full_model.population import PopulationLoss
-from full_model.transformer import Architecture
+from flowsim.drawing.plane import draw_basins, draw_curves, draw_flow
+from full_model.lift.lifting import lift
+from full_model.model.population import PopulationLoss
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture
 
 torch.set_num_threads(1)
 chain = flowsim.BinaryChain(p=0.5, q=0.8)

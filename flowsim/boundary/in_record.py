@@ -1,0 +1,78 @@
+"""The refined boundary in the record of a scan on disk, of which it reads only the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from math import prod
+from pathlib import Path
+
+from flowsim.boundary.refine import add_boundary
+from flowsim.boundary.refinement import count_crossed, expected_starts
+from flowsim.errors import InputError, Interrupted
+from flowsim.models.canonical import ReducedModel
+from flowsim.models.past_law import available_memory
+from flowsim.records.netcdf import open_record
+from flowsim.scan.record import extend_record
+
+#: Bytes of memory for every start of the scan, and for every further one (measured: 54 and 420).
+_BYTES_SCAN, _BYTES_NEW = 64, 450
+
+
+def refine_scan(
+    path: Path,
+    model: ReducedModel,
+    levels: int,
+    rtol: float | None,
+    atol: float,
+    progress: Callable[[int], AbstractContextManager[Callable[[int], object]]],
+) -> None:
+    """Put the boundary of ``add_boundary`` into a scan's record, unless it is there already.
+
+    Args:
+        path: the record, which is replaced at the end or stays as it is.
+        model, levels, rtol, atol: as in ``refine_boundary``.
+        progress: given about how many starts will be followed, opens what is told how many are.
+
+    Raises:
+        InputError: no such record, too little memory, a full disk, or what ``refine_boundary``
+            refuses.
+        Interrupted: Ctrl-C; the record is that of the scan.
+    """
+    with open_record(path, "scan") as record:
+        if record.attrs.get("refine_levels") == levels:
+            return
+        label = record["label"].to_numpy()
+        more = check_memory(label.shape, levels, count_crossed(label))
+        try:
+            with progress(more) as advance:
+                longer = add_boundary(record, model, levels, rtol, atol, advance)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"interrupted while the boundary was refined; the scan is whole in {str(path)!r}: "
+                "give the same command with --resume to refine it again"
+            ) from None
+        extend_record(path, longer)
+
+
+def check_memory(shape: tuple[int, ...], levels: int, crossed: int | None = None) -> int:
+    """About how many further starts there will be, if that fits in this machine's memory.
+
+    Args:
+        shape: of the scan's grid.
+        levels: how many times its crossed cells are halved.
+        crossed: how many cells are crossed; by default those of one plane through the grid.
+
+    Raises:
+        InputError: it needs more memory than there is.
+    """
+    starts = prod(shape)
+    more = expected_starts(starts // max(shape) if crossed is None else crossed, len(shape), levels)
+    needed = float(_BYTES_SCAN * starts + _BYTES_NEW * more)
+    if needed > (available := available_memory()):
+        grid = "x".join(map(str, shape))
+        raise InputError(
+            f"refining a grid of {grid} cells {levels} times needs about {needed / 2**30:.3g} GiB "
+            f"of memory, but only {available / 2**30:.3g} GiB are available"
+        )
+    return more

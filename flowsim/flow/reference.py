@@ -1,0 +1,94 @@
+"""Gradient-flow trajectories in physical time, through torchdiffeq."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torchdiffeq import odeint
+
+from flowsim.errors import InputError
+from flowsim.flow.chart import Chart
+from flowsim.flow.limits import check_starts
+from flowsim.models.canonical import ReducedModel, velocity
+
+#: Steps after which a row is given up as too stiff for an explicit method.
+MAX_STEPS = 20_000
+
+
+def integrate(
+    model: ReducedModel, theta0: Tensor, t: Tensor, rtol: float = 1e-11, atol: float = 1e-12
+) -> Tensor:
+    """Trajectories of dθ/dt = −G⁻¹∇L at the times ``t``, in physical gradient-flow time.
+
+    Dormand-Prince 8(7) of torchdiffeq steps exactly onto every requested time (its interpolant is
+    of lower order than its step). The batch shares its steps, and the error norm is the maximum
+    over rows, so that no row is less accurate for being among others. Coordinates that keep their
+    sign are integrated as logarithms.
+
+    Args:
+        model: any reduced model.
+        theta0: starts at time t[0], float64, shape (..., k).
+        t: increasing times, shape (T,), T ≥ 2.
+        rtol: error allowed per step, relative for coordinates that keep their sign.
+        atol: absolute error allowed per step for the other coordinates.
+
+    Returns:
+        θ, shape (T, ..., k). A row that cannot be integrated (a start that is not finite, a step
+        below rounding, more than ``MAX_STEPS`` steps) is NaN from its second time on; the other
+        rows are not affected.
+
+    Raises:
+        InputError: wrong shapes, times that do not increase, tolerances that are not positive.
+    """
+    starts = check_starts(model, theta0, rtol, atol)
+    times = check_times(t).to(starts)
+    path = torch.full((len(times), *starts.shape), torch.nan, dtype=starts.dtype).to(starts.device)
+    path[0] = starts
+    finite = torch.isfinite(starts).all(dim=1)
+    pending = [torch.nonzero(finite).flatten()]
+    while pending:
+        rows = pending.pop()
+        if len(rows) == 0:
+            continue
+        try:
+            path[:, rows] = _integrate_rows(model, starts[rows], times, rtol, atol)
+        except AssertionError:  # torchdiffeq: "underflow in dt", too many steps, not finite
+            if len(rows) > 1:
+                pending += rows.chunk(2)
+    return path.reshape(len(times), *theta0.shape)
+
+
+def check_times(t: Tensor) -> Tensor:
+    """``t`` itself, a vector of at least two increasing, finite times; else InputError."""
+    if t.ndim != 1 or len(t) < 2 or not bool((t.diff() > 0).all() and t.isfinite().all()):
+        raise InputError("t must be a vector of at least two increasing, finite times")
+    return t
+
+
+def _integrate_rows(
+    model: ReducedModel, start: Tensor, times: Tensor, rtol: float, atol: float
+) -> Tensor:
+    chart = Chart.at(model, start)
+
+    def field(_: Tensor, y: Tensor) -> Tensor:
+        theta = chart.to_theta(y)
+        return chart.push(theta, velocity(model, theta))
+
+    relative = torch.where(chart.logarithmic, 0.0, rtol)
+    absolute = torch.where(chart.logarithmic, rtol, atol)
+    options = {"norm": _largest, "step_t": times[1:], "max_num_steps": MAX_STEPS}
+    path = odeint(
+        field,
+        chart.to_chart(start),
+        times,
+        rtol=relative,
+        atol=absolute,
+        method="dopri8",
+        options=options,
+    )
+    return torch.stack([chart.to_theta(y) for y in path])
+
+
+def _largest(error: Tensor) -> Tensor:
+    """The norm that couples no rows: the largest component."""
+    return error.abs().max()

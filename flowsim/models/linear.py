@@ -1,0 +1,94 @@
+"""The reduced model with linear rank-one attention: closed form in three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from flowsim.chain import BinaryChain
+from flowsim.landscape.basins import SADDLE_ENERGY
+from flowsim.models.canonical import GapModel, energy, feed_forward_gain
+
+
+class LinearAttentionModel(GapModel):
+    """θ = (e, w, a) with scores that are products of rank-one queries and keys, without softmax.
+
+    Since (xᵢ − ½)² = ¼, the attention output is proportional to the current symbol for every
+    position: s = (1 + a)(x − ½), Δ = e²(1 + a)(1 + 2w|w|), L = ℓ(Δ). Every orbit conserves
+    e² − w² − sign(w) log|w| and e² − 2(1 + a)², which makes the model the exact oracle of the
+    tests in three dimensions. Source: spec 3.3 (own derivation).
+
+    Args:
+        chain: the data.
+        bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, a, b)).
+    """
+
+    coordinates: tuple[str, ...] = ("e", "w", "a")
+    keeps_sign: tuple[bool, ...] = (True, True, False)
+    conserved_names: tuple[str, ...] = ("energy", "attention_energy")
+    clock_chart: tuple[str, ...] = ("square", "log", "plain")
+
+    def logit_gap(self, theta: Tensor) -> Tensor:
+        e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+        return e * e * (1.0 + a) * feed_forward_gain(w)
+
+    def logit_gap_gradient(self, theta: Tensor) -> Tensor:
+        e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+        gain, share, squared = feed_forward_gain(w), 1.0 + a, e * e
+        along_w = 4.0 * w.abs() * squared * share
+        return torch.stack([2.0 * e * share * gain, along_w, squared * gain], dim=-1)
+
+    def clock_rates(
+        self, y: Sequence[Tensor] | Tensor, signs: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        squared, sign, weight, share = y[0], signs[1], y[1].exp(), 1.0 + y[2]  # weight = w²
+        gain = 1.0 + 2.0 * sign * weight
+        along_e = share * gain
+        size = along_e * along_e + squared * (4.0 * weight * share * share + 0.25 * gain * gain)
+        return [along_e, 2.0 * sign * share, 0.25 * gain], size
+
+    def offset(self, theta: Tensor) -> Tensor:
+        """The logit after a zero: for a < −1 it is the zero that opens the ReLU."""
+        e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+        return -e.square() * (1 + a) / 2 * self._opened(w, a)
+
+    def offset_gradient(self, theta: Tensor) -> Tensor:
+        e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+        opened, squared = self._opened(w, a), e.square()
+        along_w = torch.where(a < -1, -squared * (1 + a) * 4 * w.abs(), 0.0)
+        return torch.stack([-e * (1 + a) * opened, along_w, -squared / 2 * opened], dim=-1)
+
+    @staticmethod
+    def _opened(w: Tensor, a: Tensor) -> Tensor:
+        """1 + 4w|w| where a zero opens the ReLU, 1 elsewhere."""
+        return torch.where(a < -1, 1 + 4 * w * w.abs(), 1.0)
+
+    def _conserved(self, theta: Tensor) -> Tensor:
+        attention = theta[..., 0].square() - 2 * (1 + theta[..., 2]).square()
+        return torch.stack([energy(theta), attention], dim=-1)
+
+
+def linear_reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
+    """The analytic basin of the global minima of the linear-attention model, the tests' oracle.
+
+    Write c = 1 + a and g = 1 + 2w|w|. Where cgΔ* > 0 an orbit is on the side of Δ*, which it
+    reaches. Elsewhere e falls, and the orbit changes side iff it meets c = 0 or g = 0 before
+    e = 0: at e² = E₂ = e² − 2c² if that is positive, or at e² = E − E_s if w < 0 and that is
+    positive (w = 0 is invariant). Source: own derivation from the two conserved quantities.
+
+    Args:
+        chain: the data.
+        theta: (e, w, a), shape (..., 3).
+
+    Returns:
+        bool, shape (...); the plane e = 0 never moves and counts only for p + q = 1.
+    """
+    e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+    if chain.second_eigenvalue == 0:
+        return torch.ones_like(e, dtype=torch.bool)
+    side = (1 + a) * feed_forward_gain(w) * chain.second_eigenvalue > 0
+    through_attention = e.square() > 2 * (1 + a).square()
+    through_feed_forward = (w < 0) & (energy(theta) > SADDLE_ENERGY)
+    return (e != 0) & (side | through_attention | through_feed_forward)

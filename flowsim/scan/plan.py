@@ -1,0 +1,210 @@
+"""A scan as a whole: models, chains, starts and tolerances, cut into chunks that stand alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from flowsim.models.canonical import ReducedModel, loss_of_gap
+from flowsim.models.catalogue import ModelChoice
+from flowsim.records.netcdf import source_versions
+from flowsim.scan.follow import follow, point_dtype, starting_coordinates
+from flowsim.scan.starts import Starts, values_text
+
+
+class Task(NamedTuple):
+    """One chunk: plain data, so that any process on any machine can follow it.
+
+    Attributes:
+        model: the reduced model by name.
+        pieces: (p, q, number of rows) of consecutive rows.
+        names: the coordinates of the columns.
+        rows: starts, float64, shape (n, k).
+        fraction, rtol, atol, compile: as in ``scan_basins``.
+        versions: of flowsim and what computes, which must be the same everywhere.
+    """
+
+    model: ModelChoice
+    pieces: tuple[tuple[float, float, int], ...]
+    names: tuple[str, ...]
+    rows: np.ndarray
+    fraction: float | None
+    rtol: float | None
+    atol: float
+    compile: bool
+    versions: str
+
+
+def run_task(task: Task) -> np.ndarray:
+    """What a scan records of the task's rows, a structured array of shape (n,).
+
+    A pure function, on one thread: the same bytes in every process on the same kind of processor.
+
+    Raises:
+        InputError: this process runs other versions than the one that made the task.
+    """
+    if (here := source_versions()) != task.versions:
+        raise InputError(f"a worker runs {here}, but the scan was started with {task.versions}")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        parts, low = [], 0
+        for p, q, count in task.pieces:
+            rows = task.rows[low : low + count]
+            model = _model(task.model, p, q)
+            parts.append(
+                follow(model, task.names, rows, task.rtol, task.atol, task.fraction, task.compile)
+            )
+            low += count
+    finally:
+        torch.set_num_threads(threads)
+    # joining structured arrays is slow, and most chunks lie on one chain
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+@lru_cache(maxsize=4)
+def _model(choice: ModelChoice, p: float, q: float) -> ReducedModel:
+    return choice.on(BinaryChain(p, q))
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Every start of ``starts`` on every chain (p, q).
+
+    Args:
+        model: which reduced model.
+        p, q: P(0→1) and P(1→0), each one number or several; several become a dimension.
+        starts: a ``Grid``, ``Points`` or ``Cloud``.
+        fraction, rtol, atol, compile: as in ``scan_basins``.
+        chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
+            a function of the logit gap, else 2048, or 256 with more than four coordinates, for
+            which an orbit takes a third of a second. The last bits of a result depend on it.
+
+    Raises:
+        InputError: p or q outside (0, 1) or not increasing, starts with other coordinates than the
+            model, a fraction outside (0, 1), or nothing to compile.
+    """
+
+    model: ModelChoice
+    p: float | tuple[float, ...]
+    q: float | tuple[float, ...]
+    starts: Starts
+    fraction: float | None = None
+    rtol: float | None = None
+    atol: float = 1e-12
+    compile: bool = False
+    chunk: int = 0
+    dtype: np.dtype = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in "pq":
+            value = getattr(self, name)
+            if np.ndim(value) and (not len(value) or (np.diff(value) <= 0).any()):
+                raise InputError(f"several values of {name} must increase")
+        chains = [BinaryChain(p, q) for p in _several(self.p) for q in _several(self.q)]
+        if self.fraction is not None and not 0 < self.fraction < 1:
+            raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
+        model = self.model.on(chains[0])
+        starting_coordinates(model, self.starts.names)
+        if self.compile and not loss_of_gap(model):
+            raise InputError("--compile goes with models whose loss is a function of the logit gap")
+        object.__setattr__(self, "dtype", point_dtype(model, self.fraction))
+        if self.chunk < 1:
+            size = 2048 if len(model.coordinates) <= 4 else 256
+            object.__setattr__(self, "chunk", 65_536 if loss_of_gap(model) else size)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """Dimensions of the record, those of the chains first."""
+        return (*(n for n in "pq" if np.ndim(getattr(self, n))), *self.starts.dims)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of ``dims``."""
+        chains = (len(v) for v in (self.p, self.q) if isinstance(v, tuple))
+        return (*chains, *self.starts.shape)
+
+    @property
+    def families(self) -> int:
+        """How many leading dimensions, of p, q and sigma, have basin shares of their own."""
+        return sum(name in ("p", "q", "sigma") for name in self.dims)
+
+    @property
+    def size(self) -> int:
+        """Points in all."""
+        return int(np.prod(self.shape, dtype=object))
+
+    @property
+    def chunks(self) -> int:
+        """How many tasks there are."""
+        return -(-self.size // self.chunk)
+
+    def bounds(self, index: int) -> tuple[int, int]:
+        """First point of a chunk, and the one after its last, in C order."""
+        return index * self.chunk, min((index + 1) * self.chunk, self.size)
+
+    def task(self, index: int) -> Task:
+        """The work of one chunk."""
+        low, high = self.bounds(index)
+        pieces, rows = [], []
+        for p, q, first, last in self._stretches(low, high):
+            pieces.append((p, q, last - first))
+            rows.append(self.starts.block(first, last))
+        return Task(
+            self.model, tuple(pieces), self.starts.names, np.concatenate(rows), self.fraction,
+            self.rtol, self.atol, self.compile, source_versions(),
+        )  # fmt: skip
+
+    def _stretches(self, low: int, high: int) -> Iterator[tuple[float, float, int, int]]:
+        """(p, q, first, last) of the starts that the points ``low`` to ``high`` − 1 cover."""
+        each = int(np.prod(self.starts.shape, dtype=object))
+        while low < high:
+            chain, first = divmod(low, each)
+            last = min(each, first + high - low)
+            i, j = divmod(chain, len(_several(self.q)))
+            yield _several(self.p)[i], _several(self.q)[j], first, last
+            low += last - first
+
+    def settings(self) -> dict[str, str]:
+        """Texts that together determine every byte of the record, for comparison and for show."""
+        return {
+            **self.model.settings(),
+            "p": values_text(np.array(_several(self.p))),
+            "q": values_text(np.array(_several(self.q))),
+            **self.starts.settings(),
+            "fraction": "none" if self.fraction is None else repr(self.fraction),
+            "rtol": "default" if self.rtol is None else repr(self.rtol),
+            "atol": repr(self.atol),
+            "compile": str(self.compile),
+            "chunk": str(self.chunk),
+            "versions": source_versions(),
+        }
+
+    def attributes(self) -> dict[str, Any]:
+        """What a record says of its scan."""
+        chain = BinaryChain(_several(self.p)[0], _several(self.q)[0])
+        one = not (np.ndim(self.p) or np.ndim(self.q))
+        single = {name: v for name, v in (("p", self.p), ("q", self.q)) if not np.ndim(v)}
+        model = self.model.on(chain)
+        return {
+            "kind": "scan",
+            "model": type(model).__name__,
+            "coordinates": model.coordinates,
+            **({"length": self.model.length} if self.model.length else {}),
+            **single,
+            **({"regime": chain.regime} if one else {}),
+            "rtol": "default" if self.rtol is None else self.rtol,
+            "atol": self.atol,
+            "chunk": self.chunk,
+        }
+
+
+def _several(values: float | tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(map(float, values)) if isinstance(values, tuple) else (float(values),)

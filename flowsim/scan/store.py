@@ -1,0 +1,273 @@
+"""Scans to disk: chunk after chunk beside the output, then one record, whatever happens.
+
+While a scan runs, ``scan.nc.parts`` holds its settings, a lock and one file per finished chunk.
+When all are there the record is put together in that folder, renamed to ``scan.nc``, and the folder
+is removed. Every file appears whole or not at all, and parts carry a checksum, so that a run that
+was killed at any moment can be resumed, and ends with the bytes of an undisturbed one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO
+
+import h5netcdf
+import numpy as np
+
+from flowsim.errors import InputError, Interrupted
+from flowsim.records.netcdf import check_output, write_atomically
+from flowsim.scan.plan import Scan
+from flowsim.scan.record import write_scan_record
+from flowsim.scan.workers import follow_chunks
+
+_SETTINGS, _LOCK, _RECORD = "settings.json", "lock", "record.nc"
+
+
+def write_scan(
+    scan: Scan,
+    out: Path | str,
+    resume: bool = False,
+    overwrite: bool = False,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    progress: Callable[[np.ndarray], object] | None = None,
+    command: str = "flowsim.write_scan",
+) -> Path:
+    """Follow every start of a scan and write one record; what is finished is never lost.
+
+    Args:
+        scan: what to compute.
+        out: the record, .nc.
+        resume: continue an unfinished scan of the same settings (or begin, if there is none).
+        overwrite: replace an existing record, and an unfinished scan unless it is resumed.
+        jobs: processes.
+        scheduler: address of a running dask scheduler, which then does the work.
+        progress: called with the labels of every chunk, also of those that a resumed scan finds.
+        command: stored in the record as what made it; it should leave out what changes no result.
+
+    Returns:
+        The path of the record. Its bytes depend on the scan and the command only.
+
+    Raises:
+        InputError: an output that cannot be written or exists, an unfinished scan or a record of
+            other settings, another run on the same output, a full disk, or what ``follow_chunks``
+            refuses.
+        Interrupted: Ctrl-C; finished chunks are kept for ``resume``.
+    """
+    out = Path(out)
+    check_output(out, "--out", (".nc",), overwrite or resume)
+    settings = {**scan.settings(), "command": command}
+    with _locked(out) as folder:
+        stored = folder / _SETTINGS
+        unfinished = stored.exists()
+        if out.exists() and not overwrite:
+            _refuse_others(_record_settings(out), settings, out, "is a record")
+            _discard(folder)
+            return out
+        if unfinished and resume:
+            _refuse_others(_read_settings(stored), settings, out, "has an unfinished scan")
+        elif unfinished and not overwrite:
+            raise InputError(
+                f"an unfinished scan for {str(out)!r} lies in {str(folder)!r}: give --resume to "
+                "continue it, or --overwrite to start afresh"
+            )
+        _tidy(folder, keep_parts=unfinished and resume)
+        _check_space(scan, folder)
+        text = json.dumps(settings, indent=1)
+        _write(stored, text.encode())
+        parts = _Parts(scan, folder, text)
+        try:
+            for chunk in range(scan.chunks):
+                points = parts.read(chunk)
+                if points is not None and progress is not None:
+                    progress(points["label"])
+            missing = [chunk for chunk in range(scan.chunks) if not parts.has(chunk)]
+            with closing(follow_chunks(scan, missing, jobs, scheduler)) as results:
+                for chunk, points in results:
+                    parts.write(chunk, points)
+                    if progress is not None:
+                        progress(points["label"])
+            record = folder / _RECORD
+            write_atomically(
+                record, lambda name: write_scan_record(scan, parts.demand, name, settings)
+            )
+            _replace(record, out)
+        except KeyboardInterrupt:
+            raise Interrupted(
+                f"interrupted; what is finished is kept in {str(folder)!r}: "
+                "give the same command with --resume to continue"
+                if any(folder.glob("*.part"))
+                else "interrupted before anything was finished; nothing is left half written"
+            ) from None
+        _discard(folder)
+    return out
+
+
+class _Parts:
+    """The finished chunks in a folder: one file each, a digest and then the points' bytes."""
+
+    def __init__(self, scan: Scan, folder: Path, settings: str) -> None:
+        self._scan, self._folder, self._settings = scan, folder, settings.encode()
+        self._good: set[int] = set()
+
+    def read(self, chunk: int) -> np.ndarray | None:
+        """The points of a chunk, None where its file is missing, cut short or damaged."""
+        try:
+            content = self._path(chunk).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(f"cannot read {str(self._path(chunk))!r}: {error.strerror}") from None
+        digest, data = content[:32], content[32:]
+        low, high = self._scan.bounds(chunk)
+        whole = len(data) == (high - low) * self._scan.dtype.itemsize
+        if not whole or digest != self._digest(chunk, data):
+            return None
+        self._good.add(chunk)
+        return np.frombuffer(data, self._scan.dtype)
+
+    def demand(self, chunk: int) -> np.ndarray:
+        """The points of a chunk that must be there."""
+        points = self.read(chunk)
+        if points is None:
+            raise InputError(
+                f"{str(self._path(chunk))!r} went missing or was damaged while the scan ran: "
+                "give the same command with --resume to compute it again"
+            )
+        return points
+
+    def has(self, chunk: int) -> bool:
+        """Whether the chunk was read or written whole."""
+        return chunk in self._good
+
+    def write(self, chunk: int, points: np.ndarray) -> None:
+        data = points.tobytes()
+        _write(self._path(chunk), self._digest(chunk, data) + data)
+        self._good.add(chunk)
+
+    def _digest(self, chunk: int, data: bytes) -> bytes:
+        return hashlib.sha256(b"%d " % chunk + self._settings + data).digest()
+
+    def _path(self, chunk: int) -> Path:
+        return self._folder / f"{chunk:08d}.part"
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[Path]:
+    """The folder beside ``out``, which no other run holds; removed again if no part is there."""
+    folder = out.with_name(f"{out.name}.parts")
+    while True:
+        try:
+            folder.mkdir(exist_ok=True)
+            file = (folder / _LOCK).open("w")
+        except FileNotFoundError:
+            continue  # a run that just finished removed the folder in between
+        except OSError as error:
+            raise InputError(f"cannot use the folder {str(folder)!r}: {error.strerror}") from None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise InputError(f"another run is writing {str(out)!r}") from None
+        if _is_same(file, folder / _LOCK):
+            break
+        file.close()
+    try:
+        yield folder
+    finally:
+        if not (folder / _SETTINGS).exists() or not any(folder.glob("*.part")):
+            _discard(folder)
+        file.close()
+
+
+def _is_same(file: IO[str], path: Path) -> bool:
+    """Whether the open file still is what lies at ``path``."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _discard(folder: Path) -> None:
+    """Remove the folder. The settings go first: without them the rest counts for nothing."""
+    (folder / _SETTINGS).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tidy(folder: Path, keep_parts: bool) -> None:
+    """Remove what killed runs left half written and, unless they are kept, all parts."""
+    for path in folder.iterdir():
+        kept = path.name == _LOCK or (
+            keep_parts and (path.suffix == ".part" or path.name == _SETTINGS)
+        )
+        if path.name.startswith(".") or not kept:
+            path.unlink(missing_ok=True)
+
+
+def _check_space(scan: Scan, folder: Path) -> None:
+    """Refuse a scan whose parts and record would not fit on the disk."""
+    needed = scan.size * (2 * scan.dtype.itemsize + 8 * len(scan.starts.names))
+    free = shutil.disk_usage(folder).free
+    present = sum(path.stat().st_size for path in folder.iterdir())
+    if needed > free + present:
+        raise InputError(
+            f"the scan's {scan.size} points need about {_size(needed)} in {str(folder.parent)!r}, "
+            f"where {_size(free)} are free"
+        )
+
+
+def _size(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if count < 1024 or unit == "PiB":
+            break
+        count /= 1024
+    return f"{count:.3g} {unit}" if count < 1e4 else f"{count:.0f} {unit}"
+
+
+def _refuse_others(
+    found: dict[str, str] | None, wanted: dict[str, str], out: Path, what: str
+) -> None:
+    """InputError with the differences, unless the settings are the same."""
+    if found is None:
+        raise InputError(f"{str(out)!r} {what} whose settings cannot be read; give --overwrite")
+    names = [n for n in {**found, **wanted} if found.get(n) != wanted.get(n)]
+    if names:
+        shown = "; ".join(
+            f"{n}: {found.get(n, 'none')}, now {wanted.get(n, 'none')}" for n in names
+        )
+        raise InputError(f"{str(out)!r} {what} of other settings ({shown})")
+
+
+def _read_settings(path: Path) -> dict[str, str] | None:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _record_settings(path: Path) -> dict[str, str] | None:
+    try:
+        with h5netcdf.File(path, "r") as file:
+            found = json.loads(file.attrs["settings"])
+    except Exception:  # h5py raises many kinds for files that are damaged or something else
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _write(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda name: name.write_bytes(content))
+
+
+def _replace(source: Path, target: Path) -> None:
+    try:
+        os.replace(source, target)
+    except OSError as error:
+        raise InputError(f"cannot write {str(target)!r}: {error.strerror}") from None

@@ -1,0 +1,162 @@
+"""Who follows the chunks of a scan: this process, several, or a dask cluster.
+
+All three give the same bytes. Processes and clusters are used through the one interface of
+``concurrent.futures``; what a worker that dies was computing is computed again.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
+from contextlib import AbstractContextManager, contextmanager
+
+import numpy as np
+
+from flowsim.errors import InputError
+from flowsim.scan.plan import Scan, run_task
+
+#: Times that workers may die one after the other without a chunk being finished in between.
+_PATIENCE = 3
+#: Seconds to wait for a scheduler's answer.
+_CONNECT = 10
+
+#: An executor and how many chunks it should have at a time.
+_Pool = tuple[Executor, Callable[[], int]]
+
+
+def follow_chunks(
+    scan: Scan, chunks: Iterable[int], jobs: int = 1, scheduler: str | None = None
+) -> Generator[tuple[int, np.ndarray], None, None]:
+    """Results of the given chunks as (chunk, points), in the order in which they are finished.
+
+    Args:
+        scan: what to compute.
+        chunks: which of its chunks.
+        jobs: processes; 1 computes in this one.
+        scheduler: address of a running dask scheduler, which then does the work instead.
+
+    Raises:
+        InputError: no scheduler answers, dask is not installed, or workers die again and again.
+    """
+    if scheduler is not None:
+        return _through(lambda: _cluster(scheduler), scan, chunks)
+    if jobs > 1:
+        return _through(lambda: _processes(jobs), scan, chunks)
+    return ((chunk, run_task(scan.task(chunk))) for chunk in chunks)
+
+
+def _through(
+    open_pool: Callable[[], AbstractContextManager[_Pool]], scan: Scan, chunks: Iterable[int]
+) -> Generator[tuple[int, np.ndarray], None, None]:
+    """Keep a pool busy; open another when it breaks, for the chunks that it owes."""
+    waiting, broken = deque(chunks), 0
+    while waiting:
+        running: dict[Future[np.ndarray], int] = {}
+        try:
+            with open_pool() as (pool, limit):
+                while waiting or running:
+                    while waiting and len(running) < limit():
+                        future = _submit(pool, scan, waiting[0])
+                        running[future] = waiting.popleft()
+                    done = wait(running, return_when=FIRST_COMPLETED).done
+                    for future in sorted(done, key=_has_failed):  # good results first
+                        points = future.result()
+                        broken = 0
+                        yield running.pop(future), points
+        except _lost_workers():
+            broken += 1
+            if broken == _PATIENCE:
+                raise InputError(
+                    "the workers of the scan keep dying, perhaps for want of memory; "
+                    "the chunks that were finished are kept"
+                ) from None
+            waiting.extend(running.values())
+
+
+def _has_failed(future: Future[np.ndarray]) -> bool:
+    return future.cancelled() or future.exception() is not None
+
+
+def _submit(pool: Executor, scan: Scan, chunk: int) -> Future[np.ndarray]:
+    """Hand a chunk over; a process that this starts never hears Ctrl-C, which is ours alone."""
+    task = scan.task(chunk)
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(run_task, task)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+@contextmanager
+def _processes(jobs: int) -> Iterator[_Pool]:
+    """A pool of spawned processes, of which none is left when this is left."""
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
+    )
+    try:
+        yield pool, lambda: jobs + 2
+        pool.shutdown()
+    finally:  # after an error or Ctrl-C nobody waits for the chunks under way
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - before:
+            process.terminate()
+
+
+def _begin_worker() -> None:
+    """Leave Ctrl-C to the parent, and end when it ends, however it ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def follow_parent() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=follow_parent, daemon=True).start()
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[_Pool]:
+    """The workers of a running dask scheduler."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InputError("--scheduler needs dask.distributed: install flowsim[cluster]") from None
+    for name in ("distributed", "distributed.core", "distributed.client", "distributed.comm"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say, we say
+    try:
+        client = Client(address, timeout=_CONNECT, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"no dask scheduler answers at {address!r} ({reason})") from None
+    try:
+        pool = client.get_executor(pure=False)
+        yield pool, lambda: 2 * sum(client.ncores().values()) + 2
+    finally:
+        client.close()
+
+
+def _lost_workers() -> tuple[type[BaseException], ...]:
+    """What a future raises when its worker, or the scheduler, went away."""
+    here: tuple[type[BaseException], ...] = (BrokenExecutor, CancelledError)
+    try:
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+    except ImportError:
+        return here
+    return (*here, CommClosedError, KilledWorker)

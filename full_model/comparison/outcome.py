@@ -1,0 +1,152 @@
+"""What became of a training run, read off its own loss, gradient and curvature; never guessed.
+
+The weights with e = 0 and b = log(π₁/π₀) predict the unigram and are critical (AM Thm. 2's θ_π),
+whatever the other weights. A run that falls there stays if the loss curves upward in (e, b),
+
+    H = [[c, sᵀ], [s, V]],  c = π₀π₁,  smallest eigenvalue μ > 0,  S = V − s sᵀ/c > 0,
+
+if it is still that parabola where the run is, and if the other weights come to rest before they can
+change it: near e = 0 their gradient is ½ eᵀ(∂S)e, so that what they still move changes S by about
+‖∂S‖‖∂L/∂rest‖/(2μ), less than a quarter where ‖∂L/∂rest‖² ≤ ¼ μ eᵀSe (own derivation).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flowsim.chain import BinaryChain
+from flowsim.landscape.basins import Label
+from full_model.model.transformer import Weights
+
+#: Share of the gap between unigram and bigram loss still open where a run has learned the bigram.
+LEARNED = 0.01
+#: Between which open shares of that gap a run is looked at for having fallen into the bowl.
+NEAR = (0.5, 2.0)
+#: Share of the bowl's own pull that the other weights' gradient may have.
+AT_REST = 0.5
+
+#: Share of the bowl's pull by which the gradient on the way to its bottom may differ from it.
+PARABOLA = 0.5
+
+Gradient = Callable[[Weights], Weights]
+
+
+@dataclass
+class Outcome:
+    """One entry per run.
+
+    Attributes:
+        label: ``Label`` values, int8.
+        open_share: (L − entropy rate)/(h(π₁) − entropy rate), 1 on the unigram plateau.
+        curvature: μ where the run is at the unigram loss, else NaN.
+    """
+
+    label: Tensor
+    open_share: Tensor
+    curvature: Tensor
+
+
+def classify(
+    chain: BinaryChain, loss: Tensor, weights: Weights, gradient: Gradient, metric: Weights
+) -> Outcome:
+    """Label runs by what their weights show; all that is not shown is unresolved.
+
+    global_minimum: at most ``LEARNED`` of the gap is open (the loss is that of the bigram; no run
+    of descent climbs back). local_minimum: the loss is within ``NEAR``, e has fallen into the
+    bowl around the unigram and the other weights' gradient is too small to change it.
+    saddle: at the unigram, at rest for good (gradient zero), and some direction does not curve
+    upward.
+
+    Args:
+        chain: the data.
+        loss: (M,) exact population loss.
+        weights: tied weights, (M, *shape).
+        gradient: the population loss's gradient at weights.
+        metric: by which the gradients are divided, per name, broadcastable.
+    """
+    gap = max(chain.mutual_information, 1e-6)  # p + q = 1: nothing to learn, and no bad minimum
+    share = (loss - chain.entropy_rate) / gap
+    label = torch.where(share <= LEARNED, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).to(torch.int8)
+    curvature = torch.full_like(loss, torch.nan)
+    near = (share > NEAR[0]) & (share < NEAR[1]) & (chain.mutual_information > 0)
+    rows = near.nonzero()[:, 0]
+    if len(rows):
+        part = {name: w[rows] for name, w in weights.items()}
+        part_label, curvature[rows] = _at_unigram(chain, part, gradient, metric)
+        label[rows] = part_label
+    return Outcome(label, share, curvature)
+
+
+def _at_unigram(
+    chain: BinaryChain, weights: Weights, gradient: Gradient, metric: Weights
+) -> tuple[Tensor, Tensor]:
+    """Label and μ of runs whose loss is h(π₁)."""
+    block = unigram_block(chain, weights, gradient)
+    values = torch.linalg.eigvalsh(block)
+    s, c = block[:, 1:, 0], block[:, :1, :1]
+    schur = block[:, 1:, 1:] - s.unsqueeze(-1) * s.unsqueeze(-2) / c
+    lowest, effective = values[:, 0], torch.linalg.eigvalsh(schur)[:, 0]
+    found = gradient(weights)
+    rest, total = torch.zeros_like(lowest), torch.zeros_like(lowest)
+    for name, g in found.items():
+        square = (g.square() / metric[name]).reshape(len(g), -1).sum(1)
+        total = total + square
+        if name not in ("embedding", "bias"):
+            rest = rest + square
+    e = weights["embedding"]
+    along = (e * (schur @ e.unsqueeze(-1)).squeeze(-1)).sum(-1)  # ‖e‖² S_e
+    bowl = (lowest > 0) & (effective > 0) & _inside(chain, weights, gradient, schur)
+    pull = along.clamp(min=0) * lowest.clamp(min=0)
+    trapped = bowl & (rest <= AT_REST**2 * pull)
+    stuck = ~bowl & (total.sqrt() <= 1e-14)
+    label = torch.where(trapped, Label.LOCAL_MINIMUM, Label.UNRESOLVED)
+    return torch.where(stuck, Label.SADDLE, label).to(torch.int8), lowest
+
+
+def _inside(chain: BinaryChain, weights: Weights, gradient: Gradient, schur: Tensor) -> Tensor:
+    """Whether the loss, its bias at the optimum, rises like ½eᵀSe from e = 0 to where the run is.
+
+    Looked at there, at a third and at two thirds of the way: a ReLU that opens in between makes it
+    another function.
+    """
+    pi0, pi1 = chain.stationary
+    inside = torch.ones_like(weights["bias"], dtype=torch.bool)
+    for share in (1 / 3, 2 / 3, 1.0):
+        e = share * weights["embedding"]
+        b = torch.full_like(weights["bias"], math.log(chain.p / chain.q))
+        for _ in range(6):  # Newton's method with the curvature at e = 0
+            found = gradient({**weights, "embedding": e, "bias": b})
+            b = b - found["bias"] / (pi0 * pi1)
+        pull = (gradient({**weights, "embedding": e, "bias": b})["embedding"] * e).sum(-1)
+        parabola = (e * (schur @ e.unsqueeze(-1)).squeeze(-1)).sum(-1)
+        inside &= (pull - parabola).abs() <= PARABOLA * parabola
+    return inside
+
+
+def unigram_block(chain: BinaryChain, weights: Weights, gradient: Gradient) -> Tensor:
+    """Hessian of the loss in (b, e) at e = 0, b = log(π₁/π₀), other weights kept: (M, 1+d, 1+d).
+
+    By differences of the gradient, which is zero there (AM Thm. 2).
+    """
+    e = weights["embedding"]
+    d = e.shape[1]
+    step = 1e-6
+    centre = math.log(chain.p / chain.q)
+    columns = []
+    for i in range(d + 1):
+        moved = dict(weights)
+        moved["embedding"] = torch.zeros_like(e)
+        moved["bias"] = torch.full_like(weights["bias"], centre)
+        if i:
+            moved["embedding"][:, i - 1] = step
+        else:
+            moved["bias"] = moved["bias"] + step
+        found = gradient(moved)
+        columns.append(torch.cat([found["bias"].unsqueeze(-1), found["embedding"]], -1) / step)
+    block = torch.stack(columns, dim=-1)
+    return (block + block.mT) / 2

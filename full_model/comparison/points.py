@@ -1,0 +1,130 @@
+"""The initial points of a comparison: a grid, a Gaussian cloud, or those of a stored record."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from flowsim.records.netcdf import read_record
+from flowsim.scan.starts import cell_centres
+
+#: Records whose points can be compared: those with coordinates e, w and perhaps a.
+KINDS = ("portrait", "scan", "gaussian", "comparison")
+#: Most points of one comparison.
+MAX_POINTS = 2**20
+
+
+def grid_points(
+    w_cells: int,
+    e_cells: int,
+    w_range: tuple[float, float] = (-2.0, 2.0),
+    e_range: tuple[float, float] = (-2.0, 2.0),
+    a: float | None = None,
+) -> Tensor:
+    """Centres of a grid of cells, (e_cells·w_cells, 2 or 3), w running fastest.
+
+    Raises:
+        InputError: more than ``MAX_POINTS`` cells.
+    """
+    if w_cells * e_cells > MAX_POINTS:
+        raise InputError(f"a comparison takes at most {MAX_POINTS} points, not {w_cells * e_cells}")
+    axes = [cell_centres(*e_range, e_cells), cell_centres(*w_range, w_cells)]
+    axes += [] if a is None else [np.array([a])]
+    return check_points(torch.tensor(list(product(*axes)), dtype=torch.float64))
+
+
+def cloud_points(count: int, sigma: float, seed: int, dimensions: int = 2) -> Tensor:
+    """Draws from N(0, σ²) in every coordinate, (count, dimensions).
+
+    Raises:
+        InputError: σ is not positive, or more than ``MAX_POINTS`` draws.
+    """
+    if not (math.isfinite(sigma) and sigma > 0):
+        raise InputError(f"sigma must be a positive number, not {sigma!r}")
+    if count > MAX_POINTS:
+        raise InputError(f"a comparison takes at most {MAX_POINTS} points, not {count}")
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.randn(count, dimensions, dtype=torch.float64, generator=generator)
+    return check_points(sigma * draws)
+
+
+def stored_points(
+    path: Path | str, chain: BinaryChain | None, length: int, d: int, dimensions: int = 2
+) -> tuple[Tensor, BinaryChain]:
+    """The points of a record and its chain.
+
+    Coordinates e, w and a are read wherever the record has them: as axes of a grid, as one number
+    per point, or as one number for all.
+
+    Args:
+        path: a record with a chain and labelled points.
+        chain: that of the comparison; None to take the record's.
+        length, d: N and d of the comparison; a record with its own must have the same.
+        dimensions: 2 for (e, w), 3 for (e, w, a).
+
+    Raises:
+        InputError: no record, one of another chain, N or d, one without such points, or with
+            further coordinates.
+    """
+    record = read_record(path, *KINDS)
+    try:
+        found = BinaryChain(float(record.attrs["p"]), float(record.attrs["q"]))
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{str(path)!r} does not say of which one chain it is") from None
+    if chain is not None and (chain.p, chain.q) != (found.p, found.q):
+        raise InputError(
+            f"{str(path)!r} is of the chain p = {found.p:g}, q = {found.q:g}, not of "
+            f"p = {chain.p:g}, q = {chain.q:g}"
+        )
+    for name, wanted, option in (("length", length, "--length"), ("d", d, "--d")):
+        has = record.attrs.get(name)
+        if has is not None and int(has) != wanted:
+            raise InputError(f"{str(path)!r} has {name} = {int(has)}, and {option} is {wanted}")
+    found_as: dict[str, str] = {}
+    for name in ("e", "w", "a"):  # a scan of a cloud stores its starts as start_e, …
+        found_as |= {name: f"start_{name}"} if f"start_{name}" in record.variables else {}
+        found_as |= {name: name} if name in record.variables else {}
+    others = [
+        name
+        for name in map(str, np.atleast_1d(record.attrs.get("coordinates", ())))
+        if name not in "ewa" and (name in record.coords or f"start_{name}" in record.variables)
+    ]
+    if others:
+        raise InputError(
+            f"the points of {str(path)!r} also have the coordinate {', '.join(others)}; "
+            "a comparison starts from e and w, or from e, w and a"
+        )
+    names = ("e", "w", "a")[:dimensions]
+    missing = [name for name in names if name not in found_as]
+    if missing:
+        raise InputError(f"{str(path)!r} has no coordinate {', '.join(missing)} of its points")
+    if dimensions == 2 and "a" in found_as and bool((record[found_as["a"]] != 0).any()):
+        raise InputError(f"the points of {str(path)!r} have attention; compare the attention model")
+    columns = xr.broadcast(*(record[found_as[name]] for name in names))
+    rows = np.stack([column.to_numpy().reshape(-1) for column in columns], axis=-1)
+    return check_points(torch.from_numpy(rows.astype(np.float64))), found
+
+
+def check_points(points: Tensor) -> Tensor:
+    """The points themselves, (n, 2 or 3).
+
+    Raises:
+        InputError: none, too many, another shape, or one that is not finite.
+    """
+    if points.ndim != 2 or points.shape[1] not in (2, 3):
+        raise InputError(f"points must have shape (n, 2) or (n, 3), not {tuple(points.shape)}")
+    if len(points) == 0:
+        raise InputError("there is no point to compare at")
+    if len(points) > MAX_POINTS:
+        raise InputError(f"a comparison takes at most {MAX_POINTS} points, not {len(points)}")
+    if not bool(points.isfinite().all()):
+        raise InputError("a point to compare at is not finite")
+    return points

@@ -1,0 +1,110 @@
+"""Where training starts: Gaussian, rank one, LG's recommendation, or a lifted reduced point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+from full_model.lift.lifting import lift
+from full_model.model.transformer import Architecture, Weights
+
+KINDS = ("gaussian", "rank-one", "recommended", "lifted")
+
+
+def initial_weights(
+    arch: Architecture,
+    kind: str,
+    seeds: Sequence[int],
+    std: float = 0.02,
+    theta: Tensor | None = None,
+    bias: Tensor | float = 0.0,
+    noise: float = 0.0,
+    excess: Tensor | float = 1.0,
+    value: float = 1.0,
+) -> Weights:
+    """Weights of one model per seed, float64 on the CPU; a seed's model knows of no other seed.
+
+    Args:
+        arch: the architecture.
+        kind: one of ``KINDS``.
+
+            - "gaussian": every weight N(0, std²), biases 0 and layer-norm scales 1, except W_O and
+              W_2, whose deviation is std/√(2·layers) as in GPT-2 and the authors' public code.
+            - "rank-one": the canonical point (e, w, a) drawn from N(0, std²), α from {±1}^d/√d.
+            - "recommended": Gaussian, and W_1 = c, W_2 = −sign(p + q − 1)·c in every entry and
+              layer: the rank-one feed-forward layer with α = 1/√d and |w| = c·d on the side of the
+              reduced basin that LG favours. The constant start is what the authors' public code
+              does for p + q > 1; the sign for p + q < 1 is our reading of LG.
+            - "lifted": ``theta``, with bias ``bias``.
+        seeds: one integer per model.
+        std: Gaussian deviation, positive. AM Table 2: 0.02.
+        theta: (M, 2 or 3) or (2 or 3,) canonical points for "lifted".
+        bias: b of "lifted", broadcastable to (M,).
+        noise: deviation of Gaussian noise added to every weight of any kind, at least 0.
+        excess: p + q − 1, broadcastable to (M,), for "recommended".
+        value: c of "recommended", positive.
+
+    Raises:
+        InputError: unknown kind, no seed, a number out of range, ``theta`` missing or misshaped, or
+            an architecture that cannot carry the lift.
+    """
+    if kind not in KINDS:
+        raise InputError(f"init must be one of {', '.join(KINDS)}, not {kind!r}")
+    if not seeds:
+        raise InputError("an initialization needs at least one seed")
+    for name, number, least in (("std", std, 0.0), ("init value", value, 0.0)):
+        if not (math.isfinite(number) and number > least):
+            raise InputError(f"{name} must be a positive number, not {number!r}")
+    if not (math.isfinite(noise) and noise >= 0):
+        raise InputError(f"noise must be a number of at least 0, not {noise!r}")
+    members = len(seeds)
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    if kind == "rank-one":
+        draws = torch.stack([_normal(g, 3) * std for g in generators])
+        if arch.attention == "none":
+            draws = draws[:, :2]
+        signs = torch.stack([_normal(g, arch.d) for g in generators])
+        alpha = torch.where(signs < 0, -1.0, 1.0).double() / math.sqrt(arch.d)
+        weights = lift(draws, arch, alpha=alpha)
+    elif kind == "lifted":
+        if theta is None or theta.ndim not in (1, 2) or theta.shape[:-1] not in ((), (members,)):
+            shape = None if theta is None else tuple(theta.shape)
+            raise InputError(
+                f"a lifted start needs one point for each of {members} models: {shape}"
+            )
+        weights = lift(theta.double().expand(members, -1), arch, bias)
+    else:
+        weights = _gaussian(arch, generators, std)
+        if kind == "recommended":
+            side = -torch.as_tensor(excess, dtype=torch.float64).sign().expand(members)
+            for layer in range(arch.layers):
+                up, down = weights[f"{layer}.up"], weights[f"{layer}.down"]
+                weights[f"{layer}.up"] = torch.full_like(up, value)
+                weights[f"{layer}.down"] = value * side[:, None, None].expand_as(down).clone()
+    if noise > 0:
+        for name, shape in arch.shapes.items():
+            extra = torch.stack([_normal(g, *shape) for g in generators])
+            weights[name] = weights[name] + noise * extra
+    return weights
+
+
+def _gaussian(arch: Architecture, generators: list[torch.Generator], std: float) -> Weights:
+    weights = {}
+    for name, shape in arch.shapes.items():
+        kind = name.split(".")[-1]
+        if kind == "bias":
+            weights[name] = torch.zeros(len(generators), *shape, dtype=torch.float64)
+        elif kind in ("norm", "norm1", "norm2"):
+            weights[name] = torch.ones(len(generators), *shape, dtype=torch.float64)
+        else:
+            scale = std / math.sqrt(2 * arch.layers) if kind in ("out", "down") else std
+            weights[name] = torch.stack([scale * _normal(g, *shape) for g in generators])
+    return weights
+
+
+def _normal(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=generator)

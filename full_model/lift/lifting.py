@@ -1,0 +1,125 @@
+"""Between the reduced models and the full weights: lift up here, project down in projection.py."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+from full_model.lift.projection import Projection, project
+from full_model.lift.rank_one_point import (
+    RankOnePoint,
+    canonical_point,
+    reduced_logits,
+    unit_vector,
+)
+from full_model.model.transformer import Architecture, Weights
+
+__all__ = [
+    "Projection",
+    "RankOnePoint",
+    "canonical_point",
+    "lift",
+    "lift_rank_one",
+    "project",
+    "reduced_logits",
+]
+
+
+def lift(
+    theta: Tensor,
+    arch: Architecture,
+    bias: Tensor | float = 0.0,
+    alpha: Tensor | None = None,
+    hidden_signs: Tensor | None = None,
+    beta: Tensor | None = None,
+) -> Weights:
+    """Full weights of canonical points (e, w) or (e, w, a); see ``canonical_point``.
+
+    Args:
+        theta: (..., 2) or (..., 3); the leading axes become the ensemble.
+        arch: one layer, one head, binary logit (see ``lift_rank_one``).
+        bias: b, broadcastable to (...); a reduced model's ``optimal_bias(theta)`` for instance.
+        alpha, hidden_signs, beta: see ``lift_rank_one``.
+
+    Raises:
+        InputError: as ``canonical_point`` and ``lift_rank_one``; untied with e = 0 is no exception.
+    """
+    return lift_rank_one(canonical_point(theta, arch.length, bias), arch, alpha, hidden_signs, beta)
+
+
+def lift_rank_one(
+    point: RankOnePoint,
+    arch: Architecture,
+    alpha: Tensor | None = None,
+    hidden_signs: Tensor | None = None,
+    beta: Tensor | None = None,
+) -> Weights:
+    """Full weights at rank-one coordinates.
+
+    Args:
+        point: coordinates with any leading axes, which become the ensemble.
+        arch: one layer, one head, binary logit, learned positions, ReLU, no layer norm.
+        alpha: unit vector (d,) or (..., d); all entries 1/√d if None.
+        hidden_signs: η, ±1 of shape (r,) or (..., r); all +1 if None.
+        beta: unit vector (d,) or (..., d); equal to α if None.
+
+    Raises:
+        InputError: another architecture; c ≠ ε where tied; o v ≠ 0 without attention; a vector that
+            is not of unit length; a sign that is not ±1; a number that is not finite.
+    """
+    _check_rank_one_architecture(arch)
+    for field in fields(point):
+        if not torch.isfinite(getattr(point, field.name)).all():
+            raise InputError(f"the coordinate {field.name} to be lifted is not finite")
+    if arch.tied and (point.c != point.eps).any():
+        raise InputError("tied weights have c = ε, and the point to be lifted has not")
+    if arch.attention == "none" and ((point.o * point.v) != 0).any():
+        raise InputError("a model without attention cannot carry a point with o v ≠ 0")
+    if point.rho.shape[-1] != arch.length:
+        raise InputError(f"ρ needs {arch.length} positions, not {point.rho.shape[-1]}")
+    d, r, like = arch.d, arch.width, point.eps
+    alpha = unit_vector(alpha, d, like, "alpha")
+    beta = alpha if beta is None else unit_vector(beta, d, like, "beta")
+    eta = like.new_ones(r) if hidden_signs is None else hidden_signs.to(like)
+    if eta.shape[-1] != r or (eta.abs() != 1).any():
+        raise InputError(f"hidden_signs must hold {r} entries of ±1")
+
+    def scaled(number: Tensor, tensor: Tensor, axes: int) -> Tensor:
+        return number[(..., *[None] * axes)] * tensor
+
+    up = eta.unsqueeze(-1) * alpha.unsqueeze(-2) / math.sqrt(d)
+    inner = beta.unsqueeze(-1) * alpha.unsqueeze(-2)
+    weights = {
+        "embedding": scaled(point.eps, alpha, 1),
+        "positions": point.rho.unsqueeze(-1) * alpha.unsqueeze(-2),
+        "0.up": scaled(point.w1, up, 2),
+        "0.down": scaled(point.w2, up.mT, 2),
+        "0.value": scaled(point.v, inner, 2),
+        "0.out": scaled(point.o, inner.mT, 2),
+        "unembedding": scaled(point.c, alpha, 1),
+        "bias": point.b,
+    }
+    for name in ("0.query", "0.key"):
+        weights[name] = like.new_zeros(*like.shape, d, d)
+    return {name: weights[name].contiguous().clone() for name in arch.shapes}
+
+
+def _check_rank_one_architecture(arch: Architecture) -> None:
+    wanted = {
+        "layers": 1,
+        "heads": 1,
+        "output": "binary",
+        "activation": "relu",
+        "positions": "learned",
+        "layer_norm": False,
+        "window": None,
+    }
+    for name, value in wanted.items():
+        if getattr(arch, name) != value:
+            raise InputError(
+                f"reduced points lift to a model with {name} = {value}, not {getattr(arch, name)}"
+            )

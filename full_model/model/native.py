@@ -1,0 +1,143 @@
+"""The papers' single layer in C++, compiled on first use: the ensembles' fast path on a CPU.
+
+PyTorch's batched operators at d = 8 are bound by memory traffic between them; one loop that keeps a
+sequence in the cache does the same arithmetic several times faster (benchmarks/ensemble.py). Where
+there is no compiler, or FLOWSIM_KERNEL=0 is set, the same numbers come from PyTorch to rounding.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from flowsim.records.netcdf import write_atomically
+from full_model.model.transformer import Architecture, Weights
+
+_SOURCE = Path(__file__).with_name("kernel.cpp")
+_FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math",
+          "-fno-tree-loop-distribute-patterns", "-fPIC", "-shared")  # fmt: skip
+_WIDE = "-mprefer-vector-width=512"
+_ORDER = ("embedding", "positions", "0.query", "0.key", "0.value", "0.out", "0.up", "0.down",
+          "unembedding", "bias")  # fmt: skip
+_REAL = {torch.float32: "float", torch.float64: "double"}
+
+
+def fits(arch: Architecture, dtype: torch.dtype, device: torch.device) -> bool:
+    """Is this the model the kernel is written for, and is there a compiler for it."""
+    papers_model = (
+        arch.layers == 1
+        and arch.heads == 1
+        and arch.output == "binary"
+        and arch.attention == "softmax"
+        and arch.activation == "relu"
+        and arch.positions == "learned"
+        and not arch.layer_norm
+        and arch.window is None
+    )
+    small = arch.length <= 4096 and arch.width <= 512 and arch.d <= 64
+    return papers_model and small and dtype in _REAL and device.type == "cpu" and bool(_compiler())
+
+
+def loss_and_gradient(
+    arch: Architecture, weights: Weights, inputs: Tensor, targets: Tensor, threads: int
+) -> tuple[Tensor, Weights] | None:
+    """Mean cross-entropy (M,) of each model's batch and its gradient, or None if not compiled.
+
+    Args:
+        arch, weights: a model for which ``fits`` holds, weights of shape (M, *shape).
+        inputs, targets: uint8 zeros and ones, (M, batch, N).
+        threads: over which the models are split, at least 1; no number depends on the split.
+    """
+    members, batch, length = inputs.shape
+    dtype = weights["bias"].dtype
+    compiled = _compiled(_REAL[dtype], arch.d, arch.width, length, batch)
+    if compiled is None:
+        return None
+    plain = {name: w.detach().contiguous() for name, w in weights.items()}
+    inputs, targets = inputs.contiguous(), targets.contiguous()
+    loss = plain["bias"].new_empty(members)
+    gradient = {name: torch.empty_like(w) for name, w in plain.items()}
+
+    def work(start: int, stop: int) -> None:
+        def at(tensor: Tensor) -> ctypes.c_void_p:
+            return ctypes.c_void_p(tensor[start:].data_ptr())
+
+        failed = compiled(
+            ctypes.c_int64(stop - start),
+            ctypes.c_int64(arch.tied),
+            at(inputs),
+            at(targets),
+            *(at(plain.get(name, plain["bias"])) for name in _ORDER),
+            at(loss),
+            *(at(gradient.get(name, loss)) for name in _ORDER),
+        )
+        if failed:
+            raise MemoryError("no memory for one model's activations")
+
+    threads = min(threads, members)
+    bounds = [members * i // threads for i in range(threads + 1)]
+    parts = list(pairwise(bounds))
+    if threads == 1:
+        work(*parts[0])
+    else:
+        list(_pool(threads).map(work, *zip(*parts, strict=True)))
+    return loss, gradient
+
+
+@lru_cache(maxsize=1)
+def _compiler() -> str | None:
+    if os.environ.get("FLOWSIM_KERNEL") == "0" or platform.system() != "Linux":
+        return None
+    return shutil.which("g++")
+
+
+@lru_cache(maxsize=4)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads)
+
+
+@lru_cache(maxsize=64)
+def _compiled(real: str, *sizes: int) -> Callable[..., int] | None:
+    """The function for these sizes (D, R, N, B), from the user's cache or newly compiled."""
+    compiler = _compiler()
+    if compiler is None:
+        return None
+    numbers = [f"-D{name}={size}" for name, size in zip("DRNB", sizes, strict=True)]
+    flags = [*_FLAGS, f"-DREAL={real}", *numbers]
+    if platform.machine() == "x86_64":
+        flags.append(_WIDE)
+    try:
+        cpu = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+        kept = [
+            line for line in cpu.splitlines() if line.startswith(("model", "flags", "Features"))
+        ]
+        version = subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout
+        key = hashlib.sha256(_SOURCE.read_bytes() + version + repr((flags, kept)).encode())
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = base / "flowsim"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / f"{key.hexdigest()[:32]}.so"
+        if not path.is_file():
+            write_atomically(path, lambda name: _compile(compiler, flags, name))
+        function = ctypes.CDLL(str(path)).loss_and_gradient
+    except (OSError, ValueError, AttributeError, RuntimeError, subprocess.SubprocessError):
+        return None
+    function.restype = ctypes.c_int
+    return function
+
+
+def _compile(compiler: str, flags: list[str], output: Path) -> None:
+    command = [compiler, *flags, "-o", str(output), str(_SOURCE)]
+    subprocess.run(command, capture_output=True, check=True, timeout=120)

@@ -1,0 +1,210 @@
+"""The population loss: exact by enumeration of all sequences, or by sampling with its error."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import (
+    Architecture,
+    Weights,
+    check_weights,
+    cross_entropy,
+    forward,
+)
+
+#: Largest number of enumerated sequences, and of sequence-positions in memory at once.
+MAX_SEQUENCES = 2**18
+CHUNK_POSITIONS = 2**21
+
+
+class PopulationLoss:
+    """L(θ) = E (1/N) Σ_n −log f_θ(x_{n+1} | x_1 … x_n) over a stationary chain, exactly.
+
+    All k^N sequences are run through the model and weighed with their probability; the next symbol
+    is averaged out in closed form. Without attention a prediction sees the current symbol only, so
+    k constant sequences, weighed with π, give the same number at any N.
+
+    Args:
+        arch: the architecture; its ``length`` is N and its ``states`` is k.
+        source: the chains, one for all or one per member.
+        dtype, device: of the weights to come.
+        length: N if it is to be shorter than the context.
+
+    Attributes:
+        tokens: (S, N) uint8; weights of the sequences (M, S) and target laws (M, S, N[, k]) follow.
+
+    Raises:
+        InputError: another number of states, or more than ``MAX_SEQUENCES`` sequences.
+
+    Source: AM Sec. 2 (loss); the constant sequences by own derivation.
+    """
+
+    def __init__(
+        self,
+        arch: Architecture,
+        source: MarkovSource,
+        dtype: torch.dtype = torch.float64,
+        device: torch.device | str = "cpu",
+        length: int | None = None,
+    ) -> None:
+        n, k = length or arch.length, arch.states
+        if source.states != k:
+            raise InputError(f"a source on {source.states} states cannot feed a model on {k}")
+        if not 1 <= n <= arch.length:
+            raise InputError(f"length must be from 1 to {arch.length}, not {n}")
+        self.arch, self.source, self.length = arch, source, n
+        if arch.attention == "none":
+            self.tokens = torch.arange(k, dtype=torch.uint8).unsqueeze(-1).expand(k, n)
+            law = source.stationary.clone()
+        else:
+            check_enumeration(n, k, arch)
+            self.tokens = all_sequences(n, k)
+            law = _sequence_law(source, self.tokens)
+        laws = source.kernel[:, self.tokens.long()]  # (M, S, N, k): law of the next symbol
+        if arch.output == "binary":
+            laws = laws[..., 1]
+        self.tokens = self.tokens.to(device)
+        self.law, self.targets = law.to(device, dtype), laws.to(device, dtype)
+
+    def __call__(self, weights: Weights) -> Tensor:
+        """The loss in nats, shape (...) of the weights' ensemble axes (at most one axis).
+
+        Raises:
+            InputError: weights that do not fit, or as many chains as there are no models.
+        """
+        ensemble = check_weights(self.arch, weights)
+        total = torch.zeros((), dtype=self.law.dtype, device=self.law.device)
+        for part in self._chunks(ensemble):
+            total = total + self._part(weights, part, ensemble)
+        return total
+
+    def value_and_gradient(self, weights: Weights) -> tuple[Tensor, Weights]:
+        """The loss (...) and its gradient by name; memory is that of one chunk of sequences."""
+        ensemble = check_weights(self.arch, weights)
+        free = {name: w.detach().requires_grad_() for name, w in weights.items()}
+        total: Tensor | None = None
+        gradient: list[Tensor] = []
+        for part in self._chunks(ensemble):
+            value = self._part(free, part, ensemble)
+            grads = torch.autograd.grad(value.sum(), list(free.values()))
+            if total is None:
+                total, gradient = value.detach(), list(grads)
+            else:
+                total = total + value.detach()
+                gradient = [old + new for old, new in zip(gradient, grads, strict=True)]
+        assert total is not None
+        return total, dict(zip(free, gradient, strict=True))
+
+    def select(self, rows: Tensor) -> PopulationLoss:
+        """The same loss for some of the members; itself where one chain serves all."""
+        if self.law.shape[0] == 1:
+            return self
+        part = copy(self)
+        part.law, part.targets = self.law[rows], self.targets[rows]
+        return part
+
+    def optimal_bias(self, weights: Weights) -> Tensor:
+        """The bias that minimises the loss with all other weights kept, shape (...).
+
+        The loss is convex in b; E (σ(logit) − t) = 0 is solved by bisection to rounding.
+
+        Raises:
+            InputError: k logits, where the bias is no number.
+        """
+        if self.arch.output != "binary":
+            raise InputError("an optimal bias needs the binary logit")
+        ensemble = check_weights(self.arch, weights)
+        with torch.no_grad():
+            free = forward(self.arch, {**weights, "bias": 0 * weights["bias"]}, self.tokens)
+        law, targets = (self.law, self.targets) if ensemble else (self.law[0], self.targets[0])
+        bound = free.abs().amax((-2, -1)) + 1
+        low, high = -bound - _extreme_logit(targets), bound + _extreme_logit(targets)
+        for _ in range(200):
+            middle = (low + high) / 2
+            residual = (free + middle[..., None, None]).sigmoid() - targets
+            above = (residual.mean(-1) * law).sum(-1) > 0
+            low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+        return (low + high) / 2
+
+    def _chunks(self, ensemble: tuple[int, ...]) -> list[slice]:
+        if len(ensemble) > 1:
+            raise InputError(f"the population loss takes one ensemble axis, not {len(ensemble)}")
+        models = ensemble[0] if ensemble else 1
+        if self.law.shape[0] not in (1, models):
+            raise InputError(f"{self.law.shape[0]} chains cannot serve {models} models")
+        count = self.tokens.shape[0]
+        size = max(1, CHUNK_POSITIONS // (models * self.length))
+        return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+    def _part(self, weights: Weights, part: slice, ensemble: tuple[int, ...]) -> Tensor:
+        logits = forward(self.arch, weights, self.tokens[part])
+        law, targets = self.law[:, part], self.targets[:, part]
+        if not ensemble:
+            law, targets = law[0], targets[0]
+        return (cross_entropy(self.arch, logits, targets).mean(-1) * law).sum(-1)
+
+
+def _extreme_logit(targets: Tensor) -> float:
+    """The largest |log t/(1 − t)| among the target probabilities."""
+    return float(targets.logit().abs().max())
+
+
+def check_enumeration(n: int, k: int, arch: Architecture) -> None:
+    """InputError, with the estimate, if k^n sequences are more than we enumerate."""
+    count = k**n
+    if count > MAX_SEQUENCES:
+        widest = arch.width + 4 * arch.d + arch.heads * n
+        gib = count * n * widest * 8 / 2**30
+        raise InputError(
+            f"enumerating {k}^{n} = {float(count):.3g} sequences would hold about {gib:.3g} GiB of "
+            f"activations, and the limit is {MAX_SEQUENCES} sequences; sample instead"
+        )
+
+
+def all_sequences(n: int, k: int = 2) -> Tensor:
+    """Every sequence of n symbols, (k^n, n) uint8, the last symbol running fastest."""
+    index = torch.arange(k**n).unsqueeze(-1)
+    return (index // k ** torch.arange(n - 1, -1, -1) % k).to(torch.uint8)
+
+
+def _sequence_law(source: MarkovSource, tokens: Tensor) -> Tensor:
+    """P(x_1 … x_N) under each stationary chain, (M, S)."""
+    symbols = tokens.long()
+    law = source.stationary[:, symbols[:, 0]]
+    for n in range(symbols.shape[1] - 1):
+        law = law * source.kernel[:, symbols[:, n], symbols[:, n + 1]]
+    return law
+
+
+def sampled_loss(
+    arch: Architecture,
+    weights: Weights,
+    source: MarkovSource,
+    batch: int,
+    generator: torch.Generator,
+    length: int | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The loss of ``batch`` fresh sequences per member and its standard error, both (...).
+
+    The next symbol is averaged out, so only the sequences are random. Every member has its own.
+    """
+    if batch < 2:
+        raise InputError(f"a sampled loss needs at least two sequences, not {batch}")
+    ensemble = check_weights(arch, weights)
+    source = source.repeat(ensemble[0]) if ensemble else source
+    tokens, _ = source.sample(batch, length or arch.length, generator)
+    like = weights["bias"]
+    member = torch.arange(source.members, device=tokens.device)[:, None, None]
+    targets = source.kernel.to(like)[member, tokens.long()]
+    if arch.output == "binary":
+        targets = targets[..., 1]
+    if not ensemble:
+        tokens, targets = tokens[0], targets[0]
+    with torch.no_grad():
+        values = cross_entropy(arch, forward(arch, weights, tokens), targets).mean(-1)
+    return values.mean(-1), values.std(-1) / batch**0.5

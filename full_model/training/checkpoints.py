@@ -1,0 +1,151 @@
+"""Checkpoints: one safetensors file with tensors and a checksummed state, written atomically.
+
+The file's header carries one entry, a JSON object {"checksum", "state"} whose state is itself JSON:
+format and version, step, settings, and the SHA-256 of every tensor. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from flowsim.errors import InputError
+from flowsim.records.netcdf import write_atomically
+
+FORMAT, VERSION = "full_model checkpoint", 1
+_ENTRY = "full_model"
+_HEADER_LIMIT = 16 * 2**20
+
+
+def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write tensors and state to ``path``; a crash leaves the old file or the new one, whole.
+
+    Args:
+        path: the file; its folder must exist.
+        tensors: by name, any device, no complex ones; stored in the order of their names.
+        state: JSON-able.
+
+    Raises:
+        InputError: the folder does not exist or cannot be written.
+    """
+    plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    state = {
+        "format": FORMAT,
+        "version": VERSION,
+        "sha256": {name: _digest(tensor) for name, tensor in plain.items()},
+        **state,
+    }
+    text = json.dumps(state, sort_keys=True)
+    entry = json.dumps({"checksum": hashlib.sha256(text.encode()).hexdigest(), "state": text})
+    content = save(plain, metadata={_ENTRY: entry})
+    write_atomically(path, lambda name: name.write_bytes(content))
+
+
+def check_checkpoint(path: Path | None, resume: bool, overwrite: bool) -> None:
+    """Refuse, before anything is computed, a place where no checkpoint can or may be kept.
+
+    Raises:
+        InputError: a folder or a name in none, a file that exists and is neither to be resumed nor
+            overwritten, or a resume without a name.
+    """
+    if path is None:
+        if resume:
+            raise InputError("to resume, name the checkpoint")
+        return
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(f"{path} is a folder or lies in none")
+    if path.exists() and not (resume or overwrite):
+        raise InputError(
+            f"{path} exists: give --resume to continue it, --overwrite to start afresh, or "
+            "another name"
+        )
+
+
+def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors (on the CPU) and state of a checkpoint.
+
+    Raises:
+        InputError: no such file, or one that is truncated, damaged, written by something else, by
+            another version, or made to do harm.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no checkpoint at {path}")
+    try:
+        with path.open("rb") as file:
+            header = int.from_bytes(file.read(8), "little")
+        if not 0 < header <= min(_HEADER_LIMIT, path.stat().st_size):
+            raise ValueError("its header is out of bounds")
+        with safe_open(path, framework="pt", device="cpu") as file:
+            entry = json.loads((file.metadata() or {})[_ENTRY])
+            text = entry["state"]
+            if hashlib.sha256(text.encode()).hexdigest() != entry["checksum"]:
+                raise ValueError("its state does not match its checksum")
+            state = json.loads(text)
+            if not isinstance(state, dict) or state.get("format") != FORMAT:
+                raise ValueError("its state is of another format")
+            if state.get("version") != VERSION:
+                raise ValueError(f"it has version {state.get('version')!r}, not {VERSION}")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if state["sha256"] != {name: _digest(tensor) for name, tensor in tensors.items()}:
+            raise ValueError("its tensors do not match their checksums")
+    except KeyError as error:
+        raise InputError(f"{path} is not a checkpoint of this program: no {error}") from None
+    except (SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not a usable checkpoint: {_sentence(error)}") from None
+    except (RecursionError, MemoryError, OverflowError, RuntimeError) as error:
+        kind = type(error).__name__
+        raise InputError(f"{path} is not a usable checkpoint: {kind} on reading it") from None
+    return tensors, state
+
+
+def _digest(tensor: Tensor) -> str:
+    """SHA-256 of type, shape and bytes."""
+    digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _sentence(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+def refuse_other_settings(path: Path, wanted: dict[str, Any], stored: Any) -> None:
+    """InputError, with the first differences, unless the stored settings are those wanted."""
+    if not isinstance(stored, dict):
+        raise InputError(f"{path} is not a usable checkpoint: it holds no settings")
+    ours, theirs = _flat(wanted), _flat(stored)
+    differences = [
+        f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here"
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name) != theirs.get(name)
+    ]
+    if differences:
+        shown = "; ".join(differences[:6]) + ("; …" if len(differences) > 6 else "")
+        raise InputError(f"{path} was made with other settings: {shown}")
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + str(name)] = value
+    return flat
+
+
+def fingerprint(weights: dict[str, Tensor]) -> str:
+    """A short hash of the starting weights' bytes."""
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        plain = weights[name].detach().cpu().contiguous().reshape(-1)
+        digest.update(plain.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]

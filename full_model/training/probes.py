@@ -1,0 +1,116 @@
+"""What is read off a transformer while it trains."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.linalg import vector_norm
+
+from full_model.lift.lifting import project
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture, Weights, forward, probability_of_one
+
+
+def matrix_names(arch: Architecture) -> list[str]:
+    """The weights that are matrices, in the order of the weights."""
+    return [name for name, shape in arch.shapes.items() if len(shape) == 2]
+
+
+def leading_shares(arch: Architecture, weights: Weights) -> Tensor:
+    """σ₁²/Σσ² of every matrix among the weights, (..., matrices); NaN for a zero matrix.
+
+    LG calls it the rank-one energy.
+    """
+    squares = [torch.linalg.svdvals(weights[k].detach()).square() for k in matrix_names(arch)]
+    return torch.stack([s[..., 0] / s.sum(-1) for s in squares], dim=-1)
+
+
+def attention_share(arch: Architecture, weights: Weights, tokens: Tensor) -> Tensor:
+    """Mean over tokens of ‖attention_n‖/‖y_n‖ in each layer, shape (..., layers).
+
+    attention_n = W_O Σ_i att_{n,i} W_V x_i. Zero without attention. AM App. D reports about 0.01 at
+    convergence for the single layer.
+    """
+    trace: dict[str, Tensor] = {}
+    with torch.no_grad():
+        forward(arch, weights, tokens, trace)
+    shares = []
+    for layer in range(arch.layers):
+        y = vector_norm(trace[f"{layer}.y"], dim=-1)
+        attended = trace.get(f"{layer}.attention")
+        size = torch.zeros_like(y) if attended is None else vector_norm(attended, dim=-1)
+        share = torch.where(size > 0, size / y, 0.0)
+        shares.append(share.mean((-2, -1)))
+    return torch.stack(shares, dim=-1)
+
+
+def predicted_probabilities(arch: Architecture, weights: Weights, tokens: Tensor) -> Tensor:
+    """Mean predicted P(next = 1) over the positions with x_n = 0 and with x_n = 1, (..., 2).
+
+    The targets are p and 1 − q; a symbol that does not occur in ``tokens`` gives NaN.
+    """
+    with torch.no_grad():
+        predicted = probability_of_one(arch, forward(arch, weights, tokens))
+    means = []
+    for symbol in (0, 1):
+        here = (tokens == symbol).to(predicted.dtype).expand_as(predicted)
+        means.append((predicted * here).sum((-2, -1)) / here.sum((-2, -1)))
+    return torch.stack(means, dim=-1)
+
+
+def measure(arch: Architecture, weights: Weights, tokens: Tensor) -> dict[str, Tensor]:
+    """All probes of an ensemble of M models at once.
+
+    Args:
+        arch, weights: weights of shape (M, *shape).
+        tokens: sequences to run, (batch, n) or (M, batch, n).
+
+    Returns:
+        "attention_share" (M, layers), "probability" (M, 2), "leading_share" (M, matrices, in the
+        order of the weights), and for two states "canonical" (M, 3), the projected (e, w, a),
+        "distance" and "relative_distance" (M,) from the rank-one family, "bias" (M,), "position"
+        (M,) and "position_spread" (M,): mean and standard deviation of ρ_n over n.
+    """
+    found = {
+        "attention_share": attention_share(arch, weights, tokens),
+        "probability": predicted_probabilities(arch, weights, tokens),
+        "leading_share": leading_shares(arch, weights),
+    }
+    if arch.states == 2:
+        projection = project(arch, weights)
+        found |= {
+            "canonical": projection.canonical,
+            "distance": projection.distance,
+            "relative_distance": projection.relative_distance,
+            "bias": projection.point.b,
+            "position": projection.point.rho.mean(-1),
+            "position_spread": projection.point.rho.std(-1, correction=0),
+        }
+    return found
+
+
+def plateau(steps: Tensor, losses: Tensor, source: MarkovSource) -> tuple[Tensor, Tensor, Tensor]:
+    """How long each model stays at the unigram loss, from its loss history.
+
+    With δ = (L − entropy rate)/(h(π) − entropy rate), the share of the gap still open, the plateau
+    is entered at the first time δ ≤ 1.05, escape is the first later time at which δ ≤ ½ for good,
+    and the length is what lies between them (own definition; the papers show curves only).
+
+    Args:
+        steps: (T,) increasing.
+        losses: (T, M) exact or held-out losses.
+        source: the chains, one or M.
+
+    Returns:
+        (start, escape, length), each (M,) float64; escape and length NaN for a model still on the
+        plateau at the end, all NaN for one that never came near it.
+    """
+    rate, top = source.entropy_rate.to(losses), source.stationary_entropy.to(losses)
+    open_share = (losses - rate) / (top - rate)
+    steps = steps.to(torch.float64)
+    nan = torch.full((losses.shape[1],), torch.nan, dtype=torch.float64)
+    near = (open_share <= 1.05).cpu()
+    below = (open_share <= 0.5).cpu().flip(0).to(torch.uint8).cumprod(0).flip(0).bool()
+    start = torch.where(near.any(0), steps[near.to(torch.uint8).argmax(0)], nan)
+    escape = torch.where(below.any(0), steps[below.to(torch.uint8).argmax(0)], nan)
+    return start, escape, escape - start

@@ -1,0 +1,225 @@
+"""One training run in progress: its trainer, telemetry and checkpoints, and the record of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from torch import Tensor
+
+from flowsim.errors import InputError
+from full_model.model.population import PopulationLoss
+from full_model.model.transformer import Weights, cross_entropy, forward
+from full_model.training.checkpoints import save_checkpoint
+from full_model.training.probes import matrix_names, measure, plateau
+from full_model.training.settings import RunSettings
+from full_model.training.trainer import Trainer
+
+#: Called with the step and the latest train loss (M,).
+Progress = Callable[[int, Tensor], None]
+
+#: Enumerate for the telemetry up to this many sequences, and sample a held-out batch beyond.
+_EXACT_TELEMETRY = 2**10
+_PROBE_NUMBERS = 2**22
+
+_EXTRA_DIMENSIONS = {
+    "canonical": ("coordinate",),
+    "probability": ("symbol",),
+    "attention_share": ("layer",),
+    "leading_share": ("matrix",),
+}
+
+
+class RunSession:
+    """One run in progress: the trainer, the held-out sequences and the telemetry so far.
+
+    Where the loss cannot be enumerated cheaply, what is reported is the entropy rate plus the mean
+    divergence KL(P(· | x_n) ‖ f_θ) over held-out sequences: the population loss in expectation (AM
+    Lemma 1), without the noise that how often they visit each state would add.
+    """
+
+    def __init__(self, settings: RunSettings, weights: Weights) -> None:
+        self.settings = settings
+        device, source = settings.device, settings.source()
+        self.generator = torch.Generator(device).manual_seed(settings.data_seed)
+        self.trainer = Trainer(settings.arch, weights, source, settings.recipe, self.generator)
+        held_out = torch.Generator(device).manual_seed(settings.data_seed + 1)
+        every = source.repeat(settings.members)
+        self.tokens, _ = every.sample(settings.test_batch, settings.arch.length, held_out)
+        kernel = every.kernel.to(device, weights["bias"].dtype)
+        member = torch.arange(settings.members, device=device)[:, None, None]
+        self.targets = kernel[member, self.tokens.long()][..., 1]
+        entropy = -(
+            self.targets * self.targets.log() + (1 - self.targets) * (-self.targets).log1p()
+        )
+        rate = torch.tensor([c.entropy_rate for c in settings.chains], device=device)
+        self.luck = entropy.mean((-2, -1)) - rate.to(entropy)
+        exact = settings.arch.attention == "none" or 2**settings.arch.length <= _EXACT_TELEMETRY
+        self.exact: PopulationLoss | None = None
+        if exact:
+            self.exact = PopulationLoss(settings.arch, source, weights["bias"].dtype, device)
+        self.history: dict[str, list[Tensor]] = {}
+
+    def run(
+        self, checkpoint: Path | None, identity: dict[str, Any], progress: Progress | None
+    ) -> None:
+        """Advance from event to event, measuring and saving, until the last step."""
+        settings, trainer = self.settings, self.trainer
+        last = settings.recipe.steps
+        if not self.history:
+            self.measure(torch.full((settings.members,), torch.nan))
+        stride = max(1, last // 200)
+        while trainer.step < last:
+            stops = [last]
+            for every in (settings.telemetry_every, settings.checkpoint_every):
+                stops.append((trainer.step // every + 1) * every)
+            if settings.recipe.trainer != "flow":
+                stops.append((trainer.step // stride + 1) * stride)
+            loss = trainer.advance(min(stops) - trainer.step)
+            done = trainer.step
+            if done % settings.telemetry_every == 0 or done == last:
+                self.measure(loss)
+            if checkpoint is not None and (done % settings.checkpoint_every == 0 or done == last):
+                self.save(checkpoint, identity)
+            if progress is not None:
+                progress(done, loss)
+
+    def measure(self, train_loss: Tensor) -> None:
+        """Append one line of telemetry."""
+        trainer, arch = self.trainer, self.settings.arch
+        found: dict[str, list[Tensor]] = {}
+        numbers = self.tokens[0].numel() * max(arch.width, arch.heads * arch.length)
+        size = max(1, _PROBE_NUMBERS // numbers)
+        for start in range(0, trainer.members, size):
+            part = slice(start, start + size)
+            weights = {name: w[part] for name, w in trainer.weights.items()}
+            alive = torch.stack([w.reshape(len(w), -1).isfinite().all(1) for w in weights.values()])
+            safe = {
+                name: torch.where(alive.all(0).reshape(-1, *[1] * (w.ndim - 1)), w, 0.0)
+                for name, w in weights.items()
+            }
+            line = measure(arch, safe, self.tokens[part])
+            if self.exact is None:
+                with torch.no_grad():
+                    logits = forward(arch, safe, self.tokens[part])
+                    targets = self.targets[part]
+                    if arch.output == "states":
+                        targets = torch.stack([1 - targets, targets], dim=-1)
+                    loss = cross_entropy(arch, logits, targets).mean((-2, -1))
+                    line["loss"] = loss - self.luck[part]
+            for name, values in line.items():
+                dead = ~alive.all(0).reshape(-1, *[1] * (values.ndim - 1))
+                found.setdefault(name, []).append(values.masked_fill(dead, torch.nan))
+        whole = {name: torch.cat(parts) for name, parts in found.items()}
+        if self.exact is not None:
+            with torch.no_grad():
+                whole["loss"] = self.exact(trainer.weights)
+        whole["train_loss"] = train_loss
+        whole["at"] = torch.tensor(trainer.step)
+        for name, values in whole.items():
+            kind = torch.int64 if name == "at" else torch.float64
+            self.history.setdefault(name, []).append(values.detach().cpu().to(kind))
+
+    def save(self, checkpoint: Path, identity: dict[str, Any]) -> None:
+        trainer = self.trainer
+        tensors = {f"weight/{name}": w for name, w in trainer.weights.items()}
+        for slot, moments in trainer.moments.items():
+            tensors |= {f"{slot}/{name}": m for name, m in moments.items()}
+        tensors |= {f"history/{name}": torch.stack(rows) for name, rows in self.history.items()}
+        tensors["generator"], tensors["alive"] = self.generator.get_state(), trainer.alive
+        state = {
+            "settings": identity,
+            "step": trainer.step,
+            "evaluations": trainer.evaluations,
+            "threads": torch.get_num_threads(),
+            "torch": str(torch.__version__),
+        }
+        save_checkpoint(checkpoint, tensors, state)
+
+    def restore(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> int:
+        """Take over a checkpoint's state; the number of threads it was made with."""
+        trainer = self.trainer
+        expected = {f"weight/{name}": w for name, w in trainer.weights.items()}
+        for slot, moments in trainer.moments.items():
+            expected |= {f"{slot}/{name}": m for name, m in moments.items()}
+        expected |= {"generator": self.generator.get_state(), "alive": trainer.alive}
+        for name, like in expected.items():
+            found = tensors.get(name)
+            if found is None or found.shape != like.shape or found.dtype != like.dtype:
+                raise InputError(
+                    f"{path} is not a usable checkpoint: {name} is missing or misshaped"
+                )
+        numbers = [state.get(name) for name in ("step", "evaluations", "threads")]
+        if not all(type(n) is int and n >= 0 for n in numbers) or not numbers[2]:
+            raise InputError(f"{path} is not a usable checkpoint: its counters are no counts")
+        if numbers[0] > self.settings.recipe.steps:  # type: ignore[operator]
+            raise InputError(f"{path} is not a usable checkpoint: it is past its own last step")
+        history = {k.removeprefix("history/"): v for k, v in tensors.items() if "history/" in k}
+        if "at" not in history or len({len(v) for v in history.values()}) != 1:
+            raise InputError(f"{path} is not a usable checkpoint: its telemetry is incomplete")
+        try:
+            self.generator.set_state(tensors["generator"])
+        except RuntimeError:
+            raise InputError(f"{path} is not a usable checkpoint: no generator is in it") from None
+        device = self.settings.device
+        for name in trainer.weights:
+            trainer.weights[name] = tensors[f"weight/{name}"].to(device)
+        for slot, moments in trainer.moments.items():
+            for name in moments:
+                moments[name] = tensors[f"{slot}/{name}"].to(device)
+        trainer.alive = tensors["alive"].to(device)
+        trainer.step, trainer.evaluations = state["step"], state["evaluations"]
+        self.history = {name: list(values.unbind(0)) for name, values in history.items()}
+        return state["threads"]
+
+    def record(self) -> xr.Dataset:
+        settings, source = self.settings, self.settings.source()
+        history = {name: torch.stack(rows) for name, rows in self.history.items()}
+        steps = history.pop("at")
+        start, escape, length = plateau(steps, history["loss"], source)
+        data: dict[str, Any] = {
+            name: (("step", "model", *_EXTRA_DIMENSIONS.get(name, ())), values.numpy())
+            for name, values in sorted(history.items())
+        }
+        chains = settings.chains
+        per_model = {
+            "p": settings.p,
+            "q": settings.q,
+            "seed": settings.seeds,
+            "entropy_rate": [c.entropy_rate for c in chains],
+            "stationary_entropy": [c.stationary_entropy for c in chains],
+            "plateau_start": start.numpy(),
+            "escape": escape.numpy(),
+            "plateau_length": length.numpy(),
+            "finite": self.trainer.alive.cpu().numpy().astype("int8"),
+        }
+        data |= {name: (("model",), np.asarray(values)) for name, values in per_model.items()}
+        dataset = xr.Dataset(
+            data,
+            coords={
+                "step": steps.numpy(),
+                "matrix": matrix_names(settings.arch),
+                "coordinate": ["e", "w", "a"],
+                "symbol": [0, 1],
+            },
+            attrs={
+                "title": "training of the full transformer",
+                "settings": json.dumps(settings.as_dict(), sort_keys=True),
+                "loss_is": "exact population loss"
+                if self.exact
+                else "entropy rate + KL over held-out sequences",
+                "torch": str(torch.__version__),
+                "threads": torch.get_num_threads(),
+                "field_evaluations": self.trainer.evaluations,
+                "schema": 1,
+            },
+        )
+        if settings.recipe.trainer == "flow":
+            time = steps.numpy() * settings.recipe.horizon / settings.recipe.steps
+            dataset = dataset.assign_coords(time=("step", time))
+        return dataset

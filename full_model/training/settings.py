@@ -1,0 +1,151 @@
+"""Everything that decides a training run, validated, and the weights it starts from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from full_model.lift.initial import initial_weights
+from full_model.model.population import PopulationLoss
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture, Weights
+from full_model.training.trainer import Recipe
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Everything that decides a run's numbers.
+
+    Args:
+        arch: the architecture; ``arch.length`` is N.
+        recipe: the trainer and its numbers.
+        p, q: switching probabilities, one for all models or one per model.
+        seeds: one per model; a model's start depends on its own seed alone.
+        init: kind of start, see ``initial_weights``, or "given" (weights passed to ``train``).
+        init_std, init_value, noise: see ``initial_weights``.
+        theta: one canonical point (e, w[, a]) for all or one per model, for init "lifted"; the bias
+            is the one that is optimal there.
+        data_seed: seed of the batches; the held-out sequences use the next one.
+        telemetry_every: measure after this many steps (and at the start and the end).
+        checkpoint_every: write a checkpoint after this many steps (and at the end).
+        test_batch: held-out sequences per model, for losses that cannot be enumerated cheaply and
+            for the probes.
+        dtype: "float64" or "float32".
+        device: "cpu", "cuda", or "auto" (CUDA if there is one).
+
+    Raises:
+        InputError: a value out of range, counts of p, q, seeds and theta that do not match, or CUDA
+            asked for and missing.
+    """
+
+    arch: Architecture
+    recipe: Recipe
+    p: tuple[float, ...]
+    q: tuple[float, ...]
+    seeds: tuple[int, ...] = (0,)
+    init: str = "gaussian"
+    init_std: float = 0.02
+    init_value: float = 1.0
+    noise: float = 0.0
+    theta: tuple[tuple[float, ...], ...] | None = None
+    data_seed: int = 0
+    telemetry_every: int = 100
+    checkpoint_every: int = 1000
+    test_batch: int = 64
+    dtype: str = "float64"
+    device: str = "cpu"
+    members: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("telemetry_every", "checkpoint_every", "test_batch"):
+            _require_integer(name, getattr(self, name), 1)
+        _require_integer("data_seed", self.data_seed, 0)
+        if self.arch.states != 2:
+            raise InputError(f"a run trains on binary chains, not on {self.arch.states} states")
+        if self.dtype not in ("float32", "float64"):
+            raise InputError(f"dtype must be float32 or float64, not {self.dtype!r}")
+        object.__setattr__(self, "device", resolve_device(self.device))
+        counts = {len(self.p), len(self.q), len(self.seeds)}
+        counts |= {len(self.theta)} if self.theta is not None else set()
+        members = max(counts)
+        if not counts <= {1, members} or 0 in counts:
+            raise InputError(
+                f"p, q, seeds and theta must count one or {members} each, not "
+                f"{', '.join(str(c) for c in sorted(counts))}"
+            )
+        for name in ("p", "q", "seeds"):
+            value = tuple(getattr(self, name))
+            object.__setattr__(self, name, value * members if len(value) == 1 else value)
+        for seed in self.seeds:
+            _require_integer("seed", seed, 0)
+        if (self.init == "lifted") != (self.theta is not None):
+            raise InputError('theta goes with init "lifted", and init "lifted" with theta')
+        if self.theta is not None:
+            points = tuple(tuple(point) for point in self.theta)
+            if {len(point) for point in points} not in ({2}, {3}):
+                raise InputError("theta must hold points (e, w) or points (e, w, a)")
+            if not all(isinstance(x, (int, float)) for point in points for x in point):
+                raise InputError("the coordinates of theta must be numbers")
+            object.__setattr__(self, "theta", points)
+        object.__setattr__(self, "members", members)
+        _ = self.chains
+
+    @property
+    def chains(self) -> list[BinaryChain]:
+        return [BinaryChain(p, q) for p, q in zip(self.p, self.q, strict=True)]
+
+    def source(self) -> MarkovSource:
+        """One chain if all models share it, else one per model."""
+        chains = self.chains
+        return MarkovSource.of(chains[0] if len(set(chains)) == 1 else chains)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        return json.loads(json.dumps(asdict(self)))
+
+
+def resolve_device(device: str) -> str:
+    """ "cpu" or "cuda"; "auto" takes CUDA if there is one.
+
+    Raises:
+        InputError: another word, or CUDA asked for where there is none.
+    """
+    if device not in ("cpu", "cuda", "auto"):
+        raise InputError(f"device must be cpu, cuda or auto, not {device!r}")
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device cuda is asked for, and this machine has no CUDA device")
+    return device
+
+
+def starting_weights(settings: RunSettings) -> Weights:
+    """The run's first weights, float64 on the CPU, (M, *shape)."""
+    theta, bias = None, torch.zeros(settings.members, dtype=torch.float64)
+    if settings.theta is not None:
+        theta = torch.tensor(settings.theta, dtype=torch.float64).expand(settings.members, -1)
+        clean = initial_weights(settings.arch, "lifted", settings.seeds, theta=theta)
+        bias = PopulationLoss(settings.arch, settings.source()).optimal_bias(clean)
+    return initial_weights(
+        settings.arch,
+        settings.init,
+        settings.seeds,
+        std=settings.init_std,
+        theta=theta,
+        bias=bias,
+        noise=settings.noise,
+        excess=torch.tensor(settings.p, dtype=torch.float64) + torch.tensor(settings.q) - 1,
+        value=settings.init_value,
+    )
+
+
+def _require_integer(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+    if value >= 2**63:
+        raise InputError(f"{name} must be below 2^63, not {value!r}")

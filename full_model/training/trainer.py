@@ -1,0 +1,224 @@
+"""The trainers: gradient flow, gradient descent, SGD and AdamW on ensembles of transformers.
+
+A trainer holds M models whose weights carry one ensemble axis and moves them together; nothing it
+computes for one model depends on another.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torchdiffeq import odeint
+
+from flowsim.errors import InputError
+from full_model.model import native
+from full_model.model.batches import batch_gradient
+from full_model.model.population import PopulationLoss
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture, Weights, check_weights
+from full_model.training.recipe import Recipe, papers_recipe
+
+__all__ = ["Recipe", "Trainer", "papers_recipe"]
+
+#: Symbols to be trained on from which a second of compiling pays.
+_WORTH_COMPILING = 2**22
+
+
+class Trainer:
+    """M models in training.
+
+    Args:
+        arch: the architecture.
+        weights: (M, *shape) each; copied.
+        source: one chain for all or one per model.
+        recipe: how to train.
+        generator: source of the batches, on the weights' device; needed where the loss is sampled.
+
+    Attributes:
+        step: steps done.
+        weights, moments: the state; ``moments`` holds AdamW's or SGD's running means by name.
+        alive: (M,) bool; a flow that cannot be continued, or weights that are no longer finite, end
+            a model: its weights stay NaN.
+        evaluations: field evaluations of the flow so far.
+        fast: does the compiled kernel do the sampled batches; it depends on the settings and on
+            there being a compiler.
+
+    Raises:
+        InputError: weights, source, device and recipe that do not fit together.
+    """
+
+    def __init__(
+        self,
+        arch: Architecture,
+        weights: Weights,
+        source: MarkovSource,
+        recipe: Recipe,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        ensemble = check_weights(arch, weights)
+        if len(ensemble) != 1:
+            raise InputError(f"a trainer takes one ensemble axis, not {len(ensemble)}")
+        like = weights["bias"]
+        if like.dtype not in (torch.float32, torch.float64):
+            raise InputError(f"weights must be float32 or float64, not {like.dtype}")
+        self.arch, self.recipe, self.generator = arch, recipe, generator
+        self.source = source.repeat(ensemble[0]) if source.members > 1 else source
+        self.members = ensemble[0]
+        self.weights = {
+            name: w.detach().clone(memory_format=torch.contiguous_format)
+            for name, w in weights.items()
+        }
+        self.step, self.evaluations = 0, 0
+        self.alive = torch.ones(self.members, dtype=torch.bool, device=like.device)
+        self.moments: dict[str, Weights] = {}
+        if recipe.loss == "population":
+            self.population = PopulationLoss(arch, source, like.dtype, like.device)
+        else:
+            if generator is None or generator.device.type != like.device.type:
+                raise InputError("sampled batches need a generator on the weights' device")
+            self.per_member = source.repeat(self.members)
+        work = recipe.steps * recipe.batch * arch.length * self.members
+        self.fast = work >= _WORTH_COMPILING and native.fits(arch, like.dtype, like.device)
+        slots = {"adamw": ("first", "second"), "sgd": ("velocity",) if recipe.momentum else ()}
+        for slot in slots.get(recipe.trainer, ()):
+            self.moments[slot] = {name: torch.zeros_like(w) for name, w in self.weights.items()}
+
+    def _gradient(self, threads: int) -> tuple[Tensor, Weights]:
+        """The loss (M,) that this step descends, and its gradient; draws the batch if sampled."""
+        if self.recipe.loss == "population":
+            return self.population.value_and_gradient(self.weights)
+        assert self.generator is not None
+        inputs, targets = self.per_member.sample(
+            self.recipe.batch, self.arch.length, self.generator
+        )
+        fast = threads if self.fast else 0
+        return batch_gradient(self.arch, self.weights, inputs, targets, fast)
+
+    def advance(self, steps: int = 1) -> Tensor:
+        """Take some steps; the loss (M,) seen by the last one, before its move (after the flow)."""
+        if self.recipe.trainer == "flow":
+            return self._flow(steps)
+        loss = torch.zeros(0)
+        threads = torch.get_num_threads()
+        if self.fast:  # torch's idle workers spin, in the way of the kernel's own threads
+            torch.set_num_threads(1)
+        try:
+            for _ in range(steps):
+                loss, gradient = self._gradient(threads)
+                self._move(gradient)
+                self.step += 1
+        finally:
+            torch.set_num_threads(threads)
+        self.alive &= loss.isfinite()
+        return loss
+
+    @torch.no_grad()
+    def _move(self, gradient: Weights) -> None:
+        recipe, names = self.recipe, list(self.weights)
+        grads = [gradient[name].contiguous() for name in names]
+        weights = [self.weights[name] for name in names]
+        rate = recipe.rate(self.step)
+        if recipe.clip is not None:
+            norm = sum(g.reshape(self.members, -1).square().sum(1) for g in grads) ** 0.5
+            scale = (recipe.clip / (norm + 1e-6)).clamp(max=1.0)
+            grads = [g * scale.reshape(-1, *[1] * (g.ndim - 1)) for g in grads]
+        if recipe.trainer == "adamw":
+            self._adamw(dict(zip(names, grads, strict=True)), rate)
+            return
+        if recipe.weight_decay:
+            for name, weight in zip(names, weights, strict=True):
+                if name.split(".")[-1] in _DECAYING:
+                    weight.mul_(1 - rate * recipe.weight_decay)
+        if recipe.trainer == "sgd" and recipe.momentum:
+            velocity = [self.moments["velocity"][name] for name in names]
+            torch._foreach_mul_(velocity, recipe.momentum)
+            torch._foreach_add_(velocity, grads)
+            grads = velocity
+        torch._foreach_add_(weights, grads, alpha=-rate)
+
+    def _adamw(self, grads: Weights, rate: float) -> None:
+        """One step of AdamW in a single pass over the weights, those that decay and those not.
+
+        The fused operator walks through memory and looks at no strides: all is contiguous here.
+        """
+        recipe = self.recipe
+        done = torch.tensor(float(self.step + 1), device=self.alive.device)
+        for decay in (True, False):
+            some = [name for name in grads if (name.split(".")[-1] in _DECAYING) == decay]
+            if not some:
+                continue
+            torch._fused_adamw_(
+                [self.weights[name] for name in some],
+                [grads[name] for name in some],
+                [self.moments["first"][name] for name in some],
+                [self.moments["second"][name] for name in some],
+                [],
+                [done] * len(some),
+                lr=rate,
+                beta1=recipe.beta1,
+                beta2=recipe.beta2,
+                weight_decay=(recipe.weight_decay or 0.0) if decay else 0.0,
+                eps=recipe.epsilon,
+                amsgrad=False,
+                maximize=False,
+            )
+
+    def _flow(self, steps: int) -> Tensor:
+        """Gradient flow over ``steps`` intervals; models that fail are ended, not the batch."""
+        span = self.recipe.horizon * steps / self.recipe.steps
+        state = self._flatten(self.weights)
+        moving = self.alive.nonzero()[:, 0]
+        together = self.recipe.method == "rk4"
+        for rows in [moving] if together else moving.split(1):
+            try:
+                state[rows] = self._integrate(state[rows], rows, span)
+            except AssertionError:  # torchdiffeq's way to say that a step underflows
+                state[rows] = torch.nan
+        self.weights = {name: w.clone() for name, w in self._unflatten(state).items()}
+        self.step += steps
+        with torch.no_grad():
+            loss = self.population(self.weights)
+        self.alive &= loss.isfinite()
+        return loss
+
+    def _integrate(self, state: Tensor, rows: Tensor, span: float) -> Tensor:
+        """The states of some members after ``span``; AssertionError where the solver gives up."""
+        if not len(rows):
+            return state
+        population = self.population.select(rows)
+
+        def field(t: Tensor, flat: Tensor) -> Tensor:
+            self.evaluations += 1
+            _, gradient = population.value_and_gradient(self._unflatten(flat))
+            return -self._flatten(gradient)
+
+        times = torch.tensor([0.0, span], dtype=state.dtype, device=state.device)
+        if self.recipe.method == "rk4":
+            options: dict[str, object] = {"step_size": self.recipe.step_size}
+        else:
+            options = {"max_num_steps": 100_000}
+        return odeint(
+            field,
+            state,
+            times,
+            rtol=self.recipe.rtol,
+            atol=self.recipe.atol,
+            method=self.recipe.method,
+            options=options,
+        )[-1]
+
+    def _flatten(self, weights: Weights) -> Tensor:
+        return torch.cat([weights[k].reshape(len(weights[k]), -1) for k in self.arch.shapes], 1)
+
+    def _unflatten(self, flat: Tensor) -> Weights:
+        weights, start = {}, 0
+        for name, shape in self.arch.shapes.items():
+            size = math.prod(shape)
+            weights[name] = flat[:, start : start + size].reshape(-1, *shape)
+            start += size
+        return weights
+
+
+_DECAYING = ("query", "key", "value", "out", "up", "down", "unembedding")

@@ -1,0 +1,348 @@
+"""The refined boundary against full grids, closed forms and sets whose shape is known."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+
+from flowsim import (
+    AttentionModel,
+    BinaryChain,
+    CanonicalModel,
+    InputError,
+    Label,
+    LinearAttentionModel,
+    UntiedModel,
+    add_boundary,
+    draw_boundary,
+    draw_refined,
+    find_limits,
+    read_record,
+    refine_boundary,
+    refined_labels,
+    scan_basins,
+    write_record,
+)
+from flowsim.boundary.lattice import Lattice
+from flowsim.boundary.marching import march
+from flowsim.boundary.refinement import Nodes, crossed_cells
+
+
+def full_labels(model, record):
+    """The labels of every node of the finest grid, each followed on its own account."""
+    fine = {c: record[f"fine_{c}"].to_numpy() for c in model.coordinates if f"fine_{c}" in record}
+    names = [str(n).removeprefix("fine_") for n in record.variables if str(n).startswith("fine_")]
+    grids = dict(zip(names, np.meshgrid(*(fine[n] for n in names), indexing="ij"), strict=True))
+    some = grids[names[0]]
+    columns = [
+        grids.get(c, np.full(some.shape, float(record.get(c, 0)))) for c in model.coordinates
+    ]
+    return find_limits(model, torch.from_numpy(np.stack(columns, axis=-1))).label.numpy()
+
+
+def assert_boundary_separates(record, labels):
+    """Every point lies midway in a crossed finest cell, and the labels beside it differ."""
+    names = [str(n).removeprefix("fine_") for n in record.variables if str(n).startswith("fine_")]
+    fine = [record[f"fine_{n}"].to_numpy() for n in names]
+    columns = [
+        np.interp(record[f"boundary_{name}"], values, np.arange(len(values)))
+        for name, values in zip(names, fine, strict=True)
+    ]
+    places = np.stack(columns, axis=1)
+    low, high = np.floor(places + 1e-9).astype(int), np.ceil(places - 1e-9).astype(int)
+    ends = labels[tuple(low.T)], labels[tuple(high.T)]
+    inside = (ends[0] == Label.GLOBAL_MINIMUM), (ends[1] == Label.GLOBAL_MINIMUM)
+    # on a diagonal of a cell the two nodes are opposite corners, as everywhere else
+    assert (inside[0] != inside[1]).all()
+    side = np.where(inside[0], ends[1], ends[0])
+    assert np.array_equal(record["boundary_side"], side)
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+def test_every_level_has_the_labels_of_the_full_grid(p, q):
+    """On grids that meet the invariant line e = 0 at the first level and w = 0 at the second."""
+    model, finest = CanonicalModel(BinaryChain(p, q)), 5
+    axes = {"e": np.linspace(-2.5, 2.5, 6), "w": np.linspace(-3.25, 1.75, 6)}
+    records = [refine_boundary(model, axes, levels=k) for k in range(finest + 1)]
+    full = full_labels(model, records[-1])
+    for k, record in enumerate(records):
+        step = 2 ** (finest - k)
+        labels = refined_labels(record).to_numpy()
+        assert np.array_equal(labels, full[::step, ::step])
+        assert_boundary_separates(record, labels)
+        a = record.attrs
+        assert a["refine_levels"] == k
+        assert a["refine_full"] == labels.size
+        assert a["refine_evaluated"] == record.sizes["node"] <= a["refine_full"]
+        assert a["refine_disagree"] == a["refine_unresolved"] == 0
+        # at most one finest cell, and in fact half of one
+        assert a["refine_distance"] <= 0.5 + 1e-6
+        assert a["refine_missed"] <= 1
+        corners = np.lib.stride_tricks.sliding_window_view(labels, (2, 2)).reshape(-1, 4)
+        assert a["refine_cells"] == (np.ptp(corners, axis=1) > 0).sum()
+    shares = [record.attrs["refine_fraction"] for record in records]
+    assert shares[0] == 1
+    assert all(later < before for before, later in itertools.pairwise(shares))
+    assert shares[-1] < 0.2
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.05, 0.6), (0.97, 0.35), (0.45, 0.56)])
+def test_distance_to_the_separatrix_elsewhere(p, q):
+    """Uneven axes that miss the invariant lines."""
+    model = CanonicalModel(BinaryChain(p, q))
+    axes = {"w": np.linspace(-1.9, 1, 14) ** 3 / 2, "e": np.geomspace(0.1, 3, 11)}
+    record = refine_boundary(model, axes, levels=3)
+    assert record.attrs["refine_disagree"] == 0
+    assert record.attrs["refine_distance"] <= 0.5
+    assert record.attrs["refine_missed"] <= 1
+    assert set(record["boundary_side"].to_numpy()) == {Label.LOCAL_MINIMUM}
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+def test_surface_of_linear_attention(p, q):
+    model = LinearAttentionModel(BinaryChain(p, q))
+    axes = {"e": np.linspace(-2, 2, 6), "w": np.linspace(-2, 2, 6), "a": np.linspace(-3, 2, 6)}
+    record = refine_boundary(model, axes, levels=2)
+    assert np.array_equal(refined_labels(record), full_labels(model, record))
+    a = record.attrs
+    assert a["refine_disagree"] == a["refine_unresolved"] == 0
+    assert a["refine_distance"] <= 0.5 + 1e-6
+    assert a["refine_missed"] <= 1
+    # the surface has edges only in the faces of the window
+    faces = record["boundary_face"].to_numpy()
+    edges = np.concatenate([faces[:, [i, j]] for i, j in ((0, 1), (1, 2), (2, 0))])
+    edges, times = np.unique(np.sort(edges, axis=1), axis=0, return_counts=True)
+    assert set(times) == {1, 2}
+    points = np.stack([record[f"boundary_{c}"] for c in "ewa"], axis=1)
+    box = np.array([axes[c][[0, -1]] for c in "ewa"])
+    outermost = np.isclose(points[:, :, None], box).any(axis=2)
+    assert (outermost[edges[times == 1, 0]] & outermost[edges[times == 1, 1]]).any(axis=1).all()
+
+
+def test_slice_of_linear_attention():
+    chain = BinaryChain(0.5, 0.8)
+    axes = {"w": np.linspace(-2, 1, 9), "a": np.linspace(-2.5, 1, 8)}
+    linear = refine_boundary(LinearAttentionModel(chain), axes, {"e": 0.6}, levels=2)
+    assert linear.attrs["refine_distance"] <= 0.5
+    assert linear.attrs["refine_missed"] <= 1
+    assert float(linear["e"]) == 0.6
+    assert "slice $e$ = 0.6" in draw_refined(linear).axes[0].get_title()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+def test_slice_of_uniform_attention(p, q):
+    model = AttentionModel(BinaryChain(p, q), length=8)
+    axes = {"e": np.linspace(-1.5, 1.5, 6), "w": np.linspace(-1.5, 0.5, 6)}
+    record = refine_boundary(model, axes, {"a": 0.5}, levels=2)
+    assert np.array_equal(refined_labels(record), full_labels(model, record))
+    assert record.attrs["refine_unresolved"] == 0
+    assert len(record["boundary_curve"]) > 10
+    assert np.isnan(record.attrs["refine_distance"])
+
+
+def test_untied_starts_that_end_in_the_saddle_are_the_boundary():
+    """With p + q > 1 the sheet e = u flows into the saddle where 1 + 2w|w| > 0."""
+    model = UntiedModel(BinaryChain(0.5, 0.8))
+    same = np.linspace(-1.5, 1.5, 4)
+    record = refine_boundary(model, {"e": same, "u": same, "w": np.array([0.2, 0.6])}, levels=2)
+    labels = refined_labels(record)
+    assert np.array_equal(labels, full_labels(model, record))
+    e, u = np.meshgrid(record["fine_e"], record["fine_u"], indexing="ij")
+    assert ((labels == Label.SADDLE).all(dim="fine_w") == (e == u)).all()
+    assert ((labels == Label.GLOBAL_MINIMUM).all(dim="fine_w") == (e != u)).all()
+    assert set(record["boundary_side"].to_numpy()) == {Label.SADDLE}
+
+
+def test_one_without_a_boundary():
+    model = CanonicalModel(BinaryChain(0.3, 0.7))
+    axes = {"e": np.linspace(-2, 2, 6), "w": np.linspace(-2, 2, 5)}
+    record = refine_boundary(model, axes, levels=2)
+    assert (refined_labels(record) == Label.GLOBAL_MINIMUM).all()
+    assert record.attrs["refine_cells"] == record.sizes["vertex"] == 0
+    assert np.isnan(record.attrs["refine_distance"])
+    assert draw_boundary(record, Figure().add_subplot()) == []
+
+
+def test_labels_of_a_scan_are_not_computed_again():
+    model = CanonicalModel(BinaryChain(0.5, 0.8))
+    axes = {"e": np.linspace(-2, 2, 9), "w": np.linspace(-2, 1, 8)}
+    whole = refine_boundary(model, axes, levels=2)
+    done = []
+    labels = refined_labels(refine_boundary(model, axes)).to_numpy()
+    again = refine_boundary(model, axes, levels=2, labels=labels, progress=done.append)
+    assert again.identical(whole)
+    assert sum(done) == whole.attrs["refine_evaluated"] - labels.size
+
+
+@pytest.mark.parametrize("fixed", [{}, {"a": 0.3}], ids=["plane", "slice"])
+def test_the_record_of_a_scan_takes_the_boundary(fixed, tmp_path):
+    chain = BinaryChain(0.5, 0.8)
+    model = LinearAttentionModel(chain) if fixed else CanonicalModel(chain)
+    axes = {"e": np.linspace(-2, 2, 10), "w": np.linspace(-2, 1, 9)}
+    scan = scan_basins(model, axes, fixed).assign_attrs(kind="portrait", schema=1, p=0.5)
+    record = add_boundary(scan, model, levels=2)
+    alone = refine_boundary(model, axes, fixed, levels=2)
+    assert refined_labels(record).identical(refined_labels(alone))
+    for name in alone.variables:
+        assert record[name].equals(alone[name])
+    assert record[list(scan.data_vars)].drop_attrs().equals(scan.drop_attrs())
+    assert record.attrs["p"] == 0.5
+    assert record.attrs["refine_evaluated"] == alone.attrs["refine_evaluated"]
+    write_record(record, tmp_path / "scan.nc")
+    again = read_record(tmp_path / "scan.nc", "portrait")
+    assert len(draw_boundary(again, Figure().add_subplot())) == 2
+    line = scan_basins(model, {"w": axes["w"]}, {"e": 0.5, **fixed})
+    with pytest.raises(InputError, match="two or three axes"):
+        add_boundary(line, model, levels=2)
+    with pytest.raises(InputError, match="over a grid in e, w"):
+        add_boundary(line.rename(w="point"), model, levels=2)
+
+
+def test_given_nodes_beside_an_invariant_line_stay_where_they_are():
+    """A start at e = 1e-17 leaves the line e = 0: its label must not be taken for the line's."""
+    model = CanonicalModel(BinaryChain(0.5, 0.8))
+    axes = {"e": np.array([-1.0, 1e-17, 1.0]), "w": np.array([-2.0, -1.5, -1.0])}
+    record = refine_boundary(model, axes, levels=2)
+    assert np.array_equal(record["fine_e"][::4], axes["e"])
+    labels = np.full((3, 3), Label.GLOBAL_MINIMUM)
+    again = refine_boundary(model, axes, levels=2, labels=labels)
+    assert np.array_equal(refined_labels(again), full_labels(model, again))
+    middle = refine_boundary(model, axes | {"e": np.array([-1.1, 1.1])}, levels=3)
+    assert middle["fine_e"][4] == 0
+    assert (refined_labels(middle)[4] == Label.SADDLE).all()
+
+
+def refined_like(inside, levels, coarse=9):
+    """Crossed cells, and whether they are those of the full grid, for a set of the unit square."""
+    lattice = Lattice((coarse, coarse), levels)
+    size = lattice.shape[0]
+
+    def label(nodes):
+        x, y = lattice.places(nodes).T / (size - 1)
+        return inside(x, y).astype(np.int8)
+
+    known = Nodes(label)
+    cells = crossed_cells(lattice, known, {})
+    every = lattice.cells(levels)
+    corners = label(lattice.corners(every, levels).ravel()).reshape(-1, 4)
+    expected = every[(corners != corners[:, :1]).any(axis=1)]
+    return cells, np.sort(expected), len(known.nodes) / size**2
+
+
+def test_a_thin_tongue_is_followed_to_its_end():
+    """A wave three finest cells wide, far thinner than a coarse cell, that grows out of a side."""
+
+    def tongue(x, y):
+        return (y < 0.1) | ((abs(x - 0.52 - 0.2 * np.sin(9 * y)) < 0.006) & (y < 0.9))
+
+    cells, expected, share = refined_like(tongue, levels=5)
+    assert np.array_equal(cells, expected)
+    assert share < 0.4
+
+
+def test_what_touches_nothing_that_coarse_cells_see_is_not_promised():
+    def island(x, y):
+        return (y < 0.1) | ((x - 0.56) ** 2 + (y - 0.56) ** 2 < 0.03**2)
+
+    cells, expected, _ = refined_like(island, levels=4)
+    assert set(cells) < set(expected)
+    cells, expected, _ = refined_like(island, levels=4, coarse=33)
+    assert np.array_equal(cells, expected)
+
+
+def test_curves_are_closed_or_end_at_the_edge():
+    lattice = Lattice((5, 5), 3)
+
+    def inside(nodes):
+        x, y = np.moveaxis(lattice.places(nodes) / 32, -1, 0)
+        return ((x - 0.4) ** 2 + (y - 0.4) ** 2 < 0.09) | (x + y > 1.75)
+
+    cells = lattice.cells(3)
+    corners = inside(lattice.corners(cells, 3))
+    crossed = corners.any(axis=1) & ~corners.all(axis=1)
+    found = march(lattice, cells[crossed], corners[crossed])
+    middle = (lattice.places(found.inner) + lattice.places(found.outer)) / 2
+    assert sorted(set(found.curve)) == [0, 1]
+    line, ring = middle[found.curve == 0], middle[found.curve == 1]
+    assert (line[[0, -1]].max(axis=1) == 32).all()
+    assert np.array_equal(ring[0], ring[-1])
+    steps = np.abs(np.diff(ring, axis=0)).max(axis=1)
+    assert ((steps > 0) & (steps <= 1)).all()
+    x, y = (ring / 32).T
+    area = abs(np.sum(x[:-1] * y[1:] - x[1:] * y[:-1])) / 2
+    assert area == pytest.approx(np.pi * 0.09, rel=0.03)
+    assert inside(found.inner).all()
+    assert not inside(found.outer).any()
+
+
+def test_surface_of_a_ball_is_closed_and_points_outwards():
+    lattice = Lattice((3, 3, 3), 4)
+
+    def inside(nodes):
+        return ((lattice.places(nodes) / 32 - 0.5) ** 2).sum(axis=-1) < 0.16
+
+    cells = lattice.cells(4)
+    corners = inside(lattice.corners(cells, 4))
+    crossed = corners.any(axis=1) & ~corners.all(axis=1)
+    found = march(lattice, cells[crossed], corners[crossed])
+    vertex = (lattice.places(found.inner) + lattice.places(found.outer)) / 64 - 0.5
+    a, b, c = (vertex[found.pieces[:, i]] for i in range(3))
+    volume = (a * np.cross(b, c)).sum() / 6
+    assert volume == pytest.approx(4 / 3 * np.pi * 0.4**3, rel=0.04)
+    edges = np.concatenate(
+        [found.pieces[:, [0, 1]], found.pieces[:, [1, 2]], found.pieces[:, [2, 0]]]
+    )
+    _, times = np.unique(np.sort(edges, axis=1), axis=0, return_counts=True)
+    assert (times == 2).all()
+    assert len(vertex) - len(times) + len(found.pieces) == 2  # Euler's formula
+
+
+def test_record_is_kept_and_drawn(tmp_path):
+    model = CanonicalModel(BinaryChain(0.5, 0.8))
+    axes = {"e": np.linspace(-2, 2, 9), "w": np.linspace(-2, 1, 9)}
+    record = refine_boundary(model, axes, levels=2)
+    write_record(record, tmp_path / "b.nc")
+    again = read_record(tmp_path / "b.nc", "boundary")
+    assert again.attrs["refine_evaluated"] == record.attrs["refine_evaluated"]
+    assert np.array_equal(refined_labels(again), refined_labels(record))
+    figure = draw_refined(again)
+    title = figure.axes[0].get_title()
+    assert "= 0.5" in title
+    assert "= 0.8" in title
+    assert "> 1" in title
+    assert figure.axes[0].get_xlabel() == "feed-forward weight $w$"
+    axes = Figure().add_subplot()
+    texts = [handle.get_label() for handle in draw_boundary(again, axes)]
+    assert texts == ["basin boundary", "starts that end in a saddle"]
+    drawn = np.concatenate([s for c in axes.collections for s in c.get_segments()])
+    points = set(zip(record["boundary_w"].to_numpy(), record["boundary_e"].to_numpy(), strict=True))
+    assert {tuple(point) for point in drawn} == points
+    solid = LinearAttentionModel(BinaryChain(0.5, 0.8))
+    axes = {"e": np.linspace(0.1, 2, 4), "w": np.linspace(-2, 1, 4), "a": np.linspace(-2, 1, 4)}
+    draw_refined(refine_boundary(solid, axes, levels=1)).savefig(tmp_path / "b.png")
+    assert (tmp_path / "b.png").stat().st_size > 10_000
+
+
+GRID = {"e": np.linspace(0.1, 1, 3), "w": np.linspace(-1, 1, 3)}
+
+
+@pytest.mark.parametrize(
+    ("axes", "options", "words"),
+    [
+        ({"e": GRID["e"]}, {}, "must together be e, w"),
+        ({"e": GRID["e"]}, {"fixed": {"w": 1.0}}, "two or three axes, not 1"),
+        (GRID | {"e": np.ones(1)}, {}, "the axis e needs"),
+        (GRID | {"e": np.array([2.0, 1.0])}, {}, "the axis e needs"),
+        (GRID | {"w": np.array([0.0, np.nan])}, {}, "the axis w needs"),
+        (GRID | {"w": np.array([0.0, np.inf])}, {}, "the axis w needs"),
+        (GRID, {"levels": -1}, "levels must be"),
+        (GRID, {"levels": 21}, "levels must be"),
+        (GRID, {"labels": np.ones((2, 3))}, "do not fit"),
+    ],
+)
+def test_bad_input_is_refused(axes, options, words):
+    with pytest.raises(InputError, match=words):
+        refine_boundary(CanonicalModel(BinaryChain(0.5, 0.8)), axes, **options)

@@ -1,0 +1,212 @@
+"""The command line as a user meets it: exit codes, and one sentence on stderr."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from command import FLOWSIM, assert_refused, run, whole_process
+from matplotlib.image import imread
+
+SMALL = ["--p", "0.5", "--q", "0.8", "--resolution", "24"]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawn")
+    done = whole_process("portrait", *SMALL, "--out", "x.png", "--json", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder, json.loads(done.stdout)
+
+
+def test_summary_for_programs(drawn):
+    _, summary = drawn
+    assert summary["p"] == 0.5
+    assert summary["q"] == 0.8
+    assert summary["regime"] == "p + q > 1"
+    assert summary["entropy_rate"] == pytest.approx(0.6190145817054232)
+    assert summary["stationary_entropy"] == pytest.approx(0.666278442414676)
+    assert sum(summary["fraction"].values()) == 1
+    assert summary["unresolved"] == 0
+    assert summary["largest_energy_drift"] < 1e-8
+    assert summary["oracle_agree"] == summary["oracle_cells"]
+    assert summary["seconds"] > 0
+
+
+def test_whole_processes_end_as_commands_do(tmp_path):
+    wrong = "--p=1.5", "--q=0.8"
+    done = whole_process("portrait", *wrong, cwd=tmp_path)
+    assert_refused(done, "--p")
+    assert done.stderr == run("portrait", *wrong, cwd=tmp_path).stderr
+    (tmp_path / "a.csv").write_text("e,w\nnan,1\n")
+    words = ["scan", "--p", "0.5", "--q", "0.8", "--points", "a.csv"]
+    assert_refused(whole_process(*words, cwd=tmp_path), "point 1 of 'a.csv' is not finite")
+
+
+def test_figure_and_record_are_written_side_by_side(drawn):
+    folder, _ = drawn
+    assert sorted(path.name for path in folder.iterdir() if path.stem == "x") == ["x.nc", "x.png"]
+    assert imread(folder / "x.png").std() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")]
+)
+def test_redrawing_needs_no_integration(drawn, tmp_path, suffix, magic):
+    folder, _ = drawn
+    out = tmp_path / f"again.{suffix}"
+    done = run("portrait", "--from", "x.nc", "--out", str(out), "--energy", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert out.read_bytes().startswith(magic)
+    assert "reaching the global minima" in done.stdout
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_nothing_is_overwritten_unless_asked(drawn):
+    folder, _ = drawn
+    before = (folder / "x.png").read_bytes()
+    assert_refused(run("portrait", *SMALL, "--out", "x.png", cwd=folder), "--overwrite", "x.png")
+    assert_refused(run("portrait", *SMALL, "--out", "x.pdf", cwd=folder), "--overwrite", "x.nc")
+    assert (folder / "x.png").read_bytes() == before
+    done = run("portrait", *SMALL, "--out", "x.png", "--overwrite", "--quiet", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+BAD = {
+    "p": ["0", "1", "1.5", "-0.2", "nan", "inf", "half", ""],
+    "q": ["0", "1", "2"],
+    "resolution": ["0", "1", "1000000000", "2.5", "-3", "many"],
+    "w-range": ["-1e160:1e160", "3:-3", "1:1", "-inf:3", "nan:1", "1", "a:b", "1:2:3"],
+    "e-range": ["3:-3", "0:inf"],
+    "rtol": ["-1e-9", "nan", "0", "x", "inf", "0.1", "1e-300"],
+    "atol": ["-1", "nan"],
+    "out": ["x.gif", "x", "no/folder/x.png"],
+}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [(option, value) for option, values in BAD.items() for value in values]
+)
+def test_bad_values_name_the_option(tmp_path, option, value):
+    arguments = {"p": "0.5", "q": "0.8", option: value}
+    words = [f"--{name}={text}" for name, text in arguments.items()]
+    assert_refused(run("portrait", *words, cwd=tmp_path), f"--{option}")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["portrait"], "--p and --q are needed"),
+        (["portrait", "--p", "0.5"], "--p and --q are needed"),
+        (["portrait", "--p", "0.5", "--q"], "--q"),
+        (["portrat"], "portrat"),
+        (["portrait", *SMALL, "--colour", "red"], "--colour"),
+        (["portrait", "--from", "missing.nc"], "missing.nc"),
+        (["portrait", "--from", "x.nc", "--p", "0.5", "--q", "0.8"], "--from"),
+        (["portrait", "--from", "x.nc", "--resolution", "7"], "--from"),
+        (["portrait", *SMALL, "--w-range", "3", "-3"], "--w-range"),
+        (["portrait", *SMALL, "--attention", "softmax"], "none, uniform, linear"),
+        (["portrait", *SMALL, "--attention", "uniform"], "--length"),
+        (["portrait", *SMALL, "--length", "8"], "--length"),
+        (["portrait", *SMALL, "--attention", "uniform", "--length", "0"], "--length"),
+        (["portrait", *SMALL, "--attention", "uniform", "--length", "2.5"], "--length"),
+        (["portrait", *SMALL, "--attention", "uniform", "--length", "9999999"], "GiB"),
+        (["portrait", *SMALL, "--a", "0.5"], "--a"),
+        (["portrait", *SMALL, "--view", "3d"], "--view"),
+        (["portrait", *SMALL, "--attention", "linear", "--a", "nan"], "--a"),
+        (["portrait", *SMALL, "--attention", "linear", "--energy"], "--energy"),
+    ],
+)
+def test_other_mistakes(tmp_path, arguments, word):
+    assert_refused(run(*arguments, cwd=tmp_path), word)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_record_and_unwritable_folder(tmp_path):
+    (tmp_path / "cut.nc").write_bytes(b"\x89HDF\r\n\x1a\n" + b"\0" * 40)
+    assert_refused(run("portrait", "--from", "cut.nc", cwd=tmp_path), "cut.nc")
+    assert_refused(run("portrait", *SMALL, "--out", "/proc/x.png", cwd=tmp_path), "--out", "/proc")
+
+
+def test_ranges_in_both_spellings(tmp_path):
+    words = ["portrait", *SMALL, "--w-range", "-2", "0", "--e-range=0.1:1", "--out", "a.png"]
+    done = run(*words, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["fraction"]["global_minimum"] > 0.7
+
+
+def test_attention_in_a_slice_and_in_space(tmp_path):
+    words = ["portrait", *SMALL, "--attention", "linear", "--a", "0.5", "--json"]
+    done = run(*words, "--out", "slice.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["a"] == 0.5
+    assert summary["oracle_agree"] == summary["oracle_cells"] > 0
+    words = ["portrait", "--p", "0.5", "--q", "0.8", "--attention", "linear", "--view", "3d"]
+    done = run(*words, "--out", "space.png", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["orbits"]["local_minimum"] > 0
+    done = run("portrait", "--from", "space.nc", "--out", "again.pdf", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "again.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    "words", [["--p", "1e-12", "--q", "0.5"], ["--p", "0.5", "--q", "0.50000000001"],
+              ["--p", "0.5", "--q", "0.8", "--w-range=-1000:1000", "--e-range=-1000:1000"]]
+)  # fmt: skip
+def test_extreme_settings_end_well(tmp_path, words):
+    done = run("portrait", *words, "--resolution", "12", "--out", "a.png", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["oracle_agree"] == summary["oracle_cells"]
+
+
+def test_no_arguments_is_help(tmp_path):
+    done = run(cwd=tmp_path)
+    assert done.returncode == 0
+    assert "portrait" in done.stdout
+
+
+def test_unresolved_cells_have_an_exit_code_of_their_own(tmp_path):
+    """A window so narrow around the separatrix that float64 cannot tell its sides apart."""
+    squared = 0.16 - math.log(0.4) - (1 + math.log(2)) / 2
+    e = squared**0.5
+    words = ["--w-range=-0.40000000000001:-0.39999999999999", f"--e-range={e - 1e-14}:{e + 1e-14}"]
+    out = ["--p", "0.5", "--q", "0.8", "--resolution", "2", "--out", "a.png", "--json"]
+    done = run("portrait", *out, *words, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout)["unresolved"] == 4
+
+
+def test_interrupt_leaves_nothing_and_says_so(tmp_path):
+    command = [FLOWSIM, "portrait", "--p", "0.5", "--q", "0.8", "--resolution", "2000"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stderr.count("\n") == 1
+    assert "interrupted" in stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_and_import_load_neither_torch_nor_matplotlib():
+    script = (
+        "import sys, flowsim, flowsim.cli.main\n"
+        "try: flowsim.cli.main.app(['--help'], standalone_mode=False)\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch', 'torchdiffeq', 'matplotlib', 'xarray', 'scipy', 'numpy'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert "portrait" in done.stdout

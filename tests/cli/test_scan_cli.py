@@ -1,0 +1,223 @@
+"""``flowsim scan`` and the drawing of its records, as a user meets them."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from command import assert_refused, interrupted
+
+from flowsim import Label, read_record
+from flowsim.cli import cmd_scan as cli_scan
+from flowsim.cli import options
+
+CHAIN = ["--p", "0.5", "--q", "0.8"]
+
+
+def test_a_grid_from_the_command_line(flowsim, tmp_path):
+    code, out, err = flowsim("scan", *CHAIN, "--grid", "30x20", "--e-range", "0", "2", "--json")
+    assert (code, err) == (0, "")
+    summary = json.loads(out)
+    assert summary["points"] == 600
+    assert summary["dimensions"] == {"e": 30, "w": 20}
+    assert summary["global_minimum"] + summary["local_minimum"] == 600
+    low, high = summary["basins"]["global_minimum"]["wilson"]
+    assert low < summary["global_minimum"] / 600 < high
+    assert summary["largest_drift_energy"] < 1e-8
+    record = read_record(tmp_path / "scan.nc", "scan")
+    assert np.allclose(record["e"][[0, -1]], [1 / 30, 2 - 1 / 30])
+    assert np.allclose(record["w"][[0, -1]], [-2.85, 2.85])
+    assert record.attrs["command"] == "flowsim scan --p 0.5 --q 0.8 --grid 30x20 --e-range=0:2"
+    assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
+    assert_refused(flowsim("scan", *CHAIN, "--grid", "30x20"), "scan.nc", "--overwrite")
+
+
+def test_what_changes_no_result_leaves_no_trace_in_the_record(flowsim, tmp_path):
+    grid = ["scan", *CHAIN, "--grid", "8x6"]
+    assert flowsim(*grid)[0] == 0
+    code, out, _ = flowsim(*grid, "--out=b.nc", "--resume", "--jobs", "1", "--quiet")
+    assert (code, out) == (0, "")
+    assert (tmp_path / "b.nc").read_bytes() == (tmp_path / "scan.nc").read_bytes()
+    assert_refused(flowsim(*grid, "--fraction", "0.5", "--resume"), "fraction: none, now 0.5")
+
+
+def test_chains_and_spreads(flowsim, tmp_path):
+    words = ["--p", "0.2:0.6:3", "--q", "0.3", "--cloud", "5", "--sigma", "0.5:1.5:2"]
+    code, out, _ = flowsim("scan", *words, "--model", "linear", "--seed", "4")
+    assert code == 0
+    assert "p varies, q = 0.3: 3 p x 2 sigma x 5 sample" in out
+    record = read_record(tmp_path / "scan.nc", "scan")
+    assert np.allclose(record["p"], [0.2, 0.4, 0.6])
+    assert np.allclose(record["sigma"], [0.5, 1.5])
+    assert record["limit_a"].shape == (3, 2, 5)
+
+
+def test_spreads_per_coordinate_and_fixed_ones(flowsim, tmp_path):
+    words = ["--model", "untied", "--cloud", "9", "--sigma", "e=0.1,u=2", "--fix", "w=-0.5"]
+    assert flowsim("scan", *CHAIN, *words)[0] == 0
+    record = read_record(tmp_path / "scan.nc", "scan")
+    assert (record["start_w"] == -0.5).all()
+    assert record["start_e"].std() < record["start_u"].std()
+
+
+def test_points_from_a_file(flowsim, tmp_path):
+    (tmp_path / "a.csv").write_text("w,e\n0.5,1\n-2,1\n")
+    code, out, _ = flowsim("scan", *CHAIN, "--points", "a.csv", "--fraction", "1e-3", "--json")
+    assert code == 0
+    assert json.loads(out)["dimensions"] == {"point": 2}
+    record = read_record(tmp_path / "scan.nc", "scan")
+    assert record["label"].to_numpy().tolist() == [Label.LOCAL_MINIMUM, Label.GLOBAL_MINIMUM]
+    assert (record["hitting_time"] > 0).all()
+
+
+def test_rank_one_starts_are_canonical_unless_others_are_named(flowsim, tmp_path):
+    words = ["scan", *CHAIN, "--model", "rank-one", "--length", "2", "--rtol", "1e-4", "--quiet"]
+    assert flowsim(*words, "--grid", "1x2", "--w-range=0.5:1.5")[0] in (0, 3)
+    record = read_record(tmp_path / "scan.nc", "scan")
+    assert record["label"].dims == ("e", "w")
+    assert {"limit_rho", "limit_w1", "limit_b"} <= set(record)
+    fixed = [word for name in ("e", "w2", "b") for word in ("--fix", f"{name}=0.5")]
+    own = [*fixed, "--grid", "1x1", "--range", "rho=0.1:0.3", "--range", "w1=-2:-1"]
+    assert flowsim(*words, *own, "--overwrite")[0] in (0, 3)
+    assert read_record(tmp_path / "scan.nc", "scan")["label"].dims == ("rho", "w1")
+
+
+def test_unresolved_points_have_an_exit_code_of_their_own(flowsim, tmp_path):
+    squared = 0.16 - np.log(0.4) - (1 + np.log(2)) / 2
+    (tmp_path / "a.csv").write_text(f"e,w\n{float(squared**0.5)!r},-0.4\n0.1,0.1\n")
+    code, out, _ = flowsim("scan", *CHAIN, "--points", "a.csv", "--json")
+    assert code == 3
+    assert json.loads(out)["unresolved"] == 1
+
+
+GRID = ["--grid", "4x4"]
+CLOUD = ["--cloud", "4", "--sigma", "1"]
+BAD = [
+    ([], "one of --grid, --points and --cloud"),
+    ([*GRID, *CLOUD], "one of --grid, --points and --cloud"),
+    (["--grid", "0x4"], "--grid"),
+    (["--grid", "4x"], "--grid"),
+    (["--grid", "4x4x4"], "2, not 3"),
+    (["--grid", "4"], "2, not 1"),
+    (["--grid", "4x4", "--model", "linear"], "e, w, a: 3, not 2"),
+    (["--grid", "99999999999x4"], "--grid"),
+    (["--grid", "9999999x9999999"], "PiB"),
+    ([*GRID, "--w-range", "3:-3"], "--w-range"),
+    ([*GRID, "--w-range", "1:1"], "--w-range"),
+    ([*GRID, "--a-range", "0:1"], "no coordinate 'a'"),
+    ([*GRID, "--range", "x=0:1"], "no coordinate 'x'"),
+    ([*GRID, "--fix", "a=1"], "no coordinate 'a'"),
+    ([*GRID, "--fix", "e"], "--fix"),
+    ([*GRID, "--fix", "e=nan"], "--fix"),
+    (["--grid", "4", "--fix", "e=1", "--fix", "e=2"], "twice"),
+    (["--grid", "4", "--fix", "e=1", "--e-range", "0:1"], "also fixed"),
+    ([*GRID, "--seed", "1"], "--seed"),
+    ([*CLOUD, "--w-range", "0:1"], "--grid"),
+    (["--cloud", "4"], "--sigma"),
+    (["--sigma", "1", *GRID], "--sigma"),
+    (["--cloud", "4", "--sigma", "0"], "--sigma"),
+    (["--cloud", "4", "--sigma", "-1"], "--sigma"),
+    (["--cloud", "4", "--sigma", "0:1:3"], "--sigma"),
+    (["--cloud", "4", "--sigma", "2:1:3"], "--sigma"),
+    (["--cloud", "4", "--sigma", "1:2:1"], "--sigma"),
+    (["--cloud", "4", "--sigma", "1:2:3:4"], "--sigma"),
+    (["--cloud", "4", "--sigma", "e=1,e=2"], "--sigma"),
+    (["--cloud", "4", "--sigma", "e=1"], "must together be e, w"),
+    (["--cloud", "4", "--sigma", "e=1,v=1"], "no coordinate 'v'"),
+    (["--cloud", "0", "--sigma", "1"], "--cloud"),
+    (["--cloud", "4", "--sigma", "1", "--seed", "-1"], "--seed"),
+    (["--points", "missing.csv"], "missing.csv"),
+    (["--points", "nan.csv"], "point 2 of 'nan.csv' is not finite"),
+    (["--points", "other.csv"], "wanted are e, w"),
+    (["--points", "other.csv", "--fix", "e=1"], "--fix"),
+    ([*GRID, "--model", "softmax"], "--model"),
+    ([*GRID, "--model", "uniform"], "length"),
+    ([*GRID, "--length", "4"], "no length"),
+    ([*GRID, "--attention"], "rank-one"),
+    ([*GRID, "--untied"], "rank-one"),
+    ([*GRID, "--bias", "none"], "--bias"),
+    ([*GRID, "--fraction", "1"], "--fraction"),
+    ([*GRID, "--rtol", "0"], "--rtol"),
+    ([*GRID, "--bias", "dynamic", "--fix", "b=0", "--compile"], "--compile"),
+    ([*GRID, "--jobs", "0"], "--jobs"),
+    ([*GRID, "--jobs", "2", "--scheduler", "tcp://x:1"], "--scheduler"),
+    ([*GRID, "--out", "scan.csv"], "--out"),
+    ([*GRID, "--out", "no/scan.nc"], "does not exist"),
+    ([*GRID, "--out", "/proc/scan.nc"], "/proc"),
+    ([*GRID, "--p", "0:1:3"], "--p"),
+    ([*GRID, "--p", "0.1:0.9:1"], "--p"),
+    ([*GRID, "--q", "1.2"], "--q"),
+]
+
+
+@pytest.mark.parametrize(("words", "word"), BAD, ids=lambda value: str(value))
+def test_bad_input_is_one_sentence(flowsim, tmp_path, words, word):
+    (tmp_path / "nan.csv").write_text("e,w\n1,2\nnan,1\n")
+    (tmp_path / "other.csv").write_text("e,v\n1,2\n")
+    before = sorted(tmp_path.iterdir())
+    assert_refused(flowsim("scan", *CHAIN, *words), word)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_the_chain_is_needed(flowsim):
+    assert_refused(flowsim("scan", *GRID), "--p and --q are needed")
+
+
+DRAWN = {
+    "plane": [*CHAIN, "--grid", "12x12"],
+    "slice": [*CHAIN, "--grid", "8x8", "--model", "linear", "--fix", "a=0.5"],
+    "other plane": [*CHAIN, "--grid", "8x8", "--model", "linear", "--fix", "w=-0.5"],
+    "space": [*CHAIN, "--grid", "6x6x4", "--model", "untied"],
+    "cloud": [*CHAIN, "--cloud", "20", "--sigma", "1"],
+    "spreads": [*CHAIN, "--cloud", "20", "--sigma", "0.5:2:3"],
+    "chains": ["--p", "0.2:0.6:3", "--q", "0.3:0.9:3", "--cloud", "4", "--sigma", "1"],
+}
+
+
+@pytest.mark.parametrize("words", DRAWN.values(), ids=DRAWN)
+def test_every_kind_of_scan_is_drawn(flowsim, tmp_path, words):
+    assert flowsim("scan", *words, "--quiet") == (0, "", "")
+    code, out, err = flowsim("portrait", "--from", "scan.nc", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["figure"] == "scan.png"
+    picture = (tmp_path / "scan.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert 10_000 < len(picture) < 300_000
+
+
+def test_scans_that_no_figure_shows(flowsim):
+    words = [
+        ([*CHAIN, "--grid", "5", "--fix", "e=1"], "two or three coordinates"),
+        ([*CHAIN, "--grid", "1x5"], "evenly spaced values of e"),
+        (["--p", "0.2:0.3:2", "--q", "0.2:0.3:2", "--cloud", "2", "--sigma", "1:2:2"], "all three"),
+    ]
+    for scan, word in words:
+        assert flowsim("scan", *scan, "--quiet", "--overwrite")[0] == 0
+        assert_refused(flowsim("portrait", "--from", "scan.nc"), word)
+        assert_refused(flowsim("portrait", "--from", "scan.nc", "--energy"), "--energy")
+
+
+def test_names_of_models_are_the_catalogues():
+    from flowsim.models.catalogue import MODELS
+
+    assert options.MODELS == MODELS
+
+
+def test_the_command_of_a_record(monkeypatch):
+    words = ["scan", "--p", "0.5", "--jobs", "2", "--out=x.nc", "--resume", "--w-range", "-1", "1"]
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/flowsim", *words])
+    assert cli_scan._command() == "flowsim scan --p 0.5 --w-range=-1:1"
+
+
+def test_ctrl_c_on_a_terminal_keeps_what_is_done(tmp_path):
+    """A bar with points, rate, time left and counts; then exit 130 and how to go on."""
+    code, text = interrupted("scan", *CHAIN, "--grid", "800x800", cwd=tmp_path, when="minima=")
+    assert code == 130
+    assert "trapped=" in text
+    assert "points/s" in text
+    assert "/640000" in text or "/640k" in text
+    last = text.rstrip().splitlines()[-1]
+    assert "interrupted; what is finished is kept" in last
+    assert "--resume" in last
+    assert "Traceback" not in text
+    assert list((tmp_path / "scan.nc.parts").glob("*.part"))

@@ -1,0 +1,198 @@
+"""``flowsim scan --refine K``: the boundary in the record of a scan, and in its figure."""
+
+import json
+import tracemalloc
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+from command import assert_refused, interrupted
+from matplotlib.image import imread
+
+from flowsim import (
+    BinaryChain,
+    CanonicalModel,
+    Grid,
+    InputError,
+    Label,
+    ModelChoice,
+    Scan,
+    add_boundary,
+    cell_centres,
+    reaches_global_minimum,
+    read_record,
+    refine_boundary,
+    refined_labels,
+    write_scan,
+)
+from flowsim.boundary.in_record import refine_scan
+from flowsim.boundary.refinement import count_crossed, expected_starts
+
+CHAIN = ["--p", "0.5", "--q", "0.8"]
+
+
+def test_the_record_of_a_scan_holds_the_refined_boundary(flowsim, tmp_path):
+    words = ["scan", *CHAIN, "--grid", "11x12", "--refine", "3"]
+    code, out, err = flowsim(*words, "--json")
+    assert (code, err) == (0, "")
+    summary = json.loads(out)
+    assert summary["points"] == 132
+    assert summary["refine_full"] == 81 * 89
+    assert summary["refine_evaluated"] < 0.25 * summary["refine_full"]
+    assert summary["refine_distance"] <= 0.5 + 1e-6
+    assert summary["refine_missed"] <= 1
+    assert summary["refine_disagree"] == 0
+    record = read_record(tmp_path / "scan.nc", "scan")
+    axes = {name: record[name].to_numpy() for name in "ew"}
+    alone = refine_boundary(CanonicalModel(BinaryChain(0.5, 0.8)), axes, levels=3)
+    assert np.array_equal(refined_labels(record), refined_labels(alone))
+    assert record["boundary_e"].equals(alone["boundary_e"])
+
+    before = (tmp_path / "scan.nc").read_bytes()
+    assert flowsim(*words, "--resume", "--quiet") == (0, "", "")
+    assert (tmp_path / "scan.nc").read_bytes() == before
+    assert flowsim(*words, "--overwrite", "--quiet") == (0, "", "")
+    assert (tmp_path / "scan.nc").read_bytes() == before
+    code, _, err = flowsim("scan", *CHAIN, "--grid", "11x12", "--refine", "2", "--resume")
+    assert code == 2
+    assert "other settings" in err
+
+    code, out, err = flowsim("portrait", "--from", "scan.nc", "--out", "scan.png")
+    assert (code, err) == (0, "")
+    assert "boundary: " in out
+    picture = imread(tmp_path / "scan.png")[..., :3]
+    yellow = np.array([1.0, 0xD4 / 255, 0.0])
+    assert (np.abs(picture - yellow).max(axis=-1) < 0.02).sum() > 200
+
+
+def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path, monkeypatch):
+    words = ["scan", *CHAIN, "--grid", "6x6", "--refine", "2"]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("flowsim.boundary.refine.crossed_cells", stop)
+        code, out, err = flowsim(*words)
+        assert (code, out) == (130, "")
+        assert "the scan is whole in 'scan.nc'" in err and "--resume" in err
+        scan = (tmp_path / "scan.nc").read_bytes()
+    assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
+    with monkeypatch.context() as patch:  # while the longer record is written
+        patch.setattr("flowsim.scan.record._append", stop)
+        assert flowsim(*words, "--resume")[0] == 130
+    assert (tmp_path / "scan.nc").read_bytes() == scan
+    assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
+    assert flowsim(*words, "--resume", "--quiet") == (0, "", "")
+    resumed = (tmp_path / "scan.nc").read_bytes()
+    assert flowsim(*words, "--overwrite", "--quiet") == (0, "", "")
+    assert (tmp_path / "scan.nc").read_bytes() == resumed
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_the_boundary_is_refined(tmp_path):
+    """A bar of the starts followed, of about how many; then exit 130, with the scan's record."""
+    words = ["scan", *CHAIN, "--grid", "48x48", "--refine", "9"]
+    code, text = interrupted(*words, cwd=tmp_path, when=" starts/s")
+    assert code == 130
+    assert "the scan is whole in 'scan.nc'" in text.rstrip().splitlines()[-1]
+    assert "Traceback" not in text
+    assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
+    assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
+
+
+@pytest.mark.parametrize("fixed", [{}, {"a": 0.5}], ids=["plane", "slice"])
+def test_the_record_on_disk_gets_what_the_one_in_memory_gets(tmp_path, fixed):
+    choice = ModelChoice("linear") if fixed else ModelChoice()
+    axes = {"e": cell_centres(-2, 2, 12), "w": cell_centres(-2, 2, 13)}
+    path = write_scan(Scan(choice, 0.5, 0.8, Grid(axes, fixed)), tmp_path / "a.nc")
+    model, asked, told = choice.on(BinaryChain(0.5, 0.8)), [], []
+
+    def progress(more):
+        asked.append(more)
+        return nullcontext(told.append)
+
+    expected = add_boundary(read_record(path, "scan"), model, 3)
+    refine_scan(path, model, 3, None, 1e-12, progress)
+    found = read_record(path, "scan")
+    assert found.drop_attrs().identical(expected.drop_attrs())
+    for name in set(found.attrs) - {"variables"}:
+        assert np.array_equal(found.attrs[name], expected.attrs[name]), name
+    assert sum(told) == found.attrs["refine_evaluated"] - found["label"].size
+    assert 0.4 * asked[0] < sum(told) < asked[0]
+    refine_scan(path, model, 3, None, 1e-12, progress)  # has nothing left to do
+    assert len(asked) == 1
+    with pytest.raises(InputError, match="refined 3 times"):
+        refine_scan(path, model, 2, None, 1e-12, progress)
+
+
+def test_what_does_not_fit_in_memory_is_refused(flowsim, tmp_path, monkeypatch):
+    words = ["scan", *CHAIN, "--grid", "20x20", "--refine", "12"]
+    monkeypatch.setattr("flowsim.boundary.in_record.count_crossed", lambda labels: 21)
+    enough = 64 * 400 + 450 * expected_starts(20, 2, 12)
+    for available, left in ((0.99 * enough, []), (1.01 * enough, ["scan.nc"])):
+        monkeypatch.setattr("flowsim.boundary.in_record.available_memory", lambda a=available: a)
+        assert_refused(flowsim(*words), "20x20", "12 times", "GiB")
+        assert [path.name for path in tmp_path.iterdir()] == left
+    assert read_record(tmp_path / "scan.nc", "scan")["label"].size == 400
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (4, 3, 6)])
+def test_crossed_cells_are_counted(shape):
+    labels = np.random.default_rng(1).choice(3, shape, p=[0.02, 0.9, 0.08])
+    windows = np.lib.stride_tricks.sliding_window_view(labels, (2,) * len(shape))
+    axes = tuple(range(-len(shape), 0))
+    assert count_crossed(labels) == (np.ptp(windows, axis=axes) > 0).sum() > 0
+
+
+@pytest.mark.slow
+def test_memory_is_as_stated():
+    """54 bytes for every start of the scan, and some forty mebibytes for its blocks."""
+    model, size = CanonicalModel(BinaryChain(0.5, 0.8)), 1500
+    axes = {"e": cell_centres(-3, 3, size), "w": cell_centres(-3, 3, size)}
+    theta = torch.from_numpy(np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1))
+    inside = reaches_global_minimum(model.chain, theta).numpy()
+    labels = np.where(inside, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM).astype(np.int8)
+    del theta, inside
+    tracemalloc.start()
+    try:
+        refine_boundary(model, axes, levels=1, labels=labels)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 * size**2 + 48 * 2**20
+
+
+def test_a_surface_is_recorded_and_drawn(flowsim, tmp_path):
+    words = ["scan", *CHAIN, "--model", "linear", "--grid", "5x6x6", "--refine", "1"]
+    assert flowsim(*words, "--quiet") == (0, "", "")
+    assert read_record(tmp_path / "scan.nc", "scan")["boundary_face"].shape[1] == 3
+    code, _, err = flowsim("portrait", "--from", "scan.nc")
+    assert (code, err) == (0, "")
+    assert imread(tmp_path / "scan.png").std() > 0.05
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--grid", "6x6", "--refine", "0"],
+        ["--grid", "6x6", "--refine", "many"],
+        ["--grid", "6x6", "--refine", "21"],
+        ["--grid", "6", "--fix", "e=1", "--refine", "2"],
+        ["--grid", "6x1", "--refine", "2"],
+        ["--cloud", "9", "--sigma", "1", "--refine", "2"],
+        ["--model", "rank-one", "--length", "2", "--grid", "4x4", "--refine", "1"],
+    ],
+)
+def test_what_cannot_be_refined_is_refused_before_anything_is_computed(flowsim, tmp_path, words):
+    code, out, err = flowsim("scan", *CHAIN, *words)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert "--refine" in err
+    assert list(tmp_path.iterdir()) == []
+    code, _, err = flowsim(
+        "scan", "--p", "0.4:0.6:3", "--q", "0.8", "--grid", "6x6", "--refine", "2"
+    )
+    assert code == 2
+    assert "at one p and q" in err

@@ -1,0 +1,65 @@
+"""Steps off the rank-one manifold: their second derivatives, and their growth in training."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from flowsim.chain import BinaryChain
+from flowsim.models.rank_one import RankOneModel
+from full_model.comparison.side_by_side import rank_one_point
+from full_model.lift.lifting import lift_rank_one
+from full_model.model.population import PopulationLoss
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+import noisy_misses as script
+from transverse import follow, transverse_hessian
+
+F64 = torch.float64
+CHAIN = BinaryChain(0.5, 0.8)
+
+
+def test_transverse_hessian_is_that_of_the_full_loss():
+    """Against automatic differentiation, with ReLUs open and closed and e of both signs."""
+    model, arch = RankOneModel(CHAIN, 3), Architecture(4, 3, attention="none")
+    loss = PopulationLoss(arch, MarkovSource.of(CHAIN))
+    theta = torch.tensor(
+        [[1.2, -0.5, 1.1, 1.3, -2.0], [0.3, 0.6, -0.9, 0.7, 0.4], [-0.8, 0.3, -1.2, -1.2, 0.1],
+         [0.7, -0.9, 1.0, 1.0, 0.3]], dtype=F64)  # fmt: skip
+    found = transverse_hessian(model, theta)
+    beta = torch.tensor([1.0, -1, 0, 0], dtype=F64) / 2**0.5  # orthogonal to α
+    for row, expected in zip(theta, found, strict=True):
+        weights = lift_rank_one(rank_one_point(model, row), arch)
+
+        def moved(z, weights=weights):
+            parts = [beta, beta / 3**0.5, beta / 16**0.5, beta[:, None] / 16**0.5]
+            names = ["embedding", "positions", "0.up", "0.down"]
+            off = {n: weights[n] + c * part for n, c, part in zip(names, z, parts, strict=True)}
+            return loss({**weights, **off})
+
+        hessian = torch.autograd.functional.hessian(moved, torch.zeros(4, dtype=F64))
+        assert torch.allclose(hessian, expected, rtol=0, atol=1e-14)
+
+
+def test_linear_growth_is_that_of_small_noise():
+    """What training makes of noise of 1e-6, in all four amplitudes; and parts of noise add up."""
+    session, weights = script.start(CHAIN, (1.2, 0.9), 1e-6, "all", range(3, 4))
+    first = script.amplitudes(weights, 8)
+    model, times = RankOneModel(CHAIN, 8), torch.tensor([0.5, 2.0])
+    gain, when, propagators = follow(model, model.from_canonical(session.points), 2.0, times)
+    for state, propagator in zip(script.trained(session, times), propagators, strict=True):
+        found = script.amplitudes(session.field.weights(state), 8)
+        assert torch.allclose(found, propagator @ first, rtol=0, atol=1e-4 * float(first.norm()))
+    assert float(gain) >= float(propagators[:, 0].norm(dim=-1).max()) and 0 <= float(when) <= 2
+    parts = [
+        script.start(CHAIN, (1.2, 0.9), 0.02, part, range(3, 4))[1]
+        for part in ("all", "across", "along")
+    ]
+    for name, whole in parts[0].items():
+        clean = parts[1][name] + parts[2][name] - whole  # along + across − both
+        assert clean.flatten()[0] == pytest.approx(script.start(
+            CHAIN, (1.2, 0.9), 0.0, "all", range(3, 4))[1][name].flatten()[0])  # fmt: skip
+    assert float(script.amplitudes(parts[2], 8).abs().max()) < 1e-15

@@ -1,0 +1,75 @@
+"""The page of results: its tables are those of the numbers beside the figures."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "results.md"
+sys.path.append(str(ROOT / "experiments"))
+import results_page  # noqa: E402
+
+
+def test_the_tables_are_those_of_the_numbers():
+    page = PAGE.read_text()
+    assert results_page.filled(page) == page
+
+
+def test_a_changed_number_changes_the_page(tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "figures", tmp_path / "figures")
+    monkeypatch.setattr(results_page, "FIGURES", tmp_path / "figures")
+    path = tmp_path / "figures" / "headline.json"
+    path.write_text(
+        path.read_text().replace('"escape_step_median": 1400', '"escape_step_median": 1')
+    )
+    before = PAGE.read_text()
+    changed = set(results_page.filled(before).splitlines()) - set(before.splitlines())
+    assert [line.split("|")[-2].strip() for line in changed] == ["1"]
+    path.unlink()
+    assert "Not measured yet: `make headline`" in results_page.filled(before)
+
+
+def test_a_page_without_a_place_for_a_table_is_refused():
+    with pytest.raises(ValueError, match="0 places for the table 'square'"):
+        results_page.filled(PAGE.read_text().replace("<!-- square -->", ""))
+
+
+def test_every_file_that_the_page_names_exists():
+    for name in re.findall(r"\]\(([^)#]+)\)", PAGE.read_text()):
+        assert (PAGE.parent / name).exists(), name
+
+
+def test_agreement_becomes_tables(tmp_path, monkeypatch):
+    """From what the study itself writes of a few starts."""
+    agreement = __import__("agreement")
+    cases = [agreement.Case(0.5, 0.8, 8, 0.0, 2)]
+    cases.append(agreement.Case(0.5, 0.8, 4, 0.02, 2, "adamw", 4))
+    lines = [agreement.numbers(case, agreement.run(case, tmp_path)[0]) for case in cases]
+    (tmp_path / "agreement.json").write_text(json.dumps(lines))
+    monkeypatch.setattr(results_page, "FIGURES", tmp_path)
+    descent, reasons, adamw = (
+        getattr(results_page, name)().splitlines() for name in ("agreement", "reasons", "adamw")
+    )
+    assert descent[2].startswith("| p=0.5 q=0.8 N=8 | 4 | 0 | 4 of 4, 100.0% [")
+    assert reasons[0].split(" | ")[1:] == ["canonical", *agreement.VARIANTS[1:-1], "rank-one |"]
+    assert reasons[2].endswith("100.0% |")
+    assert [line.split(" | ")[2] for line in adamw[2:]] == ["global minimum", "local minimum"]
+    assert len({table[0].count("|") for table in (descent, descent[1:], descent[2:])}) == 1
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_make_reproduce_runs_every_script():
+    done = subprocess.run(
+        ["make", "-n", "reproduce", "PYTHON=py"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    named = re.findall(r"py experiments/(?:notebooks/)?(\w+)\.py", done.stdout)
+    files = (ROOT / "experiments").glob("*.py")
+    scripts = {path.stem for path in files if '__name__ == "__main__"' in path.read_text()}
+    assert sorted(named) == sorted(scripts | {"execute"})
+    assert named[-2:] == ["execute", "results_page"]

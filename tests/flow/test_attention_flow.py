@@ -1,0 +1,164 @@
+"""The flow of models without a logit gap: uniform attention, dynamic bias, rank-one."""
+
+import pytest
+import torch
+
+from flowsim import (
+    AttentionModel,
+    BinaryChain,
+    CanonicalModel,
+    Label,
+    LinearAttentionModel,
+    Rule,
+    Status,
+    find_limits,
+    integrate,
+    search_critical_points,
+)
+from flowsim.landscape.basins import (
+    SADDLE_W,
+    CriticalPoint,
+    critical_plane,
+    curvatures,
+    hessian,
+    plane_curvature,
+    saddle_points,
+)
+
+
+def starts(n, generator, width=(2.5, 2.5, 0.9)):
+    box = torch.tensor(width, dtype=torch.float64)
+    return box * (2 * torch.rand(n, 3, dtype=torch.float64, generator=generator) - 1)
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+@pytest.mark.parametrize("length", [16, 64])
+def test_every_start_ends_on_the_minima_curve_or_in_the_plane(p, q, length, generator):
+    model = AttentionModel(BinaryChain(p, q), length)
+    canonical = CanonicalModel(model.chain)
+    limit = find_limits(model, starts(60, generator))
+    assert (limit.status == Status.CONVERGED).all()
+    is_global, is_local = (limit.label == code for code in (1, 2))
+    assert (is_global | is_local).all()
+    assert is_global.any()
+    assert is_local.any()
+    end = limit.theta[is_global]
+    assert end[:, 2].abs().max() < 1e-6
+    gap = canonical.logit_gap(end[:, :2]) - model.chain.target_logit_gap
+    assert gap.abs().max() < 1e-7
+    assert (limit.loss[is_global] - model.chain.entropy_rate).abs().max() < 1e-12
+    trapped = limit.theta[is_local]
+    assert (trapped[:, 0] == 0).all()
+    assert (critical_plane(model, trapped) == CriticalPoint.LOCAL_MINIMUM).all()
+
+
+def test_limits_are_where_torchdiffeq_s_trajectories_go(generator):
+    model = AttentionModel(BinaryChain(0.5, 0.8), 4)
+    start = starts(8, generator, (1.2, 1.2, 0.6))
+    limit = find_limits(model, start)
+    path = integrate(model, start, torch.tensor([0.0, 30.0, 600.0]).double(), 1e-8, 1e-8)
+    assert (path[-1] - limit.theta).abs().max() < 1e-3
+    assert (model.loss(path).diff(dim=0) < 1e-10).all()
+
+
+def test_one_position_is_linear_attention(generator):
+    """With N = 1 the only past symbol is the current one: s = (1 + a)(x − ½)."""
+    chain = BinaryChain(0.5, 0.8)
+    uniform, linear = AttentionModel(chain, 1), LinearAttentionModel(chain)
+    theta = starts(60, generator)
+    torch.testing.assert_close(uniform.loss(theta), linear.loss(theta), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(
+        uniform.gradient(theta), linear.gradient(theta), rtol=1e-8, atol=1e-12
+    )
+    general, exact = find_limits(uniform, theta, rtol=1e-9), find_limits(linear, theta)
+    assert torch.equal(general.label, exact.label)
+    assert (general.theta - exact.theta).abs().max() < 1e-5
+
+
+def test_neighbours_change_no_label(generator):
+    model = AttentionModel(BinaryChain(0.2, 0.3), 16)
+    start = starts(40, generator)
+    whole = find_limits(model, start)
+    order = torch.randperm(40, generator=generator)
+    permuted = find_limits(model, start[order])
+    assert torch.equal(permuted.label, whole.label[order])
+    assert (permuted.theta - whole.theta[order]).abs().max() < 1e-6
+    poison = torch.tensor([[torch.nan, 0.0, 0.0]], dtype=torch.float64)
+    poisoned = find_limits(model, torch.cat([poison, start[:5]]))
+    assert poisoned.status[0] == Status.FAILED
+    assert torch.equal(poisoned.label[1:], whole.label[:5])
+
+
+def test_a_budget_that_is_too_small_is_reported(generator):
+    model = AttentionModel(BinaryChain(0.5, 0.8), 16)
+    limit = find_limits(model, starts(10, generator), max_steps=5)
+    assert (limit.label == Label.UNRESOLVED).all()
+    assert (limit.status == Status.TIMED_OUT).all()
+    assert (limit.rule == Rule.NONE).all()
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.3, 0.7)])
+def test_dynamic_bias_finds_critical_points_of_the_same_kinds(p, q, generator):
+    chain = BinaryChain(p, q)
+    model = CanonicalModel(chain, bias="dynamic")
+    start = starts(80, generator, (1.5, 1.5, 1.0))
+    limit = find_limits(model, start)
+    assert (limit.label != Label.UNRESOLVED).double().mean() >= 0.95
+    for code, loss in ((1, chain.entropy_rate), (2, chain.stationary_entropy)):
+        assert ((limit.loss - loss).abs()[limit.label == code] < 1e-9).all()
+    assert ((limit.label == Label.LOCAL_MINIMUM).any()) == (p + q != 1)
+
+
+def test_orbits_that_run_off_to_infinity_are_not_given_a_label():
+    """With N = 2 a valley of the loss leads to a → −∞ while e²|a| stays bounded."""
+    model = AttentionModel(BinaryChain(0.5, 0.8), 2)
+    start = torch.tensor([[2.2563, 1.8470, -0.7001]], dtype=torch.float64)
+    limit = find_limits(model, start, max_steps=300)
+    assert limit.label == Label.UNRESOLVED
+    assert limit.status == Status.TIMED_OUT
+    assert limit.theta[0, 2] < -4
+    assert limit.loss < model.loss(start)
+
+
+@pytest.mark.parametrize("length", [1, 5, 64])
+def test_plane_curvature_is_minus_twice_lambda_c(length):
+    model = AttentionModel(BinaryChain(0.35, 0.8), length)
+    w = torch.linspace(-2, 2, 23, dtype=torch.float64)
+    for a in (-0.8, 0.3, 1.7):
+        line = torch.stack([torch.zeros_like(w), w, torch.full_like(w, a)], dim=-1)
+        expected = -2 * model.chain.second_eigenvalue * model.plane_covariance(w, line[:, 2])
+        assert (plane_curvature(model, line) - expected).abs().max() < 1e-8
+        (saddle,) = saddle_points(model, line)
+        assert model.plane_covariance(saddle[1], saddle[2]).abs() < 1e-8
+        inside = line[1:-1]
+        curvature = hessian(model, inside)[:, 0, 0]
+        assert (curvature - expected[1:-1]).abs().max() < 1e-8
+
+
+def test_saddle_of_the_plane_without_attention_is_the_canonical_one():
+    w = torch.linspace(-2, 2, 30, dtype=torch.float64)
+    for model in (
+        AttentionModel(BinaryChain(0.5, 0.8), 8),
+        LinearAttentionModel(BinaryChain(0.5, 0.8)),
+    ):
+        line = torch.stack([torch.zeros_like(w), w, torch.zeros_like(w)], dim=-1)
+        assert saddle_points(model, line)[0, 1].item() == pytest.approx(SADDLE_W, abs=1e-9)
+
+
+def test_search_reports_its_extent_and_what_it_found(generator):
+    linear = LinearAttentionModel(BinaryChain(0.2, 0.3))
+    search = search_critical_points(linear, generator, starts=14)
+    assert search.on_plane + search.global_minima + search.not_found + len(search.theta) <= 14
+    assert search.global_minima > 0
+    assert search.on_plane > 0
+    assert len(search.theta) == 0
+
+
+def test_a_further_saddle_of_uniform_attention_far_out():
+    """Listed by the search in experiments/attention_portraits.py: below h(π₁), and unstable."""
+    model = AttentionModel(BinaryChain(0.5, 0.8), 64)
+    point = torch.tensor([[0.3008858503554205, -0.5184497793621894, -21.312965179425067]]).double()
+    assert model.gradient(point).norm() < 1e-9
+    low, middle, high = curvatures(model, point)[0]
+    assert low < -1e-6 < 0 < middle < high
+    assert model.chain.entropy_rate < model.loss(point).item() < model.chain.stationary_entropy

@@ -1,0 +1,71 @@
+import math
+
+import pytest
+import torch
+from conftest import REFERENCE, uniform_starts
+from scipy.integrate import solve_ivp
+
+from flowsim import BinaryChain, CanonicalModel, InputError, energy, find_limits, integrate
+from flowsim.models.canonical import velocity
+
+MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
+TIMES = torch.linspace(0, 40, 9, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("row", REFERENCE["hitting_time"], ids=lambda r: f"{r['p']},{r['q']}")
+def test_physical_time_reaches_the_reference_point(row):
+    model = CanonicalModel(BinaryChain(row["p"], row["q"]))
+    times = torch.tensor([0.0, row["time"]], dtype=torch.float64)
+    end = integrate(model, torch.tensor([row["e0"], row["w0"]], dtype=torch.float64), times)[-1]
+    assert abs(end[1] - row["w_at_time"]) < 1e-8
+    assert abs(model.loss(end) - row["loss_at_time"]) < 1e-10
+
+
+def test_same_path_as_an_independent_integrator(generator):
+    start = uniform_starts(3, generator)
+    path = integrate(MODEL, start, TIMES)
+    assert path.shape == (9, 3, 2)
+
+    def field(_, y):
+        return velocity(MODEL, torch.from_numpy(y)).numpy()
+
+    for i in range(3):
+        reference = solve_ivp(
+            field, (0, 40), start[i].numpy(), t_eval=TIMES.numpy(), rtol=1e-11, atol=1e-13
+        )
+        assert (path[:, i] - torch.from_numpy(reference.y.T)).abs().max() < 1e-8
+
+
+def test_energy_is_conserved_and_the_drift_shrinks_with_the_tolerance(generator):
+    start = uniform_starts(12, generator)
+    drift = []
+    for rtol in (1e-6, 1e-8, 1e-10):
+        path = integrate(MODEL, start, TIMES, rtol=rtol)
+        drift.append((energy(path) - energy(start)).abs().max().item())
+    assert drift[0] > 3 * drift[1] > 9 * drift[2]
+    assert drift[2] < 1e-8
+
+
+def test_loss_never_rises_and_the_path_ends_at_the_limit(generator):
+    start = uniform_starts(20, generator, half_width=1.5)
+    times = torch.tensor([0.0, 1.0, 10.0, 100.0, 400.0], dtype=torch.float64)
+    path = integrate(MODEL, start, times)
+    assert (MODEL.loss(path).diff(dim=0) < 1e-12).all()
+    limit = find_limits(MODEL, start)
+    arrived = (MODEL.loss(path[-1]) - limit.loss) < 1e-9
+    assert arrived.double().mean() > 0.8
+    assert (path[-1] - limit.theta)[arrived].abs().max() < 1e-3
+
+
+def test_a_poisoned_row_costs_only_itself(generator):
+    start = uniform_starts(5, generator)
+    poison = torch.tensor([[math.nan, 1.0], [1e200, 1.0]], dtype=torch.float64)
+    path = integrate(MODEL, torch.cat([start, poison]), TIMES)
+    assert torch.isnan(path[1:, 5:]).all()
+    assert (path[:, :5] - integrate(MODEL, start, TIMES)).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("times", [[0.0], [0.0, 0.0], [1.0, 0.5], [0.0, math.inf], [[0.0, 1.0]]])
+def test_bad_times_are_refused(times):
+    with pytest.raises(InputError, match="at least two increasing, finite times"):
+        integrate(MODEL, torch.ones(2, dtype=torch.float64), torch.tensor(times))

@@ -1,0 +1,199 @@
+import math
+
+import mpmath
+import pytest
+import torch
+from conftest import CHAINS, REFERENCE, relative_error, uniform_starts
+from oracle import Canonical
+
+from flowsim import (
+    BinaryChain,
+    CanonicalModel,
+    InputError,
+    Label,
+    Rule,
+    Status,
+    energy,
+    find_limits,
+    hitting_times,
+    reaches_global_minimum,
+)
+from flowsim.landscape.basins import SADDLE_ENERGY, SADDLE_W
+
+NAMES = {"global": Label.GLOBAL_MINIMUM, "local": Label.LOCAL_MINIMUM}
+
+
+def model_at(p, q):
+    return CanonicalModel(BinaryChain(p, q))
+
+
+def rows(*points):
+    return torch.tensor(points, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("row", REFERENCE["limit"], ids=lambda r: f"{r['p']},{r['q']},{r['e0']}")
+def test_reference_limits(row):
+    limit = find_limits(model_at(row["p"], row["q"]), rows(row["e0"], row["w0"]))
+    assert limit.label == NAMES[row["label"]]
+    assert limit.status == Status.CONVERGED
+    assert (limit.theta - rows(row["e"], row["w"])).abs().max() <= 1e-6
+    assert limit.gradient_norm < 1e-9
+
+
+@pytest.mark.parametrize("row", REFERENCE["hitting_time"], ids=lambda r: f"{r['p']},{r['q']}")
+def test_reference_hitting_times(row):
+    start = rows(row["e0"], row["w0"])
+    time = hitting_times(model_at(row["p"], row["q"]), start, row["excess_fraction"])
+    assert relative_error(time.item(), row["time"]) <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "e", "w"),
+    [("0.5", "0.8", 1.1, -0.15), ("0.9", "0.9", -0.3, -1.7), ("0.2", "0.3", 0.4, 0.8)],
+)
+def test_second_set_end_points_and_times_by_quadrature(p, q, e, w):
+    model, oracle = model_at(float(p), float(q)), Canonical(p, q)
+    start = rows(e, w)
+    limit = find_limits(model, start)
+    end_e, end_w = oracle.global_end(e, w, float(limit.theta[1]))
+    assert abs(limit.theta[0] - float(end_e)) < 1e-9
+    assert abs(limit.theta[1] - float(end_w)) < 1e-9
+    # the time to the excess that the flow has when w is halfway to its end
+    halfway = (mpmath.mpf(w) + end_w) / 2
+    squared = oracle.energy(mpmath.mpf(e), mpmath.mpf(w)) + halfway**2
+    squared += mpmath.sign(halfway) * mpmath.log(abs(halfway))
+    floor = oracle.loss_of_gap(oracle.target)[0]
+    excess = oracle.loss_of_gap(squared * (1 + 2 * halfway * abs(halfway)))[0] - floor
+    fraction = float(excess / (oracle.point(e, w)[1] - floor))
+    expected = oracle.time_to(e, w, halfway)
+    assert relative_error(hitting_times(model, start, fraction).item(), expected) < 1e-9
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_labels_agree_with_the_analytic_basins(p, q, generator):
+    model = model_at(p, q)
+    start = uniform_starts(4000, generator)
+    limit = find_limits(model, start)
+    expected = reaches_global_minimum(model.chain, start)
+    assert (limit.label != Label.UNRESOLVED).all()
+    assert torch.equal(limit.label == Label.GLOBAL_MINIMUM, expected)
+    assert torch.equal(limit.label == Label.LOCAL_MINIMUM, ~expected)
+    assert (model.conserved(limit.theta) - model.conserved(start)).abs().max() < 1e-8
+    excess = limit.loss - model.chain.entropy_rate
+    assert excess[expected].abs().max() < 1e-13
+    assert (limit.loss[~expected] - model.chain.stationary_entropy).abs().max() < 1e-13
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+def test_near_the_separatrix_right_or_unresolved_never_wrong(p, q, generator):
+    """Starts with E − E_s = ±10^−k: resolved down to 1e-9, then honest."""
+    model = model_at(p, q)
+    right = rows(-0.05, -0.2, -0.4, -0.6) if p + q > 1 else rows(-0.8, -1.2, -2.0, -2.9)
+    offset = 10.0 ** -torch.arange(6, 17, dtype=torch.float64)
+    offset = torch.cat([offset, -offset]).unsqueeze(1)
+    squared = right.square() - right.abs().log() + SADDLE_ENERGY + offset
+    start = torch.stack([squared.sqrt(), right.expand_as(squared)], dim=-1)
+    label = find_limits(model, start).label
+    expected = torch.where(energy(start) > SADDLE_ENERGY, 1, 2)
+    assert ((label == expected) | (label == Label.UNRESOLVED)).all()
+    resolved = offset.abs().expand_as(squared) >= 0.99e-9
+    assert (label == expected)[resolved].all()
+    assert (label == Label.UNRESOLVED).any()
+
+
+@pytest.mark.parametrize(
+    ("p", "q"), [(0.5, 0.8), (0.2, 0.3), (1e-6, 0.5), (0.999999, 0.999999), (0.5, 0.5 - 1e-9)]
+)
+def test_starts_of_every_size_are_labelled_right(p, q, generator):
+    """Far beyond the saddle e falls towards the plane, but meets the minima on the way."""
+    model = model_at(p, q)
+    shape = (4000, 2)
+    size = torch.exp(3 * torch.randn(shape, dtype=torch.float64, generator=generator))
+    start = size * torch.randn(shape, dtype=torch.float64, generator=generator)
+    limit = find_limits(model, start)
+    expected = reaches_global_minimum(model.chain, start)
+    wrong = (limit.label == Label.GLOBAL_MINIMUM) != expected
+    assert not (wrong & (limit.label != Label.UNRESOLVED)).any()
+    assert (limit.label == Label.UNRESOLVED).double().mean() < 1e-3
+
+
+@pytest.mark.parametrize("delta", [1e-9, 1e-11, -1e-11, 1e-13, -1e-15])
+def test_next_to_a_switching_factor_of_one(delta):
+    model = model_at(0.5, 0.5 + delta)
+    axis = torch.linspace(-2.97, 2.97, 60, dtype=torch.float64)
+    start = torch.cartesian_prod(axis, axis)
+    expected = reaches_global_minimum(model.chain, start)
+    assert torch.equal(find_limits(model, start).label == Label.GLOBAL_MINIMUM, expected)
+
+
+def test_neighbours_change_nothing(generator):
+    model = model_at(0.5, 0.8)
+    start = uniform_starts(4096, generator)
+    whole = find_limits(model, start)
+    order = torch.randperm(4096, generator=generator)
+    permuted = find_limits(model, start[order])
+    assert torch.equal(permuted.label, whole.label[order])
+    assert (permuted.theta - whole.theta[order]).abs().max() <= 1e-9
+    poison = rows((math.nan, 1.0), (1e3, -1.0), (1e3, 1.0), (math.inf, 0.3), (1e200, 1.0))
+    poisoned = find_limits(model, torch.cat([poison, start[:7]]))
+    assert torch.equal(poisoned.label[5:], whole.label[:7])
+    assert (poisoned.theta[5:] - whole.theta[:7]).abs().max() <= 1e-9
+    assert poisoned.status[0] == poisoned.status[3] == Status.FAILED
+    assert poisoned.label[0] == poisoned.label[3] == poisoned.label[4] == Label.UNRESOLVED
+    assert poisoned.label[1] == Label.GLOBAL_MINIMUM
+    assert poisoned.label[2] == Label.LOCAL_MINIMUM
+    for i in range(0, 4096, 585):
+        alone = find_limits(model, start[i])
+        assert alone.label == whole.label[i]
+        assert (alone.theta - whole.theta[i]).abs().max() <= 1e-9
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+def test_starts_on_invariant_sets_are_called_what_they_are(p, q):
+    model = model_at(p, q)
+    limit = find_limits(model, rows((0, 1.0), (0, -1.0), (0, SADDLE_W), (0.9, 0), (-0.9, 0)))
+    attracts = [Label.LOCAL_MINIMUM, Label.SADDLE] if p + q > 1 else [Label.SADDLE, 2]
+    assert limit.label[:2].tolist() == attracts
+    assert limit.label[2] == Label.SADDLE
+    assert (limit.rule[:3] == Rule.CRITICAL_START).all()
+    assert (limit.label[3:] == (Label.LOCAL_MINIMUM if p + q > 1 else Label.GLOBAL_MINIMUM)).all()
+    assert (limit.theta[3:, 1] == 0).all()
+
+
+def test_switching_factor_one_ends_on_a_vanishing_gap(generator):
+    model = model_at(0.3, 0.7)
+    limit = find_limits(model, uniform_starts(500, generator))
+    assert (limit.label == Label.GLOBAL_MINIMUM).all()
+    assert model.logit_gap(limit.theta).abs().max() < 1e-10
+    on_line = find_limits(model, rows((0.0, 1.0), (1.0, SADDLE_W)))
+    assert (on_line.label == Label.GLOBAL_MINIMUM).all()
+
+
+def test_a_small_budget_of_steps_is_a_status_not_a_guess(generator):
+    limit = find_limits(model_at(0.5, 0.8), uniform_starts(50, generator), max_steps=3)
+    assert (limit.status[limit.label == Label.UNRESOLVED] == Status.TIMED_OUT).all()
+    assert (limit.status == Status.TIMED_OUT).any()
+
+
+def test_drift_shrinks_with_the_tolerance(generator):
+    model = model_at(0.5, 0.8)
+    start = uniform_starts(500, generator)
+    drift = []
+    for rtol in (1e-6, 1e-8, 1e-10):
+        end = find_limits(model, start, rtol=rtol).theta
+        drift.append((model.conserved(end) - model.conserved(start)).abs().max().item())
+    assert drift[0] > 10 * drift[1] > 100 * drift[2]
+
+
+@pytest.mark.parametrize("rtol", [0.0, -1e-3, math.nan, math.inf])
+def test_bad_tolerances_are_refused(rtol):
+    with pytest.raises(InputError, match="rtol must be a positive number"):
+        find_limits(model_at(0.5, 0.8), rows(1.0, 1.0), rtol=rtol)
+
+
+def test_bad_shapes_and_fractions_are_refused():
+    with pytest.raises(InputError, match=r"\(e, w\)"):
+        find_limits(model_at(0.5, 0.8), torch.zeros(4, 3, dtype=torch.float64))
+    with pytest.raises(InputError, match="strictly between 0 and 1"):
+        hitting_times(model_at(0.5, 0.8), rows(1.0, 1.0), fraction=1.0)
+    assert torch.isnan(hitting_times(model_at(0.5, 0.8), rows(0.0, 1.0)))

@@ -1,0 +1,173 @@
+"""Many trajectories at once: against the batch that shares its steps, and each row for itself."""
+
+import math
+
+import pytest
+import torch
+from conftest import REFERENCE
+
+from flowsim import (
+    AttentionModel,
+    BinaryChain,
+    CanonicalModel,
+    InputError,
+    LinearAttentionModel,
+    UntiedModel,
+    energy,
+    integrate,
+    trajectories,
+)
+from flowsim.flow import trajectories as module
+from flowsim.landscape.basins import SADDLE_ENERGY, minima_curve
+
+MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
+#: Uneven, from far below every time scale on, and not from zero on.
+TIMES = 3 + torch.cat([torch.zeros(1), torch.logspace(-4, math.log10(40), 14)]).double()
+
+
+def rows(*points):
+    return torch.tensor(points, dtype=torch.float64)
+
+
+def box(n, k, generator, half_width=1.5):
+    return half_width * (2 * torch.rand(n, k, dtype=torch.float64, generator=generator) - 1)
+
+
+@pytest.fixture
+def left(monkeypatch):
+    """How many rows were left to ``integrate``, call by call."""
+    counts = []
+
+    def counting(model, theta, *rest):
+        counts.append(len(theta))
+        return integrate(model, theta, *rest)
+
+    monkeypatch.setattr(module, "integrate", counting)
+    return counts
+
+
+def difference(model, start, times, **tolerances):
+    """Largest difference from ``integrate``, which shares only the field."""
+    exact = integrate(model, start, times, 1e-12, 1e-13)
+    found = trajectories(model, start, times, **tolerances)
+    assert found.shape == exact.shape
+    return (found - exact).abs().max()
+
+
+@pytest.mark.parametrize("row", REFERENCE["hitting_time"], ids=lambda r: f"{r['p']},{r['q']}")
+def test_physical_time_reaches_the_reference_point(row):
+    model = CanonicalModel(BinaryChain(row["p"], row["q"]))
+    times = torch.tensor([0.0, row["time"]], dtype=torch.float64)
+    end = trajectories(model, rows(row["e0"], row["w0"]), times)[-1]
+    assert abs(end[1] - row["w_at_time"]) < 1e-8
+    assert abs(model.loss(end) - row["loss_at_time"]) < 1e-10
+
+
+@pytest.mark.parametrize("kind", [CanonicalModel, LinearAttentionModel, UntiedModel])
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.4, 0.6)])
+def test_paths_are_those_of_the_batch_with_shared_steps(kind, p, q, left, generator):
+    model = kind(BinaryChain(p, q))
+    start = box(24, len(model.coordinates), generator)
+    assert difference(model, start, TIMES) < 1e-8
+    assert sum(left) <= 1
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.4, 0.6001), (0.5, 0.5), (0.97, 0.95), (0.02, 0.9)])
+def test_paths_next_to_and_far_from_independent_symbols(p, q, generator):
+    assert difference(CanonicalModel(BinaryChain(p, q)), box(12, 2, generator), TIMES) < 1e-8
+
+
+def test_the_error_follows_the_tolerance(generator):
+    start = box(60, 2, generator)
+    exact = integrate(MODEL, start, TIMES, 1e-12, 1e-13)
+    errors = []
+    for rtol in (1e-6, 1e-8, 1e-10):
+        errors.append((trajectories(MODEL, start, TIMES, rtol) - exact).abs().max().item())
+        assert errors[-1] < 100 * rtol
+    assert errors[0] > 5 * errors[1] > 25 * errors[2]
+
+
+def test_starts_that_cross_zero_fall_into_the_plane_lie_far_out_or_on_the_separatrix(left):
+    w = torch.linspace(-0.65, -0.05, 6, dtype=torch.float64)
+    on_separatrix = torch.stack([(SADDLE_ENERGY + w.square() - w.abs().log()).sqrt(), w], dim=1)
+    crossing_and_trapped = rows((1.2, -0.3), (-1.2, -0.3), (0.4, -0.3), (0.7, 0.5), (0.01, 1.4))
+    times = torch.linspace(0, 30, 7).double()
+    for start in (on_separatrix, crossing_and_trapped):
+        assert difference(MODEL, start, times) < 1e-8
+    assert not left
+    early = torch.linspace(0, 0.05, 4).double()
+    assert difference(MODEL, rows((7.0, 7.0), (7.0, -7.0), (0.1, 10.0), (-10.0, 0.1)), early) < 1e-8
+
+
+def test_rows_that_pass_a_saddle_too_near_for_the_clock_are_left_to_integrate(left):
+    start = rows((1e-3, -math.sqrt(0.5)), (0.8, 0.3))
+    assert difference(MODEL, start, torch.linspace(0, 60, 4).double()) < 1e-9
+    assert left == [1]
+
+
+def test_starts_that_never_move_stay_and_zero_coordinates_stay_zero():
+    w = torch.tensor([-1.2], dtype=torch.float64)
+    minimum = torch.stack([minima_curve(MODEL.chain, w), w], dim=1)
+    still = torch.cat([rows((0.0, 0.7), (0.0, 0.0), (0.0, -math.sqrt(0.5))), minimum])
+    found = trajectories(MODEL, torch.cat([still, rows((0.8, 0.0))]), TIMES)
+    assert torch.equal(found[:, :4], still.expand(len(TIMES), 4, 2))
+    assert (found[:, 4, 1] == 0).all() and (found[:, 4, 0].diff() < 0).all()
+    untied = UntiedModel(MODEL.chain)
+    assert (
+        difference(untied, rows((0.0, 1.0, 0.5), (1.0, -1.0, 0.0), (0.0, 0.0, 1.0)), TIMES) < 1e-9
+    )
+
+
+def test_long_times_end_at_the_limit_with_the_energy_of_the_start(generator):
+    start = box(200, 2, generator, 2.0)
+    path = trajectories(MODEL, start, torch.tensor([0.0, 1.0, 1e3, 1e6], dtype=torch.float64))
+    assert (energy(path) - energy(start)).abs().max() < 1e-8
+    assert (MODEL.loss(path).diff(dim=0) < 1e-12).all()
+    assert MODEL.gradient(path[-1]).abs().max() < 1e-8
+    independent = CanonicalModel(BinaryChain(0.4, 0.6))  # e falls like 1/√t
+    assert difference(independent, start[:4], torch.tensor([0.0, 10.0, 200.0]).double()) < 1e-8
+
+
+def test_a_row_depends_on_no_other_nor_on_the_chunk_nor_on_the_other_times(monkeypatch, generator):
+    start = box(50, 2, generator, 2.0)
+    whole = trajectories(MODEL, start, TIMES)
+    order = torch.randperm(50, generator=generator)
+    assert (trajectories(MODEL, start[order], TIMES) - whole[:, order]).abs().max() < 1e-12
+    assert (trajectories(MODEL, start[3], TIMES) - whole[:, 3]).abs().max() < 1e-12
+    assert (trajectories(MODEL, start, TIMES[::7]) - whole[::7]).abs().max() < 1e-11
+    monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(module, "_BLOCK", 16)
+    assert (trajectories(MODEL, start, TIMES) - whole).abs().max() < 1e-12
+
+
+def test_shapes_are_kept_and_a_poisoned_row_costs_only_itself(generator):
+    start = box(6, 2, generator)
+    path = trajectories(MODEL, start.reshape(2, 3, 2), TIMES)
+    assert path.shape == (len(TIMES), 2, 3, 2)
+    poisoned = torch.cat([start, rows((math.nan, 1.0), (1e200, 1.0))])
+    found = trajectories(MODEL, poisoned, TIMES)
+    assert torch.isnan(found[1:, 6:]).all() and torch.equal(found[0, 7], poisoned[7])
+    assert (found[:, :6] - path.reshape(-1, 6, 2)).abs().max() < 1e-12
+    assert torch.isnan(trajectories(MODEL, poisoned[6:7], TIMES)[1:]).all()
+
+
+@pytest.mark.parametrize(
+    "model", [AttentionModel(MODEL.chain, length=4), CanonicalModel(MODEL.chain, bias="dynamic")]
+)
+def test_other_models_are_left_to_integrate(model, left):
+    start = rows((0.9, -0.8, 0.3))
+    times = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    found = trajectories(model, start, times, rtol=1e-8, atol=1e-8)
+    assert torch.equal(found, integrate(model, start, times, rtol=1e-8, atol=1e-8))
+    assert left == [1]
+
+
+@pytest.mark.parametrize("times", [[0.0], [0.0, 0.0], [1.0, 0.5], [0.0, math.inf], [[0.0, 1.0]]])
+def test_bad_times_are_refused(times):
+    with pytest.raises(InputError, match="at least two increasing, finite times"):
+        trajectories(MODEL, torch.ones(2, dtype=torch.float64), torch.tensor(times))
+
+
+def test_bad_starts_are_refused():
+    with pytest.raises(InputError, match="starts need shape"):
+        trajectories(MODEL, torch.ones(4, 3, dtype=torch.float64), TIMES)

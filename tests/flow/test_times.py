@@ -1,0 +1,69 @@
+"""Hitting times of models whose loss is not a function of the gap, against dense trajectories."""
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import (
+    AttentionModel,
+    BinaryChain,
+    CanonicalModel,
+    RankOneModel,
+    find_limits,
+    hitting_times,
+    integrate,
+)
+from flowsim.models.canonical import velocity
+
+CHAIN = BinaryChain(0.5, 0.8)
+
+
+def rows(*points):
+    return torch.tensor(points, dtype=torch.float64)
+
+
+def time_by_trajectory(model, start, wanted):
+    """The t with L(θ(t)) = wanted, from the left by Newton's rule with dL/dt = ∇L · θ′.
+
+    torchdiffeq integrates from each point to the next, and half as far where it went past the end.
+    """
+    time, here = 0.0, start
+    while True:
+        slope = (model.gradient(here) * velocity(model, here)).sum().item()
+        step = (wanted - model.loss(here).item()) / slope
+        if step <= 1e-9 * time:
+            return time + step
+        while True:
+            times = torch.tensor([0.0, step], dtype=torch.float64)
+            there = integrate(model, here, times, rtol=1e-10)[-1]
+            if model.loss(there).item() >= wanted:
+                break
+            step /= 2
+        time, here = time + step, there
+
+
+@pytest.mark.parametrize(
+    ("model", "start"),
+    [
+        (AttentionModel(CHAIN, length=16), rows((0.9, -1.1, 0.3))),
+        (AttentionModel(CHAIN, length=16), rows((0.9, 0.4, -0.3))),
+        (CanonicalModel(CHAIN, bias="dynamic"), rows((0.9, -1.1, 0.2))),
+        (RankOneModel(BinaryChain(0.2, 0.3), length=8), rows((0.9, -0.4, 0.7, 0.8, 0.1))),
+    ],
+)
+def test_times_are_those_of_a_dense_trajectory(model, start):
+    limits = find_limits(model, start)
+    wanted = 0.9 * limits.loss.item() + 0.1 * model.loss(start).item()
+    expected = time_by_trajectory(model, start, wanted)
+    assert hitting_times(model, start, 0.1, limits=limits).item() == pytest.approx(
+        expected, rel=1e-6
+    )
+
+
+def test_known_limits_are_taken_and_starts_that_never_move_have_no_time():
+    model = AttentionModel(CHAIN, length=8)
+    start = rows((0.9, -1.1, 0.3), (0.0, 0.5, 0.2))
+    limits = find_limits(model, start)
+    times = hitting_times(model, start, 0.5, limits=limits)
+    assert np.isfinite(times[0].item()) and np.isnan(times[1].item())
+    assert times[0] == hitting_times(model, start, 0.5)[0]

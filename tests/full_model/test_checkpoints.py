@@ -1,0 +1,222 @@
+"""Checkpoints survive what happens to files, and refuse what was done to them."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from flowsim.errors import InputError
+from full_model.model.transformer import Architecture
+from full_model.training.checkpoints import load_checkpoint, save_checkpoint
+from full_model.training.run import train
+from full_model.training.settings import RunSettings
+from full_model.training.trainer import Recipe
+
+
+def write(path):
+    tensors = {
+        "b": torch.arange(6.0).reshape(2, 3),
+        "a": torch.tensor(1.5, dtype=torch.float64),
+        "c": torch.arange(3, dtype=torch.uint8),
+        "empty": torch.zeros(0, 2),
+    }
+    save_checkpoint(path, tensors, {"step": 7, "settings": {"x": [1, None]}})
+    return tensors
+
+
+def test_round_trip_and_same_bytes(tmp_path):
+    tensors = write(tmp_path / "one")
+    found, state = load_checkpoint(tmp_path / "one")
+    assert state["step"] == 7 and state["settings"] == {"x": [1, None]}
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[k], t) and found[k].dtype == t.dtype for k, t in tensors.items())
+    write(tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["one", "two"]
+
+
+def refused(path):
+    with pytest.raises(InputError) as caught:
+        load_checkpoint(path)
+    message = str(caught.value)
+    assert "\n" not in message and len(message) < 500
+    return message
+
+
+def test_every_flipped_byte_and_every_cut_is_noticed(tmp_path):
+    path = tmp_path / "state"
+    write(path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x20
+        path.write_bytes(damaged)
+        try:
+            _, state = load_checkpoint(path)
+        except InputError:
+            continue
+        pytest.fail(f"byte {place} was flipped and nothing noticed: {state}")
+    for length in (0, 4, 8, 9, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        refused(path)
+
+
+def test_foreign_and_hostile_files(tmp_path):
+    path = tmp_path / "state"
+    refused(path)
+    refused(tmp_path)
+
+    class Boom:
+        def __reduce__(self):
+            return (os.mkdir, (str(tmp_path / "boom"),))
+
+    torch.save({"weights": Boom()}, path)
+    refused(path)
+    path.write_bytes(pickle.dumps(Boom()))
+    refused(path)
+    assert not (tmp_path / "boom").exists()
+    path.write_bytes((2**62).to_bytes(8, "little") + b"{}")
+    refused(path)
+    path.write_bytes((10).to_bytes(8, "little") + b"{" * 10)
+    refused(path)
+    path.write_bytes(save({"w": torch.zeros(2)}))
+    refused(path)
+    deep = "[" * 100_000
+    for entry in (
+        "{}",
+        "[]",
+        "7",
+        deep,
+        json.dumps({"state": 5, "checksum": "x"}),
+        json.dumps({"state": "{}", "checksum": "x"}),
+    ):
+        path.write_bytes(save({"w": torch.zeros(2)}, metadata={"full_model": entry}))
+        refused(path)
+    save_checkpoint(path, {}, {"version": 2})
+    assert "version" in refused(path)
+    save_checkpoint(path, {}, {"format": "other"})
+    assert "format" in refused(path)
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="cannot write"):
+        write(tmp_path / "no" / "state")
+
+
+RUN = """
+import sys
+from pathlib import Path
+import torch
+from full_model.training.run import train
+from full_model.training.settings import RunSettings
+from full_model.training.trainer import Recipe
+from full_model.model.transformer import Architecture
+
+torch.set_num_threads(1)
+trainer, path, resume = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "resume"
+recipes = {
+    "adamw": Recipe("adamw", steps=STEPS, batch=4, clip=1.0),
+    "sgd": Recipe("sgd", steps=STEPS, batch=4, momentum=0.9, learning_rate=0.05),
+    "flow": Recipe("flow", steps=STEPS // 20, horizon=STEPS / 40),
+}
+settings = RunSettings(
+    Architecture(4, 6), recipes[trainer], p=(0.5, 0.2), q=(0.8, 0.3), seeds=(1, 2),
+    init_std=0.3, telemetry_every=7, checkpoint_every=5, test_batch=4, dtype="float32",
+)
+dataset, _ = train(settings, path, resume=resume)
+print(dataset.loss.values.tobytes().hex())
+"""
+
+
+def start(script, trainer, path, mode):
+    command = [sys.executable, "-c", script, trainer, str(path), mode]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize(
+    "trainer", ["adamw", *(pytest.param(name, marks=pytest.mark.slow) for name in ("sgd", "flow"))]
+)
+def test_killed_and_resumed_ends_with_the_same_bytes(tmp_path, trainer):
+    """SIGKILL in the middle of training, as soon as the first checkpoint exists."""
+    script = RUN.replace("STEPS", "400")
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    undisturbed = start(script, trainer, whole, "new")
+    killed = start(script, trainer, cut, "new")
+    while not cut.exists() and killed.poll() is None:
+        time.sleep(0.005)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    expected, errors = undisturbed.communicate()
+    assert undisturbed.returncode == 0, errors
+    _, state = load_checkpoint(cut)
+    if killed.returncode == -signal.SIGKILL:
+        assert state["step"] < load_checkpoint(whole)[1]["step"]
+    resumed = start(script, trainer, cut, "resume")
+    found, errors = resumed.communicate()
+    assert resumed.returncode == 0, errors
+    assert found == expected
+    assert cut.read_bytes() == whole.read_bytes()
+
+
+def settings(**changes):
+    recipe = {"trainer": "adamw", "steps": 20, "batch": 4} | changes.pop("recipe", {})
+    return RunSettings(
+        **{
+            "arch": Architecture(4, 6),
+            "recipe": Recipe(**recipe),
+            "p": (0.5,),
+            "q": (0.8,),
+            "checkpoint_every": 10,
+            "test_batch": 4,
+        }
+        | changes
+    )
+
+
+def test_resume_with_other_settings_shows_the_difference(tmp_path):
+    path = tmp_path / "state"
+    train(settings(), path)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=r"p is \[0\.5\] there and \[0\.6\] here"):
+        train(settings(p=(0.6,)), path, resume=True)
+    with pytest.raises(InputError, match=r"recipe\.learning_rate is 0\.001 there and 0\.01 here"):
+        train(settings(recipe={"learning_rate": 0.01}), path, resume=True)
+    with pytest.raises(InputError, match="seeds"):
+        train(settings(seeds=(3,)), path, resume=True)
+    with pytest.raises(InputError, match="exists"):
+        train(settings(), path)
+    with pytest.raises(InputError, match="no checkpoint"):
+        train(settings(), tmp_path / "missing", resume=True)
+    assert path.read_bytes() == before
+    train(settings(), path, resume=True)  # a finished run resumed is the finished run
+    train(settings(p=(0.6,)), path, overwrite=True)
+    assert path.read_bytes() != before
+
+
+def test_a_well_formed_checkpoint_with_foreign_content_is_refused(tmp_path):
+    path = tmp_path / "state"
+    train(settings(), path)
+    tensors, state = load_checkpoint(path)
+    keep = {k: v for k, v in state.items() if k not in ("sha256", "format", "version")}
+    short = {k: v for k, v in tensors.items() if k != "history/at"}
+    for bad_tensors, bad_state in (
+        ({**tensors, "weight/0.up": torch.zeros(1, 2)}, keep),
+        ({k: v for k, v in tensors.items() if k != "first/bias"}, keep),
+        (short, keep),
+        (tensors, {**keep, "step": -1}),
+        (tensors, {**keep, "step": 21}),
+        (tensors, {**keep, "step": "7"}),
+        (tensors, {**keep, "threads": 0}),
+        (tensors, {**keep, "settings": None}),
+        ({**tensors, "generator": torch.zeros_like(tensors["generator"])}, keep),
+    ):
+        save_checkpoint(path, bad_tensors, bad_state)
+        with pytest.raises(InputError, match="not a usable checkpoint"):
+            train(settings(), path, resume=True)

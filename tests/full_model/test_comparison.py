@@ -1,0 +1,375 @@
+"""Comparisons: outcomes decided, agreement counted, records read back, interruptions resumed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from command import assert_refused, run
+
+from flowsim import (
+    BinaryChain,
+    RankOneModel,
+    Rule,
+    Status,
+    find_limits,
+    read_record,
+    write_record,
+)
+from flowsim.drawing.comparison import draw_comparison
+from flowsim.errors import InputError
+from flowsim.landscape.basins import Label
+from flowsim.records.netcdf import provenance
+from full_model.comparison.agreement import add_agreement, comparison_summary, wilson
+from full_model.comparison.compare import Comparison, compare
+from full_model.comparison.fields import AttentionFreeField, EnumeratedField
+from full_model.comparison.outcome import unigram_block
+from full_model.comparison.points import cloud_points, grid_points, stored_points
+from full_model.comparison.side_by_side import Session, lifted_weights
+from full_model.lift.initial import initial_weights
+from full_model.model.population import PopulationLoss
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture
+
+F64 = torch.float64
+CHAIN = BinaryChain(0.5, 0.8)
+#: Two that learn, one trapped, one that the canonical model gets wrong at N = 1024.
+POINTS = torch.tensor([[0.9, -1.1], [-0.6, -0.9], [0.5, 0.4], [1.5, -0.1]], dtype=F64)
+SMALL = ["compare", "--p", "0.5", "--q", "0.8", "--grid", "3x2", "--d", "2", "--length", "3"]
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_closed_form_gradient_is_that_of_enumeration(tied):
+    arch = Architecture(3, 5, attention="none", tied=tied)
+    weights = initial_weights(arch, "gaussian", range(6), std=0.8)
+    field = AttentionFreeField(arch, CHAIN)
+    state = field.state(weights)
+    loss, gradient = PopulationLoss(arch, MarkovSource.of(CHAIN)).value_and_gradient(weights)
+    torch.testing.assert_close(field.loss(state), loss, rtol=1e-13, atol=0)
+    torch.testing.assert_close(field(state)[0], field.state(gradient), rtol=1e-11, atol=1e-14)
+
+
+def test_a_shared_position_moves_as_all_of_them():
+    arch = Architecture(3, 5, attention="none")
+    settings = Comparison(0.5, 0.8, d=3, length=5)
+    weights = lifted_weights(settings, arch, POINTS)
+    one, all_of_them = (AttentionFreeField(arch, CHAIN, shared) for shared in (True, False))
+    shared = one.whole(one(one.state(weights))[0] / one.metric)
+    full = all_of_them.weights(all_of_them(all_of_them.state(weights))[0])
+    for name, gradient in full.items():
+        torch.testing.assert_close(shared[name], gradient, rtol=1e-12, atol=1e-15)
+    stiff = [f(f.state(weights))[1] for f in (one, all_of_them)]
+    torch.testing.assert_close(*stiff, rtol=1e-12, atol=0)
+
+
+def test_stiffness_bounds_the_curvature_at_the_target():
+    arch = Architecture(2, 3)
+    chain = BinaryChain(0.3, 0.4)
+    settings = Comparison(0.3, 0.4, d=2, length=3)
+    gap, w = chain.target_logit_gap, 0.7
+    minimum = torch.tensor([[(gap / (1 + 2 * w * w)) ** 0.5, w, 0.0]], dtype=F64)
+    field = EnumeratedField(arch, chain)
+    state = field.state(lifted_weights(settings, arch, minimum))
+    gradient, stiffness = field(state)
+    assert gradient.abs().max() < 1e-12
+    step = 1e-6 * torch.eye(state.shape[1], dtype=F64)
+    hessian = (field(state + step)[0] - field(state - step)[0]) / 2e-6
+    largest = torch.linalg.eigvalsh((hessian + hessian.mT) / 2)[-1]
+    assert 0.2 * stiffness < largest < 1.001 * stiffness
+
+
+def test_the_block_at_the_unigram_is_am_theorem_2():
+    """π₀π₁ [[1, uᵀ], [u, V]], V = mean pₙpₙᵀ + 2(p + q − 1) I without feed-forward layer."""
+    arch = Architecture(3, 4, attention="none")
+    weights = initial_weights(arch, "gaussian", [0, 1], std=0.7)
+    weights["0.down"] = torch.zeros_like(weights["0.down"])
+    field = AttentionFreeField(arch, CHAIN)
+    found = unigram_block(CHAIN, weights, field.gradient)
+    p = weights["positions"]
+    top = torch.cat([torch.ones(2, 1, 1), p.mean(1, keepdim=True)], -1)
+    v = p.mT @ p / 4 + 2 * (CHAIN.p + CHAIN.q - 1) * torch.eye(3)
+    expected = torch.cat([top, torch.cat([p.mean(1).unsqueeze(-1), v], -1)], 1)
+    pi0, pi1 = CHAIN.stationary
+    torch.testing.assert_close(found, pi0 * pi1 * expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_decided_outcomes_stand_when_the_run_goes_on(noise):
+    """Runs carried far beyond their decision end with the loss that their label says."""
+    settings = Comparison(0.5, 0.8, "rank-one", length=4, noise=noise)
+    session = Session(settings, POINTS, model_of(settings))
+    session.run(None, None)
+    assert session.outcome.tolist() == session.predicted.tolist() == [1, 1, 2, 2]
+    decided = session.outcome.clone()
+    session.outcome[:] = Label.UNRESOLVED
+    session.settings = Comparison(0.5, 0.8, "rank-one", length=4, noise=noise, horizon=200.0)
+    times = len(session.times)
+    from flowsim.flow.rows.descent import advance
+
+    advance(session.field, session.full, session.clock, session.steps, 200.0,
+            torch.ones(4, dtype=torch.bool))  # fmt: skip
+    loss = session.field.loss(session.full)
+    rate, top = CHAIN.entropy_rate, CHAIN.stationary_entropy
+    expected = torch.where(decided == Label.GLOBAL_MINIMUM, rate, top)
+    assert (loss - expected).abs().max() < 1e-3 * (top - rate) and times > 3
+
+
+def model_of(settings):
+    from full_model.comparison.compare import reduced_model
+
+    return reduced_model(settings, 2)
+
+
+def test_canonical_misses_what_the_rank_one_model_predicts():
+    found = {}
+    for model in ("canonical", "rank-one"):
+        record = compare(Comparison(0.5, 0.8, model, length=1024), POINTS)
+        found[model] = comparison_summary(record)
+        assert record.outcome.values.tolist() == [1, 1, 2, 2]
+        on = np.isfinite(record.loss.values)
+        assert on[0].all() and (record.drift.values[on] < 1e-12).all()
+        far = np.nanmax(record.distance.values)
+        assert far < 1e-9 if model == "rank-one" else far > 0.1
+    assert found["rank-one"]["agreement"] == 1
+    assert found["canonical"]["agreement"] == 0.75
+    assert found["canonical"]["confusion"]["global_minimum"]["local_minimum"] == 1
+
+
+def test_below_one_the_bad_basin_is_gone_and_the_horizon_is_stated():
+    points = torch.tensor([[0.5, -1.2]], dtype=F64)
+    record = compare(Comparison(0.2, 0.3, "canonical"), points)
+    assert (record.predicted.item(), record.outcome.item()) == (2, 1)
+    short = compare(Comparison(0.2, 0.3, "rank-one", horizon=1.0), points)
+    assert (short.predicted.item(), short.outcome.item()) == (0, 0)
+    assert comparison_summary(short)["agreement"] is None
+    assert comparison_summary(short)["agreement_interval"] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+def test_limits_of_rank_one_orbits_are_what_descent_comes_to(p, q):
+    """Orbits that slide along the ReLU's kink among them, which other methods cannot follow."""
+    starts = [[0.33, -0.16], [-0.37, 0.19], [0.9, -1.1], [-0.8, 0.9]]
+    points = torch.tensor(starts, dtype=F64)
+    record = compare(Comparison(p, q, "rank-one", length=3), points)
+    model = RankOneModel(BinaryChain(p, q), 3)
+    limits = find_limits(model, model.from_canonical(points))
+    assert limits.label.tolist() == record.predicted.values.tolist()
+    assert (limits.label != Label.UNRESOLVED).all()
+    slid = limits.rule == Rule.SLID
+    assert slid.any() == (p + q < 1)
+    excess = limits.loss[slid] - model.chain.entropy_rate
+    assert (excess.abs() < 1e-9).all() and (limits.gradient_norm[slid] < 1e-3).all()
+    short = find_limits(model, model.from_canonical(points), max_steps=3)
+    assert (short.label == Label.UNRESOLVED).all() and (short.status == Status.TIMED_OUT).all()
+
+
+def test_critical_starts_and_independent_chains():
+    points = torch.tensor([[0.0, -1.2], [0.0, 0.5]], dtype=F64)
+    record = compare(Comparison(0.5, 0.8, length=3, horizon=2.0), points)
+    assert record.outcome.values.tolist() == record.predicted.values.tolist() == [3, 2]
+    record = compare(Comparison(0.3, 0.7, "rank-one", length=3), POINTS[:2])
+    assert (record.outcome.values == Label.GLOBAL_MINIMUM).all()
+
+
+def test_attention_flow_and_sampled_trainers():
+    points = torch.tensor([[0.9, -1.1, 0.3], [0.5, 0.4, 0.3]], dtype=F64)
+    record = compare(Comparison(0.5, 0.8, "rank-one", "flow", d=2, length=3), points)
+    assert record.outcome.values.tolist() == record.predicted.values.tolist() == [1, 2]
+    assert np.nanmax(record.distance) < 1e-9
+    record = compare(Comparison(0.5, 0.8, "attention", d=2, length=3, steps=7), points)
+    assert (record.outcome.values == Label.UNRESOLVED).all()
+    assert record.steps.values.max() == 7
+    record = compare(Comparison(0.5, 0.8, "attention", d=2, length=3, horizon=0.25), points)
+    assert record.predicted.values.tolist() == [1, 2] and record.sizes["time"] == 2
+    for trainer in ("sgd", "adamw"):
+        settings = Comparison(
+            0.5, 0.8, "rank-one", trainer, d=2, length=4, noise=0.01, steps=20, batch=2
+        )
+        record = compare(settings, POINTS[:2])
+        share = (record.loss.values[-1] - CHAIN.entropy_rate) / CHAIN.mutual_information
+        assert ((record.outcome.values == 1) <= (share <= 0.1)).all()
+        assert set(record.outcome.values.tolist()) <= {0, 1}  # no sampled run is called trapped
+        assert record.predicted.values.tolist() == [1, 1]
+        assert {"escape", "plateau_length"} <= set(record)
+        assert ("distance" in record) == (trainer == "sgd")
+        draw_comparison(record)
+        single = compare(replace(settings, dtype="float32"), POINTS[:2])
+        gap = np.abs(single.loss.values - record.loss.values).max()
+        assert 0 < gap < 1e-4
+
+
+def test_agreement_counts_and_wilson():
+    low, high = wilson(7, 10)  # z = 1.959964: (p + z²/2n ± z√(p(1−p)/n + z²/4n²))/(1 + z²/n)
+    assert (low, high) == pytest.approx((0.39677815, 0.89220873), abs=1e-7)
+    assert wilson(0, 0) == (0.0, 1.0)
+    labels = {"predicted": [1, 1, 2, 2, 0, 1], "outcome": [1, 2, 2, 2, 1, 0]}
+    record = xr.Dataset({k: ("point", np.array(v, dtype=np.int8)) for k, v in labels.items()})
+    record = add_agreement(record)
+    assert (record.attrs["agreeing"], record.attrs["decided"]) == (3, 4)
+    assert record.attrs["unresolved_outcomes"] == record.attrs["unresolved_predictions"] == 1
+    assert record.confusion.sel(predicted_label="global_minimum").values.tolist() == [1, 1, 1, 0]
+    with pytest.raises(InputError, match="one prediction"):
+        add_agreement(record.isel(point=slice(0)))
+
+
+def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path):
+    settings = Comparison(0.5, 0.8, "rank-one", length=4, noise=0.02)
+    whole = compare(settings, POINTS)
+
+    class Stop(Exception):
+        pass
+
+    def stop(done, total, where):
+        if float(where.split()[1]) > 2:
+            raise Stop
+
+    path = tmp_path / "state"
+    session = Session(settings, POINTS, model_of(settings))
+    with pytest.raises(Stop):
+        session.run(None, stop)
+    session.save(path)
+    again = compare(settings, POINTS, path, resume=True)
+    assert again.identical(whole)
+    assert compare(settings, POINTS, path, resume=True).identical(whole)  # a finished one
+    with pytest.raises(InputError, match="exists"):
+        compare(settings, POINTS, path)
+    with pytest.raises(InputError, match="length is 4 there and 5 here"):
+        compare(Comparison(0.5, 0.8, "rank-one", length=5, noise=0.02), POINTS, path, resume=True)
+    with pytest.raises(InputError, match="points is"):
+        compare(settings, POINTS + 0.1, path, resume=True)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match="usable checkpoint"):
+        compare(settings, POINTS, path, resume=True)
+
+
+def test_starts(tmp_path):
+    grid = grid_points(3, 2, (-3, 3), (0, 2))
+    assert grid.tolist() == [[0.5, -2], [0.5, 0], [0.5, 2], [1.5, -2], [1.5, 0], [1.5, 2]]
+    cloud = cloud_points(2000, 0.3, 4)
+    assert cloud.std().item() == pytest.approx(0.3, rel=0.05)
+    assert torch.equal(cloud, cloud_points(2000, 0.3, 4))
+    attrs = provenance({"kind": "scan", "p": 0.5, "q": 0.8})
+    write_record(
+        xr.Dataset(coords={"e": [0.5, 1.5], "w": [-2.0, 0, 2]}, attrs=attrs), tmp_path / "g.nc"
+    )
+    points, chain = stored_points(tmp_path / "g.nc", None, 8, 4)
+    assert torch.equal(points, grid) and chain == CHAIN
+    rows = {name: ("point", grid[:, i].numpy()) for i, name in enumerate("ew")}
+    write_record(xr.Dataset(rows, {"a": 0.5}, attrs=attrs | {"length": 8}), tmp_path / "r.nc")
+    points, _ = stored_points(tmp_path / "r.nc", CHAIN, 8, 4, 3)
+    assert torch.equal(points[:, :2], grid) and (points[:, 2] == 0.5).all()
+    for change, arguments in (
+        ("not of", (tmp_path / "r.nc", BinaryChain(0.5, 0.7), 8, 4, 3)),
+        ("length = 8", (tmp_path / "r.nc", CHAIN, 9, 4, 3)),
+        ("attention", (tmp_path / "r.nc", CHAIN, 8, 4)),
+        ("no coordinate a", (tmp_path / "g.nc", CHAIN, 8, 4, 3)),
+    ):
+        with pytest.raises(InputError, match=change):
+            stored_points(*arguments)
+    untied = {"coordinates": ["e", "u", "w"]}
+    write_record(xr.Dataset(rows, {"u": 0.5}, attrs=attrs | untied), tmp_path / "u.nc")
+    with pytest.raises(InputError, match="also have the coordinate u"):
+        stored_points(tmp_path / "u.nc", CHAIN, 8, 4)
+    nothing = xr.Dataset(coords={"e": np.zeros(0), "w": np.zeros(0)}, attrs=attrs)
+    write_record(nothing, tmp_path / "n.nc")
+    with pytest.raises(InputError, match="no point"):
+        stored_points(tmp_path / "n.nc", CHAIN, 8, 4)
+    write_record(nothing.assign_attrs(schema=99), tmp_path / "o.nc")
+    with pytest.raises(InputError, match="schema 1"):
+        stored_points(tmp_path / "o.nc", CHAIN, 8, 4)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"p": 1.5}, {"model": "linear"}, {"trainer": "adam"}, {"noise": -1.0}, {"horizon": 0.0},
+     {"device": "tpu"}, {"d": 0}, {"dtype": "float32"}, {"trainer": "adamw", "dtype": "float16"},
+     {"length": 0}],
+    ids=str,
+)  # fmt: skip
+def test_settings_refuse(wrong):
+    with pytest.raises(InputError):
+        compare(Comparison(**{"p": 0.5, "q": 0.8} | wrong), POINTS)
+
+
+def test_points_refuse():
+    for points in (POINTS[:0], POINTS[0], POINTS * np.nan, torch.zeros(2, 4)):
+        with pytest.raises(InputError):
+            compare(Comparison(0.5, 0.8), points)
+    with pytest.raises(InputError, match="takes points"):
+        compare(Comparison(0.5, 0.8), torch.zeros(1, 3, dtype=F64))
+    with pytest.raises(InputError, match="takes points"):
+        compare(Comparison(0.5, 0.8, "attention"), POINTS)
+
+
+def test_the_command(tmp_path):
+    done = run(*SMALL, "--out", "x.png", "--json", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    summary = json.loads(done.stdout)
+    assert {"agreement", "agreement_interval", "confusion", "unresolved_outcomes"} <= set(summary)
+    assert sum(n for row in summary["confusion"].values() for n in row.values()) == 6
+    record = read_record(tmp_path / "x.nc", "comparison")
+    assert record.attrs["d"] == 2 and set(record.coords) >= {"e", "w", "time"}
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+    assert_refused(run(*SMALL, "--out", "x.png", cwd=tmp_path), "--overwrite")
+    again = run("compare", "--from", "x.nc", "--d", "2", "--length", "3", "--out", "y.png",
+                "--horizon", "0.5", "--require", "0.5", cwd=tmp_path)  # fmt: skip
+    assert again.returncode == 4, again.stderr
+    assert_refused(run("compare", "--from", "x.nc", "--length", "4", cwd=tmp_path), "length = 3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--p", "0.5"], "--p and --q"),
+        (["--grid", "20"], "--grid"),
+        (["--grid", "99999x99999"], "at most"),
+        (["--cloud", "5"], "--sigma"),
+        (["--cloud", "5", "--sigma", "0"], "--sigma"),
+        (["--cloud", "5", "--sigma", "1", "--grid", "2x2"], "one of"),
+        (["--from", "none.nc"], "none.nc"),
+        (["--a", "0.5"], "--a"),
+        (["--batch", "5"], "--trainer"),
+        (["--require", "2"], "--require"),
+        (["--model", "linear"], "--model"),
+        (["--model", "attention", "--length", "60"], "GiB"),
+        (["--resume"], "checkpoint"),
+        (["--out", "x.csv"], "--out"),
+    ],
+    ids=str,
+)
+def test_bad_input(tmp_path, arguments, word):
+    chain = [] if arguments[:1] == ["--p"] else ["--p", "0.5", "--q", "0.8"]
+    assert_refused(run("compare", *chain, *arguments, cwd=tmp_path), word)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_and_kill_lose_nothing(tmp_path):
+    long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--horizon", "1e5",
+            "--out", "x.png", "--json"]  # fmt: skip
+    code = "import full_model.comparison.side_by_side as session; session._SAVE_EVERY = 0.2; "
+    code += "from flowsim.cli.main import main; main()"
+    for number, extra in ((signal.SIGINT, []), (signal.SIGKILL, ["--resume"])):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *long, *extra], cwd=tmp_path,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        state, deadline = tmp_path / "x.safetensors", time.time() + 120
+        before = state.stat().st_mtime_ns if state.exists() else 0
+        while time.time() < deadline and process.poll() is None:
+            if state.exists() and state.stat().st_mtime_ns > before:
+                break
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, error = process.communicate()
+        if number == signal.SIGINT:
+            assert process.returncode == 130 and error.count("\n") == 1, error
+        assert state.exists() and not (tmp_path / "x.nc").exists()
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".") and "nc" in p.suffix]

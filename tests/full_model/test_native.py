@@ -1,0 +1,135 @@
+"""The compiled kernel is autograd's numbers, or is not used."""
+
+import platform
+from pathlib import Path
+
+import pytest
+import torch
+
+from flowsim.chain import BinaryChain
+from full_model.model import native
+from full_model.model.batches import batch_gradient
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture
+from full_model.training.trainer import Recipe, Trainer
+
+CPU = torch.device("cpu")
+CHAIN = BinaryChain(0.5, 0.8)
+compiles = native.fits(Architecture(4, 5), torch.float64, CPU)
+needs_compiler = pytest.mark.skipif(not compiles, reason="no C++ compiler")
+
+
+def problem(arch, members, batch, dtype, scale):
+    generator = torch.Generator().manual_seed(arch.d)
+    weights = {
+        name: (scale * torch.randn(members, *shape, generator=generator, dtype=torch.float64))
+        for name, shape in arch.shapes.items()
+    }
+    inputs, targets = MarkovSource.of(CHAIN).repeat(members).sample(batch, arch.length, generator)
+    return {name: w.to(dtype) for name, w in weights.items()}, inputs, targets
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "arch, dtype, scale",
+    [
+        (Architecture(8, 64), torch.float64, 0.5),
+        (Architecture(8, 64), torch.float32, 0.5),
+        (Architecture(11, 37, hidden=5, tied=False), torch.float64, 0.4),
+        (Architecture(3, 1), torch.float32, 1.0),
+        (Architecture(4, 20), torch.float64, 4.0),  # saturated attention and logits
+    ],
+    ids=str,
+)
+def test_kernel_is_autograd(arch, dtype, scale):
+    weights, inputs, targets = problem(arch, 5, 3, dtype, scale)
+    loss, gradient = batch_gradient(arch, weights, inputs, targets)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10 if scale > 1 else 1e-12
+    size = max(float(g.abs().max()) for g in gradient.values())
+    for threads in (1, 2, 9):
+        found = native.loss_and_gradient(arch, weights, inputs, targets, threads)
+        assert found is not None
+        assert ((found[0] - loss) / loss).abs().max() < tolerance
+        for name, expected in gradient.items():
+            assert (found[1][name] - expected).abs().max() < tolerance * size, name
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="named instruction sets are x86's")
+@pytest.mark.parametrize("march", ["x86-64", "haswell"])
+def test_narrower_machines_compile_the_same_numbers(march, monkeypatch):
+    if march == "haswell" and "avx2" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("this machine has no AVX2")
+    flags = [f"-march={march}" if flag == "-march=native" else flag for flag in native._FLAGS]
+    monkeypatch.setattr(native, "_FLAGS", tuple(flags))
+    native._compiled.cache_clear()
+    arch = Architecture(5, 19, hidden=7)
+    weights, inputs, targets = problem(arch, 3, 2, torch.float64, 0.5)
+    loss, gradient = batch_gradient(arch, weights, inputs, targets)
+    found = native.loss_and_gradient(arch, weights, inputs, targets, 1)
+    native._compiled.cache_clear()
+    assert found is not None
+    assert (found[0] - loss).abs().max() < 1e-12
+    for name, expected in gradient.items():
+        assert (found[1][name] - expected).abs().max() < 1e-12, name
+
+
+@needs_compiler
+def test_models_that_blew_up_are_seen_and_alone():
+    arch = Architecture(4, 9)
+    weights, inputs, targets = problem(arch, 3, 2, torch.float64, 0.5)
+    clean = native.loss_and_gradient(arch, weights, inputs, targets, 1)
+    weights["0.up"][1, 2, 3] = torch.nan
+    weights["0.query"][1] = torch.inf
+    found = native.loss_and_gradient(arch, weights, inputs, targets, 1)
+    assert clean is not None and found is not None
+    assert found[0].isfinite().tolist() == [True, False, True]
+    assert (found[0][[0, 2]] == clean[0][[0, 2]]).all()
+
+
+@needs_compiler
+def test_long_training_uses_it_and_ends_in_the_same_place():
+    arch, source = Architecture(4, 16), MarkovSource.of(CHAIN)
+    weights, _, _ = problem(arch, 8, 1, torch.float64, 0.3)
+    recipe = Recipe("adamw", steps=2**12, batch=8, learning_rate=1e-2)
+    ends = []
+    for fast in (True, False):
+        generator = torch.Generator().manual_seed(0)
+        trainer = Trainer(arch, weights, source, recipe, generator)
+        assert trainer.fast
+        trainer.fast = fast
+        trainer.advance(20)
+        ends.append(trainer.weights)
+    for name, w in ends[0].items():
+        assert (w - ends[1][name]).abs().max() < 1e-10
+
+
+def test_only_the_papers_model_is_compiled(monkeypatch):
+    for other in (
+        Architecture(4, 5, layers=2),
+        Architecture(4, 5, heads=2),
+        Architecture(4, 5, activation="gelu"),
+        Architecture(4, 5, window=2),
+        Architecture(4, 5, output="states"),
+        Architecture(4, 5, attention="none"),
+        Architecture(4, 5, positions="none"),
+        Architecture(4, 5, layer_norm=True),
+    ):
+        assert not native.fits(other, torch.float64, CPU)
+    assert not native.fits(Architecture(4, 5), torch.float64, torch.device("meta"))
+    monkeypatch.setattr(native, "_compiler", lambda: None)
+    assert not native.fits(Architecture(4, 5), torch.float64, CPU)
+
+
+@needs_compiler
+def test_a_compiler_that_fails_leaves_pytorch(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(native, "_SOURCE", tmp_path / "kernel.cpp")
+    (tmp_path / "kernel.cpp").write_text("not C++")
+    arch = Architecture(4, 7)
+    weights, inputs, targets = problem(arch, 2, 2, torch.float64, 0.5)
+    assert native.loss_and_gradient(arch, weights, inputs, targets, 1) is None
+    native._compiled.cache_clear()
+    loss, _ = batch_gradient(arch, weights, inputs, targets, 1)
+    assert loss.isfinite().all()
+    native._compiled.cache_clear()

@@ -1,0 +1,173 @@
+"""The population loss: enumeration against recursion, the chain's own numbers, and sampling."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from full_model.model import population
+from full_model.model.population import PopulationLoss, all_sequences, sampled_loss
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture, cross_entropy, forward
+
+F64 = torch.float64
+
+
+def gaussian(arch, ensemble=(), seed=0, scale=0.5):
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: scale * torch.randn((*ensemble, *shape), dtype=F64, generator=generator)
+        for name, shape in arch.shapes.items()
+    }
+
+
+def test_all_sequences():
+    assert all_sequences(3, 2).tolist() == [list(s) for s in itertools.product((0, 1), repeat=3)]
+    assert all_sequences(2, 3).tolist() == [list(s) for s in itertools.product(range(3), repeat=2)]
+
+
+def test_source_agrees_with_the_chain():
+    chains = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(1e-6, 0.5)]
+    source = MarkovSource.of(chains)
+    general = MarkovSource(source.kernel)
+    for i, chain in enumerate(chains):
+        assert source.stationary[i].tolist() == pytest.approx(chain.stationary, rel=1e-14)
+        assert float(general.entropy_rate[i]) == pytest.approx(chain.entropy_rate, rel=1e-12)
+        assert float(general.stationary_entropy[i]) == pytest.approx(chain.stationary_entropy)
+    five = MarkovSource.symmetric(5, 0.8)
+    assert five.stationary[0].tolist() == pytest.approx([0.2] * 5)
+    assert float(five.stationary_entropy[0]) == pytest.approx(math.log(5))
+    rate = -0.2 * math.log(0.2) - 0.8 * math.log(0.2)
+    assert float(five.entropy_rate[0]) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 64])
+def test_a_binary_path_takes_one_step_after_the_other(length):
+    chains = [BinaryChain(0.5, 0.8), BinaryChain(0.02, 0.03), BinaryChain(0.9, 0.1)]
+    source = MarkovSource.of(chains)
+    x, y = source.sample(5, length, torch.Generator().manual_seed(3))
+    u = torch.rand(3, 5, length + 1, dtype=F64, generator=torch.Generator().manual_seed(3))
+    for m, batch in enumerate(u.tolist()):
+        for b, row in enumerate(batch):
+            path = [int(row[0] >= source.stationary[m, 0])]
+            for number in row[1:]:
+                path.append(int(number >= source.kernel[m, path[-1], 0]))
+            assert x[m, b].tolist() == path[:-1] and y[m, b].tolist() == path[1:]
+
+
+@pytest.mark.parametrize("states", [2, 4])
+def test_samples_have_the_law_of_the_chain(states):
+    kernels = torch.rand(2, states, states, dtype=F64, generator=torch.Generator().manual_seed(1))
+    source = MarkovSource(kernels / kernels.sum(-1, keepdim=True))
+    x, y = source.sample(20_000, 13, torch.Generator().manual_seed(2))
+    assert (x[..., 1:] == y[..., :-1]).all()
+    for m in range(2):
+        for n in (0, 12):  # stationary at the first place and the last, the last target included
+            counts = torch.zeros(states, states, dtype=F64)
+            pair = (x[m, :, n].long(), y[m, :, n].long())
+            counts.index_put_(pair, torch.ones(20_000, dtype=F64), accumulate=True)
+            law = source.stationary[m][:, None] * source.kernel[m]
+            error = (counts / 20_000 - law).abs() / (law * (1 - law) / 20_000).sqrt()
+            assert error.max() < 4.5
+
+
+def test_source_refuses():
+    for bad in (
+        lambda: MarkovSource.of([]),
+        lambda: MarkovSource(torch.ones(1, 2, 2)),
+        lambda: MarkovSource(torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])),
+        lambda: MarkovSource.symmetric(1, 0.5),
+        lambda: MarkovSource.of([BinaryChain(0.5, 0.8)] * 2).repeat(3),
+        lambda: MarkovSource.symmetric(3, 0.5).sample(0, 5, torch.Generator()),
+    ):
+        with pytest.raises(InputError):
+            bad()
+
+
+@pytest.mark.parametrize("output", ["binary", "states"])
+def test_enumeration_is_the_expectation_written_out(output):
+    """Every sequence and every next symbol, one at a time, weighed with its probability."""
+    chain = BinaryChain(0.3, 0.9)
+    arch = Architecture(4, 5, output=output, tied=False)
+    weights = gaussian(arch)
+    kernel = [[0.7, 0.3], [0.9, 0.1]]
+    expected = 0.0
+    for symbols in itertools.product((0, 1), repeat=6):
+        law = chain.stationary[symbols[0]]
+        for now, following in itertools.pairwise(symbols):
+            law *= kernel[now][following]
+        tokens, targets = torch.tensor([symbols[:-1]]), torch.tensor([symbols[1:]])
+        logits = forward(arch, weights, tokens)
+        expected += law * float(cross_entropy(arch, logits, targets).mean())
+    found = PopulationLoss(arch, MarkovSource.of(chain))(weights)
+    assert float(found) == pytest.approx(expected, abs=1e-13)
+
+
+def test_without_attention_two_sequences_are_enough():
+    chain = MarkovSource.of(BinaryChain(0.5, 0.8))
+    short = Architecture(4, 6, attention="none", layers=2)
+    weights = gaussian(short, seed=4)
+    softmax = Architecture(4, 6, layers=2)
+    full = {name: torch.zeros(shape, dtype=F64) for name, shape in softmax.shapes.items()} | weights
+    found = PopulationLoss(short, chain)(weights)
+    assert PopulationLoss(short, chain).tokens.shape[0] == 2
+    assert float(found) == pytest.approx(float(PopulationLoss(softmax, chain)(full)), abs=1e-13)
+
+
+def test_gradient_is_autograds_in_one_chunk_or_many(monkeypatch):
+    arch = Architecture(4, 6)
+    source = MarkovSource.of([BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.9, 0.9)])
+    weights = gaussian(arch, (3,))
+    loss = PopulationLoss(arch, source)
+    free = {name: w.clone().requires_grad_() for name, w in weights.items()}
+    value = loss(free)
+    grads = torch.autograd.grad(value.sum(), list(free.values()))
+    value = value.detach()
+    monkeypatch.setattr(population, "CHUNK_POSITIONS", 3 * 6 * 5)
+    found, gradient = loss.value_and_gradient(weights)
+    assert (found - value).abs().max() < 1e-14
+    for name, grad in zip(free, grads, strict=True):
+        assert (gradient[name] - grad).abs().max() < 1e-14
+    for i in range(3):
+        alone = {name: w[i] for name, w in weights.items()}
+        one = MarkovSource(source.kernel[i : i + 1])
+        assert abs(float(PopulationLoss(arch, one)(alone)) - float(value[i])) < 1e-14
+
+
+def test_sampling_agrees_with_enumeration_at_twelve():
+    source = MarkovSource.of([BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)])
+    arch = Architecture(4, 12)
+    weights = gaussian(arch, (2,), scale=0.8)
+    exact = PopulationLoss(arch, source)(weights)
+    mean, error = sampled_loss(arch, weights, source, 4000, torch.Generator().manual_seed(3))
+    assert ((mean - exact).abs() < 4 * error).all()
+    assert (error < 0.02).all()
+
+
+def test_lower_bound_is_the_entropy_rate():
+    source = MarkovSource.symmetric(3, 0.4)
+    arch = Architecture(4, 4, states=3, output="states")
+    weights = gaussian(arch, (5,), seed=6)
+    assert (PopulationLoss(arch, source)(weights) > source.entropy_rate).all()
+    flat = {name: torch.zeros_like(w) for name, w in weights.items()}
+    assert PopulationLoss(arch, source)(flat).tolist() == pytest.approx([math.log(3)] * 5)
+
+
+def test_population_refuses():
+    source = MarkovSource.of(BinaryChain(0.5, 0.8))
+    with pytest.raises(InputError, match="GiB"):
+        PopulationLoss(Architecture(4, 64), source)
+    with pytest.raises(InputError, match="states"):
+        PopulationLoss(Architecture(4, 4, states=3, output="states"), source)
+    with pytest.raises(InputError, match="length"):
+        PopulationLoss(Architecture(4, 4), source, length=5)
+    arch = Architecture(4, 4)
+    with pytest.raises(InputError, match="axis"):
+        PopulationLoss(arch, source)(gaussian(arch, (2, 2)))
+    with pytest.raises(InputError, match="cannot serve"):
+        PopulationLoss(arch, MarkovSource.of([BinaryChain(0.5, 0.8)] * 3))(gaussian(arch, (2,)))
+    with pytest.raises(InputError, match="two sequences"):
+        sampled_loss(arch, gaussian(arch), source, 1, torch.Generator())

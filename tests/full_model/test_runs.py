@@ -1,0 +1,235 @@
+"""Runs: settings, telemetry, the record and the command's inputs."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from flowsim.chain import BinaryChain
+from flowsim.cli.training_progress import terminal_progress
+from flowsim.errors import InputError
+from flowsim.records.netcdf import write_record
+from full_model.lift.lifting import lift
+from full_model.model.population import PopulationLoss
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture, forward
+from full_model.training.probes import (
+    attention_share,
+    leading_shares,
+    measure,
+    plateau,
+    predicted_probabilities,
+)
+from full_model.training.run import train
+from full_model.training.settings import RunSettings, resolve_device
+from full_model.training.trainer import Recipe
+
+F64 = torch.float64
+
+
+def settings(**changes):
+    return RunSettings(
+        **{
+            "arch": Architecture(4, 6),
+            "recipe": Recipe("gd", steps=40, learning_rate=0.2),
+            "p": (0.5,),
+            "q": (0.8,),
+            "telemetry_every": 10,
+            "test_batch": 8,
+        }
+        | changes
+    )
+
+
+def test_record_of_a_run(tmp_path):
+    run = settings(
+        q=(0.8, 0.3), init="lifted", theta=((0.8, -1.5), (-0.7, 0.5)), seeds=(4,), noise=0.01
+    )
+    steps = []
+    dataset, weights = train(run, progress=lambda step, loss: steps.append(step))
+    assert dataset.step.values.tolist() == [0, 10, 20, 30, 40]
+    assert dataset.sizes["model"] == 2 and steps[-1] == 40
+    final = PopulationLoss(run.arch, run.source())(weights)
+    assert dataset.loss.values[-1] == pytest.approx(final.tolist(), abs=1e-14)
+    assert np.isnan(dataset.train_loss.values[0]).all()
+    assert (dataset.train_loss.values[1:] >= dataset.loss.values[1:]).all()
+    read = np.array([[0.8, -1.5, 0.0], [0.7, 0.5, 0.0]])
+    assert np.abs(dataset.canonical.values[0] - read).max() < 0.1
+    assert ((dataset.leading_share.values > 0) & (dataset.leading_share.values <= 1 + 1e-12)).all()
+    assert dataset.matrix.values.tolist()[1:3] == ["0.query", "0.key"]
+    path = tmp_path / "run.nc"
+    write_record(dataset, path)
+    with xr.open_dataset(path, engine="h5netcdf") as stored:
+        assert stored.equals(dataset)
+        assert json.loads(stored.attrs["settings"])["recipe"]["learning_rate"] == 0.2
+    with pytest.raises(InputError, match="cannot write"):
+        write_record(dataset, tmp_path / "no" / "run.nc")
+    assert [p.name for p in tmp_path.iterdir()] == ["run.nc"]
+
+
+def test_same_seed_same_numbers_and_held_out_loss():
+    long = settings(
+        arch=Architecture(4, 40),
+        recipe=Recipe("adamw", steps=12, batch=3),
+        seeds=(0, 1),
+        dtype="float32",
+    )
+    one, first = train(long)
+    two, second = train(long)
+    assert one.equals(two) and all(torch.equal(w, second[k]) for k, w in first.items())
+    assert one.attrs["loss_is"] == "entropy rate + KL over held-out sequences"
+    assert (one.loss.values > BinaryChain(0.5, 0.8).entropy_rate).all()
+    short = settings(
+        arch=Architecture(4, 12), init="lifted", theta=((1.2, -1.0, 0.4),), test_batch=2000
+    )
+    record, weights = train(short)
+    exact = PopulationLoss(short.arch, short.source())(weights)
+    assert record.loss.values[-1] == pytest.approx(exact.tolist(), abs=1e-3)
+    other, _ = train(settings(arch=long.arch, recipe=long.recipe, seeds=(0, 1), data_seed=5))
+    assert not np.array_equal(other.train_loss.values[1:], one.train_loss.values[1:])
+
+
+def test_given_weights_and_models_that_blow_up(tmp_path):
+    arch = Architecture(2, 3)
+    weights = lift(torch.tensor([[0.5, 0.5], [1e200, 3.0]], dtype=F64), arch)
+    run = settings(arch=arch, seeds=(0, 1), init="given")
+    dataset, _ = train(run, initial=weights)
+    assert dataset.finite.values.tolist() == [1, 0]
+    assert np.isfinite(dataset.loss.values[:, 0]).all()
+    with pytest.raises(InputError, match="initial weights"):
+        train(run)
+    with pytest.raises(InputError, match="initial weights"):
+        train(settings(arch=arch), initial=weights)
+    with pytest.raises(InputError, match="folder"):
+        train(settings(arch=arch), tmp_path / "no" / "state")
+    with pytest.raises(InputError, match="folder"):
+        train(settings(arch=arch), tmp_path, overwrite=True)
+    with pytest.raises(InputError, match="axis"):
+        train(settings(arch=arch, init="given"), initial=weights)
+
+
+def test_flow_records_time():
+    dataset, _ = train(settings(recipe=Recipe("flow", steps=20, horizon=5.0)))
+    assert dataset.time.values.tolist() == [0.0, 2.5, 5.0]
+    assert (np.diff(dataset.loss.values[:, 0]) < 0).all()
+
+
+def test_probes_on_known_weights():
+    arch = Architecture(4, 6)
+    theta = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 2.0]], dtype=F64)
+    weights = lift(theta, arch)
+    tokens = torch.ones(3, 6)
+    share = attention_share(arch, weights, tokens)
+    assert share[:, 0].tolist() == pytest.approx([0.0, 2 / 3])  # a m/(s + a m), all x = 1
+    values = leading_shares(arch, weights)
+    assert values[:, 0].tolist() == pytest.approx([1.0, 1.0])  # positions
+    assert values[:, 1].isnan().all()  # W_Q = 0
+    full = {k: torch.eye(4, dtype=F64).expand(2, 4, 4) for k in ("0.query",)}
+    assert leading_shares(arch, {**weights, **full})[:, 1].tolist() == pytest.approx([0.25, 0.25])
+    mixed = torch.tensor([[0, 1, 1, 0, 1, 0]])
+    found = predicted_probabilities(arch, weights, mixed)
+    expected = forward(arch, weights, mixed).sigmoid()[:, 0]
+    assert torch.allclose(found[:, 0], expected[:, [0, 3, 5]].mean(-1))
+    assert torch.allclose(found[:, 1], expected[:, [1, 2, 4]].mean(-1))
+    assert predicted_probabilities(arch, weights, tokens)[:, 0].isnan().all()
+    two = Architecture(4, 6, layers=2, output="states", attention="none")
+    random = {k: torch.randn(2, *shape, dtype=F64) for k, shape in two.shapes.items()}
+    assert measure(two, random, mixed)["attention_share"].tolist() == [[0.0, 0.0]] * 2
+
+
+def test_plateau():
+    chain = BinaryChain(0.5, 0.8)
+    rate, top = chain.entropy_rate, chain.stationary_entropy
+    steps = torch.arange(0, 60, 10)
+    share = torch.tensor(
+        [
+            [3.0, 1.02, 1.0, 0.4, 0.1, 0.0],  # plateau from 10, escape at 30
+            [3.0, 1.02, 0.4, 1.0, 1.0, 1.0],  # falls back
+            [3.0, 2.5, 2.0, 2.0, 2.0, 2.0],  # never near
+            [1.04, 1.0, 0.3, 0.7, 0.4, 0.2],  # for good only at 40
+        ],
+        dtype=F64,
+    ).T
+    found = plateau(steps, rate + share * (top - rate), MarkovSource.of(chain))
+    nan = float("nan")
+    for values, expected in zip(
+        found, ([10, 10, nan, 0], [30, nan, nan, 40], [20, nan, nan, 40]), strict=True
+    ):
+        assert values.tolist() == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"p": (1.5,)},
+        {"p": ()},
+        {"p": (0.5, 0.6), "q": (0.8, 0.7, 0.6)},
+        {"seeds": (-1,)},
+        {"seeds": (2**63,)},
+        {"seeds": (0.5,)},
+        {"init": "lifted"},
+        {"theta": ((1.0, 0.5),)},
+        {"init": "lifted", "theta": ((1.0, 0.5), (1.0, 0.5, 0.1))},
+        {"init": "lifted", "theta": (("a", "b"),)},
+        {"init": "lifted", "theta": ((1.0,),)},
+        {"telemetry_every": 0},
+        {"checkpoint_every": 0},
+        {"test_batch": 0},
+        {"data_seed": -1},
+        {"dtype": "float16"},
+        {"device": "tpu"},
+        {"arch": Architecture(4, 6, states=3, output="states")},
+    ],
+    ids=str,
+)
+def test_settings_refuse(wrong):
+    with pytest.raises(InputError):
+        settings(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"init": "uniform"},
+        {"init_std": 0.0},
+        {"noise": -0.1},
+        {"init": "lifted", "theta": ((1.0, float("nan")),)},
+        {"arch": Architecture(4, 6, layers=2), "init": "lifted", "theta": ((1.0, 1.0),)},
+        {"arch": Architecture(4, 30)},
+    ],
+    ids=str,
+)
+def test_runs_refuse(wrong):
+    with pytest.raises(InputError):
+        train(settings(**wrong))
+
+
+def test_progress_is_drawn_on_a_terminal_only(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    run = settings(recipe=Recipe("adamw", steps=300, batch=2), p=(0.5, 0.4))
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with terminal_progress(run) as progress:
+        train(run, progress=progress)
+    assert "loss 0." in terminal.getvalue() and "h(π₁) 0.6663… rate 0.6190…" in terminal.getvalue()
+    with terminal_progress(run, quiet=True) as progress:
+        assert progress is None
+    monkeypatch.setattr("sys.stderr", io.StringIO())
+    with terminal_progress(run) as progress:
+        assert progress is None
+
+
+def test_devices(monkeypatch):
+    assert resolve_device("cpu") == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device("auto") == "cpu"
+    with pytest.raises(InputError, match="CUDA"):
+        resolve_device("cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_device("auto") == "cuda" and resolve_device("cuda") == "cuda"

@@ -1,0 +1,67 @@
+"""The papers' theorems hold on the full weights, and the check can fail."""
+
+import json
+
+import pytest
+import torch
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from full_model.theorems import unigram
+from full_model.theorems.verify import Claim, format_claims, verify
+
+
+@pytest.mark.parametrize(
+    "p, q", [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.3, 0.7), (0.31, 0.7), (0.01, 0.6)]
+)
+def test_every_claim_holds(p, q):
+    claims = verify(BinaryChain(p, q), seeds=range(4))
+    assert [c.claim for c in claims if not c.passed] == []
+    assert json.loads(json.dumps([c.as_dict() for c in claims]))[0].keys() == {
+        "claim", "expected", "found", "error", "passed",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("d, length", [(1, 1), (8, 3), (2, 9)])
+def test_other_sizes(d, length):
+    claims = verify(BinaryChain(0.5, 0.8), d, length, seeds=[11, 12])
+    assert all(c.passed for c in claims)
+
+
+def test_definiteness_follows_the_regime():
+    def words(p, q):
+        return " ".join(str(c.found) for c in verify(BinaryChain(p, q), seeds=[0]))
+
+    assert "positive definite" in words(0.5, 0.8) and "indefinite" in words(0.5, 0.8)
+    assert "positive definite" not in words(0.2, 0.3) and "indefinite" in words(0.2, 0.3)
+
+
+def test_a_wrong_formula_fails(monkeypatch):
+    right = unigram._expected_block
+
+    def wrong(positions, excess, tied):
+        return right(positions, excess, tied) + 1e-6 * torch.eye(1)
+
+    monkeypatch.setattr(unigram, "_expected_block", wrong)
+    claims = verify(BinaryChain(0.5, 0.8), seeds=[0])
+    assert sum(not c.passed for c in claims) >= 2
+
+
+def test_table():
+    table = format_claims(
+        [Claim("loss", 0.5, 0.25, 0.25, False), Claim("sign", "definite", "definite", 0.0, True)]
+    )
+    assert table.splitlines() == [
+        "claim  expected  found     error",
+        "loss   0.5       0.25      2.5e-01  FAILED",
+        "sign   definite  definite  0.0e+00  ok",
+    ]
+
+
+def test_verify_refuses():
+    with pytest.raises(InputError, match="seed"):
+        verify(BinaryChain(0.5, 0.8), seeds=[])
+    with pytest.raises(InputError, match="GiB"):
+        verify(BinaryChain(0.5, 0.8), length=40)
+    with pytest.raises(InputError, match="d must"):
+        verify(BinaryChain(0.5, 0.8), d=0)

@@ -1,0 +1,313 @@
+"""Trainers against closed forms, against torch's own optimizers, and against each other."""
+
+import math
+
+import pytest
+import torch
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from flowsim.models.canonical import CanonicalModel
+from full_model.lift.initial import initial_weights
+from full_model.lift.lifting import RankOnePoint, lift, lift_rank_one, project, reduced_logits
+from full_model.model.batches import batch_gradient
+from full_model.model.population import PopulationLoss, all_sequences
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import Architecture, cross_entropy, forward
+from full_model.training.trainer import Recipe, Trainer, papers_recipe
+
+F64 = torch.float64
+CHAIN = BinaryChain(0.5, 0.8)
+
+
+def start(arch, members, seed=0, scale=0.3):
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: scale * torch.randn(members, *shape, dtype=F64, generator=generator)
+        for name, shape in arch.shapes.items()
+    }
+
+
+@pytest.mark.parametrize("momentum, clip", [(0.0, None), (0.9, 0.05)])
+def test_gradient_descent_is_torchs_sgd(momentum, clip):
+    arch = Architecture(4, 4)
+    weights = start(arch, 1)
+    name = "sgd" if momentum else "gd"
+    recipe = Recipe(
+        name, steps=20, loss="population", learning_rate=0.2, momentum=momentum, clip=clip
+    )
+    trainer = Trainer(arch, weights, MarkovSource.of(CHAIN), recipe)
+    trainer.advance(20)
+    loss = PopulationLoss(arch, MarkovSource.of(CHAIN))
+    peer = {k: w[0].clone().requires_grad_() for k, w in weights.items()}
+    optimizer = torch.optim.SGD(peer.values(), lr=0.2, momentum=momentum)
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss(peer).backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(peer.values(), clip)
+        optimizer.step()
+    for k, w in peer.items():
+        assert (trainer.weights[k][0] - w).abs().max() < 1e-12
+
+
+def test_adamw_is_torchs_with_the_one_cycle_schedule():
+    """The schedule is the one-cycle cosine with div_factor 100 and final_div_factor 1/20."""
+    arch, steps = Architecture(4, 4, tied=False), 60
+    weights = start(arch, 1)
+    recipe = Recipe("adamw", steps=steps, loss="population", warmup=0.2, clip=0.05)
+    trainer = Trainer(arch, weights, MarkovSource.of(CHAIN), recipe)
+    trainer.advance(steps)
+    loss = PopulationLoss(arch, MarkovSource.of(CHAIN))
+    peer = {k: w[0].clone().requires_grad_() for k, w in weights.items()}
+    kept = ("embedding", "positions", "bias")
+    groups = [
+        {"params": [w for k, w in peer.items() if k in kept], "weight_decay": 0.0},
+        {"params": [w for k, w in peer.items() if k not in kept], "weight_decay": 1e-3},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=1e-3, betas=(0.9, 0.95))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 1e-3, steps, pct_start=0.2, cycle_momentum=False, div_factor=100,
+        final_div_factor=0.05,
+    )  # fmt: skip
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss(peer).backward()
+        torch.nn.utils.clip_grad_norm_(peer.values(), 0.05)
+        assert recipe.rate(step) == pytest.approx(schedule.get_last_lr()[0], rel=1e-12)
+        optimizer.step()
+        if step < steps - 1:
+            schedule.step()
+    for k, w in peer.items():
+        assert (trainer.weights[k][0] - w).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_gradient_descent_stays_rank_one(tied):
+    """On the rank-one family full descent is descent of its coordinates in the induced metric."""
+    arch = Architecture(4, 5, tied=tied)
+    draw = torch.randn(4, 12, dtype=F64, generator=torch.Generator().manual_seed(3)) * 0.7
+    eps, c = draw[:, 0], draw[:, 0] if tied else draw[:, 1]
+    point = RankOnePoint(eps, draw[:, 2:7], *(draw[:, i] for i in range(7, 12)), c)
+    source = MarkovSource.of(CHAIN)
+    trainer = Trainer(
+        arch, lift_rank_one(point, arch), source, Recipe("gd", steps=300, learning_rate=0.05)
+    )
+    loss = PopulationLoss(arch, source)
+    names = ["eps", "rho", "w1", "w2", "o", "v", "b"] + ([] if tied else ["c"])
+    metric = {"w1": 4.0, "w2": 4.0}
+    free = {k: getattr(point, k).clone() for k in names}
+    for _ in range(300):
+        free = {k: x.detach().requires_grad_() for k, x in free.items()}
+        here = RankOnePoint(**{"c": free["eps"], **free})
+        values = cross_entropy(arch, reduced_logits(here, loss.tokens), loss.targets)
+        total = (values.mean(-1) * loss.law).sum()
+        gradient = torch.autograd.grad(total, list(free.values()))
+        free = {
+            k: x - 0.05 / metric.get(k, 1.0) * g
+            for (k, x), g in zip(free.items(), gradient, strict=True)
+        }
+    trainer.advance(300)
+    found = project(arch, trainer.weights, alpha=torch.full((4,), 0.5, dtype=F64))
+    assert found.distance.max() < 1e-12
+    for k in ("eps", "rho", "w1", "w2", "b"):
+        assert (getattr(found.point, k) - free[k]).abs().max() < 1e-12
+    assert (found.point.o * found.point.v - free["o"] * free["v"]).abs().max() < 1e-12
+
+
+def test_flow_descends_the_loss_at_the_rate_of_the_gradient():
+    """dL/dt = −‖∇L‖², and small steps of gradient descent follow the flow."""
+    arch, source = Architecture(4, 4, attention="none"), MarkovSource.of(CHAIN)
+    weights = start(arch, 3)
+    flow = Trainer(arch, weights, source, Recipe("flow", steps=10, horizon=1.0))
+    descent = Trainer(arch, weights, source, Recipe("gd", steps=4000, learning_rate=2.5e-4))
+    flow.advance(10)
+    descent.advance(4000)
+    for k, w in flow.weights.items():
+        assert (w - descent.weights[k]).abs().max() < 2e-4
+    loss = PopulationLoss(arch, source)
+    value, gradient = loss.value_and_gradient(weights)
+    speed = sum(g.reshape(3, -1).square().sum(1) for g in gradient.values())
+    short = Trainer(arch, weights, source, Recipe("flow", steps=1, horizon=1e-4))
+    after = short.advance(1)
+    assert torch.allclose((value - after) / 1e-4, speed, rtol=1e-3)
+    assert flow.evaluations > 0 and flow.alive.all()
+
+
+def test_a_model_that_cannot_go_on_does_not_stop_the_others():
+    arch, source = Architecture(2, 3), MarkovSource.of(CHAIN)
+    weights = start(arch, 3)
+    good = Trainer(arch, weights, source, Recipe("flow", steps=2, horizon=1.0))
+    good.advance(1)
+    good.advance(1)
+    broken = Trainer(arch, weights, source, Recipe("flow", steps=2, horizon=1.0))
+    broken.weights["bias"][1] = math.nan
+    broken.advance(1)
+    broken.advance(1)
+    assert broken.alive.tolist() == [True, False, True]
+    for k, w in broken.weights.items():
+        assert w[1].isnan().all()
+        assert (w[[0, 2]] - good.weights[k][[0, 2]]).abs().max() == 0
+
+
+def test_ensembles_are_their_members_under_deterministic_trainers():
+    chains = [CHAIN, BinaryChain(0.2, 0.3), BinaryChain(0.9, 0.9)]
+    arch = Architecture(4, 5)
+    weights = start(arch, 3)
+    recipes = [
+        Recipe("gd", steps=100, learning_rate=0.3),
+        Recipe("adamw", steps=100, loss="population", learning_rate=1e-2),
+        Recipe("flow", steps=2, horizon=1.0, method="rk4", step_size=0.1),
+        Recipe("flow", steps=2, horizon=1.0),
+    ]
+    for recipe in recipes:
+        together = Trainer(arch, weights, MarkovSource.of(chains), recipe)
+        together.advance(recipe.steps)
+        for i, chain in enumerate(chains):
+            own = {k: w[i : i + 1] for k, w in weights.items()}
+            alone = Trainer(arch, own, MarkovSource.of(chain), recipe)
+            alone.advance(recipe.steps)
+            for k, w in alone.weights.items():
+                assert (together.weights[k][i] - w[0]).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize(
+    "arch",
+    [
+        Architecture(8, 12),
+        Architecture(8, 12, tied=False, heads=2),
+        Architecture(4, 9, attention="none"),
+        Architecture(4, 9, layers=2, layer_norm=True, activation="gelu", window=4),
+        Architecture(4, 9, output="states", positions="relative"),
+        Architecture(4, 9, attention="uniform", positions="none"),
+    ],
+    ids=str,
+)
+def test_batch_gradient_is_autograds(arch, monkeypatch):
+    source = MarkovSource.of([CHAIN, BinaryChain(0.2, 0.3)]).kernel[[0, 1, 0, 1, 1]]
+    inputs, targets = MarkovSource(source).sample(6, arch.length, torch.Generator().manual_seed(1))
+    weights = start(arch, 5, scale=0.6)
+    free = {k: w.clone().requires_grad_() for k, w in weights.items()}
+    value = cross_entropy(arch, forward(arch, free, inputs), targets).mean((-2, -1))
+    expected = torch.autograd.grad(value.sum(), list(free.values()))
+    for piece in (2**20, 6 * 12 * 64, 1):
+        monkeypatch.setattr("full_model.model.batches._PIECE", piece)
+        loss, gradient = batch_gradient(arch, weights, inputs, targets)
+        assert (loss - value.detach()).abs().max() < 1e-13
+        for k, g in zip(free, expected, strict=True):
+            assert (gradient[k] - g).abs().max() < 1e-13
+
+
+def test_sampled_training_reaches_the_entropy_rate():
+    arch = Architecture(4, 8)
+    weights = lift(torch.tensor([[1.0, -1.0], [0.9, -1.1]], dtype=F64), arch)
+    recipe = Recipe("adamw", steps=300, learning_rate=1e-2, batch=64, clip=1.0)
+    trainer = Trainer(
+        arch, weights, MarkovSource.of(CHAIN), recipe, torch.Generator().manual_seed(0)
+    )
+    trainer.advance(300)
+    excess = PopulationLoss(arch, MarkovSource.of(CHAIN))(trainer.weights) - CHAIN.entropy_rate
+    assert (excess < 3e-3).all()
+
+
+def test_lifted_descent_follows_the_reduced_landscape():
+    """Tied, canonical points in the reduced basins of the two minima (w = −1.5 and w = 0.5)."""
+    arch, source = Architecture(4, 6), MarkovSource.of(CHAIN)
+    theta = torch.tensor([[0.8, -1.5], [0.8, 0.5]], dtype=F64)
+    weights = lift(theta, arch, CanonicalModel(CHAIN).optimal_bias(theta))
+    trainer = Trainer(arch, weights, source, Recipe("gd", steps=1500, learning_rate=0.2))
+    loss = trainer.advance(1500)
+    assert float(loss[0]) == pytest.approx(CHAIN.entropy_rate, abs=1e-6)
+    assert float(loss[1]) == pytest.approx(CHAIN.stationary_entropy, abs=1e-6)
+    assert trainer.weights["embedding"].shape == (2, 4)
+
+
+def test_k_states_train_too():
+    """Five states, one logit each: descent from near zero, p = 0.3 < 0.8, leaves the unigram."""
+    arch = Architecture(6, 4, states=5, output="states", attention="none")
+    weights = start(arch, 1, scale=0.2)
+    source = MarkovSource.symmetric(5, 0.3)
+    trainer = Trainer(arch, weights, source, Recipe("gd", steps=600, learning_rate=0.5))
+    assert float(trainer.advance(600)[0]) < float(source.entropy_rate[0]) + 0.02
+
+
+def test_initial_weights():
+    arch = Architecture(8, 64, layers=2, layer_norm=True)
+    weights = initial_weights(arch, "gaussian", range(20))
+    assert float(weights["positions"].std()) == pytest.approx(0.02, rel=0.05)
+    assert float(weights["0.down"].std()) == pytest.approx(0.01, rel=0.05)
+    assert (weights["bias"] == 0).all() and (weights["norm"] == 1).all()
+    alone = initial_weights(arch, "gaussian", [7])
+    assert all((weights[k][7] == w[0]).all() for k, w in alone.items())
+    one = Architecture(4, 6)
+    found = project(one, initial_weights(one, "rank-one", range(5), std=0.5))
+    assert found.relative_distance.max() < 1e-10
+    recommended = initial_weights(one, "recommended", [0, 1], excess=torch.tensor([0.3, -0.5]))
+    assert (recommended["0.up"] == 1).all()
+    assert (recommended["0.down"][0] == -1).all() and (recommended["0.down"][1] == 1).all()
+    canonical = project(one, recommended, alpha=torch.full((4,), 0.5)).canonical
+    assert canonical[:, 1].tolist() == pytest.approx([-4.0, 4.0])  # |w| = c d
+    noisy = initial_weights(one, "lifted", [3, 4], theta=torch.tensor([1.0, 0.5]), noise=0.01)
+    distance = project(one, noisy).distance
+    count = sum(math.prod(shape) for shape in one.shapes.values())
+    assert torch.allclose(distance, torch.tensor(0.01 * math.sqrt(count)).double(), rtol=0.2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"trainer": "adam"},
+        {"steps": 0},
+        {"steps": 1.5},
+        {"batch": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": math.inf},
+        {"learning_rate": "fast"},
+        {"momentum": 1.0},
+        {"beta2": -0.1},
+        {"weight_decay": -1.0},
+        {"clip": 0.0},
+        {"warmup": 1.0},
+        {"loss": "test"},
+        {"schedule": "linear"},
+        {"trainer": "flow", "horizon": -1.0},
+        {"trainer": "flow", "rtol": 0.0},
+        {"trainer": "flow", "method": "euler"},
+        {"trainer": "flow", "method": "rk4", "step_size": 0.0},
+        {"trainer": "gd", "loss": "sampled"},
+        {"trainer": "gd", "weight_decay": 0.1},
+    ],
+    ids=str,
+)
+def test_recipe_refuses(wrong):
+    with pytest.raises(InputError):
+        Recipe(**wrong)
+
+
+def test_trainer_refuses():
+    arch, source = Architecture(2, 3), MarkovSource.of(CHAIN)
+    good = start(arch, 2)
+    gd = Recipe("gd", steps=1)
+    for bad in (
+        lambda: Trainer(arch, {k: w[0] for k, w in good.items()}, source, gd),
+        lambda: Trainer(arch, {k: w.half() for k, w in good.items()}, source, gd),
+        lambda: Trainer(arch, good, MarkovSource.of([CHAIN] * 3), gd),
+        lambda: Trainer(arch, good, source, papers_recipe()),
+        lambda: Trainer(Architecture(2, 40), start(Architecture(2, 40), 1), source, gd),
+        lambda: initial_weights(arch, "uniform", [0]),
+        lambda: initial_weights(arch, "gaussian", []),
+        lambda: initial_weights(arch, "gaussian", [0], std=0.0),
+        lambda: initial_weights(arch, "gaussian", [0], noise=-1.0),
+        lambda: initial_weights(arch, "lifted", [0]),
+        lambda: initial_weights(arch, "lifted", [0, 1], theta=torch.zeros(3, 2)),
+    ):
+        with pytest.raises(InputError):
+            bad()
+
+
+def test_optimal_bias_is_the_models():
+    model, arch = CanonicalModel(CHAIN), Architecture(4, 6)
+    theta = torch.randn(10, 2, dtype=F64, generator=torch.Generator().manual_seed(1))
+    found = PopulationLoss(arch, MarkovSource.of(CHAIN)).optimal_bias(lift(theta, arch))
+    assert (found - model.optimal_bias(theta)).abs().max() < 1e-10
+    assert all_sequences(3).shape == (8, 3)

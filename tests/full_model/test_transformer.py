@@ -1,0 +1,185 @@
+"""The forward pass against the equations of AM App. A written out with loops."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim.errors import InputError
+from full_model.model.transformer import Architecture, check_weights, cross_entropy, forward
+
+
+def random_weights(arch, seed=0, ensemble=(), scale=0.7):
+    rng = np.random.default_rng(seed)
+    return {
+        name: torch.from_numpy(np.asarray(scale * rng.standard_normal((*ensemble, *shape))))
+        for name, shape in arch.shapes.items()
+    }
+
+
+def naive_logits(arch, weights, tokens):
+    """One model, one sequence at a time, one position at a time, in numpy."""
+    w = {name: tensor.numpy() for name, tensor in weights.items()}
+    d, heads = arch.d, arch.heads
+    m = d // heads
+
+    def norm(x, name):
+        if not arch.layer_norm:
+            return x
+        centred = x - x.mean()
+        return w[name] * centred / math.sqrt((centred**2).mean() + 1e-5)
+
+    def phi(x):
+        if arch.activation == "relu":
+            return max(x, 0.0)
+        return x * 0.5 * (1 + math.erf(x / math.sqrt(2)))
+
+    rows = []
+    for sequence in tokens.tolist():
+        x = []
+        for n, symbol in enumerate(sequence):
+            binary = arch.output == "binary"
+            vector = symbol * w["embedding"] if binary else w["embedding"][symbol].copy()
+            if arch.positions == "learned":
+                vector = vector + w["positions"][n]
+            x.append(vector)
+        for layer in range(arch.layers):
+            y = []
+            for n in range(len(sequence)):
+                y.append(x[n].copy())
+                if arch.attention == "none":
+                    continue
+                first = 0 if arch.window is None else max(0, n - arch.window + 1)
+                read = [norm(v, f"{layer}.norm1") for v in x]
+                mixed = np.zeros(d)
+                for h in range(heads):
+                    part = slice(h * m, (h + 1) * m)
+                    score = np.zeros(n + 1 - first)
+                    if arch.attention == "softmax":
+                        query = w[f"{layer}.query"][part] @ read[n]
+                        for i in range(first, n + 1):
+                            key = w[f"{layer}.key"][part] @ read[i]
+                            score[i - first] = query @ key / math.sqrt(m)
+                            if arch.positions == "relative":
+                                score[i - first] += w[f"{layer}.relative"][h, n - i]
+                    share = np.exp(score - score.max())
+                    share /= share.sum()
+                    for i in range(first, n + 1):
+                        mixed[part] += share[i - first] * (w[f"{layer}.value"][part] @ read[i])
+                y[n] += w[f"{layer}.out"] @ mixed
+            z = []
+            for v in y:
+                up = w[f"{layer}.up"] @ norm(v, f"{layer}.norm2")
+                z.append(v + w[f"{layer}.down"] @ np.array([phi(t) for t in up]))
+            x = z
+        reader = w["embedding"] if arch.tied else w["unembedding"]
+        rows.append([reader @ norm(v, "norm") + w["bias"] for v in x])
+    return np.array(rows)
+
+
+CASES = [
+    Architecture(4, 7),
+    Architecture(8, 5, tied=False),
+    Architecture(4, 6, hidden=3, states=2, output="states"),
+    Architecture(6, 6, heads=3, layers=2, states=5, output="states", tied=False),
+    Architecture(4, 8, layers=3, layer_norm=True, activation="gelu", window=3),
+    Architecture(4, 8, heads=2, positions="relative", window=5, tied=False),
+    Architecture(5, 6, attention="uniform", positions="none"),
+    Architecture(5, 6, attention="uniform", window=2),
+    Architecture(3, 6, attention="none", activation="gelu"),
+]
+
+
+@pytest.mark.parametrize("arch", CASES, ids=str)
+def test_forward_is_the_papers_equations(arch):
+    tokens = torch.from_numpy(np.random.default_rng(1).integers(0, arch.states, (5, arch.length)))
+    weights = random_weights(arch)
+    expected = naive_logits(arch, weights, tokens)
+    assert np.abs(forward(arch, weights, tokens).numpy() - expected).max() < 1e-12
+    short = forward(arch, weights, tokens[:, :4]).numpy()
+    assert np.abs(short - expected[:, :4]).max() < 1e-12
+
+
+@pytest.mark.parametrize("arch", CASES, ids=str)
+def test_an_ensemble_is_its_members(arch):
+    weights = random_weights(arch, ensemble=(3,))
+    rng = np.random.default_rng(2)
+    tokens = torch.from_numpy(rng.integers(0, arch.states, (3, 4, arch.length)))
+    together, shared = forward(arch, weights, tokens), forward(arch, weights, tokens[0])
+    mapped = torch.func.vmap(lambda w, x: forward(arch, w, x))(weights, tokens)
+    for i in range(3):
+        alone = {name: w[i] for name, w in weights.items()}
+        assert (together[i] - forward(arch, alone, tokens[i])).abs().max() < 1e-12
+        assert (shared[i] - forward(arch, alone, tokens[0])).abs().max() < 1e-12
+        assert (mapped[i] - together[i]).abs().max() < 1e-12
+
+
+def test_two_state_logits_are_the_binary_model():
+    """k = 2 logits with e_0 = 0, b_0 = 0 and the reader's row 0 zero are the binary logit."""
+    binary = Architecture(4, 5, tied=False)
+    states = Architecture(4, 5, tied=False, output="states")
+    w = random_weights(binary)
+    v = dict(w)
+    for name in ("embedding", "unembedding", "bias"):
+        v[name] = torch.stack([torch.zeros_like(w[name]), w[name]])
+    tokens = torch.randint(0, 2, (6, 5), generator=torch.Generator().manual_seed(0))
+    one, two = forward(binary, w, tokens), forward(states, v, tokens)
+    assert (two[..., 1] - two[..., 0] - one).abs().max() < 1e-12
+    bits = torch.randint(0, 2, (6, 5), generator=torch.Generator().manual_seed(1))
+    loss = cross_entropy(binary, one, bits)
+    assert (loss - cross_entropy(states, two, bits)).abs().max() < 1e-12
+    soft = torch.stack([1 - 0.3 * bits, 0.3 * bits], dim=-1).double()
+    soft_loss = cross_entropy(states, two, soft)
+    assert (soft_loss - cross_entropy(binary, one, 0.3 * bits)).abs().max() < 1e-12
+
+
+def test_cross_entropy_keeps_its_digits_at_large_logits():
+    arch = Architecture(1, 1)
+    logits = torch.tensor([[800.0, 30.0, -30.0, -800.0]], dtype=torch.float64)
+    found = cross_entropy(arch, logits, torch.tensor([1.0, 1.0, 0.0, 1.0]))
+    small = math.log1p(math.exp(-30))
+    assert found[0].tolist() == pytest.approx([0.0, small, small, 800.0], rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"d": 0},
+        {"d": 2.0},
+        {"d": True},
+        {"length": 0},
+        {"layers": 0},
+        {"heads": 3},
+        {"hidden": 0},
+        {"states": 1},
+        {"states": 3},
+        {"window": 0},
+        {"output": "both"},
+        {"attention": "linear"},
+        {"activation": "tanh"},
+        {"positions": "rotary"},
+        {"tied": 1},
+        {"positions": "relative", "attention": "uniform"},
+    ],
+    ids=str,
+)
+def test_architecture_refuses(wrong):
+    with pytest.raises(InputError):
+        Architecture(**{"d": 4, "length": 8, **wrong})
+
+
+def test_weights_of_another_model_are_refused():
+    arch = Architecture(4, 5)
+    good = random_weights(arch, ensemble=(2,))
+    assert check_weights(arch, good) == (2,)
+    for bad in (
+        {**good, "extra": good["bias"]},
+        {k: v for k, v in good.items() if k != "0.up"},
+        {**good, "0.up": good["0.up"][:1]},
+        {**good, "0.up": good["0.up"].float()},
+    ):
+        with pytest.raises(InputError):
+            check_weights(arch, bad)
+    with pytest.raises(InputError, match="do not fit"):
+        forward(arch, good, torch.zeros(1, 6))

@@ -1,0 +1,97 @@
+"""Closed form in three dimensions: the exact oracle of the flow with attention."""
+
+import itertools
+
+import pytest
+import torch
+from conftest import CHAINS
+
+from flowsim import BinaryChain, CanonicalModel, Label, LinearAttentionModel, Status, find_limits
+from flowsim.landscape.basins import SADDLE_W
+from flowsim.models.linear import linear_reaches_global_minimum
+
+
+def cube(n, generator, half_width=3.0):
+    return half_width * (2 * torch.rand(n, 3, dtype=torch.float64, generator=generator) - 1)
+
+
+def naive_loss(chain, theta, positions=3):
+    """Enumerated sequences; scores 4(xᵢ−½)(x_n−½) make the attention output a(x_n − ½)."""
+    e, w, a, b = theta
+    total = 0.0
+    for path in itertools.product((0, 1), repeat=positions + 1):
+        weight = chain.stationary[path[0]]
+        for x, y in itertools.pairwise(path):
+            after_one = chain.p if x == 0 else 1 - chain.q
+            weight *= after_one if y else 1 - after_one
+        for n in range(1, positions + 1):
+            x = path[n - 1]
+            scores = [4 * (xi - 0.5) * (x - 0.5) for xi in path[:n]]
+            values = [xi - 0.5 for xi in path[:n]]
+            s = x - 0.5 + a * sum(c * v for c, v in zip(scores, values, strict=True)) / n
+            logit = e**2 * (s + 4 * w * abs(w) * s.clamp_min(0)) + b
+            sign = 1 if path[n] else -1
+            total += weight * torch.nn.functional.softplus(-sign * logit) / positions
+    return total
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS[:3])
+@pytest.mark.parametrize("a", [0.7, -0.4, -1.8])
+def test_loss_is_that_of_the_enumerated_sequences(p, q, a):
+    chain = BinaryChain(p, q)
+    theta = torch.tensor([1.3, -0.8, a, 0.4], dtype=torch.float64)
+    dynamic = LinearAttentionModel(chain, bias="dynamic").loss(theta)
+    assert dynamic.item() == pytest.approx(naive_loss(chain, theta).item(), rel=1e-12)
+    optimal = LinearAttentionModel(chain)
+    best = torch.cat([theta[:3], optimal.optimal_bias(theta[:3]).unsqueeze(0)])
+    assert optimal.loss(theta[:3]).item() == pytest.approx(
+        naive_loss(chain, best).item(), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("bias", ["optimal", "dynamic"])
+def test_gradient_is_autograds(bias, generator):
+    model = LinearAttentionModel(BinaryChain(0.3, 0.85), bias=bias)
+    theta = cube(300, generator)
+    theta = torch.cat([theta, cube(300, generator)[:, :1]], 1) if bias == "dynamic" else theta
+    theta.requires_grad_()
+    (expected,) = torch.autograd.grad(model.loss(theta).sum(), theta)
+    torch.testing.assert_close(model.gradient(theta.detach()), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_without_attention_it_is_the_canonical_model(generator):
+    chain = BinaryChain(0.3, 0.85)
+    theta = cube(100, generator) * torch.tensor([1, 1, 0])
+    linear, canonical = LinearAttentionModel(chain), CanonicalModel(chain)
+    torch.testing.assert_close(linear.loss(theta), canonical.loss(theta[:, :2]), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize(("p", "q"), [*CHAINS, (0.3, 0.7)])
+def test_labels_agree_with_the_two_conserved_quantities(p, q, generator):
+    model = LinearAttentionModel(BinaryChain(p, q))
+    start = cube(5000, generator)
+    limit = find_limits(model, start)
+    assert (limit.status == Status.CONVERGED).all()
+    expected = linear_reaches_global_minimum(model.chain, start)
+    assert torch.equal(limit.label == Label.GLOBAL_MINIMUM, expected)
+    assert (limit.label != Label.UNRESOLVED).all()
+    assert (model.conserved(limit.theta) - model.conserved(start)).abs().max() <= 1e-8
+
+
+def test_conserved_quantities_are_level_along_the_gradient(generator):
+    model = LinearAttentionModel(BinaryChain(0.5, 0.8))
+    theta = cube(200, generator).requires_grad_()
+    for i in range(2):
+        (slope,) = torch.autograd.grad(model.conserved(theta)[:, i].sum(), theta)
+        flow = model.gradient(theta.detach())
+        cosine = (slope * flow).sum(1) / (slope.norm(dim=1) * flow.norm(dim=1))
+        assert cosine.abs().max() < 1e-9
+
+
+def test_the_line_where_both_factors_vanish_is_a_saddle():
+    model = LinearAttentionModel(BinaryChain(0.5, 0.8))
+    on_line = torch.tensor([[1.3, SADDLE_W, -1.0]], dtype=torch.float64)
+    limit = find_limits(model, on_line)
+    assert limit.label == Label.SADDLE
+    aside = on_line + torch.tensor([0.0, 1e-3, 1e-3])
+    assert find_limits(model, aside).label == Label.GLOBAL_MINIMUM

@@ -1,0 +1,109 @@
+import mpmath
+import pytest
+import torch
+from conftest import CHAINS, REFERENCE, relative_error, uniform_starts
+from oracle import Canonical
+
+from flowsim import BinaryChain, CanonicalModel, InputError, energy
+from flowsim.models.gap_loss import gap_loss, gap_slope
+
+
+def row_of(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("row", REFERENCE["loss"], ids=lambda r: f"{r['p']},{r['q']},{r['e']}")
+def test_reference_table(row):
+    model = CanonicalModel(BinaryChain(row["p"], row["q"]))
+    theta = row_of(row["e"], row["w"])
+    gradient = model.gradient(theta)
+    assert relative_error(model.optimal_bias(theta).item(), row["bias"]) <= 1e-10
+    assert relative_error(model.loss(theta).item(), row["loss"]) <= 1e-10
+    assert relative_error(gradient[0].item(), row["grad_e"]) <= 1e-10
+    assert relative_error(gradient[1].item(), row["grad_w"]) <= 1e-10
+    if row["w"]:
+        assert relative_error(energy(theta).item(), row["energy"]) <= 1e-10
+    else:
+        assert torch.isnan(energy(theta))
+
+
+SECOND_SET = [
+    ("0.31", "0.87", 1.7, -0.3),
+    ("0.87", "0.31", -0.9, 2.2),
+    ("0.4", "0.4", 25.0, -2.5),
+    ("0.001", "0.7", 4.0, 1.5),
+    ("0.6", "0.4", 0.8, -0.2),
+]
+
+
+@pytest.mark.parametrize(("p", "q", "e", "w"), SECOND_SET)
+def test_second_set_by_root_search_in_40_digits(p, q, e, w):
+    bias, loss, grad_e, grad_w = Canonical(p, q).point(e, w)
+    model = CanonicalModel(BinaryChain(float(p), float(q)))
+    theta = row_of(e, w)
+    assert relative_error(model.optimal_bias(theta).item(), bias) < 1e-12
+    assert relative_error(model.loss(theta).item(), loss) < 1e-12
+    assert relative_error(model.gradient(theta)[0].item(), grad_e) < 1e-11
+    assert relative_error(model.gradient(theta)[1].item(), grad_w) < 1e-11
+
+
+@pytest.mark.parametrize("bias", ["optimal", "dynamic"])
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_gradient_is_autograds(p, q, bias, generator):
+    model = CanonicalModel(BinaryChain(p, q), bias=bias)
+    theta = uniform_starts(400, generator)
+    if bias == "dynamic":
+        theta = torch.cat([theta, uniform_starts(400, generator)[:, :1]], dim=1)
+    theta.requires_grad_()
+    (expected,) = torch.autograd.grad(model.loss(theta).sum(), theta)
+    torch.testing.assert_close(model.gradient(theta.detach()), expected, rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_dynamic_bias_meets_the_optimal_one(p, q, generator):
+    chain = BinaryChain(p, q)
+    optimal, dynamic = CanonicalModel(chain), CanonicalModel(chain, bias="dynamic")
+    assert dynamic.coordinates == ("e", "w", "b")
+    theta = uniform_starts(200, generator)
+    bias = optimal.optimal_bias(theta).unsqueeze(-1)
+    full = torch.cat([theta, bias], dim=1)
+    torch.testing.assert_close(dynamic.loss(full), optimal.loss(theta), rtol=1e-13, atol=0)
+    gradient = dynamic.gradient(full)
+    assert gradient[:, 2].abs().max() < 1e-13
+    torch.testing.assert_close(gradient[:, :2], optimal.gradient(theta), rtol=1e-9, atol=1e-12)
+    assert (dynamic.loss(full + row_of(0, 0, 0.1)) > optimal.loss(theta) * (1 - 1e-14)).all()
+    assert (dynamic.loss(full + row_of(0, 0, 3.0)) > optimal.loss(theta)).double().mean() > 0.9
+
+
+def test_any_batch_shape_and_nothing_overflows(generator):
+    model = CanonicalModel(BinaryChain(0.5, 0.8))
+    theta = uniform_starts(24, generator, half_width=100.0).reshape(2, 3, 4, 2)
+    assert model.loss(theta).shape == (2, 3, 4)
+    assert model.gradient(theta).shape == (2, 3, 4, 2)
+    for value in (model.loss(theta), model.gradient(theta), model.optimal_bias(theta)):
+        assert torch.isfinite(value).all()
+    assert torch.equal(model.loss(theta)[1, 2, 3], model.loss(theta[1, 2, 3]))
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_loss_of_the_gap_is_convex_between_the_two_entropies(p, q):
+    chain = BinaryChain(p, q)
+    gap = torch.linspace(-40, 40, 801, dtype=torch.float64)
+    slope = gap_slope(chain, gap)
+    assert (slope.diff() > -1e-15).all()
+    assert (torch.sign(slope) == torch.sign(gap - chain.target_logit_gap)).all()
+    assert gap_loss(chain, row_of(0.0)).item() == pytest.approx(chain.stationary_entropy, rel=1e-15)
+    target = row_of(chain.target_logit_gap)
+    assert gap_loss(chain, target).item() == pytest.approx(chain.entropy_rate, rel=1e-15)
+
+
+def test_slope_is_exact_far_out_in_the_tails():
+    chain = BinaryChain(1e-6, 0.3)
+    for gap in (-300.0, -30.0, 30.0, 300.0):
+        slope = Canonical("1e-6", "0.3").loss_of_gap(mpmath.mpf(gap))[2]
+        assert relative_error(gap_slope(chain, row_of(gap)).item(), slope) < 1e-9
+
+
+def test_unknown_bias_is_refused():
+    with pytest.raises(InputError, match='"optimal" or "dynamic"'):
+        CanonicalModel(BinaryChain(0.5, 0.8), bias="none")

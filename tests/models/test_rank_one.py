@@ -1,0 +1,166 @@
+"""The rank-one model against autograd, its symmetries, all sequences and the canonical models."""
+
+import itertools
+
+import pytest
+import torch
+from conftest import slopes_of_gradient
+
+from flowsim import BinaryChain
+from flowsim.errors import InputError
+from flowsim.models.canonical import CanonicalModel
+from flowsim.models.rank_one import RankOneModel
+from flowsim.models.uniform.model import AttentionModel
+
+CHAIN = BinaryChain(0.5, 0.8)
+VARIANTS = list(itertools.product([False, True], [True, False]))
+forward_mode = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+
+
+def points(model, count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (count, len(model.coordinates))
+    return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def enumerated_loss(model, theta):
+    """The transformer of the manifold's docstring, position by position, over all sequences."""
+    at = dict(zip(model.coordinates, theta, strict=True))
+    chain, length = model.chain, model.length
+    zero = torch.zeros((), dtype=torch.float64)
+    rho = [at[f"rho{n}" if model.attention else "rho"] for n in range(1, length + 1)]
+    ov = at["o"] * at["v"] if model.attention else zero
+    u = at["e"] if model.tied else at["c"]
+    transition = [[1 - chain.p, chain.p], [chain.q, 1 - chain.q]]
+    loss = zero
+    for symbols in itertools.product((0, 1), repeat=length):
+        probability = chain.stationary[symbols[0]]
+        for now, after in itertools.pairwise(symbols):
+            probability *= transition[now][after]
+        embedded = [at["e"] * x + r for x, r in zip(symbols, rho, strict=True)]
+        for n, x in enumerate(symbols):
+            y = embedded[n] + ov * sum(embedded[: n + 1]) / (n + 1)
+            f = u * (y + 4 * at["w2"] * torch.relu(at["w1"] * y)) + at["b"]
+            t = transition[x][1]
+            loss = loss + probability * (torch.logaddexp(f, zero) - t * f) / length
+    return loss
+
+
+@pytest.mark.parametrize(("attention", "tied"), VARIANTS)
+@pytest.mark.parametrize("length", [1, 4])
+def test_loss_and_gradient_are_those_of_all_sequences(attention, tied, length):
+    model = RankOneModel(CHAIN, length, attention, tied)
+    for theta in points(model, 5):
+        theta.requires_grad_()
+        loss = enumerated_loss(model, theta)
+        (gradient,) = torch.autograd.grad(loss, theta)
+        close = {"rtol": 1e-12, "atol": 1e-14}
+        torch.testing.assert_close(model.loss(theta.detach()), loss.detach(), **close)
+        torch.testing.assert_close(model.gradient(theta.detach()), gradient, **close)
+
+
+@pytest.mark.parametrize(("attention", "tied"), VARIANTS)
+def test_coordinates_and_metric(attention, tied):
+    model = RankOneModel(CHAIN, 3, attention, tied)
+    rho = ("rho1", "rho2", "rho3") if attention else ("rho",)
+    layer, last = ("o", "v") * attention, ("c",) * (not tied)
+    assert model.coordinates == ("e", *rho, "w1", "w2", *layer, "b", *last)
+    metric = dict(zip(model.coordinates, model.metric, strict=True))
+    assert metric.pop("w1") == metric.pop("w2") == 4
+    if not attention:
+        assert metric.pop("rho") == 3
+    assert set(metric.values()) == {1.0}
+    assert model.keeps_sign == (False,) * len(model.coordinates)
+
+
+def test_a_shared_position_is_separate_positions_that_stay_equal():
+    shared, separate = RankOneModel(CHAIN, 5), RankOneModel(CHAIN, 5, attention=True)
+    theta = points(shared, 20)
+    e, rho, w1, w2, b = theta.unbind(-1)
+    zero = torch.zeros_like(e)
+    lifted = torch.stack([e, *[rho] * 5, w1, w2, zero, zero, b], dim=-1)
+    flow = shared.gradient(theta) / torch.tensor(shared.metric)
+    lifted_flow = separate.gradient(lifted) / torch.tensor(separate.metric)
+    expected = torch.stack(
+        [flow[:, 0], *[flow[:, 1]] * 5, flow[:, 2], flow[:, 3], zero, zero, flow[:, 4]], -1
+    )
+    torch.testing.assert_close(lifted_flow, expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(("attention", "tied"), VARIANTS)
+def test_conserved_quantities_do_not_change_along_the_flow(attention, tied):
+    model = RankOneModel(BinaryChain(0.2, 0.3), 7, attention, tied)
+    theta = points(model, 20).requires_grad_()
+    flow = -model.gradient(theta).detach() / torch.tensor(model.metric)
+    conserved = model.conserved(theta)
+    assert conserved.shape == (20, len(model.conserved_names))
+    assert len(model.conserved_names) == 1 + attention + (not tied)
+    for quantity in conserved.unbind(-1):
+        (normal,) = torch.autograd.grad(quantity.sum(), theta, retain_graph=True)
+        assert ((normal * flow).sum(-1).abs() < 1e-13).all()
+
+
+@pytest.mark.parametrize(("attention", "tied"), VARIANTS)
+@pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.3, 0.7)])
+def test_lift_of_canonical_points_keeps_the_loss(attention, tied, pq):
+    chain, length = BinaryChain(*pq), 24
+    model = RankOneModel(chain, length, attention, tied)
+    canonical = AttentionModel(chain, length) if attention else CanonicalModel(chain)
+    generator = torch.Generator().manual_seed(2)
+    theta = 4 * torch.rand(200, 2 + attention, dtype=torch.float64, generator=generator) - 2
+    lifted = model.from_canonical(theta)
+    close = {"rtol": 1e-13, "atol": 1e-13}
+    torch.testing.assert_close(model.loss(lifted), canonical.loss(theta), **close)
+    torch.testing.assert_close(model.optimal_bias(lifted), canonical.optimal_bias(theta), **close)
+    torch.testing.assert_close(model.to_canonical(lifted), theta, **close)
+    balances = model.conserved(lifted)[:, : 1 + attention]
+    torch.testing.assert_close(balances, torch.zeros_like(balances), rtol=0, atol=1e-14)
+    assert (model.gradient(lifted)[:, model.coordinates.index("b")].abs() < 1e-15).all()
+    biased = torch.cat([theta, torch.full((200, 1), 0.3, dtype=torch.float64)], dim=-1)
+    dynamic = (
+        AttentionModel(chain, length, "dynamic") if attention else CanonicalModel(chain, "dynamic")
+    )
+    torch.testing.assert_close(
+        model.loss(model.from_canonical(biased)), dynamic.loss(biased), **close
+    )
+
+
+@forward_mode
+@pytest.mark.parametrize(("attention", "tied"), VARIANTS)
+def test_derivatives_through_torch_func(attention, tied):
+    model = RankOneModel(CHAIN, 3, attention, tied)
+    theta = points(model, 4, seed=1)
+    hessian = torch.func.vmap(torch.func.hessian(model.loss))(theta)
+    torch.testing.assert_close(hessian, model.hessian(theta), rtol=1e-13, atol=1e-14)
+    torch.testing.assert_close(hessian, slopes_of_gradient(model, theta), rtol=1e-6, atol=1e-8)
+
+
+def test_closed_relu_at_its_kink():
+    model = RankOneModel(CHAIN, 4)
+    theta = torch.tensor([1.0, 0.0, 0.7, 0.9, 0.1], dtype=torch.float64)  # Y = 0 after a zero
+    nudged = theta + torch.tensor([0, -1e-12, 0, 0, 0])
+    torch.testing.assert_close(model.gradient(theta), model.gradient(nudged), rtol=1e-9, atol=1e-11)
+
+
+def test_any_batch_shape():
+    model = RankOneModel(CHAIN, 3, attention=True)
+    theta = points(model, 12).reshape(3, 4, -1)
+    assert model.loss(theta).shape == model.optimal_bias(theta).shape == (3, 4)
+    assert model.gradient(theta).shape == theta.shape
+    assert model.loss(theta[0, 0]).shape == ()
+    torch.testing.assert_close(model.gradient(theta)[1, 2], model.gradient(theta[1, 2]))
+
+
+@pytest.mark.parametrize("length", [0, 2.5, "4"])
+@pytest.mark.parametrize("attention", [True, False])
+def test_bad_lengths(length, attention):
+    with pytest.raises(InputError, match="integer of at least 1"):
+        RankOneModel(CHAIN, length, attention)
+
+
+def test_other_bad_input():
+    with pytest.raises(InputError, match="GiB"):
+        RankOneModel(CHAIN, 10**7, attention=True)
+    RankOneModel(CHAIN, 10**7)
+    with pytest.raises(InputError, match=r"\(e, w, a\), optionally with b"):
+        RankOneModel(CHAIN, 4, attention=True).from_canonical(torch.zeros(2))

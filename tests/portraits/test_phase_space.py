@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+
+from flowsim import (
+    AttentionModel,
+    BinaryChain,
+    LinearAttentionModel,
+    draw_phase_space,
+    draw_portrait,
+    phase_space_record,
+    portrait_record,
+)
+from flowsim.landscape.basins import CriticalPoint
+
+MODELS = {
+    "linear above": LinearAttentionModel(BinaryChain(0.5, 0.8)),
+    "linear below": LinearAttentionModel(BinaryChain(0.2, 0.3)),
+    "uniform above": AttentionModel(BinaryChain(0.5, 0.8), 4),
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=["linear above", "linear below", pytest.param("uniform above", marks=pytest.mark.slow)],
+)
+def space(request):
+    return phase_space_record(MODELS[request.param])
+
+
+def test_orbits_end_where_their_label_says(space):
+    labels, ends = space["orbit_label"].to_numpy(), space["orbit_e"].to_numpy()[-1]
+    assert space.attrs["orbits_unresolved"] == 0
+    assert (ends[labels == 2] == 0).all()
+    assert (np.abs(ends[labels == 1]) > 0.05).all()
+    assert np.isfinite(space["orbit_a"]).all()
+
+
+def test_saddle_curve_parts_the_minima_from_the_maxima_of_the_plane(space):
+    kind = space["plane"].to_numpy()
+    assert {CriticalPoint.LOCAL_MAXIMUM, CriticalPoint.LOCAL_MINIMUM} <= set(kind.ravel())
+    for a, row in zip(space["plane_a"].to_numpy(), kind, strict=True):
+        here = space["saddle_w"].to_numpy()[space["saddle_a"].to_numpy() == a]
+        changes = (np.diff(np.sign(row)) != 0).sum()
+        assert len(here) == changes or 0 in row
+
+
+def test_figure_has_both_panels_and_their_axes(space):
+    figure = draw_phase_space(space)
+    assert len(figure.axes) == 2
+    for axes in figure.axes:
+        assert axes.get_xlabel() == "feed-forward $w$"
+        assert axes.get_ylabel() == "attention $a$"
+        assert axes.get_zlabel() == "embedding $e$"
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "saddle curve" in texts
+    assert "orbit to the global minima" in texts
+
+
+@pytest.mark.parametrize("a", [0.5, -1.4])
+@pytest.mark.parametrize("regime", ["linear above", "linear below"])
+def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
+    record = portrait_record(MODELS[regime], resolution=60, a=a)
+    assert record.attrs["oracle_agree"] == record.attrs["oracle_cells"] > 3000
+    assert record.attrs["largest_energy_drift"] < 1e-8
+    # the drawn separatrix is the boundary of the labels
+    w, curve = record["curve_w"].to_numpy(), record["separatrix_e"].to_numpy()
+    e = record["e"].to_numpy()
+    for j, centre in enumerate(record["w"].to_numpy()):
+        boundary = curve[np.abs(w - centre).argmin()]
+        trapped = np.abs(e[record["label"].to_numpy()[:, j] == 2])
+        if np.isfinite(boundary) and 0.3 < boundary < 2.8 and abs(centre) > 0.1:
+            assert abs(trapped.max() - boundary) < 0.35
+    assert "slice" in draw_portrait(record).axes[0].get_title()
+
+
+def test_slice_of_uniform_attention_has_no_closed_form_to_compare_with():
+    record = portrait_record(MODELS["uniform above"], resolution=10, a=0.5)
+    assert record.attrs["oracle_cells"] == 0
+    assert np.isnan(record["separatrix_e"]).all()
+    assert np.isnan(record.attrs["largest_energy_drift"])
+    assert record.attrs["cells_global_minimum"] + record.attrs["cells_local_minimum"] == 100
+    assert len(record["saddle_w"]) == 1

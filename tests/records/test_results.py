@@ -1,0 +1,90 @@
+import os
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from flowsim import BinaryChain, CanonicalModel, InputError, portrait_record
+from flowsim.records.netcdf import check_output, read_record, write_atomically, write_record
+
+
+@pytest.fixture(scope="module")
+def record():
+    return portrait_record(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=8)
+
+
+def test_round_trip_keeps_everything(record, tmp_path):
+    write_record(record, tmp_path / "a.nc")
+    back = read_record(tmp_path / "a.nc", "portrait")
+    xr.testing.assert_equal(back, record)
+    assert list(back.attrs) == [*record.attrs, "variables"]
+    assert read_record(str(tmp_path / "a.nc"), "portrait").equals(back)
+    assert back["label"].attrs["flag_meanings"].startswith("unresolved global_minimum")
+    assert "torchdiffeq" in back.attrs["versions"]
+
+
+def test_same_run_same_bytes(record, tmp_path):
+    again = portrait_record(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=8)
+    write_record(record, tmp_path / "a.nc")
+    write_record(again, tmp_path / "b.nc")
+    assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
+
+
+def test_damaged_and_foreign_files_are_refused(record, tmp_path):
+    write_record(record, tmp_path / "a.nc")
+    whole = (tmp_path / "a.nc").read_bytes()
+    (tmp_path / "cut.nc").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.nc").write_text("not a record")
+    (tmp_path / "empty.nc").write_bytes(b"")
+    for name in ("cut.nc", "text.nc", "empty.nc"):
+        with pytest.raises(InputError, match="damaged or not NetCDF"):
+            read_record(tmp_path / name, "portrait")
+    xr.Dataset({"x": ("t", np.zeros(3))}).to_netcdf(tmp_path / "foreign.nc", engine="h5netcdf")
+    with pytest.raises(InputError, match="not a flowsim portrait record"):
+        read_record(tmp_path / "foreign.nc", "portrait")
+    part = xr.load_dataset(tmp_path / "a.nc", engine="h5netcdf").drop_vars("minima_e")
+    part.to_netcdf(tmp_path / "part.nc", engine="h5netcdf")
+    with pytest.raises(InputError, match="it lacks minima_e"):
+        read_record(tmp_path / "part.nc", "portrait")
+    with pytest.raises(InputError, match="is not a file"):
+        read_record(tmp_path / "missing.nc", "portrait")
+
+
+def test_outputs_are_checked_before_anything_is_computed(tmp_path):
+    check = (".png", ".pdf")
+    check_output(tmp_path / "a.png", "--out", check, overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(InputError, match=r"--out must end in one of \.png, \.pdf"):
+        check_output(tmp_path / "a.gif", "--out", check, overwrite=False)
+    with pytest.raises(InputError, match="does not exist"):
+        check_output(tmp_path / "no" / "a.png", "--out", check, overwrite=False)
+    (tmp_path / "a.png").write_bytes(b"mine")
+    with pytest.raises(InputError, match="exists; give --overwrite"):
+        check_output(tmp_path / "a.png", "--out", check, overwrite=False)
+    check_output(tmp_path / "a.png", "--out", check, overwrite=True)
+    (tmp_path / "dir.png").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        check_output(tmp_path / "dir.png", "--out", check, overwrite=True)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs /proc")
+def test_unwritable_folder_is_found_out():
+    from pathlib import Path
+
+    with pytest.raises(InputError, match="cannot write in the folder"):
+        check_output(Path("/proc/a.png"), "--out", (".png",), overwrite=False)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_an_interrupted_write_leaves_the_old_file_and_no_partial_one(tmp_path, error):
+    target = tmp_path / "a.nc"
+    target.write_bytes(b"old")
+
+    def write(name):
+        name.write_bytes(b"half")
+        raise error
+
+    with pytest.raises((KeyboardInterrupt, InputError)):
+        write_atomically(target, write)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
+    assert target.read_bytes() == b"old"

@@ -1,0 +1,195 @@
+"""Gaussian initializations: the integral, the scan beside it, and the command."""
+
+import json
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from command import assert_refused, run
+from conftest import REFERENCE, relative_error
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from scipy.stats import chi2
+
+from flowsim import BinaryChain, CanonicalModel, InputError, LinearAttentionModel, read_record
+from flowsim.drawing.gaussian_curve import draw_gaussian, draw_probability
+from flowsim.scan.gaussian import (
+    _trapped_below,
+    gaussian_limits,
+    gaussian_probability,
+    gaussian_record,
+)
+
+ABOVE, BELOW, ONE = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.3, 0.7)
+
+
+@pytest.mark.parametrize("row", REFERENCE["gaussian_global_probability"], ids=lambda r: r["sigma"])
+def test_integral_agrees_with_the_reference_table(row):
+    above = gaussian_probability(ABOVE, row["sigma"])
+    assert above == pytest.approx(row["switching_above_one"], abs=1e-13)
+    below = gaussian_probability(BELOW, row["sigma"])
+    assert below == pytest.approx(row["switching_below_one"], abs=1e-13)
+    if row["sigma"] >= 0.1:
+        assert relative_error(above, row["switching_above_one"]) < 1e-12
+
+
+def in_many_digits(sigma, above):
+    """The integral in w as spec 3.1 has it, in 30 digits, on pieces of half a σ and smaller."""
+    with mpmath.workdps(30):
+        s, root = mpmath.mpf(sigma), mpmath.sqrt(mpmath.mpf(1) / 2)
+        saddle = -(1 + mpmath.log(2)) / 2
+
+        def integrand(w):
+            level = mpmath.sqrt(max(w * w - mpmath.log(-w) + saddle, 0)) / mpmath.sqrt(2) / s
+            weight = mpmath.erfc(level) if above else mpmath.erf(level)
+            return weight * mpmath.exp(-w * w / (2 * s * s)) / s / mpmath.sqrt(2 * mpmath.pi)
+
+        if above:
+            ends = {-root, *(-(mpmath.mpf(2) ** -k) for k in range(1, 80, 2)), mpmath.mpf(0)}
+            ends |= {w for k in range(-20, 21) if -root < (w := -mpmath.mpf(1) / 2 + k * s / 2) < 0}
+            tail = mpmath.erfc(1 / (2 * s)) / 2
+        else:
+            steps = [s * s * k / 4 for k in range(1, 200) if s * s * k / 4 < s / 2]
+            ends = {-root, *(-root - x for x in steps), *(-root - k * s / 2 for k in range(1, 40))}
+            tail = mpmath.mpf(0)
+        return float(tail + mpmath.quad(integrand, sorted(ends)))
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.037, 0.25])
+def test_small_probabilities_are_right_to_their_own_size(sigma):
+    assert relative_error(gaussian_probability(ABOVE, sigma), in_many_digits(sigma, True)) < 1e-11
+    assert relative_error(_trapped_below(sigma), in_many_digits(sigma, False)) < 1e-9
+
+
+def test_limits_in_sigma():
+    for chain, limits in ((ABOVE, (0, 0.5)), (BELOW, (1, 0.75)), (ONE, (1, 1))):
+        assert gaussian_limits(chain) == limits
+        for sigma in (5e-324, 1e-300, 1e-12, 1e-3):
+            assert gaussian_probability(chain, sigma) == limits[0]
+        for sigma in (1e6, 1e12, 1e300):
+            assert gaussian_probability(chain, sigma) == pytest.approx(limits[1], abs=1e-6)
+
+
+@pytest.mark.parametrize("sigma", [0, -1, math.nan, math.inf])
+def test_sigma_must_be_a_positive_number(sigma):
+    with pytest.raises(InputError, match="sigma must be a positive finite number"):
+        gaussian_probability(ABOVE, sigma)
+
+
+@pytest.fixture(scope="module", params=[ABOVE, BELOW, ONE], ids=lambda chain: chain.regime)
+def record(request):
+    return gaussian_record(CanonicalModel(request.param), np.geomspace(0.02, 3, 12), 1500, seed=5)
+
+
+def test_the_flow_agrees_with_the_integral(record):
+    assert record.attrs["wrong"] == record.attrs["unresolved"] == 0
+    assert record.attrs["largest_relative_energy_drift"] < 1e-8
+    expected, n = record["integral"].to_numpy(), record.attrs["samples"]
+    reached = record["count_global_minimum"].to_numpy()
+    countable = n * np.minimum(expected, 1 - expected) > 8
+    e = expected[countable]
+    statistic = (((reached[countable] - n * e) ** 2) / (n * e * (1 - e))).sum()
+    assert statistic <= chi2.ppf(0.999, max(countable.sum(), 1))
+    assert countable.sum() >= (0 if record.attrs["regime"] == "p + q = 1" else 5)
+    # a rare outcome is seen at most a few times
+    rare = n * np.minimum(expected, 1 - expected)[~countable]
+    seen = np.minimum(reached, n - reached)[~countable]
+    assert (seen <= rare + 6 * np.sqrt(rare + 0.5)).all()
+
+
+def test_intervals_hold_the_fraction_and_mostly_the_integral(record):
+    fraction = record["fraction"]
+    # Wilson's interval ends at 0 or 1 within rounding when all starts end alike
+    assert (record["fraction_low"] <= fraction + 1e-12).all()
+    assert (record["fraction_high"] >= fraction - 1e-12).all()
+    counts = sum(record[f"count_{n}"] for n in ("global_minimum", "local_minimum", "saddle"))
+    assert (counts == record.attrs["samples"]).all()
+    assert record.attrs["intervals_missed"] <= 4
+
+
+def test_a_seed_fixes_the_clouds_and_scales_may_be_extreme():
+    model, sigmas = CanonicalModel(BELOW), np.array([1e-12, 1e-3, 1.0, 1000.0])
+    first, again, other = (gaussian_record(model, sigmas, 300, seed) for seed in (1, 1, 2))
+    assert first.identical(again)
+    assert not first["fraction"].equals(other["fraction"])
+    assert first["fraction"].to_numpy()[:2].tolist() == [1.0, 1.0]
+    assert first.attrs["wrong"] == first.attrs["unresolved"] == 0
+
+
+@pytest.mark.parametrize("sigmas", [[], [0.0, 1.0], [1.0, 0.5], [1.0, 1e9], [math.nan, 1.0]])
+def test_scales_that_make_no_sense_are_refused(sigmas):
+    with pytest.raises(InputError, match="sigma must increase"):
+        gaussian_record(CanonicalModel(ABOVE), np.array(sigmas), 10)
+
+
+def test_the_integral_is_that_of_the_canonical_model():
+    sigmas = np.ones(1)
+    for model in (LinearAttentionModel(ABOVE), CanonicalModel(ABOVE, bias="dynamic")):
+        with pytest.raises(InputError, match="canonical model"):
+            gaussian_record(model, sigmas, 10)
+    with pytest.raises(InputError, match="samples"):
+        gaussian_record(CanonicalModel(ABOVE), sigmas, 0)
+
+
+def test_figure_shows_curve_points_intervals_and_limits(record):
+    title = draw_gaussian(record).axes[0].get_title()
+    assert f"= {record.attrs['p']:g}" in title
+    assert f"= {record.attrs['q']:g}" in title
+    axes = Figure().add_subplot()
+    draw_probability(record, axes)
+    assert axes.get_xscale() == "log"
+    lines = [line.get_xydata() for line in axes.lines]
+    curve = np.stack([record["sigma"], record["integral"]], axis=1)
+    assert any(line.shape == curve.shape and np.array_equal(line, curve) for line in lines)
+    levels = {line[0, 1] for line in lines if len(line) == 2 and line[0, 0] == 0}
+    assert levels == {record.attrs["limit_small_sigma"], record.attrs["limit_large_sigma"]}
+    (bars,) = [c for c in axes.collections if len(c.get_segments()) == len(curve)]
+    ends = np.array(bars.get_segments())[:, :, 1]
+    np.testing.assert_allclose(ends[:, 0], record["fraction_low"], atol=1e-12)
+    np.testing.assert_allclose(ends[:, 1], record["fraction_high"], atol=1e-12)
+
+
+def test_command_writes_figure_and_record_and_overwrites_nothing(tmp_path):
+    words = ["gaussian", "--p", "0.5", "--q", "0.8", "--sigma", "0.1:2:5", "--samples", "400"]
+    done = run(*words, "--out", "g.png", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["integral"][-1] == pytest.approx(REFERENCE_AT_TWO, abs=1e-12)
+    assert (summary["wrong"], summary["unresolved"]) == (0, 0)
+    assert imread(tmp_path / "g.png").std() > 0.1
+    record = read_record(tmp_path / "g.nc", "gaussian")
+    assert record["fraction"].to_numpy().tolist() == summary["fraction"]
+    assert_refused(run(*words, "--out", "g.png", cwd=tmp_path), "--overwrite")
+    done = run(*words, "--out", "g.png", "--overwrite", "--quiet", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    again = read_record(tmp_path / "g.nc", "gaussian")
+    assert again.drop_attrs().identical(record.drop_attrs())
+
+
+REFERENCE_AT_TWO = next(
+    row["switching_above_one"]
+    for row in REFERENCE["gaussian_global_probability"]
+    if row["sigma"] == 2
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "--p and --q are needed"),
+        *(
+            (["--p", "0.5", "--q", "0.8", f"--sigma={text}"], "--sigma")
+            for text in ("0:1:5", "1:0.5:5", "1:1:5", "-1:1:5", "0.1:1:1", "0.1:1", "nan:1:5",
+                         "0.1:inf:5", "a", "", "0.1:2:3:4", "1e-13:1:5", "0.1:2000:5")
+        ),
+        (["--p", "0.5", "--q", "0.8", "--samples", "0"], "--samples"),
+        (["--p", "0.5", "--q", "0.8", "--samples", "100000000"], "--samples"),
+        (["--p", "0.5", "--q", "0.8", "--seed", "-1"], "--seed"),
+        (["--p", "0.5", "--q", "1.8"], "--q"),
+        (["--p", "0.5", "--q", "0.8", "--out", "x.gif"], "--out"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence(tmp_path, arguments, word):
+    assert_refused(run("gaussian", *arguments, cwd=tmp_path), word)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,258 @@
+"""Initializations: grids, lists from files and Gaussian clouds, block by block."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from scipy.stats import binomtest, kstest
+
+from flowsim import (
+    BinaryChain,
+    Cloud,
+    Grid,
+    InputError,
+    ModelChoice,
+    Points,
+    cell_centres,
+    scan_basins,
+)
+from flowsim.scan.follow import starting_coordinates, to_model, wilson_interval
+from flowsim.scan.starts import STREAM
+
+CHAIN = BinaryChain(0.5, 0.8)
+
+
+def all_of(starts):
+    return starts.block(0, math.prod(starts.shape))
+
+
+def pieces(starts, size):
+    n = math.prod(starts.shape)
+    return np.concatenate([starts.block(i, min(i + size, n)) for i in range(0, n, size)])
+
+
+def test_cells_fill_the_window():
+    assert cell_centres(-3, 3, 3).tolist() == [-2, 0, 2]
+    assert cell_centres(1, 2, 1).tolist() == [1.5]
+
+
+@pytest.mark.parametrize("cells", [1, 5, 7, 11, 101, 512, 4095])
+def test_cells_are_right_to_the_last_bits_and_zero_is_zero(cells):
+    for low, high in ((-3.0, 3.0), (-0.7, 0.7), (-math.pi, math.pi), (-1e-3, 1e-3)):
+        centres = cell_centres(low, high, cells)
+        assert np.array_equal(centres, -centres[::-1])
+        assert (centres == 0).sum() == cells % 2
+    for low, high in ((-0.7, 2.3), (0.05, 3.0), (-1000.0, -0.1), (1e-9, 1.0)):
+        exact = [
+            (Fraction(low) * (2 * (cells - i) - 1) + Fraction(high) * (2 * i + 1)) / (2 * cells)
+            for i in range(cells)
+        ]
+        unit = np.spacing(max(-low, high))
+        error = [
+            abs(Fraction(x) - y)
+            for x, y in zip(cell_centres(low, high, cells).tolist(), exact, strict=True)
+        ]
+        assert max(error) <= 3 * unit
+        assert (np.diff(cell_centres(low, high, cells)) > 0).all()
+    assert cell_centres(-0.3, 0.7, 5)[1] == 0
+    assert cell_centres(-0.1, 0.2, 3)[0] == pytest.approx(-0.05, rel=1e-14)
+
+
+def test_grid_is_the_mesh_of_its_axes():
+    axes = {"w": np.array([-1.0, 0.5, 2.0]), "e": np.array([0.25, 4.0])}
+    grid = Grid(axes, {"a": 0.125})
+    assert grid.names == ("w", "e", "a")
+    mesh = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1).reshape(-1, 2)
+    assert np.array_equal(all_of(grid), np.column_stack([mesh, np.full(6, 0.125)]))
+    assert np.array_equal(pieces(grid, 4), all_of(grid))
+    assert Grid({"e": [1.0]}, {"w": 2.0}).block(0, 1).tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("axes", "fixed", "word"),
+    [
+        ({}, {"e": 1.0}, "at least one"),
+        ({"e": []}, {}, "at least one value"),
+        ({"e": [[1.0]]}, {}, "one dimension"),
+        ({"e": [1.0, math.nan]}, {}, "finite"),
+        ({"e": [1.0, 1.0]}, {}, "increase"),
+        ({"e": [1.0]}, {"e": 2.0}, "both varied and fixed"),
+        ({"e": [1.0]}, {"w": math.inf}, "finite"),
+    ],
+)
+def test_grids_that_are_none(axes, fixed, word):
+    with pytest.raises(InputError, match=word):
+        Grid(axes, fixed)
+
+
+def test_points_of_all_formats_are_the_same(tmp_path):
+    rows = np.array([[0.5, -1.25], [1 / 3, 2.0], [-7.0, 1e-9]])
+    np.save(tmp_path / "a.npy", rows)
+    text = "\ufeffw, e\n" + "\n".join(f"{w!r},{e!r}" for e, w in rows.tolist()) + "\n\n"
+    (tmp_path / "a.csv").write_text(text)
+    columns = {name: ("anything", rows[:, i]) for i, name in enumerate("ew")}
+    xr.Dataset(columns).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    for suffix in ("npy", "csv", "nc"):
+        points = Points.read(tmp_path / f"a.{suffix}", ("e", "w"))
+        order = [points.names.index(name) for name in "ew"]
+        assert np.array_equal(all_of(points)[:, order], rows)
+        assert points.dims == ("point",)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "word"),
+    [
+        ("a.csv", "", "has no columns"),
+        ("a.csv", "e,w\n", "no points"),
+        ("a.csv", "e,w\n1,nan\n", "point 1 of .*csv. is not finite"),
+        ("a.csv", "e,w\n1,2\n1,inf\n", "point 2 of .*csv. is not finite"),
+        ("a.csv", "e,w\n1,two\n", "cannot be read"),
+        ("a.csv", "e,w\n1,2,3\n", "needs rows of 2 columns"),
+        ("a.csv", "e,w\n1,2\n3\n", "cannot be read"),
+        ("a.csv", "e,v\n1,2\n", "e, v"),
+        ("a.csv", "e,w,a\n1,2,3\n", "e, w, a"),
+        ("a.csv", "e,e\n1,2\n", "e, e"),
+        ("a.csv", "1,2\n3,4\n", "wanted are e, w"),
+        ("a.npy", "not numpy", "cannot be read"),
+        ("a.nc", "not netcdf", "cannot be read"),
+        ("a.txt", "e,w\n1,2\n", "csv"),
+        (None, "", "not a file"),
+    ],
+)
+def test_files_that_hold_no_points(tmp_path, name, text, word):
+    if name is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=word):
+        Points.read(tmp_path / (name or "missing.csv"), ("e", "w"))
+
+
+def test_arrays_that_hold_no_points(tmp_path):
+    path = tmp_path / "a.npy"
+    bad = [np.zeros((3, 3)), np.zeros(4), np.zeros((2, 2), complex), np.array([[{}, 1]], object)]
+    for array in bad:
+        np.save(path, array, allow_pickle=True)
+        with pytest.raises(InputError):
+            Points.read(path, ("e", "w"))
+    xr.Dataset({"e": ("i", [1.0, 2.0]), "w": ("j", [1.0])}).to_netcdf(tmp_path / "a.nc")
+    with pytest.raises(InputError, match="one length"):
+        Points.read(tmp_path / "a.nc", ("e", "w"))
+
+
+def test_cloud_does_not_depend_on_how_it_is_cut():
+    cloud = Cloud(("e", "w"), STREAM + 1000, (0.5, 2.0), {"a": 1.0}, seed=3)
+    whole = all_of(cloud)
+    assert whole.shape == (2 * (STREAM + 1000), 3)
+    assert np.array_equal(pieces(cloud, 10_007), whole)
+    assert (whole[:, 2] == 1).all()
+    draws = whole[:, :2].reshape(2, -1, 2)
+    assert np.array_equal(4 * draws[0], draws[1])
+    more = Cloud(("e", "w"), STREAM + 2000, (0.1, 0.5), {"a": 1.0}, seed=3)
+    assert np.array_equal(more.block(STREAM + 2000, 2 * STREAM + 3000), whole[: STREAM + 1000])
+
+
+def test_cloud_is_normal_and_its_streams_are_independent():
+    cloud = Cloud((), 2 * STREAM, {"w": 2.0, "e": 0.5}, seed=2**40)
+    assert cloud.names == ("w", "e")
+    z = all_of(cloud) / [2.0, 0.5]
+    assert kstest(z.ravel(), "norm").pvalue > 1e-3
+    columns = np.column_stack([z[:STREAM], z[STREAM:]])
+    assert np.abs(np.corrcoef(columns.T) - np.eye(4)).max() < 5 / STREAM**0.5
+    other = Cloud((), 2 * STREAM, {"w": 2.0, "e": 0.5}, seed=0)
+    assert not np.intersect1d(all_of(other), all_of(cloud)).size
+
+
+@pytest.mark.parametrize("sigma", [0, -1, math.nan, math.inf, (1, 0), (2, 1), {"e": 0}, ()])
+def test_spreads_that_are_none(sigma):
+    with pytest.raises(InputError, match="sigma"):
+        Cloud(("e", "w"), 5, sigma)
+
+
+def test_other_clouds_that_are_none():
+    for keywords in ({"count": 0}, {"seed": -1}, {"fixed": {"e": 1.0}}):
+        with pytest.raises(InputError):
+            Cloud(**{"names": ("e", "w"), "count": 5, "sigma": 1.0, **keywords})
+
+
+def test_wilson_interval_is_scipys():
+    k, n = np.array([0, 1, 50, 99, 100, 7]), np.array([100, 100, 100, 100, 100, 7])
+    low, high = wilson_interval(k, n)
+    for i in range(len(k)):
+        expected = binomtest(int(k[i]), int(n[i])).proportion_ci(method="wilson")
+        assert (low[i], high[i]) == pytest.approx((expected.low, expected.high), abs=1e-14)
+
+
+EVERY_MODEL = [
+    ModelChoice(),
+    ModelChoice(bias="dynamic"),
+    ModelChoice("uniform", 4),
+    ModelChoice("linear"),
+    ModelChoice("untied"),
+    ModelChoice("rank-one", 2),
+    ModelChoice("rank-one", 2, attention=True, tied=False),
+]
+
+
+@pytest.mark.parametrize("choice", EVERY_MODEL, ids=lambda choice: f"{choice.name} {choice.bias}")
+def test_every_model_takes_a_cloud_at_several_sigma(choice):
+    model = choice.on(CHAIN)
+    names = model.coordinates
+    starts = Cloud(names[:2], 1, (0.3, 0.9), dict.fromkeys(names[2:], 0.25), seed=1)
+    record = scan_basins(model, starts, rtol=1e-4)
+    assert record["label"].dims == ("sigma", "sample")
+    assert record["share"].dims == ("sigma", "basin")
+    assert record["sigma"].to_numpy().tolist() == [0.3, 0.9]
+    assert {f"limit_{name}" for name in names} <= set(record)
+    assert {f"drift_{name}" for name in model.conserved_names} <= set(record)
+    assert int(record["count"].sum()) == 2
+    rows = np.column_stack([record[f"start_{name}"].to_numpy().ravel() for name in names[:2]])
+    assert np.array_equal(rows, all_of(starts)[:, :2])
+
+
+def test_a_grid_and_a_list_of_its_points_have_the_same_limits():
+    model = ModelChoice("untied").on(CHAIN)
+    grid = Grid({"w": cell_centres(-2, 2, 6), "u": cell_centres(-1, 1, 5)}, {"e": 0.3})
+    over_grid = scan_basins(model, grid)
+    listed = scan_basins(model, Points(grid.names, all_of(grid)))
+    for name in ("label", "limit_e", "limit_u", "limit_w", "evaluations"):
+        assert np.array_equal(over_grid[name].to_numpy().ravel(), listed[name].to_numpy())
+    assert over_grid["label"].dims == ("w", "u")
+    assert float(over_grid["e"]) == 0.3
+
+
+def test_canonical_starts_are_lifted_to_the_rank_one_model():
+    model = ModelChoice("rank-one", 2, attention=True).on(CHAIN)
+    rows = torch.tensor([[0.3, -0.7, 0.5]], dtype=torch.float64)
+    lifted = to_model(model, ("e", "w", "a"), rows)
+    assert lifted.shape == (1, len(model.coordinates))
+    assert torch.allclose(model.to_canonical(lifted), rows)
+    shuffled = to_model(model, ("a", "b", "w", "e"), torch.tensor([[0.5, 9.0, -0.7, 0.3]]).double())
+    assert shuffled[0, model.coordinates.index("b")] == 9
+    assert torch.allclose(model.to_canonical(shuffled), rows)
+    assert starting_coordinates(model, model.coordinates) == model.coordinates
+    with pytest.raises(InputError, match="together be"):
+        starting_coordinates(model, ("e", "w"))
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"name": "softmax"},
+        {"name": "uniform"},
+        {"name": "rank-one"},
+        {"name": "linear", "length": 3},
+        {"name": "untied", "attention": True},
+        {"name": "canonical", "tied": False},
+        {"name": "rank-one", "length": 2, "bias": "dynamic"},
+    ],
+)
+def test_models_that_are_none(keywords):
+    with pytest.raises(InputError):
+        ModelChoice(**keywords)
+
+
+@pytest.mark.parametrize("choice", EVERY_MODEL, ids=str)
+def test_a_choice_of_model_survives_its_settings(choice):
+    assert ModelChoice.from_settings(choice.settings()) == choice

@@ -1,0 +1,452 @@
+"""Scans to disk: whole or resumable, whatever happens while they run."""
+
+import fcntl
+import itertools
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from flowsim import (
+    BinaryChain,
+    Cloud,
+    Grid,
+    InputError,
+    Interrupted,
+    Label,
+    ModelChoice,
+    Points,
+    Scan,
+    cell_centres,
+    read_record,
+    scan_basins,
+    write_scan,
+)
+from flowsim.scan import store as store_module
+from flowsim.scan.record import slabs
+
+AXES = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
+
+
+def small(**changes):
+    settings = {"model": ModelChoice(), "p": 0.5, "q": 0.8, "starts": Grid(AXES), "chunk": 16}
+    return Scan(**{**settings, **changes})
+
+
+def parts(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (1, 5, 2), (2, 3, 2, 2), (1, 1, 1)])
+def test_slabs_cover_every_range_in_order(shape):
+    size = int(np.prod(shape))
+    values = np.arange(size)
+    for low, high in itertools.combinations(range(size + 1), 2):
+        out, at = np.full(shape, -1), low
+        boxes = list(slabs(shape, low, high))
+        for where, lengths in boxes:
+            count = int(np.prod(lengths))
+            out[where] = values[at : at + count].reshape(lengths)
+            at += count
+        assert at == high
+        assert np.array_equal(out.ravel()[low:high], values[low:high])
+        assert (out.ravel()[:low] == -1).all()
+        assert (out.ravel()[high:] == -1).all()
+        assert len(boxes) <= 2 * len(shape) - 1
+
+
+@pytest.mark.parametrize("chunk", [0, 5, 16, 63])
+def test_no_chunk_size_changes_a_label_or_moves_a_limit(tmp_path, chunk):
+    write_scan(small(chunk=chunk), tmp_path / "a.nc")
+    record = read_record(tmp_path / "a.nc", "scan")
+    expected = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), AXES)
+    assert set(record.variables) == set(expected.variables)
+    for name in ("label", "status", "rule", "count", "share", "share_low", "e", "w"):
+        assert record[name].identical(expected[name]), name
+    for name in ("limit_e", "limit_w", "limit_loss"):
+        assert np.abs(record[name] - expected[name]).max() < 1e-12
+        assert record[name].dims == ("e", "w")
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.nc"]
+    assert record.attrs["largest_drift_energy"] == float(record["drift_energy"].max()) < 1e-8
+    counts = {label: int((record["label"] == label).sum()) for label in Label}
+    assert counts == {label: record.attrs[f"points_{label.name.lower()}"] for label in Label}
+
+
+def test_chains_and_spreads_become_dimensions(tmp_path):
+    p, sigma = (0.2, 0.4), (0.3, 1.0, 2.0)
+    starts = Cloud(("e", "w"), 11, sigma, seed=7)
+    write_scan(small(p=p, q=(0.5, 0.9), starts=starts, chunk=7), tmp_path / "a.nc")
+    record = read_record(tmp_path / "a.nc", "scan")
+    assert record["label"].dims == ("p", "q", "sigma", "sample")
+    assert record["share"].dims == ("p", "q", "sigma", "basin")
+    assert record["start_e"].dims == ("sigma", "sample")
+    for i, j in itertools.product(range(2), range(2)):
+        model = ModelChoice().on(BinaryChain(p[i], (0.5, 0.9)[j]))
+        expected = scan_basins(model, starts)
+        here = record.isel(p=i, q=j)
+        for name in ("label", "rule", "count", "share_high", "start_w", "sigma"):
+            assert np.array_equal(here[name], expected[name]), name
+        assert np.abs(here["limit_w"] - expected["limit_w"]).max() < 1e-12
+
+
+def test_fixed_coordinates_and_lists(tmp_path):
+    linear = small(model=ModelChoice("linear"), starts=Grid(AXES, {"a": 0.5}))
+    write_scan(linear, tmp_path / "a.nc")
+    record = read_record(tmp_path / "a.nc", "scan")
+    assert float(record.coords["a"]) == 0.5
+    assert "a" not in record.dims
+    rows = np.array([[0.5, -0.4], [0.5, 0.4], [-2.0, 0.0]])
+    write_scan(small(starts=Points(("e", "w"), rows)), tmp_path / "b.nc")
+    record = read_record(tmp_path / "b.nc", "scan")
+    assert record["label"].dims == ("point",)
+    assert np.array_equal(np.column_stack([record["start_e"], record["start_w"]]), rows)
+
+
+def test_hitting_times_are_recorded_when_asked_for(tmp_path):
+    write_scan(small(fraction=0.01), tmp_path / "a.nc")
+    record = read_record(tmp_path / "a.nc", "scan")
+    expected = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), AXES, fraction=0.01)
+    assert record["hitting_time"].attrs["fraction"] == 0.01
+    assert np.allclose(record["hitting_time"], expected["hitting_time"], rtol=1e-9, equal_nan=True)
+    assert (record["hitting_time"] > 0).any()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"p": 0.0},
+        {"p": (0.5, 0.5)},
+        {"q": (0.5, 1.5)},
+        {"fraction": 1.0},
+        {"starts": Grid({"e": [1.0]})},
+        {"starts": Grid(AXES, {"a": 0.0})},
+    ],
+)
+def test_scans_that_are_none(changes):
+    with pytest.raises(InputError):
+        small(**changes)
+
+
+def test_the_same_scan_has_the_same_bytes(tmp_path):
+    for name in ("a.nc", "b.nc"):
+        write_scan(small(), tmp_path / name)
+    assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
+
+
+KILLS = """
+import os, random, shutil, signal, sys, time
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from flowsim import *
+import flowsim.scan.store, h5netcdf
+
+folder, wanted = Path(sys.argv[1]), int(sys.argv[2])
+axes = {"e": cell_centres(-2, 2, 12), "w": cell_centres(-2, 2, 16)}
+scan = Scan(ModelChoice(), 0.5, 0.8, Grid(axes), chunk=8)
+write_scan(scan, folder / "calm.nc")
+calm, out = (folder / "calm.nc").read_bytes(), folder / "a.nc"
+draw = random.Random(1)
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def inside_a_write(countdown):
+    # half of a part or of the settings, half of the record, or between two steps of the end
+    whole, rename, create = Path.write_bytes, os.replace, h5netcdf.File.create_variable
+    def half(path, content):
+        countdown[0] -= 1
+        if countdown[0] < 0:
+            with path.open("wb") as file:
+                file.write(content[: len(content) // 2])
+            die()
+        return whole(path, content)
+    def variable(file, *args, **keywords):
+        countdown[0] -= 1
+        return die() if countdown[0] < 0 else create(file, *args, **keywords)
+    def replace(source, target):
+        countdown[0] -= 1
+        if countdown[0] < 0 and draw.random() < 0.5:
+            rename(source, target)
+        return die() if countdown[0] < 0 else rename(source, target)
+    def some(path, **keywords):
+        for at in list(Path(path).iterdir())[: draw.randrange(3)]:
+            at.unlink()
+        die()
+    Path.write_bytes, h5netcdf.File.create_variable, os.replace = half, variable, replace
+    if draw.random() < 0.3:
+        shutil.rmtree = some
+
+kills = inside = finished = 0
+while kills < wanted or not out.exists():
+    inject = kills < wanted and inside <= kills - inside
+    countdown = [draw.randrange(12)]
+    draw.random()
+    child = os.fork()
+    if child == 0:
+        if inject:
+            inside_a_write(countdown)
+        write_scan(scan, out, resume=True)
+        os._exit(0)
+    if not inject and kills < wanted:
+        time.sleep(draw.uniform(0, 0.12))
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        kills += 1
+        inside += inject
+        if out.exists():
+            assert out.read_bytes() == calm
+        continue
+    assert status == 0, status
+    assert out.read_bytes() == calm
+    finished += 1
+    if kills < wanted:
+        out.unlink()
+assert sorted(os.listdir(folder)) == ["a.nc", "calm.nc"], os.listdir(folder)
+print(kills, inside, finished)
+"""
+
+
+def kill_again_and_again(folder, kills):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLS, str(folder), str(kills)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    killed, inside, finished = map(int, done.stdout.split())
+    assert killed == kills
+    assert abs(2 * inside - kills) <= 2
+    return finished
+
+
+def test_kills_change_no_byte(tmp_path):
+    kill_again_and_again(tmp_path, 12)
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_change_no_byte(tmp_path):
+    assert kill_again_and_again(tmp_path, 100) >= 1
+
+
+def test_a_second_run_on_the_same_output_stops_at_once(tmp_path):
+    folder = tmp_path / "a.nc.parts"
+    folder.mkdir()
+    with (folder / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        for resume in (False, True):
+            with pytest.raises(InputError, match="another run is writing"):
+                write_scan(small(), tmp_path / "a.nc", resume=resume)
+    write_scan(small(), tmp_path / "a.nc")
+
+
+def stop_after(count):
+    """A progress function that presses Ctrl-C at the given chunk."""
+    chunks = itertools.count(1)
+
+    def progress(labels):
+        if next(chunks) == count:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    out = tmp_path / "a.nc"
+    with pytest.raises(Interrupted, match="--resume"):
+        write_scan(small(), out, progress=stop_after(2))
+    assert not out.exists()
+    assert parts(tmp_path / "a.nc.parts") == [
+        "00000000.part",
+        "00000001.part",
+        "lock",
+        "settings.json",
+    ]
+    return out
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    path = write_scan(small(), tmp_path_factory.mktemp("calm") / "a.nc")
+    return path.read_bytes()
+
+
+def test_an_unfinished_scan_is_continued_where_it_stopped(unfinished, calm, monkeypatch):
+    with pytest.raises(InputError, match="give --resume"):
+        write_scan(small(), unfinished)
+    computed = []
+    follow = store_module.follow_chunks
+
+    def record(scan, chunks, *rest):
+        computed.extend(chunks)
+        return follow(scan, chunks, *rest)
+
+    monkeypatch.setattr(store_module, "follow_chunks", record)
+    seen = []
+    write_scan(small(), unfinished, resume=True, progress=lambda labels: seen.append(len(labels)))
+    assert computed == [2, 3]
+    assert sum(seen) == 63
+    assert unfinished.read_bytes() == calm
+    assert list(unfinished.parent.iterdir()) == [unfinished]
+
+
+def test_starting_afresh_has_to_be_asked_for(unfinished, calm):
+    write_scan(small(), unfinished, overwrite=True)
+    assert unfinished.read_bytes() == calm
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"q": 0.7}, ["q: 0.8, now 0.7"]),
+        ({"rtol": 1e-9}, ["rtol: default, now 1e-09"]),
+        ({"fraction": 0.5}, ["fraction: none, now 0.5"]),
+        ({"chunk": 17}, ["chunk: 16, now 17"]),
+        ({"starts": Grid({**AXES, "e": AXES["e"] + 1})}, ["e: 9 values from -1.77", "-0.77"]),
+        ({"starts": Cloud(("e", "w"), 63, 1.0)}, ["grid 9x7, now cloud", "seed: none, now 0"]),
+    ],
+)
+def test_other_settings_are_refused_with_the_difference(unfinished, calm, changes, words):
+    before = parts(unfinished.with_name("a.nc.parts"))
+    with pytest.raises(InputError) as refused:
+        write_scan(small(**changes), unfinished, resume=True)
+    for word in words:
+        assert word.replace("from ", "") in str(refused.value)
+    assert "p:" not in str(refused.value)
+    assert parts(unfinished.with_name("a.nc.parts")) == before
+    write_scan(small(), unfinished, resume=True)
+    assert unfinished.read_bytes() == calm
+    with pytest.raises(InputError, match="record of other settings") as refused:
+        write_scan(small(**changes), unfinished, resume=True)
+    assert unfinished.read_bytes() == calm
+    assert list(unfinished.parent.iterdir()) == [unfinished]
+
+
+def test_a_finished_record_is_not_computed_again(tmp_path, calm, monkeypatch):
+    out = tmp_path / "a.nc"
+    out.write_bytes(calm)
+    monkeypatch.setattr(store_module, "follow_chunks", None)
+    write_scan(small(), out, resume=True)
+    with pytest.raises(InputError, match="exists"):
+        write_scan(small(), out)
+    out.write_bytes(b"something else")
+    with pytest.raises(InputError, match="cannot be read"):
+        write_scan(small(), out, resume=True)
+    assert out.read_bytes() == b"something else"
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "swap", "missing"])
+def test_damaged_parts_are_computed_again(unfinished, calm, damage):
+    folder = unfinished.with_name("a.nc.parts")
+    first, second = folder / "00000000.part", folder / "00000001.part"
+    content = first.read_bytes()
+    if damage == "cut":
+        first.write_bytes(content[:-5])
+    elif damage == "flip":
+        first.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+    elif damage == "empty":
+        first.write_bytes(b"")
+    elif damage == "swap":
+        shutil.copy(second, first)
+    else:
+        first.unlink()
+    write_scan(small(), unfinished, resume=True)
+    assert unfinished.read_bytes() == calm
+
+
+def test_damaged_settings_are_no_settings(unfinished):
+    (unfinished.with_name("a.nc.parts") / "settings.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        write_scan(small(), unfinished, resume=True)
+
+
+LIMIT = """
+import resource, sys
+from contextlib import nullcontext
+from pathlib import Path
+from flowsim import *
+from flowsim.boundary.in_record import refine_scan
+axes = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
+scan = Scan(ModelChoice(), 0.5, 0.8, Grid(axes), chunk=16)
+out = sys.argv[1]
+for limit in (300, 700, 5000, 9000, -1):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, -1))
+    try:
+        write_scan(scan, out, resume=True)
+        print("done")
+    except InputError as error:
+        print(error)
+calm = Path(out).read_bytes()
+model, silent = CanonicalModel(BinaryChain(0.5, 0.8)), lambda more: nullcontext(lambda done: None)
+for more in (10, 3000, 20_000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(calm) + more, -1))
+    try:
+        refine_scan(Path(out), model, 3, None, 1e-12, silent)
+    except InputError as error:
+        print(error)
+assert Path(out).read_bytes() == calm
+"""
+
+
+def test_a_full_disk_is_one_sentence_and_costs_nothing(tmp_path, calm):
+    """A limit on the size of files stands in for it: too small for settings, parts, the record."""
+    out = tmp_path / "a.nc"
+    done = subprocess.run([sys.executable, "-c", LIMIT, str(out)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert len(lines) == 8
+    assert lines.pop(4) == "done"
+    assert all("cannot write" in line and "File too large" in line for line in lines)
+    assert out.read_bytes() == calm
+
+
+def test_a_scan_that_cannot_fit_is_refused_before_it_starts(tmp_path):
+    wide = np.linspace(-3, 3, 3_000_000)
+    with pytest.raises(InputError, match=r"9000000000000 points need about \d+ TiB"):
+        write_scan(small(starts=Grid({"e": wide, "w": wide}), chunk=0), tmp_path / "a.nc")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_that_vanishes_is_one_sentence(tmp_path):
+    folder = tmp_path / "somewhere"
+    folder.mkdir()
+    with pytest.raises(InputError, match="cannot write"):
+        write_scan(small(), folder / "a.nc", progress=lambda labels: shutil.rmtree(folder))
+    folder.mkdir()
+
+    def lose_a_part(labels):
+        (folder / "a.nc.parts" / "00000000.part").unlink(missing_ok=True)
+
+    with pytest.raises(InputError, match="went missing"):
+        write_scan(small(), folder / "a.nc", progress=lose_a_part)
+    with pytest.raises(InputError, match="does not exist"):
+        write_scan(small(), tmp_path / "nowhere" / "a.nc")
+
+
+def test_a_failed_run_leaves_the_old_record_as_it_is(tmp_path, calm):
+    out = tmp_path / "a.nc"
+    out.write_bytes(calm)
+    with pytest.raises(Interrupted):
+        write_scan(small(q=0.7), out, overwrite=True, progress=stop_after(3))
+    assert out.read_bytes() == calm
+    write_scan(small(q=0.7), out, resume=True, overwrite=True)
+    assert read_record(out, "scan").attrs["q"] == 0.7
+
+
+def test_the_record_tells_all_its_settings(calm, tmp_path):
+    path = tmp_path / "a.nc"
+    path.write_bytes(calm)
+    attributes = read_record(path, "scan").attrs
+    settings = json.loads(attributes["settings"])
+    assert settings["p"] == "0.5"
+    assert settings["versions"].startswith("python")
+    assert ModelChoice.from_settings(settings) == ModelChoice()
+    assert attributes["threads"] == 1
+    assert attributes["regime"] == "p + q > 1"
+    assert {"versions", "commit", "command", "chunk", "atol"} <= attributes.keys()
+    assert attributes["command"] == "flowsim.write_scan"
