@@ -1,0 +1,47 @@
+"""Functions compiled by numba, kept on disk between processes.
+
+numba looks only at a function's own file when it asks whether the code kept on disk is still
+right, not at the functions that it calls. Here the folder is named after the text of every file
+that holds compiled functions, so that a change in one of them compiles all of them anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+
+config: Any = numba.config
+
+
+@cache
+def _folder() -> str:
+    """Where compiled code is kept: NUMBA_CACHE_DIR, or the user's cache."""
+    if config.CACHE_DIR:
+        return str(config.CACHE_DIR)
+    digest = hashlib.sha256(numba.__version__.encode())
+    root = Path(__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        text = path.read_bytes()
+        if b"@compiled" in text:
+            digest.update(str(path.relative_to(root)).encode() + b"\0" + text)
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return str(base / "flowsim" / f"numba-{digest.hexdigest()[:16]}")
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Decorator: compile ``function`` on its first call and keep the code on disk.
+
+    Compiled functions call one another by their global names only: numba compiles anew in every
+    process what is passed as an argument or captured.
+    """
+    before, config.CACHE_DIR = config.CACHE_DIR, _folder()
+    try:
+        return numba.njit(cache=True, error_model="numpy")(function)
+    finally:
+        config.CACHE_DIR = before
