@@ -16,7 +16,8 @@ from flowsim import (
     integrate,
 )
 from flowsim import trajectories as many_trajectories
-from flowsim.landscape.basins import Label, reaches_global_minimum
+from flowsim.landscape.basins import reaches_global_minimum
+from flowsim.landscape.labels import Label
 
 torch.set_num_threads(1)
 CHAIN = BinaryChain(0.5, 0.8)

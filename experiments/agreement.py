@@ -64,7 +64,7 @@ from agreement_variants import VARIANTS, canonical_labels, variant_labels
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.landscape.basins import Label
+from flowsim.landscape.labels import Label
 from flowsim.records.netcdf import provenance, write_record
 from full_model.comparison.agreement import wilson
 from full_model.comparison.compare import Comparison, compare

@@ -13,7 +13,8 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.flow.limits import find_limits
 from flowsim.flow.rows.descent import ReducedField, advance
-from flowsim.landscape.basins import Label, reaches_global_minimum
+from flowsim.landscape.basins import reaches_global_minimum
+from flowsim.landscape.labels import Label
 from flowsim.models.canonical import CanonicalModel
 from flowsim.models.rank_one import RankOneModel
 from full_model.comparison.compare import Comparison

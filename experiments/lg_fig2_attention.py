@@ -38,7 +38,7 @@ from flowsim import (
     phase_space_record,
 )
 from flowsim.drawing.space import draw_space, space_legend
-from flowsim.models.canonical import ReducedModel
+from flowsim.models.base import ReducedModel
 
 NAME = "lg_fig2_attention"
 DEFAULT = {"length": 64, "cloud": 40}

@@ -44,7 +44,7 @@ from transverse import follow
 
 from flowsim.chain import BinaryChain
 from flowsim.flow.rows.descent import advance
-from flowsim.landscape.basins import Label
+from flowsim.landscape.labels import Label
 from flowsim.models.rank_one import RankOneModel
 from flowsim.records.netcdf import read_record
 from full_model.comparison.compare import Comparison

@@ -10,7 +10,7 @@ from pathlib import Path
 from flowsim.boundary.refine import add_boundary
 from flowsim.boundary.refinement import count_crossed, expected_starts
 from flowsim.errors import InputError, Interrupted
-from flowsim.models.canonical import ReducedModel
+from flowsim.models.base import ReducedModel
 from flowsim.models.past_law import available_memory
 from flowsim.records.netcdf import open_record
 from flowsim.scan.record import extend_record

@@ -15,9 +15,10 @@ from flowsim.boundary.marching import Boundary, march
 from flowsim.boundary.refinement import Nodes, crossed_cells, subdivide
 from flowsim.errors import InputError
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.basins import Label
-from flowsim.models.canonical import ReducedModel
-from flowsim.models.catalogue import analytic_basin, model_attributes
+from flowsim.landscape.basins import analytic_basin
+from flowsim.landscape.labels import Label
+from flowsim.models.base import ReducedModel
+from flowsim.models.catalogue import model_attributes
 from flowsim.records.netcdf import flags, provenance
 
 MAX_LEVELS = 20

@@ -18,7 +18,7 @@ from flowsim.cli.scan_report import summarize, text
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
-    from flowsim.models.canonical import ReducedModel
+    from flowsim.models.base import ReducedModel
     from flowsim.scan.starts import Starts
 
 #: Options that change no result; a record's command leaves them out.
@@ -105,7 +105,7 @@ def scan(
     from flowsim.boundary.in_record import check_memory, refine_scan
     from flowsim.chain import BinaryChain
     from flowsim.cli.progress import label_bar, progress_bar
-    from flowsim.landscape.basins import Label
+    from flowsim.landscape.labels import Label
     from flowsim.models.catalogue import ModelChoice
     from flowsim.scan.plan import Scan
     from flowsim.scan.points import Points

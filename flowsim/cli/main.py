@@ -161,7 +161,8 @@ def _compute(
     from flowsim.models.catalogue import reduced_model
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = reduced_model(options.chain(p, q), attention, length)
+    name = "canonical" if attention == "none" else attention
+    model = reduced_model(name, options.chain(p, q), length)
     if view == "3d":
         from flowsim.portraits.in_space import NEAR_STARTS, STARTS, phase_space_record
 

@@ -12,7 +12,7 @@ def draw(record: Any) -> Any:
         from flowsim.drawing.boundary_lines import draw_refined
 
         return draw_refined(record)
-    plain = attributes["model"] in ("CanonicalModel", "AttentionModel", "LinearAttentionModel")
+    plain = attributes["model"] in ("canonical", "uniform", "linear")
     if sorted(dims) == ["e", "w"] and plain and "b" not in record.coords:
         from flowsim.drawing.plane import draw_portrait
         from flowsim.drawing.scan_map import check_grid

@@ -17,10 +17,10 @@ from flowsim.records.netcdf import chain_caption
 _EDGE = {"global_minimum": "#00537f", "local_minimum": "#a33b00"}
 _MARKERS = {"global_minimum": "o", "local_minimum": "^", "saddle": "s", "unresolved": "X"}
 _MODELS = {
-    "CanonicalModel": "without attention",
-    "LinearAttentionModel": "linear attention",
-    "UntiedModel": "untied weights",
-    "RankOneModel": "rank-one manifold",
+    "canonical": "without attention",
+    "linear": "linear attention",
+    "untied": "untied weights",
+    "rank-one": "rank-one manifold",
 }
 _VARIED = {"p": "$p$ = P(0→1)", "q": "$q$ = P(1→0)", "sigma": "spread $\\sigma$ of the starts"}
 _PANELS = 6

@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from flowsim.models.canonical import ReducedModel
+from flowsim.models.base import ReducedModel
 
 
 @dataclass(frozen=True)

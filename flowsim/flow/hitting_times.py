@@ -11,13 +11,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from flowsim.errors import InputError
-from flowsim.flow.gap.orbits import GapOrbit, Rule
+from flowsim.flow.gap.orbits import GapOrbit
 from flowsim.flow.limits import Limits, find_limits
 from flowsim.flow.rows.exponential import EXPONENTIAL
 from flowsim.flow.rows.physical_orbit import PhysicalOrbit
 from flowsim.flow.rows.stepping import Method, Stop, run_rows
-from flowsim.landscape.basins import Label
-from flowsim.models.canonical import GapModel, ReducedModel, loss_of_gap
+from flowsim.landscape.labels import Label, Rule
+from flowsim.models.base import GapModel, ReducedModel, loss_of_gap
 from flowsim.models.gap_loss import gap_loss
 
 #: Attempted steps per row, explicit ones and, where those are not enough, exponential ones.

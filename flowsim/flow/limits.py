@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from enum import IntEnum
 from functools import partial
 
 import torch
@@ -13,12 +12,13 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.flow.gap.clock import Stopped, follow_by_gap
-from flowsim.flow.gap.orbits import Ends, GapOrbit, Rule
+from flowsim.flow.gap.orbits import Ends, GapOrbit
 from flowsim.flow.rows.physical_orbit import PhysicalOrbit
 from flowsim.flow.rows.sliding import slide
 from flowsim.flow.rows.stepping import Stop
-from flowsim.landscape.basins import Label, classify_critical
-from flowsim.models.canonical import ReducedModel, loss_of_gap
+from flowsim.landscape.curvature import classify_critical
+from flowsim.landscape.labels import Label, Rule, Status
+from flowsim.models.base import ReducedModel, loss_of_gap
 from flowsim.models.rank_one import RankOneModel
 
 #: Starts handled at once, which bounds the memory: where L = ℓ(Δ), and divided by k² elsewhere.
@@ -29,15 +29,6 @@ _SQUARES = 2**17
 _STALLED, _SLIDING = 1000, 3
 #: The largest rtol with which an orbit of the gap is followed past a saddle.
 _CAREFUL = 1e-11
-
-
-class Status(IntEnum):
-    """How the integration of a trajectory ended."""
-
-    CONVERGED = 0
-    TIMED_OUT = 1
-    DIVERGED = 2
-    FAILED = 3
 
 
 @dataclass

@@ -9,7 +9,7 @@ from torchdiffeq import odeint
 from flowsim.errors import InputError
 from flowsim.flow.chart import Chart
 from flowsim.flow.limits import check_starts
-from flowsim.models.canonical import ReducedModel, velocity
+from flowsim.models.base import ReducedModel, velocity
 
 #: Steps after which a row is given up as too stiff for an explicit method.
 MAX_STEPS = 20_000

@@ -23,7 +23,7 @@ from flowsim.flow.gap.orbits import GapOrbit
 from flowsim.flow.gap.steps import Piece, attempt
 from flowsim.flow.limits import check_starts
 from flowsim.flow.reference import check_times, integrate
-from flowsim.models.canonical import GapModel, ReducedModel, loss_of_gap
+from flowsim.models.base import GapModel, ReducedModel, loss_of_gap
 
 #: Rows advanced together, which bounds the memory beside the result.
 CHUNK = 4096

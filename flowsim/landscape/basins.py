@@ -1,37 +1,21 @@
-"""The canonical loss landscape: separatrix, minima, basins, and the kind of a critical point."""
+"""Closed forms: separatrix, minima curve and basins of the models that have them."""
 
 from __future__ import annotations
 
 import math
-from enum import IntEnum
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
-from flowsim.models.canonical import ReducedModel, energy
+from flowsim.models.base import ReducedModel
+from flowsim.models.canonical import CanonicalModel, energy, feed_forward_gain
+from flowsim.models.linear import LinearAttentionModel
 
 #: The saddle (e, w) = (0, −1/√2) of the canonical model and its energy −(1 + log 2)/2.
 SADDLE_W = -math.sqrt(0.5)
 SADDLE_ENERGY = -(1 + math.log(2)) / 2
-
-
-class Label(IntEnum):
-    """What a trajectory did. A saddle is any critical point from which the loss can descend."""
-
-    UNRESOLVED = 0
-    GLOBAL_MINIMUM = 1
-    LOCAL_MINIMUM = 2
-    SADDLE = 3
-
-
-class CriticalPoint(IntEnum):
-    """What a point of the critical line or plane e = 0 is."""
-
-    LOCAL_MAXIMUM = -1
-    SADDLE = 0
-    LOCAL_MINIMUM = 1
-    GLOBAL_MINIMUM = 2
 
 
 def separatrix(chain: BinaryChain, w: Tensor) -> Tensor:
@@ -85,99 +69,37 @@ def reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
     return (e != 0) & ((w < SADDLE_W) | ((w < 0) & above))
 
 
-def curvatures(model: ReducedModel, theta: Tensor) -> Tensor:
-    """Eigenvalues of the loss's Hessian G^−½ ∇∇L G^−½, ascending, shape (..., k)."""
-    root = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device).rsqrt()
-    return torch.linalg.eigvalsh(root * hessian(model, theta) * root.unsqueeze(-1))
+def linear_reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
+    """The analytic basin of the global minima of the linear-attention model, the tests' oracle.
 
-
-def critical_plane(model: ReducedModel, theta: Tensor) -> Tensor:
-    """What the points of the critical plane e = 0 are, by the sign of their curvature in e.
-
-    ∂²L/∂e² is read off the gradient a little above the plane, where it is ∂L/∂e / e. With
-    attention its sign is that of −λC(w, a), and C = 0 is the saddle curve (spec 3.2).
+    Write c = 1 + a and g = 1 + 2w|w|. Where cgΔ* > 0 an orbit is on the side of Δ*, which it
+    reaches. Elsewhere e falls, and the orbit changes side iff it meets c = 0 or g = 0 before
+    e = 0: at e² = E₂ = e² − 2c² if that is positive, or at e² = E − E_s if w < 0 and that is
+    positive (w = 0 is invariant). Source: own derivation from the two conserved quantities.
 
     Args:
-        model: a reduced model whose first coordinate is e.
-        theta: points with e = 0, shape (..., k).
+        chain: the data.
+        theta: (e, w, a), shape (..., 3).
 
     Returns:
-        ``CriticalPoint`` values, int8, shape (...).
+        bool, shape (...); the plane e = 0 never moves and counts only for p + q = 1.
     """
-    if model.chain.second_eigenvalue == 0:
-        return torch.full_like(theta[..., 0], CriticalPoint.GLOBAL_MINIMUM, dtype=torch.int8)
-    curvature = plane_curvature(model, theta)
-    pi0, pi1 = model.chain.stationary
-    flat = curvature.abs() < 1e-10 * pi0 * pi1 * abs(model.chain.second_eigenvalue)
-    return torch.where(flat, 0.0, torch.sign(curvature)).to(torch.int8)
+    e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+    if chain.second_eigenvalue == 0:
+        return torch.ones_like(e, dtype=torch.bool)
+    side = (1 + a) * feed_forward_gain(w) * chain.second_eigenvalue > 0
+    through_attention = e.square() > 2 * (1 + a).square()
+    through_feed_forward = (w < 0) & (energy(theta) > SADDLE_ENERGY)
+    return (e != 0) & (side | through_attention | through_feed_forward)
 
 
-def plane_curvature(model: ReducedModel, theta: Tensor) -> Tensor:
-    """∂²L/∂e² at points of the plane e = 0, shape (...); the given e is ignored."""
-    above = torch.cat([torch.full_like(theta[..., :1], 1e-6), theta[..., 1:]], dim=-1)
-    return model.gradient(above)[..., 0] / 1e-6
+def analytic_basin(model: ReducedModel) -> Callable[[Tensor], Tensor] | None:
+    """The closed form of the basin of the global minima, θ (..., k) → bool (...), or None.
 
-
-def saddle_points(model: ReducedModel, line: Tensor) -> Tensor:
-    """The points between neighbours of ``line`` where the plane's curvature changes its sign.
-
-    Args:
-        model: a reduced model whose first coordinate is e.
-        line: points along a curve in the plane e = 0, shape (n, k).
-
-    Returns:
-        Points of the saddle curve, shape (m, k), to 1e-12 of their segment by bisection; none
-        when p + q = 1.
+    The canonical model has one, and the one with linear attention, bias minimised out.
     """
-    if model.chain.second_eigenvalue == 0:
-        return line[:0]
-    value = plane_curvature(model, line)
-    change = (value[1:] > 0) != (value[:-1] > 0)
-    low, high, below = line[:-1][change], line[1:][change], value[:-1][change] > 0
-    for _ in range(45):
-        middle = (low + high) / 2
-        same = ((plane_curvature(model, middle) > 0) == below).unsqueeze(-1)
-        low, high = torch.where(same, middle, low), torch.where(same, high, middle)
-    return (low + high) / 2
-
-
-def hessian(model: ReducedModel, theta: Tensor) -> Tensor:
-    """∂²L by forward differentiation of the model's gradient (torch.func), shape (..., k, k)."""
-    if hasattr(model, "hessian"):  # batched by the model itself, also through torch
-        return model.hessian(theta)
-    rows = theta.reshape(-1, theta.shape[-1])
-    found = torch.func.vmap(torch.func.jacfwd(model.gradient))(rows)
-    return found.reshape(*theta.shape, theta.shape[-1])
-
-
-def classify_critical(model: ReducedModel, theta: Tensor, decisive: bool = False) -> Tensor:
-    """The kind of a critical point, from its loss and curvature alone.
-
-    The entropy rate as loss: global minimum. A negative curvature: saddle. None negative and one
-    positive: local minimum (minima here are curves and planes, flat along themselves). All zero:
-    a point between minima and maxima of a critical plane, a saddle. Where p + q is so close to one
-    that loss cannot tell the entropy rate from h(π₁), the answer is unresolved.
-
-    Args:
-        model: the reduced model.
-        theta: critical points, shape (n, k).
-        decisive: the points are critical only within an integrator's error: a curvature must be
-            a thousandth of the largest to count, and a flat point is unresolved.
-
-    Returns:
-        ``Label`` values, int8, shape (n,).
-    """
-    chain = model.chain
-    values = curvatures(model, theta)
-    largest = values.abs().amax(dim=-1)
-    zero = (1e-3 if decisive else 1e-9) * (chain.mutual_information + largest)
-    excess = model.loss(theta) - chain.entropy_rate
-    is_global = excess <= 1e-9 * chain.mutual_information + 1e-15
-    # so close to p + q = 1 that the two losses are one number in float64
-    blurred = 0 < chain.mutual_information < 1e-13
-    local = (values[:, 0] >= -zero) & (values[:, -1] > zero)
-    label = torch.where(local, Label.LOCAL_MINIMUM, Label.SADDLE)
-    if decisive:
-        label = torch.where(largest > zero, label, Label.UNRESOLVED)
-    lowest = Label.UNRESOLVED if blurred else Label.GLOBAL_MINIMUM
-    return torch.where(is_global, lowest, label).to(torch.int8)
+    if isinstance(model, CanonicalModel) and not model.dynamic_bias:
+        return lambda theta: reaches_global_minimum(model.chain, theta)
+    if isinstance(model, LinearAttentionModel) and not model.dynamic_bias:
+        return lambda theta: linear_reaches_global_minimum(model.chain, theta)
+    return None

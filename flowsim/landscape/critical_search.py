@@ -9,8 +9,8 @@ import torch
 from scipy.optimize import least_squares
 from torch import Tensor
 
-from flowsim.landscape.basins import curvatures, hessian
-from flowsim.models.canonical import ReducedModel
+from flowsim.landscape.curvature import curvatures, hessian
+from flowsim.models.base import ReducedModel
 
 
 @dataclass

@@ -1,151 +1,13 @@
-"""Reduced models whose loss is a function of the logit gap: canonical (e, w) and its relatives.
-
-A reduced model is anything with ``chain``, ``coordinates``, ``metric``, ``keeps_sign`` and the
-methods ``loss``, ``gradient``, ``optimal_bias`` and ``conserved`` below; parameters θ are float64
-tensors of shape (..., k), one column per coordinate in the order of ``coordinates``.
-"""
+"""The canonical model without attention: embedding e and feed-forward weight w."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeGuard
 
 import torch
 from torch import Tensor
 
-from flowsim.chain import BinaryChain
-from flowsim.errors import InputError
-from flowsim.models.gap_loss import (
-    cross_entropy,
-    gap_loss,
-    gap_slope,
-    optimal_logit,
-    residual0,
-    residual1,
-)
-
-
-class ReducedModel(Protocol):
-    """What the flow, the landscape and the scans ask of a model."""
-
-    chain: BinaryChain
-    coordinates: tuple[str, ...]
-    #: Diagonal of the induced metric G, one entry per coordinate; the flow is −G⁻¹∇L.
-    metric: tuple[float, ...]
-    #: Coordinates whose zero the flow never crosses; they are integrated as log|θᵢ|.
-    keeps_sign: tuple[bool, ...]
-    #: Names of the conserved quantities, in the order of ``conserved``'s last axis.
-    conserved_names: tuple[str, ...]
-
-    def loss(self, theta: Tensor) -> Tensor: ...
-
-    def gradient(self, theta: Tensor) -> Tensor: ...
-
-    def optimal_bias(self, theta: Tensor) -> Tensor: ...
-
-    def conserved(self, theta: Tensor) -> Tensor: ...
-
-
-def loss_of_gap(model: ReducedModel) -> TypeGuard[GapModel]:
-    """Whether L = ℓ(Δ(θ)): a gap model with its bias at the optimum, whose orbits are Δ's."""
-    return isinstance(model, GapModel) and not model.dynamic_bias
-
-
-def velocity(model: ReducedModel, theta: Tensor) -> Tensor:
-    """The gradient flow's field −G⁻¹∇L, shape of θ."""
-    metric = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device)
-    return -model.gradient(theta) / metric
-
-
-class GapModel:
-    """Models with logit f₀ = b + c(θ) after a zero and f₁ = f₀ + Δ(θ) after a one.
-
-    With ``bias="optimal"`` the bias is minimised out and L = ℓ(Δ(θ)); with ``bias="dynamic"`` it
-    is one more coordinate, the last, as in the authors' own three-parameter code. Subclasses give
-    Δ, the offset c and their gradients.
-
-    Raises:
-        InputError: ``bias`` is neither "optimal" nor "dynamic".
-    """
-
-    coordinates: tuple[str, ...]
-    keeps_sign: tuple[bool, ...]
-    conserved_names: tuple[str, ...]
-    clock_chart: tuple[str, ...]
-
-    def __init__(self, chain: BinaryChain, bias: str = "optimal") -> None:
-        if bias not in ("optimal", "dynamic"):
-            raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
-        self.chain = chain
-        self.dynamic_bias = bias == "dynamic"
-        if self.dynamic_bias:  # the conservation laws need the bias at its optimum
-            self.coordinates = (*self.coordinates, "b")
-            self.keeps_sign = (*self.keeps_sign, False)
-            self.conserved_names = ()
-        self.metric: tuple[float, ...] = (1.0,) * len(self.coordinates)
-
-    def logit_gap(self, theta: Tensor) -> Tensor:
-        """Δ, the logit after a one minus the logit after a zero; shape (...)."""
-        raise NotImplementedError
-
-    def logit_gap_gradient(self, theta: Tensor) -> Tensor:
-        """∇Δ over the coordinates without the bias; shape (..., k)."""
-        raise NotImplementedError
-
-    def clock_rates(
-        self, y: Sequence[Tensor] | Tensor, signs: Tensor
-    ) -> tuple[list[Tensor], Tensor]:
-        """dy/dΔ along the gradient of Δ, in the chart named by ``clock_chart``, as a fraction.
-
-        Args:
-            y: one row per coordinate: θᵢ² ("square", for an e whose plane e = 0 is critical),
-                log θᵢ² ("log") or θᵢ ("plain"); shape (k, n). A square may round below zero.
-            signs: signs of θ, shape (k, n).
-
-        Returns:
-            k numerators of shape (n,), and their common denominator ‖∇Δ‖², divided by 4e² where
-            there is a "square".
-        """
-        raise NotImplementedError
-
-    def offset(self, theta: Tensor) -> Tensor:
-        """c, the logit after a zero minus the bias; shape (...)."""
-        raise NotImplementedError
-
-    def offset_gradient(self, theta: Tensor) -> Tensor:
-        """∇c over the coordinates without the bias; shape (..., k)."""
-        raise NotImplementedError
-
-    def conserved(self, theta: Tensor) -> Tensor:
-        """Conserved quantities, shape (..., len(conserved_names)); none with a dynamic bias."""
-        if self.dynamic_bias:
-            return theta.new_zeros(*theta.shape[:-1], 0)
-        return self._conserved(theta)
-
-    def _conserved(self, theta: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def optimal_bias(self, theta: Tensor) -> Tensor:
-        """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored."""
-        return optimal_logit(self.chain, self.logit_gap(theta)) - self.offset(theta)
-
-    def loss(self, theta: Tensor) -> Tensor:
-        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
-        if not self.dynamic_bias:
-            return gap_loss(self.chain, self.logit_gap(theta))
-        logit0 = theta[..., -1] + self.offset(theta)
-        return cross_entropy(self.chain, logit0, logit0 + self.logit_gap(theta))
-
-    def gradient(self, theta: Tensor) -> Tensor:
-        """∇L, shape of ``theta``: ℓ′(Δ) ∇Δ, or its three terms when the bias is a coordinate."""
-        if not self.dynamic_bias:
-            slope = gap_slope(self.chain, self.logit_gap(theta))
-            return slope.unsqueeze(-1) * self.logit_gap_gradient(theta)
-        logit0 = theta[..., -1] + self.offset(theta)
-        after_one = residual1(self.chain, logit0 + self.logit_gap(theta)).unsqueeze(-1)
-        both = residual0(self.chain, logit0).unsqueeze(-1) + after_one
-        weights = both * self.offset_gradient(theta) + after_one * self.logit_gap_gradient(theta)
-        return torch.cat([weights, both], dim=-1)
+from flowsim.models.base import GapModel
 
 
 class CanonicalModel(GapModel):
@@ -158,6 +20,8 @@ class CanonicalModel(GapModel):
         chain: the data.
         bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, b)).
     """
+
+    name = "canonical"
 
     coordinates: tuple[str, ...] = ("e", "w")
     keeps_sign: tuple[bool, ...] = (True, True)

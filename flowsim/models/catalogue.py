@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-
-from torch import Tensor
+from typing import Any
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.landscape.basins import reaches_global_minimum
-from flowsim.models.canonical import CanonicalModel, ReducedModel
-from flowsim.models.linear import LinearAttentionModel, linear_reaches_global_minimum
+from flowsim.models.base import ReducedModel
+from flowsim.models.canonical import CanonicalModel
+from flowsim.models.linear import LinearAttentionModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.untied import UntiedModel
@@ -79,49 +77,48 @@ class ModelChoice:
 
 
 def reduced_model(
-    chain: BinaryChain, attention: str = "none", length: int | None = None, bias: str = "optimal"
+    name: str,
+    chain: BinaryChain,
+    length: int | None = None,
+    bias: str = "optimal",
+    attention: bool = False,
+    tied: bool = True,
 ) -> ReducedModel:
-    """The tied reduced model with the given attention.
+    """The reduced model of that name on a chain.
 
     Args:
+        name: canonical, uniform, linear, untied or rank-one.
         chain: the data.
-        attention: "none" (canonical, θ = (e, w)), "uniform" or "linear" (θ = (e, w, a)).
-        length: N, the positions that uniform attention averages over; required there.
-        bias: "optimal" or "dynamic" (b as last coordinate).
+        length, bias, attention, tied: as in :class:`ModelChoice`.
 
     Raises:
-        InputError: unknown attention or bias, or an N that is missing, wrong or too large.
+        InputError: an unknown name, an option that the model does not have, or an N that is
+            missing, wrong or too large.
     """
-    if attention == "none":
-        return CanonicalModel(chain, bias)
-    if attention == "linear":
-        return LinearAttentionModel(chain, bias)
-    if attention != "uniform":
-        raise InputError(f"attention must be none, uniform or linear, not {attention!r}")
-    if length is None:
-        raise InputError("uniform attention needs a length N, the positions it averages over")
-    return AttentionModel(chain, length, bias)
+    return ModelChoice(name, length, bias, attention, tied).on(chain)
+
+
+def model(name: str, p: float, q: float, **options: Any) -> ReducedModel:
+    """The reduced model of that name on the chain with P(0→1) = p and P(1→0) = q.
+
+    Args:
+        name: canonical, uniform, linear, untied or rank-one.
+        p, q: probabilities strictly between 0 and 1.
+        options: length, bias, attention, tied, as in :class:`ModelChoice`.
+
+    Raises:
+        InputError: as :func:`reduced_model`, or p or q outside (0, 1).
+    """
+    return reduced_model(name, BinaryChain(p, q), **options)
 
 
 def model_attributes(model: ReducedModel) -> dict[str, object]:
     """What a record says of the model it is about: name, coordinates, N, p, q and the regime."""
     return {
-        "model": type(model).__name__,
+        "model": model.name,
         "coordinates": model.coordinates,
         **({"length": model.length} if hasattr(model, "length") else {}),
         "p": model.chain.p,
         "q": model.chain.q,
         "regime": model.chain.regime,
     }
-
-
-def analytic_basin(model: ReducedModel) -> Callable[[Tensor], Tensor] | None:
-    """The closed form of the basin of the global minima, θ (..., k) → bool (...), or None.
-
-    The canonical model has one, and the one with linear attention, bias minimised out.
-    """
-    if isinstance(model, CanonicalModel) and not model.dynamic_bias:
-        return lambda theta: reaches_global_minimum(model.chain, theta)
-    if isinstance(model, LinearAttentionModel) and not model.dynamic_bias:
-        return lambda theta: linear_reaches_global_minimum(model.chain, theta)
-    return None

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flowsim.chain import BinaryChain
-from flowsim.landscape.basins import SADDLE_ENERGY
-from flowsim.models.canonical import GapModel, energy, feed_forward_gain
+from flowsim.models.base import GapModel
+from flowsim.models.canonical import energy, feed_forward_gain
 
 
 class LinearAttentionModel(GapModel):
@@ -24,6 +23,8 @@ class LinearAttentionModel(GapModel):
         chain: the data.
         bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, a, b)).
     """
+
+    name = "linear"
 
     coordinates: tuple[str, ...] = ("e", "w", "a")
     keeps_sign: tuple[bool, ...] = (True, True, False)
@@ -68,27 +69,3 @@ class LinearAttentionModel(GapModel):
     def _conserved(self, theta: Tensor) -> Tensor:
         attention = theta[..., 0].square() - 2 * (1 + theta[..., 2]).square()
         return torch.stack([energy(theta), attention], dim=-1)
-
-
-def linear_reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
-    """The analytic basin of the global minima of the linear-attention model, the tests' oracle.
-
-    Write c = 1 + a and g = 1 + 2w|w|. Where cgΔ* > 0 an orbit is on the side of Δ*, which it
-    reaches. Elsewhere e falls, and the orbit changes side iff it meets c = 0 or g = 0 before
-    e = 0: at e² = E₂ = e² − 2c² if that is positive, or at e² = E − E_s if w < 0 and that is
-    positive (w = 0 is invariant). Source: own derivation from the two conserved quantities.
-
-    Args:
-        chain: the data.
-        theta: (e, w, a), shape (..., 3).
-
-    Returns:
-        bool, shape (...); the plane e = 0 never moves and counts only for p + q = 1.
-    """
-    e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
-    if chain.second_eigenvalue == 0:
-        return torch.ones_like(e, dtype=torch.bool)
-    side = (1 + a) * feed_forward_gain(w) * chain.second_eigenvalue > 0
-    through_attention = e.square() > 2 * (1 + a).square()
-    through_feed_forward = (w < 0) & (energy(theta) > SADDLE_ENERGY)
-    return (e != 0) & (side | through_attention | through_feed_forward)

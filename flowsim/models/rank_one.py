@@ -52,6 +52,8 @@ class RankOneModel:
         InputError: N is not an integer, below 1 or too large for the memory.
     """
 
+    name = "rank-one"
+
     def __init__(
         self, chain: BinaryChain, length: int, attention: bool = False, tied: bool = True
     ) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flowsim.models.canonical import GapModel, feed_forward_gain
+from flowsim.models.base import GapModel
+from flowsim.models.canonical import feed_forward_gain
 
 
 class UntiedModel(GapModel):
@@ -21,6 +22,8 @@ class UntiedModel(GapModel):
         chain: the data.
         bias: "optimal" (minimised out) or "dynamic" (θ = (e, u, w, b)).
     """
+
+    name = "untied"
 
     coordinates: tuple[str, ...] = ("e", "u", "w")
     keeps_sign: tuple[bool, ...] = (False, False, True)

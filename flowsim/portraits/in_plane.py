@@ -13,23 +13,12 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.flow.limits import find_limits
 from flowsim.flow.trajectories import trajectories
-from flowsim.landscape.basins import (
-    SADDLE_ENERGY,
-    CriticalPoint,
-    Label,
-    critical_plane,
-    minima_curve,
-    saddle_points,
-    separatrix,
-)
-from flowsim.models.canonical import (
-    CanonicalModel,
-    ReducedModel,
-    energy,
-    feed_forward_gain,
-    velocity,
-)
-from flowsim.models.catalogue import ModelChoice, analytic_basin, model_attributes
+from flowsim.landscape.basins import SADDLE_ENERGY, analytic_basin, minima_curve, separatrix
+from flowsim.landscape.curvature import critical_plane, saddle_points
+from flowsim.landscape.labels import CriticalPoint, Label
+from flowsim.models.base import ReducedModel, velocity
+from flowsim.models.canonical import CanonicalModel, energy, feed_forward_gain
+from flowsim.models.catalogue import ModelChoice, model_attributes
 from flowsim.models.gap_loss import gap_slope
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.records.netcdf import flags, provenance

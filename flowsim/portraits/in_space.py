@@ -12,14 +12,11 @@ from torch import Tensor
 
 from flowsim.flow.limits import find_limits
 from flowsim.flow.trajectories import trajectories
-from flowsim.landscape.basins import (
-    CriticalPoint,
-    Label,
-    critical_plane,
-    minima_curve,
-    saddle_points,
-)
-from flowsim.models.canonical import ReducedModel, feed_forward_gain
+from flowsim.landscape.basins import minima_curve
+from flowsim.landscape.curvature import critical_plane, saddle_points
+from flowsim.landscape.labels import CriticalPoint, Label
+from flowsim.models.base import ReducedModel
+from flowsim.models.canonical import feed_forward_gain
 from flowsim.models.catalogue import model_attributes
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.records.netcdf import flags, provenance

@@ -163,9 +163,24 @@ def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
     """A stored record, whole and in memory; arguments and errors as of ``open_record``."""
     with open_record(path, *kinds) as record:
         try:
-            return record.load()
+            record = record.load()
         except Exception as error:
             raise _damaged(Path(path)) from error
+    former = record.attrs.get("model")
+    if former in _FORMER_NAMES:
+        record.attrs["model"] = _FORMER_NAMES[former]
+    return record
+
+
+#: What records of flowsim 0.1.0 call the models.
+_FORMER_NAMES = {
+    "CanonicalModel": "canonical",
+    "AttentionModel": "uniform",
+    "LinearAttentionModel": "linear",
+    "UntiedModel": "untied",
+    "RankOneModel": "rank-one",
+    "attention": "uniform",
+}
 
 
 def _damaged(path: Path) -> InputError:

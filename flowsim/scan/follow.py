@@ -11,11 +11,10 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.gap.orbits import Rule
 from flowsim.flow.hitting_times import hitting_times
-from flowsim.flow.limits import Status, find_limits
-from flowsim.landscape.basins import Label
-from flowsim.models.canonical import ReducedModel
+from flowsim.flow.limits import find_limits
+from flowsim.landscape.labels import Label, Rule, Status
+from flowsim.models.base import ReducedModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.records.netcdf import flags
 from flowsim.scan.starts import Grid, Starts

@@ -13,7 +13,8 @@ import xarray as xr
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.basins import SADDLE_ENERGY, Label, reaches_global_minimum
+from flowsim.landscape.basins import SADDLE_ENERGY, reaches_global_minimum
+from flowsim.landscape.labels import Label
 from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes
 from flowsim.records.netcdf import provenance

@@ -12,7 +12,7 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.models.canonical import ReducedModel, loss_of_gap
+from flowsim.models.base import ReducedModel, loss_of_gap
 from flowsim.models.catalogue import ModelChoice
 from flowsim.records.netcdf import source_versions
 from flowsim.scan.follow import follow, point_dtype, starting_coordinates
@@ -195,7 +195,7 @@ class Scan:
         model = self.model.on(chain)
         return {
             "kind": "scan",
-            "model": type(model).__name__,
+            "model": model.name,
             "coordinates": model.coordinates,
             **({"length": self.model.length} if self.model.length else {}),
             **single,

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from flowsim.errors import InputError
-from flowsim.landscape.basins import Label
+from flowsim.landscape.labels import Label
 from flowsim.scan.follow import wilson_interval
 
 LABELS = tuple(label.name.lower() for label in Label)

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.models.canonical import CanonicalModel, ReducedModel
+from flowsim.models.base import ReducedModel
+from flowsim.models.canonical import CanonicalModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.uniform.model import AttentionModel
 from full_model.comparison.agreement import add_agreement

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
-from flowsim.landscape.basins import Label
+from flowsim.landscape.labels import Label
 from full_model.model.transformer import Weights
 
 #: Share of the gap between unigram and bigram loss still open where a run has learned the bigram.

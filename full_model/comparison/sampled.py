@@ -16,8 +16,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.landscape.basins import Label
-from flowsim.models.canonical import ReducedModel
+from flowsim.landscape.labels import Label
+from flowsim.models.base import ReducedModel
 from flowsim.records.netcdf import flags
 from full_model.comparison.side_by_side import Progress, Session, lifted_weights
 from full_model.model.transformer import Architecture

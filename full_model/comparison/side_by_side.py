@@ -20,8 +20,8 @@ from torch import Tensor
 from flowsim.errors import InputError
 from flowsim.flow.limits import find_limits
 from flowsim.flow.rows.descent import ReducedField, advance
-from flowsim.landscape.basins import Label
-from flowsim.models.canonical import ReducedModel
+from flowsim.landscape.labels import Label
+from flowsim.models.base import ReducedModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.records.netcdf import flags
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField

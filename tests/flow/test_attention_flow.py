@@ -15,15 +15,15 @@ from flowsim import (
     integrate,
     search_critical_points,
 )
-from flowsim.landscape.basins import (
-    SADDLE_W,
-    CriticalPoint,
+from flowsim.landscape.basins import SADDLE_W
+from flowsim.landscape.curvature import (
     critical_plane,
     curvatures,
     hessian,
     plane_curvature,
     saddle_points,
 )
+from flowsim.landscape.labels import CriticalPoint
 
 
 def starts(n, generator, width=(2.5, 2.5, 0.9)):

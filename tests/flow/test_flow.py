@@ -6,7 +6,7 @@ from conftest import REFERENCE, uniform_starts
 from scipy.integrate import solve_ivp
 
 from flowsim import BinaryChain, CanonicalModel, InputError, energy, find_limits, integrate
-from flowsim.models.canonical import velocity
+from flowsim.models.base import velocity
 
 MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
 TIMES = torch.linspace(0, 40, 9, dtype=torch.float64)

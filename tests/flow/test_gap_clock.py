@@ -15,9 +15,10 @@ from flowsim import (
     find_limits,
 )
 from flowsim.flow.gap.clock import follow_by_gap, from_clock_chart, to_clock_chart
-from flowsim.flow.gap.orbits import GapOrbit, Rule
+from flowsim.flow.gap.orbits import GapOrbit
 from flowsim.flow.limits import _CAREFUL
-from flowsim.models.catalogue import analytic_basin
+from flowsim.landscape.basins import analytic_basin
+from flowsim.landscape.labels import Rule
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.1, 0.1), (0.02, 0.9), (0.4, 0.6001)]
 MODELS = [CanonicalModel, LinearAttentionModel, UntiedModel]

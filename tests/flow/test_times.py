@@ -13,7 +13,7 @@ from flowsim import (
     hitting_times,
     integrate,
 )
-from flowsim.models.canonical import velocity
+from flowsim.models.base import velocity
 
 CHAIN = BinaryChain(0.5, 0.8)
 

@@ -25,7 +25,7 @@ from flowsim import (
 )
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
-from flowsim.landscape.basins import Label
+from flowsim.landscape.labels import Label
 from flowsim.records.netcdf import provenance
 from full_model.comparison.agreement import add_agreement, comparison_summary, wilson
 from full_model.comparison.compare import Comparison, compare

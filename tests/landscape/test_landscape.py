@@ -14,13 +14,9 @@ from flowsim import (
     reaches_global_minimum,
     separatrix,
 )
-from flowsim.landscape.basins import (
-    SADDLE_ENERGY,
-    SADDLE_W,
-    CriticalPoint,
-    classify_critical,
-    critical_plane,
-)
+from flowsim.landscape.basins import SADDLE_ENERGY, SADDLE_W
+from flowsim.landscape.curvature import classify_critical, critical_plane
+from flowsim.landscape.labels import CriticalPoint
 
 W = torch.linspace(-3, 3, 400, dtype=torch.float64)
 

@@ -7,8 +7,7 @@ import torch
 from conftest import CHAINS
 
 from flowsim import BinaryChain, CanonicalModel, Label, LinearAttentionModel, Status, find_limits
-from flowsim.landscape.basins import SADDLE_W
-from flowsim.models.linear import linear_reaches_global_minimum
+from flowsim.landscape.basins import SADDLE_W, linear_reaches_global_minimum
 
 
 def cube(n, generator, half_width=3.0):

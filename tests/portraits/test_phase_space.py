@@ -10,7 +10,7 @@ from flowsim import (
     phase_space_record,
     portrait_record,
 )
-from flowsim.landscape.basins import CriticalPoint
+from flowsim.landscape.labels import CriticalPoint
 
 MODELS = {
     "linear above": LinearAttentionModel(BinaryChain(0.5, 0.8)),

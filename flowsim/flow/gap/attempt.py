@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.rows.stepping import ERROR_WEIGHTS, STAGE_WEIGHTS
-from flowsim.models.canonical import GapModel
+from flowsim.models.base import GapModel
 
 #: y and dy/dΔ, shape (k, n), the error over what is allowed and the size of ``clock_rates``, (n,),
 #: all at the step's end.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from flowsim.flow.gap.attempt import compiled_attempt, eager_attempt
 from flowsim.flow.rows.stepping import ORDER, STAGE_WEIGHTS
-from flowsim.models.canonical import GapModel
+from flowsim.models.base import GapModel
 
 #: Rows advanced at once: few enough to stay in the processor's cache, many enough per call.
 POOL = 8192

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from typing import Self
 
 import torch
@@ -11,7 +10,8 @@ from torch import Tensor
 
 from flowsim.flow.chart import Chart
 from flowsim.flow.rows.stepping import LANDING, Stop, run_rows
-from flowsim.models.canonical import GapModel, ReducedModel
+from flowsim.landscape.labels import Rule
+from flowsim.models.base import GapModel, ReducedModel
 from flowsim.models.gap_loss import gap_slope
 
 #: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)².
@@ -20,18 +20,6 @@ _TRAPPED = 1e-13
 DOUBTFUL_SPEED = 2e-3
 #: An orbit this slow in rescaled time is within rounding of a saddle.
 _LOST_SPEED = 3e-8
-
-
-class Rule(IntEnum):
-    """What decided a label."""
-
-    NONE = 0  # nothing: unresolved
-    CRITICAL_START = 1  # loss and curvature of a start that never moves
-    TRAPPED_BY_PLANE = 2  # e falls to zero and nothing else moves any more
-    REACHED_MINIMA = 3  # the orbit met the set of global minima
-    CAME_TO_REST = 4  # loss and curvature where the orbit stopped moving
-    SHADOWS = 5  # it passed a saddle or took long, and displaced starts end alike
-    SLID = 6  # along a ReLU's kink to the global minima, by small steps of two lengths
 
 
 @dataclass

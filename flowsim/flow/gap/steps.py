@@ -25,7 +25,7 @@ from scipy.integrate import DOP853
 from torch import Tensor
 
 from flowsim.flow.gap.clock import Rows, meets_plane
-from flowsim.models.canonical import GapModel
+from flowsim.models.base import GapModel
 from flowsim.models.gap_loss import gap_slope
 
 #: Gauss nodes on a step, and so the number of coefficients of its polynomials.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.models.canonical import ReducedModel
+from flowsim.models.base import ReducedModel
 from flowsim.models.rank_one import RankOneModel
 
 METHODS = ("descent", "flow")

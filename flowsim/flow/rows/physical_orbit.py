@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.chart import Chart
-from flowsim.flow.gap.orbits import DOUBTFUL_SPEED, Ends, Rule, falls_to_plane, snap
+from flowsim.flow.gap.orbits import DOUBTFUL_SPEED, Ends, falls_to_plane, snap
 from flowsim.flow.rows.exponential import EXPONENTIAL
 from flowsim.flow.rows.stepping import Stop, run_rows
-from flowsim.landscape.basins import hessian, plane_curvature
-from flowsim.models.canonical import ReducedModel, velocity
+from flowsim.landscape.curvature import hessian, plane_curvature
+from flowsim.landscape.labels import Rule
+from flowsim.models.base import ReducedModel, velocity
 from flowsim.models.uniform.expansion import Expansion
 from flowsim.models.uniform.model import AttentionModel
 

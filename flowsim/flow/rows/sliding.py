@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.rows.descent import ReducedField, advance
-from flowsim.landscape.basins import Label, classify_critical
+from flowsim.landscape.curvature import classify_critical
+from flowsim.landscape.labels import Label
 from flowsim.models.rank_one import RankOneModel
 
 #: Shares of the largest stable step: both have to come to the global minima.

@@ -53,6 +53,8 @@ class AttentionModel:
         InputError: N not an integer, below 1 or too large for the memory; unknown bias.
     """
 
+    name = "uniform"
+
     coordinates: tuple[str, ...] = ("e", "w", "a")
     keeps_sign: tuple[bool, ...] = (True, True, False)
     conserved_names: tuple[str, ...] = ()
