@@ -22,7 +22,7 @@ def separatrix(chain: BinaryChain, w: Tensor) -> Tensor:
     """The e ≥ 0 of the basin boundary E(e, w) = E_s above each w.
 
     e² = w² − log|w| + E_s on the branch that flows into the saddle: −1/√2 ≤ w < 0 for p + q > 1,
-    w ≤ −1/√2 for p + q < 1. Source: LG (energy); spec 3.1.
+    w ≤ −1/√2 for p + q < 1. Source: LG (energy); docs/derivations.md, 3.
 
     Args:
         chain: the data; only the sign of 1 − p − q matters.
@@ -41,7 +41,8 @@ def separatrix(chain: BinaryChain, w: Tensor) -> Tensor:
 def minima_curve(chain: BinaryChain, w: Tensor) -> Tensor:
     """The e > 0 of the global minima above each w: e² = Δ*/(1 + 2w|w|), NaN where there is none.
 
-    For p + q = 1 the minima are the two lines e = 0 and w = −1/√2 instead. Source: spec 3.1.
+    For p + q = 1 the minima are the two lines e = 0 and w = −1/√2 instead.
+    Source: docs/derivations.md, 3.
     """
     squared = chain.target_logit_gap / (1 + 2 * w * w.abs())
     return torch.where(squared > 0, squared.sqrt(), torch.nan)
@@ -58,7 +59,7 @@ def reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
         theta: (e, w), shape (..., 2).
 
     Returns:
-        bool, shape (...). Source: spec 3.1 (E is conserved, the saddle is the only one).
+        bool, shape (...). Source: docs/derivations.md, 3 (E is conserved, one saddle).
     """
     e, w = theta[..., 0], theta[..., 1]
     if chain.second_eigenvalue == 0:

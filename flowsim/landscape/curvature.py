@@ -19,7 +19,7 @@ def critical_plane(model: ReducedModel, theta: Tensor) -> Tensor:
     """What the points of the critical plane e = 0 are, by the sign of their curvature in e.
 
     ∂²L/∂e² is read off the gradient a little above the plane, where it is ∂L/∂e / e. With
-    attention its sign is that of −λC(w, a), and C = 0 is the saddle curve (spec 3.2).
+    attention its sign is that of −λC(w, a), and C = 0 is the saddle curve (docs/derivations.md, 6).
 
     Args:
         model: a reduced model whose first coordinate is e.

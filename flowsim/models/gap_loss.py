@@ -27,7 +27,7 @@ def optimal_logit(chain: BinaryChain, gap: Tensor) -> Tensor:
         gap: Δ, any shape.
 
     Returns:
-        f₀, shape of ``gap``. Source: spec of the canonical model; root by own derivation.
+        f₀, shape of ``gap``. Source: docs/derivations.md, 1.
     """
     pi0, pi1 = chain.stationary
     difference = (chain.q - chain.p) / (chain.q + chain.p)  # π₀ − π₁
