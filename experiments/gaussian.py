@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from flowsim import BinaryChain, CanonicalModel, gaussian_record
 from flowsim.drawing.gaussian_curve import draw_probability
-from flowsim.records.netcdf import chain_caption
+from flowsim.drawing.style import chain_caption
 
 FIGURES = Path(__file__).parents[1] / "figures"
 

@@ -48,7 +48,7 @@ _HOME = {
     "model": "models.catalogue",
     "phase_space_record": "portraits.in_space",
     "portrait_record": "portraits.in_plane",
-    "portrait_summary": "records.netcdf",
+    "portrait_summary": "portraits.summaries",
     "reaches_global_minimum": "landscape.basins",
     "read_record": "records.netcdf",
     "reduced_model": "models.catalogue",

@@ -101,18 +101,18 @@ def portrait(
 
 def _draw(record: Any, energy: bool) -> tuple[Any, dict[str, Any], Callable[[Any], str]]:
     """The figure of a record of any kind, its summary, and what turns that into text."""
-    from flowsim.records import netcdf as results
+    from flowsim.portraits import summaries
 
     if record.attrs["kind"] == "portrait":
         from flowsim.drawing.plane import draw_portrait
 
-        return draw_portrait(record, energy), results.portrait_summary(record), _portrait_text
+        return draw_portrait(record, energy), summaries.portrait_summary(record), _portrait_text
     if record.attrs["kind"] == "scan":
         scan = cli_scan_record
         return scan.draw(record), scan.summarize(record), scan.text
     from flowsim.drawing.space import draw_phase_space
 
-    return draw_phase_space(record), results.phase_space_summary(record), _phase_space_text
+    return draw_phase_space(record), summaries.phase_space_summary(record), _phase_space_text
 
 
 app.command(short_help="Find where each of many initializations ends.")(cli_scan.scan)

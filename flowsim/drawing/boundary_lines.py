@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from flowsim.records.netcdf import attention_caption, chain_caption
+from flowsim.drawing.style import attention_caption, chain_caption
 
 _LINE = "#111111"
 _POINT = {

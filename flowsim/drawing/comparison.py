@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.transforms import Bbox
 
-from flowsim.records.netcdf import chain_caption
+from flowsim.drawing.style import chain_caption
 
 _FILL = {
     "global_minimum": "#7fb6da",

@@ -9,7 +9,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from flowsim.records.netcdf import chain_caption
+from flowsim.drawing.style import chain_caption
 
 _INTEGRAL, _SCAN, _LIMIT = "#00537f", "#a33b00", "#4d4d4d"
 

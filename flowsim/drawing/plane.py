@@ -14,7 +14,7 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from flowsim.records.netcdf import attention_caption, chain_caption
+from flowsim.drawing.style import attention_caption, chain_caption
 
 # Fills differ in lightness as well as hue, and the bad basin is hatched: readable in greyscale.
 FILL = {

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from flowsim.drawing.plane import BASINS, FILL, NAMES, basin_patches, draw_basins
+from flowsim.drawing.style import chain_caption
 from flowsim.errors import InputError
-from flowsim.records.netcdf import chain_caption
 
 _EDGE = {"global_minimum": "#00537f", "local_minimum": "#a33b00"}
 _MARKERS = {"global_minimum": "o", "local_minimum": "^", "saddle": "s", "unresolved": "X"}

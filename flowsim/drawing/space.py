@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from flowsim.records.netcdf import attention_caption, chain_caption
+from flowsim.drawing.style import attention_caption, chain_caption
 
 _MINIMA, _GLOBAL, _LOCAL, _SADDLE = "#00537f", "#3a87b7", "#c25700", "#111111"
 _ORBIT = {"global_minimum": _GLOBAL, "local_minimum": _LOCAL}
