@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from flowsim.arrays import accepts_arrays
 from flowsim.chain import BinaryChain
 from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, energy, feed_forward_gain
@@ -18,6 +19,7 @@ SADDLE_W = -math.sqrt(0.5)
 SADDLE_ENERGY = -(1 + math.log(2)) / 2
 
 
+@accepts_arrays
 def separatrix(chain: BinaryChain, w: Tensor) -> Tensor:
     """The e ≥ 0 of the basin boundary E(e, w) = E_s above each w.
 
@@ -38,6 +40,7 @@ def separatrix(chain: BinaryChain, w: Tensor) -> Tensor:
     return torch.where(on_branch & (w < 0), squared.clamp_min(0).sqrt(), torch.nan)
 
 
+@accepts_arrays
 def minima_curve(chain: BinaryChain, w: Tensor) -> Tensor:
     """The e > 0 of the global minima above each w: e² = Δ*/(1 + 2w|w|), NaN where there is none.
 
@@ -48,6 +51,7 @@ def minima_curve(chain: BinaryChain, w: Tensor) -> Tensor:
     return torch.where(squared > 0, squared.sqrt(), torch.nan)
 
 
+@accepts_arrays
 def reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
     """The analytic basin of the global minima in the canonical model, the oracle of the tests.
 
@@ -70,6 +74,7 @@ def reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
     return (e != 0) & ((w < SADDLE_W) | ((w < 0) & above))
 
 
+@accepts_arrays
 def linear_reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
     """The analytic basin of the global minima of the linear-attention model, the tests' oracle.
 

@@ -1,18 +1,21 @@
 """What a reduced model is, and the models whose loss is a function of the logit gap.
 
 A reduced model is anything with ``chain``, ``coordinates``, ``metric``, ``keeps_sign`` and the
-methods ``loss``, ``gradient``, ``optimal_bias`` and ``conserved`` below; parameters θ are float64
-tensors of shape (..., k), one column per coordinate in the order of ``coordinates``.
+methods ``loss``, ``gradient``, ``optimal_bias`` and ``conserved`` below; parameters θ have shape
+(..., k), one column per coordinate in the order of ``coordinates``. Methods of θ return tensors for
+tensors, and numpy arrays for numpy arrays and lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeGuard
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
 
+from flowsim.arrays import accepts_arrays
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.gap_loss import (
@@ -48,11 +51,45 @@ class ReducedModel(Protocol):
     def conserved(self, theta: Tensor) -> Tensor: ...
 
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def of_theta(method: _Method) -> _Method:
+    """Let a model's method of θ take tensors, arrays and lists, and check the number of columns.
+
+    The method raises InputError for θ with another number of columns than coordinates.
+    """
+
+    @accepts_arrays
+    @wraps(method)
+    def checked(model: Any, theta: Tensor) -> Any:
+        k = len(model.coordinates)
+        if theta.ndim == 0 or theta.shape[-1] != k:
+            names = ", ".join(model.coordinates)
+            raise InputError(f"theta needs shape (..., {k}) = ({names}), not {tuple(theta.shape)}")
+        return method(model, theta)
+
+    return checked  # type: ignore[return-value]
+
+
+def described(model: Any) -> str:
+    """A model's repr: its class, its chain and what was chosen beside the defaults."""
+    words = [f"p={model.chain.p!r}", f"q={model.chain.q!r}"]
+    if hasattr(model, "length"):
+        words.append(f"length={model.length}")
+    if getattr(model, "dynamic_bias", False):
+        words.append("bias='dynamic'")
+    words += ["attention=True"] if getattr(model, "attention", False) else []
+    words += [] if getattr(model, "tied", True) else ["tied=False"]
+    return f"{type(model).__name__}({', '.join(words)})"
+
+
 def loss_of_gap(model: ReducedModel) -> TypeGuard[GapModel]:
     """Whether L = ℓ(Δ(θ)): a gap model with its bias at the optimum, whose orbits are Δ's."""
     return isinstance(model, GapModel) and not model.dynamic_bias
 
 
+@accepts_arrays
 def velocity(model: ReducedModel, theta: Tensor) -> Tensor:
     """The gradient flow's field −G⁻¹∇L, shape of θ."""
     metric = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device)
@@ -87,6 +124,9 @@ class GapModel:
             self.conserved_names = ()
         self.metric: tuple[float, ...] = (1.0,) * len(self.coordinates)
 
+    def __repr__(self) -> str:
+        return described(self)
+
     def logit_gap(self, theta: Tensor) -> Tensor:
         """Δ, the logit after a one minus the logit after a zero; shape (...)."""
         raise NotImplementedError
@@ -119,6 +159,7 @@ class GapModel:
         """∇c over the coordinates without the bias; shape (..., k)."""
         raise NotImplementedError
 
+    @of_theta
     def conserved(self, theta: Tensor) -> Tensor:
         """Conserved quantities, shape (..., len(conserved_names)); none with a dynamic bias."""
         if self.dynamic_bias:
@@ -128,10 +169,12 @@ class GapModel:
     def _conserved(self, theta: Tensor) -> Tensor:
         raise NotImplementedError
 
+    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored."""
         return optimal_logit(self.chain, self.logit_gap(theta)) - self.offset(theta)
 
+    @of_theta
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         if not self.dynamic_bias:
@@ -139,6 +182,7 @@ class GapModel:
         logit0 = theta[..., -1] + self.offset(theta)
         return cross_entropy(self.chain, logit0, logit0 + self.logit_gap(theta))
 
+    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``: ℓ′(Δ) ∇Δ, or its three terms when the bias is a coordinate."""
         if not self.dynamic_bias:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flowsim.models.base import GapModel
+from flowsim.arrays import accepts_arrays
+from flowsim.models.base import GapModel, of_theta
 
 
 class CanonicalModel(GapModel):
@@ -28,6 +29,7 @@ class CanonicalModel(GapModel):
     conserved_names: tuple[str, ...] = ("energy",)
     clock_chart: tuple[str, ...] = ("square", "log")
 
+    @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, w = theta[..., 0], theta[..., 1]
         return e * e * feed_forward_gain(w)
@@ -60,6 +62,7 @@ def feed_forward_gain(w: Tensor) -> Tensor:
     return 1.0 + 2.0 * w * w.abs()
 
 
+@accepts_arrays
 def energy(theta: Tensor) -> Tensor:
     """E(e, w) = e² − w² − sign(w) log|w|, conserved by the canonical flow for every p and q.
 

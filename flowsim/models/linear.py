@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flowsim.models.base import GapModel
+from flowsim.models.base import GapModel, of_theta
 from flowsim.models.canonical import energy, feed_forward_gain
 
 
@@ -31,6 +31,7 @@ class LinearAttentionModel(GapModel):
     conserved_names: tuple[str, ...] = ("energy", "attention_energy")
     clock_chart: tuple[str, ...] = ("square", "log", "plain")
 
+    @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
         return e * e * (1.0 + a) * feed_forward_gain(w)

@@ -17,9 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flowsim.arrays import accepts_arrays
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.autograd import Gradient, Hessian, Loss, second_derivatives
+from flowsim.models.base import described, of_theta
 from flowsim.models.bias import entropy_given, optimal_shift, residual_given
 from flowsim.models.past_law import check_length, joint_law
 
@@ -80,18 +82,25 @@ class RankOneModel:
         self._law = torch.as_tensor(law)  # P(x_n = x, S_n = S)/N, axes (n, x, S)
         self._share = torch.as_tensor(share)  # S/n, axes (n, S)
 
+    def __repr__(self) -> str:
+        return described(self)
+
+    @of_theta
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
         return Loss.apply(self, theta)
 
+    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``; the flow is −∇L divided by the metric."""
         return Gradient.apply(self, theta)
 
+    @of_theta
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L by automatic differentiation, shape (..., k, k), without the jumps at ReLU kinks."""
         return Hessian.apply(self, theta)
 
+    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); the stored bias is ignored."""
         return self.by_rows(theta, "bias")
@@ -112,6 +121,7 @@ class RankOneModel:
         values = torch.cat([getattr(self, f"_{quantity}")(chunk) for chunk in chunks])
         return values.reshape(theta.shape[:-1] + values.shape[1:])
 
+    @of_theta
     def conserved(self, theta: Tensor) -> Tensor:
         """The conserved quantities in the order of ``conserved_names``, shape (..., count)."""
         part = self._split(theta)
@@ -123,6 +133,7 @@ class RankOneModel:
             values.append(part["e"].square() + positions - part["c"].square())
         return torch.stack(values, dim=-1)
 
+    @accepts_arrays
     def from_canonical(self, theta: Tensor) -> Tensor:
         """The lift of canonical coordinates: a point of this model with the same logits.
 
@@ -157,6 +168,7 @@ class RankOneModel:
             lifted[..., self.coordinates.index("b")] = self.optimal_bias(lifted)
         return lifted
 
+    @of_theta
     def to_canonical(self, theta: Tensor) -> Tensor:
         """(e, w) or (e, w, a) with w|w| = w₁w₂ and a = o v, shape (..., 2 or 3).
 

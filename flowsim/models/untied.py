@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flowsim.models.base import GapModel
+from flowsim.models.base import GapModel, of_theta
 from flowsim.models.canonical import feed_forward_gain
 
 
@@ -30,6 +30,7 @@ class UntiedModel(GapModel):
     conserved_names: tuple[str, ...] = ("embedding_difference", "energy")
     clock_chart: tuple[str, ...] = ("plain", "plain", "log")
 
+    @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, u, w = theta[..., 0], theta[..., 1], theta[..., 2]
         return e * u * feed_forward_gain(w)

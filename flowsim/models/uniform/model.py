@@ -21,6 +21,7 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.autograd import Gradient, Hessian, Loss
+from flowsim.models.base import described, of_theta
 from flowsim.models.bias import entropy_given, optimal_shift
 from flowsim.models.past_law import check_length, running_mean_law
 from flowsim.models.uniform.expansion import SUMS, Expansion, class_sums, expand, joined
@@ -72,10 +73,15 @@ class AttentionModel:
             self.keeps_sign = (*self.keeps_sign, False)
         self.metric = (1.0,) * len(self.coordinates)
 
+    def __repr__(self) -> str:
+        return described(self)
+
+    @of_theta
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
         return Loss.apply(self, theta)
 
+    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``. With ω = weight (σ(f) − t), f the logit,
 
@@ -84,6 +90,7 @@ class AttentionModel:
         """
         return Gradient.apply(self, theta)
 
+    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored.
 
@@ -93,10 +100,12 @@ class AttentionModel:
         """
         return self.by_rows(theta, "bias")
 
+    @of_theta
     def conserved(self, theta: Tensor) -> Tensor:
         """Shape (..., 0): no conserved quantity is known."""
         return theta.new_zeros(*theta.shape[:-1], 0)
 
+    @of_theta
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L by automatic differentiation, shape (..., k, k), without the jumps at ReLU kinks."""
         return Hessian.apply(self, theta)

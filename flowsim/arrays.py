@@ -1,0 +1,71 @@
+"""Numbers in, numbers out: tensors, numpy arrays and lists are all welcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+
+#: What public functions take for numbers of any shape.
+Numbers = Tensor | np.ndarray | Sequence[Any] | float
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def to_tensor(values: Any, name: str = "values") -> Tensor:
+    """Real numbers of any shape as a float64 tensor; a tensor stays on its device.
+
+    Args:
+        values: a tensor, an array (also of xarray), a number, or nested lists of numbers or of
+            tensors.
+        name: what to call them in messages.
+
+    Raises:
+        InputError: they are not real numbers, or rows differ in length.
+    """
+    if isinstance(values, Tensor):
+        if values.is_complex():
+            raise InputError(f"{name} must be real numbers, not {values.dtype}")
+        return values.to(torch.float64)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be numbers, in rows of one length") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{name} must be real numbers, not {array.dtype}")
+    return torch.from_numpy(np.array(array, dtype=np.float64))  # a copy, which may be written to
+
+
+def accepts_arrays(function: _Function) -> _Function:
+    """Let a function of tensors take arrays, lists and numbers too, and answer in kind.
+
+    Given tensors, the function is called as it is. Otherwise every argument that is an array, a
+    list, a tuple or a number becomes a float64 tensor, and tensors that come back become numpy
+    arrays.
+    """
+
+    @wraps(function)
+    def called(*args: Any, **keywords: Any) -> Any:
+        plain = [_is_plain(value) for value in args]
+        named = {name for name, value in keywords.items() if _is_plain(value)}
+        if not any(plain) and not named:
+            return function(*args, **keywords)
+        tensors = any(isinstance(value, Tensor) for value in (*args, *keywords.values()))
+        args = tuple(to_tensor(v) if p else v for v, p in zip(args, plain, strict=True))
+        keywords = {n: to_tensor(v) if n in named else v for n, v in keywords.items()}
+        found = function(*args, **keywords)
+        return found.numpy() if isinstance(found, Tensor) and not tensors else found
+
+    return called  # type: ignore[return-value]
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, Tensor | bool | str):
+        return False
+    return isinstance(value, float | int | list | tuple) or hasattr(value, "__array__")
