@@ -20,7 +20,6 @@ from flowsim.models.rank_one import RankOneModel
 from full_model.comparison.compare import Comparison
 from full_model.comparison.fields import AttentionFreeField
 from full_model.comparison.outcome import classify
-from full_model.comparison.side_by_side import rank_one_point
 from full_model.lift.lifting import lift_rank_one
 from full_model.model.transformer import Architecture
 
@@ -81,7 +80,7 @@ def _rank_one_labels(chain: BinaryChain, length: int, points: Tensor, variant: s
         here = state[rows].clone()
         if variant == "slow positions":
             here[:, 4] = model.optimal_bias(here)
-        weights = judge.weights(judge.state(lift_rank_one(rank_one_point(model, here), judge.arch)))
+        weights = judge.weights(judge.state(lift_rank_one(model.point(here), judge.arch)))
         found = classify(chain, model.loss(here), weights, judge.gradient, judge.metric_weights())
         label[rows] = found.label
         until *= 2**0.5

@@ -40,7 +40,7 @@ from matplotlib.figure import Figure
 from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, run_script, spread
 from torch import Tensor
 
-from full_model.lift.lifting import Projection, project
+from full_model.lift.projection import Projection, project
 from full_model.model.transformer import Architecture, Weights, forward
 from full_model.training.run import train
 from full_model.training.settings import RunSettings

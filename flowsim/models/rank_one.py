@@ -24,6 +24,7 @@ from flowsim.models.autograd import Gradient, Hessian, Loss, second_derivatives
 from flowsim.models.base import described, of_theta
 from flowsim.models.bias import entropy_given, optimal_shift, residual_given
 from flowsim.models.past_law import check_length, joint_law
+from flowsim.models.rank_one_point import RankOnePoint
 
 #: r/d, hidden units per embedding dimension, as in AM.
 WIDTH_RATIO = 4.0
@@ -137,8 +138,7 @@ class RankOneModel:
     def from_canonical(self, theta: Tensor) -> Tensor:
         """The lift of canonical coordinates: a point of this model with the same logits.
 
-        ρ_n = −e/2, w₁ = |w| and w₂ = w, both times sign(e) so that the same symbol opens the ReLU,
-        o = √|a| and v = sign(a) √|a|, c = e, and b, if not given, at its optimum.
+        As ``RankOnePoint.from_canonical``, with c = e and b, if not given, at its optimum.
 
         Args:
             theta: (e, w) or, with attention, (e, w, a), optionally followed by b; shape (..., k).
@@ -156,17 +156,17 @@ class RankOneModel:
                 f"canonical coordinates are {names}, optionally with b, "
                 f"not {theta.shape[-1]} columns"
             )
-        e, w = theta[..., 0], theta[..., 1]
-        sign = torch.where(e < 0, -1.0, 1.0).to(e)
-        columns = [e, *[-e / 2] * (len(self._law)), sign * w.abs(), sign * w]
-        if self.attention:
-            root = theta[..., 2].abs().sqrt()
-            columns += [root, torch.sign(theta[..., 2]) * root]
-        columns += [theta[..., -1] if given else torch.zeros_like(e)] + [e] * (not self.tied)
-        lifted = torch.stack(columns, dim=-1)
+        canonical, count = theta[..., : 2 + self.attention], len(self._law)
+        bias = theta[..., -1] if given else 0.0
+        point = RankOnePoint.from_canonical(canonical, count, bias)
+        lifted = point.to_coordinates(self.attention, self.tied)
         if not given:
             lifted[..., self.coordinates.index("b")] = self.optimal_bias(lifted)
         return lifted
+
+    def point(self, theta: Tensor) -> RankOnePoint:
+        """The point at θ of shape (..., k) by names, with all N positions."""
+        return RankOnePoint.from_coordinates(theta, self.length, self.attention, self.tied)
 
     @of_theta
     def to_canonical(self, theta: Tensor) -> Tensor:
@@ -174,12 +174,7 @@ class RankOneModel:
 
         Inverts :meth:`from_canonical` on its image, up to b; elsewhere it is a projection.
         """
-        part = self._split(theta)
-        product = part["w1"] * part["w2"]
-        columns = [part["e"], torch.sign(product) * product.abs().sqrt()]
-        if self.attention:
-            columns.append(part["o"] * part["v"])
-        return torch.stack(columns, dim=-1)
+        return self.point(theta).to_canonical()[..., : 2 + self.attention]
 
     def _split(self, theta: Tensor) -> dict[str, Tensor]:
         """Coordinates by name, each (...), the positions together as (..., 1 or N)."""

@@ -1,4 +1,4 @@
-"""The rank-one family of weights, its coordinates, and its logits from the coordinates alone.
+"""A point of the rank-one family of weights: its coordinates, their signs, and (e, w, a).
 
 Unit vectors α (of the embedding space) and β (of the attention's inner space) and signs
 η ∈ {±1}^r of the hidden units span the rank-one weights
@@ -11,20 +11,25 @@ in η,
 
     logit_n = c [Y_n + (r/d) w₂ (φ ReLU(w₁Y_n) − (1 − φ) ReLU(−w₁Y_n))] + b,   c = ε if tied.
 
+The weights stay the same if β and with it (o, v) change sign, or α and with it all coordinates but
+b. The signs are therefore a convention, stated once: β's in ``RankOnePoint.standard``, α's in
+``full_model.project``.
+
 Source: LG (canonical coordinates), AM App. D (signs of the hidden units, there φ = 5/16), the
 rank-one coordinates by own derivation.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.linalg import vector_norm
 
 from flowsim.errors import InputError
+
+#: A coordinate below this share of those it is compared with counts as zero, and so has no sign.
+NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,35 @@ class RankOnePoint:
     b: Tensor
     c: Tensor
 
+    @classmethod
+    def from_canonical(cls, theta: Tensor, length: int, bias: Tensor | float = 0.0) -> RankOnePoint:
+        """The rank-one coordinates of a canonical point, tied.
+
+        ε = e, ρ_n = −e/2, w₁ = sign(e)|w|, w₂ = sign(e) w and, for a, o = sign(a)√|a|, v = √|a|.
+        The sign of e lets the symbol 1 open the ReLU for negative e too.
+
+        Args:
+            theta: (..., 2), (e, w), or (..., 3), (e, w, a).
+            length: N.
+            bias: b, broadcastable to (...).
+
+        Raises:
+            InputError: another number of coordinates.
+
+        Source: LG (canonical parameters).
+        """
+        if theta.shape[-1] not in (2, 3):
+            raise InputError(
+                f"a canonical point is (e, w) or (e, w, a), not {theta.shape[-1]} numbers"
+            )
+        e, w = theta[..., 0], theta[..., 1]
+        a = theta[..., 2] if theta.shape[-1] == 3 else torch.zeros_like(e)
+        opens = torch.where(e < 0, -1.0, 1.0).to(e)
+        b = torch.as_tensor(bias, dtype=e.dtype, device=e.device).expand_as(e)
+        rho = (-e / 2).unsqueeze(-1).expand(*e.shape, length)
+        root = a.abs().sqrt()
+        return cls(e, rho, opens * w.abs(), opens * w, a.sign() * root, root, b, e)
+
     def to_canonical(self) -> Tensor:
         """(e, w, a), shape (..., 3): e = ε, w = sign(w₁w₂) √|w₁w₂|, a = o v.
 
@@ -51,62 +85,38 @@ class RankOnePoint:
         product = self.w1 * self.w2
         return torch.stack([self.eps, product.sign() * product.abs().sqrt(), self.o * self.v], -1)
 
+    @classmethod
+    def from_coordinates(
+        cls, theta: Tensor, length: int, attention: bool, tied: bool
+    ) -> RankOnePoint:
+        """The point at coordinates (e, ρ …, w₁, w₂[, o, v], b[, c]) of ``RankOneModel``.
 
-def canonical_point(theta: Tensor, length: int, bias: Tensor | float = 0.0) -> RankOnePoint:
-    """The rank-one coordinates of a canonical point, tied.
+        Without attention there is one ρ, which all N positions share.
 
-    ε = e, ρ_n = −e/2, w₁ = sign(e)|w|, w₂ = sign(e) w and, for a, o = sign(a)√|a|, v = √|a|. The
-    sign of e lets the symbol 1 open the ReLU for negative e too.
+        Args:
+            theta: (..., k).
+            length: N.
+        """
+        count = length if attention else 1
+        rho = theta[..., 1 : 1 + count].expand(*theta.shape[:-1], length)
+        eps, (w1, w2, *rest) = theta[..., 0], theta[..., 1 + count :].unbind(-1)
+        zero = torch.zeros_like(eps)
+        o, v = rest[:2] if attention else (zero, zero)
+        b = rest[2 if attention else 0]
+        return cls(eps, rho, w1, w2, o, v, b, eps if tied else rest[-1])
 
-    Args:
-        theta: (..., 2), (e, w), or (..., 3), (e, w, a).
-        length: N.
-        bias: b, broadcastable to (...).
+    def to_coordinates(self, attention: bool, tied: bool) -> Tensor:
+        """The inverse of ``from_coordinates``; without attention with the mean of the positions."""
+        rho = self.rho if attention else self.rho.mean(-1, keepdim=True)
+        layer = [self.o, self.v] if attention else []
+        tail = [self.w1, self.w2, *layer, self.b, *([] if tied else [self.c])]
+        return torch.cat([self.eps.unsqueeze(-1), rho, torch.stack(tail, -1)], dim=-1)
 
-    Raises:
-        InputError: another number of coordinates, or one that is not finite.
+    def standard(self) -> RankOnePoint:
+        """The same weights with the sign of β fixed: v ≥ 0, so that o carries the sign of a.
 
-    Source: LG (canonical parameters).
-    """
-    if theta.shape[-1] not in (2, 3):
-        raise InputError(f"a canonical point is (e, w) or (e, w, a), not {theta.shape[-1]} numbers")
-    e, w = theta[..., 0], theta[..., 1]
-    a = theta[..., 2] if theta.shape[-1] == 3 else torch.zeros_like(e)
-    opens = torch.where(e < 0, -1.0, 1.0).to(e)
-    b = torch.as_tensor(bias, dtype=e.dtype, device=e.device).expand_as(e)
-    rho = (-e / 2).unsqueeze(-1).expand(*e.shape, length)
-    root = a.abs().sqrt()
-    return RankOnePoint(e, rho, opens * w.abs(), opens * w, a.sign() * root, root, b, e)
-
-
-def reduced_logits(
-    point: RankOnePoint, tokens: Tensor, width_ratio: float = 4.0, open_share: float = 1.0
-) -> Tensor:
-    """Logits of the rank-one model from its coordinates alone, shape (..., batch, n).
-
-    Args:
-        point: coordinates with leading axes (...).
-        tokens: zeros and ones, (batch, n) or (..., batch, n).
-        width_ratio: r/d.
-        open_share: φ, the share of hidden signs that are +1.
-    """
-    n = tokens.shape[-1]
-
-    def wide(number: Tensor) -> Tensor:
-        return number[..., None, None]
-
-    x = wide(point.eps) * tokens + point.rho[..., None, :n]
-    count = torch.arange(1, n + 1, dtype=x.dtype, device=x.device)
-    y = x + wide(point.o * point.v) * x.cumsum(-1) / count
-    up = wide(point.w1) * y
-    hidden = open_share * up.relu() - (1 - open_share) * (-up).relu()
-    return wide(point.c) * (y + width_ratio * wide(point.w2) * hidden) + wide(point.b)
-
-
-def unit_vector(vector: Tensor | None, d: int, like: Tensor, name: str) -> Tensor:
-    if vector is None:
-        return like.new_full((d,), 1 / math.sqrt(d))
-    vector = vector.to(like)
-    if vector.shape[-1:] != (d,) or ((vector_norm(vector, dim=-1) - 1).abs() > 1e-6).any():
-        raise InputError(f"{name} must be a unit vector of {d} entries")
-    return vector
+        Where |v| ≤ 1e-12 |o|, v counts as zero and o ≥ 0.
+        """
+        leads = torch.where(self.v.abs() <= NEGLIGIBLE * self.o.abs(), self.o, self.v)
+        sign = torch.where(leads < 0, -1.0, 1.0).to(leads)
+        return replace(self, o=sign * self.o, v=sign * self.v)

@@ -20,7 +20,7 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.rank_one import RankOneModel
-from full_model.lift.lifting import project
+from full_model.lift.projection import project
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
 from full_model.model.transformer import Architecture, Weights
@@ -112,11 +112,7 @@ class EnumeratedField(FullField):
 def rank_one_rows(model: RankOneModel, arch: Architecture, weights: Weights) -> Tensor:
     """The rank-one model's coordinates (M, k) of weights projected onto α = 1/√d."""
     alpha = weights["bias"].new_full((arch.d,), arch.d**-0.5)
-    point = project(arch, weights, alpha).point
-    rho = point.rho if model.attention else point.rho.mean(-1, keepdim=True)
-    layer = [point.o, point.v] if model.attention else []
-    tail = [point.w1, point.w2, *layer, point.b, *([] if model.tied else [point.c])]
-    return torch.cat([point.eps.unsqueeze(-1), rho, torch.stack(tail, -1)], dim=-1)
+    return project(arch, weights, alpha).point.to_coordinates(model.attention, model.tied)
 
 
 class AttentionFreeField(FullField):

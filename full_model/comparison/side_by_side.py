@@ -27,7 +27,8 @@ from flowsim.records.netcdf import flags
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
 from full_model.comparison.outcome import classify
 from full_model.lift.initial import initial_weights
-from full_model.lift.lifting import RankOnePoint, lift_rank_one, project
+from full_model.lift.lifting import lift_rank_one
+from full_model.lift.projection import project
 from full_model.model.transformer import Architecture, Weights
 from full_model.training.checkpoints import load_checkpoint, refuse_other_settings, save_checkpoint
 
@@ -207,7 +208,7 @@ class Session:
         """Labels of rank-one orbits: those that their lifts would have."""
         model, field = self.model, self.field
         assert isinstance(model, RankOneModel)
-        weights = lift_rank_one(rank_one_point(model, theta), self.arch)
+        weights = lift_rank_one(model.point(theta), self.arch)
         weights = field.weights(field.state({k: w.to(self.full) for k, w in weights.items()}))
         loss = model.loss(theta).to(self.full)
         found = classify(model.chain, loss, weights, field.gradient, field.metric_weights())
@@ -272,17 +273,6 @@ class Session:
             raise InputError(f"{path} is not a usable checkpoint: its history is incomplete")
         self.times = [float(t) for t in times]  # type: ignore[union-attr]
         self.history = {name: list(lines.unbind(0)) for name, lines in history.items()}
-
-
-def rank_one_point(model: RankOneModel, theta: Tensor) -> RankOnePoint:
-    """The rank-one coordinates by name, for ``lift_rank_one``; shapes as there."""
-    at = dict(zip(model.coordinates, theta.unbind(-1), strict=True))
-    zero = torch.zeros_like(at["e"])
-    rho = torch.stack([at[n] for n in model.coordinates if n.startswith("rho")], -1)
-    return RankOnePoint(
-        at["e"], rho.expand(*rho.shape[:-1], model.length), at["w1"], at["w2"],
-        at.get("o", zero), at.get("v", zero), at["b"], at.get("c", at["e"]),
-    )  # fmt: skip
 
 
 def lifted_weights(settings: Comparison, arch: Architecture, points: Tensor) -> Weights:

@@ -1,4 +1,4 @@
-"""Between the reduced models and the full weights: lift up here, project down in projection.py."""
+"""Full weights at reduced points; the way back is projection.py."""
 
 from __future__ import annotations
 
@@ -7,26 +7,11 @@ from dataclasses import fields
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from flowsim.errors import InputError
-from full_model.lift.projection import Projection, project
-from full_model.lift.rank_one_point import (
-    RankOnePoint,
-    canonical_point,
-    reduced_logits,
-    unit_vector,
-)
+from flowsim.models.rank_one_point import RankOnePoint
 from full_model.model.transformer import Architecture, Weights
-
-__all__ = [
-    "Projection",
-    "RankOnePoint",
-    "canonical_point",
-    "lift",
-    "lift_rank_one",
-    "project",
-    "reduced_logits",
-]
 
 
 def lift(
@@ -37,7 +22,7 @@ def lift(
     hidden_signs: Tensor | None = None,
     beta: Tensor | None = None,
 ) -> Weights:
-    """Full weights of canonical points (e, w) or (e, w, a); see ``canonical_point``.
+    """Full weights of canonical points (e, w) or (e, w, a); see ``RankOnePoint.from_canonical``.
 
     Args:
         theta: (..., 2) or (..., 3); the leading axes become the ensemble.
@@ -46,9 +31,10 @@ def lift(
         alpha, hidden_signs, beta: see ``lift_rank_one``.
 
     Raises:
-        InputError: as ``canonical_point`` and ``lift_rank_one``; untied with e = 0 is no exception.
+        InputError: as ``RankOnePoint.from_canonical`` and ``lift_rank_one``.
     """
-    return lift_rank_one(canonical_point(theta, arch.length, bias), arch, alpha, hidden_signs, beta)
+    point = RankOnePoint.from_canonical(theta, arch.length, bias)
+    return lift_rank_one(point, arch, alpha, hidden_signs, beta)
 
 
 def lift_rank_one(
@@ -105,7 +91,23 @@ def lift_rank_one(
     }
     for name in ("0.query", "0.key"):
         weights[name] = like.new_zeros(*like.shape, d, d)
-    return {name: weights[name].contiguous().clone() for name in arch.shapes}
+    return {
+        name: weights[name].clone(memory_format=torch.contiguous_format) for name in arch.shapes
+    }
+
+
+def unit_vector(vector: Tensor | None, d: int, like: Tensor, name: str) -> Tensor:
+    """The vector in the type of ``like``, (1 … 1)/√d if None.
+
+    Raises:
+        InputError: not of d entries, or not of length one.
+    """
+    if vector is None:
+        return like.new_full((d,), 1 / math.sqrt(d))
+    vector = vector.to(like)
+    if vector.shape[-1:] != (d,) or ((vector_norm(vector, dim=-1) - 1).abs() > 1e-6).any():
+        raise InputError(f"{name} must be a unit vector of {d} entries")
+    return vector
 
 
 def _check_rank_one_architecture(arch: Architecture) -> None:

@@ -1,4 +1,16 @@
-"""The nearest rank-one weights to any weights, and how far off they are."""
+"""The nearest rank-one weights to any weights, and how far off they are.
+
+Signs and, where several fits are equally good, the fit itself follow a convention, so that every
+linear-algebra library gives the same numbers:
+
+- α: ε ≥ 0. Where ε is negligible beside the largest of ε, ρ_n, w₁, w₂, c (a share of 1e-12), the
+  first of ρ_1 … ρ_N, w₁, w₂, c that is not decides; where all are, the first entry of α that is at
+  least half as large as its largest one is positive.
+- β: v ≥ 0, see ``RankOnePoint.standard``.
+- Equal leading eigenvalues: α is the unit vector of their space nearest to (1 … 1)/√d, β the one
+  nearest to α; if that is orthogonal to the space, the nearest to the first coordinate axis that is
+  not. Zero weights have α = β = (1 … 1)/√d.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +19,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.linalg import vector_norm
 
 from flowsim.errors import InputError
-from full_model.lift.rank_one_point import RankOnePoint, unit_vector
+from flowsim.models.rank_one_point import NEGLIGIBLE, RankOnePoint
+from full_model.lift.lifting import unit_vector
 from full_model.model.transformer import Architecture, Weights, check_weights
+
+#: Eigenvalues within this share of the largest count as equal to it.
+_EQUAL = 1e-9
+#: A unit vector with a smaller part than this in a space counts as orthogonal to it.
+_ORTHOGONAL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -18,9 +37,9 @@ class Projection:
     """The rank-one point nearest to some weights, and how far it is.
 
     Attributes:
-        point: its coordinates, shapes (...) and (..., N).
+        point: its coordinates, shapes (...) and (..., N), in the signs of this module's convention.
         canonical: (..., 3), (e, w, a) as ``RankOnePoint.to_canonical``.
-        alpha, beta: the fitted unit vectors, (..., d); ε ≥ 0 unless a reference α was given.
+        alpha, beta: the fitted unit vectors, (..., d).
         distance: (...), Euclidean over all weights, to the nearest rank-one weights with η = 1.
         relative_distance: (...), that divided by the norm of all weights; 0 for zero weights.
         open_share: (...), share of the rows of W_1 that point along +sign(w₁)α.
@@ -54,7 +73,7 @@ def project(
 
     Args:
         arch, weights: any model with two states; weights of shape (..., *shape).
-        alpha: (d,) or (..., d): take this unit vector instead of fitting one.
+        alpha: (d,) or (..., d): take this unit vector, with its sign, instead of fitting one.
         hidden_signs: η, as in ``lift_rank_one``.
         rounds: alternations.
 
@@ -64,65 +83,117 @@ def project(
     check_weights(arch, weights)
     if arch.states != 2:
         raise InputError(f"only two states project to (e, w, a), not {arch.states}")
-    d, r, n = arch.d, arch.width, arch.length
     parts = _binary_parts(arch, {name: w.detach() for name, w in weights.items()})
     e = parts["embedding"]
-    eta = e.new_ones(r) if hidden_signs is None else hidden_signs.to(e)
-    zero_matrix = e.new_zeros(*e.shape, d)
-    rows = [e.unsqueeze(-2)]
+    eta = e.new_ones(arch.width) if hidden_signs is None else hidden_signs.to(e)
+    if alpha is None:
+        alpha = _fit_alpha(parts, eta, rounds)
+        point = _coordinates(parts, alpha, _fit_beta(parts, alpha), eta, arch)
+        alpha = _positive_alpha(point, alpha)
+    else:
+        alpha = unit_vector(alpha, arch.d, e, "alpha").expand_as(e)
+    beta = _fit_beta(parts, alpha)
+    raw = _coordinates(parts, alpha, beta, eta, arch)
+    point = raw.standard()
+    turned = (point.v != raw.v) | (point.o != raw.o)
+    beta = torch.where(turned.unsqueeze(-1), -beta, beta)
+    distance, norm = _distance(parts, point, alpha, beta, eta)
+    along = _apply(parts["0.up"], alpha) * torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsqueeze(-1)
+    return Projection(
+        point=point,
+        canonical=point.to_canonical(),
+        alpha=alpha,
+        beta=beta,
+        distance=distance,
+        relative_distance=torch.where(
+            norm > 0, distance / norm.clamp(min=torch.finfo(norm.dtype).tiny), 0.0
+        ),
+        open_share=(along > 0).to(e.dtype).mean(-1),
+        opens=(point.eps * point.w1).sign(),
+    )
+
+
+def _fit_alpha(parts: Weights, eta: Tensor, rounds: int) -> Tensor:
+    """The α of most captured length, up to its sign."""
+    e = parts["embedding"]
+    unit = eta / math.sqrt(eta.shape[-1])
+    rows = [e.unsqueeze(-2), unit.unsqueeze(-2) @ parts["0.up"]]
+    rows.append((parts["0.down"] @ unit.unsqueeze(-1)).mT)
     if "positions" in parts:
         rows.append(parts["positions"])
-    rows.append((eta / math.sqrt(r)).unsqueeze(-2) @ parts["0.up"])
-    rows.append((parts["0.down"] @ (eta / math.sqrt(r)).unsqueeze(-1)).mT)
     if "unembedding" in parts:
         rows.append(parts["unembedding"].unsqueeze(-2))
     plain = torch.cat(rows, dim=-2)
-    value, out = parts.get("0.value", zero_matrix), parts.get("0.out", zero_matrix)
-    if alpha is not None:
-        alpha = unit_vector(alpha, d, e, "alpha").expand_as(e)
-        beta = _leading(torch.stack([_apply(value, alpha), _apply(out.mT, alpha)], -2))
-    else:
-        alpha = _leading(torch.cat([plain, value, out.mT], dim=-2))
-        for _ in range(rounds):
-            beta = _leading(torch.stack([_apply(value, alpha), _apply(out.mT, alpha)], -2))
-            seen = torch.stack([_apply(value.mT, beta), _apply(out, beta)], dim=-2)
-            alpha = _leading(torch.cat([plain, seen], dim=-2))
-        alpha = torch.where(((e * alpha).sum(-1, keepdim=True)) < 0, -alpha, alpha)
-        beta = _leading(torch.stack([_apply(value, alpha), _apply(out.mT, alpha)], -2))
-    scale = math.sqrt(d) / r
-    up_row = _apply(parts["0.up"], alpha)
-    eps = (e * alpha).sum(-1)
-    rho = _apply(parts["positions"], alpha) if "positions" in parts else e.new_zeros(*eps.shape, n)
-    c = (parts["unembedding"] * alpha).sum(-1) if "unembedding" in parts else eps
-    point = RankOnePoint(
-        eps,
-        rho,
-        (eta * up_row).sum(-1) * scale,
-        (eta * _apply(parts["0.down"].mT, alpha)).sum(-1) * scale,
-        (_apply(out, beta) * alpha).sum(-1),
-        (_apply(value, alpha) * beta).sum(-1),
-        parts["bias"],
-        c,
+    value, out = _attention_matrices(parts)
+    start = torch.full_like(e, 1 / math.sqrt(e.shape[-1]))
+    alpha = leading_direction(torch.cat([plain, value, out.mT], dim=-2), start)
+    for _ in range(rounds):
+        beta = _fit_beta(parts, alpha)
+        seen = torch.stack([_apply(value.mT, beta), _apply(out, beta)], dim=-2)
+        alpha = leading_direction(torch.cat([plain, seen], dim=-2), start)
+    return alpha
+
+
+def _fit_beta(parts: Weights, alpha: Tensor) -> Tensor:
+    """The β of most captured length for this α, up to its sign."""
+    value, out = _attention_matrices(parts)
+    return leading_direction(torch.stack([_apply(value, alpha), _apply(out.mT, alpha)], -2), alpha)
+
+
+def _attention_matrices(parts: Weights) -> tuple[Tensor, Tensor]:
+    """W_V and W_O, zero where the model has none."""
+    e = parts["embedding"]
+    zero = e.new_zeros(*e.shape, e.shape[-1])
+    return parts.get("0.value", zero), parts.get("0.out", zero)
+
+
+def _coordinates(
+    parts: Weights, alpha: Tensor, beta: Tensor, eta: Tensor, arch: Architecture
+) -> RankOnePoint:
+    """The nearest coordinates for given α and β: inner products."""
+    scale = math.sqrt(arch.d) / arch.width
+    value, out = _attention_matrices(parts)
+    eps = (parts["embedding"] * alpha).sum(-1)
+    zero = eps.new_zeros(*eps.shape, arch.length)
+    return RankOnePoint(
+        eps=eps,
+        rho=_apply(parts["positions"], alpha) if "positions" in parts else zero,
+        w1=(eta * _apply(parts["0.up"], alpha)).sum(-1) * scale,
+        w2=(eta * _apply(parts["0.down"].mT, alpha)).sum(-1) * scale,
+        o=(_apply(out, beta) * alpha).sum(-1),
+        v=(_apply(value, alpha) * beta).sum(-1),
+        b=parts["bias"],
+        c=(parts["unembedding"] * alpha).sum(-1) if "unembedding" in parts else eps,
     )
-    distance, norm = _distance(parts, point, alpha, beta, eta, d)
-    along = up_row * torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsqueeze(-1)
-    return Projection(
-        point,
-        point.to_canonical(),
-        alpha,
-        beta,
-        distance,
-        torch.where(norm > 0, distance / norm.clamp(min=torch.finfo(norm.dtype).tiny), 0.0),
-        (along > 0).to(e.dtype).mean(-1),
-        (point.eps * point.w1).sign(),
+
+
+def _positive_alpha(point: RankOnePoint, alpha: Tensor) -> Tensor:
+    """α with the sign of the module's convention."""
+    ordered = torch.cat(
+        [
+            point.eps.unsqueeze(-1),
+            point.rho,
+            torch.stack([point.w1, point.w2, point.c], dim=-1),
+        ],
+        dim=-1,
     )
+    return _first_sign(ordered, NEGLIGIBLE, _first_sign(alpha, 0.5)).unsqueeze(-1) * alpha
+
+
+def _first_sign(numbers: Tensor, share: float, otherwise: Tensor | None = None) -> Tensor:
+    """Sign (...) of the first of (..., k) numbers above a share of the largest; else another."""
+    size = numbers.abs()
+    counts = size > share * size.amax(-1, keepdim=True)
+    first = counts.to(torch.uint8).argmax(-1, keepdim=True)
+    sign = torch.where(numbers.gather(-1, first).squeeze(-1) < 0, -1.0, 1.0).to(numbers)
+    return sign if otherwise is None else torch.where(counts.any(-1), sign, otherwise)
 
 
 def _distance(
-    parts: Weights, point: RankOnePoint, alpha: Tensor, beta: Tensor, eta: Tensor, d: int
+    parts: Weights, point: RankOnePoint, alpha: Tensor, beta: Tensor, eta: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Euclidean distance of all weights to the lift of ``point``, and their norm."""
-    up = (eta / math.sqrt(d)).unsqueeze(-1) * alpha.unsqueeze(-2)
+    up = (eta / math.sqrt(alpha.shape[-1])).unsqueeze(-1) * alpha.unsqueeze(-2)
     inner = beta.unsqueeze(-1) * alpha.unsqueeze(-2)
     nearest = {
         "embedding": point.eps[..., None] * alpha,
@@ -163,6 +234,24 @@ def _apply(matrix: Tensor, vector: Tensor) -> Tensor:
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
 
-def _leading(rows: Tensor) -> Tensor:
-    """The unit vector (..., d) of largest Σ⟨row, ·⟩² over the rows (..., k, d)."""
-    return torch.linalg.eigh(rows.mT @ rows).eigenvectors[..., -1]
+def leading_direction(rows: Tensor, reference: Tensor) -> Tensor:
+    """The unit vector (..., d) of largest Σ⟨row, ·⟩² over the rows (..., k, d), up to its sign.
+
+    Where a space of them is equally good, the one nearest to ``reference`` (..., d), or, if that
+    is orthogonal to it, to the first coordinate axis that is not.
+    """
+    values, vectors = torch.linalg.eigh(rows.mT @ rows)
+    best = vectors[..., -1]
+    equal = values >= (1 - _EQUAL) * values[..., -1:]
+    several = equal.sum(-1) > 1
+    if not bool(several.any()):
+        return best
+    basis = vectors * equal.unsqueeze(-2)
+    axes = torch.eye(rows.shape[-1], dtype=rows.dtype, device=rows.device)
+    wanted = torch.cat([reference.unsqueeze(-2), axes.expand_as(vectors)], dim=-2)
+    nearest = wanted @ basis @ basis.mT
+    length = vector_norm(nearest, dim=-1)
+    first = (length > _ORTHOGONAL).to(torch.uint8).argmax(-1)[..., None]
+    chosen = nearest.gather(-2, first[..., None].expand_as(best.unsqueeze(-2))).squeeze(-2)
+    chosen = chosen / length.gather(-1, first).clamp(min=_ORTHOGONAL)
+    return torch.where(several.unsqueeze(-1), chosen, best)

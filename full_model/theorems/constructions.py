@@ -7,7 +7,8 @@ import math
 import torch
 
 from flowsim.chain import BinaryChain
-from full_model.lift.lifting import RankOnePoint, lift_rank_one
+from flowsim.models.rank_one_point import RankOnePoint
+from full_model.lift.lifting import lift_rank_one
 from full_model.model.population import PopulationLoss
 from full_model.model.transformer import Architecture, Weights, forward
 from full_model.theorems.claims import Claim, equal, free_weights, generator_of, norm, normal

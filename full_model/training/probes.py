@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.linalg import vector_norm
 
-from full_model.lift.lifting import project
+from full_model.lift.projection import project
 from full_model.model.source import MarkovSource
 from full_model.model.transformer import Architecture, Weights, forward, probability_of_one
 

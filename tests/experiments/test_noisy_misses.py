@@ -8,7 +8,6 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.models.rank_one import RankOneModel
-from full_model.comparison.side_by_side import rank_one_point
 from full_model.lift.lifting import lift_rank_one
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
@@ -32,7 +31,7 @@ def test_transverse_hessian_is_that_of_the_full_loss():
     found = transverse_hessian(model, theta)
     beta = torch.tensor([1.0, -1, 0, 0], dtype=F64) / 2**0.5  # orthogonal to α
     for row, expected in zip(theta, found, strict=True):
-        weights = lift_rank_one(rank_one_point(model, row), arch)
+        weights = lift_rank_one(model.point(row), arch)
 
         def moved(z, weights=weights):
             parts = [beta, beta / 3**0.5, beta / 16**0.5, beta[:, None] / 16**0.5]

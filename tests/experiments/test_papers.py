@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from flowsim import AttentionModel, BinaryChain, LinearAttentionModel
-from full_model.lift.lifting import RankOnePoint, lift_rank_one
+from flowsim.models.rank_one_point import RankOnePoint
+from full_model.lift.lifting import lift_rank_one
 from full_model.model.transformer import Architecture
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))

@@ -7,8 +7,8 @@ from flowsim import BinaryChain, RankOneModel
 from flowsim.flow.reference import integrate
 from flowsim.flow.rows.descent import ReducedField, advance
 from full_model.comparison.fields import AttentionFreeField, rank_one_rows
-from full_model.comparison.side_by_side import rank_one_point
-from full_model.lift.lifting import lift_rank_one, project
+from full_model.lift.lifting import lift_rank_one
+from full_model.lift.projection import project
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
 from full_model.model.transformer import Architecture
@@ -40,12 +40,13 @@ def start(attention, length, pq):
 def test_full_flow_projects_onto_the_rank_one_flow(attention, d, length, pq):
     model, theta = start(attention, length, pq)
     arch = Architecture(d, length, attention=attention)
-    weights = lift_rank_one(rank_one_point(model, theta), arch)
+    weights = lift_rank_one(model.point(theta), arch)
     recipe = Recipe("flow", steps=SAVED, horizon=HORIZON, rtol=1e-8, atol=1e-10)
     source = MarkovSource.of(model.chain)
     trainer, loss = Trainer(arch, weights, source, recipe), PopulationLoss(arch, source)
     times = torch.linspace(0, HORIZON, SAVED + 1, dtype=F64)
     orbit = integrate(model, theta, times, rtol=1e-10)
+    orbit = model.point(orbit).standard().to_coordinates(model.attention, model.tied)
     alpha = torch.full((d,), d**-0.5, dtype=F64)
     for at, expected in zip(times, orbit, strict=True):
         if at > 0:
@@ -62,7 +63,7 @@ def test_a_start_off_the_manifold_has_a_residual():
     """The residual that the test above bounds is one that can be large."""
     model, theta = start("none", 3, (0.5, 0.8))
     arch = Architecture(4, 3, attention="none")
-    weights = lift_rank_one(rank_one_point(model, theta), arch)
+    weights = lift_rank_one(model.point(theta), arch)
     generator = torch.Generator().manual_seed(0)
     weights = {
         name: w + 0.1 * torch.randn(w.shape, dtype=F64, generator=generator)
@@ -80,7 +81,7 @@ def test_discrete_steps_are_reproduced_even_on_the_kink(method, d, length, pq):
     model = RankOneModel(BinaryChain(*pq), length)
     theta = model.from_canonical(torch.tensor([[1.2, -0.9], [-0.9, -1.1], [0.6, 0.8]], dtype=F64))
     field = AttentionFreeField(Architecture(d, length, attention="none"), model.chain, shared=True)
-    state = field.state(lift_rank_one(rank_one_point(model, theta), field.arch))
+    state = field.state(lift_rank_one(model.point(theta), field.arch))
     ends = []
     for moving, rows in ((ReducedField(model), theta.clone()), (field, state)):
         clock, steps = torch.zeros(3, dtype=F64), torch.zeros(3, dtype=torch.int64)

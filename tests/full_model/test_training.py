@@ -4,12 +4,15 @@ import math
 
 import pytest
 import torch
+from rank_one_logits import rank_one_logits
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.canonical import CanonicalModel
+from flowsim.models.rank_one_point import RankOnePoint
 from full_model.lift.initial import initial_weights
-from full_model.lift.lifting import RankOnePoint, lift, lift_rank_one, project, reduced_logits
+from full_model.lift.lifting import lift, lift_rank_one
+from full_model.lift.projection import project
 from full_model.model.batches import batch_gradient
 from full_model.model.population import PopulationLoss, all_sequences
 from full_model.model.source import MarkovSource
@@ -100,7 +103,7 @@ def test_gradient_descent_stays_rank_one(tied):
     for _ in range(300):
         free = {k: x.detach().requires_grad_() for k, x in free.items()}
         here = RankOnePoint(**{"c": free["eps"], **free})
-        values = cross_entropy(arch, reduced_logits(here, loss.tokens), loss.targets)
+        values = cross_entropy(arch, rank_one_logits(here, loss.tokens), loss.targets)
         total = (values.mean(-1) * loss.law).sum()
         gradient = torch.autograd.grad(total, list(free.values()))
         free = {

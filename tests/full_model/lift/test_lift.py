@@ -4,18 +4,14 @@ import math
 
 import pytest
 import torch
+from rank_one_logits import rank_one_logits
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.canonical import CanonicalModel
-from full_model.lift.lifting import (
-    RankOnePoint,
-    canonical_point,
-    lift,
-    lift_rank_one,
-    project,
-    reduced_logits,
-)
+from flowsim.models.rank_one_point import RankOnePoint
+from full_model.lift.lifting import lift, lift_rank_one
+from full_model.lift.projection import project
 from full_model.model.population import PopulationLoss, all_sequences
 from full_model.model.source import MarkovSource
 from full_model.model.transformer import Architecture, forward
@@ -51,7 +47,7 @@ def test_canonical_logits(d):
     s = x + a * x.cumsum(-1) / torch.arange(1, n + 1)
     expected = e**2 * (s + 4 * w * w.abs() * s.relu()) + bias[:, None, None]
     assert (forward(arch, weights, tokens) - expected).abs().max() < 1e-12
-    found = reduced_logits(canonical_point(theta, n, bias), tokens)
+    found = rank_one_logits(RankOnePoint.from_canonical(theta, n, bias), tokens)
     assert (found - expected).abs().max() < 1e-12
 
 
@@ -70,7 +66,7 @@ def test_rank_one_logits(tied, hidden):
     )
     tokens = all_sequences(6)
     share = float((eta > 0).double().mean())
-    expected = reduced_logits(point, tokens, arch.width / arch.d, share)
+    expected = rank_one_logits(point, tokens, arch.width / arch.d, share)
     assert (forward(arch, weights, tokens) - expected).abs().max() < 1e-12
 
 

@@ -1,0 +1,154 @@
+"""The projection's signs and choices are the stated convention's, not the library's."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from flowsim import BinaryChain
+from flowsim.models.rank_one import RankOneModel
+from flowsim.models.rank_one_point import RankOnePoint
+from full_model.lift.lifting import lift, lift_rank_one
+from full_model.lift.projection import project
+from full_model.model.transformer import Architecture
+
+F64 = torch.float64
+ARCH = Architecture(4, 3, tied=False)
+ARCH_TIED = Architecture(4, 3)
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, dtype=F64, generator=torch.Generator().manual_seed(seed))
+
+
+def random_point(members, length, seed=0):
+    draw = normal(members, 7, seed=seed)
+    return RankOnePoint(
+        draw[:, 0], normal(members, length, seed=seed + 1), *(draw[:, i] for i in range(1, 7))
+    )
+
+
+def difference(one, other):
+    return max(
+        float((getattr(one, f.name) - getattr(other, f.name)).abs().max()) for f in fields(one)
+    )
+
+
+def another_library(monkeypatch, seed):
+    """eigh with the freedom that a library has: signs, and bases of equal eigenvalues."""
+    own, generator = torch.linalg.eigh, torch.Generator().manual_seed(seed)
+
+    def eigh(matrix):
+        values, vectors = own(matrix)
+        d = values.shape[-1]
+        turn = torch.linalg.qr(torch.randn(d, d, dtype=values.dtype, generator=generator))[0]
+        equal = (values - values[..., -1:]).abs() <= 1e-12 * values[..., -1:].abs()
+        several = (equal.sum(-1) == d)[..., None, None]
+        vectors = torch.where(several, vectors @ turn, vectors)
+        sign = torch.where(
+            torch.rand(vectors.shape[:-2] + (1, d), generator=generator) < 0.5, -1, 1
+        )
+        return torch.return_types.linalg_eigh((values, vectors * sign))
+
+    monkeypatch.setattr(torch.linalg, "eigh", eigh)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("given", [True, False])
+def test_another_library_gives_the_same_projection(monkeypatch, seed, given):
+    weights = lift_rank_one(random_point(20, 3), ARCH)
+    weights["0.query"] += 0.1
+    alpha = torch.full((4,), 0.5, dtype=F64) if given else None
+    expected = project(ARCH, weights, alpha)
+    another_library(monkeypatch, seed)
+    found = project(ARCH, weights, alpha)
+    assert difference(found.point, expected.point) < 1e-12
+    for name in ("alpha", "beta", "canonical", "distance", "opens"):
+        assert (getattr(found, name) - getattr(expected, name)).abs().max() < 1e-12, name
+
+
+def equal_directions(name):
+    """Weights of which every unit vector is as good as any other."""
+    weights = {k: torch.zeros(shape, dtype=F64) for k, shape in ARCH.shapes.items()}
+    if name == "positions":
+        weights["positions"] = torch.eye(4, dtype=F64)[:3]
+        weights["embedding"] = torch.eye(4, dtype=F64)[3]
+    elif name == "attention":
+        weights["0.value"] = torch.eye(4, dtype=F64)
+    return weights
+
+
+@pytest.mark.parametrize("name", ["zero", "positions", "attention"])
+def test_equal_eigenvalues_have_a_convention(monkeypatch, name):
+    weights = equal_directions(name)
+    expected = project(ARCH, weights)
+    assert torch.allclose(expected.alpha, torch.full((4,), 0.5, dtype=F64), rtol=0, atol=1e-12)
+    assert torch.allclose(expected.beta, expected.alpha, rtol=0, atol=1e-12)
+    assert (expected.point.eps >= 0) and (expected.point.v >= 0)
+    for seed in range(3):
+        another_library(monkeypatch, seed)
+        found = project(ARCH, weights)
+        assert difference(found.point, expected.point) < 1e-12
+        assert (found.alpha - expected.alpha).abs().max() < 1e-12
+        assert (found.distance - expected.distance).abs() < 1e-12
+
+
+def test_a_reference_orthogonal_to_the_equal_directions():
+    """Then the first axis that is not decides: here the second, by its part in the plane."""
+    weights = equal_directions("zero")
+    plane = torch.tensor([[0, 0.5**0.5, -(0.5**0.5), 0], [0, 0.5, 0.5, -1.0]], dtype=F64)
+    plane[1] /= plane[1].norm()
+    weights["positions"][:2] = plane
+    expected = torch.zeros(4, dtype=F64)
+    expected[1:] = torch.tensor([2, -1, -1], dtype=F64) / 6**0.5
+    assert torch.allclose(project(ARCH, weights).alpha, expected, rtol=0, atol=1e-12)
+
+
+def test_signs_of_both_vectors():
+    """v ≥ 0 and ε ≥ 0, whatever signs of β and α the weights were lifted with."""
+    point = random_point(30, 3, seed=5)
+    alpha = torch.nn.functional.normalize(normal(30, 4, seed=7), dim=-1)
+    first = project(ARCH, lift_rank_one(point, ARCH, alpha))
+    assert (first.point.v >= 0).all() and (first.point.eps >= 0).all()
+    turned = replace(point, o=-point.o, v=-point.v)
+    back = {f.name: -getattr(point, f.name) for f in fields(point)} | {"b": point.b}
+    for other, vector in ((turned, alpha), (RankOnePoint(**back), -alpha)):
+        found = project(ARCH, lift_rank_one(other, ARCH, vector))
+        assert difference(found.point, first.point) < 1e-9
+        assert (found.alpha - first.alpha).abs().max() < 1e-9
+    given = project(ARCH, lift_rank_one(turned, ARCH, alpha), alpha).point
+    assert difference(given, point.standard()) < 1e-12
+
+
+@pytest.mark.parametrize("decides", ["rho", "w1", "w2", "c", "v"])
+def test_the_first_coordinate_that_is_not_zero_has_the_sign_of_alpha(decides):
+    zero = torch.zeros((), dtype=F64)
+    at = {f.name: zero for f in fields(RankOnePoint)} | {"rho": torch.zeros(3, dtype=F64)}
+    at[decides] = torch.tensor([0, -0.3, 0.2]).double() if decides == "rho" else zero - 0.3
+    at["w2"] = at["w2"] + (0.7 if decides in ("rho", "w1") else 0)
+    alpha = torch.tensor([-0.5, 0.5, 0.5, 0.5], dtype=F64)
+    found = project(ARCH, lift_rank_one(RankOnePoint(**at), ARCH, alpha))
+    assert torch.allclose(found.alpha, -alpha, rtol=0, atol=1e-9)
+    deciding = getattr(found.point, decides)
+    assert float(deciding[1] if decides == "rho" else deciding) == pytest.approx(0.3)
+
+
+def test_a_negligible_v_leaves_the_sign_to_o():
+    weights = lift(torch.tensor([1.0, 0.5, 0.0], dtype=F64), ARCH_TIED)
+    weights["0.out"] = -0.4 * torch.full((4, 4), 0.25, dtype=F64)
+    assert float(project(ARCH_TIED, weights).point.o) == pytest.approx(0.4)
+
+
+def test_lift_and_reduced_model_share_the_convention():
+    """a's sign sits on o in both, and both are undone alike."""
+    model = RankOneModel(BinaryChain(0.5, 0.8), 3, attention=True)
+    theta = torch.tensor([[1.2, -0.9, 0.4], [-0.8, 0.3, -0.5]], dtype=F64)
+    coordinates = model.from_canonical(theta)
+    point = RankOnePoint.from_canonical(theta, 3, model.optimal_bias(coordinates))
+    assert difference(model.point(coordinates), point) < 1e-15
+    assert (point.v > 0).all() and torch.equal(point.o.sign(), theta[:, 2].sign())
+    assert torch.equal(point.to_coordinates(attention=True, tied=True), coordinates)
+    alpha = torch.full((4,), 0.5, dtype=F64)
+    found = project(ARCH_TIED, lift(theta, ARCH_TIED, point.b), alpha)
+    assert difference(found.point, point) < 1e-12
+    torch.testing.assert_close(found.canonical, theta, rtol=0, atol=1e-12)
