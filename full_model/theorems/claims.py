@@ -50,13 +50,24 @@ def format_claims(claims: list[Claim]) -> str:
     return "\n".join(lines)
 
 
-def equal(claim: str, expected: float, found: list[float], tolerance: float = TOLERANCE) -> Claim:
+def equal(
+    claim: str,
+    expected: float,
+    found: list[float],
+    tolerance: float = TOLERANCE,
+    scale: float = 1.0,
+) -> Claim:
+    """The claim that all found numbers are the expected one.
+
+    The error may be ``tolerance``, times ``scale`` where the terms that cancel are larger than 1.
+    """
     worst = max(found, key=lambda number: abs(number - expected))
     error = abs(worst - expected)
-    return Claim(claim, expected, worst, error, error <= tolerance)
+    return Claim(claim, expected, worst, error, error <= tolerance * max(1.0, scale))
 
 
 def held(claim: str, expected: str, found: list[bool]) -> Claim:
+    """The claim that something is so at every seed."""
     failed = found.count(False)
     text = expected if failed == 0 else f"not so at {failed} of {len(found)} seeds"
     return Claim(claim, expected, text, failed / len(found), failed == 0)

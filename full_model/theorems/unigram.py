@@ -146,21 +146,16 @@ def _moves(
 ) -> bool:
     """Tied: random steps of all weights all raise the loss. Untied: the steepest one lowers it.
 
-    A tied step has length 0.01 λ_min, where the second order outweighs the third.
+    A tied step has length 0.01 λ_min, where the second order outweighs the third, half of its
+    square in the block's weights: a direction drawn from all weights alike has so little there that
+    rounding would decide.
     """
     eigenvalues, vectors = torch.linalg.eigh(block)
     base = float(loss(weights))
     if loss.arch.tied:
         radius = 0.01 * max(float(eigenvalues[0]), 0.0)
-        steps = {
-            name: torch.randn((_PERTURBATIONS, *w.shape), dtype=w.dtype, generator=g)
-            for name, w in weights.items()
-        }
-        length = sum(s.reshape(_PERTURBATIONS, -1).square().sum(1) for s in steps.values()) ** 0.5
-        moved = {
-            name: w + radius * steps[name] / length.reshape(-1, *[1] * w.ndim)
-            for name, w in weights.items()
-        }
+        steps = _random_steps(weights, names, g)
+        moved = {name: w + radius * steps[name] for name, w in weights.items()}
         return bool((loss(moved) > base).all())
     for size in (1e-1, 1e-2, 1e-3, 1e-4):
         moved, start = dict(weights), 0
@@ -171,3 +166,17 @@ def _moves(
         if float(loss(moved)) < base:
             return True
     return False
+
+
+def _random_steps(weights: Weights, names: list[str], g: torch.Generator) -> Weights:
+    """Unit steps of all weights, each (64, *shape), with length 1/√2 in ``names`` and outside."""
+    steps = {
+        name: torch.randn((_PERTURBATIONS, *w.shape), dtype=w.dtype, generator=g)
+        for name, w in weights.items()
+    }
+    for part in (names, [name for name in steps if name not in names]):
+        squares = [steps[name].reshape(_PERTURBATIONS, -1).square().sum(1) for name in part]
+        length = (2 * torch.stack(squares).sum(0)).sqrt()
+        for name in part:
+            steps[name] = steps[name] / length.reshape(-1, *[1] * weights[name].ndim)
+    return steps

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
 from full_model.model.transformer import Architecture, forward
-from full_model.theorems.claims import Claim, equal, format_claims, free_weights, generator_of
+from full_model.theorems.claims import Claim, equal, format_claims, free_weights, generator_of, norm
 from full_model.theorems.constructions import appendix_d, global_minima
 from full_model.theorems.unigram import unigram_point
 
@@ -59,21 +61,27 @@ def verify(
     return claims + appendix_d()
 
 
+def divergence(t: Tensor, logits: Tensor) -> Tensor:
+    """KL(t ‖ σ(logit)) of two binary laws in nats, from the logit; t in (0, 1)."""
+    one = t * (t.log() - logsigmoid(logits))
+    return one + (1 - t) * ((-t).log1p() - logsigmoid(-logits))
+
+
 def _lemmas(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
     """Lemma 1, L = E KL(P(·|x_n) ‖ f_θ) + entropy rate, and Lemma 2, ∇L = E (f_θ − t) ∇logit."""
     arch, kind = loss.arch, "tied" if loss.arch.tied else "untied"
     law, t = loss.law[0], loss.targets[0]
-    gaps, slopes = [], []
+    gaps, slopes, losses, sizes = [], [], [], []
     for seed in seeds:
         weights = free_weights(arch, generator_of(seed))
         value, gradient = loss.value_and_gradient(weights)
         free = {name: w.requires_grad_() for name, w in weights.items()}
         logits = forward(arch, free, loss.tokens)
-        f = logits.detach().sigmoid()
-        divergence = t * (t / f).log() + (1 - t) * ((1 - t) / (1 - f)).log()
-        kl = float((divergence.mean(-1) * law).sum())
+        kl = float((divergence(t, logits.detach()).mean(-1) * law).sum())
+        losses.append(float(value))
+        sizes.append(norm(gradient))
         gaps.append(float(value) - kl - chain.entropy_rate)
-        residual = law.unsqueeze(-1) * (f - t) / loss.length
+        residual = law.unsqueeze(-1) * (logits.detach().sigmoid() - t) / loss.length
         by_lemma = torch.autograd.grad((residual * logits).sum(), list(free.values()))
         off = [
             float((found - gradient[name]).abs().max())
@@ -81,6 +89,6 @@ def _lemmas(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[
         ]
         slopes.append(max(off))
     return [
-        equal(f"Lemma 1, {kind}: loss minus KL minus entropy rate", 0.0, gaps),
-        equal(f"Lemma 2, {kind}: gradient minus E (f − t) ∇logit", 0.0, slopes),
+        equal(f"Lemma 1, {kind}: loss minus KL minus entropy rate", 0.0, gaps, scale=max(losses)),
+        equal(f"Lemma 2, {kind}: gradient minus E (f − t) ∇logit", 0.0, slopes, scale=max(sizes)),
     ]

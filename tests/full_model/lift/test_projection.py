@@ -45,9 +45,7 @@ def another_library(monkeypatch, seed):
         equal = (values - values[..., -1:]).abs() <= 1e-12 * values[..., -1:].abs()
         several = (equal.sum(-1) == d)[..., None, None]
         vectors = torch.where(several, vectors @ turn, vectors)
-        sign = torch.where(
-            torch.rand(vectors.shape[:-2] + (1, d), generator=generator) < 0.5, -1, 1
-        )
+        sign = torch.where(torch.randn((*vectors.shape[:-2], 1, d), generator=generator) < 0, -1, 1)
         return torch.return_types.linalg_eigh((values, vectors * sign))
 
     monkeypatch.setattr(torch.linalg, "eigh", eigh)

@@ -1,6 +1,7 @@
 """The papers' theorems hold on the full weights, and the check can fail."""
 
 import json
+import random
 
 import pytest
 import torch
@@ -26,6 +27,25 @@ def test_every_claim_holds(p, q):
 def test_other_sizes(d, length):
     claims = verify(BinaryChain(0.5, 0.8), d, length, seeds=[11, 12])
     assert all(c.passed for c in claims)
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "d", "length"),
+    [(0.21, 0.34, 8, 4), (0.5, 0.8, 10, 3), (0.9, 0.3, 32, 2), (0.98, 0.0305, 32, 4)],
+)
+def test_saturated_predictions_and_shallow_minima(p, q, d, length):
+    """Probabilities that round to 1 (Lemma 1), and a smallest eigenvalue of 3e-4 (Thm. 2)."""
+    assert [c.claim for c in verify(BinaryChain(p, q), d, length, range(4)) if not c.passed] == []
+
+
+@pytest.mark.slow
+def test_sixty_random_settings():
+    draw = random.Random(20241121)
+    for _ in range(60):
+        chain = BinaryChain(draw.uniform(0.02, 0.98), draw.uniform(0.02, 0.98))
+        d, length, seed = draw.randint(2, 32), draw.randint(2, 6), draw.randrange(10**6)
+        claims = verify(chain, d, length, [seed, seed + 1])
+        assert [c.claim for c in claims if not c.passed] == [], (chain, d, length, seed)
 
 
 def test_definiteness_follows_the_regime():
