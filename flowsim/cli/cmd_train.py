@@ -164,7 +164,13 @@ def train(
     with terminal_progress(settings, quiet) as progress:
         record, _ = run(settings, checkpoint, resume, overwrite, progress=progress)
     record.attrs = provenance({"kind": "training", **record.attrs})
-    write_record(record, out)
+    try:
+        write_record(record, out)
+    except InputError as error:
+        raise InputError(
+            f"{error}; nothing is lost: the trained weights are in {checkpoint}, and the same "
+            "command with --resume writes the record"
+        ) from None
     final = record["loss"].isel(step=-1).to_numpy()
     summary = {
         "p": chain.p,

@@ -89,7 +89,7 @@ def initial_weights(
         for name, shape in arch.shapes.items():
             extra = torch.stack([_normal(g, *shape) for g in generators])
             weights[name] = weights[name] + noise * extra
-    return weights
+    return {k: w.clone(memory_format=torch.contiguous_format) for k, w in weights.items()}
 
 
 def _gaussian(arch: Architecture, generators: list[torch.Generator], std: float) -> Weights:

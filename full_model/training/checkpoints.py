@@ -35,7 +35,10 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any
     Raises:
         InputError: the folder does not exist or cannot be written.
     """
-    plain = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
+    plain = {
+        name: tensors[name].detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name in sorted(tensors)
+    }
     state = {
         "format": FORMAT,
         "version": VERSION,
@@ -108,8 +111,13 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def _digest(tensor: Tensor) -> str:
     """SHA-256 of type, shape and bytes."""
     digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
-    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+    digest.update(_bytes(tensor))
     return digest.hexdigest()
+
+
+def _bytes(tensor: Tensor) -> bytes:
+    """The numbers in row-major order, whatever the strides (those of an axis of one are free)."""
+    return tensor.numpy().tobytes()
 
 
 def _sentence(error: BaseException) -> str:
@@ -146,6 +154,5 @@ def fingerprint(weights: dict[str, Tensor]) -> str:
     """A short hash of the starting weights' bytes."""
     digest = hashlib.sha256()
     for name in sorted(weights):
-        plain = weights[name].detach().cpu().contiguous().reshape(-1)
-        digest.update(plain.view(torch.uint8).numpy().tobytes())
+        digest.update(_bytes(weights[name].detach().cpu()))
     return digest.hexdigest()[:16]

@@ -68,11 +68,17 @@ class RunSession:
     def run(
         self, checkpoint: Path | None, identity: dict[str, Any], progress: Progress | None
     ) -> None:
-        """Advance from event to event, measuring and saving, until the last step."""
+        """Advance from event to event, measuring and saving, until the last step.
+
+        The first checkpoint is written before the first step, so that one that cannot be written
+        costs no training.
+        """
         settings, trainer = self.settings, self.trainer
         last = settings.recipe.steps
         if not self.history:
             self.measure(torch.full((settings.members,), torch.nan))
+            if checkpoint is not None:
+                self.save(checkpoint, identity)
         stride = max(1, last // 200)
         while trainer.step < last:
             stops = [last]
