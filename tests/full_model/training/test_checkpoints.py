@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from flowsim.errors import InputError
 from full_model.model.transformer import Architecture
-from full_model.training.checkpoints import load_checkpoint, save_checkpoint
+from full_model.training.checkpoints import fingerprint, load_checkpoint, save_checkpoint
 from full_model.training.run import train
 from full_model.training.settings import RunSettings
 from full_model.training.trainer import Recipe
@@ -40,6 +40,16 @@ def test_round_trip_and_same_bytes(tmp_path):
     write(tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_strides_of_short_axes_do_not_matter(tmp_path):
+    """An axis of one may have any stride, 0 too, and that of an expanded tensor has 0."""
+    plain = torch.tensor([1.5, 2.5])
+    odd = {"one": plain[:1].expand(1), "many": plain[0].expand(2, 3), "every other": plain[::2]}
+    save_checkpoint(tmp_path / "odd", odd, {})
+    found, _ = load_checkpoint(tmp_path / "odd")
+    assert all(torch.equal(found[name], tensor) for name, tensor in odd.items())
+    assert fingerprint(odd) == fingerprint({k: v.clone() for k, v in odd.items()})
 
 
 def refused(path):

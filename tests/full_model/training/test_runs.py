@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from command import assert_refused, run
 
 from flowsim.chain import BinaryChain
 from flowsim.cli.training_progress import terminal_progress
@@ -68,6 +69,53 @@ def test_record_of_a_run(tmp_path):
     with pytest.raises(InputError, match="cannot write"):
         write_record(dataset, tmp_path / "no" / "run.nc")
     assert [p.name for p in tmp_path.iterdir()] == ["run.nc"]
+
+
+START = [
+    ["--init", "gaussian"],
+    ["--init", "rank-one"],
+    ["--init", "recommended"],
+    ["--init", "lifted", "--theta", "1,-0.5,0.3"],
+    ["--init", "rank-one", "--noise", "0.01", "--seeds", "2"],
+]
+
+
+@pytest.mark.parametrize("start", START, ids=" ".join)
+def test_every_kind_of_start_from_the_command_line(tmp_path, start):
+    words = ["train", "--p", "0.5", "--q", "0.8", *start, "--d", "4", "--length", "6", "--steps"]
+    done = run(*words, "5", "--batch", "2", "--telemetry-every", "5", "--json", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert np.isfinite(json.loads(done.stdout)["loss"]).all()
+    assert {p.name for p in tmp_path.iterdir()} == {"train.nc", "train.safetensors"}
+
+
+def test_a_record_that_cannot_be_written_loses_no_training(tmp_path, monkeypatch):
+    words = ["train", "--p", "0.5", "--q", "0.8", "--trainer", "gd", "--d", "2", "--length", "4",
+             "--steps", "8"]  # fmt: skip
+
+    def full_disk(record, path):
+        raise InputError(f"cannot write {path}: no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("flowsim.records.netcdf.write_record", full_disk)
+        refused = run(*words, cwd=tmp_path)
+    assert_refused(refused, "no space left", "train.safetensors", "--resume")
+    (tmp_path / "state").write_bytes((tmp_path / "train.safetensors").read_bytes())
+    resumed = run(*words, "--resume", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert (tmp_path / "state").read_bytes() == (tmp_path / "train.safetensors").read_bytes()
+    assert (tmp_path / "train.nc").is_file()
+
+
+def test_a_checkpoint_that_cannot_be_written_costs_no_training(tmp_path, monkeypatch):
+    def full_disk(path, tensors, state):
+        raise InputError(f"cannot write {path}")
+
+    monkeypatch.setattr("full_model.training.session.save_checkpoint", full_disk)
+    steps = []
+    with pytest.raises(InputError, match="cannot write"):
+        train(settings(), tmp_path / "state", progress=lambda step, loss: steps.append(step))
+    assert steps == []
 
 
 def test_same_seed_same_numbers_and_held_out_loss():
