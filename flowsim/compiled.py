@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,27 @@ def _folder() -> str:
     return str(base / "flowsim" / f"numba-{digest.hexdigest()[:16]}")
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(
+    function: Callable[..., Any] | None = None, *, fused: bool = False, reordered: bool = False
+) -> Any:
     """Decorator: compile ``function`` on its first call and keep the code on disk.
 
     Compiled functions call one another by their global names only: numba compiles anew in every
-    process what is passed as an argument or captured.
+    process what is passed as an argument or captured. What the compiler may do to sums is stated
+    for each function, since numba would otherwise take it from the caller.
+
+    Args:
+        function: what to compile.
+        fused: a product and a sum may be rounded once.
+        reordered: that, and sums may be taken in any order, so that loops use vectors.
     """
+    if function is None:
+        return partial(compiled, fused=fused, reordered=reordered)
+    allowed: Any = {"contract"} if fused or reordered else False
+    if reordered:
+        allowed |= {"reassoc", "nsz"}
     before, config.CACHE_DIR = config.CACHE_DIR, _folder()
     try:
-        return numba.njit(cache=True, error_model="numpy")(function)
+        return numba.njit(cache=True, error_model="numpy", fastmath=allowed)(function)
     finally:
         config.CACHE_DIR = before

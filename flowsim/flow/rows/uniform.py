@@ -1,0 +1,167 @@
+"""Uniform attention for the rows engine: field, Jacobian and loss of one row, from one pass.
+
+The row's coordinates are y = (log|e|, log|w|, a), followed by b where the bias is dynamic; the sign
+of w is kept in its memory. With γ = 4w|w| and, for each class (x, o), G = 1 + γ o, c = (x − ½)G,
+k = aG, ω and v as in ``models.uniform.sums``, and all sums at the optimal bias,
+
+    (log|e|)′ = −2 Σ ω(c + k m),   (log|w|)′ = −8 sign(w) e² Σ_{o=1} ω(x − ½ + a m),
+    a′ = −e² Σ ω G m,              b′ = −Σ ω.
+
+Derivatives follow from ∂ω = v ∂f, f = b + e²(c + k m), with ∂b = −Σ v ∂f / Σ v where the bias is
+minimised out. Source: own derivation.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flowsim.compiled import compiled
+from flowsim.models.uniform import ranges
+from flowsim.models.uniform.ranges import gather
+from flowsim.models.uniform.shift import newton_shift
+from flowsim.models.uniform.sums import EACH, SUMS, class_sums, loss_of_ranges
+from flowsim.models.uniform.table import DYNAMIC
+
+#: Places in a row's memory: the sign of w (set before the row begins), whether a shift is known,
+#: β at the last evaluation, where that was, and ∂β/∂y there.
+SIGN, KNOWN, SHIFT, PLACE, SLOPE = 1, 2, 3, 4, 8
+MEMORY = ranges.MEMORY
+#: An evaluation further than this from the last one, in log|e| and log|w|, or relative in a and b,
+#: belongs to a step that will be rejected anyway, and steep logits are expensive.
+_FAR = 3.0
+
+
+@compiled
+def _is_far(y, memory):
+    for j in range(len(y)):
+        far = _FAR if j < 2 else 1.0 + 10.0 * abs(memory[PLACE + j])
+        if not abs(y[j] - memory[PLACE + j]) < far:
+            return True
+    return False
+
+
+@compiled
+def _sums_at(y, square, gamma, reals, ints, memory):
+    """Leave the sums at y in memory; (status, Newton's last step of the bias)."""
+    if memory[KNOWN] != 0.0 and _is_far(y, memory):
+        return -1, 0.0
+    status = gather(square, gamma, y[2], reals, ints, memory)
+    if status != 0:
+        return status, 0.0
+    if ints[DYNAMIC] == 1:
+        class_sums(square, gamma, y[2], y[3] - square / 2, reals, memory)
+        return 0, 0.0
+    guess = math.nan
+    if memory[KNOWN] != 0.0:
+        guess = memory[SHIFT]
+        for j in range(3):
+            guess += memory[SLOPE + j] * (y[j] - memory[PLACE + j])
+    shift, step = newton_shift(square, gamma, y[2], guess, reals, memory)
+    memory[SHIFT] = shift + step
+    return 0, step
+
+
+@compiled
+def _gamma(y, memory):
+    """4w|w|; zero where w = 0."""
+    return 4.0 * memory[SIGN] * math.exp(2.0 * y[1]) if memory[SIGN] != 0.0 else 0.0
+
+
+@compiled
+def expand(y, reals, ints, memory, out, jacobian, second):
+    """dy/dt into ``out`` and, where ``second``, its derivative into ``jacobian``.
+
+    Returns 0, or −1 where not finite, or 1 + a level that the table lacks.
+    """
+    square, gamma = math.exp(2.0 * y[0]), _gamma(y, memory)
+    status, step = _sums_at(y, square, gamma, reals, ints, memory)
+    if status != 0:
+        return status
+    k = len(y)
+    stiffness = bias_e = bias_w = bias_a = 0.0
+    for c in range(4):
+        gain, half = 1.0 + gamma * (c % 2), c // 2 - 0.5
+        v0, v1 = memory[SUMS + EACH * c + 2], memory[SUMS + EACH * c + 3]
+        stiffness += v0
+        bias_e -= 2.0 * square * gain * (half * v0 + y[2] * v1)
+        bias_w -= 2.0 * square * gamma * (c % 2) * (half * v0 + y[2] * v1)
+        bias_a -= square * gain * v1
+    inverse = 1.0 / stiffness if stiffness > 1e-290 else 0.0
+    if k == 4:
+        inverse = 0.0
+    bias_e, bias_w, bias_a = bias_e * inverse, bias_w * inverse, bias_a * inverse
+    memory[KNOWN] = 1.0
+    memory[SLOPE], memory[SLOPE + 1], memory[SLOPE + 2] = bias_e - square, bias_w, bias_a
+    for i in range(k):
+        out[i] = 0.0
+        memory[PLACE + i] = y[i]
+        if second:
+            jacobian[i] = 0.0
+    for c in range(4):
+        if memory[SUMS + EACH * c + 2] > 0.0:
+            _add_class(c, square, gamma, y[2], step, memory, out)
+            if second:
+                _add_derivatives(
+                    c, square, gamma, y[2], step, bias_e, bias_w, bias_a, memory, jacobian
+                )
+    if second:
+        jacobian[1, 0] += 2.0 * out[1]
+        jacobian[2, 0] += 2.0 * out[2]
+    return 0
+
+
+@compiled
+def _add_class(c, square, gamma, a, step, memory, out):
+    """A class's share of dy/dt."""
+    o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
+    place = SUMS + EACH * c
+    zeroth = memory[place] + step * memory[place + 2]
+    first = memory[place + 1] + step * memory[place + 3]
+    inner = half * zeroth + a * first
+    out[0] -= 2.0 * gain * inner
+    out[1] -= 8.0 * memory[SIGN] * square * o * inner
+    out[2] -= square * gain * first
+    if len(out) == 4:
+        out[3] -= zeroth
+
+
+@compiled
+def _add_derivatives(c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian):
+    """A class's share of the Jacobian, but for ∂e²/∂log|e| in front of a sum."""
+    k = len(jacobian)
+    o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
+    place = SUMS + EACH * c
+    v0, v1, v2 = memory[place + 2], memory[place + 3], memory[place + 4]
+    by_w = 8.0 * memory[SIGN] * square * o
+    for j in range(k):
+        # ∂f = level + steep·m
+        level, steep = 1.0, 0.0
+        if j == 0:
+            level, steep = 2.0 * square * gain * half + bias_e, 2.0 * square * gain * a
+        elif j == 1:
+            level, steep = 2.0 * square * gamma * o * half + bias_w, 2.0 * square * gamma * o * a
+        elif j == 2:
+            level, steep = bias_a, square * gain
+        zeroth, first = v0 * level + v1 * steep, v1 * level + v2 * steep
+        inner = half * zeroth + a * first
+        jacobian[0, j] -= 2.0 * gain * inner
+        jacobian[1, j] -= by_w * inner
+        jacobian[2, j] -= square * gain * first
+        if k == 4:
+            jacobian[3, j] -= zeroth
+    zeroth = memory[place] + step * v0
+    first = memory[place + 1] + step * v1
+    jacobian[0, 1] -= 4.0 * gamma * o * (half * zeroth + a * first)
+    jacobian[0, 2] -= 2.0 * gain * first
+    jacobian[1, 2] -= by_w * first
+    jacobian[2, 1] -= 2.0 * square * gamma * o * first
+
+
+@compiled
+def loss(y, reals, ints, memory):
+    """The loss in nats; NaN where it cannot be evaluated."""
+    square, gamma = math.exp(2.0 * y[0]), _gamma(y, memory)
+    if _sums_at(y, square, gamma, reals, ints, memory)[0] != 0:
+        return math.nan
+    shift = y[3] - square / 2 if ints[DYNAMIC] == 1 else memory[SHIFT]
+    return loss_of_ranges(square, gamma, y[2], shift, reals, memory)

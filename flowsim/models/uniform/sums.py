@@ -1,0 +1,82 @@
+"""Sums over the law of the past for one row, and its loss (compiled).
+
+Of the law's classes, by the current symbol x and by o = 1 where the ReLU is open; within a class
+f = β + C + K m with γ = 4w|w|, β = b − e²/2, C = e²[x + (x − ½)γ o] and K = e² a (1 + γ o).
+"""
+
+from __future__ import annotations
+
+import math
+
+from flowsim.compiled import compiled
+from flowsim.models.elementary import clipped, exponential
+from flowsim.models.uniform.ranges import COUNT, FIRST, RANGE
+from flowsim.models.uniform.table import P, Q
+
+#: The place in a row's memory of five sums for each of the classes (0, 0), (0, 1), (1, 0), (1, 1):
+#: Σω, Σωm, Σv, Σvm, Σvm², with ω = weight·(σ(f) − t) and v = weight·σ(f)σ(−f).
+SUMS, EACH = 12, 5
+
+
+@compiled(reordered=True)
+def _five_sums(points, weights, level, steep, rarer):
+    """The sums of u = σ(level + steep·m): ω = weight·(u − rarer), v = weight·u(1 − u)."""
+    s0 = s1 = s2 = s3 = s4 = 0.0
+    for j in range(points.shape[0]):
+        m = points[j]
+        inverse = exponential(-clipped(level + steep * m))
+        u = 1.0 / (1.0 + inverse)
+        omega = weights[j] * (u - rarer)
+        v = weights[j] * ((inverse * u) * u)
+        s0 += omega
+        s1 += omega * m
+        s2 += v
+        s3 += v * m
+        s4 += (v * m) * m
+    return s0, s1, s2, s3, s4
+
+
+@compiled
+def class_sums(square, gamma, a, shift, reals, memory):
+    """The sums of all classes at β = ``shift``, over the ranges gathered in ``memory``."""
+    for i in range(4 * EACH):
+        memory[SUMS + i] = 0.0
+    for n in range(int(memory[COUNT])):
+        at = FIRST + RANGE * n
+        x, o = int(memory[at]), int(memory[at + 1])
+        points, weights, count = int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4])
+        # the rarer of both next symbols, so that nothing cancels where its target is small
+        target, other = (1.0 - reals[Q], reals[Q]) if x else (reals[P], 1.0 - reals[P])
+        sign = 1.0 if target <= other else -1.0
+        s0, s1, s2, s3, s4 = _five_sums(
+            reals[points : points + count],
+            reals[weights : weights + count],
+            sign * (shift + square * (x + (x - 0.5) * gamma * o)),
+            sign * square * a * (1.0 + gamma * o),
+            min(target, other),
+        )
+        place = SUMS + EACH * (2 * x + o)
+        memory[place] += sign * s0
+        memory[place + 1] += sign * s1
+        memory[place + 2] += s2
+        memory[place + 3] += s3
+        memory[place + 4] += s4
+
+
+@compiled
+def loss_of_ranges(square, gamma, a, shift, reals, memory):
+    """The loss in nats at β = ``shift``, over the ranges gathered in ``memory``."""
+    total = 0.0
+    for n in range(int(memory[COUNT])):
+        at = FIRST + RANGE * n
+        x, o = int(memory[at]), int(memory[at + 1])
+        points, weights, count = int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4])
+        level = shift + square * (x + (x - 0.5) * gamma * o)
+        steep = square * a * (1.0 + gamma * o)
+        for j in range(count):
+            f = level + steep * reals[points + j]
+            # −t log σ(f) − (1 − t) log σ(−f)
+            missed = (reals[Q] if x else 1.0 - reals[P]) * max(f, 0.0)
+            missed += (1.0 - reals[Q] if x else reals[P]) * max(-f, 0.0)
+            total += reals[weights + j] * (math.log1p(math.exp(-abs(f))) + missed)
+    return total

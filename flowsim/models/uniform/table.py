@@ -1,0 +1,117 @@
+"""The compressed law of the past as two flat arrays, for compiled functions that follow one row.
+
+``reals`` begins with the chain, ``ints`` with what is where; nodes come as points and then weights.
+A level's rule serves logits whose slope in m is at most 2^level (``quadrature``). Rules are padded
+with nodes of weight zero to whole vectors.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from threading import Lock
+
+import numpy as np
+
+from flowsim.chain import BinaryChain
+from flowsim.models.past_law import Atoms, running_mean_law
+from flowsim.models.uniform.quadrature import GaussTree, Rule
+
+#: Places in ``reals``: the chain, π₀, π₁, then entropy rate and h(π₁), and λ.
+P, Q, PI0, PI1, ENTROPY_RATE, UNIGRAM, LAMBDA = range(7)
+_REALS = 8
+#: Places in ``ints``: levels present, the steepest that can be, whether the bias is a coordinate.
+LEVELS, STEEPEST, DYNAMIC = range(3)
+#: Blocks of ``ints``, one per symbol: depth of its tree, and where are its bins of 8 points and 8
+#: weights, the starts of its leaves, its atoms and how many they are.
+TREE, BLOCK = 8, 8
+DEPTH, BINS, STARTS, ATOMS, ATOM_COUNT = range(5)
+#: Blocks of ``ints``, one per level and symbol: where are the nodes for integrands without kink and
+#: those of all bins from left to right, how many, the first node of each bin, the bin of each leaf
+#: of the tree and that bin's level.
+RULES = TREE + 2 * BLOCK
+SMOOTH, SMOOTH_COUNT, BINNED, BINNED_COUNT, BIN_STARTS, LEAF_BIN, LEAF_LEVEL = range(7)
+#: Nodes of a vector loop.
+_VECTOR = 16
+
+
+class LawTable:
+    """The arrays of one chain and length, to which levels are added when they are needed.
+
+    Attributes:
+        reals, ints: the arrays; replaced, not changed, when a level is added.
+    """
+
+    def __init__(self, chain: BinaryChain, length: int, dynamic: bool, compress: bool) -> None:
+        self._trees = [GaussTree(law) for law in running_mean_law(chain, length)]
+        self._lock = Lock()
+        steepest = min(tree.depth for tree in self._trees) if compress else -1
+        self._head = np.zeros(RULES + 2 * BLOCK * (steepest + 1), dtype=np.int64)
+        self._head[STEEPEST], self._head[DYNAMIC] = steepest, dynamic
+        entropies = chain.entropy_rate, chain.stationary_entropy, chain.second_eigenvalue, 0.0
+        self._reals = [np.array([chain.p, chain.q, *chain.stationary, *entropies])]
+        self._ints: list[np.ndarray] = []
+        self._sizes = [_REALS, len(self._head)]
+        for x, tree in enumerate(self._trees):
+            block = self._head[TREE + BLOCK * x : TREE + BLOCK * (x + 1)]
+            block[DEPTH] = tree.depth
+            block[BINS] = self._put(np.concatenate([tree.node, tree.weight], axis=1).ravel())
+            block[STARTS] = self._put_integers(tree.start)
+            block[ATOMS] = self._put(np.concatenate(tree.atoms))
+            block[ATOM_COUNT] = len(tree.atoms.m)
+        self._join()
+
+    def add(self, level: int) -> None:
+        """Add the rules up to ``level``."""
+        with self._lock:
+            while self._head[LEVELS] <= level:
+                self._add(int(self._head[LEVELS]))
+                self._head[LEVELS] += 1
+            self._join()
+
+    def _add(self, level: int) -> None:
+        for x, tree in enumerate(self._trees):
+            first = RULES + BLOCK * (2 * level + x)
+            block, rule = self._head[first : first + BLOCK], tree.rule(2.0**level)
+            block[SMOOTH], block[SMOOTH_COUNT] = self._put_padded(rule.smooth)
+            binned, starts, leaf_bin = _from_left_to_right(rule)
+            block[BINNED] = self._put(np.concatenate(binned))
+            block[BINNED_COUNT] = len(binned.m)
+            block[BIN_STARTS] = self._put_integers(starts)
+            block[LEAF_BIN] = self._put_integers(leaf_bin)
+            block[LEAF_LEVEL] = self._put_integers(rule.leaf_level)
+
+    def _put(self, values: np.ndarray) -> int:
+        self._reals.append(values)
+        self._sizes[0] += len(values)
+        return self._sizes[0] - len(values)
+
+    def _put_integers(self, values: np.ndarray) -> int:
+        self._ints.append(values.astype(np.int64))
+        self._sizes[1] += len(values)
+        return self._sizes[1] - len(values)
+
+    def _put_padded(self, law: Atoms) -> tuple[int, int]:
+        room = (0, -len(law.m) % _VECTOR)
+        return self._put(np.concatenate([np.pad(v, room) for v in law])), len(law.m) + room[1]
+
+    def _join(self) -> None:
+        self.reals = np.concatenate(self._reals)
+        self.ints = np.concatenate([self._head, *self._ints])
+        self._reals, self._ints = [self.reals], [self.ints[len(self._head) :]]
+
+
+def _from_left_to_right(rule: Rule) -> tuple[Atoms, np.ndarray, np.ndarray]:
+    """The nodes of all bins by the bin's place, the first node of each, and each leaf's bin."""
+    _, first_leaf = np.unique(rule.leaf_bin, return_index=True)
+    place = np.argsort(np.argsort(first_leaf))
+    node_place = place[rule.node_bin]
+    order = np.argsort(node_place, kind="stable")
+    starts = np.searchsorted(node_place[order], np.arange(len(place) + 1))
+    binned = Atoms(rule.binned.m[order], rule.binned.weight[order])
+    return binned, starts, place[rule.leaf_bin]
+
+
+@lru_cache(maxsize=8)
+def law_table(chain: BinaryChain, length: int, dynamic: bool, compress: bool) -> LawTable:
+    """The :class:`LawTable` of a chain and length, built once and kept."""
+    return LawTable(chain, length, dynamic, compress)

@@ -1,0 +1,101 @@
+"""The compiled field, Jacobian, loss and bias of uniform attention against the model's own."""
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import AttentionModel, BinaryChain
+from flowsim.flow.rows import uniform
+from flowsim.models.elementary import exponential
+from flowsim.models.uniform.table import STEEPEST, LawTable
+
+
+def evaluate(table, theta, memory=None):
+    """Velocity in θ, its derivative in the row's coordinates, and the loss, at one θ."""
+    k = len(theta)
+    y = theta.copy()
+    y[:2] = np.log(np.abs(y[:2]))
+    if memory is None:
+        memory = np.zeros(uniform.MEMORY)
+    memory[uniform.SIGN] = np.sign(theta[1])
+    field, jacobian = np.empty(k), np.empty((k, k))
+    status = uniform.expand(y, table.reals, table.ints, memory, field, jacobian, True)
+    assert status == 0
+    return field, jacobian, uniform.loss(y, table.reals, table.ints, memory)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.97, 0.6)])
+@pytest.mark.parametrize("length", [1, 4, 64, 300])
+def test_one_pass_agrees_with_the_model(p, q, length, dynamic, generator):
+    """Both sides of |a| = 1, where the ReLU's kink lies inside the law."""
+    chain, k = BinaryChain(p, q), 4 if dynamic else 3
+    model = AttentionModel(chain, length, bias="dynamic" if dynamic else "optimal")
+    table = LawTable(chain, length, dynamic, True)
+    table.add(min(int(table.ints[STEEPEST]), 7))
+    box = torch.tensor([2.2, 2.2, 1.6, 1.0][:k]).double()
+    starts = box * (2 * torch.rand(20, k, dtype=torch.float64, generator=generator) - 1)
+    gradients, hessians = model.gradient(starts).numpy(), model.hessian(starts).numpy()
+    for theta, gradient, hessian, loss in zip(
+        starts.numpy(), gradients, hessians, model.loss(starts).numpy(), strict=True
+    ):
+        field, jacobian, found = evaluate(table, theta)
+        scale = np.ones(k)
+        scale[:2] = theta[:2]
+        expected = -hessian * scale / scale[:, None]
+        expected[0, 0] += gradient[0] / theta[0]
+        expected[1, 1] += gradient[1] / theta[1]
+        assert np.abs(field * scale + gradient).max() <= 1e-12 * np.abs(gradient).max()
+        assert np.abs(jacobian - expected).max() <= 1e-12 * np.abs(expected).max()
+        assert abs(found - loss) < 1e-13
+
+
+def test_a_bias_guessed_from_the_last_evaluation_is_the_optimum():
+    """Also after moves that are too large for Newton's method, and saturated logits."""
+    chain = BinaryChain(0.5, 0.8)
+    table = LawTable(chain, 64, False, True)
+    memory = np.zeros(uniform.MEMORY)
+    random = np.random.default_rng(3)
+    theta = np.array([1.0, 0.5, 0.3])
+    for scale in np.repeat([1e-4, 1e-2, 0.3, 1.0], 20):
+        moved = theta * np.exp(scale * random.uniform(-1, 1, 3))
+        table.add(7)
+        field, jacobian, loss = evaluate(table, moved, memory)
+        fresh_field, fresh_jacobian, fresh_loss = evaluate(table, moved)
+        assert np.abs(field - fresh_field).max() <= 1e-9 * max(1e-3, np.abs(fresh_field).max())
+        assert np.abs(jacobian - fresh_jacobian).max() <= 1e-5 * np.abs(fresh_jacobian).max()
+        assert abs(loss - fresh_loss) < 1e-13
+
+
+def test_a_level_that_is_missing_is_asked_for_and_nothing_not_finite_is_answered():
+    table = LawTable(BinaryChain(0.5, 0.8), 64, False, True)
+    memory = np.zeros(uniform.MEMORY)
+    memory[uniform.SIGN] = 1.0
+    field, jacobian = np.empty(3), np.empty((3, 3))
+    steep = np.array([0.5, 0.5, 0.8])  # κ = 31
+    arguments = memory, field, jacobian, True
+    assert uniform.expand(steep, table.reals, table.ints, *arguments) == 1 + 5
+    table.add(5)
+    assert uniform.expand(steep, table.reals, table.ints, *arguments) == 0
+    memory[uniform.KNOWN] = 0.0
+    broken = np.array([np.nan, 0.5, 0.8])
+    assert uniform.expand(broken, table.reals, table.ints, *arguments) == -1
+
+
+def test_a_plane_that_is_never_left_stays_flat():
+    """w = 0: log|w| does not move and nothing depends on it."""
+    table = LawTable(BinaryChain(0.5, 0.8), 16, False, True)
+    table.add(3)
+    memory, field, jacobian = np.zeros(uniform.MEMORY), np.empty(3), np.empty((3, 3))
+    y = np.array([0.2, 0.0, 0.4])
+    assert uniform.expand(y, table.reals, table.ints, memory, field, jacobian, True) == 0
+    assert field[1] == 0
+    assert (jacobian[1] == 0).all()
+    assert (jacobian[:, 1] == 0).all()
+
+
+def test_the_exponential_is_right_to_two_units_in_the_last_place():
+    x = np.random.default_rng(0).uniform(-700, 700, 4000)
+    found = np.array([exponential(value) for value in x])
+    assert np.abs(found / np.exp(x) - 1).max() < 5e-16
+    assert exponential(0.0) == 1.0
