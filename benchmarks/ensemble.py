@@ -32,10 +32,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
-from full_model.lift.initial import initial_weights
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, Weights
-from full_model.training.trainer import Trainer, papers_recipe
+from full_model import Architecture, MarkovSource, Trainer, Weights, initial_weights, papers_recipe
 
 CHAIN = BinaryChain(0.5, 0.8)
 

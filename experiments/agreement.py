@@ -66,9 +66,7 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.landscape.labels import Label
 from flowsim.records.netcdf import provenance, write_record
-from full_model.comparison.agreement import wilson
-from full_model.comparison.compare import Comparison, compare
-from full_model.comparison.points import grid_points
+from full_model import Comparison, compare, grid_points, wilson
 
 CHAINS = ((0.5, 0.8), (0.9, 0.9), (0.2, 0.3), (0.1, 0.1))
 LENGTHS = (8, 1024)

@@ -12,16 +12,12 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.flow.limits import find_limits
-from flowsim.flow.rows.descent import ReducedField, advance
 from flowsim.landscape.basins import reaches_global_minimum
 from flowsim.landscape.labels import Label
 from flowsim.models.canonical import CanonicalModel
 from flowsim.models.rank_one import RankOneModel
-from full_model.comparison.compare import Comparison
-from full_model.comparison.fields import AttentionFreeField
-from full_model.comparison.outcome import classify
-from full_model.lift.lifting import lift_rank_one
-from full_model.model.transformer import Architecture
+from full_model import Architecture, AttentionFreeField, Comparison, classify, lift_rank_one
+from full_model.comparison.steps import ReducedField, step_until
 
 VARIANTS = ("canonical", "moving bias", "metric of w", "slow positions", "rank-one")
 
@@ -68,20 +64,20 @@ def _rank_one_labels(chain: BinaryChain, length: int, points: Tensor, variant: s
     """Labels of the rank-one model ("rank-one"), or with slow positions alone."""
     model = RankOneModel(chain, length)
     field = _SlowPositions(model) if variant == "slow positions" else ReducedField(model)
-    judge = AttentionFreeField(Architecture(1, length, attention="none"), chain, shared=True)
+    full = AttentionFreeField(Architecture(1, length, attention="none"), chain, shared=True)
     state = model.from_canonical(points)
     count = len(points)
-    clock, steps = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
+    time, steps = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
     label = torch.zeros(count, dtype=torch.int8)
     until, horizon = 0.25, Comparison(chain.p, chain.q, length=length).horizon
     while until < horizon and bool((label == 0).any()):
-        advance(field, state, clock, steps, until, label == 0)
+        step_until(field, state, time, steps, until, label == 0)
         rows = (label == 0).nonzero()[:, 0]
         here = state[rows].clone()
         if variant == "slow positions":
             here[:, 4] = model.optimal_bias(here)
-        weights = judge.weights(judge.state(lift_rank_one(model.point(here), judge.arch)))
-        found = classify(chain, model.loss(here), weights, judge.gradient, judge.metric_weights())
+        weights = full.weights(full.state(lift_rank_one(model.point(here), full.arch)))
+        found = classify(chain, model.loss(here), weights, full.gradient, full.metric_weights())
         label[rows] = found.label
         until *= 2**0.5
     return label.numpy()

@@ -40,11 +40,16 @@ from matplotlib.figure import Figure
 from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, run_script, spread
 from torch import Tensor
 
-from full_model.lift.projection import Projection, project
-from full_model.model.transformer import Architecture, Weights, forward
-from full_model.training.run import train
-from full_model.training.settings import RunSettings
-from full_model.training.trainer import papers_recipe
+from full_model import (
+    Architecture,
+    Projection,
+    RunSettings,
+    Weights,
+    forward,
+    papers_recipe,
+    project,
+    train,
+)
 
 NAME = "am_appendix_d"
 DEFAULT = {"d": 4, "seeds": 8, "length": 64, "steps": 8000, "device": "cpu"}

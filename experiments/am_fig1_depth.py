@@ -48,9 +48,7 @@ from papers import (
     trained,
 )
 
-from full_model.model.transformer import Architecture
-from full_model.training.settings import RunSettings
-from full_model.training.trainer import Recipe, papers_recipe
+from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
 NAME = "am_fig1_depth"
 DEFAULT = {

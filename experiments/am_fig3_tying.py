@@ -43,9 +43,7 @@ from papers import (
 )
 
 from flowsim.chain import BinaryChain
-from full_model.model.transformer import Architecture
-from full_model.training.settings import RunSettings
-from full_model.training.trainer import Recipe, papers_recipe
+from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
 NAME = "am_fig3_tying"
 DEFAULT = {"seeds": 4, "length": 64, "steps": 4000, "descent_steps": 400, "device": "cpu"}

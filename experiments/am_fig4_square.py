@@ -34,9 +34,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import last, open_share, run_script, trained
 
-from full_model.model.transformer import Architecture
-from full_model.training.settings import RunSettings
-from full_model.training.trainer import Recipe, papers_recipe
+from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
 NAME = "am_fig4_square"
 DEFAULT = {"d": 4, "cells": 9, "length": 64, "steps": 3000, "descent_steps": 1000, "device": "cpu"}

@@ -43,10 +43,7 @@ import xarray as xr
 
 from flowsim.errors import InputError
 from flowsim.records.netcdf import write_record
-from full_model.model.transformer import Architecture
-from full_model.training.run import train
-from full_model.training.settings import RunSettings
-from full_model.training.trainer import Recipe, papers_recipe
+from full_model import Architecture, Recipe, RunSettings, papers_recipe, train
 
 CHAINS = ((0.5, 0.8), (0.2, 0.3))
 COLOURS = {"tied": "#0072B2", "untied": "#D55E00", "two layers, tied": "#009E73"}

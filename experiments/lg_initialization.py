@@ -51,9 +51,7 @@ from papers import (
 )
 from torch import Tensor
 
-from full_model.model.transformer import Architecture, Weights
-from full_model.training.settings import RunSettings, starting_weights
-from full_model.training.trainer import Recipe, papers_recipe
+from full_model import Architecture, Recipe, RunSettings, Weights, papers_recipe, starting_weights
 
 NAME = "lg_initialization"
 DEFAULT = {"seeds": 16, "length": 64, "steps": 4000, "descent_steps": 4000, "device": "cpu"}

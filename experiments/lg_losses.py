@@ -41,9 +41,7 @@ from papers import ABOVE, BELOW, BLUE, GREEN, ORANGE, caption, draw_levels, run_
 from torch import Tensor
 
 from flowsim import BinaryChain, CanonicalModel, Label, find_limits, integrate
-from full_model.model.transformer import Architecture
-from full_model.training.settings import RunSettings, starting_weights
-from full_model.training.trainer import Recipe, Trainer
+from full_model import Architecture, Recipe, RunSettings, Trainer, starting_weights
 
 NAME = "lg_losses"
 DEFAULT = {"d": 4, "horizon": 400.0, "step": 0.1, "long": 64}

@@ -46,9 +46,7 @@ from papers import (
     trained,
 )
 
-from full_model.model.transformer import Architecture
-from full_model.training.settings import RunSettings
-from full_model.training.trainer import Recipe, papers_recipe
+from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
 NAME = "lg_rank_one_energy"
 DEFAULT = {"d": 8, "seeds": 4, "length": 64, "steps": 4000, "descent_steps": 2000, "device": "cpu"}

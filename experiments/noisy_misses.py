@@ -43,13 +43,12 @@ from torch import Tensor
 from transverse import follow
 
 from flowsim.chain import BinaryChain
-from flowsim.flow.rows.descent import advance
 from flowsim.landscape.labels import Label
 from flowsim.models.rank_one import RankOneModel
 from flowsim.records.netcdf import read_record
-from full_model.comparison.compare import Comparison
-from full_model.comparison.side_by_side import Session, lifted_weights
-from full_model.model.transformer import Weights
+from full_model import Comparison, FullSide, SideBySide, Weights
+from full_model.comparison.full_side import lifted_weights
+from full_model.comparison.steps import step_until
 
 NAME = "noisy_misses"
 DEFAULT = {"until": 200.0, "seeds": 4}
@@ -76,32 +75,33 @@ def across(name: str, weight: Tensor) -> Tensor:
 
 
 def start(chain: BinaryChain, at: tuple[float, float], noise: float, part: str, seeds: range,
-          length: int = 8) -> tuple[Session, Weights]:  # fmt: skip
-    """A session of the comparison with that start once per seed, and its weights."""
+          length: int = 8) -> tuple[FullSide, Weights]:  # fmt: skip
+    """Full models with that start, one per seed, and their weights."""
     settings = Comparison(
         chain.p, chain.q, "rank-one", length=length, noise=noise, seed=seeds.start
     )
     points = torch.tensor([at] * len(seeds), dtype=torch.float64)
-    session = Session(settings, points, RankOneModel(chain, length))
-    weights = session.field.weights(session.full)
+    full = FullSide(settings, points)
+    weights = full.field.weights(full.state)
     if part != "all":
-        clean = lifted_weights(Comparison(chain.p, chain.q, length=length), session.arch, points)
+        clean = lifted_weights(Comparison(chain.p, chain.q, length=length), full.arch, points)
         for name, weight in weights.items():
             off = across(name, weight - clean[name])
             weights[name] = clean[name] + off if part == "across" else weight - off
-    return session, weights
+    return full, weights
 
 
 def trials(chain: BinaryChain, seeds: int) -> list[dict[str, Any]]:
     """How many runs of each of ``TRIALS`` leave the trap."""
     starts = [start(chain, *trial, range(1000, 1000 + seeds)) for trial in TRIALS]
-    points = torch.cat([session.points for session, _ in starts])
+    points = torch.tensor([at for at, _, _ in TRIALS], dtype=torch.float64)
+    points = points.repeat_interleave(seeds, 0)
     settings = Comparison(chain.p, chain.q, "rank-one", noise=NOISE)
-    whole = Session(settings, points, RankOneModel(chain, settings.length))
-    whole.full = torch.cat([session.field.state(weights) for session, weights in starts])
-    whole.run(None, None)
+    whole = SideBySide(settings, points, RankOneModel(chain, settings.length))
+    whole.full.state = torch.cat([full.field.state(weights) for full, weights in starts])
+    whole.run()
     found = []
-    for (at, noise, part), outcome in zip(TRIALS, whole.outcome.split(seeds), strict=True):
+    for (at, noise, part), outcome in zip(TRIALS, whole.full.outcome.split(seeds), strict=True):
         line: dict[str, Any] = {"start": list(at), "noise": noise, "part": part, "runs": seeds}
         line |= {label.name.lower(): int((outcome == label).sum()) for label in Label}
         found.append(line)
@@ -124,15 +124,16 @@ def amplitudes(weights: Weights, length: int) -> Tensor:
 
 def growth(chain: BinaryChain, at: tuple[float, float], seed: int, until: float) -> dict[str, Any]:
     """The embedding's component across, in training and by the linear theory, over time."""
-    session, weights = start(chain, at, NOISE, "all", range(seed, seed + 1))
+    models, weights = start(chain, at, NOISE, "all", range(seed, seed + 1))
     times = torch.linspace(0, until, 65)[1:]
-    first, length = amplitudes(weights, 8), session.settings.length
+    first, length = amplitudes(weights, 8), models.settings.length
     model = RankOneModel(chain, length)
-    _, _, propagators = follow(model, model.from_canonical(session.points), until, times)
+    theta = model.from_canonical(torch.tensor([at], dtype=torch.float64))
+    _, _, propagators = follow(model, theta, until, times)
     linear = (propagators @ first)[:, 0].norm(dim=-1)
     full = [
-        amplitudes(session.field.weights(state), length)[0].norm()
-        for state in trained(session, times)
+        amplitudes(models.field.weights(state), length)[0].norm()
+        for state in trained(models, times)
     ]
     return {
         "time": [0.0, *times.tolist()],
@@ -141,13 +142,13 @@ def growth(chain: BinaryChain, at: tuple[float, float], seed: int, until: float)
     }
 
 
-def trained(session: Session, times: Tensor) -> list[Tensor]:
-    """The full weights of a session at the given times, flattened."""
+def trained(models: FullSide, times: Tensor) -> list[Tensor]:
+    """The full weights at the given times, flattened."""
     states = []
     for at in times.tolist():
-        advance(session.field, session.full, session.clock, session.steps, at,
-                session.steps >= 0)  # fmt: skip
-        states.append(session.full.clone())
+        step_until(models.field, models.state, models.time, models.steps, at,
+                   models.steps >= 0)  # fmt: skip
+        states.append(models.state.clone())
     return states
 
 

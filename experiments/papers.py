@@ -27,9 +27,7 @@ from scipy.stats import binomtest
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.records.netcdf import provenance, write_atomically, write_record
-from full_model.model.transformer import Weights
-from full_model.training.run import train
-from full_model.training.settings import RunSettings
+from full_model import RunSettings, Weights, train
 
 FIGURES = Path(__file__).parents[1] / "figures"
 ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)

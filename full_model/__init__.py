@@ -1,1 +1,59 @@
-"""The full transformer, trained for real from starts that match the reduced models."""
+"""full_model: the full transformer, trained for real from starts that match the reduced models.
+
+Public names load their module on first use, so that importing the package imports no torch.
+"""
+
+from importlib import import_module
+
+_HOME = {
+    "Architecture": "model.transformer",
+    "AttentionFreeField": "comparison.fields",
+    "Claim": "theorems.claims",
+    "Comparison": "comparison.settings",
+    "EnumeratedField": "comparison.fields",
+    "FullSide": "comparison.full_side",
+    "MarkovSource": "model.source",
+    "PopulationLoss": "model.population",
+    "Projection": "lift.projection",
+    "RankOnePoint": "lift.lifting",
+    "Recipe": "training.recipe",
+    "ReducedSide": "comparison.reduced_side",
+    "RunSettings": "training.settings",
+    "SideBySide": "comparison.side_by_side",
+    "Trainer": "training.trainer",
+    "Weights": "model.transformer",
+    "all_sequences": "model.population",
+    "classify": "comparison.outcome",
+    "cloud_points": "comparison.points",
+    "compare": "comparison.compare",
+    "comparison_summary": "comparison.agreement",
+    "cross_entropy": "model.transformer",
+    "format_claims": "theorems.claims",
+    "forward": "model.transformer",
+    "grid_points": "comparison.points",
+    "initial_weights": "lift.initial",
+    "lift_canonical": "lift.lifting",
+    "lift_rank_one": "lift.lifting",
+    "measure": "training.probes",
+    "papers_recipe": "training.recipe",
+    "plateau": "training.probes",
+    "project": "lift.projection",
+    "sampled_loss": "model.population",
+    "starting_weights": "training.settings",
+    "stored_points": "comparison.points",
+    "train": "training.run",
+    "verify": "theorems.verify",
+    "wilson": "comparison.agreement",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'full_model' has no attribute {name!r}")
+    return getattr(import_module(f"full_model.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

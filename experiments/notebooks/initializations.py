@@ -23,12 +23,7 @@ import torch
 
 import flowsim
 from flowsim.drawing.gaussian_curve import draw_probability
-from full_model.comparison.compare import Comparison, compare
-from full_model.comparison.points import cloud_points
-from full_model.model.transformer import Architecture
-from full_model.training.recipe import Recipe
-from full_model.training.run import train
-from full_model.training.settings import RunSettings
+from full_model import Architecture, Comparison, Recipe, RunSettings, cloud_points, compare, train
 
 torch.set_num_threads(1)
 ABOVE, BELOW = (0.5, 0.8), (0.2, 0.3)  # (p, q) with p + q above and below one

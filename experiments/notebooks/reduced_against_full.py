@@ -23,13 +23,8 @@ import torch
 
 import flowsim
 from flowsim.drawing.comparison import draw_disagreements, draw_labels
-from flowsim.flow.rows.descent import ReducedField, advance
-from full_model.comparison.compare import Comparison, compare
-from full_model.comparison.points import grid_points
-from full_model.model.transformer import Architecture
-from full_model.training.recipe import Recipe
-from full_model.training.run import train
-from full_model.training.settings import RunSettings
+from full_model import Architecture, Comparison, Recipe, RunSettings, compare, grid_points, train
+from full_model.comparison.steps import ReducedField, step_until
 
 torch.set_num_threads(1)
 ABOVE, BELOW = (0.5, 0.8), (0.2, 0.3)  # (p, q) with p + q above and below one
@@ -152,10 +147,10 @@ assert model.coordinates == ("e", "rho", "w1", "w2", "b") and model.metric == (1
 # %%
 model = flowsim.RankOneModel(chains[BELOW], 8)
 state = model.from_canonical(torch.tensor([[0.5, -1.2]]).double())
-clock, steps, path = torch.zeros(1).double(), torch.zeros(1, dtype=torch.int64), [state.clone()]
+time, steps, path = torch.zeros(1).double(), torch.zeros(1, dtype=torch.int64), [state.clone()]
 times, moving = np.concatenate([[0], np.geomspace(0.1, 300, 120)]), torch.ones(1, dtype=torch.bool)
 for until in times[1:]:
-    advance(ReducedField(model), state, clock, steps, float(until), moving, share=0.1)
+    step_until(ReducedField(model), state, time, steps, float(until), moving, share=0.1)
     path.append(state.clone())
 path = torch.cat(path)
 eps, rho, _, w2, _ = path.T

@@ -23,10 +23,7 @@ import torch
 
 import flowsim
 from flowsim.drawing.plane import draw_basins, draw_curves, draw_flow
-from full_model.lift.lifting import lift
-from full_model.model.population import PopulationLoss
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture
+from full_model import Architecture, MarkovSource, PopulationLoss, lift_canonical
 
 torch.set_num_threads(1)
 chain = flowsim.BinaryChain(p=0.5, q=0.8)
@@ -65,7 +62,7 @@ for guess, loss in ((bigram, chain.entropy_rate), (unigram, chain.stationary_ent
 points = torch.tensor([[1.2, -0.9], [-0.7, 0.4], [0.3, 1.5]], dtype=torch.float64)
 for d in (2, 8):
     arch = Architecture(d, 6)
-    weights = lift(points, arch, bias=model.optimal_bias(points))
+    weights = lift_canonical(points, arch, bias=model.optimal_bias(points))
     full = PopulationLoss(arch, MarkovSource.of(chain))(weights)
     count = sum(w[0].numel() for w in weights.values())
     print(f"d = {d}, {count} weights: full loss", [round(v, 6) for v in full.tolist()])

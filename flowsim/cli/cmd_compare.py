@@ -68,12 +68,12 @@ def compare(
 
     from flowsim.drawing.comparison import draw_comparison
     from full_model.comparison.agreement import comparison_summary
-    from full_model.comparison.compare import Comparison
     from full_model.comparison.compare import compare as run
     from full_model.comparison.points import cloud_points, grid_points, stored_points
+    from full_model.comparison.settings import Comparison
 
     chain = None if p is None else options.chain(p, q)
-    dimensions = 3 if model == "attention" or a is not None else 2
+    dimensions = 3 if model == "uniform" or a is not None else 2
     shape: dict[str, Any] = {}
     if source is not None:
         points, chain = stored_points(source, chain, length, d, dimensions)
@@ -120,7 +120,7 @@ def _check(
     if (cloud is None) != (sigma is None):
         raise InputError("--sigma goes with --cloud, and --cloud with --sigma")
     if a is not None and (model == "canonical" or cloud is not None or source is not None):
-        raise InputError("--a goes with a grid and --model attention or rank-one")
+        raise InputError("--a goes with a grid and --model uniform or rank-one")
     sampled = trainer in ("sgd", "adamw")
     if not sampled and (batch, learning_rate) != (16, None):
         raise InputError("--batch and --learning-rate go with --trainer sgd or adamw")

@@ -29,8 +29,8 @@ def _option(parser: Any, metavar: str, text: str) -> Any:
 
 
 Predictor = _option(
-    options.one_of("canonical", "attention", "rank-one"), "NAME",
-    "What predicts: canonical (e, w), attention (e, w, a) or rank-one.",
+    options.one_of("canonical", "uniform", "rank-one"), "NAME",
+    "What predicts: canonical (e, w), uniform (attention, e, w, a) or rank-one.",
 )  # fmt: skip
 Trainer = _option(
     options.one_of("flow", "gd", "sgd", "adamw"), "NAME",
@@ -41,7 +41,7 @@ Grid = _option(_cells, "COLSxROWS", "Cells of the grid of starts.  [default: 20x
 WRange = _option(options.interval, "LOW:HIGH", "Grid: window in w.  [default: -2:2]")
 ERange = _option(options.interval, "LOW:HIGH", "Grid: window in e.  [default: -2:2]")
 A = _option(
-    options.finite, "A", "Attention of the grid's starts.  [default: 0.5 with --model attention]"
+    options.finite, "A", "Attention of the grid's starts.  [default: 0.5 with --model uniform]"
 )
 Cloud = _option(options.positive_integer, "M", "A Gaussian cloud of M starts instead.")
 Sigma = _option(options.positive, "S", "Deviation of the cloud.")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,8 +24,11 @@ from flowsim.chain import BinaryChain
 from flowsim.landscape.labels import Label
 from full_model.model.transformer import Weights
 
-#: Share of the gap between unigram and bigram loss still open where a run has learned the bigram.
-LEARNED = 0.01
+#: Share of the gap between unigram and bigram loss still open where a run of descent or of the flow
+#: has learned the bigram: its loss is exact and never rises again.
+LEARNED_EXACT = 0.01
+#: The same for sampled batches: at the minimum their noise keeps some percent of the gap open.
+LEARNED_SAMPLED = 0.1
 #: Between which open shares of that gap a run is looked at for having fallen into the bowl.
 NEAR = (0.5, 2.0)
 #: Share of the bowl's own pull that the other weights' gradient may have.
@@ -51,13 +55,19 @@ class Outcome:
     curvature: Tensor
 
 
+def open_gap(chain: BinaryChain, loss: Any) -> Any:
+    """(L − entropy rate)/(h(π₁) − entropy rate), for tensors and arrays alike."""
+    gap = max(chain.mutual_information, 1e-6)  # p + q = 1: nothing to learn, and no bad minimum
+    return (loss - chain.entropy_rate) / gap
+
+
 def classify(
     chain: BinaryChain, loss: Tensor, weights: Weights, gradient: Gradient, metric: Weights
 ) -> Outcome:
     """Label runs by what their weights show; all that is not shown is unresolved.
 
-    global_minimum: at most ``LEARNED`` of the gap is open (the loss is that of the bigram; no run
-    of descent climbs back). local_minimum: the loss is within ``NEAR``, e has fallen into the
+    global_minimum: at most ``LEARNED_EXACT`` of the gap is open (the loss is that of the bigram; no
+    run of descent climbs back). local_minimum: the loss is within ``NEAR``, e has fallen into the
     bowl around the unigram and the other weights' gradient is too small to change it.
     saddle: at the unigram, at rest for good (gradient zero), and some direction does not curve
     upward.
@@ -69,9 +79,9 @@ def classify(
         gradient: the population loss's gradient at weights.
         metric: by which the gradients are divided, per name, broadcastable.
     """
-    gap = max(chain.mutual_information, 1e-6)  # p + q = 1: nothing to learn, and no bad minimum
-    share = (loss - chain.entropy_rate) / gap
-    label = torch.where(share <= LEARNED, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).to(torch.int8)
+    share = open_gap(chain, loss)
+    learned = share <= LEARNED_EXACT
+    label = torch.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).to(torch.int8)
     curvature = torch.full_like(loss, torch.nan)
     near = (share > NEAR[0]) & (share < NEAR[1]) & (chain.mutual_information > 0)
     rows = near.nonzero()[:, 0]

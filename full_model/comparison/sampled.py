@@ -9,28 +9,25 @@ unresolved.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import torch
 import xarray as xr
 from torch import Tensor
 
 from flowsim.landscape.labels import Label
 from flowsim.models.base import ReducedModel
 from flowsim.records.netcdf import flags
-from full_model.comparison.side_by_side import Progress, Session, lifted_weights
+from full_model.comparison.full_side import full_field, lifted_weights
+from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
+from full_model.comparison.reduced_side import ReducedSide
+from full_model.comparison.settings import Comparison, Progress
 from full_model.model.transformer import Architecture
 from full_model.training.recipe import Recipe
 from full_model.training.run import train
-from full_model.training.session import Progress as RunProgress
+from full_model.training.session import Progress as StepProgress
 from full_model.training.settings import RunSettings
 
-if TYPE_CHECKING:
-    from full_model.comparison.compare import Comparison
-
-#: Share of the gap between unigram and bigram loss still open where a sampled run has learned.
-LEARNED = 0.1
 #: Held-out symbols per model, in 4 to 64 sequences: the longer they are, the fewer are needed.
 HELD_OUT = 4096
 
@@ -49,37 +46,66 @@ def compare_sampled(
     SGD's step k is at time k·learning rate of the reduced orbit; AdamW's steps have no time, and
     there is no distance for them. The full model has the papers' softmax attention.
     """
-    adamw, steps = settings.trainer == "adamw", settings.steps
+    run = run_settings(settings, len(points))
+    weights = lifted_weights(settings, run.arch, points)
+    shown = _step_progress(progress, len(points), run.recipe.steps)
+    trained, _ = train(run, checkpoint, resume, overwrite, weights, shown)
+    reduced = ReducedSide(model, points, full_field(settings, points.shape[1]))
+    reduced.predict(settings.last_time)
+    record = _record(settings, points, trained)
+    record["predicted"] = ("point", reduced.predicted.numpy(), flags(Label))
+    if settings.trainer == "sgd":
+        rate = float(run.recipe.learning_rate or 0.0)
+        orbit, loss = reduced.orbit_at([rate * float(step) for step in record.step])
+        record["orbit"] = (("step", "point", "coordinate"), orbit.numpy())
+        record["reduced_loss"] = (("step", "point"), loss.numpy())
+        distance = np.linalg.norm(record.trained.values - record.orbit.values, axis=-1)
+        record["distance"] = (("step", "point"), distance)
+    return record
+
+
+def run_settings(settings: Comparison, count: int) -> RunSettings:
+    """The training run of that many models."""
+    steps = settings.steps
     assert steps is not None
-    arch = Architecture(settings.d, settings.length)
     recipe = Recipe(
-        settings.trainer, steps=steps, batch=settings.batch,
-        learning_rate=settings.learning_rate, clip=1.0 if adamw else None,
-    )  # fmt: skip
-    run = RunSettings(
-        arch, recipe, (settings.p,), (settings.q,),
-        seeds=tuple(range(settings.seed, settings.seed + len(points))), init="given",
-        data_seed=settings.seed, telemetry_every=max(1, steps // 100),
-        checkpoint_every=max(1, steps // 20), dtype=settings.dtype,
-        test_batch=min(64, max(4, HELD_OUT // settings.length)), device=settings.device,
-    )  # fmt: skip
-    weights = lifted_weights(settings, arch, points)
-    count = len(points)
-    tell: RunProgress | None = None
-    if progress is not None:
-        told = progress
+        settings.trainer,
+        steps=steps,
+        batch=settings.batch,
+        learning_rate=settings.learning_rate,
+        clip=1.0 if settings.trainer == "adamw" else None,
+    )
+    return RunSettings(
+        Architecture(settings.d, settings.length),
+        recipe,
+        (settings.p,),
+        (settings.q,),
+        seeds=tuple(range(settings.seed, settings.seed + count)),
+        init="given",
+        data_seed=settings.seed,
+        telemetry_every=max(1, steps // 100),
+        checkpoint_every=max(1, steps // 20),
+        dtype=settings.dtype,
+        test_batch=min(64, max(4, HELD_OUT // settings.length)),
+        device=settings.device,
+    )
 
-        def tell(step: int, loss: Tensor) -> None:
-            told(0, count, f"step {step} of {steps}, loss {float(loss.median()):.4f}")
 
-    found, _ = train(run, checkpoint, resume, overwrite, weights, tell)
+def _step_progress(progress: Progress | None, count: int, steps: int) -> StepProgress | None:
+    """The training run's callback that reports to the comparison's."""
+    if progress is None:
+        return None
 
-    session = Session(settings, points, model)
-    rate = 0.0 if adamw else float(recipe.learning_rate or 0.0)
-    session.follow([rate * float(step) for step in found.step] if rate else None)
-    gap = settings.chain.mutual_information or 1e-6
-    share = (found.loss.values[-1] - settings.chain.entropy_rate) / gap
-    learned = np.isfinite(found.escape.values) & (share <= LEARNED)
+    def report(step: int, loss: Tensor) -> None:
+        progress(0, count, f"step {step} of {steps}, loss {float(loss.median()):.4f}")
+
+    return report
+
+
+def _record(settings: Comparison, points: Tensor, found: xr.Dataset) -> xr.Dataset:
+    """What training did, from the record of its run."""
+    share = open_gap(settings.chain, found.loss.values[-1])
+    learned = np.isfinite(found.escape.values) & (share <= LEARNED_SAMPLED)
     outcome = np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).astype(np.int8)
     k = points.shape[1]
     trained = found.canonical.values[..., :k].copy()
@@ -89,21 +115,15 @@ def compare_sampled(
         "loss": (("step", "point"), found.loss.values),
         "drift": (("step", "point"), found.relative_distance.values),
         "trained": (("step", "point", "coordinate"), trained),
-        "predicted": ("point", session.predicted.numpy(), flags(Label)),
         "outcome": ("point", outcome, flags(Label)),
         "open_share": ("point", share),
     }
     for name in ("plateau_start", "plateau_length", "escape"):
         data[name] = ("point", found[name].values)
-    if rate:
-        orbit = torch.stack(session.history["orbit"]).numpy()
-        data["orbit"] = (("step", "point", "coordinate"), orbit)
-        data["reduced_loss"] = (("step", "point"), torch.stack(session.history["reduced_loss"]))
-        data["distance"] = (("step", "point"), np.linalg.norm(trained - orbit, axis=-1))
     record = xr.Dataset(data, {"step": found.step.values, "coordinate": ["e", "w", "a"][:k]})
     record.attrs = {
         "loss_is": found.attrs["loss_is"],
-        "learned_share": LEARNED,
+        "learned_share": LEARNED_SAMPLED,
         "on_plateau_at_end": int((np.abs(share - 1) <= 0.05).sum()),
     }
     return record

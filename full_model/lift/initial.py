@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from full_model.lift.lifting import lift
+from full_model.lift.lifting import lift_canonical
 from full_model.model.transformer import Architecture, Weights
 
 KINDS = ("gaussian", "rank-one", "recommended", "lifted")
@@ -69,14 +69,14 @@ def initial_weights(
             draws = draws[:, :2]
         signs = torch.stack([_normal(g, arch.d) for g in generators])
         alpha = torch.where(signs < 0, -1.0, 1.0).double() / math.sqrt(arch.d)
-        weights = lift(draws, arch, alpha=alpha)
+        weights = lift_canonical(draws, arch, alpha=alpha)
     elif kind == "lifted":
         if theta is None or theta.ndim not in (1, 2) or theta.shape[:-1] not in ((), (members,)):
             shape = None if theta is None else tuple(theta.shape)
             raise InputError(
                 f"a lifted start needs one point for each of {members} models: {shape}"
             )
-        weights = lift(theta.double().expand(members, -1), arch, bias)
+        weights = lift_canonical(theta.double().expand(members, -1), arch, bias)
     else:
         weights = _gaussian(arch, generators, std)
         if kind == "recommended":

@@ -14,7 +14,7 @@ from flowsim.models.rank_one_point import RankOnePoint
 from full_model.model.transformer import Architecture, Weights
 
 
-def lift(
+def lift_canonical(
     theta: Tensor,
     arch: Architecture,
     bias: Tensor | float = 0.0,

@@ -8,10 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from full_model.model.transformer import Architecture
-from full_model.training.run import train
-from full_model.training.settings import RunSettings
-from full_model.training.trainer import Recipe
+from full_model import Architecture, Recipe, RunSettings, train
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "headline.py"
 

@@ -8,10 +8,7 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.models.rank_one import RankOneModel
-from full_model.lift.lifting import lift_rank_one
-from full_model.model.population import PopulationLoss
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture
+from full_model import Architecture, MarkovSource, PopulationLoss, lift_rank_one
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import noisy_misses as script
@@ -45,12 +42,13 @@ def test_transverse_hessian_is_that_of_the_full_loss():
 
 def test_linear_growth_is_that_of_small_noise():
     """What training makes of noise of 1e-6, in all four amplitudes; and parts of noise add up."""
-    session, weights = script.start(CHAIN, (1.2, 0.9), 1e-6, "all", range(3, 4))
+    models, weights = script.start(CHAIN, (1.2, 0.9), 1e-6, "all", range(3, 4))
     first = script.amplitudes(weights, 8)
     model, times = RankOneModel(CHAIN, 8), torch.tensor([0.5, 2.0])
-    gain, when, propagators = follow(model, model.from_canonical(session.points), 2.0, times)
-    for state, propagator in zip(script.trained(session, times), propagators, strict=True):
-        found = script.amplitudes(session.field.weights(state), 8)
+    theta = model.from_canonical(torch.tensor([[1.2, 0.9]], dtype=F64))
+    gain, when, propagators = follow(model, theta, 2.0, times)
+    for state, propagator in zip(script.trained(models, times), propagators, strict=True):
+        found = script.amplitudes(models.field.weights(state), 8)
         assert torch.allclose(found, propagator @ first, rtol=0, atol=1e-4 * float(first.norm()))
     assert float(gain) >= float(propagators[:, 0].norm(dim=-1).max()) and 0 <= float(when) <= 2
     parts = [

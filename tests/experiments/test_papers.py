@@ -11,8 +11,7 @@ import torch
 
 from flowsim import AttentionModel, BinaryChain, LinearAttentionModel
 from flowsim.models.rank_one_point import RankOnePoint
-from full_model.lift.lifting import lift_rank_one
-from full_model.model.transformer import Architecture
+from full_model import Architecture, lift_rank_one
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 GD = "population gradient descent, d = 8"

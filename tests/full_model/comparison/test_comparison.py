@@ -27,16 +27,27 @@ from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
 from flowsim.landscape.labels import Label
 from flowsim.records.netcdf import provenance
-from full_model.comparison.agreement import add_agreement, comparison_summary, wilson
-from full_model.comparison.compare import Comparison, compare
-from full_model.comparison.fields import AttentionFreeField, EnumeratedField
+from full_model import (
+    Architecture,
+    AttentionFreeField,
+    Comparison,
+    EnumeratedField,
+    MarkovSource,
+    PopulationLoss,
+    SideBySide,
+    cloud_points,
+    compare,
+    comparison_summary,
+    grid_points,
+    initial_weights,
+    stored_points,
+    wilson,
+)
+from full_model.comparison.agreement import add_agreement
+from full_model.comparison.full_side import lifted_weights
 from full_model.comparison.outcome import unigram_block
-from full_model.comparison.points import cloud_points, grid_points, stored_points
-from full_model.comparison.side_by_side import Session, lifted_weights
-from full_model.lift.initial import initial_weights
-from full_model.model.population import PopulationLoss
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture
+from full_model.comparison.settings import predicting_model
+from full_model.comparison.steps import step_until
 
 F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)
@@ -104,27 +115,21 @@ def test_the_block_at_the_unigram_is_am_theorem_2():
 def test_decided_outcomes_stand_when_the_run_goes_on(noise):
     """Runs carried far beyond their decision end with the loss that their label says."""
     settings = Comparison(0.5, 0.8, "rank-one", length=4, noise=noise)
-    session = Session(settings, POINTS, model_of(settings))
-    session.run(None, None)
-    assert session.outcome.tolist() == session.predicted.tolist() == [1, 1, 2, 2]
-    decided = session.outcome.clone()
-    session.outcome[:] = Label.UNRESOLVED
-    session.settings = Comparison(0.5, 0.8, "rank-one", length=4, noise=noise, horizon=200.0)
-    times = len(session.times)
-    from flowsim.flow.rows.descent import advance
-
-    advance(session.field, session.full, session.clock, session.steps, 200.0,
-            torch.ones(4, dtype=torch.bool))  # fmt: skip
-    loss = session.field.loss(session.full)
+    comparison = SideBySide(settings, POINTS, model_of(settings))
+    comparison.run()
+    full = comparison.full
+    assert full.outcome.tolist() == comparison.reduced.predicted.tolist() == [1, 1, 2, 2]
+    times = len(comparison.history.times)
+    everything = torch.ones(4, dtype=torch.bool)
+    step_until(full.field, full.state, full.time, full.steps, 200.0, everything)
+    decided, loss = full.outcome, full.field.loss(full.state)
     rate, top = CHAIN.entropy_rate, CHAIN.stationary_entropy
     expected = torch.where(decided == Label.GLOBAL_MINIMUM, rate, top)
     assert (loss - expected).abs().max() < 1e-3 * (top - rate) and times > 3
 
 
 def model_of(settings):
-    from full_model.comparison.compare import reduced_model
-
-    return reduced_model(settings, 2)
+    return predicting_model(settings, 2)
 
 
 def test_canonical_misses_what_the_rank_one_model_predicts():
@@ -183,10 +188,10 @@ def test_attention_flow_and_sampled_trainers():
     record = compare(Comparison(0.5, 0.8, "rank-one", "flow", d=2, length=3), points)
     assert record.outcome.values.tolist() == record.predicted.values.tolist() == [1, 2]
     assert np.nanmax(record.distance) < 1e-9
-    record = compare(Comparison(0.5, 0.8, "attention", d=2, length=3, steps=7), points)
+    record = compare(Comparison(0.5, 0.8, "uniform", d=2, length=3, steps=7), points)
     assert (record.outcome.values == Label.UNRESOLVED).all()
     assert record.steps.values.max() == 7
-    record = compare(Comparison(0.5, 0.8, "attention", d=2, length=3, horizon=0.25), points)
+    record = compare(Comparison(0.5, 0.8, "uniform", d=2, length=3, horizon=0.25), points)
     assert record.predicted.values.tolist() == [1, 2] and record.sizes["time"] == 2
     for trainer in ("sgd", "adamw"):
         settings = Comparison(
@@ -231,10 +236,10 @@ def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path):
             raise Stop
 
     path = tmp_path / "state"
-    session = Session(settings, POINTS, model_of(settings))
+    comparison = SideBySide(settings, POINTS, model_of(settings))
     with pytest.raises(Stop):
-        session.run(None, stop)
-    session.save(path)
+        comparison.run(None, stop)
+    comparison.save(path)
     again = compare(settings, POINTS, path, resume=True)
     assert again.identical(whole)
     assert compare(settings, POINTS, path, resume=True).identical(whole)  # a finished one
@@ -305,7 +310,7 @@ def test_points_refuse():
     with pytest.raises(InputError, match="takes points"):
         compare(Comparison(0.5, 0.8), torch.zeros(1, 3, dtype=F64))
     with pytest.raises(InputError, match="takes points"):
-        compare(Comparison(0.5, 0.8, "attention"), POINTS)
+        compare(Comparison(0.5, 0.8, "uniform"), POINTS)
 
 
 def test_the_command(tmp_path):
@@ -338,7 +343,7 @@ def test_the_command(tmp_path):
         (["--batch", "5"], "--trainer"),
         (["--require", "2"], "--require"),
         (["--model", "linear"], "--model"),
-        (["--model", "attention", "--length", "60"], "GiB"),
+        (["--model", "uniform", "--length", "60"], "GiB"),
         (["--resume"], "checkpoint"),
         (["--out", "x.csv"], "--out"),
     ],
@@ -353,7 +358,7 @@ def test_bad_input(tmp_path, arguments, word):
 def test_ctrl_c_and_kill_lose_nothing(tmp_path):
     long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--horizon", "1e5",
             "--out", "x.png", "--json"]  # fmt: skip
-    code = "import full_model.comparison.side_by_side as session; session._SAVE_EVERY = 0.2; "
+    code = "import full_model.comparison.side_by_side as module; module._SAVE_EVERY = 0.2; "
     code += "from flowsim.cli.main import main; main()"
     for number, extra in ((signal.SIGINT, []), (signal.SIGKILL, ["--resume"])):
         process = subprocess.Popen(

@@ -5,15 +5,18 @@ import torch
 
 from flowsim import BinaryChain, RankOneModel
 from flowsim.flow.reference import integrate
-from flowsim.flow.rows.descent import ReducedField, advance
-from full_model.comparison.fields import AttentionFreeField, rank_one_rows
-from full_model.lift.lifting import lift_rank_one
-from full_model.lift.projection import project
-from full_model.model.population import PopulationLoss
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture
-from full_model.training.recipe import Recipe
-from full_model.training.trainer import Trainer
+from full_model import (
+    Architecture,
+    AttentionFreeField,
+    MarkovSource,
+    PopulationLoss,
+    Recipe,
+    Trainer,
+    lift_rank_one,
+    project,
+)
+from full_model.comparison.fields import rank_one_rows
+from full_model.comparison.steps import ReducedField, step_until
 
 F64 = torch.float64
 HORIZON, SAVED = 2.0, 4
@@ -84,9 +87,9 @@ def test_discrete_steps_are_reproduced_even_on_the_kink(method, d, length, pq):
     state = field.state(lift_rank_one(model.point(theta), field.arch))
     ends = []
     for moving, rows in ((ReducedField(model), theta.clone()), (field, state)):
-        clock, steps = torch.zeros(3, dtype=F64), torch.zeros(3, dtype=torch.int64)
-        advance(moving, rows, clock, steps, 20.0, torch.ones(3, dtype=torch.bool), method)
-        assert clock.tolist() == [20.0] * 3
+        time, steps = torch.zeros(3, dtype=F64), torch.zeros(3, dtype=torch.int64)
+        step_until(moving, rows, time, steps, 20.0, torch.ones(3, dtype=torch.bool), method)
+        assert time.tolist() == [20.0] * 3
         ends.append((rows, steps))
     assert ends[0][1].tolist() == ends[1][1].tolist()
     found = rank_one_rows(model, field.arch, field.whole(ends[1][0]))

@@ -10,11 +10,16 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.canonical import CanonicalModel
 from flowsim.models.rank_one_point import RankOnePoint
-from full_model.lift.lifting import lift, lift_rank_one
-from full_model.lift.projection import project
-from full_model.model.population import PopulationLoss, all_sequences
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, forward
+from full_model import (
+    Architecture,
+    MarkovSource,
+    PopulationLoss,
+    all_sequences,
+    forward,
+    lift_canonical,
+    lift_rank_one,
+    project,
+)
 
 F64 = torch.float64
 
@@ -40,7 +45,7 @@ def test_canonical_logits(d):
     n = 7
     theta, bias = normal(20, 3, seed=3), normal(20, seed=4)
     arch = Architecture(d, n)
-    weights = lift(theta, arch, bias, alpha=signs(d, seed=5) / math.sqrt(d))
+    weights = lift_canonical(theta, arch, bias, alpha=signs(d, seed=5) / math.sqrt(d))
     tokens = all_sequences(n)
     e, w, a = (theta[:, i, None, None] for i in range(3))
     x = tokens.double() - 0.5
@@ -75,7 +80,7 @@ def test_canonical_loss_at_the_optimal_bias():
     model = CanonicalModel(chain)
     theta = normal(30, 2, seed=1) * 1.5
     for arch in (Architecture(4, 6), Architecture(8, 1024, attention="none")):
-        weights = lift(theta, arch, model.optimal_bias(theta))
+        weights = lift_canonical(theta, arch, model.optimal_bias(theta))
         loss = PopulationLoss(arch, MarkovSource.of(chain))(weights)
         assert (loss - model.loss(theta)).abs().max() < 1e-12
 
@@ -101,7 +106,7 @@ def test_projection_reads_back_what_was_lifted(tied):
 def test_projection_of_canonical_points_gives_them_back():
     theta = normal(30, 3, seed=2)
     arch = Architecture(4, 5)
-    found = project(arch, lift(theta, arch))
+    found = project(arch, lift_canonical(theta, arch))
     expected = torch.cat([theta[:, :1].abs(), theta[:, 1:]], dim=-1)
     assert (found.canonical - expected).abs().max() < 1e-9
     assert (found.open_share == 1).all() and (found.opens == 1).all()
@@ -111,7 +116,7 @@ def test_distance_is_the_length_of_what_was_added():
     """A displacement orthogonal to the family and small moves the distance by its length."""
     arch = Architecture(4, 5)
     alpha = torch.full((4,), 0.5, dtype=F64)
-    weights = lift(torch.tensor([1.2, -0.6, 0.3], dtype=F64), arch)
+    weights = lift_canonical(torch.tensor([1.2, -0.6, 0.3], dtype=F64), arch)
     other = torch.tensor([0.5, -0.5, 0.5, -0.5], dtype=F64)
     weights["0.query"][0, 1] = 3e-3
     weights["0.down"] += 4e-3 * torch.outer(alpha, signs(16, seed=3)) / 4 @ torch.diag(signs(16))
@@ -139,12 +144,12 @@ def test_lift_refuses():
     arch = Architecture(4, 5)
     theta = torch.tensor([1.0, 0.5, 0.5], dtype=F64)
     for bad in (
-        lambda: lift(theta[:1], arch),
-        lambda: lift(theta * math.nan, arch),
-        lambda: lift(theta, Architecture(4, 5, layers=2)),
-        lambda: lift(theta, Architecture(4, 5, attention="none")),
-        lambda: lift(theta, arch, alpha=torch.ones(4)),
-        lambda: lift(theta, arch, hidden_signs=torch.zeros(16)),
+        lambda: lift_canonical(theta[:1], arch),
+        lambda: lift_canonical(theta * math.nan, arch),
+        lambda: lift_canonical(theta, Architecture(4, 5, layers=2)),
+        lambda: lift_canonical(theta, Architecture(4, 5, attention="none")),
+        lambda: lift_canonical(theta, arch, alpha=torch.ones(4)),
+        lambda: lift_canonical(theta, arch, hidden_signs=torch.zeros(16)),
         lambda: lift_rank_one(random_point(1, 4, True), arch),
         lambda: lift_rank_one(random_point(1, 5, False), arch),
     ):

@@ -8,9 +8,7 @@ import torch
 from flowsim import BinaryChain
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.rank_one_point import RankOnePoint
-from full_model.lift.lifting import lift, lift_rank_one
-from full_model.lift.projection import project
-from full_model.model.transformer import Architecture
+from full_model import Architecture, lift_canonical, lift_rank_one, project
 
 F64 = torch.float64
 ARCH = Architecture(4, 3, tied=False)
@@ -132,7 +130,7 @@ def test_the_first_coordinate_that_is_not_zero_has_the_sign_of_alpha(decides):
 
 
 def test_a_negligible_v_leaves_the_sign_to_o():
-    weights = lift(torch.tensor([1.0, 0.5, 0.0], dtype=F64), ARCH_TIED)
+    weights = lift_canonical(torch.tensor([1.0, 0.5, 0.0], dtype=F64), ARCH_TIED)
     weights["0.out"] = -0.4 * torch.full((4, 4), 0.25, dtype=F64)
     assert float(project(ARCH_TIED, weights).point.o) == pytest.approx(0.4)
 
@@ -147,6 +145,6 @@ def test_lift_and_reduced_model_share_the_convention():
     assert (point.v > 0).all() and torch.equal(point.o.sign(), theta[:, 2].sign())
     assert torch.equal(point.to_coordinates(attention=True, tied=True), coordinates)
     alpha = torch.full((4,), 0.5, dtype=F64)
-    found = project(ARCH_TIED, lift(theta, ARCH_TIED, point.b), alpha)
+    found = project(ARCH_TIED, lift_canonical(theta, ARCH_TIED, point.b), alpha)
     assert difference(found.point, point) < 1e-12
     torch.testing.assert_close(found.canonical, theta, rtol=0, atol=1e-12)

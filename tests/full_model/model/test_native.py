@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from flowsim.chain import BinaryChain
+from full_model import Architecture, MarkovSource, Recipe, Trainer
 from full_model.model import native
 from full_model.model.batches import batch_gradient
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture
-from full_model.training.trainer import Recipe, Trainer
 
 CPU = torch.device("cpu")
 CHAIN = BinaryChain(0.5, 0.8)

@@ -8,10 +8,16 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from full_model import (
+    Architecture,
+    MarkovSource,
+    PopulationLoss,
+    all_sequences,
+    cross_entropy,
+    forward,
+    sampled_loss,
+)
 from full_model.model import population
-from full_model.model.population import PopulationLoss, all_sequences, sampled_loss
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, cross_entropy, forward
 
 F64 = torch.float64
 

@@ -8,8 +8,8 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from full_model import Claim, format_claims, verify
 from full_model.theorems import unigram
-from full_model.theorems.verify import Claim, format_claims, verify
 
 
 @pytest.mark.parametrize(

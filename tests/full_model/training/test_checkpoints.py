@@ -13,11 +13,8 @@ import torch
 from safetensors.torch import save
 
 from flowsim.errors import InputError
-from full_model.model.transformer import Architecture
+from full_model import Architecture, Recipe, RunSettings, train
 from full_model.training.checkpoints import fingerprint, load_checkpoint, save_checkpoint
-from full_model.training.run import train
-from full_model.training.settings import RunSettings
-from full_model.training.trainer import Recipe
 
 
 def write(path):
@@ -124,10 +121,6 @@ RUN = """
 import sys
 from pathlib import Path
 import torch
-from full_model.training.run import train
-from full_model.training.settings import RunSettings
-from full_model.training.trainer import Recipe
-from full_model.model.transformer import Architecture
 
 torch.set_num_threads(1)
 trainer, path, resume = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "resume"

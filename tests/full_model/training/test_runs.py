@@ -13,20 +13,20 @@ from flowsim.chain import BinaryChain
 from flowsim.cli.training_progress import terminal_progress
 from flowsim.errors import InputError
 from flowsim.records.netcdf import write_record
-from full_model.lift.lifting import lift
-from full_model.model.population import PopulationLoss
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, forward
-from full_model.training.probes import (
-    attention_share,
-    leading_shares,
+from full_model import (
+    Architecture,
+    MarkovSource,
+    PopulationLoss,
+    Recipe,
+    RunSettings,
+    forward,
+    lift_canonical,
     measure,
     plateau,
-    predicted_probabilities,
+    train,
 )
-from full_model.training.run import train
-from full_model.training.settings import RunSettings, resolve_device
-from full_model.training.trainer import Recipe
+from full_model.training.probes import attention_share, leading_shares, predicted_probabilities
+from full_model.training.settings import resolve_device
 
 F64 = torch.float64
 
@@ -142,7 +142,7 @@ def test_same_seed_same_numbers_and_held_out_loss():
 
 def test_given_weights_and_models_that_blow_up(tmp_path):
     arch = Architecture(2, 3)
-    weights = lift(torch.tensor([[0.5, 0.5], [1e200, 3.0]], dtype=F64), arch)
+    weights = lift_canonical(torch.tensor([[0.5, 0.5], [1e200, 3.0]], dtype=F64), arch)
     run = settings(arch=arch, seeds=(0, 1), init="given")
     dataset, _ = train(run, initial=weights)
     assert dataset.finite.values.tolist() == [1, 0]
@@ -168,7 +168,7 @@ def test_flow_records_time():
 def test_probes_on_known_weights():
     arch = Architecture(4, 6)
     theta = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 2.0]], dtype=F64)
-    weights = lift(theta, arch)
+    weights = lift_canonical(theta, arch)
     tokens = torch.ones(3, 6)
     share = attention_share(arch, weights, tokens)
     assert share[:, 0].tolist() == pytest.approx([0.0, 2 / 3])  # a m/(s + a m), all x = 1

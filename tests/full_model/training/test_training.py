@@ -10,14 +10,22 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.canonical import CanonicalModel
 from flowsim.models.rank_one_point import RankOnePoint
-from full_model.lift.initial import initial_weights
-from full_model.lift.lifting import lift, lift_rank_one
-from full_model.lift.projection import project
+from full_model import (
+    Architecture,
+    MarkovSource,
+    PopulationLoss,
+    Recipe,
+    Trainer,
+    all_sequences,
+    cross_entropy,
+    forward,
+    initial_weights,
+    lift_canonical,
+    lift_rank_one,
+    papers_recipe,
+    project,
+)
 from full_model.model.batches import batch_gradient
-from full_model.model.population import PopulationLoss, all_sequences
-from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, cross_entropy, forward
-from full_model.training.trainer import Recipe, Trainer, papers_recipe
 
 F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)
@@ -203,7 +211,7 @@ def test_batch_gradient_is_autograds(arch, monkeypatch):
 
 def test_sampled_training_reaches_the_entropy_rate():
     arch = Architecture(4, 8)
-    weights = lift(torch.tensor([[1.0, -1.0], [0.9, -1.1]], dtype=F64), arch)
+    weights = lift_canonical(torch.tensor([[1.0, -1.0], [0.9, -1.1]], dtype=F64), arch)
     recipe = Recipe("adamw", steps=300, learning_rate=1e-2, batch=64, clip=1.0)
     trainer = Trainer(
         arch, weights, MarkovSource.of(CHAIN), recipe, torch.Generator().manual_seed(0)
@@ -217,7 +225,7 @@ def test_lifted_descent_follows_the_reduced_landscape():
     """Tied, canonical points in the reduced basins of the two minima (w = −1.5 and w = 0.5)."""
     arch, source = Architecture(4, 6), MarkovSource.of(CHAIN)
     theta = torch.tensor([[0.8, -1.5], [0.8, 0.5]], dtype=F64)
-    weights = lift(theta, arch, CanonicalModel(CHAIN).optimal_bias(theta))
+    weights = lift_canonical(theta, arch, CanonicalModel(CHAIN).optimal_bias(theta))
     trainer = Trainer(arch, weights, source, Recipe("gd", steps=1500, learning_rate=0.2))
     loss = trainer.advance(1500)
     assert float(loss[0]) == pytest.approx(CHAIN.entropy_rate, abs=1e-6)
@@ -311,6 +319,6 @@ def test_trainer_refuses():
 def test_optimal_bias_is_the_models():
     model, arch = CanonicalModel(CHAIN), Architecture(4, 6)
     theta = torch.randn(10, 2, dtype=F64, generator=torch.Generator().manual_seed(1))
-    found = PopulationLoss(arch, MarkovSource.of(CHAIN)).optimal_bias(lift(theta, arch))
+    found = PopulationLoss(arch, MarkovSource.of(CHAIN)).optimal_bias(lift_canonical(theta, arch))
     assert (found - model.optimal_bias(theta)).abs().max() < 1e-10
     assert all_sequences(3).shape == (8, 3)

@@ -1,0 +1,42 @@
+"""The public names, for editors and type checkers."""
+
+from full_model.comparison.agreement import comparison_summary as comparison_summary
+from full_model.comparison.agreement import wilson as wilson
+from full_model.comparison.compare import compare as compare
+from full_model.comparison.fields import AttentionFreeField as AttentionFreeField
+from full_model.comparison.fields import EnumeratedField as EnumeratedField
+from full_model.comparison.full_side import FullSide as FullSide
+from full_model.comparison.outcome import classify as classify
+from full_model.comparison.points import cloud_points as cloud_points
+from full_model.comparison.points import grid_points as grid_points
+from full_model.comparison.points import stored_points as stored_points
+from full_model.comparison.reduced_side import ReducedSide as ReducedSide
+from full_model.comparison.settings import Comparison as Comparison
+from full_model.comparison.side_by_side import SideBySide as SideBySide
+from full_model.lift.initial import initial_weights as initial_weights
+from full_model.lift.lifting import RankOnePoint as RankOnePoint
+from full_model.lift.lifting import lift_canonical as lift_canonical
+from full_model.lift.lifting import lift_rank_one as lift_rank_one
+from full_model.lift.projection import Projection as Projection
+from full_model.lift.projection import project as project
+from full_model.model.population import PopulationLoss as PopulationLoss
+from full_model.model.population import all_sequences as all_sequences
+from full_model.model.population import sampled_loss as sampled_loss
+from full_model.model.source import MarkovSource as MarkovSource
+from full_model.model.transformer import Architecture as Architecture
+from full_model.model.transformer import Weights as Weights
+from full_model.model.transformer import cross_entropy as cross_entropy
+from full_model.model.transformer import forward as forward
+from full_model.theorems.claims import Claim as Claim
+from full_model.theorems.claims import format_claims as format_claims
+from full_model.theorems.verify import verify as verify
+from full_model.training.probes import measure as measure
+from full_model.training.probes import plateau as plateau
+from full_model.training.recipe import Recipe as Recipe
+from full_model.training.recipe import papers_recipe as papers_recipe
+from full_model.training.run import train as train
+from full_model.training.settings import RunSettings as RunSettings
+from full_model.training.settings import starting_weights as starting_weights
+from full_model.training.trainer import Trainer as Trainer
+
+__all__: list[str]
