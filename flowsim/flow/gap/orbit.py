@@ -1,0 +1,127 @@
+"""One orbit from its start to its end: step, error, accept, land."""
+
+from __future__ import annotations
+
+import math
+
+from flowsim.compiled import compiled
+from flowsim.flow.gap.field import (
+    FAR,
+    LINEAR,
+    UNTIED,
+    Point,
+    gain,
+    gap,
+    margins,
+    rates,
+    size,
+    turns_back,
+    weight,
+)
+from flowsim.flow.gap.step import (
+    error,
+    first_length,
+    growth,
+    next_length,
+    reach,
+    shorter,
+    step,
+    towards,
+)
+
+#: How an orbit ended.
+AT_MINIMA, AT_PLANE, OUT_OF_STEPS, LOST = 0, 1, 2, 3
+#: A step that aimed at the end of the way has landed if this part of it is left.
+_LANDED = 1e-3
+#: Rounding of Δ, over the size of its terms.
+_ROUNDING = 1e-15
+
+
+@compiled
+def follow(
+    kind: int,
+    sign: float,
+    x: float,
+    y: float,
+    z: float,
+    target: float,
+    rtol: float,
+    atol: float,
+    max_steps: int,
+) -> tuple[int, float, float, float, float, int]:
+    """Follow an orbit to the minima, Δ = Δ* = ``target``, or into the plane e = 0.
+
+    Returns:
+        How it ended; x, y, z there; the margin by which it met the plane or missed it (infinite
+        where Δ = 0 was not met); the number of attempted steps.
+    """
+    end = 0.0 if turns_back(kind, sign, x, y, z, target) else target
+    margin, last_h, last_grow = math.inf, 0.0, 1.0
+    now = gap(kind, sign, x, y, z)
+    x0, y0, z0 = rates(kind, sign, x, y, z)
+    length = min(first_length(now, end, rtol), reach(kind, y, y0))
+    h = towards(length, end - now)
+    for attempt in range(1, max_steps + 1):
+        x1, y1, z1, kx, ky, kz = step(kind, sign, h, x, y, z, x0, y0, z0)
+        before, after, slopes = (x, y, z), (x1, y1, z1), (x0, y0, z0)
+        ratio = error(kind, h, before, after, slopes, (kx, ky, kz), rtol, atol)
+        if not ratio <= 1.0:
+            h = shorter(h, ratio)
+            if h == 0.0:
+                return LOST, x, y, z, margin, attempt
+            continue
+        aimed = h == end - now
+        x, y, z = x1, y1, z1
+        now = gap(kind, sign, x, y, z)
+        left = end - now
+        near = abs(left) <= max(_LANDED * abs(h), _ROUNDING * size(kind, x, y, z))
+        landed = aimed and near
+        if landed and end == 0.0:
+            plane, other = margins(kind, sign, x, y, z)
+            margin = max(plane, other)
+            if plane < other:
+                return AT_PLANE, *land(kind, sign, x, y, z, left, True), margin, attempt
+            if target != 0.0:
+                end, landed = target, False
+                left = end - now
+        if landed:
+            return AT_MINIMA, *land(kind, sign, x, y, z, left, False), margin, attempt
+        x0, y0, z0 = rates(kind, sign, x, y, z)
+        grow = growth(ratio)
+        length = next_length(h, grow, last_h, last_grow)
+        last_h, last_grow = h, grow
+        h = towards(min(length, reach(kind, y, y0)), left)
+    return OUT_OF_STEPS, x, y, z, margin, max_steps
+
+
+@compiled
+def land(
+    kind: int, sign: float, x: float, y: float, z: float, left: float, plane: bool
+) -> Point:
+    """Go along the slope over the rest that the last step left, and onto the plane e = 0."""
+    x0, y0, z0 = rates(kind, sign, x, y, z)
+    x, y, z = x + x0 * left, y + y0 * left, z + z0 * left
+    if plane:
+        return 0.0, y, 0.0 if kind % FAR == UNTIED else z
+    return x, y, z
+
+
+@compiled
+def is_critical(
+    kind: int, sign: float, x: float, y: float, z: float, target: float, tolerance: float
+) -> bool:
+    """Whether ∇Δ = 0, but for rounding, or Δ = Δ* within a hundredth of the tolerance."""
+    no_gain = abs(gain(kind, sign, y)) <= 4e-16 * gain(kind, 1.0, y)
+    if kind % FAR == UNTIED:
+        critical = x + z == 0.0 or (no_gain and (x == z))
+    elif kind % FAR == LINEAR:
+        critical = x == 0.0 or (no_gain and abs(z) <= 4e-16)
+    else:
+        critical = x == 0.0
+    if critical:
+        return True
+    left = target - gap(kind, sign, x, y, z)
+    x0, y0, z0 = rates(kind, sign, x, y, z)
+    least = 1e-2 * tolerance
+    moved = abs(x0 * left) <= least * x and abs(y0 * left) <= least * weight(kind, y)[1]
+    return moved and abs(z0 * left) <= least * max(abs(z), 1.0)
