@@ -55,6 +55,8 @@ def compiled(
         allowed |= {"reassoc", "nsz"}
     before, config.CACHE_DIR = config.CACHE_DIR, _folder()
     try:
-        return numba.njit(cache=True, error_model="numpy", fastmath=allowed)(function)
+        return numba.njit(
+            cache=True, error_model="numpy", fastmath=allowed, no_cfunc_wrapper=True
+        )(function)
     finally:
         config.CACHE_DIR = before

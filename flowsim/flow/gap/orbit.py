@@ -32,9 +32,9 @@ from flowsim.flow.gap.step import (
 #: How an orbit ended.
 AT_MINIMA, AT_PLANE, OUT_OF_STEPS, LOST = 0, 1, 2, 3
 #: A step that aimed at the end of the way has landed if this part of it is left.
-_LANDED = 1e-3
+LANDED = 1e-3
 #: Rounding of Δ, over the size of its terms.
-_ROUNDING = 1e-15
+ROUNDING = 1e-15
 
 
 @compiled
@@ -74,7 +74,7 @@ def follow(
         x, y, z = x1, y1, z1
         now = gap(kind, sign, x, y, z)
         left = end - now
-        near = abs(left) <= max(_LANDED * abs(h), _ROUNDING * size(kind, x, y, z))
+        near = abs(left) <= max(LANDED * abs(h), ROUNDING * size(kind, x, y, z))
         landed = aimed and near
         if landed and end == 0.0:
             plane, other = margins(kind, sign, x, y, z)

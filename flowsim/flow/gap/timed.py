@@ -1,0 +1,227 @@
+"""Orbits in physical time: paths at given times, and the time until a given logit gap."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from flowsim.compiled import compiled
+from flowsim.flow.gap.dense import (
+    NODES,
+    duration,
+    place,
+    point_at,
+    prepare,
+    tail,
+)
+from flowsim.flow.gap.field import (
+    FAR,
+    UNTIED,
+    Point,
+    gap,
+    kind_at,
+    margins,
+    point_of,
+    rates,
+    size,
+    theta_of,
+    turns_back,
+)
+from flowsim.flow.gap.loss import Chain
+from flowsim.flow.gap.orbit import LANDED, ROUNDING, is_critical, land
+from flowsim.flow.gap.step import (
+    error,
+    first_length,
+    growth,
+    next_length,
+    reach,
+    shorter,
+    step,
+    towards,
+)
+
+
+@compiled
+def trace(
+    kind: int,
+    chain: Chain,
+    start: Point,
+    wanted: float,
+    times: np.ndarray,
+    rtol: float,
+    atol: float,
+    max_steps: int,
+    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
+    path: np.ndarray,
+) -> float:
+    """Follow an orbit until Δ = ``wanted``, the last of ``times``, or its end.
+
+    Args:
+        kind, chain: the model, with ``FAR`` where the row needs it, and its data.
+        start: θ, the canonical third coordinate being 0.
+        wanted: the gap at which to stop; NaN for none.
+        times: since the start, increasing.
+        rtol, atol, max_steps: error allowed per step, of Δ's remaining way too, and attempts.
+        scratch: arrays of shape (6, NODES), (4, NODES) and (3, 5).
+        path: to be filled with θ at the times, shape (T, k).
+
+    Returns:
+        The physical time until the end of the way, infinite if it is a critical point; NaN where
+        it could not be followed.
+    """
+    work, course, series = scratch
+    target, count, done, time = chain[4], len(times), 0, 0.0
+    sign, x, y, z = point_of(kind, start[0], start[1], start[2])
+    end = 0.0 if turns_back(kind, sign, x, y, z, target) else target
+    now = gap(kind, sign, x, y, z)
+    aim = wanted if (wanted - now) * (wanted - end) <= 0.0 else end
+    x0, y0, z0 = rates(kind, sign, x, y, z)
+    length = min(first_length(now, end, rtol), reach(kind, y, y0))
+    h = towards(length, aim - now)
+    last_h, last_grow = 0.0, 1.0
+    for _ in range(max_steps):
+        x1, y1, z1, kx, ky, kz = step(kind, sign, h, x, y, z, x0, y0, z0)
+        before, after, slopes, stages = (x, y, z), (x1, y1, z1), (x0, y0, z0), (kx, ky, kz)
+        ratio = error(kind, h, before, after, slopes, stages, rtol, atol)
+        aimed, landed, pole, left = h == aim - now, False, end, 0.0
+        if aimed and ratio <= 1.0:
+            left = aim - gap(kind, sign, x1, y1, z1)
+            landed = abs(left) <= max(LANDED * abs(h), ROUNDING * size(kind, x1, y1, z1))
+        if landed:
+            on_plane = False
+            if aim == 0.0 and end == 0.0:
+                plane, other = margins(kind, sign, x1, y1, z1)
+                on_plane = plane < other
+                pole = 0.0 if on_plane else target
+            after = land(kind, sign, x1, y1, z1, left, on_plane)
+        if ratio <= 1.0:
+            log_part, unsure = prepare(
+                kind, sign, chain, now, h, pole, before, after, slopes, stages, work, course
+            )
+            ratio = max(ratio, unsure / rtol)
+        if not ratio <= 1.0:
+            h = shorter(h, ratio)
+            if h == 0.0:
+                return math.nan
+            continue
+        fall = h / (pole - now)
+        ended = time + duration(course, log_part, fall)
+        done = _write(kind, sign, start, course, log_part, fall, after, series,
+                      times, time, ended, done, path)  # fmt: skip
+        if landed and (aim == wanted or fall == 1.0):
+            return ended
+        if count > 0 and done == count:
+            return ended
+        time = ended
+        x, y, z = after
+        now = gap(kind, sign, x, y, z)
+        if landed:  # on Δ = 0, and on the way to Δ*
+            end = target
+            aim = wanted if (wanted - now) * (wanted - end) <= 0.0 else end
+        x0, y0, z0 = rates(kind, sign, x, y, z)
+        grow = growth(ratio)
+        length = next_length(h, grow, last_h, last_grow)
+        last_h, last_grow = h, grow
+        h = towards(min(length, reach(kind, y, y0)), aim - now)
+    return math.nan
+
+
+@compiled
+def _write(
+    kind: int,
+    sign: float,
+    start: Point,
+    course: np.ndarray,
+    log_part: float,
+    fall: float,
+    after: Point,
+    series: np.ndarray,
+    times: np.ndarray,
+    began: float,
+    ended: float,
+    done: int,
+    path: np.ndarray,
+) -> int:
+    """θ at all times on the step that began at ``began``; how many times are done then."""
+    if done == len(times) or times[done] >= ended:
+        return done
+    late, origin = math.inf, 0.0
+    if fall == 1.0:
+        origin, late = tail(course, log_part, after, series)
+    s, before = 0.0, 0.0
+    while done < len(times) and times[done] < ended:
+        t = times[done] - began
+        if t > late:
+            power = math.exp((origin - t) / log_part)
+            x, y, z = _power_series(series, power)
+        else:
+            s = place(course, log_part, fall, t, s)
+            v = 1.0 - (1.0 - math.exp(s)) / fall
+            x, y, z = point_at(course, after, max(v, 0.0))
+        first, second, third = theta_of(kind, sign, x, y, z, start[0], start[1])
+        path[done, 0], path[done, 1] = first, second
+        if path.shape[1] == 3:
+            path[done, 2] = third
+        done += 1
+    return done
+
+
+@compiled
+def _power_series(series: np.ndarray, power: float) -> Point:
+    x, y, z = series[0, 4], series[1, 4], series[2, 4]
+    for i in range(3, -1, -1):
+        x, y, z = x * power + series[0, i], y * power + series[1, i], z * power + series[2, i]
+    return x, y, z
+
+
+@compiled
+def find_paths(
+    kind: int,
+    chain: Chain,
+    starts: np.ndarray,
+    times: np.ndarray,
+    rtol: float,
+    atol: float,
+    max_steps: int,
+    path: np.ndarray,
+) -> None:
+    """θ of all rows, shape (n, k), at increasing times since the start: ``path`` (n, T, k).
+
+    A row that cannot be followed is left as it was from the first time on that is not known.
+    """
+    scratch = np.empty((6, NODES)), np.empty((4, NODES)), np.empty((3, 5))
+    k, target = starts.shape[1], chain[4]
+    for n in range(len(starts)):
+        start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
+        if not math.isfinite(start[0] + start[1] + start[2]):
+            continue
+        chart = kind_at(kind, start[0], start[1], start[2], target)
+        sign, x, y, z = point_of(chart, start[0], start[1], start[2])
+        if is_critical(chart, sign, x, y, z, target, rtol):
+            for i in range(len(times)):
+                path[n, i] = starts[n]
+            continue
+        trace(chart, chain, start, math.nan, times, rtol, atol, max_steps, scratch, path[n])
+
+
+@compiled
+def find_times(
+    kind: int,
+    chain: Chain,
+    starts: np.ndarray,
+    wanted: np.ndarray,
+    rtol: float,
+    max_steps: int,
+    found: np.ndarray,
+) -> None:
+    """The time until Δ is as wanted, all of shape (n,), for starts of shape (n, k) that move."""
+    scratch = np.empty((6, NODES)), np.empty((4, NODES)), np.empty((3, 5))
+    k, never = starts.shape[1], np.empty(0)
+    for n in range(len(starts)):
+        start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
+        chart = kind_at(kind, start[0], start[1], start[2], chain[4])
+        found[n] = trace(
+            chart, chain, start, wanted[n], never, rtol, 1e-2 * rtol, max_steps, scratch,
+            starts[n : n + 1],
+        )  # fmt: skip
