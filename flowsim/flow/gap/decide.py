@@ -160,5 +160,5 @@ def find_ends(
         codes[2, n] = rule
         here = gap(chart, sign, x, y, z)
         values[0, n] = loss(chain, here)
-        values[1, n] = abs(slope(chain, here)) * math.sqrt(steepness(chart, sign, x, y, z))
+        values[1, n] = abs(slope(chain, here - target)) * math.sqrt(steepness(chart, sign, x, y, z))
         evaluations[n] = 1 + STAGES * steps

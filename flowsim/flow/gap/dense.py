@@ -118,16 +118,17 @@ def prepare(
         kind, sign, x + h * stage15(x0, kx, x12, x13, x14),
         y + h * stage15(y0, ky, y12, y13, y14), z + h * stage15(z0, kz, z12, z13, z14),
     )  # fmt: skip
-    _interpolate(x, h, (x0, *kx, x12, x13, x14, x15), work[0])
-    _interpolate(y, h, (y0, *ky, y12, y13, y14, y15), work[1])
-    _interpolate(z, h, (z0, *kz, z12, z13, z14, z15), work[2])
+    _interpolate(x, h, x0, kx, (x12, x13, x14, x15), work[0])
+    _interpolate(y, h, y0, ky, (y12, y13, y14, y15), work[1])
+    _interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
     first = pole - now
     fall = h / first
     kappa, log_part, total = work[3], 0.0, 0.0
     for i in range(NODES):
         x, y, z = work[0, i], work[1, i], work[2, i]
-        u, here = 1.0 - fall * (1.0 - _V[i]), now + h * (1.0 - _V[i])
-        kappa[i] = -first * u / (slope(chain, here) * steepness(kind, sign, x, y, z))
+        u = 1.0 - fall * (1.0 - _V[i])
+        beyond = pole - chain[4] - first * u
+        kappa[i] = -first * u / (slope(chain, beyond) * steepness(kind, sign, x, y, z))
         work[0, i], work[1, i], work[2, i] = rates(kind, sign, x, y, z)
         weight = _BARYCENTRIC[i] / (1.0 - 1.0 / fall - _V[i])  # of the value at u = 0
         log_part += weight * kappa[i]
@@ -151,13 +152,20 @@ def prepare(
 
 
 @compiled
-def _interpolate(start: float, h: float, slopes: tuple[float, ...], values: np.ndarray) -> None:
-    """A coordinate at the nodes, from its slopes at stages 0 and 5 to 15."""
+def _interpolate(
+    start: float,
+    h: float,
+    k0: float,
+    k: Slopes,
+    late: tuple[float, float, float, float],
+    values: np.ndarray,
+) -> None:
+    """A coordinate at the nodes, from its slopes at stages 0, 5 to 11 and 12 to 15."""
     for i in range(NODES):
-        total = 0.0
-        for j in range(12):
-            total += _INSIDE[i, j] * slopes[j]
-        values[i] = start + h * total
+        w = _INSIDE[i]
+        total = w[0] * k0 + w[1] * k[0] + w[2] * k[1] + w[3] * k[2] + w[4] * k[3] + w[5] * k[4]
+        total += w[6] * k[5] + w[7] * k[6] + w[8] * late[0] + w[9] * late[1]
+        values[i] = start + h * (total + w[10] * late[2] + w[11] * late[3])
 
 
 @compiled
@@ -205,10 +213,16 @@ def late_by(
 
 
 @compiled
-def place(course: np.ndarray, log_part: float, fall: float, t: float, s: float) -> float:
-    """s = log u at time t after the step's start, by Newton's method from a guess, bracketed."""
+def place(
+    course: np.ndarray, log_part: float, fall: float, t: float, s: float, close: float
+) -> tuple[float, float]:
+    """s = log u at time t after the step's start, and κ there.
+
+    Newton's method from a guess, bracketed, until a move is at most ``close``, the root of the
+    error that remains.
+    """
     low, high = (math.log1p(-fall) if fall < 1.0 else -700.0), 0.0
-    s = min(max(s, low), high)
+    s, kappa = min(max(s, low), high), 1.0
     for _ in range(100):
         late, kappa = late_by(course, log_part, fall, s, t)
         if late > 0.0:
@@ -219,9 +233,9 @@ def place(course: np.ndarray, log_part: float, fall: float, t: float, s: float) 
         if not low <= s + move <= high:
             move = 0.5 * (low + high) - s
         s += move
-        if abs(move) <= 1e-7:  # Newton's method squares it
+        if abs(move) <= close:
             break
-    return s
+    return s, kappa
 
 
 @compiled

@@ -19,14 +19,24 @@ def numbers(chain: BinaryChain) -> Chain:
 
 
 @compiled
-def slope(chain: Chain, gap: float) -> float:
-    """ℓ′(Δ), of the sign of Δ − Δ*."""
+def slope(chain: Chain, beyond: float) -> float:
+    """ℓ′ at Δ = Δ* + ``beyond``, with the sign of ``beyond`` and right to rounding next to Δ*.
+
+    With d = π₀ − π₁ and the positive root x of x² + 2dx = P, P = 4π₀π₁ e^Δ, it is
+    π₁ q (x − x*)/(x + 2π₀), and (x − x*)(x* + P/x) = P − P*. Where |Δ − Δ*| ≥ 600 it has its
+    limit. Own derivation.
+    """
     p, q, pi0, pi1, _ = chain
-    difference = (q - p) / (q + p)
-    product = 4.0 * pi0 * pi1 * math.exp(min(max(gap, -600.0), 600.0))
-    root = math.sqrt(product + difference * difference)
-    x = product / (root + difference) if difference > 0 else root - difference
-    return pi1 * (q * x - 2.0 * pi0 * (1.0 - q)) / (x + 2.0 * pi0)
+    d = (q - p) / (q + p)
+    last = 4.0 * (1.0 - p) * (1.0 - q) / (p + q) ** 2  # P*
+    beyond = min(max(beyond, -600.0), 600.0)
+    factor = math.exp(beyond)
+    rise = math.expm1(beyond) if abs(beyond) < 0.5 else factor - 1.0
+    product = last * factor
+    root = math.sqrt(product + d * d)
+    x = product / (root + d) if d > 0.0 else root - d
+    end = 2.0 * pi0 * (1.0 - q) / q
+    return pi1 * q * last * rise / ((x + 2.0 * pi0) * (end + product / x))
 
 
 @compiled

@@ -41,6 +41,18 @@ from flowsim.flow.gap.step import (
     towards,
 )
 
+#: The least error in u that can be asked for: what rounding leaves.
+_UNSURE = 2e-13
+#: The error in log u with which a time is placed on a step, over rtol.
+_PLACED = 1e-4
+
+Scratch = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def scratch_arrays() -> Scratch:
+    """Room for the values at the nodes, the course and the power series of one step."""
+    return np.empty((6, NODES)), np.empty((4, NODES)), np.empty((3, 5))
+
 
 @compiled
 def trace(
@@ -52,7 +64,7 @@ def trace(
     rtol: float,
     atol: float,
     max_steps: int,
-    scratch: tuple[np.ndarray, np.ndarray, np.ndarray],
+    scratch: Scratch,
     path: np.ndarray,
 ) -> float:
     """Follow an orbit until Δ = ``wanted``, the last of ``times``, or its end.
@@ -63,7 +75,7 @@ def trace(
         wanted: the gap at which to stop; NaN for none.
         times: since the start, increasing.
         rtol, atol, max_steps: error allowed per step, of Δ's remaining way too, and attempts.
-        scratch: arrays of shape (6, NODES), (4, NODES) and (3, 5).
+        scratch: from ``scratch_arrays``.
         path: to be filled with θ at the times, shape (T, k).
 
     Returns:
@@ -71,6 +83,7 @@ def trace(
         it could not be followed.
     """
     work, course, series = scratch
+    close = math.sqrt(_PLACED * rtol)
     target, count, done, time = chain[4], len(times), 0, 0.0
     sign, x, y, z = point_of(kind, start[0], start[1], start[2])
     end = 0.0 if turns_back(kind, sign, x, y, z, target) else target
@@ -99,7 +112,7 @@ def trace(
             log_part, unsure = prepare(
                 kind, sign, chain, now, h, pole, before, after, slopes, stages, work, course
             )
-            ratio = max(ratio, unsure / rtol)
+            ratio = max(ratio, unsure / max(rtol, _UNSURE))
         if not ratio <= 1.0:
             h = shorter(h, ratio)
             if h == 0.0:
@@ -108,7 +121,7 @@ def trace(
         fall = h / (pole - now)
         ended = time + duration(course, log_part, fall)
         done = _write(kind, sign, start, course, log_part, fall, after, series,
-                      times, time, ended, done, path)  # fmt: skip
+                      times, time, ended, done, close, path)  # fmt: skip
         if landed and (aim == wanted or fall == 1.0):
             return ended
         if count > 0 and done == count:
@@ -141,6 +154,7 @@ def _write(
     began: float,
     ended: float,
     done: int,
+    close: float,
     path: np.ndarray,
 ) -> int:
     """θ at all times on the step that began at ``began``; how many times are done then."""
@@ -149,14 +163,18 @@ def _write(
     late, origin = math.inf, 0.0
     if fall == 1.0:
         origin, late = tail(course, log_part, after, series)
-    s, before = 0.0, 0.0
+    s, last, fast, change = 0.0, 0.0, 0.0, 0.0
     while done < len(times) and times[done] < ended:
         t = times[done] - began
         if t > late:
             power = math.exp((origin - t) / log_part)
             x, y, z = _power_series(series, power)
         else:
-            s = place(course, log_part, fall, t, s)
+            if last > 0.0:  # s as the tangent and its bend go on
+                s += (t - last) * (fast + 0.5 * (t - last) * change)
+            s, kappa = place(course, log_part, fall, t, s, close)
+            change = (-1.0 / kappa - fast) / (t - last) if last > 0.0 else 0.0
+            last, fast = t, -1.0 / kappa
             v = 1.0 - (1.0 - math.exp(s)) / fall
             x, y, z = point_at(course, after, max(v, 0.0))
         first, second, third = theta_of(kind, sign, x, y, z, start[0], start[1])
@@ -184,13 +202,13 @@ def find_paths(
     rtol: float,
     atol: float,
     max_steps: int,
+    scratch: Scratch,
     path: np.ndarray,
 ) -> None:
     """θ of all rows, shape (n, k), at increasing times since the start: ``path`` (n, T, k).
 
     A row that cannot be followed is left as it was from the first time on that is not known.
     """
-    scratch = np.empty((6, NODES)), np.empty((4, NODES)), np.empty((3, 5))
     k, target = starts.shape[1], chain[4]
     for n in range(len(starts)):
         start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
@@ -200,7 +218,8 @@ def find_paths(
         sign, x, y, z = point_of(chart, start[0], start[1], start[2])
         if is_critical(chart, sign, x, y, z, target, rtol):
             for i in range(len(times)):
-                path[n, i] = starts[n]
+                for j in range(k):
+                    path[n, i, j] = starts[n, j]
             continue
         trace(chart, chain, start, math.nan, times, rtol, atol, max_steps, scratch, path[n])
 
@@ -213,15 +232,15 @@ def find_times(
     wanted: np.ndarray,
     rtol: float,
     max_steps: int,
+    scratch: Scratch,
     found: np.ndarray,
 ) -> None:
     """The time until Δ is as wanted, all of shape (n,), for starts of shape (n, k) that move."""
-    scratch = np.empty((6, NODES)), np.empty((4, NODES)), np.empty((3, 5))
-    k, never = starts.shape[1], np.empty(0)
+    k = starts.shape[1]
     for n in range(len(starts)):
         start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
         chart = kind_at(kind, start[0], start[1], start[2], chain[4])
         found[n] = trace(
-            chart, chain, start, wanted[n], never, rtol, 1e-2 * rtol, max_steps, scratch,
+            chart, chain, start, wanted[n], wanted[:0], rtol, 1e-2 * rtol, max_steps, scratch,
             starts[n : n + 1],
         )  # fmt: skip
