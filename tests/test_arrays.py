@@ -70,7 +70,7 @@ def test_closed_forms_take_arrays():
     w = [-0.6, -0.3]
     found = flowsim.separatrix(chain, w)
     assert isinstance(found, np.ndarray)
-    assert np.array_equal(found, flowsim.separatrix(chain, torch.tensor(w).double()))
+    assert np.array_equal(found, flowsim.separatrix(chain, torch.tensor(w, dtype=torch.float64)))
     assert flowsim.separatrix(chain, -0.3) == found[1]
     assert flowsim.reaches_global_minimum(chain, [[1.0, -0.3], [1.0, 0.3]]).tolist() == [
         True,
