@@ -65,7 +65,8 @@ from agreement_variants import VARIANTS, canonical_labels, variant_labels
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.landscape.labels import Label
-from flowsim.records.netcdf import provenance, write_record
+from flowsim.records.netcdf import write_record
+from flowsim.records.provenance import provenance
 from full_model import Comparison, compare, grid_points, wilson
 
 CHAINS = ((0.5, 0.8), (0.9, 0.9), (0.2, 0.3), (0.1, 0.1))

@@ -19,7 +19,8 @@ from flowsim.landscape.basins import analytic_basin
 from flowsim.landscape.labels import Label
 from flowsim.models.base import ReducedModel
 from flowsim.models.catalogue import model_attributes
-from flowsim.records.netcdf import flags, provenance
+from flowsim.records.netcdf import flags
+from flowsim.records.provenance import provenance
 
 MAX_LEVELS = 20
 

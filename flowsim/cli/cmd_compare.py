@@ -56,13 +56,15 @@ def compare(
     began = time.perf_counter()
     _check(p, q, model, trainer, grid, w_range, e_range, a, cloud, sigma, source,
            batch, learning_rate, horizon)  # fmt: skip
-    from flowsim.records import netcdf as results
+    from flowsim.records.atomic import check_output, write_atomically
+    from flowsim.records.netcdf import write_record
+    from flowsim.records.provenance import provenance
 
     stem = f"compare_{model}_{trainer}"
     out = out or Path(f"{stem}.png" if p is None else f"{stem}_p{p:g}_q{q:g}.png")
     record_path, checkpoint = out.with_suffix(".nc"), out.with_suffix(".safetensors")
-    results.check_output(out, "--out", FIGURES, overwrite)
-    results.check_output(record_path, "--out (its record)", (".nc",), overwrite)
+    check_output(out, "--out", FIGURES, overwrite)
+    check_output(record_path, "--out (its record)", (".nc",), overwrite)
 
     import torch
 
@@ -95,10 +97,10 @@ def compare(
         torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     with _progress(len(points), quiet) as progress:
         record = run(settings, points, checkpoint, resume, overwrite, progress)
-    record.attrs = results.provenance({**record.attrs, **shape})
+    record.attrs = provenance({**record.attrs, **shape})
     figure = draw_comparison(record)
-    results.write_record(record, record_path)
-    results.write_atomically(out, figure.savefig)
+    write_record(record, record_path)
+    write_atomically(out, figure.savefig)
     summary = comparison_summary(record)
     report(summary, {"figure": out, "record": record_path}, began, _text, as_json, quiet)
     agreement = summary["agreement"]

@@ -69,11 +69,12 @@ def gaussian(
         )
     out = out or Path(f"gaussian_p{p:g}_q{q:g}.png")
 
-    from flowsim.records import netcdf as results
+    from flowsim.records.atomic import check_output, write_atomically
+    from flowsim.records.netcdf import write_record
 
-    results.check_output(out, "--out", FIGURES, overwrite)
+    check_output(out, "--out", FIGURES, overwrite)
     record_path = out.with_suffix(".nc")
-    results.check_output(record_path, "--out (its record)", (".nc",), overwrite)
+    check_output(record_path, "--out (its record)", (".nc",), overwrite)
 
     import numpy as np
     import torch
@@ -88,8 +89,8 @@ def gaussian(
     with progress_bar(count * samples, "starts", quiet) as advance:
         record = gaussian_record(model, sigmas, samples, seed, rtol, atol, progress=advance)
     figure = draw_gaussian(record)
-    results.write_record(record, record_path)
-    results.write_atomically(out, figure.savefig)
+    write_record(record, record_path)
+    write_atomically(out, figure.savefig)
 
     summary = _summary(record)
     report(summary, {"figure": out, "record": record_path}, began, _text, as_json, quiet)

@@ -133,7 +133,9 @@ def train(
     began = time.perf_counter()
     chain = options.chain(p, q)
     from flowsim.cli.training_progress import terminal_progress
-    from flowsim.records.netcdf import check_output, provenance, write_record
+    from flowsim.records.atomic import check_output
+    from flowsim.records.netcdf import write_record
+    from flowsim.records.provenance import provenance
     from full_model.model.transformer import Architecture
     from full_model.training.run import train as run
     from full_model.training.settings import RunSettings

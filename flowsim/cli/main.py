@@ -77,24 +77,25 @@ def portrait(
         stem = "portrait" if attention == "none" else f"portrait_{attention}_{view}"
         out = source.with_suffix(".png") if source else Path(f"{stem}_p{p:g}_q{q:g}.png")
 
-    from flowsim.records import netcdf as results
+    from flowsim.records.atomic import check_output, write_atomically
+    from flowsim.records.netcdf import read_record, write_record
 
-    results.check_output(out, "--out", FIGURES, overwrite)
+    check_output(out, "--out", FIGURES, overwrite)
     record_path = source or out.with_suffix(".nc")
     if source is not None:
-        record = results.read_record(source, "portrait", "phase space", "scan")
+        record = read_record(source, "portrait", "phase space", "scan")
         if energy and "energy" not in record:
             raise InputError(_NO_ENERGY)
     else:
-        results.check_output(record_path, "--out (its record)", (".nc",), overwrite)
+        check_output(record_path, "--out (its record)", (".nc",), overwrite)
         resolution = resolution or (64 if attention == "uniform" else 208)
         window = {"w_range": w_range, "e_range": e_range}
         window = {name: value for name, value in window.items() if value is not None}
         record = _compute(p, q, attention, length, a, view, resolution, window, rtol, atol, quiet)
     figure, summary, text = _draw(record, energy)
     if source is None:
-        results.write_record(record, record_path)
-    results.write_atomically(out, figure.savefig)
+        write_record(record, record_path)
+    write_atomically(out, figure.savefig)
     report(summary, {"figure": out, "record": record_path}, began, text, as_json, quiet)
     judge(summary.get("oracle_wrong"), summary["unresolved"])
 

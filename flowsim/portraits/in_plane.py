@@ -21,7 +21,8 @@ from flowsim.models.canonical import CanonicalModel, energy, feed_forward_gain
 from flowsim.models.catalogue import ModelChoice, model_attributes
 from flowsim.models.gap_loss import gap_slope
 from flowsim.models.linear import LinearAttentionModel
-from flowsim.records.netcdf import flags, provenance
+from flowsim.records.netcdf import flags
+from flowsim.records.provenance import provenance
 from flowsim.scan.follow import scan_basins
 from flowsim.scan.starts import cell_centres
 

@@ -19,7 +19,8 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import feed_forward_gain
 from flowsim.models.catalogue import model_attributes
 from flowsim.models.linear import LinearAttentionModel
-from flowsim.records.netcdf import flags, provenance
+from flowsim.records.netcdf import flags
+from flowsim.records.provenance import provenance
 
 PLANE_POINTS = 81
 TIMES = 90

@@ -17,8 +17,8 @@ from flowsim.landscape.basins import SADDLE_ENERGY, reaches_global_minimum
 from flowsim.landscape.labels import Label
 from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes
-from flowsim.records.netcdf import provenance
-from flowsim.scan.follow import wilson_interval
+from flowsim.records.provenance import provenance
+from flowsim.scan.statistics import wilson_interval
 
 #: Scales between which float64 holds every start of a cloud, its energy and its orbit.
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-12, 1e3

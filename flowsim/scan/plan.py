@@ -14,7 +14,7 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.base import ReducedModel, loss_of_gap
 from flowsim.models.catalogue import ModelChoice
-from flowsim.records.netcdf import source_versions
+from flowsim.records.provenance import source_versions
 from flowsim.scan.follow import follow, point_dtype, starting_coordinates
 from flowsim.scan.starts import Starts, values_text
 

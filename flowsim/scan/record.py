@@ -14,9 +14,11 @@ import h5netcdf
 import numpy as np
 import xarray as xr
 
-from flowsim.records.netcdf import provenance, write_atomically
-from flowsim.scan.follow import BASIN, count_labels, point_attributes, share_variables
+from flowsim.records.atomic import write_atomically
+from flowsim.records.provenance import provenance
+from flowsim.scan.follow import point_attributes
 from flowsim.scan.plan import Scan
+from flowsim.scan.statistics import BASIN, count_labels, share_variables
 
 #: Values of a compressed block of the file; one block of eight bytes fits in HDF5's cache.
 _BLOCK = 65_536

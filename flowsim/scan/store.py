@@ -22,7 +22,7 @@ import h5netcdf
 import numpy as np
 
 from flowsim.errors import InputError, Interrupted
-from flowsim.records.netcdf import check_output, write_atomically
+from flowsim.records.atomic import check_output, write_atomically
 from flowsim.scan.plan import Scan
 from flowsim.scan.record import write_scan_record
 from flowsim.scan.workers import follow_chunks

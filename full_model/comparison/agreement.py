@@ -9,7 +9,7 @@ import xarray as xr
 
 from flowsim.errors import InputError
 from flowsim.landscape.labels import Label
-from flowsim.scan.follow import wilson_interval
+from flowsim.scan.statistics import wilson_interval
 
 LABELS = tuple(label.name.lower() for label in Label)
 

@@ -19,8 +19,9 @@ from flowsim import (
     cell_centres,
     scan_basins,
 )
-from flowsim.scan.follow import starting_coordinates, to_model, wilson_interval
+from flowsim.scan.follow import starting_coordinates, to_model
 from flowsim.scan.starts import STREAM
+from flowsim.scan.statistics import wilson_interval
 
 CHAIN = BinaryChain(0.5, 0.8)
 

@@ -26,7 +26,7 @@ from flowsim import (
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
 from flowsim.landscape.labels import Label
-from flowsim.records.netcdf import provenance
+from flowsim.records.provenance import provenance
 from full_model import (
     Architecture,
     AttentionFreeField,

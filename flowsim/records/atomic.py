@@ -1,0 +1,54 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from flowsim.errors import InputError
+
+
+def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bool) -> None:
+    """Refuse an output that could not be written, before anything is computed.
+
+    Raises:
+        InputError: unknown suffix, missing or read-only folder, or an existing file without
+            ``overwrite``.
+    """
+    known = ", ".join(suffixes)
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{option} must end in one of {known}, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise InputError(f"{option}: the folder {str(path.parent)!r} does not exist")
+    try:  # ask the file system itself: permission bits do not tell of read-only mounts
+        with TemporaryFile(dir=path.parent):  # nameless: a kill leaves nothing behind
+            pass
+    except OSError as error:
+        reason = error.strerror or "not writable"
+        raise InputError(
+            f"{option}: cannot write in the folder {str(path.parent)!r} ({reason})"
+        ) from None
+    if path.is_dir():
+        raise InputError(f"{option}: {str(path)!r} is a folder")
+    if path.exists() and not overwrite:
+        raise InputError(f"{option}: {str(path)!r} exists; give --overwrite to replace it")
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Call ``write`` with a temporary name beside ``path``, flush it to disk and rename.
+
+    Raises:
+        InputError: the disk is full or the folder went away.
+    """
+    temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
+    try:
+        write(temporary)
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
