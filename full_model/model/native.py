@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,10 @@ _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trappin
 _WIDE = "-mprefer-vector-width=512"
 _ORDER = ("embedding", "positions", "0.query", "0.key", "0.value", "0.out", "0.up", "0.down",
           "unembedding", "bias")  # fmt: skip
+#: Seconds that the compiler may take; it needs about five.
+_PATIENCE = 90.0
+#: Bytes of a SHA-256.
+_DIGEST = 32
 _REAL = {torch.float32: "float", torch.float64: "double"}
 
 
@@ -119,17 +124,8 @@ def _compiled(real: str, *sizes: int) -> Callable[..., int] | None:
     if platform.machine() == "x86_64":
         flags.append(_WIDE)
     try:
-        cpu = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
-        kept = [
-            line for line in cpu.splitlines() if line.startswith(("model", "flags", "Features"))
-        ]
-        version = subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout
-        key = hashlib.sha256(_SOURCE.read_bytes() + version + repr((flags, kept)).encode())
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = base / "flowsim"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = folder / f"{key.hexdigest()[:32]}.so"
-        if not path.is_file():
+        path = _cache_folder() / f"{_key(compiler, flags)}.so"
+        if not _intact(path):
             write_atomically(path, lambda name: _compile(compiler, flags, name))
         function = ctypes.CDLL(str(path)).loss_and_gradient
     except (OSError, ValueError, AttributeError, RuntimeError, subprocess.SubprocessError):
@@ -138,6 +134,56 @@ def _compiled(real: str, *sizes: int) -> Callable[..., int] | None:
     return function
 
 
+def _key(compiler: str, flags: list[str]) -> str:
+    """Names a compiled kernel after all that decides its code: source, compiler, flags, CPU."""
+    cpu = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+    kept = [line for line in cpu.splitlines() if line.startswith(("model", "flags", "Features"))]
+    version = _output([compiler, "--version"], 10)
+    key = hashlib.sha256(_SOURCE.read_bytes() + version + repr((flags, kept)).encode())
+    return key.hexdigest()[:32]
+
+
+def _cache_folder() -> Path:
+    """The user's own folder of compiled kernels; OSError if it is another user's."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "flowsim" / "kernel"
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
+
+
+def _intact(path: Path) -> bool:
+    """Whether the file ends with the digest of all that comes before, as ``_compile`` left it."""
+    if not path.is_file():
+        return False
+    content = path.read_bytes()
+    code, digest = content[:-_DIGEST], content[-_DIGEST:]
+    return len(code) > 0 and hashlib.sha256(code).digest() == digest
+
+
 def _compile(compiler: str, flags: list[str], output: Path) -> None:
-    command = [compiler, *flags, "-o", str(output), str(_SOURCE)]
-    subprocess.run(command, capture_output=True, check=True, timeout=120)
+    """Compile the kernel and append the digest of the code, which a loader does not look at."""
+    _output([compiler, *flags, "-o", str(output), str(_SOURCE)], _PATIENCE)
+    digest = hashlib.sha256(output.read_bytes()).digest()
+    with output.open("ab") as file:
+        file.write(digest)
+
+
+def _output(command: list[str], seconds: float) -> bytes:
+    """What a command writes; SubprocessError if it fails or takes longer, with all its children."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        found, _ = process.communicate(timeout=seconds)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return found

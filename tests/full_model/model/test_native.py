@@ -1,6 +1,7 @@
 """The compiled kernel is autograd's numbers, or is not used."""
 
 import platform
+import stat
 from pathlib import Path
 
 import pytest
@@ -120,14 +121,52 @@ def test_only_the_papers_model_is_compiled(monkeypatch):
 
 
 @needs_compiler
-def test_a_compiler_that_fails_leaves_pytorch(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+def test_a_compiler_that_fails_leaves_pytorch(cache, monkeypatch, tmp_path):
     monkeypatch.setattr(native, "_SOURCE", tmp_path / "kernel.cpp")
     (tmp_path / "kernel.cpp").write_text("not C++")
     arch = Architecture(4, 7)
     weights, inputs, targets = problem(arch, 2, 2, torch.float64, 0.5)
     assert native.loss_and_gradient(arch, weights, inputs, targets, 1) is None
-    native._compiled.cache_clear()
     loss, _ = batch_gradient(arch, weights, inputs, targets, 1)
     assert loss.isfinite().all()
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    """An empty cache of compiled kernels, and nothing loaded from another."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     native._compiled.cache_clear()
+    yield tmp_path / "cache" / "flowsim" / "kernel"
+    native._compiled.cache_clear()
+
+
+@needs_compiler
+def test_a_damaged_kernel_is_built_again(cache):
+    arch = Architecture(4, 7)
+    weights, inputs, targets = problem(arch, 2, 2, torch.float64, 0.5)
+    expected = native.loss_and_gradient(arch, weights, inputs, targets, 1)
+    (path,) = cache.iterdir()
+    whole, middle = path.read_bytes(), path.stat().st_size // 2
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    flipped = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
+    for damaged in (b"", whole[:middle], flipped):
+        path.unlink()  # a new file, for the loaded one is still in use
+        path.write_bytes(damaged)
+        native._compiled.cache_clear()
+        found = native.loss_and_gradient(arch, weights, inputs, targets, 1)
+        assert expected is not None and found is not None
+        assert torch.equal(found[0], expected[0])
+        assert path.read_bytes() == whole
+
+
+@needs_compiler
+def test_a_compiler_that_hangs_is_given_up(cache, monkeypatch, tmp_path):
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\n[ "$1" = --version ] && exit 0\nsleep 600\n')
+    compiler.chmod(0o700)
+    monkeypatch.setattr(native, "_compiler", lambda: str(compiler))
+    monkeypatch.setattr(native, "_PATIENCE", 0.2)
+    arch = Architecture(4, 7)
+    weights, inputs, targets = problem(arch, 2, 2, torch.float64, 0.5)
+    assert native.loss_and_gradient(arch, weights, inputs, targets, 1) is None
+    assert list(cache.iterdir()) == []
