@@ -137,9 +137,9 @@ def train(
     from flowsim.records.netcdf import write_record
     from flowsim.records.provenance import provenance
     from full_model.model.transformer import Architecture
+    from full_model.training.recipe import Recipe
     from full_model.training.run import train as run
     from full_model.training.settings import RunSettings
-    from full_model.training.trainer import Recipe
 
     check_output(out, "--out", (".nc",), overwrite)
     checkpoint = checkpoint or out.with_suffix(".safetensors")

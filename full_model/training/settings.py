@@ -14,7 +14,7 @@ from full_model.lift.initial import initial_weights
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
 from full_model.model.transformer import Architecture, Weights
-from full_model.training.trainer import Recipe
+from full_model.training.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import math
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
+from torch.optim.sgd import sgd
 from torchdiffeq import odeint
 
 from flowsim.errors import InputError
@@ -18,12 +20,14 @@ from full_model.model.batches import batch_gradient
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
 from full_model.model.transformer import Architecture, Weights, check_weights
-from full_model.training.recipe import Recipe, papers_recipe
-
-__all__ = ["Recipe", "Trainer", "papers_recipe"]
+from full_model.training.recipe import Recipe
 
 #: Symbols to be trained on from which a second of compiling pays.
 _WORTH_COMPILING = 2**22
+
+
+#: The weights that decay, by the last part of their names.
+_DECAYING = ("query", "key", "value", "out", "up", "down", "unembedding")
 
 
 class Trainer:
@@ -116,54 +120,59 @@ class Trainer:
 
     @torch.no_grad()
     def _move(self, gradient: Weights) -> None:
-        recipe, names = self.recipe, list(self.weights)
-        grads = [gradient[name].contiguous() for name in names]
-        weights = [self.weights[name] for name in names]
-        rate = recipe.rate(self.step)
+        """One step along the gradient, clipped for each model by itself."""
+        recipe, rate = self.recipe, self.recipe.rate(self.step)
+        grads = {name: gradient[name].contiguous() for name in self.weights}
         if recipe.clip is not None:
-            norm = sum(g.reshape(self.members, -1).square().sum(1) for g in grads) ** 0.5
-            scale = (recipe.clip / (norm + 1e-6)).clamp(max=1.0)
-            grads = [g * scale.reshape(-1, *[1] * (g.ndim - 1)) for g in grads]
+            grads = _clipped(grads, recipe.clip)
+        decaying = [name for name in grads if name.split(".")[-1] in _DECAYING]
         if recipe.trainer == "adamw":
-            self._adamw(dict(zip(names, grads, strict=True)), rate)
+            rest = [name for name in grads if name not in decaying]
+            self._adamw(decaying, grads, rate, recipe.weight_decay or 0.0)
+            self._adamw(rest, grads, rate, 0.0)
             return
-        if recipe.weight_decay:
-            for name, weight in zip(names, weights, strict=True):
-                if name.split(".")[-1] in _DECAYING:
-                    weight.mul_(1 - rate * recipe.weight_decay)
-        if recipe.trainer == "sgd" and recipe.momentum:
-            velocity = [self.moments["velocity"][name] for name in names]
-            torch._foreach_mul_(velocity, recipe.momentum)
-            torch._foreach_add_(velocity, grads)
-            grads = velocity
-        torch._foreach_add_(weights, grads, alpha=-rate)
+        if recipe.weight_decay:  # decoupled, which torch's SGD has not
+            for name in decaying:
+                self.weights[name].mul_(1 - rate * recipe.weight_decay)
+        velocity = self.moments.get("velocity", {})
+        sgd(
+            list(self.weights.values()),
+            list(grads.values()),
+            [velocity.get(name) for name in grads],
+            foreach=True,
+            weight_decay=0.0,
+            momentum=recipe.momentum if velocity else 0.0,
+            lr=rate,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
 
-    def _adamw(self, grads: Weights, rate: float) -> None:
-        """One step of AdamW in a single pass over the weights, those that decay and those not.
+    def _adamw(self, names: list[str], grads: Weights, rate: float, decay: float) -> None:
+        """One step of AdamW for some weights, in a single pass over them.
 
         The fused operator walks through memory and looks at no strides: all is contiguous here.
         """
-        recipe = self.recipe
-        done = torch.tensor(float(self.step + 1), device=self.alive.device)
-        for decay in (True, False):
-            some = [name for name in grads if (name.split(".")[-1] in _DECAYING) == decay]
-            if not some:
-                continue
-            torch._fused_adamw_(
-                [self.weights[name] for name in some],
-                [grads[name] for name in some],
-                [self.moments["first"][name] for name in some],
-                [self.moments["second"][name] for name in some],
-                [],
-                [done] * len(some),
-                lr=rate,
-                beta1=recipe.beta1,
-                beta2=recipe.beta2,
-                weight_decay=(recipe.weight_decay or 0.0) if decay else 0.0,
-                eps=recipe.epsilon,
-                amsgrad=False,
-                maximize=False,
-            )
+        if not names:
+            return
+        recipe, like = self.recipe, self.weights[names[0]]
+        done = torch.full((len(names),), float(self.step), device=like.device)
+        adamw(
+            [self.weights[name] for name in names],
+            [grads[name] for name in names],
+            [self.moments["first"][name] for name in names],
+            [self.moments["second"][name] for name in names],
+            [],
+            list(done.unbind()),
+            fused=True,
+            amsgrad=False,
+            beta1=recipe.beta1,
+            beta2=recipe.beta2,
+            lr=rate,
+            weight_decay=decay,
+            eps=recipe.epsilon,
+            maximize=False,
+        )
 
     def _flow(self, steps: int) -> Tensor:
         """Gradient flow over ``steps`` intervals; models that fail are ended, not the batch."""
@@ -221,4 +230,8 @@ class Trainer:
         return weights
 
 
-_DECAYING = ("query", "key", "value", "out", "up", "down", "unembedding")
+def _clipped(grads: Weights, most: float) -> Weights:
+    """Gradients (M, *shape) scaled down where a model's norm over all of them exceeds ``most``."""
+    norm = sum(g.reshape(len(g), -1).square().sum(1) for g in grads.values()) ** 0.5
+    scale = (most / (norm + 1e-6)).clamp(max=1.0)
+    return {name: g * scale.reshape(-1, *[1] * (g.ndim - 1)) for name, g in grads.items()}
