@@ -121,6 +121,7 @@ RUN = """
 import sys
 from pathlib import Path
 import torch
+from full_model import Architecture, Recipe, RunSettings, train
 
 torch.set_num_threads(1)
 trainer, path, resume = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "resume"
