@@ -54,7 +54,7 @@ _HOME = {
     "reduced_model": "models.catalogue",
     "refine_boundary": "boundary.refine",
     "refined_labels": "boundary.refine",
-    "scan_basins": "scan.follow",
+    "scan_basins": "scan.basins",
     "search_critical_points": "landscape.critical_search",
     "separatrix": "landscape.basins",
     "trajectories": "flow.trajectories",

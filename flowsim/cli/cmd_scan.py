@@ -52,10 +52,6 @@ def scan(
     refine: options.Refine = None,
     rtol: options.Rtol = None,
     atol: options.Atol = "1e-12",
-    compile_: Annotated[
-        bool,
-        typer.Option("--compile", help="Compile the step: slow to begin, then half the time."),
-    ] = False,
     jobs: options.Jobs = "1",
     scheduler: options.Scheduler = None,
     resume: Annotated[
@@ -136,7 +132,7 @@ def scan(
     else:
         starts = Cloud(free, cloud, sigma, fixed, seed or 0)
     one_p, one_q = (v if len(v) > 1 else v[0] for v in (p, q))
-    task = Scan(choice, one_p, one_q, starts, fraction, rtol, atol, compile_)
+    task = Scan(choice, one_p, one_q, starts, fraction, rtol, atol)
     shown = {1: "minima", 2: "trapped", 3: "saddle", 0: "unresolved"}
     assert shown.keys() == {label.value for label in Label}
     with label_bar(task.size, shown, quiet) as advance:

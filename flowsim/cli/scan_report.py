@@ -37,18 +37,17 @@ def draw(record: Any) -> Any:
 def summarize(record: Any) -> dict[str, Any]:
     """The numbers of a record, of which only the small parts are read."""
     attributes = record.attrs
-    names = str(record["basin"].attrs["flag_meanings"]).split()
-    shares = record[["share", "share_low", "share_high"]]
+    names = [str(name) for name in record["basin"].to_numpy()]
     sizes = {str(dim): int(n) for dim, n in record["label"].sizes.items()}
     counts = {name: int(attributes[f"points_{name}"]) for name in names}
     drifts = {k: float(v) for k, v in attributes.items() if k.startswith("largest_drift_")}
     basins = {}
-    for i, name in enumerate(names[1:3], start=1):
-        here = shares.isel(basin=i)
-        basins[name] = {
-            "fraction": [float(here["share"].min()), float(here["share"].max())],
-            "wilson": [float(here["share_low"].min()), float(here["share_high"].max())],
-        }
+    for name in names[1:3]:
+        here = record.sel(basin=name)
+        basins[name] = {"fraction": [float(here["share"].min()), float(here["share"].max())]}
+        if "share_low" in record:
+            low, high = float(here["share_low"].min()), float(here["share_high"].max())
+            basins[name]["wilson"] = [low, high]
     return {
         **{name: attributes[name] for name in ("p", "q", "regime", "model") if name in attributes},
         "dimensions": sizes,
@@ -104,4 +103,6 @@ def _boundary(s: dict[str, Any]) -> str:
 def _share(basin: dict[str, Any]) -> str:
     low, high = basin["fraction"]
     share = f"{low:.2%}" if low == high else f"{low:.2%} to {high:.2%}"
+    if "wilson" not in basin:
+        return share
     return f"{share} (95 % interval {basin['wilson'][0]:.2%} to {basin['wilson'][1]:.2%})"

@@ -65,7 +65,7 @@ def check_grid(record: xr.Dataset) -> list[str]:
 
 def _draw_map(record: xr.Dataset, up: str, across: str) -> Figure:
     figure, axes = _figure(record, 7.0, 6.0)
-    share = record["share"].sel(basin=_code(record, "global_minimum"))
+    share = record["share"].sel(basin="global_minimum")
     x, y = (_edges_of(record, name) for name in (across, up))
     mesh = axes.pcolormesh(x, y, share, cmap="cividis", vmin=0, vmax=1, rasterized=True)
     figure.colorbar(mesh, label="share of starts that reach the global minima")
@@ -81,19 +81,20 @@ def _draw_map(record: xr.Dataset, up: str, across: str) -> Figure:
 
 def _draw_curve(record: xr.Dataset, varied: str) -> Figure:
     figure, axes = _figure(record, 7.0, 5.0)
+    drawn = "share_low" in record  # of chosen starts a share has no sampling error
     for name in ("global_minimum", "local_minimum", "unresolved"):
-        here = record.sel(basin=_code(record, name))
+        here = record.sel(basin=name)
         if name == "unresolved" and not here["count"].any():
             continue
         colour = _EDGE.get(name, "#000000")
         x = here[varied].to_numpy()
-        axes.fill_between(
-            x, here["share_low"], here["share_high"], color=colour, alpha=0.2, linewidth=0
-        )
+        if drawn:
+            low, high = here["share_low"], here["share_high"]
+            axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
         style: dict[str, Any] = {"marker": _MARKERS[name], "markersize": 4, "linewidth": 1.4}
         axes.plot(x, here["share"], color=colour, label=BASINS[name], **style)
     axes.set(xlabel=_VARIED[varied], ylabel="share of the starts", ylim=(-0.02, 1.02))
-    axes.legend(title="with 95 % Wilson interval", framealpha=1)
+    axes.legend(title="with 95 % Wilson interval" if drawn else None, framealpha=1)
     return figure
 
 
@@ -186,7 +187,7 @@ def _name(coordinate: str) -> str:
 
 
 def _code(record: xr.Dataset, name: str) -> int:
-    attributes = record["basin"].attrs
+    attributes = record["label"].attrs
     return int(attributes["flag_values"][str(attributes["flag_meanings"]).split().index(name)])
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from flowsim.chain import BinaryChain
@@ -15,6 +17,8 @@ from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.untied import UntiedModel
 
 MODELS = ("canonical", "uniform", "linear", "untied", "rank-one")
+#: N, the positions of the models that have them, unless given; everywhere.
+DEFAULT_LENGTH = 8
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class ModelChoice:
 
     Args:
         name: one of canonical (e, w), uniform and linear (e, w, a), untied (e, u, w), rank-one.
-        length: N, the positions of the uniform and the rank-one model; required there.
+        length: N, the positions of the uniform and the rank-one model; by default 8 there.
         bias: "optimal" or "dynamic" (b as last coordinate); the rank-one model always has b.
         attention: give the rank-one model its attention layer.
         tied: whether the rank-one model's unembedding is its embedding.
@@ -43,7 +47,7 @@ class ModelChoice:
             raise InputError(f"model must be one of {', '.join(MODELS)}, not {self.name!r}")
         positions = self.name in ("uniform", "rank-one")
         if positions and self.length is None:
-            raise InputError(f"the {self.name} model needs a length N, its number of positions")
+            object.__setattr__(self, "length", DEFAULT_LENGTH)
         if not positions and self.length is not None:
             raise InputError(f"the {self.name} model has no length; omit it")
         if self.name != "rank-one" and (self.attention or not self.tied):
@@ -52,17 +56,24 @@ class ModelChoice:
             raise InputError("the rank-one model always has its bias as a coordinate; omit bias")
 
     def on(self, chain: BinaryChain) -> ReducedModel:
-        """The model on a chain; InputError for a bias or an N that is wrong or too large."""
-        if self.name == "rank-one":
-            return RankOneModel(chain, self.length or 0, self.attention, self.tied)
-        if self.name == "uniform":
-            return AttentionModel(chain, self.length or 0, self.bias)
-        closed = {
-            "canonical": CanonicalModel,
-            "linear": LinearAttentionModel,
-            "untied": UntiedModel,
-        }
-        return closed[self.name](chain, self.bias)
+        """The model on a chain, built once and kept while it is among the last eight.
+
+        Raises:
+            InputError: a bias or an N that is wrong or too large.
+        """
+        return _built(self, chain)
+
+    @classmethod
+    def of(cls, model: ReducedModel) -> ModelChoice:
+        """The choice that gives a model of this catalogue again, on whatever chain."""
+        dynamic = bool(getattr(model, "dynamic_bias", False))
+        return cls(
+            model.name,
+            getattr(model, "length", None),
+            "dynamic" if dynamic else "optimal",
+            bool(getattr(model, "attention", False)),
+            bool(getattr(model, "tied", True)),
+        )
 
     def settings(self) -> dict[str, str]:
         """Texts that identify the model."""
@@ -74,6 +85,16 @@ class ModelChoice:
         length = None if texts["length"] == "None" else int(texts["length"])
         on = {"True": True, "False": False}
         return cls(texts["model"], length, texts["bias"], on[texts["attention"]], on[texts["tied"]])
+
+
+@lru_cache(maxsize=8)
+def _built(choice: ModelChoice, chain: BinaryChain) -> ReducedModel:
+    if choice.name == "rank-one":
+        return RankOneModel(chain, choice.length or 0, choice.attention, choice.tied)
+    if choice.name == "uniform":
+        return AttentionModel(chain, choice.length or 0, choice.bias)
+    closed = {"canonical": CanonicalModel, "linear": LinearAttentionModel, "untied": UntiedModel}
+    return closed[choice.name](chain, choice.bias)
 
 
 def reduced_model(
@@ -92,8 +113,8 @@ def reduced_model(
         length, bias, attention, tied: as in :class:`ModelChoice`.
 
     Raises:
-        InputError: an unknown name, an option that the model does not have, or an N that is
-            missing, wrong or too large.
+        InputError: an unknown name, an option that the model does not have, or an N that is wrong
+            or too large.
     """
     return ModelChoice(name, length, bias, attention, tied).on(chain)
 
@@ -113,12 +134,49 @@ def model(name: str, p: float, q: float, **options: Any) -> ReducedModel:
 
 
 def model_attributes(model: ReducedModel) -> dict[str, object]:
-    """What a record says of the model it is about: name, coordinates, N, p, q and the regime."""
+    """What a record says of its model and chain, for ``model_of`` to build them from."""
+    chain = model.chain
+    return {**option_attributes(model), "p": chain.p, "q": chain.q, "regime": chain.regime}
+
+
+def option_attributes(model: ReducedModel) -> dict[str, object]:
+    """What a record says of its model alone: name, coordinates, N and options."""
+    choice = ModelChoice.of(model)
     return {
-        "model": model.name,
+        "model": choice.name,
         "coordinates": model.coordinates,
-        **({"length": model.length} if hasattr(model, "length") else {}),
-        "p": model.chain.p,
-        "q": model.chain.q,
-        "regime": model.chain.regime,
+        **({} if choice.length is None else {"length": choice.length}),
+        "bias": choice.bias,
+        "attention": int(choice.attention),
+        "tied": int(choice.tied),
     }
+
+
+def model_of(
+    attributes: Mapping[str, Any], p: float | None = None, q: float | None = None
+) -> ReducedModel:
+    """The reduced model that a record is about.
+
+    Args:
+        attributes: of a record that ``read_record`` returned.
+        p, q: the chain, of records that hold several; by default the record's.
+
+    Raises:
+        InputError: the record names no model or none of this catalogue, or no one chain.
+    """
+    p, q = attributes.get("p") if p is None else p, attributes.get("q") if q is None else q
+    if p is None or q is None:
+        raise InputError("the record is not of one chain: give p and q")
+    name = attributes.get("model")
+    if name not in MODELS:
+        raise InputError(f"the record's model is {name!r}, not one of {', '.join(MODELS)}")
+    length = attributes.get("length") if name in ("uniform", "rank-one") else None
+    own = name == "rank-one"  # a comparison has these of its transformer too
+    choice = ModelChoice(
+        name,
+        None if length is None else int(length),
+        str(attributes.get("bias", "optimal")),
+        own and bool(attributes.get("attention", False)),
+        bool(attributes.get("tied", True)) or not own,
+    )
+    return choice.on(BinaryChain(p, q))

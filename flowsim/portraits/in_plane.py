@@ -23,7 +23,7 @@ from flowsim.models.gap_loss import gap_slope
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.records.netcdf import flags
 from flowsim.records.provenance import provenance
-from flowsim.scan.follow import scan_basins
+from flowsim.scan.basins import scan_basins
 from flowsim.scan.starts import cell_centres
 
 CURVE_POINTS = 1201

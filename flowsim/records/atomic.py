@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any, Literal
 
 from flowsim.errors import InputError
 
@@ -52,3 +54,54 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+class SafeFile(io.RawIOBase):
+    """A file for HDF5, to which every write seems to succeed; ``check`` raises the first failure.
+
+    HDF5 itself can neither go on nor close its file once the disk is full: it ends the process.
+    """
+
+    def __init__(self, path: Path, mode: Literal["w+b", "r+b"] = "w+b") -> None:
+        self._file = path.open(mode, buffering=0)
+        self._error: OSError | None = None
+
+    def check(self) -> None:
+        """OSError if a write has failed."""
+        if self._error is not None:
+            raise self._error
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while rest and self._error is None:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._error = error
+        return size
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        found = self._file.readinto(view) or 0
+        if self._error is not None:  # what was lost reads as zeros
+            view[found:] = bytes(len(view) - found)
+            return len(view)
+        return found
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return self._file.truncate(size)
+        except OSError as error:
+            self._error = self._error or error
+            return size or 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -6,49 +6,62 @@ import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from functools import lru_cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-SCHEMA = 1
+#: Of records: 1 is that of flowsim 0.1.0; 2 is sealed and names its basins and its model's options.
+SCHEMA = 2
+
+#: Everything that a number can depend on.
+LIBRARIES = (
+    "flowsim", "torch", "torchdiffeq", "numpy", "scipy", "numba", "xarray", "h5py", "h5netcdf",
+    "safetensors",
+)  # fmt: skip
 
 
 def provenance(settings: dict[str, object]) -> dict[str, object]:
-    """What a record says of its making: every setting, versions, command, source commit.
+    """What a record says of its making: every setting, versions, command, source commit, device.
 
-    Neither date nor duration, so that the same run writes the same bytes.
+    Neither date nor duration, so that the same run writes the same bytes. The device is the CPU
+    unless the settings name another, and a seed is one of the settings.
     """
     import torch
 
     return {
         "schema": SCHEMA,
-        **settings,
-        "versions": package_versions("flowsim", "torch", "torchdiffeq", "numpy", "xarray"),
+        "device": "cpu",
+        **{name: value for name, value in settings.items() if name != "schema"},
+        "versions": package_versions(),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),
         "threads": torch.get_num_threads(),
     }
 
 
-def package_versions(*packages: str) -> str:
-    """The versions of Python and of the named packages."""
-    named = [f"{package} {version(package)}" for package in packages]
+def package_versions(packages: tuple[str, ...] = LIBRARIES) -> str:
+    """The versions of Python and of the named packages that are installed; none is imported."""
+    named = []
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            named.append(f"{package} {version(package)}")
     return ", ".join([f"python {platform.python_version()}", *named])
 
 
 @lru_cache
 def source_versions() -> str:
     """The versions of what computes, with the commit where flowsim runs from its sources."""
-    return f"{package_versions('flowsim', 'torch', 'torchdiffeq', 'numpy')}, commit {_commit()}"
+    return f"{package_versions(LIBRARIES[:6])}, commit {_commit()}"
 
 
 @lru_cache
 def _commit() -> str:
     """The commit of the source tree that runs, "unknown" for an installed package."""
-    here = Path(__file__).parent
-    if not (here.parent / ".git").exists():
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
         return "unknown"
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):

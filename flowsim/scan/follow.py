@@ -1,4 +1,4 @@
-"""Basins of attraction: the limit of every start of a scan, as one labelled record."""
+"""Where each of many starts ends, as the columns that a scan records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
@@ -16,59 +15,8 @@ from flowsim.flow.limits import find_limits
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel
 from flowsim.models.rank_one import RankOneModel
+from flowsim.records.describe import attributes_of
 from flowsim.records.netcdf import flags
-from flowsim.scan.starts import Grid, Starts
-from flowsim.scan.statistics import BASIN, count_labels, share_variables
-
-
-def scan_basins(
-    model: ReducedModel,
-    starts: Starts | dict[str, np.ndarray],
-    fixed: dict[str, float] | None = None,
-    rtol: float | None = None,
-    atol: float = 1e-12,
-    progress: Callable[[int], object] | None = None,
-    fraction: float | None = None,
-    compile: bool = False,
-) -> xr.Dataset:
-    """The limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
-
-    Args:
-        model: the reduced model.
-        starts: a ``Grid``, ``Points`` or ``Cloud``; or the axes of a grid: values of each varied
-            coordinate, in the order of the record's dimensions.
-        fixed: with axes, the value of every other coordinate.
-        rtol, atol: error allowed per step, as in ``find_limits``.
-        progress: called with the number of starts done.
-        fraction: also find the physical time until the excess loss has fallen to this part of its
-            start; by default not, since it costs several times as much as the limits.
-        compile: as in ``find_limits``.
-
-    Returns:
-        Dataset over the dimensions of the starts: label, status and rule (flags);
-        limit_<coordinate>; limit_loss (nats); gradient_norm; hitting_time, if asked for;
-        evaluations of the field; drift_<conserved> = |Q(end) − Q(start)|, NaN where the quantity
-        is not defined; start_<coordinate> of starts that are not a grid. Over the basins, and
-        over sigma where it varies: count, share and its 95 % Wilson interval share_low,
-        share_high (for a grid: as if its cells were independent draws).
-
-    Raises:
-        InputError: the starts have other coordinates than the model, or what ``find_limits`` and
-            ``hitting_times`` refuse.
-    """
-    starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
-    rows = starts.block(0, int(np.prod(starts.shape)))
-    points = follow(model, starts.names, rows, rtol, atol, fraction, compile, progress)
-    record = xr.Dataset(coords=starts.coords())
-    attributes = point_attributes(points.dtype, fraction)
-    for name in points.dtype.names or ():
-        record[name] = (starts.dims, points[name].reshape(starts.shape), attributes[name])
-    if starts.scattered:
-        for i, name in enumerate(starts.names):
-            record[f"start_{name}"] = (starts.dims, rows[:, i].reshape(starts.shape))
-    families = starts.shape[:-1] if starts.dims[0] == "sigma" else ()
-    counts = count_labels(points["label"].reshape(*families, -1))
-    return record.assign_coords(basin=BASIN).assign(share_variables(counts, starts.dims))
 
 
 def follow(
@@ -78,7 +26,6 @@ def follow(
     rtol: float | None,
     atol: float,
     fraction: float | None,
-    compile: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> np.ndarray:
     """What a scan records of starts whose columns are ``names``: a structured array, shape (n,).
@@ -86,7 +33,7 @@ def follow(
     A pure function of its arguments, up to the last bits that depend on how many rows there are.
     """
     theta = to_model(model, names, torch.from_numpy(np.ascontiguousarray(rows)))
-    limits = find_limits(model, theta, rtol, atol, progress=progress, compile=compile)
+    limits = find_limits(model, theta, rtol, atol, progress=progress)
     points = np.empty(len(rows), point_dtype(model, fraction))
     for name in ("label", "status", "rule", "gradient_norm", "evaluations"):
         points[name] = getattr(limits, name).numpy()
@@ -155,7 +102,6 @@ def point_attributes(dtype: np.dtype, fraction: float | None) -> dict[str, dict[
     attributes: dict[str, dict[str, Any]] = {name: {} for name in dtype.names or ()}
     for name, codes in (("label", Label), ("status", Status), ("rule", Rule)):
         attributes[name] = flags(codes)
-    attributes["limit_loss"]["units"] = "nats"
     if fraction is not None:
         attributes["hitting_time"] = {"fraction": fraction, "of": "excess loss over the limit's"}
-    return attributes
+    return {n: a | attributes_of(n, dtype[n].kind, a) for n, a in attributes.items()}

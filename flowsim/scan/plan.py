@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +11,8 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.models.base import ReducedModel, loss_of_gap
-from flowsim.models.catalogue import ModelChoice
+from flowsim.models.base import loss_of_gap
+from flowsim.models.catalogue import ModelChoice, option_attributes
 from flowsim.records.provenance import source_versions
 from flowsim.scan.follow import follow, point_dtype, starting_coordinates
 from flowsim.scan.starts import Starts, values_text
@@ -27,7 +26,7 @@ class Task(NamedTuple):
         pieces: (p, q, number of rows) of consecutive rows.
         names: the coordinates of the columns.
         rows: starts, float64, shape (n, k).
-        fraction, rtol, atol, compile: as in ``scan_basins``.
+        fraction, rtol, atol: as in ``scan_basins``.
         versions: of flowsim and what computes, which must be the same everywhere.
     """
 
@@ -38,7 +37,6 @@ class Task(NamedTuple):
     fraction: float | None
     rtol: float | None
     atol: float
-    compile: bool
     versions: str
 
 
@@ -58,20 +56,13 @@ def run_task(task: Task) -> np.ndarray:
         parts, low = [], 0
         for p, q, count in task.pieces:
             rows = task.rows[low : low + count]
-            model = _model(task.model, p, q)
-            parts.append(
-                follow(model, task.names, rows, task.rtol, task.atol, task.fraction, task.compile)
-            )
+            model = task.model.on(BinaryChain(p, q))
+            parts.append(follow(model, task.names, rows, task.rtol, task.atol, task.fraction))
             low += count
     finally:
         torch.set_num_threads(threads)
     # joining structured arrays is slow, and most chunks lie on one chain
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-@lru_cache(maxsize=4)
-def _model(choice: ModelChoice, p: float, q: float) -> ReducedModel:
-    return choice.on(BinaryChain(p, q))
 
 
 @dataclass(frozen=True)
@@ -82,14 +73,14 @@ class Scan:
         model: which reduced model.
         p, q: P(0→1) and P(1→0), each one number or several; several become a dimension.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
-        fraction, rtol, atol, compile: as in ``scan_basins``.
+        fraction, rtol, atol: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
             a function of the logit gap, else 2048, or 256 with more than four coordinates, for
             which an orbit takes a third of a second. The last bits of a result depend on it.
 
     Raises:
         InputError: p or q outside (0, 1) or not increasing, starts with other coordinates than the
-            model, a fraction outside (0, 1), or nothing to compile.
+            model, or a fraction outside (0, 1).
     """
 
     model: ModelChoice
@@ -99,7 +90,6 @@ class Scan:
     fraction: float | None = None
     rtol: float | None = None
     atol: float = 1e-12
-    compile: bool = False
     chunk: int = 0
     dtype: np.dtype = field(init=False, repr=False)
 
@@ -113,8 +103,6 @@ class Scan:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         model = self.model.on(chains[0])
         starting_coordinates(model, self.starts.names)
-        if self.compile and not loss_of_gap(model):
-            raise InputError("--compile goes with models whose loss is a function of the logit gap")
         object.__setattr__(self, "dtype", point_dtype(model, self.fraction))
         if self.chunk < 1:
             size = 2048 if len(model.coordinates) <= 4 else 256
@@ -154,56 +142,65 @@ class Scan:
         """The work of one chunk."""
         low, high = self.bounds(index)
         pieces, rows = [], []
-        for p, q, first, last in self._stretches(low, high):
-            pieces.append((p, q, last - first))
-            rows.append(self.starts.block(first, last))
+        for chain, first, last in self._stretches(low, high):
+            i, j = divmod(chain, len(_several(self.q)))
+            pieces.append((_several(self.p)[i], _several(self.q)[j], last - first))
+            rows.append(self.starts.block(first, last, chain))
         return Task(
             self.model, tuple(pieces), self.starts.names, np.concatenate(rows), self.fraction,
-            self.rtol, self.atol, self.compile, source_versions(),
+            self.rtol, self.atol, source_versions(),
         )  # fmt: skip
 
-    def _stretches(self, low: int, high: int) -> Iterator[tuple[float, float, int, int]]:
-        """(p, q, first, last) of the starts that the points ``low`` to ``high`` − 1 cover."""
+    def starts_of(self, low: int, high: int) -> np.ndarray:
+        """The starts of points ``low`` to ``high`` − 1, drawn ones those of their own chain."""
+        stretches = self._stretches(low, high)
+        return np.concatenate([self.starts.block(a, b, chain) for chain, a, b in stretches])
+
+    def _stretches(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
+        """(chain, first, last) of the starts that the points ``low`` to ``high`` − 1 cover."""
         each = int(np.prod(self.starts.shape, dtype=object))
         while low < high:
             chain, first = divmod(low, each)
             last = min(each, first + high - low)
-            i, j = divmod(chain, len(_several(self.q)))
-            yield _several(self.p)[i], _several(self.q)[j], first, last
+            yield chain, first, last
             low += last - first
 
     def settings(self) -> dict[str, str]:
         """Texts that together determine every byte of the record, for comparison and for show."""
-        return {
-            **self.model.settings(),
-            "p": values_text(np.array(_several(self.p))),
-            "q": values_text(np.array(_several(self.q))),
-            **self.starts.settings(),
-            "fraction": "none" if self.fraction is None else repr(self.fraction),
-            "rtol": "default" if self.rtol is None else repr(self.rtol),
-            "atol": repr(self.atol),
-            "compile": str(self.compile),
-            "chunk": str(self.chunk),
-            "versions": source_versions(),
-        }
+        chains = {name: values_text(np.array(_several(getattr(self, name)))) for name in "pq"}
+        settings = scan_settings(self.model, self.starts, self.fraction, self.rtol, self.atol)
+        own = {"chunk": str(self.chunk), "versions": source_versions()}
+        return {**settings, **chains, **own}
 
     def attributes(self) -> dict[str, Any]:
         """What a record says of its scan."""
-        chain = BinaryChain(_several(self.p)[0], _several(self.q)[0])
+        p, q = _several(self.p)[0], _several(self.q)[0]
+        chain = BinaryChain(p, q)
         one = not (np.ndim(self.p) or np.ndim(self.q))
         single = {name: v for name, v in (("p", self.p), ("q", self.q)) if not np.ndim(v)}
-        model = self.model.on(chain)
         return {
             "kind": "scan",
-            "model": model.name,
-            "coordinates": model.coordinates,
-            **({"length": self.model.length} if self.model.length else {}),
+            **option_attributes(self.model.on(chain)),
             **single,
             **({"regime": chain.regime} if one else {}),
             "rtol": "default" if self.rtol is None else self.rtol,
             "atol": self.atol,
+            **self.starts.attributes(),
             "chunk": self.chunk,
         }
+
+
+def scan_settings(
+    model: ModelChoice, starts: Starts, fraction: float | None, rtol: float | None, atol: float
+) -> dict[str, str]:
+    """Texts that identify the model, the starts and the tolerances of a scan."""
+    return {
+        **model.settings(),
+        **starts.settings(),
+        "fraction": "none" if fraction is None else repr(fraction),
+        "rtol": "default" if rtol is None else repr(rtol),
+        "atol": repr(atol),
+    }
 
 
 def _several(values: float | tuple[float, ...]) -> tuple[float, ...]:

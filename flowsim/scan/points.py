@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ class Points:
     """
 
     scattered = True
+    drawn = False
     dims = ("point",)
 
     def __init__(self, names: Sequence[str], rows: np.ndarray, source: str = "the list") -> None:
@@ -53,15 +55,18 @@ class Points:
         """Points of a file.
 
         Args:
-            path: .csv with a header that names the columns; .npy with one row per point and the
-                columns in the order of ``coordinates``; .nc with one variable per coordinate.
+            path: .csv with a header that names the columns, of which others than the coordinates
+                are left out; .npy with one row per point and the columns in the order of
+                ``coordinates``; .nc with one variable per coordinate.
             coordinates: the coordinates that must be there, each exactly once.
 
         Raises:
-            InputError: no such file, another format, or other columns.
+            InputError: no such file, another format, or a coordinate that is missing.
         """
         path, wanted = Path(path), ", ".join(coordinates)
         readers = {".csv": _read_csv, ".npy": _read_npy, ".nc": _read_netcdf}
+        if not path.exists():
+            raise InputError(f"no such file: {str(path)!r}")
         if not path.is_file():
             raise InputError(f"{str(path)!r} is not a file of points")
         if path.suffix.lower() not in readers:
@@ -71,12 +76,14 @@ class Points:
         except InputError:
             raise
         except Exception as error:  # numpy and h5py raise many kinds for damaged files
-            raise InputError(f"{str(path)!r} cannot be read as points: {error}") from None
+            raise InputError(
+                f"{str(path)!r} cannot be read as points: {str(error)[:200]}"
+            ) from None
         if sorted(names) != sorted(coordinates):
             raise InputError(f"{str(path)!r} has {_columns(names)}; wanted are {wanted}")
         return cls(names, rows, repr(str(path)))
 
-    def block(self, low: int, high: int) -> np.ndarray:
+    def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
         return self._rows[low:high]
 
     def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
@@ -86,19 +93,32 @@ class Points:
         digest = hashlib.sha256(self._rows.data).hexdigest()[:16]
         return {"starts": f"{len(self._rows)} points {', '.join(self.names)} (sha256 {digest})"}
 
+    def attributes(self) -> dict[str, object]:
+        return {"starts": "points"}
+
 
 def _columns(names: Sequence[str]) -> str:
-    return f"the columns {', '.join(names)}" if any(names) else "no columns"
+    return f"the columns {', '.join(names)}"[:200] if any(names) else "no columns"
 
 
-def _read_csv(path: Path, _: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
-    with path.open(encoding="utf-8-sig") as file:
-        names = tuple(word.strip() for word in file.readline().split(","))
-        lines = (line for line in file if line.strip())
-        first = next(lines, None)
-        if first is None:
-            return names, np.empty((0, len(names)))
-        return names, np.loadtxt(chain([first], lines), delimiter=",", ndmin=2, dtype=float)
+def _read_csv(path: Path, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
+    """The wanted columns of a table; all that there are, and no rows, if one of them is missing."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file, skipinitialspace=True)
+        header = tuple(word.strip() for word in next(lines, []))
+        if any(header.count(name) != 1 for name in wanted):
+            return header, np.empty((0, len(header)))
+        columns, rows = [header.index(name) for name in wanted], []
+        for line in lines:
+            if not any(word.strip() for word in line):
+                continue
+            if len(line) != len(header):
+                raise InputError(
+                    f"line {lines.line_num} of {str(path)!r} has {len(line)} columns, "
+                    f"not {len(header)}"
+                )
+            rows.append([float(line[column]) for column in columns])
+    return wanted, np.array(rows, dtype=float).reshape(-1, len(wanted))
 
 
 def _read_npy(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:

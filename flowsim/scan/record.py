@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import h5netcdf
+import h5py
 import numpy as np
 import xarray as xr
 
-from flowsim.records.atomic import write_atomically
+from flowsim.records.atomic import SafeFile, write_atomically
+from flowsim.records.describe import CONVENTIONS, attributes_of
+from flowsim.records.netcdf import write_sealed
 from flowsim.records.provenance import provenance
+from flowsim.records.seal import unseal
 from flowsim.scan.follow import point_attributes
 from flowsim.scan.plan import Scan
-from flowsim.scan.statistics import BASIN, count_labels, share_variables
-
-#: Values of a compressed block of the file; one block of eight bytes fits in HDF5's cache.
-_BLOCK = 65_536
+from flowsim.scan.slabs import BLOCK, create, store
+from flowsim.scan.statistics import (
+    BASINS,
+    count_labels,
+    largest_drifts,
+    result_attributes,
+    share_variables,
+)
 
 
 def write_scan_record(
@@ -35,12 +42,7 @@ def write_scan_record(
         path: the file.
         settings: stored as JSON, to compare with those of another run.
     """
-    with _Sink(path) as sink:
-        try:
-            with h5netcdf.File(sink, "w") as file:
-                _fill(file, scan, read, settings, sink)
-        finally:
-            sink.check()
+    write_sealed(path, lambda sink: _fill(sink, scan, read, settings))
 
 
 def extend_record(path: Path, longer: xr.Dataset) -> None:
@@ -54,14 +56,14 @@ def extend_record(path: Path, longer: xr.Dataset) -> None:
         InputError: the disk is full or the folder went away.
     """
 
+    def fill(sink: SafeFile) -> None:
+        with h5netcdf.File(sink, "r+") as file:
+            _append(file, longer)
+
     def write(name: Path) -> None:
         shutil.copyfile(path, name)
-        with _Sink(name, "r+b") as sink:
-            try:
-                with h5netcdf.File(sink, "r+") as file:
-                    _append(file, longer)
-            finally:
-                sink.check()
+        unseal(name)
+        write_sealed(name, fill, "r+b")
 
     write_atomically(path, write)
 
@@ -75,7 +77,7 @@ def _append(file: Any, longer: xr.Dataset) -> None:
             if dim not in file.dimensions:
                 file.dimensions[dim] = size
         if variable.size:
-            made = _create(file, str(name), dims, variable.shape, variable.dtype)
+            made = create(file, str(name), dims, variable.shape, variable.dtype)
         else:  # HDF5 has no compressed blocks of nothing
             made = file.create_variable(str(name), dims, dtype=variable.dtype)
         made[...] = variable.to_numpy()
@@ -84,162 +86,85 @@ def _append(file: Any, longer: xr.Dataset) -> None:
     _set(file, {**new, "variables": " ".join(file.variables)})
 
 
-class _Sink(io.RawIOBase):
-    """A file that lets HDF5 believe that every write succeeds, and tells us the first that did not.
-
-    HDF5 itself can neither go on nor close its file once the disk is full: it ends the process.
-    """
-
-    def __init__(self, path: Path, mode: Literal["w+b", "r+b"] = "w+b") -> None:
-        self._file = path.open(mode, buffering=0)
-        self._error: OSError | None = None
-
-    def check(self) -> None:
-        """OSError if a write has failed."""
-        if self._error is not None:
-            raise self._error
-
-    def write(self, data: Any) -> int:
-        rest = memoryview(data).cast("B")
-        size = len(rest)
-        try:
-            while rest and self._error is None:
-                rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            self._error = error
-        return size
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        found = self._file.readinto(view) or 0
-        if self._error is not None:  # what was lost reads as zeros
-            view[found:] = bytes(len(view) - found)
-            return len(view)
-        return found
-
-    def truncate(self, size: int | None = None) -> int:
-        try:
-            return self._file.truncate(size)
-        except OSError as error:
-            self._error = self._error or error
-            return size or 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-
 def _fill(
-    file: Any, scan: Scan, read: Callable[[int], np.ndarray], settings: dict[str, str], sink: _Sink
+    sink: SafeFile, scan: Scan, read: Callable[[int], np.ndarray], settings: dict[str, str]
 ) -> None:
     """Everything that the record holds."""
-    shape, families = scan.shape, scan.families
-    counts = np.zeros((prod(shape[:families]), len(BASIN)), np.int64)
-    per_family = prod(shape[families:])
-    drift: dict[str, float] = {}
-    file.dimensions = {**dict(zip(scan.dims, shape, strict=True)), "basin": len(BASIN)}
+    with h5netcdf.File(sink, "w") as file:
+        _lay_out(file, scan)
+        counts, drifts = _store_points(file, scan, read, sink)
+        if scan.starts.scattered:
+            _store_starts(file, scan)
+        families = scan.shape[: scan.families]
+        counts = counts.reshape(*families, -1)
+        for name, (dims, values) in share_variables(counts, scan.dims, scan.starts.drawn).items():
+            made = file.create_variable(name, dims, data=values)
+            _set(made, attributes_of(name, values.dtype.kind))
+        attributes = {
+            **provenance(scan.attributes()),
+            **result_attributes(counts, drifts),
+            "command": settings["command"],
+            "threads": 1,
+            "settings": json.dumps(settings),
+            "Conventions": CONVENTIONS,
+            "variables": " ".join(file.variables),
+        }
+        _set(file, attributes)
+
+
+def _lay_out(file: Any, scan: Scan) -> None:
+    """Dimensions, coordinates and the variables that ``_store_points`` fills."""
+    file.dimensions = {**dict(zip(scan.dims, scan.shape, strict=True)), "basin": len(BASINS)}
     coords = {
         **{n: ((n,), np.array(v)) for n, v in (("p", scan.p), ("q", scan.q)) if np.ndim(v)},
         **scan.starts.coords(),
     }
     for name, (dims, values) in coords.items():
-        file.create_variable(name, dims, data=np.asarray(values, dtype=float))
-    _set(file.create_variable("basin", ("basin",), data=BASIN.values), BASIN.attrs)
+        made = file.create_variable(name, dims, data=np.asarray(values, dtype=float))
+        _set(made, attributes_of(name, "f"))
+    names = np.array(BASINS, dtype=object)
+    made = file.create_variable("basin", ("basin",), dtype=h5py.string_dtype(), data=names)
+    _set(made, attributes_of("basin", "U"))
     attributes = point_attributes(scan.dtype, scan.fraction)
     scalar = " ".join(name for name, (dims, _) in coords.items() if not dims)
     for name in scan.dtype.names or ():
-        variable = _create(file, name, scan.dims, shape, scan.dtype[name])
-        _set(variable, {**attributes[name], **({"coordinates": scalar} if scalar else {})})
+        made = create(file, name, scan.dims, scan.shape, scan.dtype[name])
+        _set(made, {**attributes[name], **({"coordinates": scalar} if scalar else {})})
+
+
+def _store_points(
+    file: Any, scan: Scan, read: Callable[[int], np.ndarray], sink: SafeFile
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Fill the variables; counts by family and label, and the largest drifts."""
+    counts = np.zeros((prod(scan.shape[: scan.families]), len(BASINS)), np.int64)
+    per_family = prod(scan.shape[scan.families :])
+    drifts: dict[str, float] = {}
     for chunk in range(scan.chunks):
         low, high = scan.bounds(chunk)
         points = read(chunk)
         sink.check()
         for name in scan.dtype.names or ():
-            _store(file.variables[name], shape, low, points[name])
+            store(file.variables[name], scan.shape, low, points[name])
         for family in range(low // per_family, (high - 1) // per_family + 1):
             first = max(family * per_family - low, 0)
             last = min((family + 1) * per_family, high) - low
             counts[family] += count_labels(points["label"][first:last])
-        for name in scan.dtype.names or ():
-            if name.startswith("drift_"):
-                here = np.nanmax(points[name], initial=0.0)
-                drift[name] = max(drift.get(name, 0.0), float(here))
-    if scan.starts.scattered:
-        _store_starts(file, scan)
-    shares = share_variables(counts.reshape(*shape[:families], -1), scan.dims)
-    for name, (dims, values) in shares.items():
-        file.create_variable(name, dims, data=values)
-    totals = dict(zip(str(BASIN.attrs["flag_meanings"]).split(), counts.sum(0), strict=True))
-    _set(
-        file,
-        {
-            **provenance(scan.attributes()),
-            **{f"points_{name}": int(count) for name, count in totals.items()},
-            **{f"largest_{name}": value for name, value in drift.items()},
-            "command": settings["command"],
-            "threads": 1,
-            "settings": json.dumps(settings),
-            "variables": " ".join(file.variables),
-        },
-    )
+        for name, value in largest_drifts(points).items():
+            drifts[name] = max(drifts.get(name, 0.0), value)
+    return counts, drifts
 
 
 def _store_starts(file: Any, scan: Scan) -> None:
-    starts = scan.starts
-    for name in starts.names:
-        _create(file, f"start_{name}", starts.dims, starts.shape, np.dtype("<f8"))
-    size = prod(starts.shape)
-    for low in range(0, size, _BLOCK):
-        rows = starts.block(low, min(low + _BLOCK, size))
-        for i, name in enumerate(starts.names):
-            _store(file.variables[f"start_{name}"], starts.shape, low, rows[:, i])
-
-
-def _create(
-    file: Any, name: str, dims: tuple[str, ...], shape: tuple[int, ...], dtype: np.dtype
-) -> Any:
-    blocks, room = [], _BLOCK
-    for length in reversed(shape):
-        blocks.append(min(length, room))
-        room = max(1, room // length)
-    return file.create_variable(
-        name, dims, dtype=dtype, chunks=tuple(reversed(blocks)), compression="gzip",
-        compression_opts=1, shuffle=True,
-    )  # fmt: skip
-
-
-def _store(variable: Any, shape: tuple[int, ...], low: int, values: np.ndarray) -> None:
-    """Write consecutive values in C order, from position ``low`` on."""
-    at = 0
-    for where, lengths in slabs(shape, low, low + len(values)):
-        count = prod(lengths)
-        variable[where] = values[at : at + count].reshape(lengths)
-        at += count
-
-
-def slabs(
-    shape: tuple[int, ...], low: int, high: int
-) -> Iterator[tuple[tuple[slice, ...], tuple[int, ...]]]:
-    """Boxes covering positions ``low`` to ``high`` − 1 of an array in C order: (slices, shape)."""
-    inner = prod(shape[1:])
-    while low < high:
-        row, column = divmod(low, inner)
-        if column == 0 and high - low >= inner:  # whole rows at once
-            rows = (high - low) // inner
-            lengths = (rows, *shape[1:])
-            yield (slice(row, row + rows), *(slice(0, n) for n in shape[1:])), lengths
-            low += rows * inner
-            continue
-        end = min(inner, column + high - low)
-        for where, lengths in slabs(shape[1:], column, end):
-            yield (slice(row, row + 1), *where), (1, *lengths)
-        low += end - column
+    """The starts that no axis tells, for every chain where they were drawn for each."""
+    each = scan if scan.starts.drawn else scan.starts
+    size = prod(each.shape)
+    for name in scan.starts.names:
+        made = create(file, f"start_{name}", each.dims, each.shape, np.dtype("<f8"))
+        _set(made, attributes_of(f"start_{name}", "f"))
+    for low in range(0, size, BLOCK):
+        rows = scan.starts_of(low, min(low + BLOCK, size))
+        for i, name in enumerate(scan.starts.names):
+            store(file.variables[f"start_{name}"], each.shape, low, rows[:, i])
 
 
 def _set(target: Any, attributes: dict[str, Any]) -> None:

@@ -37,8 +37,18 @@ class Starts(Protocol):
         """Whether every start has to be stored, since ``coords`` do not tell it."""
         ...
 
-    def block(self, low: int, high: int) -> np.ndarray:
-        """Starts number ``low`` to ``high`` − 1 in C order, float64, shape (high − low, k)."""
+    @property
+    def drawn(self) -> bool:
+        """Whether they were drawn at random, anew for every chain of a scan."""
+        ...
+
+    def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
+        """Starts number ``low`` to ``high`` − 1 in C order, float64, shape (high − low, k).
+
+        Args:
+            low, high: positions.
+            chain: the number of the scan's chain; starts that are drawn depend on it.
+        """
         ...
 
     def coords(self) -> dict[str, tuple[tuple[str, ...], Any]]:
@@ -47,6 +57,10 @@ class Starts(Protocol):
 
     def settings(self) -> dict[str, str]:
         """Texts that together identify the starts."""
+        ...
+
+    def attributes(self) -> dict[str, object]:
+        """What a record says of its starts beside their coordinates."""
         ...
 
 
@@ -63,6 +77,7 @@ class Grid:
     """
 
     scattered = False
+    drawn = False
 
     def __init__(self, axes: dict[str, np.ndarray], fixed: dict[str, float] | None = None) -> None:
         self.axes = {name: np.asarray(values, dtype=float) for name, values in axes.items()}
@@ -80,7 +95,7 @@ class Grid:
         self.dims = tuple(self.axes)
         self.shape = tuple(len(values) for values in self.axes.values())
 
-    def block(self, low: int, high: int) -> np.ndarray:
+    def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
         rows = np.empty((high - low, len(self.names)))
         index = np.unravel_index(np.arange(low, high), self.shape)
         for i, (values, at) in enumerate(zip(self.axes.values(), index, strict=True)):
@@ -99,13 +114,17 @@ class Grid:
             **{name: repr(value) for name, value in self.fixed.items()},
         }
 
+    def attributes(self) -> dict[str, object]:
+        return {"starts": "grid"}
+
 
 class Cloud:
     """Independent normal starts around zero, at one σ, at several, or with a σ per coordinate.
 
-    Sample i is σ zᵢ with the same zᵢ at every σ, drawn from the stream (seed, i // 65536): no part
-    of a scan changes another's draws, and more samples or more σ leave the present ones as they
-    are.
+    Sample i is σ zᵢ with the same zᵢ at every σ, so that shares at neighbouring σ differ by little
+    noise; z is drawn anew for every chain (p, q) of a scan, so that their errors are independent.
+    It comes from the stream (seed, i // 65536, number of the chain): no part of a scan changes
+    another's draws, and more samples or more σ leave the present ones as they are.
 
     Args:
         names: the coordinates that vary; ignored if ``sigma`` names them.
@@ -121,6 +140,7 @@ class Cloud:
     """
 
     scattered = True
+    drawn = True
 
     def __init__(
         self,
@@ -150,7 +170,7 @@ class Cloud:
         self.dims = ("sigma", "sample") if several else ("sample",)
         self.shape = (len(scales), self.count) if several else (self.count,)
 
-    def block(self, low: int, high: int) -> np.ndarray:
+    def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
         rows = np.empty((high - low, len(self.names)))
         rows[:, len(self._varied) :] = list(self.fixed.values())
         at = low
@@ -158,7 +178,8 @@ class Cloud:
             level, sample = divmod(at, self.count)
             stream, first = divmod(sample, STREAM)
             take = min(high - at, self.count - sample, STREAM - first)
-            source = np.random.SeedSequence(self.seed, spawn_key=(stream,))
+            key = (stream, chain) if chain else (stream,)
+            source = np.random.SeedSequence(self.seed, spawn_key=key)
             z = np.random.default_rng(source).standard_normal((first + take, len(self._varied)))
             rows[at - low : at - low + take, : len(self._varied)] = z[first:] * self._scales[level]
             at += take
@@ -181,6 +202,10 @@ class Cloud:
             "seed": str(self.seed),
             **{name: repr(value) for name, value in self.fixed.items()},
         }
+
+    def attributes(self) -> dict[str, object]:
+        draws = "anew for every p and q, the same for every sigma"
+        return {"starts": "cloud", "seed": self.seed, "draws": draws}
 
 
 def values_text(values: np.ndarray) -> str:

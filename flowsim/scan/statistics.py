@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from flowsim.landscape.labels import Label
-from flowsim.records.netcdf import flags
 
 #: Standard normal quantile of a two-sided interval at 95 %.
 _Z95 = 1.959963984540054
 
-#: The coordinate of shares: label values with their names.
-BASIN = xr.Variable("basin", np.array([label.value for label in Label], np.int8), flags(Label))
+#: The names along the coordinate ``basin``, in the order of the labels' codes.
+BASINS = tuple(label.name.lower() for label in Label)
 
 
 def count_labels(labels: np.ndarray) -> np.ndarray:
     """How many of the labels along the last axis there are of each kind, shape (..., kinds)."""
-    return np.stack([(labels == code).sum(axis=-1) for code in BASIN.values], axis=-1)
+    return np.stack([(labels == code).sum(axis=-1) for code in Label], axis=-1)
 
 
 def share_variables(
-    counts: np.ndarray, dims: Sequence[str]
+    counts: np.ndarray, dims: Sequence[str], drawn: bool
 ) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    """count, share, share_low and share_high from counts over (some leading ``dims``, basin)."""
-    over = (*dims[: counts.ndim - 1], "basin")
-    low, high = wilson_interval(counts, counts.sum(axis=-1, keepdims=True))
-    share = counts / counts.sum(axis=-1, keepdims=True)
-    named = {"count": counts, "share": share, "share_low": low, "share_high": high}
+    """The variables count and share and, of starts drawn at random, the share's 95 % interval.
+
+    Args:
+        counts: of starts by label, over (some leading ``dims``, basin).
+        dims: of the scan.
+        drawn: whether the starts were drawn; a share of chosen starts has no sampling error.
+
+    Returns:
+        count, share and, if drawn, share_low and share_high: name ↦ (dimensions, values).
+    """
+    over, total = (*dims[: counts.ndim - 1], "basin"), counts.sum(axis=-1, keepdims=True)
+    named = {"count": counts, "share": counts / total}
+    if drawn:
+        named["share_low"], named["share_high"] = wilson_interval(counts, total)
     return {name: (over, values) for name, values in named.items()}
+
+
+def result_attributes(counts: np.ndarray, drifts: dict[str, float]) -> dict[str, Any]:
+    """Points by label, from counts over (..., basin), and the largest drifts, by name."""
+    totals = counts.reshape(-1, len(BASINS)).sum(axis=0).tolist()
+    return {
+        **{f"points_{name}": total for name, total in zip(BASINS, totals, strict=True)},
+        **{f"largest_{name}": value for name, value in drifts.items()},
+    }
+
+
+def largest_drifts(points: np.ndarray) -> dict[str, float]:
+    """The largest drift of every conserved quantity among points of ``point_dtype``."""
+    names = [name for name in points.dtype.names or () if name.startswith("drift_")]
+    return {name: float(np.nanmax(points[name], initial=0.0)) for name in names}
 
 
 def wilson_interval(

@@ -8,26 +8,28 @@ was killed at any moment can be resumed, and ends with the bytes of an undisturb
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO
 
-import h5netcdf
 import numpy as np
+from filelock import FileLock, Timeout
 
 from flowsim.errors import InputError, Interrupted
 from flowsim.records.atomic import check_output, write_atomically
+from flowsim.records.netcdf import open_record
 from flowsim.scan.plan import Scan
 from flowsim.scan.record import write_scan_record
 from flowsim.scan.workers import follow_chunks
 
 _SETTINGS, _LOCK, _RECORD = "settings.json", "lock", "record.nc"
+#: Seconds within which a lock can be had unless another run holds it.
+_LOCK_SECONDS = 0.2
 
 
 def write_scan(
@@ -82,19 +84,9 @@ def write_scan(
         _check_space(scan, folder)
         text = json.dumps(settings, indent=1)
         _write(stored, text.encode())
-        parts = _Parts(scan, folder, text)
         try:
-            for chunk in range(scan.chunks):
-                points = parts.read(chunk)
-                if points is not None and progress is not None:
-                    progress(points["label"])
-            missing = [chunk for chunk in range(scan.chunks) if not parts.has(chunk)]
-            with closing(follow_chunks(scan, missing, jobs, scheduler)) as results:
-                for chunk, points in results:
-                    parts.write(chunk, points)
-                    if progress is not None:
-                        progress(points["label"])
             record = folder / _RECORD
+            parts = _follow_missing(scan, _Parts(scan, folder, text), jobs, scheduler, progress)
             write_atomically(
                 record, lambda name: write_scan_record(scan, parts.demand, name, settings)
             )
@@ -110,6 +102,27 @@ def write_scan(
     return out
 
 
+def _follow_missing(
+    scan: Scan,
+    parts: _Parts,
+    jobs: int,
+    scheduler: str | None,
+    progress: Callable[[np.ndarray], object] | None,
+) -> _Parts:
+    """All chunks, of which those that are not there yet are followed."""
+    for chunk in range(scan.chunks):
+        points = parts.read(chunk)
+        if points is not None and progress is not None:
+            progress(points["label"])
+    missing = [chunk for chunk in range(scan.chunks) if not parts.has(chunk)]
+    with closing(follow_chunks(scan, missing, jobs, scheduler)) as results:
+        for chunk, points in results:
+            parts.write(chunk, points)
+            if progress is not None:
+                progress(points["label"])
+    return parts
+
+
 class _Parts:
     """The finished chunks in a folder: one file each, a digest and then the points' bytes."""
 
@@ -120,7 +133,7 @@ class _Parts:
     def read(self, chunk: int) -> np.ndarray | None:
         """The points of a chunk, None where its file is missing, cut short or damaged."""
         try:
-            content = self._path(chunk).read_bytes()
+            content = _read(self._path(chunk))
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -164,35 +177,30 @@ def _locked(out: Path) -> Iterator[Path]:
     """The folder beside ``out``, which no other run holds; removed again if no part is there."""
     folder = out.with_name(f"{out.name}.parts")
     while True:
+        lock = FileLock(folder / _LOCK, timeout=_LOCK_SECONDS)
         try:
             folder.mkdir(exist_ok=True)
-            file = (folder / _LOCK).open("w")
+            lock.acquire()
         except FileNotFoundError:
             continue  # a run that just finished removed the folder in between
-        except OSError as error:
-            raise InputError(f"cannot use the folder {str(folder)!r}: {error.strerror}") from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
+        except Timeout:
             raise InputError(f"another run is writing {str(out)!r}") from None
-        if _is_same(file, folder / _LOCK):
+        except (OSError, NotImplementedError) as error:
+            raise _unusable(folder, error) from None
+        if (folder / _LOCK).exists():
             break
-        file.close()
+        lock.release()  # of a folder that was removed before it was locked
     try:
         yield folder
     finally:
         if not (folder / _SETTINGS).exists() or not any(folder.glob("*.part")):
             _discard(folder)
-        file.close()
+        lock.release()
 
 
-def _is_same(file: IO[str], path: Path) -> bool:
-    """Whether the open file still is what lies at ``path``."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False
+def _unusable(folder: Path, error: Exception) -> InputError:
+    reason = getattr(error, "strerror", None) or error
+    return InputError(f"cannot use the folder {str(folder)!r}: {reason}")
 
 
 def _discard(folder: Path) -> None:
@@ -208,14 +216,20 @@ def _tidy(folder: Path, keep_parts: bool) -> None:
             keep_parts and (path.suffix == ".part" or path.name == _SETTINGS)
         )
         if path.name.startswith(".") or not kept:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise InputError(
+                    f"{str(path)!r} is none of a scan's files and cannot be removed "
+                    f"({error.strerror}): remove it yourself"
+                ) from None
 
 
 def _check_space(scan: Scan, folder: Path) -> None:
     """Refuse a scan whose parts and record would not fit on the disk."""
     needed = scan.size * (2 * scan.dtype.itemsize + 8 * len(scan.starts.names))
     free = shutil.disk_usage(folder).free
-    present = sum(path.stat().st_size for path in folder.iterdir())
+    present = sum(path.lstat().st_size for path in folder.iterdir())
     if needed > free + present:
         raise InputError(
             f"the scan's {scan.size} points need about {_size(needed)} in {str(folder.parent)!r}, "
@@ -247,19 +261,32 @@ def _refuse_others(
 
 def _read_settings(path: Path) -> dict[str, str] | None:
     try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return _texts(json.loads(_read(path)))
+    except (OSError, ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def _record_settings(path: Path) -> dict[str, str] | None:
-    try:
-        with h5netcdf.File(path, "r") as file:
-            found = json.loads(file.attrs["settings"])
-    except Exception:  # h5py raises many kinds for files that are damaged or something else
+    """The settings of a record that is whole, to the last bit; None where it is not a scan's."""
+    with open_record(path, "scan") as record:
+        try:
+            return _texts(json.loads(str(record.attrs.get("settings"))))
+        except (ValueError, RecursionError):
+            return None
+
+
+def _texts(found: object) -> dict[str, str] | None:
+    """A table of texts, or None for anything else."""
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
         return None
-    return found if isinstance(found, dict) else None
+    return found
+
+
+def _read(path: Path) -> bytes:
+    """The content of a file; FileNotFoundError for anything else, such as a folder or a link."""
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise FileNotFoundError(path)
+    return path.read_bytes()
 
 
 def _write(path: Path, content: bytes) -> None:

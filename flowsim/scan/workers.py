@@ -1,7 +1,7 @@
-"""Who follows the chunks of a scan: this process, several, or a dask cluster.
+"""The chunks of a scan, followed by this process, by several, or by a dask cluster.
 
 All three give the same bytes. Processes and clusters are used through the one interface of
-``concurrent.futures``; what a worker that dies was computing is computed again.
+``concurrent.futures``; the chunks of a worker that dies are computed again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def follow_chunks(
 def _through(
     open_pool: Callable[[], AbstractContextManager[_Pool]], scan: Scan, chunks: Iterable[int]
 ) -> Generator[tuple[int, np.ndarray], None, None]:
-    """Keep a pool busy; open another when it breaks, for the chunks that it owes."""
+    """Results of a pool; when it breaks, another computes the chunks that are missing."""
     waiting, broken = deque(chunks), 0
     while waiting:
         running: dict[Future[np.ndarray], int] = {}
@@ -92,8 +92,10 @@ def _has_failed(future: Future[np.ndarray]) -> bool:
 
 
 def _submit(pool: Executor, scan: Scan, chunk: int) -> Future[np.ndarray]:
-    """Hand a chunk over; a process that this starts never hears Ctrl-C, which is ours alone."""
+    """Submit a chunk, with Ctrl-C blocked for processes that this starts: the parent handles it."""
     task = scan.task(chunk)
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: a worker ignores Ctrl-C once it has begun
+        return pool.submit(run_task, task)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         return pool.submit(run_task, task)
@@ -111,23 +113,23 @@ def _processes(jobs: int) -> Iterator[_Pool]:
     try:
         yield pool, lambda: jobs + 2
         pool.shutdown()
-    finally:  # after an error or Ctrl-C nobody waits for the chunks under way
+    finally:  # after an error or Ctrl-C the chunks under way are abandoned
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - before:
             process.terminate()
 
 
 def _begin_worker() -> None:
-    """Leave Ctrl-C to the parent, and end when it ends, however it ends."""
+    """Ignore Ctrl-C, which the parent handles, and end when the parent ends, however it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
-    def follow_parent() -> None:
+    def end_with_parent() -> None:
         if parent is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=follow_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 @contextmanager
@@ -138,7 +140,7 @@ def _cluster(address: str) -> Iterator[_Pool]:
     except ImportError:
         raise InputError("--scheduler needs dask.distributed: install flowsim[cluster]") from None
     for name in ("distributed", "distributed.core", "distributed.client", "distributed.comm"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what it would say, we say
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # repeats the error
     try:
         client = Client(address, timeout=_CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:

@@ -103,6 +103,14 @@ def test_points_of_all_formats_are_the_same(tmp_path):
         assert points.dims == ("point",)
 
 
+def test_a_table_may_have_other_columns_and_an_index(tmp_path):
+    text = ',w,name,e\n0,1.5,first,2.5\n1,-3,"second, last",4e-1\n\n'
+    (tmp_path / "a.csv").write_text(text)
+    points = Points.read(tmp_path / "a.csv", ("e", "w"))
+    assert points.names == ("e", "w")
+    assert all_of(points).tolist() == [[2.5, 1.5], [0.4, -3.0]]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "word"),
     [
@@ -111,16 +119,16 @@ def test_points_of_all_formats_are_the_same(tmp_path):
         ("a.csv", "e,w\n1,nan\n", "point 1 of .*csv. is not finite"),
         ("a.csv", "e,w\n1,2\n1,inf\n", "point 2 of .*csv. is not finite"),
         ("a.csv", "e,w\n1,two\n", "cannot be read"),
-        ("a.csv", "e,w\n1,2,3\n", "needs rows of 2 columns"),
-        ("a.csv", "e,w\n1,2\n3\n", "cannot be read"),
+        ("a.csv", "e,w\n1,2,3\n", "line 2 of .* has 3 columns, not 2"),
+        ("a.csv", "e,w\n1,2\n3\n", "line 3 of .* has 1 columns, not 2"),
         ("a.csv", "e,v\n1,2\n", "e, v"),
-        ("a.csv", "e,w,a\n1,2,3\n", "e, w, a"),
+        ("a.csv", "e,w,w\n1,2,3\n", "e, w, w"),
         ("a.csv", "e,e\n1,2\n", "e, e"),
         ("a.csv", "1,2\n3,4\n", "wanted are e, w"),
         ("a.npy", "not numpy", "cannot be read"),
         ("a.nc", "not netcdf", "cannot be read"),
         ("a.txt", "e,w\n1,2\n", "csv"),
-        (None, "", "not a file"),
+        (None, "", "no such file"),
     ],
 )
 def test_files_that_hold_no_points(tmp_path, name, text, word):
@@ -241,8 +249,6 @@ def test_canonical_starts_are_lifted_to_the_rank_one_model():
     "keywords",
     [
         {"name": "softmax"},
-        {"name": "uniform"},
-        {"name": "rank-one"},
         {"name": "linear", "length": 3},
         {"name": "untied", "attention": True},
         {"name": "canonical", "tied": False},

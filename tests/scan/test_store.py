@@ -1,6 +1,5 @@
 """Scans to disk: whole or resumable, whatever happens while they run."""
 
-import fcntl
 import itertools
 import json
 import shutil
@@ -9,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from flowsim import (
     BinaryChain,
@@ -26,7 +26,7 @@ from flowsim import (
     write_scan,
 )
 from flowsim.scan import store as store_module
-from flowsim.scan.record import slabs
+from flowsim.scan.slabs import slabs
 
 AXES = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
 
@@ -64,7 +64,7 @@ def test_no_chunk_size_changes_a_label_or_moves_a_limit(tmp_path, chunk):
     record = read_record(tmp_path / "a.nc", "scan")
     expected = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), AXES)
     assert set(record.variables) == set(expected.variables)
-    for name in ("label", "status", "rule", "count", "share", "share_low", "e", "w"):
+    for name in ("label", "status", "rule", "count", "share", "basin", "e", "w"):
         assert record[name].identical(expected[name]), name
     for name in ("limit_e", "limit_w", "limit_loss"):
         assert np.abs(record[name] - expected[name]).max() < 1e-12
@@ -82,14 +82,23 @@ def test_chains_and_spreads_become_dimensions(tmp_path):
     record = read_record(tmp_path / "a.nc", "scan")
     assert record["label"].dims == ("p", "q", "sigma", "sample")
     assert record["share"].dims == ("p", "q", "sigma", "basin")
-    assert record["start_e"].dims == ("sigma", "sample")
+    assert record["start_e"].dims == ("p", "q", "sigma", "sample")
+    assert record.attrs["draws"].startswith("anew for every p and q")
     for i, j in itertools.product(range(2), range(2)):
         model = ModelChoice().on(BinaryChain(p[i], (0.5, 0.9)[j]))
-        expected = scan_basins(model, starts)
+        rows = starts.block(0, 33, chain=2 * i + j)
         here = record.isel(p=i, q=j)
-        for name in ("label", "rule", "count", "share_high", "start_w", "sigma"):
-            assert np.array_equal(here[name], expected[name]), name
-        assert np.abs(here["limit_w"] - expected["limit_w"]).max() < 1e-12
+        assert np.array_equal(here["start_w"].to_numpy().ravel(), rows[:, 1])
+        expected = scan_basins(model, Points(("e", "w"), rows))
+        for name in ("label", "rule"):
+            assert np.array_equal(here[name].to_numpy().ravel(), expected[name]), name
+        assert np.abs(here["limit_w"].to_numpy().ravel() - expected["limit_w"]).max() < 1e-12
+    first, alone = (
+        record.isel(p=0, q=0),
+        scan_basins(ModelChoice().on(BinaryChain(0.2, 0.5)), starts),
+    )
+    for name in ("label", "count", "share_high", "start_w", "sigma"):
+        assert np.array_equal(first[name], alone[name]), name
 
 
 def test_fixed_coordinates_and_lists(tmp_path):
@@ -235,8 +244,7 @@ def test_a_hundred_kills_change_no_byte(tmp_path):
 def test_a_second_run_on_the_same_output_stops_at_once(tmp_path):
     folder = tmp_path / "a.nc.parts"
     folder.mkdir()
-    with (folder / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with FileLock(folder / "lock"):
         for resume in (False, True):
             with pytest.raises(InputError, match="another run is writing"):
                 write_scan(small(), tmp_path / "a.nc", resume=resume)
@@ -337,6 +345,12 @@ def test_a_finished_record_is_not_computed_again(tmp_path, calm, monkeypatch):
     with pytest.raises(InputError, match="cannot be read"):
         write_scan(small(), out, resume=True)
     assert out.read_bytes() == b"something else"
+    for at in (8, 3000, len(calm) - 200, len(calm) - 1):
+        damaged = calm[:at] + bytes([calm[at] ^ 4]) + calm[at + 1 :]
+        out.write_bytes(damaged)
+        with pytest.raises(InputError, match="damaged"):
+            write_scan(small(), out, resume=True)
+        assert out.read_bytes() == damaged
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "swap", "missing"])

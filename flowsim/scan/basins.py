@@ -1,0 +1,84 @@
+"""Basins of attraction: the limit of every start of a scan, as one labelled record in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+
+from flowsim.models.base import ReducedModel
+from flowsim.models.catalogue import ModelChoice, model_attributes
+from flowsim.records.describe import described
+from flowsim.records.provenance import provenance
+from flowsim.scan.follow import follow, point_attributes
+from flowsim.scan.plan import scan_settings
+from flowsim.scan.starts import Grid, Starts
+from flowsim.scan.statistics import (
+    BASINS,
+    count_labels,
+    largest_drifts,
+    result_attributes,
+    share_variables,
+)
+
+
+def scan_basins(
+    model: ReducedModel,
+    starts: Starts | dict[str, np.ndarray],
+    fixed: dict[str, float] | None = None,
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    progress: Callable[[int], object] | None = None,
+    fraction: float | None = None,
+) -> xr.Dataset:
+    """The limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
+
+    Args:
+        model: the reduced model.
+        starts: a ``Grid``, ``Points`` or ``Cloud``; or the axes of a grid: values of each varied
+            coordinate, in the order of the record's dimensions.
+        fixed: with axes, the value of every other coordinate.
+        rtol, atol: error allowed per step, as in ``find_limits``.
+        progress: called with the number of starts done.
+        fraction: also find the physical time until the excess loss has fallen to this part of its
+            start; by default not, since it costs several times as much as the limits.
+
+    Returns:
+        Dataset over the dimensions of the starts: label, status and rule (flags);
+        limit_<coordinate>; limit_loss (nats); gradient_norm; hitting_time, if asked for;
+        evaluations of the field; drift_<conserved> = |Q(end) − Q(start)|, NaN where the quantity
+        is not defined; start_<coordinate> of starts that are not a grid. Over the basins, by name,
+        and over sigma where it varies: count and share and, of a ``Cloud``, the share's 95 %
+        Wilson interval share_low, share_high. Attributes as of a stored scan: model, chain,
+        settings, points by label, largest drifts and provenance.
+
+    Raises:
+        InputError: the starts have other coordinates than the model, or what ``find_limits`` and
+            ``hitting_times`` refuse.
+    """
+    starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
+    rows = starts.block(0, int(np.prod(starts.shape)))
+    points = follow(model, starts.names, rows, rtol, atol, fraction, progress)
+    record = xr.Dataset(coords={**starts.coords(), "basin": list(BASINS)})
+    columns = point_attributes(points.dtype, fraction)
+    for name in points.dtype.names or ():
+        record[name] = (starts.dims, points[name].reshape(starts.shape), columns[name])
+    if starts.scattered:
+        for i, name in enumerate(starts.names):
+            record[f"start_{name}"] = (starts.dims, rows[:, i].reshape(starts.shape))
+    families = starts.shape[:-1] if starts.dims[0] == "sigma" else ()
+    counts = count_labels(points["label"].reshape(*families, -1))
+    record = record.assign(share_variables(counts, starts.dims, starts.drawn))
+    settings = scan_settings(ModelChoice.of(model), starts, fraction, rtol, atol)
+    attributes = {
+        "kind": "scan",
+        **model_attributes(model),
+        "rtol": settings["rtol"] if rtol is None else rtol,
+        "atol": atol,
+        **starts.attributes(),
+        **result_attributes(counts, largest_drifts(points)),
+        "settings": json.dumps(settings),
+    }
+    return described(record.assign_attrs(provenance(attributes)))

@@ -1,0 +1,168 @@
+"""Damaged, changed and forged records: refused in one sentence, or read unchanged."""
+
+import random
+
+import h5py
+import numpy as np
+import pytest
+import xarray as xr
+
+import flowsim
+from flowsim.landscape.labels import Label
+from flowsim.records.checks import LABELS
+from flowsim.records.netcdf import open_record, write_record
+from flowsim.records.seal import LENGTH, sealed
+
+CHAIN = flowsim.BinaryChain(0.5, 0.8)
+
+
+@pytest.fixture(scope="module")
+def record():
+    axes = {"e": flowsim.cell_centres(-2, 2, 5), "w": flowsim.cell_centres(-2, 2, 4)}
+    return flowsim.scan_basins(flowsim.CanonicalModel(CHAIN), axes)
+
+
+@pytest.fixture(scope="module")
+def content(record, tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "a.nc"
+    write_record(record, path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(tmp_path, content):
+    out = tmp_path / "a.nc"
+    out.write_bytes(content)
+    return out
+
+
+def refused(path, **keywords):
+    """The sentence with which a file is refused, by both readers."""
+    with pytest.raises(flowsim.InputError) as found:
+        flowsim.read_record(path, **keywords)
+    sentence = str(found.value)
+    assert str(path) in sentence
+    assert "\n" not in sentence
+    assert len(sentence) < 600
+    return sentence
+
+
+def damaged(content, kind, draw):
+    at = draw.randrange(len(content))
+    if kind == "bit":
+        return content[:at] + bytes([content[at] ^ 1 << draw.randrange(8)]) + content[at + 1 :]
+    if kind == "cut":
+        return content[:at]
+    if kind == "zeros":
+        size = min(draw.randrange(1, 5000), len(content) - at)
+        return content[:at] + bytes(size) + content[at + size :]
+    if kind == "more":
+        return content + draw.randbytes(draw.randrange(1, 200))
+    other = draw.randrange(len(content))
+    low, high = sorted((at, other))
+    size = min(high - low, len(content) - high, 300)
+    return (
+        content[:low] + content[high : high + size] + content[low + size : high]
+        + content[low : low + size] + content[high + size :]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["bit", "cut", "zeros", "more", "swap"])
+def test_no_damage_changes_what_is_read(path, content, kind):
+    draw = random.Random(kind)
+    for _ in range(60):
+        other = damaged(content, kind, draw)
+        if other == content:
+            continue
+        path.write_bytes(other)
+        refused(path)
+
+
+def test_a_record_that_was_changed_on_purpose_is_opened_knowingly(path, record):
+    with h5py.File(path, "r+") as file:
+        file.attrs["note"] = "seen"
+    assert "check=False" in refused(path)
+    changed = flowsim.read_record(path, check=False)
+    assert changed.attrs["note"] == "seen"
+    xr.testing.assert_equal(changed, record)
+    write_record(changed, path)
+    assert flowsim.read_record(path).attrs["note"] == "seen"
+    xr.load_dataset(path, engine="h5netcdf").to_netcdf(path, engine="h5netcdf")
+    assert sealed(path) is None
+    assert "check=False" in refused(path)
+    xr.testing.assert_equal(flowsim.read_record(path, check=False), record)
+
+
+def test_other_programs_read_a_sealed_record(path, record):
+    assert sealed(path) is True
+    assert path.read_bytes()[-LENGTH:].startswith(b"\nflowsim record, sha256 ")
+    xr.testing.assert_equal(xr.load_dataset(path, engine="h5netcdf"), record)
+
+
+def test_labels_have_one_meaning():
+    assert tuple(label.name.lower() for label in Label) == LABELS
+    assert [label.value for label in Label] == list(range(len(LABELS)))
+
+
+FORGED = {
+    "a foreign label": lambda r: r.label.values.__setitem__((0, 0), 9),
+    "exchanged meanings": lambda r: r.label.attrs.update(
+        flag_meanings="unresolved local_minimum global_minimum saddle"
+    ),
+    "no meanings": lambda r: r.rule.attrs.clear() or r.label.attrs.clear(),
+    "an axis in disorder": lambda r: r.update({"e": r.e.values[::-1]}),
+    "an axis that is not finite": lambda r: r.update({"e": [0.0, 1.0, 2.0, 3.0, np.nan]}),
+    "a share of two": lambda r: r.share.values.__setitem__(0, 2.0),
+    "a negative count": lambda r: r["count"].values.__setitem__(0, -1),
+    "p of two": lambda r: r.attrs.update(p=2.0),
+    "p of text": lambda r: r.attrs.update(p="half"),
+    "several p": lambda r: r.attrs.update(p=[0.1, 0.2]),
+    "points of text": lambda r: r.attrs.update(points_saddle="many"),
+    "a range that falls": lambda r: r.attrs.update(e_range=[1.0, -1.0]),
+    "a kind that is a number": lambda r: r.attrs.update(kind=3),
+    "another kind": lambda r: r.attrs.update(kind="recipe"),
+    "a later schema": lambda r: r.attrs.update(schema=99),
+    "a schema of text": lambda r: r.attrs.update(schema="2"),
+    "no label": lambda r: r.__delitem__("label"),
+    "labels that are floats": lambda r: r.update(
+        {"label": (r.label.dims, r.label.values * 1.0, r.label.attrs)}
+    ),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_forged_record_is_refused_whoever_sealed_it(record, tmp_path, forged):
+    forgery = record.copy(deep=True)
+    FORGED[forged](forgery)
+    write_record(forgery, tmp_path / "a.nc")
+    refused(tmp_path / "a.nc")
+    refused(tmp_path / "a.nc", check=False)
+
+
+def test_values_that_were_never_stored_take_no_memory(tmp_path, path):
+    with h5py.File(path, "r+") as file:
+        del file["limit_loss"]
+        made = file.create_dataset("limit_loss", (5, 4, 10**9), dtype="f8", chunks=(1, 1, 1000))
+        made[0, 0, :10] = 1.0
+    assert "declares" in refused(path, check=False)
+
+
+def test_the_wrong_place(tmp_path):
+    assert refused(tmp_path / "missing.nc").startswith("no such file: ")
+    assert "not a file" in refused(tmp_path)
+    loop = tmp_path / "loop.nc"
+    loop.symlink_to(loop)
+    refused(loop)
+
+
+def test_a_record_of_another_kind_names_both(path):
+    assert "not a flowsim portrait or training record" in _kinds(path, "portrait", "training")
+    assert "its kind is scan" in _kinds(path, "portrait")
+    with open_record(path, "scan") as lazy:
+        assert lazy.attrs["kind"] == "scan"
+
+
+def _kinds(path, *kinds):
+    with pytest.raises(flowsim.InputError) as found:
+        flowsim.read_record(path, *kinds)
+    return str(found.value)
