@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,86 +13,100 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from flowsim.drawing.style import attention_caption, chain_caption
+from flowsim.drawing.style import (
+    BASINS,
+    INK,
+    LINE,
+    add_legend,
+    chain_caption,
+    figure_of,
+    meanings,
+    model_caption,
+    name_of,
+    own_axes,
+    sentence,
+)
 
-_LINE = "#111111"
-_POINT = {
-    "global_minimum": "#7fb2d4",
-    "local_minimum": "#c25700",
-    "saddle": "#7a4fa3",
-    "unresolved": "#000000",
-}
-_NAMES = {
-    "global_minimum": "reaches the global minima",
-    "local_minimum": "trapped in bad local minima",
-    "saddle": "ends in a saddle",
-    "unresolved": "unresolved",
-}
+#: Lighter than ink, so that the boundary stands out among the starts that were followed.
+_POINT = {**INK, "global_minimum": "#7fb2d4"}
 _STYLE: dict[bool, dict[str, Any]] = {
-    False: {"color": _LINE, "linewidth": 1.8, "zorder": 4},
-    True: {"color": _POINT["saddle"], "linewidth": 1.2, "zorder": 3},
+    False: {"color": LINE, "linewidth": 1.8, "zorder": 4},
+    True: {"color": INK["saddle"], "linewidth": 1.2, "zorder": 3},
 }
+_BRIGHT: dict[str, Any] = {"color": "#ffd400", "linewidth": 1.4, "linestyle": (0, (4, 4))}
+_TEXT = {False: "basin boundary", True: "starts that end in a saddle"}
+_SURFACE = {False: "#f2a56f", True: INK["saddle"]}
 _LIGHT = np.array([-0.48, -0.36, 0.8])
-_AXIS = {"w": "feed-forward weight $w$", "e": "embedding $e$", "a": "attention $a$"}
 
 
-def draw_refined(record: xr.Dataset) -> Figure:
-    """A figure of one record of ``refine_boundary``: evaluated starts, and the boundary.
+def draw_refined(record: xr.Dataset, ax: Axes | None = None) -> Figure:
+    """One record of ``refine_boundary``: evaluated starts, and the boundary.
 
-    In two dimensions the dots are all the starts that were followed, dense where cells were
-    halved. In three only the boundary is drawn. ``draw_boundary`` draws it on given axes.
+    In two dimensions the dots are the starts that were followed, dense where cells were halved.
+    In three only the boundary is drawn.
+
+    Args:
+        record: holds what ``refine_boundary`` returns.
+        ax: axes to draw on, with ``projection="3d"`` for three dimensions; by default new ones.
     """
-    figure = Figure(figsize=(7.0, 7.2), dpi=120, layout="constrained")
-    names = _names(record)
+    given, names = ax is not None, _varied(record)
+    flat = len(names) == 2
+    ax = own_axes(ax, 7.0, 7.4, **({} if flat else {"projection": "3d"}))
+    if not given and not flat:
+        ax.view_init(elev=24, azim=-62)
+        ax.set_box_aspect((1.25, 1.0, 0.9), zoom=0.95)
+        ax.locator_params(nbins=5)
+    dots = _draw_nodes(record, ax) if flat else []
+    handles = [*dots, *draw_boundary(record, ax)]
+    ax.set_title("\n".join(_title(record, names)), fontsize=10.5)
+    for axis, name in zip("xyz", names, strict=False):
+        low, high = record[f"fine_{name}"].to_numpy()[[0, -1]]
+        ax.set(**{f"{axis}label": name_of(name), f"{axis}lim": (low, high)})
+    add_legend(ax, handles, given)
+    return figure_of(ax)
+
+
+def _title(record: xr.Dataset, names: list[str]) -> list[str]:
     attrs = record.attrs
-    handles = []
-    if len(names) == 2:
-        axes: Any = figure.add_subplot()
-        present = _draw_nodes(record, axes)
-        handles = [
-            Line2D([], [], color=_POINT[n], marker="o", linestyle="none", markersize=4,
-                   label=_NAMES[n])
-            for n in present
-        ]  # fmt: skip
-    else:
-        axes = figure.add_subplot(projection="3d")
-        axes.view_init(elev=22, azim=-66)
-        axes.set_box_aspect((1.25, 1.0, 1.0), zoom=0.95)
-        axes.locator_params(nbins=5)
-    handles += draw_boundary(record, axes)
-    lines = [f"Basin boundary on the Markov chain {chain_caption(record)}"]
-    held = [c for c in attrs["coordinates"] if c not in names and c in record]
-    words = [attention_caption(record)] if "a" in attrs["coordinates"] else []
-    words += [f"slice ${c}$ = {float(record[c]):g}" for c in held]
-    lines += [", ".join(words)] if words else []
+    held = [c for c in attrs["coordinates"] if c not in names and c in record.coords]
+    words = [model_caption(record), *(f"slice ${c}$ = {float(record[c]):g}" for c in held)]
+    lines = [
+        sentence(", ".join(words)) + ": basin boundary",
+        f"Markov chain {chain_caption(record)}",
+    ]
     lines.append(
         f"{attrs['refine_evaluated']:,} starts instead of the {attrs['refine_full']:,} "
         "of the full fine grid"
     )
-    axes.set_title("\n".join(lines))
-    for axis, name in zip("xyz", names, strict=False):
-        low, high = record[f"fine_{name}"].to_numpy()[[0, -1]]
-        axes.set(**{f"{axis}label": _AXIS.get(name, f"${name}$"), f"{axis}lim": (low, high)})
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=8.5)
-    return figure
+    low, high = record["fine_e"].to_numpy()[[0, -1]] if "e" in names else (-1.0, 1.0)
+    if low >= 0 or high <= 0:
+        lines.append("(only one sign of $e$; the other is its mirror image)")
+    return lines
 
 
-def draw_boundary(record: xr.Dataset, axes: Axes) -> list[Line2D]:
-    """The refined boundary on given axes, w horizontal and e vertical; three-dimensional ones too.
+def draw_boundary(
+    record: xr.Dataset,
+    ax: Axes,
+    names: Sequence[str] | None = None,
+    bright: bool = False,
+) -> list[Line2D]:
+    """The boundary on given axes, w horizontal and e vertical; three-dimensional ones too.
 
     Args:
         record: holds what ``refine_boundary`` returns.
-        axes: of a plane, or with ``projection="3d"`` for a boundary along three axes.
+        ax: of a plane, or with ``projection="3d"`` for a boundary along three axes.
+        names: the coordinates, horizontal first; by default those that the record varies.
+        bright: dashed and bright, to lie over another line.
 
     Returns:
         Entries for a legend, one for each kind of boundary drawn.
     """
-    names = _names(record)
+    names = names or _varied(record)
     points = np.stack([record[f"boundary_{n}"].to_numpy() for n in names], axis=-1)
     if not len(points):
         return []
-    meanings = str(record["boundary_side"].attrs["flag_meanings"]).split()
-    unstable = record["boundary_side"].to_numpy() == meanings.index("saddle")
+    codes = meanings(record["boundary_side"])
+    unstable = record["boundary_side"].to_numpy() == codes.index("saddle")
     plane = len(names) == 2
     if plane:
         curve = record["boundary_curve"].to_numpy()
@@ -101,41 +116,28 @@ def draw_boundary(record: xr.Dataset, axes: Axes) -> list[Line2D]:
         pieces = record["boundary_face"].to_numpy()
     beside = unstable[pieces].all(axis=1)
     handles = []
-    for saddle, text in ((False, "basin boundary"), (True, "starts that end in a saddle")):
+    for saddle in (False, True):
         chosen = points[pieces[beside == saddle]]
         if not len(chosen):
             continue
+        style, text = {**_STYLE[saddle], **(_BRIGHT if bright else {})}, _TEXT[saddle]
         if plane:
-            axes.add_collection(LineCollection(list(chosen), **_STYLE[saddle]))
-            handles.append(Line2D([], [], label=text, **_STYLE[saddle]))
+            ax.add_collection(LineCollection(list(chosen), **style), autolim=False)
         else:
-            colour = _POINT["saddle"] if saddle else "#f2a56f"
-            _draw_surface(axes, points, pieces[beside == saddle], colour)
-            handles.append(Line2D([], [], color=colour, linewidth=5, label=text))
+            style = {"color": _SURFACE[saddle], "linewidth": 5}
+            _draw_surface(ax, points, pieces[beside == saddle], _SURFACE[saddle])
+        handles.append(Line2D([], [], label=text, **style))
     return handles
 
 
-def overlay_boundary(record: xr.Dataset, axes: Axes) -> None:
-    """The refined boundary of a plane, bright and dashed, on a portrait that has its own lines."""
-    draw_boundary(record, axes)
-    for drawn in axes.collections[-2:]:
-        if isinstance(drawn, LineCollection):
-            drawn.set(color="#ffd400", linestyle=(0, (4, 4)), linewidth=1.4, zorder=5)
-    line = Line2D([], [], color="#ffd400", linestyle=(0, (4, 4)), linewidth=1.4)
-    attrs = record.attrs
-    line.set_label(f"boundary from {attrs['refine_evaluated']:,} starts")
-    axes.legend(handles=[line], loc="upper right", fontsize=8.5, facecolor="#777777",
-                labelcolor="#ffffff", framealpha=1)  # fmt: skip
-
-
-def _draw_surface(axes: Any, points: np.ndarray, faces: np.ndarray, colour: str) -> None:
+def _draw_surface(ax: Any, points: np.ndarray, faces: np.ndarray, colour: str) -> None:
     """Triangles, shaded alike from both sides by normals that are averaged over neighbours."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
     span = np.ptp(points, axis=0)
     corner = (points / np.where(span > 0, span, 1))[faces]
     normal = np.cross(corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0])
-    for _ in range(4):  # wide enough to hide the steps of the grid
+    for _ in range(4):
         at_vertex = np.zeros_like(points)
         for i in range(3):
             np.add.at(at_vertex, faces[:, i], normal)
@@ -146,28 +148,26 @@ def _draw_surface(axes: Any, points: np.ndarray, faces: np.ndarray, colour: str)
     triangles = Poly3DCollection(
         points[faces], facecolors=shade, edgecolors=shade, linewidths=0.2, rasterized=True
     )
-    axes.add_collection3d(triangles)
-    axes.auto_scale_xyz(*np.stack([points.min(axis=0), points.max(axis=0)], axis=1))
+    ax.add_collection3d(triangles)
+    ax.auto_scale_xyz(*np.stack([points.min(axis=0), points.max(axis=0)], axis=1))
 
 
-def _draw_nodes(record: xr.Dataset, axes: Axes) -> list[str]:
-    """Every evaluated start as a dot; the names of the labels that occur."""
-    x, y = (record[f"node_{n}"].to_numpy() for n in _names(record))
-    label = record["node_label"].to_numpy()
-    meanings = str(record["node_label"].attrs["flag_meanings"]).split()
+def _draw_nodes(record: xr.Dataset, ax: Axes) -> list[Line2D]:
+    """The evaluated starts as dots, but for those in a saddle, which have a line; a legend."""
+    x, y = (record[f"node_{n}"].to_numpy() for n in _varied(record))
+    label, names = record["node_label"].to_numpy(), meanings(record["node_label"])
     size = min(max(2e4 / len(label), 1.6), 10.0)
-    present = []
-    for name in _NAMES:
-        chosen = label == meanings.index(name)
+    handles = []
+    for name in ("global_minimum", "local_minimum", "unresolved"):
+        chosen, colour = label == names.index(name), _POINT[name]
         if chosen.any():
-            axes.scatter(
-                x[chosen], y[chosen], s=size, color=_POINT[name], linewidths=0, rasterized=True
-            )
-            present.append(name)
-    return present
+            ax.scatter(x[chosen], y[chosen], s=size, color=colour, linewidths=0, rasterized=True)
+            style: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 4}
+            handles.append(Line2D([], [], color=colour, label=BASINS[name], **style))
+    return handles
 
 
-def _names(record: xr.Dataset) -> list[str]:
+def _varied(record: xr.Dataset) -> list[str]:
     """The varied coordinates, horizontal first: e comes last."""
     names = [str(n).removeprefix("fine_") for n in record.variables if str(n).startswith("fine_")]
     return sorted(names, key="wauebpo".find if set(names) <= set("wauebpo") else None)

@@ -9,65 +9,87 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from flowsim.drawing.style import chain_caption
+from flowsim.drawing.style import (
+    INK,
+    SOFT,
+    add_legend,
+    chain_caption,
+    figure_of,
+    model_caption,
+    own_axes,
+    sentence,
+)
 
-_INTEGRAL, _SCAN, _LIMIT = "#00537f", "#a33b00", "#4d4d4d"
+_EVENT = {False: "reaching the global minima", True: "not reaching the global minima"}
 
 
-def draw_gaussian(record: xr.Dataset) -> Figure:
-    """A figure of one record of ``gaussian_record``; ``draw_probability`` draws on given axes."""
-    figure = Figure(figsize=(7.0, 4.8), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
-    draw_probability(record, axes)
-    axes.set_title(
-        "Gaussian initialization that reaches the global minima\n"
-        f"Markov chain {chain_caption(record)}"
+def draw_gaussian(record: xr.Dataset, ax: Axes | None = None) -> Figure:
+    """One record of ``gaussian_record``: both axes logarithmic, so that small σ is visible.
+
+    Where nearly all small starts reach the global minima, the probability not to is drawn.
+
+    Args:
+        record: from ``gaussian_record`` or read back from its file.
+        ax: axes to draw on; by default those of a new figure.
+    """
+    given = ax is not None
+    ax = own_axes(ax, 7.0, 5.2)
+    draw_probability(record, ax)
+    ax.set_title(
+        f"{sentence(model_caption(record))}, Gaussian starts\nMarkov chain {chain_caption(record)}",
+        fontsize=10.5,
     )
-    axes.legend(loc="best", frameon=False, fontsize=9)
-    return figure
+    add_legend(ax, ax.get_legend_handles_labels()[0], given, columns=1)
+    return figure_of(ax)
 
 
-def draw_probability(record: xr.Dataset, axes: Axes) -> None:
+def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     """The integral as a curve, the scan as points with intervals, the limits in σ dotted."""
-    sigma = record["sigma"].to_numpy()
-    fraction = record["fraction"].to_numpy()
-    low, high = (record[f"fraction_{side}"].to_numpy() for side in ("low", "high"))
+    sigma, a = record["sigma"].to_numpy(), record.attrs
+    small, large = a["limit_small_sigma"], a["limit_large_sigma"]
+    flip = bool(small == 1 and large < 1)  # the probability of the rarer end
+
+    def of(name: str) -> np.ndarray:
+        values = record[name].to_numpy()
+        return 1 - values if flip else values
+
+    fraction = of("fraction")
+    low, high = sorted((of("fraction_low"), of("fraction_high")), key=lambda v: float(v.sum()))
+    canonical = a["model"] == "canonical"
+    ax.plot(
+        sigma, of("integral"), color=INK["global_minimum"], linewidth=1.8,
+        linestyle="solid" if canonical else "dashed",
+        label="integral over the analytic basin" + ("" if canonical else " of the canonical model"),
+    )  # fmt: skip
     # the interval of a fraction of 0 or 1 is cut there only within rounding
     reach = np.maximum(np.stack([fraction - low, high - fraction]), 0)
-    small, large = record.attrs["limit_small_sigma"], record.attrs["limit_large_sigma"]
-    if small == large:
-        _mark_limit(axes, large, "any $\\sigma$", right=True)
+    points: dict[str, Any] = {"color": INK["local_minimum"], "fmt": "o", "markersize": 3.5}
+    ax.errorbar(
+        sigma, fraction, reach, capsize=2, zorder=3, linewidth=1.0,
+        label=f"gradient flow of {a['samples']} starts per $\\sigma$, 95 % interval", **points,
+    )  # fmt: skip
+    floor = 0.1 / float(a["samples"])
+    if 0 < small < 1 or small == large:
+        ax.set_ylim(-0.04, 1.08)
     else:
-        _mark_limit(axes, small, "limit as $\\sigma \\to 0$", right=True)
-        _mark_limit(axes, large, "limit as $\\sigma \\to \\infty$", right=False)
-    axes.plot(
-        sigma, record["integral"], color=_INTEGRAL, linewidth=1.8,
-        label="integral over the analytic basin",
-    )  # fmt: skip
-    points: dict[str, Any] = {"color": _SCAN, "fmt": "o", "markersize": 3.5, "linewidth": 1.0}
-    axes.errorbar(
-        sigma, fraction, reach, capsize=2, zorder=3,
-        label=f"gradient flow of {record.attrs['samples']} samples per $\\sigma$, 95 % interval",
-        **points,
-    )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_ylim(-0.04, 1.04)
-    axes.set_xlabel("standard deviation $\\sigma$ of $e$ and $w$")
-    axes.set_ylabel("probability of the global minima")
+        ax.set_yscale("log")
+        ax.set_ylim(floor, 2.0)
+        none = fraction <= 0
+        ax.plot(sigma[none], high[none], "v", color=INK["local_minimum"], markersize=4,
+                label="none of them: end of the interval" if none.any() else None)  # fmt: skip
+    for limit, text in ((small, "0"), (large, "\\infty")):
+        if small == large or limit not in (0, 1):
+            words = "any $\\sigma$" if small == large else f"limit as $\\sigma \\to {text}$"
+            _mark_limit(ax, 1 - limit if flip else limit, words)
+    ax.set_xscale("log")
+    ax.set_xlabel("standard deviation $\\sigma$ of $e$ and $w$")
+    ax.set_ylabel(f"probability of {_EVENT[flip]}")
 
 
-def _mark_limit(axes: Axes, value: float, text: str, right: bool) -> None:
-    """A dotted line with its value, at the end that the curve leaves free."""
-    above = value <= 0.5
-    axes.axhline(value, color=_LIMIT, linewidth=1.2, linestyle=":", zorder=1)
-    axes.annotate(
-        f"{text}: {value:g}",
-        (0.99 if right else 0.01, value),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 4 if above else -4),
-        textcoords="offset points",
-        ha="right" if right else "left",
-        va="bottom" if above else "top",
-        color=_LIMIT,
-        fontsize=9,
-    )
+def _mark_limit(ax: Axes, value: float, text: str) -> None:
+    """A dotted line with its value, above it at the left, which the curve leaves free."""
+    ax.axhline(value, color=SOFT, linewidth=1.2, linestyle=":", zorder=1)
+    ax.annotate(
+        f"{text}: {value:g}", (0.02, value), xycoords=("axes fraction", "data"),
+        xytext=(0, 4), textcoords="offset points", ha="left", va="bottom", color=SOFT, fontsize=9,
+    )  # fmt: skip

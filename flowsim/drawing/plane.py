@@ -2,242 +2,194 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from flowsim.drawing.style import attention_caption, chain_caption
+from flowsim.drawing.plane_curves import draw_curves, draw_energy
+from flowsim.drawing.style import (
+    BASINS,
+    FILL,
+    LINE,
+    SOFT,
+    add_legend,
+    basin_patches,
+    chain_caption,
+    edges,
+    figure_of,
+    meanings,
+    model_caption,
+    name_of,
+    new_figure,
+    own_axes,
+    percent,
+    sentence,
+)
+from flowsim.errors import InputError
 
-# Fills differ in lightness as well as hue, and the bad basin is hatched: readable in greyscale.
-FILL = {
-    "global_minimum": "#d6e9f5",
-    "local_minimum": "#e8965a",
-    "saddle": "#ffffff",
-    "unresolved": "#000000",
-}
-BASINS = {
-    "global_minimum": "reaches the global minima",
-    "local_minimum": "trapped in bad local minima",
-    "saddle": "ends in a saddle",
-    "unresolved": "unresolved",
-}
-#: What the axes of a figure call the coordinates.
-NAMES = {
-    "w": "feed-forward weight $w$",
-    "e": "embedding $e$",
-    "a": "attention $a$",
-    "u": "unembedding $u$",
-    "b": "bias $b$",
-}
-#: Cells a side up to which the hatching follows their edges, and beyond it their centres.
+#: Cells a side up to which hatching follows their edges, and beyond it their centres.
 _WHOLE_CELLS = 512
-_MINIMA, _BAD, _LINE, _ORBIT, _ENERGY = "#00537f", "#a33b00", "#111111", "#4d4d4d", "#7a4fa3"
+_ARROW = "#6a6a6a"
+_DIFFERS: dict[str, Any] = {"hatches": ["xxx"], "colour": LINE}
+_SLIDES: dict[str, Any] = {"hatches": [".."], "colour": "#3f6f86"}
 
 
-def draw_portrait(record: xr.Dataset, energy: bool = False) -> Figure:
-    """A figure of one portrait record; ``draw_basins`` draws on given axes.
+def draw_portrait(record: xr.Dataset, ax: Axes | None = None, energy: bool = False) -> Figure:
+    """A portrait: basins, flow, curves, and where the canonical model predicts another end.
 
     Args:
         record: from ``portrait_record`` or read back from its file.
+        ax: axes to draw on; by default those of a new figure.
         energy: also draw contours of the conserved energy.
+
+    Raises:
+        InputError: energy contours of a record without the canonical model's energy.
     """
-    figure = Figure(figsize=(7.0, 7.2), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
-    draw_basins(record, axes)
-    draw_flow(record, axes)
-    draw_curves(record, axes)
-    if energy:
-        draw_energy(record, axes)
-    axes.set_title(_title(record))
-    figure.legend(
-        handles=legend_handles(record, energy),
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        fontsize=8.5,
-        handlelength=2.4,
-        handler_map={tuple: HandlerTuple(ndivide=None)},
+    given = ax is not None
+    ax = own_axes(ax, 7.0, 7.6)
+    handles = draw_layers(record, ax, energy)
+    ax.set_title("\n".join(_title(record)), fontsize=10.5)
+    add_legend(ax, handles, given)
+    return figure_of(ax)
+
+
+def draw_models_side_by_side(records: Sequence[xr.Dataset]) -> Figure:
+    """Portraits beside each other with one legend: the same chain and window, other models."""
+    figure = new_figure(6.1 * len(records), 7.4)
+    panels = figure.subplots(1, len(records), sharex=True, sharey=True, squeeze=False)[0]
+    handles: dict[object, Artist] = {}
+    for record, ax in zip(records, panels, strict=True):
+        for handle in draw_layers(record, ax):
+            handles.setdefault(handle.get_label(), handle)
+        title = _title(record)
+        ax.set_title("\n".join([title[0], *title[2:]]), fontsize=10.5)
+        ax.label_outer()
+    figure.suptitle(_title(records[0])[1], fontsize=12)
+    order = list(BASINS.values())
+    ranked = sorted(
+        handles.values(),
+        key=lambda h: order.index(str(h.get_label())) if h.get_label() in order else len(order),
     )
+    add_legend(panels[0], ranked, given=False, columns=3)
     return figure
 
 
-def draw_basins(record: xr.Dataset, axes: Axes, across: str = "w", up: str = "e") -> None:
-    """The basins as filled cells, w horizontal and e vertical; the bad one hatched."""
-    meanings = _meanings(record)
+def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Artist]:
+    """All of a portrait but title and legend, on given axes; the entries of a legend."""
+    if energy and "energy" not in record:
+        raise InputError("energy contours need a portrait of the canonical model")
+    handles = draw_basins(record, ax)
+    handles += _draw_regions(record, ax)
+    handles += draw_curves(record, ax)
+    handles += draw_flow(record, ax)
+    return handles + (draw_energy(record, ax) if energy else [])
+
+
+def draw_basins(record: xr.Dataset, ax: Axes, across: str = "w", up: str = "e") -> list[Artist]:
+    """The basins as filled cells, the bad one hatched; a legend's entries."""
+    names = meanings(record["label"])
     labels = record["label"].transpose(up, across).to_numpy()
-    x, y = record[across].to_numpy(), record[up].to_numpy()
-    extent = (*_edges(x)[[0, -1]], *_edges(y)[[0, -1]])
-    colours = ListedColormap([FILL[name] for name in meanings])
-    axes.imshow(
-        labels,
-        origin="lower",
-        extent=extent,
-        aspect="auto",
-        cmap=colours,
-        vmin=-0.5,
-        vmax=len(meanings) - 0.5,
-        interpolation="nearest",
+    x, y = edges(record[across].to_numpy(), across), edges(record[up].to_numpy(), up)
+    extent = (x[0], x[-1], y[0], y[-1])
+    ax.imshow(
+        labels, origin="lower", extent=extent, aspect="auto", vmin=-0.5, vmax=len(names) - 0.5,
+        cmap=ListedColormap([FILL[name] for name in names]), interpolation="nearest",
         rasterized=True,
-    )
-    bad = labels == meanings.index("local_minimum")
-    if bad.any():
-        if max(bad.shape) <= _WHOLE_CELLS:
-            x, y = (np.repeat(_edges(values), 2)[1:-1] for values in (x, y))
-            bad = bad.repeat(2, axis=0).repeat(2, axis=1)
-        hatch = axes.contourf(x, y, bad, levels=[0.5, 1.5], colors="none", hatches=["///"])
-        hatch.set(edgecolor="#ffffff", linewidth=0)
-    axes.set(xlim=extent[:2], ylim=extent[2:], xlabel=NAMES[across], ylabel=NAMES[up])
+    )  # fmt: skip
+    _hatch(record, ax, labels == names.index("local_minimum"), ["///"], "#ffffff", across, up)
+    ax.set(xlim=extent[:2], ylim=extent[2:], xlabel=name_of(across), ylabel=name_of(up))
+    return basin_patches(name for name in BASINS if (labels == names.index(name)).any())
 
 
-def draw_flow(record: xr.Dataset, axes: Axes) -> None:
-    """Unit arrows of the gradient flow, and the orbits with the point where each starts."""
-    axes.quiver(
-        record["arrow_w"],
-        record["arrow_e"],
-        record["direction_w"],
-        record["direction_e"],
-        angles="xy",
-        pivot="mid",
-        scale=38,
-        width=0.0021,
-        color="#6a6a6a",
-        alpha=0.75,
-    )
-    if "orbit_w" not in record:
+def _hatch(
+    record: xr.Dataset, ax: Axes, on: np.ndarray, hatches: list[str], colour: str, across: str,
+    up: str,
+) -> None:  # fmt: skip
+    """Hatch the cells that are ``on``, an array over (up, across)."""
+    if not on.any():
         return
-    w, e = record["orbit_w"].to_numpy(), record["orbit_e"].to_numpy()
-    axes.plot(w, e, color=_ORBIT, linewidth=0.9)
-    axes.plot(w[0], e[0], "o", color=_ORBIT, markersize=2.6)
+    x, y = record[across].to_numpy(), record[up].to_numpy()
+    if max(on.shape) <= _WHOLE_CELLS:
+        x, y = (np.repeat(edges(values), 2)[1:-1] for values in (x, y))
+        on = on.repeat(2, axis=0).repeat(2, axis=1)
+    hatch = ax.contourf(x, y, on, levels=[0.5, 1.5], colors="none", hatches=hatches)
+    hatch.set(edgecolor=colour, linewidth=0)
 
 
-def draw_curves(record: xr.Dataset, axes: Axes) -> None:
-    """Separatrix, curve of global minima, critical line by kind, and the saddle."""
-    w = record["curve_w"].to_numpy()
-    for sign in (1, -1):
-        axes.plot(w, sign * record["separatrix_e"], color=_LINE, linewidth=1.8)
-        axes.plot(w, sign * record["minima_e"], color=_MINIMA, linewidth=2.6)
-    kind, names = record["critical_line"].to_numpy(), _meanings(record, "critical_line")
-    values = record["critical_line"].attrs["flag_values"]
-    for value, name in zip(values, names, strict=True):
-        on = (kind == value) | (kind == values[names.index("saddle")])
-        if name in _CRITICAL and (kind == value).sum() > 1:
-            axes.plot(np.where(on, w, np.nan), np.zeros_like(w), **_CRITICAL[name])
-    saddle = record["saddle_w"].to_numpy()
-    axes.plot(saddle, np.zeros_like(saddle), **_SADDLE)
-    if "global_minimum" in names and (kind == values[names.index("global_minimum")]).all():
-        axes.axvline(-np.sqrt(0.5), color=_MINIMA, linewidth=2.6)
-
-
-_SADDLE: dict[str, Any] = {
-    "marker": "X",
-    "markersize": 9,
-    "color": "#ffffff",
-    "markeredgecolor": _LINE,
-    "linestyle": "none",
-}
-_CRITICAL: dict[str, dict[str, Any]] = {
-    "local_minimum": {"color": _BAD, "linewidth": 3.0},
-    "local_maximum": {"color": _LINE, "linewidth": 1.6, "linestyle": (0, (2, 2))},
-    "global_minimum": {"color": _MINIMA, "linewidth": 2.6},
-}
-
-
-def draw_energy(record: xr.Dataset, axes: Axes) -> None:
-    """Contours of the conserved energy, along which orbits run."""
-    w, e = record["w"].to_numpy(), record["e"].to_numpy()
-    values = record["energy"].transpose("e", "w").to_numpy()
-    for side in (w < 0, w > 0):  # E is infinite at w = 0
-        if side.sum() > 1:
-            axes.contour(
-                w[side],
-                e,
-                values[:, side],
-                levels=np.arange(-8.0, 9.0),
-                colors=_ENERGY,
-                linewidths=0.6,
-                linestyles="dashed",
-                negative_linestyles="dashed",
-            )
-
-
-def _title(record: xr.Dataset) -> str:
-    total = record["label"].size
-    share = {name: record.attrs[f"cells_{name}"] / total for name in _meanings(record)}
-    lines = [
-        f"Gradient flow on the Markov chain {chain_caption(record)}",
-        f"{share['global_minimum']:.1%} of the window reaches the global minima, "
-        f"{share['local_minimum']:.1%} is trapped",
-    ]
-    if "a" in record.attrs:
-        lines.insert(
-            1, f"{attention_caption(record)}, starts in the slice $a$ = {record.attrs['a']:g}"
-        )
-        if "length" in record.attrs and record.attrs["a"] != 0:
-            lines.append("(the global minima lie in another slice, $a$ = 0)")
-    return "\n".join(lines)
-
-
-def legend_handles(record: xr.Dataset, energy: bool = False) -> list[Patch | Line2D]:
-    """One entry for each thing that is in the picture."""
-    present = [name for name in BASINS if record.attrs[f"cells_{name}"]]
-    handles: list[Patch | Line2D] = [*basin_patches(present)]
-    values = record["critical_line"].attrs["flag_values"]
-    kinds = dict(zip(_meanings(record, "critical_line"), values, strict=True))
-    on_line = set(record["critical_line"].to_numpy().tolist())
-    flat = kinds["global_minimum"] in on_line
-    if np.isfinite(record["separatrix_e"]).any():
-        handles.append(Line2D([], [], color=_LINE, linewidth=1.8, label="separatrix (analytic)"))
-    if flat or np.isfinite(record["minima_e"]).any():
-        line = Line2D([], [], color=_MINIMA, linewidth=2.6)
-        line.set_label("global minima: $e = 0$ or $w = -1/\\sqrt{2}$" if flat else "global minima")
-        handles.append(line)
-    for name in ("local_minimum", "local_maximum"):
-        if kinds[name] in on_line:
-            text = f"$e = 0$: {name.replace('_', ' ')}"
-            handles.append(Line2D([], [], label=text, **_CRITICAL[name]))
-    if record["saddle_w"].size:
-        handles.append(Line2D([], [], label="saddle", **_SADDLE))
-    arrows = Line2D(
-        [], [], color="#6a6a6a", marker="$\\rightarrow$", linestyle="none", markersize=11
-    )
-    along = ", along (w, e)" if "a" in record.attrs else ""
-    arrows.set_label(f"direction of the flow{along}")
-    handles.append(arrows)
-    if "orbit_w" in record:
-        line = Line2D([], [], color=_ORBIT, linewidth=0.9, label="orbit from its start (dot)")
-        line.set(marker="o", markersize=2.6, markevery=2)
-        handles.append(line)
-    if energy:
-        handles.append(
-            Line2D([], [], color=_ENERGY, linewidth=0.6, linestyle="dashed", label="energy $E$")
-        )
+def _draw_regions(record: xr.Dataset, ax: Axes) -> list[Artist]:
+    """Cells whose end the canonical model does not predict, and cells whose orbit slides."""
+    regions = {}
+    if "differs" in record:
+        regions["the canonical model predicts the other end"] = ("differs", _DIFFERS)
+    if "sliding_time" in record:
+        regions["the orbit slides along a ReLU's kink"] = ("sliding_time", _SLIDES)
+    handles: list[Artist] = []
+    for text, (name, style) in regions.items():
+        on = record[name].transpose("e", "w").to_numpy() > 0
+        if on.any():
+            _hatch(record, ax, on, style["hatches"], style["colour"], "w", "e")
+            patch = Patch(facecolor="#ffffff", hatch=style["hatches"][0], linewidth=0)
+            patch.set(edgecolor=style["colour"], label=f"{text} ({percent(on)})")
+            handles.append(patch)
     return handles
 
 
-def basin_patches(names: Iterable[str]) -> list[Patch]:
-    """A legend's entries for filled basins."""
-    style: dict[str, dict[str, Any]] = {
-        "local_minimum": {"hatch": "///", "edgecolor": "#ffffff", "linewidth": 0},
-        "saddle": {"edgecolor": _LINE, "linewidth": 0.6},  # white on white without its edge
-    }
-    plain = {"linewidth": 0}
-    return [
-        Patch(facecolor=FILL[name], label=BASINS[name], **style.get(name, plain)) for name in names
+def draw_flow(record: xr.Dataset, ax: Axes) -> list[Artist]:
+    """Unit arrows of the flow, and the orbits from the points where they start."""
+    ax.quiver(
+        record["arrow_w"], record["arrow_e"], record["direction_w"], record["direction_e"],
+        angles="xy", pivot="mid", scale=38, width=0.0021, color=_ARROW, alpha=0.75,
+    )  # fmt: skip
+    arrow = Line2D([], [], color=_ARROW, marker="$\\rightarrow$", linestyle="none", markersize=11)
+    arrow.set_label("direction of the flow")
+    if "orbit_w" not in record:
+        return [arrow]
+    w, e = record["orbit_w"].to_numpy(), record["orbit_e"].to_numpy()
+    ax.plot(w, e, color=SOFT, linewidth=0.9)
+    ax.plot(w[0], e[0], "o", color=SOFT, markersize=2.8)
+    line = Line2D([], [], color=SOFT, linewidth=0.9, marker="o", markersize=2.8, markevery=2)
+    line.set_label("orbit from its start (dot)")
+    return [arrow, line]
+
+
+def _title(record: xr.Dataset) -> list[str]:
+    """The model on its chain; shares of the window; what else has to be known of it."""
+    a, total = record.attrs, record["label"].size
+    held = [f"${n}$ = {a[n]:g}" for n in ("a", "u", "b") if n in a]
+    model = ", ".join([sentence(model_caption(record)), *(f"starts at {h}" for h in held)])
+    verbs = {"global_minimum": "reaches the global minima", "local_minimum": "is trapped",
+             "saddle": "ends in a saddle", "unresolved": "is unresolved"}  # fmt: skip
+    shares = [
+        f"{percent(int(a[f'cells_{name}']), total)} {verb}"
+        for name, verb in verbs.items()
+        if a[f"cells_{name}"]
     ]
+    lines = [model, f"Markov chain {chain_caption(record)}"]
+    lines.append("of the window " + ", ".join(shares[:2]))
+    lines += [", ".join(shares[2:])] if shares[2:] else []
+    return lines + _remarks(record)
 
 
-def _meanings(record: xr.Dataset, variable: str = "label") -> list[str]:
-    return str(record[variable].attrs["flag_meanings"]).split()
-
-
-def _edges(centres: np.ndarray) -> np.ndarray:
-    half = (centres[1] - centres[0]) / 2
-    return np.append(centres - half, centres[-1] + half)
+def _remarks(record: xr.Dataset) -> list[str]:
+    """What a reader of the portrait would otherwise take for granted."""
+    a, remarks = record.attrs, []
+    if "share_differs" in a:
+        share = percent(int(a["cells_differ"]), record["label"].size)
+        remarks.append(f"{share} ends elsewhere than in the canonical model")
+    if a["model"] == "rank-one":
+        remarks.append("(starts lifted from the plane, orbits projected to it)")
+    if a["model"] == "canonical" and str(a["regime"]) == "p + q < 1" and a["cells_local_minimum"]:
+        remarks.append("(no trap of the full model, whose positions move: see rank-one)")
+    if a["model"] in ("uniform", "linear"):
+        remarks.append("(arrows and orbits leave out their part along $a$)")
+    if a["model"] == "uniform" and a.get("a"):
+        remarks.append("(the global minima lie in another slice, $a$ = 0)")
+    return remarks

@@ -7,27 +7,37 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from flowsim.drawing.plane import BASINS, FILL, NAMES, basin_patches, draw_basins
-from flowsim.drawing.style import chain_caption
+from flowsim.drawing.plane import draw_basins
+from flowsim.drawing.style import (
+    BASINS,
+    FILL,
+    INK,
+    MARKER,
+    add_legend,
+    basin_dots,
+    basin_patches,
+    chain_caption,
+    code_of,
+    edges,
+    figure_of,
+    model_caption,
+    name_of,
+    new_figure,
+    own_axes,
+    percent,
+    sentence,
+)
 from flowsim.errors import InputError
 
-_EDGE = {"global_minimum": "#00537f", "local_minimum": "#a33b00"}
-_MARKERS = {"global_minimum": "o", "local_minimum": "^", "saddle": "s", "unresolved": "X"}
-_MODELS = {
-    "canonical": "without attention",
-    "linear": "linear attention",
-    "untied": "untied weights",
-    "rank-one": "rank-one manifold",
-}
-_VARIED = {"p": "$p$ = P(0→1)", "q": "$q$ = P(1→0)", "sigma": "spread $\\sigma$ of the starts"}
+#: Slices shown of a grid over three coordinates.
 _PANELS = 6
 
 
-def draw_scan(record: xr.Dataset) -> Figure:
-    """A figure of a scan: basins over a grid, starts as points, or shares over p, q and σ.
+def draw_scan(record: xr.Dataset, ax: Axes | None = None, show: str = "label") -> Figure:
+    """A scan: basins over a grid, starts as points, or shares over p, q and σ.
 
     A grid over two coordinates is drawn as filled cells, one over three as up to six slices; starts
     from a file or a cloud as points at their first two coordinates (w horizontal, e vertical where
@@ -36,21 +46,32 @@ def draw_scan(record: xr.Dataset) -> Figure:
 
     Args:
         record: from ``write_scan``, read back from its file.
+        ax: axes to draw on; by default those of a new figure.
+        show: "label" for where starts end, "hitting_time" for when they have learned.
 
     Raises:
         InputError: all of p, q and σ vary, or a grid over one or more than three coordinates, or
-            with an axis that is a single value or not evenly spaced.
+            with an axis that is a single value or not evenly spaced; slices on given axes; no
+            hitting times in the record.
     """
-    varied = [name for name in record["share"].dims if name != "basin"]
+    if show not in ("label", "hitting_time"):
+        raise InputError(f'show must be "label" or "hitting_time", not {show!r}')
+    if show not in record:
+        raise InputError("the record has no hitting times; scan with a fraction to find them")
+    varied = [str(name) for name in record["share"].dims if name != "basin"]
     if len(varied) > 2:
         raise InputError("a figure shows one or two of p, q and sigma; this scan varies all three")
+    if varied and show != "label":
+        raise InputError("hitting times are drawn where neither p, q nor sigma varies")
     if len(varied) == 2:
-        return _draw_map(record, *map(str, varied))
+        return _draw_map(record, ax, *varied)
     if varied:
-        return _draw_curve(record, str(varied[0]))
+        return _draw_curve(record, ax, varied[0])
     if any(str(name).startswith("start_") for name in record):
-        return _draw_points(record)
-    return _draw_grid(record)
+        return _draw_points(record, ax, show)
+    if len(check_grid(record)) == 3:
+        return _draw_slices(record, ax, show)
+    return _draw_grid(record, ax, show)
 
 
 def check_grid(record: xr.Dataset) -> list[str]:
@@ -59,142 +80,170 @@ def check_grid(record: xr.Dataset) -> list[str]:
     if len(dims) not in (2, 3):
         raise InputError(f"a figure shows a grid over two or three coordinates, not {len(dims)}")
     for name in dims:
-        _edges_of(record, name)
+        edges(record[name].to_numpy(), name)
     return dims
 
 
-def _draw_map(record: xr.Dataset, up: str, across: str) -> Figure:
-    figure, axes = _figure(record, 7.0, 6.0)
+def _draw_map(record: xr.Dataset, ax: Axes | None, up: str, across: str) -> Figure:
+    ax = own_axes(ax, 7.0, 6.0)
     share = record["share"].sel(basin="global_minimum")
-    x, y = (_edges_of(record, name) for name in (across, up))
-    mesh = axes.pcolormesh(x, y, share, cmap="cividis", vmin=0, vmax=1, rasterized=True)
-    figure.colorbar(mesh, label="share of starts that reach the global minima")
-    axes.set(xlabel=_VARIED[across], ylabel=_VARIED[up])
+    x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
+    mesh = ax.pcolormesh(x, y, share, cmap="cividis", vmin=0, vmax=1, rasterized=True)
+    figure_of(ax).colorbar(mesh, ax=ax, label="share of starts that reach the global minima")
+    ax.set(xlabel=name_of(across), ylabel=name_of(up))
     if {across, up} == {"p", "q"}:
         low, high = max(x[0], 1 - y[-1]), min(x[-1], 1 - y[0])
         if low < high:
-            line = axes.plot([low, high], [1 - low, 1 - high], color="#ffffff", linestyle="--")
+            line = ax.plot([low, high], [1 - low, 1 - high], color="#ffffff", linestyle="--")
             line[0].set_label("$p + q$ = 1")
-            axes.legend(facecolor="#555555", labelcolor="#ffffff", framealpha=1)
-    return figure
+            ax.legend(facecolor="#555555", labelcolor="#ffffff", framealpha=1)
+    ax.set_title(_title(record), fontsize=10.5)
+    return figure_of(ax)
 
 
-def _draw_curve(record: xr.Dataset, varied: str) -> Figure:
-    figure, axes = _figure(record, 7.0, 5.0)
+def _draw_curve(record: xr.Dataset, ax: Axes | None, varied: str) -> Figure:
+    ax = own_axes(ax, 7.0, 5.0)
     drawn = "share_low" in record  # of chosen starts a share has no sampling error
     for name in ("global_minimum", "local_minimum", "unresolved"):
         here = record.sel(basin=name)
         if name == "unresolved" and not here["count"].any():
             continue
-        colour = _EDGE.get(name, "#000000")
-        x = here[varied].to_numpy()
+        colour, x = INK[name], here[varied].to_numpy()
         if drawn:
             low, high = here["share_low"], here["share_high"]
-            axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-        style: dict[str, Any] = {"marker": _MARKERS[name], "markersize": 4, "linewidth": 1.4}
-        axes.plot(x, here["share"], color=colour, label=BASINS[name], **style)
-    axes.set(xlabel=_VARIED[varied], ylabel="share of the starts", ylim=(-0.02, 1.02))
-    axes.legend(title="with 95 % Wilson interval" if drawn else None, framealpha=1)
-    return figure
+            ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
+        style: dict[str, Any] = {"marker": MARKER[name], "markersize": 4, "linewidth": 1.4}
+        ax.plot(x, here["share"], color=colour, label=BASINS[name], **style)
+    ax.set(xlabel=name_of(varied), ylabel="share of the starts", ylim=(-0.02, 1.02))
+    ax.legend(title="with 95 % Wilson interval" if drawn else None, framealpha=1)
+    ax.set_title(_title(record), fontsize=10.5)
+    return figure_of(ax)
 
 
-def _draw_points(record: xr.Dataset) -> Figure:
-    figure, axes = _figure(record, 7.0, 6.4)
+def _draw_points(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
+    given = ax is not None
+    ax = own_axes(ax, 7.0, 6.4)
     names = [str(name).removeprefix("start_") for name in record if str(name).startswith("start_")]
     names = ["w", "e"] if {"w", "e"} <= set(names) else (names * 2)[:2]
     x, y = (record[f"start_{name}"].to_numpy() for name in names)
     labels = record["label"].to_numpy()
     size = 12.0 if labels.size > 2000 else 26.0
     present = [name for name in BASINS if record.attrs[f"points_{name}"]]
-    handles = []
+    timed = show != "label"
     for name in present:
-        here = labels == _code(record, name)
-        style: dict[str, Any] = {
-            "marker": _MARKERS[name],
-            "facecolor": FILL[name],
-            "edgecolor": _EDGE.get(name, "#000000"),
-            "linewidth": 0.6,
-        }
-        axes.scatter(x[here], y[here], s=size, rasterized=labels.size > 2000, **style)
-        entry = Line2D([], [], marker=_MARKERS[name], color=FILL[name], linestyle="none")
-        entry.set(markeredgecolor=style["edgecolor"], label=BASINS[name])
-        handles.append(entry)
-    axes.set(xlabel=f"start: {_name(names[0])}", ylabel=f"start: {_name(names[1])}")
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
-    return figure
+        here = labels == code_of(record["label"], name)
+        if timed and name == "global_minimum":
+            _draw_times(record, ax, x, y, here, size)
+            continue
+        style: dict[str, Any] = {"facecolor": FILL[name], "edgecolor": INK[name], "linewidth": 0.6}
+        many = labels.size > 2000
+        ax.scatter(x[here], y[here], s=size, rasterized=many, marker=MARKER[name], **style)
+    ax.set(xlabel=f"start: {name_of(names[0])}", ylabel=f"start: {name_of(names[1])}")
+    ax.set_title(_title(record), fontsize=10.5)
+    shown = [name for name in present if not (timed and name == "global_minimum")]
+    add_legend(ax, basin_dots(shown), given)
+    return figure_of(ax)
 
 
-def _draw_grid(record: xr.Dataset) -> Figure:
-    dims = check_grid(record)
-    across, up = ("w", "e") if {"w", "e"} <= set(dims) else (dims[1], dims[0])
-    if len(dims) == 2:
-        figure, axes = _figure(record, 7.0, 6.6)
-        _draw_cells(record, axes, across, up)
-    else:
-        slicing = next(name for name in dims if name not in (across, up))
-        values = record[slicing].to_numpy()
-        chosen = np.unique(np.linspace(0, len(values) - 1, _PANELS).round().astype(int))
-        columns = min(3, len(chosen))
-        rows = -(-len(chosen) // columns)
-        figure = Figure(figsize=(3.4 * columns, 3.2 * rows + 0.9), dpi=120, layout="constrained")
-        panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-        for axes, at in zip(panels.flat, chosen, strict=False):
-            _draw_cells(record.isel({slicing: at}), axes, across, up)
-            axes.set_title(f"${slicing}$ = {values[at]:.3g}", fontsize=10)
-        for axes in panels.flat[len(chosen) :]:
-            axes.set_axis_off()
-        for axes in panels.flat:
-            axes.label_outer()
-        figure.suptitle(_title(record), fontsize=11)
-    present = [name for name in BASINS if record.attrs[f"points_{name}"]]
-    figure.legend(
-        handles=basin_patches(present), loc="outside lower center", ncols=2, frameon=False
+def _draw_times(
+    record: xr.Dataset, ax: Axes, x: np.ndarray, y: np.ndarray, here: np.ndarray, size: float
+) -> None:
+    """Starts that learn, coloured by when."""
+    drawn = ax.scatter(
+        x[here], y[here], s=size, c=record["hitting_time"].to_numpy()[here], cmap="viridis",
+        norm=_time_norm(record), linewidths=0, rasterized=True,
+    )  # fmt: skip
+    figure_of(ax).colorbar(drawn, ax=ax, label=_time_text(record))
+
+
+def _time_norm(record: xr.Dataset) -> LogNorm:
+    """Colours of the times to learn, from the fastest to the slowest start."""
+    values = record["hitting_time"].to_numpy()
+    learned = record["label"].to_numpy() == code_of(record["label"], "global_minimum")
+    values = values[learned & np.isfinite(values) & (values > 0)]
+    low, high = (values.min(), values.max()) if values.size else (1.0, 10.0)
+    return LogNorm(low, max(high, low * 1.01))
+
+
+def _time_text(record: xr.Dataset) -> str:
+    left = record["hitting_time"].attrs.get("fraction")
+    return "gradient-flow time until the excess loss has fallen " + (
+        f"to {left:g} of its start" if left is not None else "away"
     )
+
+
+def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
+    """A grid over three coordinates in up to six slices."""
+    if ax is not None:
+        raise InputError("a grid over three coordinates has several slices; omit ax, or select one")
+    dims = check_grid(record)
+    across, up = _directions(dims)
+    slicing = next(name for name in dims if name not in (across, up))
+    values = record[slicing].to_numpy()
+    chosen = np.unique(np.linspace(0, len(values) - 1, _PANELS).round().astype(int))
+    columns = min(3, len(chosen))
+    rows = -(-len(chosen) // columns)
+    figure = new_figure(3.4 * columns, 3.2 * rows + 0.9)
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    norm = _time_norm(record) if show != "label" else None
+    for panel, at in zip(panels.flat, chosen, strict=False):
+        _draw_cells(record.isel({slicing: at}), panel, across, up, norm)
+        panel.set_title(f"${slicing}$ = {values[at]:.3g}", fontsize=10)
+    for panel in panels.flat[len(chosen) :]:
+        panel.set_axis_off()
+    for panel in panels.flat:
+        panel.label_outer()
+    figure.suptitle(_title(record), fontsize=10.5)
+    add_legend(panels.flat[0], _legend(record, show), given=False)
     return figure
 
 
-def _draw_cells(record: xr.Dataset, axes: Axes, across: str, up: str) -> None:
-    draw_basins(record, axes, across, up)
-    axes.set(xlabel=_name(across), ylabel=_name(up))
+def _draw_grid(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
+    given = ax is not None
+    ax = own_axes(ax, 7.0, 6.6)
+    norm = _time_norm(record) if show != "label" else None
+    _draw_cells(record, ax, *_directions(check_grid(record)), norm)
+    ax.set_title(_title(record), fontsize=10.5)
+    add_legend(ax, _legend(record, show), given)
+    return figure_of(ax)
 
 
-def _figure(record: xr.Dataset, width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_title(_title(record), fontsize=11)
-    return figure, axes
+def _directions(dims: list[str]) -> tuple[str, str]:
+    """The horizontal and the vertical coordinate."""
+    return ("w", "e") if {"w", "e"} <= set(dims) else (dims[1], dims[0])
+
+
+def _legend(record: xr.Dataset, show: str) -> list[Any]:
+    present = [name for name in BASINS if record.attrs[f"points_{name}"]]
+    return basin_patches(n for n in present if show == "label" or n != "global_minimum")
+
+
+def _draw_cells(record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNorm | None) -> None:
+    """Basins, and over the cells that learn their hitting times if ``norm`` is given."""
+    draw_basins(record, ax, across, up)
+    if norm is None:
+        return
+    label = record["label"].transpose(up, across).to_numpy()
+    times = record["hitting_time"].transpose(up, across).to_numpy()
+    learned = label == code_of(record["label"], "global_minimum")
+    x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
+    mesh = ax.pcolormesh(x, y, np.where(learned, times, np.nan), cmap="viridis", norm=norm,
+                         rasterized=True)  # fmt: skip
+    if ax.get_subplotspec() is None or ax.get_subplotspec().is_last_col():
+        figure_of(ax).colorbar(mesh, ax=ax, label=_time_text(record))
 
 
 def _title(record: xr.Dataset) -> str:
     a = record.attrs
-    model = _MODELS.get(a["model"]) or f"uniform attention over $N$ = {a['length']}"
     if "p" in a and "q" in a:
-        chain = f"the Markov chain {chain_caption(record)}"
+        chain = f"Markov chain {chain_caption(record)}"
     else:
         kept = [f"${n}$ = {a[n]:g}" for n in "pq" if n in a]
         chain = f"Markov chains, {kept[0]}" if kept else "Markov chains"
     total = sum(int(a[f"points_{name}"]) for name in BASINS)
     fixed = [f"${n}$ = {float(v):g}" for n, v in record.coords.items() if not v.dims]
-    share = int(a["points_global_minimum"]) / total
+    share = percent(int(a["points_global_minimum"]), total)
     return (
-        f"Gradient flow on {chain}\n"
-        f"{', '.join([model, *fixed])}: {share:.1%} of {total} starts reach the global minima"
+        f"{', '.join([sentence(model_caption(record)), *fixed])}\n{chain}\n"
+        f"{share} of {total:,} starts reach the global minima"
     )
-
-
-def _name(coordinate: str) -> str:
-    return NAMES.get(coordinate, f"${coordinate}$")
-
-
-def _code(record: xr.Dataset, name: str) -> int:
-    attributes = record["label"].attrs
-    return int(attributes["flag_values"][str(attributes["flag_meanings"]).split().index(name)])
-
-
-def _edges_of(record: xr.Dataset, name: str) -> np.ndarray:
-    """Edges of the cells around evenly spaced values."""
-    values = record[name].to_numpy()
-    steps = np.diff(values)
-    if not steps.size or np.ptp(steps) > 1e-6 * steps[0]:
-        raise InputError(f"a figure needs two or more evenly spaced values of {name}")
-    return np.append(values - steps[0] / 2, values[-1] + steps[0] / 2)

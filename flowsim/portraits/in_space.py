@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
-import numpy as np
 import torch
 import xarray as xr
-from torch import Tensor
 
-from flowsim.flow.limits import find_limits
-from flowsim.flow.trajectories import trajectories
+from flowsim.errors import InputError
 from flowsim.landscape.basins import minima_curve
 from flowsim.landscape.curvature import critical_plane, saddle_points
 from flowsim.landscape.labels import CriticalPoint, Label
@@ -19,48 +16,96 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import feed_forward_gain
 from flowsim.models.catalogue import model_attributes
 from flowsim.models.linear import LinearAttentionModel
+from flowsim.models.rank_one import RankOneModel
+from flowsim.portraits.orbits import orbit_paths
 from flowsim.records.netcdf import flags
 from flowsim.records.provenance import provenance
 
 PLANE_POINTS = 81
-TIMES = 90
-#: Starts of the orbits: (e, w, a) on a coarse lattice, and on a small one around the origin.
+#: The window by default.
+WINDOW = {"e": (-2.0, 2.0), "w": (-2.5, 2.5), "a": (-1.0, 1.0)}
+#: Starts of the orbits: (e, w, a) on a coarse lattice in ``WINDOW``, and on one at the origin.
 STARTS = list(product((-1.6, 0.5, 1.6), (-1.9, -1.1, -0.35, 0.35, 1.5), (-0.7, 0.1, 0.8)))
 NEAR_STARTS = list(product((-0.12, 0.12), (-0.28, -0.1, 0.1, 0.28), (-0.28, 0.0, 0.28)))
 
 
 def phase_space_record(
     model: ReducedModel,
-    w_range: tuple[float, float] = (-2.5, 2.5),
-    a_range: tuple[float, float] = (-1.0, 1.0),
-    rtol: float = 1e-8,
+    w_range: tuple[float, float] = WINDOW["w"],
+    e_range: tuple[float, float] = WINDOW["e"],
+    a_range: tuple[float, float] = WINDOW["a"],
+    rtol: float | None = None,
     atol: float = 1e-10,
     progress: Callable[[int], object] | None = None,
 ) -> xr.Dataset:
-    """Orbits, critical plane, saddle curve and global minima of a model with θ = (e, w, a).
+    """Orbits, critical plane, saddle curve and global minima of a model in (e, w, a).
 
     Args:
-        model: with uniform or linear attention, bias at its optimum.
-        w_range, a_range: part of the plane e = 0 that is shown.
-        rtol, atol: error allowed per step.
+        model: with uniform or linear attention, bias at its optimum; or the rank-one model with
+            attention, whose starts are lifted and whose orbits are projected.
+        w_range, e_range, a_range: the window, in which the orbits from afar start.
+        rtol, atol: error allowed per step; rtol is by default 1e-8 for orbits.
         progress: called with the number of orbits done.
 
     Returns:
         Dataset with two families of orbits, ``orbit_*`` from afar and ``near_*`` from around the
-        origin, each (time, orbit) in e, w, a with the limit as last entry, and the label of each;
-        ``plane`` (plane_a, plane_w), the kind of the critical plane; the saddle curve in it; the
-        curve of global minima (uniform attention, a = 0) or their surface over (a, w) (linear).
-    """
-    record = xr.Dataset()
-    for family, points in (("orbit", STARTS), ("near", NEAR_STARTS)):
-        start = torch.tensor(points, dtype=torch.float64)
-        path, label = _paths(model, start, rtol, atol)
-        for i, name in enumerate(model.coordinates):
-            record[f"{family}_{name}"] = (("time", family), path[..., i].numpy())
-        record[f"{family}_label"] = (family, label.numpy(), flags(Label))
-        if progress is not None:
-            progress(len(start))
+        origin, each (time, orbit) in e, w, a with the limit as last entry (NaN where torchdiffeq
+        did not reach it), and the label of each. Without the rank-one model, ``plane`` (plane_a,
+        plane_w), the kind of the critical plane, and the saddle curve in it. The curve of global
+        minima at a = 0, or for linear attention their surface over (a, w).
 
+    Raises:
+        InputError: a model without attention, or with its bias or unembedding as a coordinate.
+    """
+    lifted = isinstance(model, RankOneModel) and model.attention and model.tied
+    if not lifted and model.coordinates != ("e", "w", "a"):
+        raise InputError("a view in space needs uniform, linear or rank-one attention")
+    window = {"e": e_range, "w": w_range, "a": a_range}
+    start = torch.tensor([*_starts(window), *NEAR_STARTS], dtype=torch.float64)
+    theta = model.from_canonical(start) if isinstance(model, RankOneModel) else start
+    path, label = orbit_paths(model, theta, rtol or 1e-8, atol)
+    if progress is not None:
+        progress(len(start))
+    record = xr.Dataset()
+    for family, rows in (("orbit", slice(len(STARTS))), ("near", slice(len(STARTS), None))):
+        for i, name in enumerate(("e", "w", "a")):
+            record[f"{family}_{name}"] = (("time", family), path[:, rows, i].numpy())
+        record[f"{family}_label"] = (family, label[rows].numpy(), flags(Label))
+    record = _with_landscape(record, model, w_range, a_range)
+    settings: dict[str, object] = {
+        "kind": "phase space",
+        **model_attributes(model),
+        **{f"{name}_range": window[name] for name in "wea"},
+        "rtol": rtol or 1e-8,
+        "atol": atol,
+        "orbits_unfinished": int(path[-1].isnan().any(dim=-1).sum()),
+    }
+    for code in Label:
+        settings[f"orbits_{code.name.lower()}"] = int((label == code).sum())
+    record.attrs = provenance(settings)
+    return record
+
+
+def _starts(window: dict[str, tuple[float, float]]) -> list[tuple[float, ...]]:
+    """``STARTS``, moved from ``WINDOW`` to another window."""
+    moved = []
+    for start in STARTS:
+        part = [(x - WINDOW[n][0]) / (WINDOW[n][1] - WINDOW[n][0])
+                for n, x in zip("ewa", start, strict=True)]  # fmt: skip
+        moved.append(tuple(window[n][0] + x * (window[n][1] - window[n][0])
+                           for n, x in zip("ewa", part, strict=True)))  # fmt: skip
+    return moved
+
+
+def _with_landscape(
+    record: xr.Dataset,
+    model: ReducedModel,
+    w_range: tuple[float, float],
+    a_range: tuple[float, float],
+) -> xr.Dataset:
+    """The record with the critical plane, its saddle curve and the global minima."""
+    if isinstance(model, RankOneModel):
+        return _with_minima_curve(record, model, w_range)
     w = torch.linspace(*w_range, PLANE_POINTS, dtype=torch.float64)
     a = torch.linspace(*a_range, PLANE_POINTS, dtype=torch.float64)
     grid_a, grid_w = torch.meshgrid(a, w, indexing="ij")
@@ -75,31 +120,15 @@ def phase_space_record(
         squared = model.chain.target_logit_gap / ((1 + grid_a) * feed_forward_gain(grid_w))
         surface = torch.where(squared > 0, squared.sqrt(), torch.nan)
         record["minima_surface_e"] = (("plane_a", "plane_w"), surface.numpy())
-    else:
-        fine = torch.linspace(*w_range, 1201, dtype=torch.float64)
-        record["minima_w"] = ("curve", fine.numpy())
-        record["minima_e"] = ("curve", minima_curve(model.chain, fine).numpy())
+        return record
+    return _with_minima_curve(record, model, w_range)
 
-    labels = np.concatenate([record["orbit_label"], record["near_label"]])
-    settings: dict[str, object] = {
-        "kind": "phase space",
-        **model_attributes(model),
-        "w_range": w_range,
-        "a_range": a_range,
-        "rtol": rtol,
-        "atol": atol,
-    }
-    for code in Label:
-        settings[f"orbits_{code.name.lower()}"] = int((labels == code).sum())
-    record.attrs = provenance(settings)
+
+def _with_minima_curve(
+    record: xr.Dataset, model: ReducedModel, w_range: tuple[float, float]
+) -> xr.Dataset:
+    """The record with the global minima at a = 0; a lift has the same loss."""
+    w = torch.linspace(*w_range, 1201, dtype=torch.float64)
+    record["minima_w"] = ("curve", w.numpy())
+    record["minima_e"] = ("curve", minima_curve(model.chain, w).numpy())
     return record
-
-
-def _paths(model: ReducedModel, start: Tensor, rtol: float, atol: float) -> tuple[Tensor, Tensor]:
-    """Trajectories, each completed by its limit, and the limits' labels."""
-    pi0, pi1 = model.chain.stationary
-    horizon = 6 / (pi0 * pi1 * max(abs(model.chain.second_eigenvalue), 0.1))
-    times = horizon * torch.cat([torch.zeros(1), torch.logspace(-4, 0, TIMES)]).double()
-    path = trajectories(model, start, times, rtol, atol)
-    limits = find_limits(model, start)
-    return torch.cat([path, limits.theta.unsqueeze(0)]), limits.label
