@@ -118,6 +118,11 @@ def meanings(variable: xr.DataArray) -> list[str]:
     return str(variable.attrs["flag_meanings"]).split()
 
 
+def label_names(variable: xr.DataArray) -> np.ndarray:
+    """The name of every value of a variable of codes, shape of the variable."""
+    return np.array(meanings(variable))[variable.to_numpy().astype(int)]
+
+
 def code_of(variable: xr.DataArray, name: str) -> int:
     """The value that stands for a name in a variable of codes."""
     return int(variable.attrs["flag_values"][meanings(variable).index(name)])

@@ -68,6 +68,8 @@ def compare(
         "kind": "comparison",
         **kept,
         "regime": settings.chain.regime,
+        "entropy_rate": settings.chain.entropy_rate,
+        "stationary_entropy": settings.chain.stationary_entropy,
         "attention": int(points.shape[1] == 3),
         **record.attrs,
     }
