@@ -24,10 +24,9 @@ CHAIN = BinaryChain(0.5, 0.8)
 
 
 def limits(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
-    """Labels by ``find_limits``, eager or compiled."""
+    """Labels by ``find_limits``."""
     model, theta = CanonicalModel(CHAIN), torch.from_numpy(starts)
-    options = {"compile": True} if task.get("compile") else {}
-    return lambda: find_limits(model, theta, **options).label.numpy()
+    return lambda: find_limits(model, theta).label.numpy()
 
 
 def closed_form(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:

@@ -54,7 +54,6 @@ SCAN: dict[str, tuple[str, str, dict[str, Any], float]] = {
     "torchdiffeq, physical time": ("peers_torch", "physical", {}, 1 / 8),
     "torchdiffeq, rescaled field": ("peers_torch", "rescaled", {}, 1 / 4),
     "flowsim": ("peers_flowsim", "limits", {}, 1),
-    "flowsim, compiled": ("peers_flowsim", "limits", {"compile": True}, 1),
     "closed form, no integration": ("peers_flowsim", "closed form", {}, 1),
 }
 

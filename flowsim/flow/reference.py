@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torchdiffeq import odeint
 
-from flowsim.errors import InputError
+from flowsim.arrays import Numbers
 from flowsim.flow.chart import Chart
-from flowsim.flow.limits import check_starts
+from flowsim.flow.checks import check_starts, check_times, in_kind
 from flowsim.models.base import ReducedModel, velocity
 
 #: Steps after which a row is given up as too stiff for an explicit method.
@@ -16,8 +18,8 @@ MAX_STEPS = 20_000
 
 
 def integrate(
-    model: ReducedModel, theta0: Tensor, t: Tensor, rtol: float = 1e-11, atol: float = 1e-12
-) -> Tensor:
+    model: ReducedModel, theta0: Numbers, t: Numbers, rtol: float = 1e-11, atol: float = 1e-12
+) -> Any:
     """Trajectories of dθ/dt = −G⁻¹∇L at the times ``t``, in physical gradient-flow time.
 
     Dormand-Prince 8(7) of torchdiffeq steps exactly onto every requested time (its interpolant is
@@ -27,21 +29,21 @@ def integrate(
 
     Args:
         model: any reduced model.
-        theta0: starts at time t[0], float64, shape (..., k).
+        theta0: starts at time t[0], shape (..., k): a tensor, an array or lists.
         t: increasing times, shape (T,), T ≥ 2.
         rtol: error allowed per step, relative for coordinates that keep their sign.
         atol: absolute error allowed per step for the other coordinates.
 
     Returns:
-        θ, shape (T, ..., k). A row that cannot be integrated (a start that is not finite, a step
-        below rounding, more than ``MAX_STEPS`` steps) is NaN from its second time on; the other
-        rows are not affected.
+        θ, shape (T, ..., k), a tensor if ``theta0`` is one, else an array. A row that cannot be
+        integrated (a start that is not finite, a step below rounding, more than ``MAX_STEPS``
+        steps) is NaN from its second time on; the other rows are not affected.
 
     Raises:
         InputError: wrong shapes, times that do not increase, tolerances that are not positive.
     """
-    starts = check_starts(model, theta0, rtol, atol)
-    times = check_times(t).to(starts)
+    given = check_starts(model, theta0, rtol, atol)
+    starts, times = given.reshape(-1, given.shape[-1]), check_times(t).to(given)
     path = torch.full((len(times), *starts.shape), torch.nan, dtype=starts.dtype).to(starts.device)
     path[0] = starts
     finite = torch.isfinite(starts).all(dim=1)
@@ -55,14 +57,7 @@ def integrate(
         except AssertionError:  # torchdiffeq: "underflow in dt", too many steps, not finite
             if len(rows) > 1:
                 pending += rows.chunk(2)
-    return path.reshape(len(times), *theta0.shape)
-
-
-def check_times(t: Tensor) -> Tensor:
-    """``t`` itself, a vector of at least two increasing, finite times; else InputError."""
-    if t.ndim != 1 or len(t) < 2 or not bool((t.diff() > 0).all() and t.isfinite().all()):
-        raise InputError("t must be a vector of at least two increasing, finite times")
-    return t
+    return in_kind(path.reshape(len(times), *given.shape), theta0)
 
 
 def _integrate_rows(

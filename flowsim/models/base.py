@@ -8,7 +8,7 @@ tensors, and numpy arrays for numpy arrays and lists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, Protocol, TypeGuard, TypeVar
 
@@ -111,7 +111,6 @@ class GapModel:
     coordinates: tuple[str, ...]
     keeps_sign: tuple[bool, ...]
     conserved_names: tuple[str, ...]
-    clock_chart: tuple[str, ...]
 
     def __init__(self, chain: BinaryChain, bias: str = "optimal") -> None:
         if bias not in ("optimal", "dynamic"):
@@ -133,22 +132,6 @@ class GapModel:
 
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
         """∇Δ over the coordinates without the bias; shape (..., k)."""
-        raise NotImplementedError
-
-    def clock_rates(
-        self, y: Sequence[Tensor] | Tensor, signs: Tensor
-    ) -> tuple[list[Tensor], Tensor]:
-        """dy/dΔ along the gradient of Δ, in the chart named by ``clock_chart``, as a fraction.
-
-        Args:
-            y: one row per coordinate: θᵢ² ("square", for an e whose plane e = 0 is critical),
-                log θᵢ² ("log") or θᵢ ("plain"); shape (k, n). A square may round below zero.
-            signs: signs of θ, shape (k, n).
-
-        Returns:
-            k numerators of shape (n,), and their common denominator ‖∇Δ‖², divided by 4e² where
-            there is a "square".
-        """
         raise NotImplementedError
 
     def offset(self, theta: Tensor) -> Tensor:

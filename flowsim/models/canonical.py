@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -27,7 +25,6 @@ class CanonicalModel(GapModel):
     coordinates: tuple[str, ...] = ("e", "w")
     keeps_sign: tuple[bool, ...] = (True, True)
     conserved_names: tuple[str, ...] = ("energy",)
-    clock_chart: tuple[str, ...] = ("square", "log")
 
     @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
@@ -37,14 +34,6 @@ class CanonicalModel(GapModel):
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
         e, w = theta[..., 0], theta[..., 1]
         return torch.stack([2.0 * e * feed_forward_gain(w), 4.0 * w.abs() * e * e], dim=-1)
-
-    def clock_rates(
-        self, y: Sequence[Tensor] | Tensor, signs: Tensor
-    ) -> tuple[list[Tensor], Tensor]:
-        squared, sign, weight = y[0], signs[1], y[1].exp()  # weight = w²
-        gain = (sign * weight).mul_(2.0).add_(1.0)
-        size = torch.addcmul(gain * gain, squared, weight, value=4.0)
-        return [gain, 2.0 * sign], size
 
     def offset(self, theta: Tensor) -> Tensor:
         return -theta[..., 0].square() / 2

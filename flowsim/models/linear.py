@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -29,7 +27,6 @@ class LinearAttentionModel(GapModel):
     coordinates: tuple[str, ...] = ("e", "w", "a")
     keeps_sign: tuple[bool, ...] = (True, True, False)
     conserved_names: tuple[str, ...] = ("energy", "attention_energy")
-    clock_chart: tuple[str, ...] = ("square", "log", "plain")
 
     @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
@@ -41,15 +38,6 @@ class LinearAttentionModel(GapModel):
         gain, share, squared = feed_forward_gain(w), 1.0 + a, e * e
         along_w = 4.0 * w.abs() * squared * share
         return torch.stack([2.0 * e * share * gain, along_w, squared * gain], dim=-1)
-
-    def clock_rates(
-        self, y: Sequence[Tensor] | Tensor, signs: Tensor
-    ) -> tuple[list[Tensor], Tensor]:
-        squared, sign, weight, share = y[0], signs[1], y[1].exp(), 1.0 + y[2]  # weight = w²
-        gain = 1.0 + 2.0 * sign * weight
-        along_e = share * gain
-        size = along_e * along_e + squared * (4.0 * weight * share * share + 0.25 * gain * gain)
-        return [along_e, 2.0 * sign * share, 0.25 * gain], size
 
     def offset(self, theta: Tensor) -> Tensor:
         """The logit after a zero: for a < −1 it is the zero that opens the ReLU."""

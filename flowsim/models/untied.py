@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -28,7 +26,6 @@ class UntiedModel(GapModel):
     coordinates: tuple[str, ...] = ("e", "u", "w")
     keeps_sign: tuple[bool, ...] = (False, False, True)
     conserved_names: tuple[str, ...] = ("embedding_difference", "energy")
-    clock_chart: tuple[str, ...] = ("plain", "plain", "log")
 
     @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
@@ -39,15 +36,6 @@ class UntiedModel(GapModel):
         e, u, w = theta[..., 0], theta[..., 1], theta[..., 2]
         gain = feed_forward_gain(w)
         return torch.stack([u * gain, e * gain, 4.0 * w.abs() * e * u], dim=-1)
-
-    def clock_rates(
-        self, y: Sequence[Tensor] | Tensor, signs: Tensor
-    ) -> tuple[list[Tensor], Tensor]:
-        e, u, sign, weight = y[0], y[1], signs[2], y[2].exp()  # weight = w²
-        gain = 1.0 + 2.0 * sign * weight
-        product = e * u
-        size = (e * e + u * u) * gain * gain + 16.0 * weight * product * product
-        return [u * gain, e * gain, 8.0 * sign * product], size
 
     def offset(self, theta: Tensor) -> Tensor:
         return -theta[..., 0] * theta[..., 1] / 2

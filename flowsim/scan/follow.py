@@ -103,5 +103,5 @@ def point_attributes(dtype: np.dtype, fraction: float | None) -> dict[str, dict[
     for name, codes in (("label", Label), ("status", Status), ("rule", Rule)):
         attributes[name] = flags(codes)
     if fraction is not None:
-        attributes["hitting_time"] = {"fraction": fraction, "of": "excess loss over the limit's"}
+        attributes["hitting_time"] = {"fraction": fraction, "of": "excess loss, NaN if never"}
     return {n: a | attributes_of(n, dtype[n].kind, a) for n, a in attributes.items()}

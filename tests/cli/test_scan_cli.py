@@ -138,7 +138,6 @@ BAD = [
     ([*GRID, "--bias", "none"], "--bias"),
     ([*GRID, "--fraction", "1"], "--fraction"),
     ([*GRID, "--rtol", "0"], "--rtol"),
-    ([*GRID, "--bias", "dynamic", "--fix", "b=0", "--compile"], "--compile"),
     ([*GRID, "--jobs", "0"], "--jobs"),
     ([*GRID, "--jobs", "2", "--scheduler", "tcp://x:1"], "--scheduler"),
     ([*GRID, "--out", "scan.csv"], "--out"),

@@ -12,6 +12,7 @@ from flowsim import (
     find_limits,
     hitting_times,
     integrate,
+    settling_times,
 )
 from flowsim.models.base import velocity
 
@@ -55,7 +56,7 @@ def test_times_are_those_of_a_dense_trajectory(model, start):
     limits = find_limits(model, start)
     wanted = 0.9 * limits.loss.item() + 0.1 * model.loss(start).item()
     expected = time_by_trajectory(model, start, wanted)
-    assert hitting_times(model, start, 0.1, limits=limits).item() == pytest.approx(
+    assert settling_times(model, start, 0.1, limits=limits).item() == pytest.approx(
         expected, rel=1e-6
     )
 
@@ -64,6 +65,6 @@ def test_known_limits_are_taken_and_starts_that_never_move_have_no_time():
     model = AttentionModel(CHAIN, length=8)
     start = rows((0.9, -1.1, 0.3), (0.0, 0.5, 0.2))
     limits = find_limits(model, start)
-    times = hitting_times(model, start, 0.5, limits=limits)
+    times = settling_times(model, start, 0.5, limits=limits)
     assert np.isfinite(times[0].item()) and np.isnan(times[1].item())
-    assert times[0] == hitting_times(model, start, 0.5)[0]
+    assert times[0] == settling_times(model, start, 0.5)[0]

@@ -1,4 +1,4 @@
-"""The end of every row and its label, decided by the orbit and, near a saddle, by its neighbours."""
+"""The end of every row and its label, decided by its orbit and, near a saddle, by neighbours."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def find_ends(
         codes[1, n] = _CONVERGED
         if end == OUT_OF_STEPS:
             codes[1, n] = _TIMED_OUT
-        elif end == LOST or end == _NOT_FINITE:
+        elif end in (LOST, _NOT_FINITE):
             codes[1, n] = _FAILED
         codes[2, n] = rule
         here = gap(chart, sign, x, y, z)

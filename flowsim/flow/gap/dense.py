@@ -250,7 +250,9 @@ def point_at(course: np.ndarray, after: Point, v: float) -> Point:
 
 
 @compiled
-def tail(course: np.ndarray, log_part: float, after: Point, series: np.ndarray) -> tuple[float, float]:
+def tail(
+    course: np.ndarray, log_part: float, after: Point, series: np.ndarray
+) -> tuple[float, float]:
     """A step that ends at the pole, as a power series.
 
     With t = −A log v + H(v), X = exp(−(t − H(0))/A) is v exp(−(H(v) − H(0))/A), and v(X) is its

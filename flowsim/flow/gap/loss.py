@@ -68,3 +68,26 @@ def loss(chain: Chain, gap: float) -> float:
     after_zero = p * log_sigmoid(logit) + (1.0 - p) * log_sigmoid(-logit)
     after_one = (1.0 - q) * log_sigmoid(logit + gap) + q * log_sigmoid(-logit - gap)
     return -pi0 * after_zero - pi1 * after_one
+
+
+@compiled
+def gap_at(chain: Chain, start: float, end: float, wanted: float) -> float:
+    """The gap between start and end, where ℓ is monotone, with ℓ(Δ) = wanted.
+
+    Newton's method, bracketed, until it moves no more.
+    """
+    above, below = start, end  # where the loss is above and below what is wanted
+    gap = 0.5 * (start + end)
+    for _ in range(200):
+        excess = loss(chain, gap) - wanted
+        if excess > 0.0:
+            above = gap
+        else:
+            below = gap
+        last, steep = gap, slope(chain, gap - chain[4])
+        gap = gap - excess / steep if steep != 0.0 else math.nan
+        if not (min(above, below) <= gap <= max(above, below)):
+            gap = 0.5 * (above + below)
+        if abs(gap - last) <= 1e-16 * abs(gap):
+            break
+    return gap

@@ -95,9 +95,7 @@ def follow(
 
 
 @compiled
-def land(
-    kind: int, sign: float, x: float, y: float, z: float, left: float, plane: bool
-) -> Point:
+def land(kind: int, sign: float, x: float, y: float, z: float, left: float, plane: bool) -> Point:
     """Go along the slope over the rest that the last step left, and onto the plane e = 0."""
     x0, y0, z0 = rates(kind, sign, x, y, z)
     x, y, z = x + x0 * left, y + y0 * left, z + z0 * left

@@ -16,8 +16,6 @@ from flowsim.flow.gap.dense import (
     tail,
 )
 from flowsim.flow.gap.field import (
-    FAR,
-    UNTIED,
     Point,
     gap,
     kind_at,
@@ -28,7 +26,7 @@ from flowsim.flow.gap.field import (
     theta_of,
     turns_back,
 )
-from flowsim.flow.gap.loss import Chain
+from flowsim.flow.gap.loss import Chain, gap_at, loss
 from flowsim.flow.gap.orbit import LANDED, ROUNDING, is_critical, land
 from flowsim.flow.gap.step import (
     error,
@@ -229,18 +227,30 @@ def find_times(
     kind: int,
     chain: Chain,
     starts: np.ndarray,
-    wanted: np.ndarray,
+    ends: np.ndarray,
+    fraction: float,
     rtol: float,
     max_steps: int,
     scratch: Scratch,
     found: np.ndarray,
 ) -> None:
-    """The time until Δ is as wanted, all of shape (n,), for starts of shape (n, k) that move."""
+    """The time until ``fraction`` of the excess loss is left, shape (n,).
+
+    Starts have shape (n, k) and move; ``ends`` holds the gap at which each orbit ends, shape (n,).
+    A time is NaN where the excess at the start is lost in rounding, or the orbit is.
+    """
     k = starts.shape[1]
     for n in range(len(starts)):
         start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
         chart = kind_at(kind, start[0], start[1], start[2], chain[4])
+        sign, x, y, z = point_of(chart, start[0], start[1], start[2])
+        now, lowest = gap(chart, sign, x, y, z), loss(chain, ends[n])
+        excess = loss(chain, now) - lowest
+        if not excess > 0.0:
+            found[n] = math.nan
+            continue
+        wanted = gap_at(chain, now, ends[n], lowest + fraction * excess)
         found[n] = trace(
-            chart, chain, start, wanted[n], wanted[:0], rtol, 1e-2 * rtol, max_steps, scratch,
+            chart, chain, start, wanted, ends[:0], rtol, 1e-2 * rtol, max_steps, scratch,
             starts[n : n + 1],
         )  # fmt: skip

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.chart import Chart
-from flowsim.flow.gap.orbits import DOUBTFUL_SPEED, Ends, falls_to_plane, snap
 from flowsim.flow.rows.exponential import EXPONENTIAL
 from flowsim.flow.rows.stepping import Stop, run_rows
 from flowsim.landscape.curvature import hessian, plane_curvature
@@ -22,6 +21,25 @@ from flowsim.models.uniform.model import AttentionModel
 _EXPLICIT_STEPS = 16
 #: A row is stationary once no coordinate of its chart moves faster than this in physical time.
 _STATIONARY = 1e-12
+#: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)².
+_TRAPPED = 1e-13
+#: An orbit this slow in rescaled time has come so close to a saddle that its label is in doubt.
+DOUBTFUL_SPEED = 2e-3
+
+
+@dataclass
+class Ends:
+    """Where orbits stopped: θ (n, k), the rule that applies, ``Stop``, field evaluations.
+
+    ``nearest`` is how slow the row was at its passage of a saddle, in units of the speed below
+    which its label is in doubt.
+    """
+
+    theta: Tensor
+    rule: Tensor
+    stop: Tensor
+    evaluations: Tensor
+    nearest: Tensor
 
 
 @dataclass(frozen=True)
@@ -152,3 +170,17 @@ class PhysicalOrbit:
             excess = self.model.loss(self.theta(y)) - self.model.chain.entropy_rate
             still = still | (excess <= 1e-15)
         return self.trapped(y, field) | still
+
+
+def falls_to_plane(model: ReducedModel, field: Tensor) -> Tensor:
+    """True for rows whose log e falls while nothing else moves any more, shape (n,)."""
+    if not model.keeps_sign[0]:
+        return torch.zeros_like(field[:, 0], dtype=torch.bool)
+    others = field[:, 1:].abs().amax(dim=1)
+    return (field[:, 0] < 0) & (others <= _TRAPPED * field[:, 0].square())
+
+
+def snap(theta: Tensor, trapped: Tensor) -> Tensor:
+    """θ with e = 0 in the trapped rows: the limit of e where all else has stopped already."""
+    theta[trapped, 0] = 0.0
+    return theta

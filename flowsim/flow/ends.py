@@ -1,0 +1,37 @@
+"""The ends of trajectories, as ``find_limits`` gives them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Limits:
+    """Ends of trajectories, one entry per leading index of the starts.
+
+    Attributes:
+        theta: end points, shape (..., k).
+        label: ``Label`` values, int8; UNRESOLVED unless the flow itself decided.
+        status: ``Status`` values, int8.
+        rule: ``Rule`` values, int8.
+        loss: loss at the end point, in nats.
+        gradient_norm: ‖∇L‖ at the end point.
+        evaluations: evaluations of the field, int64.
+    """
+
+    theta: Tensor
+    label: Tensor
+    status: Tensor
+    rule: Tensor
+    loss: Tensor
+    gradient_norm: Tensor
+    evaluations: Tensor
+
+    @classmethod
+    def joined(cls, parts: list[Limits], lead: torch.Size) -> Limits:
+        """All rows of the parts, with the leading shape ``lead``."""
+        columns = {f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(cls)}
+        return cls(**{name: c.reshape(lead + c.shape[1:]) for name, c in columns.items()})
