@@ -55,8 +55,7 @@ def compiled(
         allowed |= {"reassoc", "nsz"}
     before, config.CACHE_DIR = config.CACHE_DIR, _folder()
     try:
-        return numba.njit(
-            cache=True, error_model="numpy", fastmath=allowed, no_cfunc_wrapper=True
-        )(function)
+        options: Any = {"no_cfunc_wrapper": True}  # nothing is called from C
+        return numba.njit(cache=True, error_model="numpy", fastmath=allowed, **options)(function)
     finally:
         config.CACHE_DIR = before

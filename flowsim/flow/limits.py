@@ -49,12 +49,15 @@ def find_limits(
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
     """
-    by_gap = loss_of_gap(model)
-    rtol = rtol if rtol is not None else 1e-10 if by_gap else 1e-6
+    rtol = rtol if rtol is not None else 1e-10 if loss_of_gap(model) else 1e-6
     starts = check_starts(model, theta0, rtol, atol)
-    follow = gap_limits if by_gap else limits_of_rows
+    rows = starts.reshape(-1, starts.shape[-1])
+    if loss_of_gap(model):
+        found = gap_limits(model, rows, rtol, atol, max_steps)
+    else:
+        found = limits_of_rows(model, rows, rtol, atol, max_steps)
     parts = []
-    for limits in follow(model, starts.reshape(-1, starts.shape[-1]), rtol, atol, max_steps):
+    for limits in found:
         parts.append(limits)
         if progress is not None:
             progress(len(limits.label))

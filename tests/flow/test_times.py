@@ -10,7 +10,6 @@ from flowsim import (
     CanonicalModel,
     RankOneModel,
     find_limits,
-    hitting_times,
     integrate,
     settling_times,
 )

@@ -42,69 +42,33 @@ def step(
         x, y, z: the start of the step.
         x0, y0, z0: the slopes there.
     """
+    # fmt: off
     x1, y1, z1 = rates(kind, sign, x + h * stage1(x0), y + h * stage1(y0), z + h * stage1(z0))
-    x2, y2, z2 = rates(
-        kind, sign, x + h * stage2(x0, x1), y + h * stage2(y0, y1), z + h * stage2(z0, z1)
-    )
-    x3, y3, z3 = rates(
-        kind, sign, x + h * stage3(x0, x2), y + h * stage3(y0, y2), z + h * stage3(z0, z2)
-    )
-    x4, y4, z4 = rates(
-        kind,
-        sign,
-        x + h * stage4(x0, x2, x3),
-        y + h * stage4(y0, y2, y3),
-        z + h * stage4(z0, z2, z3),
-    )
-    x5, y5, z5 = rates(
-        kind,
-        sign,
-        x + h * stage5(x0, x3, x4),
-        y + h * stage5(y0, y3, y4),
-        z + h * stage5(z0, z3, z4),
-    )
-    x6, y6, z6 = rates(
-        kind,
-        sign,
-        x + h * stage6(x0, x3, x4, x5),
-        y + h * stage6(y0, y3, y4, y5),
-        z + h * stage6(z0, z3, z4, z5),
-    )
-    x7, y7, z7 = rates(
-        kind,
-        sign,
-        x + h * stage7(x0, x3, x4, x5, x6),
-        y + h * stage7(y0, y3, y4, y5, y6),
-        z + h * stage7(z0, z3, z4, z5, z6),
-    )
-    x8, y8, z8 = rates(
-        kind,
-        sign,
-        x + h * stage8(x0, x3, x4, x5, x6, x7),
-        y + h * stage8(y0, y3, y4, y5, y6, y7),
-        z + h * stage8(z0, z3, z4, z5, z6, z7),
-    )
-    x9, y9, z9 = rates(
-        kind,
-        sign,
-        x + h * stage9(x0, x3, x4, x5, x6, x7, x8),
-        y + h * stage9(y0, y3, y4, y5, y6, y7, y8),
-        z + h * stage9(z0, z3, z4, z5, z6, z7, z8),
-    )
-    x10, y10, z10 = rates(
-        kind,
-        sign,
-        x + h * stage10(x0, x3, x4, x5, x6, x7, x8, x9),
-        y + h * stage10(y0, y3, y4, y5, y6, y7, y8, y9),
-        z + h * stage10(z0, z3, z4, z5, z6, z7, z8, z9),
-    )
-    x11, y11, z11 = rates(
-        kind,
-        sign,
-        x + h * stage11(x0, x3, x4, x5, x6, x7, x8, x9, x10),
-        y + h * stage11(y0, y3, y4, y5, y6, y7, y8, y9, y10),
-        z + h * stage11(z0, z3, z4, z5, z6, z7, z8, z9, z10),
-    )
+    x2, y2, z2 = rates(kind, sign, x + h * stage2(x0, x1),
+                       y + h * stage2(y0, y1), z + h * stage2(z0, z1))
+    x3, y3, z3 = rates(kind, sign, x + h * stage3(x0, x2),
+                       y + h * stage3(y0, y2), z + h * stage3(z0, z2))
+    x4, y4, z4 = rates(kind, sign, x + h * stage4(x0, x2, x3),
+                       y + h * stage4(y0, y2, y3), z + h * stage4(z0, z2, z3))
+    x5, y5, z5 = rates(kind, sign, x + h * stage5(x0, x3, x4),
+                       y + h * stage5(y0, y3, y4), z + h * stage5(z0, z3, z4))
+    x6, y6, z6 = rates(kind, sign, x + h * stage6(x0, x3, x4, x5),
+                       y + h * stage6(y0, y3, y4, y5), z + h * stage6(z0, z3, z4, z5))
+    x7, y7, z7 = rates(kind, sign, x + h * stage7(x0, x3, x4, x5, x6),
+                       y + h * stage7(y0, y3, y4, y5, y6), z + h * stage7(z0, z3, z4, z5, z6))
+    x8, y8, z8 = rates(kind, sign, x + h * stage8(x0, x3, x4, x5, x6, x7),
+                       y + h * stage8(y0, y3, y4, y5, y6, y7),
+                       z + h * stage8(z0, z3, z4, z5, z6, z7))
+    x9, y9, z9 = rates(kind, sign, x + h * stage9(x0, x3, x4, x5, x6, x7, x8),
+                       y + h * stage9(y0, y3, y4, y5, y6, y7, y8),
+                       z + h * stage9(z0, z3, z4, z5, z6, z7, z8))
+    x10, y10, z10 = rates(kind, sign, x + h * stage10(x0, x3, x4, x5, x6, x7, x8, x9),
+                          y + h * stage10(y0, y3, y4, y5, y6, y7, y8, y9),
+                          z + h * stage10(z0, z3, z4, z5, z6, z7, z8, z9))
+    x11, y11, z11 = rates(kind, sign, x + h * stage11(x0, x3, x4, x5, x6, x7, x8, x9, x10),
+                          y + h * stage11(y0, y3, y4, y5, y6, y7, y8, y9, y10),
+                          z + h * stage11(z0, z3, z4, z5, z6, z7, z8, z9, z10))
+    # fmt: on
     kx = (x5, x6, x7, x8, x9, x10, x11)
     ky = (y5, y6, y7, y8, y9, y10, y11)
     kz = (z5, z6, z7, z8, z9, z10, z11)
