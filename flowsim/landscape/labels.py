@@ -33,6 +33,7 @@ class Rule(IntEnum):
     CAME_TO_REST = 4  # loss and curvature where the orbit stopped moving
     SHADOWS = 5  # it passed a saddle or took long, and displaced starts end alike
     SLID = 6  # along a ReLU's kink to the global minima, by small steps of two lengths
+    DRIFTS = 7  # it creeps to infinity along a valley whose loss stays above the entropy rate
 
 
 class CriticalPoint(IntEnum):

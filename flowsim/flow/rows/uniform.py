@@ -23,19 +23,19 @@ from flowsim.models.uniform.sums import EACH, SUMS, class_sums, loss_of_ranges
 from flowsim.models.uniform.table import DYNAMIC
 
 #: Places in a row's memory: the sign of w (set before the row begins), whether a shift is known,
-#: β at the last evaluation, where that was, and ∂β/∂y there.
-SIGN, KNOWN, SHIFT, PLACE, SLOPE = 1, 2, 3, 4, 8
-MEMORY = ranges.MEMORY
-#: An evaluation further than this from the last one, in log|e| and log|w|, or relative in a and b,
-#: belongs to a step that will be rejected anyway, and steep logits are expensive.
+#: β at the last evaluation, where that was, ∂β/∂y there, and where the step begins.
+SIGN, KNOWN, SHIFT, PLACE, SLOPE, ORIGIN = 1, 2, 3, 4, 8, ranges.MEMORY
+MEMORY = ranges.MEMORY + 4
+#: An evaluation further than this from where the step begins, in log|e| and log|w|, or relative in
+#: a and b, belongs to a step that will be rejected anyway, and steep logits are expensive.
 _FAR = 3.0
 
 
 @compiled
 def _is_far(y, memory):
     for j in range(len(y)):
-        far = _FAR if j < 2 else 1.0 + 10.0 * abs(memory[PLACE + j])
-        if not abs(y[j] - memory[PLACE + j]) < far:
+        far = _FAR if j < 2 else 1.0 + 10.0 * abs(memory[ORIGIN + j])
+        if not abs(y[j] - memory[ORIGIN + j]) < far:
             return True
     return False
 
@@ -96,6 +96,7 @@ def expand(y, reals, ints, memory, out, jacobian, second):
         out[i] = 0.0
         memory[PLACE + i] = y[i]
         if second:
+            memory[ORIGIN + i] = y[i]
             jacobian[i] = 0.0
     for c in range(4):
         if memory[SUMS + EACH * c + 2] > 0.0:

@@ -1,0 +1,18 @@
+"""Why a row stopped: the values of ``Rule``, then reasons that are no rule."""
+
+from __future__ import annotations
+
+from flowsim.landscape.labels import Rule
+
+GOING = int(Rule.NONE)
+CRITICAL = int(Rule.CRITICAL_START)
+TRAPPED = int(Rule.TRAPPED_BY_PLANE)
+MINIMA = int(Rule.REACHED_MINIMA)
+REST = int(Rule.CAME_TO_REST)
+DRIFTS = int(Rule.DRIFTS)
+OUT_OF_STEPS, NOT_FINITE, DIVERGED, ARRIVED = 100, 101, 102, 103
+#: The row needs level L of its model's table: this plus L.
+MISSING = 1000
+
+#: Kinds of models with a smooth field.
+UNIFORM, RANK_ONE_ATTENTION = 4, 5

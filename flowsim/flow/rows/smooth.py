@@ -1,0 +1,251 @@
+"""The orbit of one row in a smooth field: linearise, step, error, verdict, go on."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+
+from flowsim.compiled import compiled
+from flowsim.flow.rows.codes import (
+    ARRIVED,
+    CRITICAL,
+    DIVERGED,
+    GOING,
+    MISSING,
+    NOT_FINITE,
+    OUT_OF_STEPS,
+    UNIFORM,
+)
+from flowsim.flow.rows.rodas import ORDER, STAGES, step
+from flowsim.flow.rows.smooth_fields import begin, conserve, linearise, loss, verdict
+from flowsim.flow.rows.uniform import SIGN
+
+#: A row this many times larger than it was, or than 1, has diverged.
+_FAR = 1e12
+#: A speed this many times one met before means that a saddle was passed.
+_PASSED = 3.0
+#: Trials when landing on a loss.
+_TRIALS = 60
+
+
+@compiled
+def _size(values):
+    largest = 0.0
+    for value in values:
+        if not abs(value) <= largest:
+            largest = abs(value)
+    return largest
+
+
+@compiled
+def _error(y, new, error, absolute, relative):
+    """The error in units of what is allowed."""
+    largest = 0.0
+    for i in range(len(y)):
+        allowed = absolute[i] + relative[i] * max(abs(y[i]), abs(new[i]))
+        ratio = abs(error[i]) / allowed
+        if not ratio <= largest:
+            largest = ratio
+    return largest
+
+
+@compiled
+def _land(
+    kind, y, field, jacobian, h, wanted, reals, ints, memory, new, stages, work, slope, pivots
+):
+    """The length of the step that ends on the wanted loss, which one of length h undercuts.
+
+    By false position (Illinois); ``new`` becomes the point.
+    """
+    low, before = 0.0, loss(kind, y, reals, ints, memory) - wanted
+    high, behind = h, loss(kind, new, reals, ints, memory) - wanted
+    last = 0
+    for trial in range(_TRIALS):
+        if high - low <= 1e-14 * high or behind == 0.0:
+            break
+        middle = low + (high - low) * before / (before - behind)
+        if trial % 5 == 4 or not low < middle < high:
+            middle = 0.5 * (low + high)
+        if step(
+            kind, y, field, jacobian, middle, reals, ints, memory, new, stages, work, slope, pivots
+        ):
+            break
+        value = loss(kind, new, reals, ints, memory) - wanted
+        if value > 0.0:
+            low, before = middle, value
+            behind *= 0.5 if last == 1 else 1.0
+            last = 1
+        else:
+            high, behind = middle, value
+            before *= 0.5 if last == -1 else 1.0
+            last = -1
+    step(kind, y, field, jacobian, high, reals, ints, memory, new, stages, work, slope, pivots)
+    return high
+
+
+@compiled
+def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted, most, record):
+    """Follow the row at y, which moves along, to its end; why it stopped.
+
+    Args:
+        times, path: requested times (T,), and where to write y at them (T, k). With times the row
+            is followed to the last of them, and rests where it has come to its end.
+        wanted: the loss at which the row has arrived, or −inf.
+        most: attempted steps allowed.
+        record: receives attempted steps, time, and the smallest speed met and the smallest that
+            was followed by one three times as large.
+    """
+    k = len(y)
+    field, jacobian, new = np.empty(k), np.empty((k, k)), np.empty(k)
+    stages, pivots = np.empty((STAGES, k)), np.empty(k, dtype=np.int64)
+    work, slope = np.empty((2, k, k)), np.empty(k)
+    written, time = 0, 0.0
+    begin(kind, y, ints, memory)
+    status = linearise(kind, y, reals, ints, memory, field, jacobian)
+    if status != 0:
+        return NOT_FINITE if status < 0 else MISSING + status - 1
+    speed = _size(field)
+    record[2], record[3] = speed, inf
+    if speed == 0.0:
+        return CRITICAL
+    h, size = 0.1 / speed, _FAR * max(1.0, _size(y))
+    rule = verdict(kind, y, field, jacobian, reals, ints, memory, work)
+    for _ in range(most):
+        if rule != GOING and len(times) == 0:
+            return rule
+        record[0] += 1
+        status = step(
+            kind, y, field, jacobian, h, reals, ints, memory, new, stages, work, slope, pivots
+        )
+        if status > 0:
+            return MISSING + status - 1
+        ratio = inf
+        if status == 0:
+            ratio = _error(y, new, stages[STAGES - 1], absolute, relative)
+        if not ratio <= 1.0:
+            h *= max(0.1, 0.9 * ratio ** (-1.0 / ORDER)) if ratio < inf else 0.1
+            if not h > 1e-15 * time:
+                return NOT_FINITE
+            continue
+        longer = h * min(6.0, 0.9 * max(ratio, 1e-10) ** (-1.0 / ORDER))
+        arrived = wanted > -inf and loss(kind, new, reals, ints, memory) <= wanted
+        if arrived:
+            h = _land(
+                kind,
+                y,
+                field,
+                jacobian,
+                h,
+                wanted,
+                reals,
+                ints,
+                memory,
+                new,
+                stages,
+                work,
+                slope,
+                pivots,
+            )
+        while written < len(times) and times[written] <= time + h:
+            part = times[written] - time
+            step(
+                kind,
+                y,
+                field,
+                jacobian,
+                part,
+                reals,
+                ints,
+                memory,
+                new,
+                stages,
+                work,
+                slope,
+                pivots,
+            )
+            path[written] = new
+            written += 1
+            if written < len(times) and times[written] > time + h:
+                step(
+                    kind,
+                    y,
+                    field,
+                    jacobian,
+                    h,
+                    reals,
+                    ints,
+                    memory,
+                    new,
+                    stages,
+                    work,
+                    slope,
+                    pivots,
+                )
+        time += h
+        record[1] = time
+        y[:] = new
+        if arrived or (len(times) > 0 and written == len(times)):
+            return ARRIVED
+        conserve(kind, y, time, ints, memory)
+        status = linearise(kind, y, reals, ints, memory, field, jacobian)
+        if status != 0:
+            return NOT_FINITE if status < 0 else MISSING + status - 1
+        if not _size(y) <= size:
+            return DIVERGED
+        speed = _size(field)
+        if speed > _PASSED * record[2]:
+            record[3] = min(record[3], record[2])
+        record[2] = min(record[2], speed)
+        h = longer
+        rule = verdict(kind, y, field, jacobian, reals, ints, memory, work)
+    return OUT_OF_STEPS
+
+
+@compiled
+def follow_all(
+    kind,
+    starts,
+    signs,
+    reals,
+    ints,
+    room,
+    absolute,
+    relative,
+    times,
+    wanted,
+    most,
+    ends,
+    paths,
+    why,
+    records,
+):
+    """Follow every row of ``starts`` (n, k), one after the other; see ``follow``.
+
+    ``signs`` (n,) is that of w for uniform attention, and ``room`` the size of a row's memory.
+    Receives ``ends`` (n, k), ``paths`` (n, T, k), ``why`` (n,) and ``records`` (n, 5), whose last
+    entry is the loss at the end.
+    """
+    memory = np.empty(room)
+    for i in range(len(starts)):
+        ends[i] = starts[i]
+        why[i] = NOT_FINITE
+        if _size(starts[i]) < inf:
+            memory[:] = 0.0
+            if kind == UNIFORM:
+                memory[SIGN] = signs[i]
+            why[i] = follow(
+                kind,
+                ends[i],
+                reals,
+                ints,
+                memory,
+                absolute,
+                relative,
+                times,
+                paths[i],
+                wanted[i],
+                most,
+                records[i],
+            )
+            records[i, 4] = loss(kind, ends[i], reals, ints, memory)

@@ -1,0 +1,65 @@
+"""The models with a smooth field that rows are followed in: one dispatch on an integer.
+
+numba keeps compiled code on disk only for calls by global names, so the model of a row is chosen
+here and not passed as a function.
+"""
+
+from __future__ import annotations
+
+from flowsim.compiled import compiled
+from flowsim.flow.rows import attention, attention_jacobian, attention_verdict, uniform
+from flowsim.flow.rows import uniform_verdict as of_uniform
+from flowsim.flow.rows.codes import UNIFORM
+
+_uniform, _uniform_loss, _uniform_verdict = uniform.expand, uniform.loss, of_uniform.verdict
+_attention, _attention_jacobian = attention.velocity, attention_jacobian.linearise
+_attention_loss, _attention_verdict = attention.loss, attention_verdict.verdict
+_attention_begin, _attention_conserve = attention_verdict.begin, attention_verdict.conserve
+_TIME = attention_verdict.TIME
+
+
+@compiled
+def velocity(kind, y, reals, ints, memory, out):
+    """dy/dt at y into ``out``; 0, or −1 where not finite, or 1 + a level the table lacks."""
+    if kind == UNIFORM:
+        return _uniform(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), False)
+    return _attention(y, reals, ints, memory, out)
+
+
+@compiled
+def linearise(kind, y, reals, ints, memory, out, jacobian):
+    """The same with the derivative into ``jacobian``."""
+    if kind == UNIFORM:
+        return _uniform(y, reals, ints, memory, out, jacobian, True)
+    return _attention_jacobian(y, reals, ints, memory, out, jacobian)
+
+
+@compiled
+def loss(kind, y, reals, ints, memory):
+    """The loss at y in nats."""
+    if kind == UNIFORM:
+        return _uniform_loss(y, reals, ints, memory)
+    return _attention_loss(y, reals, ints, memory)
+
+
+@compiled
+def begin(kind, y, ints, memory):
+    """Prepare a row's memory at its start y."""
+    if kind != UNIFORM:
+        _attention_begin(y, ints, memory)
+
+
+@compiled
+def conserve(kind, y, time, ints, memory):
+    """Put a row on its conserved quantities after a step to ``time``."""
+    if kind != UNIFORM:
+        memory[_TIME] = time
+        _attention_conserve(y, ints, memory)
+
+
+@compiled
+def verdict(kind, y, field, jacobian, reals, ints, memory, work):
+    """GOING, or the rule that ends a row at y."""
+    if kind == UNIFORM:
+        return _uniform_verdict(y, field, jacobian, reals, ints, memory, work)
+    return _attention_verdict(y, field, jacobian, reals, ints, memory, work)
