@@ -39,7 +39,7 @@ _SURFACE = {False: "#f2a56f", True: INK["saddle"]}
 _LIGHT = np.array([-0.48, -0.36, 0.8])
 
 
-def draw_refined(record: xr.Dataset, ax: Axes | None = None) -> Figure:
+def draw_refined(record: xr.Dataset, ax: Any = None) -> Figure:
     """One record of ``refine_boundary``: evaluated starts, and the boundary.
 
     In two dimensions the dots are the starts that were followed, dense where cells were halved.

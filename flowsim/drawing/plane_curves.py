@@ -65,8 +65,9 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Artist]:
 
 def _draw_borders(record: xr.Dataset, ax: Axes, w: np.ndarray) -> list[Artist]:
     """The closed form of the basins' border, and the boundary between the labels."""
-    border, handles = record["separatrix_e"].to_numpy(), []
-    known, lifted = np.isfinite(border).any(), record.attrs.get("model") == "rank-one"
+    border = record["separatrix_e"].to_numpy()
+    handles: list[Artist] = []
+    known, lifted = bool(np.isfinite(border).any()), record.attrs.get("model") == "rank-one"
     if known:
         style = _CANONICAL if lifted else _ANALYTIC
         for sign in (1, -1):
@@ -74,7 +75,7 @@ def _draw_borders(record: xr.Dataset, ax: Axes, w: np.ndarray) -> list[Artist]:
         text = "separatrix of the canonical model" if lifted else "separatrix (analytic)"
         handles.append(Line2D([], [], label=text, **style))
     if "boundary_w" in record:
-        handles = draw_boundary(record, ax, ("w", "e"), bright=known and not lifted) + handles
+        handles = [*draw_boundary(record, ax, ("w", "e"), known and not lifted), *handles]
     return handles
 
 

@@ -229,7 +229,8 @@ def _draw_cells(record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNor
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     mesh = ax.pcolormesh(x, y, np.where(learned, times, np.nan), cmap="viridis", norm=norm,
                          rasterized=True)  # fmt: skip
-    if ax.get_subplotspec() is None or ax.get_subplotspec().is_last_col():
+    place = ax.get_subplotspec()
+    if place is None or place.is_last_col():
         figure_of(ax).colorbar(mesh, ax=ax, label=_time_text(record))
 
 

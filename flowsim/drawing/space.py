@@ -26,7 +26,7 @@ from flowsim.drawing.style import (
 from flowsim.errors import InputError
 
 _ORBIT = {"global_minimum": "#3a87b7", "local_minimum": INK["local_minimum"]}
-_STYLE = {"global_minimum": "solid", "local_minimum": (0, (5, 1.5))}
+_STYLE: dict[str, Any] = {"global_minimum": "solid", "local_minimum": (0, (5, 1.5))}
 _PLANE = {-1: "#e9e9e9", 0: "#ffffff", 1: "#f2c09c", 2: "#cfe4f1"}
 _PLANE_NAMES = {1: "local minima", -1: "local maxima", 2: "global minima"}
 _MINIMA = INK["global_minimum"]

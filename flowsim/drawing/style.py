@@ -6,7 +6,7 @@ have the same role, a hatch, a marker or a line style separates them too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -174,7 +174,7 @@ def figure_of(ax: Axes) -> Figure:
     return figure
 
 
-def add_legend(ax: Axes, handles: list[Artist], given: bool, columns: int = 2) -> None:
+def add_legend(ax: Axes, handles: Sequence[Artist], given: bool, columns: int = 2) -> None:
     """A legend below the axes: of the whole figure, or of axes that were given."""
     if not handles:
         return

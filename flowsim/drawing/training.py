@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -12,7 +13,7 @@ from matplotlib.lines import Line2D
 
 from flowsim.drawing.style import INK, LINE, SOFT, add_legend, figure_of, own_axes
 
-_LINES = ("solid", "dashed", "dashdot", "dotted")
+_LINES: tuple[Any, ...] = ("solid", "dashed", "dashdot", "dotted")
 _COLOURS = (INK["global_minimum"], INK["local_minimum"], INK["saddle"], LINE)
 
 

@@ -120,8 +120,9 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
     model = ModelChoice.from_settings(settings).on(BinaryChain(scan.attrs["p"], scan.attrs["q"]))
     fixed = {str(name): float(v) for name, v in scan.coords.items() if not v.dims}
     record = scan.transpose("e", "w", ...)
-    windows = (tuple(_corners(scan[name].to_numpy())[[0, -1]].tolist()) for name in "we")
-    record = with_landscape(record, model, *windows, fixed)
+    low, high = ({n: float(_corners(scan[n].to_numpy())[end]) for n in "we"} for end in (0, -1))
+    windows = {name: (low[name], high[name]) for name in "we"}
+    record = with_landscape(record, model, windows["w"], windows["e"], fixed)
     counts = {f"cells_{x.name.lower()}": scan.attrs[f"points_{x.name.lower()}"] for x in Label}
     return record.assign_attrs(counts, **fixed, **_differences(model, record))
 

@@ -37,7 +37,8 @@ def window_starts(
     low = torch.tensor([e_range[0], w_range[0]], dtype=torch.float64).clamp(-4, 4)
     high = torch.tensor([e_range[1], w_range[1]], dtype=torch.float64).clamp(-4, 4)
     if not isinstance(model, RankOneModel):
-        return plane_starts(model, *(low + _around() * (high - low)).unbind(-1), fixed)
+        start = low + _around() * (high - low)
+        return plane_starts(model, start[:, 0], start[:, 1], fixed)
     low, high = low.clamp(-1.75, 1.75), high.clamp(-1.75, 1.75)
     unit = torch.tensor(_LATTICE, dtype=torch.float64) / 3.5 + 0.5
     e, w = mesh(*((low[i] + unit * (high - low)[i]).numpy() for i in (0, 1)))
