@@ -52,7 +52,7 @@ def main() -> None:
         }
         for name, model in models.items():
             resolution = 96 if name == "uniform" else 208
-            record = portrait_record(model, a=0.5, resolution=resolution)
+            record = portrait_record(model, resolution=resolution, fixed={"a": 0.5})
             draw_portrait(record).savefig(FIGURES / f"slice_{name}_{regime}.png", dpi=85)
             record = phase_space_record(model)
             draw_phase_space(record).savefig(FIGURES / f"space_{name}_{regime}.png", dpi=85)

@@ -26,7 +26,6 @@ _HOME = {
     "classify": "comparison.outcome",
     "cloud_points": "comparison.points",
     "compare": "comparison.compare",
-    "comparison_summary": "comparison.agreement",
     "cross_entropy": "model.transformer",
     "format_claims": "theorems.claims",
     "forward": "model.transformer",

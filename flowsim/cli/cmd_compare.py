@@ -69,7 +69,7 @@ def compare(
     import torch
 
     from flowsim.drawing.comparison import draw_comparison
-    from full_model.comparison.agreement import comparison_summary
+    from flowsim.portraits.summaries import comparison_summary
     from full_model.comparison.compare import compare as run
     from full_model.comparison.points import cloud_points, grid_points, stored_points
     from full_model.comparison.settings import Comparison

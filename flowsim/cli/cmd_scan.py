@@ -14,7 +14,7 @@ import typer
 
 from flowsim.cli import options
 from flowsim.cli.output import judge, report
-from flowsim.cli.scan_report import summarize, text
+from flowsim.cli.scan_report import text
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ def scan(
         bar = partial(progress_bar, unit="starts", quiet=quiet)
         refine_scan(out, choice.on(BinaryChain(p[0], q[0])), refine, rtol, atol, bar)
     with xr.open_dataset(out, engine="h5netcdf") as record:
+        from flowsim.portraits.summaries import summarize
+
         summary = summarize(record)
     report(summary, {"record": out}, began, text, as_json, quiet)
     unresolved = summary["unresolved"] + summary.get("refine_unresolved", 0)

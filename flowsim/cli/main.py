@@ -102,18 +102,12 @@ def portrait(
 
 def _draw(record: Any, energy: bool) -> tuple[Any, dict[str, Any], Callable[[Any], str]]:
     """The figure of a record of any kind, its summary, and what turns that into text."""
-    from flowsim.portraits import summaries
+    from flowsim.drawing.front import draw
+    from flowsim.portraits.summaries import summarize
 
-    if record.attrs["kind"] == "portrait":
-        from flowsim.drawing.plane import draw_portrait
-
-        return draw_portrait(record, energy), summaries.portrait_summary(record), _portrait_text
-    if record.attrs["kind"] == "scan":
-        scan = cli_scan_record
-        return scan.draw(record), scan.summarize(record), scan.text
-    from flowsim.drawing.space import draw_phase_space
-
-    return draw_phase_space(record), summaries.phase_space_summary(record), _phase_space_text
+    texts = {"portrait": _portrait_text, "scan": cli_scan_record.text}
+    text = texts.get(record.attrs["kind"], _phase_space_text)
+    return draw(record, energy=energy), summarize(record), text
 
 
 app.command(short_help="Find where each of many initializations ends.")(cli_scan.scan)
@@ -175,7 +169,8 @@ def _compute(
 
     with progress_bar(resolution**2, "cells", quiet) as advance:
         return portrait_record(
-            model, **window, resolution=resolution, rtol=rtol, atol=atol, a=a or 0.0,
+            model, **window, resolution=resolution, rtol=rtol, atol=atol,
+            fixed={"a": a or 0.0} if attention != "none" else {},
             progress=advance,
         )  # fmt: skip
 

@@ -5,66 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 
-def draw(record: Any) -> Any:
-    """The figure of a scan: with curves and arrows where it lies in the (w, e) plane."""
-    attributes, dims = record.attrs, record["label"].dims
-    if "boundary_face" in record:
-        from flowsim.drawing.boundary_lines import draw_refined
-
-        return draw_refined(record)
-    plain = attributes["model"] in ("canonical", "uniform", "linear")
-    if sorted(dims) == ["e", "w"] and plain and "b" not in record.coords:
-        from flowsim.drawing.plane import draw_portrait
-        from flowsim.drawing.scan_map import check_grid
-        from flowsim.portraits.in_plane import portrait_of_scan
-
-        check_grid(record)
-        figure = draw_portrait(portrait_of_scan(record))
-        if "boundary_e" in record:
-            from flowsim.drawing.boundary_lines import overlay_boundary
-
-            overlay_boundary(record, figure.axes[0])
-        return figure
-    if "boundary_curve" in record:
-        from flowsim.drawing.boundary_lines import draw_refined
-
-        return draw_refined(record)
-    from flowsim.drawing.scan_map import draw_scan
-
-    return draw_scan(record)
-
-
-def summarize(record: Any) -> dict[str, Any]:
-    """The numbers of a record, of which only the small parts are read."""
-    attributes = record.attrs
-    names = [str(name) for name in record["basin"].to_numpy()]
-    sizes = {str(dim): int(n) for dim, n in record["label"].sizes.items()}
-    counts = {name: int(attributes[f"points_{name}"]) for name in names}
-    drifts = {k: float(v) for k, v in attributes.items() if k.startswith("largest_drift_")}
-    basins = {}
-    for name in names[1:3]:
-        here = record.sel(basin=name)
-        basins[name] = {"fraction": [float(here["share"].min()), float(here["share"].max())]}
-        if "share_low" in record:
-            low, high = float(here["share_low"].min()), float(here["share_high"].max())
-            basins[name]["wilson"] = [low, high]
-    return {
-        **{name: attributes[name] for name in ("p", "q", "regime", "model") if name in attributes},
-        "dimensions": sizes,
-        "points": sum(counts.values()),
-        **{name: counts[name] for name in names},
-        "basins": basins,
-        **drifts,
-        **{k: _plain(v) for k, v in attributes.items() if k.startswith("refine_")},
-    }
-
-
-def _plain(value: Any) -> float | int | None:
-    """A number of a record as JSON has it; None for what is not known."""
-    number = value.item() if hasattr(value, "item") else value
-    return None if number != number else number
-
-
 def text(s: dict[str, Any]) -> str:
     if "p" in s and "q" in s:
         chain = f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']})"

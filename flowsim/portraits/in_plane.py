@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import numpy as np
@@ -10,13 +9,12 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.chain import BinaryChain
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import analytic_basin, reaches_global_minimum
 from flowsim.landscape.labels import Label
 from flowsim.models.base import ReducedModel, loss_of_gap
 from flowsim.models.canonical import CanonicalModel, energy
-from flowsim.models.catalogue import ModelChoice, model_attributes
+from flowsim.models.catalogue import model_attributes, model_of
 from flowsim.models.rank_one import RankOneModel
 from flowsim.portraits.curves import with_landscape
 from flowsim.portraits.numerical_boundary import with_boundary
@@ -116,8 +114,7 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
     Returns:
         What ``flowsim.draw_portrait`` draws; nothing is integrated.
     """
-    settings = json.loads(scan.attrs["settings"])
-    model = ModelChoice.from_settings(settings).on(BinaryChain(scan.attrs["p"], scan.attrs["q"]))
+    model = model_of(scan.attrs)
     fixed = {str(name): float(v) for name, v in scan.coords.items() if not v.dims}
     record = scan.transpose("e", "w", ...)
     low, high = ({n: float(_corners(scan[n].to_numpy())[end]) for n in "we"} for end in (0, -1))

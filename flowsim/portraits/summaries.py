@@ -2,11 +2,60 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import xarray as xr
 
 from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+
+
+def summarize(record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of a record of any kind, ready for JSON.
+
+    Args:
+        record: of one of flowsim's functions or from ``read_record``; of an open one only the
+            small parts are read.
+
+    Raises:
+        InputError: an unknown kind.
+    """
+    summaries = {
+        "portrait": portrait_summary,
+        "phase space": phase_space_summary,
+        "scan": scan_summary,
+        "boundary": boundary_summary,
+        "gaussian": gaussian_summary,
+        "comparison": comparison_summary,
+        "training": training_summary,
+    }
+    kind = record.attrs.get("kind")
+    if kind not in summaries:
+        known = ", ".join(summaries)
+        raise InputError(f"records of kind {kind} have no summary; known are {known}")
+    return {name: plain(value) for name, value in summaries[kind](record).items()}
+
+
+def plain(value: Any) -> Any:
+    """A value of a record as JSON has it; None for what is not known (NaN)."""
+    if isinstance(value, dict):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [plain(part) for part in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if value != value else value
+
+
+def _chosen(record: xr.Dataset) -> dict[str, Any]:
+    """The chain and the model of a record, with what was chosen of it."""
+    names = ["p", "q", "regime", "model", "length", "attention", "tied", "bias"]
+    return {name: record.attrs[name] for name in names if name in record.attrs}
+
+
+def _starting_with(record: xr.Dataset, *prefixes: str) -> dict[str, Any]:
+    return {name: value for name, value in record.attrs.items() if name.startswith(prefixes)}
 
 
 def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
@@ -38,10 +87,16 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         "oracle_wrong": int(a["oracle_wrong"]),
         "oracle_cut": int(a["oracle_cut"]),
         "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
-        "model": a["model"],
-        **({"length": int(a["length"])} if "length" in a else {}),
+        **_chosen(record),
         **({"a": float(a["a"])} if "a" in a else {}),
+        "fixed": {name: float(a[name]) for name in ("u", "b") if name in a},
+        **_starting_with(record, "confirm_", "share_differs", "cells_differ", "orbits_unfinished"),
+        **({"cells_sliding": _sliding(record)} if "sliding_time" in record else {}),
     }
+
+
+def _sliding(record: xr.Dataset) -> int:
+    return int((record["sliding_time"] > 0).sum())
 
 
 def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
@@ -50,6 +105,77 @@ def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
     names = str(record["orbit_label"].attrs["flag_meanings"]).split()
     counts = {name: int(a[f"orbits_{name}"]) for name in names}
     unresolved = counts.pop("unresolved")
-    kept = {name: a[name] for name in ("p", "q", "regime", "model")}
-    kept |= {"length": int(a["length"])} if "length" in a else {}
-    return {**kept, "orbits": counts, "unresolved": unresolved}
+    more = _starting_with(record, "confirm_", "orbits_unfinished")
+    return {**_chosen(record), "orbits": counts, "unresolved": unresolved, **more}
+
+
+def scan_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of a scan: sizes, counts and shares by basin, drifts, its refined boundary."""
+    a = record.attrs
+    names = [str(name) for name in record["basin"].to_numpy()]
+    counts = {name: int(a[f"points_{name}"]) for name in names}
+    basins = {}
+    for name in ("global_minimum", "local_minimum"):
+        here = record.sel(basin=name)
+        basins[name] = {"fraction": [float(here["share"].min()), float(here["share"].max())]}
+        if "share_low" in record:  # a grid has no sampling error
+            low, high = float(here["share_low"].min()), float(here["share_high"].max())
+            basins[name]["wilson"] = [low, high]
+    return {
+        **_chosen(record),
+        "dimensions": {str(dim): int(n) for dim, n in record["label"].sizes.items()},
+        "points": sum(counts.values()),
+        **counts,
+        "basins": basins,
+        **_starting_with(record, "largest_drift_", "refine_", "confirm_"),
+    }
+
+
+def boundary_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of a record of ``refine_boundary``: what it cost and how near it comes."""
+    unresolved = int(record.attrs["refine_unresolved"])
+    return {**_chosen(record), **_starting_with(record, "refine_"), "unresolved": unresolved}
+
+
+def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of a Gaussian record: every scale, the limits, counts of wrong labels."""
+    columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high")
+    names = ("samples", "seed", "limit_small_sigma", "limit_large_sigma", "intervals_missed",
+             "unresolved", "wrong", "largest_relative_energy_drift")  # fmt: skip
+    return {
+        **_chosen(record),
+        **{name: record.attrs[name] for name in names if name in record.attrs},
+        **{name: record[name].to_numpy() for name in columns if name in record},
+    }
+
+
+def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of a comparison: how often prediction and outcome agree, and the table."""
+    a = record.attrs
+    names = ("trainer", "d", "noise", "points", "decided", "agreeing", "unresolved_outcomes",
+             "unresolved_predictions")  # fmt: skip
+    labels = [str(name) for name in record["predicted_label"].to_numpy()]
+    table = record["confusion"].to_numpy()
+    return {
+        **_chosen(record),
+        **{name: a[name] for name in names},
+        "agreement": float(a["agreement"]) if a["decided"] else None,
+        "agreement_interval": [float(a["agreement_low"]), float(a["agreement_high"])],
+        "confusion": {row: dict(zip(labels, table[i].tolist(), strict=True))
+                      for i, row in enumerate(labels)},
+    }  # fmt: skip
+
+
+def training_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of a training record: final losses beside the two entropies, and failures."""
+    a = json.loads(record.attrs["settings"])
+    final = record["loss"].isel(step=-1).to_numpy()
+    return {
+        **{name: float(record[name][0]) for name in ("p", "q")},
+        "trainer": a["recipe"]["trainer"],
+        "models": final.size,
+        "loss": [x if np.isfinite(x) else None for x in final.tolist()],
+        "loss_is": record.attrs["loss_is"],
+        **{name: float(record[name][0]) for name in ("entropy_rate", "stationary_entropy")},
+        "not_finite": int((record["finite"] == 0).sum()),
+    }

@@ -20,7 +20,7 @@ _LABELLED = {
 #: The variables that every record of a kind has, with their dimensions; None where they vary.
 REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {
     "portrait": {"label": ("e", "w"), "curve_w": ("curve",), "minima_e": ("curve",)},
-    "phase space": {"orbit_label": ("orbit",), "near_label": ("near",), "plane": None},
+    "phase space": {"orbit_label": ("orbit",), "near_label": ("near",)},
     "scan": {"label": None, "status": None, "rule": None, "share": None, "count": None},
     "gaussian": {"integral": ("sigma",), "fraction": ("sigma",), "sigma": ("sigma",)},
     "comparison": {"predicted": ("point",), "outcome": ("point",), "loss": None},

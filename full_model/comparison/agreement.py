@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import xarray as xr
 
@@ -65,20 +63,3 @@ def add_agreement(record: xr.Dataset) -> xr.Dataset:
         "unresolved_predictions": int((predicted == Label.UNRESOLVED).sum()),
     }
     return record
-
-
-def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a comparison record, ready for JSON."""
-    a = record.attrs
-    names = ("p", "q", "regime", "model", "trainer", "d", "length", "noise", "points", "decided",
-             "agreeing", "unresolved_outcomes", "unresolved_predictions")  # fmt: skip
-    table = record["confusion"].to_numpy()
-    return {
-        **{name: a[name].item() if hasattr(a[name], "item") else a[name] for name in names},
-        "agreement": float(a["agreement"]) if a["decided"] else None,
-        "agreement_interval": [float(a["agreement_low"]), float(a["agreement_high"])],
-        "confusion": {
-            row: {column: int(table[i, j]) for j, column in enumerate(LABELS)}
-            for i, row in enumerate(LABELS)
-        },
-    }

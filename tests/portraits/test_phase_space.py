@@ -59,7 +59,7 @@ def test_figure_has_both_panels_and_their_axes(space):
 @pytest.mark.parametrize("a", [0.5, -1.4])
 @pytest.mark.parametrize("regime", ["linear above", "linear below"])
 def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
-    record = portrait_record(MODELS[regime], resolution=60, a=a)
+    record = portrait_record(MODELS[regime], resolution=60, fixed={"a": a})
     assert record.attrs["oracle_agree"] == record.attrs["oracle_cells"] > 3000
     assert record.attrs["largest_energy_drift"] < 1e-8
     # the drawn separatrix is the boundary of the labels
@@ -74,7 +74,7 @@ def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
 
 
 def test_slice_of_uniform_attention_has_no_closed_form_to_compare_with():
-    record = portrait_record(MODELS["uniform above"], resolution=10, a=0.5)
+    record = portrait_record(MODELS["uniform above"], resolution=10, fixed={"a": 0.5})
     assert record.attrs["oracle_cells"] == 0
     assert np.isnan(record["separatrix_e"]).all()
     assert np.isnan(record.attrs["largest_energy_drift"])

@@ -21,6 +21,7 @@ from flowsim import (
     Status,
     find_limits,
     read_record,
+    summarize,
     write_record,
 )
 from flowsim.drawing.comparison import draw_comparison
@@ -37,7 +38,6 @@ from full_model import (
     SideBySide,
     cloud_points,
     compare,
-    comparison_summary,
     grid_points,
     initial_weights,
     stored_points,
@@ -136,7 +136,7 @@ def test_canonical_misses_what_the_rank_one_model_predicts():
     found = {}
     for model in ("canonical", "rank-one"):
         record = compare(Comparison(0.5, 0.8, model, length=1024), POINTS)
-        found[model] = comparison_summary(record)
+        found[model] = summarize(record)
         assert record.outcome.values.tolist() == [1, 1, 2, 2]
         on = np.isfinite(record.loss.values)
         assert on[0].all() and (record.drift.values[on] < 1e-12).all()
@@ -153,8 +153,8 @@ def test_below_one_the_bad_basin_is_gone_and_the_horizon_is_stated():
     assert (record.predicted.item(), record.outcome.item()) == (2, 1)
     short = compare(Comparison(0.2, 0.3, "rank-one", horizon=1.0), points)
     assert (short.predicted.item(), short.outcome.item()) == (0, 0)
-    assert comparison_summary(short)["agreement"] is None
-    assert comparison_summary(short)["agreement_interval"] == [0.0, 1.0]
+    assert summarize(short)["agreement"] is None
+    assert summarize(short)["agreement_interval"] == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
