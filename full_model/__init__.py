@@ -6,10 +6,10 @@ Public names load their module on first use, so that importing the package impor
 from importlib import import_module
 
 _HOME = {
-    "Architecture": "model.transformer",
+    "Architecture": "model.architecture",
     "AttentionFreeField": "comparison.fields",
     "Claim": "theorems.claims",
-    "Comparison": "comparison.settings",
+    "Comparison": "comparison.choices",
     "EnumeratedField": "comparison.fields",
     "FullSide": "comparison.full_side",
     "MarkovSource": "model.source",
@@ -21,7 +21,7 @@ _HOME = {
     "RunSettings": "training.settings",
     "SideBySide": "comparison.side_by_side",
     "Trainer": "training.trainer",
-    "Weights": "model.transformer",
+    "Weights": "model.architecture",
     "all_sequences": "model.population",
     "classify": "comparison.outcome",
     "cloud_points": "comparison.points",

@@ -2,6 +2,7 @@
 
 from full_model.comparison.agreement import comparison_summary as comparison_summary
 from full_model.comparison.agreement import wilson as wilson
+from full_model.comparison.choices import Comparison as Comparison
 from full_model.comparison.compare import compare as compare
 from full_model.comparison.fields import AttentionFreeField as AttentionFreeField
 from full_model.comparison.fields import EnumeratedField as EnumeratedField
@@ -11,7 +12,6 @@ from full_model.comparison.points import cloud_points as cloud_points
 from full_model.comparison.points import grid_points as grid_points
 from full_model.comparison.points import stored_points as stored_points
 from full_model.comparison.reduced_side import ReducedSide as ReducedSide
-from full_model.comparison.settings import Comparison as Comparison
 from full_model.comparison.side_by_side import SideBySide as SideBySide
 from full_model.lift.initial import initial_weights as initial_weights
 from full_model.lift.lifting import RankOnePoint as RankOnePoint
@@ -19,12 +19,12 @@ from full_model.lift.lifting import lift_canonical as lift_canonical
 from full_model.lift.lifting import lift_rank_one as lift_rank_one
 from full_model.lift.projection import Projection as Projection
 from full_model.lift.projection import project as project
+from full_model.model.architecture import Architecture as Architecture
+from full_model.model.architecture import Weights as Weights
 from full_model.model.population import PopulationLoss as PopulationLoss
 from full_model.model.population import all_sequences as all_sequences
 from full_model.model.population import sampled_loss as sampled_loss
 from full_model.model.source import MarkovSource as MarkovSource
-from full_model.model.transformer import Architecture as Architecture
-from full_model.model.transformer import Weights as Weights
 from full_model.model.transformer import cross_entropy as cross_entropy
 from full_model.model.transformer import forward as forward
 from full_model.theorems.claims import Claim as Claim

@@ -70,9 +70,9 @@ def compare(
 
     from flowsim.drawing.comparison import draw_comparison
     from flowsim.portraits.summaries import comparison_summary
+    from full_model.comparison.choices import Comparison
     from full_model.comparison.compare import compare as run
     from full_model.comparison.points import cloud_points, grid_points, stored_points
-    from full_model.comparison.settings import Comparison
 
     chain = None if p is None else options.chain(p, q)
     dimensions = 3 if model == "uniform" or a is not None else 2

@@ -136,7 +136,7 @@ def train(
     from flowsim.records.atomic import check_output
     from flowsim.records.netcdf import write_record
     from flowsim.records.provenance import provenance
-    from full_model.model.transformer import Architecture
+    from full_model.model.architecture import Architecture
     from full_model.training.recipe import Recipe
     from full_model.training.run import train as run
     from full_model.training.settings import RunSettings

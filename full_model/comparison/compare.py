@@ -14,9 +14,9 @@ import xarray as xr
 from torch import Tensor
 
 from full_model.comparison.agreement import add_agreement
+from full_model.comparison.choices import Comparison, Progress, predicting_model
 from full_model.comparison.points import check_points
 from full_model.comparison.sampled import compare_sampled
-from full_model.comparison.settings import Comparison, Progress, predicting_model
 from full_model.comparison.side_by_side import SideBySide
 from full_model.training.checkpoints import check_checkpoint
 

@@ -21,9 +21,9 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.rank_one import RankOneModel
 from full_model.lift.projection import project
+from full_model.model.architecture import Architecture, Weights
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, Weights
 
 #: Numbers of one hidden layer held at once: what stays in a core's cache.
 _CHUNK = 2**17

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from flowsim.landscape.labels import Label
 from flowsim.models.rank_one import RankOneModel
+from full_model.comparison.choices import Comparison
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
 from full_model.comparison.outcome import classify
-from full_model.comparison.settings import Comparison
 from full_model.comparison.steps import step_until
 from full_model.lift.initial import initial_weights
 from full_model.lift.projection import project
-from full_model.model.transformer import Architecture, Weights
+from full_model.model.architecture import Architecture, Weights
 
 #: Steps of a run with attention, unless the settings say otherwise: see ``Comparison``.
 _ATTENTION_STEPS = 20_000

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.landscape.labels import Label
-from full_model.model.transformer import Weights
+from full_model.model.architecture import Weights
 
 #: Share of the gap between unigram and bigram loss still open where a run of descent or of the flow
 #: has learned the bigram: its loss is exact and never rises again.

@@ -18,11 +18,11 @@ from torch import Tensor
 from flowsim.landscape.labels import Label
 from flowsim.models.base import ReducedModel
 from flowsim.records.netcdf import flags
+from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.full_side import full_field, lifted_weights
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.reduced_side import ReducedSide
-from full_model.comparison.settings import Comparison, Progress
-from full_model.model.transformer import Architecture
+from full_model.model.architecture import Architecture
 from full_model.training.recipe import Recipe
 from full_model.training.run import train
 from full_model.training.session import Progress as StepProgress

@@ -17,10 +17,10 @@ from flowsim.errors import InputError
 from flowsim.landscape.labels import Label
 from flowsim.models.base import ReducedModel
 from flowsim.records.netcdf import flags
+from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.full_side import FullSide
 from full_model.comparison.history import History
 from full_model.comparison.reduced_side import FACTOR, FIRST_TIME, ReducedSide
-from full_model.comparison.settings import Comparison, Progress
 from full_model.training.checkpoints import load_checkpoint, refuse_other_settings, save_checkpoint
 
 #: Seconds between two checkpoints.

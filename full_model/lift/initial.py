@@ -10,7 +10,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from full_model.lift.lifting import lift_canonical
-from full_model.model.transformer import Architecture, Weights
+from full_model.model.architecture import Architecture, Weights
 
 KINDS = ("gaussian", "rank-one", "recommended", "lifted")
 
@@ -26,7 +26,7 @@ def initial_weights(
     excess: Tensor | float = 1.0,
     value: float = 1.0,
 ) -> Weights:
-    """Weights of one model per seed, float64 on the CPU; a seed's model knows of no other seed.
+    """Weights of one model per seed, float64 on the CPU; each depends on its own seed alone.
 
     Args:
         arch: the architecture.
@@ -52,44 +52,66 @@ def initial_weights(
         InputError: unknown kind, no seed, a number out of range, ``theta`` missing or misshaped, or
             an architecture that cannot carry the lift.
     """
-    if kind not in KINDS:
-        raise InputError(f"init must be one of {', '.join(KINDS)}, not {kind!r}")
-    if not seeds:
-        raise InputError("an initialization needs at least one seed")
-    for name, number, least in (("std", std, 0.0), ("init value", value, 0.0)):
-        if not (math.isfinite(number) and number > least):
-            raise InputError(f"{name} must be a positive number, not {number!r}")
-    if not (math.isfinite(noise) and noise >= 0):
-        raise InputError(f"noise must be a number of at least 0, not {noise!r}")
-    members = len(seeds)
+    _check(kind, seeds, std, noise, value)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     if kind == "rank-one":
-        draws = torch.stack([_normal(g, 3) * std for g in generators])
-        if arch.attention == "none":
-            draws = draws[:, :2]
-        signs = torch.stack([_normal(g, arch.d) for g in generators])
-        alpha = torch.where(signs < 0, -1.0, 1.0).double() / math.sqrt(arch.d)
-        weights = lift_canonical(draws, arch, alpha=alpha)
+        weights = _rank_one(arch, generators, std)
     elif kind == "lifted":
-        if theta is None or theta.ndim not in (1, 2) or theta.shape[:-1] not in ((), (members,)):
-            shape = None if theta is None else tuple(theta.shape)
-            raise InputError(
-                f"a lifted start needs one point for each of {members} models: {shape}"
-            )
-        weights = lift_canonical(theta.double().expand(members, -1), arch, bias)
+        weights = _lifted(arch, len(seeds), theta, bias)
     else:
         weights = _gaussian(arch, generators, std)
-        if kind == "recommended":
-            side = -torch.as_tensor(excess, dtype=torch.float64).sign().expand(members)
-            for layer in range(arch.layers):
-                up, down = weights[f"{layer}.up"], weights[f"{layer}.down"]
-                weights[f"{layer}.up"] = torch.full_like(up, value)
-                weights[f"{layer}.down"] = value * side[:, None, None].expand_as(down).clone()
+    if kind == "recommended":
+        _set_feed_forward(arch, weights, excess, value)
     if noise > 0:
         for name, shape in arch.shapes.items():
             extra = torch.stack([_normal(g, *shape) for g in generators])
             weights[name] = weights[name] + noise * extra
     return {k: w.clone(memory_format=torch.contiguous_format) for k, w in weights.items()}
+
+
+def _check(kind: str, seeds: Sequence[int], std: float, noise: float, value: float) -> None:
+    """InputError unless all of them are in range."""
+    if kind not in KINDS:
+        raise InputError(f"init must be one of {', '.join(KINDS)}, not {kind!r}")
+    if not seeds:
+        raise InputError("an initialization needs at least one seed")
+    for name, number in (("std", std), ("init value", value)):
+        if not (math.isfinite(number) and number > 0):
+            raise InputError(f"{name} must be a positive number, not {number!r}")
+    if not (math.isfinite(noise) and noise >= 0):
+        raise InputError(f"noise must be a number of at least 0, not {noise!r}")
+
+
+def _rank_one(arch: Architecture, generators: list[torch.Generator], std: float) -> Weights:
+    """Lifts of Gaussian (e, w, a), or (e, w) without attention, with random signs in α."""
+    draws = torch.stack([_normal(g, 3) * std for g in generators])
+    if arch.attention == "none":
+        draws = draws[:, :2]
+    signs = torch.stack([_normal(g, arch.d) for g in generators])
+    alpha = torch.where(signs < 0, -1.0, 1.0).double() / math.sqrt(arch.d)
+    return lift_canonical(draws, arch, alpha=alpha)
+
+
+def _lifted(
+    arch: Architecture, members: int, theta: Tensor | None, bias: Tensor | float
+) -> Weights:
+    """Lifts of given points, one for all or one for each."""
+    if theta is None or theta.ndim not in (1, 2) or theta.shape[:-1] not in ((), (members,)):
+        shape = None if theta is None else tuple(theta.shape)
+        raise InputError(f"a lifted start needs one point for each of {members} models: {shape}")
+    return lift_canonical(theta.double().expand(members, -1), arch, bias)
+
+
+def _set_feed_forward(
+    arch: Architecture, weights: Weights, excess: Tensor | float, value: float
+) -> None:
+    """W_1 = c and W_2 = −sign(p + q − 1) c in every layer, in place."""
+    members = len(weights["bias"])
+    side = -torch.as_tensor(excess, dtype=torch.float64).sign().expand(members)
+    for layer in range(arch.layers):
+        up, down = weights[f"{layer}.up"], weights[f"{layer}.down"]
+        weights[f"{layer}.up"] = torch.full_like(up, value)
+        weights[f"{layer}.down"] = value * side[:, None, None].expand_as(down)
 
 
 def _gaussian(arch: Architecture, generators: list[torch.Generator], std: float) -> Weights:

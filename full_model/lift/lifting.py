@@ -7,11 +7,11 @@ from dataclasses import fields
 
 import torch
 from torch import Tensor
-from torch.linalg import vector_norm
 
 from flowsim.errors import InputError
 from flowsim.models.rank_one_point import RankOnePoint
-from full_model.model.transformer import Architecture, Weights
+from full_model.lift.directions import unit_vector
+from full_model.model.architecture import Architecture, Weights
 
 
 def lift_canonical(
@@ -94,20 +94,6 @@ def lift_rank_one(
     return {
         name: weights[name].clone(memory_format=torch.contiguous_format) for name in arch.shapes
     }
-
-
-def unit_vector(vector: Tensor | None, d: int, like: Tensor, name: str) -> Tensor:
-    """The vector in the type of ``like``, (1 … 1)/√d if None.
-
-    Raises:
-        InputError: not of d entries, or not of length one.
-    """
-    if vector is None:
-        return like.new_full((d,), 1 / math.sqrt(d))
-    vector = vector.to(like)
-    if vector.shape[-1:] != (d,) or ((vector_norm(vector, dim=-1) - 1).abs() > 1e-6).any():
-        raise InputError(f"{name} must be a unit vector of {d} entries")
-    return vector
 
 
 def _check_rank_one_architecture(arch: Architecture) -> None:

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from full_model.model import native
-from full_model.model.transformer import Architecture, Weights, cross_entropy, forward
+from full_model.model.architecture import Architecture, Weights
+from full_model.model.transformer import cross_entropy, forward
 
 #: Numbers in the widest activation of one piece on the CPU: 4 MiB of float32.
 _PIECE = 2**20

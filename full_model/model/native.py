@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from flowsim.records.atomic import write_atomically
-from full_model.model.transformer import Architecture, Weights
+from full_model.model.architecture import Architecture, Weights
 
 _SOURCE = Path(__file__).with_name("kernel.cpp")
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math",

@@ -8,14 +8,9 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
+from full_model.model.architecture import Architecture, Weights, check_weights
 from full_model.model.source import MarkovSource
-from full_model.model.transformer import (
-    Architecture,
-    Weights,
-    check_weights,
-    cross_entropy,
-    forward,
-)
+from full_model.model.transformer import cross_entropy, forward
 
 #: Largest number of enumerated sequences, and of sequence-positions in memory at once.
 MAX_SEQUENCES = 2**18

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from full_model.model.transformer import Architecture, Weights
+from full_model.model.architecture import Architecture, Weights
 
 TOLERANCE = 1e-10
 

@@ -9,8 +9,9 @@ import torch
 from flowsim.chain import BinaryChain
 from flowsim.models.rank_one_point import RankOnePoint
 from full_model.lift.lifting import lift_rank_one
+from full_model.model.architecture import Architecture, Weights
 from full_model.model.population import PopulationLoss
-from full_model.model.transformer import Architecture, Weights, forward
+from full_model.model.transformer import forward
 from full_model.theorems.claims import Claim, equal, free_weights, generator_of, norm, normal
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
+from full_model.model.architecture import Weights
 from full_model.model.population import PopulationLoss
-from full_model.model.transformer import Weights
 from full_model.theorems.claims import Claim, equal, free_weights, generator_of, held, norm
 
 _PERTURBATIONS = 64

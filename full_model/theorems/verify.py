@@ -14,9 +14,10 @@ from torch.nn.functional import logsigmoid
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from full_model.model.architecture import Architecture
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, forward
+from full_model.model.transformer import forward
 from full_model.theorems.claims import Claim, equal, format_claims, free_weights, generator_of, norm
 from full_model.theorems.constructions import appendix_d, global_minima
 from full_model.theorems.unigram import unigram_point

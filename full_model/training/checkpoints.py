@@ -129,11 +129,11 @@ def refuse_other_settings(path: Path, wanted: dict[str, Any], stored: Any) -> No
     """InputError, with the first differences, unless the stored settings are those wanted."""
     if not isinstance(stored, dict):
         raise InputError(f"{path} is not a usable checkpoint: it holds no settings")
-    ours, theirs = _flat(wanted), _flat(stored)
+    new, old = _flat(wanted), _flat(stored)
     differences = [
-        f"{name} is {theirs.get(name)!r} there and {ours.get(name)!r} here"
-        for name in sorted(ours.keys() | theirs.keys())
-        if ours.get(name) != theirs.get(name)
+        f"{name} is {old.get(name)!r} there and {new.get(name)!r} here"
+        for name in sorted(new.keys() | old.keys())
+        if new.get(name) != old.get(name)
     ]
     if differences:
         shown = "; ".join(differences[:6]) + ("; …" if len(differences) > 6 else "")

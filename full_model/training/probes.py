@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.linalg import vector_norm
 
 from full_model.lift.projection import project
+from full_model.model.architecture import Architecture, Weights
 from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, Weights, forward, probability_of_one
+from full_model.model.transformer import forward, probability_of_one
 
 
 def matrix_names(arch: Architecture) -> list[str]:

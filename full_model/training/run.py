@@ -11,7 +11,8 @@ import torch
 import xarray as xr
 
 from flowsim.errors import InputError
-from full_model.model.transformer import Weights, check_weights
+from full_model.model.architecture import Weights, check_weights
+from full_model.model.threads import threads
 from full_model.training.checkpoints import (
     check_checkpoint,
     fingerprint,
@@ -65,25 +66,15 @@ def train(
         session = RunSession(settings, first)
         arithmetic = "compiled kernel" if session.trainer.fast else "torch"
         identity = settings.as_dict() | {"start": fingerprint(first), "arithmetic": arithmetic}
-        threads = torch.get_num_threads()
+        count = torch.get_num_threads()
         if resume:
             assert checkpoint is not None
             tensors, state = load_checkpoint(checkpoint)
             refuse_other_settings(checkpoint, identity, state.get("settings"))
-            threads = session.restore(checkpoint, tensors, state)
-        with _threads(threads):
+            count = session.restore(checkpoint, tensors, state)
+        with threads(count):
             session.run(checkpoint, identity, progress)
         return session.record(), session.trainer.weights
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -13,8 +13,9 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
+from full_model.model.architecture import Weights
 from full_model.model.population import PopulationLoss
-from full_model.model.transformer import Weights, cross_entropy, forward
+from full_model.model.transformer import cross_entropy, forward
 from full_model.training.checkpoints import save_checkpoint
 from full_model.training.probes import matrix_names, measure, plateau
 from full_model.training.settings import RunSettings
@@ -58,7 +59,7 @@ class RunSession:
             self.targets * self.targets.log() + (1 - self.targets) * (-self.targets).log1p()
         )
         rate = torch.tensor([c.entropy_rate for c in settings.chains], device=device)
-        self.luck = entropy.mean((-2, -1)) - rate.to(entropy)
+        self.entropy_excess = entropy.mean((-2, -1)) - rate.to(entropy)
         exact = settings.arch.attention == "none" or 2**settings.arch.length <= _EXACT_TELEMETRY
         self.exact: PopulationLoss | None = None
         if exact:
@@ -117,7 +118,7 @@ class RunSession:
                     if arch.output == "states":
                         targets = torch.stack([1 - targets, targets], dim=-1)
                     loss = cross_entropy(arch, logits, targets).mean((-2, -1))
-                    line["loss"] = loss - self.luck[part]
+                    line["loss"] = loss - self.entropy_excess[part]
             for name, values in line.items():
                 dead = ~alive.all(0).reshape(-1, *[1] * (values.ndim - 1))
                 found.setdefault(name, []).append(values.masked_fill(dead, torch.nan))

@@ -11,9 +11,9 @@ import torch
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from full_model.lift.initial import initial_weights
+from full_model.model.architecture import Architecture, Weights
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, Weights
 from full_model.training.recipe import Recipe
 
 

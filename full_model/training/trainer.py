@@ -16,10 +16,11 @@ from torchdiffeq import odeint
 
 from flowsim.errors import InputError
 from full_model.model import native
+from full_model.model.architecture import Architecture, Weights, check_weights
 from full_model.model.batches import batch_gradient
 from full_model.model.population import PopulationLoss
 from full_model.model.source import MarkovSource
-from full_model.model.transformer import Architecture, Weights, check_weights
+from full_model.model.threads import threads
 from full_model.training.recipe import Recipe
 
 #: Symbols to be trained on from which a second of compiling pays.
@@ -89,7 +90,7 @@ class Trainer:
         for slot in slots.get(recipe.trainer, ()):
             self.moments[slot] = {name: torch.zeros_like(w) for name, w in self.weights.items()}
 
-    def _gradient(self, threads: int) -> tuple[Tensor, Weights]:
+    def _gradient(self, workers: int) -> tuple[Tensor, Weights]:
         """The loss (M,) that this step descends, and its gradient; draws the batch if sampled."""
         if self.recipe.loss == "population":
             return self.population.value_and_gradient(self.weights)
@@ -97,24 +98,20 @@ class Trainer:
         inputs, targets = self.per_member.sample(
             self.recipe.batch, self.arch.length, self.generator
         )
-        fast = threads if self.fast else 0
+        fast = workers if self.fast else 0
         return batch_gradient(self.arch, self.weights, inputs, targets, fast)
 
     def advance(self, steps: int = 1) -> Tensor:
         """Take some steps; the loss (M,) seen by the last one, before its move (after the flow)."""
         if self.recipe.trainer == "flow":
             return self._flow(steps)
-        loss = torch.zeros(0)
-        threads = torch.get_num_threads()
-        if self.fast:  # torch's idle workers spin, in the way of the kernel's own threads
-            torch.set_num_threads(1)
-        try:
+        loss, count = torch.zeros(0), torch.get_num_threads()
+        # torch's idle workers spin, in the way of the kernel's own threads
+        with threads(1 if self.fast else count):
             for _ in range(steps):
-                loss, gradient = self._gradient(threads)
+                loss, gradient = self._gradient(count)
                 self._move(gradient)
                 self.step += 1
-        finally:
-            torch.set_num_threads(threads)
         self.alive &= loss.isfinite()
         return loss
 

@@ -44,9 +44,9 @@ from full_model import (
     wilson,
 )
 from full_model.comparison.agreement import add_agreement
+from full_model.comparison.choices import predicting_model
 from full_model.comparison.full_side import lifted_weights
 from full_model.comparison.outcome import unigram_block
-from full_model.comparison.settings import predicting_model
 from full_model.comparison.steps import step_until
 
 F64 = torch.float64

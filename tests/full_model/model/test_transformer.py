@@ -8,7 +8,7 @@ import torch
 
 from flowsim.errors import InputError
 from full_model import Architecture, cross_entropy, forward
-from full_model.model.transformer import check_weights
+from full_model.model.architecture import check_weights
 
 
 def random_weights(arch, seed=0, ensemble=(), scale=0.7):

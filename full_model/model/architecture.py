@@ -1,0 +1,140 @@
+"""What a transformer is built of: sizes and choices, and the names and shapes of its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from flowsim.errors import InputError
+
+Weights = dict[str, Tensor]
+
+_CHOICES = {
+    "output": ("binary", "states"),
+    "attention": ("softmax", "uniform", "none"),
+    "activation": ("relu", "gelu"),
+    "positions": ("learned", "relative", "none"),
+}
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What is built: sizes and choices, validated.
+
+    Args:
+        d: embedding dimension, at least 1 and divisible by ``heads``.
+        length: context length N, at least 1; shorter sequences are accepted too.
+        layers: number of blocks, at least 1.
+        heads: attention heads, at least 1.
+        hidden: feed-forward width r, at least 1; 4d if None.
+        states: number of symbols k, at least 2.
+        output: "binary" (one logit of x = 1, embedding x·e) or "states" (k logits).
+        tied: the last linear map reads with the embedding, u = e.
+        attention: "softmax"; "uniform" (W_Q = W_K = 0 for good); "none" (no attention weights).
+        activation: "relu", or "gelu" (exact, by the error function).
+        positions: "learned" vectors p_n; "relative", a learned number per head and distance added
+            to the attention scores; or "none".
+        layer_norm: normalise what each sub-layer and the last linear map read; scale, no shift.
+        window: how many symbols, its own included, a position attends to; all if None.
+
+    Raises:
+        InputError: a size or choice outside the above, or an inconsistent pair of them.
+
+    Source: AM Sec. 2 and App. A. The relative positions are our own choice among several in use;
+    the layer norm stands where the authors' public code has it.
+    """
+
+    d: int
+    length: int
+    layers: int = 1
+    heads: int = 1
+    hidden: int | None = None
+    states: int = 2
+    output: str = "binary"
+    tied: bool = True
+    attention: str = "softmax"
+    activation: str = "relu"
+    positions: str = "learned"
+    layer_norm: bool = False
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        sizes = {
+            "d": 1,
+            "length": 1,
+            "layers": 1,
+            "heads": 1,
+            "hidden": 1,
+            "states": 2,
+            "window": 1,
+        }
+        for name, least in sizes.items():
+            value = getattr(self, name)
+            if value is None and name in ("hidden", "window"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise InputError(
+                    f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}"
+                )
+        for name in ("tied", "layer_norm"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} must be true or false, not {getattr(self, name)!r}")
+        if self.d % self.heads:
+            raise InputError(f"d must be a multiple of heads, and {self.d} is none of {self.heads}")
+        if self.output == "binary" and self.states != 2:
+            raise InputError(f"a binary logit needs states = 2, not {self.states}")
+        if self.positions == "relative" and self.attention != "softmax":
+            raise InputError(f"relative positions need softmax attention, not {self.attention}")
+
+    @property
+    def width(self) -> int:
+        """r, the feed-forward width."""
+        return 4 * self.d if self.hidden is None else self.hidden
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Name and shape of every weight of one model, in a fixed order."""
+        d, binary = self.d, self.output == "binary"
+        shapes: dict[str, tuple[int, ...]] = {"embedding": (d,) if binary else (self.states, d)}
+        if self.positions == "learned":
+            shapes["positions"] = (self.length, d)
+        for layer in range(self.layers):
+            block: dict[str, tuple[int, ...]] = {}
+            if self.attention == "softmax":
+                block |= {"query": (d, d), "key": (d, d)}
+            if self.attention != "none":
+                block |= {"value": (d, d), "out": (d, d)}
+            block |= {"up": (self.width, d), "down": (d, self.width)}
+            if self.positions == "relative":
+                block["relative"] = (self.heads, self.length)
+            if self.layer_norm:
+                block |= {"norm1": (d,), "norm2": (d,)}
+            shapes |= {f"{layer}.{name}": shape for name, shape in block.items()}
+        if self.layer_norm:
+            shapes["norm"] = (d,)
+        if not self.tied:
+            shapes["unembedding"] = shapes["embedding"]
+        shapes["bias"] = () if binary else (self.states,)
+        return shapes
+
+
+def check_weights(arch: Architecture, weights: Weights) -> tuple[int, ...]:
+    """The ensemble axes of ``weights``; InputError if a name, shape, type or device is off."""
+    if set(weights) != set(arch.shapes):
+        odd = sorted(set(weights) ^ set(arch.shapes))
+        raise InputError(f"weights missing or not of this architecture: {', '.join(odd)}")
+    ensemble = tuple(weights["bias"].shape[: weights["bias"].ndim - len(arch.shapes["bias"])])
+    like = weights["bias"]
+    for name, shape in arch.shapes.items():
+        if tuple(weights[name].shape) != (*ensemble, *shape):
+            raise InputError(
+                f"weight {name} must have shape {(*ensemble, *shape)}, not "
+                f"{tuple(weights[name].shape)}"
+            )
+        if weights[name].dtype != like.dtype or weights[name].device != like.device:
+            raise InputError(f"weight {name} differs from the bias in number type or device")
+    return ensemble
