@@ -1,6 +1,7 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 from conftest import CHAINS, REFERENCE, relative_error, uniform_starts
@@ -17,6 +18,8 @@ from flowsim import (
     find_limits,
     hitting_times,
     reaches_global_minimum,
+    settling_times,
+    trajectories,
 )
 from flowsim.landscape.basins import SADDLE_ENERGY, SADDLE_W
 
@@ -36,7 +39,7 @@ def test_reference_limits(row):
     limit = find_limits(model_at(row["p"], row["q"]), rows(row["e0"], row["w0"]))
     assert limit.label == NAMES[row["label"]]
     assert limit.status == Status.CONVERGED
-    assert (limit.theta - rows(row["e"], row["w"])).abs().max() <= 1e-6
+    assert (limit.theta - rows(row["e"], row["w"])).abs().max() <= 1e-11
     assert limit.gradient_norm < 1e-9
 
 
@@ -44,7 +47,7 @@ def test_reference_limits(row):
 def test_reference_hitting_times(row):
     start = rows(row["e0"], row["w0"])
     time = hitting_times(model_at(row["p"], row["q"]), start, row["excess_fraction"])
-    assert relative_error(time.item(), row["time"]) <= 1e-6
+    assert relative_error(time.item(), row["time"]) <= 1e-11
 
 
 @pytest.mark.parametrize(
@@ -197,3 +200,20 @@ def test_bad_shapes_and_fractions_are_refused():
     with pytest.raises(InputError, match="strictly between 0 and 1"):
         hitting_times(model_at(0.5, 0.8), rows(1.0, 1.0), fraction=1.0)
     assert torch.isnan(hitting_times(model_at(0.5, 0.8), rows(0.0, 1.0)))
+
+
+def test_starts_that_never_learn_have_a_time_to_settle_alone(generator):
+    model = model_at(0.5, 0.8)
+    start = uniform_starts(60, generator)
+    limits = find_limits(model, start)
+    learned, settled = hitting_times(model, start), settling_times(model, start, limits=limits)
+    assert torch.isfinite(settled).all()
+    assert torch.equal(torch.isfinite(learned), limits.label == Label.GLOBAL_MINIMUM)
+    assert torch.equal(learned[learned > 0], settled[learned > 0])
+    path = trajectories(model, start[:9], torch.tensor([0.0, *sorted(settled[:9].tolist())]))
+    for i, place in enumerate(settled[:9].argsort().argsort()):
+        left = model.loss(path[1 + place, i]) - limits.loss[i]
+        assert left == pytest.approx(1e-3 * (model.loss(start[i]) - limits.loss[i]), rel=1e-6)
+    for other in (start.numpy(), start.tolist()):
+        found = settling_times(model, other)
+        assert isinstance(found, np.ndarray) and (found == settled.numpy()).all()

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from conftest import REFERENCE
@@ -14,10 +15,10 @@ from flowsim import (
     LinearAttentionModel,
     UntiedModel,
     energy,
+    find_limits,
     integrate,
     trajectories,
 )
-from flowsim.flow import trajectories as module
 from flowsim.landscape.basins import SADDLE_ENERGY, minima_curve
 
 MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
@@ -31,19 +32,6 @@ def rows(*points):
 
 def box(n, k, generator, half_width=1.5):
     return half_width * (2 * torch.rand(n, k, dtype=torch.float64, generator=generator) - 1)
-
-
-@pytest.fixture
-def left(monkeypatch):
-    """How many rows were left to ``integrate``, call by call."""
-    counts = []
-
-    def counting(model, theta, *rest):
-        counts.append(len(theta))
-        return integrate(model, theta, *rest)
-
-    monkeypatch.setattr(module, "integrate", counting)
-    return counts
 
 
 def difference(model, start, times, **tolerances):
@@ -65,11 +53,10 @@ def test_physical_time_reaches_the_reference_point(row):
 
 @pytest.mark.parametrize("kind", [CanonicalModel, LinearAttentionModel, UntiedModel])
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.4, 0.6)])
-def test_paths_are_those_of_the_batch_with_shared_steps(kind, p, q, left, generator):
+def test_paths_are_those_of_the_batch_with_shared_steps(kind, p, q, generator):
     model = kind(BinaryChain(p, q))
     start = box(24, len(model.coordinates), generator)
     assert difference(model, start, TIMES) < 1e-8
-    assert sum(left) <= 1
 
 
 @pytest.mark.parametrize(("p", "q"), [(0.4, 0.6001), (0.5, 0.5), (0.97, 0.95), (0.02, 0.9)])
@@ -87,22 +74,23 @@ def test_the_error_follows_the_tolerance(generator):
     assert errors[0] > 5 * errors[1] > 25 * errors[2]
 
 
-def test_starts_that_cross_zero_fall_into_the_plane_lie_far_out_or_on_the_separatrix(left):
+def test_starts_that_cross_zero_fall_into_the_plane_lie_far_out_or_on_the_separatrix():
     w = torch.linspace(-0.65, -0.05, 6, dtype=torch.float64)
     on_separatrix = torch.stack([(SADDLE_ENERGY + w.square() - w.abs().log()).sqrt(), w], dim=1)
     crossing_and_trapped = rows((1.2, -0.3), (-1.2, -0.3), (0.4, -0.3), (0.7, 0.5), (0.01, 1.4))
     times = torch.linspace(0, 30, 7).double()
     for start in (on_separatrix, crossing_and_trapped):
         assert difference(MODEL, start, times) < 1e-8
-    assert not left
     early = torch.linspace(0, 0.05, 4).double()
     assert difference(MODEL, rows((7.0, 7.0), (7.0, -7.0), (0.1, 10.0), (-10.0, 0.1)), early) < 1e-8
 
 
-def test_rows_that_pass_a_saddle_too_near_for_the_clock_are_left_to_integrate(left):
+def test_rows_that_pass_a_saddle_closely_are_followed_too():
     start = rows((1e-3, -math.sqrt(0.5)), (0.8, 0.3))
     assert difference(MODEL, start, torch.linspace(0, 60, 4).double()) < 1e-9
-    assert left == [1]
+    linear = LinearAttentionModel(MODEL.chain)
+    start = rows((1.1, -0.70710678, -0.9999999), (1e-4, 0.3, -1.0001))
+    assert difference(linear, start, torch.linspace(0, 20, 4).double()) < 1e-8
 
 
 def test_starts_that_never_move_stay_and_zero_coordinates_stay_zero():
@@ -128,16 +116,13 @@ def test_long_times_end_at_the_limit_with_the_energy_of_the_start(generator):
     assert difference(independent, start[:4], torch.tensor([0.0, 10.0, 200.0]).double()) < 1e-8
 
 
-def test_a_row_depends_on_no_other_nor_on_the_chunk_nor_on_the_other_times(monkeypatch, generator):
+def test_a_row_depends_on_no_other_and_hardly_on_the_choice_of_times(generator):
     start = box(50, 2, generator, 2.0)
     whole = trajectories(MODEL, start, TIMES)
     order = torch.randperm(50, generator=generator)
-    assert (trajectories(MODEL, start[order], TIMES) - whole[:, order]).abs().max() < 1e-12
-    assert (trajectories(MODEL, start[3], TIMES) - whole[:, 3]).abs().max() < 1e-12
+    assert torch.equal(trajectories(MODEL, start[order], TIMES), whole[:, order])
+    assert torch.equal(trajectories(MODEL, start[3], TIMES), whole[:, 3])
     assert (trajectories(MODEL, start, TIMES[::7]) - whole[::7]).abs().max() < 1e-11
-    monkeypatch.setattr(module, "CHUNK", 7)
-    monkeypatch.setattr(module, "_BLOCK", 16)
-    assert (trajectories(MODEL, start, TIMES) - whole).abs().max() < 1e-12
 
 
 def test_shapes_are_kept_and_a_poisoned_row_costs_only_itself(generator):
@@ -154,12 +139,40 @@ def test_shapes_are_kept_and_a_poisoned_row_costs_only_itself(generator):
 @pytest.mark.parametrize(
     "model", [AttentionModel(MODEL.chain, length=4), CanonicalModel(MODEL.chain, bias="dynamic")]
 )
-def test_other_models_are_left_to_integrate(model, left):
+def test_other_models_have_the_paths_of_integrate(model):
     start = rows((0.9, -0.8, 0.3))
     times = torch.tensor([0.0, 1.0], dtype=torch.float64)
     found = trajectories(model, start, times, rtol=1e-8, atol=1e-8)
-    assert torch.equal(found, integrate(model, start, times, rtol=1e-8, atol=1e-8))
-    assert left == [1]
+    assert (found - integrate(model, start, times)).abs().max() < 1e-6
+
+
+def test_arrays_and_lists_are_answered_in_kind(generator):
+    start, times = box(3, 2, generator), torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64)
+    for function in (trajectories, integrate):
+        whole = function(MODEL, start, times)
+        for numbers in (torch.Tensor.numpy, torch.Tensor.tolist):
+            found = function(MODEL, numbers(start), numbers(times))
+            assert isinstance(found, np.ndarray) and (found == whole.numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "start"),
+    [
+        (2.8e-4, 4.5e-5, (1.0, -66.6)),
+        (2.8e-4, 4.5e-5, (-30.0, 5.0)),
+        (1 - 1e-9, 1 - 1e-9, (3.0, -2.0)),
+        (1e-9, 0.5, (1e-6, 0.3)),
+        (0.5, 0.8, (100.0, 100.0)),
+        (0.5, 0.8, (60.0, 0.1)),
+    ],
+)
+def test_paths_from_extreme_settings_end_where_the_limits_are(p, q, start):
+    model = CanonicalModel(BinaryChain(p, q))
+    end = find_limits(model, start)
+    path = trajectories(model, torch.tensor(start), torch.tensor([0.0, 1e-3, 1.0, 1e12]))
+    assert torch.isfinite(path).all()
+    assert (model.loss(path).diff() <= 1e-12).all()
+    assert (path[-1] - end.theta).abs().max() < 1e-6 * (1 + end.theta.abs().max())
 
 
 @pytest.mark.parametrize("times", [[0.0], [0.0, 0.0], [1.0, 0.5], [0.0, math.inf], [[0.0, 1.0]]])

@@ -62,7 +62,7 @@ def end_of(
     scale = 1.0 + x + weight(kind, y)[0] + z * z
     if not math.isfinite(scale):
         return _NOT_FINITE, x, y, z, _NONE, 0
-    if is_critical(kind, sign, x, y, z, target, rtol):
+    if is_critical(kind, (e, second, third), sign, x, y, z, target, rtol):
         return _STILL, x, y, z, _CRITICAL, 0
     end, x1, y1, z1, margin, steps = follow(kind, sign, x, y, z, target, rtol, atol, max_steps)
     rule = _rule_of(kind, end)

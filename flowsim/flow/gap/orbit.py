@@ -106,16 +106,26 @@ def land(kind: int, sign: float, x: float, y: float, z: float, left: float, plan
 
 @compiled
 def is_critical(
-    kind: int, sign: float, x: float, y: float, z: float, target: float, tolerance: float
+    kind: int,
+    start: Point,
+    sign: float,
+    x: float,
+    y: float,
+    z: float,
+    target: float,
+    tolerance: float,
 ) -> bool:
-    """Whether ∇Δ = 0, but for rounding, or Δ = Δ* within a hundredth of the tolerance."""
+    """Whether ∇Δ = 0, but for rounding, or Δ = Δ* within a hundredth of the tolerance.
+
+    ``start`` is θ, whose e may be so small that x = 0.
+    """
     no_gain = abs(gain(kind, sign, y)) <= 4e-16 * gain(kind, 1.0, y)
     if kind % FAR == UNTIED:
-        critical = x + z == 0.0 or (no_gain and (x == z))
+        critical = start[0] == start[1] == 0.0 or (no_gain and x == z)
     elif kind % FAR == LINEAR:
-        critical = x == 0.0 or (no_gain and abs(z) <= 4e-16)
+        critical = start[0] == 0.0 or (no_gain and abs(z) <= 4e-16)
     else:
-        critical = x == 0.0
+        critical = start[0] == 0.0
     if critical:
         return True
     left = target - gap(kind, sign, x, y, z)

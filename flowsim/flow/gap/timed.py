@@ -214,7 +214,7 @@ def find_paths(
             continue
         chart = kind_at(kind, start[0], start[1], start[2], target)
         sign, x, y, z = point_of(chart, start[0], start[1], start[2])
-        if is_critical(chart, sign, x, y, z, target, rtol):
+        if is_critical(chart, start, sign, x, y, z, target, rtol):
             for i in range(len(times)):
                 for j in range(k):
                     path[n, i, j] = starts[n, j]
