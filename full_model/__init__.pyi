@@ -1,6 +1,5 @@
 """The public names, for editors and type checkers."""
 
-from full_model.comparison.agreement import comparison_summary as comparison_summary
 from full_model.comparison.agreement import wilson as wilson
 from full_model.comparison.choices import Comparison as Comparison
 from full_model.comparison.compare import compare as compare
