@@ -15,8 +15,24 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.event import Event, Listener, register
+
+from flowsim.notices import say_compiling
 
 config: Any = numba.config
+
+
+class _Announcement(Listener):
+    """Says that code is compiled now, which numba does after it has not found it on disk."""
+
+    def on_start(self, event: Event) -> None:
+        say_compiling()
+
+    def on_end(self, event: Event) -> None:
+        pass
+
+
+register("numba:compile", _Announcement())
 
 
 @cache

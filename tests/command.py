@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -27,8 +28,12 @@ class Done(NamedTuple):
     stderr: str
 
 
-def run(*words, cwd):
-    """``flowsim WORDS`` in the folder ``cwd``."""
+#: Lines on stderr that depend on how long things take, and on whether code is compiled already.
+_NOTICE = re.compile(r"flowsim: (compiling the integrator|\d+ of \d+ \w+, ).*\n")
+
+
+def run(*words, cwd, notices=False):
+    """``flowsim WORDS`` in the folder ``cwd``; notices of progress are left out unless asked."""
     out, err = io.StringIO(), io.StringIO()
     with (
         contextlib.chdir(cwd),
@@ -39,13 +44,16 @@ def run(*words, cwd):
         try:
             cli.main()
         except SystemExit as ended:
-            return Done(ended.code, out.getvalue(), err.getvalue())
+            text = err.getvalue()
+            return Done(ended.code, out.getvalue(), text if notices else _NOTICE.sub("", text))
     raise AssertionError("the command did not end the process")
 
 
 def whole_process(*words, cwd):
     """The same in a process of its own."""
-    return subprocess.run([FLOWSIM, *words], cwd=cwd, capture_output=True, text=True)
+    done = subprocess.run([FLOWSIM, *words], cwd=cwd, capture_output=True, text=True)
+    done.stderr = _NOTICE.sub("", done.stderr)
+    return done
 
 
 def interrupted(*words, cwd, when):

@@ -2,164 +2,232 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flowsim.cli import options
-from flowsim.cli import options_compare as opts
-from flowsim.cli.output import DISAGREES, FIGURES, judge, report
+from flowsim.chain import BinaryChain
+from flowsim.cli import options, sizes
+from flowsim.cli.groups import (
+    FigureFiles,
+    OneChain,
+    Printed,
+    ReducedModelOptions,
+    chain_words,
+    only_redraws,
+)
+from flowsim.cli.output import DISAGREES, judge_summary, report, require_file, write_figure
+from flowsim.cli.redraw import redraw
+from flowsim.cli.values import Interval
 from flowsim.errors import InputError
 
+if TYPE_CHECKING:
+    import xarray as xr
+    from torch import Tensor
 
-def compare(
-    p: options.P = None,
-    q: options.Q = None,
-    model: opts.Predictor = "canonical",
-    trainer: opts.Trainer = "gd",
-    grid: opts.Grid = None,
-    w_range: opts.WRange = None,
-    e_range: opts.ERange = None,
-    a: opts.A = None,
-    cloud: opts.Cloud = None,
-    sigma: opts.Sigma = None,
-    source: Annotated[
-        Path | None, typer.Option("--from", help="The starts (and chain) of a stored record.")
-    ] = None,
-    d: options.Dim = "8",
-    length: options.Positions = "8",
-    noise: opts.Noise = None,
-    seed: opts.Seed = "0",
-    horizon: opts.Horizon = None,
-    steps: opts.Steps = None,
-    batch: options.Batch = "16",
-    learning_rate: opts.LearningRate = None,
-    require: opts.Require = None,
-    device: opts.Device = "cpu",
-    out: options.Out = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
-    as_json: options.Json = False,
-    overwrite: options.Overwrite = False,
-    quiet: options.Quiet = False,
-) -> None:
-    """Train the full transformer from reduced starts, and compare with what the flow predicts.
+    from full_model.comparison.choices import Comparison
+
+#: The default window: full models train slowly from starts beyond.
+WINDOW = Interval(-2.0, 2.0)
+_WIDTH = "[default: -2:2, since full models train for long from further out]"
+
+
+@dataclass(frozen=True)
+class Compare(OneChain, ReducedModelOptions, FigureFiles, Printed):
+    """The options of ``compare``."""
+
+    length: options.Positions = options.DEFAULT_LENGTH
+    trainer: Annotated[
+        options.TrainerName,
+        typer.Option(
+            metavar="NAME", rich_help_panel=options.FULL,
+            help="flow or gd on the exact population loss, sgd or adamw on sampled batches.",
+        ),
+    ] = "gd"  # fmt: skip
+    grid: options.Grid = None
+    w_range: Annotated[
+        Interval | None,
+        typer.Option(
+            parser=options.interval, metavar="LOW:HIGH", rich_help_panel=options.WINDOW,
+            help=f"Window in w.  {_WIDTH}",
+        ),
+    ] = None  # fmt: skip
+    e_range: Annotated[
+        Interval | None,
+        typer.Option(
+            parser=options.interval, metavar="LOW:HIGH", rich_help_panel=options.WINDOW,
+            help="Window in e.  [default: -2:2]",
+        ),
+    ] = None  # fmt: skip
+    points: options.PointsFile = None
+    cloud: options.Cloud = None
+    sigma: options.Sigma = None
+    seed: options.Seed = 0
+    d: options.Dim = 8
+    noise: options.Noise = 0.0
+    horizon: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-9, max=1e15, metavar="T", rich_help_panel=options.FULL,
+            help="Time after which a run is unresolved.  [default: long; grows with N]",
+        ),
+    ] = None  # fmt: skip
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10**9, metavar="K", rich_help_panel=options.FULL,
+            help="Steps of sgd and adamw, or the most of a run of flow or gd, which is unresolved "
+            "then.  [default: 8000; flow and gd without attention: no bound; with it 20000]",
+        ),
+    ] = None  # fmt: skip
+    batch: options.Batch = 16
+    learning_rate: options.Rate = None
+    require: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, metavar="SHARE", rich_help_panel=options.OUTPUT,
+            help="Exit with 4 if a smaller share of the decided runs agrees.",
+        ),
+    ] = None  # fmt: skip
+    device: options.Device = "cpu"
+    resume: options.Resume = False
+
+    def dimensions(self) -> int:
+        """3 where starts are (e, w, a), else 2."""
+        rank_one = self.model == "rank-one" and (self.attention or "a" in self.fixed())
+        return 3 if self.model == "uniform" or rank_one else 2
+
+
+def compare(given: Compare) -> None:
+    """Train full transformers from reduced starts, and compare with what the flow predicts.
+
+    Starts are a grid in e and w (with --fix a=X where there is attention; 0.5 by default), those
+    of a file or record (--points), or normal draws (--cloud with --sigma).
 
     \b
     Example:
       flowsim compare --p 0.5 --q 0.8 --model rank-one --trainer gd --grid 20x20
     """
     began = time.perf_counter()
-    _check(p, q, model, trainer, grid, w_range, e_range, a, cloud, sigma, source,
-           batch, learning_rate, horizon)  # fmt: skip
-    from flowsim.records.atomic import check_output, write_atomically
-    from flowsim.records.netcdf import write_record
-    from flowsim.records.provenance import provenance
-
-    stem = f"compare_{model}_{trainer}"
-    out = out or Path(f"{stem}.png" if p is None else f"{stem}_p{p:g}_q{q:g}.png")
-    record_path, checkpoint = out.with_suffix(".nc"), out.with_suffix(".safetensors")
-    check_output(out, "--out", FIGURES, overwrite)
-    check_output(record_path, "--out (its record)", (".nc",), overwrite)
-
-    import torch
-
-    from flowsim.drawing.comparison import draw_comparison
-    from flowsim.portraits.summaries import comparison_summary
-    from full_model.comparison.choices import Comparison
-    from full_model.comparison.compare import compare as run
-    from full_model.comparison.points import cloud_points, grid_points, stored_points
-
-    chain = None if p is None else options.chain(p, q)
-    dimensions = 3 if model == "uniform" or a is not None else 2
-    shape: dict[str, Any] = {}
-    if source is not None:
-        points, chain = stored_points(source, chain, length, d, dimensions)
-        shape = {"starts": f"record {source.name}"}
-    elif cloud is not None:
-        points = cloud_points(cloud, sigma, seed, dimensions)
-        shape = {"starts": "cloud", "sigma": sigma}
-    else:
-        columns, rows = grid or (20, 20)
-        window = w_range or (-2.0, 2.0), e_range or (-2.0, 2.0)
-        points = grid_points(columns, rows, *window, a if a is not None or dimensions < 3 else 0.5)
-        shape = {"starts": "grid", "columns": columns, "rows": rows}
-    assert chain is not None
-    settings = Comparison(
-        chain.p, chain.q, model, trainer, d, length, noise or 0.0, seed, horizon, steps, batch,
-        learning_rate, device,
-    )  # fmt: skip
-    if not (settings.noise or settings.stochastic):
-        torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    with _progress(len(points), quiet) as progress:
-        record = run(settings, points, checkpoint, resume, overwrite, progress)
-    record.attrs = provenance({**record.attrs, **shape})
-    figure = draw_comparison(record)
-    write_record(record, record_path)
-    write_atomically(out, figure.savefig)
-    summary = comparison_summary(record)
-    report(summary, {"figure": out, "record": record_path}, began, _text, as_json, quiet)
+    if given.source is not None:
+        only_redraws(given)
+        redraw(given.source, given, given, kinds=("comparison",))
+        return
+    _check(given)
+    words: list[str] = [given.model, given.trainer]
+    words += [] if given.points is None else [given.points.stem]
+    words += [] if given.p is None or given.q is None else chain_words(given.p, given.q)
+    figure, stored = given.names("compare", *words)
+    settings, points, starts = _build(given)
+    record = _train(given, settings, points, stored.with_suffix(".safetensors"))
+    record.attrs |= starts
+    summary = write_figure(record, figure, stored)
+    report("comparison", summary, {"figure": figure, "record": stored}, began, given)
     agreement = summary["agreement"]
-    if require is not None and (agreement is None or agreement < require):
+    if given.require is not None and (agreement is None or agreement < given.require):
         raise typer.Exit(DISAGREES)
-    judge(None, summary["unresolved_outcomes"] + summary["unresolved_predictions"])
+    judge_summary(summary)
 
 
-def _check(
-    p: Any, q: Any, model: str, trainer: str, grid: Any, w_range: Any, e_range: Any, a: Any,
-    cloud: Any, sigma: Any, source: Any, batch: int, learning_rate: Any, horizon: Any,
-) -> None:  # fmt: skip
+def _check(given: Compare) -> None:
     """Options that must or must not come together."""
-    if source is None or (p is None) != (q is None):
-        options.chain(p, q)
-    window = [x for x in (grid, w_range, e_range) if x is not None]
-    if (source is not None) + (cloud is not None) + bool(window) > 1:
-        raise InputError("give one of --grid (with its ranges), --cloud and --from")
-    if (cloud is None) != (sigma is None):
-        raise InputError("--sigma goes with --cloud, and --cloud with --sigma")
-    if a is not None and (model == "canonical" or cloud is not None or source is not None):
-        raise InputError("--a goes with a grid and --model uniform or rank-one")
-    sampled = trainer in ("sgd", "adamw")
-    if not sampled and (batch, learning_rate) != (16, None):
+    if given.points is None or (given.p is None) != (given.q is None):
+        given.chain()
+    window = [x for x in (given.grid, given.w_range, given.e_range) if x is not None]
+    if (given.points is not None) + (given.cloud is not None) + bool(window) > 1:
+        raise InputError("give one of --grid (with its ranges), --cloud and --points")
+    if given.points is not None:
+        require_file(given.points)
+    if given.cloud is not None and given.sigma is None:
+        raise InputError("--cloud needs --sigma, the spread of its draws: a number")
+    if given.sigma is not None and (
+        given.cloud is None or not isinstance(given.sigma.sigma, float)
+    ):
+        raise InputError("--sigma, one number here, goes with --cloud")
+    if given.grid is not None and len(given.grid) != 2:
+        raise InputError("--grid needs two numbers of cells here, along e and along w, as 20x20")
+    if given.bias != "optimal" or given.untied:
+        raise InputError("--bias and --untied have no use here: tied transformers are compared")
+    fixed = given.fixed()
+    if set(fixed) - {"a"} or (
+        fixed
+        and (
+            given.dimensions() == 2
+            or (window == [] and (given.cloud is not None or given.points is not None))
+        )
+    ):
+        raise InputError("--fix a=X goes with a grid and --model uniform or rank-one")
+    sampled = given.trainer in ("sgd", "adamw")
+    if not sampled and (given.batch, given.learning_rate) != (16, None):
         raise InputError("--batch and --learning-rate go with --trainer sgd or adamw")
 
 
-@contextmanager
-def _progress(total: int, quiet: bool) -> Iterator[Any]:
-    """A bar of runs decided, on a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from tqdm import tqdm
+def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:
+    """The settings, the points, and what the record says of these."""
+    from full_model.comparison.choices import Comparison
 
-    with tqdm(total=total, unit=" runs", leave=False, delay=0.5) as bar:
-
-        def show(done: int, _: int, text: str) -> None:
-            bar.set_postfix_str(text, refresh=False)
-            bar.update(done - bar.n)
-            bar.refresh()
-
-        yield show
+    points, chain, starts = _starts(given)
+    if points.shape[1] == 3 and given.trainer in ("flow", "gd"):
+        sizes.check_enumeration(given.length)
+    sizes.check_comparison(given.d, given.length, len(points))
+    settings = Comparison(
+        chain.p, chain.q, given.model, given.trainer, given.d, given.length, given.noise,
+        given.seed, given.horizon, given.steps, given.batch, given.learning_rate, given.device,
+    )  # fmt: skip
+    return settings, points, starts
 
 
-def _text(s: dict[str, Any]) -> str:
-    low, high = s["agreement_interval"]
-    share = "none decided" if s["agreement"] is None else f"{s['agreement']:.2%}"
-    lines = [
-        f"{s['model']} model against {s['trainer']} of the full transformer, p = {s['p']:g}, "
-        f"q = {s['q']:g} ({s['regime']}), d = {s['d']}, N = {s['length']}, {s['points']} starts",
-        f"agreement                {share} ({s['agreeing']} of {s['decided']}; "
-        f"95 % interval {low:.2%} to {high:.2%})",
-        f"unresolved               {s['unresolved_outcomes']} runs, "
-        f"{s['unresolved_predictions']} predictions",
-    ]
-    for row, columns in s["confusion"].items():
-        found = ", ".join(f"{name} {n}" for name, n in columns.items() if n)
-        if found:
-            lines.append(f"predicted {row:<14} found {found}")
-    lines.append(f"figure {s['figure']}, record {s['record']}, {s['seconds']:.1f} s")
-    return "\n".join(lines)
+def _starts(given: Compare) -> tuple[Tensor, BinaryChain, dict[str, object]]:
+    from full_model.comparison.points import cloud_points, grid_points
+
+    dimensions = given.dimensions()
+    if given.points is not None:
+        points, chain = _points_of_file(given, given.points, dimensions)
+        return points, chain, {"starts": f"points of {given.points.name}"}
+    if given.cloud is not None and given.sigma is not None:
+        sigma = given.sigma.sigma
+        assert isinstance(sigma, float)
+        points = cloud_points(given.cloud, sigma, given.seed, dimensions)
+        return points, given.chain(), {"starts": "cloud", "sigma": sigma}
+    rows, columns = given.grid or (20, 20)
+    window = given.w_range or WINDOW, given.e_range or WINDOW
+    a = given.fixed().get("a", 0.5) if dimensions == 3 else None
+    points = grid_points(columns, rows, *window, a)
+    return points, given.chain(), {"starts": "grid", "columns": columns, "rows": rows}
+
+
+def _points_of_file(given: Compare, path: Path, dimensions: int) -> tuple[Tensor, BinaryChain]:
+    """The starts of a record, with its chain, or of a table of points."""
+    import torch
+
+    from flowsim.scan.points import Points
+    from full_model.comparison.points import check_points, stored_points
+
+    chain = None if given.p is None else given.chain()
+    if path.suffix.lower() == ".nc":
+        return stored_points(path, chain, given.length, given.d, dimensions)
+    table = Points.read(path, ("e", "w", "a")[:dimensions])
+    rows = table.block(0, table.shape[0])[:, [table.names.index(n) for n in "ewa"[:dimensions]]]
+    return check_points(torch.from_numpy(rows.copy())), given.chain()
+
+
+def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Path) -> xr.Dataset:
+    """Run the comparison, and say of the record how it was made."""
+    import torch
+
+    from flowsim.cli.progress import progress
+    from flowsim.records.provenance import provenance
+    from full_model.comparison.compare import compare as run
+
+    if not (settings.noise or settings.stochastic):
+        torch.set_num_threads(1)  # a second thread only slows arrays of this size down
+    with progress(len(points), "runs", given.quiet) as meter:
+        record = run(
+            settings, points, checkpoint, given.resume, given.overwrite,
+            lambda done, _, text: meter.reach(done, text),
+        )  # fmt: skip
+    record.attrs = provenance(record.attrs)
+    return record

@@ -5,16 +5,19 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.output import judge, report
-from flowsim.cli.scan_report import text
+from flowsim.cli.groups import Printed, ReducedModelOptions, Tolerances
+from flowsim.cli.output import Summary, judge_summary, report
+from flowsim.cli.scan_starts import StartOptions, starts_of
+from flowsim.cli.values import Numbers, join_ranges, probabilities
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,49 +28,98 @@ if TYPE_CHECKING:
 _NEUTRAL_FLAGS = {"--resume", "--overwrite", "--json", "--quiet"}
 _NEUTRAL_VALUES = {"--jobs", "--scheduler", "--out"}
 
-_DEFAULT_RANGE = {"a": (-1.0, 1.0)}
+#: How labels are called beside a count, in the order of display.
+SHOWN = {1: "minima", 2: "trapped", 3: "saddle", 0: "unresolved"}
+
+_CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 
 
-def scan(
-    p: options.Chances = None,
-    q: options.Chances = None,
-    model: options.Model = "canonical",
-    length: options.Positions = None,
-    bias: options.Bias = "optimal",
-    attention: Annotated[
-        bool, typer.Option("--attention", help="Give the rank-one model its attention.")
-    ] = False,
-    untied: Annotated[bool, typer.Option("--untied", help="Untie the rank-one model.")] = False,
-    grid: options.Cells = None,
-    e_range: options.ERange = None,
-    w_range: options.WRange = None,
-    a_range: options.ARange = None,
-    ranges: options.Ranges = None,
-    fix: options.Fixed = None,
-    points: options.PointsFile = None,
-    cloud: options.Samples = None,
-    sigma: options.Sigma = None,
-    seed: options.Seed = None,
-    fraction: options.Fraction = None,
-    refine: options.Refine = None,
-    rtol: options.Rtol = None,
-    atol: options.Atol = "1e-12",
-    jobs: options.Jobs = "1",
-    scheduler: options.Scheduler = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an unfinished scan, or begin.")
-    ] = False,
-    out: Annotated[Path, typer.Option(help="Record of the scan, .nc.")] = Path("scan.nc"),
-    as_json: options.Json = False,
-    overwrite: options.Overwrite = False,
-    quiet: options.Quiet = False,
-) -> None:
+@dataclass(frozen=True)
+class ScanOptions(StartOptions, ReducedModelOptions, Tolerances, Printed):
+    """The options of ``scan``."""
+
+    p: Annotated[
+        Numbers | None,
+        typer.Option(
+            parser=probabilities, metavar="P", help=f"P(0→1), {_CHANCES}",
+            rich_help_panel=options.CHAIN,
+        ),
+    ] = None  # fmt: skip
+    q: Annotated[
+        Numbers | None,
+        typer.Option(
+            parser=probabilities, metavar="Q", help=f"P(1→0), {_CHANCES}",
+            rich_help_panel=options.CHAIN,
+        ),
+    ] = None  # fmt: skip
+    fraction: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-15, max=1 - 1e-15, metavar="X", rich_help_panel=options.WORK,
+            help="Also record the time until the excess loss has fallen to X of its start.",
+        ),
+    ] = None  # fmt: skip
+    refine: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=20, metavar="K", rich_help_panel=options.WORK,
+            help="Halve the cells that the boundary of the basins crosses, K times.",
+        ),
+    ] = None  # fmt: skip
+    jobs: Annotated[
+        int,
+        typer.Option(
+            min=1, max=4096, metavar="N", help="Processes that share the work.",
+            rich_help_panel=options.WORK,
+        ),
+    ] = 1  # fmt: skip
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="Use a running dask cluster, tcp://host:port.",
+            rich_help_panel=options.WORK,
+        ),
+    ] = None  # fmt: skip
+    resume: options.Resume = False
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=options.OUTPUT,
+            help="Record of the scan, .nc.  [default: named after model, chain and starts]",
+        ),
+    ] = None  # fmt: skip
+    overwrite: options.Overwrite = False
+
+    def chances(self) -> tuple[Numbers, Numbers]:
+        """All p and all q."""
+        if self.p is None or self.q is None:
+            raise InputError("--p and --q are needed: probabilities, or ranges LOW:HIGH:COUNT")
+        return self.p, self.q
+
+    def first_model(self) -> ReducedModel:
+        """The model on the first of the chains."""
+        from flowsim.chain import BinaryChain
+
+        p, q = self.chances()
+        return self.choice().on(BinaryChain(p[0], q[0]))
+
+    def path(self) -> Path:
+        """--out, or a name that says model, chain and starts."""
+        words = ["scan", *self.words()]
+        for name, values in zip("pq", self.chances(), strict=True):
+            ends = values if len(values) == 1 else (values[0], values[-1])
+            words.append(name + "to".join(f"{value:g}" for value in ends))
+        refined = [] if self.refine is None else [f"refine{self.refine}"]
+        return self.out or Path("_".join([*words, *self.start_words(), *refined]) + ".nc")
+
+
+def scan(given: ScanOptions) -> None:
     """Follow gradient flow from many initializations to its limits and record every one.
 
     Starts are a grid of cells (--grid, with --e-range and the like, and --fix for what does not
     vary), the points of a file (--points), or normal draws around zero (--cloud with --sigma). The
     rank-one model takes canonical starts (e, w), or (e, w, a) with --attention, unless another of
-    its coordinates is named.
+    its coordinates is named. flowsim portrait --from draws the record.
 
     \b
     Examples:
@@ -76,119 +128,86 @@ def scan(
       flowsim scan --p 0.1:0.9:9 --q 0.1:0.9:9 --cloud 1000 --sigma e=0.1,w=1
     """
     began = time.perf_counter()
-    if p is None or q is None:
-        raise InputError("--p and --q are needed: probabilities, or ranges LOW:HIGH:COUNT")
-    if jobs > 1 and scheduler is not None:
+    _check(given)
+    import torch
+
+    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
+    model = given.first_model()
+    starts = starts_of(given, model, given.fixed())
+    if given.refine is not None:
+        _check_refine(starts, model, given.refine)
+    out = given.path()
+    summary = _run(given, starts, model, out)
+    report("scan", summary, {"record": out}, began, given)
+    judge_summary(summary)
+
+
+def _check(given: ScanOptions) -> None:
+    """Options that must or must not come together."""
+    p, q = given.chances()
+    if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute a scan: give one of them")
-    named = {"e": e_range, "w": w_range, "a": a_range, **dict(ranges or ())}
-    window = {name: bounds for name, bounds in named.items() if bounds is not None}
-    if (grid, points, cloud).count(None) != 2:
-        raise InputError("give the starts: one of --grid, --points and --cloud")
-    if (cloud is None) != (sigma is None) or (cloud is None and seed is not None):
-        raise InputError("--sigma, the spread of the starts, and --seed go with --cloud")
-    if refine is not None and (grid is None or len(p) * len(q) > 1 or min(grid) < 2):
-        raise InputError("--refine goes with --grid, of two cells or more a side, at one p and q")
-    if window and grid is None:
-        raise InputError("ranges go with --grid")
-    if fix and points is not None:
+    given.check_starts()
+    if given.fix and given.points is not None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
         )
+    alone = given.grid is not None and len(p) * len(q) == 1 and min(given.grid) > 1
+    if given.refine is not None and not alone:
+        raise InputError("--refine goes with --grid, of two cells or more a side, at one p and q")
 
-    import torch
+
+def _check_refine(starts: Starts, model: ReducedModel, levels: int) -> None:
+    from flowsim.boundary.in_record import check_memory
+
+    if sorted(starts.names) != sorted(model.coordinates):
+        raise InputError("--refine needs a grid in the model's own coordinates")
+    if len(starts.dims) not in (2, 3):
+        raise InputError(
+            f"--refine needs two or three coordinates that vary, not {len(starts.dims)}"
+        )
+    check_memory(starts.shape, levels)
+
+
+def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> Summary:
+    """Compute the record, refine its boundary, and return what it says."""
     import xarray as xr
 
-    from flowsim.boundary.in_record import check_memory, refine_scan
-    from flowsim.chain import BinaryChain
-    from flowsim.cli.progress import label_bar, progress_bar
-    from flowsim.landscape.labels import Label
-    from flowsim.models.catalogue import ModelChoice
+    from flowsim.boundary.in_record import refine_scan
+    from flowsim.cli.progress import progress
+    from flowsim.portraits.summaries import summarize
     from flowsim.scan.plan import Scan
-    from flowsim.scan.points import Points
-    from flowsim.scan.starts import Cloud, Grid, cell_centres
     from flowsim.scan.store import write_scan
 
-    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    choice = ModelChoice(model, length, bias, attention, not untied)
-    fixed = dict(fix or ())
-    if len(fixed) < len(fix or ()):
-        raise InputError("--fix names a coordinate twice")
-    spread = list(sigma) if isinstance(sigma, dict) else []
-    names = _coordinates(choice.on(BinaryChain(p[0], q[0])), [*window, *fixed, *spread])
-    free = [name for name in names if name not in fixed]
-    starts: Starts
-    if grid is not None:
-        _check_grid(grid, free, window)
-        if refine is not None:
-            _check_refine(names, free, choice.on(BinaryChain(p[0], q[0])))
-            check_memory(grid, refine)
-        axes = {}
-        for name, count in zip(free, grid, strict=True):
-            low, high = window.get(name, _DEFAULT_RANGE.get(name, (-3.0, 3.0)))
-            axes[name] = cell_centres(low, high, count)
-        starts = Grid(axes, fixed)
-    elif points is not None:
-        starts = Points.read(points, names)
-    else:
-        starts = Cloud(free, cloud, sigma, fixed, seed or 0)
-    one_p, one_q = (v if len(v) > 1 else v[0] for v in (p, q))
-    task = Scan(choice, one_p, one_q, starts, fraction, rtol, atol)
-    shown = {1: "minima", 2: "trapped", 3: "saddle", 0: "unresolved"}
-    assert shown.keys() == {label.value for label in Label}
-    with label_bar(task.size, shown, quiet) as advance:
-        write_scan(task, out, resume, overwrite, jobs, scheduler, advance, _command())
-    if refine is not None:
-        bar = partial(progress_bar, unit="starts", quiet=quiet)
-        refine_scan(out, choice.on(BinaryChain(p[0], q[0])), refine, rtol, atol, bar)
+    one_p, one_q = (v if len(v) > 1 else v[0] for v in given.chances())
+    task = Scan(given.choice(), one_p, one_q, starts, given.fraction, given.rtol, given.atol)
+    with progress(task.size, "points", given.quiet) as meter:
+        write_scan(
+            task, out, given.resume, given.overwrite, given.jobs, given.scheduler,
+            lambda labels: meter.labels(labels, SHOWN), _command(),
+        )  # fmt: skip
+    if given.refine is not None:
+
+        @contextmanager
+        def bar(total: int) -> Iterator[Callable[[int], object]]:
+            with progress(total, "starts", given.quiet) as meter:
+                yield meter.advance
+
+        refine_scan(out, model, given.refine, given.rtol, given.atol, bar)
     with xr.open_dataset(out, engine="h5netcdf") as record:
-        from flowsim.portraits.summaries import summarize
-
-        summary = summarize(record)
-    report(summary, {"record": out}, began, text, as_json, quiet)
-    unresolved = summary["unresolved"] + summary.get("refine_unresolved", 0)
-    judge(summary.get("refine_disagree"), unresolved)
-
-
-def _coordinates(model: ReducedModel, mentioned: list[str]) -> tuple[str, ...]:
-    """The coordinates of the starts, given those that the options mention."""
-    from flowsim.models.rank_one import RankOneModel
-
-    names = model.coordinates
-    if isinstance(model, RankOneModel):
-        canonical = ("e", "w", "a") if model.attention else ("e", "w")
-        if set(mentioned) <= {*canonical, "b"}:
-            names = (*canonical, "b") if "b" in mentioned else canonical
-    for name in mentioned:
-        if name not in names:
-            raise InputError(f"the model has no coordinate {name!r}; it has {', '.join(names)}")
-    return names
-
-
-def _check_grid(grid: tuple[int, ...], free: list[str], window: dict[str, Any]) -> None:
-    if len(grid) != len(free) or not free:
-        raise InputError(
-            f"--grid needs one number of cells for each of {', '.join(free) or 'no coordinate'}: "
-            f"{len(free)}, not {len(grid)}; --fix NAME=VALUE holds a coordinate"
-        )
-    for name in window:
-        if name not in free:
-            raise InputError(f"{name} has a range and is also fixed")
-
-
-def _check_refine(names: Sequence[str], free: list[str], model: ReducedModel) -> None:
-    if tuple(names) != model.coordinates:
-        raise InputError("--refine needs a grid in the model's own coordinates")
-    if len(free) not in (2, 3):
-        raise InputError(f"--refine needs two or three coordinates that vary, not {len(free)}")
+        return summarize(record)
 
 
 def _command() -> str:
     """The command line without what changes no result."""
-    kept, words = [], options.join_ranges(sys.argv[1:])
-    while words:
-        word = words.pop(0)
-        if word in _NEUTRAL_VALUES:
-            del words[:1]
+    kept: list[str] = []
+    words: Sequence[str] = join_ranges(sys.argv[1:])
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in _NEUTRAL_VALUES:
+            skip = True
         elif word not in _NEUTRAL_FLAGS and word.partition("=")[0] not in _NEUTRAL_VALUES:
             kept.append(word)
     return shlex.join(["flowsim", *kept])

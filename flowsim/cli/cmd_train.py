@@ -1,205 +1,275 @@
-"""The commands that work on the full transformer: ``verify`` and ``train``."""
+"""The command ``train``: the full transformer, one or many models at once."""
 
 from __future__ import annotations
 
-import json
-import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flowsim.cli import options
-from flowsim.cli.output import DISAGREES, judge, report
+from flowsim.cli import options, sizes
+from flowsim.cli.groups import OneChain, Printed
+from flowsim.cli.output import judge_summary, report, write_figure
+from flowsim.cli.values import Numbers, point
 from flowsim.errors import InputError
 
+if TYPE_CHECKING:
+    import xarray as xr
 
-def verify(
-    p: options.P = None,
-    q: options.Q = None,
-    d: options.Dim = "4",
-    length: options.Positions = "6",
-    seeds: options.Count = "8",
-    as_json: options.Json = False,
-) -> None:
-    """Check the papers' theorems on the full transformer, by enumeration of all sequences.
-
-    Prints a table of claim, expected, found and error; exit code 4 when one fails.
-
-    \b
-    Example:
-      flowsim verify --p 0.5 --q 0.8 --d 4 --length 6
-    """
-    chain = options.chain(p, q)
-    from full_model.theorems.verify import format_claims
-    from full_model.theorems.verify import verify as check
-
-    claims = check(chain, d, length, range(seeds))
-    if as_json:
-        typer.echo(json.dumps([claim.as_dict() for claim in claims], indent=2))
-    else:
-        typer.echo(format_claims(claims))
-    if not all(claim.passed for claim in claims):
-        raise typer.Exit(DISAGREES)
+    from full_model.training.settings import RunSettings
 
 
-def train(
-    p: options.P = None,
-    q: options.Q = None,
-    d: options.Dim = "8",
-    length: options.Positions = "64",
-    layers: options.Layers = "1",
-    heads: options.Heads = "1",
-    hidden: Annotated[
-        Any,
+@dataclass(frozen=True)
+class Train(OneChain, Printed):
+    """The options of ``train``."""
+
+    d: options.Dim = 8
+    length: options.Positions = options.DEFAULT_LENGTH
+    layers: Annotated[
+        int,
+        typer.Option(min=1, max=10**6, metavar="L", help="Layers.", rich_help_panel=options.FULL),
+    ] = 1
+    heads: Annotated[
+        int,
         typer.Option(
-            parser=options.positive_integer, metavar="R", help="Feed-forward width.  [default: 4d]"
+            min=1, max=10**6, metavar="H", help="Attention heads.", rich_help_panel=options.FULL
         ),
-    ] = None,
-    untied: Annotated[bool, typer.Option("--untied", help="Untie the last linear map.")] = False,
-    trainer: Annotated[
-        Any,
+    ] = 1
+    hidden: Annotated[
+        int | None,
         typer.Option(
-            parser=options.one_of("flow", "gd", "sgd", "adamw"),
-            metavar="NAME",
+            min=1, max=10**7, metavar="R", help="Feed-forward width.  [default: 4d]",
+            rich_help_panel=options.FULL,
+        ),
+    ] = None  # fmt: skip
+    untied: Annotated[
+        bool,
+        typer.Option(
+            "--untied", help="Untie the last linear map from the embedding.",
+            rich_help_panel=options.FULL,
+        ),
+    ] = False  # fmt: skip
+    attention_kind: Annotated[
+        Literal["softmax", "uniform", "none"],
+        typer.Option(
+            metavar="KIND", rich_help_panel=options.FULL,
+            help="Attention: softmax, uniform (no queries and keys) or none.",
+        ),
+    ] = "softmax"  # fmt: skip
+    activation: Annotated[
+        Literal["relu", "gelu"],
+        typer.Option(
+            metavar="KIND", help="Of the feed-forward layer: relu or gelu.",
+            rich_help_panel=options.FULL,
+        ),
+    ] = "relu"  # fmt: skip
+    layer_norm: Annotated[
+        bool,
+        typer.Option("--layer-norm", help="Use layer norms.", rich_help_panel=options.FULL),
+    ] = False
+    trainer: Annotated[
+        options.TrainerName,
+        typer.Option(
+            metavar="NAME", rich_help_panel=options.WORK,
             help="flow, gd (both on the exact population loss), sgd or adamw (sampled batches).",
         ),
-    ] = "adamw",
-    steps: options.Steps = "1000",
-    batch: options.Batch = "16",
-    learning_rate: Annotated[
-        Any,
+    ] = "adamw"  # fmt: skip
+    steps: Annotated[
+        int,
         typer.Option(
-            parser=options.positive,
-            metavar="X",
-            help="Learning rate.  [default: 1e-3 for adamw, else 0.1]",
+            min=1, max=10**9, metavar="K", rich_help_panel=options.WORK,
+            help="Steps (for the flow: saved intervals of time).",
         ),
-    ] = None,
+    ] = 1000  # fmt: skip
+    batch: options.Batch = 16
+    learning_rate: options.Rate = None
     horizon: Annotated[
-        Any, typer.Option(parser=options.positive, metavar="T", help="Final time of the flow.")
-    ] = "100",
-    init: Annotated[
-        Any,
+        float,
         typer.Option(
-            parser=options.one_of("gaussian", "rank-one", "recommended", "lifted"),
-            metavar="KIND",
+            min=1e-9, max=1e15, metavar="T", help="Final time of the flow.",
+            rich_help_panel=options.WORK,
+        ),
+    ] = 100.0  # fmt: skip
+    init: Annotated[
+        Literal["gaussian", "rank-one", "recommended", "lifted"],
+        typer.Option(
+            metavar="KIND", rich_help_panel=options.STARTS,
             help="gaussian, rank-one, recommended, or lifted (with --theta).",
         ),
-    ] = "gaussian",
+    ] = "gaussian"  # fmt: skip
+    init_std: Annotated[
+        float,
+        typer.Option(
+            min=1e-12, max=1e3, metavar="STD", rich_help_panel=options.STARTS,
+            help="Deviation of the first weights, gaussian or rank-one.",
+        ),
+    ] = 0.02  # fmt: skip
+    init_value: Annotated[
+        float,
+        typer.Option(
+            min=1e-12, max=1e3, metavar="C", rich_help_panel=options.STARTS,
+            help="Size of the recommended feed-forward weights.",
+        ),
+    ] = 1.0  # fmt: skip
     theta: Annotated[
-        Any,
-        typer.Option(parser=options.point, metavar="E,W[,A]", help="Reduced point to lift."),
-    ] = None,
-    noise: Annotated[
-        Any, typer.Option(parser=options.positive, metavar="STD", help="Noise on every weight.")
-    ] = None,
-    seeds: options.Count = "1",
+        Numbers | None,
+        typer.Option(
+            parser=point, metavar="E,W[,A]", help="Reduced point to lift.",
+            rich_help_panel=options.STARTS,
+        ),
+    ] = None  # fmt: skip
+    noise: options.Noise = 0.0
+    seeds: options.Count = 1
     seed: Annotated[
-        Any, typer.Option(parser=options.seed, metavar="S", help="Seed of the first model.")
-    ] = "0",
-    telemetry_every: options.Every = "100",
+        int,
+        typer.Option(
+            min=0, max=options.MAX_SEED, metavar="S", rich_help_panel=options.STARTS,
+            help="Seed of the first model; the others follow it.",
+        ),
+    ] = 0  # fmt: skip
+    telemetry_every: Annotated[
+        int,
+        typer.Option(
+            min=1, max=10**9, metavar="K", help="Measure after this many steps.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = 100  # fmt: skip
     dtype: Annotated[
-        Any,
+        Literal["float32", "float64"],
         typer.Option(
-            parser=options.one_of("float32", "float64"),
-            metavar="TYPE",
-            help="Arithmetic: float32 or float64.",
+            metavar="TYPE", help="Arithmetic: float32 or float64.", rich_help_panel=options.WORK
         ),
-    ] = "float64",
-    device: Annotated[
-        Any,
+    ] = "float64"
+    device: options.Device = "cpu"
+    out: Annotated[
+        Path,
         typer.Option(
-            parser=options.one_of("cpu", "cuda", "auto"),
-            metavar="DEVICE",
-            help="cpu, cuda (an error where there is none) or auto.",
+            metavar="FILE", help="Record of the run, .nc.", rich_help_panel=options.OUTPUT
         ),
-    ] = "cpu",
-    out: Annotated[Path, typer.Option(help="Record of the run, .nc.")] = Path("train.nc"),
+    ] = Path("train.nc")
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Checkpoint; by default beside the record.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint.")] = False,
-    as_json: options.Json = False,
-    overwrite: options.Overwrite = False,
-    quiet: options.Quiet = False,
-) -> None:
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=options.OUTPUT,
+            help="Checkpoint, .safetensors.  [default: beside the record]",
+        ),
+    ] = None  # fmt: skip
+    plot: Annotated[
+        bool,
+        typer.Option(
+            "--plot", help="Draw the losses beside the record, .png.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False  # fmt: skip
+    resume: options.Resume = False
+    overwrite: options.Overwrite = False
+
+    def files(self) -> dict[str, Path]:
+        """The record, the checkpoint and perhaps the figure, by kind."""
+        checkpoint = self.checkpoint or self.out.with_suffix(".safetensors")
+        figure = {"figure": self.out.with_suffix(".png")} if self.plot else {}
+        return {**figure, "record": self.out, "checkpoint": checkpoint}
+
+
+def train(given: Train) -> None:
     """Train the full transformer, one or many models at once, and record what it learned.
 
     \b
     Example:
-      flowsim train --p 0.5 --q 0.8 --trainer gd --length 6 --steps 2000
-    """  # fmt: skip
+      flowsim train --p 0.5 --q 0.8 --trainer gd --length 6 --steps 2000 --plot
+    """
     began = time.perf_counter()
-    chain = options.chain(p, q)
-    from flowsim.cli.training_progress import terminal_progress
+    _check(given)
+    settings = _settings(given)
+    record = _run(given, settings)
+    files = given.files()
+    summary = _write(record, files)
+    report("training", summary, files, began, given)
+    judge_summary(summary)
+
+
+def _check(given: Train) -> None:
+    """Options that must or must not come together, files, and sizes."""
+    given.chain()
+    if (given.init == "lifted") != (given.theta is not None):
+        raise InputError("--theta E,W or E,W,A goes with --init lifted, and --init lifted with it")
+    hidden = given.hidden or 4 * given.d
+    batch = given.batch if given.trainer in ("sgd", "adamw") else 0
+    if not batch and given.attention_kind != "none":
+        sizes.check_enumeration(given.length)
+    sizes.check_training(
+        given.d, given.length, given.layers, hidden, given.seeds, batch, given.steps
+    )
     from flowsim.records.atomic import check_output
-    from flowsim.records.netcdf import write_record
-    from flowsim.records.provenance import provenance
+
+    files = given.files()
+    check_output(files["record"], "--out", (".nc",), given.overwrite)
+    if files["checkpoint"].suffix != ".safetensors":
+        raise InputError(f"--checkpoint must end in .safetensors, not {files['checkpoint'].name!r}")
+    if given.plot:
+        check_output(files["figure"], "--plot", (".png",), given.overwrite)
+
+
+def _settings(given: Train) -> RunSettings:
+    """Everything that decides the run's numbers."""
     from full_model.model.architecture import Architecture
     from full_model.training.recipe import Recipe
-    from full_model.training.run import train as run
     from full_model.training.settings import RunSettings
 
-    check_output(out, "--out", (".nc",), overwrite)
-    checkpoint = checkpoint or out.with_suffix(".safetensors")
-    if (init == "lifted") != (theta is not None):
-        raise InputError("--theta E,W or E,W,A goes with --init lifted, and --init lifted with it")
-    recipe = Recipe(
-        trainer, steps=steps, batch=batch, learning_rate=learning_rate, horizon=horizon,
-        clip=1.0 if trainer == "adamw" else None,
+    chain = given.chain()
+    arch = Architecture(
+        given.d, given.length, given.layers, given.heads, given.hidden, tied=not given.untied,
+        attention=given.attention_kind, activation=given.activation, layer_norm=given.layer_norm,
     )  # fmt: skip
-    settings = RunSettings(
-        Architecture(d, length, layers, heads, hidden, tied=not untied),
-        recipe,
-        (chain.p,),
-        (chain.q,),
-        seeds=tuple(range(seed, seed + seeds)),
-        init=init,
-        noise=noise or 0.0,
-        theta=None if theta is None else (theta,),
-        data_seed=seed,
-        telemetry_every=telemetry_every,
-        dtype=dtype,
-        device=device,
-    )
-    with terminal_progress(settings, quiet) as progress:
-        record, _ = run(settings, checkpoint, resume, overwrite, progress=progress)
+    recipe = Recipe(
+        given.trainer, steps=given.steps, batch=given.batch, learning_rate=given.learning_rate,
+        horizon=given.horizon, clip=1.0 if given.trainer == "adamw" else None,
+    )  # fmt: skip
+    return RunSettings(
+        arch, recipe, (chain.p,), (chain.q,),
+        seeds=tuple(range(given.seed, given.seed + given.seeds)),
+        init=given.init, init_std=given.init_std, init_value=given.init_value, noise=given.noise,
+        theta=None if given.theta is None else (tuple(given.theta),),
+        data_seed=given.seed, telemetry_every=given.telemetry_every, dtype=given.dtype,
+        device=given.device,
+    )  # fmt: skip
+
+
+def _run(given: Train, settings: RunSettings) -> xr.Dataset:
+    """Train, with the loss and the two losses that it lies between as progress."""
+    from torch import Tensor
+
+    from flowsim.cli.progress import progress
+    from flowsim.records.provenance import provenance
+    from full_model.training.run import train as run
+
+    chain = given.chain()
+    between = f"h(π₁) {chain.stationary_entropy:.4f} rate {chain.entropy_rate:.4f}"
+    checkpoint = given.files()["checkpoint"]
+    with progress(given.steps, "steps", given.quiet) as meter:
+
+        def show(step: int, loss: Tensor) -> None:
+            meter.reach(step, f"loss {float(loss.median()):.4f} {between}")
+
+        record, _ = run(settings, checkpoint, given.resume, given.overwrite, progress=show)
     record.attrs = provenance({"kind": "training", **record.attrs})
+    return record
+
+
+def _write(record: xr.Dataset, files: dict[str, Path]) -> dict[str, object]:
+    """Write the record, and the figure if there is to be one; the summary."""
+    from flowsim.portraits.summaries import summarize
+    from flowsim.records.netcdf import write_record
+
     try:
-        write_record(record, out)
+        if "figure" in files:
+            return write_figure(record, files["figure"], files["record"])
+        write_record(record, files["record"])
     except InputError as error:
         raise InputError(
-            f"{error}; nothing is lost: the trained weights are in {checkpoint}, and the same "
-            "command with --resume writes the record"
+            f"{error}; nothing is lost: the trained weights are in {files['checkpoint']}, and the "
+            "same command with --resume writes the record"
         ) from None
-    final = record["loss"].isel(step=-1).to_numpy()
-    summary = {
-        "p": chain.p,
-        "q": chain.q,
-        "trainer": trainer,
-        "models": settings.members,
-        "loss": [x if math.isfinite(x) else None for x in final.tolist()],
-        "loss_is": record.attrs["loss_is"],
-        "entropy_rate": chain.entropy_rate,
-        "stationary_entropy": chain.stationary_entropy,
-        "not_finite": int((record["finite"] == 0).sum()),
-    }
-    files = {"record": out, "checkpoint": checkpoint}
-    report(summary, files, began, _train_text, as_json, quiet)
-    judge(None, summary["not_finite"])  # a model that diverged ended nowhere
-
-
-def _train_text(s: dict[str, Any]) -> str:
-    losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
-    more = " …" if s["models"] > 8 else ""
-    diverged = [f"models that diverged               {s['not_finite']}"] * bool(s["not_finite"])
-    return "\n".join(
-        [
-            *diverged,
-            f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: loss {losses}{more} nats",
-            f"entropy rate (bigram)           {s['entropy_rate']:.6f} nats",
-            f"stationary entropy (unigram)    {s['stationary_entropy']:.6f} nats",
-            f"record {s['record']}, checkpoint {s['checkpoint']}, {s['seconds']:.1f} s",
-        ]
-    )
+    return summarize(record)

@@ -1,273 +1,237 @@
-"""The options that commands share: how their values are read, and the sentence for a bad one."""
+"""The options that commands share, each defined once; ``groups`` puts them together."""
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import typer
 
-from flowsim.chain import BinaryChain
-from flowsim.errors import InputError
+from flowsim.cli.values import (
+    Assignment,
+    Cells,
+    Interval,
+    Spread,
+    assignment,
+    cells,
+    interval,
+    probability,
+    spread,
+)
 
+#: Sections of a command's help, in their order.
+CHAIN, MODEL, STARTS, FULL, WINDOW, ACCURACY, WORK, OUTPUT = SECTIONS = (
+    "Chain", "Reduced model", "Starts", "Full transformer", "Window", "Accuracy", "Work", "Output",
+)  # fmt: skip
+
+#: Positions N where none are given.
+DEFAULT_LENGTH = 8
 MAX_RESOLUTION = 4000
-MAX_CELLS = 10_000_000
-MAX_LEVELS = 20
-MAX_RANGE = 1000
-ATTENTIONS = ("none", "uniform", "linear")
-VIEWS = ("plane", "3d")
-MODELS = ("canonical", "uniform", "linear", "untied", "rank-one")
+MAX_SEED = 2**62
 
+Name = Literal["canonical", "uniform", "linear", "untied", "rank-one"]
+TrainerName = Literal["flow", "gd", "sgd", "adamw"]
+DeviceName = Literal["cpu", "cuda", "auto"]
 
-def number(text: str) -> float:
-    """The float that ``text`` spells, NaN if it spells none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def probability(text: str) -> float:
-    """A number in the open interval (0, 1)."""
-    value = number(text)
-    if not 0 < value < 1:
-        raise typer.BadParameter(f"must be a number strictly between 0 and 1, not {text!r}.")
-    return value
-
-
-def chain(p: float | None, q: float | None) -> BinaryChain:
-    """The chain that --p and --q give."""
-    if p is None or q is None:
-        raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
-    return BinaryChain(p, q)
-
-
-def tolerance(text: str) -> float:
-    """A number that float64 can meet and that still resolves the basins."""
-    value = number(text)
-    if not 1e-14 <= value <= 1e-4:
-        raise typer.BadParameter(f"must be a number from 1e-14 to 1e-4, not {text!r}.")
-    return value
-
-
-def finite(text: str) -> float:
-    """Any finite number."""
-    value = number(text)
-    if not math.isfinite(value):
-        raise typer.BadParameter(f"must be a finite number, not {text!r}.")
-    return value
-
-
-def interval(text: str) -> tuple[float, float]:
-    """LOW:HIGH with LOW < HIGH."""
-    low, _, high = text.partition(":")
-    bounds = number(low), number(high)
-    if not -MAX_RANGE <= bounds[0] < bounds[1] <= MAX_RANGE:
-        raise typer.BadParameter(
-            f"must be LOW:HIGH, increasing, between -{MAX_RANGE} and {MAX_RANGE}, not {text!r}."
-        )
-    return bounds
-
-
-def spread(text: str) -> tuple[float, ...]:
-    """LOW:HIGH:COUNT: evenly spaced numbers with both ends, or a single number."""
-    low, *rest = text.split(":")
-    if not rest:
-        return (finite(text),)
-    count = int(rest[1]) if len(rest) == 2 and rest[1].isdecimal() else 0
-    first, last = number(low), number(rest[0])
-    if not (1 < count <= MAX_CELLS and first < last and math.isfinite(last - first)):
-        raise typer.BadParameter(
-            f"must be a number or LOW:HIGH:COUNT, increasing, COUNT at least 2, not {text!r}."
-        )
-    step = (last - first) / (count - 1)
-    return (*(first + i * step for i in range(count - 1)), last)
-
-
-def probabilities(text: str) -> tuple[float, ...]:
-    """A probability in (0, 1), or LOW:HIGH:COUNT."""
-    values = spread(text) if ":" in text else (number(text),)
-    if not all(0 < value < 1 for value in values):
-        raise typer.BadParameter(f"must lie strictly between 0 and 1, not {text!r}.")
-    return values
-
-
-def deviations(text: str) -> float | tuple[float, ...] | dict[str, float]:
-    """A standard deviation, LOW:HIGH:COUNT, or NAME=S,NAME=S for single coordinates."""
-    if "=" in text:
-        named = dict(assignment(part) for part in text.split(","))
-        if len(named) != text.count(",") + 1:
-            raise typer.BadParameter(f"must name every coordinate once, not {text!r}.")
-        values: tuple[float, ...] = tuple(named.values())
-    else:
-        named, values = {}, spread(text)
-    if not all(value > 0 for value in values):
-        raise typer.BadParameter(f"must be positive, not {text!r}.")
-    return named or (values if ":" in text else values[0])
-
-
-def assignment(text: str) -> tuple[str, float]:
-    """NAME=VALUE with a finite value."""
-    name, _, value = text.partition("=")
-    if not name.strip() or not math.isfinite(number(value)):
-        raise typer.BadParameter(f"must be NAME=VALUE with a finite value, not {text!r}.")
-    return name.strip(), number(value)
-
-
-def named_interval(text: str) -> tuple[str, tuple[float, float]]:
-    """NAME=LOW:HIGH."""
-    name, _, bounds = text.partition("=")
-    return name.strip(), interval(bounds)
-
-
-def cells(text: str) -> tuple[int, ...]:
-    """NxN or NxNxN: cells along each coordinate that varies."""
-    counts = text.lower().split("x")
-    if not all(count.isdecimal() and 1 <= int(count) <= MAX_CELLS for count in counts):
-        raise typer.BadParameter(
-            f"must be numbers of cells such as 512x512, each from 1 to {MAX_CELLS}, not {text!r}."
-        )
-    return tuple(map(int, counts))
-
-
-def positive(text: str) -> float:
-    """A positive finite number."""
-    value = number(text)
-    if not 0 < value < math.inf:
-        raise typer.BadParameter(f"must be a positive number, not {text!r}.")
-    return value
-
-
-def point(text: str) -> tuple[float, ...]:
-    """E,W or E,W,A."""
-    values = tuple(number(part) for part in text.split(","))
-    if len(values) not in (2, 3) or not all(map(math.isfinite, values)):
-        raise typer.BadParameter(f"must be E,W or E,W,A, finite numbers, not {text!r}.")
-    return values
-
-
-def resolution(text: str) -> int:
-    """An integer number of cells."""
-    if not text.isdecimal() or not 2 <= int(text) <= MAX_RESOLUTION:
-        raise typer.BadParameter(f"must be an integer from 2 to {MAX_RESOLUTION}, not {text!r}.")
-    return int(text)
-
-
-def positive_integer(text: str) -> int:
-    """An integer of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"must be an integer of at least 1, not {text!r}.")
-    return int(text)
-
-
-def seed(text: str) -> int:
-    """An integer of at least 0."""
-    if not text.isdecimal() or int(text) >= 2**63:
-        raise typer.BadParameter(f"must be an integer of at least 0, not {text!r}.")
-    return int(text)
-
-
-def join_ranges(arguments: list[str]) -> list[str]:
-    """``--w-range -3 3`` as ``--w-range=-3:3``: both spellings are accepted."""
-    joined: list[str] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        if word.endswith("-range") and len(rest) > 1 and not math.isnan(number(rest[1])):
-            word = f"{word}={rest.pop(0)}:{rest.pop(0)}"
-        joined.append(word)
-    return joined
-
-
-def levels(text: str) -> int:
-    """How many times cells are halved."""
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_LEVELS:
-        raise typer.BadParameter(f"must be an integer from 1 to {MAX_LEVELS}, not {text!r}.")
-    return int(text)
-
-
-def one_of(*names: str) -> Any:
-    """A parser for one of a few names."""
-
-    def choose(text: str) -> str:
-        if text not in names:
-            raise typer.BadParameter(f"must be one of {', '.join(names)}, not {text!r}.")
-        return text
-
-    return choose
-
-
-def _option(parser: Any, metavar: str, text: str) -> Any:
-    return Annotated[Any, typer.Option(parser=parser, metavar=metavar, help=text)]
-
-
-P = _option(probability, "P", "P(0→1), in (0, 1).")
-Q = _option(probability, "Q", "P(1→0), in (0, 1).")
-Resolution = _option(
-    resolution, "N", "Cells along each axis.  [default: 208; 64 with uniform attention]"
-)
-WRange = _option(interval, "LOW:HIGH", "Window in w.  [default: -3:3]")
-ERange = _option(interval, "LOW:HIGH", "Window in e.  [default: -3:3]")
-Rtol = _option(
-    tolerance, "X", "Relative error per step.  [default: 1e-10; uniform, rank-one, dynamic 1e-6]"
-)
-Atol = _option(tolerance, "X", "Absolute error per step.")
-Attention = _option(one_of(*ATTENTIONS), "KIND", f"One of {', '.join(ATTENTIONS)}.")
-Length = _option(positive_integer, "N", "Positions that uniform attention averages over.")
-Slice = _option(finite, "A", "Attention of the slice that is drawn.  [default: 0]")
-View = _option(one_of(*VIEWS), "VIEW", "plane: basins in (w, e); 3d: orbits in (w, e, a).")
-Dim = _option(positive_integer, "D", "Embedding dimension d.")
-Positions = _option(positive_integer, "N", "Context length N.")
-Layers = _option(positive_integer, "L", "Layers.")
-Heads = _option(positive_integer, "H", "Attention heads.")
-Count = _option(positive_integer, "M", "How many seeds, one model each.")
-Steps = _option(positive_integer, "K", "Steps (for the flow: saved intervals of time).")
-Batch = _option(positive_integer, "B", "Sequences per step and model.")
-Every = _option(positive_integer, "K", "Measure after this many steps.")
-Chances = _option(probabilities, "P", "A probability in (0, 1), or LOW:HIGH:COUNT.")
-Model = _option(one_of(*MODELS), "NAME", f"One of {', '.join(MODELS)}.")
-Bias = _option(one_of("optimal", "dynamic"), "KIND", "optimal, or dynamic: a last coordinate b.")
-Cells = _option(cells, "NxN", "Grid: cells along each coordinate that is not fixed.")
-ARange = _option(interval, "LOW:HIGH", "Window in a.  [default: -1:1]")
-Sigma = _option(deviations, "S", "Spread: a number, LOW:HIGH:COUNT, or e=S,w=S.")
-Seed = _option(seed, "S", "Seed of the draws.  [default: 0]")
-Samples = _option(positive_integer, "COUNT", "Gaussian cloud: draws around zero.")
-Fraction = _option(
-    probability, "X", "Also record the time until the excess loss has fallen to X of its start."
-)
-Refine = _option(
-    levels,
-    "K",
-    "Halve the cells that the boundary of the basins crosses, K times.",
-)
-Jobs = _option(positive_integer, "N", "Processes that share the work.")
-Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Use a running dask cluster, tcp://host:port.")
+P = Annotated[
+    float | None,
+    typer.Option(
+        parser=probability, metavar="P", help="P(0→1), between 0 and 1.", rich_help_panel=CHAIN
+    ),
 ]
+Q = Annotated[
+    float | None,
+    typer.Option(
+        parser=probability, metavar="Q", help="P(1→0), between 0 and 1.", rich_help_panel=CHAIN
+    ),
+]
+Model = Annotated[
+    Name,
+    typer.Option(
+        metavar="NAME",
+        help="canonical (e, w); uniform or linear attention (e, w, a); untied (e, u, w); or "
+        "rank-one, the manifold that full training preserves.",
+        rich_help_panel=MODEL,
+    ),
+]
+Length = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=10**6, metavar="N",
+        help=f"Positions of the uniform or rank-one model.  [default: {DEFAULT_LENGTH}]",
+        rich_help_panel=MODEL, show_default=False,
+    ),
+]  # fmt: skip
+Attention = Annotated[
+    bool,
+    typer.Option(
+        "--attention", help="Give the rank-one model its attention.", rich_help_panel=MODEL
+    ),
+]
+Untied = Annotated[
+    bool,
+    typer.Option(
+        "--untied", help="Let the rank-one model read with weights of its own.",
+        rich_help_panel=MODEL,
+    ),
+]  # fmt: skip
+Bias = Annotated[
+    Literal["optimal", "dynamic"],
+    typer.Option(
+        metavar="KIND",
+        help="optimal: the bias minimises the loss at every point; dynamic: it is a last "
+        "coordinate, b.",
+        rich_help_panel=MODEL,
+    ),
+]
+Fix = Annotated[
+    list[Assignment] | None,
+    typer.Option(
+        parser=assignment, metavar="NAME=X", rich_help_panel=MODEL,
+        help="Hold a coordinate at a value, such as a=0.5 or u=1; may be repeated.",
+    ),
+]  # fmt: skip
+WRange = Annotated[
+    Interval | None,
+    typer.Option(
+        parser=interval, metavar="LOW:HIGH", help="Window in w.  [default: -3:3]",
+        rich_help_panel=WINDOW,
+    ),
+]  # fmt: skip
+ERange = Annotated[
+    Interval | None,
+    typer.Option(
+        parser=interval, metavar="LOW:HIGH", help="Window in e.  [default: -3:3]",
+        rich_help_panel=WINDOW,
+    ),
+]  # fmt: skip
+ARange = Annotated[
+    Interval | None,
+    typer.Option(
+        parser=interval, metavar="LOW:HIGH", help="Window in a.  [default: -1:1]",
+        rich_help_panel=WINDOW,
+    ),
+]  # fmt: skip
+Rtol = Annotated[
+    float | None,
+    typer.Option(
+        min=1e-14, max=1e-4, metavar="X", rich_help_panel=ACCURACY,
+        help="Relative error per step.  [default: the model's own, 1e-10 or 1e-6]",
+    ),
+]  # fmt: skip
+Atol = Annotated[
+    float,
+    typer.Option(
+        min=1e-14, max=1e-4, metavar="X", rich_help_panel=ACCURACY,
+        help="Absolute error per step.",
+    ),
+]  # fmt: skip
+Grid = Annotated[
+    Cells | None,
+    typer.Option(
+        parser=cells, metavar="ExW", rich_help_panel=STARTS,
+        help="Cells along e and w (and every further coordinate that is not fixed), as 64x64.",
+    ),
+]  # fmt: skip
+Cloud = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=10**12, metavar="M", help="M normal draws around zero (for every sigma).",
+        rich_help_panel=STARTS,
+    ),
+]  # fmt: skip
+Sigma = Annotated[
+    Spread | None,
+    typer.Option(
+        parser=spread, metavar="S", rich_help_panel=STARTS,
+        help="Standard deviation of the draws: a number, LOW:HIGH:COUNT evenly spaced in the "
+        "logarithm, or e=S,w=S.",
+    ),
+]  # fmt: skip
 PointsFile = Annotated[
-    Path | None, typer.Option("--points", help="Starts from .csv (named columns), .npy or .nc.")
-]
-Ranges = Annotated[
-    list[Any] | None,
-    typer.Option(
-        "--range",
-        parser=named_interval,
-        metavar="NAME=LOW:HIGH",
-        help="Window of any coordinate; may be repeated.",
-    ),
-]
-Fixed = Annotated[
-    list[Any] | None,
-    typer.Option(
-        "--fix", parser=assignment, metavar="NAME=X", help="Hold a coordinate; may be repeated."
-    ),
-]
-Out = Annotated[
     Path | None,
-    typer.Option(help="Figure: .png, .pdf or .svg; the record (.nc) is written beside it."),
+    typer.Option(
+        "--points", metavar="FILE", rich_help_panel=STARTS,
+        help="The starts of a file: .csv with named columns, .npy, or .nc.",
+    ),
+]  # fmt: skip
+Seed = Annotated[
+    int,
+    typer.Option(
+        min=0, max=MAX_SEED, metavar="S", help="Seed of everything random.", rich_help_panel=STARTS
+    ),
 ]
-Source = Annotated[Path | None, typer.Option("--from", help="Redraw a record without integrating.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Dim = Annotated[
+    int,
+    typer.Option(
+        min=1, max=10**6, metavar="D", help="Embedding dimension d.", rich_help_panel=FULL
+    ),
+]
+Positions = Annotated[
+    int,
+    typer.Option(min=1, max=10**9, metavar="N", help="Context length N.", rich_help_panel=FULL),
+]
+Count = Annotated[
+    int,
+    typer.Option(
+        min=1, max=10**6, metavar="M", help="How many seeds, one model each.",
+        rich_help_panel=FULL,
+    ),
+]  # fmt: skip
+Batch = Annotated[
+    int,
+    typer.Option(
+        min=1, max=10**9, metavar="B", help="Sequences per step and model, for sgd and adamw.",
+        rich_help_panel=FULL,
+    ),
+]  # fmt: skip
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        min=1e-300, max=1e300, metavar="X", rich_help_panel=FULL,
+        help="Learning rate.  [default: 1e-3 for adamw, else 0.1]",
+    ),
+]  # fmt: skip
+Noise = Annotated[
+    float,
+    typer.Option(
+        min=0, max=1e3, metavar="STD", help="Deviation of normal noise on every weight.",
+        rich_help_panel=FULL,
+    ),
+]  # fmt: skip
+Device = Annotated[
+    DeviceName,
+    typer.Option(
+        metavar="DEVICE", help="cpu, cuda (an error where there is none) or auto.",
+        rich_help_panel=WORK,
+    ),
+]  # fmt: skip
+Figure = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", rich_help_panel=OUTPUT,
+        help="Figure: .png, .pdf or .svg; the record (.nc) is written beside it.",
+    ),
+]  # fmt: skip
+Source = Annotated[
+    Path | None,
+    typer.Option(
+        "--from", metavar="RECORD", rich_help_panel=OUTPUT,
+        help="Redraw a record; nothing is computed.",
+    ),
+]  # fmt: skip
+Resume = Annotated[
+    bool,
+    typer.Option("--resume", help="Continue an unfinished run.", rich_help_panel=WORK),
+]
+Json = Annotated[
+    bool,
+    typer.Option("--json", help="Print the summary as JSON.", rich_help_panel=OUTPUT),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Replace existing files.", rich_help_panel=OUTPUT),
+]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=OUTPUT)
+]

@@ -1,46 +1,135 @@
-"""How commands end: the summary in words or as JSON, the files beside it, and the exit code."""
+"""How commands end: files that appear together, the summary in words or as JSON, the exit code."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import typer
 
-FIGURES = (".png", ".pdf", ".svg")
+from flowsim.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 #: Exit codes beside 0 (done) and 1 (a fault in flowsim itself).
 BAD_INPUT, UNRESOLVED, DISAGREES, INTERRUPTED = 2, 3, 4, 130
 
+#: A summary, ready for JSON; its keys depend on the kind of record.
+Summary = dict[str, Any]
+
+
+class Printing(Protocol):
+    """The options that say what is printed."""
+
+    @property
+    def as_json(self) -> bool: ...
+
+    @property
+    def quiet(self) -> bool: ...
+
+
+def say(text: str) -> None:
+    """Print on stdout, where letters that its encoding lacks are escaped.
+
+    Raises:
+        InputError: stdout is on a full device. A reader that has gone away is no error.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        _drop_stdout()
+    except OSError as error:
+        _drop_stdout()
+        raise InputError(f"cannot print the result: {error.strerror or error}") from None
+
+
+def require_file(path: Path) -> None:
+    """InputError unless there is something of that name."""
+    try:
+        found = path.exists()
+    except OSError as error:  # a name that no file can have
+        raise InputError(f"{str(path)!r}: {error.strerror}") from None
+    if not found:
+        raise InputError(f"no such file: {str(path)!r}")
+
+
+def _drop_stdout() -> None:
+    """Let what is still in stdout's buffer vanish, instead of failing again at the exit."""
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), sys.stdout.fileno())
+
 
 def report(
-    numbers: dict[str, Any],
-    files: dict[str, Path],
-    began: float,
-    text: Callable[[dict[str, Any]], str],
-    as_json: bool,
-    quiet: bool,
+    kind: str, summary: Summary, files: dict[str, Path], began: float, printing: Printing
 ) -> None:
-    """Print a command's numbers, its files and the seconds since ``began``, unless quiet."""
-    summary = {
-        **numbers,
+    """Print a record's summary, its files and the seconds since ``began``, unless quiet."""
+    from flowsim.cli.texts import text_of
+
+    whole = {
+        **summary,
         "seconds": round(time.perf_counter() - began, 3),
-        **{kind: str(path) for kind, path in files.items()},
+        **{name: str(path) for name, path in files.items()},
     }
-    if as_json:
-        typer.echo(json.dumps(summary, indent=2))
-    elif not quiet:
-        typer.echo(text(summary))
+    if printing.as_json:
+        say(json.dumps(whole, indent=2))
+    elif not printing.quiet:
+        say(text_of(kind, whole))
 
 
 def judge(wrong: int | None, unresolved: int | None) -> None:
-    """End with an exit code of their own where labels contradict a closed form, or are unknown."""
+    """End with an exit code of their own where labels contradict a check, or are unknown."""
     if wrong:
-        print("flowsim: some labels disagree with the closed form of the basins", file=sys.stderr)
+        print("flowsim: some labels disagree with an independent check", file=sys.stderr)
         raise typer.Exit(DISAGREES)
     if unresolved:
         raise typer.Exit(UNRESOLVED)
+
+
+def judge_summary(summary: Summary) -> None:
+    """The same of a record's summary, whatever its kind."""
+    wrong = ("oracle_wrong", "wrong", "refine_disagree", "confirm_disagree")
+    unknown = (
+        "unresolved", "refine_unresolved", "unresolved_outcomes", "unresolved_predictions",
+        "not_finite",
+    )  # fmt: skip
+    judge(
+        sum(summary.get(name) or 0 for name in wrong),
+        sum(summary.get(name) or 0 for name in unknown),
+    )
+
+
+def write_figure(
+    record: xr.Dataset,
+    figure: Path,
+    stored: Path | None = None,
+    energy: bool = False,
+    show: str = "label",
+) -> Summary:
+    """Draw a record, write the figure, and the record if it has a name: both or neither.
+
+    Args:
+        record: of any kind.
+        figure, stored: the names of the figure and of the record.
+        energy, show: as of ``flowsim.draw``.
+
+    Returns:
+        The record's summary.
+
+    Raises:
+        InputError: a record that no figure shows, or files that cannot be written.
+    """
+    from flowsim.drawing.front import draw
+    from flowsim.portraits.summaries import summarize
+    from flowsim.records.atomic import write_together
+    from flowsim.records.netcdf import store_record
+
+    drawn, summary = draw(record, energy=energy, show=show), summarize(record)
+    record_file = [] if stored is None else [(stored, partial(store_record, record))]
+    write_together([*record_file, (figure, drawn.savefig)])
+    return summary

@@ -1,43 +1,105 @@
-"""A progress bar on a terminal, and nothing anywhere else."""
+"""Progress on stderr: a bar on a terminal, a plain line every ten seconds anywhere else."""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TextIO
+
+#: Seconds between two plain lines.
+EVERY = 10.0
 
 
-@contextmanager
-def progress_bar(total: int, unit: str, quiet: bool = False) -> Iterator[Callable[[int], object]]:
-    """A function that advances the bar on stderr; it does nothing off a terminal or if quiet."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total, unit=f" {unit}", leave=False, delay=0.5) as bar:
-        yield bar.update
-
-
-@contextmanager
-def label_bar(total: int, names: dict[int, str], quiet: bool = False) -> Iterator[Any]:
-    """A bar that is advanced by arrays of labels: points done, rate, time left, counts by label.
+class Meter:
+    """Counts what is done of ``total``, with the time left and a note.
 
     Args:
-        total: points.
-        names: what to call each label, in the order of display.
-        quiet: no bar, as off a terminal.
+        total: how much there is to do.
+        unit: what is counted, in the plural.
     """
-    with progress_bar(total, "points", quiet) as advance:
-        counts = dict.fromkeys(names.values(), 0)
-        bar = getattr(advance, "__self__", None)
 
-        def count(labels: Any) -> None:
-            if bar is not None:
-                for code, name in names.items():
-                    counts[name] += int((labels == code).sum())
-                bar.set_postfix({n: v for n, v in counts.items() if v}, refresh=False)
-            advance(len(labels))
+    def __init__(self, total: int, unit: str) -> None:
+        self.total, self.unit = total, unit
+        self.done, self.note = 0, ""
+        self.show: Callable[[], object] = lambda: None
+        self._counts: dict[str, int] = {}
 
-        yield count
+    def advance(self, more: int) -> None:
+        """So much more is done."""
+        self.reach(self.done + more)
+
+    def reach(self, done: int, note: str | None = None) -> None:
+        """So much is done in all, and what may be said of it."""
+        self.done, self.note = done, self.note if note is None else note
+        self.show()
+
+    def labels(self, labels: Any, names: dict[int, str]) -> None:
+        """Points were decided: an array of their labels, and what to call each."""
+        for code, name in names.items():
+            self._counts[name] = self._counts.get(name, 0) + int((labels == code).sum())
+        self.note = ", ".join(f"{name}={count}" for name, count in self._counts.items() if count)
+        self.advance(len(labels))
+
+    def line(self, elapsed: float) -> str:
+        """Where things are after so many seconds, in one plain sentence."""
+        text = f"{self.done} of {self.total} {self.unit}, {duration(elapsed)}"
+        if 0 < self.done < self.total:
+            text += f", about {duration(elapsed * (self.total - self.done) / self.done)} left"
+        return f"{text}; {self.note}" if self.note else text
+
+
+def duration(seconds: float) -> str:
+    """So many seconds in the unit that a reader would choose."""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+@contextmanager
+def progress(total: int, unit: str, quiet: bool = False) -> Iterator[Meter]:
+    """A meter that is shown while the body runs; nothing is shown if quiet."""
+    meter = Meter(total, unit)
+    if quiet:
+        yield meter
+    elif sys.stderr.isatty():
+        with _bar(meter):
+            yield meter
+    else:
+        with _lines(meter, sys.stderr):
+            yield meter
+
+
+@contextmanager
+def _bar(meter: Meter) -> Iterator[None]:
+    from tqdm import tqdm
+
+    with tqdm(total=meter.total, unit=f" {meter.unit}", leave=False, delay=0.5) as bar:
+
+        def show() -> None:
+            bar.set_postfix_str(meter.note, refresh=False)
+            bar.update(meter.done - bar.n)
+
+        meter.show = show
+        yield
+
+
+@contextmanager
+def _lines(meter: Meter, stream: TextIO, every: float | None = None) -> Iterator[None]:
+    """A thread prints, since a single call of the body may take minutes."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not ended.wait(EVERY if every is None else every):
+            print(f"flowsim: {meter.line(time.monotonic() - began)}", file=stream, flush=True)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

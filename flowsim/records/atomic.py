@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, Literal
@@ -32,9 +32,13 @@ def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bo
         raise InputError(
             f"{option}: cannot write in the folder {str(path.parent)!r} ({reason})"
         ) from None
+    try:
+        found = path.exists()
+    except OSError as error:  # a name that no file can have
+        raise InputError(f"{option}: {str(path)!r} ({error.strerror})") from None
     if path.is_dir():
         raise InputError(f"{option}: {str(path)!r} is a folder")
-    if path.exists() and not overwrite:
+    if found and not overwrite:
         raise InputError(f"{option}: {str(path)!r} exists; give --overwrite to replace it")
 
 
@@ -44,16 +48,35 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     Raises:
         InputError: the disk is full or the folder went away.
     """
-    temporary = path.with_name(f".{path.stem}-{os.getpid()}{path.suffix}")
+    write_together([(path, write)])
+
+
+def write_together(files: Sequence[tuple[Path, Callable[[Path], object]]]) -> None:
+    """Files that appear together: all are finished before one of them takes its place.
+
+    Args:
+        files: the name of each, and what writes it under a temporary name beside that.
+
+    Raises:
+        InputError: the disk is full or a folder went away; none of the files is there then, and
+            what they were to replace is as it was.
+    """
+    drafts = [path.with_name(f".{os.getpid()}-{path.stem[:40]}{path.suffix}") for path, _ in files]
+    current = Path()
     try:
-        write(temporary)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        for (path, write), draft in zip(files, drafts, strict=True):
+            current = path
+            write(draft)
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())
+        for (path, _), draft in zip(files, drafts, strict=True):
+            current = path
+            os.replace(draft, path)
     except OSError as error:
-        raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}") from None
+        raise InputError(f"cannot write {str(current)!r}: {error.strerror or error}") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
 
 
 class SafeFile(io.RawIOBase):

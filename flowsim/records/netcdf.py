@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,19 @@ def flags(codes: type[IntEnum]) -> dict[str, object]:
 
 
 def write_record(record: xr.Dataset, path: Path | str) -> None:
-    """Write a record as NetCDF, compressed and sealed, atomically; its variables are listed in it.
+    """Write a record as NetCDF, atomically; see ``store_record``.
 
     Raises:
         InputError: the disk is full or the folder went away.
+    """
+    write_atomically(Path(path), partial(store_record, record))
+
+
+def store_record(record: xr.Dataset, path: Path) -> None:
+    """Write a record as NetCDF, compressed and sealed; its variables are listed in it.
+
+    Raises:
+        OSError: the disk is full or the folder went away.
     """
     record = described(record)
     names = " ".join(map(str, record.variables))
@@ -41,7 +51,7 @@ def write_record(record: xr.Dataset, path: Path | str) -> None:
     def fill(file: SafeFile) -> None:
         record.to_netcdf(file, engine="h5netcdf", encoding=encoding)
 
-    write_atomically(Path(path), lambda name: write_sealed(name, fill))
+    write_sealed(path, fill)
 
 
 def write_sealed(path: Path, fill: Callable[[SafeFile], object], mode: Any = "w+b") -> None:

@@ -106,20 +106,20 @@ def test_bad_values_name_the_option(tmp_path, option, value):
         (["portrait", "--p", "0.5", "--q"], "--q"),
         (["portrat"], "portrat"),
         (["portrait", *SMALL, "--colour", "red"], "--colour"),
-        (["portrait", "--from", "missing.nc"], "missing.nc"),
+        (["portrait", "--from", "missing.nc"], "no such file: 'missing.nc'"),
         (["portrait", "--from", "x.nc", "--p", "0.5", "--q", "0.8"], "--from"),
         (["portrait", "--from", "x.nc", "--resolution", "7"], "--from"),
         (["portrait", *SMALL, "--w-range", "3", "-3"], "--w-range"),
-        (["portrait", *SMALL, "--attention", "softmax"], "none, uniform, linear"),
-        (["portrait", *SMALL, "--attention", "uniform"], "--length"),
-        (["portrait", *SMALL, "--length", "8"], "--length"),
-        (["portrait", *SMALL, "--attention", "uniform", "--length", "0"], "--length"),
-        (["portrait", *SMALL, "--attention", "uniform", "--length", "2.5"], "--length"),
-        (["portrait", *SMALL, "--attention", "uniform", "--length", "9999999"], "GiB"),
-        (["portrait", *SMALL, "--a", "0.5"], "--a"),
+        (["portrait", *SMALL, "--model", "softmax"], "'softmax' is not one of 'canonical'"),
+        (["portrait", *SMALL, "--length", "8"], "no length"),
+        (["portrait", *SMALL, "--model", "uniform", "--length", "0"], "--length"),
+        (["portrait", *SMALL, "--model", "uniform", "--length", "2.5"], "--length"),
+        (["portrait", *SMALL, "--model", "uniform", "--length", "999999"], "GiB"),
+        (["portrait", *SMALL, "--attention"], "rank-one"),
         (["portrait", *SMALL, "--view", "3d"], "--view"),
-        (["portrait", *SMALL, "--attention", "linear", "--a", "nan"], "--a"),
-        (["portrait", *SMALL, "--attention", "linear", "--energy"], "--energy"),
+        (["portrait", *SMALL, "--a-range", "0:1"], "--a-range goes with --view 3d"),
+        (["portrait", *SMALL, "--model", "linear", "--fix", "a=nan"], "--fix"),
+        (["portrait", *SMALL, "--model", "linear", "--energy"], "--energy"),
     ],
 )
 def test_other_mistakes(tmp_path, arguments, word):
@@ -141,13 +141,13 @@ def test_ranges_in_both_spellings(tmp_path):
 
 
 def test_attention_in_a_slice_and_in_space(tmp_path):
-    words = ["portrait", *SMALL, "--attention", "linear", "--a", "0.5", "--json"]
+    words = ["portrait", *SMALL, "--model", "linear", "--fix", "a=0.5", "--json"]
     done = run(*words, "--out", "slice.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["a"] == 0.5
     assert summary["oracle_agree"] == summary["oracle_cells"] > 0
-    words = ["portrait", "--p", "0.5", "--q", "0.8", "--attention", "linear", "--view", "3d"]
+    words = ["portrait", "--p", "0.5", "--q", "0.8", "--model", "linear", "--view", "3d"]
     done = run(*words, "--out", "space.png", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["orbits"]["local_minimum"] > 0

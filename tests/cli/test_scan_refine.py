@@ -30,10 +30,11 @@ from flowsim.boundary.in_record import refine_scan
 from flowsim.boundary.refinement import count_crossed, expected_starts
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
+SCAN = ["scan", "--out", "scan.nc"]
 
 
 def test_the_record_of_a_scan_holds_the_refined_boundary(flowsim, tmp_path):
-    words = ["scan", *CHAIN, "--grid", "11x12", "--refine", "3"]
+    words = [*SCAN, *CHAIN, "--grid", "11x12", "--refine", "3"]
     code, out, err = flowsim(*words, "--json")
     assert (code, err) == (0, "")
     summary = json.loads(out)
@@ -54,7 +55,7 @@ def test_the_record_of_a_scan_holds_the_refined_boundary(flowsim, tmp_path):
     assert (tmp_path / "scan.nc").read_bytes() == before
     assert flowsim(*words, "--overwrite", "--quiet") == (0, "", "")
     assert (tmp_path / "scan.nc").read_bytes() == before
-    code, _, err = flowsim("scan", *CHAIN, "--grid", "11x12", "--refine", "2", "--resume")
+    code, _, err = flowsim(*SCAN, *CHAIN, "--grid", "11x12", "--refine", "2", "--resume")
     assert code == 2
     assert "other settings" in err
 
@@ -67,7 +68,7 @@ def test_the_record_of_a_scan_holds_the_refined_boundary(flowsim, tmp_path):
 
 
 def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path, monkeypatch):
-    words = ["scan", *CHAIN, "--grid", "6x6", "--refine", "2"]
+    words = [*SCAN, *CHAIN, "--grid", "6x6", "--refine", "2"]
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -93,7 +94,7 @@ def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path,
 @pytest.mark.slow
 def test_ctrl_c_while_the_boundary_is_refined(tmp_path):
     """A bar of the starts followed, of about how many; then exit 130, with the scan's record."""
-    words = ["scan", *CHAIN, "--grid", "48x48", "--refine", "9"]
+    words = [*SCAN, *CHAIN, "--grid", "48x48", "--refine", "9"]
     code, text = interrupted(*words, cwd=tmp_path, when=" starts/s")
     assert code == 130
     assert "the scan is whole in 'scan.nc'" in text.rstrip().splitlines()[-1]
@@ -128,7 +129,7 @@ def test_the_record_on_disk_gets_what_the_one_in_memory_gets(tmp_path, fixed):
 
 
 def test_what_does_not_fit_in_memory_is_refused(flowsim, tmp_path, monkeypatch):
-    words = ["scan", *CHAIN, "--grid", "20x20", "--refine", "12"]
+    words = [*SCAN, *CHAIN, "--grid", "20x20", "--refine", "12"]
     monkeypatch.setattr("flowsim.boundary.in_record.count_crossed", lambda labels: 21)
     enough = 64 * 400 + 450 * expected_starts(20, 2, 12)
     for available, left in ((0.99 * enough, []), (1.01 * enough, ["scan.nc"])):
@@ -165,7 +166,7 @@ def test_memory_is_as_stated():
 
 
 def test_a_surface_is_recorded_and_drawn(flowsim, tmp_path):
-    words = ["scan", *CHAIN, "--model", "linear", "--grid", "5x6x6", "--refine", "1"]
+    words = [*SCAN, *CHAIN, "--model", "linear", "--grid", "5x6x6", "--refine", "1"]
     assert flowsim(*words, "--quiet") == (0, "", "")
     assert read_record(tmp_path / "scan.nc", "scan")["boundary_face"].shape[1] == 3
     code, _, err = flowsim("portrait", "--from", "scan.nc")
@@ -186,13 +187,13 @@ def test_a_surface_is_recorded_and_drawn(flowsim, tmp_path):
     ],
 )
 def test_what_cannot_be_refined_is_refused_before_anything_is_computed(flowsim, tmp_path, words):
-    code, out, err = flowsim("scan", *CHAIN, *words)
+    code, out, err = flowsim(*SCAN, *CHAIN, *words)
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert "--refine" in err
     assert list(tmp_path.iterdir()) == []
     code, _, err = flowsim(
-        "scan", "--p", "0.4:0.6:3", "--q", "0.8", "--grid", "6x6", "--refine", "2"
+        *SCAN, "--p", "0.4:0.6:3", "--q", "0.8", "--grid", "6x6", "--refine", "2"
     )
     assert code == 2
     assert "at one p and q" in err

@@ -323,10 +323,10 @@ def test_the_command(tmp_path):
     assert record.attrs["d"] == 2 and set(record.coords) >= {"e", "w", "time"}
     assert (tmp_path / "x.png").stat().st_size > 10_000
     assert_refused(run(*SMALL, "--out", "x.png", cwd=tmp_path), "--overwrite")
-    again = run("compare", "--from", "x.nc", "--d", "2", "--length", "3", "--out", "y.png",
+    again = run("compare", "--points", "x.nc", "--d", "2", "--length", "3", "--out", "y.png",
                 "--horizon", "0.5", "--require", "0.5", cwd=tmp_path)  # fmt: skip
     assert again.returncode == 4, again.stderr
-    assert_refused(run("compare", "--from", "x.nc", "--length", "4", cwd=tmp_path), "length = 3")
+    assert_refused(run("compare", "--points", "x.nc", "--length", "4", cwd=tmp_path), "length = 3")
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,10 @@ def test_the_command(tmp_path):
         (["--cloud", "5"], "--sigma"),
         (["--cloud", "5", "--sigma", "0"], "--sigma"),
         (["--cloud", "5", "--sigma", "1", "--grid", "2x2"], "one of"),
-        (["--from", "none.nc"], "none.nc"),
-        (["--a", "0.5"], "--a"),
+        (["--points", "none.nc"], "no such file: 'none.nc'"),
+        (["--from", "none.nc"], "--points"),
+        (["--a", "0.5"], "--fix a=0.5"),
+        (["--fix", "a=0.5"], "--fix"),
         (["--batch", "5"], "--trainer"),
         (["--require", "2"], "--require"),
         (["--model", "linear"], "--model"),

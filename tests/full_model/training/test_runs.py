@@ -1,6 +1,5 @@
 """Runs: settings, telemetry, the record and the command's inputs."""
 
-import io
 import json
 
 import numpy as np
@@ -10,7 +9,6 @@ import xarray as xr
 from command import assert_refused, run
 
 from flowsim.chain import BinaryChain
-from flowsim.cli.training_progress import terminal_progress
 from flowsim.errors import InputError
 from flowsim.records.netcdf import write_record
 from full_model import (
@@ -253,24 +251,6 @@ def test_settings_refuse(wrong):
 def test_runs_refuse(wrong):
     with pytest.raises(InputError):
         train(settings(**wrong))
-
-
-def test_progress_is_drawn_on_a_terminal_only(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    run = settings(recipe=Recipe("adamw", steps=300, batch=2), p=(0.5, 0.4))
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    with terminal_progress(run) as progress:
-        train(run, progress=progress)
-    assert "loss 0." in terminal.getvalue() and "h(π₁) 0.6663… rate 0.6190…" in terminal.getvalue()
-    with terminal_progress(run, quiet=True) as progress:
-        assert progress is None
-    monkeypatch.setattr("sys.stderr", io.StringIO())
-    with terminal_progress(run) as progress:
-        assert progress is None
 
 
 def test_devices(monkeypatch):

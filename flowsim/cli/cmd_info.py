@@ -1,0 +1,109 @@
+"""The command ``info``: what a file that flowsim wrote holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flowsim.cli import options
+from flowsim.cli.output import Summary, require_file, say
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+#: What is said first of a record, and what is said last; everything else comes between.
+_FIRST = ("kind", "model", "p", "q", "regime")
+_LAST = ("command", "commit", "versions", "schema", "digest")
+#: Attributes that are said in a way of their own.
+_HIDDEN = ("variables", "settings")
+
+
+@dataclass(frozen=True)
+class Info:
+    """The options of ``info``."""
+
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="RECORD", help="A record (.nc) or a checkpoint (.safetensors)."),
+    ]
+    as_json: options.Json = False
+
+
+def info(given: Info) -> None:
+    """Say what a record or a checkpoint holds: kind, model, settings, sizes, counts, versions.
+
+    \b
+    Example:
+      flowsim info portrait_p0.5_q0.8.nc
+    """
+    path = given.file
+    require_file(path)
+    held = _checkpoint(path) if path.suffix == ".safetensors" else _record(path)
+    if given.as_json:
+        say(json.dumps({"file": str(path), **held}, indent=2))
+    else:
+        say("\n".join([str(path), *_lines(held)]))
+
+
+def _record(path: Path) -> Summary:
+    """What a record holds; its large arrays are not read."""
+    from flowsim.records.netcdf import open_record
+
+    with open_record(path) as record:
+        return _contents(record)
+
+
+def _contents(record: xr.Dataset) -> Summary:
+    attributes = {str(name): _plain(value) for name, value in record.attrs.items()}
+    middle = [name for name in attributes if name not in (*_FIRST, *_LAST, *_HIDDEN)]
+    order = [*_FIRST, *middle, *_LAST]
+    kept = {name: attributes[name] for name in order if name in attributes}
+    sizes = {str(name): int(size) for name, size in record.sizes.items()}
+    variables = {str(name): list(map(str, v.dims)) for name, v in record.variables.items()}
+    if isinstance(text := attributes.get("settings"), str):
+        kept["settings"] = json.loads(text)
+    return {**kept, "dimensions": sizes, "variables": variables}
+
+
+def _checkpoint(path: Path) -> Summary:
+    """What a checkpoint of ``train`` or ``compare`` holds."""
+    from full_model.training.checkpoints import load_checkpoint
+
+    tensors, state = load_checkpoint(path)
+    plain = {name: value for name, value in state.items() if name != "sha256"}
+    shapes = {name: list(tensor.shape) for name, tensor in tensors.items()}
+    return {"kind": "checkpoint", **plain, "tensors": shapes}
+
+
+def _plain(value: object) -> object:
+    """An attribute as JSON has it."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return None if value != value else value
+
+
+def _lines(held: Mapping[str, object], prefix: str = "") -> list[str]:
+    """One line for every entry; what is nested gets a line for each part of it."""
+    lines = []
+    for name, value in held.items():
+        if name in ("variables", "tensors", "dimensions") and isinstance(value, Mapping):
+            parts = [f"{part} {_sizes(size)}".strip() for part, size in value.items()]
+            lines.append(f"{prefix}{name:<16} {', '.join(parts)}")
+        elif isinstance(value, Mapping):
+            lines += _lines(value, f"{prefix}{name}.")
+        else:
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            lines.append(f"{f'{prefix}{name}':<16} {text if len(text) <= 400 else text[:400]}")
+    return lines
+
+
+def _sizes(size: object) -> str:
+    """A number, or dimensions in brackets."""
+    if isinstance(size, list):
+        return f"({', '.join(map(str, size))})" if size else ""
+    return str(size)

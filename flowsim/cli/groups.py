@@ -1,0 +1,152 @@
+"""Groups of options that commands share, as dataclasses.
+
+A field is an option and its default the option's; a method gives what several options say
+together. The options of a command are a dataclass over the groups that it needs, and ``command``
+makes of it the function that typer reads.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, get_type_hints
+
+from flowsim.chain import BinaryChain
+from flowsim.cli import options
+from flowsim.errors import InputError
+
+if TYPE_CHECKING:
+    from flowsim.models.catalogue import ModelChoice
+
+Options = TypeVar("Options")
+
+#: Formats of figures.
+FIGURES = (".png", ".pdf", ".svg")
+
+
+def command(run: Callable[[Options], None], kind: type[Options]) -> Callable[..., None]:
+    """A function with the fields of a dataclass as its arguments, which runs on one of these."""
+
+    def from_shell(**values: object) -> None:
+        run(kind(**values))
+
+    hints = get_type_hints(kind, include_extras=True)
+    fields = inspect.signature(kind).parameters.values()
+    from_shell.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            field.replace(annotation=hints[field.name], kind=inspect.Parameter.KEYWORD_ONLY)
+            for field in fields
+        ]
+    )
+    from_shell.__annotations__ = {field.name: hints[field.name] for field in fields}
+    from_shell.__doc__, from_shell.__name__ = run.__doc__, run.__name__
+    return from_shell
+
+
+@dataclass(frozen=True)
+class OneChain:
+    """The Markov chain."""
+
+    p: options.P = None
+    q: options.Q = None
+
+    def chain(self) -> BinaryChain:
+        if self.p is None or self.q is None:
+            raise InputError("--p and --q are needed: two probabilities strictly between 0 and 1")
+        return BinaryChain(self.p, self.q)
+
+
+@dataclass(frozen=True)
+class ReducedModelOptions:
+    """Which reduced model, and what is held fixed in it."""
+
+    model: options.Model = "canonical"
+    length: options.Length = None
+    attention: options.Attention = False
+    untied: options.Untied = False
+    bias: options.Bias = "optimal"
+    fix: options.Fix = None
+
+    def positions(self) -> int | None:
+        """N: as given, the default where the model has positions, or None."""
+        has = self.model in ("uniform", "rank-one")
+        return options.DEFAULT_LENGTH if has and self.length is None else self.length
+
+    def choice(self) -> ModelChoice:
+        """The model without its chain; InputError for an option that it does not have."""
+        from flowsim.models.catalogue import ModelChoice
+
+        return ModelChoice(self.model, self.positions(), self.bias, self.attention, not self.untied)
+
+    def fixed(self) -> dict[str, float]:
+        """The value of every coordinate that --fix names."""
+        values = dict(self.fix or ())
+        if len(values) < len(self.fix or ()):
+            raise InputError("--fix names a coordinate twice")
+        return values
+
+    def words(self) -> list[str]:
+        """The model as a file's name says it; nothing for the canonical one."""
+        told: list[str] = [] if self.model == "canonical" else [self.model]
+        told += [] if self.positions() is None else [f"N{self.positions()}"]
+        told += ["attention"] * self.attention + ["untied"] * self.untied
+        told += ["dynamic"] * (self.bias == "dynamic")
+        return [*told, *(f"{name}{value:g}" for name, value in self.fix or ())]
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """Error allowed per step."""
+
+    rtol: options.Rtol = None
+    atol: options.Atol = 1e-12
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What a command prints."""
+
+    as_json: options.Json = False
+    quiet: options.Quiet = False
+
+
+@dataclass(frozen=True)
+class FigureFiles:
+    """The figure, the record beside it, and whether they may replace others."""
+
+    out: options.Figure = None
+    source: options.Source = None
+    overwrite: options.Overwrite = False
+
+    def names(self, *words: str) -> tuple[Path, Path]:
+        """The figure (--out, or named after the words) and the record beside it.
+
+        Raises:
+            InputError: a name that cannot be written, or a file that exists.
+        """
+        from flowsim.records.atomic import check_output
+
+        out = self.out or Path(f"{'_'.join(words)}.png")
+        check_output(out, "--out", FIGURES, self.overwrite)
+        check_output(out.with_suffix(".nc"), "--out (its record)", (".nc",), self.overwrite)
+        return out, out.with_suffix(".nc")
+
+
+def only_redraws(given: object) -> None:
+    """InputError if a command's options hold more than redrawing a record needs."""
+    allowed = {"source", "out", "energy", "show", "as_json", "overwrite", "quiet"}
+    plain = type(given)()
+    for name, value in vars(given).items():
+        if name not in allowed and value != getattr(plain, name):
+            raise InputError(
+                f"--from redraws a stored record, which has its own settings: omit "
+                f"--{name.replace('_', '-')}; only --out, --energy, --show, --json, --overwrite "
+                "and --quiet go with it"
+            )
+
+
+def chain_words(p: float, q: float) -> list[str]:
+    """p and q as a file's name says them."""
+    return [f"p{p:g}", f"q{q:g}"]

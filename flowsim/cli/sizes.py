@@ -1,0 +1,73 @@
+"""Sizes that no memory holds, refused with an estimate before anything is allocated."""
+
+from __future__ import annotations
+
+import math
+
+from flowsim.errors import InputError
+
+_GIB = 2**30
+
+
+def require_memory(what: str, needed: float, smaller: str) -> None:
+    """InputError, with both sizes, if ``needed`` bytes are more than this machine has free.
+
+    Args:
+        what: what would need them, as the sentence's subject.
+        needed: bytes, an estimate from below.
+        smaller: which options make it smaller.
+    """
+    from flowsim.models.past_law import available_memory
+
+    available = available_memory()
+    if needed > available:
+        raise InputError(
+            f"{what} needs at least {needed / _GIB:.3g} GiB of memory, and "
+            f"{available / _GIB:.3g} GiB are free: choose a smaller {smaller}"
+        )
+
+
+def check_enumeration(length: int) -> None:
+    """Of the exact loss with attention: there are 2^N sequences."""
+    if length > 60:
+        raise InputError(
+            f"the exact loss with attention runs through all 2^N sequences, and there are "
+            f"10^{length * math.log10(2):.0f} of --length {length}: choose at most 18"
+        )
+
+
+def check_verify(d: int, length: int) -> None:
+    """Of the checks: all sequences, and weights and their gradient of width 4d."""
+    check_enumeration(length)
+    require_memory(f"a transformer of d = {d}", 8.0 * 4 * (8 * d * d + 4 * d * d), "--d")
+
+
+def check_training(
+    d: int, length: int, layers: int, hidden: int, models: int, batch: int, steps: int
+) -> None:
+    """Of training: weights, gradient and two moments, and what a batch leaves in every layer.
+
+    Args:
+        d, length, layers, hidden: the transformer's sizes.
+        models: how many are trained at once.
+        batch: sequences per step and model; 0 where the loss is not sampled.
+        steps: of training.
+    """
+    weights = d * (2 + length) + layers * (4 * d * d + 2 * d * hidden)
+    traces = batch * length * layers * (8 * d + 2 * hidden + length)
+    models_words = f"{models} transformers" if models > 1 else "a transformer"
+    require_memory(
+        f"training {models_words} of {weights:.3g} weights on {batch} sequences of {length}",
+        8.0 * models * (4 * weights + traces),
+        "--batch, --seeds, --layers, --d or --length",
+    )
+    require_memory(f"the losses of {steps} steps", 8.0 * models * steps / 100, "--steps")
+
+
+def check_comparison(d: int, length: int, points: int) -> None:
+    """Of a comparison: positions and their rates at every start, in a few copies."""
+    require_memory(
+        f"a comparison of {points} starts at N = {length}, d = {d}",
+        8.0 * 4 * points * d * (length + 12 * d),
+        "--length, --d or number of starts",
+    )

@@ -1,0 +1,178 @@
+"""Summaries in words, one function for every kind of record."""
+
+from __future__ import annotations
+
+from flowsim.cli.output import Summary
+
+
+def text_of(kind: str, s: Summary) -> str:
+    """What a command prints of a record."""
+    lines = {
+        "portrait": _portrait,
+        "phase space": _phase_space,
+        "scan": _scan,
+        "gaussian": _gaussian,
+        "boundary": _refined,
+        "comparison": _comparison,
+        "training": _training,
+    }[kind](s)
+    files = ", ".join(f"{n} {s[n]}" for n in ("figure", "record", "checkpoint") if n in s)
+    return "\n".join([*lines, f"{files}, {s['seconds']:.1f} s"])
+
+
+def _model(s: Summary) -> str:
+    """The model's name with what was chosen of it."""
+    words = [str(s["model"])]
+    words += [f"N = {s['length']}"] if s.get("length") is not None else []
+    words += ["with attention"] * bool(s.get("attention")) * (s["model"] == "rank-one")
+    words += ["untied"] * (s.get("tied") == 0)
+    words += [f"{n} = {v:g}" for n, v in s.get("fixed", {}).items()]
+    words += [f"a = {s['a']:g}"] if "a" in s else []
+    return ", ".join(words)
+
+
+def _portrait(s: Summary) -> list[str]:
+    fraction, drift = s["fraction"], s["largest_energy_drift"]
+    oracle = (
+        f"{s['oracle_agree']} of {s['oracle_cells']} cells "
+        f"({s['oracle_cut']} more are cut by a boundary)"
+    )
+    chain = f"p = {s['p']:g}, q = {s['q']:g}, p + q = {s['switching_factor']:.15g} ({s['regime']})"
+    return [
+        chain if s["model"] == "canonical" else f"{_model(s)}: {chain}",
+        f"entropy rate (global minimum)        {s['entropy_rate']:.6f} nats",
+        f"stationary entropy (bad minimum)     {s['stationary_entropy']:.6f} nats",
+        f"window reaching the global minima    {fraction['global_minimum']:.2%}",
+        f"window trapped in local minima       {fraction['local_minimum']:.2%}",
+        f"cells: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['cells']}",
+        f"agreeing with the analytic basins    {oracle if s['oracle_cells'] else 'no closed form'}",
+        *_differing(s),
+        *_confirmed(s),
+        f"largest drift of a conserved energy  {'none known' if drift is None else f'{drift:.1e}'}",
+    ]
+
+
+def _differing(s: Summary) -> list[str]:
+    """Where the canonical model is wrong, and where orbits slide along a kink."""
+    lines = []
+    if "share_differs" in s:
+        lines.append(f"canonical model ends elsewhere       {s['share_differs']:.2%} of the window")
+    if s.get("cells_sliding"):
+        lines.append(f"sliding along a kink of the ReLU     {s['cells_sliding']} cells")
+    if s.get("orbits_unfinished"):
+        lines.append(f"orbits that torchdiffeq left open    {s['orbits_unfinished']}")
+    return lines
+
+
+def _confirmed(s: Summary) -> list[str]:
+    """How many of the sampled cells torchdiffeq decides the same way."""
+    if not s.get("confirm_cells"):
+        return []
+    undecided = s.get("confirm_undecided", 0)
+    more = f" ({undecided} it could not decide)" if undecided else ""
+    line = (
+        f"confirmed by torchdiffeq             {s['confirm_agree']} of {s['confirm_cells']}{more}"
+    )
+    wrong = s.get("confirm_disagree", 0)
+    return [line, *([f"contradicted by torchdiffeq          {wrong}"] if wrong else [])]
+
+
+def _phase_space(s: Summary) -> list[str]:
+    orbits = s["orbits"]
+    return [
+        f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']}), {_model(s)}",
+        f"orbits to the global minima {orbits['global_minimum']}, "
+        f"trapped {orbits['local_minimum']}, saddle {orbits['saddle']}, "
+        f"unresolved {s['unresolved']}",
+    ]
+
+
+def _scan(s: Summary) -> list[str]:
+    if "p" in s and "q" in s:
+        chain = f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']})"
+    else:
+        chain = ", ".join(f"{n} = {s[n]:g}" if n in s else f"{n} varies" for n in "pq")
+    sizes = " x ".join(f"{n} {name}" for name, n in s["dimensions"].items())
+    drifts = [v for name, v in s.items() if name.startswith("largest_drift_")]
+    return [
+        f"{_model(s)}, {chain}: {sizes}",
+        f"reaching the global minima             {_share(s['basins']['global_minimum'])}",
+        f"trapped in local minima                {_share(s['basins']['local_minimum'])}",
+        f"points: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['points']}",
+        *_confirmed(s),
+        "largest drift of a conserved quantity  "
+        + (f"{max(drifts):.1e}" if drifts else "none known"),
+        *([_boundary(s)] if "refine_levels" in s else []),
+    ]
+
+
+def _boundary(s: Summary) -> str:
+    words = (
+        f"boundary: {s['refine_evaluated']} starts of {s['refine_full']} in the full grid "
+        f"({s['refine_fraction']:.2%})"
+    )
+    if s["refine_distance"] is None:
+        return words
+    return f"{words}, {s['refine_distance']:.2f} finest cells from the analytic one"
+
+
+def _refined(s: Summary) -> list[str]:
+    return [f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']}), {_model(s)}", _boundary(s)]
+
+
+def _share(basin: Summary) -> str:
+    """A share, or its range over families; with its interval where starts are random."""
+    low, high = basin["fraction"]
+    share = f"{low:.2%}" if low == high else f"{low:.2%} to {high:.2%}"
+    if "wilson" not in basin:
+        return share
+    return f"{share} (95 % interval {basin['wilson'][0]:.2%} to {basin['wilson'][1]:.2%})"
+
+
+def _gaussian(s: Summary) -> list[str]:
+    columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high")
+    return [
+        f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']})",
+        "   sigma  integral   flow      95 % interval",
+        *(
+            f"{sigma:8.4g}  {exact:.6f}  {found:.6f}  {low:.6f} to {high:.6f}"
+            for sigma, exact, found, low, high in zip(*(s[name] for name in columns), strict=True)
+        ),
+        f"limits: {s['limit_small_sigma']:g} as sigma goes to 0, "
+        f"{s['limit_large_sigma']:g} as sigma grows",
+        f"intervals that miss the integral     {s['intervals_missed']} of {len(s['sigma'])}",
+        f"labels: wrong {s['wrong']}, unresolved {s['unresolved']}, "
+        f"total {s['samples'] * len(s['sigma'])}",
+        f"largest relative drift of the energy {s['largest_relative_energy_drift']:.1e}",
+    ]
+
+
+def _comparison(s: Summary) -> list[str]:
+    low, high = s["agreement_interval"]
+    share = "none decided" if s["agreement"] is None else f"{s['agreement']:.2%}"
+    drawn = f"; 95 % interval {low:.2%} to {high:.2%}" * (s.get("starts") == "cloud")
+    kind = "the transformer" if s.get("attention") else "the transformer without attention"
+    return [
+        f"{s['model']} model against {s['trainer']} of {kind}, p = {s['p']:g}, "
+        f"q = {s['q']:g} ({s['regime']}), d = {s['d']}, N = {s['length']}, {s['points']} starts",
+        f"agreement                {share} ({s['agreeing']} of {s['decided']}{drawn})",
+        f"unresolved               {s['unresolved_outcomes']} runs, "
+        f"{s['unresolved_predictions']} predictions",
+        *(
+            f"predicted {row:<14} found {', '.join(f'{n} {c}' for n, c in columns.items() if c)}"
+            for row, columns in s["confusion"].items()
+            if any(columns.values())
+        ),
+    ]
+
+
+def _training(s: Summary) -> list[str]:
+    losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
+    more = " ..." if s["models"] > 8 else ""
+    diverged = [f"models that diverged            {s['not_finite']}"] * bool(s["not_finite"])
+    return [
+        *diverged,
+        f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: loss {losses}{more} nats",
+        f"entropy rate (bigram)           {s['entropy_rate']:.6f} nats",
+        f"stationary entropy (unigram)    {s['stationary_entropy']:.6f} nats",
+    ]

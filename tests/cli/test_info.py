@@ -1,0 +1,110 @@
+"""``flowsim info``: what a record or a checkpoint holds."""
+
+import json
+
+import pytest
+from command import assert_refused, run
+
+CHAIN = ["--p", "0.5", "--q", "0.8"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A record of every kind, and a checkpoint."""
+    folder = tmp_path_factory.mktemp("records")
+    small = ["--d", "2", "--length", "3", "--trainer", "gd", "--quiet"]
+    for words in (
+        ["portrait", *CHAIN, "--resolution", "12", "--out", "portrait.png"],
+        ["portrait", *CHAIN, "--model", "linear", "--view", "3d", "--out", "space.png"],
+        ["scan", *CHAIN, "--grid", "5x4", "--out", "scan.nc"],
+        ["scan", *CHAIN, "--cloud", "9", "--sigma", "1", "--fraction", "0.1", "--out", "cloud.nc"],
+        ["gaussian", *CHAIN, "--sigma", "0.5:2:3", "--samples", "50", "--out", "gaussian.png"],
+        ["compare", *CHAIN, "--grid", "2x1", *small, "--out", "comparison.png"],
+        ["train", *CHAIN, *small, "--steps", "5", "--seeds", "2", "--out", "training.nc"],
+    ):
+        done = run(*words, "--quiet", cwd=folder)
+        assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    return folder
+
+
+KINDS = {
+    "portrait": "portrait", "space": "phase space", "scan": "scan", "cloud": "scan",
+    "gaussian": "gaussian", "comparison": "comparison", "training": "training",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS.items())
+def test_a_record_says_what_it_holds(folder, name, kind):
+    done = run("info", f"{name}.nc", "--json", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    held = json.loads(done.stdout)
+    assert held["file"] == f"{name}.nc"
+    assert held["kind"] == kind
+    assert "flowsim" in held["versions"]
+    assert held["command"].startswith("flowsim ")
+    assert {"commit", "dimensions", "variables"} <= set(held)
+    for dims in held["variables"].values():
+        assert set(dims) <= set(held["dimensions"])
+    text = run("info", f"{name}.nc", cwd=folder).stdout
+    assert f"kind             {kind}\n" in text
+    assert "0.5" in text and "0.8" in text
+    for size, length in held["dimensions"].items():
+        assert f"{size} {length}" in text
+
+
+def test_the_records_of_a_scan_count_their_labels(folder):
+    held = json.loads(run("info", "scan.nc", "--json", cwd=folder).stdout)
+    assert held["dimensions"] == {"e": 5, "w": 4, "basin": 4}
+    assert sum(n for name, n in held.items() if name.startswith("points_")) == 20
+    assert held["model"] == "canonical"
+
+
+def test_a_checkpoint_says_what_it_holds(folder):
+    done = run("info", "training.safetensors", "--json", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    held = json.loads(done.stdout)
+    assert held["kind"] == "checkpoint"
+    assert held["settings"]["arch"]["d"] == 2
+    assert held["settings"]["seeds"] == [0, 1]
+    assert any(shape[0] == 2 for shape in held["tensors"].values())
+    assert "settings.arch.d" in run("info", "training.safetensors", cwd=folder).stdout
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_is_drawn_from_its_record(folder, tmp_path, name):
+    out = tmp_path / "again.png"
+    done = run("portrait", "--from", f"{name}.nc", "--out", out, cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert f"record {name}.nc" in done.stdout
+    assert list(tmp_path.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("command", ["gaussian", "compare"])
+def test_a_command_redraws_what_it_made(folder, tmp_path, command):
+    name = {"gaussian": "gaussian", "compare": "comparison"}[command]
+    out = tmp_path / "again.svg"
+    done = run(command, "--from", f"{name}.nc", "--out", out, "--json", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["record"] == f"{name}.nc"
+    done = run(command, "--from", "portrait.nc", "--out", tmp_path / "b.png", cwd=folder)
+    assert_refused(done, "flowsim portrait --from")
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_grid_has_no_interval_and_a_cloud_has_one(folder, tmp_path):
+    def text(name):
+        return run("portrait", "--from", name, "--out", tmp_path / f"{name}.png", cwd=folder).stdout
+
+    assert "95 %" not in text("scan.nc")
+    assert "95 %" in text("cloud.nc")
+    assert "95 %" not in text("comparison.nc")
+
+
+def test_what_is_no_record(folder, tmp_path):
+    (tmp_path / "a.nc").write_bytes(b"nothing")
+    (tmp_path / "a.safetensors").write_bytes(b"nothing")
+    for name in ("a.nc", "a.safetensors"):
+        assert_refused(run("info", name, cwd=tmp_path), name)
+    assert_refused(run("info", "missing.nc", cwd=tmp_path), "no such file: 'missing.nc'")
+    assert_refused(run("info", cwd=tmp_path), "Missing argument 'RECORD'")

@@ -1,0 +1,129 @@
+"""Progress: a bar on a terminal, plain lines elsewhere, nothing if quiet."""
+
+import io
+import os
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from command import FLOWSIM, interrupted, run
+
+from flowsim.cli import progress as shown
+from flowsim.cli.progress import Meter, progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_line_says_how_much_how_long_and_how_much_longer():
+    meter = Meter(200, "runs")
+    assert meter.line(3) == "0 of 200 runs, 3 s"
+    meter.reach(50, "loss 0.6")
+    assert meter.line(30) == "50 of 200 runs, 30 s, about 90 s left; loss 0.6"
+    meter.reach(150)
+    assert meter.line(600) == "150 of 200 runs, 10.0 min, about 3.3 min left; loss 0.6"
+    meter.advance(50)
+    assert meter.line(9000) == "200 of 200 runs, 2.5 h; loss 0.6"
+
+
+def test_labels_are_counted_by_name():
+    meter = Meter(6, "points")
+    meter.labels(np.array([1, 2, 1], np.int8), {1: "minima", 2: "trapped", 0: "unresolved"})
+    meter.labels(np.array([1, 0], np.int8), {1: "minima", 2: "trapped", 0: "unresolved"})
+    assert meter.done == 5
+    assert meter.note == "minima=3, trapped=1, unresolved=1"
+
+
+def test_plain_lines_appear_without_a_terminal(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(shown, "EVERY", 0.01)
+    with progress(100, "cells") as meter:
+        meter.advance(25)
+        deadline = time.monotonic() + 60
+        while "left" not in stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    line = stream.getvalue().splitlines()[-1]
+    assert line.startswith("flowsim: 25 of 100 cells, ")
+    assert "\r" not in stream.getvalue()
+    after = stream.getvalue()
+    time.sleep(0.05)
+    assert stream.getvalue() == after
+
+
+def test_a_bar_appears_on_a_terminal(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("tqdm.std.tqdm.monitor_interval", 0)
+    with progress(100, "cells") as meter:
+        time.sleep(0.7)
+        meter.reach(50, "minima=7")
+        time.sleep(0.2)
+        meter.reach(100)
+    assert "/100" in terminal.getvalue() and "minima=7" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_nothing_appears_if_quiet(monkeypatch, stream):
+    stderr = stream()
+    monkeypatch.setattr("sys.stderr", stderr)
+    monkeypatch.setattr(shown, "EVERY", 0.01)
+    with progress(100, "cells", quiet=True) as meter:
+        meter.advance(50)
+        time.sleep(0.05)
+    assert stderr.getvalue() == ""
+
+
+def test_training_shows_its_loss_between_the_two_it_lies_between(tmp_path):
+    words = ["train", "--p", "0.5", "--q", "0.8", "--d", "4", "--length", "6", "--steps", "100000"]
+    code, text = interrupted(*words, cwd=tmp_path, when="loss 0.")
+    assert code == 130
+    assert "h(π₁) 0.6663 rate 0.6190" in text
+    assert "Traceback" not in text
+
+
+@pytest.mark.slow
+def test_a_command_without_a_terminal_prints_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(shown, "EVERY", 0.05)
+    words = ["scan", "--p", "0.5", "--q", "0.8", "--grid", "300x300", "--out", "a.nc"]
+    done = run(*words, cwd=tmp_path, notices=True)
+    assert " of 90000 points, " in done.stderr
+    done = run(*words, "--overwrite", "--quiet", cwd=tmp_path, notices=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_path):
+    """By numba's own event, which a function that the disk holds does not cause."""
+    from flowsim import compiled, notices
+
+    told = []
+
+    def say():
+        told.append("compiling")
+
+    def twice(x):
+        return 2 * x
+
+    monkeypatch.setattr(compiled.config, "CACHE_DIR", str(tmp_path))
+    compiled._folder.cache_clear()
+    try:
+        for expected in (["compiling"], ["compiling"]):
+            monkeypatch.setattr(notices, "compiling", say)
+            function = compiled.compiled(twice)
+            assert (function(3), function(3.5)) == (6, 7.0)
+            assert told == expected
+    finally:
+        compiled._folder.cache_clear()
+
+
+@pytest.mark.slow
+def test_a_fresh_machine_is_told_that_code_is_compiled(tmp_path):
+    scan = [FLOWSIM, "scan", "--p", "0.5", "--q", "0.8", "--grid", "2x2", "--overwrite"]
+    fresh = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for words, lines in ((scan, 1), (scan, 0), ([*scan, "--quiet"], 0)):
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=fresh)
+        assert done.returncode in (0, 3), done.stderr
+        assert done.stderr.count("compiling the integrator, once on this machine") == lines

@@ -1,0 +1,73 @@
+"""Sizes that no memory or time holds, and chains next to 0 and 1: one sentence each, at once."""
+
+import pytest
+from command import assert_refused, run
+
+CHAIN = ["--p", "0.5", "--q", "0.8"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train", *CHAIN, "--batch", "1000000000000"], "--batch"),
+        (["train", *CHAIN, "--batch", "999999999"], "GiB"),
+        (["train", *CHAIN, "--seeds", "1000000000000"], "--seeds"),
+        (["train", *CHAIN, "--seeds", "1000000", "--d", "512"], "GiB"),
+        (["train", *CHAIN, "--layers", "1000000", "--d", "64"], "GiB"),
+        (["train", *CHAIN, "--d", "1000000"], "GiB"),
+        (["train", *CHAIN, "--steps", "0"], "--steps"),
+        (["train", *CHAIN, "--steps", "1000000000000"], "--steps"),
+        (["train", *CHAIN, "--hidden", "10000000", "--d", "1000"], "GiB"),
+        (["train", *CHAIN, "--length", "1000000000"], "GiB"),
+        (["train", *CHAIN, "--trainer", "gd", "--length", "4096"], "--length"),
+        (["verify", *CHAIN, "--d", "100000"], "GiB"),
+        (["verify", *CHAIN, "--length", "4096"], "10^1233"),
+        (["verify", *CHAIN, "--length", "30"], "GiB"),
+        (["verify", *CHAIN, "--seeds", "1000000000000"], "--seeds"),
+        (["compare", *CHAIN, "--length", "100000000000"], "--length"),
+        (["compare", *CHAIN, "--length", "999999999"], "GiB"),
+        (["compare", *CHAIN, "--d", "1000000"], "GiB"),
+        (["compare", *CHAIN, "--cloud", "100000000", "--sigma", "1"], "at most"),
+        (["compare", *CHAIN, "--model", "uniform", "--length", "4096"], "--length"),
+        (["scan", *CHAIN, "--cloud", "1000000000000", "--sigma", "1"], "TiB"),
+        (["scan", *CHAIN, "--grid", "9" * 400 + "x2"], "--grid"),
+        (["portrait", *CHAIN, "--resolution", "4001"], "--resolution"),
+        (["portrait", *CHAIN, "--model", "uniform", "--length", "1000000"], "GiB"),
+        (["gaussian", *CHAIN, "--samples", "1000000", "--sigma", "0.1:1:1000"], "at most"),
+    ],
+    ids=lambda value: " ".join(value[5:])[:40] if isinstance(value, list) else "",
+)
+def test_too_large_is_one_sentence(tmp_path, words, said):
+    assert_refused(run(*words, cwd=tmp_path), said)
+    assert list(tmp_path.iterdir()) == []
+
+
+NEAR = ["5e-324", "1e-320", "1e-300", "1e-17", "1e-13", "0.9999999999999999", "0.99999999999999"]
+
+
+@pytest.mark.parametrize("value", NEAR)
+@pytest.mark.parametrize("command", ["portrait", "scan", "gaussian", "compare", "train", "verify"])
+def test_chains_nearer_to_0_or_1_than_float64_can_tell_are_refused(tmp_path, command, value):
+    for words in (["--p", "0.5", "--q", value], ["--p", value, "--q", value]):
+        done = run(command, *words, cwd=tmp_path)
+        assert_refused(done, "strictly between 0 and 1, by at least 1e-12")
+        assert list(tmp_path.iterdir()) == []
+
+
+EXTREME = ["1e-12", "1e-9", "0.999999999", "0.999999999999"]
+
+
+@pytest.mark.parametrize("p", EXTREME)
+@pytest.mark.parametrize("q", EXTREME)
+def test_chains_near_0_and_1_are_followed(tmp_path, p, q):
+    """Every command ends well, with words on stderr only where it says why not."""
+    chain = ["--p", p, "--q", q, "--quiet"]
+    for words in (
+        ["portrait", *chain, "--resolution", "6", "--out", "a.png"],
+        ["scan", *chain, "--grid", "4x4", "--fraction", "0.1", "--out", "b.nc"],
+        ["gaussian", *chain, "--sigma", "0.5:2:2", "--samples", "20", "--out", "c.png"],
+        ["train", *chain, "--trainer", "gd", "--d", "2", "--length", "3", "--steps", "3"],
+    ):
+        done = run(*words, cwd=tmp_path)
+        assert done.returncode in (0, 3), (words, done.stderr)
+        assert done.stderr == ""

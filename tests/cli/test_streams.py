@@ -1,0 +1,98 @@
+"""Streams and disks that refuse: Greek letters in ASCII, closed pipes, full devices, full disks."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+from command import FLOWSIM
+
+CHAIN = ["--p", "0.5", "--q", "0.8"]
+PORTRAIT = ["portrait", *CHAIN, "--resolution", "8", "--out", "a.png"]
+
+
+def shell(words, cwd, **options):
+    return subprocess.run(
+        [FLOWSIM, *words], cwd=cwd, text=True, stderr=subprocess.PIPE, check=False, **options
+    )
+
+
+@pytest.mark.parametrize("words", [["gaussian", "-h"], ["verify", *CHAIN, "--length", "3"]])
+def test_greek_letters_meet_an_ascii_terminal(tmp_path, words):
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LANG": "C", "PYTHONUTF8": "0"}
+    done = shell(words, tmp_path, stdout=subprocess.PIPE, env=ascii_only)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.isascii() and "\\u" in done.stdout
+
+
+@pytest.mark.parametrize("words", [["--version"], ["verify", *CHAIN, "--length", "3", "--seeds=1"]])
+def test_a_full_device_is_one_sentence(tmp_path, words):
+    with open("/dev/full", "w") as full:
+        done = shell(words, tmp_path, stdout=full)
+    assert done.returncode == 2
+    assert done.stderr == "flowsim: cannot print the result: No space left on device\n"
+
+
+def test_a_reader_that_has_gone_is_no_error(tmp_path):
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = shell(["verify", *CHAIN, "--length", "3", "--seeds=1"], tmp_path, stdout=write)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def limit_files(size):
+    """Let every file of this process end at some size, as a full disk would."""
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    return limit
+
+
+COMMANDS = {
+    "portrait": PORTRAIT,
+    "gaussian": ["gaussian", *CHAIN, "--sigma", "0.5:2:2", "--samples", "9", "--out", "a.png"],
+    "compare": ["compare", *CHAIN, "--grid", "2x1", "--d", "2", "--length", "2", "--out", "a.png"],
+    "train": ["train", *CHAIN, "--d", "2", "--length", "2", "--trainer", "gd", "--steps", "3",
+              "--plot", "--out", "a.nc"],
+    "scan": ["scan", *CHAIN, "--grid", "20x20", "--out", "a.nc"],
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 2000, 20_000])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_full_disk_leaves_neither_figure_nor_record(tmp_path, name, size):
+    """The limit lies below the record, or between record and figure."""
+    compiled = {**os.environ, "NUMBA_CACHE_DIR": "", "TORCH_HOME": str(tmp_path)}
+    done = shell(
+        COMMANDS[name], tmp_path, stdout=subprocess.PIPE, preexec_fn=limit_files(size), env=compiled
+    )
+    assert done.returncode == 2, done
+    assert done.stderr.splitlines()[-1].startswith("flowsim: ")
+    assert "Traceback" not in done.stderr and done.stdout == ""
+    kept = {p.name for p in tmp_path.iterdir()}
+    assert not kept & {"a.png", "a.nc"}
+    assert kept <= {"a.safetensors", "a.nc.parts"}
+
+
+def test_a_checkpoint_and_its_record_need_two_names(tmp_path):
+    words = [*COMMANDS["train"], "--checkpoint", "a.nc"]
+    done = shell(words, tmp_path, stdout=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr == "flowsim: --checkpoint must end in .safetensors, not 'a.nc'\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_module_and_the_script_write_the_same_record(tmp_path):
+    for name, words in (("a", [FLOWSIM]), ("b", [sys.executable, "-m", "flowsim"])):
+        (tmp_path / name).mkdir()
+        done = subprocess.run([*words, *PORTRAIT, "--quiet"], cwd=tmp_path / name, check=False)
+        assert done.returncode == 0
+    assert (tmp_path / "a/a.nc").read_bytes() == (tmp_path / "b/a.nc").read_bytes()

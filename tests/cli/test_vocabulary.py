@@ -1,0 +1,121 @@
+"""One vocabulary on every command, and one sentence for how things were spelled before."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from command import FLOWSIM, assert_refused, run
+
+import flowsim
+
+CHAIN = ["--p", "0.5", "--q", "0.8"]
+COMMANDS = ["portrait", "scan", "gaussian", "compare", "train", "verify", "info"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_in_both_spellings_fits_eighty_columns(tmp_path, command):
+    short, long = run(command, "-h", cwd=tmp_path), run(command, "--help", cwd=tmp_path)
+    assert short == long
+    assert (short.returncode, short.stderr) == (0, "")
+    assert f"Usage: flowsim {command}" in short.stdout
+    assert max(map(len, short.stdout.splitlines())) <= 80
+
+
+def test_version(tmp_path):
+    assert run("--version", cwd=tmp_path) == (0, f"flowsim {flowsim.__version__}\n", "")
+
+
+def test_the_package_runs_as_a_module(tmp_path):
+    words = [sys.executable, "-m", "flowsim"]
+    done = subprocess.run([*words, "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"flowsim {flowsim.__version__}\n")
+    done = subprocess.run([*words, "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert "Usage: flowsim [OPTIONS]" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("por", "portrait"), ("portrait --model ra", "rank-one"), ("scan --reso", ""),
+     ("compare --trainer ad", "adamw"), ("portrait --resol", "--resolution")],
+)  # fmt: skip
+def test_bash_completes_commands_options_and_values(tmp_path, typed, offered):
+    words = f"flowsim {typed}"
+    done = subprocess.run(
+        [FLOWSIM], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "_FLOWSIM_COMPLETE": "complete_bash", "COMP_WORDS": words,
+             "COMP_CWORD": str(words.count(" "))},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, offered)
+
+
+MODEL_OPTIONS = ["--model", "--length", "--attention", "--untied", "--bias", "--fix"]
+
+
+@pytest.mark.parametrize("command", ["portrait", "scan", "gaussian", "compare"])
+def test_the_model_is_chosen_alike_everywhere(tmp_path, command):
+    shown = run(command, "--help", cwd=tmp_path).stdout
+    words = shown.split()
+    assert [option for option in MODEL_OPTIONS if option not in words] == []
+    assert run(command, *CHAIN, "--model", "softmax", cwd=tmp_path).stderr == (
+        "flowsim: Invalid value for '--model': 'softmax' is not one of 'canonical', 'uniform', "
+        "'linear', 'untied', 'rank-one'.\n"
+    )
+
+
+@pytest.mark.parametrize("command", ["scan", "compare"])
+def test_starts_are_given_alike_everywhere(tmp_path, command):
+    shown = run(command, "--help", cwd=tmp_path).stdout
+    for words in ("--grid ExW", "--points FILE", "--cloud M", "--sigma S"):
+        assert words in shown
+
+
+def test_length_has_one_default(tmp_path):
+    for command in ("portrait", "scan", "gaussian", "compare", "train", "verify"):
+        shown = run(command, "--help", cwd=tmp_path).stdout
+        (after,) = shown.split("  --length N")[1:]
+        assert "[default: 8" in after[:200], command
+
+
+FORMER = [
+    (["portrait", *CHAIN, "--attention", "uniform", "--length", "8"], "--model"),
+    (["portrait", *CHAIN, "--attention", "linear"], "--model"),
+    (["portrait", *CHAIN, "--attention=none"], "--model"),
+    (["portrait", *CHAIN, "--model", "linear", "--a", "0.5"], "--fix a=0.5"),
+    (["compare", *CHAIN, "--model", "attention"], "--model uniform"),
+    (["compare", *CHAIN, "--model", "rank-one", "--a=0.5"], "--fix a=0.5"),
+    (["compare", *CHAIN, "--from", "scan.nc"], "--points"),
+    (["scan", *CHAIN, "--grid", "4x4", "--compile"], "--compile is gone"),
+]
+
+
+@pytest.mark.parametrize(("words", "new"), FORMER, ids=lambda value: " ".join(value))
+def test_a_former_spelling_is_answered_with_the_new_one(tmp_path, words, new):
+    assert_refused(run(*words, cwd=tmp_path), new)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_compare_says_why_its_window_is_narrower(tmp_path):
+    shown = " ".join(run("compare", "--help", cwd=tmp_path).stdout.split())
+    assert "[default: -2:2, since full models train for long from further out]" in shown
+    for command in ("portrait", "scan"):
+        assert "Window in w. [default: -3:3]" in " ".join(
+            run(command, "--help", cwd=tmp_path).stdout.split()
+        )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["portrait", *CHAIN, "--resolution", "9" * 3000], ["portrait", "--p", "x" * 3000],
+     ["scan", *CHAIN, "--grid", "9" * 3000], ["portrait", *CHAIN, "--" + "x" * 3000],
+     ["y" * 3000], ["portrait", *CHAIN, "z" * 3000], ["portrait", "--from", "z" * 3000],
+     ["scan", *CHAIN, "--points", "z" * 3000], ["portrait", *CHAIN, "--out", "z" * 300 + ".png"],
+     ["scan", *CHAIN, "--grid", "4x4", "--range", "e=" + "1" * 3000],
+     ["portrait", *CHAIN, "--model", "m" * 3000]],
+    ids=lambda words: words[-1][:6],
+)  # fmt: skip
+def test_long_values_are_not_echoed_whole(tmp_path, words):
+    done = run(*words, cwd=tmp_path)
+    assert_refused(done)
+    assert len(done.stderr) < 400
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,56 @@
+"""Files that appear whole, and together, or not at all."""
+
+import pytest
+
+from flowsim import InputError
+from flowsim.records.atomic import check_output, write_atomically, write_together
+
+
+def writer(text):
+    return lambda path: path.write_text(text)
+
+
+def failing(path):
+    path.write_text("half")
+    raise OSError(28, "No space left on device")
+
+
+def test_files_appear_together(tmp_path):
+    a, b = tmp_path / "a.txt", tmp_path / "b.txt"
+    write_together([(a, writer("one")), (b, writer("two"))])
+    assert (a.read_text(), b.read_text()) == ("one", "two")
+    assert sorted(tmp_path.iterdir()) == [a, b]
+
+
+@pytest.mark.parametrize("order", [(writer("new"), failing), (failing, writer("new"))])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_failure_leaves_neither_and_what_was_there_as_it_was(tmp_path, order, there):
+    a, b = tmp_path / "a.txt", tmp_path / "b.txt"
+    if there:
+        a.write_text("old a")
+        b.write_text("old b")
+    bad = (a, b)[order.index(failing)]
+    with pytest.raises(InputError, match=f"cannot write .*{bad.name}.*No space left"):
+        write_together(list(zip((a, b), order, strict=True)))
+    assert sorted(p.name for p in tmp_path.iterdir()) == (["a.txt", "b.txt"] if there else [])
+    if there:
+        assert (a.read_text(), b.read_text()) == ("old a", "old b")
+
+
+def test_an_interruption_leaves_nothing(tmp_path):
+    def stopped(path):
+        path.write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "a.txt", stopped)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_long_names(tmp_path):
+    path = tmp_path / ("n" * 251 + ".txt")
+    check_output(path, "--out", (".txt",), False)
+    write_atomically(path, writer("text"))
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises(InputError, match=r"--out: .*too long"):
+        check_output(tmp_path / ("n" * 252 + ".txt"), "--out", (".txt",), False)
