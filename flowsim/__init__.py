@@ -1,11 +1,26 @@
 """flowsim: gradient flow of transformers on Markov chains, from initialization to basin.
 
-Public names load their module on first use, so that importing the package imports neither torch nor
-matplotlib.
+The names that matter, all of them attributes of this package:
+
+    model(name, p, q, ...)         a reduced model: canonical, uniform, linear, untied, rank-one
+    find_limits(model, starts)     where the flow from every start ends, and what decided it
+    trajectories(model, starts, t) the orbits in physical time
+    hitting_times(model, starts)   how long until the loss has fallen
+    scan_basins(model, starts)     the limits of a Grid, a Cloud or Points as one labelled record
+    write_scan(Scan(...), path)    the same for scans of any size, to disk, resumable
+    portrait_record(model)         basins, curves, arrows and orbits in the (w, e) plane
+    read_record(path)              any record that flowsim wrote; write_record writes it
+    draw(record)                   the figure of any record
+    InputError                     what bad input raises: one sentence
+
+Starts and times may be numpy arrays, lists or tensors. help(flowsim.find_limits) and the like tell
+the rest; dir(flowsim) lists everything. Names load their module on first use, so that importing the
+package imports neither torch nor matplotlib. The full transformer is the package full_model.
 """
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 try:
     __version__ = version("flowsim")
@@ -20,9 +35,9 @@ _HOME = {
     "Grid": "scan.starts",
     "InputError": "errors",
     "Interrupted": "errors",
-    "LinearAttentionModel": "models.linear",
     "Label": "landscape.labels",
     "Limits": "flow.ends",
+    "LinearAttentionModel": "models.linear",
     "ModelChoice": "models.catalogue",
     "Points": "scan.points",
     "RankOneModel": "models.rank_one",
@@ -49,6 +64,8 @@ _HOME = {
     "integrate": "flow.reference",
     "minima_curve": "landscape.basins",
     "model": "models.catalogue",
+    "model_of": "models.catalogue",
+    "open_record": "records.netcdf",
     "phase_space_record": "portraits.in_space",
     "portrait_record": "portraits.in_plane",
     "portrait_summary": "portraits.summaries",
@@ -70,7 +87,7 @@ _HOME = {
 __all__ = sorted(_HOME)
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'flowsim' has no attribute {name!r}")
     return getattr(import_module(f"flowsim.{_HOME[name]}"), name)

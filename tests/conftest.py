@@ -1,10 +1,11 @@
-"""Shared by all tests: the reference table, one thread, a grid of starts, and the command line."""
+"""Shared by all tests: the reference table, one thread, precision, starts and the command line."""
 
 import json
 from functools import partial
 from pathlib import Path
 
 import command
+import mpmath
 import pytest
 import torch
 
@@ -14,6 +15,17 @@ REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text())
 
 #: Chains on both sides of p + q = 1, near it, and far from symmetric.
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.05, 0.6), (0.97, 0.35), (0.45, 0.56)]
+
+
+#: What no model takes as its N.
+BAD_LENGTHS = [0, -1, 1.5, "8", None]
+
+
+@pytest.fixture(autouse=True)
+def forty_digits():
+    """mpmath computes with 40 digits, whichever tests run."""
+    with mpmath.workdps(40):
+        yield
 
 
 @pytest.fixture
@@ -27,9 +39,19 @@ def flowsim(tmp_path):
     return partial(command.run, cwd=tmp_path)
 
 
+def rows(*points) -> torch.Tensor:
+    """The points, float64, shape (n, k)."""
+    return torch.tensor(points, dtype=torch.float64)
+
+
+def box(n: int, k: int, generator: torch.Generator, half_width: float = 3.0) -> torch.Tensor:
+    """n points of the cube [−half_width, half_width]ᵏ, shape (n, k)."""
+    return half_width * (2 * torch.rand(n, k, dtype=torch.float64, generator=generator) - 1)
+
+
 def uniform_starts(n: int, generator: torch.Generator, half_width: float = 3.0) -> torch.Tensor:
     """n points of the square [−half_width, half_width]², shape (n, 2)."""
-    return half_width * (2 * torch.rand(n, 2, dtype=torch.float64, generator=generator) - 1)
+    return box(n, 2, generator, half_width)
 
 
 def relative_error(found: float, expected: float) -> float:

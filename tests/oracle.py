@@ -2,11 +2,10 @@
 
 Nothing here shares a formula with the package: the bias is found by root search on the derivative,
 end points by solving the conservation law together with the end condition, times by quadrature.
+Tests run with 40 digits: see ``forty_digits`` in conftest.
 """
 
 from mpmath import findroot, mp, mpf, quad
-
-mp.dps = 40
 
 
 def sigmoid(x):

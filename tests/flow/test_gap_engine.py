@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from conftest import box
 from scipy.integrate import solve_ivp
 
 from flowsim import (
@@ -24,10 +25,6 @@ from flowsim.models.gap_loss import gap_loss, gap_slope
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.1, 0.1), (0.02, 0.9), (0.4, 0.6001)]
 MODELS = [CanonicalModel, LinearAttentionModel, UntiedModel]
-
-
-def box(n, k, generator, half_width=3.0):
-    return half_width * (2 * torch.rand(n, k, dtype=torch.float64, generator=generator) - 1)
 
 
 def three(row):

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from conftest import CHAINS, REFERENCE, relative_error, uniform_starts
+from conftest import CHAINS, REFERENCE, relative_error, rows, uniform_starts
 from oracle import Canonical
 
 from flowsim import (
@@ -28,10 +28,6 @@ NAMES = {"global": Label.GLOBAL_MINIMUM, "local": Label.LOCAL_MINIMUM}
 
 def model_at(p, q):
     return CanonicalModel(BinaryChain(p, q))
-
-
-def rows(*points):
-    return torch.tensor(points, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("row", REFERENCE["limit"], ids=lambda r: f"{r['p']},{r['q']},{r['e0']}")

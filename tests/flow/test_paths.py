@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import REFERENCE
+from conftest import REFERENCE, box, rows
 
 from flowsim import (
     AttentionModel,
@@ -24,14 +24,6 @@ from flowsim.landscape.basins import SADDLE_ENERGY, minima_curve
 MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
 #: Uneven, from far below every time scale on, and not from zero on.
 TIMES = 3 + torch.cat([torch.zeros(1), torch.logspace(-4, math.log10(40), 14)]).double()
-
-
-def rows(*points):
-    return torch.tensor(points, dtype=torch.float64)
-
-
-def box(n, k, generator, half_width=1.5):
-    return half_width * (2 * torch.rand(n, k, dtype=torch.float64, generator=generator) - 1)
 
 
 def difference(model, start, times, **tolerances):
@@ -55,17 +47,17 @@ def test_physical_time_reaches_the_reference_point(row):
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.4, 0.6)])
 def test_paths_are_those_of_the_batch_with_shared_steps(kind, p, q, generator):
     model = kind(BinaryChain(p, q))
-    start = box(24, len(model.coordinates), generator)
+    start = box(24, len(model.coordinates), generator, 1.5)
     assert difference(model, start, TIMES) < 1e-8
 
 
 @pytest.mark.parametrize(("p", "q"), [(0.4, 0.6001), (0.5, 0.5), (0.97, 0.95), (0.02, 0.9)])
 def test_paths_next_to_and_far_from_independent_symbols(p, q, generator):
-    assert difference(CanonicalModel(BinaryChain(p, q)), box(12, 2, generator), TIMES) < 1e-8
+    assert difference(CanonicalModel(BinaryChain(p, q)), box(12, 2, generator, 1.5), TIMES) < 1e-8
 
 
 def test_the_error_follows_the_tolerance(generator):
-    start = box(60, 2, generator)
+    start = box(60, 2, generator, 1.5)
     exact = integrate(MODEL, start, TIMES, 1e-12, 1e-13)
     errors = []
     for rtol in (1e-6, 1e-8, 1e-10):
@@ -126,7 +118,7 @@ def test_a_row_depends_on_no_other_and_hardly_on_the_choice_of_times(generator):
 
 
 def test_shapes_are_kept_and_a_poisoned_row_costs_only_itself(generator):
-    start = box(6, 2, generator)
+    start = box(6, 2, generator, 1.5)
     path = trajectories(MODEL, start.reshape(2, 3, 2), TIMES)
     assert path.shape == (len(TIMES), 2, 3, 2)
     poisoned = torch.cat([start, rows((math.nan, 1.0), (1e200, 1.0))])
@@ -147,7 +139,7 @@ def test_other_models_have_the_paths_of_integrate(model):
 
 
 def test_arrays_and_lists_are_answered_in_kind(generator):
-    start, times = box(3, 2, generator), torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64)
+    start, times = box(3, 2, generator, 1.5), torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64)
     for function in (trajectories, integrate):
         whole = function(MODEL, start, times)
         for numbers in (torch.Tensor.numpy, torch.Tensor.tolist):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from conftest import rows
 
 from flowsim import (
     AttentionModel,
@@ -16,10 +17,6 @@ from flowsim import (
 from flowsim.models.base import velocity
 
 CHAIN = BinaryChain(0.5, 0.8)
-
-
-def rows(*points):
-    return torch.tensor(points, dtype=torch.float64)
 
 
 def time_by_trajectory(model, start, wanted):

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from conftest import slopes_of_gradient
+from conftest import BAD_LENGTHS, slopes_of_gradient
 
 from flowsim import BinaryChain
 from flowsim.errors import InputError
@@ -151,7 +151,7 @@ def test_any_batch_shape():
     torch.testing.assert_close(model.gradient(theta)[1, 2], model.gradient(theta[1, 2]))
 
 
-@pytest.mark.parametrize("length", [0, 2.5, "4"])
+@pytest.mark.parametrize("length", BAD_LENGTHS)
 @pytest.mark.parametrize("attention", [True, False])
 def test_bad_lengths(length, attention):
     with pytest.raises(InputError, match="integer of at least 1"):

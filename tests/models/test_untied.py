@@ -1,12 +1,8 @@
 import pytest
 import torch
-from conftest import CHAINS
+from conftest import CHAINS, rows
 
 from flowsim import BinaryChain, CanonicalModel, Label, UntiedModel, curvatures, find_limits
-
-
-def rows(*points):
-    return torch.tensor(points, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("bias", ["optimal", "dynamic"])

@@ -1,0 +1,59 @@
+"""The public names, for editors and type checkers."""
+
+from flowsim.boundary.refine import add_boundary as add_boundary
+from flowsim.boundary.refine import refine_boundary as refine_boundary
+from flowsim.boundary.refine import refined_labels as refined_labels
+from flowsim.chain import BinaryChain as BinaryChain
+from flowsim.drawing.boundary_lines import draw_boundary as draw_boundary
+from flowsim.drawing.boundary_lines import draw_refined as draw_refined
+from flowsim.drawing.front import draw as draw
+from flowsim.drawing.gaussian_curve import draw_gaussian as draw_gaussian
+from flowsim.drawing.plane import draw_models_side_by_side as draw_models_side_by_side
+from flowsim.drawing.plane import draw_portrait as draw_portrait
+from flowsim.drawing.scan_map import draw_scan as draw_scan
+from flowsim.drawing.space import draw_phase_space as draw_phase_space
+from flowsim.errors import InputError as InputError
+from flowsim.errors import Interrupted as Interrupted
+from flowsim.flow.ends import Limits as Limits
+from flowsim.flow.hitting_times import hitting_times as hitting_times
+from flowsim.flow.hitting_times import settling_times as settling_times
+from flowsim.flow.limits import find_limits as find_limits
+from flowsim.flow.reference import integrate as integrate
+from flowsim.flow.trajectories import trajectories as trajectories
+from flowsim.landscape.basins import minima_curve as minima_curve
+from flowsim.landscape.basins import reaches_global_minimum as reaches_global_minimum
+from flowsim.landscape.basins import separatrix as separatrix
+from flowsim.landscape.critical_search import search_critical_points as search_critical_points
+from flowsim.landscape.curvature import curvatures as curvatures
+from flowsim.landscape.labels import Label as Label
+from flowsim.landscape.labels import Rule as Rule
+from flowsim.landscape.labels import Status as Status
+from flowsim.models.canonical import CanonicalModel as CanonicalModel
+from flowsim.models.canonical import energy as energy
+from flowsim.models.catalogue import ModelChoice as ModelChoice
+from flowsim.models.catalogue import model as model
+from flowsim.models.catalogue import model_of as model_of
+from flowsim.models.catalogue import reduced_model as reduced_model
+from flowsim.models.linear import LinearAttentionModel as LinearAttentionModel
+from flowsim.models.rank_one import RankOneModel as RankOneModel
+from flowsim.models.uniform.model import AttentionModel as AttentionModel
+from flowsim.models.untied import UntiedModel as UntiedModel
+from flowsim.portraits.in_plane import portrait_record as portrait_record
+from flowsim.portraits.in_space import phase_space_record as phase_space_record
+from flowsim.portraits.summaries import portrait_summary as portrait_summary
+from flowsim.portraits.summaries import summarize as summarize
+from flowsim.records.netcdf import open_record as open_record
+from flowsim.records.netcdf import read_record as read_record
+from flowsim.records.netcdf import write_record as write_record
+from flowsim.scan.basins import scan_basins as scan_basins
+from flowsim.scan.gaussian import gaussian_probability as gaussian_probability
+from flowsim.scan.gaussian import gaussian_record as gaussian_record
+from flowsim.scan.plan import Scan as Scan
+from flowsim.scan.points import Points as Points
+from flowsim.scan.starts import Cloud as Cloud
+from flowsim.scan.starts import Grid as Grid
+from flowsim.scan.starts import cell_centres as cell_centres
+from flowsim.scan.store import write_scan as write_scan
+
+__version__: str
+__all__: list[str]
