@@ -67,23 +67,14 @@ def write_scan(
     check_output(out, "--out", (".nc",), overwrite or resume)
     settings = {**scan.settings(), "command": command}
     with _locked(out) as folder:
-        stored = folder / _SETTINGS
-        unfinished = stored.exists()
         if out.exists() and not overwrite:
             _refuse_others(_record_settings(out), settings, out, "is a record")
             _discard(folder)
             return out
-        if unfinished and resume:
-            _refuse_others(_read_settings(stored), settings, out, "has an unfinished scan")
-        elif unfinished and not overwrite:
-            raise InputError(
-                f"an unfinished scan for {str(out)!r} lies in {str(folder)!r}: give --resume to "
-                "continue it, or --overwrite to start afresh"
-            )
-        _tidy(folder, keep_parts=unfinished and resume)
+        _tidy(folder, keep_parts=_continues(out, folder, settings, resume, overwrite))
         _check_space(scan, folder)
         text = json.dumps(settings, indent=1)
-        _write(stored, text.encode())
+        _write(folder / _SETTINGS, text.encode())
         try:
             record = folder / _RECORD
             parts = _follow_missing(scan, _Parts(scan, folder, text), jobs, scheduler, progress)
@@ -92,14 +83,38 @@ def write_scan(
             )
             _replace(record, out)
         except KeyboardInterrupt:
-            raise Interrupted(
-                f"interrupted; what is finished is kept in {str(folder)!r}: "
-                "give the same command with --resume to continue"
-                if any(folder.glob("*.part"))
-                else "interrupted before anything was finished; nothing is left half written"
-            ) from None
+            raise _interrupted(folder) from None
         _discard(folder)
     return out
+
+
+def _continues(
+    out: Path, folder: Path, settings: dict[str, str], resume: bool, overwrite: bool
+) -> bool:
+    """Whether an unfinished scan of the same settings lies in the folder, to be continued.
+
+    Raises:
+        InputError: it has other settings, or it is neither to be continued nor replaced.
+    """
+    stored = folder / _SETTINGS
+    unfinished = os.path.lexists(stored)
+    if unfinished and resume:
+        _refuse_others(_read_settings(stored), settings, out, "has an unfinished scan")
+    elif unfinished and not overwrite:
+        raise InputError(
+            f"an unfinished scan for {str(out)!r} lies in {str(folder)!r}: give --resume to "
+            "continue it, or --overwrite to start afresh"
+        )
+    return unfinished and resume
+
+
+def _interrupted(folder: Path) -> Interrupted:
+    if not any(folder.glob("*.part")):
+        return Interrupted("interrupted before anything was finished; nothing is left half written")
+    return Interrupted(
+        f"interrupted; what is finished is kept in {str(folder)!r}: "
+        "give the same command with --resume to continue"
+    )
 
 
 def _follow_missing(

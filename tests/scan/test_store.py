@@ -2,9 +2,11 @@
 
 import itertools
 import json
+import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -372,10 +374,56 @@ def test_damaged_parts_are_computed_again(unfinished, calm, damage):
     assert unfinished.read_bytes() == calm
 
 
-def test_damaged_settings_are_no_settings(unfinished):
-    (unfinished.with_name("a.nc.parts") / "settings.json").write_text("{")
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, "[1]", '{"p": 0.5}', '{"p": {"q": "0"}}', ""])
+def test_damaged_settings_are_no_settings(unfinished, calm, text):
+    (unfinished.with_name("a.nc.parts") / "settings.json").write_text(text)
     with pytest.raises(InputError, match="cannot be read"):
         write_scan(small(), unfinished, resume=True)
+    write_scan(small(), unfinished, overwrite=True)
+    assert unfinished.read_bytes() == calm
+
+
+def as_folder(path):
+    path.mkdir()
+    (path / "inside").write_text("kept")
+
+
+def as_loop(path):
+    path.symlink_to(path.name)
+
+
+def as_link(path):
+    path.symlink_to("/etc/hostname")
+
+
+@pytest.mark.parametrize(
+    "name", ["00000001.part", "settings.json", "lock", "stray", ".stray-7.part"]
+)
+@pytest.mark.parametrize("odd", [as_folder, as_loop, as_link, os.mkfifo])
+def test_odd_things_in_the_folder_are_one_sentence_or_no_matter(unfinished, calm, name, odd):
+    path = unfinished.with_name("a.nc.parts") / name
+    path.unlink(missing_ok=True)
+    odd(path)
+    for keywords in ({"resume": True}, {"overwrite": True}):
+        try:
+            write_scan(small(), unfinished, **keywords)
+        except InputError as error:
+            assert "a.nc" in str(error)
+            assert "\n" not in str(error)
+            assert not unfinished.exists()
+        else:
+            assert unfinished.read_bytes() == calm
+            break
+    assert Path("/etc/hostname").is_file()
+    if path.is_dir():
+        assert (path / "inside").read_text() == "kept"
+
+
+@pytest.mark.parametrize("odd", [Path.touch, as_loop, os.mkfifo])
+def test_something_else_in_the_place_of_the_folder_is_one_sentence(tmp_path, odd):
+    odd(tmp_path / "a.nc.parts")
+    with pytest.raises(InputError, match="cannot use the folder"):
+        write_scan(small(), tmp_path / "a.nc")
 
 
 LIMIT = """
