@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
 
 import torch
@@ -12,9 +13,12 @@ from full_model.model.architecture import Architecture, Weights, check_weights
 from full_model.model.source import MarkovSource
 from full_model.model.transformer import cross_entropy, forward
 
-#: Largest number of enumerated sequences, and of sequence-positions in memory at once.
-MAX_SEQUENCES = 2**18
-CHUNK_POSITIONS = 2**21
+#: Largest number of enumerated sequences: 16 binary symbols.
+MAX_SEQUENCES = 2**16
+#: Numbers of the widest activations held at once: about 0.3 GiB with what their gradients need.
+CHUNK_NUMBERS = 2**23
+#: Seconds that loss and gradient take for one such number, on one core of 2023.
+_SECONDS_PER_NUMBER = 2e-8
 
 
 class PopulationLoss:
@@ -57,7 +61,7 @@ class PopulationLoss:
             self.tokens = torch.arange(k, dtype=torch.uint8).unsqueeze(-1).expand(k, n)
             law = source.stationary.clone()
         else:
-            check_enumeration(n, k, arch)
+            check_enumeration(arch, n)
             self.tokens = all_sequences(n, k)
             law = _sequence_law(source, self.tokens)
         laws = source.kernel[:, self.tokens.long()]  # (M, S, N, k): law of the next symbol
@@ -114,8 +118,10 @@ class PopulationLoss:
         if self.arch.output != "binary":
             raise InputError("an optimal bias needs the binary logit")
         ensemble = check_weights(self.arch, weights)
+        plain = {**weights, "bias": 0 * weights["bias"]}
         with torch.no_grad():
-            free = forward(self.arch, {**weights, "bias": 0 * weights["bias"]}, self.tokens)
+            parts = [forward(self.arch, plain, self.tokens[c]) for c in self._chunks(ensemble)]
+        free = torch.cat(parts, dim=-2)
         law, targets = (self.law, self.targets) if ensemble else (self.law[0], self.targets[0])
         bound = free.abs().amax((-2, -1)) + 1
         low, high = -bound - _extreme_logit(targets), bound + _extreme_logit(targets)
@@ -133,7 +139,7 @@ class PopulationLoss:
         if self.law.shape[0] not in (1, models):
             raise InputError(f"{self.law.shape[0]} chains cannot serve {models} models")
         count = self.tokens.shape[0]
-        size = max(1, CHUNK_POSITIONS // (models * self.length))
+        size = max(1, CHUNK_NUMBERS // (models * self.length * _widest(self.arch, self.length)))
         return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
     def _part(self, weights: Weights, part: slice, ensemble: tuple[int, ...]) -> Tensor:
@@ -149,16 +155,26 @@ def _extreme_logit(targets: Tensor) -> float:
     return float(targets.logit().abs().max())
 
 
-def check_enumeration(n: int, k: int, arch: Architecture) -> None:
-    """InputError, with the estimate, if k^n sequences are more than we enumerate."""
-    count = k**n
-    if count > MAX_SEQUENCES:
-        widest = arch.width + 4 * arch.d + arch.heads * n
-        gib = count * n * widest * 8 / 2**30
-        raise InputError(
-            f"enumerating {k}^{n} = {float(count):.3g} sequences would hold about {gib:.3g} GiB of "
-            f"activations, and the limit is {MAX_SEQUENCES} sequences; sample instead"
-        )
+def _widest(arch: Architecture, n: int) -> int:
+    """Numbers of a layer's activations at one position of n."""
+    return arch.width + 4 * arch.d + arch.heads * n
+
+
+def check_enumeration(arch: Architecture, n: int) -> None:
+    """InputError, with the estimate, if there are more sequences of n symbols than we enumerate."""
+    bits = n * math.log2(arch.states)
+    if bits <= math.log2(MAX_SEQUENCES):
+        return
+    count = 2.0 ** min(bits, 900.0)
+    seconds = count * n * _widest(arch, n) * arch.layers * _SECONDS_PER_NUMBER
+    gib = count * (9 * n + 8) / 2**30  # the sequences, their probabilities and their targets
+    units = ((86400 * 365, "years"), (86400, "days"), (3600, "hours"), (60, "minutes"))
+    size, unit = next(((s, u) for s, u in units if seconds >= 2 * s), (1, "seconds"))
+    raise InputError(
+        f"the exact loss sums over all {arch.states}^{n} sequences, {seconds / size:.2g} {unit} or "
+        f"more and {gib:.2g} GiB for each gradient of a model, and the limit is {MAX_SEQUENCES} "
+        "sequences; take a shorter length, or train on sampled batches"
+    )
 
 
 def all_sequences(n: int, k: int = 2) -> Tensor:

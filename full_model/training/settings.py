@@ -12,7 +12,7 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from full_model.lift.initial import initial_weights
 from full_model.model.architecture import Architecture, Weights
-from full_model.model.population import PopulationLoss
+from full_model.model.population import PopulationLoss, check_enumeration
 from full_model.model.source import MarkovSource
 from full_model.training.recipe import Recipe
 
@@ -39,8 +39,8 @@ class RunSettings:
         device: "cpu", "cuda", or "auto" (CUDA if there is one).
 
     Raises:
-        InputError: a value out of range, counts of p, q, seeds and theta that do not match, or CUDA
-            asked for and missing.
+        InputError: a value out of range, counts of p, q, seeds and theta that do not match, CUDA
+            asked for and missing, or an exact loss of too many sequences.
     """
 
     arch: Architecture
@@ -67,6 +67,8 @@ class RunSettings:
         _require_integer("data_seed", self.data_seed, 0)
         if self.arch.states != 2:
             raise InputError(f"a run trains on binary chains, not on {self.arch.states} states")
+        if self.recipe.loss == "population" and self.arch.attention != "none":
+            check_enumeration(self.arch, self.arch.length)
         if self.dtype not in ("float32", "float64"):
             raise InputError(f"dtype must be float32 or float64, not {self.dtype!r}")
         object.__setattr__(self, "device", resolve_device(self.device))

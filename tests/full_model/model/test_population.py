@@ -132,11 +132,15 @@ def test_gradient_is_autograds_in_one_chunk_or_many(monkeypatch):
     value = loss(free)
     grads = torch.autograd.grad(value.sum(), list(free.values()))
     value = value.detach()
-    monkeypatch.setattr(population, "CHUNK_POSITIONS", 3 * 6 * 5)
+    monkeypatch.setattr(population, "CHUNK_NUMBERS", 3 * 6 * 5 * (arch.width + 4 * arch.d + 6))
     found, gradient = loss.value_and_gradient(weights)
     assert (found - value).abs().max() < 1e-14
     for name, grad in zip(free, grads, strict=True):
         assert (gradient[name] - grad).abs().max() < 1e-14
+    monkeypatch.undo()
+    bias = PopulationLoss(arch, source).optimal_bias(weights)
+    monkeypatch.setattr(population, "CHUNK_NUMBERS", 1)
+    assert (loss.optimal_bias(weights) - bias).abs().max() < 1e-12
     for i in range(3):
         alone = {name: w[i] for name, w in weights.items()}
         one = MarkovSource(source.kernel[i : i + 1])
@@ -164,8 +168,10 @@ def test_lower_bound_is_the_entropy_rate():
 
 def test_population_refuses():
     source = MarkovSource.of(BinaryChain(0.5, 0.8))
-    with pytest.raises(InputError, match="GiB"):
-        PopulationLoss(Architecture(4, 64), source)
+    for length in (17, 64, 10**6):
+        with pytest.raises(InputError, match=r"2\^\d+ sequences.*GiB"):
+            PopulationLoss(Architecture(4, length), source)
+    PopulationLoss(Architecture(4, 10**6, attention="none"), source)
     with pytest.raises(InputError, match="states"):
         PopulationLoss(Architecture(4, 4, states=3, output="states"), source)
     with pytest.raises(InputError, match="length"):

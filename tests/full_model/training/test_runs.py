@@ -105,6 +105,13 @@ def test_a_record_that_cannot_be_written_loses_no_training(tmp_path, monkeypatch
     assert (tmp_path / "train.nc").is_file()
 
 
+@pytest.mark.parametrize("length", ["18", "1000000000"])
+def test_an_exact_loss_of_too_many_sequences_is_refused_at_once(tmp_path, length):
+    words = ["train", "--p", "0.5", "--q", "0.8", "--trainer", "gd", "--length", length]
+    assert_refused(run(*words, cwd=tmp_path), f"2^{length} sequences", "GiB")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_checkpoint_that_cannot_be_written_costs_no_training(tmp_path, monkeypatch):
     def full_disk(path, tensors, state):
         raise InputError(f"cannot write {path}")
