@@ -7,7 +7,7 @@ the same 256 transformers of d = 8, r = 32 in float32:
   all threads or with one, whichever is the faster;
 - loop of ours: one ensemble of a single model after the other;
 - ensemble, torch: all models as one batched PyTorch computation;
-- ensemble, compiled: the same with the C++ kernel (full_model/kernel.cpp), where there is a
+- ensemble, compiled: the same with the C++ kernel (full_model/model/kernel.cpp), where there is a
   compiler;
 - ensemble, cuda: where there is a GPU.
 

@@ -105,11 +105,11 @@ class EnumeratedField(FullField):
         weights = self.weights(state)
         with torch.enable_grad():
             _, gradient = self.population.value_and_gradient(weights)
-        stiffness = self.reduced.stiffness(rank_one_rows(self.reduced, self.arch, weights))
+        stiffness = self.reduced.stiffness(rank_one_coordinates(self.reduced, self.arch, weights))
         return self.state(gradient), stiffness
 
 
-def rank_one_rows(model: RankOneModel, arch: Architecture, weights: Weights) -> Tensor:
+def rank_one_coordinates(model: RankOneModel, arch: Architecture, weights: Weights) -> Tensor:
     """The rank-one model's coordinates (M, k) of weights projected onto α = 1/√d."""
     alpha = weights["bias"].new_full((arch.d,), arch.d**-0.5)
     return project(arch, weights, alpha).point.to_coordinates(model.attention, model.tied)

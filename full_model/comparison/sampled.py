@@ -25,7 +25,7 @@ from full_model.comparison.reduced_side import ReducedSide
 from full_model.model.architecture import Architecture
 from full_model.training.recipe import Recipe
 from full_model.training.run import train
-from full_model.training.session import Progress as StepProgress
+from full_model.training.session import StepProgress
 from full_model.training.settings import RunSettings
 
 #: Held-out symbols per model, in 4 to 64 sequences: the longer they are, the fewer are needed.

@@ -19,7 +19,7 @@ from full_model.training.checkpoints import (
     load_checkpoint,
     refuse_other_settings,
 )
-from full_model.training.session import Progress, RunSession
+from full_model.training.session import RunSession, StepProgress
 from full_model.training.settings import RunSettings, starting_weights
 
 
@@ -29,7 +29,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     initial: Weights | None = None,
-    progress: Progress | None = None,
+    progress: StepProgress | None = None,
 ) -> tuple[xr.Dataset, Weights]:
     """Run to the end and return the record and the final weights.
 

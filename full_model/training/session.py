@@ -22,7 +22,7 @@ from full_model.training.settings import RunSettings
 from full_model.training.trainer import Trainer
 
 #: Called with the step and the latest train loss (M,).
-Progress = Callable[[int, Tensor], None]
+StepProgress = Callable[[int, Tensor], None]
 
 #: Enumerate for the telemetry up to this many sequences, and sample a held-out batch beyond.
 _EXACT_TELEMETRY = 2**10
@@ -67,7 +67,7 @@ class RunSession:
         self.history: dict[str, list[Tensor]] = {}
 
     def run(
-        self, checkpoint: Path | None, identity: dict[str, Any], progress: Progress | None
+        self, checkpoint: Path | None, identity: dict[str, Any], progress: StepProgress | None
     ) -> None:
         """Advance from event to event, measuring and saving, until the last step.
 

@@ -15,7 +15,7 @@ from full_model import (
     lift_rank_one,
     project,
 )
-from full_model.comparison.fields import rank_one_rows
+from full_model.comparison.fields import rank_one_coordinates
 from full_model.comparison.steps import ReducedField, step_until
 
 F64 = torch.float64
@@ -54,7 +54,7 @@ def test_full_flow_projects_onto_the_rank_one_flow(attention, d, length, pq):
     for at, expected in zip(times, orbit, strict=True):
         if at > 0:
             trainer.advance()
-        found = rank_one_rows(model, arch, trainer.weights)
+        found = rank_one_coordinates(model, arch, trainer.weights)
         assert (found - expected).abs().max() < 1e-6, float(at)
         # the gradients that leave the manifold: their part off its tangent space, a linear one
         _, gradient = loss.value_and_gradient(trainer.weights)
@@ -92,5 +92,5 @@ def test_discrete_steps_are_reproduced_even_on_the_kink(method, d, length, pq):
         assert time.tolist() == [20.0] * 3
         ends.append((rows, steps))
     assert ends[0][1].tolist() == ends[1][1].tolist()
-    found = rank_one_rows(model, field.arch, field.whole(ends[1][0]))
+    found = rank_one_coordinates(model, field.arch, field.whole(ends[1][0]))
     assert (found - ends[0][0]).abs().max() < 1e-9
