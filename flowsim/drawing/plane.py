@@ -164,7 +164,8 @@ def _title(record: xr.Dataset) -> list[str]:
     """The model on its chain; shares of the window; what else has to be known of it."""
     a, total = record.attrs, record["label"].size
     held = [f"${n}$ = {a[n]:g}" for n in ("a", "u", "b") if n in a]
-    model = ", ".join([sentence(model_caption(record)), *(f"starts at {h}" for h in held)])
+    word = "slice" if a["model"] in ("uniform", "linear") else "starts at"
+    model = ", ".join([sentence(model_caption(record)), *(f"{word} {h}" for h in held)])
     verbs = {"global_minimum": "reaches the global minima", "local_minimum": "is trapped",
              "saddle": "ends in a saddle", "unresolved": "is unresolved"}  # fmt: skip
     shares = [

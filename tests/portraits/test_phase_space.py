@@ -53,7 +53,7 @@ def test_figure_has_both_panels_and_their_axes(space):
         assert axes.get_zlabel() == "embedding $e$"
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert "saddle curve" in texts
-    assert "orbit to the global minima" in texts
+    assert "orbit from its start (dot) to the global minima" in texts
 
 
 @pytest.mark.parametrize("a", [0.5, -1.4])

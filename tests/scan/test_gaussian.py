@@ -139,15 +139,24 @@ def test_figure_shows_curve_points_intervals_and_limits(record):
     axes = Figure().add_subplot()
     draw_probability(record, axes)
     assert axes.get_xscale() == "log"
+    small, large = record.attrs["limit_small_sigma"], record.attrs["limit_large_sigma"]
+    flip = small == 1 and large < 1  # then the rarer end is drawn, not to reach the minima
+    assert axes.get_yscale() == ("log" if small != large else "linear")
+    assert ("not reaching" in axes.get_ylabel()) == flip
+
+    def of(name):
+        return 1 - record[name].to_numpy() if flip else record[name].to_numpy()
+
     lines = [line.get_xydata() for line in axes.lines]
-    curve = np.stack([record["sigma"], record["integral"]], axis=1)
+    curve = np.stack([record["sigma"], of("integral")], axis=1)
     assert any(line.shape == curve.shape and np.array_equal(line, curve) for line in lines)
     levels = {line[0, 1] for line in lines if len(line) == 2 and line[0, 0] == 0}
-    assert levels == {record.attrs["limit_small_sigma"], record.attrs["limit_large_sigma"]}
+    assert levels == {1 - large if flip else large}
     (bars,) = [c for c in axes.collections if len(c.get_segments()) == len(curve)]
     ends = np.array(bars.get_segments())[:, :, 1]
-    np.testing.assert_allclose(ends[:, 0], record["fraction_low"], atol=1e-12)
-    np.testing.assert_allclose(ends[:, 1], record["fraction_high"], atol=1e-12)
+    low, high = ("fraction_high", "fraction_low") if flip else ("fraction_low", "fraction_high")
+    np.testing.assert_allclose(ends[:, 0], of(low), atol=1e-12)
+    np.testing.assert_allclose(ends[:, 1], of(high), atol=1e-12)
 
 
 def test_command_writes_figure_and_record_and_overwrites_nothing(tmp_path):
