@@ -74,7 +74,7 @@ _HOME = {
     "reduced_model": "models.catalogue",
     "refine_boundary": "boundary.refine",
     "refined_labels": "boundary.refine",
-    "scan_basins": "scan.basins",
+    "scan_basins": "scan.in_memory",
     "search_critical_points": "landscape.critical_search",
     "separatrix": "landscape.basins",
     "settling_times": "flow.hitting_times",

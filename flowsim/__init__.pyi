@@ -45,9 +45,9 @@ from flowsim.portraits.summaries import summarize as summarize
 from flowsim.records.netcdf import open_record as open_record
 from flowsim.records.netcdf import read_record as read_record
 from flowsim.records.netcdf import write_record as write_record
-from flowsim.scan.basins import scan_basins as scan_basins
 from flowsim.scan.gaussian import gaussian_probability as gaussian_probability
 from flowsim.scan.gaussian import gaussian_record as gaussian_record
+from flowsim.scan.in_memory import scan_basins as scan_basins
 from flowsim.scan.plan import Scan as Scan
 from flowsim.scan.points import Points as Points
 from flowsim.scan.starts import Cloud as Cloud

@@ -21,7 +21,7 @@ from flowsim.portraits.numerical_boundary import with_boundary
 from flowsim.portraits.orbits import orbit_paths, window_starts
 from flowsim.portraits.starts_in_plane import check_fixed, mesh, plane_starts
 from flowsim.records.provenance import provenance
-from flowsim.scan.basins import scan_basins
+from flowsim.scan.in_memory import scan_basins
 from flowsim.scan.points import Points
 from flowsim.scan.starts import cell_centres
 

@@ -13,7 +13,7 @@ import xarray as xr
 
 from flowsim.errors import InputError
 from flowsim.records.atomic import SafeFile, write_atomically
-from flowsim.records.checks import REQUIRED, check_attributes, check_sizes, check_values
+from flowsim.records.content import REQUIRED, check_attributes, check_sizes, check_values
 from flowsim.records.describe import CONVENTIONS, described
 from flowsim.records.provenance import SCHEMA
 from flowsim.records.seal import seal, sealed

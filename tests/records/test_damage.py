@@ -9,7 +9,7 @@ import xarray as xr
 
 import flowsim
 from flowsim.landscape.labels import Label
-from flowsim.records.checks import LABELS
+from flowsim.records.content import LABELS
 from flowsim.records.netcdf import open_record, write_record
 from flowsim.records.seal import LENGTH, sealed
 
