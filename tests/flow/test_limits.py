@@ -209,7 +209,8 @@ def test_starts_that_never_learn_have_a_time_to_settle_alone(generator):
     path = trajectories(model, start[:9], torch.tensor([0.0, *sorted(settled[:9].tolist())]))
     for i, place in enumerate(settled[:9].argsort().argsort()):
         left = model.loss(path[1 + place, i]) - limits.loss[i]
-        assert left == pytest.approx(1e-3 * (model.loss(start[i]) - limits.loss[i]), rel=1e-6)
+        expected = 1e-3 * (model.loss(start[i]) - limits.loss[i]).item()
+        assert left.item() == pytest.approx(expected, rel=1e-6)
     for other in (start.numpy(), start.tolist()):
         found = settling_times(model, other)
         assert isinstance(found, np.ndarray) and (found == settled.numpy()).all()

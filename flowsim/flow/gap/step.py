@@ -103,9 +103,9 @@ def error(
             allowed += atol
         five = error5(slopes[i], stages[i]) / allowed
         three = error3(slopes[i], stages[i]) / allowed
-        ratio = five * (five / math.sqrt(five * five + 0.01 * three * three + 1e-300))
-        if not abs(after[i]) + ratio < math.inf:
+        if not abs(after[i]) + abs(five) + abs(three) < 1e150:  # too large, or not a number
             return math.inf
+        ratio = five * (five / math.sqrt(five * five + 0.01 * three * three + 1e-300))
         worst = max(worst, ratio)
     return abs(h) * worst
 
