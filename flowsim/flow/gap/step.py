@@ -91,7 +91,7 @@ def error(
     Of x and z the larger of their values at both ends counts, of |w| the smaller.
 
     Two estimates E₅ and E₃, of order 5 and 3, together give one of order 7,
-    |h| E₅²/√(E₅² + E₃²/100) (Hairer, Nørsett & Wanner, II.5); the worst coordinate counts.
+    E₅²/√(E₅² + E₃²/100) (Hairer, Nørsett & Wanner, II.5); the worst coordinate counts.
     """
     worst = 0.0
     for i in range(3):
@@ -101,13 +101,13 @@ def error(
             allowed = rtol + 1e-15 * most
         elif i == 2 and kind % FAR == LINEAR:
             allowed += atol
-        five = error5(slopes[i], stages[i]) / allowed
-        three = error3(slopes[i], stages[i]) / allowed
+        five = h * error5(slopes[i], stages[i]) / allowed
+        three = h * error3(slopes[i], stages[i]) / allowed
         if not abs(after[i]) + abs(five) + abs(three) < 1e150:  # too large, or not a number
             return math.inf
         ratio = five * (five / math.sqrt(five * five + 0.01 * three * three + 1e-300))
         worst = max(worst, ratio)
-    return abs(h) * worst
+    return worst
 
 
 @compiled
