@@ -1,9 +1,13 @@
 """The README's promises that a program can keep."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+from command import run
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -22,3 +26,34 @@ def test_every_file_that_the_readme_names_exists():
     root = Path(__file__).parents[1]
     for name in re.findall(r"\]\(([^)#]+)\)", README):
         assert (root / name).exists(), name
+
+
+def commands():
+    """Every complete command line of flowsim in blocks and in the text."""
+    blocks = re.findall(r"^(flowsim [a-z]+ --.*)$", README.replace("\\\n", " "), flags=re.M)
+    inline = re.findall(r"`(flowsim [a-z]+ --?[^`]*)`", README)
+    return [line.partition(" # ")[0] for line in [*blocks, *inline]]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_the_options_of_every_command_exist(tmp_path, line):
+    """Asked for help as well, a command still refuses an option that it does not have."""
+    done = run(*shlex.split(line)[1:], "--help", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_the_block_of_scans_can_be_pasted(tmp_path):
+    """With fewer cells and draws, since only names and options are in question."""
+    (block,) = re.findall(r"```\n(flowsim scan .*?)```", README, flags=re.DOTALL)
+    smaller = {r"\d+x\d+x\d+": "4x4x3", r"\d{2,}x\d+\b": "8x8", r"--cloud \d+": "--cloud 5"}
+    for large, small in smaller.items():
+        block = re.sub(large, small, block)
+    for line in block.splitlines():
+        if line.startswith("printf"):
+            (tmp_path / "starts.csv").write_text(shlex.split(line)[1].replace("\\n", "\n"))
+            continue
+        done = run(*shlex.split(line, comments=True)[1:], cwd=tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+    assert len(list(tmp_path.glob("*.nc"))) == 6
+    assert (tmp_path / "scan.png").exists()

@@ -44,6 +44,10 @@ def redraw(
             f"{str(source)!r} is a record of the kind {kind!r}: flowsim portrait --from draws it; "
             "here --from redraws only what this command computes, and starts are --points"
         )
+    if energy and "energy" not in record:
+        raise InputError("--energy draws the conserved energy of the canonical model; omit it here")
+    if show != "label" and show not in record:
+        raise InputError(f"--show {show} needs the record of a scan made with --fraction")
     summary = write_figure(record, figure, energy=energy, show=show)
     report(kind, summary, {"figure": figure, "record": source}, began, printing)
     judge_summary(summary)
