@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.hitting_times import hitting_times
+from flowsim.flow.ends import Limits
+from flowsim.flow.hitting_times import settling_times
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel
@@ -35,7 +37,7 @@ def follow(
     theta = to_model(model, names, torch.from_numpy(np.ascontiguousarray(rows)))
     limits = find_limits(model, theta, rtol, atol, progress=progress)
     points = np.empty(len(rows), point_dtype(model, fraction))
-    for name in ("label", "status", "rule", "gradient_norm", "evaluations"):
+    for name in ("label", "status", "rule", "gradient_norm", "evaluations", *_of_kinks(model)):
         points[name] = getattr(limits, name).numpy()
     points["limit_loss"] = limits.loss.numpy()
     for i, name in enumerate(model.coordinates):
@@ -44,8 +46,10 @@ def follow(
     for i, name in enumerate(model.conserved_names):
         points[f"drift_{name}"] = drift[:, i].numpy()
     if fraction is not None:
-        times = hitting_times(model, theta, fraction, rtol, limits)
-        points["hitting_time"] = times.numpy()
+        times = settling_times(model, theta, fraction, rtol, limits).numpy()
+        points["settling_time"] = times
+        learned = points["label"] == Label.GLOBAL_MINIMUM
+        points["hitting_time"] = np.where(learned, times, np.nan)
     return points
 
 
@@ -91,10 +95,18 @@ def _shortened(names: Sequence[str]) -> Sequence[str]:
 def point_dtype(model: ReducedModel, fraction: float | None) -> np.dtype:
     """Names and types of what ``follow`` records of one point."""
     floats = [f"limit_{name}" for name in model.coordinates] + ["limit_loss", "gradient_norm"]
-    floats += ["hitting_time"] * (fraction is not None)
+    floats += ["hitting_time", "settling_time"] * (fraction is not None)
     drifts = [(f"drift_{name}", "<f8") for name in model.conserved_names]
     codes = [(name, "i1") for name in ("label", "status", "rule")]
-    return np.dtype([*codes, *((name, "<f8") for name in floats), ("evaluations", "<i4"), *drifts])
+    numbers = [(name, "<f8") for name in floats] + [("evaluations", "<i4")]
+    return np.dtype([*codes, *numbers, *_of_kinks(model).items(), *drifts])
+
+
+def _of_kinks(model: ReducedModel) -> dict[str, str]:
+    """What ``Limits`` says of a rank-one orbit's kinks, with the types of its columns."""
+    columns = {"kinks": "<i4", "sliding_time": "<f8"}
+    known = {f.name for f in fields(Limits)} if isinstance(model, RankOneModel) else set()
+    return {name: kind for name, kind in columns.items() if name in known}
 
 
 def point_attributes(dtype: np.dtype, fraction: float | None) -> dict[str, dict[str, Any]]:
@@ -103,5 +115,6 @@ def point_attributes(dtype: np.dtype, fraction: float | None) -> dict[str, dict[
     for name, codes in (("label", Label), ("status", Status), ("rule", Rule)):
         attributes[name] = flags(codes)
     if fraction is not None:
+        attributes["settling_time"] = {"fraction": fraction, "of": "excess loss over the limit's"}
         attributes["hitting_time"] = {"fraction": fraction, "of": "excess loss, NaN if never"}
     return {n: a | attributes_of(n, dtype[n].kind, a) for n, a in attributes.items()}

@@ -47,7 +47,8 @@ def scan_basins(
 
     Returns:
         Dataset over the dimensions of the starts: label, status and rule (flags);
-        limit_<coordinate>; limit_loss (nats); gradient_norm; hitting_time, if asked for;
+        limit_<coordinate>; limit_loss (nats); gradient_norm; if asked for, hitting_time (NaN of
+        starts that do not end in the global minima) and settling_time (of all that end);
         evaluations of the field; drift_<conserved> = |Q(end) − Q(start)|, NaN where the quantity
         is not defined; start_<coordinate> of starts that are not a grid. Over the basins, by name,
         and over sigma where it varies: count and share and, of a ``Cloud``, the share's 95 %

@@ -23,6 +23,7 @@ from flowsim import (
     Points,
     Scan,
     cell_centres,
+    model_of,
     read_record,
     scan_basins,
     write_scan,
@@ -103,6 +104,31 @@ def test_chains_and_spreads_become_dimensions(tmp_path):
         assert np.array_equal(first[name], alone[name]), name
 
 
+@pytest.mark.parametrize("drawn", [True, False])
+def test_records_are_what_xarray_expects_in_memory_and_on_disk(tmp_path, drawn):
+    starts = Cloud(("e", "w"), 40, 1.0, seed=1) if drawn else Grid(AXES)
+    write_scan(small(starts=starts), tmp_path / "a.nc")
+    stored = read_record(tmp_path / "a.nc")
+    here = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), starts)
+    assert stored.attrs["Conventions"] == "CF-1.11"
+    for record in (stored, here):
+        assert ("share_low" in record) == ("share_high" in record) == drawn
+        reached = int(record["count"].sel(basin="global_minimum"))
+        assert reached == int((record["label"] == Label.GLOBAL_MINIMUM).sum()) > 0
+        assert float(record["share"].sel(basin="global_minimum")) == reached / record["label"].size
+        for name, variable in record.variables.items():
+            assert variable.attrs["long_name"], name
+            numbers = variable.dtype.kind in "iuf" and "flag_values" not in variable.attrs
+            assert (variable.attrs.get("units") == "1") == numbers, name
+        for name in ("kind", "model", "coordinates", "p", "q", "regime", "bias", "starts"):
+            assert np.array_equal(record.attrs[name], stored.attrs[name]), name
+        assert repr(model_of(record.attrs)) == "CanonicalModel(p=0.5, q=0.8)"
+        for library in ("torch", "torchdiffeq", "numpy", "scipy", "numba", "h5py", "xarray"):
+            assert f"{library} " in record.attrs["versions"]
+    for name in here.variables:
+        assert stored[name].attrs.keys() == here[name].attrs.keys(), name
+
+
 def test_fixed_coordinates_and_lists(tmp_path):
     linear = small(model=ModelChoice("linear"), starts=Grid(AXES, {"a": 0.5}))
     write_scan(linear, tmp_path / "a.nc")
@@ -122,7 +148,14 @@ def test_hitting_times_are_recorded_when_asked_for(tmp_path):
     expected = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), AXES, fraction=0.01)
     assert record["hitting_time"].attrs["fraction"] == 0.01
     assert np.allclose(record["hitting_time"], expected["hitting_time"], rtol=1e-9, equal_nan=True)
-    assert (record["hitting_time"] > 0).any()
+    learned = record["label"] == Label.GLOBAL_MINIMUM
+    assert np.array_equal(record["hitting_time"] > 0, learned)
+    assert record["hitting_time"].where(~learned).isnull().all()
+    ends = (record["settling_time"] > 0) & (record["label"] == Label.LOCAL_MINIMUM)
+    assert ends.any()
+    assert np.array_equal(
+        record["settling_time"].where(learned), record["hitting_time"], equal_nan=True
+    )
 
 
 @pytest.mark.parametrize(
