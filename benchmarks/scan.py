@@ -7,13 +7,14 @@ run is cold and gives the compile time, then all run in turn, round after round,
 CPU time is user and system time of all threads; flowsim, torchdiffeq and scipy have one thread,
 diffrax takes what it wants. Peak memory is that of the process, libraries included.
 
-- scan: a grid of 512 × 512 cells on [−2, 2]², labels checked with the closed form of the basins;
-  slow contenders take a coarser grid, which the table states.
+- scan: grids of 512 × 512 and 128 × 128 cells on [−2, 2]², labels checked with the closed form of
+  the basins; slow contenders take a coarser grid, which the table states.
 - fresh: the same scan from the start of a process to a finished file, everything counted.
 - band: starts with |E/E_s − 1| ≤ 1e-4, on the separatrix as far as a scan can see.
-- trajectories: 4096 paths saved at 200 times to T = 100 in physical time, with the largest error
-  against a much finer run of diffrax. All stay below 1e-6; flowsim is also shown at its default
-  tolerance, and with ``integrate``, whose batch shares its steps and steps onto every time.
+- trajectories: 256, 1024 and 4096 paths saved at 200 times to T = 100 in physical time, with the
+  largest error against a much finer run of diffrax. All stay below 1e-6; flowsim is also shown at
+  its default tolerance, and, with 4096, with ``integrate``, whose batch shares its steps and steps
+  onto every time.
 - attention: uniform attention over 64 and 1024 positions, |a| ≤ 0.9, diffrax on the same
   compressed law with the solver that suits it best; there is no closed form, so labels are
   compared with flowsim's.
@@ -113,8 +114,12 @@ def label_table(
 
 
 def scan(quick: bool, rounds: int) -> dict[str, Row]:
-    cells = 128 if quick else 512
-    return label_table(list(SCAN), lambda part: grid(max(8, round(cells * part))), rounds)
+    """Everyone at 512², diffrax and flowsim at 128² too."""
+    small = label_table([YARDSTICK, "flowsim"], lambda _: grid(128), rounds)
+    found = {f"{name}, 128²": row for name, row in small.items()}
+    if quick:
+        return found
+    return label_table(list(SCAN), lambda part: grid(round(512 * part)), rounds) | found
 
 
 def near_separatrix(quick: bool, rounds: int) -> dict[str, Row]:
@@ -149,8 +154,17 @@ def fresh(quick: bool, rounds: int) -> dict[str, Row]:
 
 
 def trajectories(quick: bool, rounds: int) -> dict[str, Row]:
-    starts, task = grid(32 if quick else 64), {"times": np.linspace(0, 100, 200).tolist()}
-    name = "trajectories"
+    """At every size diffrax and flowsim; at the largest the others too."""
+    rows: dict[str, Row] = {}
+    for cells in (16,) if quick else (16, 32, 64):
+        rows |= paths(cells, cells == 64, rounds)
+    return rows
+
+
+def paths(cells: int, everyone: bool, rounds: int) -> dict[str, Row]:
+    """Paths from cells² starts, with the largest error against a much finer run."""
+    starts, task = grid(cells), {"times": np.linspace(0, 100, 200).tolist()}
+    name, size = "trajectories", f"{cells**2}"
     exact = {"solver": "Dopri8", "rtol": 1e-12, "atol": 1e-13, "step_to": True, "batch": 64}
     worker = Worker("peers_diffrax", name, starts, **task, **exact)
     worker.close()
@@ -158,17 +172,18 @@ def trajectories(quick: bool, rounds: int) -> dict[str, Row]:
     default, shared = {"rtol": 1e-10, "atol": 1e-12}, {"rtol": 1e-7, "atol": 1e-8, "shared": True}
     plain = {"method": "dopri5", "rtol": 1e-8, "atol": 1e-9, "batch": 4096}
     workers = {
-        YARDSTICK: Worker("peers_diffrax", name, starts, **task, **tuned),
-        "flowsim": Worker("peers_flowsim", name, starts, **task, rtol=3e-8, atol=3e-8),
-        "flowsim, default tolerance": Worker("peers_flowsim", name, starts, **task, **default),
-        "flowsim, integrate": Worker("peers_flowsim", name, starts, **task, **shared),
-        "torchdiffeq": Worker("peers_torch", name, starts, **task, **plain),
+        f"diffrax, {size}": Worker("peers_diffrax", name, starts, **task, **tuned),
+        f"flowsim, {size}": Worker("peers_flowsim", name, starts, **task, rtol=3e-8, atol=3e-8),
+        f"flowsim, default, {size}": Worker("peers_flowsim", name, starts, **task, **default),
     }
+    if everyone:
+        workers["flowsim, integrate"] = Worker("peers_flowsim", name, starts, **task, **shared)
+        workers["torchdiffeq"] = Worker("peers_torch", name, starts, **task, **plain)
     errors = {key: float(np.abs(w.result - worker.result).max()) for key, w in workers.items()}
     rows: dict[str, Row] = take_turns(workers, rounds)
     for key, row in rows.items():
         row["error"] = errors[key]
-    with_ratios(rows)
+    with_ratios(rows, f"diffrax, {size}")
     return rows
 
 

@@ -22,7 +22,7 @@ from scipy.integrate import DOP853
 
 from flowsim.compiled import compiled
 from flowsim.flow.gap.dop853 import Slopes, stage13, stage14, stage15
-from flowsim.flow.gap.field import Point, rates, steepness
+from flowsim.flow.gap.field import CANONICAL, FAR, Point, rates, steepness
 from flowsim.flow.gap.loss import Chain, slope
 
 #: Gauss nodes on a step, and so the number of coefficients of its polynomials.
@@ -39,10 +39,10 @@ def _tables() -> tuple[np.ndarray, ...]:
     """Node places v, and the matrices that act on values at the nodes.
 
     Returns:
-        v and its barycentric weights, shape (NODES,); the interpolant's weights of the 16 stages at
-        the nodes (the stages that enter only); from values at the nodes to the coefficients in
+        v and its barycentric weights, shape (NODES,); the interpolant's weights of stages 0 and 5
+        to 15 at the nodes, (12, NODES); from values at the nodes, as a row, to the coefficients in
         z = 2v − 1 of their means over [0, v] and over [v, 1], both (NODES, NODES); to the last two
-        Legendre coefficients.
+        Legendre coefficients, (2, NODES).
     """
     z, weights = legendre.leggauss(NODES)
     v, weights = (z + 1) / 2, weights / 2
@@ -62,7 +62,7 @@ def _tables() -> tuple[np.ndarray, ...]:
     after = to_powers @ ((total - below) / (1 - v)[:, None]) @ to_legendre
     barycentric = 1 / np.prod(v[:, None] - v + np.eye(NODES), axis=1)
     used = [0, *range(5, 16)]
-    found = [v, barycentric, inside[:, used], before, after, to_legendre[-2:]]
+    found = [v, barycentric, inside[:, used].T, before.T, after.T, to_legendre[-2:]]
     return tuple(np.ascontiguousarray(array) for array in found)
 
 
@@ -94,7 +94,7 @@ def prepare(
         pole: where u = 0.
         before, after: both ends of the step.
         slopes, stages: dy/dΔ at its start, and at its stages 5 to 11.
-        work: scratch, shape (6, NODES).
+        work: scratch, shape (4, NODES); the row of z is zero for the canonical model.
         course: to be filled with coefficients in z = 2v − 1, shape (4, NODES): φ times the mean of
             G over [v, 1], and (Δ_b − Δₐ) times the means of x′, y′ and z′ over [0, v].
 
@@ -120,7 +120,9 @@ def prepare(
     )  # fmt: skip
     _interpolate(x, h, x0, kx, (x12, x13, x14, x15), work[0])
     _interpolate(y, h, y0, ky, (y12, y13, y14, y15), work[1])
-    _interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
+    count = 2 if kind % FAR == CANONICAL else 3
+    if count == 3:
+        _interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
     first = pole - now
     fall = h / first
     kappa, log_part, total = work[3], 0.0, 0.0
@@ -143,7 +145,7 @@ def prepare(
         last += _LAST[0, i] * kappa[i]
         top += _LAST[1, i] * kappa[i]
     _transform(_AFTER, kappa, 1.0, course[0])
-    for i in range(3):
+    for i in range(count):
         _transform(_BEFORE, work[i], h, course[1 + i])
     unsure = _NEGLECTED * (abs(top) + (abs(last) if near else 0.0)) * shaky
     if not unsure < math.inf or (fall == 1.0 and not log_part > 0.0):
@@ -161,21 +163,23 @@ def _interpolate(
     values: np.ndarray,
 ) -> None:
     """A coordinate at the nodes, from its slopes at stages 0, 5 to 11 and 12 to 15."""
+    w = _INSIDE
     for i in range(NODES):
-        w = _INSIDE[i]
-        total = w[0] * k0 + w[1] * k[0] + w[2] * k[1] + w[3] * k[2] + w[4] * k[3] + w[5] * k[4]
-        total += w[6] * k[5] + w[7] * k[6] + w[8] * late[0] + w[9] * late[1]
-        values[i] = start + h * (total + w[10] * late[2] + w[11] * late[3])
+        total = w[0, i] * k0 + w[1, i] * k[0] + w[2, i] * k[1] + w[3, i] * k[2] + w[4, i] * k[3]
+        total += w[5, i] * k[4] + w[6, i] * k[5] + w[7, i] * k[6] + w[8, i] * late[0]
+        total += w[9, i] * late[1] + w[10, i] * late[2] + w[11, i] * late[3]
+        values[i] = start + h * total
 
 
 @compiled
 def _transform(matrix: np.ndarray, values: np.ndarray, factor: float, found: np.ndarray) -> None:
-    """``factor`` times matrix times values."""
+    """``factor`` times the values times the matrix, row by row."""
     for i in range(NODES):
-        total = 0.0
-        for j in range(NODES):
-            total += matrix[i, j] * values[j]
-        found[i] = factor * total
+        found[i] = 0.0
+    for j in range(NODES):
+        scaled = factor * values[j]
+        for i in range(NODES):
+            found[i] += scaled * matrix[j, i]
 
 
 @compiled

@@ -49,7 +49,7 @@ Scratch = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def scratch_arrays() -> Scratch:
     """Room for the values at the nodes, the course and the power series of one step."""
-    return np.empty((6, NODES)), np.empty((4, NODES)), np.empty((3, 5))
+    return np.zeros((4, NODES)), np.zeros((4, NODES)), np.zeros((3, 5))
 
 
 @compiled
