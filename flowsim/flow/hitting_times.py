@@ -13,6 +13,7 @@ from flowsim.flow.ends import Limits
 from flowsim.flow.gap.engine import gap_times
 from flowsim.flow.limits import find_limits
 from flowsim.flow.rows.loss_clock import times_of_rows
+from flowsim.flow.rows.smooth_models import is_smooth, loss_followed, smooth_times
 from flowsim.landscape.labels import Label, Rule
 from flowsim.models.base import ReducedModel, loss_of_gap
 
@@ -98,9 +99,10 @@ def _until(
         learned = label == Label.GLOBAL_MINIMUM
         gap = torch.where(learned, model.chain.target_logit_gap, 0.0)
         return gap_times(model, start, gap, fraction, rtol or 1e-12)
-    start_loss = model.loss(start)
+    start_loss = loss_followed(model, start) if is_smooth(model) else model.loss(start)
     wanted = end_loss + fraction * (start_loss - end_loss)
     times = torch.full_like(wanted, torch.nan)
     falls = start_loss > end_loss
-    times[falls] = times_of_rows(model, start[falls], wanted[falls], rtol or 1e-8)
+    follow = smooth_times if is_smooth(model) else times_of_rows
+    times[falls] = follow(model, start[falls], wanted[falls], rtol or 1e-8)
     return times

@@ -8,6 +8,7 @@ from flowsim.arrays import Numbers
 from flowsim.flow.checks import check_starts, check_times, in_kind
 from flowsim.flow.gap.engine import gap_paths
 from flowsim.flow.reference import integrate
+from flowsim.flow.rows.smooth_models import is_smooth, smooth_paths
 from flowsim.models.base import ReducedModel, loss_of_gap
 
 
@@ -39,7 +40,11 @@ def trajectories(
         InputError: wrong shapes, times that do not increase, tolerances that are not positive.
     """
     starts, times = check_starts(model, theta0, rtol, atol), check_times(t)
-    if not loss_of_gap(model):
+    rows = starts.reshape(-1, starts.shape[-1])
+    if loss_of_gap(model):
+        path = gap_paths(model, rows, times, rtol, atol)
+    elif is_smooth(model):
+        path = smooth_paths(model, rows, times, rtol, atol)
+    else:
         return integrate(model, theta0, times, rtol, atol)
-    path = gap_paths(model, starts.reshape(-1, starts.shape[-1]), times, rtol, atol)
     return in_kind(path.reshape(len(times), *starts.shape), theta0)

@@ -11,6 +11,8 @@ from torch import Tensor
 from flowsim.flow.ends import Limits
 from flowsim.flow.rows.physical_orbit import Ends, PhysicalOrbit
 from flowsim.flow.rows.sliding import slide
+from flowsim.flow.rows.smooth_ends import smooth_ends
+from flowsim.flow.rows.smooth_models import is_smooth
 from flowsim.flow.rows.stepping import Stop
 from flowsim.landscape.curvature import classify_critical
 from flowsim.landscape.labels import Label, Rule, Status
@@ -39,6 +41,9 @@ def _follow(
     model: ReducedModel, start: Tensor, rtol: float, atol: float, max_steps: int
 ) -> tuple[Limits, Tensor]:
     """Limits of the rows of ``start``, and which of them came close to a saddle."""
+    if is_smooth(model):
+        *columns, near = smooth_ends(model, start, rtol, atol, max_steps)
+        return Limits(*columns), near
     orbit = PhysicalOrbit.from_start(model, start, rtol, atol)
     finite = torch.isfinite(start).all(dim=1)
     critical = finite & orbit.at_rest(start)

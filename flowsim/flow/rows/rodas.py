@@ -113,7 +113,8 @@ def solve(matrix, pivots, vector):
 def step(kind, y, field, jacobian, h, reals, ints, memory, new, stages, work, slope, pivots):
     """A step of length h from y, whose field and Jacobian are given, to ``new``.
 
-    The error is left in the last of ``stages``; ``work`` are two matrices, ``slope`` a vector. Returns 0, or why a stage could not be evaluated.
+    The error is left in the last of ``stages``; ``work`` are two matrices, ``slope`` is a vector.
+    Returns 0, or why a stage could not be evaluated.
     """
     k = len(y)
     matrix = work[0]

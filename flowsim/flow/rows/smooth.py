@@ -18,8 +18,8 @@ from flowsim.flow.rows.codes import (
     UNIFORM,
 )
 from flowsim.flow.rows.rodas import ORDER, STAGES, step
-from flowsim.flow.rows.smooth_fields import begin, conserve, linearise, loss, verdict
-from flowsim.flow.rows.uniform import SIGN
+from flowsim.flow.rows.smooth_fields import begin, conserve, linearise, loss, velocity, verdict
+from flowsim.flow.rows.uniform import HELD, SIGN
 
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
@@ -219,12 +219,13 @@ def follow_all(
     paths,
     why,
     records,
+    slopes,
 ):
     """Follow every row of ``starts`` (n, k), one after the other; see ``follow``.
 
-    ``signs`` (n,) is that of w for uniform attention, and ``room`` the size of a row's memory.
-    Receives ``ends`` (n, k), ``paths`` (n, T, k), ``why`` (n,) and ``records`` (n, 5), whose last
-    entry is the loss at the end.
+    ``signs`` (n, k) are those of θ, and ``room`` is the size of a row's memory. Receives ``ends``
+    (n, k), ``paths`` (n, T, k), ``why`` (n,), ``records`` (n, 5), whose last entry is the loss at
+    the end, and ``slopes`` (n, k), dy/dt there.
     """
     memory = np.empty(room)
     for i in range(len(starts)):
@@ -233,7 +234,8 @@ def follow_all(
         if _size(starts[i]) < inf:
             memory[:] = 0.0
             if kind == UNIFORM:
-                memory[SIGN] = signs[i]
+                memory[SIGN] = signs[i, 1]
+                memory[HELD] = 1.0 if signs[i, 0] == 0.0 else 0.0
             why[i] = follow(
                 kind,
                 ends[i],
@@ -248,4 +250,6 @@ def follow_all(
                 most,
                 records[i],
             )
-            records[i, 4] = loss(kind, ends[i], reals, ints, memory)
+            if why[i] < MISSING:
+                records[i, 4] = loss(kind, ends[i], reals, ints, memory)
+                velocity(kind, ends[i], reals, ints, memory, slopes[i])

@@ -22,10 +22,11 @@ from flowsim.models.uniform.shift import newton_shift
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums, loss_of_ranges
 from flowsim.models.uniform.table import DYNAMIC
 
-#: Places in a row's memory: the sign of w (set before the row begins), whether a shift is known,
+#: Places in a row's memory: whether e is 0 for ever and the sign of w (both set before the row
+#: begins), whether a shift is known,
 #: β at the last evaluation, where that was, ∂β/∂y there, and where the step begins.
 SIGN, KNOWN, SHIFT, PLACE, SLOPE, ORIGIN = 1, 2, 3, 4, 8, ranges.MEMORY
-MEMORY = ranges.MEMORY + 4
+HELD, MEMORY = ranges.MEMORY + 4, ranges.MEMORY + 5
 #: An evaluation further than this from where the step begins, in log|e| and log|w|, or relative in
 #: a and b, belongs to a step that will be rejected anyway, and steep logits are expensive.
 _FAR = 3.0
@@ -108,6 +109,10 @@ def expand(y, reals, ints, memory, out, jacobian, second):
     if second:
         jacobian[1, 0] += 2.0 * out[1]
         jacobian[2, 0] += 2.0 * out[2]
+    if memory[HELD] == 1.0:
+        out[0] = 0.0
+        if second:
+            jacobian[0] = 0.0
     return 0
 
 

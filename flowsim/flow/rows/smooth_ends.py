@@ -1,0 +1,94 @@
+"""What the ends of rows in smooth fields are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from flowsim.flow.rows.codes import (
+    CRITICAL,
+    DIVERGED,
+    DRIFTS,
+    MINIMA,
+    NOT_FINITE,
+    OUT_OF_STEPS,
+    REST,
+    TRAPPED,
+)
+from flowsim.flow.rows.smooth_models import follow_smooth
+from flowsim.landscape.curvature import classify_critical
+from flowsim.landscape.labels import Label, Rule, Status
+from flowsim.models.base import ReducedModel
+from flowsim.models.uniform.model import AttentionModel
+
+#: A row that was as slow as this times π₀π₁|λ| when it passed a saddle is in doubt: in log|e| and
+#: log|w|, whose rates stay large beside a plane, or in plain coordinates.
+_DOUBTFUL_LOGARITHMS, _DOUBTFUL = 2e-3, 1e-4
+#: Evaluations of the field in a step.
+_EVALUATIONS = 8
+_STATUS = {
+    OUT_OF_STEPS: Status.TIMED_OUT,
+    NOT_FINITE: Status.FAILED,
+    DIVERGED: Status.DIVERGED,
+}
+
+
+class SmoothEnds(NamedTuple):
+    """Columns of ``Limits``, and which rows came so close to a saddle that they are in doubt."""
+
+    theta: Tensor
+    label: Tensor
+    status: Tensor
+    rule: Tensor
+    loss: Tensor
+    gradient_norm: Tensor
+    evaluations: Tensor
+    doubtful: Tensor
+
+
+def smooth_ends(
+    model: ReducedModel, start: Tensor, rtol: float, atol: float, max_steps: int
+) -> SmoothEnds:
+    """Follow the rows of ``start`` (n, k) to their ends and label them."""
+    found = follow_smooth(model, start, rtol, atol, max_steps)
+    label = torch.full_like(found.why, Label.UNRESOLVED)
+    status = torch.full_like(found.why, Status.CONVERGED)
+    for code, value in _STATUS.items():
+        status[found.why == code] = value
+    trapped, drifts = found.why == TRAPPED, found.why == DRIFTS
+    label[found.why == MINIMA] = Label.GLOBAL_MINIMUM
+    # with p + q = 1 the plane e = 0 is itself a set of global minima
+    informative = model.chain.second_eigenvalue != 0
+    label[trapped] = Label.LOCAL_MINIMUM if informative else Label.GLOBAL_MINIMUM
+    label[drifts] = Label.LOCAL_MINIMUM
+    critical, resting = found.why == CRITICAL, found.why == REST
+    if bool(critical.any()):
+        found.theta[critical] = start[critical]
+        label[critical] = classify_critical(model, start[critical]).long()
+    if bool(resting.any()):
+        kinds = classify_critical(model, found.theta[resting], decisive=True)
+        label[resting] = kinds.long()
+    found.theta[trapped, 0] = 0.0
+    found.loss[trapped] = model.chain.stationary_entropy
+    found.speed[trapped] = 0.0
+    rule = torch.where(label == Label.UNRESOLVED, Rule.NONE, found.why)
+    pi0, pi1 = model.chain.stationary
+    scale = pi0 * pi1 * abs(model.chain.second_eigenvalue)
+    if isinstance(model, AttentionModel):
+        nearest = torch.where(trapped, found.slowest, found.dip)
+        doubtful = nearest < _DOUBTFUL_LOGARITHMS * scale
+    else:
+        doubtful = found.dip < _DOUBTFUL * scale
+    doubtful &= (label != Label.UNRESOLVED) & ~critical
+    return SmoothEnds(
+        found.theta,
+        label.to(torch.int8),
+        status.to(torch.int8),
+        rule.to(torch.int8),
+        found.loss,
+        found.speed,
+        1 + _EVALUATIONS * found.attempts,
+        doubtful,
+    )
