@@ -184,31 +184,6 @@ def test_derivatives_through_torch_func(bias):
     assert torch.autograd.gradgradcheck(model.loss, (theta,), atol=1e-4)
 
 
-@pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.02, 0.97)])
-@pytest.mark.parametrize("length", [1, 20])
-@pytest.mark.parametrize("away", [0.0, 1e-4, 0.05, 1.0, torch.nan])
-def test_an_expansion_from_any_guess_of_the_bias_is_the_same(pq, length, away):
-    """Rows with and without a kink, saturated ones among them, and one that is not finite."""
-    model = AttentionModel(BinaryChain(*pq), length)
-    theta = torch.cat([cloud(40, [2, 2, 0.9]), cloud(40, [2, 2, 3]), cloud(5, [9, 3, 1.5])])
-    shift = model.optimal_bias(theta) - theta[:, 0].square() / 2
-    guess = shift + away * cloud(85, [1, 1, 1], seed=7)[:, 0]
-    found = model.expansion(theta, guess)
-    close = {"rtol": 1e-7, "atol": 1e-8}
-    torch.testing.assert_close(found.gradient, model.gradient(theta), **close)
-    # the Hessian leaves out what one last step of 1e-5 changes in it
-    torch.testing.assert_close(found.hessian, model.hessian(theta), rtol=1e-4, atol=1e-5)
-    step = 1e-6 * cloud(85, [1, 1, 0.1], seed=8)
-    moved = model.optimal_bias(theta + step) - (theta + step)[:, 0].square() / 2
-    predicted = found.shift + (found.slope * step).sum(1)
-    torch.testing.assert_close(predicted[:80], moved[:80], rtol=1e-5, atol=1e-6)
-    theta[3, 1] = torch.nan
-    poisoned = model.expansion(theta, guess, second=False)
-    assert poisoned.hessian is None
-    assert poisoned.gradient[3].isnan().all()
-    torch.testing.assert_close(poisoned.gradient[4:], found.gradient[4:], rtol=1e-12, atol=1e-14)
-
-
 @pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.3, 0.7)])
 def test_plane_covariance_is_the_curvature_across_the_plane(pq):
     chain = BinaryChain(*pq)

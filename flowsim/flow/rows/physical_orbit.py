@@ -14,8 +14,6 @@ from flowsim.flow.rows.stepping import Stop, run_rows
 from flowsim.landscape.curvature import hessian, plane_curvature
 from flowsim.landscape.labels import Rule
 from flowsim.models.base import ReducedModel, velocity
-from flowsim.models.uniform.expansion import Expansion
-from flowsim.models.uniform.model import AttentionModel
 
 #: Explicit steps after which a row that is still moving is taken to be stiff.
 _EXPLICIT_STEPS = 16
@@ -45,9 +43,6 @@ class Ends:
 @dataclass(frozen=True)
 class PhysicalOrbit:
     """The gradient flow dθ/dt = −G⁻¹∇L of any reduced model, in physical time and in its chart.
-
-    Where the model solves for its bias by iteration, the hint of an evaluation is the shift β, its
-    derivative and the θ it belongs to, from which the next one guesses its own.
 
     Attributes:
         model: any reduced model.
@@ -83,34 +78,11 @@ class PhysicalOrbit:
 
     def velocity(self, theta: Tensor, hint: Tensor | None) -> tuple[Tensor, Tensor]:
         """dθ/dt, shape (n, k), and the hint for the next evaluation."""
-        if not self._guesses_bias:
-            return velocity(self.model, theta), theta[:, :0]
-        found, hint = self._expand(theta, hint, False)
-        return -found.gradient, hint
+        return velocity(self.model, theta), theta[:, :0]
 
     def linearise(self, theta: Tensor, hint: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """dθ/dt, ∂²L of shape (n, k, k), and the hint for the next evaluation."""
-        if not self._guesses_bias:
-            return velocity(self.model, theta), hessian(self.model, theta), theta[:, :0]
-        found, hint = self._expand(theta, hint, True)
-        assert found.hessian is not None
-        return -found.gradient, found.hessian, hint
-
-    @property
-    def _guesses_bias(self) -> bool:
-        return isinstance(self.model, AttentionModel) and not self.model.dynamic_bias
-
-    def _expand(self, theta: Tensor, hint: Tensor | None, second: bool) -> tuple[Expansion, Tensor]:
-        guess = None
-        if hint is not None:
-            shift, slope, there = hint[:, :1], hint[:, 1:4], hint[:, 4:]
-            guess = (shift + (slope * (theta - there)).sum(1, keepdim=True))[:, 0]
-            # a stage that far from the last one belongs to a step that will be rejected anyway,
-            # and steep logits are expensive
-            theta = torch.where(theta.abs() > 10 * there.abs() + 1, torch.nan, theta)
-        assert isinstance(self.model, AttentionModel)
-        found = self.model.expansion(theta, guess, second)
-        return found, torch.cat([found.shift.unsqueeze(1), found.slope, theta], dim=1)
+        return velocity(self.model, theta), hessian(self.model, theta), theta[:, :0]
 
     @property
     def root(self) -> Tensor:

@@ -19,34 +19,34 @@ from flowsim.flow.rows.smooth_fields import velocity
 #: Order of the error estimate plus one: errors shrink like h to this power.
 ORDER = 5
 STAGES = 8
-_GAMMA = 0.21193756319429014
-_A = np.zeros((STAGES, STAGES))
-_C = np.zeros((STAGES, STAGES))
-_A[1, :1] = 3.0
-_A[2, :2] = 2.849394379747939, 0.45842242204463923
-_A[3, :3] = -6.954028509809101, 2.489845061869568, -10.358996098473584
-_A[4, :4] = 2.8029986275628964, 0.5072464736228206, -0.3988312541770524, -0.04721187230404641
-_A[5, :5] = (
+GAMMA = 0.21193756319429014
+A = np.zeros((STAGES, STAGES))
+C = np.zeros((STAGES, STAGES))
+A[1, :1] = 3.0
+A[2, :2] = 2.849394379747939, 0.45842242204463923
+A[3, :3] = -6.954028509809101, 2.489845061869568, -10.358996098473584
+A[4, :4] = 2.8029986275628964, 0.5072464736228206, -0.3988312541770524, -0.04721187230404641
+A[5, :5] = (
     -7.502846399306121,
     2.561846144803919,
     -11.627539656261098,
     -0.18268767659942256,
     0.030198172008377946,
 )
-_A[6, :5], _A[6, 5] = _A[5, :5], 1.0
-_A[7, :5], _A[7, 5:7] = _A[5, :5], 1.0
-_C[1, :1] = -14.155112264123755
-_C[2, :2] = -17.97296035885952, -2.859693295451294
-_C[3, :3] = 147.12150275711716, -1.41221402718213, 71.68940251302358
-_C[4, :4] = 165.43517024871676, -0.4592823456491126, 42.90938336958603, -5.961986721573306
-_C[5, :5] = (
+A[6, :5], A[6, 5] = A[5, :5], 1.0
+A[7, :5], A[7, 5:7] = A[5, :5], 1.0
+C[1, :1] = -14.155112264123755
+C[2, :2] = -17.97296035885952, -2.859693295451294
+C[3, :3] = 147.12150275711716, -1.41221402718213, 71.68940251302358
+C[4, :4] = 165.43517024871676, -0.4592823456491126, 42.90938336958603, -5.961986721573306
+C[5, :5] = (
     24.854864614690072,
     -3.0009227002832186,
     47.4931110020768,
     5.5814197821558125,
     -0.6610691825249471,
 )
-_C[6, :6] = (
+C[6, :6] = (
     30.91273214028599,
     -3.1208243349937974,
     77.79954646070892,
@@ -54,7 +54,7 @@ _C[6, :6] = (
     -19.097331116725623,
     -28.087943162872662,
 )
-_C[7, :7] = (
+C[7, :7] = (
     37.80277123390563,
     -3.2571969029072276,
     112.26918849496327,
@@ -121,7 +121,7 @@ def step(kind, y, field, jacobian, h, reals, ints, memory, new, stages, work, sl
     for i in range(k):
         for j in range(k):
             matrix[i, j] = -jacobian[i, j]
-        matrix[i, i] += 1.0 / (_GAMMA * h)
+        matrix[i, i] += 1.0 / (GAMMA * h)
         stages[0, i] = field[i]
     if not factorise(matrix, pivots):
         return -1
@@ -130,7 +130,7 @@ def step(kind, y, field, jacobian, h, reals, ints, memory, new, stages, work, sl
         for i in range(k):
             value = y[i]
             for j in range(s):
-                value += _A[s, j] * stages[j, i]
+                value += A[s, j] * stages[j, i]
             new[i] = value
         status = velocity(kind, new, reals, ints, memory, slope)
         if status != 0:
@@ -138,7 +138,7 @@ def step(kind, y, field, jacobian, h, reals, ints, memory, new, stages, work, sl
         for i in range(k):
             value = 0.0
             for j in range(s):
-                value += _C[s, j] * stages[j, i]
+                value += C[s, j] * stages[j, i]
             stages[s, i] = slope[i] + value / h
         solve(matrix, pivots, stages[s])
     for i in range(k):

@@ -109,6 +109,9 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
     record[2], record[3] = speed, inf
     if speed == 0.0:
         return CRITICAL
+    while written < len(times) and times[written] <= 0.0:
+        path[written] = y
+        written += 1
     h, size = 0.1 / speed, _FAR * max(1.0, _size(y))
     rule = verdict(kind, y, field, jacobian, reals, ints, memory, work)
     for _ in range(most):

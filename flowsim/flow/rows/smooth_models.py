@@ -114,6 +114,7 @@ def smooth_paths(
     found = follow_smooth(model, start, rtol, atol, _MANY_STEPS, times - times[0])
     critical = found.why == CRITICAL
     found.path[critical] = start[critical].unsqueeze(1)
+    found.path[:, 0] = start
     return found.path.transpose(0, 1)
 
 

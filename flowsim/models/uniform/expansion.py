@@ -6,8 +6,8 @@ Within a class the logit is affine in m, f = β + C + K m with γ = 4w|w| and
     C = e²[x + (x − ½)γ o],   K = e² a (1 + γ o),   β = b − e²/2,
 
 so with the residual ω = σ(f) − t and v = σ(f)σ(−f) all first and second derivatives are made of
-Σω, Σωm, Σv, Σvm and Σvm² of each class. Where the bias is minimised out, one Newton step from a
-nearby β adds its share to first order, and the second derivatives are a Schur complement.
+Σω, Σωm, Σv, Σvm and Σvm² of each class. Where the bias is minimised out, the second derivatives are
+a Schur complement.
 Source: own derivation.
 """
 
@@ -30,26 +30,11 @@ SUMS = 5
 class Expansion(NamedTuple):
     """The loss about θ, one entry per row.
 
-    ``gradient`` (n, k); ``hessian`` (n, k, k), or None if it was not wanted; ``shift`` (n,), β
-    after the Newton step; ``slope`` (n, k), dβ/dθ along the optimum, zero with the bias as a
-    coordinate.
+    ``gradient`` (n, k); ``hessian`` (n, k, k), or None if it was not wanted.
     """
 
     gradient: Tensor
     hessian: Tensor | None
-    shift: Tensor
-    slope: Tensor
-
-
-def joined(parts: Sequence[Expansion], rows: Sequence[Tensor]) -> Expansion:
-    """The parts as one, whose rows have the given indices."""
-    back = torch.cat(list(rows)).argsort()
-
-    def column(name: str) -> Tensor:
-        return torch.cat([getattr(part, name) for part in parts])[back]
-
-    hessian = None if parts[0].hessian is None else column("hessian")
-    return Expansion(column("gradient"), hessian, column("shift"), column("slope"))
 
 
 def class_sums(chain: BinaryChain, nodes: Sequence[Nodes], affine: Tensor, shift: Tensor) -> Tensor:
@@ -76,45 +61,34 @@ def _products(values: Tensor, weights: Tensor) -> Tensor:
     return values @ weights if weights.ndim == 2 else torch.bmm(values[:, None], weights)[:, 0]
 
 
-def expand(
-    sums: Tensor, theta: Tensor, shift: Tensor, step: Tensor, second: bool = True
-) -> Expansion:
-    """The expansion at θ from the sums at θ and β.
+def expand(sums: Tensor, theta: Tensor, second: bool = True) -> Expansion:
+    """The expansion at θ from the sums there.
 
     Args:
-        sums: from :func:`class_sums`, shape (n, c, 5).
+        sums: from :func:`class_sums`, shape (n, c, 5); at the optimal bias, unless it is given.
         theta: (e, w, a), for the bias minimised out, or (e, w, a, b); shape (n, 3 or 4).
-        shift: β at which the sums were taken; with b as a coordinate it is b − e²/2.
-        step: Newton's step from there to the optimal β, (n,); zero where β is the optimum already
-            or a coordinate.
         second: whether the Hessian is wanted.
     """
     n, count, _ = sums.shape
     classes = SMOOTH if count == len(SMOOTH) else KINKED
     jacobian = _first_derivatives(theta, classes)
     by_logit = sums[:, :, :2].reshape(n, 2 * count)
-    slope = torch.zeros_like(theta)
-    own_bias = theta.shape[1] == 4
-    if not own_bias:
-        stiffness = sums[:, :, 2].sum(1)
-        stiffness = torch.where(stiffness > 1e-290, stiffness, torch.inf)
-        mixed = sums[:, :, 2:4].reshape(n, 2 * count)
-        relative = mixed / stiffness[:, None]
-        by_logit = torch.addcmul(by_logit, step[:, None], mixed)
-        slope = -torch.bmm(relative[:, None], jacobian)[:, 0]
     gradient = torch.bmm(by_logit[:, None], jacobian)[:, 0]
     if not second:
-        return Expansion(gradient, None, shift + step, slope)
+        return Expansion(gradient, None)
     curvature = sums.new_zeros(n, count, 2, count, 2)
     for i in range(count):
         curvature[:, i, :, i] = sums[:, i, [2, 3, 3, 4]].view(n, 2, 2)
     curvature = curvature.view(n, 2 * count, 2 * count)
-    if not own_bias:
-        curvature = curvature - mixed[:, :, None] * relative[:, None]
+    if theta.shape[1] == 3:
+        stiffness = sums[:, :, 2].sum(1)
+        stiffness = torch.where(stiffness > 1e-290, stiffness, torch.inf)
+        mixed = sums[:, :, 2:4].reshape(n, 2 * count)
+        curvature = curvature - mixed[:, :, None] * (mixed / stiffness[:, None])[:, None]
     hessian = torch.bmm(jacobian.mT, torch.bmm(curvature, jacobian))
     bent = _second_derivatives(theta, classes).flatten(2)
     hessian = hessian + torch.bmm(by_logit[:, None], bent).view_as(hessian)
-    return Expansion(gradient, hessian, shift + step, slope)
+    return Expansion(gradient, hessian)
 
 
 def _first_derivatives(theta: Tensor, classes: Sequence[tuple[int, int]]) -> Tensor:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import count
 
 import torch
 from torch import Tensor
@@ -24,15 +23,11 @@ from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.base import described, of_theta
 from flowsim.models.bias import entropy_given, optimal_shift
 from flowsim.models.past_law import check_length, running_mean_law
-from flowsim.models.uniform.expansion import SUMS, Expansion, class_sums, expand, joined
+from flowsim.models.uniform.expansion import Expansion, class_sums, expand
 from flowsim.models.uniform.nodes import NOT_FINITE, Nodes, NodeTable, affine_logits, node_table
 
 #: Node values computed at once: temporaries take a few times 8 bytes of this.
 CHUNK = 2**17
-#: Newton steps of the bias from a guess: one this small is the last, its rest below 1e-10; one
-#: this large, logits whose mean σ′ is this small, or more steps than this need the safe solver.
-_SMALL_STEP, _LARGE_STEP, _SATURATED = 1e-5, 0.3, 1e-9
-_NEWTON_STEPS = 6
 
 
 class AttentionModel:
@@ -201,63 +196,7 @@ class AttentionModel:
         nodes = table.nodes(group, rows[:, 2])
         shift = self._shift(rows, group, table, nodes)
         sums = class_sums(self.chain, nodes, affine_logits(rows), shift)
-        return expand(sums, rows, shift, torch.zeros_like(shift), second)
-
-    def expansion(
-        self, theta: Tensor, shift: Tensor | None = None, second: bool = True
-    ) -> Expansion:
-        """Gradient, Hessian and optimal bias of many rows at once, for the flow.
-
-        Args:
-            theta: (e, w, a), shape (n, 3), for the bias minimised out.
-            shift: guesses of β = b − e²/2, shape (n,); NaN where there is none. Where Newton's
-                method from the guess is not sure to succeed, β is solved for as without one.
-            second: whether the Hessian is wanted.
-
-        Returns:
-            Expansion; rows that are not finite are NaN.
-        """
-        table = self.table(theta.device)
-        groups = table.groups(theta, coarse=True)
-        shift = torch.full_like(theta[:, 0], torch.nan) if shift is None else shift.clone()
-        kinked = groups.remainder(2) == 1
-        if not bool(kinked.any()):
-            return self._expansion(theta, groups, table, shift, second)
-        chosen = (~kinked).nonzero()[:, 0], kinked.nonzero()[:, 0]
-        parts = [
-            self._expansion(theta[rows], groups[rows], table, shift[rows], second)
-            for rows in chosen
-        ]
-        return joined(parts, chosen)
-
-    def _expansion(
-        self, theta: Tensor, groups: Tensor, table: NodeTable, shift: Tensor, second: bool
-    ) -> Expansion:
-        """The same for rows that all have a kink inside the law, or that all have none."""
-        kinked = bool(len(groups)) and int(groups[0]) % 2 == 1
-        sums = theta.new_full((len(theta), 4 if kinked else 2, SUMS), torch.nan)
-        affine, optimal = affine_logits(theta), shift.isnan()
-        waiting = torch.arange(len(theta), device=theta.device)
-        for tries in count(1):
-            for group, part in _chunks(groups[waiting], table):
-                index = waiting[part]
-                nodes = table.nodes(group, theta[index, 2])
-                cold = optimal[index]
-                if bool(cold.any()):
-                    some = index[cold]
-                    own = table.nodes(group, theta[some, 2]) if kinked else nodes
-                    shift[some] = self._optimal_shift(theta[some], group, table, own)
-                sums[index] = class_sums(self.chain, nodes, affine[index], shift[index])
-            total = sums.sum(1)
-            step = -total[:, 0] / total[:, 2]
-            waiting = ((step.abs() > _SMALL_STEP) & ~optimal).nonzero()[:, 0]
-            if not len(waiting):
-                break
-            shift[waiting] += step[waiting]
-            safe = (step.abs() < _LARGE_STEP) & (total[:, 2] > _SATURATED)
-            optimal[waiting] = ~safe[waiting] | (tries >= _NEWTON_STEPS)
-        step = torch.where(optimal | step.isnan(), 0.0, step)
-        return expand(sums, theta, shift, step, second)
+        return expand(sums, rows, second)
 
 
 def _chunks(groups: Tensor, table: NodeTable) -> Iterator[tuple[int, Tensor]]:

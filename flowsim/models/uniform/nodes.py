@@ -105,19 +105,15 @@ class NodeTable:
         self._rules: dict[int, list[Rule]] = {}
         self._shared: dict[tuple[int, str], list[Nodes]] = {(EXACT, "smooth"): self._nodes(laws)}
 
-    def groups(self, theta: Tensor, coarse: bool = False) -> Tensor:
+    def groups(self, theta: Tensor) -> Tensor:
         """A number for each row of θ = (e, w, a, …): 2·level, plus one if |a| ≥ 1.
 
         Only then can the ReLU's kink lie inside the law. A level's rule serves slopes up to
-        2^level of the logit in m; the steepest slope is κ = e²|a| max(1, |1 + 4w|w||). With
-        ``coarse``, only every second level is used: there are fewer groups, with more nodes than
-        some of their rows need.
+        2^level of the logit in m; the steepest slope is κ = e²|a| max(1, |1 + 4w|w||).
         """
         e, w, a = theta[:, :3].unbind(-1)
         kappa = e.square() * a.abs() * (1 + 4 * w * w.abs()).abs().clamp(min=1.0)
         level = kappa.log2().ceil().clamp(min=0.0)
-        if coarse:
-            level = torch.where(level < self._steepest, level + level.remainder(2), level)
         level = torch.where(level <= self._steepest, level, float(EXACT))
         finite = kappa.isfinite() & w.isfinite()
         return torch.where(finite, 2 * level + (a.abs() >= 1), float(NOT_FINITE)).long()
