@@ -26,12 +26,12 @@ from flowsim import (
     AttentionModel,
     BinaryChain,
     LinearAttentionModel,
-    draw_phase_space,
-    draw_portrait,
+    draw,
     phase_space_record,
     portrait_record,
     search_critical_points,
 )
+from flowsim.drawing.style import save_figure
 
 FIGURES = Path(__file__).parents[1] / "figures"
 CHAINS = {"above_one": (0.5, 0.8), "below_one": (0.2, 0.3)}
@@ -53,9 +53,9 @@ def main() -> None:
         for name, model in models.items():
             resolution = 96 if name == "uniform" else 208
             record = portrait_record(model, resolution=resolution, fixed={"a": 0.5})
-            draw_portrait(record).savefig(FIGURES / f"slice_{name}_{regime}.png", dpi=85)
+            save_figure(draw(record), FIGURES / f"slice_{name}_{regime}.png")
             record = phase_space_record(model)
-            draw_phase_space(record).savefig(FIGURES / f"space_{name}_{regime}.png", dpi=85)
+            save_figure(draw(record), FIGURES / f"space_{name}_{regime}.png")
             print(name, regime, {k: v for k, v in record.attrs.items() if "orbits" in k})
         for model in (AttentionModel(chain, 64), models["linear"]):
             search = search_critical_points(model, torch.Generator().manual_seed(1), starts=60)

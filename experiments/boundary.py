@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from flowsim import BinaryChain, CanonicalModel, LinearAttentionModel, draw_refined, refine_boundary
+from flowsim import BinaryChain, CanonicalModel, LinearAttentionModel, draw, refine_boundary
+from flowsim.drawing.style import save_figure
 
 FIGURES = Path(__file__).parents[1] / "figures"
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.05, 0.6)]
@@ -35,7 +36,7 @@ def main() -> None:
             record = refine_boundary(plane, {"e": line, "w": line}, levels=levels)
             table.append(row(record))
             if (p, q, levels) == (0.5, 0.8, 4):
-                draw_refined(record).savefig(FIGURES / "boundary_plane.png", dpi=90)
+                save_figure(draw(record), FIGURES / "boundary_plane.png")
     for p, q in CHAINS[:2]:
         space = LinearAttentionModel(BinaryChain(p, q))
         for levels in range(4):
@@ -43,7 +44,7 @@ def main() -> None:
             record = refine_boundary(space, axes, levels=levels)
             table.append(row(record))
             if (p, q, levels) == (0.5, 0.8, 3):
-                draw_refined(record).savefig(FIGURES / "boundary_space.png", dpi=90)
+                save_figure(draw(record), FIGURES / "boundary_space.png")
     text = ",\n".join(" " + json.dumps(line) for line in table)
     (FIGURES / "boundary.json").write_text(f"[\n{text}\n]\n")
 

@@ -6,18 +6,16 @@ draws figures/gaussian.png: the gradient flow of 4096 starts per scale beside th
 analytic basin.
 
 What it shows: a small Gaussian start is almost surely trapped for p + q > 1 and almost surely
-reaches the global minima for p + q < 1; a large one does so with probability 1/2 and 3/4.
+reaches the global minima for p + q < 1, where the probability not to is drawn; a large one does so with probability 1/2 and 3/4.
 """
 
 from pathlib import Path
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
-from flowsim import BinaryChain, CanonicalModel, gaussian_record
-from flowsim.drawing.gaussian_curve import draw_probability
-from flowsim.drawing.style import chain_caption
+from flowsim import BinaryChain, CanonicalModel, draw, gaussian_record
+from flowsim.drawing.style import new_figure, save_figure
 
 FIGURES = Path(__file__).parents[1] / "figures"
 
@@ -25,17 +23,13 @@ FIGURES = Path(__file__).parents[1] / "figures"
 def main() -> None:
     """Follow, integrate and draw."""
     torch.set_num_threads(1)
-    figure = Figure(figsize=(10.5, 4.4), layout="constrained")
+    figure = new_figure(11.0, 5.2)
     for axes, (p, q) in zip(figure.subplots(1, 2), [(0.5, 0.8), (0.2, 0.3)], strict=True):
         record = gaussian_record(CanonicalModel(BinaryChain(p, q)), np.geomspace(0.02, 3, 40))
-        draw_probability(record, axes)
-        axes.set_title(f"Markov chain {chain_caption(record)}")
+        draw(record, ax=axes)
         names = ("intervals_missed", "wrong", "unresolved", "largest_relative_energy_drift")
         print(p, q, {name: record.attrs[name] for name in names})
-    figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
-    )
-    figure.savefig(FIGURES / "gaussian.png", dpi=90)
+    save_figure(figure, FIGURES / "gaussian.png")
 
 
 if __name__ == "__main__":

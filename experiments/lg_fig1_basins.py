@@ -26,12 +26,10 @@ from typing import Any
 
 import xarray as xr
 from matplotlib.figure import Figure
-from matplotlib.legend_handler import HandlerTuple
-from papers import ABOVE, BELOW, caption, run_script
+from papers import ABOVE, BELOW, run_script
 
-from flowsim import CanonicalModel, portrait_record, portrait_summary
+from flowsim import CanonicalModel, draw_models_side_by_side, portrait_record, portrait_summary
 from flowsim.chain import BinaryChain
-from flowsim.drawing.plane import draw_basins, draw_curves, draw_energy, draw_flow, legend_handles
 
 NAME = "lg_fig1_basins"
 DEFAULT = {"resolution": 208}
@@ -55,25 +53,7 @@ def numbers(records: Portraits) -> dict[str, Any]:
 
 def draw(records: Portraits) -> Figure:
     """The two portraits side by side, with the energy lines."""
-    figure = Figure(figsize=(11.5, 6.6), layout="constrained")
-    for axes, (chain, record) in zip(
-        figure.subplots(1, 2, sharey=True), records.items(), strict=True
-    ):
-        draw_basins(record, axes)
-        draw_flow(record, axes)
-        draw_curves(record, axes)
-        draw_energy(record, axes)
-        share = portrait_summary(record)["fraction"]["local_minimum"]
-        axes.set_title(f"{caption(chain)}; {share:.1%} of the window trapped", fontsize=10)
-    figure.legend(
-        handles=legend_handles(record, energy=True),
-        loc="outside lower center",
-        ncols=4,
-        frameon=False,
-        fontsize=8.5,
-        handler_map={tuple: HandlerTuple(ndivide=None)},
-    )
-    return figure
+    return draw_models_side_by_side(list(records.values()), energy=True)
 
 
 def main(arguments: list[str] | None = None) -> int:

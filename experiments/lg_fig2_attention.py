@@ -37,7 +37,7 @@ from flowsim import (
     find_limits,
     phase_space_record,
 )
-from flowsim.drawing.space import draw_space, space_legend
+from flowsim.drawing.space import draw_space
 from flowsim.models.base import ReducedModel
 
 NAME = "lg_fig2_attention"
@@ -102,15 +102,13 @@ def draw(found: Findings) -> Figure:
     figure = Figure(figsize=(11.5, 11), layout="constrained")
     rows = figure.subfigures(2, 1)
     for row, (chain, (record, _)) in zip(rows, found.items(), strict=True):
-        for position, family in ((1, "orbit"), (2, "near")):
-            draw_space(record, row.add_subplot(1, 2, position, projection="3d"), family)
+        panels = [row.add_subplot(1, 2, i, projection="3d") for i in (1, 2)]
+        handles = draw_space(record, panels[0])
+        draw_space(record, panels[1], "near")
         row.suptitle(
             f"Uniform attention over $N$ = {record.attrs['length']}, {caption(chain)}", fontsize=11
         )
-        row.legend(
-            handles=space_legend(record), loc="outside lower center", ncols=3, frameon=False,
-            fontsize=9,
-        )  # fmt: skip
+        row.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
     return figure
 
 

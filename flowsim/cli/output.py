@@ -129,7 +129,9 @@ def write_figure(
     from flowsim.records.atomic import write_together
     from flowsim.records.netcdf import store_record
 
+    from flowsim.drawing.style import save_figure
+
     drawn, summary = draw(record, energy=energy, show=show), summarize(record)
     record_file = [] if stored is None else [(stored, partial(store_record, record))]
-    write_together([*record_file, (figure, drawn.savefig)])
+    write_together([*record_file, (figure, lambda path: save_figure(drawn, path))])
     return summary

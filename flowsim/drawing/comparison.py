@@ -101,8 +101,11 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
     rows = [i for i in range(len(labels)) if table[i].sum()]
     columns = sorted({j for j in range(len(labels)) if table[:, j].sum()} | set(rows))
     ax.set_axis_off()
+    random = record.attrs.get("starts") == "cloud"  # of chosen starts shares have no interval
+    spans = np.array([[f"\n{a:.0%} to {b:.0%}" for a, b in zip(*ends, strict=True)]
+                      for ends in zip(low, high, strict=True)])  # fmt: skip
     cells = [
-        [f"{table[i, j]}\n{share[i, j]:.1%}\n{low[i, j]:.0%} to {high[i, j]:.0%}" for j in columns]
+        [f"{table[i, j]}\n{share[i, j]:.1%}{spans[i, j] if random else ''}" for j in columns]
         for i in rows
     ]
     drawn = ax.table(
@@ -117,15 +120,16 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
     a = record.attrs
     agreement = "no run is decided"
     if a["decided"]:
-        agreement = (
-            f"agreement {a['agreement']:.1%} of {a['decided']} decided\n"
-            f"(95 % interval {a['agreement_low']:.1%} to {a['agreement_high']:.1%})"
-        )
+        agreement = f"agreement {a['agreement']:.1%} of {a['decided']} decided"
+        if random:
+            span = f"{a['agreement_low']:.1%} to {a['agreement_high']:.1%}"
+            agreement += f"\n(95 % interval {span})"
     unresolved = f"unresolved: {a['unresolved_outcomes']} runs, "
     unresolved += f"{a['unresolved_predictions']} predictions"
     ax.text(0.5, 0.1, f"{agreement}\n{unresolved}", ha="center", va="center", fontsize=9.5,
             transform=ax.transAxes)  # fmt: skip
-    ax.set_title("share of each prediction, with 95 % intervals", fontsize=10)
+    title = "starts, and share of each prediction"
+    ax.set_title(title + (", with 95 % intervals" if random else ""), fontsize=10)
 
 
 def _present(record: xr.Dataset) -> list[str]:

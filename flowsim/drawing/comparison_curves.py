@@ -73,6 +73,9 @@ def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None
         ax.fill_between(x[kept], low, high, color=style["color"], alpha=0.2, linewidth=0)
         ax.plot(x[kept], middle, linewidth=1.4, **style)
     ax.set_yscale("log")
+    if not positive.size:
+        ax.set_yticks([floor], ["0"], minor=False)
+        ax.text(0.5, 0.6, "zero throughout", ha="center", transform=ax.transAxes)
 
 
 def _horizontal(record: xr.Dataset, ax: Axes) -> np.ndarray:

@@ -61,24 +61,28 @@ def draw_portrait(record: xr.Dataset, ax: Axes | None = None, energy: bool = Fal
     return figure_of(ax)
 
 
-def draw_models_side_by_side(records: Sequence[xr.Dataset]) -> Figure:
-    """Portraits beside each other with one legend: the same chain and window, other models."""
-    figure = new_figure(6.1 * len(records), 7.4)
+def draw_models_side_by_side(records: Sequence[xr.Dataset], energy: bool = False) -> Figure:
+    """Portraits beside each other with one legend: other models of one chain, or other chains.
+
+    Args:
+        records: from ``portrait_record``, of one window.
+        energy: also draw contours of the conserved energy.
+    """
+    figure = new_figure(6.1 * len(records), 7.6)
     panels = figure.subplots(1, len(records), sharex=True, sharey=True, squeeze=False)[0]
     handles: dict[object, Artist] = {}
-    for record, ax in zip(records, panels, strict=True):
-        for handle in draw_layers(record, ax):
+    titles = [_title(record) for record in records]
+    one_chain = len({title[1] for title in titles}) == 1
+    for record, ax, title in zip(records, panels, titles, strict=True):
+        for handle in draw_layers(record, ax, energy):
             handles.setdefault(handle.get_label(), handle)
-        title = _title(record)
-        ax.set_title("\n".join([title[0], *title[2:]]), fontsize=10.5)
+        ax.set_title("\n".join([title[0], *title[1 + one_chain :]]), fontsize=10.5)
         ax.label_outer()
-    figure.suptitle(_title(records[0])[1], fontsize=12)
-    order = list(BASINS.values())
-    ranked = sorted(
-        handles.values(),
-        key=lambda h: order.index(str(h.get_label())) if h.get_label() in order else len(order),
-    )
-    add_legend(panels[0], ranked, given=False, columns=3)
+    if one_chain:
+        figure.suptitle(titles[0][1], fontsize=12)
+    first = [text for text in BASINS.values() if text in handles]
+    order = [*first, *(text for text in handles if text not in first)]
+    add_legend(panels[0], [handles[text] for text in order], given=False, columns=3)
     return figure
 
 
