@@ -36,7 +36,9 @@ def main() -> None:
             record = refine_boundary(plane, {"e": line, "w": line}, levels=levels)
             table.append(row(record))
             if (p, q, levels) == (0.5, 0.8, 4):
-                save_figure(draw(record), FIGURES / "boundary_plane.png")
+                figure = draw(record)
+                figure.axes[0].set_xlim(-3, 0.75)  # nothing happens beyond
+                save_figure(figure, FIGURES / "boundary_plane.png")
     for p, q in CHAINS[:2]:
         space = LinearAttentionModel(BinaryChain(p, q))
         for levels in range(4):

@@ -6,7 +6,8 @@ draws figures/gaussian.png: the gradient flow of 4096 starts per scale beside th
 analytic basin.
 
 What it shows: a small Gaussian start is almost surely trapped for p + q > 1 and almost surely
-reaches the global minima for p + q < 1, where the probability not to is drawn; a large one does so with probability 1/2 and 3/4.
+reaches the global minima for p + q < 1, where the probability not to is drawn; a
+large one does so with probability 1/2 and 3/4.
 """
 
 from pathlib import Path

@@ -125,11 +125,10 @@ def write_figure(
         InputError: a record that no figure shows, or files that cannot be written.
     """
     from flowsim.drawing.front import draw
+    from flowsim.drawing.style import save_figure
     from flowsim.portraits.summaries import summarize
     from flowsim.records.atomic import write_together
     from flowsim.records.netcdf import store_record
-
-    from flowsim.drawing.style import save_figure
 
     drawn, summary = draw(record, energy=energy, show=show), summarize(record)
     record_file = [] if stored is None else [(stored, partial(store_record, record))]

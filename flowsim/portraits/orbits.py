@@ -8,14 +8,14 @@ from torchdiffeq import odeint
 
 from flowsim.flow.limits import find_limits
 from flowsim.flow.reference import integrate
-from flowsim.models.base import GapModel, ReducedModel, velocity
+from flowsim.models.base import ReducedModel, loss_of_gap, velocity
 from flowsim.models.gap_loss import gap_slope
 from flowsim.models.rank_one import RankOneModel
 from flowsim.portraits.starts_in_plane import mesh, plane_starts, to_window
 
 ORBITS_PER_SIDE = 6
-#: Times at which an orbit is recorded, beside its start and its limit.
-TIMES = 61
+#: Times at which an orbit is recorded, where the loss is a function of the gap and elsewhere.
+TIMES, FEWER_TIMES = 61, 31
 #: Starts of the rank-one model: where its orbits move without being stiff.
 _LATTICE = (-1.6, -0.55, 0.55, 1.6)
 #: The rank-one model: step, times per round and rounds in units of the fastest rate, and how near
@@ -76,15 +76,16 @@ def _follow(
     times the fastest rate ℓ″(Δ)|∇Δ|² at their starts and limits, whichever is shorter.
     """
     pi0, pi1 = model.chain.stationary
+    count = TIMES if loss_of_gap(model) else FEWER_TIMES
     horizon = 6 / (pi0 * pi1 * max(abs(model.chain.second_eigenvalue), 0.1))
-    if isinstance(model, GapModel) and not model.dynamic_bias:
+    if loss_of_gap(model):
         ends = torch.cat([start, limit])
         gap, step = model.logit_gap(ends), 1e-4
         slopes = [gap_slope(model.chain, gap + side) for side in (step, -step)]
         bend = (slopes[0] - slopes[1]) / (2 * step)
         fastest = (bend * model.logit_gap_gradient(ends).square().sum(dim=1)).max()
         horizon = min(horizon, 1000 / float(fastest))
-    times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, TIMES - 1)]).double()
+    times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, count - 1)]).double()
     return integrate(model, start, times, rtol or 1e-11, atol)
 
 
