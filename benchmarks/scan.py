@@ -15,9 +15,9 @@ diffrax takes what it wants. Peak memory is that of the process, libraries inclu
   largest error against a much finer run of diffrax. All stay below 1e-6; flowsim is also shown at
   its default tolerance, and, with 4096, with ``integrate``, whose batch shares its steps and steps
   onto every time.
-- attention: uniform attention over 64 and 1024 positions, |a| ≤ 0.9, diffrax on the same
-  compressed law with the solver that suits it best; there is no closed form, so labels are
-  compared with flowsim's.
+- attention: uniform attention over 64 and 1024 positions, |a| ≤ 0.9, from 64, 1024 and 4096 starts;
+  diffrax on the same compressed law with the solver that suits it best; there is no closed form, so
+  labels are compared with flowsim's.
 - scaling: the cost of a point and the peak memory against the number of points.
 
 It needs the extra ``benchmark``. Install it with pip install -e ".[benchmark]".
@@ -188,8 +188,7 @@ def paths(cells: int, everyone: bool, rounds: int) -> dict[str, Row]:
 
 
 def attention(quick: bool, rounds: int) -> dict[str, Row]:
-    unit = 2 * np.random.default_rng(0).random((64 if quick else 4096, 3)) - 1
-    starts, rows = unit * [2, 2, 0.9], {}
+    unit, rows = 2 * np.random.default_rng(0).random((4096, 3)) - 1, {}
     law = {"level": 4, "halley": 2}  # nodes for slopes up to 16, and steps to the optimal bias
     # the quickest found at each length that makes no mistake; the longer, the stiffer
     quickest = {
@@ -198,18 +197,21 @@ def attention(quick: bool, rounds: int) -> dict[str, Row]:
     }
     for length, best in quickest.items():
         task = {"atol": 1e-7, "rest": 1e-5} | best
-        ours, theirs = f"flowsim, N = {length}", f"diffrax, N = {length}"
-        workers = {
-            theirs: Worker("peers_diffrax", "attention", starts, length=length, **task, **law),
-            ours: Worker("peers_flowsim", "attention", starts, length=length),
-        }
-        found = {name: worker.result for name, worker in workers.items()}
-        pair: dict[str, Row] = take_turns(workers, rounds)
-        differing = mistakes(found[theirs], found[ours])["wrong"]
-        for name, row in pair.items():
-            row |= {"differing": differing, "unresolved": int((found[name] == UNRESOLVED).sum())}
-        with_ratios(pair, theirs)
-        rows |= pair
+        for count in (64,) if quick else (64, 1024, 4096):
+            starts, which = unit[:count] * [2, 2, 0.9], f"N = {length}, {count}"
+            ours, theirs = f"flowsim, {which}", f"diffrax, {which}"
+            workers = {
+                theirs: Worker("peers_diffrax", "attention", starts, length=length, **task, **law),
+                ours: Worker("peers_flowsim", "attention", starts, length=length),
+            }
+            found = {name: worker.result for name, worker in workers.items()}
+            pair: dict[str, Row] = take_turns(workers, rounds)
+            differing = mistakes(found[theirs], found[ours])["wrong"]
+            for name, row in pair.items():
+                unresolved = int((found[name] == UNRESOLVED).sum())
+                row |= {"differing": differing, "unresolved": unresolved}
+            with_ratios(pair, theirs)
+            rows |= pair
     return rows
 
 

@@ -15,11 +15,9 @@ from flowsim.flow.rows.codes import (
     MISSING,
     NOT_FINITE,
     OUT_OF_STEPS,
-    UNIFORM,
 )
 from flowsim.flow.rows.rodas import ORDER, STAGES, step
 from flowsim.flow.rows.smooth_fields import begin, conserve, linearise, loss, velocity, verdict
-from flowsim.flow.rows.uniform import HELD, SIGN
 
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
@@ -101,7 +99,6 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
     stages, pivots = np.empty((STAGES, k)), np.empty(k, dtype=np.int64)
     work, slope = np.empty((2, k, k)), np.empty(k)
     written, time = 0, 0.0
-    begin(kind, y, ints, memory)
     status = linearise(kind, y, reals, ints, memory, field, jacobian)
     if status != 0:
         return NOT_FINITE if status < 0 else MISSING + status - 1
@@ -209,6 +206,7 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
 def follow_all(
     kind,
     starts,
+    held,
     signs,
     reals,
     ints,
@@ -226,19 +224,16 @@ def follow_all(
 ):
     """Follow every row of ``starts`` (n, k), one after the other; see ``follow``.
 
-    ``signs`` (n, k) are those of θ, and ``room`` is the size of a row's memory. Receives ``ends``
-    (n, k), ``paths`` (n, T, k), ``why`` (n,), ``records`` (n, 5), whose last entry is the loss at
-    the end, and ``slopes`` (n, k), dy/dt there.
+    For ``held`` and ``signs`` (n,) see ``begin``; ``room`` is the size of a row's memory. Receives
+    ``ends`` (n, k), ``paths`` (n, T, k), ``why`` (n,), ``records`` (n, 5), whose last entry is the
+    loss at the end, and ``slopes`` (n, k), dy/dt there.
     """
     memory = np.empty(room)
     for i in range(len(starts)):
         ends[i] = starts[i]
         why[i] = NOT_FINITE
         if _size(starts[i]) < inf:
-            memory[:] = 0.0
-            if kind == UNIFORM:
-                memory[SIGN] = signs[i, 1]
-                memory[HELD] = 1.0 if signs[i, 0] == 0.0 else 0.0
+            begin(kind, starts[i], 1.0 if held[i] else 0.0, signs[i], ints, memory)
             why[i] = follow(
                 kind,
                 ends[i],

@@ -21,7 +21,7 @@ from flowsim.flow.rows.smooth_models import follow_smooth
 from flowsim.landscape.curvature import classify_critical
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel
-from flowsim.models.uniform.model import AttentionModel
+from flowsim.models.rank_one import RankOneModel
 
 #: A row that was as slow as this times π₀π₁|λ| when it passed a saddle is in doubt: in log|e| and
 #: log|w|, whose rates stay large beside a plane, or in plain coordinates.
@@ -76,7 +76,7 @@ def smooth_ends(
     rule = torch.where(label == Label.UNRESOLVED, Rule.NONE, found.why)
     pi0, pi1 = model.chain.stationary
     scale = pi0 * pi1 * abs(model.chain.second_eigenvalue)
-    if isinstance(model, AttentionModel):
+    if not isinstance(model, RankOneModel):
         nearest = torch.where(trapped, found.slowest, found.dip)
         doubtful = nearest < _DOUBTFUL_LOGARITHMS * scale
     else:

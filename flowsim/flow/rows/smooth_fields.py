@@ -7,15 +7,25 @@ here and not passed as a function.
 from __future__ import annotations
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows import attention, attention_jacobian, attention_verdict, uniform
+from flowsim.flow.rows import (
+    attention,
+    attention_jacobian,
+    attention_verdict,
+    dynamic_bias,
+    uniform,
+)
 from flowsim.flow.rows import uniform_verdict as of_uniform
-from flowsim.flow.rows.codes import UNIFORM
+from flowsim.flow.rows.codes import DYNAMIC_BIAS, RANK_ONE_ATTENTION, UNIFORM
 
 _uniform, _uniform_loss, _uniform_verdict = uniform.expand, uniform.loss, of_uniform.verdict
+_dynamic, _dynamic_loss = dynamic_bias.expand, dynamic_bias.loss
+_dynamic_verdict = dynamic_bias.verdict
 _attention, _attention_jacobian = attention.velocity, attention_jacobian.linearise
 _attention_loss, _attention_verdict = attention.loss, attention_verdict.verdict
 _attention_begin, _attention_conserve = attention_verdict.begin, attention_verdict.conserve
 _TIME = attention_verdict.TIME
+_SIGN, _HELD = uniform.SIGN, uniform.HELD
+_DYNAMIC_SIGN, _DYNAMIC_HELD = dynamic_bias.SIGN, dynamic_bias.HELD
 
 
 @compiled
@@ -23,6 +33,8 @@ def velocity(kind, y, reals, ints, memory, out):
     """dy/dt at y into ``out``; 0, or −1 where not finite, or 1 + a level the table lacks."""
     if kind == UNIFORM:
         return _uniform(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), False)
+    if kind == DYNAMIC_BIAS:
+        return _dynamic(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), False)
     return _attention(y, reals, ints, memory, out)
 
 
@@ -31,6 +43,8 @@ def linearise(kind, y, reals, ints, memory, out, jacobian):
     """The same with the derivative into ``jacobian``."""
     if kind == UNIFORM:
         return _uniform(y, reals, ints, memory, out, jacobian, True)
+    if kind == DYNAMIC_BIAS:
+        return _dynamic(y, reals, ints, memory, out, jacobian, True)
     return _attention_jacobian(y, reals, ints, memory, out, jacobian)
 
 
@@ -39,20 +53,31 @@ def loss(kind, y, reals, ints, memory):
     """The loss at y in nats."""
     if kind == UNIFORM:
         return _uniform_loss(y, reals, ints, memory)
+    if kind == DYNAMIC_BIAS:
+        return _dynamic_loss(y, reals, ints, memory)
     return _attention_loss(y, reals, ints, memory)
 
 
 @compiled
-def begin(kind, y, ints, memory):
-    """Prepare a row's memory at its start y."""
-    if kind != UNIFORM:
+def begin(kind, y, held, sign, ints, memory):
+    """Prepare a row's memory at its start y.
+
+    ``sign`` is that of w, where log|w| is a coordinate, and ``held`` whether e is 0 for ever, where
+    log|e| is one.
+    """
+    memory[:] = 0.0
+    if kind == UNIFORM:
+        memory[_SIGN], memory[_HELD] = sign, held
+    elif kind == DYNAMIC_BIAS:
+        memory[_DYNAMIC_SIGN], memory[_DYNAMIC_HELD] = sign, held
+    else:
         _attention_begin(y, ints, memory)
 
 
 @compiled
 def conserve(kind, y, time, ints, memory):
     """Put a row on its conserved quantities after a step to ``time``."""
-    if kind != UNIFORM:
+    if kind == RANK_ONE_ATTENTION:
         memory[_TIME] = time
         _attention_conserve(y, ints, memory)
 
@@ -62,4 +87,6 @@ def verdict(kind, y, field, jacobian, reals, ints, memory, work):
     """GOING, or the rule that ends a row at y."""
     if kind == UNIFORM:
         return _uniform_verdict(y, field, jacobian, reals, ints, memory, work)
+    if kind == DYNAMIC_BIAS:
+        return _dynamic_verdict(y, field, jacobian, reals, ints, memory, work)
     return _attention_verdict(y, field, jacobian, reals, ints, memory, work)

@@ -9,16 +9,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flowsim.flow.rows import attention, uniform
-from flowsim.flow.rows.codes import ARRIVED, CRITICAL, MISSING, RANK_ONE_ATTENTION, UNIFORM
+from flowsim.flow.rows import attention, dynamic_bias, uniform
+from flowsim.flow.rows.codes import (
+    ARRIVED,
+    CRITICAL,
+    DYNAMIC_BIAS,
+    MISSING,
+    RANK_ONE_ATTENTION,
+    UNIFORM,
+)
 from flowsim.flow.rows.smooth import follow_all
-from flowsim.models.base import ReducedModel
+from flowsim.models.base import GapModel, ReducedModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.uniform.table import LawTable, law_table
 
 #: Rows between two looks at the keyboard.
-_CHUNK = {UNIFORM: 1024, RANK_ONE_ATTENTION: 32}
+_CHUNK, _SMALL_CHUNK = 1024, 32
+#: The gap models, by name.
+_DYNAMIC = {
+    "canonical": dynamic_bias.CANONICAL,
+    "linear": dynamic_bias.LINEAR,
+    "untied": dynamic_bias.UNTIED,
+}
 #: Attempted steps of a row that is followed to times or to a loss.
 _MANY_STEPS = 20_000
 #: log|θᵢ| of a coordinate that is smaller still.
@@ -54,6 +67,8 @@ class Followed:
 
 def is_smooth(model: ReducedModel) -> bool:
     """Whether rows of the model are followed here."""
+    if isinstance(model, GapModel):
+        return model.dynamic_bias
     return isinstance(model, AttentionModel) or (
         isinstance(model, RankOneModel) and model.attention
     )
@@ -81,9 +96,9 @@ def follow_smooth(
     """
     start = theta.detach().cpu().numpy().astype(np.float64)
     n, k = start.shape
-    chart = _Chart(start, 2 if isinstance(model, AttentionModel) else 0)
-    absolute, relative = np.full(k, atol), np.full(k, rtol)
-    absolute[: chart.count], relative[: chart.count] = rtol, 1e-15
+    chart = _Chart(start, model)
+    absolute = np.where(chart.logarithmic, rtol, atol)
+    relative = np.where(chart.logarithmic, 1e-15, rtol)
     at = np.empty(0) if times is None else times.detach().cpu().numpy().astype(np.float64)
     loss = np.full(n, -np.inf) if wanted is None else wanted.detach().cpu().numpy()
     ends, paths = np.empty((n, k)), np.full((n, len(at), k), np.nan)
@@ -93,7 +108,8 @@ def follow_smooth(
             kind, *arrays = _constants(model)
             found = [array[rows] for array in (ends, paths, why, np.zeros_like(records), slopes)]
             given = absolute, relative, at, loss[rows], most
-            follow_all(kind, chart.y[rows], chart.signs[rows], *arrays, *given, *found)
+            begun = chart.y[rows], chart.held[rows], chart.sign_of_w[rows]
+            follow_all(kind, *begun, *arrays, *given, *found)
             for array, values in zip((ends, paths, why, records, slopes), found, strict=True):
                 array[rows] = values
             missing = found[2] >= MISSING
@@ -137,33 +153,36 @@ def loss_followed(model: ReducedModel, theta: Tensor) -> Tensor:
 
 
 class _Chart:
-    """The rows' coordinates: logarithms of the first ``count`` of θ, and the rest as it is.
+    """The rows' coordinates: log|θᵢ| for coordinates that keep their sign, and the rest as it is.
 
-    A zero stays zero; its logarithm is not used.
+    A zero stays zero; its logarithm is not used. ``held`` says where e is such a zero.
     """
 
-    def __init__(self, start: np.ndarray, count: int) -> None:
-        self.count, self.signs, self.y = count, np.sign(start), start.copy()
+    def __init__(self, start: np.ndarray, model: ReducedModel) -> None:
+        names, n = model.coordinates, len(start)
+        self.logarithmic, self.signs = np.array(model.keeps_sign), np.sign(start)
         with np.errstate(divide="ignore"):
-            logs = np.log(np.abs(start[:, :count]))
-        self.y[:, :count] = np.maximum(logs, _SMALLEST)
+            logs = np.maximum(np.log(np.abs(start)), _SMALLEST)
+        self.y = np.where(self.logarithmic, logs, start)
+        self.held, self.sign_of_w = np.zeros(n, dtype=bool), np.ones(n)
+        if model.keeps_sign[0]:
+            self.held = start[:, 0] == 0
+        if "w" in names:
+            self.sign_of_w = self.signs[:, names.index("w")].copy()
 
     def theta(self, y: np.ndarray) -> np.ndarray:
         """θ(y) for y of shape (n, ..., k)."""
-        theta, c = y.copy(), self.count
-        signs = self.signs[:, :c].reshape(len(y), *[1] * (y.ndim - 2), c)
-        theta[..., :c] = signs * np.exp(np.maximum(y[..., :c], _SMALLEST))
-        return theta
+        signs = self.signs.reshape(len(y), *[1] * (y.ndim - 2), y.shape[-1])
+        size = np.exp(np.clip(np.where(self.logarithmic, y, 0.0), _SMALLEST, -_SMALLEST))
+        return np.where(self.logarithmic, signs * size, y)
 
     def derivative(self, y: np.ndarray) -> np.ndarray:
         """∂θᵢ/∂yᵢ, (n, k)."""
-        theta = self.theta(y)
-        theta[:, self.count :] = 1.0
-        return theta
+        return np.where(self.logarithmic, self.theta(y), 1.0)
 
 
 def _chunks(model: ReducedModel, n: int) -> list[np.ndarray]:
-    size = _CHUNK[UNIFORM if isinstance(model, AttentionModel) else RANK_ONE_ATTENTION]
+    size = _SMALL_CHUNK if isinstance(model, RankOneModel) else _CHUNK
     return np.split(np.arange(n), range(size, n, size))
 
 
@@ -177,6 +196,8 @@ def _constants(model: ReducedModel) -> tuple[int, np.ndarray, np.ndarray, int]:
     if isinstance(model, AttentionModel):
         table = _table(model)
         return UNIFORM, table.reals, table.ints, uniform.MEMORY
+    if isinstance(model, GapModel):
+        return DYNAMIC_BIAS, *dynamic_bias.constants(model.chain, _DYNAMIC[model.name])
     assert isinstance(model, RankOneModel)
     return RANK_ONE_ATTENTION, *_rank_one(model)
 
