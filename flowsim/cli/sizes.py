@@ -32,7 +32,7 @@ def check_enumeration(length: int) -> None:
     if length > 60:
         raise InputError(
             f"the exact loss with attention runs through all 2^N sequences, and there are "
-            f"10^{length * math.log10(2):.0f} of --length {length}: choose at most 18"
+            f"10^{length * math.log10(2):.0f} of --length {length}: choose at most 16"
         )
 
 
