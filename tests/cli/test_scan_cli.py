@@ -230,7 +230,9 @@ def test_ctrl_c_on_a_terminal_keeps_what_is_done(tmp_path):
     assert list((tmp_path / "scan.nc.parts").glob("*.part"))
 
 
-@pytest.mark.parametrize("text", [",e,w\n0,0.5,1\n1,-2,1\n", "name_id,w,e,note\n7,1,0.5,3\n8,1,-2,4\n"])
+@pytest.mark.parametrize(
+    "text", [",e,w\n0,0.5,1\n1,-2,1\n", "name_id,w,e,note\n7,1,0.5,3\n8,1,-2,4\n"]
+)
 def test_a_table_may_have_more_columns_than_are_needed(flowsim, tmp_path, text):
     (tmp_path / "a.csv").write_text(text)
     assert flowsim(*SCAN, *CHAIN, "--points", "a.csv", "--quiet") == (0, "", "")
