@@ -14,11 +14,14 @@ from flowsim.drawing.scan_map import draw_scan as draw_scan
 from flowsim.drawing.space import draw_phase_space as draw_phase_space
 from flowsim.errors import InputError as InputError
 from flowsim.errors import Interrupted as Interrupted
+from flowsim.flow.confirm import confirm as confirm
 from flowsim.flow.ends import Limits as Limits
 from flowsim.flow.hitting_times import hitting_times as hitting_times
 from flowsim.flow.hitting_times import settling_times as settling_times
 from flowsim.flow.limits import find_limits as find_limits
 from flowsim.flow.reference import integrate as integrate
+from flowsim.flow.reference_limits import reference_labels as reference_labels
+from flowsim.flow.reference_limits import reference_limits as reference_limits
 from flowsim.flow.trajectories import trajectories as trajectories
 from flowsim.landscape.basins import minima_curve as minima_curve
 from flowsim.landscape.basins import reaches_global_minimum as reaches_global_minimum

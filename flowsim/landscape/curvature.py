@@ -70,12 +70,14 @@ def saddle_points(model: ReducedModel, line: Tensor) -> Tensor:
 
 
 def hessian(model: ReducedModel, theta: Tensor) -> Tensor:
-    """∂²L by forward differentiation of the model's gradient (torch.func), shape (..., k, k)."""
+    """∂²L, the model's own or by automatic differentiation of its gradient, shape (..., k, k)."""
     if hasattr(model, "hessian"):  # batched by the model itself, also through torch
         return model.hessian(theta)
-    rows = theta.reshape(-1, theta.shape[-1])
-    found = torch.func.vmap(torch.func.jacfwd(model.gradient))(rows)
-    return found.reshape(*theta.shape, theta.shape[-1])
+    with torch.enable_grad():
+        point = theta.detach().clone().requires_grad_()
+        slopes = model.gradient(point).unbind(-1)
+        rows = [torch.autograd.grad(s.sum(), point, retain_graph=True)[0] for s in slopes]
+    return torch.stack(rows, dim=-2)
 
 
 def classify_critical(model: ReducedModel, theta: Tensor, decisive: bool = False) -> Tensor:

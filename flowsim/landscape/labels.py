@@ -34,6 +34,7 @@ class Rule(IntEnum):
     SHADOWS = 5  # it passed a saddle or took long, and displaced starts end alike
     SLID = 6  # along a ReLU's kink to the global minima, by small steps of two lengths
     DRIFTS = 7  # it creeps to infinity along a valley whose loss stays above the entropy rate
+    REFERENCE = 8  # torchdiffeq's odeint alone
 
 
 class CriticalPoint(IntEnum):

@@ -1,0 +1,158 @@
+"""Labels by torchdiffeq alone, and the sample of a portrait's labels that it decides again."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import uniform_starts
+
+from flowsim import (
+    AttentionModel,
+    BinaryChain,
+    CanonicalModel,
+    InputError,
+    Label,
+    LinearAttentionModel,
+    RankOneModel,
+    Rule,
+    Status,
+    UntiedModel,
+    confirm,
+    energy,
+    find_limits,
+    reaches_global_minimum,
+    reference_labels,
+    reference_limits,
+)
+from flowsim.landscape.basins import linear_reaches_global_minimum
+
+BOTH = pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3), (0.97, 0.35), (0.45, 0.56)])
+def test_the_canonical_basins_and_limits(p, q, generator):
+    model, start = CanonicalModel(BinaryChain(p, q)), uniform_starts(150, generator)
+    found = reference_limits(model, start)
+    inside = reaches_global_minimum(model.chain, start)
+    expected = torch.where(inside, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM).to(torch.int8)
+    assert torch.equal(found.label, expected)
+    assert torch.equal(reference_labels(model, start), found.label)
+    assert (found.rule == Rule.REFERENCE).all()
+    assert (found.status == Status.CONVERGED).all()
+    assert (found.loss[inside] - model.chain.entropy_rate).max() < 1e-9
+    assert (energy(found.theta) - energy(start))[inside].abs().max() < 1e-4
+    assert found.theta[~inside, 0].abs().max() < 1e-5
+    assert (found.evaluations > 100).all()
+
+
+@BOTH
+def test_the_basins_with_linear_attention(p, q, generator):
+    model = LinearAttentionModel(BinaryChain(p, q))
+    start = 4 * torch.rand(150, 3, dtype=torch.float64, generator=generator) - 2
+    inside = linear_reaches_global_minimum(model.chain, start)
+    assert torch.equal(reference_labels(model, start) == Label.GLOBAL_MINIMUM, inside)
+
+
+def test_untied_starts_of_the_sheet_that_ends_in_the_saddle(generator):
+    model = UntiedModel(BinaryChain(0.5, 0.8))
+    e, w = torch.rand(2, 20, dtype=torch.float64, generator=generator) + 0.1
+    tied = torch.stack([e, e, w], dim=1)
+    assert (reference_labels(model, tied) == Label.SADDLE).all()
+    tied[:, 1] *= 1 + 1e-6
+    assert (reference_labels(model, tied) == Label.GLOBAL_MINIMUM).all()
+
+
+def test_starts_on_invariant_lines_and_bad_starts_cost_only_themselves(generator):
+    model = CanonicalModel(BinaryChain(0.5, 0.8))
+    odd = torch.tensor(
+        [[0, 1], [0, -1], [2, 0], [math.nan, 1], [math.inf, 1], [1e200, 1], [1e-9, -0.9]]
+    ).double()
+    good = uniform_starts(9, generator)
+    found = reference_limits(model, torch.cat([good, odd]))
+    assert torch.equal(found.label[:9], reference_labels(model, good))
+    local, glob, none = Label.LOCAL_MINIMUM, Label.GLOBAL_MINIMUM, Label.UNRESOLVED
+    assert found.label[9:].tolist() == [local, Label.SADDLE, local, none, none, none, glob]
+    assert found.status[12:15].tolist() == [Status.FAILED] * 3
+    assert found.rule[12:15].tolist() == [Rule.NONE] * 3
+
+
+def test_everything_is_a_global_minimum_when_p_plus_q_is_one(generator):
+    model = CanonicalModel(BinaryChain(0.3, 0.7))
+    labels = reference_labels(model, uniform_starts(50, generator))
+    assert (labels == Label.GLOBAL_MINIMUM).all()
+
+
+@BOTH
+def test_models_in_physical_time_are_never_wrong_and_mostly_decided(p, q, generator):
+    chain, start = BinaryChain(p, q), uniform_starts(6, generator, half_width=2.0)
+    extra = 2 * torch.rand(6, 1, dtype=torch.float64, generator=generator) - 1
+    spatial = torch.cat([start, extra], dim=1)
+    rank_one = RankOneModel(chain, 8)
+    cases = [
+        (AttentionModel(chain, 8), spatial, 6),
+        (CanonicalModel(chain, "dynamic"), spatial, 6),
+        (rank_one, rank_one.from_canonical(start), 3),  # others slide along a kink
+    ]
+    for model, rows, at_least in cases:
+        found, expected = reference_limits(model, rows), find_limits(model, rows).label
+        decided = (found.label != Label.UNRESOLVED) & (expected != Label.UNRESOLVED)
+        assert torch.equal(found.label[decided], expected[decided])
+        assert int((found.label != Label.UNRESOLVED).sum()) >= at_least
+        lost = found.label == Label.UNRESOLVED
+        assert (found.rule == Rule.NONE).tolist() == lost.tolist()
+
+
+def test_a_row_that_needs_too_many_evaluations_is_unresolved(monkeypatch):
+    model = CanonicalModel(BinaryChain(0.5, 0.8), "dynamic")
+    monkeypatch.setattr("flowsim.flow.reference_limits._EVALUATIONS", 20)
+    monkeypatch.setattr("flowsim.flow.reference_limits._PER_COORDINATE", 1)
+    done = []
+    start = torch.tensor([[1.0, -0.5, 0.3], [0.0, -0.5, math.log(5 / 8)]], dtype=torch.float64)
+    found = reference_limits(model, start, progress=done.append)
+    assert found.status[0] == Status.TIMED_OUT
+    assert found.label[0] == Label.UNRESOLVED
+    assert sum(done) == 2
+
+
+def test_a_sample_of_labels_is_confirmed_and_a_wrong_one_is_found(generator):
+    model, start = CanonicalModel(BinaryChain(0.5, 0.8)), uniform_starts(60, generator)
+    labels = find_limits(model, start).label
+    good = {"confirm_agree": 40, "confirm_disagree": 0, "confirm_undecided": 0}
+    assert confirm(model, start, labels, 40) == {"confirm_cells": 40, **good}
+    labels[:7] = 3 - labels[:7]  # minima for the trapped, and the other way round
+    labels[7:10] = Label.UNRESOLVED
+    start[10] = math.nan  # whatever its label, torchdiffeq finds none
+    wanted = {"confirm_agree": 49, "confirm_disagree": 7, "confirm_undecided": 1}
+    found = confirm(model, start.reshape(6, 10, 2), labels.reshape(6, 10).numpy(), 1000)
+    assert found == {"confirm_cells": 57, **wanted}
+    some = [confirm(model, start, labels, 20, seed)["confirm_disagree"] for seed in range(5)]
+    assert some == [confirm(model, start, labels, 20, s)["confirm_disagree"] for s in range(5)]
+    assert len(set(some)) > 1
+
+
+def test_beside_the_separatrix_the_tolerance_is_tightened(monkeypatch):
+    """Starts 3e-9 beside it, some of which a coarse tolerance takes to its other side."""
+    model = CanonicalModel(BinaryChain(0.5, 0.8))
+    w = torch.linspace(-0.6, -0.05, 8, dtype=torch.float64)
+    e = (w.square() - w.abs().log() - (1 + math.log(2)) / 2).sqrt()
+    start = torch.stack([e * (1 + 3e-9), w], dim=1)
+    labels = torch.full((8,), Label.GLOBAL_MINIMUM)
+    usual = reference_labels(model, start, rtol=1e-5)
+    assert (usual == Label.LOCAL_MINIMUM).any()
+    monkeypatch.setattr("flowsim.flow.confirm.default_rtol", lambda _: 1e-5)
+    monkeypatch.setattr("flowsim.flow.reference_limits.default_rtol", lambda _: 1e-5)
+    assert confirm(model, start, labels, 8)["confirm_disagree"] == 0
+
+
+def test_bad_input_is_refused():
+    model, start = CanonicalModel(BinaryChain(0.5, 0.8)), torch.ones(3, 2).double()
+    for bad in ({"count": -1}, {"count": 2, "seed": -1}):
+        with pytest.raises(InputError, match="must not be negative"):
+            confirm(model, start, np.ones(3, np.int8), **bad)
+    with pytest.raises(InputError, match="do not fit"):
+        confirm(model, start, np.ones(2, np.int8), 2)
+    assert confirm(model, start, np.zeros(3, np.int8), 2)["confirm_cells"] == 0
+    assert confirm(model, start, np.ones(3, np.int8), 0)["confirm_cells"] == 0
+    with pytest.raises(InputError, match="starts need shape"):
+        reference_labels(model, torch.ones(3))
