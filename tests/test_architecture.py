@@ -11,7 +11,8 @@ PACKAGES = ("flowsim", "full_model")
 #: What a room's files may import of the project, beside their own room.
 FLOWSIM = {
     "errors": "",
-    "compiled": "",
+    "notices": "",
+    "compiled": "notices",
     "arrays": "errors",
     "records": "errors",
     "chain": "errors arrays",
@@ -22,7 +23,7 @@ FLOWSIM = {
     "boundary": "errors arrays chain records models landscape flow scan",
     "portraits": "errors arrays chain records models landscape flow scan boundary",
     "drawing": "errors records",
-    "cli": "errors arrays compiled records chain models landscape flow scan boundary portraits "
+    "cli": "errors arrays notices compiled records chain models landscape flow scan boundary portraits "
     "drawing",
 }
 FULL_MODEL = {
