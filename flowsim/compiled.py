@@ -51,7 +51,12 @@ def _folder() -> str:
 
 
 def compiled(
-    function: Callable[..., Any] | None = None, *, fused: bool = False, reordered: bool = False
+    function: Callable[..., Any] | None = None,
+    *,
+    fused: bool = False,
+    reordered: bool = False,
+    inline: bool = False,
+    internal: bool = False,
 ) -> Any:
     """Decorator: compile ``function`` on its first call and keep the code on disk.
 
@@ -63,15 +68,20 @@ def compiled(
         function: what to compile.
         fused: a product and a sum may be rounded once.
         reordered: that, and sums may be taken in any order, so that loops use vectors.
+        inline: its code is copied to where it is called. A call that passes arrays costs as much
+            as some ten multiplications.
+        internal: called by compiled functions only, so that Python needs no way in.
     """
     if function is None:
-        return partial(compiled, fused=fused, reordered=reordered)
+        return partial(compiled, fused=fused, reordered=reordered, inline=inline, internal=internal)
     allowed: Any = {"contract"} if fused or reordered else False
     if reordered:
         allowed |= {"reassoc", "nsz"}
     before, config.CACHE_DIR = config.CACHE_DIR, _folder()
     try:
-        options: Any = {"no_cfunc_wrapper": True}  # nothing is called from C
+        # nothing is called from C
+        options: Any = {"no_cfunc_wrapper": True, "forceinline": inline}
+        options["no_cpython_wrapper"] = internal
         return numba.njit(cache=True, error_model="numpy", fastmath=allowed, **options)(function)
     finally:
         config.CACHE_DIR = before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ class Limits:
         loss: loss at the end point, in nats.
         gradient_norm: ‖∇L‖ at the end point.
         evaluations: evaluations of the field, int64.
+        kinks: how many times the orbit met a ReLU's kink, int32; zero in smooth fields.
+        sliding_time: time that it spent sliding along kinks, physical gradient-flow time.
     """
 
     theta: Tensor
@@ -29,6 +31,13 @@ class Limits:
     loss: Tensor
     gradient_norm: Tensor
     evaluations: Tensor
+    kinks: Tensor = field(default_factory=lambda: torch.zeros(0))
+    sliding_time: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+    def __post_init__(self) -> None:
+        if self.kinks.shape != self.label.shape:
+            self.kinks = torch.zeros_like(self.label, dtype=torch.int32)
+            self.sliding_time = torch.zeros_like(self.loss)
 
     @classmethod
     def joined(cls, parts: list[Limits], lead: torch.Size) -> Limits:

@@ -12,6 +12,7 @@ from flowsim.flow.checks import check_fraction, check_starts, in_kind
 from flowsim.flow.ends import Limits
 from flowsim.flow.gap.engine import gap_times
 from flowsim.flow.limits import find_limits
+from flowsim.flow.rows.kinked_models import in_modes, rank_one_times
 from flowsim.flow.rows.loss_clock import times_of_rows
 from flowsim.flow.rows.smooth_models import is_smooth, loss_followed, smooth_times
 from flowsim.landscape.labels import Label, Rule
@@ -103,6 +104,9 @@ def _until(
     wanted = end_loss + fraction * (start_loss - end_loss)
     times = torch.full_like(wanted, torch.nan)
     falls = start_loss > end_loss
+    if in_modes(model):
+        times[falls] = rank_one_times(model, start[falls], wanted[falls], rtol or 1e-10)
+        return times
     follow = smooth_times if is_smooth(model) else times_of_rows
     times[falls] = follow(model, start[falls], wanted[falls], rtol or 1e-8)
     return times

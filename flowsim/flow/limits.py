@@ -9,6 +9,7 @@ from flowsim.flow.checks import check_starts
 from flowsim.flow.ends import Limits
 from flowsim.flow.gap.engine import gap_limits
 from flowsim.flow.rows.by_shadows import limits_of_rows
+from flowsim.flow.rows.kinked_models import in_modes, rank_one_limits
 from flowsim.models.base import ReducedModel, loss_of_gap
 
 
@@ -17,7 +18,7 @@ def find_limits(
     theta0: Numbers,
     rtol: float | None = None,
     atol: float = 1e-12,
-    max_steps: int = 3000,
+    max_steps: int | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Limits:
     """The end of the gradient-flow trajectory of every start.
@@ -49,11 +50,16 @@ def find_limits(
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
     """
-    rtol = rtol if rtol is not None else 1e-10 if loss_of_gap(model) else 1e-6
+    by_gap, by_modes = loss_of_gap(model), in_modes(model)
+    rtol = rtol if rtol is not None else 1e-10 if by_gap else 1e-8 if by_modes else 1e-6
     starts = check_starts(model, theta0, rtol, atol)
     rows = starts.reshape(-1, starts.shape[-1])
+    if max_steps is None:
+        max_steps = 30_000 if by_modes else 3000
     if loss_of_gap(model):
         found = gap_limits(model, rows, rtol, atol, max_steps)
+    elif in_modes(model):
+        found = rank_one_limits(model, rows, rtol, max_steps)
     else:
         found = limits_of_rows(model, rows, rtol, atol, max_steps)
     parts = []

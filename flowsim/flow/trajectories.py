@@ -8,6 +8,7 @@ from flowsim.arrays import Numbers
 from flowsim.flow.checks import check_starts, check_times, in_kind
 from flowsim.flow.gap.engine import gap_paths
 from flowsim.flow.reference import integrate
+from flowsim.flow.rows.kinked_models import in_modes, rank_one_paths
 from flowsim.flow.rows.smooth_models import is_smooth, smooth_paths
 from flowsim.models.base import ReducedModel, loss_of_gap
 
@@ -45,6 +46,8 @@ def trajectories(
         path = gap_paths(model, rows, times, rtol, atol)
     elif is_smooth(model):
         path = smooth_paths(model, rows, times, rtol, atol)
+    elif in_modes(model):
+        path = rank_one_paths(model, rows, times, rtol)
     else:
         return integrate(model, theta0, times, rtol, atol)
     return in_kind(path.reshape(len(times), *starts.shape), theta0)

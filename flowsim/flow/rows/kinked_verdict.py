@@ -1,0 +1,109 @@
+"""When a row has come to its end, and what that end is.
+
+The rank-one flow without attention is decided by a theorem (own derivation, docs/derivations.md):
+its critical points, those on kinks and at infinity included, have one of two losses, the entropy
+rate (global minima) and h(π₁) (no part of the symbol gets through). Loss falls along every orbit,
+so that one below h(π₁) ends in the global minima. One above is trapped where e → 0 while every
+mode around has (p + q − 1)·slope > 0, since there L − h(π₁) ≈ π₀π₁(p + q − 1)·slope·e² ≥ 0.
+"""
+
+from __future__ import annotations
+
+from math import inf, sqrt
+
+from flowsim.compiled import compiled
+from flowsim.flow.rows.codes import GOING, MINIMA, REST, TRAPPED
+from flowsim.flow.rows.kinked_step import invert, multiply
+from flowsim.flow.rows.rank_one import BIAS, ENTROPY_RATE, LAMBDA, UNIGRAM, loss
+from flowsim.flow.rows.row import OPEN, SLIDING, Row
+
+#: Places in ``Row.memory``: conserved quantities, |(e, ρ)| at the start, and, when the loss falls
+#: below h(π₁) or the row is trapped, the distances from the saddles e = 0 = slope and e = ρ = 0.
+FEED_FORWARD_BALANCE, EMBEDDING_BALANCE, AMPLITUDE, NARROWEST, CENTRE = range(5)
+
+#: Velocities below which the rest of the way is estimated, and how short it must be.
+_SLOW, _REST = 1e-5, 1e-11
+#: Rounding of the loss.
+_ROUNDING = 1e-14
+#: Rates of the flow below this count as none.
+_NO_RATE = 1e-13
+#: How near e and b are to a trap when it is called one, and how far from a kink, relative to ρ.
+_TRAP, _CLEAR = 1e-9, 1e-3
+
+
+@compiled(internal=True)
+def rest_of_way(row: Row):
+    """The largest |d_i|/(1 + |y_i|) of d = (c·I − J)⁻¹f, where the linearised flow still goes.
+
+    d is left in ``row.slope``.
+    """
+    k = len(row.y)
+    for i in range(k):
+        for j in range(k):
+            row.matrix[i, j] = -row.derivative[i, j]
+        row.matrix[i, i] += _NO_RATE
+    if not invert(row.matrix, row.inverse):
+        return 1.0
+    multiply(row.inverse, row.velocity, row.slope)
+    largest = 0.0
+    for i in range(k):
+        largest = max(largest, abs(row.slope[i]) / (1.0 + abs(row.y[i])))
+    return largest
+
+
+@compiled(internal=True)
+def verdict(row: Row):
+    """GOING, or the rule that ends the row; ``row.y`` is then its limit."""
+    y, mode, memory, reals = row.y, row.mode, row.memory, row.reals
+    speed = 0.0
+    for i in range(len(y)):
+        speed = max(speed, abs(row.velocity[i]))
+    if speed > _SLOW and memory[NARROWEST] >= 0.0 and reals[LAMBDA] != 0.0:
+        return GOING
+    value = loss(y, mode, reals)
+    information = reals[UNIGRAM] - reals[ENTROPY_RATE]
+    if memory[NARROWEST] < 0.0 and value < reals[UNIGRAM] - _ROUNDING:
+        amplitude = sqrt(y[0] * y[0] + y[1] * y[1])
+        slope = 1.0 + 4.0 * y[2] * y[3] if mode[0] == OPEN and mode[1] == OPEN else 1.0
+        memory[NARROWEST] = max(abs(y[0]) / min(1.0, amplitude), abs(slope))
+        memory[CENTRE] = amplitude / min(1.0, memory[AMPLITUDE])
+    if reals[LAMBDA] == 0.0:
+        return MINIMA if value - reals[ENTROPY_RATE] <= 1e-15 else GOING
+    if speed > _SLOW:
+        return GOING
+    if value - reals[ENTROPY_RATE] < 1e-6 * information and rest_of_way(row) <= _REST:
+        for i in range(len(y)):
+            y[i] += row.slope[i]
+        return MINIMA
+    if len(y) == 5 and abs(y[0]) <= _TRAP and abs(y[4] - reals[BIAS]) <= _TRAP:
+        return _trapped(row)
+    return GOING
+
+
+@compiled(internal=True)
+def _trapped(row: Row):
+    """TRAPPED where e → 0 for good. REST where e = ρ = 0 does not trap: it is invariant as well."""
+    y, mode, memory, reals = row.y, row.mode, row.memory, row.reals
+    sign = -1.0 if reals[LAMBDA] > 0.0 else 1.0
+    gain = 1.0 + 4.0 * y[2] * y[3]
+    around = min(sign, sign * gain)  # positive where all units' slopes trap
+    memory[CENTRE] = inf if around > 0.0 else abs(y[1]) / min(1.0, memory[AMPLITUDE])
+    sliding = mode[2] == 0 and (mode[0] == SLIDING or mode[1] == SLIDING)
+    if sliding or (y[0] == 0.0 and y[1] == 0.0):  # to e = ρ = 0, where units open and close
+        if around <= 0.0 and y[0] != 0.0:
+            return GOING
+        memory[NARROWEST] = abs(around)
+        y[0] = y[1] = 0.0
+        y[4] = reals[BIAS]
+        return TRAPPED if around > 0.0 else REST
+    if mode[2] == 1:
+        gain = 1.0
+    elif mode[0] != mode[1]:
+        return GOING
+    slope = gain if mode[0] == OPEN else 1.0
+    if sign * slope <= 0.0 or abs(y[0]) > _CLEAR * abs(y[1]):
+        return GOING
+    memory[NARROWEST] = abs(slope)
+    y[0] = 0.0
+    y[4] = reals[BIAS]
+    return TRAPPED
