@@ -23,8 +23,8 @@ FLOWSIM = {
     "boundary": "errors arrays chain records models landscape flow scan",
     "portraits": "errors arrays chain records models landscape flow scan boundary",
     "drawing": "errors records",
-    "cli": "errors arrays notices compiled records chain models landscape flow scan boundary portraits "
-    "drawing",
+    "cli": "errors arrays notices compiled records chain models landscape flow scan boundary "
+    "portraits drawing",
 }
 FULL_MODEL = {
     "model": "",

@@ -12,9 +12,8 @@ from flowsim.flow.checks import check_fraction, check_starts, in_kind
 from flowsim.flow.ends import Limits
 from flowsim.flow.gap.engine import gap_times
 from flowsim.flow.limits import find_limits
-from flowsim.flow.rows.kinked_models import in_modes, rank_one_times
-from flowsim.flow.rows.loss_clock import times_of_rows
-from flowsim.flow.rows.smooth_models import is_smooth, loss_followed, smooth_times
+from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_times
+from flowsim.flow.rows.smooth.smooth_models import loss_followed, smooth_times
 from flowsim.landscape.labels import Label, Rule
 from flowsim.models.base import ReducedModel, loss_of_gap
 
@@ -100,13 +99,12 @@ def _until(
         learned = label == Label.GLOBAL_MINIMUM
         gap = torch.where(learned, model.chain.target_logit_gap, 0.0)
         return gap_times(model, start, gap, fraction, rtol or 1e-12)
-    start_loss = loss_followed(model, start) if is_smooth(model) else model.loss(start)
+    start_loss = model.loss(start) if in_modes(model) else loss_followed(model, start)
     wanted = end_loss + fraction * (start_loss - end_loss)
     times = torch.full_like(wanted, torch.nan)
     falls = start_loss > end_loss
     if in_modes(model):
         times[falls] = rank_one_times(model, start[falls], wanted[falls], rtol or 1e-10)
         return times
-    follow = smooth_times if is_smooth(model) else times_of_rows
-    times[falls] = follow(model, start[falls], wanted[falls], rtol or 1e-8)
+    times[falls] = smooth_times(model, start[falls], wanted[falls], rtol or 1e-8)
     return times

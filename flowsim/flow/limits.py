@@ -8,8 +8,8 @@ from flowsim.arrays import Numbers
 from flowsim.flow.checks import check_starts
 from flowsim.flow.ends import Limits
 from flowsim.flow.gap.engine import gap_limits
-from flowsim.flow.rows.by_shadows import limits_of_rows
-from flowsim.flow.rows.kinked_models import in_modes, rank_one_limits
+from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_limits
+from flowsim.flow.rows.smooth.shadows import smooth_limits
 from flowsim.models.base import ReducedModel, loss_of_gap
 
 
@@ -29,9 +29,9 @@ def find_limits(
     gap, the gap is the independent variable (``flow.gap``), and both ends are met exactly. An
     orbit that came close to a saddle is computed again at a finer tolerance, beside starts that
     are displaced to both sides along every coordinate (by 1e-11 where the gap is the independent
-    variable, else by ``rtol``); where they disagree the label is unresolved. Rank-one orbits that
-    slide along a ReLU's kink to the global minima are followed by small steps of descent: their
-    limits are right to first order in the step only. No conserved quantity is consulted.
+    variable, else by ``rtol``); where they disagree the label is unresolved. Rank-one orbits
+    without attention are followed from kink to kink of the ReLU (``flow.rows.kinked``). No
+    conserved quantity is consulted.
 
     Args:
         model: any reduced model.
@@ -61,7 +61,7 @@ def find_limits(
     elif in_modes(model):
         found = rank_one_limits(model, rows, rtol, max_steps)
     else:
-        found = limits_of_rows(model, rows, rtol, atol, max_steps)
+        found = smooth_limits(model, rows, rtol, atol, max_steps)
     parts = []
     for limits in found:
         parts.append(limits)

@@ -7,9 +7,8 @@ from typing import Any
 from flowsim.arrays import Numbers
 from flowsim.flow.checks import check_starts, check_times, in_kind
 from flowsim.flow.gap.engine import gap_paths
-from flowsim.flow.reference import integrate
-from flowsim.flow.rows.kinked_models import in_modes, rank_one_paths
-from flowsim.flow.rows.smooth_models import is_smooth, smooth_paths
+from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_paths
+from flowsim.flow.rows.smooth.smooth_models import smooth_paths
 from flowsim.models.base import ReducedModel, loss_of_gap
 
 
@@ -18,11 +17,10 @@ def trajectories(
 ) -> Any:
     """Trajectories of dθ/dt = −G⁻¹∇L at the times ``t``, in physical gradient-flow time.
 
-    The same as ``integrate``, and much faster for many rows where L = ℓ(Δ): every row has steps of
-    its own, with the logit gap Δ as independent variable, which are not held up by stiffness and
-    need not end on the requested times; physical time is a function of the place on a step,
-    dt = dΔ/(−ℓ′(Δ) ‖∇Δ‖²), and is inverted for each of ``t`` (``flow.gap.dense``). Other models
-    are left to ``integrate``.
+    The same as ``integrate``, and much faster for many rows: every row has steps of its own, which
+    need not end on the requested times. Where L = ℓ(Δ) the logit gap Δ is the independent variable,
+    dt = dΔ/(−ℓ′(Δ) ‖∇Δ‖²), and physical time is inverted for each of ``t`` (``flow.gap.dense``);
+    the steps of other models are linearly implicit in physical time (``flow.rows``).
 
     Args:
         model: any reduced model.
@@ -44,10 +42,8 @@ def trajectories(
     rows = starts.reshape(-1, starts.shape[-1])
     if loss_of_gap(model):
         path = gap_paths(model, rows, times, rtol, atol)
-    elif is_smooth(model):
-        path = smooth_paths(model, rows, times, rtol, atol)
     elif in_modes(model):
         path = rank_one_paths(model, rows, times, rtol)
     else:
-        return integrate(model, theta0, times, rtol, atol)
+        path = smooth_paths(model, rows, times, rtol, atol)
     return in_kind(path.reshape(len(times), *starts.shape), theta0)

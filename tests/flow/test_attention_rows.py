@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from flowsim import BinaryChain, RankOneModel
-from flowsim.flow.rows import attention
-from flowsim.flow.rows.attention_jacobian import linearise
+from flowsim.flow.rows.smooth import attention as attention
+from flowsim.flow.rows.smooth.attention_jacobian import linearise
 
 
 def evaluate(y, reals, ints, size):

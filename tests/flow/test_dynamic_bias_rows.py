@@ -15,7 +15,7 @@ from flowsim import (
     integrate,
     trajectories,
 )
-from flowsim.flow.rows import dynamic_bias
+from flowsim.flow.rows.smooth import dynamic_bias as dynamic_bias
 
 MODELS = {
     "canonical": (CanonicalModel, dynamic_bias.CANONICAL),

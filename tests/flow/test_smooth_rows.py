@@ -18,8 +18,9 @@ from flowsim import (
     integrate,
     trajectories,
 )
-from flowsim.flow.rows import attention, smooth_models
-from flowsim.flow.rows.rodas import GAMMA, STAGES, A, C
+from flowsim.flow.rows.smooth import attention as attention
+from flowsim.flow.rows.smooth import smooth_models
+from flowsim.flow.rows.smooth.smooth_step import GAMMA, STAGES, A, C
 
 RANK_ONE = RankOneModel(BinaryChain(0.5, 0.8), 4, attention=True)
 

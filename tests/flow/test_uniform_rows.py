@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from flowsim import AttentionModel, BinaryChain
-from flowsim.flow.rows import uniform
+from flowsim.flow.rows.smooth import uniform_rows as uniform
 from flowsim.models.elementary import exponential
 from flowsim.models.uniform.table import STEEPEST, LawTable
 

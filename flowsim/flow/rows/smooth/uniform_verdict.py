@@ -6,7 +6,7 @@ import math
 
 from flowsim.compiled import compiled
 from flowsim.flow.rows.codes import GOING, MINIMA, REST, TRAPPED
-from flowsim.flow.rows.uniform import KNOWN, expand, loss
+from flowsim.flow.rows.smooth.uniform_rows import KNOWN, expand, loss
 from flowsim.models.uniform.table import ENTROPY_RATE, LAMBDA, UNIGRAM
 
 #: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)².

@@ -17,7 +17,7 @@ from flowsim.flow.rows.codes import (
     REST,
     TRAPPED,
 )
-from flowsim.flow.rows.smooth_models import follow_smooth
+from flowsim.flow.rows.smooth.smooth_models import follow_smooth
 from flowsim.landscape.curvature import classify_critical
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel

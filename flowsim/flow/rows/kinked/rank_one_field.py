@@ -13,7 +13,7 @@ from __future__ import annotations
 from math import exp, log1p
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows.row import OPEN, SLIDING
+from flowsim.flow.rows.kinked.row import OPEN, SLIDING
 
 #: Places in ``Row.reals``.
 TARGET0, TARGET1, OTHER0, OTHER1, PI0, PI1, LENGTH, BIAS, ENTROPY_RATE, UNIGRAM, LAMBDA, RTOL = (

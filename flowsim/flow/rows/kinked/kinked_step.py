@@ -11,8 +11,8 @@ coordinates of ``straight``.
 from __future__ import annotations
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows.row import Row
-from flowsim.flow.rows.straight import enter, finish, straight_velocity
+from flowsim.flow.rows.kinked.row import Row
+from flowsim.flow.rows.kinked.straight import enter, finish, straight_velocity
 from flowsim.flow.rows.tableau import GAMMA, STAGES, A, C
 
 

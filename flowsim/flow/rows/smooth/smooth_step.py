@@ -12,7 +12,7 @@ are in ``tableau``.
 from __future__ import annotations
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows.smooth_fields import velocity
+from flowsim.flow.rows.smooth.smooth_fields import velocity
 from flowsim.flow.rows.tableau import GAMMA, STAGES, A, C
 
 

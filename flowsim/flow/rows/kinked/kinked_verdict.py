@@ -13,9 +13,9 @@ from math import inf, sqrt
 
 from flowsim.compiled import compiled
 from flowsim.flow.rows.codes import GOING, MINIMA, REST, TRAPPED
-from flowsim.flow.rows.kinked_step import invert, multiply
-from flowsim.flow.rows.rank_one import BIAS, ENTROPY_RATE, LAMBDA, UNIGRAM, loss
-from flowsim.flow.rows.row import OPEN, SLIDING, Row
+from flowsim.flow.rows.kinked.kinked_step import invert, multiply
+from flowsim.flow.rows.kinked.rank_one_field import BIAS, ENTROPY_RATE, LAMBDA, UNIGRAM, loss
+from flowsim.flow.rows.kinked.row import OPEN, SLIDING, Row
 
 #: Places in ``Row.memory``: conserved quantities, |(e, ρ)| at the start, and, when the loss falls
 #: below h(π₁) or the row is trapped, the distances from the saddles e = 0 = slope and e = ρ = 0.

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flowsim.flow.rows import attention, dynamic_bias, uniform
 from flowsim.flow.rows.codes import (
     ARRIVED,
     CRITICAL,
@@ -18,7 +17,10 @@ from flowsim.flow.rows.codes import (
     RANK_ONE_ATTENTION,
     UNIFORM,
 )
-from flowsim.flow.rows.smooth import follow_all
+from flowsim.flow.rows.smooth import attention as attention
+from flowsim.flow.rows.smooth import dynamic_bias
+from flowsim.flow.rows.smooth import uniform_rows as uniform
+from flowsim.flow.rows.smooth.smooth_orbit import follow_all
 from flowsim.models.base import GapModel, ReducedModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.uniform.model import AttentionModel

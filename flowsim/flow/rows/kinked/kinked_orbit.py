@@ -14,8 +14,8 @@ from flowsim.flow.rows.codes import (
     OUT_OF_STEPS,
     TRAPPED,
 )
-from flowsim.flow.rows.kinked_step import step
-from flowsim.flow.rows.kinked_verdict import (
+from flowsim.flow.rows.kinked.kinked_step import step
+from flowsim.flow.rows.kinked.kinked_verdict import (
     AMPLITUDE,
     CENTRE,
     EMBEDDING_BALANCE,
@@ -23,10 +23,10 @@ from flowsim.flow.rows.kinked_verdict import (
     NARROWEST,
     verdict,
 )
-from flowsim.flow.rows.kinks import UNIT0, UNIT1, choose_modes, dip, project, smallest_margin
-from flowsim.flow.rows.rank_one import LENGTH, RTOL, jacobian, loss, velocity
-from flowsim.flow.rows.row import SLIDING, Found, Row
-from flowsim.flow.rows.straight import straighten
+from flowsim.flow.rows.kinked.kinks import UNIT0, UNIT1, choose_modes, dip, project, smallest_margin
+from flowsim.flow.rows.kinked.rank_one_field import LENGTH, RTOL, jacobian, loss, velocity
+from flowsim.flow.rows.kinked.row import SLIDING, Found, Row
+from flowsim.flow.rows.kinked.straight import straighten
 from flowsim.flow.rows.tableau import ORDER
 
 #: Places in the row's counts.

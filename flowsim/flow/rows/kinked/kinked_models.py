@@ -22,8 +22,8 @@ from flowsim.flow.rows.codes import (
     REST,
     TRAPPED,
 )
-from flowsim.flow.rows.kinked import follow_all
-from flowsim.flow.rows.row import Found, Row
+from flowsim.flow.rows.kinked.kinked_orbit import follow_all
+from flowsim.flow.rows.kinked.row import Found, Row
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel
 from flowsim.models.rank_one import RankOneModel
@@ -82,7 +82,7 @@ def rank_one_paths(model: RankOneModel, start: Tensor, times: Tensor, rtol: floa
 
 
 def rank_one_times(model: RankOneModel, start: Tensor, wanted: Tensor, rtol: float) -> Tensor:
-    """Physical time until the loss has fallen to ``wanted`` (n,), shape (n,); NaN if it does not."""
+    """Physical time until the loss is ``wanted`` (n,), shape (n,); NaN if it never is."""
     rows = start.detach().cpu().numpy()
     found = _follow(model, rows, rtol, 100_000, wanted=wanted.detach().cpu().numpy())
     times = np.where(found.why == ARRIVED, found.clocks[:, 0], np.nan)

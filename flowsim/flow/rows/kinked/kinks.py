@@ -12,7 +12,7 @@ from __future__ import annotations
 from math import inf, sqrt
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows.rank_one import (
+from flowsim.flow.rows.kinked.rank_one_field import (
     LENGTH,
     OTHER0,
     OTHER1,
@@ -22,7 +22,7 @@ from flowsim.flow.rows.rank_one import (
     TARGET1,
     residual,
 )
-from flowsim.flow.rows.row import CLOSED, OPEN, SLIDING
+from flowsim.flow.rows.kinked.row import CLOSED, OPEN, SLIDING
 
 #: A row this near to a surface, relative to its size, is on it: the rounding of Y.
 _NEAR = 1e-15

@@ -9,7 +9,17 @@ every n is ∂²L/∂Y_n∂j, which is then passed on to the positions up to n.
 from __future__ import annotations
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows.attention import EACH, FIRST, LENGTH, UNTIED, WEIGHTS, WIDTH, P, Q, velocity
+from flowsim.flow.rows.smooth.attention import (
+    EACH,
+    FIRST,
+    LENGTH,
+    UNTIED,
+    WEIGHTS,
+    WIDTH,
+    P,
+    Q,
+    velocity,
+)
 
 #: Coordinates other than ρ, in their order here: e, w₁, w₂, o, v, b, c.
 _OTHERS = 7

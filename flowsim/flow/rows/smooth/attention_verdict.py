@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows.attention import (
+from flowsim.flow.rows.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
+from flowsim.flow.rows.smooth.attention import (
     ENTROPY_RATE,
     LAMBDA,
     LENGTH,
@@ -24,8 +25,7 @@ from flowsim.flow.rows.attention import (
     Q,
     loss,
 )
-from flowsim.flow.rows.attention_jacobian import linearise
-from flowsim.flow.rows.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
+from flowsim.flow.rows.smooth.attention_jacobian import linearise
 
 #: Places in a row's memory: w₁² − w₂² and o² − v² at its start, the time, the last mark, the last
 #: extrapolation of the loss, and the losses at the marks, two for each decade of time from 1.

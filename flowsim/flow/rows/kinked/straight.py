@@ -14,8 +14,8 @@ from __future__ import annotations
 from math import sqrt
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows.rank_one import LENGTH, inner, velocity
-from flowsim.flow.rows.row import OPEN, Row
+from flowsim.flow.rows.kinked.rank_one_field import LENGTH, inner, velocity
+from flowsim.flow.rows.kinked.row import OPEN, Row
 
 #: Places in ``Row.mode`` of the unit whose logit is a coordinate, and of the one it replaces.
 UNIT, PIVOT = 4, 5

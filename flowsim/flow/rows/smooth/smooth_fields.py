@@ -7,15 +7,10 @@ here and not passed as a function.
 from __future__ import annotations
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows import (
-    attention,
-    attention_jacobian,
-    attention_verdict,
-    dynamic_bias,
-    uniform,
-)
-from flowsim.flow.rows import uniform_verdict as of_uniform
 from flowsim.flow.rows.codes import DYNAMIC_BIAS, RANK_ONE_ATTENTION, UNIFORM
+from flowsim.flow.rows.smooth import attention, attention_jacobian, attention_verdict, dynamic_bias
+from flowsim.flow.rows.smooth import uniform_rows as uniform
+from flowsim.flow.rows.smooth import uniform_verdict as of_uniform
 
 _uniform, _uniform_loss, _uniform_verdict = uniform.expand, uniform.loss, of_uniform.verdict
 _dynamic, _dynamic_loss = dynamic_bias.expand, dynamic_bias.loss

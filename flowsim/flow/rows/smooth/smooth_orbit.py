@@ -16,8 +16,15 @@ from flowsim.flow.rows.codes import (
     NOT_FINITE,
     OUT_OF_STEPS,
 )
-from flowsim.flow.rows.rodas import step
-from flowsim.flow.rows.smooth_fields import begin, conserve, linearise, loss, velocity, verdict
+from flowsim.flow.rows.smooth.smooth_fields import (
+    begin,
+    conserve,
+    linearise,
+    loss,
+    velocity,
+    verdict,
+)
+from flowsim.flow.rows.smooth.smooth_step import step
 from flowsim.flow.rows.tableau import ORDER, STAGES
 
 #: A row this many times larger than it was, or than 1, has diverged.
