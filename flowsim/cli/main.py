@@ -10,14 +10,15 @@ import io
 import re
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 from typer.core import TyperCommand
 
-import flowsim
 from flowsim import notices
-from flowsim.cli import (
+from flowsim.cli import groups, options
+from flowsim.cli.commands import (
     cmd_compare,
     cmd_gaussian,
     cmd_info,
@@ -25,8 +26,6 @@ from flowsim.cli import (
     cmd_scan,
     cmd_train,
     cmd_verify,
-    groups,
-    options,
 )
 from flowsim.cli.former import former_spelling
 from flowsim.cli.output import BAD_INPUT, INTERRUPTED, say
@@ -60,13 +59,13 @@ class _InSections(TyperCommand):
 
 def _print_version(asked: bool) -> None:
     if asked:
-        say(f"flowsim {flowsim.__version__}")
+        say(f"flowsim {version('flowsim')}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: Annotated[
+    asked: Annotated[
         bool,
         typer.Option(
             "--version", help="Print the version.", callback=_print_version, is_eager=True

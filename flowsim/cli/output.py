@@ -8,10 +8,11 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import typer
 
+from flowsim.cli.texts import Summary, text_of
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
 
 #: Exit codes beside 0 (done) and 1 (a fault in flowsim itself).
 BAD_INPUT, UNRESOLVED, DISAGREES, INTERRUPTED = 2, 3, 4, 130
-
-#: A summary, ready for JSON; its keys depend on the kind of record.
-Summary = dict[str, Any]
 
 
 class Printing(Protocol):
@@ -69,8 +67,6 @@ def report(
     kind: str, summary: Summary, files: dict[str, Path], began: float, printing: Printing
 ) -> None:
     """Print a record's summary, its files and the seconds since ``began``, unless quiet."""
-    from flowsim.cli.texts import text_of
-
     whole = {
         **summary,
         "seconds": round(time.perf_counter() - began, 3),

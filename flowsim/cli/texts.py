@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from flowsim.cli.output import Summary
+from typing import Any
+
+#: A summary, ready for JSON; its keys depend on the kind of record.
+Summary = dict[str, Any]
 
 
 def text_of(kind: str, s: Summary) -> str:

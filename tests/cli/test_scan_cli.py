@@ -9,8 +9,8 @@ import pytest
 from command import assert_refused, interrupted
 
 from flowsim import Label, read_record
-from flowsim.cli import cmd_scan as cli_scan
 from flowsim.cli import options
+from flowsim.cli.commands import cmd_scan as cli_scan
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 SCAN = ["scan", "--out", "scan.nc"]

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.output import Summary, require_file, say
+from flowsim.cli.output import require_file, say
+from flowsim.cli.texts import Summary
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowsim.cli import options
+from flowsim.cli.commands.scan_starts import StartOptions, starts_of
 from flowsim.cli.groups import Printed, ReducedModelOptions, Tolerances
-from flowsim.cli.output import Summary, judge_summary, report
-from flowsim.cli.scan_starts import StartOptions, starts_of
+from flowsim.cli.output import judge_summary, report
+from flowsim.cli.texts import Summary
 from flowsim.cli.values import Numbers, join_ranges, probabilities
 from flowsim.errors import InputError
 

@@ -149,6 +149,11 @@ def _check(given: Compare) -> None:
         raise InputError("--sigma, one number here, goes with --cloud")
     if given.grid is not None and len(given.grid) != 2:
         raise InputError("--grid needs two numbers of cells here, along e and along w, as 20x20")
+    if given.model not in ("canonical", "uniform", "rank-one"):
+        raise InputError(
+            f"no full transformer begins where --model {given.model} does: choose canonical, "
+            "uniform or rank-one"
+        )
     if given.bias != "optimal" or given.untied:
         raise InputError("--bias and --untied have no use here: tied transformers are compared")
     fixed = given.fixed()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flowsim.cli import sizes
+from flowsim.cli.commands.train_options import Train
 from flowsim.cli.output import judge_summary, report, write_figure
-from flowsim.cli.train_options import Train
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
