@@ -37,6 +37,7 @@ def portrait_record(
     atol: float = 1e-12,
     fixed: dict[str, float] | None = None,
     progress: Callable[[int], object] | None = None,
+    integrator: str = "flowsim",
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -54,6 +55,7 @@ def portrait_record(
         fixed: values of the coordinates beside the plane: a (by default 0), the unembedding u (by
             default e), a bias b that is a coordinate (by default at its optimum).
         progress: called with the number of cells done.
+        integrator: "torchdiffeq" decides every cell by its odeint alone.
 
     Returns:
         Dataset over (e, w) as ``scan_basins`` gives, plus the separatrix and the minima curve
@@ -70,7 +72,7 @@ def portrait_record(
     resolution = resolution or (208 if gap else 64)
     e, w = cell_centres(*e_range, resolution), cell_centres(*w_range, resolution)
     theta = plane_starts(model, *mesh(e, w), fixed)
-    record = _basins(model, theta, e, w, rtol, atol, progress)
+    record = _basins(model, theta, e, w, rtol, atol, progress, integrator)
     record = with_landscape(record, model, w_range, e_range, fixed)
     counts = _compare(model, record, fixed)
     if not counts["oracle_cells"] and min(len(e), len(w)) > 1:
@@ -93,6 +95,7 @@ def portrait_record(
         "resolution": resolution,
         "rtol": "default" if rtol is None else rtol,
         "atol": atol,
+        **({} if integrator == "flowsim" else {"integrator": integrator}),
         "largest_energy_drift": max(drifts, default=float("nan")),
         "orbits_unfinished": int(orbits[-1].isnan().any(dim=-1).sum()),
         **counts,
@@ -132,10 +135,11 @@ def _basins(
     rtol: float | None,
     atol: float,
     progress: Callable[[int], object] | None,
+    integrator: str,
 ) -> xr.Dataset:
     """What ``scan_basins`` finds for starts of shape (e, w, k), over those two dimensions."""
     starts = Points(model.coordinates, theta.reshape(-1, theta.shape[-1]).numpy())
-    found = scan_basins(model, starts, rtol=rtol, atol=atol, progress=progress)
+    found = scan_basins(model, starts, None, rtol, atol, progress, integrator=integrator)
     record = xr.Dataset(coords={"e": e, "w": w})
     for name, variable in found.variables.items():
         if variable.dims == ("point",) and not str(name).startswith("start_"):

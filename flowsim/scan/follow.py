@@ -20,6 +20,9 @@ from flowsim.models.rank_one import RankOneModel
 from flowsim.records.describe import attributes_of
 from flowsim.records.netcdf import flags
 
+#: What decides where starts end: this package's engines, or torchdiffeq's odeint alone.
+INTEGRATORS = ("flowsim", "torchdiffeq")
+
 
 def follow(
     model: ReducedModel,
@@ -29,13 +32,19 @@ def follow(
     atol: float,
     fraction: float | None,
     progress: Callable[[int], object] | None = None,
+    integrator: str = "flowsim",
 ) -> np.ndarray:
     """What a scan records of starts whose columns are ``names``: a structured array, shape (n,).
 
     A pure function of its arguments, up to the last bits that depend on how many rows there are.
     """
     theta = to_model(model, names, torch.from_numpy(np.ascontiguousarray(rows)))
-    limits = find_limits(model, theta, rtol, atol, progress=progress)
+    if check_integrator(integrator) == "flowsim":
+        limits = find_limits(model, theta, rtol, atol, progress=progress)
+    else:
+        from flowsim.flow.reference_limits import reference_limits
+
+        limits = reference_limits(model, theta, rtol, atol, progress)
     points = np.empty(len(rows), point_dtype(model, fraction))
     for name in ("label", "status", "rule", "gradient_norm", "evaluations", *_of_kinks(model)):
         points[name] = getattr(limits, name).numpy()
@@ -51,6 +60,13 @@ def follow(
         learned = points["label"] == Label.GLOBAL_MINIMUM
         points["hitting_time"] = np.where(learned, times, np.nan)
     return points
+
+
+def check_integrator(name: str) -> str:
+    """``name`` itself, one of ``INTEGRATORS``; else InputError."""
+    if name not in INTEGRATORS:
+        raise InputError(f"integrator must be one of {', '.join(INTEGRATORS)}, not {name!r}")
+    return name
 
 
 def to_model(model: ReducedModel, names: Sequence[str], rows: Tensor) -> Tensor:

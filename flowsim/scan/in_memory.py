@@ -32,6 +32,7 @@ def scan_basins(
     atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
     fraction: float | None = None,
+    integrator: str = "flowsim",
 ) -> xr.Dataset:
     """The limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
 
@@ -44,6 +45,7 @@ def scan_basins(
         progress: called with the number of starts done.
         fraction: also find the physical time until the excess loss has fallen to this part of its
             start; by default not, since it costs several times as much as the limits.
+        integrator: "torchdiffeq" decides every start by its odeint alone (``reference_limits``).
 
     Returns:
         Dataset over the dimensions of the starts: label, status and rule (flags);
@@ -61,7 +63,7 @@ def scan_basins(
     """
     starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
     rows = starts.block(0, int(np.prod(starts.shape)))
-    points = follow(model, starts.names, rows, rtol, atol, fraction, progress)
+    points = follow(model, starts.names, rows, rtol, atol, fraction, progress, integrator)
     record = xr.Dataset(coords={**starts.coords(), "basin": list(BASINS)})
     columns = point_attributes(points.dtype, fraction)
     for name in points.dtype.names or ():
@@ -72,12 +74,13 @@ def scan_basins(
     families = starts.shape[:-1] if starts.dims[0] == "sigma" else ()
     counts = count_labels(points["label"].reshape(*families, -1))
     record = record.assign(share_variables(counts, starts.dims, starts.drawn))
-    settings = scan_settings(ModelChoice.of(model), starts, fraction, rtol, atol)
+    settings = scan_settings(ModelChoice.of(model), starts, fraction, rtol, atol, integrator)
     attributes = {
         "kind": "scan",
         **model_attributes(model),
         "rtol": settings["rtol"] if rtol is None else rtol,
         "atol": atol,
+        **({} if integrator == "flowsim" else {"integrator": integrator}),
         **starts.attributes(),
         **result_attributes(counts, largest_drifts(points)),
         "settings": json.dumps(settings),

@@ -14,7 +14,7 @@ from flowsim.errors import InputError
 from flowsim.models.base import loss_of_gap
 from flowsim.models.catalogue import ModelChoice, option_attributes
 from flowsim.records.provenance import source_versions
-from flowsim.scan.follow import follow, point_dtype, starting_coordinates
+from flowsim.scan.follow import check_integrator, follow, point_dtype, starting_coordinates
 from flowsim.scan.starts import Starts, values_text
 
 
@@ -26,7 +26,7 @@ class Task(NamedTuple):
         pieces: (p, q, number of rows) of consecutive rows.
         names: the coordinates of the columns.
         rows: starts, float64, shape (n, k).
-        fraction, rtol, atol: as in ``scan_basins``.
+        fraction, rtol, atol, integrator: as in ``scan_basins``.
         versions: of flowsim and what computes, which must be the same everywhere.
     """
 
@@ -37,6 +37,7 @@ class Task(NamedTuple):
     fraction: float | None
     rtol: float | None
     atol: float
+    integrator: str
     versions: str
 
 
@@ -57,7 +58,8 @@ def run_task(task: Task) -> np.ndarray:
         for p, q, count in task.pieces:
             rows = task.rows[low : low + count]
             model = task.model.on(BinaryChain(p, q))
-            parts.append(follow(model, task.names, rows, task.rtol, task.atol, task.fraction))
+            numbers = task.rtol, task.atol, task.fraction
+            parts.append(follow(model, task.names, rows, *numbers, integrator=task.integrator))
             low += count
     finally:
         torch.set_num_threads(threads)
@@ -73,14 +75,14 @@ class Scan:
         model: which reduced model.
         p, q: P(0→1) and P(1→0), each one number or several; several become a dimension.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
-        fraction, rtol, atol: as in ``scan_basins``.
+        fraction, rtol, atol, integrator: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
             a function of the logit gap, else 2048, or 256 with more than four coordinates, for
             which an orbit takes a third of a second. The last bits of a result depend on it.
 
     Raises:
         InputError: p or q outside (0, 1) or not increasing, starts with other coordinates than the
-            model, or a fraction outside (0, 1).
+            model, a fraction outside (0, 1), or an unknown integrator.
     """
 
     model: ModelChoice
@@ -91,6 +93,7 @@ class Scan:
     rtol: float | None = None
     atol: float = 1e-12
     chunk: int = 0
+    integrator: str = "flowsim"
     dtype: np.dtype = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +104,7 @@ class Scan:
         chains = [BinaryChain(p, q) for p in _several(self.p) for q in _several(self.q)]
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
+        check_integrator(self.integrator)
         model = self.model.on(chains[0])
         starting_coordinates(model, self.starts.names)
         object.__setattr__(self, "dtype", point_dtype(model, self.fraction))
@@ -148,7 +152,7 @@ class Scan:
             rows.append(self.starts.block(first, last, chain))
         return Task(
             self.model, tuple(pieces), self.starts.names, np.concatenate(rows), self.fraction,
-            self.rtol, self.atol, source_versions(),
+            self.rtol, self.atol, self.integrator, source_versions(),
         )  # fmt: skip
 
     def starts_of(self, low: int, high: int) -> np.ndarray:
@@ -168,7 +172,8 @@ class Scan:
     def settings(self) -> dict[str, str]:
         """Texts that together determine every byte of the record, for comparison and for show."""
         chains = {name: values_text(np.array(_several(getattr(self, name)))) for name in "pq"}
-        settings = scan_settings(self.model, self.starts, self.fraction, self.rtol, self.atol)
+        numbers = self.fraction, self.rtol, self.atol
+        settings = scan_settings(self.model, self.starts, *numbers, self.integrator)
         own = {"chunk": str(self.chunk), "versions": source_versions()}
         return {**settings, **chains, **own}
 
@@ -185,21 +190,28 @@ class Scan:
             **({"regime": chain.regime} if one else {}),
             "rtol": "default" if self.rtol is None else self.rtol,
             "atol": self.atol,
+            **({} if self.integrator == "flowsim" else {"integrator": self.integrator}),
             **self.starts.attributes(),
             "chunk": self.chunk,
         }
 
 
 def scan_settings(
-    model: ModelChoice, starts: Starts, fraction: float | None, rtol: float | None, atol: float
+    model: ModelChoice,
+    starts: Starts,
+    fraction: float | None,
+    rtol: float | None,
+    atol: float,
+    integrator: str,
 ) -> dict[str, str]:
-    """Texts that identify the model, the starts and the tolerances of a scan."""
+    """Texts that identify a scan's model, starts, tolerances and, if not flowsim, integrator."""
     return {
         **model.settings(),
         **starts.settings(),
         "fraction": "none" if fraction is None else repr(fraction),
         "rtol": "default" if rtol is None else repr(rtol),
         "atol": repr(atol),
+        **({} if integrator == "flowsim" else {"integrator": integrator}),
     }
 
 

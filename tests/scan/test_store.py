@@ -21,6 +21,7 @@ from flowsim import (
     Label,
     ModelChoice,
     Points,
+    Rule,
     Scan,
     cell_centres,
     model_of,
@@ -545,3 +546,20 @@ def test_the_record_tells_all_its_settings(calm, tmp_path):
     assert attributes["regime"] == "p + q > 1"
     assert {"versions", "commit", "command", "chunk", "atol"} <= attributes.keys()
     assert attributes["command"] == "flowsim.write_scan"
+
+
+def test_a_scan_that_torchdiffeq_decides(tmp_path):
+    axes = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 1, 5)}
+    usual = Scan(ModelChoice(), 0.5, 0.8, Grid(axes))
+    other = Scan(ModelChoice(), 0.5, 0.8, Grid(axes), integrator="torchdiffeq")
+    assert "integrator" not in {**usual.settings(), **usual.attributes()}
+    record = read_record(write_scan(other, tmp_path / "scan.nc"), "scan")
+    assert (record["rule"] == Rule.REFERENCE).all()
+    assert record.attrs["integrator"] == "torchdiffeq"
+    alone = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), axes, integrator="torchdiffeq")
+    assert alone["limit_w"].equals(record["limit_w"])
+    ours = read_record(write_scan(usual, tmp_path / "ours.nc"), "scan")
+    assert record["label"].equals(ours["label"])
+    assert abs(record["limit_loss"] - ours["limit_loss"]).max() < 1e-8
+    with pytest.raises(InputError, match="one of flowsim, torchdiffeq, not 'odeint'"):
+        Scan(ModelChoice(), 0.5, 0.8, Grid(axes), integrator="odeint")
