@@ -27,7 +27,7 @@ from flowsim import (
 )
 from flowsim.boundary.lattice import Lattice
 from flowsim.boundary.marching import march
-from flowsim.boundary.refinement import Nodes, crossed_cells
+from flowsim.boundary.cells import KnownLabels, crossed_cells
 
 
 def full_labels(model, record):
@@ -224,7 +224,7 @@ def refined_like(inside, levels, coarse=9):
         x, y = lattice.places(nodes).T / (size - 1)
         return inside(x, y).astype(np.int8)
 
-    known = Nodes(label)
+    known = KnownLabels(label)
     cells = crossed_cells(lattice, known, {})
     every = lattice.cells(levels)
     corners = label(lattice.corners(every, levels).ravel()).reshape(-1, 4)

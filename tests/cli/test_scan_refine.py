@@ -27,7 +27,7 @@ from flowsim import (
     write_scan,
 )
 from flowsim.boundary.in_record import refine_scan
-from flowsim.boundary.refinement import count_crossed, expected_starts
+from flowsim.boundary.cells import count_crossed, expected_starts
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 SCAN = ["scan", "--out", "scan.nc"]

@@ -14,7 +14,7 @@ _BLOCK = 2**18
 
 
 @dataclass
-class Nodes:
+class KnownLabels:
     """Labels of the nodes evaluated so far, by node number, and the level that asked first."""
 
     evaluate: Callable[[np.ndarray], np.ndarray]
@@ -37,7 +37,7 @@ class Nodes:
         return self.label[np.searchsorted(self.nodes, nodes)]
 
 
-def crossed_cells(lattice: Lattice, known: Nodes, held: dict[int, int]) -> np.ndarray:
+def crossed_cells(lattice: Lattice, known: KnownLabels, held: dict[int, int]) -> np.ndarray:
     """The crossed cells of the finest level, sorted; ``known`` holds all that was evaluated.
 
     Args:
@@ -87,7 +87,7 @@ def count_crossed(labels: np.ndarray) -> int:
     return int((low != high).sum())
 
 
-def _crossed(lattice: Lattice, known: Nodes, cells: np.ndarray, level: int) -> np.ndarray:
+def _crossed(lattice: Lattice, known: KnownLabels, cells: np.ndarray, level: int) -> np.ndarray:
     """Those of the cells whose corners have different labels, looked for block by block."""
     found = [cells[:0]]
     for low in range(0, len(cells), _BLOCK):
