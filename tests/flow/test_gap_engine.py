@@ -209,18 +209,19 @@ def test_the_rule_tells_rows_that_neighbours_decided():
     model = CanonicalModel(BinaryChain(0.5, 0.8))
     w = -0.4
     squared = w * w - math.log(-w) + SADDLE_ENERGY
-    offsets = torch.tensor([1.0, 1e-3, 3e-10, 0.0], dtype=torch.float64)
+    offsets = torch.tensor([1.0, 1e-3, 3e-8, 3e-10, 0.0], dtype=torch.float64)
     start = torch.stack([(squared + offsets).sqrt(), torch.full_like(offsets, w)], dim=1)
     limits = find_limits(model, start)
     assert limits.rule.tolist() == [
         Rule.REACHED_MINIMA,
         Rule.REACHED_MINIMA,
+        Rule.REACHED_MINIMA,
         Rule.SHADOWS,
         Rule.NONE,
     ]
-    assert limits.label.tolist() == [Label.GLOBAL_MINIMUM] * 3 + [Label.UNRESOLVED]
-    assert (limits.status[:3] == Status.CONVERGED).all()
-    assert limits.evaluations[2] > 5 * limits.evaluations[0]
+    assert limits.label.tolist() == [Label.GLOBAL_MINIMUM] * 4 + [Label.UNRESOLVED]
+    assert (limits.status[:4] == Status.CONVERGED).all()
+    assert limits.evaluations[3] > 5 * limits.evaluations[0]
 
 
 @pytest.mark.parametrize("kind", [CanonicalModel, LinearAttentionModel])

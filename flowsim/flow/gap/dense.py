@@ -28,11 +28,12 @@ from flowsim.flow.gap.loss import Chain, slope
 #: Gauss nodes on a step, and so the number of coefficients of its polynomials.
 NODES = 8
 #: φ above which the pole is taken out of κ/u; far from it κ/u is as smooth as κ.
-_POLE_NEAR = 0.15
+_POLE_NEAR = 0.1
 #: What is neglected in the time of a step, as a part of its last Legendre coefficients.
 _NEGLECTED = 1 / (16 * NODES)
-#: The power series is used where its variable, times the growth of its coefficients, is below this.
-_SMALL = 3e-3
+#: The power series is used where its variable, times the growth of its coefficients, to the fifth
+#: power, is below this part of what is allowed.
+_SMALL = 0.1
 
 
 def _tables() -> tuple[np.ndarray, ...]:
@@ -202,8 +203,8 @@ def polynomial(coefficients: np.ndarray, z: float) -> float:
 @compiled
 def late_by(
     course: np.ndarray, log_part: float, fall: float, s: float, t: float
-) -> tuple[float, float]:
-    """At s = log u: the time since the step's start minus t, and κ = −dt/ds."""
+) -> tuple[float, float, float]:
+    """At s = log u: the time since the step's start minus t, κ = −dt/ds, and u."""
     u = math.exp(s)
     v = 1.0 - (1.0 - u) / fall
     z = 2.0 * v - 1.0
@@ -213,22 +214,22 @@ def late_by(
         value = value * z + course[0, i]
     rest = 1.0 - v
     kappa = log_part + (value - 2.0 * rest * rise) * u / fall
-    return rest * value - log_part * s - t, kappa
+    return rest * value - log_part * s - t, kappa, u
 
 
 @compiled
 def place(
     course: np.ndarray, log_part: float, fall: float, t: float, s: float, close: float
-) -> tuple[float, float]:
-    """s = log u at time t after the step's start, and κ there.
+) -> tuple[float, float, float]:
+    """s = log u at time t after the step's start, u, and κ there.
 
     Newton's method from a guess, bracketed, until a move is at most ``close``, the root of the
     error that remains.
     """
     low, high = (math.log1p(-fall) if fall < 1.0 else -700.0), 0.0
-    s, kappa = min(max(s, low), high), 1.0
+    s, u, move, kappa = min(max(s, low), high), 1.0, 0.0, 1.0
     for _ in range(100):
-        late, kappa = late_by(course, log_part, fall, s, t)
+        late, kappa, u = late_by(course, log_part, fall, s, t)
         if late > 0.0:
             low = s
         else:
@@ -239,23 +240,20 @@ def place(
         s += move
         if abs(move) <= close:
             break
-    return s, kappa
+    return s, u * (1.0 + move), kappa
 
 
 @compiled
-def point_at(course: np.ndarray, after: Point, v: float) -> Point:
+def point_at(kind: int, course: np.ndarray, after: Point, v: float) -> Point:
     """x, y, z at v."""
     z = 2.0 * v - 1.0
-    return (
-        after[0] - v * polynomial(course[1], z),
-        after[1] - v * polynomial(course[2], z),
-        after[2] - v * polynomial(course[3], z),
-    )
+    third = 0.0 if kind % FAR == CANONICAL else after[2] - v * polynomial(course[3], z)
+    return after[0] - v * polynomial(course[1], z), after[1] - v * polynomial(course[2], z), third
 
 
 @compiled
 def tail(
-    course: np.ndarray, log_part: float, after: Point, series: np.ndarray
+    course: np.ndarray, log_part: float, after: Point, allowed: float, series: np.ndarray
 ) -> tuple[float, float]:
     """A step that ends at the pole, as a power series.
 
@@ -264,6 +262,7 @@ def tail(
 
     Args:
         course, log_part, after: of the step.
+        allowed: the error that it may have.
         series: to be filled with the coefficients of x, y, z in X, shape (3, 5).
 
     Returns:
@@ -279,7 +278,7 @@ def tail(
         series[i, 3] = -(r0 * b3 + 2.0 * r1 * b2 + r2)
         series[i, 4] = -(r0 * b4 + r1 * (2.0 * b3 + b2**2) + 3.0 * r2 * b2 + r3)
     grow = max(abs(b2), math.sqrt(abs(b3)), abs(b4) ** (1.0 / 3.0), 2.0)
-    return g0, g0 + log_part * math.log(grow / _SMALL)
+    return g0, g0 + log_part * math.log(grow / (_SMALL * allowed) ** 0.2)
 
 
 @compiled

@@ -42,7 +42,7 @@ from flowsim.flow.gap.step import (
 #: The least error in u that can be asked for: what rounding leaves.
 _UNSURE = 2e-13
 #: The error in log u with which a time is placed on a step, over rtol.
-_PLACED = 1e-4
+_PLACED = 1e-6
 
 Scratch = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -160,7 +160,7 @@ def _write(
         return done
     late, origin = math.inf, 0.0
     if fall == 1.0:
-        origin, late = tail(course, log_part, after, series)
+        origin, late = tail(course, log_part, after, close * close, series)
     s, last, fast, change = 0.0, 0.0, 0.0, 0.0
     while done < len(times) and times[done] < ended:
         t = times[done] - began
@@ -170,11 +170,11 @@ def _write(
         else:
             if last > 0.0:  # s as the tangent and its bend go on
                 s += (t - last) * (fast + 0.5 * (t - last) * change)
-            s, kappa = place(course, log_part, fall, t, s, close)
+            s, u, kappa = place(course, log_part, fall, t, s, close)
             change = (-1.0 / kappa - fast) / (t - last) if last > 0.0 else 0.0
             last, fast = t, -1.0 / kappa
-            v = 1.0 - (1.0 - math.exp(s)) / fall
-            x, y, z = point_at(course, after, max(v, 0.0))
+            v = 1.0 - (1.0 - u) / fall
+            x, y, z = point_at(kind, course, after, max(v, 0.0))
         first, second, third = theta_of(kind, sign, x, y, z, start[0], start[1])
         path[done, 0], path[done, 1] = first, second
         if path.shape[1] == 3:
