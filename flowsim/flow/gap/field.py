@@ -10,8 +10,8 @@ is a rational field in
 
 and regular on the plane e = 0, where Δ = 0 too. Since |d log|w|/dx| ≤ 1/g, an orbit from a large x
 may take w over hundreds of decades; such rows have y = log|w|. All functions are compiled and
-choose by the number of the model in ``KINDS``, plus ``FAR`` where y is a logarithm. Source: own
-derivation.
+choose by the number of the model in ``KINDS``, plus ``FAR`` where y is a logarithm. Source:
+docs/derivations.md, 2.
 """
 
 from __future__ import annotations
