@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from math import prod
 from pathlib import Path
 
-from flowsim.boundary.refine import add_boundary
 from flowsim.boundary.cells import count_crossed, expected_starts
+from flowsim.boundary.refine import add_boundary
 from flowsim.errors import InputError, Interrupted
 from flowsim.models.base import ReducedModel
 from flowsim.models.past_law import available_memory

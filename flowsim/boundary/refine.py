@@ -9,10 +9,10 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from flowsim.boundary.cells import Nodes, crossed_cells, subdivide
 from flowsim.boundary.distance import Oracle, compare
 from flowsim.boundary.lattice import Lattice
 from flowsim.boundary.marching import Boundary, march
-from flowsim.boundary.cells import Nodes, crossed_cells, subdivide
 from flowsim.errors import InputError
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import analytic_basin

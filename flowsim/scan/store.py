@@ -8,11 +8,9 @@ was killed at any moment can be resumed, and ends with the bytes of an undisturb
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -23,6 +21,7 @@ from filelock import FileLock, Timeout
 from flowsim.errors import InputError, Interrupted
 from flowsim.records.atomic import check_output, write_atomically
 from flowsim.records.netcdf import open_record
+from flowsim.scan.parts import Parts, read_file, replace_file, write_file
 from flowsim.scan.plan import Scan
 from flowsim.scan.record import write_scan_record
 from flowsim.scan.workers import follow_chunks
@@ -74,14 +73,14 @@ def write_scan(
         _tidy(folder, keep_parts=_continues(out, folder, settings, resume, overwrite))
         _check_space(scan, folder)
         text = json.dumps(settings, indent=1)
-        _write(folder / _SETTINGS, text.encode())
+        write_file(folder / _SETTINGS, text.encode())
         try:
             record = folder / _RECORD
-            parts = _follow_missing(scan, _Parts(scan, folder, text), jobs, scheduler, progress)
+            parts = _follow_missing(scan, Parts(scan, folder, text), jobs, scheduler, progress)
             write_atomically(
                 record, lambda name: write_scan_record(scan, parts.demand, name, settings)
             )
-            _replace(record, out)
+            replace_file(record, out)
         except KeyboardInterrupt:
             raise _interrupted(folder) from None
         _discard(folder)
@@ -119,11 +118,11 @@ def _interrupted(folder: Path) -> Interrupted:
 
 def _follow_missing(
     scan: Scan,
-    parts: _Parts,
+    parts: Parts,
     jobs: int,
     scheduler: str | None,
     progress: Callable[[np.ndarray], object] | None,
-) -> _Parts:
+) -> Parts:
     """All chunks, of which those that are not there yet are followed."""
     for chunk in range(scan.chunks):
         points = parts.read(chunk)
@@ -136,55 +135,6 @@ def _follow_missing(
             if progress is not None:
                 progress(points["label"])
     return parts
-
-
-class _Parts:
-    """The finished chunks in a folder: one file each, a digest and then the points' bytes."""
-
-    def __init__(self, scan: Scan, folder: Path, settings: str) -> None:
-        self._scan, self._folder, self._settings = scan, folder, settings.encode()
-        self._good: set[int] = set()
-
-    def read(self, chunk: int) -> np.ndarray | None:
-        """The points of a chunk, None where its file is missing, cut short or damaged."""
-        try:
-            content = _read(self._path(chunk))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise InputError(f"cannot read {str(self._path(chunk))!r}: {error.strerror}") from None
-        digest, data = content[:32], content[32:]
-        low, high = self._scan.bounds(chunk)
-        whole = len(data) == (high - low) * self._scan.dtype.itemsize
-        if not whole or digest != self._digest(chunk, data):
-            return None
-        self._good.add(chunk)
-        return np.frombuffer(data, self._scan.dtype)
-
-    def demand(self, chunk: int) -> np.ndarray:
-        """The points of a chunk that must be there."""
-        points = self.read(chunk)
-        if points is None:
-            raise InputError(
-                f"{str(self._path(chunk))!r} went missing or was damaged while the scan ran: "
-                "give the same command with --resume to compute it again"
-            )
-        return points
-
-    def has(self, chunk: int) -> bool:
-        """Whether the chunk was read or written whole."""
-        return chunk in self._good
-
-    def write(self, chunk: int, points: np.ndarray) -> None:
-        data = points.tobytes()
-        _write(self._path(chunk), self._digest(chunk, data) + data)
-        self._good.add(chunk)
-
-    def _digest(self, chunk: int, data: bytes) -> bytes:
-        return hashlib.sha256(b"%d " % chunk + self._settings + data).digest()
-
-    def _path(self, chunk: int) -> Path:
-        return self._folder / f"{chunk:08d}.part"
 
 
 @contextmanager
@@ -276,7 +226,7 @@ def _refuse_others(
 
 def _read_settings(path: Path) -> dict[str, str] | None:
     try:
-        return _texts(json.loads(_read(path)))
+        return _texts(json.loads(read_file(path)))
     except (OSError, ValueError, RecursionError):
         return None
 
@@ -295,21 +245,3 @@ def _texts(found: object) -> dict[str, str] | None:
     if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
         return None
     return found
-
-
-def _read(path: Path) -> bytes:
-    """The content of a file; FileNotFoundError for anything else, such as a folder or a link."""
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise FileNotFoundError(path)
-    return path.read_bytes()
-
-
-def _write(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda name: name.write_bytes(content))
-
-
-def _replace(source: Path, target: Path) -> None:
-    try:
-        os.replace(source, target)
-    except OSError as error:
-        raise InputError(f"cannot write {str(target)!r}: {error.strerror}") from None

@@ -25,9 +25,9 @@ from flowsim import (
     scan_basins,
     write_record,
 )
+from flowsim.boundary.cells import KnownLabels, crossed_cells
 from flowsim.boundary.lattice import Lattice
 from flowsim.boundary.marching import march
-from flowsim.boundary.cells import KnownLabels, crossed_cells
 
 
 def full_labels(model, record):

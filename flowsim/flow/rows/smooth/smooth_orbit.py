@@ -57,13 +57,13 @@ def _error(y, new, error, absolute, relative):
 
 
 @compiled
-def _land(
-    kind, y, field, jacobian, h, wanted, reals, ints, memory, new, stages, work, slope, pivots
-):
+def _land(kind, y, field, jacobian, h, wanted, tools):
     """The length of the step that ends on the wanted loss, which one of length h undercuts.
 
-    By false position (Illinois); ``new`` becomes the point.
+    By false position (Illinois). ``tools`` are the arguments of ``step`` that follow its length;
+    their fourth, the new point, becomes the end.
     """
+    reals, ints, memory, new = tools[0], tools[1], tools[2], tools[3]
     low, before = 0.0, loss(kind, y, reals, ints, memory) - wanted
     high, behind = h, loss(kind, new, reals, ints, memory) - wanted
     last = 0
@@ -73,9 +73,7 @@ def _land(
         middle = low + (high - low) * before / (before - behind)
         if trial % 5 == 4 or not low < middle < high:
             middle = 0.5 * (low + high)
-        if step(
-            kind, y, field, jacobian, middle, reals, ints, memory, new, stages, work, slope, pivots
-        ):
+        if step(kind, y, field, jacobian, middle, *tools):
             break
         value = loss(kind, new, reals, ints, memory) - wanted
         if value > 0.0:
@@ -86,8 +84,39 @@ def _land(
             high, behind = middle, value
             before *= 0.5 if last == -1 else 1.0
             last = -1
-    step(kind, y, field, jacobian, high, reals, ints, memory, new, stages, work, slope, pivots)
+    step(kind, y, field, jacobian, high, *tools)
     return high
+
+
+@compiled
+def _write_path(kind, y, field, jacobian, h, time, times, written, path, tools):
+    """Write the points of a step of length h at the requested times; how many are written then.
+
+    A point is the end of a shorter step from y. The new point stays that of the whole step, or the
+    last that was requested.
+    """
+    new = tools[3]
+    while written < len(times) and times[written] <= time + h:
+        step(kind, y, field, jacobian, times[written] - time, *tools)
+        path[written] = new
+        written += 1
+        if written < len(times) and times[written] > time + h:
+            step(kind, y, field, jacobian, h, *tools)
+    return written
+
+
+@compiled
+def _shortened(h, ratio):
+    """The length after a step that was refused for the ratio of its error to the tolerance."""
+    return h * (max(0.1, 0.9 * ratio ** (-1.0 / ORDER)) if ratio < inf else 0.1)
+
+
+@compiled
+def _record_speed(record, speed):
+    """Keep the smallest speed met, and the smallest that was followed by a larger one."""
+    if speed > _PASSED * record[2]:
+        record[3] = min(record[3], record[2])
+    record[2] = min(record[2], speed)
 
 
 @compiled
@@ -106,6 +135,7 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
     field, jacobian, new = np.empty(k), np.empty((k, k)), np.empty(k)
     stages, pivots = np.empty((STAGES, k)), np.empty(k, dtype=np.int64)
     work, slope = np.empty((2, k, k)), np.empty(k)
+    tools = (reals, ints, memory, new, stages, work, slope, pivots)
     written, time = 0, 0.0
     status = linearise(kind, y, reals, ints, memory, field, jacobian)
     if status != 0:
@@ -123,73 +153,22 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
         if rule != GOING and len(times) == 0:
             return rule
         record[0] += 1
-        status = step(
-            kind, y, field, jacobian, h, reals, ints, memory, new, stages, work, slope, pivots
-        )
+        status = step(kind, y, field, jacobian, h, *tools)
         if status > 0:
             return MISSING + status - 1
         ratio = inf
         if status == 0:
             ratio = _error(y, new, stages[STAGES - 1], absolute, relative)
         if not ratio <= 1.0:
-            h *= max(0.1, 0.9 * ratio ** (-1.0 / ORDER)) if ratio < inf else 0.1
+            h = _shortened(h, ratio)
             if not h > 1e-15 * time:
                 return NOT_FINITE
             continue
         longer = h * min(6.0, 0.9 * max(ratio, 1e-10) ** (-1.0 / ORDER))
         arrived = wanted > -inf and loss(kind, new, reals, ints, memory) <= wanted
         if arrived:
-            h = _land(
-                kind,
-                y,
-                field,
-                jacobian,
-                h,
-                wanted,
-                reals,
-                ints,
-                memory,
-                new,
-                stages,
-                work,
-                slope,
-                pivots,
-            )
-        while written < len(times) and times[written] <= time + h:
-            part = times[written] - time
-            step(
-                kind,
-                y,
-                field,
-                jacobian,
-                part,
-                reals,
-                ints,
-                memory,
-                new,
-                stages,
-                work,
-                slope,
-                pivots,
-            )
-            path[written] = new
-            written += 1
-            if written < len(times) and times[written] > time + h:
-                step(
-                    kind,
-                    y,
-                    field,
-                    jacobian,
-                    h,
-                    reals,
-                    ints,
-                    memory,
-                    new,
-                    stages,
-                    work,
-                    slope,
-                    pivots,
-                )
+            h = _land(kind, y, field, jacobian, h, wanted, tools)
+        written = _write_path(kind, y, field, jacobian, h, time, times, written, path, tools)
         time += h
         record[1] = time
         y[:] = new
@@ -201,10 +180,7 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
             return NOT_FINITE if status < 0 else MISSING + status - 1
         if not _size(y) <= size:
             return DIVERGED
-        speed = _size(field)
-        if speed > _PASSED * record[2]:
-            record[3] = min(record[3], record[2])
-        record[2] = min(record[2], speed)
+        _record_speed(record, _size(field))
         h = longer
         rule = verdict(kind, y, field, jacobian, reals, ints, memory, work)
     return OUT_OF_STEPS
