@@ -109,11 +109,18 @@ def test_the_error_allowed_is_relative_to_what_each_coordinate_is():
     assert ratio(1, linear, 1e-9, 1.0) <= ratio(1, linear, 1e-9)
     stages = ((0.0,) * 7, (1.0, 0.3, -0.2, 0.7, 0.1, 0.5, 0.9), (0.0,) * 7)
     ratios = [
-        error(kind, 1.0, (1.0, y, 0.0), (1.0, y, 0.0), (0.0, 1.0, 0.0), stages, 1e-9, 0.0)
-        for kind, y in ((0, 1.0), (field.FAR, -5.0), (0, 0.1))
-    ]  # rtol of log w is rtol of w
-    assert ratios[1] == pytest.approx(ratios[0], rel=1e-4)
+        error(kind, 1.0, (1.0, before, 0.0), (1.0, after, 0.0), (0.0, 1.0, 0.0), stages, 1e-9, 0.0)
+        for kind, before, after in (
+            (0, 1.0, 1.0),
+            (field.FAR, -5.0, -5.0),
+            (0, 0.1, 1.0),
+            (0, 1.0, 0.1),
+            (0, 0.1, -0.1),
+        )
+    ]
+    assert ratios[1] == pytest.approx(ratios[0], rel=1e-4)  # rtol of log w is rtol of w
     assert ratios[2] == pytest.approx(10 * ratios[0], rel=1e-9)
+    assert ratios[3] == ratios[2] and ratios[4] == math.inf
     bad = ((0.0,) * 7, (1e300,) * 7, (0.0,) * 7)  # not finite: no step at all
     assert error(0, 1.0, canonical, canonical, (0.0, 1.0, 0.0), bad, 1e-9, 0.0) == math.inf
 
@@ -209,7 +216,7 @@ def test_the_rule_tells_rows_that_neighbours_decided():
     model = CanonicalModel(BinaryChain(0.5, 0.8))
     w = -0.4
     squared = w * w - math.log(-w) + SADDLE_ENERGY
-    offsets = torch.tensor([1.0, 1e-3, 3e-8, 3e-10, 0.0], dtype=torch.float64)
+    offsets = torch.tensor([1.0, 1e-3, 1e-8, 3e-10, 0.0], dtype=torch.float64)
     start = torch.stack([(squared + offsets).sqrt(), torch.full_like(offsets, w)], dim=1)
     limits = find_limits(model, start)
     assert limits.rule.tolist() == [
@@ -232,6 +239,32 @@ def test_labels_far_out_are_right_and_nearly_all_decided(kind, p, q, generator):
     size = torch.exp(3 * torch.randn(shape, dtype=torch.float64, generator=generator))
     start = size * torch.randn(shape, dtype=torch.float64, generator=generator)
     checked(model, start, unresolved=2)
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS[:2])
+def test_untied_starts_with_equal_weights_end_in_the_saddle_or_not_as_their_energy_says(
+    p, q, generator
+):
+    """e = ±u stays so; there Δ = ±e²g, and 2e² − w² − s log|w| is conserved."""
+    model = UntiedModel(BinaryChain(p, q))
+    e, w = box(2000, 2, generator).unbind(dim=1)
+    u = e * torch.randint(0, 2, e.shape, generator=generator).mul(2).sub(1)
+    limits = find_limits(model, torch.stack([e, u, w], dim=1))
+    level = 2 * e.square() - w.square() - w.sign() * w.abs().log()
+    side = model.logit_gap(torch.stack([e, u, w], dim=1)) * model.chain.target_logit_gap > 0
+    learned = side | ((w < 0) & (level > SADDLE_ENERGY))
+    expected = torch.where(learned, Label.GLOBAL_MINIMUM, Label.SADDLE)
+    assert (limits.label == expected).all() and 100 < learned.sum() < 1900
+    assert (limits.rule[~learned] == Rule.CAME_TO_REST).all()
+    assert (limits.theta[:, 0].abs() == limits.theta[:, 1].abs()).all()
+
+
+@pytest.mark.parametrize("rtol", [0.3, 1e-3])
+def test_orbits_end_on_the_minima_however_loose_the_tolerance(rtol, generator):
+    model = CanonicalModel(BinaryChain(0.2, 0.3))
+    limits = find_limits(model, box(20_000, 2, generator), rtol=rtol)
+    gap = model.logit_gap(limits.theta)[limits.label == Label.GLOBAL_MINIMUM]
+    assert (gap - model.chain.target_logit_gap).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("delta", [1e-13, -1e-15, 4e-16])

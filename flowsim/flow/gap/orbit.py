@@ -80,12 +80,12 @@ def follow(
             plane, other = margins(kind, sign, x, y, z)
             margin = max(plane, other)
             if plane < other:
-                return AT_PLANE, *land(kind, sign, x, y, z, left, True), margin, attempt
+                return AT_PLANE, *land(kind, sign, x, y, z, end, True), margin, attempt
             if target != 0.0:
                 end, landed = target, False
                 left = end - now
         if landed:
-            return AT_MINIMA, *land(kind, sign, x, y, z, left, False), margin, attempt
+            return AT_MINIMA, *land(kind, sign, x, y, z, end, False), margin, attempt
         x0, y0, z0 = rates(kind, sign, x, y, z)
         grow = growth(ratio)
         length = next_length(h, grow, last_h, last_grow)
@@ -95,10 +95,14 @@ def follow(
 
 
 @compiled
-def land(kind: int, sign: float, x: float, y: float, z: float, left: float, plane: bool) -> Point:
+def land(kind: int, sign: float, x: float, y: float, z: float, end: float, plane: bool) -> Point:
     """Go along the slope over the rest that the last step left, and onto the plane e = 0."""
-    x0, y0, z0 = rates(kind, sign, x, y, z)
-    x, y, z = x + x0 * left, y + y0 * left, z + z0 * left
+    for _ in range(5):
+        left = end - gap(kind, sign, x, y, z)
+        if abs(left) <= ROUNDING * size(kind, x, y, z):
+            break
+        x0, y0, z0 = rates(kind, sign, x, y, z)
+        x, y, z = x + x0 * left, y + y0 * left, z + z0 * left
     if plane:
         return 0.0, y, 0.0 if kind % FAR == UNTIED else z
     return x, y, z

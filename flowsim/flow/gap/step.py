@@ -94,6 +94,8 @@ def error(
     E₅²/√(E₅² + E₃²/100) (Hairer, Nørsett & Wanner, II.5); the worst coordinate counts.
     """
     worst = 0.0
+    if kind < FAR and after[1] < 0.0:  # w keeps its sign
+        return math.inf
     for i in range(3):
         least, most = min(abs(before[i]), abs(after[i])), max(abs(before[i]), abs(after[i]))
         allowed = rtol * (least if i == 1 else most) + 1e-300

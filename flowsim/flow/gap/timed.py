@@ -105,7 +105,7 @@ def trace(
                 plane, other = margins(kind, sign, x1, y1, z1)
                 on_plane = plane < other
                 pole = 0.0 if on_plane else target
-            after = land(kind, sign, x1, y1, z1, left, on_plane)
+            after = land(kind, sign, x1, y1, z1, aim, on_plane)
         if ratio <= 1.0:
             log_part, unsure = prepare(
                 kind, sign, chain, now, h, pole, before, after, slopes, stages, work, course
