@@ -160,7 +160,9 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Artist]:
     ax.plot(w, e, color=SOFT, linewidth=0.9)
     ax.plot(w[0], e[0], "o", color=SOFT, markersize=2.8)
     line = Line2D([], [], color=SOFT, linewidth=0.9, marker="o", markersize=2.8, markevery=2)
-    line.set_label("orbit from its start (dot)")
+    early = int(record.attrs.get("orbits_unfinished", 0))
+    more = f"; {early} stop before their ends" if early else ""
+    line.set_label(f"orbit from its start (dot){more}")
     return [arrow, line]
 
 

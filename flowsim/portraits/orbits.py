@@ -8,8 +8,8 @@ from torchdiffeq import odeint
 
 from flowsim.flow.limits import find_limits
 from flowsim.flow.reference import integrate
+from flowsim.landscape.curvature import curvatures
 from flowsim.models.base import ReducedModel, loss_of_gap, velocity
-from flowsim.models.gap_loss import gap_slope
 from flowsim.models.rank_one import RankOneModel
 from flowsim.portraits.starts_in_plane import mesh, plane_starts, to_window
 
@@ -20,7 +20,7 @@ TIMES, FEWER_TIMES = 61, 31
 _LATTICE = (-1.6, -0.55, 0.55, 1.6)
 #: The rank-one model: step, times per round and rounds in units of the fastest rate, and how near
 #: to its limit an orbit has to come to be joined with it.
-_STEP, _ROUND, _ROUNDS, _NEAR = 2.0, 50.0, 16, 0.05
+_STEP, _ROUND, _ROUNDS, _NEAR = 0.5, 25.0, 12, 0.05
 
 
 def window_starts(
@@ -73,20 +73,15 @@ def _follow(
     """θ in physical time, shape (time, orbit, k).
 
     The orbits run for a dozen e-folds of e near the origin, whose rate is 2|λ|π₀π₁, or a thousand
-    times the fastest rate ℓ″(Δ)|∇Δ|² at their starts and limits, whichever is shorter.
+    times the largest curvature at their starts and limits, whichever is shorter.
     """
     pi0, pi1 = model.chain.stationary
     count = TIMES if loss_of_gap(model) else FEWER_TIMES
     horizon = 6 / (pi0 * pi1 * max(abs(model.chain.second_eigenvalue), 0.1))
-    if loss_of_gap(model):
-        ends = torch.cat([start, limit])
-        gap, step = model.logit_gap(ends), 1e-4
-        slopes = [gap_slope(model.chain, gap + side) for side in (step, -step)]
-        bend = (slopes[0] - slopes[1]) / (2 * step)
-        fastest = (bend * model.logit_gap_gradient(ends).square().sum(dim=1)).max()
-        horizon = min(horizon, 1000 / float(fastest))
+    fastest = float(curvatures(model, torch.cat([start, limit])).amax())
+    horizon = min(horizon, 1000 / fastest)
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, count - 1)]).double()
-    return integrate(model, start, times, rtol or 1e-11, atol)
+    return integrate(model, start, times, rtol or (1e-11 if loss_of_gap(model) else 1e-8), atol)
 
 
 def _follow_kinks(model: RankOneModel, start: Tensor) -> Tensor:
@@ -95,7 +90,7 @@ def _follow_kinks(model: RankOneModel, start: Tensor) -> Tensor:
     A positive rescaling of time changes no orbit. Divided by the stiffness, the fastest rate is
     at most 1 everywhere, so that the classical Runge-Kutta method is stable with a fixed step and
     no orbit waits for another; at a ReLU's kink, where an adaptive step would shrink to nothing,
-    it stays within a step of the kink.
+    it stays within a step of the kink. Orbits that slide for long are not followed to their ends.
     """
 
     def field(_: Tensor, theta: Tensor) -> Tensor:
