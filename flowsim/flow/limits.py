@@ -30,18 +30,22 @@ def find_limits(
     orbit that came close to a saddle is computed again at a finer tolerance, beside starts that
     are displaced to both sides along every coordinate (by 1e-11 where the gap is the independent
     variable, else by ``rtol``); where they disagree the label is unresolved. Rank-one orbits
-    without attention are followed from kink to kink of the ReLU (``flow.rows.kinked``). No
-    conserved quantity is consulted.
+    without attention are followed from kink to kink of the ReLU, across and along them; since their
+    critical points have one of two losses, an orbit that falls below the higher one ends in the
+    global minima (``flow.rows.kinked``). No conserved quantity is consulted.
 
     Args:
         model: any reduced model.
         theta0: starts, shape (..., k): a tensor, an array or lists.
         rtol: error allowed per step, relative for coordinates that keep their sign; by default
             1e-10 where the loss is a function of the logit gap, so that energies drift by less
-            than 1e-8; else 1e-6 (with |a| > 1 the field jumps wherever an atom of the law crosses
-            the ReLU's kink).
-        atol: absolute error allowed per step for the other coordinates.
-        max_steps: attempted steps per orbit before it has timed out.
+            than 1e-8; 1e-8 for the rank-one model without attention, whose limits are then right
+            to about 1e-7; else 1e-6 (with |a| > 1 the field jumps wherever an atom of the law
+            crosses the ReLU's kink).
+        atol: absolute error allowed per step for the other coordinates; not used by the rank-one
+            model without attention.
+        max_steps: attempted steps per orbit before it has timed out; by default 30 000 for the
+            rank-one model without attention, else 3000.
         progress: called with the number of starts done, after each part.
 
     Returns:

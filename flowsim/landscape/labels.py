@@ -32,7 +32,7 @@ class Rule(IntEnum):
     REACHED_MINIMA = 3  # the orbit met the set of global minima
     CAME_TO_REST = 4  # loss and curvature where the orbit stopped moving
     SHADOWS = 5  # it passed a saddle or took long, and displaced starts end alike
-    SLID = 6  # along a ReLU's kink to the global minima, by small steps of two lengths
+    SLID = 6  # of records of 0.1.0: along a ReLU's kink to the global minima, by small steps
     DRIFTS = 7  # it creeps to infinity along a valley whose loss stays above the entropy rate
     REFERENCE = 8  # torchdiffeq's odeint alone
 

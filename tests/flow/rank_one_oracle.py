@@ -41,12 +41,12 @@ class Oracle:
             if modes[x] == "slide":
                 out[x] = 0.0
         omega = share * (expit(u * out + y[4]) - np.array([self.p, 1 - self.q]))
-        if modes[1] == "slide":
-            slope[1] = -(self.tied * (omega @ out) + u / self.length * omega[0] * slope[0]) / (
-                u * omega[1] * (1 + 1 / self.length)
-            )
-        if modes[0] == "slide":
-            slope[0] = -omega[1] * slope[1] / omega[0]
+        with np.errstate(divide="ignore", invalid="ignore"):  # at rest any slope will do
+            if modes[1] == "slide":
+                pull = self.tied * (omega @ out) + u / self.length * omega[0] * slope[0]
+                slope[1] = -pull / (u * omega[1] * (1 + 1 / self.length))
+            if modes[0] == "slide":
+                slope[0] = -omega[1] * slope[1] / omega[0]
         return inner, slope, out, omega, u
 
     def field(self, y, modes):
@@ -144,7 +144,8 @@ class Oracle:
         for _ in range(3):
             steps = 1e-6 * np.eye(len(y))
             slopes = np.stack([(missing(y + h) - missing(y - h)) / 2e-6 for h in steps], axis=1)
-            y = y - inverse * (slopes.T @ np.linalg.lstsq(slopes * inverse @ slopes.T, missing(y))[0])
+            weights = np.linalg.lstsq(slopes * inverse @ slopes.T, missing(y))[0]
+            y = y - inverse * (slopes.T @ weights)
         return y
 
     def follow(self, y, wanted, rest=False, horizon=1e10, trap=1e-8):
