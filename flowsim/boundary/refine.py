@@ -9,7 +9,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.boundary.cells import Nodes, crossed_cells, subdivide
+from flowsim.boundary.cells import KnownLabels, crossed_cells, subdivide
 from flowsim.boundary.distance import Oracle, compare
 from flowsim.boundary.lattice import Lattice
 from flowsim.boundary.marching import Boundary, march
@@ -96,7 +96,7 @@ def refine_boundary(
         start = theta([values[places[:, i]] for i, values in enumerate(fine)])
         return find_limits(model, start, rtol, atol, progress=progress).label.numpy()
 
-    known = Nodes(label)
+    known = KnownLabels(label)
     if labels is not None:
         known.add(lattice.nodes(0), np.asarray(labels, dtype=np.int8).ravel(), 0)
     held = {
@@ -224,7 +224,7 @@ def _record(
     lattice: Lattice,
     fine: dict[str, np.ndarray],
     fixed: dict[str, float],
-    known: Nodes,
+    known: KnownLabels,
     cells: np.ndarray,
     boundary: Boundary,
 ) -> xr.Dataset:

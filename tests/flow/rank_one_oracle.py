@@ -150,8 +150,8 @@ class Oracle:
 
     def follow(self, y, wanted, rest=False, horizon=1e10, trap=1e-8):
         """(why, time, y): "loss" where the loss has fallen to ``wanted``, "trap" where |e| has
-        fallen to ``trap`` for good, else "time". With ``rest``, y is where the flow goes from a loss
-        close to the entropy rate.
+        fallen to ``trap`` for good, else "time". With ``rest``, y is where the flow goes from
+        a loss close to the entropy rate.
         """
         y, time = np.array(y, dtype=float), 0.0
         kinked = y[2] ** 2 < y[3] ** 2
