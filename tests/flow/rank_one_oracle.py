@@ -29,6 +29,7 @@ class Oracle:
     q: float
     length: float
     tied: bool = True
+    sign: float = 1.0  # of w₁ in this mode
 
     def parts(self, y, modes):
         """(Y, s, out, ω, u); modes are "open", "closed" and "slide", and "held" for w₁ = 0."""
@@ -85,6 +86,7 @@ class Oracle:
             if sides[0] * sides[1] <= 0:
                 raise UndecidedError("w1 = 0 repels")
             sign = math.copysign(1.0, sides[0])
+        self.sign = sign
         inner = [y[1], y[0] + y[1]]
         found = ["open" if sign * value > 0 else "closed" for value in inner]
         units = [x for x in (0, 1) if x in on]
@@ -110,22 +112,27 @@ class Oracle:
         inner, _, _, omega, u = self.parts(y, ["closed", "closed", "held"])
         return -u * y[3] * sum(omega[x] * inner[x] for x in (0, 1) if side * inner[x] > 0)
 
-    def events(self, modes, kinked, wanted):
-        """Functions that vanish where the mode or the orbit ends, and what each of them means."""
+    def events(self, y, modes, kinked, wanted):
+        """Functions that fall through zero where the mode or the orbit ends, and their surfaces."""
         found = [(lambda t, y: self.loss(y) - wanted, "loss")]
         if modes[2] == "held":
-            found += [(lambda t, y, s=s: self.weight_velocity(y, s), "w") for s in (1.0, -1.0)]
+            found.append((lambda t, y: -self.weight_velocity(y, 1.0), "w"))
+            found.append((lambda t, y: self.weight_velocity(y, -1.0), "w"))
             return found
+        sign = self.sign
         for x in (0, 1):
             if modes[x] == "slide":
-                found.append((lambda t, y, x=x: self.parts(y, modes)[1][x] - 1, x))
-                found.append(
-                    (lambda t, y, x=x: self.parts(y, modes)[1][x] - 1 - 4 * y[2] * y[3], x)
-                )
+
+                def part(y, x=x):  # 0 closed, 1 open
+                    return (self.parts(y, modes)[1][x] - 1) / (4 * y[2] * y[3])
+
+                found.append((lambda t, y, part=part: part(y), x))
+                found.append((lambda t, y, part=part: 1 - part(y), x))
             else:
-                found.append((lambda t, y, x=x: y[1] if x == 0 else y[0] + y[1], x))
+                side = sign if modes[x] == "open" else -sign
+                found.append((lambda t, y, x=x, side=side: side * (y[1] + x * y[0]), x))
         if kinked:
-            found.append((lambda t, y: y[2], "w"))
+            found.append((lambda t, y: sign * y[2], "w"))
         return found
 
     def rest(self, y, modes):
@@ -150,16 +157,16 @@ class Oracle:
 
     def follow(self, y, wanted, rest=False, horizon=1e10, trap=1e-8):
         """(why, time, y): "loss" where the loss has fallen to ``wanted``, "trap" where |e| has
-        fallen to ``trap`` for good, else "time". With ``rest``, y is where the flow goes from
-        a loss close to the entropy rate.
+        fallen to ``trap`` for good, else "time". With ``rest``, y is where the flow goes from a
+        loss close to the entropy rate.
         """
         y, time = np.array(y, dtype=float), 0.0
         kinked = y[2] ** 2 < y[3] ** 2
         modes = self.modes(y, {x for x in (0, 1) if (y[1], y[0] + y[1])[x] == 0})
         for _ in range(50):
-            functions = self.events(modes, kinked, wanted)
+            functions = self.events(y, modes, kinked, wanted)
             for function, _ in functions:
-                function.terminal = True
+                function.terminal, function.direction = True, -1
             trapped = [lambda t, y: abs(y[0]) - trap] if self.tied else []
             for function in trapped:
                 function.terminal, function.direction = True, -1
@@ -187,8 +194,5 @@ class Oracle:
             on = kinds | {x for x in (0, 1) if modes[x] == "slide"}
             y[1] = 0.0 if 0 in on else -y[0] if 1 in on else y[1]
             y[2] = 0.0 if "w" in on else y[2]
-            new = self.modes(y, on)
-            if new == modes:
-                raise UndecidedError("an event without an effect")
-            modes = new
+            modes = self.modes(y, on)
         raise UndecidedError("too many events")

@@ -16,9 +16,8 @@ from flowsim.compiled import compiled
 from flowsim.flow.rows.kinked.row import OPEN, SLIDING
 
 #: Places in ``Row.reals``.
-TARGET0, TARGET1, OTHER0, OTHER1, PI0, PI1, LENGTH, BIAS, ENTROPY_RATE, UNIGRAM, LAMBDA, RTOL = (
-    range(12)
-)
+TARGET0, TARGET1, OTHER0, OTHER1, PI0, PI1, LENGTH = range(7)
+BIAS, ENTROPY_RATE, UNIGRAM, LAMBDA, RTOL = range(7, 12)
 
 
 @compiled(inline=True, internal=True)
