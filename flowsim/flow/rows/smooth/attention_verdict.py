@@ -38,7 +38,7 @@ _FIRST_MARK = 6
 #: Ratios of successive falls, per decade, of a power law; slower ones cannot be extrapolated.
 _FASTEST, _SLOWEST = 1e-3, 0.8
 #: How far two extrapolations may differ, and what may be left to fall, relative to the excess.
-_AGREEMENT, _LEFT = 0.01, 0.005
+_AGREEMENT, _LEFT = 0.02, 0.02
 #: Curvatures above −this/t count as none.
 _GROWTH = 0.3
 #: With limits above this share of h(π₁) the plane e = 0 must attract, too.

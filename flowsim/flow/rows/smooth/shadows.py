@@ -15,6 +15,8 @@ from flowsim.models.base import ReducedModel
 
 #: Starts handled at once, times k², which bounds the memory.
 _SQUARES = 2**17
+#: Coordinates along each of which a doubtful row is displaced.
+_MOST_DIRECTIONS = 6
 
 
 def smooth_limits(
@@ -46,25 +48,40 @@ def _consult_shadows(
     max_steps: int,
 ) -> None:
     """Decide the doubtful rows again: by a finer orbit, and where that too comes near a saddle
-    by its displaced shadows.
+    by its displaced shadows, of which none may end otherwise and half must be decided.
     """
-    k = start.shape[1]
     centre = start[doubtful]
-    size = max(rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
-    displaced = [centre]
-    for i in range(k):
-        step = torch.zeros_like(centre)
-        step[:, i] = size * centre[:, i].abs() if model.keeps_sign[i] else size
-        displaced += [centre + step, centre - step]
     finer = max(rtol / 10, 1e-12), max(atol / 10, 1e-13)
-    found, near = _follow(model, torch.cat(displaced), *finer, max_steps)
-    labels = found.label.reshape(2 * k + 1, -1)
-    near = near[: len(centre)]
-    agree = (labels == labels[0]).all(dim=0) | ~near
-    spent = limits.evaluations[doubtful] + found.evaluations.reshape(2 * k + 1, -1).sum(dim=0)
+    found, near = _follow(model, centre, *finer, max_steps)
+    if bool(near.any()):
+        size = max(rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
+        displaced = _displaced(model, centre[near], size)
+        shadows, _ = _follow(model, displaced.flatten(0, 1), *finer, max_steps)
+        labels = shadows.label.reshape(displaced.shape[:2])
+        same = labels == found.label[near]
+        contradicted = (~same & (labels != Label.UNRESOLVED)).any(dim=0)
+        agree = ~contradicted & (same.double().mean(dim=0) >= 0.5)
+        found.label[near] = torch.where(agree, found.label[near], Label.UNRESOLVED).to(torch.int8)
+        decided = found.label[near] != Label.UNRESOLVED
+        found.rule[near] = torch.where(decided, Rule.SHADOWS, Rule.NONE).to(torch.int8)
+        found.evaluations[near] += shadows.evaluations.reshape(labels.shape).sum(dim=0)
+    found.evaluations += limits.evaluations[doubtful]
     for field in fields(Limits):
-        getattr(limits, field.name)[doubtful] = getattr(found, field.name)[: len(centre)]
-    limits.label[doubtful] = torch.where(agree, labels[0], Label.UNRESOLVED).to(torch.int8)
-    rule = torch.where(near, Rule.SHADOWS, found.rule[: len(centre)])
-    limits.rule[doubtful] = torch.where(agree, rule, Rule.NONE).to(torch.int8)
-    limits.evaluations[doubtful] = spent
+        getattr(limits, field.name)[doubtful] = getattr(found, field.name)
+
+
+def _displaced(model: ReducedModel, centre: Tensor, size: float) -> Tensor:
+    """Neighbours of each row of ``centre`` (n, k) to both sides, shape (directions, n, k).
+
+    Along every coordinate; with many coordinates along four diagonals, which no surface that
+    divides two basins can contain all.
+    """
+    k = centre.shape[1]
+    directions = torch.eye(k).to(centre)
+    if k > _MOST_DIRECTIONS:
+        place = torch.arange(k)
+        directions = torch.stack([1.0 - 2.0 * ((place >> j) & 1) for j in range(4)]).to(centre)
+    keeps = torch.tensor(model.keeps_sign, device=centre.device)
+    step = size * torch.where(keeps, centre.abs(), 1.0)
+    moved = directions[:, None] * step
+    return torch.cat([centre + moved, centre - moved])
