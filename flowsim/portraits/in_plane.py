@@ -9,6 +9,7 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from flowsim.flow.confirm import confirm as confirm_labels
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import analytic_basin, reaches_global_minimum
 from flowsim.landscape.labels import Label
@@ -38,6 +39,7 @@ def portrait_record(
     fixed: dict[str, float] | None = None,
     progress: Callable[[int], object] | None = None,
     integrator: str = "flowsim",
+    confirm: int | None = None,
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -56,6 +58,8 @@ def portrait_record(
             default e), a bias b that is a coordinate (by default at its optimum).
         progress: called with the number of cells done.
         integrator: "torchdiffeq" decides every cell by its odeint alone.
+        confirm: cells of a random sample that torchdiffeq decides again; by default 256 where the
+            loss is a function of the logit gap, 16 elsewhere, and none with torchdiffeq itself.
 
     Returns:
         Dataset over (e, w) as ``scan_basins`` gives, plus the separatrix and the minima curve
@@ -100,6 +104,7 @@ def portrait_record(
         "orbits_unfinished": int(orbits[-1].isnan().any(dim=-1).sum()),
         **counts,
         **_differences(model, record),
+        **_confirmed(model, theta, record, integrator, confirm),
     }
     for label in Label:
         settings[f"cells_{label.name.lower()}"] = int((record["label"] == label).sum())
@@ -146,6 +151,15 @@ def _basins(
             values = variable.to_numpy().reshape(len(e), len(w))
             record[name] = (("e", "w"), values, variable.attrs)
     return record
+
+
+def _confirmed(
+    model: ReducedModel, theta: Tensor, record: xr.Dataset, integrator: str, count: int | None
+) -> dict[str, int]:
+    """How many cells of a sample torchdiffeq labels alike: attributes ``confirm_…``."""
+    if count is None:
+        count = 0 if integrator == "torchdiffeq" else 256 if loss_of_gap(model) else 16
+    return confirm_labels(model, theta, record["label"].to_numpy(), count) if count else {}
 
 
 def _labels(

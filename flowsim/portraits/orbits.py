@@ -8,7 +8,7 @@ from torchdiffeq import odeint
 
 from flowsim.flow.limits import find_limits
 from flowsim.flow.reference import integrate
-from flowsim.landscape.curvature import curvatures
+from flowsim.landscape.curvature import hessian
 from flowsim.models.base import ReducedModel, loss_of_gap, velocity
 from flowsim.models.rank_one import RankOneModel
 from flowsim.portraits.starts_in_plane import mesh, plane_starts, to_window
@@ -73,13 +73,13 @@ def _follow(
     """θ in physical time, shape (time, orbit, k).
 
     The orbits run for a dozen e-folds of e near the origin, whose rate is 2|λ|π₀π₁, or a thousand
-    times the largest curvature at their starts and limits, whichever is shorter.
+    times a bound of the curvature at their starts and limits, whichever is shorter.
     """
     pi0, pi1 = model.chain.stationary
     count = TIMES if loss_of_gap(model) else FEWER_TIMES
     horizon = 6 / (pi0 * pi1 * max(abs(model.chain.second_eigenvalue), 0.1))
-    fastest = float(curvatures(model, torch.cat([start, limit])).amax())
-    horizon = min(horizon, 1000 / fastest)
+    curvature = hessian(model, torch.cat([start, limit])).abs().sum(dim=-1) / min(model.metric)
+    horizon = min(horizon, 1000 / float(curvature.nan_to_num().amax()))
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, count - 1)]).double()
     return integrate(model, start, times, rtol or (1e-11 if loss_of_gap(model) else 1e-8), atol)
 
