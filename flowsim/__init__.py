@@ -45,7 +45,7 @@ _HOME = {
     "Scan": "scan.plan",
     "Status": "landscape.labels",
     "UntiedModel": "models.untied",
-    "add_boundary": "boundary.refine",
+    "add_boundary": "boundary.in_record",
     "cell_centres": "scan.starts",
     "confirm": "flow.confirm",
     "curvatures": "landscape.curvature",

@@ -1,6 +1,6 @@
 """The public names, for editors and type checkers."""
 
-from flowsim.boundary.refine import add_boundary as add_boundary
+from flowsim.boundary.in_record import add_boundary as add_boundary
 from flowsim.boundary.refine import refine_boundary as refine_boundary
 from flowsim.boundary.refine import refined_labels as refined_labels
 from flowsim.chain import BinaryChain as BinaryChain

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from flowsim.boundary.bisection import HALVINGS
 from flowsim.boundary.lattice import Lattice
 
 #: Cells whose corners are held at once.
@@ -64,17 +65,20 @@ def crossed_cells(lattice: Lattice, known: KnownLabels, held: dict[int, int]) ->
 
 
 def expected_starts(crossed: int, dimensions: int, levels: int) -> int:
-    """About how many nodes beside those of the coarsest grid ``crossed_cells`` evaluates in all.
+    """About how many starts beside the coarsest grid's nodes a refined boundary follows in all.
 
     The boundary crosses 2^(k−1) times as many cells of k dimensions at every level; found were four
-    to eight new nodes for each of them. What is returned is eight.
+    to eight new nodes for each of them. What is returned is eight, and the halvings of two edges
+    for every crossed finest cell, or four in space.
 
     Args:
         crossed: how many cells of the coarsest grid are crossed.
         dimensions: k.
         levels: how many times they are halved.
     """
-    return sum(8 * crossed << level * (dimensions - 1) for level in range(1, levels + 1))
+    nodes = sum(8 * crossed << level * (dimensions - 1) for level in range(1, levels + 1))
+    edges = (2 if dimensions == 2 else 4) * crossed << levels * (dimensions - 1)
+    return nodes + HALVINGS * edges
 
 
 def count_crossed(labels: np.ndarray) -> int:
@@ -103,12 +107,3 @@ def _missing(wanted: np.ndarray, there: np.ndarray) -> np.ndarray:
     inside = at < len(there)
     inside[inside] = there[at[inside]] == wanted[inside]
     return wanted[~inside]
-
-
-def subdivide(values: np.ndarray, levels: int) -> np.ndarray:
-    """The values with 2^levels − 1 more between neighbours, of which rounding beside 0 is 0."""
-    place = np.arange(((len(values) - 1) << levels) + 1) / (1 << levels)
-    fine = np.interp(place, np.arange(len(values)), values)
-    fine[np.abs(fine) < 1e-9 * np.diff(fine).min()] = 0.0
-    fine[:: 1 << levels] = values  # the given ones stay what they are
-    return fine

@@ -16,7 +16,9 @@ Oracle = Callable[[np.ndarray], np.ndarray]
 _LINES = {2: 64, 3: 16}
 
 
-def compare(lattice: Lattice, boundary: Boundary, oracle: Oracle | None) -> dict[str, float | int]:
+def compare(
+    lattice: Lattice, boundary: Boundary, points: np.ndarray, oracle: Oracle | None
+) -> dict[str, float | int]:
     """How far the boundary and the analytic one are apart, each from the other.
 
     Both nodes of a point are asked whether they are in the analytic basin. If one is and the other
@@ -25,7 +27,7 @@ def compare(lattice: Lattice, boundary: Boundary, oracle: Oracle | None) -> dict
 
     Args:
         lattice: of the finest grid.
-        boundary: found in it.
+        boundary: found in it, and the places of its ``points``, shape (n, k).
         oracle: the closed form of the basin at places of the grid, or None.
 
     Returns:
@@ -40,16 +42,15 @@ def compare(lattice: Lattice, boundary: Boundary, oracle: Oracle | None) -> dict
     )
     differ = oracle(inner) & ~oracle(outer)
     crossing = _bisect(oracle, inner[differ], outer[differ])
-    middle = (inner + outer) / 2
-    away = np.abs(crossing - middle[differ]).max(axis=1)
+    away = np.abs(crossing - points[differ]).max(axis=1)
     analytic = _lines(lattice, oracle)
     missed = np.nan
     if len(analytic):
         missed = np.inf
-        if len(middle):
+        if len(points):
             from scipy.spatial import cKDTree
 
-            missed = float(cKDTree(middle).query(analytic, p=np.inf)[0].max())
+            missed = float(cKDTree(points).query(analytic, p=np.inf)[0].max())
     return {
         "refine_distance": float(away.max()) if len(away) else np.nan,
         "refine_missed": missed,

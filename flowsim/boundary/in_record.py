@@ -7,8 +7,10 @@ from contextlib import AbstractContextManager
 from math import prod
 from pathlib import Path
 
+import xarray as xr
+
 from flowsim.boundary.cells import count_crossed, expected_starts
-from flowsim.boundary.refine import add_boundary
+from flowsim.boundary.refine import refine_boundary
 from flowsim.errors import InputError, Interrupted
 from flowsim.models.base import ReducedModel
 from flowsim.models.past_law import available_memory
@@ -17,6 +19,44 @@ from flowsim.scan.record import extend_record
 
 #: Bytes of memory for every start of the scan, and for every further one (measured: 54 and 420).
 _BYTES_SCAN, _BYTES_NEW = 64, 450
+
+
+def add_boundary(
+    record: xr.Dataset,
+    model: ReducedModel,
+    levels: int,
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    progress: Callable[[int], object] | None = None,
+) -> xr.Dataset:
+    """A scan's record with the refined boundary in it; the scan's own starts are the nodes.
+
+    Args:
+        record: of a scan of ``model`` over a grid in two or three coordinates of its starts; of
+            what is read from a file only when it is used, that is labels and coordinates.
+        model, levels, rtol, atol, progress: as in ``refine_boundary``.
+
+    Returns:
+        The record with the variables of ``refine_boundary`` and its attributes refine_….
+
+    Raises:
+        InputError: the record is no such grid or has its boundary already, or what
+            ``refine_boundary`` raises.
+    """
+    if "refine_levels" in record.attrs:
+        times = record.attrs["refine_levels"]
+        raise InputError(f"the record has its boundary already, refined {times} times")
+    dims = [str(name) for name in record["label"].dims]
+    if not set(dims) <= set(record.coords):
+        raise InputError(f"a boundary needs a scan over a grid, not over {', '.join(dims)}")
+    axes = {name: record[name].to_numpy() for name in dims}
+    fixed = {str(name): float(v) for name, v in record.coords.items() if not v.dims}
+    label = record["label"].to_numpy()
+    found = refine_boundary(model, axes, fixed, levels, rtol, atol, progress, label)
+    attributes = {k: v for k, v in found.attrs.items() if k.startswith("refine_")}
+    return record.merge(
+        found, compat="equals", join="exact", combine_attrs="override"
+    ).assign_attrs(attributes)
 
 
 def refine_scan(

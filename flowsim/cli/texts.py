@@ -114,9 +114,11 @@ def _boundary(s: Summary) -> str:
         f"boundary: {s['refine_evaluated']} starts of {s['refine_full']} in the full grid "
         f"({s['refine_fraction']:.2%})"
     )
+    if "refine_bisected" in s:
+        words += f" and {s['refine_bisected']} to place its points"
     if s["refine_distance"] is None:
         return words
-    return f"{words}, {s['refine_distance']:.2f} finest cells from the analytic one"
+    return f"{words}, {s['refine_distance']:.1g} finest cells from the analytic one"
 
 
 def _refined(s: Summary) -> list[str]:

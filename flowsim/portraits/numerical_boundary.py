@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
+from flowsim.boundary.bisection import find_crossings
 from flowsim.boundary.lattice import Lattice
 from flowsim.boundary.marching import march
 from flowsim.landscape.labels import Label
@@ -42,12 +43,9 @@ def with_boundary(
         np.stack([v[lattice.places(nodes)[:, i]] for i, v in enumerate(axes)], axis=-1)
         for nodes in (found.inner, found.outer)
     )
-    ends, back = np.unique(np.stack([inner, outer], axis=1), axis=0, return_inverse=True)
-    for _ in range(HALVINGS if len(ends) else 0):
-        middle = ends.mean(axis=1)
-        within = label(middle[:, 0], middle[:, 1]) == Label.GLOBAL_MINIMUM
-        ends[np.arange(len(ends)), np.where(within, 0, 1)] = middle
-    points = ends.mean(axis=1)[back.ravel()]
+    points = find_crossings(lambda x: label(x[:, 0], x[:, 1]), inner, outer, HALVINGS).along(
+        inner, outer
+    )
     record["boundary_e"] = ("vertex", points[:, 0])
     record["boundary_w"] = ("vertex", points[:, 1])
     record["boundary_curve"] = ("vertex", found.curve)

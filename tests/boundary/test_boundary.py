@@ -14,6 +14,7 @@ from flowsim import (
     InputError,
     Label,
     LinearAttentionModel,
+    RankOneModel,
     UntiedModel,
     add_boundary,
     draw_boundary,
@@ -25,6 +26,7 @@ from flowsim import (
     scan_basins,
     write_record,
 )
+from flowsim.boundary.bisection import find_crossings
 from flowsim.boundary.cells import KnownLabels, crossed_cells
 from flowsim.boundary.lattice import Lattice
 from flowsim.boundary.marching import march
@@ -43,7 +45,7 @@ def full_labels(model, record):
 
 
 def assert_boundary_separates(record, labels):
-    """Every point lies midway in a crossed finest cell, and the labels beside it differ."""
+    """Every point lies in a crossed finest cell, between two of its corners that differ."""
     names = [str(n).removeprefix("fine_") for n in record.variables if str(n).startswith("fine_")]
     fine = [record[f"fine_{n}"].to_numpy() for n in names]
     columns = [
@@ -77,8 +79,9 @@ def test_every_level_has_the_labels_of_the_full_grid(p, q):
         assert a["refine_full"] == labels.size
         assert a["refine_evaluated"] == record.sizes["node"] <= a["refine_full"]
         assert a["refine_disagree"] == a["refine_unresolved"] == 0
-        # at most one finest cell, and in fact half of one
-        assert a["refine_distance"] <= 0.5 + 1e-6
+        assert a["refine_distance"] <= 1e-3
+        assert a["refine_unplaced"] == 0
+        assert record["boundary_width"].max() == 2**-9
         assert a["refine_missed"] <= 1
         corners = np.lib.stride_tricks.sliding_window_view(labels, (2, 2)).reshape(-1, 4)
         assert a["refine_cells"] == (np.ptp(corners, axis=1) > 0).sum()
@@ -95,7 +98,7 @@ def test_distance_to_the_separatrix_elsewhere(p, q):
     axes = {"w": np.linspace(-1.9, 1, 14) ** 3 / 2, "e": np.geomspace(0.1, 3, 11)}
     record = refine_boundary(model, axes, levels=3)
     assert record.attrs["refine_disagree"] == 0
-    assert record.attrs["refine_distance"] <= 0.5
+    assert record.attrs["refine_distance"] <= 1e-3
     assert record.attrs["refine_missed"] <= 1
     assert set(record["boundary_side"].to_numpy()) == {Label.LOCAL_MINIMUM}
 
@@ -108,7 +111,7 @@ def test_surface_of_linear_attention(p, q):
     assert np.array_equal(refined_labels(record), full_labels(model, record))
     a = record.attrs
     assert a["refine_disagree"] == a["refine_unresolved"] == 0
-    assert a["refine_distance"] <= 0.5 + 1e-6
+    assert a["refine_distance"] <= 1e-3
     assert a["refine_missed"] <= 1
     # the surface has edges only in the faces of the window
     faces = record["boundary_face"].to_numpy()
@@ -125,7 +128,7 @@ def test_slice_of_linear_attention():
     chain = BinaryChain(0.5, 0.8)
     axes = {"w": np.linspace(-2, 1, 9), "a": np.linspace(-2.5, 1, 8)}
     linear = refine_boundary(LinearAttentionModel(chain), axes, {"e": 0.6}, levels=2)
-    assert linear.attrs["refine_distance"] <= 0.5
+    assert linear.attrs["refine_distance"] <= 1e-3
     assert linear.attrs["refine_missed"] <= 1
     assert float(linear["e"]) == 0.6
     assert "slice $e$ = 0.6" in draw_refined(linear).axes[0].get_title()
@@ -174,7 +177,8 @@ def test_labels_of_a_scan_are_not_computed_again():
     labels = refined_labels(refine_boundary(model, axes)).to_numpy()
     again = refine_boundary(model, axes, levels=2, labels=labels, progress=done.append)
     assert again.identical(whole)
-    assert sum(done) == whole.attrs["refine_evaluated"] - labels.size
+    new = whole.attrs["refine_evaluated"] - labels.size
+    assert sum(done) == new + whole.attrs["refine_bisected"] > new
 
 
 @pytest.mark.parametrize("fixed", [{}, {"a": 0.3}], ids=["plane", "slice"])
@@ -182,7 +186,7 @@ def test_the_record_of_a_scan_takes_the_boundary(fixed, tmp_path):
     chain = BinaryChain(0.5, 0.8)
     model = LinearAttentionModel(chain) if fixed else CanonicalModel(chain)
     axes = {"e": np.linspace(-2, 2, 10), "w": np.linspace(-2, 1, 9)}
-    scan = scan_basins(model, axes, fixed).assign_attrs(kind="portrait", schema=1, p=0.5)
+    scan = scan_basins(model, axes, fixed)
     record = add_boundary(scan, model, levels=2)
     alone = refine_boundary(model, axes, fixed, levels=2)
     assert refined_labels(record).identical(refined_labels(alone))
@@ -192,12 +196,12 @@ def test_the_record_of_a_scan_takes_the_boundary(fixed, tmp_path):
     assert record.attrs["p"] == 0.5
     assert record.attrs["refine_evaluated"] == alone.attrs["refine_evaluated"]
     write_record(record, tmp_path / "scan.nc")
-    again = read_record(tmp_path / "scan.nc", "portrait")
+    again = read_record(tmp_path / "scan.nc", "scan")
     assert len(draw_boundary(again, Figure().add_subplot())) == 2
     line = scan_basins(model, {"w": axes["w"]}, {"e": 0.5, **fixed})
     with pytest.raises(InputError, match="two or three axes"):
         add_boundary(line, model, levels=2)
-    with pytest.raises(InputError, match="over a grid in e, w"):
+    with pytest.raises(InputError, match="over a grid, not over point"):
         add_boundary(line.rename(w="point"), model, levels=2)
 
 
@@ -324,6 +328,47 @@ def test_record_is_kept_and_drawn(tmp_path):
     axes = {"e": np.linspace(0.1, 2, 4), "w": np.linspace(-2, 1, 4), "a": np.linspace(-2, 1, 4)}
     draw_refined(refine_boundary(solid, axes, levels=1)).savefig(tmp_path / "b.png")
     assert (tmp_path / "b.png").stat().st_size > 10_000
+
+
+def test_edges_are_bisected_as_far_as_their_starts_have_labels():
+    """A circle of radius 1; nothing beside the right half of the axis of x has a label."""
+
+    def label(points):
+        inside = (points**2).sum(axis=1) < 1
+        labels = np.where(inside, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM)
+        return np.where((points[:, 0] > 0.9) & (points[:, 1] == 0), Label.UNRESOLVED, labels)
+
+    inner = np.array([[0.0, 0.0], [0.0, 0.0], [0.2, 0.2], [0.0, 0.0]])
+    outer = np.array([[0.0, 3.0], [-4.0, 0.0], [1.2, 1.2], [1.5, 0.0]])
+    found = find_crossings(label, inner, outer)
+    points = found.along(inner, outer)
+    length = np.linalg.norm(outer - inner, axis=1)
+    off = np.abs(np.linalg.norm(points, axis=1) - 1)
+    assert (off[:3] <= 2**-10 * length[:3]).all()
+    assert found.width.tolist() == [2**-9] * 3 + [0.5]  # half of the last, then 1.125 has no label
+    assert found.followed == 3 * 9 + 2
+    assert points[3].tolist() == [1.125, 0.0]
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+def test_starts_lifted_to_the_rank_one_model(p, q):
+    """The plane of canonical starts, whose lines e = 0 and w = 0 the flow never leaves."""
+    model = RankOneModel(BinaryChain(p, q), length=2)
+    axes = {"e": np.array([-0.8, 0.8]), "w": np.linspace(-0.9, 0.6, 3)}
+    record = refine_boundary(model, axes, levels=1)
+    assert record["fine_e"].values.tolist() == [-0.8, 0.0, 0.8]
+    assert (record["node_e"] == 0).any()
+    nodes = np.stack([record["node_e"], record["node_w"]], axis=1)
+    expected = find_limits(model, model.from_canonical(torch.from_numpy(nodes))).label.numpy()
+    assert np.array_equal(record["node_label"], expected)
+    assert np.isnan(record.attrs["refine_distance"])
+    points = np.stack([record["boundary_e"], record["boundary_w"]], axis=1)
+    assert len(points) == record.sizes["vertex"] > 0
+    assert (record["boundary_width"] >= 2**-9).all()
+    scan = scan_basins(model, axes)
+    longer = add_boundary(scan, model, levels=1)
+    assert longer["boundary_e"].equals(record["boundary_e"])
+    assert longer.attrs["coordinates"] == ("e", "rho", "w1", "w2", "b")
 
 
 GRID = {"e": np.linspace(0.1, 1, 3), "w": np.linspace(-1, 1, 3)}

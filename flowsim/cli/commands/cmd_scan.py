@@ -136,7 +136,7 @@ def scan(given: ScanOptions) -> None:
     model = given.first_model()
     starts = starts_of(given, model, given.fixed())
     if given.refine is not None:
-        _check_refine(starts, model, given.refine)
+        _check_refine(starts, given.refine)
     out = given.path()
     summary = _run(given, starts, model, out)
     report("scan", summary, {"record": out}, began, given)
@@ -158,11 +158,9 @@ def _check(given: ScanOptions) -> None:
         raise InputError("--refine goes with --grid, of two cells or more a side, at one p and q")
 
 
-def _check_refine(starts: Starts, model: ReducedModel, levels: int) -> None:
+def _check_refine(starts: Starts, levels: int) -> None:
     from flowsim.boundary.in_record import check_memory
 
-    if sorted(starts.names) != sorted(model.coordinates):
-        raise InputError("--refine needs a grid in the model's own coordinates")
     if len(starts.dims) not in (2, 3):
         raise InputError(
             f"--refine needs two or three coordinates that vary, not {len(starts.dims)}"
