@@ -47,7 +47,7 @@ def add_boundary(
         times = record.attrs["refine_levels"]
         raise InputError(f"the record has its boundary already, refined {times} times")
     dims = [str(name) for name in record["label"].dims]
-    if not set(dims) <= set(record.coords):
+    if not set(dims) <= {*model.coordinates, "e", "w", "a"} & set(map(str, record.coords)):
         raise InputError(f"a boundary needs a scan over a grid, not over {', '.join(dims)}")
     axes = {name: record[name].to_numpy() for name in dims}
     fixed = {str(name): float(v) for name, v in record.coords.items() if not v.dims}
