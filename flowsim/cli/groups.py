@@ -89,11 +89,11 @@ class ReducedModelOptions:
 
     def words(self) -> list[str]:
         """The model as a file's name says it; nothing for the canonical one."""
-        told: list[str] = [] if self.model == "canonical" else [self.model]
-        told += [] if self.positions() is None else [f"N{self.positions()}"]
-        told += ["attention"] * self.attention + ["untied"] * self.untied
-        told += ["dynamic"] * (self.bias == "dynamic")
-        return [*told, *(f"{name}{value:g}" for name, value in self.fix or ())]
+        said: list[str] = [] if self.model == "canonical" else [self.model]
+        said += [] if self.positions() is None else [f"N{self.positions()}"]
+        said += ["attention"] * self.attention + ["untied"] * self.untied
+        said += ["dynamic"] * (self.bias == "dynamic")
+        return [*said, *(f"{name}{value:g}" for name, value in self.fix or ())]
 
 
 @dataclass(frozen=True)

@@ -126,6 +126,14 @@ Atol = Annotated[
         help="Absolute error per step.",
     ),
 ]  # fmt: skip
+Integrator = Annotated[
+    Literal["flowsim", "torchdiffeq"],
+    typer.Option(
+        metavar="NAME", rich_help_panel=ACCURACY,
+        help="flowsim, its own engines; or torchdiffeq, which decides every start by itself, "
+        "much more slowly.",
+    ),
+]  # fmt: skip
 Grid = Annotated[
     Cells | None,
     typer.Option(

@@ -49,6 +49,15 @@ class Portrait(OneChain, ReducedModelOptions, Tolerances, FigureFiles, Printed):
         ),
     ] = "plane"  # fmt: skip
     a_range: options.ARange = None
+    integrator: options.Integrator = "flowsim"
+    confirm: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=1_000_000, metavar="N", rich_help_panel=options.ACCURACY,
+            help="Cells that torchdiffeq decides again, drawn at random.  [default: 256; 16 where "
+            "the loss is no function of the logit gap]",
+        ),
+    ] = None  # fmt: skip
     energy: Annotated[
         bool,
         typer.Option(
@@ -108,8 +117,12 @@ def _check(given: Portrait) -> None:
                 "--view 3d shows (w, e, a): it needs --model uniform, linear, or rank-one with "
                 "--attention"
             )
-        if given.fix or given.resolution is not None:
-            raise InputError("--fix and --resolution shape the plane; omit them in --view 3d")
+        plane = (given.resolution, given.confirm) != (None, None) or given.integrator != "flowsim"
+        if given.fix or plane:
+            raise InputError(
+                "--fix, --resolution, --integrator and --confirm go with the plane; omit them in "
+                "--view 3d"
+            )
 
 
 def _compute(given: Portrait) -> xr.Dataset:
@@ -136,7 +149,9 @@ def _plane(given: Portrait, model: ReducedModel) -> xr.Dataset:
             given.rtol,
             given.atol,
             given.fixed(),
-            progress=meter.advance,
+            meter.advance,
+            given.integrator,
+            given.confirm,
         )
 
 

@@ -67,6 +67,7 @@ class ScanOptions(StartOptions, ReducedModelOptions, Tolerances, Printed):
             help="Halve the cells that the boundary of the basins crosses, K times.",
         ),
     ] = None  # fmt: skip
+    integrator: options.Integrator = "flowsim"
     jobs: Annotated[
         int,
         typer.Option(
@@ -179,7 +180,10 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
     from flowsim.scan.store import write_scan
 
     one_p, one_q = (v if len(v) > 1 else v[0] for v in given.chances())
-    task = Scan(given.choice(), one_p, one_q, starts, given.fraction, given.rtol, given.atol)
+    task = Scan(
+        given.choice(), one_p, one_q, starts, given.fraction, given.rtol, given.atol,
+        integrator=given.integrator,
+    )  # fmt: skip
     with progress(task.size, "points", given.quiet) as meter:
         write_scan(
             task, out, given.resume, given.overwrite, given.jobs, given.scheduler,
