@@ -72,7 +72,7 @@ def refine_scan(
     Args:
         path: the record, which is replaced at the end or stays as it is.
         model, levels, rtol, atol: as in ``refine_boundary``.
-        progress: given about how many starts will be followed, opens what is told how many are.
+        progress: given about how many starts will be followed, opens what takes how many have been.
 
     Raises:
         InputError: no such record, too little memory, a full disk, or what ``refine_boundary``

@@ -39,8 +39,8 @@ def gaussian_probability(chain: BinaryChain, sigma: float) -> float:
         p + q = 1:  P = 1.
 
     As σ → 0 these tend to 0 (as 2^(−1/(4σ²)), from around w = −1/2), 1 and 1; as σ → ∞ to 1/2,
-    3/4 and 1. The first is computed to a relative 1e-11 however small it is. Source: spec 3.1;
-    own derivation, in tests/README.md.
+    3/4 and 1. The first is computed to a relative 1e-11 however small it is.
+    Source: docs/derivations.md, 3.
 
     Args:
         chain: the data; only the sign of 1 − p − q matters.

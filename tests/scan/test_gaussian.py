@@ -35,7 +35,7 @@ def test_integral_agrees_with_the_reference_table(row):
 
 
 def in_many_digits(sigma, above):
-    """The integral in w as spec 3.1 has it, in 30 digits, on pieces of half a σ and smaller."""
+    """The integral in w of docs/derivations.md, 3, in 30 digits, on pieces of half a σ."""
     with mpmath.workdps(30):
         s, root = mpmath.mpf(sigma), mpmath.sqrt(mpmath.mpf(1) / 2)
         saddle = -(1 + mpmath.log(2)) / 2

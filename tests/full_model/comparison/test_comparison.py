@@ -345,7 +345,7 @@ def test_the_command(tmp_path):
         (["--fix", "a=0.5"], "--fix"),
         (["--batch", "5"], "--trainer"),
         (["--require", "2"], "--require"),
-        (["--model", "linear"], "model must be one of"),
+        (["--model", "linear"], "choose canonical, uniform or rank-one"),
         (["--model", "uniform", "--length", "60"], "GiB"),
         (["--resume"], "checkpoint"),
         (["--out", "x.csv"], "--out"),
