@@ -68,8 +68,8 @@ def expected_starts(crossed: int, dimensions: int, levels: int) -> int:
     """About how many starts beside the coarsest grid's nodes a refined boundary follows in all.
 
     The boundary crosses 2^(k−1) times as many cells of k dimensions at every level; found were four
-    to eight new nodes for each of them. What is returned is eight, and the halvings of two edges
-    for every crossed finest cell, or four in space.
+    to eight new nodes for each of them, and in the plane three edges to be halved for each of the
+    finest. What is returned is eight, and the halvings of four edges, or eight in space.
 
     Args:
         crossed: how many cells of the coarsest grid are crossed.
@@ -77,7 +77,7 @@ def expected_starts(crossed: int, dimensions: int, levels: int) -> int:
         levels: how many times they are halved.
     """
     nodes = sum(8 * crossed << level * (dimensions - 1) for level in range(1, levels + 1))
-    edges = (2 if dimensions == 2 else 4) * crossed << levels * (dimensions - 1)
+    edges = (4 if dimensions == 2 else 8) * crossed << levels * (dimensions - 1)
     return nodes + HALVINGS * edges
 
 

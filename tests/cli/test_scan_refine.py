@@ -103,6 +103,13 @@ def test_ctrl_c_while_the_boundary_is_refined(tmp_path):
     assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
 
 
+def test_lifted_starts_are_refined_too(flowsim, tmp_path):
+    words = [*SCAN, *CHAIN, "--model", "rank-one", "--length", "2", "--grid", "6x6"]
+    assert flowsim(*words, "--refine", "1", "--quiet") == (0, "", "")
+    record = read_record(tmp_path / "scan.nc", "scan")
+    assert record.attrs["refine_levels"] == 1 and record.sizes["vertex"] > 0
+
+
 @pytest.mark.parametrize("fixed", [{}, {"a": 0.5}], ids=["plane", "slice"])
 def test_the_record_on_disk_gets_what_the_one_in_memory_gets(tmp_path, fixed):
     choice = ModelChoice("linear") if fixed else ModelChoice()
@@ -184,7 +191,6 @@ def test_a_surface_is_recorded_and_drawn(flowsim, tmp_path):
         ["--grid", "6", "--fix", "e=1", "--refine", "2"],
         ["--grid", "6x1", "--refine", "2"],
         ["--cloud", "9", "--sigma", "1", "--refine", "2"],
-        ["--model", "rank-one", "--length", "2", "--grid", "4x4", "--refine", "1"],
     ],
 )
 def test_what_cannot_be_refined_is_refused_before_anything_is_computed(flowsim, tmp_path, words):
