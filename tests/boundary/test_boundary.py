@@ -62,7 +62,7 @@ def assert_boundary_separates(record, labels):
     assert np.array_equal(record["boundary_side"], side)
 
 
-@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), pytest.param(0.2, 0.3, marks=pytest.mark.slow)])
 def test_every_level_has_the_labels_of_the_full_grid(p, q):
     """On grids that meet the invariant line e = 0 at the first level and w = 0 at the second."""
     model, finest = CanonicalModel(BinaryChain(p, q)), 5

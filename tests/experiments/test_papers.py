@@ -111,7 +111,7 @@ def test_basins(tmp_path):
         assert found[chain]["unresolved"] == 0
 
 
-@pytest.mark.parametrize("length", [None, 8])
+@pytest.mark.parametrize("length", [None, pytest.param(8, marks=pytest.mark.slow)])
 def test_attention_around_the_origin(length):
     """Small starts are all trapped for p + q > 1 and none for p + q < 1; a is lost only there."""
     script = import_module("lg_fig2_attention")
