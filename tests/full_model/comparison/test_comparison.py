@@ -360,8 +360,9 @@ def test_bad_input(tmp_path, arguments, word):
 
 def test_ctrl_c_and_kill_lose_nothing(tmp_path):
     long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--horizon", "1e5",
-            "--out", "x.png", "--json"]  # fmt: skip
-    code = "import full_model.comparison.side_by_side as module; module._SAVE_EVERY = 0.2; "
+            "--out", "x.png", "--quiet"]  # fmt: skip
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "import full_model.comparison.side_by_side as module; module._SAVE_EVERY = 0.2; "
     code += "from flowsim.cli.main import main; main()"
     for number, extra in ((signal.SIGINT, []), (signal.SIGKILL, ["--resume"])):
         process = subprocess.Popen(
