@@ -155,7 +155,7 @@ class Oracle:
             y = y - inverse * (slopes.T @ weights)
         return y
 
-    def follow(self, y, wanted, rest=False, horizon=1e10, trap=1e-8):
+    def follow(self, y, wanted, rest=False, horizon=1e10, trap=1e-8, rtol=1e-12):
         """(why, time, y): "loss" where the loss has fallen to ``wanted``, "trap" where |e| has
         fallen to ``trap`` for good, else "time". With ``rest``, y is where the flow goes from a
         loss close to the entropy rate.
@@ -176,7 +176,7 @@ class Oracle:
                     (time, horizon),
                     y,
                     method="LSODA",
-                    rtol=1e-12,
+                    rtol=rtol,
                     atol=1e-14,
                     events=[f for f, _ in functions] + trapped,
                 )

@@ -23,6 +23,10 @@ def lifted(model, n, generator):
     return model.from_canonical(box(n, 2, generator))
 
 
+#: Tolerances of the oracle's two runs, which must agree on a time for it to be decided.
+TWICE = (1e-12, 1e-11)
+
+
 def check_against_the_oracle(model, starts):
     """How many starts the oracle decided, and how many of them slid."""
     oracle = Oracle(model.chain.p, model.chain.q, model.length, model.tied)
@@ -34,18 +38,18 @@ def check_against_the_oracle(model, starts):
         wanted = rate + 1e-3 * (oracle.loss(start) - rate)
         try:
             why, _, end = oracle.follow(start, rate + 1e-10 * (unigram - rate), rest=True)
-            hit = oracle.follow(start, wanted) if why == "loss" else None
+            hits = [oracle.follow(start, wanted, rtol=r)[1] for r in TWICE if why == "loss"]
         except UndecidedError:
             continue
-        if why == "time":
-            continue
+        if why == "time" or (hits and hits[0] != pytest.approx(hits[1], rel=1e-7)):
+            continue  # at some kinks the oracle's own two runs part
         decided += 1
         slid += bool(limits.sliding_time[i] > 0)
         found = limits.theta[i].numpy()
         if why == "loss":
             assert limits.label[i] == Label.GLOBAL_MINIMUM
             np.testing.assert_allclose(found, end, rtol=1e-6, atol=1e-6)
-            assert times[i].item() == pytest.approx(hit[1], rel=1e-6)
+            assert times[i].item() == pytest.approx(hits[0], rel=1e-6)
         else:  # the oracle stops at |e| = 1e-8, where b is still on its way
             assert limits.label[i] == Label.LOCAL_MINIMUM and found[0] == 0
             np.testing.assert_allclose(found[1:4], end[1:4], rtol=1e-6, atol=1e-6)
