@@ -39,6 +39,9 @@ _FIRST_MARK = 6
 _FASTEST, _SLOWEST = 1e-3, 0.8
 #: How far two extrapolations may differ, and what may be left to fall, relative to the excess.
 _AGREEMENT, _LEFT = 0.02, 0.02
+#: An excess below this share of the mutual information, of which nothing is left but this part when
+#: its fall is extrapolated, twice, tends to zero.
+_SMALL, _WHOLE = 1e-6, 0.1
 #: Curvatures above −this/t count as none.
 _GROWTH = 0.3
 #: With limits above this share of h(π₁) the plane e = 0 must attract, too.
@@ -86,7 +89,7 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
     excess = value - reals[ENTROPY_RATE]
     if excess <= 1e-9 * information + 1e-15:
         return MINIMA
-    if mark < _FIRST_MARK or excess <= 1e-6 * information:
+    if mark < _FIRST_MARK:
         return GOING
     before = memory[LOSSES + mark - 4] - memory[LOSSES + mark - 2]
     fall = memory[LOSSES + mark - 2] - value
@@ -95,6 +98,9 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
     left = fall * fall / (before - fall)
     limit, last = value - left, memory[LIMIT]
     memory[LIMIT] = limit
+    if excess <= _SMALL * information:
+        whole = max(abs(limit - reals[ENTROPY_RATE]), abs(last - reals[ENTROPY_RATE]))
+        return MINIMA if whole <= _WHOLE * excess else GOING
     if left > _LEFT * excess or abs(limit - last) > _AGREEMENT * (limit - reals[ENTROPY_RATE]):
         return GOING
     if not _attracts(y, jacobian, _GROWTH / time, ints, work[0]):
