@@ -12,7 +12,7 @@ from flowsim.errors import InputError
 from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel
 from flowsim.models.linear import LinearAttentionModel
-from flowsim.models.rank_one import RankOneModel
+from flowsim.models.rank_one import RELU_WIDTH, RankOneModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.untied import UntiedModel
 
@@ -149,6 +149,7 @@ def option_attributes(model: ReducedModel) -> dict[str, object]:
         "bias": choice.bias,
         "attention": int(choice.attention),
         "tied": int(choice.tied),
+        **({"relu_width": RELU_WIDTH} if choice.attention else {}),
     }
 
 

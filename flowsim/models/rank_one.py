@@ -28,6 +28,9 @@ from flowsim.models.rank_one_point import RankOnePoint
 
 #: r/d, hidden units per embedding dimension, as in AM.
 WIDTH_RATIO = 4.0
+#: With attention the ReLU's kink is rounded off over this width of w₁Y, to both sides, where orbits
+#: are followed to limits, paths and times (``flow.rows.smooth.attention``); ``loss`` is exact.
+RELU_WIDTH = 1e-4
 #: Values computed at once: temporaries take about ten times 8 bytes of this.
 _CHUNK = 2**20
 #: Peak bytes per unit of N(N + 1) with attention: the law, then a row's temporaries.

@@ -19,6 +19,7 @@ from flowsim import (
     cell_centres,
     scan_basins,
 )
+from flowsim.models.rank_one import RELU_WIDTH
 from flowsim.scan.follow import starting_coordinates, to_model
 from flowsim.scan.starts import STREAM
 from flowsim.scan.statistics import wilson_interval
@@ -243,6 +244,14 @@ def test_canonical_starts_are_lifted_to_the_rank_one_model():
     assert starting_coordinates(model, model.coordinates) == model.coordinates
     with pytest.raises(InputError, match="together be"):
         starting_coordinates(model, ("e", "w"))
+
+
+def test_a_record_says_over_which_width_the_kinks_were_rounded():
+    grid = Grid({"e": [0.3, 0.4]}, {"w": -0.7, "a": 0.2})
+    record = scan_basins(ModelChoice("rank-one", 2, attention=True).on(CHAIN), grid)
+    assert record.attrs["relu_width"] == RELU_WIDTH
+    without = ModelChoice("rank-one", 2).on(CHAIN)
+    assert "relu_width" not in scan_basins(without, Grid({"e": [0.3, 0.4]}, {"w": -0.7})).attrs
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
 from flowsim.models.elementary import clipped, exponential
 from flowsim.models.past_law import joint_law
+from flowsim.models.rank_one import RELU_WIDTH
 
-#: δ, in units of w₁Y.
-RELU_WIDTH = 1e-4
 #: Places in ``reals``: the chain, δ, entropy rate, h(π₁) and λ; then the weight of each value.
 P, Q, WIDTH, ENTROPY_RATE, UNIGRAM, LAMBDA, WEIGHTS = 0, 1, 2, 3, 4, 5, 8
 #: Places in ``ints``.
