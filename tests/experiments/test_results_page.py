@@ -44,6 +44,7 @@ def test_every_file_that_the_page_names_exists():
         assert (PAGE.parent / name).exists(), name
 
 
+@pytest.mark.slow
 def test_agreement_becomes_tables(tmp_path, monkeypatch):
     """From what the study itself writes of a few starts."""
     agreement = __import__("agreement")

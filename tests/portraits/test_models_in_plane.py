@@ -102,7 +102,7 @@ def test_kinds_of_the_lifted_line_show_in_nearby_losses():
 )  # fmt: skip
 def test_every_model_has_a_portrait(name, options, fixed):
     of = model(name, 0.5, 0.8, **options)
-    record = portrait_record(of, **WINDOW, resolution=4, fixed=fixed)
+    record = portrait_record(of, **WINDOW, resolution=4, fixed=fixed, confirm=2)
     assert record.attrs["cells_unresolved"] == 0
     assert record["orbit_w"].dims == ("time", "orbit")
     assert np.isfinite(record["orbit_e"].to_numpy()[-1]).all()

@@ -74,7 +74,7 @@ def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
 
 
 def test_slice_of_uniform_attention_has_no_closed_form_to_compare_with():
-    record = portrait_record(MODELS["uniform above"], resolution=10, fixed={"a": 0.5})
+    record = portrait_record(MODELS["uniform above"], resolution=10, fixed={"a": 0.5}, confirm=2)
     assert record.attrs["oracle_cells"] == 0
     assert np.isnan(record["separatrix_e"]).all()
     assert np.isnan(record.attrs["largest_energy_drift"])
