@@ -138,6 +138,20 @@ def test_every_start_is_decided(generator):
             assert excess.abs().max() < 1e-12 and limits.gradient_norm.max() < 1e-6
 
 
+def test_starts_far_out_are_decided(generator):
+    """Where w₁w₂ grows to 10⁵ and more, e and b come to rest in times without end."""
+    for p, q in CHAINS:
+        model = RankOneModel(BinaryChain(p, q), 8)
+        starts = model.from_canonical(box(300, 2, generator, 9.0))
+        limits = find_limits(model, starts)
+        assert (limits.label != Label.UNRESOLVED).all()
+        trapped = limits.label == Label.LOCAL_MINIMUM
+        excess = limits.loss[trapped] - model.chain.stationary_entropy
+        assert bool(trapped.any()) == (p + q > 1)
+        assert (excess.abs() < 1e-12).all()
+        assert (limits.theta[trapped, 0] == 0).all()
+
+
 def test_untied_orbits_all_reach_the_global_minima(generator):
     """Untied, the bad minima are saddles (AM Thm. 3)."""
     model = RankOneModel(BinaryChain(0.5, 0.8), 8, tied=False)

@@ -9,12 +9,19 @@ mode around has (p + q − 1)·slope > 0, since there L − h(π₁) ≈ π₀π
 
 from __future__ import annotations
 
-from math import inf, sqrt
+from math import copysign, inf, sqrt
 
 from flowsim.compiled import compiled
 from flowsim.flow.rows.codes import GOING, MINIMA, REST, TRAPPED
 from flowsim.flow.rows.kinked.kinked_step import invert, multiply
-from flowsim.flow.rows.kinked.rank_one_field import BIAS, ENTROPY_RATE, LAMBDA, UNIGRAM, loss
+from flowsim.flow.rows.kinked.rank_one_field import (
+    BIAS,
+    ENTROPY_RATE,
+    LAMBDA,
+    LENGTH,
+    UNIGRAM,
+    loss,
+)
 from flowsim.flow.rows.kinked.row import OPEN, SLIDING, Row
 
 #: Places in ``Row.memory``: conserved quantities, |(e, ρ)| at the start, and, when the loss falls
@@ -27,8 +34,9 @@ _SLOW, _REST = 1e-5, 1e-11
 _ROUNDING = 1e-14
 #: Rates of the flow below this count as none.
 _NO_RATE = 1e-13
-#: How near e and b are to a trap when it is called one, and how far from a kink, relative to ρ.
-_TRAP, _CLEAR = 1e-9, 1e-3
+#: How near e is to a trap when it is called one, how near the logits are to the unigram's, how
+#: short the way of b is beside ρ and w, and how far from a kink e is, relative to ρ.
+_TRAP, _LEVEL, _SMALL, _CLEAR = 1e-8, 1e-6, 0.1, 1e-3
 
 
 @compiled(internal=True)
@@ -58,6 +66,8 @@ def verdict(row: Row):
     speed = 0.0
     for i in range(len(y)):
         speed = max(speed, abs(row.velocity[i]))
+    if len(y) == 5 and reals[LAMBDA] != 0.0 and abs(y[0]) <= _TRAP and _settled(row):
+        return _trapped(row)  # where weights are large, rounding alone may keep e and b moving
     if speed > _SLOW and memory[NARROWEST] >= 0.0 and reals[LAMBDA] != 0.0:
         return GOING
     value = loss(y, mode, reals)
@@ -75,9 +85,42 @@ def verdict(row: Row):
         for i in range(len(y)):
             y[i] += row.slope[i]
         return MINIMA
-    if len(y) == 5 and abs(y[0]) <= _TRAP and abs(y[4] - reals[BIAS]) <= _TRAP:
-        return _trapped(row)
     return GOING
+
+
+@compiled(internal=True)
+def _settled(row: Row):
+    """Whether the logits are the unigram's, and (e, b) alone will still move by much.
+
+    Where ρ and the gain are large, e and b follow e·ρ·slope + b = log(π₁/π₀), very slowly. With the
+    others kept the loss, b at its best, is ℓ(e²·slope), which has no other end than e = 0.
+    """
+    y, mode = row.y, row.mode
+    way = y[4] - row.reals[BIAS]
+    gain = 1.0 + 4.0 * y[2] * y[3]
+    for x in range(2):
+        inner = y[1] + (y[0] if x == 1 else 0.0)
+        if abs(y[0] * inner * (gain if mode[x] == OPEN else 1.0) + way) > _LEVEL:
+            return False
+    weight = min(abs(y[2]), abs(y[3])) if mode[0] == OPEN else inf
+    room = min(sqrt(row.reals[LENGTH]) * abs(y[1]), 2.0 * weight)
+    return abs(way) <= _LEVEL or abs(way) <= _SMALL * room
+
+
+@compiled(internal=True)
+def _come_to_rest(row: Row, slope):
+    """Set e = 0 and b = b*, its best.
+
+    On the way Nρ² + (b − b*)² and both w² + ¼(1 − 1/slope)(b − b*)² stay the same.
+    """
+    y, length = row.y, row.reals[LENGTH]
+    square = (y[4] - row.reals[BIAS]) ** 2
+    y[1] = copysign(sqrt(y[1] * y[1] + square / length), y[1])
+    grown = 0.25 * (1.0 - 1.0 / slope) * square
+    for i in range(2, 4):
+        y[i] = copysign(sqrt(max(y[i] * y[i] + grown, 0.0)), y[i])
+    y[0] = 0.0
+    y[4] = row.reals[BIAS]
 
 
 @compiled(internal=True)
@@ -104,6 +147,5 @@ def _trapped(row: Row):
     if sign * slope <= 0.0 or abs(y[0]) > _CLEAR * abs(y[1]):
         return GOING
     memory[NARROWEST] = abs(slope)
-    y[0] = 0.0
-    y[4] = reals[BIAS]
+    _come_to_rest(row, slope)
     return TRAPPED
