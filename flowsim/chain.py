@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from flowsim.errors import InputError
@@ -38,33 +39,33 @@ class BinaryChain:
                 raise InputError(f"{name} must be a number strictly between 0 and 1, not {value!r}")
             object.__setattr__(self, name, number)
 
-    @property
+    @cached_property
     def stationary(self) -> tuple[float, float]:
         """(π₀, π₁) = (q, p)/(p + q)."""
         return self.q / (self.p + self.q), self.p / (self.p + self.q)
 
-    @property
+    @cached_property
     def switching_factor(self) -> float:
         """p + q: above one the chain prefers to switch, below one to stay."""
         return self.p + self.q
 
-    @property
+    @cached_property
     def second_eigenvalue(self) -> float:
         """λ = 1 − (p + q), the correlation of neighbouring symbols; zero when p + q = 1."""
         return 1.0 - self.switching_factor
 
-    @property
+    @cached_property
     def entropy_rate(self) -> float:
         """π₀ h(p) + π₁ h(q): the bigram loss, the global minimum."""
         pi0, pi1 = self.stationary
         return pi0 * binary_entropy(self.p) + pi1 * binary_entropy(self.q)
 
-    @property
+    @cached_property
     def stationary_entropy(self) -> float:
         """h(π₁): the unigram loss, that of the bad minima."""
         return binary_entropy(min(self.stationary))
 
-    @property
+    @cached_property
     def mutual_information(self) -> float:
         """Stationary entropy minus entropy rate; zero exactly when p + q = 1.
 
@@ -79,7 +80,7 @@ class BinaryChain:
             + pi1**2 * _relative_entropy_term(lam * pi0 / pi1)
         )
 
-    @property
+    @cached_property
     def target_logit_gap(self) -> float:
         """Δ* = log[(1−p)(1−q)/(pq)], positive iff p + q < 1.
 
@@ -90,7 +91,7 @@ class BinaryChain:
             return math.log1p(ratio)
         return math.log1p(-self.p) + math.log1p(-self.q) - math.log(self.p) - math.log(self.q)
 
-    @property
+    @cached_property
     def regime(self) -> str:
         """One of "p + q < 1", "p + q = 1", "p + q > 1"."""
         lam = self.second_eigenvalue
