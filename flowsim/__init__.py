@@ -59,7 +59,7 @@ _HOME = {
     "draw_scan": "drawing.scan_map",
     "energy": "models.canonical",
     "find_limits": "flow.limits",
-    "gaussian_probability": "scan.gaussian",
+    "gaussian_probability": "landscape.gaussian_integral",
     "gaussian_record": "scan.gaussian",
     "hitting_times": "flow.hitting_times",
     "integrate": "flow.reference",

@@ -28,6 +28,7 @@ from flowsim.landscape.basins import reaches_global_minimum as reaches_global_mi
 from flowsim.landscape.basins import separatrix as separatrix
 from flowsim.landscape.critical_search import search_critical_points as search_critical_points
 from flowsim.landscape.curvature import curvatures as curvatures
+from flowsim.landscape.gaussian_integral import gaussian_probability as gaussian_probability
 from flowsim.landscape.labels import Label as Label
 from flowsim.landscape.labels import Rule as Rule
 from flowsim.landscape.labels import Status as Status
@@ -48,7 +49,6 @@ from flowsim.portraits.summaries import summarize as summarize
 from flowsim.records.netcdf import open_record as open_record
 from flowsim.records.netcdf import read_record as read_record
 from flowsim.records.netcdf import write_record as write_record
-from flowsim.scan.gaussian import gaussian_probability as gaussian_probability
 from flowsim.scan.gaussian import gaussian_record as gaussian_record
 from flowsim.scan.in_memory import scan_basins as scan_basins
 from flowsim.scan.plan import Scan as Scan

@@ -136,20 +136,25 @@ def _share(basin: Summary) -> str:
 
 def _gaussian(s: Summary) -> list[str]:
     columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high")
-    return [
-        f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']})",
+    of = "" if s["model"] == "canonical" else " of the canonical model"
+    wrong = [f"wrong {s['wrong']}"] if "wrong" in s else []
+    labels = [*wrong, f"unresolved {s['unresolved']}", f"total {s['samples'] * len(s['sigma'])}"]
+    lines = [
+        f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']}), {_model(s)}",
         "   sigma  integral   flow      95 % interval",
         *(
             f"{sigma:8.4g}  {exact:.6f}  {found:.6f}  {low:.6f} to {high:.6f}"
             for sigma, exact, found, low, high in zip(*(s[name] for name in columns), strict=True)
         ),
-        f"limits: {s['limit_small_sigma']:g} as sigma goes to 0, "
+        f"limits of the integral{of}: {s['limit_small_sigma']:g} as sigma goes to 0, "
         f"{s['limit_large_sigma']:g} as sigma grows",
         f"intervals that miss the integral     {s['intervals_missed']} of {len(s['sigma'])}",
-        f"labels: wrong {s['wrong']}, unresolved {s['unresolved']}, "
-        f"total {s['samples'] * len(s['sigma'])}",
-        f"largest relative drift of the energy {s['largest_relative_energy_drift']:.1e}",
+        f"labels: {', '.join(labels)}",
     ]
+    if "largest_relative_energy_drift" in s:
+        drift = s["largest_relative_energy_drift"]
+        lines.append(f"largest relative drift of the energy {drift:.1e}")
+    return lines
 
 
 def _comparison(s: Summary) -> list[str]:

@@ -48,6 +48,7 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     sigma, a = record["sigma"].to_numpy(), record.attrs
     small, large = a["limit_small_sigma"], a["limit_large_sigma"]
     flip = bool(small == 1 and large < 1)  # the probability of the rarer end
+    canonical = a["model"] == "canonical"
 
     def of(name: str) -> np.ndarray:
         values = record[name].to_numpy()
@@ -55,7 +56,6 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
 
     fraction = of("fraction")
     low, high = sorted((of("fraction_low"), of("fraction_high")), key=lambda v: float(v.sum()))
-    canonical = a["model"] == "canonical"
     ax.plot(
         sigma, of("integral"), color=INK["global_minimum"], linewidth=1.8,
         linestyle="solid" if canonical else "dashed",
@@ -78,11 +78,13 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
         ax.plot(sigma[none], high[none], "v", color=INK["local_minimum"], markersize=4,
                 label="none of them: end of the interval" if none.any() else None)  # fmt: skip
     for limit, text in ((small, "0"), (large, "\\infty")):
-        if small == large or limit not in (0, 1):
+        if canonical and (small == large or limit not in (0, 1)):
             words = "any $\\sigma$" if small == large else f"limit as $\\sigma \\to {text}$"
             _mark_limit(ax, 1 - limit if flip else limit, words)
     ax.set_xscale("log")
-    ax.set_xlabel("standard deviation $\\sigma$ of $e$ and $w$")
+    with_attention = a.get("attention") or a["model"] in ("uniform", "linear")
+    names = "$e$, $w$ and $a$" if with_attention else "$e$ and $w$"
+    ax.set_xlabel(f"standard deviation $\\sigma$ of {names}")
     ax.set_ylabel(f"probability of {_EVENT[flip]}")
 
 

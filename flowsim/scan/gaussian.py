@@ -1,22 +1,24 @@
-"""The probability that a Gaussian initialization (e, w) reaches the global minima."""
+"""How often Gaussian starts of every scale reach the global minima, beside the integral."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 import torch
 import xarray as xr
+from torch import Tensor
 
-from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.flow.ends import Limits
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import SADDLE_ENERGY, reaches_global_minimum
+from flowsim.landscape.gaussian_integral import gaussian_limits, gaussian_probability
 from flowsim.landscape.labels import Label
+from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes
+from flowsim.models.rank_one import RankOneModel
 from flowsim.records.provenance import provenance
 from flowsim.scan.statistics import wilson_interval
 
@@ -25,96 +27,10 @@ SMALLEST_SIGMA, LARGEST_SIGMA = 1e-12, 1e3
 
 #: Nearer to the separatrix than this in energy, a label may be unresolved but counts as no error.
 _ENERGY_BAND = 1e-9
-_SETTINGS = {"epsabs": 0.0, "epsrel": 1e-12, "limit": 200}
-
-
-def gaussian_probability(chain: BinaryChain, sigma: float) -> float:
-    """Probability that (e, w) ~ N(0, σ²I) lies in the basin of the global minima.
-
-    With φ the density of N(0, σ²) and e_s(w)² = w² − log|w| + E_s the separatrix, the weight of
-    |e| > e_s(w) is erfc(e_s/(√2σ)), hence
-
-        p + q > 1:  P = ½ erfc(1/(2σ)) + ∫ φ(w) erfc(e_s(w)/(√2σ)) dw  over −1/√2 < w < 0,
-        p + q < 1:  P = 1 − ∫ φ(w) erf(e_s(w)/(√2σ)) dw  over w < −1/√2,
-        p + q = 1:  P = 1.
-
-    As σ → 0 these tend to 0 (as 2^(−1/(4σ²)), from around w = −1/2), 1 and 1; as σ → ∞ to 1/2,
-    3/4 and 1. The first is computed to a relative 1e-11 however small it is.
-    Source: docs/derivations.md, 3.
-
-    Args:
-        chain: the data; only the sign of 1 − p − q matters.
-        sigma: standard deviation of e and of w, positive.
-
-    Raises:
-        InputError: ``sigma`` is not a positive finite number.
-    """
-    if not 0 < sigma < math.inf:
-        raise InputError(f"sigma must be a positive finite number, not {sigma}")
-    if chain.second_eigenvalue == 0:
-        return 1.0
-    sigma = min(sigma, 1e100)  # where both are at their limits within rounding
-    if chain.second_eigenvalue > 0:
-        return 1.0 - _trapped_below(sigma)
-    return _reached_above(sigma)
-
-
-def gaussian_limits(chain: BinaryChain) -> tuple[float, float]:
-    """The limits of ``gaussian_probability`` as σ → 0 and as σ → ∞."""
-    if chain.second_eigenvalue == 0:
-        return 1.0, 1.0
-    return (1.0, 0.75) if chain.second_eigenvalue > 0 else (0.0, 0.5)
-
-
-def _reached_above(sigma: float) -> float:
-    """p + q > 1, in s = −log(2|w|): e_s² + w² = ½ log 2 + (e^(−2s) + 2s − 1)/2, least at s = 0."""
-    from scipy.integrate import quad
-    from scipy.special import erfcx
-
-    def integrand(s: float) -> float:
-        level = math.exp(-2 * s) / 4 + s + (math.log(2) - 1) / 2
-        excess = (math.expm1(-2 * s) + 2 * s) / (2 * sigma) / (2 * sigma)
-        weight = erfcx(math.sqrt(max(level, 0.0) / 2) / sigma)
-        return math.exp(-excess - s) * weight / (2 * sigma * math.sqrt(2 * math.pi))
-
-    beyond = math.erfc(1 / (2 * sigma)) / 2
-    scale = 2.0 ** max(-1 / (4 * sigma) / sigma, -1100.0)  # zero in float64 beyond
-    if scale == 0:
-        return beyond
-    low, high = -math.log(2) / 2, 45.0  # where w = −1/√2, and where |w| is rounding
-    points = [s for s in (-4 * sigma, -sigma, 0.0, sigma, 4 * sigma, 16 * sigma) if low < s < high]
-    ends = [low, *points, high]
-    parts = (quad(integrand, a, b, **_SETTINGS)[0] for a, b in pairwise(ends))
-    return beyond + scale * math.fsum(parts)
-
-
-def _trapped_below(sigma: float) -> float:
-    """1 − P for p + q < 1, in x = √2|w| − 1: e_s² = x + x²/2 − log(1 + x), w² = (1 + x)²/2."""
-    from scipy.integrate import quad
-
-    def integrand(x: float) -> float:
-        level = x + x * x / 2 - math.log1p(x)
-        weight = math.erf(math.sqrt(max(level, 0.0) / 2) / sigma)
-        return (
-            math.exp(-x / (2 * sigma) * (2 + x) / (2 * sigma))
-            * weight
-            / (2 * sigma * math.sqrt(math.pi))
-        )
-
-    scale = math.exp(max(-1 / (4 * sigma) / sigma, -800.0))
-    if scale == 0:
-        return 0.0
-    # the exponent x(2 + x)/(4σ²) passes these values at the ends of the pieces
-    ends = [0.0]
-    for exponent in (0.01, 0.1, 1.0, 5.0, 20.0, 80.0, 700.0):
-        length = 2 * sigma * math.sqrt(exponent)
-        ends.append(length / (1 / length + math.hypot(1, 1 / length)))
-    parts = (quad(integrand, a, b, **_SETTINGS)[0] for a, b in pairwise(ends))
-    return scale * math.fsum(parts)
 
 
 def gaussian_record(
-    model: CanonicalModel,
+    model: ReducedModel,
     sigmas: np.ndarray,
     samples: int = 4096,
     seed: int = 0,
@@ -124,11 +40,13 @@ def gaussian_record(
 ) -> xr.Dataset:
     """The probability of reaching the global minima against σ: flow beside integral.
 
-    For every σ a cloud of its own is drawn from N(0, σ²I) and followed by ``find_limits``. The
-    integral and the analytic basin are only compared with what the flow found.
+    For every σ a cloud of canonical starts, (e, w) or with attention (e, w, a), is drawn from
+    N(0, σ²I) and followed by ``find_limits``; those of the rank-one model are lifted. The integral
+    over the canonical model's analytic basin is only compared with what the flow found. A seed
+    draws the same (e, w) for every model without attention.
 
     Args:
-        model: the canonical model, bias minimised out.
+        model: any tied model whose bias is minimised out or, in the rank-one model, starts there.
         sigmas: standard deviations, increasing, shape (n,), each from 1e-12 to 1000.
         samples: starts per σ.
         seed: of the one generator that draws all clouds.
@@ -136,54 +54,33 @@ def gaussian_record(
         progress: called with the number of starts done.
 
     Returns:
-        Dataset over sigma: integral; fraction, the share of starts that reached the global
-        minima; fraction_low and fraction_high, its 95 % Wilson interval, widened by the
-        unresolved starts; count_<label>; wrong, the starts whose label contradicts the analytic
-        basin although |E − E_s| > 1e-9. Attributes hold the settings, the limits of the integral,
-        counts and the largest drift of the energy relative to max(1, |E|).
+        Dataset over sigma: integral, of the canonical model; fraction, the share of starts that
+        reached the global minima; fraction_low and fraction_high, its 95 % Wilson interval, widened
+        by the unresolved starts; count_<label>. For the canonical model also wrong, the starts
+        whose label contradicts the analytic basin although |E − E_s| > 1e-9. Attributes hold the
+        settings, the limits of the integral, counts and, for the canonical model, the largest
+        drift of the energy relative to max(1, |E|).
 
     Raises:
         InputError: a model, scale or number of samples that is not as above.
     """
-    if not isinstance(model, CanonicalModel) or model.dynamic_bias:
-        raise InputError("the integral over a Gaussian needs the canonical model, bias optimal")
-    sigmas = np.asarray(sigmas, dtype=np.float64)
-    increasing = sigmas.ndim == 1 and sigmas.size > 0 and bool((np.diff(sigmas) > 0).all())
-    if not (increasing and sigmas[0] >= SMALLEST_SIGMA and sigmas[-1] <= LARGEST_SIGMA):
-        raise InputError(
-            f"sigma must increase from at least {SMALLEST_SIGMA:g} to at most {LARGEST_SIGMA:g}"
-        )
-    if samples < 1:
-        raise InputError(f"samples must be at least 1, not {samples}")
+    sigmas = _checked(model, sigmas, samples)
     generator = torch.Generator().manual_seed(seed)
-    shape = (len(sigmas), samples, 2)
+    names = [name for name in ("e", "w", "a") if name != "a" or _has_attention(model)]
+    shape = (len(sigmas), samples, len(names))
     start = torch.randn(shape, dtype=torch.float64, generator=generator)
     start *= torch.from_numpy(sigmas).reshape(-1, 1, 1)
-    limits = find_limits(model, start, rtol, atol, progress=progress)
+    theta = model.from_canonical(start) if isinstance(model, RankOneModel) else start
+    limits = find_limits(model, theta, rtol, atol, progress=progress)
 
-    record = xr.Dataset(coords={"sigma": sigmas})
-    chain, label = model.chain, limits.label
-    exact = [gaussian_probability(chain, float(sigma)) for sigma in sigmas]
+    small, large = gaussian_limits(model.chain)
+    record = _counted(limits.label, sigmas, samples)
+    exact = [gaussian_probability(model.chain, float(sigma)) for sigma in sigmas]
     record["integral"] = ("sigma", np.array(exact))
-    counts = {code: (label == code).sum(dim=1).numpy() for code in Label}
-    reached, unknown = counts[Label.GLOBAL_MINIMUM], counts[Label.UNRESOLVED]
-    record["fraction"] = ("sigma", reached / samples)
-    record["fraction_low"] = ("sigma", wilson_interval(reached, samples)[0])
-    record["fraction_high"] = ("sigma", wilson_interval(reached + unknown, samples)[1])
-    for code, count in counts.items():
-        record[f"count_{code.name.lower()}"] = ("sigma", count)
-    expected = reaches_global_minimum(chain, start)
-    clear = ~((energy(start) - SADDLE_ENERGY).abs() <= _ENERGY_BAND)
-    wrong = clear & (label != Label.UNRESOLVED) & ((label == Label.GLOBAL_MINIMUM) != expected)
-    record["wrong"] = ("sigma", wrong.sum(dim=1).numpy())
     missed = (record["integral"] < record["fraction_low"]) | (
         record["integral"] > record["fraction_high"]
     )
-    level, normal = energy(start), limits.theta[..., 1].abs() > 1e-300
-    drift = (energy(limits.theta) - level).abs() / level.abs().clamp_min(1)
-    drift = torch.where(normal, drift, torch.nan)  # below that w is not followed any further
-    small, large = gaussian_limits(chain)
-    settings: dict[str, object] = {
+    record.attrs |= {
         "kind": "gaussian",
         **model_attributes(model),
         "samples": samples,
@@ -193,9 +90,60 @@ def gaussian_record(
         "limit_small_sigma": small,
         "limit_large_sigma": large,
         "intervals_missed": int(missed.sum()),
-        "unresolved": int(unknown.sum()),
-        "wrong": int(wrong.sum()),
-        "largest_relative_energy_drift": float(np.nanmax(drift.numpy(), initial=0)),
+        "unresolved": int(record["count_unresolved"].sum()),
     }
-    record.attrs = provenance(settings)
+    if isinstance(model, CanonicalModel):
+        record = _against_the_closed_form(record, model, start, limits)
+    record.attrs = provenance(record.attrs)
+    return record
+
+
+def _checked(model: ReducedModel, sigmas: np.ndarray, samples: int) -> np.ndarray:
+    """The scales as an array; InputError for what ``gaussian_record`` does not take."""
+    lifted = isinstance(model, RankOneModel)
+    tied = getattr(model, "tied", True) and "u" not in model.coordinates
+    if not tied or (not lifted and "b" in model.coordinates):
+        raise InputError("Gaussian starts (e, w) or (e, w, a) need a tied model, bias optimal")
+    sigmas = np.asarray(sigmas, dtype=np.float64)
+    increasing = sigmas.ndim == 1 and sigmas.size > 0 and bool((np.diff(sigmas) > 0).all())
+    if not (increasing and sigmas[0] >= SMALLEST_SIGMA and sigmas[-1] <= LARGEST_SIGMA):
+        raise InputError(
+            f"sigma must increase from at least {SMALLEST_SIGMA:g} to at most {LARGEST_SIGMA:g}"
+        )
+    if samples < 1:
+        raise InputError(f"samples must be at least 1, not {samples}")
+    return sigmas
+
+
+def _has_attention(model: ReducedModel) -> bool:
+    return "a" in model.coordinates or bool(getattr(model, "attention", False))
+
+
+def _counted(label: Tensor, sigmas: np.ndarray, samples: int) -> xr.Dataset:
+    """Counts of every label and the share of the global minima with its interval, per σ."""
+    record = xr.Dataset(coords={"sigma": sigmas})
+    counts = {code: (label == code).sum(dim=1).numpy() for code in Label}
+    reached, unknown = counts[Label.GLOBAL_MINIMUM], counts[Label.UNRESOLVED]
+    record["fraction"] = ("sigma", reached / samples)
+    record["fraction_low"] = ("sigma", wilson_interval(reached, samples)[0])
+    record["fraction_high"] = ("sigma", wilson_interval(reached + unknown, samples)[1])
+    for code, count in counts.items():
+        record[f"count_{code.name.lower()}"] = ("sigma", count)
+    return record
+
+
+def _against_the_closed_form(
+    record: xr.Dataset, model: CanonicalModel, start: Tensor, limits: Limits
+) -> xr.Dataset:
+    """The record with the labels that contradict the analytic basin, and the energy's drift."""
+    expected, level = reaches_global_minimum(model.chain, start), energy(start)
+    clear = ~((level - SADDLE_ENERGY).abs() <= _ENERGY_BAND)
+    known = limits.label != Label.UNRESOLVED
+    wrong = clear & known & ((limits.label == Label.GLOBAL_MINIMUM) != expected)
+    record["wrong"] = ("sigma", wrong.sum(dim=1).numpy())
+    normal = limits.theta[..., 1].abs() > 1e-300  # below that w is not followed any further
+    drift = (energy(limits.theta) - level).abs() / level.abs().clamp_min(1)
+    drift = torch.where(normal, drift, torch.nan)
+    record.attrs["wrong"] = int(wrong.sum())
+    record.attrs["largest_relative_energy_drift"] = float(np.nanmax(drift.numpy(), initial=0))
     return record

@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 from scipy.stats import chi2
 
-from flowsim import BinaryChain, CanonicalModel, InputError, LinearAttentionModel, read_record
+from flowsim import BinaryChain, CanonicalModel, InputError, find_limits, model, read_record
 from flowsim.drawing.gaussian_curve import draw_gaussian, draw_probability
-from flowsim.scan.gaussian import (
+from flowsim.landscape.gaussian_integral import (
     _trapped_below,
     gaussian_limits,
     gaussian_probability,
-    gaussian_record,
 )
+from flowsim.scan.gaussian import gaussian_record
 
 ABOVE, BELOW, ONE = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.3, 0.7)
 
@@ -123,13 +123,35 @@ def test_scales_that_make_no_sense_are_refused(sigmas):
         gaussian_record(CanonicalModel(ABOVE), np.array(sigmas), 10)
 
 
-def test_the_integral_is_that_of_the_canonical_model():
+def test_what_has_no_cloud_of_canonical_starts_is_refused():
     sigmas = np.ones(1)
-    for model in (LinearAttentionModel(ABOVE), CanonicalModel(ABOVE, bias="dynamic")):
-        with pytest.raises(InputError, match="canonical model"):
-            gaussian_record(model, sigmas, 10)
+    for of in (model("untied", 0.5, 0.8), CanonicalModel(ABOVE, bias="dynamic")):
+        with pytest.raises(InputError, match="need a tied model, bias optimal"):
+            gaussian_record(of, sigmas, 10)
     with pytest.raises(InputError, match="samples"):
         gaussian_record(CanonicalModel(ABOVE), sigmas, 0)
+
+
+def test_rank_one_starts_are_the_lifts_of_the_canonical_ones():
+    """The seed's clouds are the same, and the integral is still the canonical model's."""
+    sigmas, samples = np.array([0.3, 1.0, 3.0]), 400
+    of, canonical = model("rank-one", 0.5, 0.8, length=8), CanonicalModel(ABOVE)
+    found, plain = (gaussian_record(m, sigmas, samples, seed=3) for m in (of, canonical))
+    assert found["integral"].equals(plain["integral"])
+    assert found.attrs["unresolved"] == 0
+    assert "wrong" not in found and "largest_relative_energy_drift" not in found.attrs
+    draws = np.random.default_rng(0)  # another source: the shares agree as shares do
+    start = np.concatenate([s * draws.standard_normal((samples, 2)) for s in sigmas])
+    label = find_limits(of, of.from_canonical(start)).label.numpy().reshape(3, samples)
+    share = (label == 1).mean(axis=1)
+    assert (np.abs(found["fraction"] - share) < 4 * np.sqrt(0.5 / samples)).all()
+    assert "canonical model" in draw_gaussian(found).legends[0].get_texts()[0].get_text()
+
+
+def test_attention_draws_a_third_coordinate():
+    record = gaussian_record(model("uniform", 0.5, 0.8, length=4), np.array([0.5]), 20)
+    assert "a" in draw_gaussian(record).axes[0].get_xlabel()
+    assert sum(int(record[f"count_{n}"][0]) for n in ("global_minimum", "local_minimum")) == 20
 
 
 def test_figure_shows_curve_points_intervals_and_limits(record):

@@ -53,9 +53,10 @@ class Gaussian(OneChain, ReducedModelOptions, Tolerances, FigureFiles, Printed):
 
 
 def gaussian(given: Gaussian) -> None:
-    """Draw the probability that (e, w) ~ N(0, σ²I) reaches the global minima, against σ.
+    """Draw the probability that Gaussian starts (e, w) reach the global minima, against σ.
 
-    The gradient flow of seeded starts is compared with the integral over the analytic basin.
+    Seeded starts of any tied model, (e, w, a) with attention, beside the integral over the
+    canonical model's analytic basin. Starts of the rank-one model are lifted.
 
     \b
     Example:
