@@ -1,0 +1,142 @@
+"""Loss, gradient and stiffness of one block of prefixes: the feed-forward layer and the logit.
+
+With S a mixture of the symbols that a prefix looks at,
+
+    V = W_V S,  A = W_O V,  Y = X_n + A,  H = ReLU(W_1 Y),  f = ⟨u, Y⟩ + ⟨W_2ᵀu, H⟩ + b,
+
+and g = ∂f/∂Y = u + W_1ᵀ(W_2ᵀu ∘ [H > 0]). A block's numbers lie in rooms, a prefix in each column,
+that one core's cache holds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flowsim.compiled import compiled
+from flowsim.models.elementary import clipped, exponential
+from full_model.model.tree.columns import inner, open_product, open_sums, product, weighted_sum
+
+#: Prefixes in a block.
+BLOCK = 128
+
+
+class Room(NamedTuple):
+    """A block's numbers, each (…, BLOCK): see the module; ``spread`` is max(σ′(f), t(1 − t))."""
+
+    mixture: Any
+    values: Any
+    moved: Any
+    y: Any
+    hidden: Any
+    g: Any
+    chance: Any
+    target: Any
+    omega: Any
+    inverse: Any
+    symbol: Any
+    line: Any
+
+
+class Sums(NamedTuple):
+    """What all blocks add to: by W_1 without W_2ᵀu, by that, by u through Y, by places, by b."""
+
+    up: Any
+    read: Any
+    y: Any
+    places: Any
+    bias: Any
+
+
+@compiled(internal=True)
+def new_room(d, wide):
+    """A room for d dimensions and ``wide`` hidden units."""
+    return Room(
+        np.empty((d, BLOCK)), np.empty((d, BLOCK)), np.empty((d, BLOCK)), np.empty((d, BLOCK)),
+        np.empty((wide, BLOCK)), np.empty((d, BLOCK)), np.empty(BLOCK), np.empty(BLOCK),
+        np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK),
+    )  # fmt: skip
+
+
+@compiled(reordered=True, internal=True)
+def forward(layer, mixed, start, count, room):
+    """Logits (in ``room.omega``) and all on the way to them; y and target are there already."""
+    d = layer.u.shape[0]
+    total = mixed[d]
+    for j in range(count):
+        room.inverse[j] = 1.0 / total[start + j]
+    for i in range(d):
+        row, out = mixed[i], room.mixture[i]
+        for j in range(count):
+            out[j] = row[start + j] * room.inverse[j]
+    product(layer.value, room.mixture, room.values, count)
+    product(layer.out, room.values, room.moved, count)
+    logit = room.omega
+    for j in range(count):
+        logit[j] = layer.bias
+    for i in range(d):
+        y, moved, u = room.y[i], room.moved[i], layer.u[i]
+        for j in range(count):
+            y[j] += moved[j]
+        for j in range(count):
+            logit[j] += u * y[j]
+    product(layer.up, room.y, room.hidden, count)
+    for k in range(layer.read.shape[0]):
+        hidden, factor = room.hidden[k], layer.read[k]
+        for j in range(count):
+            hidden[j] = 0.0 if hidden[j] <= 0.0 else hidden[j]
+        for j in range(count):
+            logit[j] += factor * hidden[j]
+
+
+@compiled(internal=True)
+def entropies(law, start, count, room):
+    """Σ law·H(t, σ(f)) of the logits in ``room.omega``, without loss of digits at either end."""
+    total = 0.0
+    for j in range(count):
+        f, target = room.omega[j], room.target[j]
+        missed = (1.0 - target) * f if f > 0.0 else -target * f
+        total += law[start + j] * (missed + np.log1p(np.exp(-abs(f))))
+    return total
+
+
+@compiled(reordered=True, internal=True)
+def chances(law, start, count, room):
+    """From logits f to σ(f) and ω = law·(σ(f) − t)."""
+    for j in range(count):
+        room.chance[j] = 1.0 / (1.0 + exponential(-clipped(room.omega[j])))
+    for j in range(count):
+        room.omega[j] = law[start + j] * (room.chance[j] - room.target[j])
+
+
+@compiled(reordered=True, internal=True)
+def backward(layer, steep, mixed, start, count, room, sums):
+    """Add the block to ``sums`` and leave in ``mixed`` what attention passes back.
+
+    ``steep`` is W_1ᵀ with its column k times (W_2ᵀu)_k. Of ∂L/∂A = ωg the numerators of the mixture
+    get ωg/D and its denominator D gets −⟨ωg, A⟩/D, both still to be multiplied by W_O W_V.
+    """
+    d = layer.u.shape[0]
+    for i in range(d):
+        g, u = room.g[i], layer.u[i]
+        for j in range(count):
+            g[j] = u
+    open_product(steep, room.hidden, room.g, count)
+    open_sums(room.hidden, room.omega, room.y, sums.up, room.line, count)
+    for k in range(layer.read.shape[0]):
+        sums.read[k] += weighted_sum(room.omega, room.hidden[k], 0, count)
+    for i in range(d):
+        sums.y[i] += weighted_sum(room.omega, room.y[i], 0, count)
+    inner(room.g, room.moved, room.line, count)
+    last = mixed[d]
+    for j in range(count):
+        scale = room.omega[j] * room.inverse[j]
+        last[start + j] = -scale * room.line[j]
+        room.line[j] = scale
+    for i in range(d):
+        row, g = mixed[i], room.g[i]
+        for j in range(count):
+            row[start + j] = room.line[j] * g[j]
+    for j in range(count):
+        sums.bias[0] += room.omega[j]

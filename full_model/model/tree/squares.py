@@ -1,0 +1,258 @@
+"""Squared length of each prefix's ∂f/∂θ, for the trace of the Gauss-Newton matrix.
+
+Over the positions m ≤ n of a prefix, with attention A_m, a = (W_O W_V)ᵀg, κ = W_Kᵀq/√d and
+
+    D_m = ∂f/∂(score of m) = A_m(⟨a, X_m⟩ − ⟨a, S⟩),  ξ = Σ_m D_m X_m,  h = g + W_QᵀW_Kξ/√d,
+
+∂f/∂X_m is A_m a + D_m κ, and h more at m = n. The other derivatives are products of two vectors:
+g Vᵀ for W_O, W_Oᵀg Sᵀ for W_V, q ξᵀ/√d for W_K, W_Kξ X_nᵀ/√d for W_Q, (W_2ᵀu ∘ [H > 0]) Yᵀ for
+W_1, u Hᵀ for W_2; u itself gets z = Y + W_2 H. Own derivation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from flowsim.compiled import compiled
+from full_model.model.tree.columns import inner, open_product, product
+from full_model.model.tree.prefixes import BLOCK
+from full_model.model.tree.shares import first_prefix
+from full_model.model.tree.tree_weights import applied, transposed
+
+
+class Fixed(NamedTuple):
+    """What is the same for all prefixes of a model; ``kappa`` has a row for each place."""
+
+    out_t: Any
+    value_t: Any
+    query_t: Any
+    positions: Any
+    positions_t: Any
+    kappa: Any
+    read_square: Any
+    reader_square: Any
+
+
+class SquareRoom(NamedTuple):
+    """A block's numbers, as ``prefixes.Room``: vectors (d, BLOCK), by position (N, BLOCK), rows."""
+
+    z: Any
+    inner_g: Any
+    a: Any
+    kappa: Any
+    xi: Any
+    looked: Any
+    h: Any
+    share: Any
+    slope: Any
+    one: Any
+    factor: Any
+    line: Any
+    total: Any
+
+
+@compiled(internal=True)
+def new_square_room(d, length):
+    """A room for d dimensions and N positions."""
+    vectors, by_position = np.empty((7, d, BLOCK)), np.empty((2, length, BLOCK))
+    rows = np.empty((3, BLOCK))
+    return SquareRoom(
+        vectors[0], vectors[1], vectors[2], vectors[3], vectors[4], vectors[5], vectors[6],
+        by_position[0], by_position[1], np.empty((1, BLOCK)), rows[0], rows[1], rows[2],
+    )  # fmt: skip
+
+
+@compiled(internal=True)
+def fixed_parts(layer, places, length):
+    """The tables of a model."""
+    positions = layer.positions[:length]
+    square = np.empty((1, layer.read.shape[0]))
+    square[0] = layer.read * layer.read
+    return Fixed(
+        transposed(layer.out), transposed(layer.value), transposed(layer.query), positions,
+        transposed(positions), applied(transposed(layer.key), places.queries), square,
+        (layer.u * layer.u).sum(),
+    )  # fmt: skip
+
+
+@compiled(reordered=True, internal=True)
+def _attention(weight, length, start, count, room, out):
+    """out.share[m] = A_m, zero for positions that a prefix has not."""
+    for q in range(2 * length):
+        low = max(first_prefix(q) - start, 0)
+        high = min(first_prefix(q + 1) - start, count)
+        if low >= high:
+            continue
+        n = q // 2
+        for m in range(length):
+            row = out.share[m]
+            if m > n:
+                for j in range(low, high):
+                    row[j] = 0.0
+            elif m == n:
+                for j in range(low, high):
+                    row[j] = weight[q, q] * room.inverse[j]
+            else:
+                zero, one = weight[q, 2 * m], weight[q, 2 * m + 1]
+                for j in range(low, high):
+                    picked = one if ((start + j + 2) >> m) & 1 else zero
+                    row[j] = picked * room.inverse[j]
+
+
+@compiled(reordered=True, internal=True)
+def _slopes(layer, fixed, start, count, room, out):
+    """out.slope[m] = D_m, and out.xi."""
+    d = layer.u.shape[0]
+    product(fixed.out_t, room.g, out.inner_g, count)
+    product(fixed.value_t, out.inner_g, out.a, count)
+    product(fixed.positions, out.a, out.slope, count)
+    inner(out.a, room.mixture, out.line, count)
+    for j in range(count):
+        out.factor[j] = 0.0
+    for i in range(d):
+        e, a = layer.embedding[i], out.a[i]
+        for j in range(count):
+            out.factor[j] += e * a[j]
+    for m in range(fixed.positions.shape[0]):
+        slope, share = out.slope[m], out.share[m]
+        for j in range(count):
+            slope[j] += (out.factor[j] if ((start + j + 2) >> m) & 1 else 0.0) - out.line[j]
+        for j in range(count):
+            slope[j] *= share[j]
+    product(fixed.positions_t, out.slope, out.xi, count)
+    _over_ones(out.slope, start, count, out.line)
+    for i in range(d):
+        e, xi = layer.embedding[i], out.xi[i]
+        for j in range(count):
+            xi[j] += e * out.line[j]
+
+
+@compiled(reordered=True, internal=True)
+def _over_ones(x, start, count, out):
+    """out_j = Σ_m x_mj over the positions of prefix j whose symbol is one."""
+    for j in range(count):
+        out[j] = 0.0
+    for m in range(x.shape[0]):
+        row = x[m]
+        for j in range(count):
+            out[j] += row[j] if ((start + j + 2) >> m) & 1 else 0.0
+
+
+@compiled(reordered=True, internal=True)
+def _add(x, y, factor, scale, count, out):
+    """out.total += scale · factor · ⟨x, y⟩, column by column."""
+    inner(x, y, out.line, count)
+    for j in range(count):
+        out.total[j] += scale * factor[j] * out.line[j]
+
+
+@compiled(reordered=True, internal=True)
+def _add_positions(layer, fixed, places, length, start, count, room, out):
+    """Σ_m |∂f/∂X_m|² and the squares of queries and keys."""
+    d = layer.u.shape[0]
+    for q in range(2 * length):
+        low = max(first_prefix(q) - start, 0)
+        high = min(first_prefix(q + 1) - start, count)
+        for i in range(d):
+            kappa = out.kappa[i]
+            for j in range(low, high):
+                kappa[j] = fixed.kappa[q, i]
+    product(layer.key, out.xi, out.looked, count)
+    product(fixed.query_t, out.looked, out.h, count)
+    for i in range(d):
+        h, g = out.h[i], room.g[i]
+        for j in range(count):
+            h[j] = g[j] + h[j] / math.sqrt(d)
+    inner(out.share, out.share, out.factor, count)
+    _add(out.a, out.a, out.factor, 1.0, count, out)
+    inner(out.share, out.slope, out.factor, count)
+    _add(out.a, out.kappa, out.factor, 2.0, count, out)
+    inner(out.slope, out.slope, out.factor, count)
+    _add(out.kappa, out.kappa, out.factor, 1.0, count, out)
+    for j in range(count):
+        out.factor[j] = 1.0
+    _add(out.h, out.h, out.factor, 1.0, count, out)
+    _own(places, length, start, count, 0, out)
+    _add(out.a, out.h, out.factor, 2.0, count, out)
+    _own(places, length, start, count, 1, out)
+    _add(out.kappa, out.h, out.factor, 2.0, count, out)
+    _own(places, length, start, count, 2, out)
+    _add(out.xi, out.xi, out.factor, 1.0, count, out)
+    _own(places, length, start, count, 3, out)
+    _add(out.looked, out.looked, out.factor, 1.0 / d, count, out)
+
+
+@compiled(reordered=True, internal=True)
+def _own(places, length, start, count, which, out):
+    """Into out.factor: A_n, D_n, |q|²/d or |X_n|² of the prefix's last position n."""
+    for q in range(2 * length):
+        low = max(first_prefix(q) - start, 0)
+        high = min(first_prefix(q + 1) - start, count)
+        if which < 2:
+            row = out.share[q // 2] if which == 0 else out.slope[q // 2]
+            for j in range(low, high):
+                out.factor[j] = row[j]
+        else:
+            size = -1.0 if which == 3 else 0.0  # symbols end with a one
+            for x in places.queries[q] if which == 2 else places.symbols[q]:
+                size += x * x
+            for j in range(low, high):
+                out.factor[j] = size
+
+
+@compiled(reordered=True, internal=True)
+def _add_embedding(layer, tied, start, count, room, out):
+    """|∂f/∂e|², and where untied |∂f/∂u|²."""
+    d = layer.u.shape[0]
+    product(layer.down, room.hidden, out.z, count)
+    for i in range(d):
+        z, y = out.z[i], room.y[i]
+        for j in range(count):
+            z[j] += y[j]
+    for j in range(count):
+        out.factor[j] = 1.0
+    if not tied:
+        _add(out.z, out.z, out.factor, 1.0, count, out)
+        out.z[:, :count] = 0.0
+    _over_ones(out.share, start, count, out.factor)
+    _over_ones(out.slope, start, count, out.line)
+    for i in range(d):
+        z, h, a, kappa = out.z[i], out.h[i], out.a[i], out.kappa[i]
+        for j in range(count):
+            z[j] += out.factor[j] * a[j] + out.line[j] * kappa[j]
+        for j in range(count):
+            z[j] += room.symbol[j] * h[j]
+    for j in range(count):
+        out.factor[j] = 1.0
+    _add(out.z, out.z, out.factor, 1.0, count, out)
+
+
+@compiled(reordered=True, internal=True)
+def trace(layer, fixed, places, length, tied, law, start, count, room, out):
+    """Σ law·s·|∂f/∂θ|² over a block, s = max(σ′(f), t(1 − t))."""
+    for j in range(count):
+        out.total[j] = 1.0
+    _attention(places.weight, length, start, count, room, out)
+    _slopes(layer, fixed, start, count, room, out)
+    _add_positions(layer, fixed, places, length, start, count, room, out)
+    _add_embedding(layer, tied, start, count, room, out)
+    for j in range(count):
+        out.factor[j] = fixed.reader_square
+    _add(room.hidden, room.hidden, out.factor, 1.0, count, out)
+    for j in range(count):
+        out.one[0, j] = 0.0
+    open_product(fixed.read_square, room.hidden, out.one, count)
+    _add(room.y, room.y, out.one[0], 1.0, count, out)
+    inner(room.g, room.g, out.factor, count)
+    _add(room.values, room.values, out.factor, 1.0, count, out)
+    inner(room.mixture, room.mixture, out.factor, count)
+    _add(out.inner_g, out.inner_g, out.factor, 1.0, count, out)
+    found = 0.0
+    for j in range(count):
+        chance, target = room.chance[j], room.target[j]
+        spread = max(chance * (1.0 - chance), target * (1.0 - target))
+        found += law[start + j] * spread * out.total[j]
+    return found
