@@ -10,18 +10,18 @@ from flowsim.compiled import compiled
 from full_model.model.tree.columns import weighted_sum
 from full_model.model.tree.prefixes import (
     BLOCK,
-    Sums,
     backward,
     chances,
     entropies,
     forward,
     new_room,
+    new_sums,
 )
 from full_model.model.tree.shares import first_prefix, laws, mix, unmix
 from full_model.model.tree.squares import fixed_parts, new_square_room, trace
 from full_model.model.tree.tree_weights import (
-    applied,
-    outer_sums,
+    add_applied,
+    add_outer,
     read_layer,
     read_places,
     transposed,
@@ -39,9 +39,11 @@ def _start_block(places, kernel, length, start, count, room):
         high = min(first_prefix(q + 1) - start, count)
         if low < high:
             x = q % 2
-            room.symbol[low:high], room.target[low:high] = x, kernel[x, 1]
+            for j in range(low, high):
+                room.symbol[j], room.target[j] = x, kernel[x, 1]
             for i in range(room.y.shape[0]):
-                room.y[i, low:high] = places.symbols[q, i]
+                for j in range(low, high):
+                    room.y[i, j] = places.symbols[q, i]
 
 
 @compiled(internal=True)
@@ -56,10 +58,11 @@ def _end_block(length, start, count, room, sums):
 
 
 @compiled(internal=True)
-def _through_attention(layer, places, length, mixed, by_symbol):
+def _through_attention(layer, places, length, mixed, by_symbol, inner):
     """Gradients by W_Q, W_K, W_V and W_O, (4, d, d); what reaches X_s is added to ``by_symbol``."""
     d, count = layer.u.shape[0], 2 * length
-    by_move, by_key, by_query = np.zeros((count, d)), np.zeros((count, d)), np.zeros((count, d))
+    by_move, by_value = np.zeros((count, d)), np.zeros((count, d))
+    by_key, by_query = np.zeros((count, d)), np.zeros((count, d))
     held = np.empty((count, d + 1))
     for q in range(count):
         unmix(length, mixed, q, held)
@@ -73,32 +76,31 @@ def _through_attention(layer, places, length, mixed, by_symbol):
                 by_move[s, i] += places.weight[q, s] * held[s, i]
                 by_query[q, i] += slope * places.keys[s, i]
                 by_key[s, i] += slope * places.queries[q, i]
-    by_query /= math.sqrt(d)
-    through_out = applied(transposed(layer.out), by_move)
-    by_symbol += applied(transposed(layer.value), through_out)
-    by_symbol += applied(transposed(layer.query), by_query)
-    by_symbol += applied(transposed(layer.key), by_key)
-    values = applied(layer.value, places.symbols)
-    found = np.empty((4, d, d))
-    found[0] = outer_sums(by_query, places.symbols, d)
-    found[1] = outer_sums(by_key, places.symbols, d)
-    found[2] = outer_sums(through_out, places.symbols, d)
-    found[3] = outer_sums(by_move, values, d)
-    return found
+    scale = 1.0 / math.sqrt(d)
+    add_applied(transposed(layer.out), by_move, 1.0, by_value)
+    add_applied(transposed(layer.value), by_value, 1.0, by_symbol)
+    add_applied(transposed(layer.query), by_query, scale, by_symbol)
+    add_applied(transposed(layer.key), by_key, 1.0, by_symbol)
+    add_outer(by_query, places.symbols, scale, inner[0])
+    add_outer(by_key, places.symbols, 1.0, inner[1])
+    add_outer(by_value, places.symbols, 1.0, inner[2])
+    add_outer(by_move, places.values, 1.0, inner[3])
 
 
 @compiled(internal=True)
 def _write(layer, sums, inner, hidden, tied, length, out):
     """The gradient by all weights, in their order."""
     d, context = layer.u.shape[0], layer.positions.shape[0]
-    out[:] = 0.0
     for s in range(2 * length):
         for i in range(d):
             out[i] += (s % 2) * sums.places[s, i]
             out[d + s // 2 * d + i] += sums.places[s, i]
     at = d + context * d
-    out[at : at + 4 * d * d] = inner.reshape(4 * d * d)
-    at += 4 * d * d
+    for which in range(4):
+        for i in range(d):
+            for k in range(d):
+                out[at] = inner[which, i, k]
+                at += 1
     reader = 0 if tied else at + 2 * hidden * d
     for k in range(hidden):
         for i in range(d):
@@ -108,42 +110,6 @@ def _write(layer, sums, inner, hidden, tied, length, out):
     for i in range(d):
         out[reader + i] += sums.y[i]
     out[out.shape[0] - 1] = sums.bias[0]
-
-
-@compiled(internal=True)
-def _one(row, context, length, d, hidden, tied, kernel, law, what, mixed, rooms, out):
-    """Loss and stiffness of one model, and its gradient into ``out``."""
-    room, square_room = rooms
-    layer = read_layer(row, context, d, hidden, tied)
-    places = read_places(layer, length)
-    wide = layer.read.shape[0]
-    steep = transposed(layer.up)
-    for k in range(wide):
-        steep[:, k] *= layer.read[k]
-    fixed = fixed_parts(layer, places, length)
-    mix(places.weight, places.symbols, length, mixed)
-    sums = Sums(np.zeros((wide, d)), np.zeros(wide), np.zeros(d), np.zeros((2 * length, d)),
-                np.zeros(1))  # fmt: skip
-    loss = stiffness = 0.0
-    count = first_prefix(2 * length)
-    for start in range(0, count, BLOCK):
-        size = min(BLOCK, count - start)
-        _start_block(places, kernel, length, start, size, room)
-        forward(layer, mixed, start, size, room)
-        if what & LOSS:
-            loss += entropies(law, start, size, room)
-        if what & (GRADIENT | STIFFNESS):
-            chances(law, start, size, room)
-            backward(layer, steep, mixed, start, size, room, sums)
-            _end_block(length, start, size, room, sums)
-        if what & STIFFNESS:
-            stiffness += trace(
-                layer, fixed, places, length, tied, law, start, size, room, square_room
-            )
-    if what & GRADIENT:
-        inner = _through_attention(layer, places, length, mixed, sums.places)
-        _write(layer, sums, inner, hidden, tied, length, out)
-    return loss, stiffness
 
 
 @compiled
@@ -158,18 +124,36 @@ def evaluate(states, first, kernels, context, length, d, hidden, tied, what):
         tied: is the reader u the embedding.
         what: which of LOSS, GRADIENT and STIFFNESS to compute; the others are zero.
     """
-    models = states.shape[0]
+    models, count, wide = states.shape[0], first_prefix(2 * length), hidden + (-hidden) % 4
     loss, stiffness = np.zeros(models), np.zeros(models)
     gradient = np.zeros(states.shape)
-    count = first_prefix(2 * length)
     law, mixed = np.empty(count), np.empty((d + 1, count))
-    rooms = new_room(d, hidden + (-hidden) % 4), new_square_room(d, length)
+    room, square_room = new_room(d, wide), new_square_room(d, length)
     for i in range(models):
         chain = i if kernels.shape[0] > 1 else 0
+        kernel = kernels[chain]
         if i == 0 or kernels.shape[0] > 1:
-            laws(first[chain], kernels[chain], length, law)
-        loss[i], stiffness[i] = _one(
-            states[i], context, length, d, hidden, tied, kernels[chain], law, what, mixed, rooms,
-            gradient[i],
-        )  # fmt: skip
+            laws(first[chain], kernel, length, law)
+        layer = read_layer(states[i], context, d, hidden, tied)
+        places = read_places(layer, length)
+        mix(places.weight, places.symbols, length, mixed)
+        fixed, sums = fixed_parts(layer, places, length), new_sums(d, wide, length)
+        for start in range(0, count, BLOCK):
+            size = min(BLOCK, count - start)
+            _start_block(places, kernel, length, start, size, room)
+            forward(layer, mixed, start, size, room)
+            if what & LOSS:
+                loss[i] += entropies(law, start, size, room)
+            if what & (GRADIENT | STIFFNESS):
+                chances(law, start, size, room)
+                backward(layer, mixed, start, size, room, sums)
+                _end_block(length, start, size, room, sums)
+            if what & STIFFNESS:
+                stiffness[i] += trace(
+                    layer, fixed, places, length, tied, law, start, size, room, square_room
+                )
+        if what & GRADIENT:
+            inner = np.zeros((4, d, d))
+            _through_attention(layer, places, length, mixed, sums.places, inner)
+            _write(layer, sums, inner, hidden, tied, length, gradient[i])
     return loss, gradient, stiffness

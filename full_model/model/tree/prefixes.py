@@ -59,6 +59,13 @@ def new_room(d, wide):
     )  # fmt: skip
 
 
+@compiled(internal=True)
+def new_sums(d, wide, length):
+    """Sums of nothing."""
+    return Sums(np.zeros((wide, d)), np.zeros(wide), np.zeros(d), np.zeros((2 * length, d)),
+                np.zeros(1))  # fmt: skip
+
+
 @compiled(reordered=True, internal=True)
 def forward(layer, mixed, start, count, room):
     """Logits (in ``room.omega``) and all on the way to them; y and target are there already."""
@@ -111,10 +118,10 @@ def chances(law, start, count, room):
 
 
 @compiled(reordered=True, internal=True)
-def backward(layer, steep, mixed, start, count, room, sums):
+def backward(layer, mixed, start, count, room, sums):
     """Add the block to ``sums`` and leave in ``mixed`` what attention passes back.
 
-    ``steep`` is W_1ᵀ with its column k times (W_2ᵀu)_k. Of ∂L/∂A = ωg the numerators of the mixture
+    Of ∂L/∂A = ωg the numerators of the mixture
     get ωg/D and its denominator D gets −⟨ωg, A⟩/D, both still to be multiplied by W_O W_V.
     """
     d = layer.u.shape[0]
@@ -122,7 +129,7 @@ def backward(layer, steep, mixed, start, count, room, sums):
         g, u = room.g[i], layer.u[i]
         for j in range(count):
             g[j] = u
-    open_product(steep, room.hidden, room.g, count)
+    open_product(layer.steep, room.hidden, room.g, count)
     open_sums(room.hidden, room.omega, room.y, sums.up, room.line, count)
     for k in range(layer.read.shape[0]):
         sums.read[k] += weighted_sum(room.omega, room.hidden[k], 0, count)

@@ -42,14 +42,16 @@ def exponentials(scores, length):
     seen = np.empty(2 * length - 1)
     for q in range(2 * length):
         n = q // 2
-        seen[: 2 * n], seen[2 * n] = scores[q, : 2 * n], scores[q, q]
+        for s in range(2 * n):
+            seen[s] = scores[q, s]
+        seen[2 * n] = scores[q, q]
         least = most = seen[2 * n]
         for m in range(n):
             zero, one = seen[2 * m], seen[2 * m + 1]
             least = max(least, min(zero, one))
             most = max(most, max(zero, one))
         if most - least > WIDEST:
-            most = _shorten(seen[: 2 * n + 1], least)
+            most = _shorten(seen, 2 * n + 1, least)
         middle = least + (most - least) / 2
         for s in range(2 * n):
             scores[q, s] = math.exp(seen[s] - middle)
@@ -57,11 +59,11 @@ def exponentials(scores, length):
 
 
 @compiled(internal=True)
-def _shorten(values, least):
-    """Shorten the leads among the values that are not below ``least``; the largest that is left."""
-    count = values.shape[0]
-    order = np.arange(count)
-    for i in range(1, count):
+def _shorten(values, count, least):
+    """Shorten the leads among the first values, but for those below ``least``; the largest left."""
+    order = np.empty(count, np.int64)
+    for i in range(count):
+        order[i] = i
         for j in range(i, 0, -1):
             if values[order[j]] >= values[order[j - 1]]:
                 break

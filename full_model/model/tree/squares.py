@@ -20,7 +20,7 @@ from flowsim.compiled import compiled
 from full_model.model.tree.columns import inner, open_product, product
 from full_model.model.tree.prefixes import BLOCK
 from full_model.model.tree.shares import first_prefix
-from full_model.model.tree.tree_weights import applied, transposed
+from full_model.model.tree.tree_weights import add_applied, transposed
 
 
 class Fixed(NamedTuple):
@@ -57,11 +57,11 @@ class SquareRoom(NamedTuple):
 @compiled(internal=True)
 def new_square_room(d, length):
     """A room for d dimensions and N positions."""
-    vectors, by_position = np.empty((7, d, BLOCK)), np.empty((2, length, BLOCK))
-    rows = np.empty((3, BLOCK))
+    vector, by_position, row = (d, BLOCK), (length, BLOCK), BLOCK
     return SquareRoom(
-        vectors[0], vectors[1], vectors[2], vectors[3], vectors[4], vectors[5], vectors[6],
-        by_position[0], by_position[1], np.empty((1, BLOCK)), rows[0], rows[1], rows[2],
+        np.empty(vector), np.empty(vector), np.empty(vector), np.empty(vector),
+        np.empty(vector), np.empty(vector), np.empty(vector), np.empty(by_position),
+        np.empty(by_position), np.empty((1, BLOCK)), np.empty(row), np.empty(row), np.empty(row),
     )  # fmt: skip
 
 
@@ -69,12 +69,16 @@ def new_square_room(d, length):
 def fixed_parts(layer, places, length):
     """The tables of a model."""
     positions = layer.positions[:length]
-    square = np.empty((1, layer.read.shape[0]))
-    square[0] = layer.read * layer.read
+    square, kappa = np.empty((1, layer.read.shape[0])), np.zeros(places.queries.shape)
+    for k in range(layer.read.shape[0]):
+        square[0, k] = layer.read[k] * layer.read[k]
+    reader = 0.0
+    for x in layer.u:
+        reader += x * x
+    add_applied(transposed(layer.key), places.queries, 1.0, kappa)
     return Fixed(
         transposed(layer.out), transposed(layer.value), transposed(layer.query), positions,
-        transposed(positions), applied(transposed(layer.key), places.queries), square,
-        (layer.u * layer.u).sum(),
+        transposed(positions), kappa, square, reader,
     )  # fmt: skip
 
 
@@ -216,7 +220,9 @@ def _add_embedding(layer, tied, start, count, room, out):
         out.factor[j] = 1.0
     if not tied:
         _add(out.z, out.z, out.factor, 1.0, count, out)
-        out.z[:, :count] = 0.0
+        for i in range(d):
+            for j in range(count):
+                out.z[i, j] = 0.0
     _over_ones(out.share, start, count, out.factor)
     _over_ones(out.slope, start, count, out.line)
     for i in range(d):

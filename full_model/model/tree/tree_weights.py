@@ -15,7 +15,7 @@ class Layer(NamedTuple):
     """Weights of one model; the hidden units filled up with zeros to a multiple of four.
 
     ``read`` is W_2ᵀu, all that a binary logit sees of W_2: f = ⟨u, Y⟩ + ⟨W_2ᵀu, ReLU(W_1Y)⟩ + b.
-    A name ending in _t is a transpose.
+    ``steep`` is W_1ᵀ with column k times its k-th entry.
     """
 
     embedding: Any
@@ -29,86 +29,105 @@ class Layer(NamedTuple):
     u: Any
     bias: Any
     read: Any
+    steep: Any
 
 
 class Places(NamedTuple):
     """What there is for each of the 2N places s = 2n + x, one a row.
 
-    symbols: X_s = p_n + x e, and a last column of ones; queries: W_Q X_s/√d; keys: W_K X_s; moves:
-    W_O W_V X_s; weight: attention of place q to place s, up to a factor of each q (see ``shares``).
+    symbols: X_s = p_n + x e, and a last column of ones; queries: W_Q X_s/√d; keys: W_K X_s; values:
+    W_V X_s; moves: W_O W_V X_s; weight: attention of place q to place s, up to a factor of each q (see ``shares``).
     """
 
     symbols: Any
     queries: Any
     keys: Any
+    values: Any
     moves: Any
     weight: Any
 
 
-@compiled
+@compiled(internal=True)
 def transposed(matrix):
     """A transpose whose rows lie in one piece."""
-    return np.ascontiguousarray(matrix.T)
+    rows, columns = matrix.shape
+    out = np.empty((columns, rows))
+    for i in range(rows):
+        for k in range(columns):
+            out[k, i] = matrix[i, k]
+    return out
+
+
+@compiled(internal=True)
+def _matrix(row, begin, rows, columns, high, wide):
+    """A matrix that lies in ``row``, filled up with zeros to ``high`` rows, ``wide`` columns."""
+    out = np.zeros((high, wide))
+    for i in range(rows):
+        for k in range(columns):
+            out[i, k] = row[begin + i * columns + k]
+    return out
 
 
 @compiled(internal=True)
 def read_layer(row, context, d, hidden, tied):
     """The weights in ``row``, in the order of ``Architecture.shapes``."""
-    square, at = d * d, d + context * d
-    inner = row[at : at + 4 * square].reshape(4, d, d)
-    at += 4 * square
-    wide = hidden + (-hidden) % 4
-    up, down = np.zeros((wide, d)), np.zeros((d, wide))
-    up[:hidden] = row[at : at + hidden * d].reshape(hidden, d)
-    at += hidden * d
-    down[:, :hidden] = row[at : at + d * hidden].reshape(d, hidden)
-    at += d * hidden
-    embedding = row[:d]
-    u = embedding if tied else row[at : at + d]
-    positions = row[d : d + context * d].reshape(context, d)
+    square, wide = d * d, hidden + (-hidden) % 4
+    at = d + context * d
+    query, key = _matrix(row, at, d, d, d, d), _matrix(row, at + square, d, d, d, d)
+    at += 2 * square
+    value, out = _matrix(row, at, d, d, d, d), _matrix(row, at + square, d, d, d, d)
+    at += 2 * square
+    up = _matrix(row, at, hidden, d, wide, d)
+    down = _matrix(row, at + hidden * d, d, hidden, d, wide)
+    u = row[:d] if tied else row[at + 2 * hidden * d : at + 2 * hidden * d + d]
     read = np.zeros(wide)
     for i in range(d):
         for k in range(hidden):
             read[k] += u[i] * down[i, k]
+    steep = np.zeros((d, wide))
+    for k in range(hidden):
+        for i in range(d):
+            steep[i, k] = up[k, i] * read[k]
+    positions = _matrix(row, d, context, d, context, d)
     bias = row[row.shape[0] - 1]
-    return Layer(
-        embedding, positions, inner[0], inner[1], inner[2], inner[3], up, down, u, bias, read
-    )
+    return Layer(row[:d], positions, query, key, value, out, up, down, u, bias, read, steep)
 
 
 @compiled(fused=True, internal=True)
-def applied(matrix, rows):
-    """matrix · row for every row."""
-    out = np.zeros((rows.shape[0], matrix.shape[0]))
-    for s in range(rows.shape[0]):
+def add_applied(matrix, rows, factor, out):
+    """Add factor · matrix · row to ``out`` for every row."""
+    for s in range(out.shape[0]):
         for i in range(matrix.shape[0]):
+            total = 0.0
             for k in range(matrix.shape[1]):
-                out[s, i] += matrix[i, k] * rows[s, k]
-    return out
+                total += matrix[i, k] * rows[s, k]
+            out[s, i] += factor * total
 
 
 @compiled(fused=True, internal=True)
-def outer_sums(left, right, count):
-    """Σ_s left_s right_sᵀ over the rows, of the first ``count`` columns of ``right``."""
-    out = np.zeros((left.shape[1], count))
-    for s in range(left.shape[0]):
-        for i in range(left.shape[1]):
-            for k in range(count):
-                out[i, k] += left[s, i] * right[s, k]
-    return out
+def add_outer(left, right, factor, out):
+    """Add factor · Σ_s left_s right_sᵀ over the rows to ``out``."""
+    for i in range(out.shape[0]):
+        for s in range(left.shape[0]):
+            one = factor * left[s, i]
+            for k in range(out.shape[1]):
+                out[i, k] += one * right[s, k]
 
 
 @compiled(internal=True)
 def read_places(layer, length):
     """The tables of a model for sequences of that length."""
-    d = layer.embedding.shape[0]
-    symbols = np.ones((2 * length, d + 1))
-    for s in range(2 * length):
+    d, count = layer.u.shape[0], 2 * length
+    symbols, weight = np.ones((count, d + 1)), np.zeros((count, count))
+    queries, keys = np.zeros((count, d)), np.zeros((count, d))
+    values, moves = np.zeros((count, d)), np.zeros((count, d))
+    for s in range(count):
         for i in range(d):
             symbols[s, i] = layer.positions[s // 2, i] + (s % 2) * layer.embedding[i]
-    queries = applied(layer.query, symbols) / math.sqrt(d)
-    keys = applied(layer.key, symbols)
-    moves = applied(layer.out, applied(layer.value, symbols))
-    weight = applied(keys, queries)
+    add_applied(layer.query, symbols, 1.0 / math.sqrt(d), queries)
+    add_applied(layer.key, symbols, 1.0, keys)
+    add_applied(layer.value, symbols, 1.0, values)
+    add_applied(layer.out, values, 1.0, moves)
+    add_applied(keys, queries, 1.0, weight)
     exponentials(weight, length)
-    return Places(symbols, queries, keys, moves, weight)
+    return Places(symbols, queries, keys, values, moves, weight)
