@@ -2,7 +2,8 @@
 
 numba looks only at a function's own file when it asks whether the code kept on disk is still
 right, not at the functions that it calls. Here the folder is named after the text of every file
-that holds compiled functions, so that a change in one of them compiles all of them anew.
+of both packages that holds compiled functions, so that a change in one of them compiles all of
+them anew.
 """
 
 from __future__ import annotations
@@ -55,11 +56,12 @@ def _folder() -> str:
     if config.CACHE_DIR:
         return str(config.CACHE_DIR)
     digest = hashlib.sha256(numba.__version__.encode())
-    root = Path(__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        text = path.read_bytes()
-        if b"@compiled" in text:
-            digest.update(str(path.relative_to(root)).encode() + b"\0" + text)
+    root = Path(__file__).parents[1]
+    for package in ("flowsim", "full_model"):
+        for path in sorted((root / package).rglob("*.py")):
+            text = path.read_bytes()
+            if b"@compiled" in text:
+                digest.update(str(path.relative_to(root)).encode() + b"\0" + text)
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return str(base / "flowsim" / f"numba-{digest.hexdigest()[:16]}")
 

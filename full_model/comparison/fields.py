@@ -6,8 +6,8 @@ Without attention position n sees its own symbol only, Y_{n,x} = p_n + x·e, and
 
 so the 2N pairs (n, x) are all there is to sum over, at any N, and the derivatives are a few batched
 matrix products. Positions that start equal stay equal (their gradients are equal), so one of them
-can stand for all N, each moving with 1/N of their common gradient. With attention all sequences are
-enumerated.
+can stand for all N, each moving with 1/N of their common gradient. With attention the sum runs over
+all prefixes of the sequences.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from flowsim.errors import InputError
 from flowsim.models.rank_one import RankOneModel
 from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights
-from full_model.model.population import PopulationLoss
+from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
 from full_model.model.source import MarkovSource
 
 #: Numbers of one hidden layer held at once: what stays in a core's cache.
@@ -39,7 +39,7 @@ class FullField:
 
     def __init__(self, arch: Architecture, chain: BinaryChain, device: str = "cpu") -> None:
         self.arch, self.chain = arch, chain
-        self.population = PopulationLoss(arch, MarkovSource.of(chain), device=device)
+        self.population = exact_loss(arch, MarkovSource.of(chain), device=device)
         self.shapes = dict(arch.shapes)
         self.metric = torch.ones(self.size, dtype=torch.float64, device=device)
 
@@ -87,10 +87,12 @@ class FullField:
 
 
 class EnumeratedField(FullField):
-    """The field of models with attention: all 2^N sequences, by automatic differentiation.
+    """The field of models with attention, exact over all 2^N sequences.
 
-    The stiffness is that of the rank-one model at the weights' projection onto α = 1/√d, exact
-    on the manifold.
+    On the CPU, the sum over their prefixes, with the trace of the Gauss-Newton matrix for the
+    stiffness, see ``AttentionFreeField``. Elsewhere, automatic differentiation of all sequences,
+    with that trace for the rank-one model at the weights' projection onto α = 1/√d; on the
+    manifold, both are the same.
 
     Args:
         arch: one layer, one head, that can carry a lift.
@@ -102,6 +104,8 @@ class EnumeratedField(FullField):
         self.reduced = RankOneModel(chain, arch.length, attention=True, tied=arch.tied)
 
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        if isinstance(self.population, PrefixTreeLoss):
+            return self.population.gradient_and_stiffness(state)
         weights = self.weights(state)
         with torch.enable_grad():
             _, gradient = self.population.value_and_gradient(weights)

@@ -96,6 +96,17 @@ class Architecture:
         return 4 * self.d if self.hidden is None else self.hidden
 
     @property
+    def plain_softmax(self) -> bool:
+        """Is it one ReLU layer with one softmax head and learned positions, read as one logit."""
+        return (
+            (self.layers, self.heads, self.output) == (1, 1, "binary")
+            and (self.attention, self.activation) == ("softmax", "relu")
+            and self.positions == "learned"
+            and not self.layer_norm
+            and self.window is None
+        )
+
+    @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every weight of one model, in a fixed order."""
         d, binary = self.d, self.output == "binary"

@@ -19,6 +19,8 @@ MAX_SEQUENCES = 2**16
 CHUNK_NUMBERS = 2**23
 #: Seconds that loss and gradient take for one such number, on one core of 2023.
 _SECONDS_PER_NUMBER = 2e-8
+#: The same by compiled sums over prefixes, for each of a prefix's multiplications.
+_SECONDS_PER_PRODUCT = 1e-10
 
 
 class PopulationLoss:
@@ -166,8 +168,13 @@ def check_enumeration(arch: Architecture, n: int) -> None:
     if bits <= math.log2(MAX_SEQUENCES):
         return
     count = 2.0 ** min(bits, 900.0)
-    seconds = count * n * _widest(arch, n) * arch.layers * _SECONDS_PER_NUMBER
-    gib = count * (9 * n + 8) / 2**30  # the sequences, their probabilities and their targets
+    if arch.plain_softmax:  # 2 count prefixes, see prefix_tree
+        products = 3 * arch.d * arch.width + 12 * arch.d**2 + 30 * arch.d
+        seconds = 2 * count * products * _SECONDS_PER_PRODUCT
+        gib = 2 * count * 8 * (arch.d + 2) / 2**30  # the mixtures and the law
+    else:
+        seconds = count * n * _widest(arch, n) * arch.layers * _SECONDS_PER_NUMBER
+        gib = count * (9 * n + 8) / 2**30  # the sequences, their probabilities and their targets
     units = ((86400 * 365, "years"), (86400, "days"), (3600, "hours"), (60, "minutes"))
     size, unit = next(((s, u) for s, u in units if seconds >= 2 * s), (1, "seconds"))
     raise InputError(

@@ -18,7 +18,7 @@ from flowsim.errors import InputError
 from full_model.model import native
 from full_model.model.architecture import Architecture, Weights, check_weights
 from full_model.model.batches import batch_gradient
-from full_model.model.population import PopulationLoss
+from full_model.model.prefix_tree import exact_loss
 from full_model.model.source import MarkovSource
 from full_model.model.threads import threads
 from full_model.training.recipe import Recipe
@@ -79,7 +79,7 @@ class Trainer:
         self.alive = torch.ones(self.members, dtype=torch.bool, device=like.device)
         self.moments: dict[str, Weights] = {}
         if recipe.loss == "population":
-            self.population = PopulationLoss(arch, source, like.dtype, like.device)
+            self.population = exact_loss(arch, source, like.dtype, like.device)
         else:
             if generator is None or generator.device.type != like.device.type:
                 raise InputError("sampled batches need a generator on the weights' device")

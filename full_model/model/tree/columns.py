@@ -15,38 +15,31 @@ def product(matrix, x, out, count):
     rows, columns = matrix.shape
     for i in range(rows):
         row = out[i]
-        for j in range(count):
-            row[j] = 0.0
-        fours = columns - columns % 4
-        for k in range(0, fours, 4):
+        begin = columns % 4
+        if begin == 0:
+            begin = 4
+            m0, m1, m2, m3 = matrix[i, 0], matrix[i, 1], matrix[i, 2], matrix[i, 3]
+            x0, x1, x2, x3 = x[0], x[1], x[2], x[3]
+            for j in range(count):
+                row[j] = (m0 * x0[j] + m1 * x1[j]) + (m2 * x2[j] + m3 * x3[j])
+        else:
+            m0, x0 = matrix[i, 0], x[0]
+            for j in range(count):
+                row[j] = m0 * x0[j]
+            for k in range(1, begin):
+                m0, x0 = matrix[i, k], x[k]
+                for j in range(count):
+                    row[j] += m0 * x0[j]
+        for k in range(begin, columns, 4):
             m0, m1, m2, m3 = matrix[i, k], matrix[i, k + 1], matrix[i, k + 2], matrix[i, k + 3]
             x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
             for j in range(count):
                 row[j] += (m0 * x0[j] + m1 * x1[j]) + (m2 * x2[j] + m3 * x3[j])
-        for k in range(fours, columns):
-            factor, one = matrix[i, k], x[k]
-            for j in range(count):
-                row[j] += factor * one[j]
 
 
 @compiled(reordered=True, internal=True)
-def open_product(matrix, x, out, count):
-    """out += matrix · [x > 0], column by column; a multiple of four rows of x."""
-    rows, columns = matrix.shape
-    for i in range(rows):
-        row = out[i]
-        for k in range(0, columns, 4):
-            m0, m1, m2, m3 = matrix[i, k], matrix[i, k + 1], matrix[i, k + 2], matrix[i, k + 3]
-            x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
-            for j in range(count):
-                first = (m0 if x0[j] > 0.0 else 0.0) + (m1 if x1[j] > 0.0 else 0.0)
-                second = (m2 if x2[j] > 0.0 else 0.0) + (m3 if x3[j] > 0.0 else 0.0)
-                row[j] += first + second
-
-
-@compiled(reordered=True, internal=True)
-def open_sums(x, weight, y, out, weighted, count):
-    """out[k, i] += Σ_j [x_kj > 0] weight_j y_ij; ``weighted`` is room for a row."""
+def add_moments(x, y, weight, weighted, out, count):
+    """out[k, i] += Σ_j x_kj y_ij weight_j; a multiple of four rows of x, ``weighted`` is room."""
     for i in range(y.shape[0]):
         row = y[i]
         for j in range(count):
@@ -55,11 +48,10 @@ def open_sums(x, weight, y, out, weighted, count):
             x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
             s0 = s1 = s2 = s3 = 0.0
             for j in range(count):
-                here = weighted[j]
-                s0 += here if x0[j] > 0.0 else 0.0
-                s1 += here if x1[j] > 0.0 else 0.0
-                s2 += here if x2[j] > 0.0 else 0.0
-                s3 += here if x3[j] > 0.0 else 0.0
+                s0 += x0[j] * weighted[j]
+                s1 += x1[j] * weighted[j]
+                s2 += x2[j] * weighted[j]
+                s3 += x3[j] * weighted[j]
             out[k, i] += s0
             out[k + 1, i] += s1
             out[k + 2, i] += s2
@@ -69,12 +61,17 @@ def open_sums(x, weight, y, out, weighted, count):
 @compiled(reordered=True, internal=True)
 def inner(x, y, out, count):
     """out_j = Σ_i x_ij y_ij."""
+    rows = x.shape[0]
     for j in range(count):
-        out[j] = 0.0
-    for i in range(x.shape[0]):
-        one, other = x[i], y[i]
+        out[j] = x[0, j] * y[0, j]
+    for i in range(1, (rows - 1) % 2 + 1):
+        x0, y0 = x[i], y[i]
         for j in range(count):
-            out[j] += one[j] * other[j]
+            out[j] += x0[j] * y0[j]
+    for i in range((rows - 1) % 2 + 1, rows, 2):
+        x0, x1, y0, y1 = x[i], x[i + 1], y[i], y[i + 1]
+        for j in range(count):
+            out[j] += x0[j] * y0[j] + x1[j] * y1[j]
 
 
 @compiled(reordered=True, internal=True)

@@ -17,7 +17,7 @@ from full_model.model.tree.prefixes import (
     new_room,
     new_sums,
 )
-from full_model.model.tree.shares import first_prefix, laws, mix, unmix
+from full_model.model.tree.shares import columns_of, first_prefix, laws, mix, unmix
 from full_model.model.tree.squares import fixed_parts, new_square_room, trace
 from full_model.model.tree.tree_weights import (
     add_applied,
@@ -35,8 +35,7 @@ LOSS, GRADIENT, STIFFNESS = 1, 2, 4
 def _start_block(places, kernel, length, start, count, room):
     """Y = X_n, its symbol and target for every prefix of a block."""
     for q in range(2 * length):
-        low = max(first_prefix(q) - start, 0)
-        high = min(first_prefix(q + 1) - start, count)
+        low, high = columns_of(q, length, start, count)
         if low < high:
             x = q % 2
             for j in range(low, high):
@@ -50,8 +49,7 @@ def _start_block(places, kernel, length, start, count, room):
 def _end_block(length, start, count, room, sums):
     """∂L/∂X_n through the residual stream: Σ ωg over the prefixes that end in a place."""
     for q in range(2 * length):
-        low = max(first_prefix(q) - start, 0)
-        high = min(first_prefix(q + 1) - start, count)
+        low, high = columns_of(q, length, start, count)
         if low < high:
             for i in range(room.g.shape[0]):
                 sums.places[q, i] += weighted_sum(room.omega, room.g[i], low, high)
@@ -124,7 +122,7 @@ def evaluate(states, first, kernels, context, length, d, hidden, tied, what):
         tied: is the reader u the embedding.
         what: which of LOSS, GRADIENT and STIFFNESS to compute; the others are zero.
     """
-    models, count, wide = states.shape[0], first_prefix(2 * length), hidden + (-hidden) % 4
+    models, count, wide = states.shape[0], 2 << length, hidden + (-hidden) % 4
     loss, stiffness = np.zeros(models), np.zeros(models)
     gradient = np.zeros(states.shape)
     law, mixed = np.empty(count), np.empty((d + 1, count))

@@ -16,20 +16,21 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from flowsim.models.elementary import clipped, exponential
-from full_model.model.tree.columns import inner, open_product, open_sums, product, weighted_sum
+from full_model.model.tree.columns import add_moments, inner, product, weighted_sum
 
 #: Prefixes in a block.
-BLOCK = 128
+BLOCK = 64
 
 
 class Room(NamedTuple):
-    """A block's numbers, each (…, BLOCK): see the module; ``spread`` is max(σ′(f), t(1 − t))."""
+    """A block's numbers, each (…, BLOCK): see the module; ``open`` is [H > 0]."""
 
     mixture: Any
     values: Any
     moved: Any
     y: Any
     hidden: Any
+    open: Any
     g: Any
     chance: Any
     target: Any
@@ -54,8 +55,8 @@ def new_room(d, wide):
     """A room for d dimensions and ``wide`` hidden units."""
     return Room(
         np.empty((d, BLOCK)), np.empty((d, BLOCK)), np.empty((d, BLOCK)), np.empty((d, BLOCK)),
-        np.empty((wide, BLOCK)), np.empty((d, BLOCK)), np.empty(BLOCK), np.empty(BLOCK),
-        np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK),
+        np.empty((wide, BLOCK)), np.empty((wide, BLOCK)), np.empty((d, BLOCK)), np.empty(BLOCK),
+        np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK),
     )  # fmt: skip
 
 
@@ -90,7 +91,9 @@ def forward(layer, mixed, start, count, room):
             logit[j] += u * y[j]
     product(layer.up, room.y, room.hidden, count)
     for k in range(layer.read.shape[0]):
-        hidden, factor = room.hidden[k], layer.read[k]
+        hidden, opened, factor = room.hidden[k], room.open[k], layer.read[k]
+        for j in range(count):
+            opened[j] = 1.0 if hidden[j] > 0.0 else 0.0
         for j in range(count):
             hidden[j] = 0.0 if hidden[j] <= 0.0 else hidden[j]
         for j in range(count):
@@ -125,12 +128,12 @@ def backward(layer, mixed, start, count, room, sums):
     get ωg/D and its denominator D gets −⟨ωg, A⟩/D, both still to be multiplied by W_O W_V.
     """
     d = layer.u.shape[0]
+    product(layer.steep, room.open, room.g, count)
     for i in range(d):
         g, u = room.g[i], layer.u[i]
         for j in range(count):
-            g[j] = u
-    open_product(layer.steep, room.hidden, room.g, count)
-    open_sums(room.hidden, room.omega, room.y, sums.up, room.line, count)
+            g[j] += u
+    add_moments(room.open, room.y, room.omega, room.line, sums.up, count)
     for k in range(layer.read.shape[0]):
         sums.read[k] += weighted_sum(room.omega, room.hidden[k], 0, count)
     for i in range(d):

@@ -32,6 +32,16 @@ def first_prefix(place):
 
 
 @compiled(internal=True)
+def columns_of(place, length, start, count):
+    """Which columns of a block hold prefixes that end in ``place``: from, and up to.
+
+    Two columns behind all prefixes fill the number up to 2^(N+1); they count to the last place.
+    """
+    behind = first_prefix(place + 1) + (2 if place == 2 * length - 1 else 0)
+    return max(first_prefix(place) - start, 0), min(behind - start, count)
+
+
+@compiled(internal=True)
 def exponentials(scores, length):
     """Replace every query's scores by exponentials, up to a factor of each query.
 
@@ -79,8 +89,9 @@ def _shorten(values, count, least):
 
 @compiled(internal=True)
 def laws(first, kernel, length, law):
-    """Probability of every prefix, divided by N: law(x_0) Π P(x_m | x_{m−1})/N."""
+    """Probability of every prefix, divided by N: law(x_0) Π P(x_m | x_{m−1})/N; of no other."""
     law[0], law[1] = first[0] / length, first[1] / length
+    law[-2], law[-1] = 0.0, 0.0
     for n in range(1, length):
         before, half = first_prefix(2 * n - 2), 1 << (n - 1)
         for x in range(2):
@@ -93,7 +104,9 @@ def laws(first, kernel, length, law):
 
 @compiled(reordered=True, internal=True)
 def mix(weight, symbols, length, mixed):
-    """mixed[c] = Σ_m weight·symbols[place, c] over the places of every prefix."""
+    """mixed[c] = Σ_m weight·symbols[place, c] over the places of every prefix; 1 behind them."""
+    for c in range(symbols.shape[1]):
+        mixed[c, -2], mixed[c, -1] = 1.0, 1.0
     for q in range(2 * length):
         n, begin = q // 2, first_prefix(q)
         for c in range(symbols.shape[1]):

@@ -4,7 +4,9 @@ Over the positions m ≤ n of a prefix, with attention A_m, a = (W_O W_V)ᵀg, �
 
     D_m = ∂f/∂(score of m) = A_m(⟨a, X_m⟩ − ⟨a, S⟩),  ξ = Σ_m D_m X_m,  h = g + W_QᵀW_Kξ/√d,
 
-∂f/∂X_m is A_m a + D_m κ, and h more at m = n. The other derivatives are products of two vectors:
+∂f/∂X_m is A_m a + D_m κ, and h more at m = n, in all h + a since Σ D_m = 0. Positions that move
+together move N times slower: they count with |h + a|²/N, as in the rank-one model, and with
+|κ|² Σ D_m² for what tells them apart. The other derivatives are products of two vectors:
 g Vᵀ for W_O, W_Oᵀg Sᵀ for W_V, q ξᵀ/√d for W_K, W_Kξ X_nᵀ/√d for W_Q, (W_2ᵀu ∘ [H > 0]) Yᵀ for
 W_1, u Hᵀ for W_2; u itself gets z = Y + W_2 H. Own derivation.
 """
@@ -17,14 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flowsim.compiled import compiled
-from full_model.model.tree.columns import inner, open_product, product
+from full_model.model.tree.columns import inner, product
 from full_model.model.tree.prefixes import BLOCK
-from full_model.model.tree.shares import first_prefix
+from full_model.model.tree.shares import columns_of
 from full_model.model.tree.tree_weights import add_applied, transposed
 
 
 class Fixed(NamedTuple):
-    """What is the same for all prefixes of a model; ``kappa`` has a row for each place."""
+    """What is the same for all prefixes of a model; ``kappa`` has a row for each place.
+
+    ``sizes`` has three: |κ|², |q|²/d and |X_n|²/d of each place.
+    """
 
     out_t: Any
     value_t: Any
@@ -32,6 +37,7 @@ class Fixed(NamedTuple):
     positions: Any
     positions_t: Any
     kappa: Any
+    sizes: Any
     read_square: Any
     reader_square: Any
 
@@ -48,6 +54,7 @@ class SquareRoom(NamedTuple):
     h: Any
     share: Any
     slope: Any
+    own: Any
     one: Any
     factor: Any
     line: Any
@@ -61,8 +68,21 @@ def new_square_room(d, length):
     return SquareRoom(
         np.empty(vector), np.empty(vector), np.empty(vector), np.empty(vector),
         np.empty(vector), np.empty(vector), np.empty(vector), np.empty(by_position),
-        np.empty(by_position), np.empty((1, BLOCK)), np.empty(row), np.empty(row), np.empty(row),
+        np.empty(by_position), np.empty((3, BLOCK)), np.empty((1, BLOCK)), np.empty(row),
+        np.empty(row), np.empty(row),
     )  # fmt: skip
+
+
+@compiled(internal=True)
+def _sizes(kappa, places):
+    """Squared lengths of κ, of q/√d and of X/√d of every place."""
+    out = np.zeros((3, kappa.shape[0]))
+    for s in range(kappa.shape[0]):
+        for i in range(kappa.shape[1]):
+            out[0, s] += kappa[s, i] * kappa[s, i]
+            out[1, s] += places.queries[s, i] * places.queries[s, i]
+            out[2, s] += places.symbols[s, i] * places.symbols[s, i] / kappa.shape[1]
+    return out
 
 
 @compiled(internal=True)
@@ -78,32 +98,33 @@ def fixed_parts(layer, places, length):
     add_applied(transposed(layer.key), places.queries, 1.0, kappa)
     return Fixed(
         transposed(layer.out), transposed(layer.value), transposed(layer.query), positions,
-        transposed(positions), kappa, square, reader,
+        transposed(positions), kappa, _sizes(kappa, places), square, reader,
     )  # fmt: skip
 
 
-@compiled(reordered=True, internal=True)
-def _attention(weight, length, start, count, room, out):
-    """out.share[m] = A_m, zero for positions that a prefix has not."""
-    for q in range(2 * length):
-        low = max(first_prefix(q) - start, 0)
-        high = min(first_prefix(q + 1) - start, count)
+@compiled(internal=True)
+def _start(weight, fixed, start, count, room, out):
+    """κ and sizes of every prefix's place; out.share[m] = A_m, zero for positions it has not."""
+    for q in range(fixed.kappa.shape[0]):
+        low, high = columns_of(q, out.share.shape[0], start, count)
         if low >= high:
             continue
+        for i in range(3):
+            for j in range(low, high):
+                out.own[i, j] = fixed.sizes[i, q]
+        for i in range(fixed.kappa.shape[1]):
+            for j in range(low, high):
+                out.kappa[i, j] = fixed.kappa[q, i]
         n = q // 2
-        for m in range(length):
-            row = out.share[m]
+        for m in range(out.share.shape[0]):
+            s = 2 * m if m < n else q
+            zero, one = weight[q, s], weight[q, s + 1] if m < n else weight[q, s]
             if m > n:
-                for j in range(low, high):
-                    row[j] = 0.0
-            elif m == n:
-                for j in range(low, high):
-                    row[j] = weight[q, q] * room.inverse[j]
-            else:
-                zero, one = weight[q, 2 * m], weight[q, 2 * m + 1]
-                for j in range(low, high):
-                    picked = one if ((start + j + 2) >> m) & 1 else zero
-                    row[j] = picked * room.inverse[j]
+                zero = one = 0.0
+            row = out.share[m]
+            for j in range(low, high):
+                picked = one if ((start + j + 2) >> m) & 1 else zero
+                row[j] = picked * room.inverse[j]
 
 
 @compiled(reordered=True, internal=True)
@@ -146,65 +167,31 @@ def _over_ones(x, start, count, out):
 
 
 @compiled(reordered=True, internal=True)
-def _add(x, y, factor, scale, count, out):
-    """out.total += scale · factor · ⟨x, y⟩, column by column."""
+def _add(x, y, factor, count, out):
+    """out.total += factor · ⟨x, y⟩, column by column."""
     inner(x, y, out.line, count)
     for j in range(count):
-        out.total[j] += scale * factor[j] * out.line[j]
+        out.total[j] += factor[j] * out.line[j]
 
 
 @compiled(reordered=True, internal=True)
-def _add_positions(layer, fixed, places, length, start, count, room, out):
-    """Σ_m |∂f/∂X_m|² and the squares of queries and keys."""
+def _add_positions(layer, fixed, length, count, room, out):
+    """|h + a|²/N + |κ|² Σ D_m², and what W_K and W_Q get."""
     d = layer.u.shape[0]
-    for q in range(2 * length):
-        low = max(first_prefix(q) - start, 0)
-        high = min(first_prefix(q + 1) - start, count)
-        for i in range(d):
-            kappa = out.kappa[i]
-            for j in range(low, high):
-                kappa[j] = fixed.kappa[q, i]
     product(layer.key, out.xi, out.looked, count)
     product(fixed.query_t, out.looked, out.h, count)
     for i in range(d):
-        h, g = out.h[i], room.g[i]
+        h, g, a, both = out.h[i], room.g[i], out.a[i], out.z[i]
         for j in range(count):
             h[j] = g[j] + h[j] / math.sqrt(d)
-    inner(out.share, out.share, out.factor, count)
-    _add(out.a, out.a, out.factor, 1.0, count, out)
-    inner(out.share, out.slope, out.factor, count)
-    _add(out.a, out.kappa, out.factor, 2.0, count, out)
-    inner(out.slope, out.slope, out.factor, count)
-    _add(out.kappa, out.kappa, out.factor, 1.0, count, out)
+        for j in range(count):
+            both[j] = h[j] + a[j]
+    inner(out.z, out.z, out.line, count)
     for j in range(count):
-        out.factor[j] = 1.0
-    _add(out.h, out.h, out.factor, 1.0, count, out)
-    _own(places, length, start, count, 0, out)
-    _add(out.a, out.h, out.factor, 2.0, count, out)
-    _own(places, length, start, count, 1, out)
-    _add(out.kappa, out.h, out.factor, 2.0, count, out)
-    _own(places, length, start, count, 2, out)
-    _add(out.xi, out.xi, out.factor, 1.0, count, out)
-    _own(places, length, start, count, 3, out)
-    _add(out.looked, out.looked, out.factor, 1.0 / d, count, out)
-
-
-@compiled(reordered=True, internal=True)
-def _own(places, length, start, count, which, out):
-    """Into out.factor: A_n, D_n, |q|²/d or |X_n|² of the prefix's last position n."""
-    for q in range(2 * length):
-        low = max(first_prefix(q) - start, 0)
-        high = min(first_prefix(q + 1) - start, count)
-        if which < 2:
-            row = out.share[q // 2] if which == 0 else out.slope[q // 2]
-            for j in range(low, high):
-                out.factor[j] = row[j]
-        else:
-            size = -1.0 if which == 3 else 0.0  # symbols end with a one
-            for x in places.queries[q] if which == 2 else places.symbols[q]:
-                size += x * x
-            for j in range(low, high):
-                out.factor[j] = size
+        out.total[j] += out.line[j] / length
+    _add(out.slope, out.slope, out.own[0], count, out)
+    _add(out.xi, out.xi, out.own[1], count, out)
+    _add(out.looked, out.looked, out.own[2], count, out)
 
 
 @compiled(reordered=True, internal=True)
@@ -219,7 +206,7 @@ def _add_embedding(layer, tied, start, count, room, out):
     for j in range(count):
         out.factor[j] = 1.0
     if not tied:
-        _add(out.z, out.z, out.factor, 1.0, count, out)
+        _add(out.z, out.z, out.factor, count, out)
         for i in range(d):
             for j in range(count):
                 out.z[i, j] = 0.0
@@ -233,7 +220,7 @@ def _add_embedding(layer, tied, start, count, room, out):
             z[j] += room.symbol[j] * h[j]
     for j in range(count):
         out.factor[j] = 1.0
-    _add(out.z, out.z, out.factor, 1.0, count, out)
+    _add(out.z, out.z, out.factor, count, out)
 
 
 @compiled(reordered=True, internal=True)
@@ -241,21 +228,19 @@ def trace(layer, fixed, places, length, tied, law, start, count, room, out):
     """Σ law·s·|∂f/∂θ|² over a block, s = max(σ′(f), t(1 − t))."""
     for j in range(count):
         out.total[j] = 1.0
-    _attention(places.weight, length, start, count, room, out)
+    _start(places.weight, fixed, start, count, room, out)
     _slopes(layer, fixed, start, count, room, out)
-    _add_positions(layer, fixed, places, length, start, count, room, out)
+    _add_positions(layer, fixed, length, count, room, out)
     _add_embedding(layer, tied, start, count, room, out)
     for j in range(count):
         out.factor[j] = fixed.reader_square
-    _add(room.hidden, room.hidden, out.factor, 1.0, count, out)
-    for j in range(count):
-        out.one[0, j] = 0.0
-    open_product(fixed.read_square, room.hidden, out.one, count)
-    _add(room.y, room.y, out.one[0], 1.0, count, out)
+    _add(room.hidden, room.hidden, out.factor, count, out)
+    product(fixed.read_square, room.open, out.one, count)
+    _add(room.y, room.y, out.one[0], count, out)
     inner(room.g, room.g, out.factor, count)
-    _add(room.values, room.values, out.factor, 1.0, count, out)
+    _add(room.values, room.values, out.factor, count, out)
     inner(room.mixture, room.mixture, out.factor, count)
-    _add(out.inner_g, out.inner_g, out.factor, 1.0, count, out)
+    _add(out.inner_g, out.inner_g, out.factor, count, out)
     found = 0.0
     for j in range(count):
         chance, target = room.chance[j], room.target[j]

@@ -1,0 +1,135 @@
+"""The exact population loss of a softmax transformer, as a sum over the tree of all prefixes.
+
+A prediction depends on the symbols up to its position alone, so that the 2^(N+1) − 2 prefixes of
+the binary sequences are all there is:
+
+    L = (1/N) Σ_prefix π(x_0) Π P(x_m | x_{m−1}) H(P(1 | last symbol), σ(f_prefix)).
+
+Every model is computed by itself, in compiled loops; its numbers do not depend on its neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+from full_model.model.architecture import Architecture, Weights, check_weights
+from full_model.model.population import PopulationLoss, check_enumeration
+from full_model.model.source import MarkovSource
+
+
+def exact_loss(
+    arch: Architecture,
+    source: MarkovSource,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device | str = "cpu",
+) -> PrefixTreeLoss | PopulationLoss:
+    """The exact loss by the faster way: over prefixes in float64 on the CPU, where that fits.
+
+    Raises:
+        InputError: as ``PopulationLoss``.
+    """
+    plain = dtype == torch.float64 and torch.device(device).type == "cpu"
+    if plain and arch.plain_softmax:
+        return PrefixTreeLoss(arch, source)
+    return PopulationLoss(arch, source, dtype, device)
+
+
+class PrefixTreeLoss:
+    """The loss of ``PopulationLoss`` and its gradient, equal to rounding, for float64 on the CPU.
+
+    Args:
+        arch: one layer, one head, softmax attention, ReLU, learned positions, a binary logit.
+        source: the chains, one for all or one per member.
+        length: N if it is to be shorter than the context.
+
+    Raises:
+        InputError: another architecture, too many sequences, or a source on other states.
+    """
+
+    def __init__(
+        self, arch: Architecture, source: MarkovSource, length: int | None = None
+    ) -> None:
+        n = length or arch.length
+        if not arch.plain_softmax:
+            raise InputError(
+                "sums over prefixes need one layer and head of softmax attention, learned "
+                "positions, ReLU and a binary logit, without layer norm or window"
+            )
+        if source.states != 2:
+            raise InputError(f"a source on {source.states} states cannot feed a model on 2")
+        if not 1 <= n <= arch.length:
+            raise InputError(f"length must be from 1 to {arch.length}, not {n}")
+        check_enumeration(arch, n)
+        self.arch, self.length = arch, n
+        self._first = np.ascontiguousarray(source.stationary.cpu().numpy())
+        self._kernels = np.ascontiguousarray(source.kernel.cpu().numpy())
+
+    def __call__(self, weights: Weights) -> Tensor:
+        """The loss in nats, shape (...) of the weights' ensemble axes (at most one axis)."""
+        from full_model.model.tree.evaluate import LOSS
+
+        states, ensemble = self._flat(weights)
+        return self._evaluate(states, LOSS)[0].reshape(ensemble)
+
+    def value_and_gradient(self, weights: Weights) -> tuple[Tensor, Weights]:
+        """The loss (...) and its gradient by name."""
+        from full_model.model.tree.evaluate import GRADIENT, LOSS
+
+        states, ensemble = self._flat(weights)
+        loss, flat, _ = self._evaluate(states, LOSS | GRADIENT)
+        gradient, start = {}, 0
+        for name, shape in self.arch.shapes.items():
+            size = math.prod(shape)
+            part = flat[:, start : start + size].reshape(*ensemble, *shape)
+            gradient[name] = part.contiguous()
+            start += size
+        return loss.reshape(ensemble), gradient
+
+    def gradient_and_stiffness(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient (M, K) and stiffness (M,) of weights (M, K) in the order of ``arch.shapes``.
+
+        The stiffness is the trace of the Gauss-Newton matrix Σ law·s·∇f ∇fᵀ, s the larger of σ′(f)
+        and t(1 − t), see ``AttentionFreeField``.
+        """
+        from full_model.model.tree.evaluate import GRADIENT, STIFFNESS
+
+        _, gradient, stiffness = self._evaluate(states, GRADIENT | STIFFNESS)
+        return gradient, stiffness
+
+    def select(self, rows: Tensor) -> PrefixTreeLoss:
+        """The same loss for some of the members; itself where one chain serves all."""
+        if len(self._kernels) == 1:
+            return self
+        part, kept = copy(self), rows.numpy()
+        part._first, part._kernels = self._first[kept], self._kernels[kept]
+        return part
+
+    def _flat(self, weights: Weights) -> tuple[Tensor, tuple[int, ...]]:
+        """The weights as (M, K), and their ensemble axes."""
+        ensemble = check_weights(self.arch, weights)
+        if len(ensemble) > 1:
+            raise InputError(f"the population loss takes one ensemble axis, not {len(ensemble)}")
+        members = ensemble[0] if ensemble else 1
+        parts = [weights[name].reshape(members, -1) for name in self.arch.shapes]
+        return torch.cat(parts, dim=1), ensemble
+
+    def _evaluate(self, states: Tensor, what: int) -> tuple[Tensor, Tensor, Tensor]:
+        from full_model.model.tree.evaluate import evaluate  # numba takes a second to load
+
+        if len(self._kernels) not in (1, len(states)):
+            raise InputError(f"{len(self._kernels)} chains cannot serve {len(states)} models")
+        if states.dtype != torch.float64 or states.device.type != "cpu":
+            raise InputError("sums over prefixes need weights in float64 on the CPU")
+        arch = self.arch
+        found = evaluate(
+            states.detach().contiguous().numpy(), self._first, self._kernels, arch.length,
+            self.length, arch.d, arch.width, arch.tied, what,
+        )  # fmt: skip
+        loss, gradient, stiffness = (torch.from_numpy(values) for values in found)
+        return loss, gradient, stiffness
