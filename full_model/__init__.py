@@ -14,6 +14,7 @@ _HOME = {
     "FullSide": "comparison.full_side",
     "MarkovSource": "model.source",
     "PopulationLoss": "model.population",
+    "PrefixTreeLoss": "model.prefix_tree",
     "Projection": "lift.projection",
     "RankOnePoint": "lift.lifting",
     "Recipe": "training.recipe",

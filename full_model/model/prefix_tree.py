@@ -52,9 +52,7 @@ class PrefixTreeLoss:
         InputError: another architecture, too many sequences, or a source on other states.
     """
 
-    def __init__(
-        self, arch: Architecture, source: MarkovSource, length: int | None = None
-    ) -> None:
+    def __init__(self, arch: Architecture, source: MarkovSource, length: int | None = None) -> None:
         n = length or arch.length
         if not arch.plain_softmax:
             raise InputError(
@@ -86,7 +84,7 @@ class PrefixTreeLoss:
         gradient, start = {}, 0
         for name, shape in self.arch.shapes.items():
             size = math.prod(shape)
-            part = flat[:, start : start + size].reshape(*ensemble, *shape)
+            part = flat[:, start : start + size].reshape(ensemble + shape)
             gradient[name] = part.contiguous()
             start += size
         return loss.reshape(ensemble), gradient

@@ -1,7 +1,7 @@
 """Sums over the columns of small matrices: the loops that most of the time is spent in.
 
-A matrix holds one prefix in each column; ``count`` says how many columns are in use. Inner loops run
-along a row with at most one array written to, so that the compiler can use vectors.
+A matrix holds one prefix in each column; ``count`` says how many columns are in use. Inner loops
+run along a row with at most one array written to, so that the compiler can use vectors.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from full_model.model.tree.prefixes import (
     new_room,
     new_sums,
 )
-from full_model.model.tree.shares import columns_of, first_prefix, laws, mix, unmix
+from full_model.model.tree.shares import columns_of, laws, mix, unmix
 from full_model.model.tree.squares import fixed_parts, new_square_room, trace
 from full_model.model.tree.tree_weights import (
     add_applied,
@@ -58,7 +58,7 @@ def _end_block(length, start, count, room, sums):
 @compiled(internal=True)
 def _through_attention(layer, places, length, mixed, by_symbol, inner):
     """Gradients by W_Q, W_K, W_V and W_O, (4, d, d); what reaches X_s is added to ``by_symbol``."""
-    d, count = layer.u.shape[0], 2 * length
+    d, count = layer.embedding.shape[0], 2 * length
     by_move, by_value = np.zeros((count, d)), np.zeros((count, d))
     by_key, by_query = np.zeros((count, d)), np.zeros((count, d))
     held = np.empty((count, d + 1))
@@ -88,7 +88,7 @@ def _through_attention(layer, places, length, mixed, by_symbol, inner):
 @compiled(internal=True)
 def _write(layer, sums, inner, hidden, tied, length, out):
     """The gradient by all weights, in their order."""
-    d, context = layer.u.shape[0], layer.positions.shape[0]
+    d, context = layer.embedding.shape[0], layer.positions.shape[0]
     for s in range(2 * length):
         for i in range(d):
             out[i] += (s % 2) * sums.places[s, i]
@@ -102,9 +102,9 @@ def _write(layer, sums, inner, hidden, tied, length, out):
     reader = 0 if tied else at + 2 * hidden * d
     for k in range(hidden):
         for i in range(d):
-            out[at + k * d + i] = layer.read[k] * sums.up[k, i]
-            out[at + hidden * d + i * hidden + k] = layer.u[i] * sums.read[k]
-            out[reader + i] += layer.down[i, k] * sums.read[k]
+            out[at + k * d + i] = layer.read[0, k] * sums.up[k, i]
+            out[at + hidden * d + i * hidden + k] = layer.u[0, i] * sums.read[k, 0]
+            out[reader + i] += layer.down[i, k] * sums.read[k, 0]
     for i in range(d):
         out[reader + i] += sums.y[i]
     out[out.shape[0] - 1] = sums.bias[0]

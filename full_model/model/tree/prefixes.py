@@ -37,7 +37,9 @@ class Room(NamedTuple):
     omega: Any
     inverse: Any
     symbol: Any
+    logit: Any
     line: Any
+    ones: Any
 
 
 class Sums(NamedTuple):
@@ -53,24 +55,28 @@ class Sums(NamedTuple):
 @compiled(internal=True)
 def new_room(d, wide):
     """A room for d dimensions and ``wide`` hidden units."""
+    vectors, hidden, line = (d, BLOCK), (wide, BLOCK), (1, BLOCK)
     return Room(
-        np.empty((d, BLOCK)), np.empty((d, BLOCK)), np.empty((d, BLOCK)), np.empty((d, BLOCK)),
-        np.empty((wide, BLOCK)), np.empty((wide, BLOCK)), np.empty((d, BLOCK)), np.empty(BLOCK),
-        np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK), np.empty(BLOCK),
+        np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors),
+        np.zeros(hidden), np.zeros(hidden), np.zeros(vectors), np.zeros(BLOCK), np.zeros(BLOCK),
+        np.zeros(BLOCK), np.zeros(BLOCK), np.zeros(BLOCK), np.zeros(line), np.zeros(line),
+        np.ones(line),
     )  # fmt: skip
 
 
 @compiled(internal=True)
 def new_sums(d, wide, length):
     """Sums of nothing."""
-    return Sums(np.zeros((wide, d)), np.zeros(wide), np.zeros(d), np.zeros((2 * length, d)),
-                np.zeros(1))  # fmt: skip
+    return Sums(
+        np.zeros((wide, d)), np.zeros((wide, 1)), np.zeros(d), np.zeros((2 * length, d)),
+        np.zeros(1),
+    )  # fmt: skip
 
 
 @compiled(reordered=True, internal=True)
 def forward(layer, mixed, start, count, room):
-    """Logits (in ``room.omega``) and all on the way to them; y and target are there already."""
-    d = layer.u.shape[0]
+    """Logits and all on the way to them; y and target are there already."""
+    d = layer.embedding.shape[0]
     total = mixed[d]
     for j in range(count):
         room.inverse[j] = 1.0 / total[start + j]
@@ -80,32 +86,27 @@ def forward(layer, mixed, start, count, room):
             out[j] = row[start + j] * room.inverse[j]
     product(layer.value, room.mixture, room.values, count)
     product(layer.out, room.values, room.moved, count)
-    logit = room.omega
-    for j in range(count):
-        logit[j] = layer.bias
     for i in range(d):
-        y, moved, u = room.y[i], room.moved[i], layer.u[i]
+        y, moved = room.y[i], room.moved[i]
         for j in range(count):
             y[j] += moved[j]
-        for j in range(count):
-            logit[j] += u * y[j]
     product(layer.up, room.y, room.hidden, count)
-    for k in range(layer.read.shape[0]):
-        hidden, opened, factor = room.hidden[k], room.open[k], layer.read[k]
-        for j in range(count):
-            opened[j] = 1.0 if hidden[j] > 0.0 else 0.0
-        for j in range(count):
-            hidden[j] = 0.0 if hidden[j] <= 0.0 else hidden[j]
-        for j in range(count):
-            logit[j] += factor * hidden[j]
+    hidden, opened = room.hidden.ravel(), room.open.ravel()
+    for j in range(hidden.shape[0]):
+        opened[j] = 1.0 if hidden[j] > 0.0 else 0.0
+        hidden[j] = 0.0 if hidden[j] <= 0.0 else hidden[j]
+    product(layer.u, room.y, room.logit, count)
+    product(layer.read, room.hidden, room.line, count)
+    for j in range(count):
+        room.logit[0, j] += room.line[0, j] + layer.bias
 
 
 @compiled(internal=True)
 def entropies(law, start, count, room):
-    """Σ law·H(t, σ(f)) of the logits in ``room.omega``, without loss of digits at either end."""
+    """Σ law·H(t, σ(f)) of the logits, without loss of digits at either end."""
     total = 0.0
     for j in range(count):
-        f, target = room.omega[j], room.target[j]
+        f, target = room.logit[0, j], room.target[j]
         missed = (1.0 - target) * f if f > 0.0 else -target * f
         total += law[start + j] * (missed + np.log1p(np.exp(-abs(f))))
     return total
@@ -115,7 +116,7 @@ def entropies(law, start, count, room):
 def chances(law, start, count, room):
     """From logits f to σ(f) and ω = law·(σ(f) − t)."""
     for j in range(count):
-        room.chance[j] = 1.0 / (1.0 + exponential(-clipped(room.omega[j])))
+        room.chance[j] = 1.0 / (1.0 + exponential(-clipped(room.logit[0, j])))
     for j in range(count):
         room.omega[j] = law[start + j] * (room.chance[j] - room.target[j])
 
@@ -127,26 +128,25 @@ def backward(layer, mixed, start, count, room, sums):
     Of ∂L/∂A = ωg the numerators of the mixture
     get ωg/D and its denominator D gets −⟨ωg, A⟩/D, both still to be multiplied by W_O W_V.
     """
-    d = layer.u.shape[0]
+    d, line = layer.embedding.shape[0], room.line[0]
     product(layer.steep, room.open, room.g, count)
     for i in range(d):
-        g, u = room.g[i], layer.u[i]
+        g, u = room.g[i], layer.u[0, i]
         for j in range(count):
             g[j] += u
-    add_moments(room.open, room.y, room.omega, room.line, sums.up, count)
-    for k in range(layer.read.shape[0]):
-        sums.read[k] += weighted_sum(room.omega, room.hidden[k], 0, count)
+    add_moments(room.open, room.y, room.omega, line, sums.up, count)
+    add_moments(room.hidden, room.ones, room.omega, line, sums.read, count)
     for i in range(d):
         sums.y[i] += weighted_sum(room.omega, room.y[i], 0, count)
-    inner(room.g, room.moved, room.line, count)
+    inner(room.g, room.moved, line, count)
     last = mixed[d]
     for j in range(count):
         scale = room.omega[j] * room.inverse[j]
-        last[start + j] = -scale * room.line[j]
-        room.line[j] = scale
+        last[start + j] = -scale * line[j]
+        line[j] = scale
     for i in range(d):
         row, g = mixed[i], room.g[i]
         for j in range(count):
-            row[start + j] = room.line[j] * g[j]
+            row[start + j] = line[j] * g[j]
     for j in range(count):
         sums.bias[0] += room.omega[j]

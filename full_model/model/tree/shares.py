@@ -19,8 +19,8 @@ from flowsim.compiled import compiled
 
 #: A range of scores whose exponentials, centred, are normal numbers, and so are their inverses.
 WIDEST = 1360.0
-#: A lead in score of which rounding leaves nothing: exp(−37) is less than 2^−53. A query at the last
-#: of N positions has 2(N − 1) of them: they fit into that range up to N = 19.
+#: A lead in score of which rounding leaves nothing: exp(−37) is less than 2^−53. The last query of
+#: N positions has at most 2(N − 1) of them: they fit into that range up to N = 19.
 LEAD = 37.0
 
 

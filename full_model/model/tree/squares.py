@@ -89,12 +89,12 @@ def _sizes(kappa, places):
 def fixed_parts(layer, places, length):
     """The tables of a model."""
     positions = layer.positions[:length]
-    square, kappa = np.empty((1, layer.read.shape[0])), np.zeros(places.queries.shape)
-    for k in range(layer.read.shape[0]):
-        square[0, k] = layer.read[k] * layer.read[k]
+    square, kappa = np.empty(layer.read.shape), np.zeros(places.queries.shape)
+    for k in range(square.shape[1]):
+        square[0, k] = layer.read[0, k] * layer.read[0, k]
     reader = 0.0
-    for x in layer.u:
-        reader += x * x
+    for i in range(layer.u.shape[1]):
+        reader += layer.u[0, i] * layer.u[0, i]
     add_applied(transposed(layer.key), places.queries, 1.0, kappa)
     return Fixed(
         transposed(layer.out), transposed(layer.value), transposed(layer.query), positions,
@@ -130,7 +130,7 @@ def _start(weight, fixed, start, count, room, out):
 @compiled(reordered=True, internal=True)
 def _slopes(layer, fixed, start, count, room, out):
     """out.slope[m] = D_m, and out.xi."""
-    d = layer.u.shape[0]
+    d = layer.embedding.shape[0]
     product(fixed.out_t, room.g, out.inner_g, count)
     product(fixed.value_t, out.inner_g, out.a, count)
     product(fixed.positions, out.a, out.slope, count)
@@ -144,9 +144,8 @@ def _slopes(layer, fixed, start, count, room, out):
     for m in range(fixed.positions.shape[0]):
         slope, share = out.slope[m], out.share[m]
         for j in range(count):
-            slope[j] += (out.factor[j] if ((start + j + 2) >> m) & 1 else 0.0) - out.line[j]
-        for j in range(count):
-            slope[j] *= share[j]
+            through_e = out.factor[j] if ((start + j + 2) >> m) & 1 else 0.0
+            slope[j] = share[j] * (slope[j] + through_e - out.line[j])
     product(fixed.positions_t, out.slope, out.xi, count)
     _over_ones(out.slope, start, count, out.line)
     for i in range(d):
@@ -177,18 +176,20 @@ def _add(x, y, factor, count, out):
 @compiled(reordered=True, internal=True)
 def _add_positions(layer, fixed, length, count, room, out):
     """|h + a|²/N + |κ|² Σ D_m², and what W_K and W_Q get."""
-    d = layer.u.shape[0]
+    d = layer.embedding.shape[0]
+    scale = 1.0 / math.sqrt(d)
     product(layer.key, out.xi, out.looked, count)
     product(fixed.query_t, out.looked, out.h, count)
     for i in range(d):
         h, g, a, both = out.h[i], room.g[i], out.a[i], out.z[i]
         for j in range(count):
-            h[j] = g[j] + h[j] / math.sqrt(d)
+            h[j] = g[j] + scale * h[j]
         for j in range(count):
             both[j] = h[j] + a[j]
+    share = 1.0 / length
     inner(out.z, out.z, out.line, count)
     for j in range(count):
-        out.total[j] += out.line[j] / length
+        out.total[j] += share * out.line[j]
     _add(out.slope, out.slope, out.own[0], count, out)
     _add(out.xi, out.xi, out.own[1], count, out)
     _add(out.looked, out.looked, out.own[2], count, out)
@@ -197,7 +198,7 @@ def _add_positions(layer, fixed, length, count, room, out):
 @compiled(reordered=True, internal=True)
 def _add_embedding(layer, tied, start, count, room, out):
     """|∂f/∂e|², and where untied |∂f/∂u|²."""
-    d = layer.u.shape[0]
+    d = layer.embedding.shape[0]
     product(layer.down, room.hidden, out.z, count)
     for i in range(d):
         z, y = out.z[i], room.y[i]

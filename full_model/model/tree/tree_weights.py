@@ -14,8 +14,8 @@ from full_model.model.tree.shares import exponentials
 class Layer(NamedTuple):
     """Weights of one model; the hidden units filled up with zeros to a multiple of four.
 
-    ``read`` is W_2ᵀu, all that a binary logit sees of W_2: f = ⟨u, Y⟩ + ⟨W_2ᵀu, ReLU(W_1Y)⟩ + b.
-    ``steep`` is W_1ᵀ with column k times its k-th entry.
+    ``read`` is W_2ᵀu, a row like u, and all that a logit sees of W_2:
+    f = ⟨u, Y⟩ + ⟨W_2ᵀu, ReLU(W_1Y)⟩ + b. ``steep`` is W_1ᵀ with column k times its k-th entry.
     """
 
     embedding: Any
@@ -36,7 +36,8 @@ class Places(NamedTuple):
     """What there is for each of the 2N places s = 2n + x, one a row.
 
     symbols: X_s = p_n + x e, and a last column of ones; queries: W_Q X_s/√d; keys: W_K X_s; values:
-    W_V X_s; moves: W_O W_V X_s; weight: attention of place q to place s, up to a factor of each q (see ``shares``).
+    W_V X_s; moves: W_O W_V X_s; weight: attention of place q to place s, up to a factor of each q
+    (see ``shares``).
     """
 
     symbols: Any
@@ -79,15 +80,15 @@ def read_layer(row, context, d, hidden, tied):
     at += 2 * square
     up = _matrix(row, at, hidden, d, wide, d)
     down = _matrix(row, at + hidden * d, d, hidden, d, wide)
-    u = row[:d] if tied else row[at + 2 * hidden * d : at + 2 * hidden * d + d]
-    read = np.zeros(wide)
+    u = _matrix(row, 0 if tied else at + 2 * hidden * d, 1, d, 1, d)
+    read = np.zeros((1, wide))
     for i in range(d):
         for k in range(hidden):
-            read[k] += u[i] * down[i, k]
+            read[0, k] += u[0, i] * down[i, k]
     steep = np.zeros((d, wide))
     for k in range(hidden):
         for i in range(d):
-            steep[i, k] = up[k, i] * read[k]
+            steep[i, k] = up[k, i] * read[0, k]
     positions = _matrix(row, d, context, d, context, d)
     bias = row[row.shape[0] - 1]
     return Layer(row[:d], positions, query, key, value, out, up, down, u, bias, read, steep)
@@ -117,7 +118,7 @@ def add_outer(left, right, factor, out):
 @compiled(internal=True)
 def read_places(layer, length):
     """The tables of a model for sequences of that length."""
-    d, count = layer.u.shape[0], 2 * length
+    d, count = layer.embedding.shape[0], 2 * length
     symbols, weight = np.ones((count, d + 1)), np.zeros((count, count))
     queries, keys = np.zeros((count, d)), np.zeros((count, d))
     values, moves = np.zeros((count, d)), np.zeros((count, d))

@@ -1,0 +1,121 @@
+"""The field of models with attention: what it is without attention, and what its stiffness is."""
+
+import pytest
+import torch
+
+from flowsim import BinaryChain, RankOneModel
+from full_model import (
+    Architecture,
+    AttentionFreeField,
+    EnumeratedField,
+    MarkovSource,
+    PopulationLoss,
+    all_sequences,
+    forward,
+    initial_weights,
+    lift_rank_one,
+)
+from full_model.comparison.steps import step_until
+
+F64 = torch.float64
+CHAIN = BinaryChain(0.5, 0.8)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_zero_attention_is_the_field_without_attention(tied):
+    arch = Architecture(5, 6, tied=tied)
+    plain = Architecture(5, 6, attention="none", tied=tied)
+    weights = initial_weights(arch, "gaussian", range(8), std=0.8)
+    for name in ("0.value", "0.out"):
+        weights[name] = torch.zeros_like(weights[name])
+    field, free = EnumeratedField(arch, CHAIN), AttentionFreeField(plain, CHAIN)
+    gradient, stiffness = field(field.state(weights))
+    expected, bound = free(free.state({name: weights[name] for name in plain.shapes}))
+    by_name, expected_by_name = field.weights(gradient), free.weights(expected)
+    for name, g in by_name.items():
+        wanted = expected_by_name.get(name, torch.zeros_like(g))
+        torch.testing.assert_close(g, wanted, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(stiffness, bound, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_on_the_manifold_both_ways_agree_with_the_rank_one_model(tied):
+    model = RankOneModel(CHAIN, 4, attention=True, tied=tied)
+    points = torch.tensor([[0.9, -1.1, 0.3], [0.5, 0.4, -0.7], [-1.3, 0.6, 1.9]], dtype=F64)
+    theta = model.from_canonical(points)
+    field = EnumeratedField(Architecture(3, 4, tied=tied), CHAIN)
+    state = field.state(lift_rank_one(model.point(theta), field.arch))
+    gradient, stiffness = field(state)
+    torch.testing.assert_close(stiffness, model.stiffness(theta), rtol=1e-12, atol=0)
+    field.population = PopulationLoss(field.arch, MarkovSource.of(CHAIN))
+    slow, bound = field(state)
+    torch.testing.assert_close(gradient, slow, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(stiffness, bound, rtol=1e-12, atol=0)
+
+
+def squares(arch, weights, tokens, n):
+    """|∂f/∂θ|², the positions together, and |κ|²Σ D² by the derivatives of the scores."""
+    free = {name: w.clone().requires_grad_() for name, w in weights.items()}
+    logit = forward(arch, free, tokens)[0, n]
+    grads = torch.autograd.grad(logit, list(free.values()))
+    by_name = dict(zip(free, grads, strict=True))
+    total = sum(g.square().sum() for name, g in by_name.items() if name != "positions")
+    total = total + by_name["positions"].sum(0).square().sum() / arch.length
+    x = tokens[0, : n + 1, None] * weights["embedding"] + weights["positions"][: n + 1]
+    kappa = weights["0.key"].mT @ (weights["0.query"] @ x[n]) / arch.d**0.5
+    scores = (x @ kappa).requires_grad_()
+    y = x[n] + weights["0.out"] @ (weights["0.value"] @ (scores.softmax(0) @ x))
+    z = y + weights["0.down"] @ (weights["0.up"] @ y).relu()
+    u = weights["embedding"] if arch.tied else weights["unembedding"]
+    again = u @ z + weights["bias"]
+    assert abs(again - logit) < 1e-13
+    (slopes,) = torch.autograd.grad(again, scores)
+    return logit.detach(), total + kappa.square().sum() * slopes.square().sum()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_stiffness_is_the_trace_by_automatic_differentiation(tied):
+    arch = Architecture(3, 3, hidden=5, tied=tied)
+    weights = initial_weights(arch, "gaussian", [0], std=0.9)
+    field = EnumeratedField(arch, CHAIN)
+    loss = PopulationLoss(arch, MarkovSource.of(CHAIN))
+    expected = 0.0
+    for i, law in enumerate(loss.law[0]):
+        for n in range(3):
+            alone = {name: w[0] for name, w in weights.items()}
+            logit, square = squares(arch, alone, loss.tokens[i : i + 1].long(), n)
+            chance, target = logit.sigmoid(), loss.targets[0, i, n]
+            spread = torch.maximum(chance * (1 - chance), target * (1 - target))
+            expected += float(law / 3 * spread * square)
+    assert float(field(field.state(weights))[1]) == pytest.approx(expected, rel=1e-12)
+
+
+def opened(field, state):
+    """Which hidden units are open, at every position of every sequence."""
+    arch, weights, seen = field.arch, field.weights(state), {}
+    forward(arch, weights, all_sequences(arch.length), seen)
+    return (seen["0.y"].flatten(1, 2) @ weights["0.up"].mT > 0).flatten(1)
+
+
+@pytest.mark.parametrize(("d", "length", "std"), [(2, 3, 0.7), (4, 4, 0.6), (8, 3, 0.3)])
+def test_descent_climbs_nowhere_but_on_kinks(d, length, std):
+    """Steps of 0.8 over the stiffness, from random starts with all their attention."""
+    field, count = EnumeratedField(Architecture(d, length), CHAIN), 40
+    weights = initial_weights(field.arch, "gaussian", range(count), std=std, noise=std)
+    state, smooth = field.state(weights), 0
+    time, steps = torch.zeros(count, dtype=F64), torch.zeros(count, dtype=torch.int64)
+    everything = torch.ones(count, dtype=torch.bool)
+    loss, units = field.loss(state), opened(field, state)
+    first = loss
+    for most in range(1, 200):
+        stiffness = field(state)[1]
+        assert (stiffness > 0).all() and stiffness.isfinite().all()
+        step_until(field, state, time, steps, 1e9, everything, most=most)
+        before, last = loss, units
+        loss, units = field.loss(state), opened(field, state)
+        same = (units == last).all(1)
+        assert (loss <= before + 1e-14)[same].all()
+        assert (loss <= before + 0.01).all()
+        smooth += int(same.sum())
+    assert (steps == 199).all() and smooth > 1000
+    assert (loss < first).all()

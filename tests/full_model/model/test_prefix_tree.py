@@ -1,0 +1,111 @@
+"""The sum over all prefixes against all sequences by automatic differentiation."""
+
+import pytest
+import torch
+
+from flowsim import BinaryChain
+from flowsim.errors import InputError
+from full_model import Architecture, MarkovSource, PopulationLoss, PrefixTreeLoss, initial_weights
+
+F64 = torch.float64
+CHAIN = BinaryChain(0.5, 0.8)
+CHAINS = [CHAIN, BinaryChain(0.2, 0.3), BinaryChain(0.95, 0.1)]
+
+
+def gaussian(arch, std, members=3):
+    return initial_weights(arch, "gaussian", range(members), std=std, noise=std)
+
+
+def assert_same(arch, source, weights, length=None, tolerance=1e-12):
+    loss, gradient = PopulationLoss(arch, source, length=length).value_and_gradient(weights)
+    tree = PrefixTreeLoss(arch, source, length)
+    found, by_name = tree.value_and_gradient(weights)
+    assert found.isfinite().all() and found.shape == loss.shape
+    torch.testing.assert_close(found, loss, rtol=tolerance, atol=1e-14)
+    torch.testing.assert_close(tree(weights), loss, rtol=tolerance, atol=1e-14)
+    largest = max(float(g.abs().max()) for g in gradient.values())
+    assert list(by_name) == list(arch.shapes)
+    for name, g in gradient.items():
+        assert by_name[name].shape == g.shape
+        assert (by_name[name] - g).abs().max() <= tolerance * max(largest, 1e-3), name
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    ("length", "d", "hidden", "std"),
+    [(1, 2, None, 1.0), (2, 3, 5, 0.5), (3, 6, None, 1.5), (5, 5, 3, 0.7), (6, 2, None, 3.0),
+     (7, 1, None, 0.5), (8, 8, None, 0.4)],
+)  # fmt: skip
+def test_value_and_gradient_are_those_of_all_sequences(length, d, hidden, std, tied):
+    arch = Architecture(d, length, hidden=hidden, tied=tied)
+    assert_same(arch, MarkovSource.of(CHAINS), gaussian(arch, std))
+
+
+def test_shorter_sequences_and_a_single_model():
+    arch = Architecture(3, 6)
+    assert_same(arch, MarkovSource.of(CHAIN), gaussian(arch, 0.6), length=4)
+    alone = {name: w[0] for name, w in gaussian(arch, 0.6).items()}
+    tree = PrefixTreeLoss(arch, MarkovSource.of(CHAIN))
+    assert tree(alone).shape == () and tree.value_and_gradient(alone)[1]["0.up"].shape == (12, 3)
+    assert abs(tree(alone) - PopulationLoss(arch, MarkovSource.of(CHAIN))(alone)) < 1e-14
+
+
+@pytest.mark.parametrize("sharpness", [10.0, 300.0, 1e4])
+def test_scores_beyond_the_range_of_exponentials(sharpness):
+    """Differences of scores up to 1e7: what attends to what is decided, and nothing overflows."""
+    arch = Architecture(3, 6)
+    weights = gaussian(arch, 0.7)
+    weights["0.query"] = weights["0.query"] * sharpness
+    weights["0.key"] = weights["0.key"] * sharpness
+    x = weights["positions"][0] + weights["embedding"][0]
+    scores = (x @ weights["0.query"][0].mT) @ (x @ weights["0.key"][0].mT).mT
+    assert float(scores.max() - scores.min()) > sharpness
+    # the scores themselves are known to 1e-16 of their size only
+    assert_same(arch, MarkovSource.of(CHAIN), weights, tolerance=1e-13 * (10 + sharpness**2 / 10))
+
+
+@pytest.mark.parametrize("bias", [-2000.0, -40.0, 40.0, 2000.0])
+def test_saturated_logits(bias):
+    arch = Architecture(2, 4)
+    weights = gaussian(arch, 0.5)
+    weights["bias"] = weights["bias"] + bias
+    assert_same(arch, MarkovSource.of(CHAIN), weights)
+
+
+def test_a_model_does_not_depend_on_its_neighbours():
+    arch = Architecture(4, 5)
+    weights = gaussian(arch, 0.8, members=7)
+    tree = PrefixTreeLoss(arch, MarkovSource.of(CHAINS[:1] * 5 + CHAINS[1:]))
+    loss, gradient = tree.value_and_gradient(weights)
+    for rows in ([3], [6, 0], [5, 2, 1]):
+        part = {name: w[rows] for name, w in weights.items()}
+        found, by_name = tree.select(torch.tensor(rows)).value_and_gradient(part)
+        assert torch.equal(found, loss[rows])
+        assert all(torch.equal(by_name[name], g[rows]) for name, g in gradient.items())
+    weights["0.up"][2] = torch.nan
+    spoilt, _ = tree.value_and_gradient(weights)
+    assert spoilt[2].isnan() and torch.equal(spoilt[[0, 1, 3]], loss[[0, 1, 3]])
+
+
+def test_what_it_refuses():
+    source = MarkovSource.of(CHAIN)
+    for other in (
+        Architecture(4, 4, heads=2), Architecture(4, 4, layers=2), Architecture(4, 4, window=2),
+        Architecture(4, 4, attention="none"), Architecture(4, 4, positions="none"),
+        Architecture(4, 4, activation="gelu"), Architecture(4, 4, layer_norm=True),
+        Architecture(4, 4, output="states"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match="one layer"):
+            PrefixTreeLoss(other, source)
+    with pytest.raises(InputError, match=r"2\^40 sequences.*GiB"):
+        PrefixTreeLoss(Architecture(4, 40), source)
+    with pytest.raises(InputError, match="length"):
+        PrefixTreeLoss(Architecture(4, 4), source, 5)
+    arch = Architecture(2, 3)
+    tree, weights = PrefixTreeLoss(arch, MarkovSource.of(CHAINS)), gaussian(arch, 0.5, members=2)
+    with pytest.raises(InputError, match="3 chains cannot serve 2 models"):
+        tree(weights)
+    with pytest.raises(InputError, match="float64"):
+        PrefixTreeLoss(arch, source)({name: w.float() for name, w in weights.items()})
+    with pytest.raises(InputError, match="axis"):
+        PrefixTreeLoss(arch, source)({name: w.unsqueeze(0) for name, w in weights.items()})
