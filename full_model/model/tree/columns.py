@@ -59,6 +59,14 @@ def add_moments(x, y, weight, weighted, out, count):
 
 
 @compiled(reordered=True, internal=True)
+def add_all(x, y, out):
+    """out = x + y, in all columns."""
+    one, other, both = x.ravel(), y.ravel(), out.ravel()
+    for j in range(both.shape[0]):
+        both[j] = one[j] + other[j]
+
+
+@compiled(reordered=True, internal=True)
 def inner(x, y, out, count):
     """out_j = Σ_i x_ij y_ij."""
     rows = x.shape[0]

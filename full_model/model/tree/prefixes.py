@@ -16,7 +16,7 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from flowsim.models.elementary import clipped, exponential
-from full_model.model.tree.columns import add_moments, inner, product, weighted_sum
+from full_model.model.tree.columns import add_all, add_moments, inner, product, weighted_sum
 
 #: Prefixes in a block.
 BLOCK = 64
@@ -86,10 +86,7 @@ def forward(layer, mixed, start, count, room):
             out[j] = row[start + j] * room.inverse[j]
     product(layer.value, room.mixture, room.values, count)
     product(layer.out, room.values, room.moved, count)
-    for i in range(d):
-        y, moved = room.y[i], room.moved[i]
-        for j in range(count):
-            y[j] += moved[j]
+    add_all(room.y, room.moved, room.y)
     product(layer.up, room.y, room.hidden, count)
     hidden, opened = room.hidden.ravel(), room.open.ravel()
     for j in range(hidden.shape[0]):

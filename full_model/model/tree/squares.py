@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flowsim.compiled import compiled
-from full_model.model.tree.columns import inner, product
+from full_model.model.tree.columns import add_all, inner, product
 from full_model.model.tree.prefixes import BLOCK
 from full_model.model.tree.shares import columns_of
 from full_model.model.tree.tree_weights import add_applied, transposed
@@ -28,7 +28,8 @@ from full_model.model.tree.tree_weights import add_applied, transposed
 class Fixed(NamedTuple):
     """What is the same for all prefixes of a model; ``kappa`` has a row for each place.
 
-    ``sizes`` has three: |κ|², |q|²/d and |X_n|²/d of each place.
+    ``sizes`` has three: |κ|², |q|²/d and |X_n|²/d of each place. ``positions`` ends with e, and
+    ``query_t`` is divided by √d.
     """
 
     out_t: Any
@@ -64,12 +65,11 @@ class SquareRoom(NamedTuple):
 @compiled(internal=True)
 def new_square_room(d, length):
     """A room for d dimensions and N positions."""
-    vector, by_position, row = (d, BLOCK), (length, BLOCK), BLOCK
+    vector, share, slope, row = (d, BLOCK), (length, BLOCK), (length + 1, BLOCK), BLOCK
     return SquareRoom(
-        np.empty(vector), np.empty(vector), np.empty(vector), np.empty(vector),
-        np.empty(vector), np.empty(vector), np.empty(vector), np.empty(by_position),
-        np.empty(by_position), np.empty((3, BLOCK)), np.empty((1, BLOCK)), np.empty(row),
-        np.empty(row), np.empty(row),
+        np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(vector),
+        np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(share), np.zeros(slope),
+        np.zeros((3, BLOCK)), np.zeros((1, BLOCK)), np.zeros(row), np.zeros(row), np.zeros(row),
     )  # fmt: skip
 
 
@@ -88,7 +88,14 @@ def _sizes(kappa, places):
 @compiled(internal=True)
 def fixed_parts(layer, places, length):
     """The tables of a model."""
-    positions = layer.positions[:length]
+    d, wide = layer.embedding.shape[0], length + 1
+    positions, scaled = np.empty((wide, d)), transposed(layer.query)
+    for i in range(d):
+        for n in range(length):
+            positions[n, i] = layer.positions[n, i]
+        positions[length, i] = layer.embedding[i]
+        for k in range(d):
+            scaled[i, k] /= math.sqrt(d)
     square, kappa = np.empty(layer.read.shape), np.zeros(places.queries.shape)
     for k in range(square.shape[1]):
         square[0, k] = layer.read[0, k] * layer.read[0, k]
@@ -97,7 +104,7 @@ def fixed_parts(layer, places, length):
         reader += layer.u[0, i] * layer.u[0, i]
     add_applied(transposed(layer.key), places.queries, 1.0, kappa)
     return Fixed(
-        transposed(layer.out), transposed(layer.value), transposed(layer.query), positions,
+        transposed(layer.out), transposed(layer.value), scaled, positions,
         transposed(positions), kappa, _sizes(kappa, places), square, reader,
     )  # fmt: skip
 
@@ -128,38 +135,29 @@ def _start(weight, fixed, start, count, room, out):
 
 
 @compiled(reordered=True, internal=True)
-def _slopes(layer, fixed, start, count, room, out):
-    """out.slope[m] = D_m, and out.xi."""
-    d = layer.embedding.shape[0]
+def _slopes(fixed, start, count, room, out):
+    """out.slope[m] = D_m, behind them the sum over the positions with a one, and out.xi."""
+    length = out.share.shape[0]
     product(fixed.out_t, room.g, out.inner_g, count)
     product(fixed.value_t, out.inner_g, out.a, count)
     product(fixed.positions, out.a, out.slope, count)
     inner(out.a, room.mixture, out.line, count)
-    for j in range(count):
-        out.factor[j] = 0.0
-    for i in range(d):
-        e, a = layer.embedding[i], out.a[i]
-        for j in range(count):
-            out.factor[j] += e * a[j]
-    for m in range(fixed.positions.shape[0]):
+    through_e = out.slope[length]
+    for m in range(length):
         slope, share = out.slope[m], out.share[m]
         for j in range(count):
-            through_e = out.factor[j] if ((start + j + 2) >> m) & 1 else 0.0
-            slope[j] = share[j] * (slope[j] + through_e - out.line[j])
+            more = through_e[j] if ((start + j + 2) >> m) & 1 else 0.0
+            slope[j] = share[j] * (slope[j] + more - out.line[j])
+    _over_ones(out.slope, length, start, count, through_e)
     product(fixed.positions_t, out.slope, out.xi, count)
-    _over_ones(out.slope, start, count, out.line)
-    for i in range(d):
-        e, xi = layer.embedding[i], out.xi[i]
-        for j in range(count):
-            xi[j] += e * out.line[j]
 
 
 @compiled(reordered=True, internal=True)
-def _over_ones(x, start, count, out):
+def _over_ones(x, length, start, count, out):
     """out_j = Σ_m x_mj over the positions of prefix j whose symbol is one."""
     for j in range(count):
         out[j] = 0.0
-    for m in range(x.shape[0]):
+    for m in range(length):
         row = x[m]
         for j in range(count):
             out[j] += row[j] if ((start + j + 2) >> m) & 1 else 0.0
@@ -176,21 +174,18 @@ def _add(x, y, factor, count, out):
 @compiled(reordered=True, internal=True)
 def _add_positions(layer, fixed, length, count, room, out):
     """|h + a|²/N + |κ|² Σ D_m², and what W_K and W_Q get."""
-    d = layer.embedding.shape[0]
-    scale = 1.0 / math.sqrt(d)
     product(layer.key, out.xi, out.looked, count)
     product(fixed.query_t, out.looked, out.h, count)
-    for i in range(d):
-        h, g, a, both = out.h[i], room.g[i], out.a[i], out.z[i]
-        for j in range(count):
-            h[j] = g[j] + scale * h[j]
-        for j in range(count):
-            both[j] = h[j] + a[j]
+    add_all(room.g, out.h, out.h)
+    add_all(out.h, out.a, out.z)
     share = 1.0 / length
     inner(out.z, out.z, out.line, count)
     for j in range(count):
         out.total[j] += share * out.line[j]
-    _add(out.slope, out.slope, out.own[0], count, out)
+    for m in range(length):
+        slope = out.slope[m]
+        for j in range(count):
+            out.total[j] += out.own[0, j] * slope[j] * slope[j]
     _add(out.xi, out.xi, out.own[1], count, out)
     _add(out.looked, out.looked, out.own[2], count, out)
 
@@ -198,30 +193,25 @@ def _add_positions(layer, fixed, length, count, room, out):
 @compiled(reordered=True, internal=True)
 def _add_embedding(layer, tied, start, count, room, out):
     """|∂f/∂e|², and where untied |∂f/∂u|²."""
-    d = layer.embedding.shape[0]
     product(layer.down, room.hidden, out.z, count)
-    for i in range(d):
-        z, y = out.z[i], room.y[i]
-        for j in range(count):
-            z[j] += y[j]
-    for j in range(count):
-        out.factor[j] = 1.0
+    add_all(out.z, room.y, out.z)
     if not tied:
-        _add(out.z, out.z, out.factor, count, out)
-        for i in range(d):
-            for j in range(count):
-                out.z[i, j] = 0.0
-    _over_ones(out.share, start, count, out.factor)
-    _over_ones(out.slope, start, count, out.line)
-    for i in range(d):
+        inner(out.z, out.z, out.line, count)
+        for j in range(count):
+            out.total[j] += out.line[j]
+        rest = out.z.ravel()
+        for j in range(rest.shape[0]):
+            rest[j] = 0.0
+    length = out.share.shape[0]
+    _over_ones(out.share, length, start, count, out.factor)
+    slope = out.slope[length]
+    for i in range(out.z.shape[0]):
         z, h, a, kappa = out.z[i], out.h[i], out.a[i], out.kappa[i]
         for j in range(count):
-            z[j] += out.factor[j] * a[j] + out.line[j] * kappa[j]
-        for j in range(count):
-            z[j] += room.symbol[j] * h[j]
+            z[j] += out.factor[j] * a[j] + slope[j] * kappa[j] + room.symbol[j] * h[j]
+    inner(out.z, out.z, out.line, count)
     for j in range(count):
-        out.factor[j] = 1.0
-    _add(out.z, out.z, out.factor, count, out)
+        out.total[j] += out.line[j]
 
 
 @compiled(reordered=True, internal=True)
@@ -230,7 +220,7 @@ def trace(layer, fixed, places, length, tied, law, start, count, room, out):
     for j in range(count):
         out.total[j] = 1.0
     _start(places.weight, fixed, start, count, room, out)
-    _slopes(layer, fixed, start, count, room, out)
+    _slopes(fixed, start, count, room, out)
     _add_positions(layer, fixed, length, count, room, out)
     _add_embedding(layer, tied, start, count, room, out)
     for j in range(count):
