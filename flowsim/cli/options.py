@@ -134,6 +134,14 @@ Integrator = Annotated[
         "much more slowly.",
     ),
 ]  # fmt: skip
+Confirm = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=1_000_000, metavar="N", rich_help_panel=ACCURACY,
+        help="Starts that torchdiffeq decides again, drawn at random.  [default: 256; 16 where the "
+        "loss is no function of the logit gap]",
+    ),
+]  # fmt: skip
 Grid = Annotated[
     Cells | None,
     typer.Option(

@@ -10,6 +10,7 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.flow.confirm import confirm as confirm_labels
+from flowsim.flow.confirm import sample_size
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import analytic_basin, reaches_global_minimum
 from flowsim.landscape.labels import Label
@@ -158,7 +159,7 @@ def _confirmed(
 ) -> dict[str, int]:
     """How many cells of a sample torchdiffeq labels alike: attributes ``confirm_…``."""
     if count is None:
-        count = 0 if integrator == "torchdiffeq" else 256 if loss_of_gap(model) else 16
+        count = 0 if integrator == "torchdiffeq" else sample_size(model)
     return confirm_labels(model, theta, record["label"].to_numpy(), count) if count else {}
 
 

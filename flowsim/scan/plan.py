@@ -11,7 +11,7 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.models.base import loss_of_gap
+from flowsim.models.base import ReducedModel, loss_of_gap
 from flowsim.models.catalogue import ModelChoice, option_attributes
 from flowsim.records.provenance import source_versions
 from flowsim.scan.follow import check_integrator, follow, point_dtype, starting_coordinates
@@ -79,6 +79,7 @@ class Scan:
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
             a function of the logit gap, else 2048, or 256 with more than four coordinates, for
             which an orbit takes a third of a second. The last bits of a result depend on it.
+        confirm: points, drawn at random by a fixed seed, that torchdiffeq decides again.
 
     Raises:
         InputError: p or q outside (0, 1) or not increasing, starts with other coordinates than the
@@ -94,6 +95,7 @@ class Scan:
     atol: float = 1e-12
     chunk: int = 0
     integrator: str = "flowsim"
+    confirm: int = 0
     dtype: np.dtype = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -105,6 +107,8 @@ class Scan:
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         check_integrator(self.integrator)
+        if self.confirm < 0:
+            raise InputError(f"confirm must not be negative, not {self.confirm}")
         model = self.model.on(chains[0])
         starting_coordinates(model, self.starts.names)
         object.__setattr__(self, "dtype", point_dtype(model, self.fraction))
@@ -147,8 +151,7 @@ class Scan:
         low, high = self.bounds(index)
         pieces, rows = [], []
         for chain, first, last in self._stretches(low, high):
-            i, j = divmod(chain, len(_several(self.q)))
-            pieces.append((_several(self.p)[i], _several(self.q)[j], last - first))
+            pieces.append((*self._chances(chain), last - first))
             rows.append(self.starts.block(first, last, chain))
         return Task(
             self.model, tuple(pieces), self.starts.names, np.concatenate(rows), self.fraction,
@@ -159,6 +162,16 @@ class Scan:
         """The starts of points ``low`` to ``high`` − 1, drawn ones those of their own chain."""
         stretches = self._stretches(low, high)
         return np.concatenate([self.starts.block(a, b, chain) for chain, a, b in stretches])
+
+    def model_at(self, point: int) -> ReducedModel:
+        """The model of a point, on its chain."""
+        ((chain, _, _),) = self._stretches(point, point + 1)
+        return self.model.on(BinaryChain(*self._chances(chain)))
+
+    def _chances(self, chain: int) -> tuple[float, float]:
+        """(p, q) of a chain, q running fastest."""
+        i, j = divmod(chain, len(_several(self.q)))
+        return _several(self.p)[i], _several(self.q)[j]
 
     def _stretches(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
         """(chain, first, last) of the starts that the points ``low`` to ``high`` − 1 cover."""
@@ -174,6 +187,7 @@ class Scan:
         chains = {name: values_text(np.array(_several(getattr(self, name)))) for name in "pq"}
         numbers = self.fraction, self.rtol, self.atol
         settings = scan_settings(self.model, self.starts, *numbers, self.integrator)
+        chains |= {"confirm": str(self.confirm)} if self.confirm else {}
         own = {"chunk": str(self.chunk), "versions": source_versions()}
         return {**settings, **chains, **own}
 

@@ -12,14 +12,16 @@ from typing import Any
 import h5netcdf
 import h5py
 import numpy as np
+import torch
 import xarray as xr
 
+from flowsim.flow.confirm import confirm
 from flowsim.records.atomic import SafeFile, write_atomically
 from flowsim.records.describe import CONVENTIONS, attributes_of
 from flowsim.records.netcdf import write_sealed
 from flowsim.records.provenance import provenance
 from flowsim.records.seal import unseal
-from flowsim.scan.follow import point_attributes
+from flowsim.scan.follow import point_attributes, to_model
 from flowsim.scan.plan import Scan
 from flowsim.scan.slabs import BLOCK, create, store
 from flowsim.scan.statistics import (
@@ -103,6 +105,7 @@ def _fill(
         attributes = {
             **provenance(scan.attributes()),
             **result_attributes(counts, drifts),
+            **_confirmed(scan, read),
             "command": settings["command"],
             "threads": 1,
             "settings": json.dumps(settings),
@@ -152,6 +155,28 @@ def _store_points(
         for name, value in largest_drifts(points).items():
             drifts[name] = max(drifts.get(name, 0.0), value)
     return counts, drifts
+
+
+def _confirmed(scan: Scan, read: Callable[[int], np.ndarray]) -> dict[str, int]:
+    """How many labels of a sample torchdiffeq finds again: attributes ``confirm_…``."""
+    count = min(scan.confirm, scan.size)
+    drawn = np.sort(np.random.default_rng(0).choice(scan.size, count, replace=False))
+    found: dict[str, int] = {}
+    by_chain: dict[Any, list[int]] = {}
+    for point in drawn.tolist():
+        by_chain.setdefault(scan.model_at(point).chain, []).append(point)
+    labels: dict[int, int] = {}
+    for chunk in np.unique(drawn // scan.chunk).tolist():
+        low, high = scan.bounds(chunk)
+        part = read(chunk)["label"]
+        labels |= {i: int(part[i - low]) for i in drawn.tolist() if low <= i < high}
+    for points in by_chain.values():
+        model = scan.model_at(points[0])
+        rows = np.concatenate([scan.starts_of(i, i + 1) for i in points])
+        theta = to_model(model, scan.starts.names, torch.from_numpy(rows))
+        counts = confirm(model, theta, [labels[i] for i in points], len(points))
+        found = {name: found.get(name, 0) + n for name, n in counts.items()}
+    return found
 
 
 def _store_starts(file: Any, scan: Scan) -> None:

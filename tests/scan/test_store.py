@@ -30,6 +30,8 @@ from flowsim import (
     write_scan,
 )
 from flowsim.scan import store as store_module
+from flowsim.scan.plan import run_task
+from flowsim.scan.record import write_scan_record
 from flowsim.scan.slabs import slabs
 
 AXES = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
@@ -128,6 +130,27 @@ def test_records_are_what_xarray_expects_in_memory_and_on_disk(tmp_path, drawn):
             assert f"{library} " in record.attrs["versions"]
     for name in here.variables:
         assert stored[name].attrs.keys() == here[name].attrs.keys(), name
+
+
+def test_a_sample_of_the_points_is_decided_again(tmp_path):
+    """On every chain; and a label that torchdiffeq does not find is counted."""
+    scan = small(p=(0.3, 0.6), confirm=40)
+    record = read_record(write_scan(scan, tmp_path / "a.nc"))
+    assert record.attrs["confirm_cells"] == record.attrs["confirm_agree"] == 40
+    again = write_scan(scan, tmp_path / "b.nc")
+    assert again.read_bytes() == (tmp_path / "a.nc").read_bytes()
+
+    def swapped(chunk):
+        points = run_task(scan.task(chunk))
+        points["label"] = np.choose(points["label"], [0, 2, 1, 3])
+        return points
+
+    write_scan_record(scan, swapped, tmp_path / "c.nc", {"command": "none"})
+    wrong = read_record(tmp_path / "c.nc").attrs  # starts on e = 0 < |w| may be saddles, as before
+    assert 30 <= wrong["confirm_disagree"] == 40 - wrong["confirm_agree"]
+    assert "confirm_cells" not in read_record(write_scan(small(), tmp_path / "d.nc")).attrs
+    with pytest.raises(InputError, match="confirm must not be negative"):
+        small(confirm=-1)
 
 
 def test_fixed_coordinates_and_lists(tmp_path):

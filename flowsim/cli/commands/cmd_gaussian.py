@@ -106,6 +106,6 @@ def _compute(given: Gaussian, sigmas: tuple[float, ...]) -> xr.Dataset:
     scales: np.ndarray = np.array(sigmas)
     with progress(len(sigmas) * given.samples, "starts", given.quiet) as meter:
         return gaussian_record(
-            model, scales, given.samples, given.seed, given.rtol, given.atol,  # type: ignore[arg-type]
+            model, scales, given.samples, given.seed, given.rtol, given.atol,
             progress=meter.advance,
         )  # fmt: skip

@@ -50,14 +50,7 @@ class Portrait(OneChain, ReducedModelOptions, Tolerances, FigureFiles, Printed):
     ] = "plane"  # fmt: skip
     a_range: options.ARange = None
     integrator: options.Integrator = "flowsim"
-    confirm: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=1_000_000, metavar="N", rich_help_panel=options.ACCURACY,
-            help="Cells that torchdiffeq decides again, drawn at random.  [default: 256; 16 where "
-            "the loss is no function of the logit gap]",
-        ),
-    ] = None  # fmt: skip
+    confirm: options.Confirm = None
     energy: Annotated[
         bool,
         typer.Option(

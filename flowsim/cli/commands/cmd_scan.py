@@ -68,6 +68,7 @@ class ScanOptions(StartOptions, ReducedModelOptions, Tolerances, Printed):
         ),
     ] = None  # fmt: skip
     integrator: options.Integrator = "flowsim"
+    confirm: options.Confirm = None
     jobs: Annotated[
         int,
         typer.Option(
@@ -182,7 +183,7 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
     one_p, one_q = (v if len(v) > 1 else v[0] for v in given.chances())
     task = Scan(
         given.choice(), one_p, one_q, starts, given.fraction, given.rtol, given.atol,
-        integrator=given.integrator,
+        integrator=given.integrator, confirm=_sample(given, model),
     )  # fmt: skip
     with progress(task.size, "points", given.quiet) as meter:
         write_scan(
@@ -199,6 +200,15 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
         refine_scan(out, model, given.refine, given.rtol, given.atol, bar)
     with xr.open_dataset(out, engine="h5netcdf") as record:
         return summarize(record)
+
+
+def _sample(given: ScanOptions, model: ReducedModel) -> int:
+    """How many points torchdiffeq decides again: none where it decides all."""
+    from flowsim.flow.confirm import sample_size
+
+    if given.integrator == "torchdiffeq":
+        return 0
+    return sample_size(model) if given.confirm is None else given.confirm
 
 
 def _command() -> str:
