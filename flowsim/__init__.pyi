@@ -57,6 +57,10 @@ from flowsim.scan.starts import Cloud as Cloud
 from flowsim.scan.starts import Grid as Grid
 from flowsim.scan.starts import cell_centres as cell_centres
 from flowsim.scan.store import write_scan as write_scan
+from flowsim.training.optimizer_choice import OptimizerChoice as OptimizerChoice
+from flowsim.training.recipe import Recipe as Recipe
+from flowsim.training.reduced import ReducedTraining as ReducedTraining
+from flowsim.training.trained import Trained as Trained
 
 __version__: str
 __all__: list[str]

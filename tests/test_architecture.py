@@ -19,12 +19,13 @@ FLOWSIM = {
     "models": "errors arrays compiled chain",
     "landscape": "errors arrays chain models",
     "flow": "errors arrays compiled chain models landscape",
-    "scan": "errors arrays chain records models landscape flow",
+    "training": "errors arrays compiled chain models landscape",
+    "scan": "errors arrays chain records models landscape flow training",
     "boundary": "errors arrays chain records models landscape flow scan",
-    "portraits": "errors arrays chain records models landscape flow scan boundary",
+    "portraits": "errors arrays chain records models landscape flow training scan boundary",
     "drawing": "errors records",
-    "cli": "errors arrays notices compiled records chain models landscape flow scan boundary "
-    "portraits drawing",
+    "cli": "errors arrays notices compiled records chain models landscape flow training scan "
+    "boundary portraits drawing",
 }
 FULL_MODEL = {
     "model": "",
@@ -34,7 +35,7 @@ FULL_MODEL = {
     "comparison": "model lift training theorems",
 }
 #: Rooms of flowsim that full_model may know.
-BELOW_FULL_MODEL = "errors arrays compiled records chain models landscape flow scan"
+BELOW_FULL_MODEL = "errors arrays compiled records chain models landscape flow training scan"
 
 
 def modules():

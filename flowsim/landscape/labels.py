@@ -21,6 +21,7 @@ class Status(IntEnum):
     TIMED_OUT = 1
     DIVERGED = 2
     FAILED = 3
+    PERIODIC = 4  # of gradient descent: its large steps go round in a circle
 
 
 class Rule(IntEnum):
@@ -35,6 +36,7 @@ class Rule(IntEnum):
     SLID = 6  # of records of 0.1.0: along a ReLU's kink to the global minima, by small steps
     DRIFTS = 7  # it creeps to infinity along a valley whose loss stays above the entropy rate
     REFERENCE = 8  # torchdiffeq's odeint alone
+    LEARNED = 9  # the loss of training ended near the entropy rate
 
 
 class CriticalPoint(IntEnum):

@@ -15,20 +15,16 @@ from torch.optim.sgd import sgd
 from torchdiffeq import odeint
 
 from flowsim.errors import InputError
+from flowsim.training.recipe import CLIP_GUARD, DECAYING, Recipe
 from full_model.model import native
 from full_model.model.architecture import Architecture, Weights, check_weights
 from full_model.model.batches import batch_gradient
 from full_model.model.prefix_tree import exact_loss
 from full_model.model.source import MarkovSource
 from full_model.model.threads import threads
-from full_model.training.recipe import Recipe
 
 #: Symbols to be trained on from which a second of compiling pays.
 _WORTH_COMPILING = 2**22
-
-
-#: The weights that decay, by the last part of their names.
-_DECAYING = ("query", "key", "value", "out", "up", "down", "unembedding")
 
 
 class Trainer:
@@ -122,7 +118,7 @@ class Trainer:
         grads = {name: gradient[name].contiguous() for name in self.weights}
         if recipe.clip is not None:
             grads = _clipped(grads, recipe.clip)
-        decaying = [name for name in grads if name.split(".")[-1] in _DECAYING]
+        decaying = [name for name in grads if name.split(".")[-1] in DECAYING]
         if recipe.trainer == "adamw":
             rest = [name for name in grads if name not in decaying]
             self._adamw(decaying, grads, rate, recipe.weight_decay or 0.0)
@@ -230,5 +226,5 @@ class Trainer:
 def _clipped(grads: Weights, most: float) -> Weights:
     """Gradients (M, *shape) scaled down where a model's norm over all of them exceeds ``most``."""
     norm = sum(g.reshape(len(g), -1).square().sum(1) for g in grads.values()) ** 0.5
-    scale = (most / (norm + 1e-6)).clamp(max=1.0)
+    scale = (most / (norm + CLIP_GUARD)).clamp(max=1.0)
     return {name: g * scale.reshape(-1, *[1] * (g.ndim - 1)) for name, g in grads.items()}

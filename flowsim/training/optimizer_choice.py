@@ -1,0 +1,119 @@
+"""An optimizer by its name, with every number that decides what it does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flowsim.errors import InputError
+from flowsim.training.recipe import Recipe
+
+OPTIMIZERS = ("gd", "momentum", "adam", "adamw")
+#: Momentum of the optimizer of that name, unless given.
+MOMENTUM = 0.9
+#: The largest relative displacement of a start, and the one of portraits and scans.
+LARGEST_NUDGE, USUAL_NUDGE = 0.1, 1e-12
+#: The largest seed of a torch generator.
+_LAST_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class OptimizerChoice:
+    """How lifted weights are trained: the recipe, the embedding dimension, the seed of the batches.
+
+    Args:
+        recipe: trainer "gd", "sgd" or "adamw" with its numbers; gradient flow is no optimizer.
+        d: embedding dimension of the transformer, at least 1; its hidden width is 4d. Gradient
+            descent is the same for every d; Adam's steps are not.
+        seed: of the sampled batches and the nudge, an integer of at least 0.
+        nudge: every coordinate of a start is multiplied by 1 + nudge·z with a normal number z of
+            its own, the same for all starts. Starts lifted from the (w, e) plane lie on the set
+            w1 = ±w2, which an exact map never leaves; on it Adam is not what it is beside it, and
+            the rounding of full training does not keep it (docs/derivations.md, 10).
+
+    Raises:
+        InputError: a flow, or a number out of range.
+    """
+
+    recipe: Recipe
+    d: int = 8
+    seed: int = 0
+    nudge: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.recipe.trainer == "flow":
+            raise InputError("gradient flow is no optimizer with steps: flowsim.find_limits has it")
+        for name, least in (("d", 1), ("seed", 0)):
+            value = getattr(self, name)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if not whole or not least <= value <= _LAST_SEED:
+                raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+        if not 0 <= self.nudge <= LARGEST_NUDGE:
+            raise InputError(f"nudge must be from 0 to {LARGEST_NUDGE:g}, not {self.nudge!r}")
+
+    @classmethod
+    def named(
+        cls, name: str, d: int = 8, seed: int = 0, nudge: float = 0.0, **numbers: Any
+    ) -> OptimizerChoice:
+        """The optimizer of that name.
+
+        Args:
+            name: "gd", "momentum" (gradient descent with momentum 0.9 unless given), "adam" or
+                "adamw". The first two descend the population loss unless ``loss`` is "sampled".
+            d, seed, nudge: as above.
+            numbers: those of ``Recipe`` that the optimizer has: steps, learning_rate, loss, batch,
+                clip, schedule, warmup; momentum; beta1, beta2, epsilon; weight_decay of AdamW.
+
+        Raises:
+            InputError: an unknown name, a number that the optimizer has not, or what ``Recipe``
+                refuses.
+        """
+        if name not in OPTIMIZERS:
+            raise InputError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, not {name!r}")
+        own = {"momentum": ("momentum",), "gd": (), "adam": ("beta1", "beta2", "epsilon")}
+        own["adamw"] = (*own["adam"], "weight_decay")
+        known = {"steps", "learning_rate", "loss", "batch", "clip", "schedule", "warmup"}
+        foreign = sorted(numbers.keys() - {*known, *own[name]})
+        if foreign:
+            raise InputError(f"the optimizer {name} has no {', '.join(foreign)}")
+        if name in ("adam", "adamw"):
+            more = {"weight_decay": 0.0} if name == "adam" else {}
+            return cls(Recipe("adamw", **numbers, **more), d, seed, nudge)
+        numbers.setdefault("loss", "population")
+        if name == "momentum":
+            numbers.setdefault("momentum", MOMENTUM)
+            return cls(Recipe("sgd", **numbers), d, seed, nudge)
+        trainer = "gd" if numbers["loss"] == "population" else "sgd"
+        return cls(Recipe(trainer, **numbers), d, seed, nudge)
+
+    @property
+    def name(self) -> str:
+        """gd, momentum, adam or adamw: what the recipe amounts to."""
+        if self.recipe.trainer == "adamw":
+            return "adamw" if self.recipe.weight_decay else "adam"
+        return "momentum" if self.has_momentum else "gd"
+
+    @property
+    def has_momentum(self) -> bool:
+        """Whether a velocity is kept, which gradient descent of the full trainer never does."""
+        return self.recipe.trainer == "sgd" and self.recipe.momentum > 0
+
+    def attributes(self) -> dict[str, Any]:
+        """Every number that decides a result, for a record; those that do nothing are left out."""
+        recipe = self.recipe
+        names = ["learning_rate", "steps", "loss", "schedule"]
+        names += ["batch"] if recipe.loss == "sampled" else []
+        names += ["warmup"] if recipe.schedule == "cosine" else []
+        names += ["momentum"] if self.has_momentum else []
+        names += ["beta1", "beta2", "epsilon"] if recipe.trainer == "adamw" else []
+        names += ["weight_decay"] if recipe.weight_decay else []
+        found: dict[str, Any] = {"optimizer": self.name}
+        found |= {name: getattr(recipe, name) for name in names}
+        found["clip"] = "none" if recipe.clip is None else recipe.clip
+        found |= {"d": self.d, "nudge": self.nudge}
+        drawn = recipe.loss == "sampled" or self.nudge
+        return found | ({"training_seed": self.seed} if drawn else {})
+
+    def settings(self) -> dict[str, str]:
+        """Texts that identify the optimizer."""
+        return {name: str(value) for name, value in self.attributes().items()}

@@ -1,0 +1,230 @@
+"""Training in rank-one coordinates: exactly what an optimizer does to lifted weights.
+
+From weights lifted with α = β = (±1 … ±1)/√d every optimizer that treats the entries of a weight
+alike keeps them lifted, with the population loss and with sampled batches. So full training is a
+map in (e, ρ_1 … ρ_N, w1, w2[, o, v], b[, c]). Source: own derivation, docs/derivations.md, 10.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from flowsim.arrays import Numbers, to_tensor
+from flowsim.errors import InputError
+from flowsim.landscape.labels import Status
+from flowsim.models.base import ReducedModel
+from flowsim.models.rank_one import WIDTH_RATIO, RankOneModel
+from flowsim.training import descent
+from flowsim.training.optimizer_choice import OptimizerChoice
+from flowsim.training.recipe import CLIP_GUARD
+from flowsim.training.sequences import Atoms, population_atoms, sampled_atoms
+from flowsim.training.trained import LAST, Trained, judged
+
+#: Times at which the exact loss is looked at, beside the last steps.
+_LOOKS = 100
+#: Atoms of batches held at once, and row·steps·atoms between two looks at the clock.
+_ATOMS, _WORK = 2**14, 2**27
+#: Steps within which a row is expected to come back if it goes round in a circle.
+_PERIODS = 64
+
+
+class ReducedTraining:
+    """Training of the full transformer from lifted weights, followed in reduced coordinates.
+
+    The transformer has embedding dimension d, hidden width 4d, and as many positions as the model.
+    All starts see the same batches, those that ``full_model.Trainer`` draws for a single model from
+    a generator with the seed; so a start's run does not depend on the other starts.
+
+    Args:
+        model: the rank-one model, with or without attention, tied or untied.
+        optimizer: an ``OptimizerChoice``, or a name (gd, momentum, adam, adamw) with ``numbers``.
+        numbers: as of ``OptimizerChoice.named``.
+
+    Attributes:
+        coordinates: the names of the columns of a state. Positions have one ρ each, but for the
+            population loss without attention, where all stay equal.
+
+    Raises:
+        InputError: another model, or what ``OptimizerChoice.named`` refuses.
+    """
+
+    def __init__(
+        self, model: ReducedModel, optimizer: OptimizerChoice | str, **numbers: Any
+    ) -> None:
+        if not isinstance(model, RankOneModel):
+            raise InputError(
+                f"optimizers have reduced maps in the rank-one model, not in the {model.name} one"
+            )
+        if isinstance(optimizer, str):
+            optimizer = OptimizerChoice.named(optimizer, **numbers)
+        elif numbers:
+            raise InputError("numbers go with the name of an optimizer, not with a choice")
+        self.model, self.optimizer = model, optimizer
+        self.sampled = optimizer.recipe.loss == "sampled"
+        self.positions = model.length if model.attention or self.sampled else 1
+        rho = [f"rho{n + 1}" for n in range(self.positions)] if self.positions > 1 else ["rho"]
+        after = model.coordinates[model.coordinates.index("w1") :]
+        self.coordinates = ("e", *rho, *after)
+        self._exact = population_atoms(model.chain, self.positions, model.attention)
+        recipe = optimizer.recipe
+        self._kinds = np.zeros(4, dtype=np.int64)
+        self._kinds[descent.POSITIONS] = self.positions
+        self._kinds[descent.ATTENTION], self._kinds[descent.TIED] = model.attention, model.tied
+        self._kinds[descent.ADAM] = recipe.trainer == "adamw"
+        self._reals = np.zeros(6)
+        self._reals[descent.BETA1], self._reals[descent.BETA2] = recipe.beta1, recipe.beta2
+        self._reals[descent.EPSILON], self._reals[descent.GUARD] = recipe.epsilon, CLIP_GUARD
+        self._reals[descent.MOMENTUM] = recipe.momentum if optimizer.has_momentum else 0.0
+        self._reals[descent.CLIP] = recipe.clip or 0.0
+
+    def run(self, theta0: Numbers, progress: Callable[[int], object] | None = None) -> Trained:
+        """Train from every start and say what became of it.
+
+        Args:
+            theta0: starts in the model's coordinates, shape (n, k); ``model.from_canonical`` lifts.
+            progress: called with how many more steps were taken, summed over the starts.
+
+        Raises:
+            InputError: wrong number of coordinates.
+        """
+        rows = self.states(theta0)
+        failed = ~np.isfinite(rows).all(axis=1)
+        rows[failed] = 0.0
+        moments, steps = np.zeros((2, *rows.shape)), self.optimizer.recipe.steps
+        generator = torch.Generator().manual_seed(self.optimizer.seed)
+        looks = sorted({*(steps * i // _LOOKS for i in range(1, _LOOKS + 1)),
+                        *range(max(1, steps - LAST + 1), steps + 1)} - {0})  # fmt: skip
+        losses = np.empty((len(looks), len(rows)))
+        done = 0
+        for i, look in enumerate(looks):
+            self._advance(rows, moments, done, look, generator, progress)
+            losses[i], done = self.losses(rows), look
+        found = judged(self.model, self.optimizer, self._in_model(rows), losses, np.array(looks))
+        found.state = torch.from_numpy(rows)
+        found.status[self._returning(rows, moments, found)] = Status.PERIODIC
+        found.fail(torch.from_numpy(failed))
+        return found
+
+    def states(self, theta0: Numbers) -> np.ndarray:
+        """The starts, nudged, one ρ for each of the map's positions: float64, (n, columns)."""
+        starts, k = to_tensor(theta0, "starts"), len(self.model.coordinates)
+        if starts.ndim != 2 or starts.shape[1] != k:
+            names = ", ".join(self.model.coordinates)
+            raise InputError(f"starts need shape (n, {k}) = ({names}), not {tuple(starts.shape)}")
+        rows = np.array(starts.detach().cpu().numpy())
+        if self.positions > 1 and not self.model.attention:
+            rho = np.repeat(rows[:, 1:2], self.positions, axis=1)
+            rows = np.concatenate([rows[:, :1], rho, rows[:, 2:]], axis=1)
+        if self.optimizer.nudge:
+            source = np.random.SeedSequence(self.optimizer.seed, spawn_key=(1,))
+            rows *= 1 + self.optimizer.nudge * np.random.default_rng(source).standard_normal(
+                len(self.coordinates)
+            )
+        return rows
+
+    def losses(self, rows: np.ndarray) -> np.ndarray:
+        """The exact expected loss of every state in nats, shape (n,)."""
+        found, atoms = np.empty(len(rows)), self._exact
+        for part in self._parts(len(rows), len(atoms.place)):
+            descent.losses_of(
+                rows[part], self._kinds, atoms.place, atoms.values, *self._room(atoms)[:2],
+                found[part],
+            )  # fmt: skip
+        return found
+
+    def _advance(
+        self,
+        rows: np.ndarray,
+        moments: np.ndarray,
+        done: int,
+        end: int,
+        generator: torch.Generator,
+        progress: Callable[[int], object] | None = None,
+    ) -> None:
+        """Steps ``done`` to ``end`` − 1 of all rows; rows and moments are changed."""
+        model, recipe = self.model, self.optimizer.recipe
+        each = recipe.batch * model.length if model.attention else 2 * model.length
+        at_once = max(1, _ATOMS // each) if self.sampled else end - done
+        while done < end:
+            count, atoms = min(at_once, end - done), self._exact
+            if self.sampled:
+                drawn = recipe.batch, model.length, model.attention, generator
+                atoms = sampled_atoms(model.chain, count, *drawn)
+            rates, room = self._rates(done, count), self._room(atoms)
+            cost = count * int(np.diff(atoms.bounds).max())
+            for part in self._parts(len(rows), cost):
+                descent.advance(
+                    rows[part], *moments[:, part], self._kinds, self._reals, self._scales(), rates,
+                    *atoms, *room,
+                )  # fmt: skip
+                if progress is not None:
+                    progress(count * (part.stop - part.start))
+            done += count
+
+    def _rates(self, first: int, count: int) -> np.ndarray:
+        """(learning rate, rate/(1 − β₁ᵗ), (1 − β₂ᵗ)^(−1/2)) of some steps, t from 1 on."""
+        recipe = self.optimizer.recipe
+        rows = []
+        for step in range(first, first + count):
+            rate = recipe.rate(step)
+            one, two = 1 - recipe.beta1 ** (step + 1), 1 - recipe.beta2 ** (step + 1)
+            rows.append((rate, rate / one, 1 / math.sqrt(two)))
+        return np.array(rows)
+
+    def _scales(self) -> np.ndarray:
+        """κ, κ/M, M and the decay of every column: coordinate = κ·entry, M entries in its block."""
+        d, decay = float(self.optimizer.d), self.optimizer.recipe.weight_decay or 0.0
+        shared = self.model.length / self.positions  # positions that one column stands for
+        width = WIDTH_RATIO * d * d
+        blocks = {"e": (math.sqrt(d), d, 0.0), "w1": (d, width, decay), "w2": (d, width, decay),
+                  "o": (d, d * d, decay), "v": (d, d * d, decay), "b": (1.0, 1.0, 0.0),
+                  "c": (math.sqrt(d), d, decay)}  # fmt: skip
+        rho = (math.sqrt(d), d * shared, 0.0)
+        kappa, entries, decays = np.array([blocks.get(name, rho) for name in self.coordinates]).T
+        return np.stack([kappa, kappa / entries, entries, decays])
+
+    def _room(self, atoms: Atoms) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Room for means of positions, values of atoms, and a gradient."""
+        most = int(np.diff(atoms.bounds).max())
+        return np.empty(self.positions), np.empty((4, most)), np.empty(len(self.coordinates))
+
+    def _parts(self, rows: int, cost: int) -> list[slice]:
+        """Rows in parts, between which Ctrl-C is heard; no row's numbers depend on them."""
+        size = max(1, _WORK // max(1, cost))
+        return [slice(low, min(rows, low + size)) for low in range(0, rows, size)]
+
+    def _in_model(self, rows: np.ndarray) -> torch.Tensor:
+        """States in the model's coordinates: without attention ρ is the mean of the positions."""
+        count = self.positions
+        if self.model.attention or count == 1:
+            return torch.from_numpy(rows.copy())
+        rho = rows[:, 1 : 1 + count].mean(axis=1, keepdims=True)
+        return torch.from_numpy(np.concatenate([rows[:, :1], rho, rows[:, 1 + count :]], axis=1))
+
+    def _returning(self, rows: np.ndarray, moments: np.ndarray, found: Trained) -> torch.Tensor:
+        """Undecided rows that come back to where they are within some more steps, but move.
+
+        Of deterministic descent at a constant rate: back to 1e-9 after having been off by 1e-6,
+        relative to the largest coordinate.
+        """
+        back = np.zeros(len(rows), dtype=bool)
+        recipe = self.optimizer.recipe
+        open_rows = np.flatnonzero(found.status.numpy() == Status.TIMED_OUT)
+        if self.sampled or recipe.schedule != "constant" or not len(open_rows):
+            return torch.from_numpy(back)
+        start = rows[open_rows]
+        state, moved = start.copy(), moments[:, open_rows].copy()
+        size = np.maximum(np.abs(start).max(axis=1), 1e-300)
+        largest = np.zeros(len(start))
+        for step in range(_PERIODS):
+            first = recipe.steps + step
+            self._advance(state, moved, first, first + 1, torch.Generator())
+            off = np.abs(state - start).max(axis=1) / size
+            largest = np.maximum(largest, off)
+            back[open_rows] |= (off <= 1e-9) & (largest >= 1e-6)
+        return torch.from_numpy(back)

@@ -1,0 +1,102 @@
+"""What became of training from each start, read off exact losses and the end; never guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.landscape.labels import Label, Rule, Status
+from flowsim.models.rank_one import RankOneModel
+from flowsim.training.optimizer_choice import OptimizerChoice
+from flowsim.training.traps import trapped
+
+#: A run has learned the bigram when at most this share of the gap between the losses of unigram and
+#: bigram is open: with sampled batches, which never come to rest, and with the population loss.
+LEARNED_SAMPLED, LEARNED_POPULATION = 0.1, 0.01
+#: It is at the unigram when the open share is within this of 1.
+AT_UNIGRAM = 0.1
+#: Steps at the end of which each is looked at, so that no short period is missed.
+LAST = 8
+
+
+@dataclass
+class Trained:
+    """Ends of training runs, one entry per start.
+
+    Attributes:
+        theta: ends in the model's coordinates, shape (n, k); without attention and with sampled
+            batches rho is the mean of the positions.
+        label: ``Label`` values, int8. GLOBAL_MINIMUM: the exact loss ended, after each of the last
+            8 steps, with at most 10 % (sampled) or 1 % (population) of the gap open. LOCAL_MINIMUM:
+            gradient descent at a constant rate in the basin of a stable unigram point, from
+            which it provably does not come back (docs/derivations.md, 10). Else UNRESOLVED: Adam
+            and sampled batches are never trapped for certain.
+        status: ``Status`` values, int8: CONVERGED where there is a label, TIMED_OUT where the steps
+            ended, PERIODIC where large steps go round in a circle, DIVERGED, FAILED.
+        rule: ``Rule`` values, int8.
+        loss: exact expected loss at the end, in nats.
+        open_share: (loss − entropy rate)/(h(π₁) − entropy rate), 1 at the unigram and 0 at the
+            bigram; NaN where p + q = 1.
+        on_plateau_at_end: int8, 1 where the open share is within 0.1 of 1.
+        learned_step: the first of a hundred looks from which on the share stays learned; NaN if it
+            does not.
+        state: ends with a ρ for each position, shape (n, columns).
+    """
+
+    theta: Tensor
+    label: Tensor
+    status: Tensor
+    rule: Tensor
+    loss: Tensor
+    open_share: Tensor
+    on_plateau_at_end: Tensor
+    learned_step: Tensor
+    state: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+    def fail(self, rows: Tensor) -> None:
+        """Mark starts that were not finite."""
+        self.label[rows], self.rule[rows] = Label.UNRESOLVED, Rule.NONE
+        self.status[rows], self.on_plateau_at_end[rows] = Status.FAILED, 0
+        for values in (self.theta, self.loss, self.open_share, self.learned_step, self.state):
+            values[rows] = torch.nan
+
+
+def judged(
+    model: RankOneModel,
+    optimizer: OptimizerChoice,
+    theta: Tensor,
+    losses: np.ndarray,
+    looks: np.ndarray,
+) -> Trained:
+    """The ends ``theta`` with labels, from exact losses (looks, n) after the steps ``looks``."""
+    chain = model.chain
+    gap = chain.mutual_information if chain.second_eigenvalue else np.nan
+    share = (losses - chain.entropy_rate) / gap
+    sampled = optimizer.recipe.loss == "sampled"
+    below = share <= (LEARNED_SAMPLED if sampled else LEARNED_POPULATION)
+    for_good = np.flip(np.logical_and.accumulate(np.flip(below, 0)), 0)
+    last = looks > looks[-1] - LAST
+    learned = for_good[last].all(axis=0)
+    first = np.where(learned, looks[for_good.argmax(axis=0)], np.nan)
+    finite = np.isfinite(losses[-1]) & torch.isfinite(theta).all(dim=1).numpy()
+    learned &= finite
+    kept = trapped(model, optimizer, theta).numpy() & finite & ~learned
+    label = np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED)
+    rule = np.where(learned, Rule.LEARNED, Rule.NONE)
+    label[kept], rule[kept] = Label.LOCAL_MINIMUM, Rule.TRAPPED_BY_PLANE
+    status = np.where(learned | kept, Status.CONVERGED, Status.TIMED_OUT)
+    status[~finite] = Status.DIVERGED
+    plateau = finite & (np.abs(share[-1] - 1) <= AT_UNIGRAM)
+    return Trained(
+        theta,
+        label=torch.from_numpy(label.astype(np.int8)),
+        status=torch.from_numpy(status.astype(np.int8)),
+        rule=torch.from_numpy(rule.astype(np.int8)),
+        loss=torch.from_numpy(losses[-1].copy()),
+        open_share=torch.from_numpy(share[-1].copy()),
+        on_plateau_at_end=torch.from_numpy(plateau.astype(np.int8)),
+        learned_step=torch.from_numpy(first),
+    )

@@ -1,0 +1,236 @@
+"""The reduced maps against the full transformer in training, and what they promise of each row."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import (
+    BinaryChain,
+    InputError,
+    Label,
+    OptimizerChoice,
+    Recipe,
+    ReducedTraining,
+    Rule,
+    Status,
+    find_limits,
+    model,
+)
+from full_model import Architecture, MarkovSource, RankOnePoint, Trainer, lift_rank_one
+
+F64 = torch.float64
+#: Starts (e, w, a) whose runs do not creep along the unigram, where Adam magnifies rounding.
+STARTS = [(-0.7, -1.2, -0.4), (0.9, -0.8, 0.3), (1.5, -0.3, 1.2)]
+
+
+def lifted(training, columns, arch, alpha):
+    """Full weights at states of a reduced map."""
+    named = dict(zip(training.coordinates, columns.T, strict=True))
+    rho = columns[:, 1 : 1 + training.positions].expand(-1, arch.length)
+    zero = torch.zeros_like(named["e"])
+    o, v, c = named.get("o", zero), named.get("v", zero), named.get("c", named["e"])
+    point = RankOnePoint(named["e"], rho, named["w1"], named["w2"], o, v, named["b"], c)
+    return lift_rank_one(point, arch, alpha=alpha)
+
+
+def largest_difference(length, attention, choice, tied=True, chain=(0.5, 0.8)):
+    """Between the weights of reduced and of full training, from every start by itself."""
+    reduced = model("rank-one", *chain, length=length, attention=attention, tied=tied)
+    theta = reduced.from_canonical(torch.tensor(STARTS, dtype=F64)[:, : 2 + attention])
+    training = ReducedTraining(reduced, choice)
+    found = training.run(theta)
+    kind = "softmax" if attention else "none"
+    arch = Architecture(choice.d, length, tied=tied, attention=kind)
+    alpha = torch.tensor([(-1.0) ** i for i in range(choice.d)], dtype=F64) / math.sqrt(choice.d)
+    worst, source = 0.0, MarkovSource.of(BinaryChain(*chain))
+    for start, end in zip(training.states(theta), found.state, strict=True):
+        weights = lifted(training, torch.from_numpy(start)[None], arch, alpha)
+        generator = torch.Generator().manual_seed(choice.seed)
+        trainer = Trainer(arch, weights, source, choice.recipe, generator)
+        trainer.advance(choice.recipe.steps)
+        expected = lifted(training, end[None], arch, alpha)
+        differences = [float((trainer.weights[k] - w).abs().max()) for k, w in expected.items()]
+        moved = max(float((weights[k] - w).abs().max()) for k, w in expected.items())
+        assert moved > 1e-3
+        worst = max(worst, *differences)
+    return worst
+
+
+def named(name, **numbers):
+    return OptimizerChoice.named(name, **{"d": 4, "steps": 150, **numbers})
+
+
+PLAIN = {
+    "gd": named("gd"),
+    "gd sampled, d = 3": named("gd", loss="sampled", d=3),
+    "momentum": named("momentum", learning_rate=0.05, clip=0.05),
+    "momentum sampled": named("momentum", loss="sampled", learning_rate=0.05, batch=3, seed=5),
+    "adam": named("adam", clip=0.05, seed=2),
+    "adamw": named("adamw", weight_decay=0.1, schedule="cosine", warmup=0.2, clip=0.05),
+    "adamw, d = 8": named("adamw", d=8, schedule="constant", learning_rate=3e-3),
+    "adamw population": named("adamw", loss="population", weight_decay=0.1, clip=0.1),
+}
+
+
+@pytest.mark.parametrize("choice", PLAIN.values(), ids=PLAIN)
+@pytest.mark.parametrize("attention", [False, True])
+def test_it_is_full_training_from_the_lift(attention, choice):
+    length = 8 if choice.recipe.loss == "sampled" or not attention else 5
+    assert largest_difference(length, attention, choice) < 1e-12
+
+
+@pytest.mark.parametrize("length", [2, 3, 16, 64])
+@pytest.mark.parametrize("name", ["momentum", "adamw"])
+def test_it_is_full_training_at_every_length(length, name):
+    for chain in ((0.5, 0.8), (0.2, 0.3)):
+        choice = named(name, steps=60, clip=0.1, loss="sampled")
+        assert largest_difference(length, False, choice, chain=chain) < 1e-12
+        choice = named(name, steps=60, loss="population")
+        assert largest_difference(length, False, choice, chain=chain) < 1e-12
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_it_is_full_training_of_untied_weights(attention):
+    choice = named("adamw", weight_decay=0.1, clip=0.1)
+    assert largest_difference(6, attention, choice, tied=False) < 1e-12
+
+
+@pytest.mark.slow
+def test_it_is_full_training_for_long_and_with_long_attention():
+    choice = named("adamw", steps=2000, clip=1.0)
+    assert largest_difference(16, False, choice) < 1e-12
+    choice = named("adamw", steps=300, clip=1.0)
+    assert largest_difference(64, True, choice) < 1e-12
+
+
+def starts_of(reduced, count=12, seed=0):
+    draw = np.random.default_rng(seed).uniform(-2, 2, (count, 2 + reduced.attention))
+    return torch.from_numpy(draw), reduced.from_canonical(torch.from_numpy(draw))
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_the_sign_of_e_the_order_and_the_company_change_no_bit(attention):
+    reduced = model("rank-one", 0.5, 0.8, length=6, attention=attention)
+    canonical, theta = starts_of(reduced)
+    training = ReducedTraining(reduced, "adamw", steps=300, d=4, nudge=1e-9)
+    found = training.run(theta)
+    mirror = reduced.from_canonical(canonical * torch.tensor([-1.0, 1, 1])[: canonical.shape[1]])
+    mirrored = training.run(mirror)
+    assert torch.equal(mirrored.loss, found.loss)
+    at = training.coordinates.index("b")
+    assert torch.equal(mirrored.state[:, at], found.state[:, at])
+    assert torch.equal(mirrored.state[:, 0], -found.state[:, 0])
+    order = torch.randperm(len(theta), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(training.run(theta[order]).state, found.state[order])
+    alone = torch.cat([training.run(part).state for part in theta.split(5)])
+    assert torch.equal(alone, found.state)
+
+
+def test_equal_factors_stay_equal_until_they_are_nudged():
+    """From (1.5, 0.5) Adam stays at the unigram for exact w1 = w2, and learns beside that set."""
+    reduced = model("rank-one", 0.5, 0.8, length=16)
+    theta = reduced.from_canonical(torch.tensor([[1.5, 0.5]], dtype=F64))
+    numbers = {"d": 4, "steps": 1500, "schedule": "constant", "loss": "population"}
+    exact = ReducedTraining(reduced, "adamw", **numbers).run(theta)
+    assert exact.theta[0, 2] == exact.theta[0, 3]
+    assert (exact.label[0], exact.on_plateau_at_end[0]) == (Label.UNRESOLVED, 1)
+    nudged = ReducedTraining(reduced, "adamw", nudge=1e-12, **numbers).run(theta)
+    assert nudged.theta[0, 2] * nudged.theta[0, 3] < -0.25
+    assert nudged.label[0] == Label.GLOBAL_MINIMUM
+
+
+def test_small_steps_end_where_the_flow_does_and_traps_hold():
+    reduced = model("rank-one", 0.5, 0.8, length=8)
+    _, theta = starts_of(reduced, 60)
+    found = ReducedTraining(reduced, "gd", learning_rate=0.1, steps=4000).run(theta)
+    decided = found.label != Label.UNRESOLVED
+    assert decided.sum() >= 55
+    assert torch.equal(found.label[decided], find_limits(reduced, theta[decided]).label)
+    kept = found.label == Label.LOCAL_MINIMUM
+    assert kept.any() and (found.rule[kept] == Rule.TRAPPED_BY_PLANE).all()
+    later = ReducedTraining(reduced, "gd", learning_rate=0.1, steps=20_000).run(found.theta[kept])
+    assert (later.label == Label.LOCAL_MINIMUM).all()
+    assert (later.theta[:, 0].abs() <= found.theta[kept, 0].abs().clamp(min=1e-12)).all()
+    assert (later.theta[:, 1:4] - found.theta[kept, 1:4]).abs().max() < 1e-6
+
+
+def test_large_steps_are_periodic_or_diverge_and_are_called_so():
+    reduced = model("rank-one", 0.5, 0.8, length=8)
+    _, theta = starts_of(reduced, 200)
+    found = ReducedTraining(reduced, "gd", learning_rate=10.0, steps=2000).run(theta)
+    assert (found.status == Status.DIVERGED).sum() > 100
+    strange = (found.status == Status.DIVERGED) | (found.status == Status.PERIODIC)
+    assert (found.label[strange] == Label.UNRESOLVED).all()
+    reduced = model("rank-one", 0.9, 0.9, length=8)
+    theta = reduced.from_canonical(torch.tensor([[1.9, -1.1], [1.4, -0.9], [0.5, 0.5]], dtype=F64))
+    training = ReducedTraining(reduced, "gd", learning_rate=1.0, steps=2000)
+    found = training.run(theta)
+    assert found.status.tolist() == [Status.PERIODIC, Status.PERIODIC, Status.CONVERGED]
+    assert found.label.tolist() == [Label.UNRESOLVED, Label.UNRESOLVED, Label.LOCAL_MINIMUM]
+    off = []
+    for steps in range(2001, 2065):
+        later = ReducedTraining(reduced, "gd", learning_rate=1.0, steps=steps).run(theta[:2])
+        off.append((later.theta - found.theta[:2]).abs().amax(1))
+    assert (torch.stack(off).amin(0) < 1e-8).all() and (torch.stack(off).amax(0) > 1e-3).all()
+
+
+def test_a_trap_needs_steps_that_contract_it():
+    """The curvature π₀π₁(1 + R² + …) of a trap lets a step of 0.1 rest there, and not one of 20."""
+    reduced = model("rank-one", 0.5, 0.8, length=8)
+    theta = torch.tensor([[1e-13, 0.4, 1.0, 1.0, math.log(0.5 / 0.8)]], dtype=F64)
+    for rate, label in ((0.1, Label.LOCAL_MINIMUM), (20.0, Label.UNRESOLVED)):
+        found = ReducedTraining(reduced, "gd", learning_rate=rate, steps=1).run(theta)
+        assert found.label[0] == label and found.on_plateau_at_end[0] == 1
+    for name in ("momentum", "adam"):
+        found = ReducedTraining(reduced, name, steps=1, learning_rate=1e-9).run(theta)
+        assert (found.label[0], found.status[0]) == (Label.UNRESOLVED, Status.TIMED_OUT)
+
+
+def test_starts_that_are_not_finite_have_failed_alone():
+    reduced = model("rank-one", 0.5, 0.8, length=4)
+    _, theta = starts_of(reduced, 3)
+    training = ReducedTraining(reduced, "adamw", steps=20)
+    clean = training.run(theta)
+    theta[1, 0] = math.nan
+    found = training.run(theta)
+    assert found.status[1] == Status.FAILED and found.theta[1].isnan().all()
+    assert torch.equal(found.state[[0, 2]], clean.state[[0, 2]])
+
+
+def test_without_a_gap_nothing_is_learned():
+    reduced = model("rank-one", 0.3, 0.7, length=4)
+    found = ReducedTraining(reduced, "gd", steps=10).run(starts_of(reduced, 3)[1])
+    assert (found.label == Label.UNRESOLVED).all() and found.open_share.isnan().all()
+
+
+def test_progress_counts_every_step_of_every_start():
+    reduced, done = model("rank-one", 0.5, 0.8, length=4), []
+    ReducedTraining(reduced, "adamw", steps=250).run(starts_of(reduced, 7)[1], done.append)
+    assert sum(done) == 7 * 250
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "words"),
+    [("sgd", {}, "gd, momentum, adam, adamw"), ("gd", {"momentum": 0.5}, "has no momentum"),
+     ("adam", {"weight_decay": 0.1}, "has no weight_decay"), ("adamw", {"steps": 0}, "steps"),
+     ("adamw", {"learning_rate": -1.0}, "learning_rate"), ("adamw", {"d": 0}, "d must be"),
+     ("adamw", {"seed": -1}, "seed"), ("adamw", {"nudge": 1.0}, "nudge"),
+     ("adamw", {"batch": 0}, "batch"), ("gd", {"loss": "exact"}, "loss")],
+)  # fmt: skip
+def test_bad_numbers_are_refused(name, numbers, words):
+    with pytest.raises(InputError, match=words):
+        ReducedTraining(model("rank-one", 0.5, 0.8), name, **numbers)
+
+
+def test_what_has_no_reduced_map_is_refused():
+    reduced = model("rank-one", 0.5, 0.8)
+    with pytest.raises(InputError, match="rank-one model, not in the canonical"):
+        ReducedTraining(model("canonical", 0.5, 0.8), "adamw")
+    with pytest.raises(InputError, match="no optimizer"):
+        OptimizerChoice(Recipe("flow"))
+    with pytest.raises(InputError, match="name of an optimizer"):
+        ReducedTraining(reduced, OptimizerChoice(Recipe("gd")), steps=5)
+    with pytest.raises(InputError, match="shape"):
+        ReducedTraining(reduced, "gd", steps=5).run(torch.zeros(2, 3))
