@@ -8,6 +8,7 @@ The names that matter, all of them attributes of this package:
     hitting_times(model, starts)   how long until the loss has fallen
     scan_basins(model, starts)     the limits of a Grid, a Cloud or Points as one labelled record
     write_scan(Scan(...), path)    the same for scans of any size, to disk, resumable
+    ReducedTraining(model, name)   what gradient descent, momentum, Adam and AdamW do instead
     portrait_record(model)         basins, curves, arrows and orbits in the (w, e) plane
     read_record(path)              any record that flowsim wrote; write_record writes it
     draw(record)                   the figure of any record
@@ -61,6 +62,7 @@ _HOME = {
     "draw_portrait": "drawing.plane",
     "draw_refined": "drawing.boundary_lines",
     "draw_scan": "drawing.scan_map",
+    "draw_trained": "drawing.trained_basins",
     "energy": "models.canonical",
     "find_limits": "flow.limits",
     "gaussian_probability": "landscape.gaussian_integral",
@@ -86,6 +88,7 @@ _HOME = {
     "separatrix": "landscape.basins",
     "settling_times": "flow.hitting_times",
     "summarize": "portraits.summaries",
+    "trained_portrait": "portraits.trained_in_plane",
     "trajectories": "flow.trajectories",
     "write_record": "records.netcdf",
     "write_scan": "scan.store",

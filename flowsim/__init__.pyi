@@ -12,6 +12,7 @@ from flowsim.drawing.plane import draw_models_side_by_side as draw_models_side_b
 from flowsim.drawing.plane import draw_portrait as draw_portrait
 from flowsim.drawing.scan_map import draw_scan as draw_scan
 from flowsim.drawing.space import draw_phase_space as draw_phase_space
+from flowsim.drawing.trained_basins import draw_trained as draw_trained
 from flowsim.errors import InputError as InputError
 from flowsim.errors import Interrupted as Interrupted
 from flowsim.flow.confirm import confirm as confirm
@@ -46,6 +47,7 @@ from flowsim.portraits.in_plane import portrait_record as portrait_record
 from flowsim.portraits.in_space import phase_space_record as phase_space_record
 from flowsim.portraits.summaries import portrait_summary as portrait_summary
 from flowsim.portraits.summaries import summarize as summarize
+from flowsim.portraits.trained_in_plane import trained_portrait as trained_portrait
 from flowsim.records.netcdf import open_record as open_record
 from flowsim.records.netcdf import read_record as read_record
 from flowsim.records.netcdf import write_record as write_record

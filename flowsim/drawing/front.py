@@ -12,6 +12,7 @@ from flowsim.drawing.gaussian_curve import draw_gaussian
 from flowsim.drawing.plane import draw_portrait
 from flowsim.drawing.scan_map import check_grid, draw_scan
 from flowsim.drawing.space import draw_phase_space
+from flowsim.drawing.trained_basins import draw_trained
 from flowsim.drawing.training import draw_training
 from flowsim.errors import InputError
 from flowsim.portraits.in_plane import portrait_of_scan
@@ -43,6 +44,8 @@ def draw(
         raise InputError("energy contours go with a portrait of the canonical model")
     if show != "label" and kind != "scan":
         raise InputError(f"show={show!r} goes with a scan, not with a record of kind {kind}")
+    if kind == "portrait" and "optimizer" in record.attrs and not energy:
+        return draw_trained(record, ax)
     if kind == "portrait":
         return draw_portrait(record, ax, energy)
     if kind == "scan":
@@ -66,6 +69,8 @@ def _draw_scan(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
         return draw_refined(record, ax)
     if show == "label" and sorted(map(str, record["label"].dims)) == ["e", "w"]:
         check_grid(record)
+        if "optimizer" in record.attrs:
+            return draw_trained(record, ax)
         return draw_portrait(portrait_of_scan(record), ax)
     if show == "label" and "boundary_curve" in record:
         return draw_refined(record, ax)

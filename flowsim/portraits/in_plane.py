@@ -21,7 +21,7 @@ from flowsim.models.rank_one import RankOneModel
 from flowsim.portraits.curves import with_landscape
 from flowsim.portraits.numerical_boundary import with_boundary
 from flowsim.portraits.orbits import orbit_paths, window_starts
-from flowsim.portraits.starts_in_plane import check_fixed, mesh, plane_starts
+from flowsim.portraits.starts_in_plane import check_fixed, mesh, over_plane, plane_starts
 from flowsim.records.provenance import provenance
 from flowsim.scan.in_memory import scan_basins
 from flowsim.scan.points import Points
@@ -146,12 +146,7 @@ def _basins(
     """What ``scan_basins`` finds for starts of shape (e, w, k), over those two dimensions."""
     starts = Points(model.coordinates, theta.reshape(-1, theta.shape[-1]).numpy())
     found = scan_basins(model, starts, None, rtol, atol, progress, integrator=integrator)
-    record = xr.Dataset(coords={"e": e, "w": w})
-    for name, variable in found.variables.items():
-        if variable.dims == ("point",) and not str(name).startswith("start_"):
-            values = variable.to_numpy().reshape(len(e), len(w))
-            record[name] = (("e", "w"), values, variable.attrs)
-    return record
+    return over_plane(found, e, w)
 
 
 def _confirmed(

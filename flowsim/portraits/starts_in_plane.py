@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
@@ -68,6 +69,16 @@ def mesh(e: np.ndarray, w: np.ndarray) -> tuple[Tensor, Tensor]:
     """e and w of every point of a grid, each (len(e), len(w))."""
     grid_e, grid_w = np.meshgrid(e, w, indexing="ij")
     return torch.from_numpy(grid_e), torch.from_numpy(grid_w)
+
+
+def over_plane(found: xr.Dataset, e: np.ndarray, w: np.ndarray) -> xr.Dataset:
+    """What a scan says of each of a grid's points, in C order, over the dimensions (e, w)."""
+    record = xr.Dataset(coords={"e": e, "w": w})
+    for name, variable in found.variables.items():
+        if variable.dims == ("point",) and not str(name).startswith("start_"):
+            values = variable.to_numpy().reshape(len(e), len(w))
+            record[name] = (("e", "w"), values, variable.attrs)
+    return record
 
 
 def to_window(model: ReducedModel, theta: Tensor) -> Tensor:

@@ -64,6 +64,8 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
     p, q, regime, entropies in nats, the fraction of the window in each basin, counts of cells, how
     many agree with the analytic basins, and the largest energy drift of any orbit.
     """
+    if "optimizer" in record.attrs:
+        return trained_summary(record)
     a = record.attrs
     chain = BinaryChain(a["p"], a["q"])
     cells = record["label"].size
@@ -109,6 +111,36 @@ def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
     return {**_chosen(record), "orbits": counts, "unresolved": unresolved, **more}
 
 
+def trained_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of a portrait of an optimizer's basins, beside those of the flow."""
+    a, cells = record.attrs, record["label"].size
+    counts = {name: int(a[f"cells_{name}"]) for name in (
+        "global_minimum", "local_minimum", "unresolved", "on_plateau", "periodic", "diverged",
+        "flow_global_minimum", "flow_unresolved")}  # fmt: skip
+    return {
+        **_chosen(record),
+        **_trained(record),
+        "cells": cells,
+        "fraction": {
+            "learned": counts["global_minimum"] / cells,
+            "trapped": counts["local_minimum"] / cells,
+            "on_plateau_at_end": counts["on_plateau"] / cells,
+            "flow_learned": counts["flow_global_minimum"] / cells,
+        },
+        "fixed": {name: float(a[name]) for name in ("a", "b") if name in a},
+        **{name: counts[name] for name in ("unresolved", "periodic", "diverged")},
+        "flow_unresolved": counts["flow_unresolved"],
+    }
+
+
+def _trained(record: xr.Dataset) -> dict[str, Any]:
+    """The optimizer of a record and its numbers; nothing where the flow was followed."""
+    a = record.attrs
+    names = ("optimizer", "learning_rate", "steps", "loss", "schedule", "batch", "momentum",
+             "weight_decay", "clip", "d", "nudge", "training_seed")  # fmt: skip
+    return {name: a[name] for name in names if name in a} if "optimizer" in a else {}
+
+
 def scan_summary(record: xr.Dataset) -> dict[str, Any]:
     """The numbers of a scan: sizes, counts and shares by basin, drifts, its refined boundary."""
     a = record.attrs
@@ -121,8 +153,12 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
         if "share_low" in record:  # a grid has no sampling error
             low, high = float(here["share_low"].min()), float(here["share_high"].max())
             basins[name]["wilson"] = [low, high]
+    trained = _trained(record)
+    if trained:
+        trained["on_plateau_at_end"] = int(record["on_plateau_at_end"].sum())
     return {
         **_chosen(record),
+        **trained,
         "dimensions": {str(dim): int(n) for dim, n in record["label"].sizes.items()},
         "points": sum(counts.values()),
         **counts,

@@ -19,6 +19,8 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.records.describe import attributes_of
 from flowsim.records.netcdf import flags
+from flowsim.scan.trained_points import trained_points
+from flowsim.training.optimizer_choice import OptimizerChoice
 
 #: What decides where starts end: this package's engines, or torchdiffeq's odeint alone.
 INTEGRATORS = ("flowsim", "torchdiffeq")
@@ -33,12 +35,16 @@ def follow(
     fraction: float | None,
     progress: Callable[[int], object] | None = None,
     integrator: str = "flowsim",
+    optimizer: OptimizerChoice | None = None,
 ) -> np.ndarray:
     """What a scan records of starts whose columns are ``names``: a structured array, shape (n,).
 
     A pure function of its arguments, up to the last bits that depend on how many rows there are.
+    With an optimizer the starts are trained, and progress counts steps instead of starts.
     """
     theta = to_model(model, names, torch.from_numpy(np.ascontiguousarray(rows)))
+    if optimizer is not None:
+        return trained_points(model, theta, optimizer, progress)
     if check_integrator(integrator) == "flowsim":
         limits = find_limits(model, theta, rtol, atol, progress=progress)
     else:

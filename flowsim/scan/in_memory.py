@@ -13,7 +13,7 @@ from flowsim.models.catalogue import ModelChoice, model_attributes
 from flowsim.records.describe import described
 from flowsim.records.provenance import provenance
 from flowsim.scan.follow import follow, point_attributes
-from flowsim.scan.plan import scan_settings
+from flowsim.scan.plan import how_attributes, scan_settings
 from flowsim.scan.starts import Grid, Starts
 from flowsim.scan.statistics import (
     BASINS,
@@ -22,6 +22,8 @@ from flowsim.scan.statistics import (
     result_attributes,
     share_variables,
 )
+from flowsim.scan.trained_points import check_training
+from flowsim.training.optimizer_choice import OptimizerChoice
 
 
 def scan_basins(
@@ -33,6 +35,7 @@ def scan_basins(
     progress: Callable[[int], object] | None = None,
     fraction: float | None = None,
     integrator: str = "flowsim",
+    optimizer: OptimizerChoice | None = None,
 ) -> xr.Dataset:
     """The limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
 
@@ -46,6 +49,8 @@ def scan_basins(
         fraction: also find the physical time until the excess loss has fallen to this part of its
             start; by default not, since it costs several times as much as the limits.
         integrator: "torchdiffeq" decides every start by its odeint alone (``reference_limits``).
+        optimizer: train from every start instead of following the flow; for the rank-one model.
+            Progress then counts steps.
 
     Returns:
         Dataset over the dimensions of the starts: label, status and rule (flags);
@@ -57,13 +62,19 @@ def scan_basins(
         Wilson interval share_low, share_high. Attributes as of a stored scan: model, chain,
         settings, points by label, largest drifts and provenance.
 
+        With an optimizer: label, status and rule, on_plateau_at_end, loss, open_share,
+        learned_step and end_<coordinate>, as ``Trained`` has them.
+
     Raises:
         InputError: the starts have other coordinates than the model, or what ``find_limits`` and
             ``hitting_times`` refuse.
     """
     starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
     rows = starts.block(0, int(np.prod(starts.shape)))
-    points = follow(model, starts.names, rows, rtol, atol, fraction, progress, integrator)
+    check_training(model, optimizer, fraction, rtol, integrator)
+    points = follow(
+        model, starts.names, rows, rtol, atol, fraction, progress, integrator, optimizer
+    )
     record = xr.Dataset(coords={**starts.coords(), "basin": list(BASINS)})
     columns = point_attributes(points.dtype, fraction)
     for name in points.dtype.names or ():
@@ -74,13 +85,12 @@ def scan_basins(
     families = starts.shape[:-1] if starts.dims[0] == "sigma" else ()
     counts = count_labels(points["label"].reshape(*families, -1))
     record = record.assign(share_variables(counts, starts.dims, starts.drawn))
-    settings = scan_settings(ModelChoice.of(model), starts, fraction, rtol, atol, integrator)
+    choice = ModelChoice.of(model)
+    settings = scan_settings(choice, starts, fraction, rtol, atol, integrator, optimizer)
     attributes = {
         "kind": "scan",
         **model_attributes(model),
-        "rtol": settings["rtol"] if rtol is None else rtol,
-        "atol": atol,
-        **({} if integrator == "flowsim" else {"integrator": integrator}),
+        **how_attributes(rtol, atol, integrator, optimizer),
         **starts.attributes(),
         **result_attributes(counts, largest_drifts(points)),
         "settings": json.dumps(settings),

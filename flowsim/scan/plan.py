@@ -16,6 +16,8 @@ from flowsim.models.catalogue import ModelChoice, option_attributes
 from flowsim.records.provenance import source_versions
 from flowsim.scan.follow import check_integrator, follow, point_dtype, starting_coordinates
 from flowsim.scan.starts import Starts, values_text
+from flowsim.scan.trained_points import check_training, training_dtype
+from flowsim.training.optimizer_choice import OptimizerChoice
 
 
 class Task(NamedTuple):
@@ -26,7 +28,7 @@ class Task(NamedTuple):
         pieces: (p, q, number of rows) of consecutive rows.
         names: the coordinates of the columns.
         rows: starts, float64, shape (n, k).
-        fraction, rtol, atol, integrator: as in ``scan_basins``.
+        fraction, rtol, atol, integrator, optimizer: as in ``scan_basins``.
         versions: of flowsim and what computes, which must be the same everywhere.
     """
 
@@ -39,6 +41,7 @@ class Task(NamedTuple):
     atol: float
     integrator: str
     versions: str
+    optimizer: OptimizerChoice | None = None
 
 
 def run_task(task: Task) -> np.ndarray:
@@ -59,7 +62,8 @@ def run_task(task: Task) -> np.ndarray:
             rows = task.rows[low : low + count]
             model = task.model.on(BinaryChain(p, q))
             numbers = task.rtol, task.atol, task.fraction
-            parts.append(follow(model, task.names, rows, *numbers, integrator=task.integrator))
+            by = task.integrator, task.optimizer
+            parts.append(follow(model, task.names, rows, *numbers, None, *by))
             low += count
     finally:
         torch.set_num_threads(threads)
@@ -75,15 +79,18 @@ class Scan:
         model: which reduced model.
         p, q: P(0→1) and P(1→0), each one number or several; several become a dimension.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
-        fraction, rtol, atol, integrator: as in ``scan_basins``.
+        fraction, rtol, atol, integrator, optimizer: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
-            a function of the logit gap, else 2048, or 256 with more than four coordinates, for
-            which an orbit takes a third of a second. The last bits of a result depend on it.
-        confirm: points, drawn at random by a fixed seed, that torchdiffeq decides again.
+            a function of the logit gap, 1024 with an optimizer, else 2048, or 256 with more than
+            four coordinates, for which an orbit takes a third of a second. The last bits of a
+            result of the flow depend on it.
+        confirm: points, drawn at random by a fixed seed, that torchdiffeq decides again; none with
+            an optimizer.
 
     Raises:
         InputError: p or q outside (0, 1) or not increasing, starts with other coordinates than the
-            model, a fraction outside (0, 1), or an unknown integrator.
+            model, a fraction outside (0, 1), an unknown integrator, an optimizer with options of
+            the flow, or for another model than the rank-one.
     """
 
     model: ModelChoice
@@ -96,6 +103,7 @@ class Scan:
     chunk: int = 0
     integrator: str = "flowsim"
     confirm: int = 0
+    optimizer: OptimizerChoice | None = None
     dtype: np.dtype = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -109,11 +117,15 @@ class Scan:
         check_integrator(self.integrator)
         if self.confirm < 0:
             raise InputError(f"confirm must not be negative, not {self.confirm}")
+        if self.confirm and self.optimizer is not None:
+            raise InputError("torchdiffeq decides starts of the flow, none of an optimizer: omit it")
         model = self.model.on(chains[0])
         starting_coordinates(model, self.starts.names)
-        object.__setattr__(self, "dtype", point_dtype(model, self.fraction))
+        check_training(model, self.optimizer, self.fraction, self.rtol, self.integrator)
+        trained = training_dtype(model) if self.optimizer is not None else None
+        object.__setattr__(self, "dtype", trained or point_dtype(model, self.fraction))
         if self.chunk < 1:
-            size = 2048 if len(model.coordinates) <= 4 else 256
+            size = 1024 if trained else 2048 if len(model.coordinates) <= 4 else 256
             object.__setattr__(self, "chunk", 65_536 if loss_of_gap(model) else size)
 
     @property
@@ -155,7 +167,7 @@ class Scan:
             rows.append(self.starts.block(first, last, chain))
         return Task(
             self.model, tuple(pieces), self.starts.names, np.concatenate(rows), self.fraction,
-            self.rtol, self.atol, self.integrator, source_versions(),
+            self.rtol, self.atol, self.integrator, source_versions(), self.optimizer,
         )  # fmt: skip
 
     def starts_of(self, low: int, high: int) -> np.ndarray:
@@ -186,7 +198,7 @@ class Scan:
         """Texts that together determine every byte of the record, for comparison and for show."""
         chains = {name: values_text(np.array(_several(getattr(self, name)))) for name in "pq"}
         numbers = self.fraction, self.rtol, self.atol
-        settings = scan_settings(self.model, self.starts, *numbers, self.integrator)
+        settings = scan_settings(self.model, self.starts, *numbers, self.integrator, self.optimizer)
         chains |= {"confirm": str(self.confirm)} if self.confirm else {}
         own = {"chunk": str(self.chunk), "versions": source_versions()}
         return {**settings, **chains, **own}
@@ -202,9 +214,7 @@ class Scan:
             **option_attributes(self.model.on(chain)),
             **single,
             **({"regime": chain.regime} if one else {}),
-            "rtol": "default" if self.rtol is None else self.rtol,
-            "atol": self.atol,
-            **({} if self.integrator == "flowsim" else {"integrator": self.integrator}),
+            **how_attributes(self.rtol, self.atol, self.integrator, self.optimizer),
             **self.starts.attributes(),
             "chunk": self.chunk,
         }
@@ -217,8 +227,11 @@ def scan_settings(
     rtol: float | None,
     atol: float,
     integrator: str,
+    optimizer: OptimizerChoice | None = None,
 ) -> dict[str, str]:
-    """Texts that identify a scan's model, starts, tolerances and, if not flowsim, integrator."""
+    """Texts that identify a scan's model and starts, and how these are followed."""
+    if optimizer is not None:
+        return {**model.settings(), **starts.settings(), **optimizer.settings()}
     return {
         **model.settings(),
         **starts.settings(),
@@ -227,6 +240,16 @@ def scan_settings(
         "atol": repr(atol),
         **({} if integrator == "flowsim" else {"integrator": integrator}),
     }
+
+
+def how_attributes(
+    rtol: float | None, atol: float, integrator: str, optimizer: OptimizerChoice | None
+) -> dict[str, Any]:
+    """What a record says of how its starts were followed: by the flow, or by an optimizer."""
+    if optimizer is not None:
+        return optimizer.attributes()
+    other = {} if integrator == "flowsim" else {"integrator": integrator}
+    return {"rtol": "default" if rtol is None else rtol, "atol": atol, **other}
 
 
 def _several(values: float | tuple[float, ...]) -> tuple[float, ...]:

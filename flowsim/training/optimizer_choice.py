@@ -77,7 +77,7 @@ class OptimizerChoice:
         if foreign:
             raise InputError(f"the optimizer {name} has no {', '.join(foreign)}")
         if name in ("adam", "adamw"):
-            more = {"weight_decay": 0.0} if name == "adam" else {}
+            more: dict[str, Any] = {"weight_decay": 0.0} if name == "adam" else {}
             return cls(Recipe("adamw", **numbers, **more), d, seed, nudge)
         numbers.setdefault("loss", "population")
         if name == "momentum":
