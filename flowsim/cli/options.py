@@ -20,8 +20,9 @@ from flowsim.cli.values import (
 )
 
 #: Sections of a command's help, in their order.
-CHAIN, MODEL, STARTS, FULL, WINDOW, ACCURACY, WORK, OUTPUT = SECTIONS = (
-    "Chain", "Reduced model", "Starts", "Full transformer", "Window", "Accuracy", "Work", "Output",
+CHAIN, MODEL, OPTIMIZER, STARTS, FULL, WINDOW, ACCURACY, WORK, OUTPUT = SECTIONS = (
+    "Chain", "Reduced model", "Optimizer, of the rank-one model", "Starts", "Full transformer",
+    "Window", "Accuracy", "Work", "Output",
 )  # fmt: skip
 
 #: Positions N where none are given.

@@ -34,7 +34,35 @@ def _model(s: Summary) -> str:
     return ", ".join(words)
 
 
+def _optimizer(s: Summary) -> str:
+    """The optimizer with its numbers."""
+    words = [f"{s['optimizer']}, learning rate {s['learning_rate']:g}, {s['steps']} steps"]
+    words += ["cosine schedule"] * (s["schedule"] == "cosine")
+    words += [f"batches of {s['batch']}" if s["loss"] == "sampled" else "population loss"]
+    words += [f"d = {s['d']}"]
+    return ", ".join(words)
+
+
+def _trained_portrait(s: Summary) -> list[str]:
+    fraction, name = s["fraction"], s["optimizer"]
+    lost = [f"{word} {s[word]}" for word in ("periodic", "diverged") if s[word]]
+    unresolved = f"unresolved {s['unresolved']}"
+    unresolved += f" and {s['flow_unresolved']} by the flow" if s["flow_unresolved"] else ""
+    return [
+        f"{_model(s)}: p = {s['p']:g}, q = {s['q']:g} ({s['regime']})",
+        _optimizer(s),
+        f"{name} learns from {fraction['learned']:.2%} of the window, gradient flow from "
+        f"{fraction['flow_learned']:.2%}",
+        f"trapped at the unigram for good      {fraction['trapped']:.2%}",
+        f"at the unigram after {s['steps']} steps".ljust(37)
+        + f"{fraction['on_plateau_at_end']:.2%}",
+        f"cells: {', '.join([unresolved, *lost])}, total {s['cells']}",
+    ]
+
+
 def _portrait(s: Summary) -> list[str]:
+    if "optimizer" in s:
+        return _trained_portrait(s)
     fraction, drift = s["fraction"], s["largest_energy_drift"]
     oracle = (
         f"{s['oracle_agree']} of {s['oracle_cells']} cells "
@@ -97,6 +125,15 @@ def _scan(s: Summary) -> list[str]:
         chain = ", ".join(f"{n} = {s[n]:g}" if n in s else f"{n} varies" for n in "pq")
     sizes = " x ".join(f"{n} {name}" for name, n in s["dimensions"].items())
     drifts = [v for name, v in s.items() if name.startswith("largest_drift_")]
+    if "optimizer" in s:
+        return [
+            f"{_model(s)}, {chain}: {sizes}",
+            _optimizer(s),
+            f"learning the bigram                    {_share(s['basins']['global_minimum'])}",
+            f"trapped at the unigram for good        {_share(s['basins']['local_minimum'])}",
+            f"points: at the unigram at the end {s['on_plateau_at_end']}, unresolved "
+            f"{s['unresolved']}, total {s['points']}",
+        ]
     return [
         f"{_model(s)}, {chain}: {sizes}",
         f"reaching the global minima             {_share(s['basins']['global_minimum'])}",

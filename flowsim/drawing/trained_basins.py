@@ -43,7 +43,7 @@ _TEXTS = {
     "learned": "learns the bigram",
     "trapped": "trapped at the unigram for good",
     "plateau": "at the unigram after {steps} steps",
-    "open": "neither of both after {steps} steps",
+    "open": "neither after {steps} steps",
     "periodic": "large steps go round in a circle",
     "diverged": "diverges",
 }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from flowsim.cli import options
+from flowsim.cli.commands.optimizer_options import OptimizerOptions
 from flowsim.cli.groups import (
     FigureFiles,
     OneChain,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Portrait(OneChain, ReducedModelOptions, Tolerances, FigureFiles, Printed):
+class Portrait(OneChain, ReducedModelOptions, OptimizerOptions, Tolerances, FigureFiles, Printed):
     """The options of ``portrait``."""
 
     w_range: options.WRange = None
@@ -51,6 +52,13 @@ class Portrait(OneChain, ReducedModelOptions, Tolerances, FigureFiles, Printed):
     a_range: options.ARange = None
     integrator: options.Integrator = "flowsim"
     confirm: options.Confirm = None
+    seed: Annotated[
+        int,
+        typer.Option(
+            min=0, max=options.MAX_SEED, metavar="S", rich_help_panel=options.OPTIMIZER,
+            help="Seed of the batches and of the nudge.",
+        ),
+    ] = 0  # fmt: skip
     energy: Annotated[
         bool,
         typer.Option(
@@ -72,13 +80,15 @@ def portrait(given: Portrait) -> None:
 
     A start (e, w) of the rank-one model is the point that the full transformer is lifted from; of
     the untied model it is the tied one, u = e, unless --fix holds u. With --from, any record is
-    drawn again: of scan, gaussian, compare and train too.
+    drawn again: of scan, gaussian, compare and train too. With --optimizer the basins are those of
+    training by its steps, beside those of the flow.
 
     \b
     Examples:
       flowsim portrait --p 0.5 --q 0.8
       flowsim portrait --p 0.5 --q 0.8 --model rank-one --length 8
       flowsim portrait --p 0.5 --q 0.8 --model uniform --length 1024 --fix a=0.5
+      flowsim portrait --p 0.5 --q 0.8 --model rank-one --optimizer adamw
     """
     began = time.perf_counter()
     if given.source is not None:
@@ -88,7 +98,8 @@ def portrait(given: Portrait) -> None:
     chain = given.chain()
     _check(given)
     view = ["3d"] if given.view == "3d" else []
-    figure, stored = given.names("portrait", *given.words(), *view, *chain_words(chain.p, chain.q))
+    words = [*given.words(), *given.optimizer_words(), *view, *chain_words(chain.p, chain.q)]
+    figure, stored = given.names("portrait", *words)
     record = _compute(given)
     summary = write_figure(record, figure, stored, given.energy)
     kind = str(record.attrs["kind"])
@@ -98,6 +109,11 @@ def portrait(given: Portrait) -> None:
 
 def _check(given: Portrait) -> None:
     """Options that must or must not come together."""
+    given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
+    if given.optimizer is None and given.seed:
+        raise InputError("--seed goes with --optimizer: nothing else here is random")
+    if given.optimizer is not None and (given.view == "3d" or given.confirm is not None):
+        raise InputError("--view 3d and --confirm are of the flow; omit them with --optimizer")
     if given.show != "label":
         raise InputError("--show goes with --from and the record of a scan")
     if given.energy and given.model != "canonical":
@@ -124,7 +140,32 @@ def _compute(given: Portrait) -> xr.Dataset:
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     model = given.choice().on(given.chain())
+    if given.optimizer is not None:
+        return _trained(given, model)
     return _space(given, model) if given.view == "3d" else _plane(given, model)
+
+
+def _trained(given: Portrait, model: ReducedModel) -> xr.Dataset:
+    from flowsim.cli.progress import progress
+    from flowsim.portraits.trained_in_plane import trained_portrait
+
+    optimizer, resolution = given.choice_of_optimizer(given.seed), given.resolution or 64
+    assert optimizer is not None
+    cells = resolution**2
+    with (
+        progress(cells * optimizer.recipe.steps, "steps", given.quiet) as steps,
+        progress(cells, "cells of the flow", given.quiet) as flow,
+    ):
+        return trained_portrait(
+            model,
+            optimizer,
+            given.w_range or (-3.0, 3.0),
+            given.e_range or (-3.0, 3.0),
+            resolution,
+            given.fixed(),
+            steps.advance,
+            flow.advance,
+        )
 
 
 def _plane(given: Portrait, model: ReducedModel) -> xr.Dataset:

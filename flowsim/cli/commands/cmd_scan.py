@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowsim.cli import options
+from flowsim.cli.commands.optimizer_options import OptimizerOptions
 from flowsim.cli.commands.scan_starts import StartOptions, starts_of
 from flowsim.cli.groups import Printed, ReducedModelOptions, Tolerances
 from flowsim.cli.output import judge_summary, report
@@ -36,7 +37,7 @@ _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 
 
 @dataclass(frozen=True)
-class ScanOptions(StartOptions, ReducedModelOptions, Tolerances, Printed):
+class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerances, Printed):
     """The options of ``scan``."""
 
     p: Annotated[
@@ -108,7 +109,7 @@ class ScanOptions(StartOptions, ReducedModelOptions, Tolerances, Printed):
 
     def path(self) -> Path:
         """--out, or a name that says model, chain and starts."""
-        words = ["scan", *self.words()]
+        words = ["scan", *self.words(), *self.optimizer_words()]
         for name, values in zip("pq", self.chances(), strict=True):
             ends = values if len(values) == 1 else (values[0], values[-1])
             words.append(name + "to".join(f"{value:g}" for value in ends))
@@ -122,13 +123,15 @@ def scan(given: ScanOptions) -> None:
     Starts are a grid of cells (--grid, with --e-range and the like, and --fix for what does not
     vary), the points of a file (--points), or normal draws around zero (--cloud with --sigma). The
     rank-one model takes canonical starts (e, w), or (e, w, a) with --attention, unless another of
-    its coordinates is named. flowsim portrait --from draws the record.
+    its coordinates is named. With --optimizer the starts of the rank-one model are trained instead.
+    flowsim portrait --from draws the record.
 
     \b
     Examples:
       flowsim scan --p 0.5 --q 0.8 --grid 512x512
       flowsim scan --p 0.5 --q 0.8 --grid 64x64 --refine 5
       flowsim scan --p 0.1:0.9:9 --q 0.1:0.9:9 --cloud 1000 --sigma e=0.1,w=1
+      flowsim scan --p 0.5 --q 0.8 --model rank-one --optimizer adamw --grid 64x64
     """
     began = time.perf_counter()
     _check(given)
@@ -150,7 +153,10 @@ def _check(given: ScanOptions) -> None:
     p, q = given.chances()
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute a scan: give one of them")
-    given.check_starts()
+    given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
+    if given.optimizer is not None and (given.fraction, given.refine) != (None, None):
+        raise InputError("--fraction and --refine are of the flow; omit them with --optimizer")
+    given.check_starts(seeded=given.optimizer is not None)
     if given.fix and given.points is not None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
@@ -184,6 +190,7 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
     task = Scan(
         given.choice(), one_p, one_q, starts, given.fraction, given.rtol, given.atol,
         integrator=given.integrator, confirm=_sample(given, model),
+        optimizer=given.choice_of_optimizer(given.seed),
     )  # fmt: skip
     with progress(task.size, "points", given.quiet) as meter:
         write_scan(
@@ -203,12 +210,13 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
 
 
 def _sample(given: ScanOptions, model: ReducedModel) -> int:
-    """How many points torchdiffeq decides again: none where it decides all."""
+    """How many points torchdiffeq decides again: none where it, or an optimizer, decides all."""
     from flowsim.flow.confirm import sample_size
 
-    if given.integrator == "torchdiffeq":
-        return 0
-    return sample_size(model) if given.confirm is None else given.confirm
+    if given.confirm is not None:
+        return given.confirm
+    flow = given.integrator == "flowsim" and given.optimizer is None
+    return sample_size(model) if flow else 0
 
 
 def _command() -> str:

@@ -53,8 +53,12 @@ class StartOptions:
             return [self.points.stem]
         return [f"cloud{self.cloud}"]
 
-    def check_starts(self) -> None:
-        """InputError unless one kind of starts is given, with what goes with it."""
+    def check_starts(self, seeded: bool = False) -> None:
+        """InputError unless one kind of starts is given, with what goes with it.
+
+        Args:
+            seeded: whether the seed has another use than drawing a cloud.
+        """
         if (self.grid, self.points, self.cloud).count(None) != 2:
             raise InputError("give the starts: one of --grid, --points and --cloud")
         if self.cloud is not None and self.sigma is None:
@@ -64,8 +68,8 @@ class StartOptions:
             )
         if self.cloud is None and self.sigma is not None:
             raise InputError("--sigma, the spread of draws, goes with --cloud")
-        if self.cloud is None and self.seed:
-            raise InputError("--seed goes with --cloud: nothing else here is random")
+        if self.cloud is None and self.seed and not seeded:
+            raise InputError("--seed goes with --cloud or --optimizer: nothing else here is random")
         if self.windows() and self.grid is None:
             raise InputError("ranges go with --grid")
         if self.points is not None:

@@ -1,0 +1,174 @@
+"""The basins of AdamW on the rank-one manifold, over learning rate and dimension, beside the flow's.
+
+From lifted weights AdamW on sampled batches is a map in the rank-one coordinates (docs/derivations,
+10), so its basins can be drawn like the flow's: every cell of the (w, e) plane is lifted, trained
+for 4 000 steps at a constant learning rate with clipping at 1, and looked at. All starts see the
+same batches.
+
+What it shows at (0.5, 0.8), N = 16: AdamW learns from every start from which the flow learns, and
+from more; most of the line w = 0 is no boundary for it. What it learns from w > 0 it owes to the
+smallest displacement off the set w1 = w2, on which canonical starts lie: the exact map stays on it
+and learns from none of them ("nudge 0"), a relative displacement of 1e-12 is enough, and the
+rounding of full training is such a displacement ("full training").
+
+    python experiments/optimizer_basins.py        two to four minutes on one core
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import ABOVE, caption, run_script
+
+from flowsim import (
+    Label,
+    OptimizerChoice,
+    ReducedTraining,
+    cell_centres,
+    model,
+    scan_basins,
+    trained_portrait,
+)
+from flowsim.drawing.style import add_legend
+from flowsim.drawing.trained_basins import draw_trained_layers, outcomes
+from full_model import Architecture, MarkovSource, PopulationLoss, Trainer, lift_rank_one
+
+NAME = "optimizer_basins"
+DEFAULT = {"length": 16, "resolution": 64, "steps": 4000, "seeds": 5, "full_cells": 12}
+RATES, DIMENSIONS, NUDGE = (3e-4, 1e-3, 3e-3), (4, 8), 1e-12
+WINDOW = (-2.0, 2.0)
+#: Cells a side where shares of several seeds are compared.
+COARSE = 24
+KEPT = ("label", "status", "on_plateau_at_end")
+
+
+def choice(d: int, rate: float, steps: int, **more: Any) -> OptimizerChoice:
+    """AdamW at a constant rate, clipped at 1."""
+    numbers = {"learning_rate": rate, "steps": steps, "schedule": "constant", "clip": 1.0}
+    return OptimizerChoice.named("adamw", d=d, **{"nudge": NUDGE, **numbers, **more})
+
+
+def compute(length: int, resolution: int, steps: int, seeds: int, full_cells: int) -> xr.Dataset:
+    """The cells of every panel, and the shares that they are compared with."""
+    reduced = model("rank-one", ABOVE.p, ABOVE.q, length=length)
+    cells = {"e": cell_centres(*WINDOW, resolution), "w": cell_centres(*WINDOW, resolution)}
+    first = choice(DIMENSIONS[0], RATES[0], steps)
+    flow = trained_portrait(reduced, first, WINDOW, WINDOW, resolution)
+    rows = []
+    for d in DIMENSIONS:
+        row = [scan_basins(reduced, cells, optimizer=choice(d, rate, steps)) for rate in RATES]
+        rows.append(xr.concat([panel[[*KEPT, "open_share"]] for panel in row], "rate"))
+    record = xr.concat(rows, "d").assign_coords(d=list(DIMENSIONS), rate=list(RATES))
+    record["open_share"] = record["open_share"].astype("float32")
+    for name in ("flow_label", "boundary_w", "boundary_e", "boundary_curve", "curve_w", "minima_e"):
+        record[name] = flow[name]
+    cases: dict[str, dict[str, Any]] = {
+        "sampled, d = 4": {}, "sampled, d = 8": {"d": 8}, "sampled, d = 4, nudge 0": {"nudge": 0.0},
+        "population, d = 4": {"loss": "population"}, "cosine schedule, d = 4": {"schedule": "cosine"},
+    }  # fmt: skip
+    shares = [
+        [_shares(reduced, choice(**{"d": 4, "rate": 1e-3, "steps": steps, "seed": seed, **case}))
+         for seed in range(seeds)]
+        for case in cases.values()
+    ]  # fmt: skip
+    record["share"] = (("case", "seed", "part"), np.array(shares))
+    record["full_share"] = ("part", np.array(_full_shares(reduced, steps, full_cells)))
+    record = record.assign_coords(case=list(cases), part=["window", "w < -0.45", "w > 0"])
+    record.attrs |= {"p": ABOVE.p, "q": ABOVE.q, "steps": steps, "length": length}
+    return record
+
+
+def _plane(cells: int) -> tuple[torch.Tensor, np.ndarray]:
+    """(e, w) of the cells of the window, and their w alone."""
+    e, w = np.meshgrid(*[cell_centres(*WINDOW, cells)] * 2, indexing="ij")
+    return torch.from_numpy(np.stack([e.ravel(), w.ravel()], -1)), w.ravel()
+
+
+def _parts(learned: np.ndarray, w: np.ndarray) -> list[float]:
+    """Shares that learn: of the window, of w < −0.45, of w > 0."""
+    return [float(learned[where].mean()) for where in (w < np.inf, w < -0.45, w > 0)]
+
+
+def _shares(reduced: Any, optimizer: OptimizerChoice) -> list[float]:
+    plane, w = _plane(COARSE)
+    found = ReducedTraining(reduced, optimizer).run(reduced.from_canonical(plane))
+    return _parts((found.label == Label.GLOBAL_MINIMUM).numpy(), w)
+
+
+def _full_shares(reduced: Any, steps: int, cells: int) -> list[float]:
+    """The same of full transformers, d = 4, without attention, each with batches of its own."""
+    plane, w = _plane(cells)
+    arch, source = Architecture(4, reduced.length, attention="none"), MarkovSource.of(ABOVE)
+    weights = lift_rank_one(reduced.point(reduced.from_canonical(plane)), arch)
+    recipe = choice(4, 1e-3, steps).recipe
+    trainer = Trainer(arch, weights, source, recipe, torch.Generator().manual_seed(0))
+    trainer.advance(steps)
+    loss = PopulationLoss(arch, source)(trainer.weights).detach().numpy()
+    return _parts((loss - ABOVE.entropy_rate) / ABOVE.mutual_information <= 0.1, w)
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """Shares of the window by panel, of seeds and cases, and of full training."""
+    flow = record["flow_label"].values == Label.GLOBAL_MINIMUM
+    panels = {}
+    for d in DIMENSIONS:
+        for rate in RATES:
+            found = outcomes(_panel(record, d, rate))
+            names = ("learned", "plateau", "open")
+            panels[f"d = {d}, rate {rate:g}"] = {
+                **{name: float((found == name).mean()) for name in names},
+                "learned_by_the_flow_alone": float((flow & (found != "learned")).mean()),
+            }
+    cases = {
+        str(case): {
+            str(part): {"mean": float(values.mean()), "min": float(values.min()),
+                        "max": float(values.max())}
+            for part, values in ((p, record.share.sel(case=case, part=p)) for p in record.part.values)
+        }
+        for case in record.case.values
+    }  # fmt: skip
+    full = dict(zip(map(str, record.part.values), record.full_share.values.tolist(), strict=True))
+    return {"flow_learned": float(flow.mean()), "panels": panels,
+            "rate 0.001, over seeds": cases, "full training, d = 4": full}  # fmt: skip
+
+
+def _panel(record: xr.Dataset, d: int, rate: float) -> xr.Dataset:
+    return record.sel(d=d, rate=rate)
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """Six panels with the flow's boundary over each."""
+    figure = Figure(figsize=(11.5, 8.6), layout="constrained")
+    grid = figure.subplots(len(DIMENSIONS), len(RATES), sharex=True, sharey=True)
+    handles: dict[str, Any] = {}
+    for i, d in enumerate(DIMENSIONS):
+        for j, rate in enumerate(RATES):
+            panel, axes = _panel(record, d, rate), grid[i, j]
+            for handle in draw_trained_layers(panel, axes):
+                handles.setdefault(str(handle.get_label()), handle)
+            learned = 100 * (outcomes(panel) == "learned").mean()
+            axes.set_title(f"$d$ = {d}, learning rate {rate:g}: {learned:.1f} % learn", fontsize=10)
+            axes.label_outer()
+    flow = 100 * (record["flow_label"].values == Label.GLOBAL_MINIMUM).mean()
+    figure.suptitle(
+        f"AdamW from lifted starts, {record.attrs['steps']} steps on batches of 16, "
+        f"$N$ = {record.attrs['length']}; {caption(ABOVE)}\n"
+        f"Gradient flow learns left of the dashed line, {flow:.1f} % of the window",
+        fontsize=11,
+    )
+    add_legend(grid[0, 0], list(handles.values()), given=False, columns=3)
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compute and draw; the exit code."""
+    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
