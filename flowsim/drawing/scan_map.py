@@ -26,6 +26,7 @@ from flowsim.drawing.style import (
     model_caption,
     name_of,
     new_figure,
+    optimizer_caption,
     own_axes,
     percent,
     sentence,
@@ -244,7 +245,8 @@ def _title(record: xr.Dataset) -> str:
     total = sum(int(a[f"points_{name}"]) for name in BASINS)
     fixed = [f"${n}$ = {float(v):g}" for n, v in record.coords.items() if not v.dims]
     share = percent(int(a["points_global_minimum"]), total)
+    trained = f"{optimizer_caption(record)}\n" if "optimizer" in a else ""
     return (
-        f"{', '.join([sentence(model_caption(record)), *fixed])}\n{chain}\n"
+        f"{trained}{', '.join([sentence(model_caption(record)), *fixed])}\n{chain}\n"
         f"{share} of {total:,} starts reach the global minima"
     )

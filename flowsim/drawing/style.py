@@ -55,6 +55,8 @@ NAMES = {
     "q": "$q$ = P(1→0)",
     "sigma": "standard deviation $\\sigma$ of the starts",
 }
+#: What a figure calls the optimizers.
+OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
 LINE, SOFT = "#111111", "#4d4d4d"
 #: Runs that end as predicted, and runs that do not.
 AGREE, DIFFER = "#8c8c8c", "#7b1161"
@@ -93,6 +95,18 @@ def model_caption(record: xr.Dataset) -> str:
         plain = {"linear": "linear attention", "untied": "untied weights"}
         words = plain.get(name, f"{name} model")
     return f"{words}, bias as a coordinate" if a.get("bias") == "dynamic" else words
+
+
+def optimizer_caption(record: xr.Dataset) -> str:
+    """The optimizer of a record and its numbers, as a title says them."""
+    a = record.attrs
+    words = [OPTIMIZERS[str(a["optimizer"])], f"learning rate {a['learning_rate']:g}"]
+    words += ["cosine schedule"] * (a["schedule"] == "cosine")
+    words += [f"{a['steps']} steps"]
+    sampled = a["loss"] == "sampled"
+    words += [f"batches of {a['batch']}" if sampled else "population loss"]
+    words += [f"$d$ = {a['d']}"] if a["optimizer"] in ("adam", "adamw") else []
+    return sentence(", ".join(words))
 
 
 def sentence(words: str) -> str:

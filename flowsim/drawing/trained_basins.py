@@ -25,6 +25,7 @@ from flowsim.drawing.style import (
     figure_of,
     model_caption,
     name_of,
+    optimizer_caption,
     own_axes,
     percent,
     sentence,
@@ -49,8 +50,6 @@ _TEXTS = {
 }
 _FLOW: dict[str, Any] = {"color": LINE, "linewidth": 1.7, "linestyle": (0, (4, 2.5)), "zorder": 4}
 _MINIMA: dict[str, Any] = {"color": INK["global_minimum"], "linewidth": 2.2}
-#: What a figure calls the optimizers.
-OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
 
 
 def draw_trained(record: xr.Dataset, ax: Axes | None = None) -> Figure:
@@ -127,18 +126,6 @@ def _draw_lines(record: xr.Dataset, ax: Axes) -> list[Artist]:
             ax.plot(w, sign * e, **_MINIMA)
         handles.append(Line2D([], [], label="global minima", **_MINIMA))
     return handles
-
-
-def optimizer_caption(record: xr.Dataset) -> str:
-    """The optimizer of a record and its numbers, as a title says them."""
-    a = record.attrs
-    words = [OPTIMIZERS[str(a["optimizer"])], f"learning rate {a['learning_rate']:g}"]
-    words += ["cosine schedule"] * (a["schedule"] == "cosine")
-    words += [f"{a['steps']} steps"]
-    sampled = a["loss"] == "sampled"
-    words += [f"batches of {a['batch']}" if sampled else "population loss"]
-    words += [f"$d$ = {a['d']}"] if a["optimizer"] in ("adam", "adamw") else []
-    return sentence(", ".join(words))
 
 
 def _title(record: xr.Dataset) -> list[str]:

@@ -4,7 +4,7 @@ With z = (e, b − log(π₁/π₀)), both units of one slope s and R = ρs, the
 Hessian H = π₀π₁ [[R² + 2(p + q − 1)s, R], [R, 1]], and descent at the rate η maps z to
 (1 − ηH)z + O(z²) while (ρ, w1, w2) move by O(z²). Where H is positive and ηH below 2, z shrinks by
 (1 + r)/2 a step, r = ‖1 − ηH‖, provided that what follows is small enough; the constants bound the
-third derivatives. Source: own derivation, docs/derivations.md, 10.
+derivatives. Source: own derivation, docs/derivations.md, 10.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ def trapped(model: RankOneModel, optimizer: OptimizerChoice, theta: Tensor) -> T
     low, high = det / (trace / 2 + root), trace / 2 + root
     left = torch.minimum(rate * low, 2 - rate * high)  # 1 − r
     slope, weights = s.abs(), w1.abs() + w2.abs()
-    size = 1 + flat.abs()
-    third = (size + slope) ** 3
-    moved = 2 * rate * (slope * size + weights * (rho.abs() * size + 1)) * z.square() / left
+    reach = 1 + flat.abs() + slope  # bounds the derivatives of the logits in z
+    drift = 4 * (slope * reach + weights * (rho.abs() * reach + 1)) * z.square()
+    moved = 2 * rate * drift / left
     by_slope = WIDTH_RATIO * (weights + moved) * moved
-    change = 2 * size * (slope * moved + (rho.abs() + moved) * by_slope) + 2 * by_slope
+    change = 2 * reach * (slope * moved + (rho.abs() + moved) * by_slope) + 2 * by_slope
     inside = (z + moved <= rho.abs() / 4) & (shut | (moved <= w1.abs() / 4)) & (z <= 0.5)
-    small = (rate * third * z <= left / 4) & (rate * change <= left / 4)
-    unclipped = torch.ones_like(inside) if recipe.clip is None else high * z * 2 <= recipe.clip
+    small = (rate * reach**3 * z <= left / 8) & (rate * change <= left / 4)
+    pull = 2 * high * z + drift
+    unclipped = torch.ones_like(inside) if recipe.clip is None else pull <= recipe.clip
     return (low > 0) & (left > 0) & inside & small & unclipped

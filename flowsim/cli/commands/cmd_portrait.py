@@ -151,11 +151,14 @@ def _trained(given: Portrait, model: ReducedModel) -> xr.Dataset:
 
     optimizer, resolution = given.choice_of_optimizer(given.seed), given.resolution or 64
     assert optimizer is not None
-    cells = resolution**2
-    with (
-        progress(cells * optimizer.recipe.steps, "steps", given.quiet) as steps,
-        progress(cells, "cells of the flow", given.quiet) as flow,
-    ):
+    cells, followed = resolution**2, 0
+    with progress(cells * optimizer.recipe.steps, "steps", given.quiet) as meter:
+
+        def follow(more: int) -> None:
+            nonlocal followed
+            followed += more
+            meter.reach(meter.done, f"then {followed} of {cells} cells by the flow")
+
         return trained_portrait(
             model,
             optimizer,
@@ -163,8 +166,8 @@ def _trained(given: Portrait, model: ReducedModel) -> xr.Dataset:
             given.e_range or (-3.0, 3.0),
             resolution,
             given.fixed(),
-            steps.advance,
-            flow.advance,
+            meter.advance,
+            follow,
         )
 
 

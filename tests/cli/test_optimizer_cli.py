@@ -1,0 +1,63 @@
+"""Optimizers on the command line: portrait and scan by steps, and what does not go together."""
+
+import json
+
+import pytest
+from command import assert_refused, run
+
+from flowsim import read_record
+
+CHAIN = ["--p", "0.5", "--q", "0.8"]
+TRAINED = [*CHAIN, "--model", "rank-one", "--length", "4", "--optimizer"]
+
+
+def test_a_portrait_says_what_the_optimizer_and_the_flow_learn(tmp_path):
+    words = [*TRAINED, "adamw", "--learning-rate", "1e-3", "--steps", "50", "--d", "4", "--batch",
+             "3", "--seed", "5", "--resolution", "8", "--out", "a.png"]  # fmt: skip
+    done = run("portrait", *words, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr  # 50 steps leave most cells open
+    assert "adamw, learning rate 0.001, 50 steps, cosine schedule, batches of 3, d = 4" in (
+        done.stdout
+    )
+    assert "adamw learns from" in done.stdout and "gradient flow from" in done.stdout
+    a = read_record(tmp_path / "a.nc").attrs
+    wanted = {"kind": "portrait", "optimizer": "adamw", "steps": 50, "d": 4, "batch": 3,
+              "training_seed": 5, "nudge": 1e-12, "clip": 1.0, "weight_decay": 1e-3}  # fmt: skip
+    assert {name: a[name] for name in wanted} == wanted
+    again = run("portrait", "--from", "a.nc", "--out", "b.png", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["optimizer"] == "adamw"
+    assert (tmp_path / "b.png").stat().st_size > 10_000
+
+
+def test_a_scan_is_trained(tmp_path):
+    words = [*TRAINED, "momentum", "--steps", "40", "--grid", "6x6"]
+    done = run("scan", *words, cwd=tmp_path)
+    assert done.returncode == 3, done.stderr
+    assert "momentum, learning rate 0.1, 40 steps, population loss" in done.stdout
+    assert "scan_rank-one_N4_momentum_steps40_p0.5_q0.8_grid6x6.nc" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(["--learning-rate", "0.1"], "--learning-rate goes with --optimizer"),
+     (["--steps", "5"], "--steps goes with --optimizer"),
+     (["--seed", "5"], "--seed goes with --optimizer"),
+     (["--optimizer", "adamw"], "--optimizer needs --model rank-one"),
+     (["--optimizer", "sgd"], "'sgd' is not one of 'gd', 'momentum', 'adam', 'adamw'"),
+     ([*TRAINED[4:], "gd", "--steps", "0"], "'--steps'"),
+     ([*TRAINED[4:], "gd", "--d", "0"], "'--d'"),
+     ([*TRAINED[4:], "gd", "--batch", "4"], "--batch goes with --loss sampled"),
+     ([*TRAINED[4:], "gd", "--loss", "exact"], "'--loss'"),
+     ([*TRAINED[4:], "gd", "--rtol", "1e-8"], "--rtol, --atol and --integrator are of the flow"),
+     ([*TRAINED[4:], "gd", "--confirm", "4"], "--view 3d and --confirm are of the flow"),
+     ([*TRAINED[4:], "gd", "--energy"], "--energy")],
+)  # fmt: skip
+def test_what_does_not_go_together_is_one_sentence(tmp_path, words, sentence):
+    assert_refused(run("portrait", *CHAIN, *words, cwd=tmp_path), sentence)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("more", [["--fraction", "0.1"], ["--refine", "2"]])
+def test_scans_of_the_flow_alone(tmp_path, more):
+    done = run("scan", *TRAINED, "gd", "--grid", "4x4", *more, cwd=tmp_path)
+    assert_refused(done, "--fraction and --refine are of the flow")

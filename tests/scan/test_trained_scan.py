@@ -1,0 +1,83 @@
+"""Scans by an optimizer: the same bytes whoever computes them, and shares that were measured."""
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import (
+    Cloud,
+    Grid,
+    InputError,
+    Label,
+    ModelChoice,
+    OptimizerChoice,
+    ReducedTraining,
+    Scan,
+    cell_centres,
+    find_limits,
+    model,
+    read_record,
+    scan_basins,
+    write_scan,
+)
+
+RANK_ONE = ModelChoice("rank-one", 6)
+QUICK = OptimizerChoice.named("adamw", steps=60, d=4, nudge=1e-12, clip=1.0)
+AXES = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 2, 5)}
+
+
+def test_any_division_of_the_work_gives_the_same_bytes(tmp_path):
+    paths = [tmp_path / name for name in ("one.nc", "two.nc")]
+    scan = Scan(RANK_ONE, 0.5, (0.3, 0.8), Grid(AXES), chunk=7, optimizer=QUICK)
+    for path, jobs in zip(paths, (1, 2), strict=True):
+        write_scan(scan, path, jobs=jobs)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    stored = read_record(paths[0])
+    for q in (0.3, 0.8):
+        reduced = model("rank-one", 0.5, q, length=6)
+        whole = scan_basins(reduced, AXES, optimizer=QUICK)
+        for name in ("label", "status", "loss", "open_share", "on_plateau_at_end", "end_w1"):
+            np.testing.assert_array_equal(stored[name].sel(q=q).values, whole[name].values)
+    assert stored.attrs["optimizer"] == "adamw" and stored.attrs["steps"] == 60
+    assert stored.attrs["nudge"] == 1e-12 and "rtol" not in stored.attrs
+
+
+def test_other_numbers_of_the_optimizer_are_other_scans(tmp_path):
+    path = tmp_path / "scan.nc"
+    write_scan(Scan(RANK_ONE, 0.5, 0.8, Grid(AXES), optimizer=QUICK), path)
+    other = OptimizerChoice.named("adamw", steps=60, d=8, nudge=1e-12, clip=1.0)
+    with pytest.raises(InputError, match="d: 4, now 8"):
+        write_scan(Scan(RANK_ONE, 0.5, 0.8, Grid(AXES), optimizer=other), path, resume=True)
+
+
+def test_clouds_have_intervals():
+    reduced = model("rank-one", 0.5, 0.8, length=6)
+    found = scan_basins(reduced, Cloud(("e", "w"), 40, (0.5, 2.0)), optimizer=QUICK)
+    assert found["share"].dims == ("sigma", "basin") and "share_low" in found
+
+
+def test_what_belongs_to_the_flow_is_refused():
+    for options in ({"rtol": 1e-8}, {"fraction": 0.1}, {"integrator": "torchdiffeq"}):
+        with pytest.raises(InputError, match="belong to the flow"):
+            Scan(RANK_ONE, 0.5, 0.8, Grid(AXES), optimizer=QUICK, **options)
+    with pytest.raises(InputError, match="not in the canonical one"):
+        scan_basins(model("canonical", 0.5, 0.8), AXES, optimizer=QUICK)
+
+
+def test_adamw_learns_from_more_starts_than_the_flow():
+    """At (0.5, 0.8), N = 16, 4 000 steps: all with w < -0.45 and a fifth of those with w > 0."""
+    reduced = model("rank-one", 0.5, 0.8, length=16)
+    centres = cell_centres(-2, 2, 10)
+    e, w = (torch.from_numpy(v.ravel()) for v in np.meshgrid(centres, centres, indexing="ij"))
+    theta = reduced.from_canonical(torch.stack([e, w], -1))
+    numbers = {"d": 4, "steps": 4000, "schedule": "constant", "loss": "population"}
+    learned = {
+        nudge: ReducedTraining(reduced, "adamw", nudge=nudge, **numbers).run(theta).label
+        == Label.GLOBAL_MINIMUM
+        for nudge in (0.0, 1e-12)
+    }
+    flow = find_limits(reduced, theta).label == Label.GLOBAL_MINIMUM
+    assert not (flow & ~learned[1e-12]).any()
+    assert learned[1e-12][w < -0.45].all() and learned[0.0][w < -0.45].all()
+    assert not learned[0.0][w > 0].any()
+    assert 0.1 < learned[1e-12][w > 0].double().mean() < 0.35
