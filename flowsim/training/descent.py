@@ -115,17 +115,17 @@ def _move(row, gradient, first, second, kinds, reals, scales, rate, by_first, by
 
 @compiled
 def advance(
-    rows, first, second, kinds, reals, scales, rates, place, values, bounds, means, logits, gradient
-):
-    """Take the steps of ``rates`` (steps, 3) with every row; losses are taken in their order.
+    rows, first, second, kinds, reals, scales, rates, order, place, values, bounds, means, logits,
+    gradient,
+):  # fmt: skip
+    """Take the steps of ``rates`` (steps, 3) with every row; rows and moments are changed.
 
-    Where there is one loss only, every step descends it. ``rows`` and the moments are changed.
+    Step t of row i descends the loss order[0] + order[1]·t + order[2]·i.
     """
-    losses = len(bounds) - 1
     for i in range(len(rows)):
         row = rows[i]
         for t in range(len(rates)):
-            which = t if losses > 1 else 0
+            which = order[0] + order[1] * t + order[2] * i
             low, high = bounds[which], bounds[which + 1]
             _gradient(row, kinds, place, values, low, high, means, logits, gradient)
             _move(

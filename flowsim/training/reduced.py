@@ -37,8 +37,9 @@ class ReducedTraining:
     """Training of the full transformer from lifted weights, followed in reduced coordinates.
 
     The transformer has embedding dimension d, hidden width 4d, and as many positions as the model.
-    All starts see the same batches, those that ``full_model.Trainer`` draws for a single model from
-    a generator with the seed; so a start's run does not depend on the other starts.
+    Unless each start is to have its own, all see the same batches, those that
+    ``full_model.Trainer`` draws for a single model from a generator with the seed; so a start's run
+    does not depend on the other starts.
 
     Args:
         model: the rank-one model, with or without attention, tied or untied.
@@ -82,12 +83,19 @@ class ReducedTraining:
         self._reals[descent.MOMENTUM] = recipe.momentum if optimizer.has_momentum else 0.0
         self._reals[descent.CLIP] = recipe.clip or 0.0
 
-    def run(self, theta0: Numbers, progress: Callable[[int], object] | None = None) -> Trained:
+    def run(
+        self,
+        theta0: Numbers,
+        progress: Callable[[int], object] | None = None,
+        own_batches: bool = False,
+    ) -> Trained:
         """Train from every start and say what became of it.
 
         Args:
             theta0: starts in the model's coordinates, shape (n, k); ``model.from_canonical`` lifts.
             progress: called with how many more steps were taken, summed over the starts.
+            own_batches: give each start batches of its own, those of a ``full_model.Trainer`` with
+                one model for each start; they depend on the number and order of the starts.
 
         Raises:
             InputError: wrong number of coordinates.
@@ -102,7 +110,7 @@ class ReducedTraining:
         losses = np.empty((len(looks), len(rows)))
         done = 0
         for i, look in enumerate(looks):
-            self._advance(rows, moments, done, look, generator, progress)
+            self._advance(rows, moments, done, look, generator, progress, own_batches)
             losses[i], done = self.losses(rows), look
         found = judged(self.model, self.optimizer, self._in_model(rows), losses, np.array(looks))
         found.state = torch.from_numpy(rows)
@@ -145,22 +153,26 @@ class ReducedTraining:
         end: int,
         generator: torch.Generator,
         progress: Callable[[int], object] | None = None,
+        own_batches: bool = False,
     ) -> None:
         """Steps ``done`` to ``end`` − 1 of all rows; rows and moments are changed."""
         model, recipe = self.model, self.optimizer.recipe
         each = recipe.batch * model.length if model.attention else 2 * model.length
-        at_once = max(1, _ATOMS // each) if self.sampled else end - done
+        sets = len(rows) if own_batches else 1
+        by_step, by_row = (sets, int(own_batches)) if self.sampled else (0, 0)
+        at_once = max(1, _ATOMS // (each * sets)) if self.sampled else end - done
         while done < end:
             count, atoms = min(at_once, end - done), self._exact
             if self.sampled:
                 drawn = recipe.batch, model.length, model.attention, generator
-                atoms = sampled_atoms(model.chain, count, *drawn)
+                atoms = sampled_atoms(model.chain, count * sets, *drawn)
             rates, room = self._rates(done, count), self._room(atoms)
             cost = count * int(np.diff(atoms.bounds).max())
             for part in self._parts(len(rows), cost):
+                order = np.array([part.start * by_row, by_step, by_row])
                 descent.advance(
                     rows[part], *moments[:, part], self._kinds, self._reals, self._scales(), rates,
-                    *atoms, *room,
+                    order, *atoms, *room,
                 )  # fmt: skip
                 if progress is not None:
                     progress(count * (part.stop - part.start))

@@ -50,25 +50,25 @@ def population_atoms(chain: BinaryChain, positions: int, attention: bool) -> Ato
 
 def sampled_atoms(
     chain: BinaryChain,
-    steps: int,
+    batches: int,
     batch: int,
     length: int,
     attention: bool,
     generator: torch.Generator,
 ) -> Atoms:
-    """Fresh batches for some steps, drawn like those of one full model in training.
+    """Fresh batches, each a loss, drawn like those of full models in training.
 
     Every symbol takes one uniform number u: the first is 1 where u ≥ π₀, another where u ≥
     P(0 | the one before). With attention every symbol of a batch is an atom.
     """
-    size = (steps, batch, length + 1)
+    size = (batches, batch, length + 1)
     u = torch.rand(size, dtype=torch.float64, generator=generator).numpy()
     zero_below = np.array([chain.stationary[0], 1 - chain.p, chain.q])
     each = batch * length if attention else 2 * length
-    place = np.empty(steps * each, dtype=np.int64)
-    values = np.zeros((4, steps * each))
+    place = np.empty(batches * each, dtype=np.int64)
+    values = np.zeros((4, batches * each))
     (_list_symbols if attention else _count_symbols)(u, zero_below, place, values)
-    return Atoms(place, values, np.arange(steps + 1) * each)
+    return Atoms(place, values, np.arange(batches + 1) * each)
 
 
 @compiled

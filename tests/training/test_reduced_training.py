@@ -97,6 +97,24 @@ def test_it_is_full_training_of_untied_weights(attention):
     assert largest_difference(6, attention, choice, tied=False) < 1e-12
 
 
+@pytest.mark.parametrize("attention", [False, True])
+def test_with_own_batches_it_is_an_ensemble_in_training(attention):
+    choice = named("adamw", clip=0.1, seed=4)
+    reduced = model("rank-one", 0.5, 0.8, length=6, attention=attention)
+    theta = reduced.from_canonical(torch.tensor(STARTS, dtype=F64)[:, : 2 + attention])
+    training = ReducedTraining(reduced, choice)
+    found = training.run(theta, own_batches=True)
+    arch = Architecture(4, 6, attention="softmax" if attention else "none")
+    alpha = torch.full((4,), 0.5, dtype=F64)
+    weights = lifted(training, torch.from_numpy(training.states(theta)), arch, alpha)
+    source, generator = MarkovSource.of(BinaryChain(0.5, 0.8)), torch.Generator().manual_seed(4)
+    trainer = Trainer(arch, weights, source, choice.recipe, generator)
+    trainer.advance(choice.recipe.steps)
+    expected = lifted(training, found.state, arch, alpha)
+    assert max(float((trainer.weights[k] - w).abs().max()) for k, w in expected.items()) < 1e-12
+    assert (found.state - training.run(theta).state).abs().max() > 1e-4
+
+
 @pytest.mark.slow
 def test_it_is_full_training_for_long_and_with_long_attention():
     choice = named("adamw", steps=2000, clip=1.0)
