@@ -83,7 +83,7 @@ def compute(length: int, resolution: int, steps: int, seeds: int, full_cells: in
     record["share"] = (("case", "seed", "part"), np.array(shares))
     record["full_share"] = ("part", np.array(_full_shares(reduced, steps, full_cells)))
     record = record.assign_coords(case=list(cases), part=["window", "w < -0.45", "w > 0"])
-    record.attrs |= {"p": ABOVE.p, "q": ABOVE.q, "steps": steps, "length": length}
+    record.attrs = {"p": ABOVE.p, "q": ABOVE.q, "steps": steps, "length": length}
     return record
 
 
@@ -123,7 +123,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     for d in DIMENSIONS:
         for rate in RATES:
             found = outcomes(_panel(record, d, rate))
-            names = ("learned", "plateau", "open")
+            names = ("learned", "plateau", "between", "above")
             panels[f"d = {d}, rate {rate:g}"] = {
                 **{name: float((found == name).mean()) for name in names},
                 "learned_by_the_flow_alone": float((flow & (found != "learned")).mean()),

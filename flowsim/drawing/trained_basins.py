@@ -36,7 +36,9 @@ _OUTCOMES: dict[str, tuple[str, str, str]] = {
     "learned": (FILL["global_minimum"], "", LINE),
     "trapped": (FILL["local_minimum"], "///", "#ffffff"),
     "plateau": ("#f6d9bd", "...", "#c25700"),
-    "open": ("#c4c4c4", "", LINE),
+    "between": ("#e3e3e3", "", LINE),
+    "above": ("#a8a8a8", "", LINE),
+    "equal": ("#ffffff", "", LINE),
     "periodic": ("#cdb9df", "xx", "#7a4fa3"),
     "diverged": ("#000000", "", LINE),
 }
@@ -44,7 +46,9 @@ _TEXTS = {
     "learned": "learns the bigram",
     "trapped": "trapped at the unigram for good",
     "plateau": "at the unigram after {steps} steps",
-    "open": "neither after {steps} steps",
+    "between": "between unigram and bigram after {steps} steps",
+    "above": "loss above the unigram's after {steps} steps",
+    "equal": "unigram and bigram have the same loss",
     "periodic": "large steps go round in a circle",
     "diverged": "diverges",
 }
@@ -99,9 +103,11 @@ def draw_trained_layers(record: xr.Dataset, ax: Axes) -> list[Artist]:
 
 def outcomes(record: xr.Dataset) -> np.ndarray:
     """What became of every cell, by name, over (e, w)."""
-    cells = record[["label", "status", "on_plateau_at_end"]].transpose("e", "w")
+    cells = record[["label", "status", "on_plateau_at_end", "open_share"]].transpose("e", "w")
     label, status = cells["label"].to_numpy(), cells["status"].to_numpy()
-    found = np.full(label.shape, "open", dtype=object)
+    found = np.full(label.shape, "between", dtype=object)
+    found[cells["open_share"].to_numpy() > 1] = "above"
+    found[np.isnan(cells["open_share"].to_numpy())] = "equal"  # p + q = 1
     found[cells["on_plateau_at_end"].to_numpy() == 1] = "plateau"
     found[label == code_of(cells["label"], "global_minimum")] = "learned"
     found[label == code_of(cells["label"], "local_minimum")] = "trapped"

@@ -52,7 +52,7 @@ def test_the_summary_counts_the_cells(portrait, tmp_path):
 
 def test_every_cell_is_drawn_as_what_became_of_it(portrait):
     found = outcomes(portrait)
-    assert set(found.ravel()) <= {"learned", "trapped", "plateau", "open"}
+    assert set(found.ravel()) <= {"learned", "trapped", "plateau", "between", "above"}
     np.testing.assert_array_equal(found == "trapped", portrait["label"] == Label.LOCAL_MINIMUM)
     figure = draw(portrait)
     title = figure.axes[0].get_title()
@@ -69,6 +69,12 @@ def test_a_scan_of_the_plane_is_drawn_alike():
     axes = {"e": np.linspace(-2, 2, 6), "w": np.linspace(-2, 2, 5)}
     figure = draw(scan_basins(RANK_ONE, axes, optimizer=optimizer))
     assert "AdamW, learning rate 0.001, cosine schedule, 20 steps" in figure.axes[0].get_title()
+
+
+def test_where_there_is_no_gap_nothing_is_said_to_be_learned():
+    found = trained_portrait(model("rank-one", 0.3, 0.7, length=4), DESCENT, resolution=4)
+    assert set(outcomes(found).ravel()) <= {"equal", "diverged", "periodic"}
+    assert "learns from 0 % of the window" in draw(found).axes[0].get_title()
 
 
 def test_energy_and_other_models_are_refused(portrait):
