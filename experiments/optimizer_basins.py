@@ -11,7 +11,7 @@ smallest displacement off the set w1 = w2, on which canonical starts lie: the ex
 and learns from none of them ("nudge 0"), a relative displacement of 1e-12 is enough, and the
 rounding of full training is such a displacement ("full training").
 
-    python experiments/optimizer_basins.py        two to four minutes on one core
+    python experiments/optimizer_basins.py        about four minutes on one core
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def judged(
     """The ends ``theta`` with labels, from exact losses (looks, n) after the steps ``looks``."""
     chain = model.chain
     gap = chain.mutual_information if chain.second_eigenvalue else np.nan
-    share = (losses - chain.entropy_rate) / gap
+    with np.errstate(over="ignore", invalid="ignore"):  # of runs that diverge
+        share = (losses - chain.entropy_rate) / gap
     sampled = optimizer.recipe.loss == "sampled"
     below = share <= (LEARNED_SAMPLED if sampled else LEARNED_POPULATION)
     for_good = np.flip(np.logical_and.accumulate(np.flip(below, 0)), 0)
