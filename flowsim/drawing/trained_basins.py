@@ -36,7 +36,7 @@ _OUTCOMES: dict[str, tuple[str, str, str]] = {
     "learned": (FILL["global_minimum"], "", LINE),
     "trapped": (FILL["local_minimum"], "///", "#ffffff"),
     "plateau": ("#f6d9bd", "...", "#c25700"),
-    "between": ("#e3e3e3", "", LINE),
+    "between": ("#f3e27a", "", LINE),
     "above": ("#a8a8a8", "", LINE),
     "equal": ("#ffffff", "", LINE),
     "periodic": ("#cdb9df", "xx", "#7a4fa3"),
