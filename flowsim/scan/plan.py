@@ -118,7 +118,7 @@ class Scan:
         if self.confirm < 0:
             raise InputError(f"confirm must not be negative, not {self.confirm}")
         if self.confirm and self.optimizer is not None:
-            raise InputError("torchdiffeq decides starts of the flow, none of an optimizer: omit it")
+            raise InputError("confirm goes with the flow: torchdiffeq follows no optimizer")
         model = self.model.on(chains[0])
         starting_coordinates(model, self.starts.names)
         check_training(model, self.optimizer, self.fraction, self.rtol, self.integrator)
