@@ -81,7 +81,7 @@ def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artis
     where = "whole window" if family == "orbit" else "window around the origin"
     ax.set_title(where, fontsize=10, y=0.98)
     ax.view_init(elev=20, azim=-63)
-    ax.set_box_aspect((1.25, 1.0, 1.0), zoom=0.98)
+    ax.set_box_aspect((1.25, 1.0, 1.0), zoom=0.88)
     for axis in "xyz":
         ax.locator_params(axis=axis, nbins=5)
     return handles

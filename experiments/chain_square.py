@@ -1,0 +1,126 @@
+"""Which part of a standard cloud the flow traps, over the whole square of chains (p, q).
+
+The cloud is the same for every chain: 128 points of a scrambled Sobol sequence turned into draws
+from N(0, I) in (e, w), one half of them (e → −e is the same run). Every start is followed by the
+rank-one model, which full training without noise follows, for N = 1, 8 and 1 024, and by the
+canonical one, at 41 × 41 chains.
+
+What it shows: in both models the sign of p + q − 1 decides nearly everything. The canonical model
+traps a share that depends on that sign alone, and some of the cloud on both sides. The rank-one
+model traps nothing for p + q < 1 and more than the canonical one for p + q > 1, slightly more the
+longer the context; along the diagonal p + q = 1 there is nothing to learn.
+
+    python experiments/chain_square.py        about seven minutes on one core
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from matplotlib.colors import BoundaryNorm
+from matplotlib.figure import Figure
+from papers import run_script
+from scipy.stats import norm, qmc
+
+from flowsim import Label, find_limits, gaussian_probability, model
+
+NAME = "chain_square"
+DEFAULT = {"chains": 41, "starts": 128}
+#: The rank-one model's context lengths.
+LENGTHS = (1, 8, 1024)
+LOW, HIGH = 0.02, 0.98
+
+
+def cloud(count: int) -> torch.Tensor:
+    """Evenly spread draws (e, w) from N(0, I) with e > 0, shape (count, 2)."""
+    points = qmc.Sobol(2, seed=1).random_base2(int(np.ceil(np.log2(count))))[:count]
+    points[:, 0] = 0.5 + points[:, 0] / 2
+    return torch.from_numpy(norm.ppf(points))
+
+
+def compute(chains: int, starts: int) -> xr.Dataset:
+    """Counts of labels by case and chain."""
+    axis, points = np.linspace(LOW, HIGH, chains), cloud(starts)
+    cases = ["canonical", *(f"rank-one, N = {n}" for n in LENGTHS)]
+    count = np.zeros((len(cases), len(Label), chains, chains), np.int16)
+    for i, p in enumerate(axis):
+        for j, q in enumerate(axis):
+            for k, case in enumerate(cases):
+                options = {"length": LENGTHS[k - 1]} if k else {}
+                of = model(case.split(",")[0], p, q, **options)
+                theta = of.from_canonical(points) if k else points
+                label = find_limits(of, theta).label.numpy()
+                count[k, :, i, j] = np.bincount(label, minlength=len(Label))
+        print(f"{i + 1} of {chains} values of p", file=sys.stderr)
+    names = [label.name.lower() for label in Label]
+    record = xr.Dataset({"count": (("case", "label", "p", "q"), count)})
+    return record.assign_coords(case=cases, label=names, p=axis, q=axis)
+
+
+def _trapped(record: xr.Dataset) -> xr.DataArray:
+    """Shares over (case, p, q); NaN where p + q = 1."""
+    share = record["count"].sel(label="local_minimum") / record["count"].sum("label")
+    return share.where(~_even(record))
+
+
+def _even(record: xr.Dataset) -> xr.DataArray:
+    return abs(record.p + record.q - 1) < 1e-9
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """Least, mean and largest share on either side, by case, and what was not decided."""
+    share, above = _trapped(record), record.p + record.q > 1
+    found: dict[str, Any] = {}
+    for case in map(str, record.case.values):
+        sides = {}
+        for name, where in (("p + q < 1", ~above), ("p + q > 1", above)):
+            values = share.sel(case=case).where(where & ~_even(record))
+            sides[name] = {f: float(getattr(values, f)()) for f in ("min", "mean", "max")}
+        unresolved = record["count"].sel(case=case, label="unresolved").sum()
+        found[case] = {**sides, "unresolved": int(unresolved)}
+    exact = {name: 1 - gaussian_probability(model("canonical", p, q).chain, 1.0)
+             for name, p, q in (("p + q < 1", 0.2, 0.3), ("p + q > 1", 0.5, 0.8))}  # fmt: skip
+    return {"starts": int(record["count"].isel(case=0, p=0, q=0).sum()),
+            "canonical, by the integral": exact, "cases": found}  # fmt: skip
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """One square for every case, all in one scale."""
+    figure = Figure(figsize=(14.5, 4.6), layout="constrained")
+    share = 100 * _trapped(record)
+    levels = [0, 0.1, 5, 10, 15, 20, 40, 60, 62, 64, 66, 68, 70, 72]
+    panels = figure.subplots(1, record.sizes["case"], sharex=True, sharey=True)
+    for axes, case in zip(panels, map(str, record.case.values), strict=True):
+        values = share.sel(case=case).values.T
+        mesh = axes.pcolormesh(record.p, record.q, values, cmap="cividis",
+                               norm=BoundaryNorm(levels, 256), rasterized=True)  # fmt: skip
+        axes.plot([0, 1], [1, 0], color="white", linewidth=1.2, linestyle="--")
+        for x, y, side in ((0.22, 0.25, -1), (0.75, 0.78, 1)):
+            where = (side * (record.p + record.q - 1) > 1e-9).values.T
+            low, high = np.nanmin(values[where]), np.nanmax(values[where])
+            text = f"{low:.1f} %" if high - low < 0.05 else f"{low:.1f} to {high:.1f} %"
+            axes.text(x, y, text, ha="center", color="white" if side < 0 else "black", fontsize=10)
+        axes.set(title=case, xlabel="$p$ = P(0→1)", aspect="equal", xlim=(0, 1), ylim=(0, 1))
+    panels[0].set_ylabel("$q$ = P(1→0)")
+    bar = figure.colorbar(mesh, ax=panels, ticks=levels, label="share trapped, %")
+    bar.ax.tick_params(labelsize=8)
+    starts = int(record["count"].isel(case=0, p=0, q=0).sum())
+    figure.suptitle(
+        f"Share of {starts} starts $(e, w)$ spread as $N(0, I)$ that the flow traps at the "
+        f"unigram, at {record.sizes['p']} × {record.sizes['q']} chains; dashed: $p + q = 1$",
+        fontsize=11,
+    )
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compute and draw; the exit code."""
+    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
