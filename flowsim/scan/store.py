@@ -22,9 +22,9 @@ from flowsim.errors import InputError, Interrupted
 from flowsim.records.atomic import check_output, write_atomically
 from flowsim.records.netcdf import open_record
 from flowsim.scan.parts import Parts, read_file, replace_file, write_file
-from flowsim.scan.plan import Scan
+from flowsim.scan.plan import Scan, run_task
 from flowsim.scan.record import write_scan_record
-from flowsim.scan.workers import follow_chunks
+from flowsim.scan.workers import run_chunks
 
 _SETTINGS, _LOCK, _RECORD = "settings.json", "lock", "record.nc"
 #: Seconds within which a lock can be had unless another run holds it.
@@ -58,7 +58,7 @@ def write_scan(
 
     Raises:
         InputError: an output that cannot be written or exists, an unfinished scan or a record of
-            other settings, another run on the same output, a full disk, or what ``follow_chunks``
+            other settings, another run on the same output, a full disk, or what ``run_chunks``
             refuses.
         Interrupted: Ctrl-C; finished chunks are kept for ``resume``.
     """
@@ -129,7 +129,7 @@ def _follow_missing(
         if points is not None and progress is not None:
             progress(points["label"])
     missing = [chunk for chunk in range(scan.chunks) if not parts.has(chunk)]
-    with closing(follow_chunks(scan, missing, jobs, scheduler)) as results:
+    with closing(run_chunks(run_task, scan.task, missing, jobs, scheduler)) as results:
         for chunk, points in results:
             parts.write(chunk, points)
             if progress is not None:

@@ -1,4 +1,4 @@
-"""The chunks of a scan, followed by this process, by several, or by a dask cluster.
+"""The chunks of a large piece of work, done by this process, by several, or by a dask cluster.
 
 All three give the same bytes. Processes and clusters are used through the one interface of
 ``concurrent.futures``; the chunks of a worker that dies are computed again.
@@ -23,11 +23,12 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import AbstractContextManager, contextmanager
-
-import numpy as np
+from typing import Any, TypeVar
 
 from flowsim.errors import InputError
-from flowsim.scan.plan import Scan, run_task
+
+#: What is found of one chunk.
+Result = TypeVar("Result")
 
 #: Times that workers may die one after the other without a chunk being finished in between.
 _PATIENCE = 3
@@ -38,14 +39,19 @@ _CONNECT = 10
 _Pool = tuple[Executor, Callable[[], int]]
 
 
-def follow_chunks(
-    scan: Scan, chunks: Iterable[int], jobs: int = 1, scheduler: str | None = None
-) -> Generator[tuple[int, np.ndarray], None, None]:
-    """Results of the given chunks as (chunk, points), in the order in which they are finished.
+def run_chunks(
+    work: Callable[[Any], Result],
+    task: Callable[[int], Any],
+    chunks: Iterable[int],
+    jobs: int = 1,
+    scheduler: str | None = None,
+) -> Generator[tuple[int, Result], None, None]:
+    """Results of the given chunks as (chunk, result), in the order in which they are finished.
 
     Args:
-        scan: what to compute.
-        chunks: which of its chunks.
+        work: what is done of one chunk, a pure function at the top of its module.
+        task: its argument by the number of the chunk: plain data.
+        chunks: which chunks.
         jobs: processes; 1 computes in this one.
         scheduler: address of a running dask scheduler, which then does the work instead.
 
@@ -53,52 +59,54 @@ def follow_chunks(
         InputError: no scheduler answers, dask is not installed, or workers die again and again.
     """
     if scheduler is not None:
-        return _through(lambda: _cluster(scheduler), scan, chunks)
+        return _through(lambda: _cluster(scheduler), work, task, chunks)
     if jobs > 1:
-        return _through(lambda: _processes(jobs), scan, chunks)
-    return ((chunk, run_task(scan.task(chunk))) for chunk in chunks)
+        return _through(lambda: _processes(jobs), work, task, chunks)
+    return ((chunk, work(task(chunk))) for chunk in chunks)
 
 
 def _through(
-    open_pool: Callable[[], AbstractContextManager[_Pool]], scan: Scan, chunks: Iterable[int]
-) -> Generator[tuple[int, np.ndarray], None, None]:
+    open_pool: Callable[[], AbstractContextManager[_Pool]],
+    work: Callable[[Any], Result],
+    task: Callable[[int], Any],
+    chunks: Iterable[int],
+) -> Generator[tuple[int, Result], None, None]:
     """Results of a pool; when it breaks, another computes the chunks that are missing."""
     waiting, broken = deque(chunks), 0
     while waiting:
-        running: dict[Future[np.ndarray], int] = {}
+        running: dict[Future[Result], int] = {}
         try:
             with open_pool() as (pool, limit):
                 while waiting or running:
                     while waiting and len(running) < limit():
-                        future = _submit(pool, scan, waiting[0])
+                        future = _submit(pool, work, task(waiting[0]))
                         running[future] = waiting.popleft()
                     done = wait(running, return_when=FIRST_COMPLETED).done
                     for future in sorted(done, key=_has_failed):  # good results first
-                        points = future.result()
+                        result = future.result()
                         broken = 0
-                        yield running.pop(future), points
+                        yield running.pop(future), result
         except _lost_workers():
             broken += 1
             if broken == _PATIENCE:
                 raise InputError(
-                    "the workers of the scan keep dying, perhaps for want of memory; "
+                    "the workers keep dying, perhaps for want of memory; "
                     "the chunks that were finished are kept"
                 ) from None
             waiting.extend(running.values())
 
 
-def _has_failed(future: Future[np.ndarray]) -> bool:
+def _has_failed(future: Future[Result]) -> bool:
     return future.cancelled() or future.exception() is not None
 
 
-def _submit(pool: Executor, scan: Scan, chunk: int) -> Future[np.ndarray]:
+def _submit(pool: Executor, work: Callable[[Any], Result], task: object) -> Future[Result]:
     """Submit a chunk, with Ctrl-C blocked for processes that this starts: the parent handles it."""
-    task = scan.task(chunk)
     if not hasattr(signal, "pthread_sigmask"):  # Windows: a worker ignores Ctrl-C once it has begun
-        return pool.submit(run_task, task)
+        return pool.submit(work, task)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return pool.submit(run_task, task)
+        return pool.submit(work, task)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 

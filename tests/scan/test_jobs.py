@@ -80,11 +80,13 @@ def test_chunks_of_a_broken_pool_are_followed_by_the_next():
         return nullcontext((Dying(good), lambda: 3))
 
     goods = iter([2, 0, 4, 0, 100])
-    found = dict(jobs_module._through(lambda: open_pool(next(goods)), SCAN, range(12)))
+    found = dict(
+        jobs_module._through(lambda: open_pool(next(goods)), run_task, SCAN.task, range(12))
+    )
     assert sorted(found) == list(range(12))
     assert pools == [2, 0, 4, 0, 100]
     with pytest.raises(InputError, match="keep dying"):
-        list(jobs_module._through(lambda: open_pool(0), SCAN, range(12)))
+        list(jobs_module._through(lambda: open_pool(0), run_task, SCAN.task, range(12)))
     assert len(pools) == 8
 
 

@@ -346,13 +346,13 @@ def test_an_unfinished_scan_is_continued_where_it_stopped(unfinished, calm, monk
     with pytest.raises(InputError, match="give --resume"):
         write_scan(small(), unfinished)
     computed = []
-    follow = store_module.follow_chunks
+    follow = store_module.run_chunks
 
-    def record(scan, chunks, *rest):
+    def record(work, task, chunks, *rest):
         computed.extend(chunks)
-        return follow(scan, chunks, *rest)
+        return follow(work, task, chunks, *rest)
 
-    monkeypatch.setattr(store_module, "follow_chunks", record)
+    monkeypatch.setattr(store_module, "run_chunks", record)
     seen = []
     write_scan(small(), unfinished, resume=True, progress=lambda labels: seen.append(len(labels)))
     assert computed == [2, 3]
@@ -396,7 +396,7 @@ def test_other_settings_are_refused_with_the_difference(unfinished, calm, change
 def test_a_finished_record_is_not_computed_again(tmp_path, calm, monkeypatch):
     out = tmp_path / "a.nc"
     out.write_bytes(calm)
-    monkeypatch.setattr(store_module, "follow_chunks", None)
+    monkeypatch.setattr(store_module, "run_chunks", None)
     write_scan(small(), out, resume=True)
     with pytest.raises(InputError, match="exists"):
         write_scan(small(), out)
