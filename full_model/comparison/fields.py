@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -22,23 +23,26 @@ from flowsim.errors import InputError
 from flowsim.models.rank_one import RankOneModel
 from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights
+from full_model.model.attention_free import without_attention
 from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
 from full_model.model.source import MarkovSource
-
-#: Numbers of one hidden layer held at once: what stays in a core's cache.
-_CHUNK = 2**17
 
 
 class FullField:
     """What both fields share: M models as states (M, K), their weights in a fixed order.
 
     Attributes:
+        rounding: half the width over which ReLU's kink is rounded off in a hidden unit's input, 0
+            for ReLU itself: its derivative there is (2 + 3t − t³)/4 at t = input/rounding. The
+            loss is always that of ReLU itself.
         shapes: name and shape of the weights in a state.
         metric: (K,), by which a state's gradient is divided: 1, and N for a shared position.
     """
 
-    def __init__(self, arch: Architecture, chain: BinaryChain, device: str = "cpu") -> None:
-        self.arch, self.chain = arch, chain
+    def __init__(
+        self, arch: Architecture, chain: BinaryChain, device: str = "cpu", rounding: float = 0.0
+    ) -> None:
+        self.arch, self.chain, self.rounding = arch, chain, rounding
         self.population = exact_loss(arch, MarkovSource.of(chain), device=device)
         self.shapes = dict(arch.shapes)
         self.metric = torch.ones(self.size, dtype=torch.float64, device=device)
@@ -97,15 +101,24 @@ class EnumeratedField(FullField):
     Args:
         arch: one layer, one head, that can carry a lift.
         chain: the data.
+        rounding: see ``FullField``; 0 where automatic differentiation is used.
+
+    Raises:
+        InputError: another architecture, too many sequences, or kinks to be rounded off elsewhere
+            than on the CPU.
     """
 
-    def __init__(self, arch: Architecture, chain: BinaryChain, device: str = "cpu") -> None:
-        super().__init__(arch, chain, device)
+    def __init__(
+        self, arch: Architecture, chain: BinaryChain, device: str = "cpu", rounding: float = 0.0
+    ) -> None:
+        super().__init__(arch, chain, device, rounding)
+        if rounding and not isinstance(self.population, PrefixTreeLoss):
+            raise InputError("gradient flow is computed on the CPU")
         self.reduced = RankOneModel(chain, arch.length, attention=True, tied=arch.tied)
 
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         if isinstance(self.population, PrefixTreeLoss):
-            return self.population.gradient_and_stiffness(state)
+            return self.population.gradient_and_stiffness(state, self.rounding)
         weights = self.weights(state)
         with torch.enable_grad():
             _, gradient = self.population.value_and_gradient(weights)
@@ -126,19 +139,27 @@ class AttentionFreeField(FullField):
         arch: one layer, no attention, ReLU, learned positions, a binary logit.
         chain: the data.
         shared: the N positions of every model are equal, and the state holds them once.
+        rounding: see ``FullField``.
 
     Raises:
         InputError: another architecture.
     """
 
     def __init__(
-        self, arch: Architecture, chain: BinaryChain, shared: bool = False, device: str = "cpu"
+        self,
+        arch: Architecture,
+        chain: BinaryChain,
+        shared: bool = False,
+        device: str = "cpu",
+        rounding: float = 0.0,
     ) -> None:
         fits = arch.layers == 1 and arch.attention == "none" and arch.output == "binary"
         plain = arch.activation == "relu" and arch.positions == "learned" and not arch.layer_norm
         if not (fits and plain):
             raise InputError("the closed form needs one ReLU layer with positions, no attention")
-        super().__init__(arch, chain, device)
+        if rounding and torch.device(device).type != "cpu":
+            raise InputError("gradient flow is computed on the CPU")
+        super().__init__(arch, chain, device, rounding)
         if shared:
             self.shapes["positions"] = (1, arch.d)
             self.metric = self.metric.new_ones(self.size)
@@ -147,68 +168,26 @@ class AttentionFreeField(FullField):
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient (M, K) and stiffness (M,) of states (M, K).
 
-        The stiffness is the trace of the Gauss-Newton matrix Σ law·s·∇f ∇fᵀ in the metric, with s
-        the larger of σ′(f) and t(1 − t): it bounds the largest curvature where f is near its
-        target, so that a step well below its inverse neither oscillates nor jumps.
+        On the CPU the stiffness is the trace of the Gauss-Newton matrix Σ law·s·∇f ∇fᵀ in the
+        metric, with s the larger of σ′(f) and t(1 − t): it bounds the largest curvature where f is
+        near its target, so that a step well below its inverse neither oscillates nor jumps.
+        Elsewhere it is that trace at the weights' projection, as for models with attention.
         """
-        positions = self.shapes["positions"][0]
-        size = max(1, _CHUNK // (2 * positions * self.arch.width))
-        parts = [self._evaluate(part) for part in state.split(size)]
-        if len(parts) == 1:
-            return parts[0]
-        gradient, stiffness = (torch.cat(column) for column in zip(*parts, strict=True))
-        return gradient, stiffness
+        count, chain = self.shapes["positions"][0], self.chain
+        if state.device.type != "cpu":
+            whole = self.whole(state)
+            with torch.enable_grad():
+                _, gradient = self.population.value_and_gradient(whole)
+            if count == 1:
+                gradient["positions"] = gradient["positions"].sum(1, keepdim=True)
+            return self.state(gradient), self._projected_stiffness(whole)
+        found = without_attention(
+            state.contiguous().numpy(), np.array(chain.stationary),
+            np.array([chain.p, 1 - chain.q]), count, self.arch.length, self.arch.d,
+            self.arch.width, self.arch.tied, self.rounding,
+        )  # fmt: skip
+        return torch.from_numpy(found[0]), torch.from_numpy(found[1])
 
-    def _evaluate(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        w = self.weights(state)
-        e, p, up, down, b = (w[k] for k in ("embedding", "positions", "0.up", "0.down", "bias"))
-        u = e if self.arch.tied else w["unembedding"]
-        members, count, _ = p.shape
-        y = torch.cat([p, p + e.unsqueeze(1)], dim=1)  # (M, 2n, d), symbol 0 first
-        before = y @ up.mT
-        hidden = before.relu()
-        z = y + hidden @ down.mT
-        f = (z @ u.unsqueeze(-1)).squeeze(-1) + b.unsqueeze(-1)
-        law, target, spread = self._law(count, state)
-        chance = f.sigmoid()
-        omega = (chance - target) * law
-        # j = ∂f/∂Y: the reader itself and what it reads through the open hidden units
-        back = (u.unsqueeze(1) @ down) * (before > 0)
-        j = u.unsqueeze(1) + back @ up
-        wide = omega.unsqueeze(-1)
-        by_y = wide * j
-        gradient = {
-            "embedding": by_y[:, count:].sum(1),
-            "positions": by_y[:, :count] + by_y[:, count:],
-            "0.up": (wide * back).mT @ y,
-            "0.down": u.unsqueeze(-1) * (omega.unsqueeze(1) @ hidden),
-            "bias": omega.sum(1),
-        }
-        by_u = (omega.unsqueeze(1) @ z).squeeze(1)
-        if self.arch.tied:
-            gradient["embedding"] = gradient["embedding"] + by_u
-        else:
-            gradient["unembedding"] = by_u
-        through_e = z.clone() if self.arch.tied else torch.zeros_like(z)
-        through_e[:, count:] += j[:, count:]
-        j_size = j.square().sum(-1)
-        squares = (
-            through_e.square().sum(-1)
-            + j_size / self.arch.length
-            + back.square().sum(-1) * y.square().sum(-1)
-            + u.square().sum(-1, keepdim=True) * hidden.square().sum(-1)
-            + 1
-        )
-        if not self.arch.tied:
-            squares = squares + z.square().sum(-1)
-        weight = law * torch.maximum(chance * (1 - chance), spread)
-        flat = torch.cat([gradient[name].reshape(members, -1) for name in self.shapes], dim=1)
-        return flat, (weight * squares).sum(1)
-
-    def _law(self, count: int, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Probability of each (x, n), target t(x) and t(1 − t), each (2n,)."""
-        pi0, pi1 = self.chain.stationary
-        t0, t1 = self.chain.p, 1 - self.chain.q
-        law = like.new_tensor([pi0 / count, pi1 / count]).repeat_interleave(count)
-        target = like.new_tensor([t0, t1]).repeat_interleave(count)
-        return law, target, target * (1 - target)
+    def _projected_stiffness(self, whole: Weights) -> Tensor:
+        model = RankOneModel(self.chain, self.arch.length, tied=self.arch.tied)
+        return model.stiffness(rank_one_coordinates(model, self.arch, whole))

@@ -89,15 +89,20 @@ class PrefixTreeLoss:
             start += size
         return loss.reshape(ensemble), gradient
 
-    def gradient_and_stiffness(self, states: Tensor) -> tuple[Tensor, Tensor]:
+    def gradient_and_stiffness(
+        self, states: Tensor, rounding: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
         """Gradient (M, K) and stiffness (M,) of weights (M, K) in the order of ``arch.shapes``.
+
+        Where ``rounding`` is not 0, that of a ReLU whose kink is rounded off to both sides of it:
+        its derivative there is (2 + 3t − t³)/4 at t = input/rounding.
 
         The stiffness is the trace of the Gauss-Newton matrix Σ law·s·∇f ∇fᵀ, s the larger of σ′(f)
         and t(1 − t), see ``AttentionFreeField``.
         """
         from full_model.model.tree.evaluate import GRADIENT, STIFFNESS
 
-        _, gradient, stiffness = self._evaluate(states, GRADIENT | STIFFNESS)
+        _, gradient, stiffness = self._evaluate(states, GRADIENT | STIFFNESS, rounding)
         return gradient, stiffness
 
     def select(self, rows: Tensor) -> PrefixTreeLoss:
@@ -117,7 +122,9 @@ class PrefixTreeLoss:
         parts = [weights[name].reshape(members, -1) for name in self.arch.shapes]
         return torch.cat(parts, dim=1), ensemble
 
-    def _evaluate(self, states: Tensor, what: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _evaluate(
+        self, states: Tensor, what: int, rounding: float = 0.0
+    ) -> tuple[Tensor, Tensor, Tensor]:
         from full_model.model.tree.evaluate import evaluate  # numba takes a second to load
 
         if len(self._kernels) not in (1, len(states)):
@@ -127,7 +134,7 @@ class PrefixTreeLoss:
         arch = self.arch
         found = evaluate(
             states.detach().contiguous().numpy(), self._first, self._kernels, arch.length,
-            self.length, arch.d, arch.width, arch.tied, what,
+            self.length, arch.d, arch.width, arch.tied, what, rounding,
         )  # fmt: skip
         loss, gradient, stiffness = (torch.from_numpy(values) for values in found)
         return loss, gradient, stiffness

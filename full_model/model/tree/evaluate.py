@@ -111,7 +111,7 @@ def _write(layer, sums, inner, hidden, tied, length, out):
 
 
 @compiled
-def evaluate(states, first, kernels, context, length, d, hidden, tied, what):
+def evaluate(states, first, kernels, context, length, d, hidden, tied, what, rounding):
     """Loss (M,), gradient (M, K) and stiffness (M,) of models, each by itself.
 
     Args:
@@ -121,6 +121,7 @@ def evaluate(states, first, kernels, context, length, d, hidden, tied, what):
         d, hidden: dimension and hidden units.
         tied: is the reader u the embedding.
         what: which of LOSS, GRADIENT and STIFFNESS to compute; the others are zero.
+        rounding: half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
     """
     models, count, wide = states.shape[0], 2 << length, hidden + (-hidden) % 4
     loss, stiffness = np.zeros(models), np.zeros(models)
@@ -132,7 +133,7 @@ def evaluate(states, first, kernels, context, length, d, hidden, tied, what):
         kernel = kernels[chain]
         if i == 0 or kernels.shape[0] > 1:
             laws(first[chain], kernel, length, law)
-        layer = read_layer(states[i], context, d, hidden, tied)
+        layer = read_layer(states[i], context, d, hidden, tied, rounding)
         places = read_places(layer, length)
         mix(places.weight, places.symbols, length, mixed)
         fixed, sums = fixed_parts(layer, places, length), new_sums(d, wide, length)

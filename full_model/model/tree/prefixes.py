@@ -73,6 +73,20 @@ def new_sums(d, wide, length):
     )  # fmt: skip
 
 
+@compiled(internal=True)
+def _round_off(hidden, opened, rounding):
+    """ReLU with its kink rounded off, and its derivative (2 + 3t − t³)/4, t = input/rounding."""
+    for j in range(hidden.shape[0]):
+        t = hidden[j] / rounding
+        if t >= 1.0:
+            opened[j] = 1.0
+        elif t <= -1.0:
+            opened[j] = hidden[j] = 0.0
+        else:
+            opened[j] = (2.0 + t * (3.0 - t * t)) / 4.0
+            hidden[j] = rounding * (3.0 + t * (8.0 + t * (6.0 - t * t))) / 16.0
+
+
 @compiled(reordered=True, internal=True)
 def forward(layer, mixed, start, count, room):
     """Logits and all on the way to them; y and target are there already."""
@@ -89,9 +103,12 @@ def forward(layer, mixed, start, count, room):
     add_all(room.y, room.moved, room.y)
     product(layer.up, room.y, room.hidden, count)
     hidden, opened = room.hidden.ravel(), room.open.ravel()
-    for j in range(hidden.shape[0]):
-        opened[j] = 1.0 if hidden[j] > 0.0 else 0.0
-        hidden[j] = 0.0 if hidden[j] <= 0.0 else hidden[j]
+    if layer.rounding > 0.0:
+        _round_off(hidden, opened, layer.rounding)
+    else:
+        for j in range(hidden.shape[0]):
+            opened[j] = 1.0 if hidden[j] > 0.0 else 0.0
+            hidden[j] = 0.0 if hidden[j] <= 0.0 else hidden[j]
     product(layer.u, room.y, room.logit, count)
     product(layer.read, room.hidden, room.line, count)
     for j in range(count):

@@ -16,6 +16,7 @@ class Layer(NamedTuple):
 
     ``read`` is W_2ᵀu, a row like u, and all that a logit sees of W_2:
     f = ⟨u, Y⟩ + ⟨W_2ᵀu, ReLU(W_1Y)⟩ + b. ``steep`` is W_1ᵀ with column k times its k-th entry.
+    ``rounding`` is half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
     """
 
     embedding: Any
@@ -30,6 +31,7 @@ class Layer(NamedTuple):
     bias: Any
     read: Any
     steep: Any
+    rounding: Any
 
 
 class Places(NamedTuple):
@@ -70,7 +72,7 @@ def _matrix(row, begin, rows, columns, high, wide):
 
 
 @compiled(internal=True)
-def read_layer(row, context, d, hidden, tied):
+def read_layer(row, context, d, hidden, tied, rounding):
     """The weights in ``row``, in the order of ``Architecture.shapes``."""
     square, wide = d * d, hidden + (-hidden) % 4
     at = d + context * d
@@ -91,7 +93,9 @@ def read_layer(row, context, d, hidden, tied):
             steep[i, k] = up[k, i] * read[0, k]
     positions = _matrix(row, d, context, d, context, d)
     bias = row[row.shape[0] - 1]
-    return Layer(row[:d], positions, query, key, value, out, up, down, u, bias, read, steep)
+    return Layer(
+        row[:d], positions, query, key, value, out, up, down, u, bias, read, steep, rounding
+    )
 
 
 @compiled(fused=True, internal=True)
