@@ -89,6 +89,11 @@ class Case:
     dtype: str = "float64"
 
     @property
+    def noise_on(self) -> str:
+        """Which weights have noise: attention's only where its exact loss can be summed."""
+        return "all" if self.trainer == "adamw" or self.length <= 16 else "others"
+
+    @property
     def name(self) -> str:
         noise = f" noise {self.noise:g}" if self.noise else ""
         return f"{self.trainer} p={self.p:g} q={self.q:g} N={self.length}{noise}"
@@ -110,6 +115,7 @@ def run(case: Case, state: Path) -> tuple[xr.Dataset, float]:
         8,
         case.length,
         case.noise,
+        case.noise_on,
         steps=case.steps,
         dtype=case.dtype,
     )

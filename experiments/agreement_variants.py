@@ -17,8 +17,10 @@ from flowsim.landscape.labels import Label
 from flowsim.models.canonical import CanonicalModel
 from flowsim.models.rank_one import RankOneModel
 from full_model import Architecture, AttentionFreeField, Comparison, classify, lift_rank_one
-from full_model.comparison.steps import ReducedField, step_until
+from full_model.comparison.steps import step_until
 
+#: Steps after which an orbit with slow positions is left open.
+MOST_STEPS = 50_000
 VARIANTS = ("canonical", "moving bias", "metric of w", "slow positions", "rank-one")
 
 
@@ -42,40 +44,43 @@ def variant_labels(chain: BinaryChain, length: int, points: Tensor, variant: str
         scaled[:, 0] /= np.sqrt(8)
         found = reaches_global_minimum(chain, scaled).numpy()
         return np.where(found, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM)
-    return _rank_one_labels(chain, length, points, variant)
+    if variant == "slow positions":
+        return _slow_labels(chain, length, points)
+    model = RankOneModel(chain, length)
+    return find_limits(model, model.from_canonical(points)).label.numpy()
 
 
-class _SlowPositions(ReducedField):
+class _SlowPositions:
     """The rank-one field with w's metric as in the canonical model and the bias at its optimum."""
 
     def __init__(self, model: RankOneModel) -> None:
-        super().__init__(model)
-        self.metric = self.metric.clone()
+        self.model = model
+        self.metric = torch.tensor(model.metric, dtype=torch.float64)
         self.metric[2:4] = 0.5  # w₁ = ±w₂ together make dw²
 
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         state = torch.cat([state[:, :4], self.model.optimal_bias(state).unsqueeze(-1)], -1)
-        gradient, stiffness = super().__call__(state)
+        gradient = self.model.gradient(state)
         gradient[:, 4] = 0.0
-        return gradient, 8 * stiffness  # w moves eight times faster than stiffness believes
+        # w moves eight times faster than the model's stiffness says
+        return gradient, 8 * self.model.stiffness(state)
 
 
-def _rank_one_labels(chain: BinaryChain, length: int, points: Tensor, variant: str) -> np.ndarray:
-    """Labels of the rank-one model ("rank-one"), or with slow positions alone."""
+def _slow_labels(chain: BinaryChain, length: int, points: Tensor) -> np.ndarray:
+    """Labels with slow positions alone, by what lifts of the orbits show on their way."""
     model = RankOneModel(chain, length)
-    field = _SlowPositions(model) if variant == "slow positions" else ReducedField(model)
+    field = _SlowPositions(model)
     full = AttentionFreeField(Architecture(1, length, attention="none"), chain, shared=True)
     state = model.from_canonical(points)
     count = len(points)
     time, steps = torch.zeros(count, dtype=torch.float64), torch.zeros(count, dtype=torch.int64)
     label = torch.zeros(count, dtype=torch.int8)
-    until, horizon = 0.25, Comparison(chain.p, chain.q, length=length).horizon
-    while until < horizon and bool((label == 0).any()):
-        step_until(field, state, time, steps, until, label == 0)
+    until, horizon = 0.25, Comparison(chain.p, chain.q, length=length).last_time
+    while until < horizon and bool(((label == 0) & (steps < MOST_STEPS)).any()):
+        step_until(field, state, time, steps, until, label == 0, most=MOST_STEPS)
         rows = (label == 0).nonzero()[:, 0]
         here = state[rows].clone()
-        if variant == "slow positions":
-            here[:, 4] = model.optimal_bias(here)
+        here[:, 4] = model.optimal_bias(here)
         weights = full.weights(full.state(lift_rank_one(model.point(here), full.arch)))
         found = classify(chain, model.loss(here), weights, full.gradient, full.metric_weights())
         label[rows] = found.label

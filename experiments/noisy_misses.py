@@ -78,13 +78,14 @@ def start(chain: BinaryChain, at: tuple[float, float], noise: float, part: str, 
           length: int = 8) -> tuple[FullSide, Weights]:  # fmt: skip
     """Full models with that start, one per seed, and their weights."""
     settings = Comparison(
-        chain.p, chain.q, "rank-one", length=length, noise=noise, seed=seeds.start
-    )
+        chain.p, chain.q, "rank-one", length=length, noise=noise, noise_on="others",
+        seed=seeds.start,
+    )  # fmt: skip
     points = torch.tensor([at] * len(seeds), dtype=torch.float64)
     full = FullSide(settings, points)
     weights = full.field.weights(full.state)
     if part != "all":
-        clean = lifted_weights(Comparison(chain.p, chain.q, length=length), full.arch, points)
+        clean = lifted_weights(Comparison(chain.p, chain.q, length=length), points)
         for name, weight in weights.items():
             off = across(name, weight - clean[name])
             weights[name] = clean[name] + off if part == "across" else weight - off
@@ -96,7 +97,7 @@ def trials(chain: BinaryChain, seeds: int) -> list[dict[str, Any]]:
     starts = [start(chain, *trial, range(1000, 1000 + seeds)) for trial in TRIALS]
     points = torch.tensor([at for at, _, _ in TRIALS], dtype=torch.float64)
     points = points.repeat_interleave(seeds, 0)
-    settings = Comparison(chain.p, chain.q, "rank-one", noise=NOISE)
+    settings = Comparison(chain.p, chain.q, "rank-one", noise=NOISE, noise_on="others")
     whole = SideBySide(settings, points, RankOneModel(chain, settings.length))
     whole.full.state = torch.cat([full.field.state(weights) for full, weights in starts])
     whole.run()

@@ -24,7 +24,6 @@ import torch
 import flowsim
 from flowsim.drawing.comparison import draw_disagreements, draw_labels
 from full_model import Architecture, Comparison, Recipe, RunSettings, compare, grid_points, train
-from full_model.comparison.steps import ReducedField, step_until
 
 torch.set_num_threads(1)
 ABOVE, BELOW = (0.5, 0.8), (0.2, 0.3)  # (p, q) with p + q above and below one
@@ -141,18 +140,13 @@ assert model.coordinates == ("e", "rho", "w1", "w2", "b") and model.metric == (1
 # longer opens the ReLU. There the run is caught between a push down (ReLU open) and a push up
 # (ReLU shut). It slides along ε = −ρ, at the pace of the slow position, and that way leads up,
 # all the way to the bigram; w hardly changes. (e, w) cannot see it, having ρ = −e/2 for good.
-# Steps here are an eighth of those above, to show the sliding itself rather than the chatter of
-# steps across the kink.
+# Below is the orbit of the flow, sliding exactly; the runs above, in steps, chatter about it.
 
 # %%
 model = flowsim.RankOneModel(chains[BELOW], 8)
 state = model.from_canonical(torch.tensor([[0.5, -1.2]]).double())
-time, steps, path = torch.zeros(1).double(), torch.zeros(1, dtype=torch.int64), [state.clone()]
-times, moving = np.concatenate([[0], np.geomspace(0.1, 300, 120)]), torch.ones(1, dtype=torch.bool)
-for until in times[1:]:
-    step_until(ReducedField(model), state, time, steps, float(until), moving, share=0.1)
-    path.append(state.clone())
-path = torch.cat(path)
+times = np.concatenate([[0], np.geomspace(0.1, 300, 120)])
+path = flowsim.trajectories(model, state, times)[:, 0]
 eps, rho, _, w2, _ = path.T
 
 figure, ax = plt.subplots(figsize=(6, 3), dpi=80, layout="constrained")

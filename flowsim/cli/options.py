@@ -212,8 +212,21 @@ Rate = Annotated[
 Noise = Annotated[
     float,
     typer.Option(
-        min=0, max=1e3, metavar="STD", help="Deviation of normal noise on every weight.",
+        min=0, max=1e3, metavar="STD", help="Deviation of normal noise on the weights.",
         rich_help_panel=FULL,
+    ),
+]  # fmt: skip
+Jobs = Annotated[
+    int,
+    typer.Option(
+        min=1, max=4096, metavar="N", help="Processes that share the work.", rich_help_panel=WORK
+    ),
+]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Use a running dask cluster, tcp://host:port.",
+        rich_help_panel=WORK,
     ),
 ]  # fmt: skip
 Device = Annotated[

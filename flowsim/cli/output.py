@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from functools import partial
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import typer
 
 from flowsim.cli.texts import Summary, text_of
+from flowsim.cli.values import join_ranges
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
 #: Exit codes beside 0 (done) and 1 (a fault in flowsim itself).
 BAD_INPUT, UNRESOLVED, DISAGREES, INTERRUPTED = 2, 3, 4, 130
+
+
+#: Options that change no result; a record's command leaves them out.
+_NEUTRAL_FLAGS = {"--resume", "--overwrite", "--json", "--quiet"}
+_NEUTRAL_VALUES = {"--jobs", "--scheduler", "--out"}
 
 
 class Printing(Protocol):
@@ -130,3 +137,17 @@ def write_figure(
     record_file = [] if stored is None else [(stored, partial(store_record, record))]
     write_together([*record_file, (figure, lambda path: save_figure(drawn, path))])
     return summary
+
+
+def neutral_command() -> str:
+    """The command line without what changes no result."""
+    kept: list[str] = []
+    skip = False
+    for word in join_ranges(sys.argv[1:]):
+        if skip:
+            skip = False
+        elif word in _NEUTRAL_VALUES:
+            skip = True
+        elif word not in _NEUTRAL_FLAGS and word.partition("=")[0] not in _NEUTRAL_VALUES:
+            kept.append(word)
+    return shlex.join(["flowsim", *kept])

@@ -24,6 +24,7 @@ class Meter:
     def __init__(self, total: int, unit: str) -> None:
         self.total, self.unit = total, unit
         self.done, self.note = 0, ""
+        self.most: float | None = None
         self.show: Callable[[], object] = lambda: None
         self._counts: dict[str, int] = {}
 
@@ -31,9 +32,15 @@ class Meter:
         """So much more is done."""
         self.reach(self.done + more)
 
-    def reach(self, done: int, note: str | None = None) -> None:
-        """So much is done in all, and what may be said of it."""
-        self.done, self.note = done, self.note if note is None else note
+    def reach(self, done: int, note: str | None = None, most: float | None = None) -> None:
+        """So much is done in all, and what may be said of it.
+
+        Args:
+            done: how much.
+            note: words about it; the former ones if None.
+            most: seconds that are left at most, where what is done does not tell how many.
+        """
+        self.done, self.note, self.most = done, self.note if note is None else note, most
         self.show()
 
     def labels(self, labels: Any, names: dict[int, str]) -> None:
@@ -46,7 +53,9 @@ class Meter:
     def line(self, elapsed: float) -> str:
         """Where things are after so many seconds, in one plain sentence."""
         text = f"{self.done} of {self.total} {self.unit}, {duration(elapsed)}"
-        if 0 < self.done < self.total:
+        if self.most is not None:
+            text += f", at most {duration(self.most)} left"
+        elif 0 < self.done < self.total:
             text += f", about {duration(elapsed * (self.total - self.done) / self.done)} left"
         return f"{text}; {self.note}" if self.note else text
 
@@ -80,6 +89,7 @@ def _bar(meter: Meter) -> Iterator[None]:
     with tqdm(total=meter.total, unit=f" {meter.unit}", leave=False, delay=0.5) as bar:
 
         def show() -> None:
+            bar.total = meter.total
             bar.set_postfix_str(meter.note, refresh=False)
             bar.update(meter.done - bar.n)
 

@@ -27,12 +27,17 @@ def require_memory(what: str, needed: float, smaller: str) -> None:
         )
 
 
-def check_enumeration(length: int) -> None:
-    """Of the exact loss with attention: there are 2^N sequences."""
+def check_enumeration(length: int, instead: str = "") -> None:
+    """Of the exact loss with attention: there are 2^N sequences.
+
+    Args:
+        length: N.
+        instead: what else can be done, to end the sentence.
+    """
     if length > 60:
         raise InputError(
             f"the exact loss with attention runs through all 2^N sequences, and there are "
-            f"10^{length * math.log10(2):.0f} of --length {length}: choose at most 16"
+            f"10^{length * math.log10(2):.0f} of --length {length}: choose at most 16{instead}"
         )
 
 

@@ -195,22 +195,50 @@ def _gaussian(s: Summary) -> list[str]:
 
 
 def _comparison(s: Summary) -> list[str]:
-    low, high = s["agreement_interval"]
     share = "none decided" if s["agreement"] is None else f"{s['agreement']:.2%}"
-    drawn = f"; 95 % interval {low:.2%} to {high:.2%}" * (s.get("starts") == "cloud")
-    kind = "the transformer" if s.get("attention") else "the transformer without attention"
+    drawn = ""
+    if "agreement_interval" in s:
+        low, high = s["agreement_interval"]
+        drawn = f"; 95 % interval {low:.2%} to {high:.2%}"
+    opened = ", ".join(
+        f"{name.replace('_', ' ')} {count}" for name, count in s.get("left_open", {}).items()
+    )
+    different = s.get("different_starts", s["points"])
+    mirrored = f", {different} of them different" if different != s["points"] else ""
     return [
-        f"{s['model']} model against {s['trainer']} of {kind}, p = {s['p']:g}, "
-        f"q = {s['q']:g} ({s['regime']}), d = {s['d']}, N = {s['length']}, {s['points']} starts",
+        f"{s['model']} model against {s['trainer']} of {_transformer(s)}, p = {s['p']:g}, "
+        f"q = {s['q']:g} ({s['regime']}), d = {s['d']}, N = {s['length']}, "
+        f"{s['points']} starts{mirrored}",
         f"agreement                {share} ({s['agreeing']} of {s['decided']}{drawn})",
-        f"unresolved               {s['unresolved_outcomes']} runs, "
-        f"{s['unresolved_predictions']} predictions",
+        *_what_it_is(s),
+        f"unresolved               {s['unresolved_outcomes']} runs"
+        f"{f' ({opened})' if opened else ''}, {s['unresolved_predictions']} predictions",
         *(
             f"predicted {row:<14} found {', '.join(f'{n} {c}' for n, c in columns.items() if c)}"
             for row, columns in s["confusion"].items()
             if any(columns.values())
         ),
     ]
+
+
+def _transformer(s: Summary) -> str:
+    """What was trained, and which of its weights had noise."""
+    if "architecture" not in s:  # a record of 0.1.0
+        return "the transformer" if s.get("attention") else "the transformer without attention"
+    if not s["noise"]:
+        return "the transformer without noise"
+    where = {"all": "every weight", "attention": "attention's weights",
+             "others": "every weight but attention's"}[s["noise_on"]]  # fmt: skip
+    return f"the transformer with noise {s['noise']:g} on {where}"
+
+
+def _what_it_is(s: Summary) -> list[str]:
+    """A line on what agreement means where nothing was drawn at random."""
+    exact = s["model"] == "rank-one" and s["trainer"] in ("flow", "gd")
+    if "agreement_interval" in s or not exact or "architecture" not in s:
+        return []
+    steps = ", up to the steps of descent" if s["trainer"] == "gd" else ""
+    return [f"                         a check that theory and code agree{steps}"]
 
 
 def _training(s: Summary) -> list[str]:

@@ -96,18 +96,17 @@ def draw_disagreements(record: xr.Dataset, ax: Axes) -> None:
 def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
     """The confusion table: counts, and each outcome's share of a prediction with its interval."""
     table, share = record["confusion"].to_numpy(), record["share"].to_numpy()
-    low, high = record["share_low"].to_numpy(), record["share_high"].to_numpy()
     labels = [str(name) for name in record["predicted_label"].to_numpy()]
     rows = [i for i in range(len(labels)) if table[i].sum()]
     columns = sorted({j for j in range(len(labels)) if table[:, j].sum()} | set(rows))
     ax.set_axis_off()
-    random = record.attrs.get("starts") == "cloud"  # of chosen starts shares have no interval
-    spans = np.array([[f"\n{a:.0%} to {b:.0%}" for a, b in zip(*ends, strict=True)]
-                      for ends in zip(low, high, strict=True)])  # fmt: skip
-    cells = [
-        [f"{table[i, j]}\n{share[i, j]:.1%}{spans[i, j] if random else ''}" for j in columns]
-        for i in rows
-    ]
+    random = "share_low" in record  # where nothing was drawn at random, shares have no interval
+    spans = np.full(table.shape, "", dtype=object)
+    if random:
+        ends = record["share_low"].to_numpy(), record["share_high"].to_numpy()
+        spans[:] = [[f"\n{a:.0%} to {b:.0%}" for a, b in zip(*pair, strict=True)]
+                    for pair in zip(*ends, strict=True)]  # fmt: skip
+    cells = [[f"{table[i, j]}\n{share[i, j]:.1%}{spans[i, j]}" for j in columns] for i in rows]
     drawn = ax.table(
         cells,
         rowLabels=[f"predicted\n{_SHORT[labels[i]]}" for i in rows],
@@ -147,8 +146,12 @@ def _marker_size(record: xr.Dataset) -> float:
 
 def _title(record: xr.Dataset) -> str:
     a = record.attrs
-    noise = f", noise {a['noise']:g} on every weight" if a["noise"] else ""
-    layer = "full transformer" if a.get("attention", 0) else "full model without attention layer"
+    where = {"attention": "attention's weights", "others": "all weights but attention's"}
+    noise = f", noise {a['noise']:g} on " if a["noise"] else ""
+    noise += where.get(str(a.get("noise_on")), "every weight") if noise else ""
+    layer = "full transformer"
+    if "architecture" not in a and not a.get("attention", 0):  # a record of 0.1.0
+        layer = "full model without attention layer"
     return (
         f"Markov chain {chain_caption(record)}\n"
         f"{_TRAINER[a['trainer']]} of the {layer}, $d$ = {a['d']}, $N$ = {a['length']}"

@@ -186,20 +186,35 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
 
 
 def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a comparison: how often prediction and outcome agree, and the table."""
+    """The numbers of a comparison: how often prediction and outcome agree, and the table.
+
+    An interval only where something was drawn at random; the reasons of runs that were left open.
+    """
     a = record.attrs
-    names = ("trainer", "d", "noise", "points", "decided", "agreeing", "unresolved_outcomes",
-             "unresolved_predictions")  # fmt: skip
+    names = ("trainer", "d", "architecture", "noise", "noise_on", "points", "different_starts",
+             "decided", "agreeing", "unresolved_outcomes", "unresolved_predictions")  # fmt: skip
     labels = [str(name) for name in record["predicted_label"].to_numpy()]
     table = record["confusion"].to_numpy()
+    ends = ("agreement_low", "agreement_high")
+    interval = {"agreement_interval": [float(a[name]) for name in ends]} if ends[0] in a else {}
     return {
         **_chosen(record),
-        **{name: a[name] for name in names},
+        **{name: a[name] for name in names if name in a},
         "agreement": float(a["agreement"]) if a["decided"] else None,
-        "agreement_interval": [float(a["agreement_low"]), float(a["agreement_high"])],
+        **interval,
+        **({"left_open": _left_open(record)} if "end_reason" in record else {}),
         "confusion": {row: dict(zip(labels, table[i].tolist(), strict=True))
                       for i, row in enumerate(labels)},
     }  # fmt: skip
+
+
+def _left_open(record: xr.Dataset) -> dict[str, int]:
+    """How many runs were left open for each of the reasons."""
+    reasons = record["end_reason"]
+    names = str(reasons.attrs["flag_meanings"]).split()
+    codes = zip(np.atleast_1d(reasons.attrs["flag_values"]), names, strict=True)
+    counts = {name: int((reasons.to_numpy() == code).sum()) for code, name in codes if code}
+    return {name: count for name, count in counts.items() if count}
 
 
 def training_summary(record: xr.Dataset) -> dict[str, Any]:

@@ -23,6 +23,8 @@ _NAMES = [
     (r"(orbit|near|node)_label", "where the flow from this start ends"),
     (r"predicted", "where the reduced flow ends"),
     (r"outcome", "where full training ended"),
+    (r"end_reason", "why full training was moved no further"),
+    (r"distance", "distance of the projected weights from the reduced orbit at the same time"),
     (r"status", "how the integration ended"),
     (r"rule", "what decided the label"),
     (r"limit_loss", "loss at the limit, in nats"),

@@ -10,13 +10,20 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.base import ReducedModel
 from flowsim.models.catalogue import reduced_model
+from full_model.model.architecture import Architecture
 from full_model.training.recipe import TRAINERS
 from full_model.training.settings import resolve_device
 
 MODELS = ("canonical", "uniform", "rank-one")
 
-#: Called with runs decided, runs in all, and a line about where they are.
-Progress = Callable[[int, int, str], None]
+#: Parts of the full model that noise can be added to.
+NOISE_ON = ("all", "attention", "others")
+#: Names of the weights of the attention layer.
+ATTENTION = ("0.query", "0.key", "0.value", "0.out")
+
+#: Called with runs done, runs in all, a line about where they are, and the seconds that are left at
+#: most, None where the runs done tell more.
+Progress = Callable[[int, int, str, "float | None"], None]
 
 
 @dataclass(frozen=True)
@@ -28,14 +35,16 @@ class Comparison:
         model: "canonical" (e, w), "uniform" (e, w, a) or "rank-one" (from points of either).
         trainer: "flow", "gd", "sgd" or "adamw".
         d, length: of the full transformer.
-        noise: deviation of Gaussian noise on every weight.
+        noise: deviation of Gaussian noise on every weight, or on those that ``noise_on`` names.
+        noise_on: "all"; "attention", its queries, keys, values and output; or "others", all else.
+            A weight's noise is the same number whichever of these it is among.
         seed: of the noise (point i has seed + i) and of the sampled batches.
         horizon: the time after which undecided runs of flow and descent are unresolved; by default
-            40 (N + 10)/(π₀π₁|λ|), the slowest scale of the rank-one flow, whose positions move N
-            times slower than the embedding.
+            4000 (N + 10)/(π₀π₁|λ|), a hundred times the slowest scale of the rank-one flow, whose
+            positions move N times slower than the embedding.
         steps: of sgd and adamw (8 000 by default); for flow and descent the most that a run may
-            take before it is unresolved, by default as many as it needs without attention and
-            20 000 with it, where some starts creep along ever steeper valleys.
+            take before it is unresolved, 20 000 by default. In ever steeper valleys descent, whose
+            steps get ever shorter, would take 10¹⁰.
         batch, learning_rate: of sgd and adamw, see ``Recipe``.
         device: "cpu", "cuda" or "auto".
         dtype: the arithmetic of sgd and adamw, "float64" or "float32", in less than half the time;
@@ -52,6 +61,7 @@ class Comparison:
     d: int = 8
     length: int = 8
     noise: float = 0.0
+    noise_on: str = "all"
     seed: int = 0
     horizon: float | None = None
     steps: int | None = None
@@ -65,6 +75,7 @@ class Comparison:
         for name, value, names in (
             ("model", self.model, MODELS),
             ("trainer", self.trainer, TRAINERS),
+            ("noise_on", self.noise_on, NOISE_ON),
         ):
             if value not in names:
                 raise InputError(f"{name} must be one of {', '.join(names)}, not {value!r}")
@@ -76,13 +87,13 @@ class Comparison:
             raise InputError(f"noise must be a number of at least 0, not {self.noise!r}")
         if self.steps is not None and self.steps < 1:
             raise InputError(f"steps must be at least 1, not {self.steps!r}")
-        if self.steps is None and self.stochastic:
-            object.__setattr__(self, "steps", 8000)
+        if self.steps is None:
+            object.__setattr__(self, "steps", 8000 if self.stochastic else 20_000)
         object.__setattr__(self, "device", resolve_device(self.device))
         if self.horizon is None:
             pi0, pi1 = chain.stationary
             rate = pi0 * pi1 * max(abs(chain.second_eigenvalue), 0.05)
-            object.__setattr__(self, "horizon", 40 * (self.length + 10) / rate)
+            object.__setattr__(self, "horizon", 4000 * (self.length + 10) / rate)
         elif not (math.isfinite(self.horizon) and self.horizon > 0):
             raise InputError(f"horizon must be a positive number, not {self.horizon!r}")
 
@@ -95,6 +106,15 @@ class Comparison:
         """The horizon, given or by default."""
         assert self.horizon is not None
         return self.horizon
+
+    @property
+    def noisy_weights(self) -> tuple[str, ...]:
+        """The weights that noise is added to, by name."""
+        if not self.noise:
+            return ()
+        names = Architecture(self.d, self.length).shapes
+        wanted = {"all": (True, False), "attention": (True,), "others": (False,)}[self.noise_on]
+        return tuple(name for name in names if (name in ATTENTION) in wanted)
 
     @property
     def stochastic(self) -> bool:

@@ -7,18 +7,36 @@ reduced orbits from the same points; sampled.py does the same for SGD and AdamW.
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import xarray as xr
 from torch import Tensor
 
+from flowsim.errors import InputError
+from flowsim.landscape.labels import Label
+from flowsim.records.netcdf import flags
+from flowsim.scan.workers import run_chunks
 from full_model.comparison.agreement import add_agreement
 from full_model.comparison.choices import Comparison, Progress, predicting_model
+from full_model.comparison.chunks import Chunks, Task, begin, run_task
+from full_model.comparison.full_side import architecture, attention_stays_zero
+from full_model.comparison.outcome import EndReason
 from full_model.comparison.points import check_points
 from full_model.comparison.sampled import compare_sampled
-from full_model.comparison.side_by_side import SideBySide
+from full_model.comparison.side_by_side import CURVES, ENDS, SideBySide
+from full_model.model.population import check_enumeration
 from full_model.training.checkpoints import check_checkpoint
+
+_CODES = {"predicted": Label, "outcome": Label, "end_reason": EndReason}
+_VECTORS = ("trained", "orbit")
+#: Steps from which on their pace tells how long the others will take.
+_TELLING = 500
 
 
 def compare(
@@ -28,49 +46,161 @@ def compare(
     resume: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    drawn_points: bool = False,
 ) -> xr.Dataset:
     """Predict, train and compare at every point.
 
     Args:
         settings: what to compare.
         points: (n, 2), (e, w), or (n, 3), (e, w, a).
-        checkpoint: where to keep the state; None keeps none.
+        checkpoint: where to keep what is finished; None keeps nothing.
         resume: continue from ``checkpoint``, which must exist and hold the same settings.
         overwrite: start anew although ``checkpoint`` exists.
-        progress: called with runs decided, runs in all and a line about where they are.
+        progress: see ``Progress``.
+        jobs: processes that share the starts of flow and gd; the numbers are those of one.
+        scheduler: address of a running dask scheduler, which then does the work instead.
+        drawn_points: the points are random draws, so that shares of them have intervals.
 
     Returns:
-        Dataset over (point,) and (time, point[, coordinate]): predicted, outcome, losses, the
-        projected coordinates of training and of the reduced orbit, their distance, the relative
-        distance from the rank-one manifold, confusion table and agreement with Wilson intervals.
+        Dataset over (point,) and (time, point[, coordinate]): predicted, outcome, the reason why a
+        run ended, losses, the projected coordinates of training and of the reduced orbit, their
+        distance at equal times, the relative distance from the rank-one manifold, confusion table
+        and agreement; with Wilson intervals where points, noise or batches were drawn at random.
         Curves end (NaN) where the run was decided.
 
     Raises:
-        InputError: settings and points that do not fit; a checkpoint that exists and is neither to
-            be resumed nor overwritten, is unusable or was made with other settings.
+        InputError: settings and points that do not fit; too many sequences to sum over; a
+            checkpoint that exists and is neither to be resumed nor overwritten, is unusable or was
+            made with other settings; several processes for sgd or adamw.
     """
     points = check_points(points)
     model = predicting_model(settings, points.shape[1])
     check_checkpoint(checkpoint, resume, overwrite)
     if settings.stochastic:
+        if jobs > 1 or scheduler is not None:
+            raise InputError(f"one process trains all models of {settings.trainer} together")
         record = compare_sampled(settings, points, model, checkpoint, resume, overwrite, progress)
     else:
-        comparison = SideBySide(settings, points, model)
-        if resume:
-            assert checkpoint is not None
-            comparison.restore(checkpoint)
-        comparison.run(checkpoint, progress)
-        record = comparison.record()
+        if not attention_stays_zero(settings, points.shape[1]):
+            check_enumeration(architecture(settings), settings.length)
+        chunks = Chunks(settings, points)
+        parts = chunks.restore(checkpoint) if resume and checkpoint is not None else {}
+        _follow(chunks, parts, checkpoint, progress, jobs, scheduler)
+        record = _record(chunks, parts)
     for i, name in enumerate(("e", "w", "a")[: points.shape[1]]):
         record = record.assign_coords({name: ("point", points[:, i].numpy())})
-    kept = {name: value for name, value in asdict(settings).items() if value is not None}
+    drawn = {"points": drawn_points, "noise": settings.noise > 0, "batches": settings.stochastic}
     record.attrs = {
         "kind": "comparison",
+        **_about(settings, points.shape[1]),
+        "drawn_at_random": [name for name, so in drawn.items() if so] or ["nothing"],
+        **record.attrs,
+    }
+    return add_agreement(record, intervals=any(drawn.values()))
+
+
+def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:
+    """What a record says of its chain and of what was trained."""
+    kept = {name: value for name, value in asdict(settings).items() if value is not None}
+    left_out = not settings.stochastic and attention_stays_zero(settings, dimensions)
+    return {
         **kept,
         "regime": settings.chain.regime,
         "entropy_rate": settings.chain.entropy_rate,
         "stationary_entropy": settings.chain.stationary_entropy,
-        "attention": int(points.shape[1] == 3),
-        **record.attrs,
+        "attention": int(dimensions == 3),
+        "architecture": "one layer, softmax attention",
+        "trained_weights": list(architecture(settings).shapes),
+        "noisy_weights": list(settings.noisy_weights) or ["none"],
+        "attention_arithmetic": "left out: its weights stay zero" if left_out else "computed",
     }
-    return add_agreement(record)
+
+
+def _record(chunks: Chunks, parts: dict[int, dict[str, np.ndarray]]) -> xr.Dataset:
+    """Everything found at all points, as a dataset."""
+    found = chunks.joined(parts)
+    data: dict[str, Any] = {
+        name: (("time", "point", "coordinate")[: 3 if name in _VECTORS else 2], found[name])
+        for name in CURVES
+    }
+    for name in ENDS:
+        data[name] = ("point", found[name], flags(_CODES[name]) if name in _CODES else {})
+    names = ["e", "w", "a"][: chunks.points.shape[1]]
+    record = xr.Dataset(data, {"time": found["time"], "coordinate": names})
+    record.attrs["different_starts"] = chunks.different
+    return record
+
+
+def _follow(
+    chunks: Chunks,
+    parts: dict[int, dict[str, np.ndarray]],
+    checkpoint: Path | None,
+    progress: Progress | None,
+    jobs: int,
+    scheduler: str | None,
+) -> None:
+    """Add the missing chunks to ``parts``, and keep what is finished."""
+    missing = [chunk for chunk in range(chunks.count) if chunk not in parts]
+    report = _Report(chunks, progress)
+    report.begins(parts)
+    alone = jobs == 1 and scheduler is None
+    work = partial(_run_and_report, report) if alone else run_task
+    with closing(run_chunks(work, chunks.task, missing, jobs, scheduler)) as results:
+        for chunk, found in results:
+            parts[chunk] = found
+            if checkpoint is not None:
+                chunks.save(checkpoint, parts)
+            report.finished(parts)
+
+
+class _Report:
+    """Says how many runs are done, and for how long the others may go on."""
+
+    def __init__(self, chunks: Chunks, progress: Progress | None) -> None:
+        self.chunks, self.progress = chunks, progress
+        self.began, self.before, self.done, self.chunk_began = time.monotonic(), 0, 0, 0.0
+
+    def begins(self, parts: dict[int, dict[str, np.ndarray]]) -> None:
+        """These chunks were there before."""
+        self.finished(parts)
+        self.before = self.done
+
+    def finished(self, parts: dict[int, dict[str, np.ndarray]]) -> None:
+        """These chunks are finished."""
+        self.done = sum(len(self.chunks.members(chunk)) for chunk in parts)
+        self.chunk_began = time.monotonic()
+        left_open = sum(int((part["end_reason"] != 0).sum()) for part in parts.values())
+        self._say(self.done, f"{left_open} left open", None)
+
+    def within(self, work: SideBySide) -> None:
+        """A chunk is under way in this process."""
+        full, now = work.full, time.monotonic()
+        moving = full.undecided()
+        count, most = int(moving.sum()), full.most_steps
+        taken = int(full.steps.max())
+        text = f"{count} moving at time {work.times[-1]:.3g}"
+        left = None
+        if count and taken >= _TELLING:
+            # if none of those that move is decided before its steps are used up
+            left = (now - self.chunk_began) / taken * (most - int(full.steps.cpu()[moving].min()))
+            text += f", {taken} of at most {most} steps"
+            after = self.chunks.different - self.done - len(moving)
+            if self.done > self.before:
+                each = (self.chunk_began - self.began) / (self.done - self.before)
+                left += after * each
+            elif after:
+                left = None
+        self._say(self.done + len(moving) - count, text, left)
+
+    def _say(self, done: int, text: str, most: float | None) -> None:
+        if self.progress is not None:
+            self.progress(done, self.chunks.different, text, most)
+
+
+def _run_and_report(report: _Report, task: Task) -> dict[str, np.ndarray]:
+    """``run_task`` in this process, with reports on the way."""
+    work = begin(task)
+    work.run(partial(report.within, work))
+    return work.found()

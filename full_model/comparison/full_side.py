@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,41 +11,83 @@ from torch import Tensor
 from flowsim.landscape.labels import Label
 from flowsim.models.rank_one import RankOneModel
 from full_model.comparison.choices import Comparison
+from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
-from full_model.comparison.outcome import classify
-from full_model.comparison.steps import step_until
+from full_model.comparison.outcome import EndReason, classify
+from full_model.comparison.steps import chatters, step_until
 from full_model.lift.initial import initial_weights
 from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights
 
-#: Steps of a run with attention, unless the settings say otherwise: see ``Comparison``.
-_ATTENTION_STEPS = 20_000
+#: Half the width over which ReLU's kink is rounded off for the flow, in a hidden unit's input: an
+#: orbit that slides along a kink is in that layer, where the field is steep but smooth.
+ROUNDING = 1e-4
 
 
-def lifted_weights(settings: Comparison, arch: Architecture, points: Tensor) -> Weights:
-    """The full models' first weights: the lifts with the optimal bias, plus the noise."""
+def architecture(settings: Comparison) -> Architecture:
+    """The transformer of every comparison: one layer with softmax attention, all its weights."""
+    return Architecture(settings.d, settings.length)
+
+
+def lifted_weights(
+    settings: Comparison, points: Tensor, seeds: Sequence[int] | None = None
+) -> Weights:
+    """The full models' first weights: the lifts with the optimal bias, plus the noise.
+
+    Args:
+        settings: what to compare.
+        points: (n, 2 or 3).
+        seeds: of the noise, one for each point; by default the settings' and those that follow.
+    """
     rank_one = RankOneModel(settings.chain, settings.length, points.shape[1] == 3)
     bias = rank_one.optimal_bias(rank_one.from_canonical(points))
-    seeds = range(settings.seed, settings.seed + len(points))
-    return initial_weights(arch, "lifted", seeds, theta=points, bias=bias, noise=settings.noise)
+    seeds = range(settings.seed, settings.seed + len(points)) if seeds is None else seeds
+    arch = architecture(settings)
+    clean = initial_weights(arch, "lifted", seeds, theta=points, bias=bias)
+    if not settings.noise:
+        return clean
+    noisy = initial_weights(arch, "lifted", seeds, theta=points, bias=bias, noise=settings.noise)
+    return clean | {name: noisy[name] for name in settings.noisy_weights}
 
 
-def full_field(settings: Comparison, dimensions: int) -> FullField:
+def attention_stays_zero(settings: Comparison, dimensions: int) -> bool:
+    """Whether W_Q, W_K, W_V and W_O are zero at the start, and so for good.
+
+    The gradient of W_V has the factor W_O, that of W_O the factor W_V, and those of W_Q and W_K
+    have each other: where all four are zero, none of them moves.
+    """
+    return dimensions == 2 and not (settings.noise and settings.noise_on != "others")
+
+
+def full_field(settings: Comparison, dimensions: int, rounding: float = 0.0) -> FullField:
     """The field of the full models for points of that many coordinates.
 
-    Points (e, w) have no attention: a closed form, with one position for all N where no noise
-    parts them. Points (e, w, a) have softmax attention, by enumeration.
+    Where attention stays zero it is left out of the arithmetic, which is a closed form then, with
+    one position for all N where no noise parts them. Else all sequences are summed over.
+
+    Args:
+        settings: what to compare.
+        dimensions: 2 or 3.
+        rounding: see ``FullField``.
+
+    Raises:
+        InputError: there are too many sequences.
     """
-    attention = "softmax" if dimensions == 3 else "none"
-    arch = Architecture(settings.d, settings.length, attention=attention)
-    if attention == "none":
+    arch = architecture(settings)
+    if attention_stays_zero(settings, dimensions):
+        without = replace(arch, attention="none")
         shared = settings.noise == 0
-        return AttentionFreeField(arch, settings.chain, shared, settings.device)
-    return EnumeratedField(arch, settings.chain, settings.device)
+        return AttentionFreeField(without, settings.chain, shared, settings.device, rounding)
+    return EnumeratedField(arch, settings.chain, settings.device, rounding)
 
 
 class FullSide:
     """M full models under gradient descent or gradient flow of the exact loss.
+
+    Args:
+        settings: what to compare.
+        points: (M, 2 or 3).
+        seeds: see ``lifted_weights``.
 
     Attributes:
         state, time, steps: weights (M, K) flattened by ``field``, physical times and steps taken.
@@ -54,19 +96,21 @@ class FullSide:
         open_share, curvature, gradient_norm: (M,) as measured then, see ``outcome.Outcome``.
     """
 
-    #: What a checkpoint holds.
-    KEPT = ("state", "time", "steps", "outcome", "end", "open_share", "curvature", "gradient_norm")
-
-    def __init__(self, settings: Comparison, points: Tensor) -> None:
+    def __init__(
+        self, settings: Comparison, points: Tensor, seeds: Sequence[int] | None = None
+    ) -> None:
         count, device = len(points), settings.device
         self.settings, self.dimensions = settings, points.shape[1]
         self.field = full_field(settings, self.dimensions)
+        # moves the runs of the flow; they are measured by ``field``, with ReLU itself
+        flows = settings.trainer == "flow"
+        self.rounded = full_field(settings, self.dimensions, ROUNDING if flows else 0.0)
         self.arch = self.field.arch
-        bound = _ATTENTION_STEPS if self.arch.attention == "softmax" else None
-        self.most_steps = settings.steps or bound or sys.maxsize
-        self.method = "flow" if settings.trainer == "flow" else "descent"
-        weights = lifted_weights(settings, self.arch, points)
+        assert settings.steps is not None
+        self.most_steps = settings.steps
+        weights = lifted_weights(settings, points, seeds)
         self.state = self.field.state({k: w.to(device) for k, w in weights.items()})
+        self.width = torch.full((count,), FIRST_STEP, dtype=torch.float64, device=device)
         self.time = torch.zeros(count, dtype=torch.float64, device=device)
         self.steps = torch.zeros(count, dtype=torch.int64, device=device)
         self.outcome = torch.full((count,), Label.UNRESOLVED, dtype=torch.int8)
@@ -76,14 +120,30 @@ class FullSide:
 
     def undecided(self) -> Tensor:
         """Which runs are to be moved on, (M,) bool."""
-        return (self.outcome == Label.UNRESOLVED) & (self.steps < self.most_steps).cpu()
+        going = (self.steps < self.most_steps) & self.state.isfinite().all(1)
+        return (self.outcome == Label.UNRESOLVED) & going.cpu()
 
     def move(self, until: float, pause: Callable[[], object] | None = None) -> None:
         """Move the undecided runs to that time; ``pause`` as in ``step_until``."""
-        step_until(
-            self.field, self.state, self.time, self.steps, until,
-            self.undecided().to(self.state.device), self.method, pause=pause, most=self.most_steps,
-        )  # fmt: skip
+        active, most = self.undecided().to(self.state.device), self.most_steps
+        rows = self.state, self.time, self.steps
+        if self.settings.trainer == "flow":
+            flow_until(self.rounded, *rows, self.width, until, active, pause, most)
+        else:
+            step_until(self.field, *rows, until, active, pause=pause, most=most)
+
+    @torch.no_grad()
+    def end_reasons(self) -> Tensor:
+        """Why each run was moved no further, (M,) int8 values of ``EndReason``."""
+        reason = torch.full_like(self.outcome, EndReason.HORIZON_REACHED)
+        reason[(self.steps >= self.most_steps).cpu()] = EndReason.STEPS_USED_UP
+        reason[~self.state.isfinite().all(1).cpu()] = EndReason.NOT_FINITE
+        reason[self.outcome != Label.UNRESOLVED] = EndReason.DECIDED
+        rows = (reason == EndReason.STEPS_USED_UP).nonzero()[:, 0]
+        if len(rows):
+            creeps = chatters(self.field, self.state[rows.to(self.state.device)]).cpu()
+            reason[rows[creeps]] = EndReason.CREEPS_ALONG_A_KINK
+        return reason
 
     @torch.no_grad()
     def measure(self, at: float) -> dict[str, Tensor]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import torch
@@ -38,6 +39,16 @@ AT_REST = 0.5
 PARABOLA = 0.5
 
 Gradient = Callable[[Weights], Weights]
+
+
+class EndReason(IntEnum):
+    """Why a run was moved no further."""
+
+    DECIDED = 0
+    CREEPS_ALONG_A_KINK = 1  # its steps are used up, and it crosses a ReLU's kink again and again
+    STEPS_USED_UP = 2
+    HORIZON_REACHED = 3
+    NOT_FINITE = 4
 
 
 @dataclass

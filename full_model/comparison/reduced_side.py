@@ -2,123 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.labels import Label
+from flowsim.flow.trajectories import trajectories
 from flowsim.models.base import ReducedModel
 from flowsim.models.rank_one import RankOneModel
-from full_model.comparison.fields import FullField
-from full_model.comparison.outcome import classify
-from full_model.comparison.steps import ReducedField, step_until
-from full_model.lift.lifting import lift_rank_one
 
-#: Between the times at which orbits are looked at: the first, and each next one by this factor.
-FIRST_TIME, FACTOR = 0.25, 2**0.5
+#: Error of a step of the orbits: they are drawn, and training is as far from them as it is.
+_RTOL = 1e-8
 
 
 class ReducedSide:
-    """The reduced model's orbits from the comparison's points.
-
-    Canonical and uniform predictions are the model's limits. Rank-one orbits are labelled on their
-    way, by what their lifts into the full model show.
+    """The reduced model's gradient flow from the comparison's points.
 
     Args:
         model: the model that predicts.
         points: (n, 2 or 3).
-        field: of the full models that the orbits are lifted into.
 
     Attributes:
-        state, time, steps: coordinates (n, k) of ``model``, physical times and steps taken.
-        predicted: (n,) int8 labels, unresolved while undecided.
+        start: (n, k), the points in the model's coordinates.
+        predicted: (n,) int8 labels of their limits.
     """
 
-    #: What a checkpoint holds.
-    KEPT = ("state", "time", "steps", "predicted")
-
-    def __init__(self, model: ReducedModel, points: Tensor, field: FullField) -> None:
-        self.model, self.full_field, self.field = model, field, ReducedField(model)
-        count = len(points)
-        self.time = torch.zeros(count, dtype=torch.float64)
-        self.steps = torch.zeros(count, dtype=torch.int64)
+    def __init__(self, model: ReducedModel, points: Tensor) -> None:
+        self.model = model
         if isinstance(model, RankOneModel):
-            self.state = model.from_canonical(points)
-            self.predicted = torch.full((count,), Label.UNRESOLVED, dtype=torch.int8)
+            self.start = model.from_canonical(points)
         else:
-            self.state = points.clone()
-            self.predicted = find_limits(model, points).label.clone()
-
-    def undecided(self) -> Tensor:
-        """Which predictions are still to be found by moving, (n,) bool."""
-        if isinstance(self.model, RankOneModel):
-            return self.predicted == Label.UNRESOLVED
-        return torch.zeros_like(self.predicted, dtype=torch.bool)
-
-    def move(
-        self,
-        until: float,
-        active: Tensor,
-        method: str = "flow",
-        pause: Callable[[], object] | None = None,
-    ) -> None:
-        """Move the active orbits to that time, by "flow" or in steps of "descent"."""
-        step_until(
-            self.field, self.state, self.time, self.steps, until, active, method, pause=pause
-        )
-
-    def measure(self, active: Tensor) -> dict[str, Tensor]:
-        """Loss and canonical coordinates of the active orbits, and decide what can be decided.
-
-        Returns:
-            "reduced_loss" (n,) and "orbit" (n, 2 or 3), NaN for the others.
-        """
-        theta = self.state[active]
-        loss, orbit = torch.full_like(self.time, torch.nan), self._canonical(theta)
-        loss[active] = self.model.loss(theta)
-        wide = torch.full((len(loss), orbit.shape[1]), torch.nan, dtype=torch.float64)
-        wide[active] = orbit
-        self._decide()
-        return {"reduced_loss": loss, "orbit": wide}
-
-    def _canonical(self, theta: Tensor) -> Tensor:
-        """(e, w) or (e, w, a) at coordinates of the model."""
-        return self.model.to_canonical(theta) if isinstance(self.model, RankOneModel) else theta
-
-    def predict(self, horizon: float) -> None:
-        """Follow the flow until every prediction is decided, or to the horizon, and come back."""
-        start, at = self.state.clone(), 0.0
-        self._decide()
-        while bool(self.undecided().any()) and at < horizon:
-            at = min(max(at * FACTOR, FIRST_TIME), horizon)
-            self.move(at, self.undecided())
-            self._decide()
-        self.state = start
-        self.time.zero_()
+            self.start = points.clone()
+        self.predicted = find_limits(model, self.start).label
 
     def orbit_at(self, times: Sequence[float]) -> tuple[Tensor, Tensor]:
-        """Canonical coordinates (T, n, 2 or 3) and losses (T, n) along the flow, at T times."""
-        everything = torch.ones(len(self.state), dtype=torch.bool)
-        orbit, loss = [], []
-        for at in times:
-            self.move(at, everything)
-            orbit.append(self._canonical(self.state).clone())
-            loss.append(self.model.loss(self.state))
-        return torch.stack(orbit), torch.stack(loss)
+        """Canonical coordinates (T, n, 2 or 3) and losses (T, n) at T increasing times.
 
-    @torch.no_grad()
-    def _decide(self) -> None:
-        """Label the undecided rank-one orbits as ``classify`` labels their lifts."""
-        rows = self.undecided()
-        if not bool(rows.any()):
-            return
-        model, field, theta = self.model, self.full_field, self.state[rows]
-        assert isinstance(model, RankOneModel)
-        device = field.metric.device
-        lifted = lift_rank_one(model.point(theta), field.arch)
-        weights = field.weights(field.state({k: w.to(device) for k, w in lifted.items()}))
-        loss = model.loss(theta).to(device)
-        found = classify(model.chain, loss, weights, field.gradient, field.metric_weights())
-        self.predicted[rows] = found.label.cpu()
+        NaN from the first time on at which an orbit is not known.
+        """
+        wanted = torch.tensor(times, dtype=torch.float64)
+        if len(times) == 1:  # the start alone
+            path = self.start.unsqueeze(0)
+        else:
+            path = trajectories(self.model, self.start, wanted, rtol=_RTOL)
+        known = path.isfinite().all(-1)
+        loss = self.model.loss(torch.where(known.unsqueeze(-1), path, self.start))
+        orbit = self.model.to_canonical(path) if isinstance(self.model, RankOneModel) else path
+        return orbit, torch.where(known, loss, torch.nan)

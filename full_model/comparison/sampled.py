@@ -19,10 +19,9 @@ from flowsim.landscape.labels import Label
 from flowsim.models.base import ReducedModel
 from flowsim.records.netcdf import flags
 from full_model.comparison.choices import Comparison, Progress
-from full_model.comparison.full_side import full_field, lifted_weights
+from full_model.comparison.full_side import architecture, lifted_weights
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.reduced_side import ReducedSide
-from full_model.model.architecture import Architecture
 from full_model.training.recipe import Recipe
 from full_model.training.run import train
 from full_model.training.session import StepProgress
@@ -47,11 +46,10 @@ def compare_sampled(
     there is no distance for them. The full model has the papers' softmax attention.
     """
     run = run_settings(settings, len(points))
-    weights = lifted_weights(settings, run.arch, points)
+    weights = lifted_weights(settings, points)
     shown = _step_progress(progress, len(points), run.recipe.steps)
     trained, _ = train(run, checkpoint, resume, overwrite, weights, shown)
-    reduced = ReducedSide(model, points, full_field(settings, points.shape[1]))
-    reduced.predict(settings.last_time)
+    reduced = ReducedSide(model, points)
     record = _record(settings, points, trained)
     record["predicted"] = ("point", reduced.predicted.numpy(), flags(Label))
     if settings.trainer == "sgd":
@@ -76,7 +74,7 @@ def run_settings(settings: Comparison, count: int) -> RunSettings:
         clip=1.0 if settings.trainer == "adamw" else None,
     )
     return RunSettings(
-        Architecture(settings.d, settings.length),
+        architecture(settings),
         recipe,
         (settings.p,),
         (settings.q,),
@@ -97,7 +95,7 @@ def _step_progress(progress: Progress | None, count: int, steps: int) -> StepPro
         return None
 
     def report(step: int, loss: Tensor) -> None:
-        progress(0, count, f"step {step} of {steps}, loss {float(loss.median()):.4f}")
+        progress(0, count, f"step {step} of {steps}, loss {float(loss.median()):.4f}", None)
 
     return report
 

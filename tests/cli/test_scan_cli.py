@@ -10,7 +10,7 @@ from command import assert_refused, interrupted
 
 from flowsim import Label, read_record
 from flowsim.cli import options
-from flowsim.cli.commands import cmd_scan as cli_scan
+from flowsim.cli.output import neutral_command
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 SCAN = ["scan", "--out", "scan.nc"]
@@ -213,7 +213,7 @@ def test_names_of_models_are_the_catalogues():
 def test_the_command_of_a_record(monkeypatch):
     words = ["scan", "--p", "0.5", "--jobs", "2", "--out=x.nc", "--resume", "--w-range", "-1", "1"]
     monkeypatch.setattr(sys, "argv", ["/usr/bin/flowsim", *words])
-    assert cli_scan._command() == "flowsim scan --p 0.5 --w-range=-1:1"
+    assert neutral_command() == "flowsim scan --p 0.5 --w-range=-1:1"
 
 
 def test_ctrl_c_on_a_terminal_keeps_what_is_done(tmp_path):

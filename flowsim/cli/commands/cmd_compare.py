@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -19,7 +19,14 @@ from flowsim.cli.groups import (
     chain_words,
     only_redraws,
 )
-from flowsim.cli.output import DISAGREES, judge_summary, report, require_file, write_figure
+from flowsim.cli.output import (
+    DISAGREES,
+    judge_summary,
+    neutral_command,
+    report,
+    require_file,
+    write_figure,
+)
 from flowsim.cli.redraw import redraw
 from flowsim.cli.values import Interval
 from flowsim.errors import InputError
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     import xarray as xr
     from torch import Tensor
 
+    from flowsim.cli.progress import Meter
     from full_model.comparison.choices import Comparison
 
 #: The default window: full models train slowly from starts beyond.
@@ -68,19 +76,26 @@ class Compare(OneChain, ReducedModelOptions, FigureFiles, Printed):
     seed: options.Seed = 0
     d: options.Dim = 8
     noise: options.Noise = 0.0
+    noise_on: Annotated[
+        Literal["all", "attention", "others"],
+        typer.Option(
+            metavar="PART", rich_help_panel=options.FULL,
+            help="Which weights have the noise: all, those of attention, or all others.",
+        ),
+    ] = "all"  # fmt: skip
     horizon: Annotated[
         float | None,
         typer.Option(
             min=1e-9, max=1e15, metavar="T", rich_help_panel=options.FULL,
-            help="Time after which a run is unresolved.  [default: long; grows with N]",
+            help="Time after which flow and gd leave a run open.  [default: long; grows with N]",
         ),
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
         typer.Option(
             min=1, max=10**9, metavar="K", rich_help_panel=options.FULL,
-            help="Steps of sgd and adamw, or the most of a run of flow or gd, which is unresolved "
-            "then.  [default: 8000; flow and gd without attention: no bound; with it 20000]",
+            help="Steps of sgd and adamw, or the most of a run of flow or gd, which is left open "
+            "then.  [default: 8000; flow and gd: 20000]",
         ),
     ] = None  # fmt: skip
     batch: options.Batch = 16
@@ -93,6 +108,8 @@ class Compare(OneChain, ReducedModelOptions, FigureFiles, Printed):
         ),
     ] = None  # fmt: skip
     device: options.Device = "cpu"
+    jobs: options.Jobs = 1
+    scheduler: options.Scheduler = None
     resume: options.Resume = False
 
     def dimensions(self) -> int:
@@ -103,6 +120,10 @@ class Compare(OneChain, ReducedModelOptions, FigureFiles, Printed):
 
 def compare(given: Compare) -> None:
     """Train full transformers from reduced starts, and compare with what the flow predicts.
+
+    Each start is lifted into a transformer with softmax attention and all its weights. Without
+    noise these runs follow the rank-one flow by theory, and the comparison with it checks that
+    theory and code agree; with --noise they leave it, and how many still agree is an estimate.
 
     Starts are a grid in e and w (with --fix a=X where there is attention; 0.5 by default), those
     of a file or record (--points), or normal draws (--cloud with --sigma).
@@ -166,6 +187,12 @@ def _check(given: Compare) -> None:
     ):
         raise InputError("--fix a=X goes with a grid and --model uniform or rank-one")
     sampled = given.trainer in ("sgd", "adamw")
+    if sampled and (given.jobs > 1 or given.scheduler is not None):
+        raise InputError("--jobs and --scheduler split the starts of --trainer flow and gd")
+    if given.jobs > 1 and given.scheduler is not None:
+        raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
+    if given.noise_on != "all" and not given.noise:
+        raise InputError("--noise-on says where the noise is, and there is none: give --noise")
     if not sampled and (given.batch, given.learning_rate) != (16, None):
         raise InputError("--batch and --learning-rate go with --trainer sgd or adamw")
 
@@ -175,12 +202,14 @@ def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:
     from full_model.comparison.choices import Comparison
 
     points, chain, starts = _starts(given)
-    if points.shape[1] == 3 and given.trainer in ("flow", "gd"):
-        sizes.check_enumeration(given.length)
+    noisy = given.noise > 0 and given.noise_on != "others"
+    if (points.shape[1] == 3 or noisy) and given.trainer in ("flow", "gd"):
+        sizes.check_enumeration(given.length, "; or sampled batches, --trainer sgd or adamw")
     sizes.check_comparison(given.d, given.length, len(points))
     settings = Comparison(
         chain.p, chain.q, given.model, given.trainer, given.d, given.length, given.noise,
-        given.seed, given.horizon, given.steps, given.batch, given.learning_rate, given.device,
+        given.noise_on, given.seed, given.horizon, given.steps, given.batch, given.learning_rate,
+        given.device,
     )  # fmt: skip
     return settings, points, starts
 
@@ -227,12 +256,19 @@ def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Pat
     from flowsim.records.provenance import provenance
     from full_model.comparison.compare import compare as run
 
-    if not (settings.noise or settings.stochastic):
+    if not settings.stochastic:
         torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     with progress(len(points), "runs", given.quiet) as meter:
         record = run(
             settings, points, checkpoint, given.resume, given.overwrite,
-            lambda done, _, text: meter.reach(done, text),
+            lambda done, total, text, most: _show(meter, done, total, text, most),
+            given.jobs, given.scheduler, given.cloud is not None,
         )  # fmt: skip
-    record.attrs = provenance(record.attrs)
+    record.attrs = provenance(record.attrs) | {"command": neutral_command()}
     return record
+
+
+def _show(meter: Meter, done: int, total: int, text: str, most: float | None) -> None:
+    """Pass on how far the comparison is; of mirrored starts only one is trained."""
+    meter.total = total
+    meter.reach(done, text, most)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +15,14 @@ from flowsim.cli import options
 from flowsim.cli.commands.optimizer_options import OptimizerOptions
 from flowsim.cli.commands.scan_starts import StartOptions, starts_of
 from flowsim.cli.groups import Printed, ReducedModelOptions, Tolerances
-from flowsim.cli.output import judge_summary, report
+from flowsim.cli.output import judge_summary, neutral_command, report
 from flowsim.cli.texts import Summary
-from flowsim.cli.values import Numbers, join_ranges, probabilities
+from flowsim.cli.values import Numbers, probabilities
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
     from flowsim.models.base import ReducedModel
     from flowsim.scan.starts import Starts
-
-#: Options that change no result; a record's command leaves them out.
-_NEUTRAL_FLAGS = {"--resume", "--overwrite", "--json", "--quiet"}
-_NEUTRAL_VALUES = {"--jobs", "--scheduler", "--out"}
 
 #: How labels are called beside a count, in the order of display.
 SHOWN = {1: "minima", 2: "trapped", 3: "saddle", 0: "unresolved"}
@@ -70,20 +64,8 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     ] = None  # fmt: skip
     integrator: options.Integrator = "flowsim"
     confirm: options.Confirm = None
-    jobs: Annotated[
-        int,
-        typer.Option(
-            min=1, max=4096, metavar="N", help="Processes that share the work.",
-            rich_help_panel=options.WORK,
-        ),
-    ] = 1  # fmt: skip
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS", help="Use a running dask cluster, tcp://host:port.",
-            rich_help_panel=options.WORK,
-        ),
-    ] = None  # fmt: skip
+    jobs: options.Jobs = 1
+    scheduler: options.Scheduler = None
     resume: options.Resume = False
     out: Annotated[
         Path | None,
@@ -195,7 +177,7 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
     with progress(task.size, "points", given.quiet) as meter:
         write_scan(
             task, out, given.resume, given.overwrite, given.jobs, given.scheduler,
-            lambda labels: meter.labels(labels, SHOWN), _command(),
+            lambda labels: meter.labels(labels, SHOWN), neutral_command(),
         )  # fmt: skip
     if given.refine is not None:
 
@@ -217,18 +199,3 @@ def _sample(given: ScanOptions, model: ReducedModel) -> int:
         return given.confirm
     flow = given.integrator == "flowsim" and given.optimizer is None
     return sample_size(model) if flow else 0
-
-
-def _command() -> str:
-    """The command line without what changes no result."""
-    kept: list[str] = []
-    words: Sequence[str] = join_ranges(sys.argv[1:])
-    skip = False
-    for word in words:
-        if skip:
-            skip = False
-        elif word in _NEUTRAL_VALUES:
-            skip = True
-        elif word not in _NEUTRAL_FLAGS and word.partition("=")[0] not in _NEUTRAL_VALUES:
-            kept.append(word)
-    return shlex.join(["flowsim", *kept])

@@ -3,11 +3,14 @@
 import pytest
 import torch
 
-from flowsim import BinaryChain, RankOneModel
+from flowsim import BinaryChain, RankOneModel, trajectories
 from flowsim.flow.reference import integrate
 from full_model import (
     Architecture,
     AttentionFreeField,
+    Comparison,
+    EnumeratedField,
+    FullSide,
     MarkovSource,
     PopulationLoss,
     Recipe,
@@ -15,8 +18,10 @@ from full_model import (
     lift_rank_one,
     project,
 )
+from full_model.comparison.choices import ATTENTION
 from full_model.comparison.fields import rank_one_coordinates
-from full_model.comparison.steps import ReducedField, step_until
+from full_model.comparison.full_side import ROUNDING, lifted_weights
+from full_model.comparison.steps import step_until
 
 F64 = torch.float64
 HORIZON, SAVED = 2.0, 4
@@ -77,20 +82,69 @@ def test_a_start_off_the_manifold_has_a_residual():
     assert project(arch, gradient, alpha).relative_distance.min() > 0.01
 
 
-@pytest.mark.parametrize("method", ["descent", "flow"])
+class Reduced:
+    """The rank-one model's field, for the steps that move full models."""
+
+    def __init__(self, model):
+        self.model, self.metric = model, torch.tensor(model.metric, dtype=F64)
+
+    def __call__(self, state):
+        return self.model.gradient(state), self.model.stiffness(state)
+
+
 @pytest.mark.parametrize(("d", "length", "pq"), [(3, 5, (0.2, 0.3)), (8, 1024, (0.5, 0.8))])
-def test_discrete_steps_are_reproduced_even_on_the_kink(method, d, length, pq):
+def test_discrete_steps_are_reproduced_even_on_the_kink(d, length, pq):
     """p + q < 1 and w < −1/√2 slide along the ReLU's kink; the steps chatter there alike."""
     model = RankOneModel(BinaryChain(*pq), length)
     theta = model.from_canonical(torch.tensor([[1.2, -0.9], [-0.9, -1.1], [0.6, 0.8]], dtype=F64))
     field = AttentionFreeField(Architecture(d, length, attention="none"), model.chain, shared=True)
     state = field.state(lift_rank_one(model.point(theta), field.arch))
     ends = []
-    for moving, rows in ((ReducedField(model), theta.clone()), (field, state)):
+    for moving, rows in ((Reduced(model), theta.clone()), (field, state)):
         time, steps = torch.zeros(3, dtype=F64), torch.zeros(3, dtype=torch.int64)
-        step_until(moving, rows, time, steps, 20.0, torch.ones(3, dtype=torch.bool), method)
+        step_until(moving, rows, time, steps, 20.0, torch.ones(3, dtype=torch.bool))
         assert time.tolist() == [20.0] * 3
         ends.append((rows, steps))
     assert ends[0][1].tolist() == ends[1][1].tolist()
     found = rank_one_coordinates(model, field.arch, field.whole(ends[1][0]))
     assert (found - ends[0][0]).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize(("length", "pq"), [(1, (0.5, 0.8)), (3, (0.2, 0.3)), (64, (0.9, 0.9))])
+def test_steps_of_the_flow_follow_the_orbit_into_valleys_and_along_kinks(length, pq):
+    """At N = 1 the valley that (1.9, 1.9) creeps along has a curvature of 9 000 at time 500; at
+    p + q < 1 the other two slide along the ReLU's kink."""
+    settings = Comparison(*pq, "rank-one", "flow", 3, length)
+    points = torch.tensor([[1.9, 1.9], [1.2, -0.9], [-0.9, -1.1]], dtype=F64)
+    full, model = FullSide(settings, points), RankOneModel(settings.chain, length)
+    times = torch.tensor([0.0, 1.0, 20.0, 500.0], dtype=F64)
+    orbit = model.to_canonical(trajectories(model, model.from_canonical(points), times))
+    alpha = torch.full((3,), 3**-0.5, dtype=F64)
+    for at, expected in zip(times[1:], orbit[1:], strict=True):
+        full.move(float(at))
+        found = project(full.arch, full.field.whole(full.state), alpha).canonical[:, :2]
+        assert (found - expected).abs().max() < 2e-3, float(at)
+    assert full.steps.max() < 700
+
+
+@pytest.mark.parametrize("trainer", ["gd", "flow"])
+def test_attention_that_stays_zero_may_be_left_out(trainer):
+    settings = Comparison(0.5, 0.8, "rank-one", trainer, 4, 4)
+    points = torch.tensor([[0.9, -1.1], [0.5, 0.4], [1.5, -0.1], [-0.6, 0.9]], dtype=F64)
+    left_out = FullSide(settings, points)
+    whole = FullSide(settings, points)
+    whole.field = EnumeratedField(Architecture(4, 4), settings.chain)
+    whole.rounded = EnumeratedField(Architecture(4, 4), settings.chain, rounding=ROUNDING)
+    whole.state = whole.field.state(lifted_weights(settings, points))
+    for side in (left_out, whole):
+        side.move(3.0)
+    assert left_out.steps.tolist() == whole.steps.tolist()
+    ends = [side.field.whole(side.state) for side in (left_out, whole)]
+    allowed = 1e-12 if trainer == "gd" else 1e-11  # the flow's steps are chosen by their errors
+    for name, weight in ends[1].items():
+        if name in ends[0]:
+            assert (weight - ends[0][name]).abs().max() < allowed, name
+        else:
+            assert name in ATTENTION and (weight == 0).all()
+    gradients = [side.field(side.state) for side in (left_out, whole)]
+    torch.testing.assert_close(gradients[0][1], gradients[1][1], rtol=1e-11, atol=0)

@@ -1,0 +1,169 @@
+"""A comparison cut into chunks of starts that stand alone, and put together again.
+
+A start (−e, w) has the weights of (e, w) with another sign of α; every sum and product then keeps
+its size to the last bit, so that without noise one of the two is trained and stands for both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+from flowsim.records.provenance import source_versions
+from full_model.comparison.choices import Comparison, predicting_model
+from full_model.comparison.full_side import attention_stays_zero
+from full_model.comparison.side_by_side import CURVES, ENDS, SideBySide
+from full_model.training.checkpoints import load_checkpoint, refuse_other_settings, save_checkpoint
+
+#: Starts computed and possibly lost at once: as many as make good use of array operations, and
+#: fewer where each of them takes long.
+_CHUNK, _CHUNK_WITH_ATTENTION = 50, 10
+
+
+class Task(NamedTuple):
+    """One chunk: plain data, so that any process on any machine can follow it.
+
+    Attributes:
+        settings: what to compare.
+        points: (n, 2 or 3).
+        seeds: of the noise, one for each point.
+        versions: of flowsim and what computes, which must be the same everywhere.
+    """
+
+    settings: Comparison
+    points: np.ndarray
+    seeds: tuple[int, ...]
+    versions: str
+
+
+def begin(task: Task) -> SideBySide:
+    """The task, not yet run.
+
+    Raises:
+        InputError: this process runs other versions than the one that made the task.
+    """
+    if (here := source_versions()) != task.versions:
+        raise InputError(
+            f"a worker runs {here}, but the comparison was started with {task.versions}"
+        )
+    model = predicting_model(task.settings, task.points.shape[1])
+    return SideBySide(task.settings, torch.from_numpy(task.points), model, task.seeds)
+
+
+def run_task(task: Task) -> dict[str, np.ndarray]:
+    """What was found at the task's starts: a pure function, on one thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        work = begin(task)
+        work.run()
+        return work.found()
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Chunks:
+    """The different starts of a comparison, and which points each of them stands for.
+
+    Starts are dealt to the chunks in turn, so that all chunks take about as long.
+
+    Args:
+        settings: what to compare.
+        points: (n, 2 or 3).
+
+    Attributes:
+        different: how many starts are to be trained.
+        count: how many chunks there are.
+    """
+
+    def __init__(self, settings: Comparison, points: Tensor) -> None:
+        self.settings, self.points = settings, points.numpy()
+        which = np.arange(len(self.points))
+        self.first, self.stands_for = which, which
+        if not settings.noise:
+            folded = self.points + 0.0  # −0 is 0
+            folded[:, 0] = np.abs(folded[:, 0])
+            _, first, stands_for = np.unique(folded, axis=0, return_index=True, return_inverse=True)
+            order = np.argsort(first)  # in the order of the points
+            self.first, self.stands_for = first[order], np.argsort(order)[stands_for.reshape(-1)]
+        self.different = len(self.first)
+        plain = attention_stays_zero(settings, self.points.shape[1])
+        self.size = _CHUNK if plain else _CHUNK_WITH_ATTENTION
+        self.count = -(-self.different // self.size)
+
+    def members(self, chunk: int) -> np.ndarray:
+        """Which of the different starts a chunk holds."""
+        return np.arange(chunk, self.different, self.count)
+
+    def task(self, chunk: int) -> Task:
+        """The work of one chunk."""
+        which = self.first[self.members(chunk)]
+        seeds = tuple(int(i) + self.settings.seed for i in which)
+        return Task(self.settings, self.points[which], seeds, source_versions())
+
+    def joined(self, parts: dict[int, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """What was found at all points, from what was found at all chunks' starts."""
+        times = max((part["time"] for part in parts.values()), key=len)
+        found: dict[str, np.ndarray] = {"time": times}
+        turned = np.sign(self.points[:, 0]) != np.sign(self.points[self.first, 0])[self.stands_for]
+        for name in (*CURVES, *ENDS):
+            like = parts[0][name]
+            over_time = name in CURVES
+            shape = like.shape[2:] if over_time else like.shape[1:]
+            lead = (len(times), self.different) if over_time else (self.different,)
+            column = np.full((*lead, *shape), np.nan if over_time else 0, like.dtype)
+            for chunk, part in parts.items():
+                rows, values = self.members(chunk), part[name]
+                if over_time:
+                    column[: len(values), rows] = values
+                else:
+                    column[rows] = values
+            column = column[:, self.stands_for] if over_time else column[self.stands_for]
+            if name in ("trained", "orbit"):
+                column[:, turned, 0] *= -1
+            found[name] = column
+        return found
+
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint must share to be resumed."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.points).tobytes()).hexdigest()[:16]
+        own = {"points": digest, "chunk": self.size, "architecture": "softmax attention",
+               "versions": source_versions()}  # fmt: skip
+        return json.loads(json.dumps(asdict(self.settings))) | own
+
+    def save(self, path: Path, parts: dict[int, dict[str, np.ndarray]]) -> None:
+        """Write what is finished."""
+        tensors = {
+            f"{chunk}/{name}": torch.from_numpy(column)
+            for chunk, part in parts.items()
+            for name, column in part.items()
+        }
+        save_checkpoint(path, tensors, {"settings": self.identity(), "chunks": sorted(parts)})
+
+    def restore(self, path: Path) -> dict[int, dict[str, np.ndarray]]:
+        """What a checkpoint holds of the finished chunks.
+
+        Raises:
+            InputError: it is unusable, or of other settings or points.
+        """
+        tensors, state = load_checkpoint(path)
+        refuse_other_settings(path, self.identity(), state.get("settings"))
+        parts: dict[int, dict[str, np.ndarray]] = {}
+        try:
+            for chunk in state["chunks"]:
+                columns = {name: tensors[f"{chunk}/{name}"] for name in ("time", *CURVES, *ENDS)}
+                counts = {len(columns[name]) for name in ENDS}
+                if counts != {len(self.members(chunk))} or not 0 <= chunk < self.count:
+                    raise ValueError
+                parts[chunk] = {name: column.numpy() for name, column in columns.items()}
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{path} is not a usable checkpoint: a chunk is incomplete") from None
+        return parts

@@ -1,0 +1,212 @@
+"""Steps along the gradient flow that stiffness does not shorten, for many rows at once.
+
+In z = √G θ the flow is z′ = F(z) = −G^(−1/2)∇L with the symmetric derivative J = F′. One step is
+
+    u₂ = z + ½h φ₁(½hJ) F(z),  u₃ = z + h φ₁(hJ) (F(z) + D₂),  D_i = F(u_i) − F(z) − J (u_i − z),
+    z⁺ = z + h φ₁(hJ) F(z) + h φ₃(hJ) (16 D₂ − 2 D₃) + h φ₄(hJ) (12 D₃ − 48 D₂),
+
+of order 4, φ_k(x) = Σ_j x^j/(j + k)!; its last term is the error of the same without it, of order 3
+(exprb43: Hochbruck & Ostermann, Acta Numerica 19, 2010, Sec. 2.4). The functions of hJ are taken in
+the Krylov space of J and F(z), orthogonalised by Lanczos' method; J times a vector is a
+difference of two gradients. The few stiff directions, those in which logits move, are in that space
+after a few vectors, so that a valley's steepness costs nothing: step lengths follow how the orbit
+bends.
+
+The field must be smooth, and may be very steep: see ``fields`` for ReLU's kink, rounded off.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from full_model.comparison.steps import Field
+
+#: F, at rows (M, K).
+Flow = Callable[[Tensor], Tensor]
+#: Error of one step, in ‖z‖ and beside 1 + ‖z‖.
+TOLERANCE = 1e-6
+#: Largest dimension of the Krylov space. The lift of a reduced point moves in five dimensions.
+DIMENSION = 10
+#: Displacement to both sides of the differences of gradients, relative to 1 + ‖z‖. Differences to
+#: one side would see the walls of a steep, bent valley when they go along it.
+_DISPLACEMENT = 1e-6
+#: Part of the largest image of a vector below which what is left of another counts as zero.
+_NEGLIGIBLE = 1e-6
+#: Share of the inverse stiffness below which no step is shortened, and a plain one is taken.
+_SHORTEST = 1e-7
+#: Length of a row's first step, and steps between two calls of ``pause``.
+FIRST_STEP, _PAUSE_EVERY = 1e-3, 20
+
+
+def flow_until(
+    field: Field,
+    state: Tensor,
+    time: Tensor,
+    steps: Tensor,
+    width: Tensor,
+    until: float,
+    active: Tensor,
+    pause: Callable[[], object] | None = None,
+    most: int = sys.maxsize,
+) -> None:
+    """Move the active rows along the flow to time ``until``, in place.
+
+    Args:
+        field, state, time, steps, until, active, pause, most: as in ``step_until``; rejected steps
+            count as steps.
+        width: (M,) length of each row's next step, changed.
+    """
+    calls = 0
+    while True:
+        moving = active & (time < until) & (steps < most)
+        rows = moving.nonzero()[:, 0]
+        if not len(rows):
+            return
+        _attempt(field, state, time, width, rows, until)
+        steps[rows] += 1
+        calls += 1
+        if pause is not None and calls % _PAUSE_EVERY == 0:
+            pause()
+
+
+def _attempt(
+    field: Field, state: Tensor, time: Tensor, width: Tensor, rows: Tensor, until: float
+) -> None:
+    """One step, taken or rejected, of each of the rows, in place; none goes beyond ``until``."""
+    root = field.metric.sqrt()
+    z, left = state[rows] * root, until - time[rows]
+    h = torch.minimum(width[rows], left)
+    first, stiffness = field(state[rows])
+    new, error = _step(field, root, z, -first / root, h)
+    allowed = TOLERANCE * (1 + z.norm(dim=1))
+    ratio = torch.where(error.isfinite(), error / allowed, torch.inf)
+    shortest = _SHORTEST / stiffness
+    lost = ~(stiffness.isfinite() & first.isfinite().all(1))  # nothing can be done for such a row
+    forced = (ratio > 1) & (h <= shortest) & ~lost
+    plain = z - h.unsqueeze(1) * first / root
+    new = torch.where((ratio <= 1).unsqueeze(1), new, torch.where(forced.unsqueeze(1), plain, z))
+    taken = (ratio <= 1) | forced | lost
+    state[rows] = torch.where(taken.unsqueeze(1), new / root, state[rows])
+    ended = taken & (h == left) | lost
+    time[rows] = torch.where(ended, until, time[rows] + torch.where(taken, h, 0.0))
+    factor = (0.9 * ratio.clamp(min=1e-9) ** (-1 / 4)).clamp(0.2, 4.0)
+    wanted = torch.where(forced, 2 * h, h * factor)
+    # a step cut short to land on ``until`` says nothing against the longer one
+    kept = torch.where((ratio <= 1) & (h == left), torch.maximum(wanted, width[rows]), wanted)
+    width[rows] = torch.maximum(kept, shortest)
+
+
+class _Space:
+    """The Krylov space of J and F(z) for M rows, in the basis in which J is diagonal there.
+
+    Vectors are pairs: their entries (M, m) in that basis, and what lies outside, (M, K).
+    """
+
+    def __init__(self, flow: Flow, z: Tensor, f: Tensor) -> None:
+        self.flow, self.z, self.f = flow, z, f
+        basis, matrix, self.beyond = _krylov(flow, z, f)
+        self.values, vectors = torch.linalg.eigh(matrix)
+        self.basis = vectors.mT @ basis[:, :-1]  # (M, m, K)
+        self.next, self.last = basis[:, -1], vectors[:, -1]
+        self.start = vectors[:, 0] * f.norm(dim=1, keepdim=True)  # F(z)
+
+    def out(self, inside: Tensor) -> Tensor:
+        """The vector of these entries, (M, K)."""
+        return (inside.unsqueeze(1) @ self.basis).squeeze(1)
+
+    def rest(self, inside: Tensor, outside: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """D = F(u) − F(z) − J (u − z) as a pair, at u = z + the given pair."""
+        step = self.out(inside) if outside is None else self.out(inside) + outside
+        linear = self.out(self.values * inside)
+        linear = linear + (self.beyond * (self.last * inside).sum(1)).unsqueeze(1) * self.next
+        off = self.flow(self.z + step) - self.f - linear
+        entries = (self.basis @ off.unsqueeze(-1)).squeeze(-1)
+        return entries, off - self.out(entries)
+
+
+def _step(field: Field, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+    """The step of length h (M,) from z (M, K) where F = f, and the size of its error (M,)."""
+
+    def flow(at: Tensor) -> Tensor:
+        return -field(at / root)[0] / root
+
+    space, wide = _Space(flow, z, f), h.unsqueeze(1)
+    half = _phi(wide / 2 * space.values)[0]
+    one, two, three, four = _phi(wide * space.values)
+    d2, off2 = space.rest(wide / 2 * half * space.start)
+    straight = wide * one * space.start
+    d3, off3 = space.rest(straight + wide * one * d2, wide * off2)
+    taken = straight + wide * (three * (16 * d2 - 2 * d3) + four * (12 * d3 - 48 * d2))
+    outside = wide * (2 / 3 * off2 + off3 / 6)
+    error = wide * four * (12 * d3 - 48 * d2)
+    off = wide * (off3 / 2 - 2 * off2)
+    # what the next vector of the space would add
+    missing = (space.last * two * space.start).sum(1).abs() * h.square() * space.beyond
+    size = (error.square().sum(1) + off.square().sum(1)).sqrt()
+    return z + space.out(taken) + outside, size + missing
+
+
+def _krylov(flow: Flow, z: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """An orthonormal basis (M, m + 1, K), J in its first m vectors, and J's entry to the last.
+
+    Where the space is invariant before, the vectors that are left are zero.
+    """
+    basis = [_unit(f, torch.zeros_like(f[:, 0]))]
+    width = _DISPLACEMENT * (1 + z.norm(dim=1, keepdim=True))
+    columns, beyond = [], torch.zeros_like(f[:, 0])
+    largest = torch.zeros_like(beyond)
+    for _ in range(DIMENSION):
+        move = width * basis[-1]
+        after, before = flow(torch.cat([z + move, z - move])).chunk(2)
+        image = (after - before) / (2 * width)
+        largest = torch.maximum(largest, image.norm(dim=1))
+        so_far = torch.stack(basis, dim=1)
+        entries = torch.zeros_like(so_far[:, :, 0])
+        for _ in range(2):  # once more, for rounding
+            part = (so_far @ image.unsqueeze(-1)).squeeze(-1)
+            image = image - (part.unsqueeze(1) @ so_far).squeeze(1)
+            entries = entries + part
+        beyond = image.norm(dim=1)
+        new = _unit(image, _NEGLIGIBLE * largest)
+        beyond = torch.where(new.any(1), beyond, 0.0)
+        columns.append(entries)
+        basis.append(new)
+        if not bool(new.any()):
+            break
+    matrix = f.new_zeros(len(f), len(columns), len(columns))
+    for j, entries in enumerate(columns):
+        matrix[:, : j + 1, j] = entries
+        matrix[:, j, : j + 1] = entries
+    return torch.stack(basis, dim=1), matrix, beyond
+
+
+def _unit(vector: Tensor, least: Tensor) -> Tensor:
+    """Vectors (M, K) of length 1, or zero where they are not longer than ``least``."""
+    size = vector.norm(dim=1)
+    there = (size > least).unsqueeze(1)
+    return torch.where(there, vector / size.unsqueeze(1).clamp(min=1e-300), 0.0)
+
+
+def _phi(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """φ₁ to φ₄, φ_k(x) = Σ_j x^j/(j + k)!, by the series where x is small."""
+    x = x.clamp(max=100.0)  # a step that grows so much is rejected
+    small = x.abs() < 0.5
+    safe = torch.where(small, 1.0, x)
+    found = [torch.expm1(safe) / safe]
+    for factorial in (1.0, 2.0, 6.0):
+        found.append((found[-1] - 1 / factorial) / safe)
+    series = torch.zeros_like(x)
+    for k in range(16, 4, -1):
+        series = (1 + series) * x / k
+    last = (1 + series) / 24
+    by_series = [last]
+    for factorial in (6.0, 2.0, 1.0):
+        by_series.insert(0, 1 / factorial + x * by_series[0])
+    one, two, three, four = (
+        torch.where(small, a, b) for a, b in zip(by_series, found, strict=True)
+    )
+    return one, two, three, four
