@@ -114,7 +114,7 @@ assert (side == 0).sum() == 8 and (trapped[side == 0] == 0).all()
 # ## Training: full transformers from the same cloud
 #
 # Now lift 150 points of each cloud into full transformers (d = 8, eight positions) and train them
-# by gradient descent on the exact population loss. For p + q > 1 the trapped share is that of the
+# by gradient flow on the exact population loss. For p + q > 1 the trapped share is that of the
 # two-number flow to within two per cent or so, but not for the right reason: it errs on up to 8 %
 # of the starts, in both directions, and the errors nearly cancel. For p + q < 1 its trap does not
 # exist: the integral says 7 % at σ = 0.7, and of the full transformers none is trapped. The
@@ -127,7 +127,7 @@ shares = {}
 for pq in (ABOVE, BELOW):
     for sigma in scales:
         points = cloud_points(150, sigma, seed=2)
-        run = compare(Comparison(*pq, model="rank-one"), points)
+        run = compare(Comparison(*pq, "rank-one", "flow"), points)
         reduced = flowsim.find_limits(flowsim.CanonicalModel(chains[pq]), points).label.numpy()
         trained = run.outcome.to_numpy()
         assert run.attrs["unresolved_outcomes"] == run.attrs["unresolved_predictions"] == 0

@@ -118,17 +118,18 @@ assert (canonical[BELOW].outcome == GLOBAL).all()
 # and that the bias is always at its best. Training knows nothing of that. What it does preserve
 # are the rank-one weights: embedding ε, position ρ, feed-forward w₁ and w₂, and bias b, five
 # numbers, which move with a metric of (1, N, 4, 4, 1): the shared position is N times slower than
-# the embedding. A full transformer started there stays there to rounding, follows the five-number
-# path to rounding, and so each of the 200 outcomes is predicted.
+# the embedding. A full transformer started there stays there to rounding and, trained by gradient
+# flow, follows the five-number path to the accuracy of its steps, and so each of the 200 outcomes
+# is predicted.
 
 # %%
-rank_one = {pq: compare(Comparison(*pq, model="rank-one"), grid) for pq in (ABOVE, BELOW)}
+rank_one = {pq: compare(Comparison(*pq, "rank-one", "flow"), grid) for pq in (ABOVE, BELOW)}
 for pq, record in rank_one.items():
     distance, drift = float(record.distance.max()), float(record.drift.max())
     print(f"p, q = {pq}: agreement {record.attrs['agreement']:.0%}, path off by at most")
     print(f"  {distance:.0e}, weights off the rank-one set by at most {drift:.0e} of their size")
     assert record.attrs["agreeing"] == record.attrs["decided"] == 100
-    assert distance < 1e-9 and drift < 1e-12
+    assert distance < 0.01 and drift < 1e-12
 model = flowsim.RankOneModel(chains[ABOVE], 8)
 assert model.coordinates == ("e", "rho", "w1", "w2", "b") and model.metric == (1, 8, 4, 4, 1)
 
