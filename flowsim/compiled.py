@@ -1,4 +1,4 @@
-"""Functions compiled by numba, kept on disk between processes.
+"""Functions compiled by numba, kept on disk between processes, in files that are checked.
 
 numba looks only at a function's own file when it asks whether the code kept on disk is still
 right, not at the functions that it calls. Here the folder is named after the text of every file
@@ -11,12 +11,14 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core.caching import IndexDataCacheFile
 from numba.core.event import Event, Listener, register
 
 from flowsim.notices import say_compiling
@@ -50,6 +52,38 @@ class _Compilation(Listener):
 register("numba:compile", _Compilation())
 
 
+class _SealedFiles(IndexDataCacheFile):
+    """numba's files of one function, each followed by a digest of what it holds.
+
+    numba unpickles them and runs the machine code in them as they are. A file that does not end
+    with its digest counts as missing: the function is compiled anew and the file replaced.
+    """
+
+    def _load_index(self) -> Any:
+        return super()._load_index() if _intact(Path(self._index_path)) else {}
+
+    def _load_data(self, name: str) -> Any:
+        if not _intact(Path(self._data_path(name))):
+            raise FileNotFoundError(name)  # which numba takes for a function not compiled yet
+        return super()._load_data(name)
+
+    @contextmanager
+    def _open_for_write(self, filepath: str) -> Iterator[Any]:
+        with super()._open_for_write(filepath) as file:
+            yield file
+            file.flush()
+            file.write(hashlib.sha256(Path(file.name).read_bytes()).digest())
+
+
+def _intact(path: Path) -> bool:
+    """Whether a file ends with the digest of all that comes before."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return len(content) > 32 and hashlib.sha256(content[:-32]).digest() == content[-32:]
+
+
 @cache
 def _folder() -> str:
     """Where compiled code is kept: NUMBA_CACHE_DIR, or the user's cache."""
@@ -63,7 +97,11 @@ def _folder() -> str:
             if b"@compiled" in text:
                 digest.update(str(path.relative_to(root)).encode() + b"\0" + text)
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return str(base / "flowsim" / f"numba-{digest.hexdigest()[:16]}")
+    folder = base / "flowsim" / f"numba-{digest.hexdigest()[:16]}"
+    with suppress(OSError):  # numba then looks for another place
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    return str(folder)
 
 
 def compiled(
@@ -93,11 +131,19 @@ def compiled(
     allowed: Any = {"contract"} if fused or reordered else False
     if reordered:
         allowed |= {"reassoc", "nsz"}
+    # nothing is called from C
+    options: Any = {"no_cfunc_wrapper": True, "forceinline": inline}
+    options["no_cpython_wrapper"] = internal
+    decorated = numba.njit(error_model="numpy", fastmath=allowed, **options)(function)
     before, config.CACHE_DIR = config.CACHE_DIR, _folder()
     try:
-        # nothing is called from C
-        options: Any = {"no_cfunc_wrapper": True, "forceinline": inline}
-        options["no_cpython_wrapper"] = internal
-        return numba.njit(cache=True, error_model="numpy", fastmath=allowed, **options)(function)
+        decorated.enable_caching()
+        kept = decorated._cache
+        kept._cache_file = _SealedFiles(
+            kept.cache_path, kept._impl.filename_base, kept._impl.locator.get_source_stamp()
+        )
+    except RuntimeError:  # no folder can be written: compiled anew in every process
+        pass
     finally:
         config.CACHE_DIR = before
+    return decorated

@@ -1,0 +1,80 @@
+"""Compiled code on disk: used again, checked before it is used, and never in the way."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+from flowsim.compiled import compiled
+
+@compiled
+def sixth(x):
+    return 6.0 * x
+
+print(sixth(7.0))
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Runs the program in a process of its own: what it prints, and what it compiled."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    def run(**variables):
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), **variables}
+        done = subprocess.run(
+            [sys.executable, "program.py"], cwd=tmp_path, env=environment, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def files(folder, ending):
+    (found,) = folder.glob(f"cache/*/*.{ending}")
+    return found
+
+
+def test_code_is_kept(program, tmp_path):
+    assert program() == "42.0\n"
+    kept = files(tmp_path, "nbc"), files(tmp_path, "nbi")
+    before = [(path.read_bytes(), path.stat().st_mtime_ns) for path in kept]
+    assert program() == "42.0\n"
+    assert [(path.read_bytes(), path.stat().st_mtime_ns) for path in kept] == before
+
+
+@pytest.mark.parametrize(
+    ("ending", "damage"),
+    [("nbc", "bits"), ("nbi", "foreign")]
+    + [pytest.param(ending, damage, marks=pytest.mark.slow)
+       for ending in ("nbc", "nbi") for damage in ("empty", "short", "bits", "foreign")],
+)  # fmt: skip
+def test_damaged_code_is_compiled_anew(program, tmp_path, ending, damage):
+    program()
+    path = files(tmp_path, ending)
+    content = bytearray(path.read_bytes())
+    if damage == "bits":
+        content[len(content) // 2] ^= 1
+    path.write_bytes({"empty": b"", "short": content[:50], "bits": content,
+                      "foreign": b"cos\nsystem\n(S'false'\ntR."}[damage])  # fmt: skip
+    assert program() == "42.0\n"
+    assert len(files(tmp_path, ending).read_bytes()) > 100
+    assert program() == "42.0\n"
+
+
+def test_a_folder_of_the_users_own_is_private(program, tmp_path):
+    variables = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path / "home")}
+    assert program(**variables) == "42.0\n"
+    (folder,) = (tmp_path / "home/flowsim").iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert list(folder.rglob("*.nbc"))
+
+
+def test_without_a_folder_code_is_compiled_every_time(program, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    blocked = str(tmp_path / "file" / "cache")
+    assert program(NUMBA_CACHE_DIR=blocked) == "42.0\n"
