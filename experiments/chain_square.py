@@ -10,7 +10,7 @@ traps a share that depends on that sign alone, and some of the cloud on both sid
 model traps nothing for p + q < 1 and more than the canonical one for p + q > 1, slightly more the
 longer the context; along the diagonal p + q = 1 there is nothing to learn.
 
-    python experiments/chain_square.py        about seven minutes on one core
+    python experiments/chain_square.py        about ten minutes on one core
 """
 
 from __future__ import annotations
