@@ -22,6 +22,7 @@ _HOME = {
     "RunSettings": "training.settings",
     "SideBySide": "comparison.side_by_side",
     "Trainer": "training.trainer",
+    "UnigramTrap": "theorems.trap",
     "Weights": "model.architecture",
     "all_sequences": "model.population",
     "classify": "comparison.outcome",
@@ -42,6 +43,8 @@ _HOME = {
     "starting_weights": "training.settings",
     "stored_points": "comparison.points",
     "train": "training.run",
+    "trap_matrix": "theorems.trap",
+    "unigram_trap": "theorems.trap",
     "verify": "theorems.verify",
     "wilson": "comparison.agreement",
 }

@@ -29,6 +29,9 @@ from full_model.model.transformer import cross_entropy as cross_entropy
 from full_model.model.transformer import forward as forward
 from full_model.theorems.claims import Claim as Claim
 from full_model.theorems.claims import format_claims as format_claims
+from full_model.theorems.trap import UnigramTrap as UnigramTrap
+from full_model.theorems.trap import trap_matrix as trap_matrix
+from full_model.theorems.trap import unigram_trap as unigram_trap
 from full_model.theorems.verify import verify as verify
 from full_model.training.probes import measure as measure
 from full_model.training.probes import plateau as plateau

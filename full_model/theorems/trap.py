@@ -1,0 +1,263 @@
+"""The unigram's critical set e = 0: the matrix S whose sign says whether it traps gradient flow.
+
+At embedding 0 (untied: unembedding 0 too) and b = log(π₁/π₀) every single-layer model predicts the
+unigram and is critical, whatever its other weights. The loss's second variation in the embedding,
+the bias eliminated, is π₀π₁ S (own derivation, docs/derivations.md, section 10).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from full_model.lift.directions import first_sign
+from full_model.model.architecture import Architecture, Weights, check_weights
+from full_model.model.transformer import visible_positions
+
+#: An eigenvector's sign is that of its first entry above this share of the largest.
+_SHARE = 1e-3
+#: Eigenvalues within this share of the largest count as zero.
+_ROUNDING = 1e-12
+#: The share of its smallest eigenvalue by which S may change while the embedding dies.
+_AT_REST = 0.25
+
+
+@dataclass(frozen=True)
+class UnigramTrap:
+    """What gradient flow does around the point of the set e = 0 that has these other weights.
+
+    Attributes:
+        matrix: S, (..., d, d); untied (..., 2d, 2d) over (unembedding, embedding).
+        eigenvalues: of S, ascending, (..., d).
+        eigenvectors: in the columns, each with its first sizeable entry positive.
+        smooth: no ReLU's input vanishes at e = 0, so that S is the second variation there (...).
+        at_rest: what the other weights still move while (e, b) fall from where they are to the set
+            changes S by less than a quarter of its smallest eigenvalue (spectral norm, to second
+            order in (e, b)); on the set itself nothing moves. Where S is not positive definite
+            nothing falls, and only points of the set itself are at rest (...).
+    """
+
+    matrix: Tensor
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+    smooth: Tensor
+    at_rest: Tensor
+
+    @property
+    def smallest(self) -> Tensor:
+        """The smallest eigenvalue of S, (...)."""
+        return self.eigenvalues[..., 0]
+
+    @property
+    def traps(self) -> Tensor:
+        """Is S positive definite beyond rounding, the point smooth and the rest at rest, (...)."""
+        return _positive(self.eigenvalues) & self.smooth & self.at_rest
+
+
+def unigram_trap(arch: Architecture, weights: Weights, chain: BinaryChain) -> UnigramTrap:
+    """Eigenvalues and eigenvectors of S, and whether the other weights are at rest.
+
+    Arguments and errors are those of ``trap_matrix``; here the weights' own e and b count too: they
+    say how far the point is from the set, hence how much the rest still moves.
+    """
+    _check(arch, weights)
+    at = _at_zero(arch, weights, chain.second_eigenvalue)
+    matrix = _matrix(arch, at, chain)
+    values, vectors = torch.linalg.eigh(matrix)
+    vectors = vectors * first_sign(vectors.mT, _SHARE).unsqueeze(-2)
+    away = _off_the_set(arch, weights, chain)
+    at_rest = (away == 0).all(-1)
+    if arch.tied:
+        inside = _positive(values)
+        later = _where_it_ends(arch, weights, chain, torch.where(inside.unsqueeze(-1), away, 0.0))
+        change = torch.linalg.matrix_norm(trap_matrix(arch, later, chain) - matrix, 2)
+        at_rest = at_rest | (inside & (change <= _AT_REST * values[..., 0]))
+    smooth = (at.hidden != 0) | (arch.activation != "relu")
+    return UnigramTrap(matrix, values, vectors, smooth.flatten(-2).all(-1), at_rest)
+
+
+def trap_matrix(arch: Architecture, weights: Weights, chain: BinaryChain) -> Tensor:
+    """S: at e = 0 and b = log(π₁/π₀) the loss is h(π₁) + ½ π₀π₁ eᵀSe + O(|e|³), b at its best.
+
+    With y_n and z_n the network's vectors at e = 0, which depend on n alone, D_n the slopes of
+    the hidden units there, a_ni the attention weights, p̄_n = Σ_i a_ni p_i,
+    C_n = Σ_i a_ni (p_i − p̄_n)(p_i − p̄_n)ᵀ, A = W_QᵀW_K/√d and λ = 1 − p − q
+
+        S = Cov_n(z_n) + (p + q − 1)(J + Jᵀ),   J = mean_n (I + W_2 D_n W_1) T_n,
+        T_n = I + W_O W_V [C_n Aᵀ + Σ_{i≤n} a_ni λ^(n−i) (I + (p_i − p̄_n) p_nᵀ A)],
+
+    summed over heads; T_n = I without attention. Untied, over (unembedding, embedding),
+
+        S = [Cov_n(z_n), (p + q − 1) J; (p + q − 1) Jᵀ, 0].
+
+    Args:
+        arch: one layer without layer norm, read as one logit; everything else is free.
+        weights: (..., *shape); embedding, unembedding and bias are not looked at.
+        chain: the data.
+
+    Returns:
+        (..., d, d), or (..., 2d, 2d) untied. A ReLU whose input is 0 counts as shut.
+
+    Raises:
+        InputError: another architecture, or weights that do not fit it.
+
+    Cost: N² d² per head with attention, and N r d² for J. Source: own derivation, section 10;
+    for W_2 = W_O = 0 the blocks of AM Thms. 2 and 3.
+    """
+    _check(arch, weights)
+    at = _at_zero(arch, weights, chain.second_eigenvalue)
+    return _matrix(arch, at, chain)
+
+
+def _check(arch: Architecture, weights: Weights) -> None:
+    """InputError unless S is defined for the architecture and the weights are its own."""
+    if arch.layers != 1 or arch.layer_norm or arch.output != "binary":
+        raise InputError("S is for one layer without layer norm, read as one logit")
+    check_weights(arch, weights)
+
+
+@dataclass(frozen=True)
+class _AtZero:
+    """The network at e = 0: z (..., N, d), the hidden units' inputs (..., N, r), and J."""
+
+    z: Tensor
+    hidden: Tensor
+    jacobian: Tensor
+
+
+def _at_zero(arch: Architecture, weights: Weights, eigenvalue: float) -> _AtZero:
+    positions = _positions(arch, weights)
+    y, mixing = _attended(arch, weights, positions, eigenvalue)
+    hidden = y @ weights["0.up"].mT
+    z = y + _active(arch, hidden) @ weights["0.down"].mT
+    return _AtZero(z, hidden, _jacobian(arch, weights, _slopes(arch, hidden), mixing))
+
+
+def _matrix(arch: Architecture, at: _AtZero, chain: BinaryChain) -> Tensor:
+    """S from the vectors z_n and from J."""
+    excess = -chain.second_eigenvalue
+    centred = at.z - at.z.mean(-2, keepdim=True)
+    spread = centred.mT @ centred / arch.length
+    if arch.tied:
+        return spread + excess * (at.jacobian + at.jacobian.mT)
+    top = torch.cat([spread, excess * at.jacobian], dim=-1)
+    bottom = torch.cat([excess * at.jacobian.mT, torch.zeros_like(spread)], dim=-1)
+    return torch.cat([top, bottom], dim=-2)
+
+
+def _positions(arch: Architecture, weights: Weights) -> Tensor:
+    """p_n (..., N, d), zero without learned positions."""
+    if arch.positions == "learned":
+        return weights["positions"]
+    like = weights["0.up"]
+    return like.new_zeros(*like.shape[:-2], arch.length, arch.d)
+
+
+def _attended(
+    arch: Architecture, weights: Weights, positions: Tensor, eigenvalue: float
+) -> tuple[Tensor, Tensor | None]:
+    """y_n at e = 0 (..., N, d), and T_n (..., N, d, d), None without attention."""
+    if arch.attention == "none":
+        return positions, None
+    d, heads = arch.d, arch.heads
+    value = weights["0.value"].unflatten(-2, (heads, -1))
+    out = weights["0.out"].unflatten(-1, (heads, -1)).movedim(-2, -3)
+    through = out @ value  # W_O W_V of each head, (..., heads, d, d)
+    visible = visible_positions(arch.length, arch.window, positions.device)
+    place = torch.arange(arch.length, device=positions.device)
+    distance = (place[:, None] - place).clamp(min=0)
+    here = positions.unsqueeze(-3)  # one axis more, for the heads
+    if arch.attention == "uniform":
+        form = torch.zeros_like(through)
+        scores = torch.zeros(arch.length, arch.length).to(positions).expand(heads, -1, -1)
+    else:
+        query, key = (weights[f"0.{k}"].unflatten(-2, (heads, -1)) for k in ("query", "key"))
+        form = query.mT @ key / math.sqrt(d // heads)  # A of each head
+        scores = here @ form @ here.mT
+    if arch.positions == "relative":
+        scores = scores + weights["0.relative"][..., distance]
+    attention = scores.masked_fill(~visible, -math.inf).softmax(-1)
+    mean = attention @ here  # p̄_n, (..., heads, N, d)
+    y = positions + (mean @ through.mT).sum(-3)
+    off = here - here.mean(-2, keepdim=True)  # second moments about a point nearby
+    centre = attention @ off
+    products = (off.unsqueeze(-1) * off.unsqueeze(-2)).flatten(-2)
+    moments = (attention @ products).unflatten(-1, (d, d))
+    moments = moments - centre.unsqueeze(-1) * centre.unsqueeze(-2)  # C_n
+    lagged = attention * eigenvalue ** distance.to(positions.dtype)
+    total = lagged.sum(-1, keepdim=True)
+    pulled = (lagged @ off - total * centre).unsqueeze(-1) * (here @ form).unsqueeze(-2)
+    eye = torch.eye(d, dtype=positions.dtype, device=positions.device)
+    inner = moments @ form.mT.unsqueeze(-3) + total.unsqueeze(-1) * eye + pulled
+    return y, eye + (through.unsqueeze(-3) @ inner).sum(-4)
+
+
+def _jacobian(
+    arch: Architecture, weights: Weights, slopes: Tensor, mixing: Tensor | None
+) -> Tensor:
+    """J = mean_n (I + W_2 D_n W_1) T_n, (..., d, d)."""
+    up, down = weights["0.up"], weights["0.down"]
+    if mixing is None:
+        eye = torch.eye(arch.d, dtype=up.dtype, device=up.device)
+        return eye + down @ (slopes.mean(-2).unsqueeze(-1) * up)
+    opened = torch.einsum("...nr,...ra,...nab->...rb", slopes, up, mixing) / arch.length
+    return mixing.mean(-3) + down @ opened
+
+
+def _active(arch: Architecture, hidden: Tensor) -> Tensor:
+    return hidden.relu() if arch.activation == "relu" else torch.nn.functional.gelu(hidden)
+
+
+def _slopes(arch: Architecture, hidden: Tensor) -> Tensor:
+    """The activation's derivative at every hidden unit's input; 0 at a ReLU's kink."""
+    if arch.activation == "relu":
+        return (hidden > 0).to(hidden)
+    law = torch.special.ndtr(hidden)
+    return law + hidden * (-hidden.square() / 2).exp() / math.sqrt(2 * math.pi)
+
+
+def _positive(values: Tensor) -> Tensor:
+    """Are ascending eigenvalues (..., k) all positive beyond rounding, (...)."""
+    return values[..., 0] > _ROUNDING * values.abs().amax(-1)
+
+
+def _off_the_set(arch: Architecture, weights: Weights, chain: BinaryChain) -> Tensor:
+    """(b − log(π₁/π₀), e) or (b − log(π₁/π₀), u, e), (..., 1 + d or 1 + 2d)."""
+    bias = (weights["bias"] - math.log(chain.p / chain.q)).unsqueeze(-1)
+    names = ["embedding"] if arch.tied else ["unembedding", "embedding"]
+    return torch.cat([bias, *(weights[name] for name in names)], dim=-1)
+
+
+def _where_it_ends(
+    arch: Architecture, weights: Weights, chain: BinaryChain, away: Tensor
+) -> Weights:
+    """The other weights after y = (b − b*, e) has fallen to 0, to second order in y.
+
+    With H the Hessian in y and X = ∫ y yᵀ dt along y′ = −Hy, that is HX + XH = y yᵀ, the others
+    move by −½ ∂ tr(HX)/∂(others), X kept.
+    """
+    pi0, pi1 = chain.stationary
+    free = {name: w.detach().requires_grad_() for name, w in weights.items()}
+    with torch.enable_grad():
+        at = _at_zero(arch, free, chain.second_eigenvalue)
+        mean = at.z.mean(-2)
+        one = torch.ones_like(mean[..., :1, None])
+        corner = _matrix(arch, at, chain) + mean.unsqueeze(-1) * mean.unsqueeze(-2)
+        top = torch.cat([one, mean.unsqueeze(-2)], dim=-1)
+        block = torch.cat([top, torch.cat([mean.unsqueeze(-1), corner], dim=-1)], dim=-2)
+        block = pi0 * pi1 * block
+        values, vectors = torch.linalg.eigh(block.detach())
+        start = (vectors.mT @ away.unsqueeze(-1)).squeeze(-1)
+        rates = values.unsqueeze(-1) + values.unsqueeze(-2)
+        rates = torch.where(_positive(values)[..., None, None], rates, 1.0)
+        integral = start.unsqueeze(-1) * start.unsqueeze(-2) / rates
+        integral = vectors @ integral @ vectors.mT
+        slope = torch.autograd.grad(
+            (block * integral).sum(), list(free.values()), materialize_grads=True
+        )
+    return {k: w - g / 2 for (k, w), g in zip(weights.items(), slope, strict=True)}

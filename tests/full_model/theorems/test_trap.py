@@ -1,0 +1,339 @@
+"""S of the set e = 0 against automatic differentiation, by hand, and against training."""
+
+import math
+
+import pytest
+import torch
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from full_model import (
+    Architecture,
+    MarkovSource,
+    PopulationLoss,
+    forward,
+    trap_matrix,
+    unigram_trap,
+)
+
+CHAINS = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.95, 0.9)]
+KINDS = [
+    {},
+    {"attention": "none"},
+    {"attention": "uniform"},
+    {"tied": False},
+    {"tied": False, "attention": "none"},
+    {"heads": 2},
+    {"window": 2},
+    {"activation": "gelu"},
+    {"hidden": 3},
+]
+
+
+def drawn(arch, seed, scale=1.0, ensemble=()):
+    g = torch.Generator().manual_seed(seed)
+    return {
+        name: scale * torch.randn((*ensemble, *shape), dtype=torch.float64, generator=g)
+        for name, shape in arch.shapes.items()
+    }
+
+
+def at_unigram(weights, chain, embedding=None):
+    zero = {k: 0 * weights[k] for k in ("embedding", "unembedding") if k in weights}
+    bias = torch.full_like(weights["bias"], math.log(chain.p / chain.q))
+    point = {**weights, **zero, "bias": bias}
+    return point if embedding is None else {**point, "embedding": embedding}
+
+
+def by_autograd(arch, weights, chain):
+    """The enumerated loss's Hessian over (b, e) or (b, u, e), b eliminated, over π₀π₁."""
+    loss = PopulationLoss(arch, MarkovSource.of(chain))
+    names = ["embedding"] if arch.tied else ["unembedding", "embedding"]
+    point = at_unigram(weights, chain)
+
+    def value(v):
+        parts = dict(zip(names, v[1:].split(arch.d), strict=True))
+        return loss({**point, "bias": v[0], **parts})
+
+    start = torch.cat([point["bias"].reshape(1), *(point[name] for name in names)])
+    hessian = torch.autograd.functional.hessian(value, start)
+    pi0, pi1 = chain.stationary
+    schur = hessian[1:, 1:] - torch.outer(hessian[1:, 0], hessian[0, 1:]) / hessian[0, 0]
+    return schur / (pi0 * pi1)
+
+
+def descend(arch, weights, chain, steps, rate=0.2):
+    """Gradient descent on the exact loss: its weights and loss at the end."""
+    loss = PopulationLoss(arch, MarkovSource.of(chain))
+    for _ in range(steps):
+        _, slope = loss.value_and_gradient(weights)
+        weights = {name: w - rate * slope[name] for name, w in weights.items()}
+    return weights, loss(weights)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: " ".join(map(str, kind.values())) or "-")
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_it_is_the_hessian(kind, chain):
+    sizes = [(1, 1), (2, 6), (3, 2), (4, 4), (6, 5)]
+    for seed, (d, length) in enumerate(sizes):
+        if d % kind.get("heads", 1):
+            continue
+        arch = Architecture(d, length, **kind)
+        for scale in (0.02, 1.0, 3.0):
+            weights = drawn(arch, seed, scale)
+            found = trap_matrix(arch, weights, chain)
+            error = (found - by_autograd(arch, weights, chain)).abs().max()
+            assert error < 1e-10 * max(1.0, float(found.abs().max())), (d, length, scale)
+
+
+def test_long_contexts_need_no_sequences():
+    """At N = 40 against the derivatives of z_n in every embedded symbol, lag by lag."""
+    chain, d, n = CHAINS[1], 2, 40
+    arch = Architecture(d, n, tied=False)
+    weights = drawn(arch, 3, 0.7)
+
+    def vectors(symbols):  # z_n, read with the d unit vectors in place of the unembedding
+        moved = {**weights, "embedding": torch.zeros(d, dtype=torch.float64), "bias": zero[0, 0]}
+        moved["positions"] = weights["positions"] + symbols
+        tokens = torch.zeros(1, n, dtype=torch.uint8)
+        rows = [
+            forward(arch, {**moved, "unembedding": u}, tokens)[0] for u in torch.eye(d).double()
+        ]
+        return torch.stack(rows, dim=-1)
+
+    zero = torch.zeros(n, d, dtype=torch.float64)
+    rows = torch.autograd.functional.jacobian(vectors, zero)  # (n, d, i, d)
+    lam = chain.second_eigenvalue
+    lagged = sum(lam ** (m + 1 - i) * rows[m, :, i] for m in range(n) for i in range(m + 1))
+    z = vectors(zero)
+    expected = torch.cov(z.mT, correction=0) - (lagged + lagged.mT) / n
+    tied = {name: w for name, w in weights.items() if name != "unembedding"}
+    found = trap_matrix(Architecture(d, n), tied, chain)
+    assert (found - expected).abs().max() < 1e-10
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_without_layers_it_is_the_papers_block(chain):
+    arch = Architecture(3, 5, attention="none")
+    weights = drawn(arch, 1)
+    weights["0.down"] *= 0
+    expected = torch.cov(weights["positions"].mT, correction=0)
+    expected += 2 * (chain.switching_factor - 1) * torch.eye(3).double()
+    assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-14
+
+
+def test_without_attention_by_hand():
+    chain, arch = CHAINS[0], Architecture(3, 4, hidden=5, attention="none")
+    weights = drawn(arch, 2)
+    up, down, jacobian, z = weights["0.up"], weights["0.down"], 0, []
+    for p in weights["positions"]:
+        opened = torch.diag((up @ p > 0).double())
+        jacobian = jacobian + (torch.eye(3).double() + down @ opened @ up) / 4
+        z.append(p + down @ opened @ up @ p)
+    expected = torch.cov(torch.stack(z).mT, correction=0) + 0.3 * (jacobian + jacobian.mT)
+    assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-13
+
+
+def test_what_it_does_not_depend_on():
+    """Embedding and bias; the order of hidden units and, without attention, of positions."""
+    chain, arch = CHAINS[1], Architecture(3, 4, attention="none")
+    weights = drawn(arch, 4)
+    expected = trap_matrix(arch, weights, chain)
+    units, places = torch.randperm(12), torch.tensor([2, 0, 3, 1])
+    changed = weights | {
+        "embedding": weights["embedding"] + 1,
+        "bias": weights["bias"] - 2,
+        "positions": weights["positions"][places],
+        "0.up": weights["0.up"][units],
+        "0.down": weights["0.down"][:, units],
+    }
+    assert (trap_matrix(arch, changed, chain) - expected).abs().max() < 1e-13
+
+
+def test_it_turns_with_the_residual_stream():
+    chain, arch = CHAINS[0], Architecture(4, 5)
+    weights = drawn(arch, 5)
+    turn, _ = torch.linalg.qr(torch.randn(4, 4, dtype=torch.float64))
+    turned = dict(weights)
+    for name in ("positions", "0.query", "0.key", "0.value", "0.up"):
+        turned[name] = weights[name] @ turn.mT
+    for name in ("0.out", "0.down"):
+        turned[name] = turn @ weights[name]
+    expected = turn @ trap_matrix(arch, weights, chain) @ turn.mT
+    assert (trap_matrix(arch, turned, chain) - expected).abs().max() < 1e-11
+
+
+def test_many_models_at_once():
+    arch = Architecture(3, 4)
+    weights = drawn(arch, 6, 0.5, (2, 3))
+    trap = unigram_trap(arch, at_unigram(weights, CHAINS[0]), CHAINS[0])
+    assert trap.matrix.shape == (2, 3, 3, 3) and trap.traps.shape == (2, 3)
+    one = unigram_trap(arch, {name: w[1, 2] for name, w in weights.items()}, CHAINS[0])
+    assert (trap.matrix[1, 2] - one.matrix).abs().max() < 1e-13
+    assert (trap.matrix @ trap.eigenvectors
+            - trap.eigenvectors * trap.eigenvalues.unsqueeze(-2)).abs().max() < 1e-12  # fmt: skip
+    first = trap.eigenvectors[..., 0, :]
+    assert ((first > 0) | (first.abs() < 1e-3)).all()
+    assert (trap.smallest == trap.eigenvalues[..., 0]).all() and trap.smooth.all()
+    assert trap.at_rest.all() and (trap.traps == (trap.smallest > 0)).all()
+
+
+def test_units_on_their_kink_are_named():
+    arch = Architecture(3, 4, attention="none")
+    weights = at_unigram(drawn(arch, 7, 0.1), CHAINS[0])
+    assert unigram_trap(arch, weights, CHAINS[0]).traps
+    weights["positions"][2] = 0
+    trap = unigram_trap(arch, weights, CHAINS[0])
+    assert trap.smallest > 0 and not trap.smooth and not trap.traps
+    soft = Architecture(3, 4, attention="none", activation="gelu")
+    assert unigram_trap(soft, weights, CHAINS[0]).traps
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_untied_weights_have_a_falling_direction_for_each_rank_of_j(chain):
+    arch = Architecture(4, 5, tied=False, attention="none")
+    for rank in range(1, 5):
+        weights = drawn(arch, rank, 1.0)
+        weights["positions"] = weights["positions"].abs()
+        up = torch.eye(4, dtype=torch.float64)[: 4 - rank]  # J = I − projection, of that rank
+        weights["0.up"], weights["0.down"] = torch.zeros(16, 4), torch.zeros(4, 16)
+        weights["0.up"], weights["0.down"] = weights["0.up"].double(), weights["0.down"].double()
+        weights["0.up"][: 4 - rank], weights["0.down"][:, : 4 - rank] = up, -up.mT
+        values = unigram_trap(arch, weights, chain).eigenvalues
+        assert int((values < -1e-9).sum()) == rank
+        assert int((values > 1e-9).sum()) >= rank
+        assert not unigram_trap(arch, at_unigram(weights, chain), chain).traps
+
+
+def test_what_a_trap_needs_below_one():
+    """p + q < 1, without attention: the rank of mean W_2 D_n W_1, plus wide directions, is ≥ d."""
+    chain, d, n = CHAINS[1], 3, 6
+    lam, g = chain.second_eigenvalue, torch.Generator().manual_seed(8)
+    seen = set()
+    for rank in range(d + 1):
+        arch = Architecture(d, n, hidden=max(rank, 1), attention="none")
+        for scale in (0.3, 1.0, 2.0, 4.0):
+            weights = drawn(arch, int(torch.randint(10**6, (), generator=g)), scale, (500,))
+            if rank == 0:
+                weights["0.down"] *= 0
+            hidden = weights["positions"] @ weights["0.up"].mT
+            z = weights["positions"] + hidden.relu() @ weights["0.down"].mT
+            z = z - z.mean(-2, keepdim=True)
+            wide = (torch.linalg.eigvalsh(z.mT @ z / n) > 2 * lam).sum(-1)
+            opened = (hidden > 0).double().mean(-2).unsqueeze(-1) * weights["0.up"]
+            found = torch.linalg.matrix_rank(weights["0.down"] @ opened)
+            trap = torch.linalg.eigvalsh(trap_matrix(arch, weights, chain))[:, 0] > 0
+            assert (found + wide >= d)[trap].all()
+            seen |= {(rank, bool(kind)) for kind in trap}
+    assert seen >= {(rank, kind) for rank in range(d + 1) for kind in (False, True)}
+
+
+def test_what_a_saddle_needs_above_one():
+    """p + q > 1, without attention: |W_1||W_2| of at least 1."""
+    chain, arch = CHAINS[0], Architecture(4, 3, attention="none")
+    weights = drawn(arch, 9, 1.0, (400,))
+    norm = torch.linalg.matrix_norm(weights["0.up"], 2) * torch.linalg.matrix_norm(
+        weights["0.down"], 2
+    )
+    weights["0.down"] *= (torch.linspace(0.5, 60.0, 400).double() / norm)[:, None, None]
+    trap = torch.linalg.eigvalsh(trap_matrix(arch, weights, chain))[:, 0] > 0
+    assert trap[torch.linspace(0.5, 60.0, 400) < 1].all() and not trap.all()
+
+
+@pytest.mark.parametrize("p, q", [(0.2, 0.3), (0.1, 0.1)])
+def test_a_trap_below_one_from_minus_two(p, q):
+    """W_1 = I, W_2 = −2I, equal positions: 8 of 8 runs with noise 0.02 end at the unigram."""
+    chain, arch = BinaryChain(p, q), Architecture(4, 4, hidden=4)
+    weights = at_unigram(drawn(arch, 10, 0.0, (8,)), chain)
+    weights["positions"] += 0.5
+    weights["0.up"] += torch.eye(4).double()
+    weights["0.down"] -= 2 * torch.eye(4).double()
+    expected = 2 * chain.second_eigenvalue * torch.eye(4).double()
+    assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-12
+    noise = drawn(arch, 11, 0.02, (8,))
+    weights, loss = descend(arch, {k: w + noise[k] for k, w in weights.items()}, chain, 600)
+    assert (loss - chain.stationary_entropy).abs().max() < 1e-9
+    assert weights["embedding"].norm(dim=-1).max() < 1e-6
+    assert unigram_trap(arch, weights, chain).traps.all()
+
+
+def test_a_trap_below_one_without_a_feed_forward_layer():
+    """Rank 0, but positions spread by more than 2(1 − p − q) in every direction: a trap too."""
+    chain, arch = CHAINS[1], Architecture(2, 6, attention="none")
+    weights = at_unigram(drawn(arch, 12, 0.01, (4,)), chain, drawn(arch, 13, 0.02, (4,))["bias"])
+    weights["embedding"] = drawn(arch, 14, 0.02, (4,))["embedding"]
+    angle = torch.arange(6, dtype=torch.float64) * math.pi / 3
+    weights["positions"] += 2 * torch.stack([angle.cos(), angle.sin()], dim=-1)
+    assert unigram_trap(arch, weights, chain).smallest.min() > 0.9  # 4/2 − 2·0.5
+    weights, loss = descend(arch, weights, chain, 500)
+    assert (loss - chain.stationary_entropy).abs().max() < 1e-9
+    weights["positions"] *= 0.5  # spread by less: a saddle
+    weights["embedding"] += 0.02
+    assert unigram_trap(arch, weights, chain).smallest.max() < 0
+    assert (descend(arch, weights, chain, 500)[1] < chain.stationary_entropy - 1e-3).all()
+
+
+def test_what_the_rest_moves_while_the_embedding_dies():
+    """Descent from a small embedding leaves the other weights where the second order says."""
+    chain = CHAINS[0]
+    arch = Architecture(2, 3, activation="gelu")
+    weights = at_unigram(drawn(arch, 15, 0.5), chain, torch.tensor([0.01, -0.02]).double())
+    weights["bias"] += 0.01
+    near = unigram_trap(arch, weights, chain)
+    assert near.at_rest and near.traps
+    from full_model.theorems.trap import _off_the_set, _where_it_ends
+
+    later = _where_it_ends(arch, weights, chain, _off_the_set(arch, weights, chain))
+    end, _ = descend(arch, weights, chain, 1500, 0.05)
+    rest = [name for name in weights if name not in ("embedding", "bias")]
+    moved = math.sqrt(sum(float((end[k] - weights[k]).square().sum()) for k in rest))
+    error = math.sqrt(sum(float((end[k] - later[k]).square().sum()) for k in rest))
+    assert error < 0.05 * moved
+    for factor in (50, 100, 400):
+        far = weights | {"embedding": factor * weights["embedding"]}
+        assert not unigram_trap(arch, far, chain).at_rest
+
+
+def test_at_rest_on_the_set_alone_where_nothing_falls():
+    arch, chain = Architecture(3, 4), CHAINS[1]
+    weights = at_unigram(drawn(arch, 16, 0.1), chain)
+    trap = unigram_trap(arch, weights, chain)
+    assert trap.smallest < 0 and trap.at_rest and not trap.traps
+    weights["embedding"] = weights["embedding"] + 1e-9
+    assert not unigram_trap(arch, weights, chain).at_rest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_descent_obeys_its_sign(chain):
+    """From e of 1e-4 runs stay where S > 0; elsewhere e grows along the lowest eigenvector."""
+    arch = Architecture(2, 4)
+    weights = at_unigram(drawn(arch, 17, 0.9, (48,)), chain)
+    trap = unigram_trap(arch, weights, chain)
+    clear = trap.smallest.abs() > 0.2
+    clear &= trap.eigenvalues.abs().amax(-1) < 20  # else steps are too large
+    weights = {k: w[clear] for k, w in weights.items()}
+    trapped, lowest = trap.traps[clear], trap.eigenvectors[clear][..., 0]
+    assert trapped.sum() >= 4 and (~trapped).sum() >= 4
+    start = drawn(arch, 18, 1e-4, (48,))["embedding"][clear]
+    start = start + 1e-4 * lowest * (start * lowest).sum(-1, keepdim=True).sign()
+    now, cosine = weights | {"embedding": start}, torch.full(trapped.shape, torch.nan).double()
+    for _ in range(125):
+        now, loss = descend(arch, now, chain, 20, 0.1)
+        size = now["embedding"].norm(dim=-1)
+        new = (size > 20 * start.norm(dim=-1)) & cosine.isnan()
+        cosine = torch.where(new, (now["embedding"] * lowest).sum(-1).abs() / size, cosine)
+    assert (loss[trapped] - chain.stationary_entropy).abs().max() < 1e-9
+    assert size[trapped].max() < 1e-5 and cosine[trapped].isnan().all()
+    assert (loss[~trapped] < chain.stationary_entropy - 1e-3).all()
+    assert (cosine[~trapped] > 0.95).all()
+
+
+def test_what_is_refused():
+    for kind in ({"layers": 2}, {"layer_norm": True}, {"output": "states"}):
+        arch = Architecture(2, 2, **kind)
+        with pytest.raises(InputError, match="one layer without layer norm"):
+            trap_matrix(arch, drawn(arch, 0), CHAINS[0])
+    arch = Architecture(2, 2)
+    with pytest.raises(InputError, match="shape"):
+        unigram_trap(arch, drawn(Architecture(3, 2), 0), CHAINS[0])
