@@ -34,7 +34,7 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
         value, gradient = loss.value_and_gradient(weights)
         values.append(float(value))
         slopes.append(norm(gradient))
-        block, rest = _hessian_rows(loss, weights, names, g)
+        block, rest = hessian_rows(loss, weights, names, g)
         expected = _expected_block(weights["positions"], excess, arch.tied) * pi0 * pi1
         blocks.append(float((block - expected).abs().max()))
         found, wanted = torch.linalg.eigvalsh(block), torch.linalg.eigvalsh(expected)
@@ -103,7 +103,7 @@ def _predicted_inertia(positions: Tensor, excess: float, tied: bool) -> tuple[in
     return negative, positive + 1
 
 
-def _hessian_rows(
+def hessian_rows(
     loss: PopulationLoss, weights: Weights, names: list[str], g: torch.Generator
 ) -> tuple[Tensor, float]:
     """The Hessian's block over ``names``, and the largest entry seen outside of it.

@@ -1,4 +1,4 @@
-"""What the papers prove of the single-layer model, checked on its weights: ``verify``.
+"""What is proven of the single-layer model, by the papers and by us, checked: ``verify``.
 
 Every claim is evaluated on the exact population loss with weights drawn at random wherever the
 statement leaves them free, over several seeds; the worst seed is reported.
@@ -21,6 +21,7 @@ from full_model.model.transformer import forward
 from full_model.theorems.claims import Claim, equal, format_claims, free_weights, generator_of, norm
 from full_model.theorems.constructions import appendix_d, global_minima
 from full_model.theorems.unigram import unigram_point
+from full_model.theorems.unigram_set import unigram_set
 
 __all__ = ["Claim", "format_claims", "verify"]
 
@@ -28,7 +29,7 @@ __all__ = ["Claim", "format_claims", "verify"]
 def verify(
     chain: BinaryChain, d: int = 4, length: int = 6, seeds: Iterable[int] = range(8)
 ) -> list[Claim]:
-    """Check AM's theorems 1 to 3, lemmas 1 and 2 and the numbers of App. D on the full model.
+    """Check AM's theorems 1 to 3, lemmas 1 and 2, the numbers of App. D, and S on the full model.
 
     Args:
         chain: the data, any p and q.
@@ -42,12 +43,13 @@ def verify(
     Raises:
         InputError: no seed, or d or N out of range.
 
-    Sources: AM Thms. 1, 2, 3, Lemmas 1, 2, App. D. Three remarks of our own. Tied weights reach the
-    global minimum without the feed-forward layer only for p + q ≤ 1, so that construction is
-    checked untied beyond. AM claims definiteness (Thm. 2) for p + q > 1; elsewhere the sign that
-    the Schur complement of the same block predicts is checked. The bound 2(p + q − 1) on the
-    block's eigenvalues is left out: it does not hold numerically. Claims about signs are left out
-    where |p + q − 1| is so small that rounding decides them.
+    Sources: AM Thms. 1, 2, 3, Lemmas 1, 2, App. D; for S, the matrix whose sign says whether e = 0
+    traps with all other weights free, own derivation (docs/derivations.md). Three remarks of our
+    own. Tied weights reach the global minimum without the feed-forward layer only for p + q ≤ 1, so
+    that construction is checked untied beyond. AM claims definiteness (Thm. 2) for p + q > 1;
+    elsewhere the sign that the Schur complement of the same block predicts is checked. The bound
+    2(p + q − 1) on the block's eigenvalues is left out: it does not hold numerically. Claims about
+    signs are left out where |p + q − 1| is so small that rounding decides them.
     """
     seeds = list(seeds)
     if not seeds:
@@ -58,6 +60,7 @@ def verify(
         loss = PopulationLoss(arch, MarkovSource.of(chain))
         claims += global_minima(chain, loss, seeds)
         claims += unigram_point(chain, loss, seeds)
+        claims += unigram_set(chain, loss, seeds)
         claims += _lemmas(chain, loss, seeds)
     return claims + appendix_d()
 
