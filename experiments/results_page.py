@@ -117,6 +117,28 @@ def trials() -> str:
     return _table(head, rows)
 
 
+def trap_map() -> str:
+    """At which random weights S is positive definite, over scale and d."""
+    found = _load("trap_map")
+    if found is None:
+        return _missing("trap_map")
+    layouts = {"equal": "equal", "own": "one by one", "attention": "one by one, attention"}
+    rows, head = [], []
+    for case, lines in found.items():
+        chain, _, layout = case.partition("; ")
+        if layout not in layouts:
+            continue
+        pair = "(" + ", ".join(part.split()[-1] for part in chain.split(", ")) + ")"
+        for d in ("d = 1", "d = 2", "d = 4", "d = 8"):
+            cells = [
+                f"{c['share']:.1%} [{c['interval'][0]:.1%}, {c['interval'][1]:.1%}]"
+                for c in lines[d]
+            ]
+            rows.append([pair, layouts[layout], d.removeprefix("d = "), *cells])
+            head = [f"trapped at s = {c['scale']:.2g}" for c in lines[d]]
+    return _table(["(p, q)", "positions", "d", *head], rows) + _images("trap_map")
+
+
 def headline() -> str:
     """Where the headline's runs end."""
     found = _load("headline")
@@ -174,6 +196,7 @@ BLOCKS = {
     "adamw": adamw,
     "gains": gains,
     "trials": trials,
+    "trap_map": trap_map,
     "headline": headline,
     "ends": ends,
     "square": square,

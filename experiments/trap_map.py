@@ -1,0 +1,176 @@
+"""At which random weights the unigram is a trap: the sign of S over scale, width and rank.
+
+At e = 0 every single-layer model predicts the unigram and is critical; it traps gradient flow where
+the matrix S of docs/derivations.md, section 10, is positive definite. Here W_1, W_2, the positions
+and, in one column, the attention are Gaussian, every entry of deviation s, with r = 4d hidden units
+and N = 16, and S comes from its closed form. What we find, 400 draws a cell, seed 0:
+
+- p + q > 1: all small weights are trapped. With equal positions S loses its sign where
+  W_2 D W_1 reaches −1 in some direction, about at s = (r d)^(-1/4), the dashed line (the edge of
+  the semicircle of ½(W_2 D W_1 + its transpose) is at s²√(r d)): the wider, the sooner.
+- p + q < 1, equal positions: no trap unless rank(W_2 D W_1) = d, as proven, and even then for
+  narrow models only, since W_2 D W_1 must lie below −1 in all directions at once.
+- Positions drawn one by one: weights of deviation 1 and more trap on both sides of p + q = 1, and
+  narrow feed-forward layers too, since S = Cov(z_n) + (p + q − 1)(J + Jᵀ) and the covariance grows
+  faster than J. That p + q < 1 knows no trap holds for small weights or equal positions.
+- Softmax attention of the same scale changes little.
+
+    python experiments/trap_map.py [--overwrite] [--draws 400] [--seed 0]      a minute on one core
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from papers import ABOVE, BELOW, run_script
+from torch import Tensor
+
+from flowsim.drawing.style import FILL, INK
+from full_model import Architecture, Weights, trap_matrix, wilson
+
+NAME = "trap_map"
+DEFAULT = {"draws": 400, "seed": 0, "widest": 8}
+FREE, TRAP = "global_minimum", "local_minimum"
+CHAINS, LENGTH = (ABOVE, BELOW), 16
+SCALES = 10 ** np.linspace(-1.5, 0.5, 21)
+#: Positions and attention of a draw, and what a panel calls them.
+LAYOUTS = {
+    "equal": "all positions equal",
+    "own": "positions drawn one by one",
+    "attention": "one by one, with softmax attention",
+}
+
+
+def drawn(arch: Architecture, layout: str, scale: float, rank: int, draws: int,
+          generator: torch.Generator) -> Weights:  # fmt: skip
+    """Gaussian weights; W_1 and W_2 act on, and write into, a random subspace of that rank each.
+
+    Their entries keep the deviation ``scale``, averaged over subspaces.
+    """
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn((draws, *shape), dtype=torch.float64, generator=generator)
+
+    weights = {name: scale * normal(*shape) for name, shape in arch.shapes.items()}
+    if layout == "equal":
+        weights["positions"] = weights["positions"][:, :1].expand(-1, arch.length, -1)
+    if rank < arch.d:
+        for name in ("0.up", "0.down"):
+            basis, _ = torch.linalg.qr(normal(arch.d, rank))
+            onto = (arch.d / rank) ** 0.5 * basis @ basis.mT
+            weight = weights[name]
+            weights[name] = weight @ onto if name == "0.up" else onto @ weight
+    return weights
+
+
+def compute(draws: int, seed: int, widest: int) -> xr.Dataset:
+    """How many draws have S positive definite, by chain, layout, d, rank and scale."""
+    generator = torch.Generator().manual_seed(seed)
+    widths = range(1, widest + 1)
+    count = np.full((len(CHAINS), len(LAYOUTS), widest, widest, len(SCALES)), np.nan)
+    for k, layout in enumerate(LAYOUTS):
+        attention = "softmax" if layout == "attention" else "none"
+        for d in widths:
+            arch = Architecture(d, LENGTH, attention=attention)
+            for rank in [d] if layout == "attention" else range(1, d + 1):
+                for i, scale in enumerate(SCALES):
+                    weights = drawn(arch, layout, float(scale), rank, draws, generator)
+                    for c, chain in enumerate(CHAINS):
+                        values = torch.linalg.eigvalsh(trap_matrix(arch, weights, chain))
+                        count[c, k, d - 1, rank - 1, i] = int((values[:, 0] > 0).sum())
+    axes = ("chain", "layout", "d", "rank", "scale")
+    record = xr.Dataset(
+        {"trapped": (axes, count)},
+        {
+            "chain": [f"p = {c.p}, q = {c.q}" for c in CHAINS], "layout": list(LAYOUTS),
+            "d": list(widths), "rank": list(widths), "scale": SCALES,
+        },
+        {"draws": draws, "seed": seed, "length": LENGTH, "hidden": "4d"},
+    )  # fmt: skip
+    record["trapped"].attrs = {"long_name": "draws with S positive definite", "units": "1"}
+    record["scale"].attrs = {"long_name": "deviation of every entry of the weights"}
+    return record
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """Trapped shares of full rank at four scales, with intervals; what the theorem rules out."""
+    draws = record.attrs["draws"]
+    shown = [int(np.abs(record.scale.values - s).argmin()) for s in (0.1, 0.3, 1.0, 3.0)]
+    found: dict[str, Any] = {}
+    for chain in record.chain.values:
+        for layout in record.layout.values:
+            part = record.trapped.sel(chain=chain, layout=layout)
+            lines = {}
+            for d in record.d.values:
+                counts = part.sel(d=d, rank=d)
+                lines[f"d = {d}"] = [
+                    {
+                        "scale": float(record.scale[i]), "trapped": int(counts[i]),
+                        "share": int(counts[i]) / draws, "interval": wilson(int(counts[i]), draws),
+                    }
+                    for i in shown
+                ]  # fmt: skip
+            found[f"{chain}; {layout}"] = lines
+    below = record.trapped.isel(chain=1).sel(layout="equal")
+    short = below.where(below["rank"] < below["d"])
+    found["p + q < 1, equal positions, rank < d"] = {
+        "draws": int(short.notnull().sum()) * draws, "trapped": int(short.sum()),
+    }  # fmt: skip
+    return found
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """Shares over scale and d, of full rank, for each layout, and over scale and rank."""
+    figure = Figure(figsize=(13.5, 6.4), layout="constrained")
+    grid = figure.subplots(2, 4, sharex=True)
+    widest, draws = int(record.d[-1]), record.attrs["draws"]
+    colours = LinearSegmentedColormap.from_list("trap", [FILL[FREE], FILL[TRAP], INK[TRAP]])
+    for c, row in enumerate(grid):
+        panels = [
+            (title, np.stack([record.trapped.values[c, k, d, d] for d in range(widest)]))
+            for k, title in enumerate(LAYOUTS.values())
+        ]
+        panels.append((f"one by one, $d$ = {widest}, less rank", record.trapped.values[c, 1, -1]))
+        for column, (axes, (title, count)) in enumerate(zip(row, panels, strict=True)):
+            mesh = axes.pcolormesh(
+                record.scale.values, record.d.values, count / draws,
+                cmap=colours, vmin=0, vmax=1, shading="nearest",
+            )  # fmt: skip
+            axes.set_xscale("log")
+            axes.set_xticks([0.1, 1.0], ["0.1", "1"])
+            axes.set_yticks(record.d.values)
+            axes.set_ylabel("dimension $d$" if column < 3 else "rank of $W_1$ and of $W_2$")
+            if c == 0:
+                axes.set_title(title, fontsize=10)
+            else:
+                axes.set_xlabel("deviation $s$ of all entries")
+        row[0].annotate(
+            f"${record.chain.values[c].replace(', ', '$, $')}$:  $p + q$ {'><'[c]} 1", (-0.24, 0.5),
+            xycoords="axes fraction", rotation=90, ha="center", va="center", fontsize=11,
+        )  # fmt: skip
+    d = np.linspace(0.5, widest + 0.5, 100)
+    grid[0, 0].plot((4 * d * d) ** -0.25, d, color="k", lw=1.6, ls="--")
+    grid[0, 0].text(0.045, 6.2, "$s = (rd)^{-1/4}$", color="k", fontsize=10)
+    bar = figure.colorbar(mesh, ax=grid, aspect=40, pad=0.01)
+    bar.set_label("share of weights at which $e = 0$ traps gradient flow ($S$ positive definite)")
+    figure.suptitle(
+        "When is the unigram a trap?  Gaussian $W_1$, $W_2$ and positions, one tied layer, "
+        f"$r = 4d$ hidden units, $N$ = {record.attrs['length']}, {draws} draws a cell",
+        fontsize=11,
+    )
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Count and draw; the exit code."""
+    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
