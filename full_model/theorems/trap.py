@@ -21,8 +21,8 @@ from full_model.model.transformer import visible_positions
 
 #: An eigenvector's sign is that of its first entry above this share of the largest.
 _SHARE = 1e-3
-#: Eigenvalues within this share of the largest count as zero.
-_ROUNDING = 1e-12
+#: Eigenvalues within so many units in the last place of the largest count as zero.
+_ROUNDING = 1e4
 #: The share of its smallest eigenvalue by which S may change while the embedding dies.
 _AT_REST = 0.25
 
@@ -223,7 +223,8 @@ def _slopes(arch: Architecture, hidden: Tensor) -> Tensor:
 
 def _positive(values: Tensor) -> Tensor:
     """Are ascending eigenvalues (..., k) all positive beyond rounding, (...)."""
-    return values[..., 0] > _ROUNDING * values.abs().amax(-1)
+    rounding = _ROUNDING * torch.finfo(values.dtype).eps
+    return values[..., 0] > rounding * values.abs().amax(-1)
 
 
 def _off_the_set(arch: Architecture, weights: Weights, chain: BinaryChain) -> Tensor:

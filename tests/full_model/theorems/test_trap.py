@@ -11,7 +11,9 @@ from full_model import (
     Architecture,
     MarkovSource,
     PopulationLoss,
+    RankOnePoint,
     forward,
+    lift_rank_one,
     trap_matrix,
     unigram_trap,
 )
@@ -226,6 +228,27 @@ def test_what_a_trap_needs_below_one():
             assert (found + wide >= d)[trap].all()
             seen |= {(rank, bool(kind)) for kind in trap}
     assert seen >= {(rank, kind) for rank in range(d + 1) for kind in (False, True)}
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_across_the_rank_one_manifold(chain):
+    """S is 2(p + q − 1) in every direction but α's, with attention too: no trap for p + q < 1."""
+    arch, g = Architecture(4, 5), torch.Generator().manual_seed(19)
+    parts = torch.randn(6, 20, generator=g, dtype=torch.float64)
+    rho = torch.randn(20, 5, generator=g, dtype=torch.float64)
+    point = RankOnePoint(parts[0], rho, *parts[1:], parts[0])
+    values = torch.linalg.eigvalsh(trap_matrix(arch, lift_rank_one(point, arch), chain))
+    across = 2 * (chain.switching_factor - 1)
+    assert ((values - across).abs() < 1e-12).sum(-1).min() >= 3
+
+
+def test_single_precision():
+    arch = Architecture(4, 5)
+    weights = at_unigram(drawn(arch, 20, 0.1, (3,)), CHAINS[0])
+    double = unigram_trap(arch, weights, CHAINS[0])
+    single = unigram_trap(arch, {k: w.float() for k, w in weights.items()}, CHAINS[0])
+    assert (single.matrix - double.matrix).abs().max() < 1e-5
+    assert single.matrix.dtype == torch.float32 and single.traps.all()
 
 
 def test_what_a_saddle_needs_above_one():
