@@ -139,6 +139,20 @@ def trap_map() -> str:
     return _table(["(p, q)", "positions", "d", *head], rows) + _images("trap_map")
 
 
+def trap_descents() -> str:
+    """What descent from a small embedding does, beside the sign of S."""
+    found = _load("trap_map")
+    if found is None:
+        return _missing("trap_map")
+    rows = []
+    for case, line in found.items():
+        chain, _, kind = case.partition("; descent where S says ")
+        if kind:
+            pair = "(" + ", ".join(part.split()[-1] for part in chain.split(", ")) + ")"
+            rows.append([pair, kind, *(line[k] for k in ("runs", "stay", "leave", "open"))])
+    return _table(["(p, q)", "S says", "runs", "stay", "leave", "open"], rows)
+
+
 def headline() -> str:
     """Where the headline's runs end."""
     found = _load("headline")
@@ -197,6 +211,7 @@ BLOCKS = {
     "gains": gains,
     "trials": trials,
     "trap_map": trap_map,
+    "trap_descents": trap_descents,
     "headline": headline,
     "ends": ends,
     "square": square,

@@ -14,8 +14,12 @@ and N = 16, and S comes from its closed form. What we find, 400 draws a cell, se
   narrow feed-forward layers too, since S = Cov(z_n) + (p + q − 1)(J + Jᵀ) and the covariance grows
   faster than J. That p + q < 1 knows no trap holds for small weights or equal positions.
 - Softmax attention of the same scale changes little.
+- Descent on the exact loss (d = 3, N = 4, with attention, from |e| = 1e-4 and the best bias) does
+  what the sign of S says: a run stays if e falls a hundredfold and the loss never comes below
+  h(π₁); it leaves if the loss does, after which it cannot come back. What does neither in 6 000
+  steps is open: where the mean of z_n is large, e and b move together and slowly.
 
-    python experiments/trap_map.py [--overwrite] [--draws 400] [--seed 0]      a minute on one core
+    python experiments/trap_map.py [--overwrite] [--draws 400] [--seed 0]      minutes on one core
 """
 
 from __future__ import annotations
@@ -31,13 +35,24 @@ from matplotlib.figure import Figure
 from papers import ABOVE, BELOW, run_script
 from torch import Tensor
 
+from flowsim.chain import BinaryChain
 from flowsim.drawing.style import FILL, INK
-from full_model import Architecture, Weights, trap_matrix, wilson
+from full_model import (
+    Architecture,
+    MarkovSource,
+    PopulationLoss,
+    Weights,
+    forward,
+    trap_matrix,
+    wilson,
+)
 
 NAME = "trap_map"
-DEFAULT = {"draws": 400, "seed": 0, "widest": 8}
+DEFAULT = {"draws": 400, "seed": 0, "widest": 8, "runs": 32, "steps": 6000}
 FREE, TRAP = "global_minimum", "local_minimum"
 CHAINS, LENGTH = (ABOVE, BELOW), 16
+#: Scales and first |e| of the descents, and how far below h(π₁) a loss is surely below.
+TRIED, START, ROUNDING = (0.3, 0.5, 0.7, 1.0), 1e-4, 1e-13
 SCALES = 10 ** np.linspace(-1.5, 0.5, 21)
 #: Positions and attention of a draw, and what a panel calls them.
 LAYOUTS = {
@@ -69,8 +84,8 @@ def drawn(arch: Architecture, layout: str, scale: float, rank: int, draws: int,
     return weights
 
 
-def compute(draws: int, seed: int, widest: int) -> xr.Dataset:
-    """How many draws have S positive definite, by chain, layout, d, rank and scale."""
+def compute(draws: int, seed: int, widest: int, runs: int, steps: int) -> xr.Dataset:
+    """How many draws have S positive definite, by chain, layout, d, rank and scale; descents."""
     generator = torch.Generator().manual_seed(seed)
     widths = range(1, widest + 1)
     count = np.full((len(CHAINS), len(LAYOUTS), widest, widest, len(SCALES)), np.nan)
@@ -95,7 +110,58 @@ def compute(draws: int, seed: int, widest: int) -> xr.Dataset:
     )  # fmt: skip
     record["trapped"].attrs = {"long_name": "draws with S positive definite", "units": "1"}
     record["scale"].attrs = {"long_name": "deviation of every entry of the weights"}
-    return record
+    return record.merge(descents(runs, seed + 1, steps), combine_attrs="override")
+
+
+def descents(runs: int, seed: int, steps: int) -> xr.Dataset:
+    """Gradient descent from a small embedding: S's smallest eigenvalue, and what the run does."""
+    arch = Architecture(3, 4)
+    generator = torch.Generator().manual_seed(seed)
+    parts = [drawn(arch, "own", scale, 3, runs, generator) for scale in TRIED]
+    weights = {name: torch.cat([part[name] for part in parts]) for name in arch.shapes}
+    small = torch.nn.functional.normalize(weights["embedding"], dim=-1) * START
+    lowest, ends = [], []
+    for chain in CHAINS:
+        matrix = trap_matrix(arch, weights, chain)
+        lowest.append(torch.linalg.eigvalsh(matrix)[:, 0])
+        start = {**weights, "embedding": small}
+        ends.append(follow(chain, arch, start, matrix, steps))
+    shape = (len(CHAINS), len(TRIED), runs)
+    axes = ("chain", "tried_scale", "run")
+    return xr.Dataset(
+        {
+            "smallest": (axes, torch.stack(lowest).reshape(shape).numpy()),
+            "end": (axes, torch.stack(ends).reshape(shape).numpy()),
+        },
+        {"tried_scale": list(TRIED)},
+    )
+
+
+def follow(chain: BinaryChain, arch: Architecture, weights: Weights, matrix: Tensor,
+           steps: int) -> Tensor:  # fmt: skip
+    """1 where e falls a hundredfold, −1 where the loss falls below h(π₁), 0 where neither (M,).
+
+    The step is the inverse of a bound on the Hessian in (b, e), π₀π₁ (1 + |z̄|² + |S|): after zeros
+    only, the logit that a unit vector reads is that component of z_n.
+    """
+    pi0, pi1 = chain.stationary
+    tokens = torch.zeros(1, arch.length, dtype=torch.uint8)
+    still = {**weights, "bias": 0 * weights["bias"]}
+    mean = torch.stack([
+        forward(arch, {**still, "embedding": unit.expand_as(weights["embedding"])}, tokens).mean(-1)
+        for unit in torch.eye(arch.d, dtype=torch.float64)
+    ])  # fmt: skip
+    size = 1 + mean.square().sum(0)[:, 0] + torch.linalg.matrix_norm(matrix, 2)
+    rate = 1 / (pi0 * pi1 * size)
+    loss = PopulationLoss(arch, MarkovSource.of(chain))
+    now = {**weights, "bias": loss.optimal_bias(weights)}
+    left = torch.zeros(len(rate), dtype=torch.bool)
+    for _ in range(steps):
+        value, slope = loss.value_and_gradient(now)
+        left |= value < chain.stationary_entropy - ROUNDING
+        now = {k: w - rate.reshape(-1, *[1] * (w.ndim - 1)) * slope[k] for k, w in now.items()}
+    fallen = now["embedding"].norm(dim=-1) < START / 100
+    return torch.where(left, -1, (fallen & ~left).to(torch.int8)).to(torch.int8)
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
@@ -122,6 +188,14 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     found["p + q < 1, equal positions, rank < d"] = {
         "draws": int(short.notnull().sum()) * draws, "trapped": int(short.sum()),
     }  # fmt: skip
+    for chain in record.chain.values:
+        part = record.sel(chain=chain)
+        for word, chosen in (("trap", part.smallest > 0), ("saddle", part.smallest <= 0)):
+            ends = part.end.values[chosen.values]
+            found[f"{chain}; descent where S says {word}"] = {
+                "runs": len(ends), "stay": int((ends == 1).sum()),
+                "leave": int((ends == -1).sum()), "open": int((ends == 0).sum()),
+            }  # fmt: skip
     return found
 
 

@@ -18,7 +18,8 @@ sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 def made(tmp_path_factory):
     """The folder of a small map."""
     folder = tmp_path_factory.mktemp("map")
-    arguments = ["--draws", "20", "--widest", "3", "--out", str(folder)]
+    arguments = ["--draws", "20", "--widest", "3", "--runs", "3", "--steps", "200"]
+    arguments += ["--out", str(folder)]
     script = import_module("trap_map")
     assert script.main(arguments) == 0
     assert script.main(arguments) == 2  # nothing is overwritten
@@ -40,6 +41,15 @@ def test_low_rank_never_traps_below_one_with_equal_positions(made):
     line = found["p + q < 1, equal positions, rank < d"]
     assert line == {"draws": 3 * 21 * 20, "trapped": 0}
     assert found["p = 0.5, q = 0.8; equal"]["d = 3"][0]["share"] == 1
+
+
+def test_no_descent_contradicts_the_sign(made):
+    found = json.loads((made / "trap_map.json").read_text())
+    lines = {k: v for k, v in found.items() if "descent" in k}
+    assert sum(line["runs"] for line in lines.values()) == 2 * 4 * 3
+    for case, line in lines.items():
+        assert line["leave" if case.endswith("trap") else "stay"] == 0, case
+    assert sum(line["leave"] + line["stay"] for line in lines.values()) > 3
 
 
 def test_the_figure(made):
