@@ -1,7 +1,7 @@
 """At which random weights the unigram is a trap: the sign of S over scale, width and rank.
 
 At e = 0 every single-layer model predicts the unigram and is critical; it traps gradient flow where
-the matrix S of docs/derivations.md, section 10, is positive definite. Here W_1, W_2, the positions
+the matrix S of docs/derivations.md, section 12, is positive definite. Here W_1, W_2, the positions
 and, in one column, the attention are Gaussian, every entry of deviation s, with r = 4d hidden units
 and N = 16, and S comes from its closed form. What we find, 400 draws a cell, seed 0:
 

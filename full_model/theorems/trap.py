@@ -2,7 +2,7 @@
 
 At embedding 0 (untied: unembedding 0 too) and b = log(π₁/π₀) every single-layer model predicts the
 unigram and is critical, whatever its other weights. The loss's second variation in the embedding,
-the bias eliminated, is π₀π₁ S (own derivation, docs/derivations.md, section 10).
+the bias eliminated, is π₀π₁ S (own derivation, docs/derivations.md, section 12).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def trap_matrix(arch: Architecture, weights: Weights, chain: BinaryChain) -> Ten
     Raises:
         InputError: another architecture, or weights that do not fit it.
 
-    Cost: N² d² per head with attention, and N r d² for J. Source: own derivation, section 10;
+    Cost: N² d² per head with attention, and N r d² for J. Source: own derivation, section 12;
     for W_2 = W_O = 0 the blocks of AM Thms. 2 and 3.
     """
     _check(arch, weights)

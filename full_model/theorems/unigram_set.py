@@ -24,7 +24,7 @@ def unigram_set(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> l
 
     The Hessian in (b, e) or (b, u, e) is automatic differentiation's of the enumerated loss; with b
     eliminated and divided by π₀π₁ it must be S, and call the same seeds traps. Source: own
-    derivation, docs/derivations.md, section 10.
+    derivation, docs/derivations.md, section 12.
     """
     arch = loss.arch
     pi0, pi1 = chain.stationary
