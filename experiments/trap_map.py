@@ -210,7 +210,7 @@ def draw(record: xr.Dataset) -> Figure:
             (title, np.stack([record.trapped.values[c, k, d, d] for d in range(widest)]))
             for k, title in enumerate(LAYOUTS.values())
         ]
-        panels.append((f"one by one, $d$ = {widest}, less rank", record.trapped.values[c, 1, -1]))
+        panels.append((f"one by one, $d$ = {widest}, lower rank", record.trapped.values[c, 1, -1]))
         for column, (axes, (title, count)) in enumerate(zip(row, panels, strict=True)):
             mesh = axes.pcolormesh(
                 record.scale.values, record.d.values, count / draws,
