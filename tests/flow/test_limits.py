@@ -48,7 +48,11 @@ def test_reference_hitting_times(row):
 
 @pytest.mark.parametrize(
     ("p", "q", "e", "w"),
-    [("0.5", "0.8", 1.1, -0.15), ("0.9", "0.9", -0.3, -1.7), ("0.2", "0.3", 0.4, 0.8)],
+    [
+        ("0.5", "0.8", 1.1, -0.15),
+        pytest.param("0.9", "0.9", -0.3, -1.7, marks=pytest.mark.slow),
+        pytest.param("0.2", "0.3", 0.4, 0.8, marks=pytest.mark.slow),
+    ],
 )
 def test_second_set_end_points_and_times_by_quadrature(p, q, e, w):
     model, oracle = model_at(float(p), float(q)), Canonical(p, q)
