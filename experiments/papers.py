@@ -81,8 +81,7 @@ def run_script(
         write_atomically(files[".json"], lambda path: path.write_text(text))
         if keep_record:
             record.attrs = provenance({"title": name} | record.attrs | {"sizes": json.dumps(sizes)})
-            for name_of_run in ("command", "commit"):  # the folder and the file's own commit
-                del record.attrs[name_of_run]
+            record.attrs["command"] = _command(name, sizes, default)
             write_record(record, files[".nc"])
         figure = draw(record)
         write_atomically(files[".png"], lambda path: write_png(figure, path))
@@ -92,6 +91,12 @@ def run_script(
     print(*files.values(), sep="\n")
     print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     return 0
+
+
+def _command(name: str, sizes: Sizes, default: Sizes) -> str:
+    """What makes the record again in a clone of its commit; folders and threads are left out."""
+    other = [f"--{k.replace('_', '-')} {v}" for k, v in sizes.items() if v != default[k]]
+    return " ".join([f"python experiments/{name}.py --overwrite", *other])
 
 
 def write_png(figure: Figure, path: Path) -> None:

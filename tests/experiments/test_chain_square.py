@@ -4,6 +4,8 @@ import json
 import sys
 from pathlib import Path
 
+import xarray as xr
+
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import chain_square as script
 
@@ -18,4 +20,7 @@ def test_shares_over_the_square(tmp_path):
         assert case["p + q < 1"]["max"] < case["p + q > 1"]["min"]
     assert found["cases"]["rank-one, N = 8"]["p + q < 1"]["max"] == 0
     exact = found["canonical, by the integral"]
+    record = xr.load_dataset(tmp_path / "chain_square.nc")
+    assert record.attrs["command"].endswith("chain_square.py --overwrite --chains 3 --starts 16")
+    assert record.attrs["commit"]
     assert 0 < exact["p + q < 1"] < 0.2 and 0.6 < exact["p + q > 1"] < 0.7

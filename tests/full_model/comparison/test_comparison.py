@@ -356,6 +356,18 @@ def test_processes_give_the_numbers_of_one(monkeypatch):
         chunks.run_task(task)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # distributed's own, about ports and unclosed sockets
+def test_a_dask_cluster_trains_to_the_same_bytes():
+    distributed = pytest.importorskip("distributed")
+    settings = Comparison(0.5, 0.8, "rank-one", "flow", 3, 2)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        found = compare(settings, POINTS, scheduler=cluster.scheduler_address)
+    assert found.identical(compare(settings, POINTS))
+
+
 def test_starts(tmp_path):
     grid = grid_points(3, 2, (-3, 3), (0, 2))
     assert grid.tolist() == [[0.5, -2], [0.5, 0], [0.5, 2], [1.5, -2], [1.5, 0], [1.5, 2]]
