@@ -38,7 +38,7 @@ _FIRST_MARK = 6
 #: Ratios of successive falls, per decade, of a power law; slower ones cannot be extrapolated.
 _FASTEST, _SLOWEST = 1e-3, 0.8
 #: How far two extrapolations may differ, and what may be left to fall, relative to the excess.
-_AGREEMENT, _LEFT = 0.02, 0.02
+_AGREEMENT, _LEFT = 0.005, 0.005
 #: An excess below this share of the mutual information, of which nothing is left but this part when
 #: its fall is extrapolated, twice, tends to zero.
 _SMALL, _WHOLE = 1e-6, 0.1
