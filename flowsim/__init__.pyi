@@ -33,6 +33,8 @@ from flowsim.landscape.gaussian_integral import gaussian_probability as gaussian
 from flowsim.landscape.labels import Label as Label
 from flowsim.landscape.labels import Rule as Rule
 from flowsim.landscape.labels import Status as Status
+from flowsim.markov import MarkovChain as MarkovChain
+from flowsim.markov import SymmetricChain as SymmetricChain
 from flowsim.models.canonical import CanonicalModel as CanonicalModel
 from flowsim.models.canonical import energy as energy
 from flowsim.models.catalogue import ModelChoice as ModelChoice

@@ -8,13 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from flowsim.errors import InputError
+from flowsim.kernels import binary_entropy, probability, relative_entropy_term
+from flowsim.markov import GapChain
 
-if TYPE_CHECKING:  # torch is imported when a sample is drawn, not when a chain is named
+if TYPE_CHECKING:  # both are imported when they are needed, not when a chain is named
+    import numpy as np
     import torch
 
 
 @dataclass(frozen=True)
-class BinaryChain:
+class BinaryChain(GapChain):
     """Stationary binary chain with p = P(0→1) and q = P(1→0), entropies in nats.
 
     Both probabilities lie in the open interval (0, 1). Every quantity is a float64 whose relative
@@ -28,16 +31,17 @@ class BinaryChain:
 
     p: float
     q: float
+    states = 2
 
     def __post_init__(self) -> None:
-        for name, value in (("p", self.p), ("q", self.q)):
-            try:
-                number = float(value)
-            except (TypeError, ValueError):
-                number = math.nan
-            if not 0.0 < number < 1.0:
-                raise InputError(f"{name} must be a number strictly between 0 and 1, not {value!r}")
-            object.__setattr__(self, name, number)
+        for name in ("p", "q"):
+            object.__setattr__(self, name, probability(name, getattr(self, name)))
+
+    @property
+    def kernel(self) -> np.ndarray:
+        import numpy as np
+
+        return np.array([[1 - self.p, self.p], [self.q, 1 - self.q]])
 
     @cached_property
     def stationary(self) -> tuple[float, float]:
@@ -75,9 +79,9 @@ class BinaryChain:
         pi0, pi1 = self.stationary
         lam = self.second_eigenvalue
         return (
-            2 * pi0 * pi1 * _relative_entropy_term(-lam)
-            + pi0**2 * _relative_entropy_term(lam * pi1 / pi0)
-            + pi1**2 * _relative_entropy_term(lam * pi0 / pi1)
+            2 * pi0 * pi1 * relative_entropy_term(-lam)
+            + pi0**2 * relative_entropy_term(lam * pi1 / pi0)
+            + pi1**2 * relative_entropy_term(lam * pi0 / pi1)
         )
 
     @cached_property
@@ -92,6 +96,12 @@ class BinaryChain:
         return math.log1p(-self.p) + math.log1p(-self.q) - math.log(self.p) - math.log(self.q)
 
     @cached_property
+    def covariance_eigenvalue(self) -> float:
+        """2 π₀π₁ λ."""
+        pi0, pi1 = self.stationary
+        return 2 * pi0 * pi1 * self.second_eigenvalue
+
+    @property
     def regime(self) -> str:
         """One of "p + q < 1", "p + q = 1", "p + q > 1"."""
         lam = self.second_eigenvalue
@@ -137,15 +147,3 @@ class BinaryChain:
             flips = (~is_set).long().cumsum(dim=1)
             symbols = (symbols + flips - flips.gather(1, last_set)) % 2
         return symbols[:, :-1], symbols[:, 1:]
-
-
-def binary_entropy(x: float) -> float:
-    """h(x) = −x log x − (1−x) log(1−x) in nats, for x in (0, 1)."""
-    return -x * math.log(x) - (1 - x) * math.log1p(-x)
-
-
-def _relative_entropy_term(delta: float) -> float:
-    """φ(δ) = (1+δ) log(1+δ) − δ, by its Taylor series where the difference would cancel."""
-    if abs(delta) > 0.1:
-        return (1 + delta) * math.log1p(delta) - delta
-    return math.fsum((-delta) ** k / (k * (k - 1)) for k in range(2, 20))

@@ -15,17 +15,19 @@ FLOWSIM = {
     "compiled": "notices",
     "arrays": "errors",
     "records": "errors",
-    "chain": "errors arrays",
-    "models": "errors arrays compiled chain",
-    "landscape": "errors arrays chain models",
-    "flow": "errors arrays compiled chain models landscape",
-    "training": "errors arrays compiled chain models landscape",
-    "scan": "errors arrays chain records models landscape flow training",
-    "boundary": "errors arrays chain records models landscape flow scan",
-    "portraits": "errors arrays chain records models landscape flow training scan boundary",
+    "kernels": "errors",
+    "markov": "errors kernels",
+    "chain": "errors kernels markov",
+    "models": "errors arrays compiled markov chain",
+    "landscape": "errors arrays markov chain models",
+    "flow": "errors arrays compiled markov chain models landscape",
+    "training": "errors arrays compiled markov chain models landscape",
+    "scan": "errors arrays markov chain records models landscape flow training",
+    "boundary": "errors arrays markov chain records models landscape flow scan",
+    "portraits": "errors arrays markov chain records models landscape flow training scan boundary",
     "drawing": "errors records",
-    "cli": "errors arrays notices compiled records chain models landscape flow training scan "
-    "boundary portraits drawing",
+    "cli": "errors arrays notices compiled records markov chain models landscape flow training "
+    "scan boundary portraits drawing",
 }
 FULL_MODEL = {
     "model": "",
@@ -35,7 +37,7 @@ FULL_MODEL = {
     "comparison": "model lift training theorems",
 }
 #: Rooms of flowsim that full_model may know.
-BELOW_FULL_MODEL = "errors arrays compiled records chain models landscape flow training scan"
+BELOW_FULL_MODEL = "errors arrays compiled records markov chain models landscape flow training scan"
 
 
 def modules():

@@ -19,6 +19,7 @@ from typer.core import TyperCommand
 from flowsim import notices
 from flowsim.cli import groups, options
 from flowsim.cli.commands import (
+    cmd_chain,
     cmd_compare,
     cmd_gaussian,
     cmd_info,
@@ -34,7 +35,7 @@ from flowsim.errors import InputError, Interrupted
 
 app = typer.Typer(
     name="flowsim",
-    help="Gradient flow of transformers on binary Markov chains, from initialization to basin.",
+    help="Gradient flow of transformers on Markov chains, from initialization to basin.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -72,7 +73,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Gradient flow of transformers on binary Markov chains, from initialization to basin."""
+    """Gradient flow of transformers on Markov chains, from initialization to basin."""
 
 
 def _register(run: Callable[[groups.Options], None], kind: type[groups.Options], text: str) -> None:
@@ -85,6 +86,7 @@ _register(cmd_gaussian.gaussian, cmd_gaussian.Gaussian, "Draw success against a 
 _register(cmd_compare.compare, cmd_compare.Compare, "Compare full training with the reduced flow.")
 _register(cmd_train.train, cmd_train.Train, "Train the full transformer.")
 _register(cmd_verify.verify, cmd_verify.Verify, "Check the papers' theorems.")
+_register(cmd_chain.chain, cmd_chain.Chain, "Say what is known of a Markov chain.")
 _register(cmd_info.info, cmd_info.Info, "Say what a record or checkpoint holds.")
 
 

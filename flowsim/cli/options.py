@@ -17,6 +17,7 @@ from flowsim.cli.values import (
     interval,
     probability,
     spread,
+    states,
 )
 
 #: Sections of a command's help, in their order.
@@ -46,6 +47,13 @@ Q = Annotated[
         parser=probability, metavar="Q", help="P(1→0), between 0 and 1.", rich_help_panel=CHAIN
     ),
 ]
+States = Annotated[
+    int | None,
+    typer.Option(
+        parser=states, metavar="S", rich_help_panel=CHAIN,
+        help="S states: left with probability P, for any other one alike.",
+    ),
+]  # fmt: skip
 Model = Annotated[
     Name,
     typer.Option(

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import typer
 
 MAX_CELLS = 10_000_000
+#: States of a chain: the eigenvalues of a kernel take the third power of their number.
+MAX_STATES = 2000
 MAX_RANGE = 1000
 #: p and q lie between this and its complement: nearer to 0 or 1 float64 knows no 1 − p − q.
 SMALLEST_CHANCE = 1e-12
@@ -127,6 +129,14 @@ def probability(text: str) -> float:
     if ":" in text:
         raise typer.BadParameter(f"must be one number between 0 and 1, not {shown(text)}.")
     return probabilities(text)[0]
+
+
+def states(text: str) -> int:
+    """A number of states."""
+    count = integer(text)
+    if not 2 <= count <= MAX_STATES:
+        raise typer.BadParameter(f"must be from 2 to {MAX_STATES}, not {shown(text)}.")
+    return count
 
 
 def spread(text: str) -> Spread:

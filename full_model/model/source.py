@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.markov import MarkovChain
 
 
 class MarkovSource:
@@ -40,27 +40,17 @@ class MarkovSource:
         self.stationary_entropy = -(self.stationary * self.stationary.log()).sum(-1)
 
     @classmethod
-    def of(cls, chains: BinaryChain | Sequence[BinaryChain]) -> MarkovSource:
-        """The source of one binary chain or of several, one per member."""
-        several = [chains] if isinstance(chains, BinaryChain) else list(chains)
-        if not several:
-            raise InputError("a source needs at least one chain")
-        rows = [[[1 - c.p, c.p], [c.q, 1 - c.q]] for c in several]
-        source = cls(torch.tensor(rows, dtype=torch.float64))
+    def of(cls, chains: MarkovChain | Sequence[MarkovChain]) -> MarkovSource:
+        """The source of one chain or of several on as many states, one per member."""
+        several = [chains] if isinstance(chains, MarkovChain) else list(chains)
+        if len({chain.states for chain in several}) != 1:
+            raise InputError("a source needs at least one chain, all on the same number of states")
+        source = cls(torch.stack([torch.from_numpy(chain.kernel) for chain in several]))
         source.entropy_rate = torch.tensor([c.entropy_rate for c in several], dtype=torch.float64)
         source.stationary_entropy = torch.tensor(
             [c.stationary_entropy for c in several], dtype=torch.float64
         )
         return source
-
-    @classmethod
-    def symmetric(cls, states: int, p: float) -> MarkovSource:
-        """Stay with probability 1 − p, else move to another of the k states uniformly."""
-        if states < 2 or not 0 < p < 1:
-            raise InputError(f"a symmetric chain needs k ≥ 2 and 0 < p < 1, not {states} and {p}")
-        kernel = torch.full((1, states, states), p / (states - 1), dtype=torch.float64)
-        kernel[:, range(states), range(states)] = 1 - p
-        return cls(kernel)
 
     @property
     def members(self) -> int:

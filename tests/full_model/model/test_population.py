@@ -8,6 +8,7 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.markov import MarkovChain
 from full_model import (
     Architecture,
     MarkovSource,
@@ -43,7 +44,7 @@ def test_source_agrees_with_the_chain():
         assert source.stationary[i].tolist() == pytest.approx(chain.stationary, rel=1e-14)
         assert float(general.entropy_rate[i]) == pytest.approx(chain.entropy_rate, rel=1e-12)
         assert float(general.stationary_entropy[i]) == pytest.approx(chain.stationary_entropy)
-    five = MarkovSource.symmetric(5, 0.8)
+    five = MarkovSource.of(MarkovChain.symmetric(5, 0.8))
     assert five.stationary[0].tolist() == pytest.approx([0.2] * 5)
     assert float(five.stationary_entropy[0]) == pytest.approx(math.log(5))
     rate = -0.2 * math.log(0.2) - 0.8 * math.log(0.2)
@@ -85,9 +86,9 @@ def test_source_refuses():
         lambda: MarkovSource.of([]),
         lambda: MarkovSource(torch.ones(1, 2, 2)),
         lambda: MarkovSource(torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])),
-        lambda: MarkovSource.symmetric(1, 0.5),
+        lambda: MarkovSource.of(MarkovChain.symmetric(1, 0.5)),
         lambda: MarkovSource.of([BinaryChain(0.5, 0.8)] * 2).repeat(3),
-        lambda: MarkovSource.symmetric(3, 0.5).sample(0, 5, torch.Generator()),
+        lambda: MarkovSource.of(MarkovChain.symmetric(3, 0.5)).sample(0, 5, torch.Generator()),
     ):
         with pytest.raises(InputError):
             bad()
@@ -158,7 +159,7 @@ def test_sampling_agrees_with_enumeration_at_twelve():
 
 
 def test_lower_bound_is_the_entropy_rate():
-    source = MarkovSource.symmetric(3, 0.4)
+    source = MarkovSource.of(MarkovChain.symmetric(3, 0.4))
     arch = Architecture(4, 4, states=3, output="states")
     weights = gaussian(arch, (5,), seed=6)
     assert (PopulationLoss(arch, source)(weights) > source.entropy_rate).all()

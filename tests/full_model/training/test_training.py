@@ -8,6 +8,7 @@ from rank_one_logits import rank_one_logits
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.markov import MarkovChain
 from flowsim.models.canonical import CanonicalModel
 from flowsim.models.rank_one_point import RankOnePoint
 from full_model import (
@@ -237,7 +238,7 @@ def test_k_states_train_too():
     """Five states, one logit each: descent from near zero, p = 0.3 < 0.8, leaves the unigram."""
     arch = Architecture(6, 4, states=5, output="states", attention="none")
     weights = start(arch, 1, scale=0.2)
-    source = MarkovSource.symmetric(5, 0.3)
+    source = MarkovSource.of(MarkovChain.symmetric(5, 0.3))
     trainer = Trainer(arch, weights, source, Recipe("gd", steps=600, learning_rate=0.5))
     assert float(trainer.advance(600)[0]) < float(source.entropy_rate[0]) + 0.02
 

@@ -1,0 +1,296 @@
+"""Markov chains on any number of states: law, entropies, eigenvalues and the expected regime."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from flowsim.errors import InputError
+from flowsim.kernels import (
+    binary_entropy,
+    checked_kernel,
+    closed_classes,
+    period_of,
+    probability,
+    relative_entropy_term,
+    second_eigenvalue,
+    sets_text,
+    stationary_law,
+)
+
+if TYPE_CHECKING:  # numpy is imported when a number is asked for, not when a chain is named
+    import numpy as np
+
+#: Eigenvalues of the covariance below this count as zero.
+_FLAT = 1e-14
+
+
+class MarkovChain:
+    """A stationary first-order chain with any finite transition matrix, entropies in nats.
+
+    ``BinaryChain`` and ``SymmetricChain`` are the special cases with closed forms. A kernel with
+    transient states has the law of its one closed class; one with several closed classes has no
+    one law, and everything that needs it raises InputError.
+
+    Args:
+        kernel: P, shape (S, S) with S ≥ 2: row i holds the probabilities of what follows i.
+
+    Raises:
+        InputError: not a square matrix of numbers, a negative entry, a row whose sum is not one.
+
+    Source: AM Sec. 2 (entropies), 4.3 (more states); the regime by own derivation,
+    docs/derivations.md, 12.
+    """
+
+    #: S.
+    states: int
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = checked_kernel(kernel)
+        self.states = len(self._kernel)
+
+    @classmethod
+    def symmetric(cls, states: int, p: float) -> SymmetricChain:
+        """The chain that stays with probability 1 − p, else moves to any other state alike."""
+        return SymmetricChain(states, p)
+
+    def __eq__(self, other: object) -> bool:
+        same = type(other) is MarkovChain and type(self) is MarkovChain
+        return same and self.kernel.tolist() == other.kernel.tolist()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash(tuple(map(tuple, self.kernel.tolist())))
+
+    def __repr__(self) -> str:
+        return f"MarkovChain({self.kernel.tolist()})"
+
+    @property
+    def kernel(self) -> np.ndarray:
+        """P, a copy, shape (S, S)."""
+        return self._kernel.copy()
+
+    @cached_property
+    def classes(self) -> tuple[tuple[int, ...], ...]:
+        """The closed classes: sets of states that are never left and reach one another."""
+        return closed_classes(self.kernel)
+
+    @cached_property
+    def period(self) -> int:
+        """The greatest common divisor of the lengths of all round trips in the closed classes."""
+        return period_of(self.kernel, self.classes)
+
+    @cached_property
+    def structure(self) -> str:
+        """What the kernel is: irreducible or reducible, and its period if that is not one."""
+        inside = {i for group in self.classes for i in group}
+        outside = [i for i in range(self.states) if i not in inside]
+        words = ["irreducible" if len(self.classes) == 1 and not outside else "reducible"]
+        words += [f"closed classes {sets_text(self.classes)}"] * (len(self.classes) > 1)
+        words += [f"transient states {sets_text([tuple(outside)])}"] * bool(outside)
+        return ", ".join([*words, "aperiodic" if self.period == 1 else f"period {self.period}"])
+
+    @cached_property
+    def stationary(self) -> tuple[float, ...]:
+        """π with π P = π and sum one, zero at transient states.
+
+        By elimination of state after state without a subtraction, so that every entry is right to
+        rounding however small it is (Grassmann, Taksar and Heyman, 1985). |π P − π| is checked.
+
+        Raises:
+            InputError: several closed classes.
+        """
+        if len(self.classes) > 1:
+            raise InputError(
+                f"the kernel is reducible: its closed classes {sets_text(self.classes)} have laws "
+                "of their own, so that it has no one stationary law"
+            )
+        return stationary_law(self.kernel, self.classes[0])
+
+    @cached_property
+    def entropy_rate(self) -> float:
+        """Σ πᵢ H(P(i, ·)): the bigram loss, the least possible one."""
+        rows = (math.fsum(-x * math.log(x) for x in row if x > 0) for row in self.kernel.tolist())
+        return math.fsum(weight * h for weight, h in zip(self.stationary, rows, strict=True))
+
+    @cached_property
+    def stationary_entropy(self) -> float:
+        """H(π): the unigram loss."""
+        return math.fsum(-x * math.log(x) for x in self.stationary if x > 0)
+
+    @cached_property
+    def mutual_information(self) -> float:
+        """Stationary entropy minus entropy rate: zero exactly where successors are independent.
+
+        Σ πᵢπⱼ φ(P(i, j)/πⱼ − 1) with φ(δ) = (1+δ) log(1+δ) − δ ≥ 0, where no term cancels another
+        (own derivation).
+        """
+        law, rows = self.stationary, self.kernel.tolist()
+        inside = [i for i, x in enumerate(law) if x > 0]
+        return math.fsum(
+            law[i] * law[j] * relative_entropy_term(rows[i][j] / law[j] - 1)
+            for i in inside
+            for j in inside
+        )
+
+    def ngram_loss(self, n: int) -> float:
+        """The loss of the best predictor from the last n − 1 symbols.
+
+        The unigram's is the stationary entropy; the bigram's is the entropy rate, which no longer
+        past betters.
+
+        Raises:
+            InputError: n is not an integer of at least 1.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise InputError(f"n must be an integer of at least 1, not {n!r}")
+        return self.stationary_entropy if n == 1 else self.entropy_rate
+
+    @cached_property
+    def second_eigenvalue(self) -> complex | float:
+        """The eigenvalue of P largest in size beside 1; of a pair that with the imaginary part ≥ 0.
+
+        Real if it is so to rounding.
+        """
+        return second_eigenvalue(self.kernel)
+
+    @cached_property
+    def covariance(self) -> np.ndarray:
+        """C = (DP + PᵀD)/2 − ππᵀ, D = diag π: neighbouring symbols' covariance, shape (S, S)."""
+        import numpy as np
+
+        law = np.array(self.stationary)
+        joint = law[:, None] * self.kernel
+        return (joint + joint.T) / 2 - np.outer(law, law)
+
+    @cached_property
+    def covariance_eigenvalue(self) -> float:
+        """The largest eigenvalue of C on what is orthogonal to constants, without transient states.
+
+        Near zero embeddings E the loss of a tied model is H(π) − tr(Eᵀ C E): where this is positive
+        the unigram point is a saddle. Zero if it is so to rounding.
+        """
+        import numpy as np
+
+        inside = np.flatnonzero(np.array(self.stationary) > 0)
+        if len(inside) < 2:
+            return 0.0
+        ones = np.ones((len(inside), 1))
+        across = np.linalg.qr(np.hstack([ones, np.eye(len(inside))[:, 1:]]))[0][:, 1:]
+        within = across.T @ self.covariance[np.ix_(inside, inside)] @ across
+        largest = float(np.linalg.eigvalsh(within)[-1])
+        return 0.0 if abs(largest) <= _FLAT else largest
+
+    @property
+    def unigram(self) -> str:
+        """What the unigram point of a tied model is expected to be, by that eigenvalue's sign."""
+        value = self.covariance_eigenvalue
+        if value == 0:
+            return "flat to second order"
+        return "a saddle" if value > 0 else "a local minimum"
+
+    @property
+    def regime(self) -> str:
+        """The same in words; chains with a threshold say on which side of it they are."""
+        return f"the unigram is {self.unigram}"
+
+
+class GapChain(MarkovChain):
+    """A chain whose best prediction is one logit gap, so that reduced models have L = ℓ(Δ)."""
+
+    p: float
+
+    @cached_property
+    def classes(self) -> tuple[tuple[int, ...], ...]:
+        """One class, which is never left: every entry of the kernel is positive."""
+        return (tuple(range(self.states)),)
+
+    @cached_property
+    def period(self) -> int:
+        return 1
+
+    @cached_property
+    def second_eigenvalue(self) -> float:
+        raise NotImplementedError
+
+    @cached_property
+    def target_logit_gap(self) -> float:
+        """Δ*, of the sign of the second eigenvalue."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SymmetricChain(GapChain):
+    """S states; the chain stays with probability 1 − p, else moves to any other state alike.
+
+    Every quantity has a closed form, right to a few units in the last place also near p = (S−1)/S,
+    where successors are independent.
+
+    Raises:
+        InputError: S is not an integer of at least 2, or p not a number strictly between 0 and 1.
+    """
+
+    states: int
+    p: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.states, bool) or not isinstance(self.states, int) or self.states < 2:
+            raise InputError(f"states must be an integer of at least 2, not {self.states!r}")
+        object.__setattr__(self, "p", probability("p", self.p))
+
+    @property
+    def kernel(self) -> np.ndarray:
+        import numpy as np
+
+        kernel = np.full((self.states, self.states), self.p / (self.states - 1))
+        np.fill_diagonal(kernel, 1 - self.p)
+        return kernel
+
+    @property
+    def threshold(self) -> float:
+        """(S − 1)/S, the p above which the unigram traps."""
+        return (self.states - 1) / self.states
+
+    @cached_property
+    def stationary(self) -> tuple[float, ...]:
+        return (1 / self.states,) * self.states
+
+    @cached_property
+    def second_eigenvalue(self) -> float:
+        """λ = 1 − pS/(S − 1)."""
+        return (self.states - 1 - self.states * self.p) / (self.states - 1)
+
+    @cached_property
+    def entropy_rate(self) -> float:
+        return binary_entropy(self.p) + self.p * math.log(self.states - 1)
+
+    @cached_property
+    def stationary_entropy(self) -> float:
+        return math.log(self.states)
+
+    @cached_property
+    def mutual_information(self) -> float:
+        stay = relative_entropy_term((self.states - 1) * self.second_eigenvalue)
+        move = relative_entropy_term(-self.second_eigenvalue)
+        return (stay + (self.states - 1) * move) / self.states
+
+    @cached_property
+    def target_logit_gap(self) -> float:
+        """Δ* = log[(1 − p)(S − 1)/p], the best gap between the current state and any other."""
+        excess = (self.states - 1) * self.second_eigenvalue / self.p
+        if abs(excess) < 0.5:
+            return math.log1p(excess)
+        return math.log1p(-self.p) + math.log(self.states - 1) - math.log(self.p)
+
+    @cached_property
+    def covariance_eigenvalue(self) -> float:
+        """λ/S."""
+        return self.second_eigenvalue / self.states
+
+    @property
+    def regime(self) -> str:
+        """One of "p < (S−1)/S", "p = (S−1)/S", "p > (S−1)/S", S as a number."""
+        lam = self.second_eigenvalue
+        sign = "=" if lam == 0 else "<" if lam > 0 else ">"
+        return f"p {sign} {self.states - 1}/{self.states}"

@@ -1,0 +1,137 @@
+"""Chains on any number of states, against their definitions and the closed forms of two states."""
+
+import math
+
+import numpy as np
+import pytest
+from mpmath import log, mp, mpf
+
+from flowsim import BinaryChain, InputError, MarkovChain, SymmetricChain
+
+QUANTITIES = ("entropy_rate", "stationary_entropy", "mutual_information", "second_eigenvalue",
+              "covariance_eigenvalue")  # fmt: skip
+CHAINS = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(1e-6, 0.3),
+          *(SymmetricChain(s, p) for s in (2, 3, 5, 10) for p in (0.05, 0.6, 0.97))]  # fmt: skip
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=repr)
+def test_closed_forms_are_those_of_the_kernel(chain):
+    general = MarkovChain(chain.kernel)
+    assert general.states == chain.states
+    assert general.stationary == pytest.approx(chain.stationary, rel=1e-13)
+    for name in QUANTITIES:
+        found, known = getattr(general, name), getattr(chain, name)
+        assert found == pytest.approx(known, rel=1e-9, abs=1e-14), name
+    assert (general.classes, general.period) == (chain.classes, chain.period)
+    assert general.unigram == chain.unigram
+
+
+def test_two_symmetric_states_are_the_binary_chain():
+    for p in (0.1, 0.3, 0.5, 0.500001, 0.8):
+        chain, binary = SymmetricChain(2, p), BinaryChain(p, p)
+        for name in QUANTITIES:
+            assert getattr(chain, name) == pytest.approx(getattr(binary, name), rel=1e-12), name
+        assert 2 * chain.target_logit_gap == pytest.approx(binary.target_logit_gap, rel=1e-12)
+
+
+@pytest.mark.parametrize("states", [3, 5, 10])
+@pytest.mark.parametrize("off", [0.3, 1e-3, 1e-7, 1e-12])
+def test_the_symmetric_chain_is_accurate_near_its_threshold(states, off):
+    p = (states - 1) / states * (1 - off)
+    chain = SymmetricChain(states, p)
+    with mp.workdps(60):
+        p, s = mpf(p), mpf(states)
+        information = log(s) + (1 - p) * log(1 - p) + p * log(p / (s - 1))
+        gap, second = log((1 - p) * (s - 1) / p), 1 - p * s / (s - 1)
+    rounding = 1e-14 + 4e-16 / off  # 1 − pS/(S − 1) is rounded once
+    assert chain.second_eigenvalue == pytest.approx(float(second), rel=rounding)
+    assert chain.target_logit_gap == pytest.approx(float(gap), rel=rounding)
+    assert chain.mutual_information == pytest.approx(float(information), rel=2 * rounding)
+
+
+@pytest.mark.parametrize("states", [2, 3, 5, 10])
+def test_the_threshold_changes_the_regime(states):
+    threshold = (states - 1) / states
+    at = [SymmetricChain(states, p) for p in (0.99 * threshold, threshold, 1.001 * threshold)]
+    assert [c.unigram for c in at] == ["a saddle", "flat to second order", "a local minimum"]
+    assert [c.regime[2] for c in at] == ["<", "=", ">"]
+    assert at[1].threshold == threshold and at[1].mutual_information == 0
+    assert MarkovChain.symmetric(states, 0.3) == SymmetricChain(states, 0.3)
+
+
+def test_a_random_kernel_against_powers_and_singular_values():
+    rng = np.random.default_rng(3)
+    kernel = rng.dirichlet(np.ones(6), size=6)
+    chain = MarkovChain(kernel)
+    law = np.linalg.matrix_power(kernel, 400)[0]
+    assert chain.stationary == pytest.approx(law, rel=1e-12)
+    rate = -sum(law[i] * kernel[i, j] * math.log(kernel[i, j])
+                for i in range(6) for j in range(6))  # fmt: skip
+    assert chain.entropy_rate == pytest.approx(rate, rel=1e-12)
+    assert chain.mutual_information == pytest.approx(chain.stationary_entropy - rate, rel=1e-10)
+    losses = [chain.ngram_loss(n) for n in (1, 2, 3, 7)]
+    assert losses == [chain.stationary_entropy] + 3 * [chain.entropy_rate]
+    joint = law[:, None] * kernel
+    covariance = (joint + joint.T) / 2 - np.outer(law, law)
+    probe = rng.normal(size=(6, 4000))
+    probe -= probe.mean(axis=0)
+    quotients = (probe * (covariance @ probe)).sum(0) / (probe**2).sum(0)
+    top = chain.covariance_eigenvalue
+    assert quotients.max() <= top + 1e-15 and quotients.max() > 0.5 * top
+
+
+def test_a_law_of_hundreds_of_decades_is_right_to_rounding():
+    p = np.array([[0.5, 0.5, 0], [1e-200, 1 - 2e-200, 1e-200], [0, 1e-10, 1 - 1e-10]])
+    law = MarkovChain(p).stationary
+    assert law[0] / law[1] == pytest.approx(2e-200, rel=1e-14)
+    assert law[2] / law[1] == pytest.approx(1e-190, rel=1e-14)
+
+
+def test_reducible_and_periodic_kernels_are_named():
+    cycle = MarkovChain([[0, 1, 0], [0, 0, 1], [1, 0, 0]])
+    assert cycle.structure == "irreducible, period 3"
+    assert cycle.entropy_rate == 0 and cycle.stationary == pytest.approx([1 / 3] * 3)
+    assert abs(cycle.second_eigenvalue) == pytest.approx(1)
+    left = MarkovChain([[0.5, 0.5, 0], [0.4, 0.6, 0], [0.1, 0.1, 0.8]])
+    assert left.structure == "reducible, transient states {2}, aperiodic"
+    assert left.stationary[2] == 0 and left.second_eigenvalue == pytest.approx(0.8)
+    assert left.covariance_eigenvalue == pytest.approx(
+        MarkovChain([[0.5, 0.5], [0.4, 0.6]]).covariance_eigenvalue
+    )
+    parted = MarkovChain([[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0.5, 0.5, 0]])
+    assert parted.structure == (
+        "reducible, closed classes {0, 1} and {2}, transient states {3}, aperiodic"
+    )
+    with pytest.raises(InputError, match=r"closed classes \{0, 1\} and \{2\} have laws"):
+        _ = parted.entropy_rate
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        ([[0.5, 0.5]], "square matrix"),
+        ([], "square matrix"),
+        ([[1.0]], "square matrix"),
+        ([[0.5, 0.5], [0.5]], "rows of one length"),
+        ([["a", "b"], ["c", "d"]], "matrix of numbers"),
+        ([[0.5, 0.6], [0.5, 0.5]], "row 0 sums to 1.1"),
+        ([[1.5, -0.5], [0.5, 0.5]], "column 1 is -0.5"),
+        ([[math.nan, 1], [0.5, 0.5]], "column 0 is nan"),
+        ([[math.inf, 1], [0.5, 0.5]], "row 0 sums to inf"),
+    ],
+)
+def test_what_is_no_kernel_is_one_sentence(kernel, words):
+    with pytest.raises(InputError, match=words):
+        MarkovChain(kernel)
+
+
+@pytest.mark.parametrize(("states", "p"), [(1, 0.5), (2.5, 0.5), (True, 0.5), (3, 0), (3, 1.0)])
+def test_what_is_no_symmetric_chain_is_one_sentence(states, p):
+    with pytest.raises(InputError, match=r"^(states|p) must be"):
+        MarkovChain.symmetric(states, p)
+
+
+def test_no_ngram_of_less_than_one_symbol():
+    for n in (0, -1, 1.5, True):
+        with pytest.raises(InputError, match="n must be an integer"):
+            BinaryChain(0.3, 0.4).ngram_loss(n)
