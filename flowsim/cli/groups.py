@@ -18,6 +18,7 @@ from flowsim.cli import options
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
+    from flowsim.markov import GapChain
     from flowsim.models.catalogue import ModelChoice
 
 Options = TypeVar("Options")
@@ -63,6 +64,8 @@ class ReducedModelOptions:
     """Which reduced model, and what is held fixed in it."""
 
     model: options.Model = "canonical"
+    states: options.States = None
+    hidden_per_state: options.HiddenPerState = None
     length: options.Length = None
     attention: options.Attention = False
     untied: options.Untied = False
@@ -78,7 +81,10 @@ class ReducedModelOptions:
         """The model without its chain; InputError for an option that it does not have."""
         from flowsim.models.catalogue import ModelChoice
 
-        return ModelChoice(self.model, self.positions(), self.bias, self.attention, not self.untied)
+        own = self.states, self.hidden_per_state
+        return ModelChoice(
+            self.model, self.positions(), self.bias, self.attention, not self.untied, *own
+        )
 
     def fixed(self) -> dict[str, float]:
         """The value of every coordinate that --fix names."""
@@ -90,10 +96,26 @@ class ReducedModelOptions:
     def words(self) -> list[str]:
         """The model as a file's name says it; nothing for the canonical one."""
         said: list[str] = [] if self.model == "canonical" else [self.model]
+        said += [] if self.states is None else [f"S{self.states}"]
+        said += [] if self.hidden_per_state is None else [f"m{self.hidden_per_state}"]
         said += [] if self.positions() is None else [f"N{self.positions()}"]
         said += ["attention"] * self.attention + ["untied"] * self.untied
         said += ["dynamic"] * (self.bias == "dynamic")
         return [*said, *(f"{name}{value:g}" for name, value in self.fix or ())]
+
+
+@dataclass(frozen=True)
+class ModelOnChain(OneChain, ReducedModelOptions):
+    """A reduced model on one chain of its kind."""
+
+    def chain_of_model(self) -> GapChain:
+        """The chain; InputError unless the options describe one that the model is for."""
+        if self.model != "states":
+            self.choice()
+            return self.chain()
+        if self.states is None or self.p is None:
+            raise InputError("--model states needs --states and --p, the probability to leave one")
+        return self.choice().chain(self.p, self.q)
 
 
 @dataclass(frozen=True)
@@ -147,6 +169,6 @@ def only_redraws(given: object) -> None:
             )
 
 
-def chain_words(p: float, q: float) -> list[str]:
-    """p and q as a file's name says them."""
-    return [f"p{p:g}", f"q{q:g}"]
+def chain_words(p: float, q: float | None = None) -> list[str]:
+    """p, and q where there is one, as a file's name says them."""
+    return [f"p{p:g}", *([] if q is None else [f"q{q:g}"])]

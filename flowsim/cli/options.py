@@ -31,7 +31,7 @@ DEFAULT_LENGTH = 8
 MAX_RESOLUTION = 4000
 MAX_SEED = 2**62
 
-Name = Literal["canonical", "uniform", "linear", "untied", "rank-one"]
+Name = Literal["canonical", "uniform", "linear", "untied", "rank-one", "states"]
 TrainerName = Literal["flow", "gd", "sgd", "adamw"]
 DeviceName = Literal["cpu", "cuda", "auto"]
 
@@ -58,8 +58,9 @@ Model = Annotated[
     Name,
     typer.Option(
         metavar="NAME",
-        help="canonical (e, w); uniform or linear attention (e, w, a); untied (e, u, w); or "
-        "rank-one, the manifold that full training preserves.",
+        help="canonical (e, w); uniform or linear attention (e, w, a); untied (e, u, w); "
+        "rank-one, the manifold that full training preserves; or states (e, w), exact for S "
+        "logits.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -82,6 +83,13 @@ Untied = Annotated[
     typer.Option(
         "--untied", help="Let the rank-one model read with weights of its own.",
         rich_help_panel=MODEL,
+    ),
+]  # fmt: skip
+HiddenPerState = Annotated[
+    int | None,
+    typer.Option(
+        min=1, max=10**6, metavar="M", rich_help_panel=MODEL, show_default=False,
+        help="Hidden units for each state of the states model.  [default: 4]",
     ),
 ]  # fmt: skip
 Bias = Annotated[

@@ -23,10 +23,17 @@ def text_of(kind: str, s: Summary) -> str:
     return "\n".join([*lines, f"{files}, {s['seconds']:.1f} s"])
 
 
+def _chain(s: Summary) -> str:
+    """The chain and its regime."""
+    other = f"q = {s['q']:g}" if "q" in s else f"{s['states']} states"
+    return f"p = {s['p']:g}, {other} ({s['regime']})"
+
+
 def _model(s: Summary) -> str:
     """The model's name with what was chosen of it."""
     words = [str(s["model"])]
     words += [f"N = {s['length']}"] if s.get("length") is not None else []
+    words += [f"m = {s['hidden_per_state']}"] if "hidden_per_state" in s else []
     words += ["with attention"] * bool(s.get("attention")) * (s["model"] == "rank-one")
     words += ["untied"] * (s.get("tied") == 0)
     words += [f"{n} = {v:g}" for n, v in s.get("fixed", {}).items()]
@@ -49,7 +56,7 @@ def _trained_portrait(s: Summary) -> list[str]:
     unresolved = f"unresolved {s['unresolved']}"
     unresolved += f" and {s['flow_unresolved']} by the flow" if s["flow_unresolved"] else ""
     return [
-        f"{_model(s)}: p = {s['p']:g}, q = {s['q']:g} ({s['regime']})",
+        f"{_model(s)}: {_chain(s)}",
         _optimizer(s),
         f"{name} learns from {fraction['learned']:.2%} of the window, gradient flow from "
         f"{fraction['flow_learned']:.2%}",
@@ -68,7 +75,10 @@ def _portrait(s: Summary) -> list[str]:
         f"{s['oracle_agree']} of {s['oracle_cells']} cells "
         f"({s['oracle_cut']} more are cut by a boundary)"
     )
-    chain = f"p = {s['p']:g}, q = {s['q']:g}, p + q = {s['switching_factor']:.15g} ({s['regime']})"
+    chain = _chain(s)
+    if "switching_factor" in s:
+        factor = f"p + q = {s['switching_factor']:.15g}"
+        chain = f"p = {s['p']:g}, q = {s['q']:g}, {factor} ({s['regime']})"
     return [
         chain if s["model"] == "canonical" else f"{_model(s)}: {chain}",
         f"entropy rate (global minimum)        {s['entropy_rate']:.6f} nats",
@@ -111,7 +121,7 @@ def _confirmed(s: Summary) -> list[str]:
 def _phase_space(s: Summary) -> list[str]:
     orbits = s["orbits"]
     return [
-        f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']}), {_model(s)}",
+        f"{_chain(s)}, {_model(s)}",
         f"orbits to the global minima {orbits['global_minimum']}, "
         f"trapped {orbits['local_minimum']}, saddle {orbits['saddle']}, "
         f"unresolved {s['unresolved']}",
@@ -119,10 +129,11 @@ def _phase_space(s: Summary) -> list[str]:
 
 
 def _scan(s: Summary) -> list[str]:
-    if "p" in s and "q" in s:
-        chain = f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']})"
+    names = "p" if "states" in s else "pq"
+    if all(name in s for name in names):
+        chain = _chain(s)
     else:
-        chain = ", ".join(f"{n} = {s[n]:g}" if n in s else f"{n} varies" for n in "pq")
+        chain = ", ".join(f"{n} = {s[n]:g}" if n in s else f"{n} varies" for n in names)
     sizes = " x ".join(f"{n} {name}" for name, n in s["dimensions"].items())
     drifts = [v for name, v in s.items() if name.startswith("largest_drift_")]
     if "optimizer" in s:
@@ -159,7 +170,7 @@ def _boundary(s: Summary) -> str:
 
 
 def _refined(s: Summary) -> list[str]:
-    return [f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']}), {_model(s)}", _boundary(s)]
+    return [f"{_chain(s)}, {_model(s)}", _boundary(s)]
 
 
 def _share(basin: Summary) -> str:
@@ -177,7 +188,7 @@ def _gaussian(s: Summary) -> list[str]:
     wrong = [f"wrong {s['wrong']}"] if "wrong" in s else []
     labels = [*wrong, f"unresolved {s['unresolved']}", f"total {s['samples'] * len(s['sigma'])}"]
     lines = [
-        f"p = {s['p']:g}, q = {s['q']:g} ({s['regime']}), {_model(s)}",
+        f"{_chain(s)}, {_model(s)}",
         "   sigma  integral   flow      95 % interval",
         *(
             f"{sigma:8.4g}  {exact:.6f}  {found:.6f}  {low:.6f} to {high:.6f}"

@@ -193,6 +193,8 @@ def _remarks(record: xr.Dataset) -> list[str]:
         remarks.append(f"{share} ends elsewhere than in the canonical model")
     if a["model"] == "rank-one":
         remarks.append("(starts lifted from the plane, orbits projected to it)")
+    if a["model"] == "states":
+        remarks.append("(full training with $S$ logits never leaves this plane)")
     if a["model"] == "canonical" and str(a["regime"]) == "p + q < 1" and a["cells_local_minimum"]:
         remarks.append("(no trap of the full model, whose positions move: see rank-one)")
     if a["model"] in ("uniform", "linear"):

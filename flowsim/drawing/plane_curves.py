@@ -46,8 +46,9 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Artist]:
     if "critical_line" in record:
         kinds = _draw_critical_line(record, ax, w)
         if "global_minimum" in kinds:  # p + q = 1
-            ax.axvline(-np.sqrt(0.5), **_MINIMA)
-            label = "global minima: $e = 0$ or $w = -1/\\sqrt{2}$"
+            m = int(record.attrs.get("hidden_per_state", 2))
+            ax.axvline(-1 / np.sqrt(m), **_MINIMA)
+            label = f"global minima: $e = 0$ or $w = -1/\\sqrt{{{m}}}$"
     else:
         kinds = []
     handles += [Line2D([], [], label=label, **_MINIMA)] if label else []

@@ -237,7 +237,7 @@ def _draw_cells(record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNor
 
 def _title(record: xr.Dataset) -> str:
     a = record.attrs
-    if "p" in a and "q" in a:
+    if "p" in a and ("q" in a or "states" in a):
         chain = f"Markov chain {chain_caption(record)}"
     else:
         kept = [f"${n}$ = {a[n]:g}" for n in "pq" if n in a]

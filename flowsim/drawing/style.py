@@ -74,7 +74,10 @@ def name_of(coordinate: str) -> str:
 
 
 def chain_caption(record: xr.Dataset) -> str:
-    """p, q and the regime of a record's chain, as a figure's title says them."""
+    """A record's chain and its regime, as a figure's title says them."""
+    if "states" in record.attrs:
+        a = record.attrs
+        return f"$p$ = {a['p']:g}:  ${a['regime']}$"
     p, q = record.attrs["p"], record.attrs["q"]
     sign = record.attrs["regime"].removeprefix("p + q ")
     regime = f"{p + q:.15g} {'' if sign.startswith('=') else sign}".rstrip()
@@ -91,6 +94,8 @@ def model_caption(record: xr.Dataset) -> str:
         kinds = ["with attention"] * bool(a.get("attention", 0))
         kinds += ["untied"] * (not a.get("tied", 1))
         words = ", ".join([f"rank-one model, {over}", *kinds])
+    elif name == "states":
+        words = f"$S$ = {a['states']} states, {a['hidden_per_state']} hidden units for each"
     else:
         plain = {"linear": "linear attention", "untied": "untied weights"}
         words = plain.get(name, f"{name} model")

@@ -73,17 +73,18 @@ def _stretch_of_gap(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Rows after some rescaled time, evaluations of each, and which of them could be moved.
 
-    In the chart v = ±∇Δ; the field is v/(1 + ‖v‖), times σ(−2z/(1 + ‖v‖)) where z is how far Δ has
-    passed Δ*, so that rows come to a stop soon after. If the rows cannot be moved together they
-    are tried in halves, so that a bad row costs itself only.
+    In the chart v = ±G⁻¹∇Δ; the field is v/(1 + ‖v‖), times σ(−2z/(1 + ‖v‖)) where z is how far Δ
+    has passed Δ*, so that rows come to a stop soon after. If the rows cannot be moved together
+    they are tried in halves, so that a bad row costs itself only.
     """
     chart, target, calls = Chart.at(model, theta), model.chain.target_logit_gap, 0
+    metric = _metric(model, theta)
 
     def field(_: Tensor, y: Tensor) -> Tensor:
         nonlocal calls
         calls += 1
         point = chart.to_theta(y)
-        v = side[:, None] * chart.push(point, model.logit_gap_gradient(point))
+        v = side[:, None] * chart.push(point, model.logit_gap_gradient(point) / metric)
         speed = 1 + v.norm(dim=1)
         beyond = side * (model.logit_gap(point) - target)
         return v * ((-_SHARPNESS * beyond / speed).sigmoid() / speed)[:, None]
@@ -107,17 +108,19 @@ def _stretch_of_gap(
 def _land(model: GapModel, found: Limits, index: Tensor, rtol: float, atol: float) -> None:
     """Take rows that have passed Δ* back to it; they stay where they are if that fails.
 
-    Time u is the gap, Δ = Δ* + (Δ₀ − Δ*)(1 − u)⁴: dθ/du = (dΔ/du) ∇Δ/‖∇Δ‖².
+    Time u is the gap, Δ = Δ* + (Δ₀ − Δ*)(1 − u)⁴: dθ/du = (dΔ/du) v/⟨∇Δ, v⟩, v = G⁻¹∇Δ.
     """
     theta = found.theta[index]
     chart = Chart.at(model, theta)
     length = model.chain.target_logit_gap - model.logit_gap(theta)
+    metric = _metric(model, theta)
 
     def field(u: Tensor, y: Tensor) -> Tensor:
         point = chart.to_theta(y)
         slope = model.logit_gap_gradient(point)
-        rate = 4 * (1 - u) ** 3 * length / slope.square().sum(dim=1)
-        return chart.push(point, rate[:, None] * slope)
+        ahead = slope / metric
+        rate = 4 * (1 - u) ** 3 * length / (slope * ahead).sum(dim=1)
+        return chart.push(point, rate[:, None] * ahead)
 
     try:
         found.theta[index] = _odeint(field, chart, theta, 1.0, rtol, atol)
@@ -125,6 +128,10 @@ def _land(model: GapModel, found: Limits, index: Tensor, rtol: float, atol: floa
         if len(index) > 1:
             for half in index.chunk(2):
                 _land(model, found, half, rtol, atol)
+
+
+def _metric(model: GapModel, theta: Tensor) -> Tensor:
+    return torch.tensor(model.metric, dtype=theta.dtype, device=theta.device)
 
 
 def _odeint(

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from flowsim.arrays import accepts_arrays
-from flowsim.chain import BinaryChain
+from flowsim.markov import GapChain
 from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, energy, feed_forward_gain
 from flowsim.models.linear import LinearAttentionModel
+from flowsim.models.states import StatesModel
 
 #: The saddle (e, w) = (0, −1/√2) of the canonical model and its energy −(1 + log 2)/2.
 SADDLE_W = -math.sqrt(0.5)
@@ -20,7 +21,7 @@ SADDLE_ENERGY = -(1 + math.log(2)) / 2
 
 
 @accepts_arrays
-def separatrix(chain: BinaryChain, w: Tensor) -> Tensor:
+def separatrix(chain: GapChain, w: Tensor) -> Tensor:
     """The e ≥ 0 of the basin boundary E(e, w) = E_s above each w.
 
     e² = w² − log|w| + E_s on the branch that flows into the saddle: −1/√2 ≤ w < 0 for p + q > 1,
@@ -41,7 +42,7 @@ def separatrix(chain: BinaryChain, w: Tensor) -> Tensor:
 
 
 @accepts_arrays
-def minima_curve(chain: BinaryChain, w: Tensor) -> Tensor:
+def minima_curve(chain: GapChain, w: Tensor) -> Tensor:
     """The e > 0 of the global minima above each w: e² = Δ*/(1 + 2w|w|), NaN where there is none.
 
     For p + q = 1 the minima are the two lines e = 0 and w = −1/√2 instead.
@@ -52,7 +53,7 @@ def minima_curve(chain: BinaryChain, w: Tensor) -> Tensor:
 
 
 @accepts_arrays
-def reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
+def reaches_global_minimum(chain: GapChain, theta: Tensor) -> Tensor:
     """The analytic basin of the global minima in the canonical model, the oracle of the tests.
 
     p + q < 1: w > −1/√2, or E > E_s. p + q > 1: w < −1/√2, or w < 0 and E > E_s. p + q = 1:
@@ -75,7 +76,7 @@ def reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
 
 
 @accepts_arrays
-def linear_reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
+def linear_reaches_global_minimum(chain: GapChain, theta: Tensor) -> Tensor:
     """The analytic basin of the global minima of the linear-attention model, the tests' oracle.
 
     Write c = 1 + a and g = 1 + 2w|w|. Where cgΔ* > 0 an orbit is on the side of Δ*, which it
@@ -102,8 +103,11 @@ def linear_reaches_global_minimum(chain: BinaryChain, theta: Tensor) -> Tensor:
 def analytic_basin(model: ReducedModel) -> Callable[[Tensor], Tensor] | None:
     """The closed form of the basin of the global minima, θ (..., k) → bool (...), or None.
 
-    The canonical model has one, and the one with linear attention, bias minimised out.
+    The canonical model has one, and the one with linear attention, bias minimised out; and the
+    model of S states, in whose canonical coordinates it is that of the canonical model.
     """
+    if isinstance(model, StatesModel):
+        return lambda theta: reaches_global_minimum(model.chain, model.canonical(theta))
     if isinstance(model, CanonicalModel) and not model.dynamic_bias:
         return lambda theta: reaches_global_minimum(model.chain, theta)
     if isinstance(model, LinearAttentionModel) and not model.dynamic_bias:

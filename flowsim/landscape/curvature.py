@@ -34,8 +34,8 @@ def critical_plane(model: ReducedModel, theta: Tensor) -> Tensor:
     if model.chain.second_eigenvalue == 0:
         return torch.full_like(theta[..., 0], CriticalPoint.GLOBAL_MINIMUM, dtype=torch.int8)
     curvature = plane_curvature(model, theta)
-    pi0, pi1 = model.chain.stationary
-    flat = curvature.abs() < 1e-10 * pi0 * pi1 * abs(model.chain.second_eigenvalue)
+    law = model.chain.stationary
+    flat = curvature.abs() < 1e-10 * law[0] * law[-1] * abs(model.chain.second_eigenvalue)
     return torch.where(flat, 0.0, torch.sign(curvature)).to(torch.int8)
 
 

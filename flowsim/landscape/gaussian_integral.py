@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.markov import GapChain
 
 _SETTINGS = {"epsabs": 0.0, "epsrel": 1e-12, "limit": 200}
 
 
-def gaussian_probability(chain: BinaryChain, sigma: float) -> float:
+def gaussian_probability(chain: GapChain, sigma: float) -> float:
     """Probability that (e, w) ~ N(0, σ²I) lies in the basin of the global minima.
 
     With φ the density of N(0, σ²) and e_s(w)² = w² − log|w| + E_s the separatrix, the weight of
@@ -42,7 +42,7 @@ def gaussian_probability(chain: BinaryChain, sigma: float) -> float:
     return _reached_above(sigma)
 
 
-def gaussian_limits(chain: BinaryChain) -> tuple[float, float]:
+def gaussian_limits(chain: GapChain) -> tuple[float, float]:
     """The limits of ``gaussian_probability`` as σ → 0 and as σ → ∞."""
     if chain.second_eigenvalue == 0:
         return 1.0, 1.0

@@ -18,6 +18,7 @@ from torch import Tensor
 from flowsim.arrays import accepts_arrays
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.markov import GapChain
 from flowsim.models.gap_loss import (
     cross_entropy,
     gap_loss,
@@ -33,7 +34,6 @@ class ReducedModel(Protocol):
 
     #: The one name it has on the command line, in Python and in records.
     name: str
-    chain: BinaryChain
     coordinates: tuple[str, ...]
     #: Diagonal of the induced metric G, one entry per coordinate; the flow is −G⁻¹∇L.
     metric: tuple[float, ...]
@@ -41,6 +41,9 @@ class ReducedModel(Protocol):
     keeps_sign: tuple[bool, ...]
     #: Names of the conserved quantities, in the order of ``conserved``'s last axis.
     conserved_names: tuple[str, ...]
+
+    @property
+    def chain(self) -> GapChain: ...
 
     def loss(self, theta: Tensor) -> Tensor: ...
 
@@ -97,49 +100,42 @@ def velocity(model: ReducedModel, theta: Tensor) -> Tensor:
 
 
 class GapModel:
-    """Models with logit f₀ = b + c(θ) after a zero and f₁ = f₀ + Δ(θ) after a one.
+    """Models whose prediction is one logit gap: L = ℓ(Δ(θ)), ∇L = ℓ′(Δ) ∇Δ.
 
-    With ``bias="optimal"`` the bias is minimised out and L = ℓ(Δ(θ)); with ``bias="dynamic"`` it
-    is one more coordinate, the last, as in the authors' own three-parameter code. Subclasses give
-    Δ, the offset c and their gradients.
-
-    Raises:
-        InputError: ``bias`` is neither "optimal" nor "dynamic".
+    Subclasses give Δ and its gradient, ℓ and ℓ′, and what is conserved. ℓ is convex and smallest at
+    the chain's target gap.
     """
 
     name: str
+    chain: GapChain
     coordinates: tuple[str, ...]
+    metric: tuple[float, ...]
     keeps_sign: tuple[bool, ...]
     conserved_names: tuple[str, ...]
-
-    def __init__(self, chain: BinaryChain, bias: str = "optimal") -> None:
-        if bias not in ("optimal", "dynamic"):
-            raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
-        self.chain = chain
-        self.dynamic_bias = bias == "dynamic"
-        if self.dynamic_bias:  # the conservation laws need the bias at its optimum
-            self.coordinates = (*self.coordinates, "b")
-            self.keeps_sign = (*self.keeps_sign, False)
-            self.conserved_names = ()
-        self.metric: tuple[float, ...] = (1.0,) * len(self.coordinates)
+    #: Whether the bias is a coordinate, so that the loss is no function of the gap alone.
+    dynamic_bias = False
 
     def __repr__(self) -> str:
         return described(self)
 
     def logit_gap(self, theta: Tensor) -> Tensor:
-        """Δ, the logit after a one minus the logit after a zero; shape (...)."""
+        """Δ, shape (...)."""
         raise NotImplementedError
 
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
         """∇Δ over the coordinates without the bias; shape (..., k)."""
         raise NotImplementedError
 
-    def offset(self, theta: Tensor) -> Tensor:
-        """c, the logit after a zero minus the bias; shape (...)."""
+    def loss_at(self, gap: Tensor) -> Tensor:
+        """ℓ(Δ) in nats, shape of Δ."""
         raise NotImplementedError
 
-    def offset_gradient(self, theta: Tensor) -> Tensor:
-        """∇c over the coordinates without the bias; shape (..., k)."""
+    def slope_at(self, gap: Tensor) -> Tensor:
+        """ℓ′(Δ), of the sign of Δ − Δ*."""
+        raise NotImplementedError
+
+    def optimal_bias(self, theta: Tensor) -> Tensor:
+        """The bias that minimises the loss at θ, shape (...)."""
         raise NotImplementedError
 
     @of_theta
@@ -153,6 +149,56 @@ class GapModel:
         raise NotImplementedError
 
     @of_theta
+    def loss(self, theta: Tensor) -> Tensor:
+        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
+        return self.loss_at(self.logit_gap(theta))
+
+    @of_theta
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇L = ℓ′(Δ) ∇Δ, shape of ``theta``."""
+        slope = self.slope_at(self.logit_gap(theta))
+        return slope.unsqueeze(-1) * self.logit_gap_gradient(theta)
+
+
+class BinaryGapModel(GapModel):
+    """Models with logit f₀ = b + c(θ) after a zero and f₁ = f₀ + Δ(θ) after a one.
+
+    With ``bias="optimal"`` the bias is minimised out and L = ℓ(Δ(θ)); with ``bias="dynamic"`` it
+    is one more coordinate, the last, as in the authors' own three-parameter code. Subclasses give
+    Δ, the offset c and their gradients.
+
+    Raises:
+        InputError: ``bias`` is neither "optimal" nor "dynamic".
+    """
+
+    chain: BinaryChain
+
+    def __init__(self, chain: BinaryChain, bias: str = "optimal") -> None:
+        if bias not in ("optimal", "dynamic"):
+            raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
+        self.chain = chain
+        self.dynamic_bias = bias == "dynamic"
+        if self.dynamic_bias:  # the conservation laws need the bias at its optimum
+            self.coordinates = (*self.coordinates, "b")
+            self.keeps_sign = (*self.keeps_sign, False)
+            self.conserved_names = ()
+        self.metric: tuple[float, ...] = (1.0,) * len(self.coordinates)
+
+    def offset(self, theta: Tensor) -> Tensor:
+        """c, the logit after a zero minus the bias; shape (...)."""
+        raise NotImplementedError
+
+    def offset_gradient(self, theta: Tensor) -> Tensor:
+        """∇c over the coordinates without the bias; shape (..., k)."""
+        raise NotImplementedError
+
+    def loss_at(self, gap: Tensor) -> Tensor:
+        return gap_loss(self.chain, gap)
+
+    def slope_at(self, gap: Tensor) -> Tensor:
+        return gap_slope(self.chain, gap)
+
+    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored."""
         return optimal_logit(self.chain, self.logit_gap(theta)) - self.offset(theta)
@@ -161,7 +207,7 @@ class GapModel:
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         if not self.dynamic_bias:
-            return gap_loss(self.chain, self.logit_gap(theta))
+            return self.loss_at(self.logit_gap(theta))
         logit0 = theta[..., -1] + self.offset(theta)
         return cross_entropy(self.chain, logit0, logit0 + self.logit_gap(theta))
 
@@ -169,7 +215,7 @@ class GapModel:
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``: ℓ′(Δ) ∇Δ, or its three terms when the bias is a coordinate."""
         if not self.dynamic_bias:
-            slope = gap_slope(self.chain, self.logit_gap(theta))
+            slope = self.slope_at(self.logit_gap(theta))
             return slope.unsqueeze(-1) * self.logit_gap_gradient(theta)
         logit0 = theta[..., -1] + self.offset(theta)
         after_one = residual1(self.chain, logit0 + self.logit_gap(theta)).unsqueeze(-1)

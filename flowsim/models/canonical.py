@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from flowsim.arrays import accepts_arrays
-from flowsim.models.base import GapModel, of_theta
+from flowsim.models.base import BinaryGapModel, of_theta
 
 
-class CanonicalModel(GapModel):
+class CanonicalModel(BinaryGapModel):
     """The canonical model without attention, θ = (e, w).
 
     Δ = e²(1 + 2w|w|), L = ℓ(Δ), ∇L = ℓ′(Δ) (2e(1 + 2w|w|), 4|w|e²); every orbit conserves the

@@ -9,16 +9,19 @@ from typing import Any
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.markov import GapChain, SymmetricChain
 from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.models.rank_one import RELU_WIDTH, RankOneModel
+from flowsim.models.states import HIDDEN_PER_STATE, StatesModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.untied import UntiedModel
 
-MODELS = ("canonical", "uniform", "linear", "untied", "rank-one")
+MODELS = ("canonical", "uniform", "linear", "untied", "rank-one", "states")
 #: N, the positions of the models that have them, unless given; everywhere.
 DEFAULT_LENGTH = 8
+_OF_STATES = ("states", "hidden_per_state")
 
 
 @dataclass(frozen=True)
@@ -26,11 +29,14 @@ class ModelChoice:
     """A reduced model without its chain.
 
     Args:
-        name: one of canonical (e, w), uniform and linear (e, w, a), untied (e, u, w), rank-one.
+        name: one of canonical (e, w), uniform and linear (e, w, a), untied (e, u, w), rank-one,
+            states (e, w).
         length: N, the positions of the uniform and the rank-one model; by default 8 there.
         bias: "optimal" or "dynamic" (b as last coordinate); the rank-one model always has b.
         attention: give the rank-one model its attention layer.
         tied: whether the rank-one model's unembedding is its embedding.
+        states: S, of the states model, which needs it.
+        hidden_per_state: m, of the states model; by default 4 there.
 
     Raises:
         InputError: an unknown name, or an option that the model does not have.
@@ -41,6 +47,8 @@ class ModelChoice:
     bias: str = "optimal"
     attention: bool = False
     tied: bool = True
+    states: int | None = None
+    hidden_per_state: int | None = None
 
     def __post_init__(self) -> None:
         if self.name not in MODELS:
@@ -54,12 +62,40 @@ class ModelChoice:
             raise InputError("only the rank-one model is chosen with attention or untied")
         if self.name == "rank-one" and self.bias != "optimal":
             raise InputError("the rank-one model always has its bias as a coordinate; omit bias")
+        self._check_states()
 
-    def on(self, chain: BinaryChain) -> ReducedModel:
+    def _check_states(self) -> None:
+        """InputError unless the states model, and only it, has its options; m by default."""
+        if self.name != "states":
+            if (self.states, self.hidden_per_state) != (None, None):
+                raise InputError("states and hidden_per_state go with the states model; omit them")
+            return
+        if self.bias != "optimal":
+            raise InputError("the states model's bias is zero by symmetry; omit bias")
+        if self.states is None:
+            raise InputError("the states model needs states, their number")
+        if self.hidden_per_state is None:
+            object.__setattr__(self, "hidden_per_state", HIDDEN_PER_STATE)
+
+    def chain(self, p: float, q: float | None = None) -> GapChain:
+        """The chain of those probabilities that the model is for.
+
+        Raises:
+            InputError: q is missing, or is given of the states model; or they are no probabilities.
+        """
+        if self.states is None:
+            if q is None:
+                raise InputError(f"the chain of the {self.name} model needs q beside p")
+            return BinaryChain(p, q)
+        if q is not None:
+            raise InputError("the states model takes no q: its chain stays with probability 1 - p")
+        return SymmetricChain(self.states, p)
+
+    def on(self, chain: GapChain) -> ReducedModel:
         """The model on a chain, built once and kept while it is among the last eight.
 
         Raises:
-            InputError: a bias or an N that is wrong or too large.
+            InputError: a bias or an N that is wrong or too large, or another kind of chain.
         """
         return _built(self, chain)
 
@@ -73,22 +109,33 @@ class ModelChoice:
             "dynamic" if dynamic else "optimal",
             bool(getattr(model, "attention", False)),
             bool(getattr(model, "tied", True)),
+            model.chain.states if isinstance(model, StatesModel) else None,
+            getattr(model, "hidden_per_state", None),
         )
 
     def settings(self) -> dict[str, str]:
         """Texts that identify the model."""
-        return {"model" if k == "name" else k: str(v) for k, v in asdict(self).items()}
+        own = {"model" if k == "name" else k: str(v) for k, v in asdict(self).items()}
+        return own if self.states else {k: v for k, v in own.items() if k not in _OF_STATES}
 
     @classmethod
     def from_settings(cls, texts: dict[str, str]) -> ModelChoice:
         """The inverse of ``settings``."""
         length = None if texts["length"] == "None" else int(texts["length"])
         on = {"True": True, "False": False}
-        return cls(texts["model"], length, texts["bias"], on[texts["attention"]], on[texts["tied"]])
+        own = [int(texts[name]) if name in texts else None for name in _OF_STATES]
+        switches = on[texts["attention"]], on[texts["tied"]]
+        return cls(texts["model"], length, texts["bias"], *switches, *own)
 
 
 @lru_cache(maxsize=8)
-def _built(choice: ModelChoice, chain: BinaryChain) -> ReducedModel:
+def _built(choice: ModelChoice, chain: GapChain) -> ReducedModel:
+    if choice.name == "states":
+        if not isinstance(chain, SymmetricChain) or chain.states != choice.states:
+            raise InputError(f"the model of {choice.states} states is not for {chain!r}")
+        return StatesModel(chain, choice.hidden_per_state or HIDDEN_PER_STATE)
+    if not isinstance(chain, BinaryChain):
+        raise InputError(f"the {choice.name} model is of binary chains, not for {chain!r}")
     if choice.name == "rank-one":
         return RankOneModel(chain, choice.length or 0, choice.attention, choice.tied)
     if choice.name == "uniform":
@@ -99,44 +146,50 @@ def _built(choice: ModelChoice, chain: BinaryChain) -> ReducedModel:
 
 def reduced_model(
     name: str,
-    chain: BinaryChain,
+    chain: GapChain,
     length: int | None = None,
     bias: str = "optimal",
     attention: bool = False,
     tied: bool = True,
+    hidden_per_state: int | None = None,
 ) -> ReducedModel:
     """The reduced model of that name on a chain.
 
     Args:
-        name: canonical, uniform, linear, untied or rank-one.
+        name: canonical, uniform, linear, untied, rank-one or states.
         chain: the data.
-        length, bias, attention, tied: as in :class:`ModelChoice`.
+        length, bias, attention, tied, hidden_per_state: as in :class:`ModelChoice`.
 
     Raises:
         InputError: an unknown name, an option that the model does not have, or an N that is wrong
             or too large.
     """
-    return ModelChoice(name, length, bias, attention, tied).on(chain)
+    states = chain.states if name == "states" else None
+    return ModelChoice(name, length, bias, attention, tied, states, hidden_per_state).on(chain)
 
 
-def model(name: str, p: float, q: float, **options: Any) -> ReducedModel:
+def model(name: str, p: float, q: float | None = None, **options: Any) -> ReducedModel:
     """The reduced model of that name on the chain with P(0→1) = p and P(1→0) = q.
 
     Args:
-        name: canonical, uniform, linear, untied or rank-one.
-        p, q: probabilities strictly between 0 and 1.
-        options: length, bias, attention, tied, as in :class:`ModelChoice`.
+        name: canonical, uniform, linear, untied, rank-one or states.
+        p, q: probabilities strictly between 0 and 1; of the states model p alone, the probability
+            to leave a state.
+        options: length, bias, attention, tied, states, hidden_per_state, as in
+            :class:`ModelChoice`.
 
     Raises:
         InputError: as :func:`reduced_model`, or p or q outside (0, 1).
     """
-    return reduced_model(name, BinaryChain(p, q), **options)
+    choice = ModelChoice(name, **options)
+    return choice.on(choice.chain(p, q))
 
 
 def model_attributes(model: ReducedModel) -> dict[str, object]:
     """What a record says of its model and chain, for ``model_of`` to build them from."""
     chain = model.chain
-    return {**option_attributes(model), "p": chain.p, "q": chain.q, "regime": chain.regime}
+    chances = {name: getattr(chain, name) for name in ("p", "q") if hasattr(chain, name)}
+    return {**option_attributes(model), **chances, "regime": chain.regime}
 
 
 def option_attributes(model: ReducedModel) -> dict[str, object]:
@@ -150,6 +203,7 @@ def option_attributes(model: ReducedModel) -> dict[str, object]:
         "attention": int(choice.attention),
         "tied": int(choice.tied),
         **({"relu_width": RELU_WIDTH} if choice.attention else {}),
+        **{name: getattr(choice, name) for name in _OF_STATES if choice.states},
     }
 
 
@@ -166,9 +220,9 @@ def model_of(
         InputError: the record names no model or none of this catalogue, or no one chain.
     """
     p, q = attributes.get("p") if p is None else p, attributes.get("q") if q is None else q
-    if p is None or q is None:
-        raise InputError("the record is not of one chain: give p and q")
     name = attributes.get("model")
+    if p is None or (q is None and name != "states"):
+        raise InputError("the record is not of one chain: give p and q")
     if name not in MODELS:
         raise InputError(f"the record's model is {name!r}, not one of {', '.join(MODELS)}")
     length = attributes.get("length") if name in ("uniform", "rank-one") else None
@@ -179,5 +233,15 @@ def model_of(
         str(attributes.get("bias", "optimal")),
         own and bool(attributes.get("attention", False)),
         bool(attributes.get("tied", True)) or not own,
+        *(int(attributes[n]) if name == "states" else None for n in _OF_STATES),
     )
-    return choice.on(BinaryChain(p, q))
+    return choice.on(choice.chain(p, q))
+
+
+def chain_of(attributes: Mapping[str, Any]) -> GapChain:
+    """The chain that a record is about, of its attributes; InputError if it is of several."""
+    if attributes.get("model") == "states" and "p" in attributes:
+        return SymmetricChain(int(attributes["states"]), attributes["p"])
+    if "p" not in attributes or "q" not in attributes:
+        raise InputError("the record is not of one chain")
+    return BinaryChain(attributes["p"], attributes["q"])

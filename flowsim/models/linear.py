@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowsim.models.base import GapModel, of_theta
+from flowsim.models.base import BinaryGapModel, of_theta
 from flowsim.models.canonical import energy, feed_forward_gain
 
 
-class LinearAttentionModel(GapModel):
+class LinearAttentionModel(BinaryGapModel):
     """θ = (e, w, a) with scores that are products of rank-one queries and keys, without softmax.
 
     Since (xᵢ − ½)² = ¼, the attention output is proportional to the current symbol for every

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowsim.models.base import GapModel, of_theta
+from flowsim.models.base import BinaryGapModel, of_theta
 from flowsim.models.canonical import feed_forward_gain
 
 
-class UntiedModel(GapModel):
+class UntiedModel(BinaryGapModel):
     """θ = (e, u, w): Δ = e u (1 + 2w|w|), L = ℓ(Δ).
 
     e² − u² is conserved, and so is e² + u² − w² − sign(w) log|w|. Untying turns the bad minima

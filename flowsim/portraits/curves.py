@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import xarray as xr
 from torch import Tensor
@@ -13,6 +15,7 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, feed_forward_gain
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.models.rank_one import RankOneModel
+from flowsim.models.states import StatesModel
 from flowsim.models.untied import UntiedModel
 from flowsim.portraits.starts_in_plane import mesh, plane_starts, plane_velocity
 from flowsim.records.netcdf import flags
@@ -38,6 +41,8 @@ def with_landscape(
     """
     w = torch.linspace(*w_range, CURVE_POINTS, dtype=torch.float64)
     saddles, kind = _critical_line(model, w, fixed)
+    if len(saddles):  # none of them twice
+        w = w[(w.unsqueeze(-1) - saddles).abs().amin(dim=-1) > 1e-9]
     w = torch.cat([w, saddles]).sort().values
     border, minima, mirrored = _curves(model, w, fixed)
     record["saddle_w"] = ("saddle", saddles.numpy())
@@ -99,6 +104,10 @@ def lifted_line(model: RankOneModel, w: Tensor) -> Tensor:
 
 def _curves(model: ReducedModel, w: Tensor, fixed: dict[str, float]) -> tuple[Tensor, Tensor, bool]:
     """Separatrix, global minima above each w, and whether both are there for −e too."""
+    if isinstance(model, StatesModel):
+        per_e, per_w = model.to_canonical
+        border, minima = separatrix(model.chain, per_w * w), minima_curve(model.chain, per_w * w)
+        return border / per_e, minima / (per_e * math.sqrt(model.gap_factor)), True
     chain, nowhere, a = model.chain, torch.full_like(w, torch.nan), fixed.get("a", 0.0)
     minima = minima_curve(chain, w)
     if "b" in fixed:

@@ -75,9 +75,9 @@ def _follow(
     The orbits run for a dozen e-folds of e near the origin, whose rate is 2|λ|π₀π₁, or a thousand
     times a bound of the curvature at their starts and limits, whichever is shorter.
     """
-    pi0, pi1 = model.chain.stationary
+    law = model.chain.stationary
     count = TIMES if loss_of_gap(model) else FEWER_TIMES
-    horizon = 6 / (pi0 * pi1 * max(abs(model.chain.second_eigenvalue), 0.1))
+    horizon = 6 / (law[0] * law[-1] * max(abs(model.chain.second_eigenvalue), 0.1))
     curvature = hessian(model, torch.cat([start, limit])).abs().sum(dim=-1) / min(model.metric)
     horizon = min(horizon, 1000 / float(curvature.nan_to_num().amax()))
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, count - 1)]).double()

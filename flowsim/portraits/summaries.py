@@ -10,6 +10,7 @@ import xarray as xr
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.models.catalogue import chain_of
 
 
 def summarize(record: xr.Dataset) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def plain(value: Any) -> Any:
 
 def _chosen(record: xr.Dataset) -> dict[str, Any]:
     """The chain and the model of a record, with what was chosen of it."""
-    names = ["p", "q", "regime", "model", "length", "attention", "tied", "bias"]
+    names = ["p", "q", "states", "hidden_per_state", "regime", "model", "length", "attention",
+             "tied", "bias"]  # fmt: skip
     return {name: record.attrs[name] for name in names if name in record.attrs}
 
 
@@ -61,21 +63,20 @@ def _starting_with(record: xr.Dataset, *prefixes: str) -> dict[str, Any]:
 def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
     """The numbers of a portrait record, ready for JSON.
 
-    p, q, regime, entropies in nats, the fraction of the window in each basin, counts of cells, how
-    many agree with the analytic basins, and the largest energy drift of any orbit.
+    The chain, its regime, entropies in nats, the fraction of the window in each basin, counts of
+    cells, how many agree with the analytic basins, and the largest energy drift of any orbit.
     """
     if "optimizer" in record.attrs:
         return trained_summary(record)
     a = record.attrs
-    chain = BinaryChain(a["p"], a["q"])
+    chain = chain_of(a)
+    binary = {"switching_factor": chain.switching_factor} if isinstance(chain, BinaryChain) else {}
     cells = record["label"].size
     names = str(record["label"].attrs["flag_meanings"]).split()
     counts = {name: int(a[f"cells_{name}"]) for name in names}
     return {
-        "p": chain.p,
-        "q": chain.q,
-        "switching_factor": chain.switching_factor,
-        "regime": chain.regime,
+        **_chosen(record),
+        **binary,
         "entropy_rate": chain.entropy_rate,
         "stationary_entropy": chain.stationary_entropy,
         "mutual_information": chain.mutual_information,
@@ -89,7 +90,6 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         "oracle_wrong": int(a["oracle_wrong"]),
         "oracle_cut": int(a["oracle_cut"]),
         "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
-        **_chosen(record),
         **({"a": float(a["a"])} if "a" in a else {}),
         "fixed": {name: float(a[name]) for name in ("u", "b") if name in a},
         **_starting_with(record, "confirm_", "share_differs", "cells_differ", "orbits_unfinished"),

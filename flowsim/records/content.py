@@ -27,6 +27,7 @@ REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {
     "training": {"loss": ("step", "model"), "step": ("step",)},
 }
 #: Axes whose values increase.
+_COUNTS = ("length", "states", "hidden_per_state")
 _AXES = {"p", "q", "sigma", "e", "u", "w", "a", "time", "step"}
 #: How many times smaller than its values the compression of HDF5 can store a variable.
 _COMPRESSION = 1100
@@ -68,7 +69,7 @@ def check_attributes(record: xr.Dataset) -> None:
     for name, value in a.items():
         if name.endswith("_range") and not _is_range(value):
             raise InputError(f"its {name} is {_short(value)}, no two numbers that increase")
-        counted = name.startswith(("cells_", "points_", "orbits_")) or name == "length"
+        counted = name.startswith(("cells_", "points_", "orbits_")) or name in _COUNTS
         if counted and not (isinstance(value, Integral) and int(value) >= 0):
             raise InputError(f"its {name} is {_short(value)}, no count")
         if name in ("kind", "model", "regime", "command") and not isinstance(value, str):

@@ -10,7 +10,7 @@ CONVENTIONS = "CF-1.11"
 
 #: Long names by pattern of the variable's name; the first that fits.
 _NAMES = [
-    (r"p", "P(0→1), the probability that a one follows a zero"),
+    (r"p", "P(0→1), the probability that a one follows a zero; of S states that another follows"),
     (r"q", "P(1→0), the probability that a zero follows a one"),
     (r"e", "embedding e"),
     (r"u", "unembedding u"),

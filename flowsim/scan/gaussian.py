@@ -19,6 +19,7 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes
 from flowsim.models.rank_one import RankOneModel
+from flowsim.models.states import StatesModel
 from flowsim.records.provenance import provenance
 from flowsim.scan.statistics import wilson_interval
 
@@ -101,6 +102,8 @@ def gaussian_record(
 def _checked(model: ReducedModel, sigmas: np.ndarray, samples: int) -> np.ndarray:
     """The scales as an array; InputError for what ``gaussian_record`` does not take."""
     lifted = isinstance(model, RankOneModel)
+    if isinstance(model, StatesModel):
+        raise InputError("the Gaussian integral is of two states: it takes no model of S states")
     tied = getattr(model, "tied", True) and "u" not in model.coordinates
     if not tied or (not lifted and "b" in model.coordinates):
         raise InputError("Gaussian starts (e, w) or (e, w, a) need a tied model, bias optimal")

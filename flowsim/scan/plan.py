@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.base import ReducedModel, loss_of_gap
 from flowsim.models.catalogue import ModelChoice, option_attributes
@@ -25,7 +24,7 @@ class Task(NamedTuple):
 
     Attributes:
         model: the reduced model by name.
-        pieces: (p, q, number of rows) of consecutive rows.
+        pieces: (p, q, number of rows) of consecutive rows; q is None of the states model.
         names: the coordinates of the columns.
         rows: starts, float64, shape (n, k).
         fraction, rtol, atol, integrator, optimizer: as in ``scan_basins``.
@@ -33,7 +32,7 @@ class Task(NamedTuple):
     """
 
     model: ModelChoice
-    pieces: tuple[tuple[float, float, int], ...]
+    pieces: tuple[tuple[float, float | None, int], ...]
     names: tuple[str, ...]
     rows: np.ndarray
     fraction: float | None
@@ -60,7 +59,7 @@ def run_task(task: Task) -> np.ndarray:
         parts, low = [], 0
         for p, q, count in task.pieces:
             rows = task.rows[low : low + count]
-            model = task.model.on(BinaryChain(p, q))
+            model = task.model.on(task.model.chain(p, q))
             numbers = task.rtol, task.atol, task.fraction
             by = task.integrator, task.optimizer
             parts.append(follow(model, task.names, rows, *numbers, None, *by))
@@ -77,7 +76,8 @@ class Scan:
 
     Args:
         model: which reduced model.
-        p, q: P(0→1) and P(1→0), each one number or several; several become a dimension.
+        p, q: P(0→1) and P(1→0), each one number or several; several become a dimension. Of the
+            states model p is the probability to leave a state, and q is None.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
         fraction, rtol, atol, integrator, optimizer: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
@@ -95,7 +95,7 @@ class Scan:
 
     model: ModelChoice
     p: float | tuple[float, ...]
-    q: float | tuple[float, ...]
+    q: float | tuple[float, ...] | None
     starts: Starts
     fraction: float | None = None
     rtol: float | None = None
@@ -111,7 +111,7 @@ class Scan:
             value = getattr(self, name)
             if np.ndim(value) and (not len(value) or (np.diff(value) <= 0).any()):
                 raise InputError(f"several values of {name} must increase")
-        chains = [BinaryChain(p, q) for p in _several(self.p) for q in _several(self.q)]
+        chains = [self.model.chain(p, q) for p in _several(self.p) for q in self._qs]
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         check_integrator(self.integrator)
@@ -178,12 +178,16 @@ class Scan:
     def model_at(self, point: int) -> ReducedModel:
         """The model of a point, on its chain."""
         ((chain, _, _),) = self._stretches(point, point + 1)
-        return self.model.on(BinaryChain(*self._chances(chain)))
+        return self.model.on(self.model.chain(*self._chances(chain)))
 
-    def _chances(self, chain: int) -> tuple[float, float]:
+    @property
+    def _qs(self) -> tuple[float | None, ...]:
+        return (None,) if self.q is None else _several(self.q)
+
+    def _chances(self, chain: int) -> tuple[float, float | None]:
         """(p, q) of a chain, q running fastest."""
-        i, j = divmod(chain, len(_several(self.q)))
-        return _several(self.p)[i], _several(self.q)[j]
+        i, j = divmod(chain, len(self._qs))
+        return _several(self.p)[i], self._qs[j]
 
     def _stretches(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
         """(chain, first, last) of the starts that the points ``low`` to ``high`` − 1 cover."""
@@ -196,7 +200,8 @@ class Scan:
 
     def settings(self) -> dict[str, str]:
         """Texts that together determine every byte of the record, for comparison and for show."""
-        chains = {name: values_text(np.array(_several(getattr(self, name)))) for name in "pq"}
+        given = {name: getattr(self, name) for name in "pq" if getattr(self, name) is not None}
+        chains = {name: values_text(np.array(_several(v))) for name, v in given.items()}
         numbers = self.fraction, self.rtol, self.atol
         settings = scan_settings(self.model, self.starts, *numbers, self.integrator, self.optimizer)
         chains |= {"confirm": str(self.confirm)} if self.confirm else {}
@@ -205,10 +210,10 @@ class Scan:
 
     def attributes(self) -> dict[str, Any]:
         """What a record says of its scan."""
-        p, q = _several(self.p)[0], _several(self.q)[0]
-        chain = BinaryChain(p, q)
-        one = not (np.ndim(self.p) or np.ndim(self.q))
-        single = {name: v for name, v in (("p", self.p), ("q", self.q)) if not np.ndim(v)}
+        chain = self.model.chain(_several(self.p)[0], self._qs[0])
+        one = not any(isinstance(v, tuple) for v in (self.p, self.q))
+        given = (("p", self.p), ("q", self.q))
+        single = {name: v for name, v in given if v is not None and not np.ndim(v)}
         return {
             "kind": "scan",
             **option_attributes(self.model.on(chain)),

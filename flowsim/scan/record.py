@@ -119,7 +119,11 @@ def _lay_out(file: Any, scan: Scan) -> None:
     """Dimensions, coordinates and the variables that ``_store_points`` fills."""
     file.dimensions = {**dict(zip(scan.dims, scan.shape, strict=True)), "basin": len(BASINS)}
     coords = {
-        **{n: ((n,), np.array(v)) for n, v in (("p", scan.p), ("q", scan.q)) if np.ndim(v)},
+        **{
+            n: ((n,), np.array(v))
+            for n, v in (("p", scan.p), ("q", scan.q))
+            if isinstance(v, tuple)
+        },
         **scan.starts.coords(),
     }
     for name, (dims, values) in coords.items():

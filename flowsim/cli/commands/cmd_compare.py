@@ -155,6 +155,13 @@ def compare(given: Compare) -> None:
 
 def _check(given: Compare) -> None:
     """Options that must or must not come together."""
+    if given.model not in ("canonical", "uniform", "rank-one"):
+        raise InputError(
+            f"no full transformer begins where --model {given.model} does: choose canonical, "
+            "uniform or rank-one"
+        )
+    if (given.states, given.hidden_per_state) != (None, None):
+        raise InputError("--states and --hidden-per-state go with --model states; omit them here")
     if given.points is None or (given.p is None) != (given.q is None):
         given.chain()
     window = [x for x in (given.grid, given.w_range, given.e_range) if x is not None]
@@ -170,11 +177,6 @@ def _check(given: Compare) -> None:
         raise InputError("--sigma, one number here, goes with --cloud")
     if given.grid is not None and len(given.grid) != 2:
         raise InputError("--grid needs two numbers of cells here, along e and along w, as 20x20")
-    if given.model not in ("canonical", "uniform", "rank-one"):
-        raise InputError(
-            f"no full transformer begins where --model {given.model} does: choose canonical, "
-            "uniform or rank-one"
-        )
     if given.bias != "optimal" or given.untied:
         raise InputError("--bias and --untied have no use here: tied transformers are compared")
     fixed = given.fixed()

@@ -11,9 +11,8 @@ import typer
 from flowsim.cli import options
 from flowsim.cli.groups import (
     FigureFiles,
-    OneChain,
+    ModelOnChain,
     Printed,
-    ReducedModelOptions,
     Tolerances,
     chain_words,
     only_redraws,
@@ -32,7 +31,7 @@ MAX_STARTS = 10_000_000
 
 
 @dataclass(frozen=True)
-class Gaussian(OneChain, ReducedModelOptions, Tolerances, FigureFiles, Printed):
+class Gaussian(ModelOnChain, Tolerances, FigureFiles, Printed):
     """The options of ``gaussian``."""
 
     sigma: Annotated[
@@ -68,8 +67,8 @@ def gaussian(given: Gaussian) -> None:
         redraw(given.source, given, given, kinds=("gaussian",))
         return
     sigmas = _sigmas(given)
-    chain = given.chain()
-    figure, stored = given.names("gaussian", *given.words(), *chain_words(chain.p, chain.q))
+    chain = given.chain_of_model()
+    figure, stored = given.names("gaussian", *given.words(), *chain_words(chain.p, given.q))
     record = _compute(given, sigmas)
     summary = write_figure(record, figure, stored)
     files = {"figure": figure, "record": stored}
@@ -100,7 +99,7 @@ def _compute(given: Gaussian, sigmas: tuple[float, ...]) -> xr.Dataset:
     from flowsim.scan.gaussian import gaussian_record
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = given.choice().on(given.chain())
+    model = given.choice().on(given.chain_of_model())
     if given.fixed():
         raise InputError("--fix has no use here: every coordinate is drawn")
     scales: np.ndarray = np.array(sigmas)

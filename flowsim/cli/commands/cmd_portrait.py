@@ -12,9 +12,8 @@ from flowsim.cli import options
 from flowsim.cli.commands.optimizer_options import OptimizerOptions
 from flowsim.cli.groups import (
     FigureFiles,
-    OneChain,
+    ModelOnChain,
     Printed,
-    ReducedModelOptions,
     Tolerances,
     chain_words,
     only_redraws,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Portrait(OneChain, ReducedModelOptions, OptimizerOptions, Tolerances, FigureFiles, Printed):
+class Portrait(ModelOnChain, OptimizerOptions, Tolerances, FigureFiles, Printed):
     """The options of ``portrait``."""
 
     w_range: options.WRange = None
@@ -95,10 +94,10 @@ def portrait(given: Portrait) -> None:
         only_redraws(given)
         redraw(given.source, given, given, given.energy, given.show)
         return
-    chain = given.chain()
+    chain = given.chain_of_model()
     _check(given)
     view = ["3d"] if given.view == "3d" else []
-    words = [*given.words(), *given.optimizer_words(), *view, *chain_words(chain.p, chain.q)]
+    words = [*given.words(), *given.optimizer_words(), *view, *chain_words(chain.p, given.q)]
     figure, stored = given.names("portrait", *words)
     record = _compute(given)
     summary = write_figure(record, figure, stored, given.energy)
@@ -139,7 +138,7 @@ def _compute(given: Portrait) -> xr.Dataset:
     import torch
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = given.choice().on(given.chain())
+    model = given.choice().on(given.chain_of_model())
     if given.optimizer is not None:
         return _trained(given, model)
     return _space(given, model) if given.view == "3d" else _plane(given, model)

@@ -76,23 +76,31 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     ] = None  # fmt: skip
     overwrite: options.Overwrite = False
 
-    def chances(self) -> tuple[Numbers, Numbers]:
-        """All p and all q."""
+    def chances(self) -> tuple[Numbers, Numbers | None]:
+        """All p and all q; no q of the states model."""
+        if self.model == "states":
+            if self.states is None or self.p is None:
+                raise InputError(
+                    "--model states needs --states and --p, the probability to leave one"
+                )
+            if self.q is not None:
+                self.choice().chain(self.p[0], self.q[0])
+            return self.p, None
         if self.p is None or self.q is None:
             raise InputError("--p and --q are needed: probabilities, or ranges LOW:HIGH:COUNT")
         return self.p, self.q
 
     def first_model(self) -> ReducedModel:
         """The model on the first of the chains."""
-        from flowsim.chain import BinaryChain
-
-        p, q = self.chances()
-        return self.choice().on(BinaryChain(p[0], q[0]))
+        (p, q), choice = self.chances(), self.choice()
+        return choice.on(choice.chain(p[0], None if q is None else q[0]))
 
     def path(self) -> Path:
         """--out, or a name that says model, chain and starts."""
         words = ["scan", *self.words(), *self.optimizer_words()]
         for name, values in zip("pq", self.chances(), strict=True):
+            if values is None:
+                continue
             ends = values if len(values) == 1 else (values[0], values[-1])
             words.append(name + "to".join(f"{value:g}" for value in ends))
         refined = [] if self.refine is None else [f"refine{self.refine}"]
@@ -143,7 +151,8 @@ def _check(given: ScanOptions) -> None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
         )
-    alone = given.grid is not None and len(p) * len(q) == 1 and min(given.grid) > 1
+    one = len(p) == 1 and (q is None or len(q) == 1)
+    alone = given.grid is not None and one and min(given.grid) > 1
     if given.refine is not None and not alone:
         raise InputError("--refine goes with --grid, of two cells or more a side, at one p and q")
 
@@ -168,7 +177,8 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
     from flowsim.scan.plan import Scan
     from flowsim.scan.store import write_scan
 
-    one_p, one_q = (v if len(v) > 1 else v[0] for v in given.chances())
+    p, q = given.chances()
+    one_p, one_q = p if len(p) > 1 else p[0], q if q is None or len(q) > 1 else q[0]
     task = Scan(
         given.choice(), one_p, one_q, starts, given.fraction, given.rtol, given.atol,
         integrator=given.integrator, confirm=_sample(given, model),

@@ -1,6 +1,7 @@
-"""ℓ(Δ) and ℓ′(Δ) of ``models.gap_loss`` for one number, compiled.
+"""ℓ(Δ) and ℓ′(Δ) of ``models.gap_loss`` and of S logits, for one number, compiled.
 
-``chain`` holds p, q, π₀, π₁ and Δ*.
+``chain`` holds p, q, π₀, π₁, Δ* and S: 0 for the binary loss, whose bias is minimised out. The gap
+is that of the plane that the engine follows: of S logits it is Δ over ``gap_factor``.
 """
 
 from __future__ import annotations
@@ -9,13 +10,40 @@ import math
 
 from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
+from flowsim.markov import SymmetricChain
 
-Chain = tuple[float, float, float, float, float]
+Chain = tuple[float, float, float, float, float, float]
 
 
 def numbers(chain: BinaryChain) -> Chain:
-    """What the compiled functions need of the chain."""
-    return chain.p, chain.q, *chain.stationary, chain.target_logit_gap
+    """What the compiled functions need of a binary chain."""
+    return chain.p, chain.q, *chain.stationary, chain.target_logit_gap, 0.0
+
+
+def numbers_of_states(chain: SymmetricChain) -> Chain:
+    """What they need of S logits on a symmetric chain."""
+    share, states = 1.0 / chain.states, float(chain.states)
+    return chain.p, chain.p, share, share, chain.target_logit_gap / gap_factor(states), states
+
+
+@compiled
+def gap_factor(states: float) -> float:
+    """Δ over the gap of the plane, 4S/(S − 1)."""
+    return 4.0 * states / (states - 1.0)
+
+
+@compiled
+def _slope_of_states(chain: Chain, beyond: float) -> float:
+    p, factor = chain[0], gap_factor(chain[5])
+    beyond = min(max(factor * beyond, -600.0), 600.0)
+    return factor * p * (1.0 - p) * math.expm1(beyond) / ((1.0 - p) * math.exp(beyond) + p)
+
+
+@compiled
+def _loss_of_states(chain: Chain, gap: float) -> float:
+    p, others = chain[0], math.log(chain[5] - 1.0)
+    beyond = gap_factor(chain[5]) * gap - others
+    return -(1.0 - p) * log_sigmoid(beyond) + p * (others - log_sigmoid(-beyond))
 
 
 @compiled
@@ -24,9 +52,11 @@ def slope(chain: Chain, beyond: float) -> float:
 
     With d = π₀ − π₁ and the positive root x of x² + 2dx = P, P = 4π₀π₁ e^Δ, it is
     π₁ q (x − x*)/(x + 2π₀), and (x − x*)(x* + P/x) = P − P*. Where |Δ − Δ*| ≥ 600 it has its
-    limit. Source: docs/derivations.md, 2.
+    limit. Source: docs/derivations.md, 2 and 11.
     """
-    p, q, pi0, pi1, _ = chain
+    if chain[5] > 0.0:
+        return _slope_of_states(chain, beyond)
+    p, q, pi0, pi1, _, _ = chain
     d = (q - p) / (q + p)
     last = 4.0 * (1.0 - p) * (1.0 - q) / (p + q) ** 2  # P*
     beyond = min(max(beyond, -600.0), 600.0)
@@ -53,7 +83,9 @@ def log_add(a: float, b: float) -> float:
 @compiled
 def loss(chain: Chain, gap: float) -> float:
     """ℓ(Δ) in nats: the cross-entropy at the logits f₀ and f₀ + Δ with the best f₀."""
-    p, q, pi0, pi1, _ = chain
+    if chain[5] > 0.0:
+        return _loss_of_states(chain, gap)
+    p, q, pi0, pi1, _, _ = chain
     difference = (q - p) / (q + p)
     half_root = 0.5 * (gap + math.log(4.0 * pi0 * pi1))
     if difference == 0:

@@ -21,7 +21,7 @@ from flowsim.flow.rows.smooth import attention as attention
 from flowsim.flow.rows.smooth import dynamic_bias
 from flowsim.flow.rows.smooth import uniform_rows as uniform
 from flowsim.flow.rows.smooth.smooth_orbit import follow_all
-from flowsim.models.base import GapModel, ReducedModel
+from flowsim.models.base import BinaryGapModel, ReducedModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.uniform.table import LawTable, law_table
@@ -69,7 +69,7 @@ class Followed:
 
 def is_smooth(model: ReducedModel) -> bool:
     """Whether rows of the model are followed here."""
-    if isinstance(model, GapModel):
+    if isinstance(model, BinaryGapModel):
         return model.dynamic_bias
     return isinstance(model, AttentionModel) or (
         isinstance(model, RankOneModel) and model.attention
@@ -198,7 +198,7 @@ def _constants(model: ReducedModel) -> tuple[int, np.ndarray, np.ndarray, int]:
     if isinstance(model, AttentionModel):
         table = _table(model)
         return UNIFORM, table.reals, table.ints, uniform.MEMORY
-    if isinstance(model, GapModel):
+    if isinstance(model, BinaryGapModel):
         return DYNAMIC_BIAS, *dynamic_bias.constants(model.chain, _DYNAMIC[model.name])
     assert isinstance(model, RankOneModel)
     return RANK_ONE_ATTENTION, *_rank_one(model)
