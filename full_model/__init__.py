@@ -35,6 +35,7 @@ _HOME = {
     "initial_weights": "lift.initial",
     "lift_canonical": "lift.lifting",
     "lift_rank_one": "lift.lifting",
+    "lift_states": "lift.states",
     "measure": "training.probes",
     "papers_recipe": "training.recipe",
     "plateau": "training.probes",

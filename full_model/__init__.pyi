@@ -18,6 +18,7 @@ from full_model.lift.lifting import lift_canonical as lift_canonical
 from full_model.lift.lifting import lift_rank_one as lift_rank_one
 from full_model.lift.projection import Projection as Projection
 from full_model.lift.projection import project as project
+from full_model.lift.states import lift_states as lift_states
 from full_model.model.architecture import Architecture as Architecture
 from full_model.model.architecture import Weights as Weights
 from full_model.model.population import PopulationLoss as PopulationLoss

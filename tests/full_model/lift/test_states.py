@@ -1,0 +1,180 @@
+"""The plane of S states is the full model's own: its flow, its map, and its threshold."""
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import InputError, MarkovChain, integrate, model, trajectories
+from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
+from full_model.lift.states import simplex
+
+F64 = torch.float64
+#: S, p, m, N: on both sides of each threshold.
+CASES = [(2, 0.8, 4, 4), (2, 0.3, 1, 3), (3, 0.8, 4, 3), (3, 0.5, 2, 3), (5, 0.9, 2, 2),
+         (5, 0.6, 1, 2), (10, 0.95, 1, 2), (10, 0.5, 2, 1)]  # fmt: skip
+STARTS = [(0.9, 0.3), (0.9, -0.35), (-0.7, 0.2), (-1.2, -0.6), (0.3, -1.1)]
+
+
+def full(states, p, m, length, attention="softmax"):
+    """The loss of the full model and the reduced model of the same plane."""
+    arch = Architecture(
+        d=states + 1, length=length, hidden=m * states, states=states, output="states",
+        attention=attention,
+    )  # fmt: skip
+    loss = PopulationLoss(arch, MarkovSource.of(MarkovChain.symmetric(states, p)))
+    return loss, model("states", states=states, p=p, hidden_per_state=m)
+
+
+def largest(weights):
+    return max(float(w.abs().max()) for w in weights.values())
+
+
+def descend(loss, reduced, start, rate, steps):
+    """The full weights after gradient descent, and the lift of the reduced point."""
+    theta = torch.tensor(start, dtype=F64)
+    weights = lift_states(theta, loss.arch)
+    metric = torch.tensor(reduced.metric, dtype=F64)
+    for _ in range(steps):
+        gradient = loss.value_and_gradient(weights)[1]
+        weights = {name: w - rate * gradient[name] for name, w in weights.items()}
+        theta = theta - rate * reduced.gradient(theta) / metric
+    return weights, lift_states(theta, loss.arch)
+
+
+def apart(weights, other):
+    return largest({name: w - other[name] for name, w in weights.items()})
+
+
+@pytest.mark.parametrize("states", [2, 3, 5, 10])
+def test_the_simplex_is_regular(states):
+    for d in (states - 1, states + 3):
+        corners = simplex(states, d)
+        inner = corners @ corners.T
+        expected = torch.full_like(inner, -1 / (states - 1)).fill_diagonal_(1)
+        assert (inner - expected).abs().max() < 1e-15
+        assert corners.sum(0).abs().max() < 1e-15
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("start", STARTS, ids=str)
+def test_loss_and_gradient_are_the_reduced_ones_and_tangent(case, start):
+    loss, reduced = full(*case)
+    theta = torch.tensor(start, dtype=F64)
+    value, gradient = loss.value_and_gradient(lift_states(theta, loss.arch))
+    assert float(value) == pytest.approx(float(reduced.loss(theta)), abs=1e-14)
+    e_rate, w_rate = (reduced.gradient(theta) / torch.tensor(reduced.metric)).tolist()
+    units = simplex(case[0], loss.arch.d).repeat_interleave(case[2], dim=0)
+    side = np.sign(start[0])
+    expected = {name: torch.zeros_like(g) for name, g in gradient.items()}
+    expected["embedding"] = e_rate * simplex(case[0], loss.arch.d)
+    expected["0.up"] = side * np.sign(start[1]) * w_rate * units
+    expected["0.down"] = side * w_rate * units.T
+    assert apart(gradient, expected) < 1e-12
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c[1] > 0.5], ids=str)
+def test_gradient_descent_stays_in_the_plane(case):
+    for start in STARTS[:3]:
+        weights, lifted = descend(*full(*case), start, 0.5, 100)
+        assert apart(weights, lifted) < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_so_it_does_over_a_thousand_steps(case):
+    for start in STARTS:
+        weights, lifted = descend(*full(*case), start, 0.5, 1000)
+        assert apart(weights, lifted) < 1e-12
+
+
+def test_small_steps_follow_the_reduced_flow():
+    loss, reduced = full(3, 0.8, 2, 1, "none")
+    start, rate = (0.9, -0.4), 2e-3
+    errors = []
+    for steps in (1000, 2000):
+        weights, _ = descend(loss, reduced, start, rate * 1000 / steps, steps)
+        path = trajectories(reduced, [start], [0.0, 1000 * rate])[-1, 0]
+        lifted = lift_states(torch.from_numpy(path), loss.arch)
+        errors.append(apart(weights, lifted))
+    assert errors[1] < 2e-4 and errors[1] == pytest.approx(errors[0] / 2, rel=0.02)
+    exact = integrate(reduced, [start], [0.0, 1000 * rate])[-1, 0]
+    assert path == pytest.approx(exact, rel=1e-9)
+
+
+def test_the_lift_refuses():
+    good = {"d": 4, "length": 2, "hidden": 6, "states": 3, "output": "states"}
+    theta = torch.tensor([0.5, 0.5], dtype=F64)
+    for other, words in (
+        ({"tied": False}, "tied = True"),
+        ({"hidden": 7}, "multiple of the 3 states"),
+        ({"d": 1}, "need d of at least 2"),
+        ({"layer_norm": True}, "layer_norm = False"),
+        ({"positions": "relative"}, "no relative positions"),
+        ({"output": "binary", "states": 2}, "output = states"),
+    ):
+        with pytest.raises(InputError, match=words):
+            lift_states(theta, Architecture(**{**good, **other}))
+    for bad in (theta[:1], torch.tensor([0.5, torch.inf])):
+        with pytest.raises(InputError, match="all finite"):
+            lift_states(bad, Architecture(**good))
+
+
+def unigram_hessian(chain):
+    """∇²L of the tied full model at E = W_O = W_2 = 0, b = log π, and where E lies in it."""
+    arch = Architecture(d=2, length=2, hidden=3, states=chain.states, output="states")
+    loss = PopulationLoss(arch, MarkovSource.of(chain))
+    generator = torch.Generator().manual_seed(1)
+    point = {name: torch.zeros(shape, dtype=F64) for name, shape in arch.shapes.items()}
+    for name in ("0.up", "0.value", "0.query", "0.key"):
+        point[name] = torch.randn(arch.shapes[name], dtype=F64, generator=generator)
+    point["bias"] = torch.tensor(chain.stationary, dtype=F64).log()
+    sizes = [w.numel() for w in point.values()]
+
+    def value(flat):
+        parts = zip(point, flat.split(sizes), strict=True)
+        return loss({name: part.reshape(arch.shapes[name]) for name, part in parts})
+
+    flat = torch.cat([w.flatten() for w in point.values()])
+    gradient = torch.autograd.functional.jacobian(value, flat)
+    assert gradient.abs().max() < 1e-14
+    return torch.autograd.functional.hessian(value, flat)
+
+
+def crossing(states, seed):
+    """A kernel that goes round more than back, which stays as often as to cross the threshold."""
+    rng = np.random.default_rng(seed)
+    round_trip = np.roll(np.eye(states), 1, axis=1)
+    kernel = 1 + 0.8 * (round_trip - round_trip.T) + 0.2 * rng.random((states, states))
+    np.fill_diagonal(kernel, 0)
+    kernel /= kernel.sum(axis=1, keepdims=True)
+    low, high = 0.0, 0.9
+    for _ in range(60):
+        middle = (low + high) / 2
+        mixed = MarkovChain((1 - middle) * kernel + middle * np.eye(states))
+        low, high = (middle, high) if mixed.covariance_eigenvalue < 0 else (low, middle)
+    sides = [low - 0.03, low + 0.03]
+    return [MarkovChain((1 - t) * kernel + t * np.eye(states)) for t in sides]
+
+
+SYMMETRIC = [MarkovChain.symmetric(s, (s - 1) / s + off)
+             for s in (2, 3, 5, 10) for off in (-0.02, 0.02)]  # fmt: skip
+IRREVERSIBLE = [chain for s in (3, 4, 5) for chain in crossing(s, s)]
+
+
+@pytest.mark.parametrize("chain", SYMMETRIC + IRREVERSIBLE, ids=lambda c: f"{c.states}, {c.regime}")
+def test_the_unigram_is_what_the_chain_predicts(chain):
+    """The smallest eigenvalue of the whole Hessian; the unigram's flat directions give 0."""
+    hessian = unigram_hessian(chain)
+    predicted = -2 * chain.covariance_eigenvalue
+    lowest = float(torch.linalg.eigvalsh(hessian)[0])
+    assert lowest == pytest.approx(min(predicted, 0), abs=1e-12)
+    size = 2 * chain.states
+    block = torch.linalg.eigvalsh(hessian[:size, :size])
+    known = -2 * torch.linalg.eigvalsh(torch.from_numpy(chain.covariance))
+    assert torch.allclose(block, known.repeat_interleave(2).sort().values, atol=1e-13, rtol=0)
+    assert (chain.unigram == "a saddle") == (lowest < -1e-6)
+
+
+def test_both_sides_of_every_threshold_are_tested():
+    for chains in (SYMMETRIC, IRREVERSIBLE):
+        assert [c.unigram for c in chains].count("a saddle") == len(chains) // 2
