@@ -133,7 +133,8 @@ def _built(choice: ModelChoice, chain: GapChain) -> ReducedModel:
     if choice.name == "states":
         if not isinstance(chain, SymmetricChain) or chain.states != choice.states:
             raise InputError(f"the model of {choice.states} states is not for {chain!r}")
-        return StatesModel(chain, choice.hidden_per_state or HIDDEN_PER_STATE)
+        assert choice.hidden_per_state is not None
+        return StatesModel(chain, choice.hidden_per_state)
     if not isinstance(chain, BinaryChain):
         raise InputError(f"the {choice.name} model is of binary chains, not for {chain!r}")
     if choice.name == "rank-one":

@@ -6,7 +6,7 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import logsigmoid
 
 from flowsim.errors import InputError
 from flowsim.markov import SymmetricChain
@@ -76,7 +76,7 @@ class StatesModel(GapModel):
     def loss_at(self, gap: Tensor) -> Tensor:
         """ℓ(Δ) as a sum of terms that are not negative."""
         others = math.log(self.chain.states - 1)
-        stays, moves = softplus(others - gap), softplus(gap - others) + others
+        stays, moves = -logsigmoid(gap - others), others - logsigmoid(others - gap)
         return (1 - self.chain.p) * stays + self.chain.p * moves
 
     def slope_at(self, gap: Tensor) -> Tensor:

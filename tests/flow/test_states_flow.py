@@ -1,0 +1,123 @@
+"""The flow of the S-state plane through the gap engine: labels, ends, paths and times."""
+
+import math
+
+import pytest
+import torch
+
+import flowsim
+from flowsim import Label, Status, find_limits, hitting_times, integrate, trajectories
+from flowsim.flow.gap import loss as compiled
+from flowsim.landscape.basins import analytic_basin
+
+F64 = torch.float64
+CASES = [(2, 0.8, 4), (3, 0.5, 4), (3, 0.8, 1), (5, 0.9, 4), (5, 0.801, 2), (10, 0.6, 2)]
+
+
+def states(s, p, m):
+    return flowsim.model("states", states=s, p=p, hidden_per_state=m)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_compiled_loss_and_slope_are_the_models(case):
+    model = states(*case)
+    chain = compiled.numbers_of_states(model.chain)
+    for gap in (-30.0, -1.0, 0.0, 0.2, 9.0, model.chain.target_logit_gap):
+        here = torch.tensor(gap, dtype=F64)
+        theirs = gap / model.gap_factor
+        assert compiled.loss(chain, theirs) == pytest.approx(float(model.loss_at(here)), rel=1e-14)
+        slope = model.gap_factor * float(model.slope_at(here))
+        assert compiled.slope(chain, theirs - chain[4]) == pytest.approx(
+            slope, rel=1e-12, abs=1e-15
+        )
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("scale", [0.01, 1.0, 30.0])
+def test_every_label_is_that_of_the_closed_form(case, scale, generator):
+    model = states(*case)
+    theta = scale * torch.randn(3000, 2, dtype=F64, generator=generator)
+    found = find_limits(model, theta)
+    assert bool((found.status == Status.CONVERGED).all())
+    expected = torch.where(
+        analytic_basin(model)(theta), int(Label.GLOBAL_MINIMUM), int(Label.LOCAL_MINIMUM)
+    )
+    assert bool((found.label == expected).all())
+    learned = found.label == Label.GLOBAL_MINIMUM
+    ends = model.logit_gap(found.theta[learned]) - model.chain.target_logit_gap
+    assert bool((ends.abs() < 1e-9 * max(1.0, scale)).all())
+    assert bool((found.theta[~learned, 0] == 0).all())
+    energy = model.conserved(theta)
+    drift = (model.conserved(found.theta) - energy).abs() / energy.abs().clamp_min(1)
+    normal = found.theta[:, 1].abs() > 1e-300  # below that w is not followed any further
+    assert drift[normal].max() < 1e-7
+
+
+@pytest.mark.parametrize("case", [(5, 0.9, 4), (3, 0.5, 1)], ids=str)
+def test_labels_next_to_the_separatrix_are_right_or_open(case, generator):
+    """Starts whose energy is off the saddle's by down to 1e-11."""
+    model = states(*case)
+    saddle = -(case[2] ** -0.5)
+    w = saddle * torch.rand(400, dtype=F64, generator=generator)
+    w = w if case[1] > 0.7 else saddle / w * saddle
+    omega = w / saddle
+    edge = (4 * -omega.log() + 2 * omega.square() - 2).sqrt()
+    assert float(model.conserved(torch.stack([edge, w], -1)).sub(-2).abs().max()) < 1e-10
+    for off in (1e-4, 1e-8, 1e-11):
+        for side in (-1, 1):
+            theta = torch.stack([edge * (1 + side * off), w], dim=-1)
+            away = (model.conserved(theta)[:, 0] + 2).abs() / (1 + omega.square())
+            label = find_limits(model, theta).label
+            known = (away > 1e-12) & (label != Label.UNRESOLVED)
+            inside = analytic_basin(model)(theta)
+            assert bool(((label == Label.GLOBAL_MINIMUM) == inside)[known].all())
+            assert bool((label != Label.UNRESOLVED)[away > 1e-9].all())
+
+
+@pytest.mark.parametrize("case", [(3, 0.5, 4), (3, 0.8, 1), (5, 0.9, 4), (10, 0.6, 2)], ids=str)
+def test_paths_and_times_against_torchdiffeq(case, generator):
+    model = states(*case)
+    theta = torch.randn(12, 2, dtype=F64, generator=generator)
+    times = torch.cat([torch.zeros(1), torch.logspace(-2, 2, 12)]).to(F64)
+    own, theirs = trajectories(model, theta, times), integrate(model, theta, times)
+    assert (own - theirs).abs().max() < 1e-7
+    hits = hitting_times(model, theta)
+    lowest = model.chain.entropy_rate
+    learned = analytic_basin(model)(theta)
+    assert bool((torch.isfinite(hits) == learned).all())
+    for row, hit in zip(theta[learned][:4], hits[learned][:4].tolist(), strict=True):
+        until = torch.tensor([0.0, hit * (1 - 1e-6), hit * (1 + 1e-6)], dtype=F64)
+        left = (model.loss(integrate(model, row, until)[1:]) - lowest) / (model.loss(row) - lowest)
+        assert left[0] > 1e-3 > left[1]
+
+
+def test_reference_and_engine_find_the_same_ends(generator):
+    for case in ((5, 0.9, 4), (3, 0.5, 1)):
+        model = states(*case)
+        theta = 1.5 * torch.randn(60, 2, dtype=F64, generator=generator)
+        own, theirs = find_limits(model, theta), flowsim.reference_limits(model, theta)
+        assert bool((own.label == theirs.label).all())
+        learned = own.label == Label.GLOBAL_MINIMUM
+        assert (own.theta - theirs.theta)[learned].abs().max() < 1e-7
+        counts = flowsim.confirm(model, theta, own.label, 60)
+        assert counts["confirm_agree"] == 60
+
+
+def test_at_the_threshold_everything_is_learned(generator):
+    model = states(5, 0.8, 4)
+    found = find_limits(model, torch.randn(200, 2, dtype=F64, generator=generator))
+    assert bool((found.label == Label.GLOBAL_MINIMUM).all())
+    assert found.loss.tolist() == pytest.approx([math.log(5)] * 200, rel=1e-14)
+
+
+def test_critical_starts_stay_and_are_named():
+    model = states(5, 0.9, 4)
+    edge = math.sqrt(model.chain.target_logit_gap * 4 / 5 / (1 - 4))
+    starts = torch.tensor([[0.0, 1.0], [0.0, -1.0], [edge, -1.0]], dtype=F64)
+    found = find_limits(model, starts)
+    assert torch.equal(found.theta, starts)
+    assert found.label.tolist() == [Label.LOCAL_MINIMUM, Label.SADDLE, Label.GLOBAL_MINIMUM]
+    assert model.gradient(starts).abs().max() < 1e-15
+    moved = find_limits(model, [[1.0, 0.0], [0.3, -2.0]])
+    assert moved.label.tolist() == [Label.LOCAL_MINIMUM, Label.GLOBAL_MINIMUM]
+    assert moved.gradient_norm.tolist() == pytest.approx([0.0, 0.0], abs=1e-11)

@@ -1,0 +1,124 @@
+"""The planar model of S states: its loss in 60 digits, its plane beside the canonical one."""
+
+import json
+
+import pytest
+import torch
+from mpmath import exp, log, mp, mpf
+
+import flowsim
+from flowsim import BinaryChain, InputError, ModelChoice, SymmetricChain
+from flowsim.models.base import velocity
+from flowsim.models.catalogue import chain_of, model_attributes
+from flowsim.models.gap_loss import gap_loss
+
+CASES = [(2, 0.3, 4), (3, 0.8, 1), (5, 0.9, 4), (10, 0.85, 2), (1000, 0.5, 3)]
+
+
+def states(s, p, m=4):
+    return flowsim.model("states", states=s, p=p, hidden_per_state=m)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_loss_and_slope_in_60_digits(case):
+    model = states(*case)
+    target = model.chain.target_logit_gap
+    gaps = [-300.0, -24.0, -7.0, -1e-9, 0.0, 0.3, 20.0, 24.0, 500.0]
+    gaps += [target, target + 1e-3, target - 1e-8]
+    with mp.workdps(60):
+        s, p = mpf(case[0]), mpf(case[1])
+        best = log((1 - p) * (s - 1) / p)
+        for gap in gaps:
+            d = mpf(gap)
+            loss = log(exp(d) + s - 1) - (1 - p) * d
+            slope = exp(d) / (exp(d) + s - 1) - (1 - p)
+            here = torch.tensor(gap, dtype=torch.float64)
+            assert float(model.loss_at(here)) == pytest.approx(float(loss), rel=1e-14)
+            # near the target Δ − Δ* is known to the rounding of Δ*
+            allowed = 1e-13 + 4e-16 * max(1.0, abs(gap)) / max(1e-12, abs(float(d - best)))
+            found = float(model.slope_at(here))
+            assert found == pytest.approx(float(slope), rel=allowed, abs=1e-16)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_losses_of_unigram_and_bigram(case):
+    model = states(*case)
+    at = torch.tensor([0.0, model.chain.target_logit_gap], dtype=torch.float64)
+    known = [model.chain.stationary_entropy, model.chain.entropy_rate]
+    assert model.loss_at(at).tolist() == pytest.approx(known, rel=1e-14)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_gradient_energy_and_the_canonical_plane(case, generator):
+    model = states(*case)
+    theta = torch.randn(200, 2, dtype=torch.float64, generator=generator)
+    free = theta.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(model.loss(free).sum(), free)
+    assert torch.allclose(model.gradient(theta), slope, rtol=1e-11, atol=1e-14)
+    (along,) = torch.autograd.grad(model.conserved(free)[:, 0].sum(), free)
+    field = velocity(model, theta)
+    drift = (along * field).sum(1) / (along.norm(dim=1) * field.norm(dim=1))
+    assert drift.abs().max() < 1e-12
+    plane = flowsim.CanonicalModel(BinaryChain(0.5, 0.8))
+    here = model.canonical(theta)
+    ratio = model.logit_gap(theta) / plane.logit_gap(here)
+    assert torch.allclose(ratio, torch.full_like(ratio, 4 * case[0] / (case[0] - 1)), rtol=1e-12)
+    there = plane.logit_gap_gradient(here)
+    pushed = field * torch.tensor(model.to_canonical, dtype=torch.float64)
+    turn = pushed[:, 0] * there[:, 1] - pushed[:, 1] * there[:, 0]
+    assert (turn / (pushed.norm(dim=1) * there.norm(dim=1))).abs().max() < 1e-12
+
+
+def test_the_saddle_has_energy_minus_two():
+    for s, p, m in CASES:
+        model = states(s, p, m)
+        assert model.conserved([[0.0, -(m**-0.5)]]).item() == pytest.approx(-2, rel=1e-14)
+
+
+def test_two_states_are_the_binary_loss_of_twice_the_gap():
+    gap = torch.linspace(-9, 9, 41, dtype=torch.float64)
+    for p in (0.2, 0.7):
+        found = states(2, p).loss_at(gap)
+        assert torch.allclose(found, gap_loss(BinaryChain(p, p), 2 * gap), rtol=1e-14, atol=0)
+
+
+def test_records_and_settings_name_the_model():
+    model = states(5, 0.9, 2)
+    attributes = model_attributes(model)
+    assert {"model": "states", "states": 5, "hidden_per_state": 2, "p": 0.9}.items() <= (
+        attributes.items()
+    )
+    assert "q" not in attributes
+    again = flowsim.model_of(attributes)
+    assert repr(again) == repr(model) and chain_of(attributes) == SymmetricChain(5, 0.9)
+    choice = ModelChoice.of(model)
+    assert choice == ModelChoice("states", states=5, hidden_per_state=2)
+    texts = json.loads(json.dumps(choice.settings()))
+    assert ModelChoice.from_settings(texts) == choice
+    assert "states" not in ModelChoice("canonical").settings()
+    assert ModelChoice("states", states=3).hidden_per_state == 4
+    assert repr(flowsim.reduced_model("states", SymmetricChain(5, 0.9), hidden_per_state=2)) == (
+        repr(model)
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: flowsim.model("states", 0.5), "needs states"),
+        (lambda: flowsim.model("states", 0.5, 0.5, states=3), "takes no q"),
+        (lambda: flowsim.model("states", 0.5, states=1), "states must be an integer"),
+        (lambda: flowsim.model("states", 1.5, states=3), "p must be a number"),
+        (lambda: states(3, 0.5, 0), "hidden_per_state must be"),
+        (lambda: flowsim.model("states", 0.5, states=3, bias="dynamic"), "omit bias"),
+        (lambda: flowsim.model("states", 0.5, states=3, length=4), "has no length"),
+        (lambda: flowsim.model("canonical", 0.5), "needs q"),
+        (lambda: flowsim.model("canonical", 0.5, 0.5, states=3), "go with the states model"),
+        (lambda: ModelChoice("canonical").on(SymmetricChain(3, 0.5)), "is of binary chains"),
+        (lambda: ModelChoice("states", states=4).on(SymmetricChain(3, 0.5)), "is not for"),
+        (lambda: flowsim.gaussian_record(states(3, 0.5), [0.1]), "Gaussian"),
+    ],
+)
+def test_what_is_no_model_of_states_is_one_sentence(make, words):
+    with pytest.raises(InputError, match=words):
+        make()

@@ -1,0 +1,97 @@
+"""The portrait of the S-state plane: its closed forms, its figure and its commands."""
+
+import json
+
+import numpy as np
+import pytest
+from command import assert_refused, run
+
+from flowsim import Label, draw, model, portrait_record, read_record, summarize, write_record
+
+STATES = ["--model", "states", "--states", "5", "--p", "0.9"]
+
+
+@pytest.fixture(scope="module", params=[(5, 0.9, 4), (5, 0.7, 1)], ids=str)
+def record(request):
+    s, p, m = request.param
+    of = model("states", states=s, p=p, hidden_per_state=m)
+    return portrait_record(of, (-1.5, 1.5), (-2.0, 2.0), resolution=40)
+
+
+def test_every_cell_is_in_its_basin_and_confirmed(record):
+    a = record.attrs
+    assert a["oracle_agree"] == a["oracle_cells"] > 1200
+    assert a["confirm_agree"] == a["confirm_cells"] == 256
+    assert a["cells_unresolved"] == a["cells_saddle"] == a["orbits_unfinished"] == 0
+    assert {int(Label.GLOBAL_MINIMUM), int(Label.LOCAL_MINIMUM)} == set(record["label"].values.flat)
+    assert 0 < a["largest_energy_drift"] < 1e-8
+
+
+def test_the_curves_are_those_of_the_plane(record):
+    m, w = record.attrs["hidden_per_state"], record["curve_w"].to_numpy()
+    of = model("states", p=record.attrs["p"], states=5, hidden_per_state=m)
+    assert record["saddle_w"].to_numpy() == pytest.approx([-(m**-0.5)], abs=1e-9)
+    border, minima = record["separatrix_e"].to_numpy(), record["minima_e"].to_numpy()
+    drawn = np.isfinite(border) & (border > 0)
+    assert drawn.sum() > 100
+    assert np.abs(of.conserved(np.stack([border, w], -1)[drawn]) + 2).max() < 1e-12
+    known = minima < 1e3  # it has a pole at the saddle
+    gap = of.logit_gap(np.stack([minima, w], -1)[known])
+    assert known.sum() > 100
+    assert gap == pytest.approx(np.full(known.sum(), of.chain.target_logit_gap), rel=1e-10)
+
+
+def test_it_is_written_read_and_drawn(record, tmp_path):
+    write_record(record, tmp_path / "portrait.nc")
+    again = read_record(tmp_path / "portrait.nc")
+    title = draw(again).axes[0].get_title()
+    assert "$S$ = 5 states" in title and "4/5" in title and "never leaves" in title
+    summary = summarize(again)
+    assert (summary["states"], summary["model"]) == (5, "states")
+    assert "q" not in summary and summary["entropy_rate"] > 1
+    legend = [text.get_text() for text in draw(again).legends[0].get_texts()]
+    assert "saddle" in legend and "$e = 0$: saddles" not in legend
+
+
+def test_portrait_and_scan_on_the_command_line(tmp_path):
+    words = [*STATES, "--resolution", "16", "--json"]
+    found = json.loads(run("portrait", *words, cwd=tmp_path).stdout)
+    assert found["figure"] == "portrait_states_S5_p0.9.png"
+    assert found["oracle_wrong"] == 0 and found["hidden_per_state"] == 4
+    said = run("portrait", *STATES, "--resolution", "8", "--out", "b.png", cwd=tmp_path).stdout
+    assert said.startswith("states, m = 4: p = 0.9, 5 states (p > 4/5)")
+    scan = ["scan", *STATES[:4], "--p", "0.6:0.9:3", "--grid", "12x10", "--fraction", "1e-3"]
+    done = run(*scan, "--hidden-per-state", "2", "--confirm", "64", cwd=tmp_path)
+    assert done.returncode == 0 and "states, m = 2, p varies: 3 p x 12 e x 10 w" in done.stdout
+    record = read_record(tmp_path / "scan_states_S5_m2_p0.6to0.9_grid12x10.nc")
+    assert record.attrs["confirm_agree"] == 64 and "q" not in record.attrs
+    learned = (record["label"] == Label.GLOBAL_MINIMUM).to_numpy()
+    assert np.array_equal(np.isfinite(record["hitting_time"].to_numpy()), learned)
+    again = run(*scan, "--hidden-per-state", "2", "--confirm", "64", "--resume", cwd=tmp_path)
+    assert again.returncode == 0
+    refined = ["scan", *STATES, "--grid", "16x16", "--refine", "2", "--out", "fine.nc", "--json"]
+    found = json.loads(run(*refined, cwd=tmp_path).stdout)
+    assert found["refine_disagree"] == 0 and found["refine_distance"] < 0.5
+    drawn = run("portrait", "--from", "fine.nc", cwd=tmp_path)
+    assert drawn.returncode == 0 and "5 states" in drawn.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["portrait", "--model", "states", "--p", "0.5"], "needs --states and --p"),
+        (["scan", "--model", "states", "--states", "3", "--grid", "3x3"], "needs --states and --p"),
+        (["portrait", *STATES, "--q", "0.5"], "takes no q"),
+        (["scan", *STATES, "--q", "0.5", "--grid", "3x3"], "takes no q"),
+        (["portrait", "--p", "0.5", "--q", "0.5", "--states", "3"], "go with the states model"),
+        (["gaussian", *STATES], "takes no model of S states"),
+        (["compare", *STATES], "no full transformer begins"),
+        (["portrait", *STATES, "--length", "4"], "has no length"),
+        (["portrait", *STATES, "--fix", "a=1"], "no fixed a"),
+        (["portrait", *STATES, "--bias", "dynamic"], "omit bias"),
+        (["portrait", *STATES, "--hidden-per-state", "0"], "hidden-per-state"),
+    ],
+)
+def test_options_that_the_plane_does_not_have(tmp_path, words, said):
+    assert_refused(run(*words, cwd=tmp_path), said)
+    assert list(tmp_path.iterdir()) == []
