@@ -4,7 +4,7 @@
 #   make reproduce PYTHON=.venv/bin/python
 
 PYTHON ?= python
-FLOW = portraits attention_portraits boundary gaussian
+FLOW = portraits attention_portraits boundary gaussian states
 PAPERS = am_fig1_depth am_fig3_tying am_fig4_square am_appendix_d \
          lg_fig1_basins lg_fig2_attention lg_losses lg_rank_one_energy lg_initialization
 TRAINED = headline $(PAPERS) agreement noisy_misses optimizer_basins chain_square trap_map

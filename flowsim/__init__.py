@@ -48,6 +48,7 @@ _HOME = {
     "ReducedTraining": "training.reduced",
     "Rule": "landscape.labels",
     "Scan": "scan.plan",
+    "StatesModel": "models.states",
     "Status": "landscape.labels",
     "SymmetricChain": "markov",
     "Trained": "training.trained",

@@ -1,0 +1,89 @@
+"""The plane of five states on both sides of its threshold, and full training with noise beside it.
+
+    python experiments/states.py
+
+draws figures/portrait_states.png, S = 5 at p = 0.9 and p = 0.7 (threshold 4/5), and writes
+figures/states.json: gradient descent of the full transformer with S logits (no attention, d = 8,
+m = 4) on the exact population loss, from 20 x 20 lifted starts with -1.5 < e < 1.5, -1 < w < 0.5,
+without noise and with normal noise on every weight, each beside what the plane predicts. A run has
+learned when less than 5 % of the gap between the two losses is open at the end, and is at the
+unigram when more than 95 % is.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from flowsim import (
+    MarkovChain,
+    StatesModel,
+    draw_models_side_by_side,
+    find_limits,
+    portrait_record,
+)
+from flowsim.drawing.style import save_figure
+from flowsim.landscape.labels import Label
+from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
+
+FIGURES = Path(__file__).parents[1] / "figures"
+STATES, CHANCES, NOISE = 5, (0.9, 0.7), (0.0, 0.02)
+HIDDEN, DIMENSION, SIDE, RATE, STEPS, SEED = 4, 8, 20, 0.2, 10_000, 0
+
+
+def main(steps: int = STEPS) -> None:
+    """Draw both sides, and train from the grid."""
+    torch.set_num_threads(1)
+    planes = [StatesModel(MarkovChain.symmetric(STATES, p), HIDDEN) for p in CHANCES]
+    records = [portrait_record(plane, (-1.5, 1.5), (-3.0, 3.0)) for plane in planes]
+    save_figure(draw_models_side_by_side(records), FIGURES / "portrait_states.png")
+    settings = {"states": STATES, "hidden_per_state": HIDDEN, "d": DIMENSION, "grid": SIDE,
+                "learning_rate": RATE, "steps": steps, "seed": SEED}  # fmt: skip
+    runs = [trained(plane, noise, steps) for plane in planes for noise in NOISE]
+    (FIGURES / "states.json").write_text(json.dumps({**settings, "runs": runs}, indent=1) + "\n")
+
+
+def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
+    """How often full training ends where the plane predicts, by counts."""
+    began = time.perf_counter()
+    arch = Architecture(
+        d=DIMENSION, length=1, hidden=HIDDEN * STATES, states=STATES, output="states",
+        attention="none",
+    )  # fmt: skip
+    loss = PopulationLoss(arch, MarkovSource.of(plane.chain))
+    e, w = (low + (np.arange(SIDE) + 0.5) / SIDE * (high - low)
+            for low, high in ((-1.5, 1.5), (-1.0, 0.5)))  # fmt: skip
+    theta = torch.from_numpy(np.stack(np.meshgrid(e, w, indexing="ij"), -1).reshape(-1, 2))
+    generator = torch.Generator().manual_seed(SEED)
+    weights = {
+        name: part + noise * torch.randn(part.shape, dtype=part.dtype, generator=generator)
+        for name, part in lift_states(theta, arch).items()
+    }
+    value = torch.zeros(len(theta))
+    for _ in range(steps):
+        value, gradient = loss.value_and_gradient(weights)
+        weights = {name: part - RATE * gradient[name] for name, part in weights.items()}
+    open_share = (value - plane.chain.entropy_rate) / plane.chain.mutual_information
+    learned, stays = (open_share < 0.05).numpy(), (open_share > 0.95).numpy()
+    predicted = (find_limits(plane, theta).label == Label.GLOBAL_MINIMUM).numpy()
+    found = {
+        "p": plane.chain.p,
+        "noise": noise,
+        "runs": len(theta),
+        "predicted to learn": int(predicted.sum()),
+        "learned as predicted": int((predicted & learned).sum()),
+        "at the unigram as predicted": int((~predicted & stays).sum()),
+        "learned against prediction": int((~predicted & learned).sum()),
+        "at the unigram against prediction": int((predicted & stays).sum()),
+        "between": int((~learned & ~stays).sum()),
+    }
+    print(found, f"{time.perf_counter() - began:.0f} s")
+    return found
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
