@@ -68,7 +68,7 @@ Length = Annotated[
     int | None,
     typer.Option(
         min=1, max=10**6, metavar="N",
-        help=f"Positions of the uniform or rank-one model.  [default: {DEFAULT_LENGTH}]",
+        help=f"Positions, of uniform or rank-one.  [default: {DEFAULT_LENGTH}]",
         rich_help_panel=MODEL, show_default=False,
     ),
 ]  # fmt: skip
