@@ -184,7 +184,7 @@ def _share(basin: Summary) -> str:
 
 def _gaussian(s: Summary) -> list[str]:
     columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high")
-    of = "" if s["model"] == "canonical" else " of the canonical model"
+    of = "" if s["model"] in ("canonical", "states") else " of the canonical model"
     wrong = [f"wrong {s['wrong']}"] if "wrong" in s else []
     labels = [*wrong, f"unresolved {s['unresolved']}", f"total {s['samples'] * len(s['sigma'])}"]
     lines = [

@@ -48,7 +48,7 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     sigma, a = record["sigma"].to_numpy(), record.attrs
     small, large = a["limit_small_sigma"], a["limit_large_sigma"]
     flip = bool(small == 1 and large < 1)  # the probability of the rarer end
-    canonical = a["model"] == "canonical"
+    canonical = a["model"] in ("canonical", "states")  # whose own basins are integrated over
 
     def of(name: str) -> np.ndarray:
         values = record[name].to_numpy()

@@ -195,8 +195,8 @@ def _remarks(record: xr.Dataset) -> list[str]:
         remarks.append("(starts lifted from the plane, orbits projected to it)")
     if a["model"] == "states":
         trap = str(a["regime"])[2] == "<" and a["cells_local_minimum"]
-        more = "; noise off it opens its trap" if trap else ""
-        remarks.append(f"(full training with $S$ logits never leaves this plane{more})")
+        more = ";\nits trap opens to any noise off it, rounding too" if trap else ""
+        remarks.append(f"(exact: full training with $S$ logits never leaves this plane{more})")
     if a["model"] == "canonical" and str(a["regime"]) == "p + q < 1" and a["cells_local_minimum"]:
         remarks.append("(no trap of the full model, whose positions move: see rank-one)")
     if a["model"] in ("uniform", "linear"):

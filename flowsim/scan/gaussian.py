@@ -10,11 +10,11 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.ends import Limits
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import SADDLE_ENERGY, reaches_global_minimum
 from flowsim.landscape.gaussian_integral import gaussian_limits, gaussian_probability
 from flowsim.landscape.labels import Label
+from flowsim.markov import GapChain
 from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes
@@ -55,12 +55,12 @@ def gaussian_record(
         progress: called with the number of starts done.
 
     Returns:
-        Dataset over sigma: integral, of the canonical model; fraction, the share of starts that
-        reached the global minima; fraction_low and fraction_high, its 95 % Wilson interval, widened
-        by the unresolved starts; count_<label>. For the canonical model also wrong, the starts
-        whose label contradicts the analytic basin although |E − E_s| > 1e-9. Attributes hold the
-        settings, the limits of the integral, counts and, for the canonical model, the largest
-        drift of the energy relative to max(1, |E|).
+        Dataset over sigma: integral, of the canonical model or that of S states; fraction, the
+        share of starts that reached the global minima; fraction_low and fraction_high, its 95 %
+        Wilson interval, widened by the unresolved starts; count_<label>. For these two models also
+        wrong, the starts whose label contradicts the analytic basin although |E − E_s| > 1e-9.
+        Attributes hold the settings, the limits of the integral, counts and, for these two, the
+        largest drift of the energy relative to max(1, |E|).
 
     Raises:
         InputError: a model, scale or number of samples that is not as above.
@@ -74,9 +74,11 @@ def gaussian_record(
     theta = model.from_canonical(start) if isinstance(model, RankOneModel) else start
     limits = find_limits(model, theta, rtol, atol, progress=progress)
 
-    small, large = gaussian_limits(model.chain)
+    per_e, per_w = model.to_canonical if isinstance(model, StatesModel) else (1.0, 1.0)
+    ratio = per_w / per_e
+    small, large = gaussian_limits(model.chain, ratio)
     record = _counted(limits.label, sigmas, samples)
-    exact = [gaussian_probability(model.chain, float(sigma)) for sigma in sigmas]
+    exact = [gaussian_probability(model.chain, per_e * float(sigma), ratio) for sigma in sigmas]
     record["integral"] = ("sigma", np.array(exact))
     missed = (record["integral"] < record["fraction_low"]) | (
         record["integral"] > record["fraction_high"]
@@ -94,7 +96,10 @@ def gaussian_record(
         "unresolved": int(record["count_unresolved"].sum()),
     }
     if isinstance(model, CanonicalModel):
-        record = _against_the_closed_form(record, model, start, limits)
+        record = _against_the_closed_form(record, model.chain, start, limits.theta, limits.label)
+    elif isinstance(model, StatesModel):
+        plane = model.canonical(start), model.canonical(limits.theta)
+        record = _against_the_closed_form(record, model.chain, *plane, limits.label)
     record.attrs = provenance(record.attrs)
     return record
 
@@ -102,8 +107,6 @@ def gaussian_record(
 def _checked(model: ReducedModel, sigmas: np.ndarray, samples: int) -> np.ndarray:
     """The scales as an array; InputError for what ``gaussian_record`` does not take."""
     lifted = isinstance(model, RankOneModel)
-    if isinstance(model, StatesModel):
-        raise InputError("the Gaussian integral is of two states: it takes no model of S states")
     tied = getattr(model, "tied", True) and "u" not in model.coordinates
     if not tied or (not lifted and "b" in model.coordinates):
         raise InputError("Gaussian starts (e, w) or (e, w, a) need a tied model, bias optimal")
@@ -136,16 +139,16 @@ def _counted(label: Tensor, sigmas: np.ndarray, samples: int) -> xr.Dataset:
 
 
 def _against_the_closed_form(
-    record: xr.Dataset, model: CanonicalModel, start: Tensor, limits: Limits
+    record: xr.Dataset, chain: GapChain, start: Tensor, end: Tensor, label: Tensor
 ) -> xr.Dataset:
     """The record with the labels that contradict the analytic basin, and the energy's drift."""
-    expected, level = reaches_global_minimum(model.chain, start), energy(start)
+    expected, level = reaches_global_minimum(chain, start), energy(start)
     clear = ~((level - SADDLE_ENERGY).abs() <= _ENERGY_BAND)
-    known = limits.label != Label.UNRESOLVED
-    wrong = clear & known & ((limits.label == Label.GLOBAL_MINIMUM) != expected)
+    known = label != Label.UNRESOLVED
+    wrong = clear & known & ((label == Label.GLOBAL_MINIMUM) != expected)
     record["wrong"] = ("sigma", wrong.sum(dim=1).numpy())
-    normal = limits.theta[..., 1].abs() > 1e-300  # below that w is not followed any further
-    drift = (energy(limits.theta) - level).abs() / level.abs().clamp_min(1)
+    normal = end[..., 1].abs() > 1e-300  # below that w is not followed any further
+    drift = (energy(end) - level).abs() / level.abs().clamp_min(1)
     drift = torch.where(normal, drift, torch.nan)
     record.attrs["wrong"] = int(wrong.sum())
     record.attrs["largest_relative_energy_drift"] = float(np.nanmax(drift.numpy(), initial=0))

@@ -116,7 +116,6 @@ def test_records_and_settings_name_the_model():
         (lambda: flowsim.model("canonical", 0.5, 0.5, states=3), "go with the states model"),
         (lambda: ModelChoice("canonical").on(SymmetricChain(3, 0.5)), "is of binary chains"),
         (lambda: ModelChoice("states", states=4).on(SymmetricChain(3, 0.5)), "is not for"),
-        (lambda: flowsim.gaussian_record(states(3, 0.5), [0.1]), "Gaussian"),
     ],
 )
 def test_what_is_no_model_of_states_is_one_sentence(make, words):

@@ -34,14 +34,15 @@ def test_integral_agrees_with_the_reference_table(row):
         assert relative_error(above, row["switching_above_one"]) < 1e-12
 
 
-def in_many_digits(sigma, above):
+def in_many_digits(sigma, above, ratio=1):
     """The integral in w of docs/derivations.md, 3, in 30 digits, on pieces of half a σ."""
     with mpmath.workdps(30):
-        s, root = mpmath.mpf(sigma), mpmath.sqrt(mpmath.mpf(1) / 2)
+        of_e, root = mpmath.mpf(sigma), mpmath.sqrt(mpmath.mpf(1) / 2)
+        s = ratio * of_e
         saddle = -(1 + mpmath.log(2)) / 2
 
         def integrand(w):
-            level = mpmath.sqrt(max(w * w - mpmath.log(-w) + saddle, 0)) / mpmath.sqrt(2) / s
+            level = mpmath.sqrt(max(w * w - mpmath.log(-w) + saddle, 0)) / mpmath.sqrt(2) / of_e
             weight = mpmath.erfc(level) if above else mpmath.erf(level)
             return weight * mpmath.exp(-w * w / (2 * s * s)) / s / mpmath.sqrt(2 * mpmath.pi)
 
@@ -59,7 +60,30 @@ def in_many_digits(sigma, above):
 @pytest.mark.parametrize("sigma", [0.02, 0.037, 0.25])
 def test_small_probabilities_are_right_to_their_own_size(sigma):
     assert relative_error(gaussian_probability(ABOVE, sigma), in_many_digits(sigma, True)) < 1e-11
-    assert relative_error(_trapped_below(sigma), in_many_digits(sigma, False)) < 1e-9
+    assert relative_error(_trapped_below(sigma, sigma), in_many_digits(sigma, False)) < 1e-9
+
+
+@pytest.mark.parametrize("sigma", [0.06, 0.25, 2.0])
+@pytest.mark.parametrize("ratio", [2**0.5, 8**0.5, 0.5])
+def test_e_and_w_may_have_different_scales(sigma, ratio):
+    found = gaussian_probability(ABOVE, sigma, ratio)
+    assert relative_error(found, in_many_digits(sigma, True, ratio)) < 1e-10
+    found = _trapped_below(sigma, ratio * sigma)
+    assert relative_error(found, in_many_digits(sigma, False, ratio)) < 1e-9
+    small, large = gaussian_limits(BELOW, ratio)
+    assert gaussian_probability(BELOW, 1e-3, ratio) == small == 1
+    assert gaussian_probability(BELOW, 1e6, ratio) == pytest.approx(large, abs=1e-6)
+
+
+@pytest.mark.parametrize("p", [0.7, 0.9])
+def test_the_plane_of_five_states_beside_its_integral(p):
+    record = gaussian_record(model("states", p, states=5), np.array([0.1, 0.5, 2.0]), 2000)
+    assert record.attrs["wrong"] == record.attrs["unresolved"] == 0
+    assert record.attrs["largest_relative_energy_drift"] < 1e-8
+    off = np.abs(record["fraction"] - record["integral"])
+    deviation = np.sqrt(record["integral"] * (1 - record["integral"]) / 2000)
+    assert (off <= 4 * deviation + 1e-12).all()
+    assert "states, 4 hidden units" in draw_gaussian(record).axes[0].get_title()
 
 
 def test_limits_in_sigma():

@@ -55,7 +55,8 @@ def gaussian(given: Gaussian) -> None:
     """Draw the probability that Gaussian starts (e, w) reach the global minima, against σ.
 
     Seeded starts of any tied model, (e, w, a) with attention, beside the integral over the
-    canonical model's analytic basin. Starts of the rank-one model are lifted.
+    canonical model's analytic basin, or the plane of S states'. Starts of the rank-one model are
+    lifted.
 
     \b
     Example:
