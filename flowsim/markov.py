@@ -41,7 +41,7 @@ class MarkovChain:
         InputError: not a square matrix of numbers, a negative entry, a row whose sum is not one.
 
     Source: AM Sec. 2 (entropies), 4.3 (more states); the regime by own derivation,
-    docs/derivations.md, 12.
+    docs/derivations.md, 14.
     """
 
     #: S.

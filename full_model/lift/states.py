@@ -25,7 +25,7 @@ def lift_states(theta: Tensor, arch: Architecture) -> Weights:
     Raises:
         InputError: another architecture, or numbers that are not finite.
 
-    Source: own derivation, docs/derivations.md, 11.
+    Source: own derivation, docs/derivations.md, 13.
     """
     _check_architecture(arch)
     if theta.shape[-1:] != (2,) or not bool(theta.isfinite().all()):

@@ -52,7 +52,7 @@ def slope(chain: Chain, beyond: float) -> float:
 
     With d = π₀ − π₁ and the positive root x of x² + 2dx = P, P = 4π₀π₁ e^Δ, it is
     π₁ q (x − x*)/(x + 2π₀), and (x − x*)(x* + P/x) = P − P*. Where |Δ − Δ*| ≥ 600 it has its
-    limit. Source: docs/derivations.md, 2 and 11.
+    limit. Source: docs/derivations.md, 2 and 13.
     """
     if chain[5] > 0.0:
         return _slope_of_states(chain, beyond)
