@@ -222,14 +222,41 @@ def _comparison(s: Summary) -> list[str]:
         f"{s['points']} starts{mirrored}",
         f"agreement                {share} ({s['agreeing']} of {s['decided']}{drawn})",
         *_what_it_is(s),
-        f"unresolved               {s['unresolved_outcomes']} runs"
-        f"{f' ({opened})' if opened else ''}, {s['unresolved_predictions']} predictions",
+        *_learned(s),
+        f"{'not finite' if 'predicted_by' in s else 'unresolved':<24} "
+        f"{s['unresolved_outcomes']} runs{f' ({opened})' if opened else ''}, "
+        f"{s['unresolved_predictions']} predictions",
         *(
-            f"predicted {row:<14} found {', '.join(f'{n} {c}' for n, c in columns.items() if c)}"
+            f"predicted {_named(row, s):<14} found "
+            f"{', '.join(f'{_named(n, s)} {c}' for n, c in columns.items() if c)}"
             for row, columns in s["confusion"].items()
             if any(columns.values())
         ),
     ]
+
+
+def _named(label: str, s: Summary) -> str:
+    """A label; of SGD and AdamW unresolved means not learned within the steps."""
+    names = {"global_minimum": "learned", "unresolved": "not learned"}
+    return names.get(label, label) if "predicted_by" in s else label
+
+
+def _learned(s: Summary) -> list[str]:
+    """Of SGD and AdamW: what agreement counts, and what gradient flow would have predicted."""
+    if "predicted_by" not in s:
+        return []
+    flow = ", ".join(
+        f"{name} {part['runs']} ({part['learned']} learned)" for name, part in s["by_flow"].items()
+    )
+    lines = [
+        f"predicted by             {s['trainer']}'s reduced map, on the same batches",
+        f"learned within {s['steps']:<9} {s['learned']} runs, {s['learned_predictions']} predicted",
+        f"gradient flow says       {flow}",
+    ]
+    if not s["noise"]:
+        but = ", until AdamW magnifies rounding" if s["trainer"] == "adamw" else ""
+        lines.insert(0, f"                         a check that map and training agree{but}")
+    return lines
 
 
 def _transformer(s: Summary) -> str:

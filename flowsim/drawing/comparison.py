@@ -32,6 +32,12 @@ _SHORT = {
     "saddle": "saddle",
     "unresolved": "unres.",
 }
+#: The same of SGD and AdamW, and the entries of their legend.
+_AFTER_STEPS = {"global_minimum": "learned", "unresolved": "not yet"}
+_LEARNED = {
+    "global_minimum": "learned within {} steps",
+    "unresolved": "not learned within {} steps",
+}
 _TRAINER = {"gd": "gradient descent", "flow": "gradient flow", "sgd": "SGD", "adamw": "AdamW"}
 
 
@@ -49,12 +55,12 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None) -> Figure:
         draw_labels(record, ax, "outcome")
         draw_disagreements(record, ax)
         ax.set_title(_title(record), fontsize=10)
-        add_legend(ax, [*basin_dots(_present(record)), differ], given=True)
+        add_legend(ax, [*_dots(record), differ], given=True)
         return figure_of(ax)
     figure = new_figure(12.0, 8.4)
     axes = figure.subplots(2, 3)
     draw_labels(record, axes[0, 0], "predicted")
-    axes[0, 0].set_title(f"predicted by the {record.attrs['model']} model", fontsize=10)
+    axes[0, 0].set_title(_predicted_by(record), fontsize=10)
     draw_labels(record, axes[0, 1], "outcome")
     draw_disagreements(record, axes[0, 1])
     axes[0, 1].set_title("found in training", fontsize=10)
@@ -68,7 +74,7 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None) -> Figure:
         Line2D([], [], color=AGREE, label="runs as predicted: median, central 80 %"),
         Line2D([], [], color=DIFFER, linestyle="--", label="runs that end otherwise"),
     ]
-    handles = [*basin_dots(_present(record)), differ, *lines]
+    handles = [*_dots(record), differ, *lines]
     add_legend(axes[0, 0], handles, given=False, columns=4)
     return figure
 
@@ -87,7 +93,9 @@ def draw_labels(record: xr.Dataset, ax: Axes, variable: str) -> None:
 def draw_disagreements(record: xr.Dataset, ax: Axes) -> None:
     """A ring around every start whose outcome is known and not the predicted one."""
     predicted, outcome = label_names(record["predicted"]), label_names(record["outcome"])
-    off = (predicted != outcome) & (predicted != "unresolved") & (outcome != "unresolved")
+    off = predicted != outcome
+    if "predicted_by" not in record.attrs:  # else unresolved means: not learned within the steps
+        off &= (predicted != "unresolved") & (outcome != "unresolved")
     w, e = record["w"].to_numpy(), record["e"].to_numpy()
     ax.scatter(w[off], e[off], s=2.2 * _marker_size(record), facecolors="none", edgecolors=DIFFER,
                linewidths=1.2)  # fmt: skip
@@ -99,6 +107,8 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
     labels = [str(name) for name in record["predicted_label"].to_numpy()]
     rows = [i for i in range(len(labels)) if table[i].sum()]
     columns = sorted({j for j in range(len(labels)) if table[:, j].sum()} | set(rows))
+    after_steps = "predicted_by" in record.attrs
+    short = _SHORT | (_AFTER_STEPS if after_steps else {})
     ax.set_axis_off()
     random = "share_low" in record  # where nothing was drawn at random, shares have no interval
     spans = np.full(table.shape, "", dtype=object)
@@ -109,8 +119,8 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
     cells = [[f"{table[i, j]}\n{share[i, j]:.1%}{spans[i, j]}" for j in columns] for i in rows]
     drawn = ax.table(
         cells,
-        rowLabels=[f"predicted\n{_SHORT[labels[i]]}" for i in rows],
-        colLabels=[f"found\n{_SHORT[labels[j]]}" for j in columns],
+        rowLabels=[f"predicted\n{short[labels[i]]}" for i in rows],
+        colLabels=[f"found\n{short[labels[j]]}" for j in columns],
         cellLoc="center",
         bbox=Bbox.from_bounds(0.2, 0.3, 0.8, 0.62),
     )
@@ -125,10 +135,28 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
             agreement += f"\n(95 % interval {span})"
     unresolved = f"unresolved: {a['unresolved_outcomes']} runs, "
     unresolved += f"{a['unresolved_predictions']} predictions"
+    if after_steps:
+        unresolved = f"after {a['steps']} steps; not finite: {a['unresolved_outcomes']} runs"
     ax.text(0.5, 0.1, f"{agreement}\n{unresolved}", ha="center", va="center", fontsize=9.5,
             transform=ax.transAxes)  # fmt: skip
     title = "starts, and share of each prediction"
-    ax.set_title(title + (", with 95 % intervals" if random else ""), fontsize=10)
+    ax.set_title(title + (",\nwith 95 % intervals" if random else ""), fontsize=10)
+
+
+def _predicted_by(record: xr.Dataset) -> str:
+    """The title over the predictions."""
+    if "predicted_by" in record.attrs:
+        return f"predicted by {_TRAINER[record.attrs['trainer']]}'s reduced map"
+    return f"predicted by the {record.attrs['model']} model"
+
+
+def _dots(record: xr.Dataset) -> list[Artist]:
+    """A legend's entries for the labels that occur."""
+    dots = basin_dots(_present(record))
+    if "predicted_by" in record.attrs:
+        for dot, name in zip(dots, _present(record), strict=True):
+            dot.set_label(_LEARNED.get(name, name).format(record.attrs["steps"]))
+    return dots
 
 
 def _present(record: xr.Dataset) -> list[str]:

@@ -31,7 +31,7 @@ def draw_losses(record: xr.Dataset, ax: Axes) -> None:
             ax.plot(x[known[-1:]], values[known[-1:]], "o", color=INK[name], markersize=3.5)
     draw_levels(record, ax)
     ax.set_title(
-        "loss of training (full line, dot: decided)\nand of the reduced orbit (dashed)", fontsize=9
+        "loss of training (full line, dot: its end)\nand of the reduced orbit (dashed)", fontsize=9
     )
 
 
@@ -54,7 +54,7 @@ def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None
     ax.set_title(title, fontsize=9)
     if variable not in record:
         ax.set_axis_off()
-        ax.text(0.5, 0.5, "steps of AdamW have no time\nto compare an orbit at", ha="center")
+        ax.text(0.5, 0.5, "not in this record", ha="center")
         return
     x, values = _horizontal(record, ax), record[variable].to_numpy()
     positive = values[np.isfinite(values) & (values > 0)]

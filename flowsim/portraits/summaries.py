@@ -10,6 +10,7 @@ import xarray as xr
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.landscape.labels import Label
 from flowsim.models.catalogue import chain_of
 
 
@@ -189,10 +190,13 @@ def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
     """The numbers of a comparison: how often prediction and outcome agree, and the table.
 
     An interval only where something was drawn at random; the reasons of runs that were left open.
+    With SGD and AdamW how many learned within the steps, also by what gradient flow would say.
     """
     a = record.attrs
-    names = ("trainer", "d", "architecture", "noise", "noise_on", "points", "different_starts",
-             "decided", "agreeing", "unresolved_outcomes", "unresolved_predictions")  # fmt: skip
+    names = ["trainer", "d", "architecture", "noise", "noise_on", "points", "different_starts",
+             "decided", "agreeing", "unresolved_outcomes", "unresolved_predictions"]  # fmt: skip
+    if "predicted_by" in a:
+        names += ["predicted_by", "steps", "learned", "learned_predictions", "nudge"]
     labels = [str(name) for name in record["predicted_label"].to_numpy()]
     table = record["confusion"].to_numpy()
     ends = ("agreement_low", "agreement_high")
@@ -203,9 +207,21 @@ def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
         "agreement": float(a["agreement"]) if a["decided"] else None,
         **interval,
         **({"left_open": _left_open(record)} if "end_reason" in record else {}),
+        **({"by_flow": _by_flow(record)} if "flow_predicted" in record else {}),
         "confusion": {row: dict(zip(labels, table[i].tolist(), strict=True))
                       for i, row in enumerate(labels)},
     }  # fmt: skip
+
+
+def _by_flow(record: xr.Dataset) -> dict[str, dict[str, int]]:
+    """For each label that gradient flow predicts, how many runs there are and how many learned."""
+    flow = record["flow_predicted"].to_numpy()
+    learned = record["outcome"].to_numpy() == Label.GLOBAL_MINIMUM
+    return {
+        label.name.lower(): {"runs": int(here.sum()), "learned": int(learned[here].sum())}
+        for label in Label
+        if (here := flow == label).any()
+    }
 
 
 def _left_open(record: xr.Dataset) -> dict[str, int]:

@@ -16,6 +16,7 @@ from flowsim.errors import InputError
 LABELS = ("unresolved", "global_minimum", "local_minimum", "saddle")
 _LABELLED = {
     *("label", "orbit_label", "near_label", "node_label", "boundary_side", "predicted", "outcome"),
+    "flow_predicted",
 }
 #: The variables that every record of a kind has, with their dimensions; None where they vary.
 REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {

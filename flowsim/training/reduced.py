@@ -8,7 +8,7 @@ map in (e, ρ_1 … ρ_N, w1, w2[, o, v], b[, c]). Source: own derivation, docs/
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,7 @@ class ReducedTraining:
         theta0: Numbers,
         progress: Callable[[int], object] | None = None,
         own_batches: bool = False,
+        keep: Collection[int] = (),
     ) -> Trained:
         """Train from every start and say what became of it.
 
@@ -96,9 +97,10 @@ class ReducedTraining:
             progress: called with how many more steps were taken, summed over the starts.
             own_batches: give each start batches of its own, those of a ``full_model.Trainer`` with
                 one model for each start; they depend on the number and order of the starts.
+            keep: numbers of steps, from 0 to all, after which coordinates and losses are kept.
 
         Raises:
-            InputError: wrong number of coordinates.
+            InputError: wrong number of coordinates, or a step to keep that is not taken.
         """
         rows = self.states(theta0)
         failed = ~np.isfinite(rows).all(axis=1)
@@ -107,12 +109,20 @@ class ReducedTraining:
         generator = torch.Generator().manual_seed(self.optimizer.seed)
         looks = sorted({*(steps * i // _LOOKS for i in range(1, _LOOKS + 1)),
                         *range(max(1, steps - LAST + 1), steps + 1)} - {0})  # fmt: skip
-        losses = np.empty((len(looks), len(rows)))
+        if not all(0 <= step <= steps for step in keep):
+            raise InputError(f"steps to keep must be from 0 to {steps}")
+        losses: list[np.ndarray] = []
+        kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         done = 0
-        for i, look in enumerate(looks):
-            self._advance(rows, moments, done, look, generator, progress, own_batches)
-            losses[i], done = self.losses(rows), look
-        found = judged(self.model, self.optimizer, self._in_model(rows), losses, np.array(looks))
+        for stop in sorted({*looks, *keep}):
+            self._advance(rows, moments, done, stop, generator, progress, own_batches)
+            done, loss = stop, self.losses(rows)
+            losses += [loss] if stop in looks else []
+            kept |= {stop: (self._in_model(rows), torch.from_numpy(loss))} if stop in keep else {}
+        ends = self._in_model(rows)
+        found = judged(self.model, self.optimizer, ends, np.array(losses), np.array(looks))
+        if kept:
+            found.path, found.path_loss = (torch.stack(x) for x in zip(*kept.values(), strict=True))
         found.state = torch.from_numpy(rows)
         found.status[self._returning(rows, moments, found)] = Status.PERIODIC
         found.fail(torch.from_numpy(failed))

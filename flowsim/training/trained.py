@@ -44,6 +44,8 @@ class Trained:
         learned_step: the first of a hundred looks from which on the share stays learned; NaN if it
             does not.
         state: ends with a ρ for each position, shape (n, columns).
+        path, path_loss: coordinates (T, n, k) and exact losses (T, n) after the steps that were to
+            be kept.
     """
 
     theta: Tensor
@@ -55,6 +57,8 @@ class Trained:
     on_plateau_at_end: Tensor
     learned_step: Tensor
     state: Tensor = field(default_factory=lambda: torch.zeros(0))
+    path: Tensor = field(default_factory=lambda: torch.zeros(0))
+    path_loss: Tensor = field(default_factory=lambda: torch.zeros(0))
 
     def fail(self, rows: Tensor) -> None:
         """Mark starts that were not finite."""

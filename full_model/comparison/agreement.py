@@ -20,7 +20,9 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def add_agreement(record: xr.Dataset, intervals: bool = True) -> xr.Dataset:
+def add_agreement(
+    record: xr.Dataset, intervals: bool = True, after_steps: bool = False
+) -> xr.Dataset:
     """The record with its confusion table and agreement.
 
     Adds ``confusion`` (predicted, found), counts of points; ``share`` the share of each outcome
@@ -32,6 +34,10 @@ def add_agreement(record: xr.Dataset, intervals: bool = True) -> xr.Dataset:
         record: with "predicted" and "outcome".
         intervals: something was drawn at random, so that the shares estimate others: they have 95 %
             intervals, ``share_low`` and ``share_high``, ``agreement_low`` and ``agreement_high``.
+        after_steps: both labels say whether the bigram is learned after the same number of steps;
+            unresolved means that it is not, and counts. Undecided are points where training or its
+            map is not finite, those with "not_finite". Adds ``learned`` and
+            ``learned_predictions``, how many are.
     """
     predicted, outcome = (record[name].to_numpy() for name in ("predicted", "outcome"))
     if predicted.shape != outcome.shape or predicted.size == 0:
@@ -47,15 +53,21 @@ def add_agreement(record: xr.Dataset, intervals: bool = True) -> xr.Dataset:
     record = record.assign_coords({axis: list(LABELS) for axis in axes})
     record["confusion"] = (axes, table)
     record["share"] = (axes, share)
-    decided = int(table[1:, 1:].sum())
-    agreeing = int(np.trace(table[1:, 1:]))
+    unknown = (outcome == Label.UNRESOLVED), (predicted == Label.UNRESOLVED)
+    if after_steps:
+        lost = record["not_finite"].to_numpy() > 0
+        unknown = lost, np.zeros_like(lost)
+        record.attrs["learned"] = int((outcome == Label.GLOBAL_MINIMUM).sum())
+        record.attrs["learned_predictions"] = int((predicted == Label.GLOBAL_MINIMUM).sum())
+    known = ~(unknown[0] | unknown[1])
+    decided, agreeing = int(known.sum()), int((predicted == outcome)[known].sum())
     record.attrs |= {
         "points": int(predicted.size),
         "decided": decided,
         "agreeing": agreeing,
         "agreement": agreeing / decided if decided else float("nan"),
-        "unresolved_outcomes": int((outcome == Label.UNRESOLVED).sum()),
-        "unresolved_predictions": int((predicted == Label.UNRESOLVED).sum()),
+        "unresolved_outcomes": int(unknown[0].sum()),
+        "unresolved_predictions": int(unknown[1].sum()),
     }
     if intervals:
         bounds = np.array(

@@ -33,7 +33,8 @@ class Comparison:
     Args:
         p, q: the chain.
         model: "canonical" (e, w), "uniform" (e, w, a) or "rank-one" (from points of either).
-        trainer: "flow", "gd", "sgd" or "adamw".
+        trainer: "flow", "gd", "sgd" or "adamw", the last two for the rank-one model, in whose
+            coordinates they have maps of their own that predict them.
         d, length: of the full transformer.
         noise: deviation of Gaussian noise on every weight, or on those that ``noise_on`` names.
         noise_on: "all"; "attention", its queries, keys, values and output; or "others", all else.

@@ -2,7 +2,8 @@
 
 Every point is lifted into a full transformer. Gradient flow and gradient descent move all of them
 on the exact population loss until their own loss and curvature decide where they went, beside the
-reduced orbits from the same points; sampled.py does the same for SGD and AdamW.
+reduced orbits from the same points; sampled.py does the same for SGD and AdamW, beside their own
+maps in reduced coordinates.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def compare(
     Raises:
         InputError: settings and points that do not fit; too many sequences to sum over; a
             checkpoint that exists and is neither to be resumed nor overwritten, is unusable or was
-            made with other settings; several processes for sgd or adamw.
+            made with other settings; several processes for sgd or adamw, or another model than the
+            rank-one model for them.
     """
     points = check_points(points)
     model = predicting_model(settings, points.shape[1])
@@ -98,7 +100,7 @@ def compare(
         "drawn_at_random": [name for name, so in drawn.items() if so] or ["nothing"],
         **record.attrs,
     }
-    return add_agreement(record, intervals=any(drawn.values()))
+    return add_agreement(record, any(drawn.values()), settings.stochastic)
 
 
 def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """The comparison for SGD and AdamW: sampled batches, steps instead of time, plateaus.
 
-The prediction is still that of the flow. A sampled run has no limit to classify: noise or momentum
-may take it out of any trap, so that the unigram is a plateau whose length is recorded. A run has
-learned the bigram when its loss has come, for good, to a tenth of the gap; all others are
-unresolved.
+The prediction is that of the optimizer's own map in rank-one coordinates, from the same start,
+after the same number of steps and on the same batches. A sampled run has no limit to classify:
+noise or momentum may take it out of any trap, so that the unigram is a plateau whose length is
+recorded. A run has learned the bigram when its loss has come, for good, to a tenth of the gap; all
+others are unresolved, in training and in the map, which here means "not learned by then".
 """
 
 from __future__ import annotations
@@ -12,16 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.landscape.labels import Label
+from flowsim.errors import InputError
+from flowsim.flow.limits import find_limits
+from flowsim.landscape.labels import Label, Status
 from flowsim.models.base import ReducedModel
+from flowsim.models.rank_one import RankOneModel
 from flowsim.records.netcdf import flags
+from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
+from flowsim.training.reduced import ReducedTraining
 from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.full_side import architecture, lifted_weights
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
-from full_model.comparison.reduced_side import ReducedSide
+from full_model.training.probes import plateau
 from full_model.training.recipe import Recipe
 from full_model.training.run import train
 from full_model.training.session import StepProgress
@@ -42,23 +49,40 @@ def compare_sampled(
 ) -> xr.Dataset:
     """The record of a comparison with SGD or AdamW, see ``comparison.compare``.
 
-    SGD's step k is at time k·learning rate of the reduced orbit; AdamW's steps have no time, and
-    there is no distance for them. The full model has the papers' softmax attention.
+    From lifts without noise full training is the map itself: with SGD to rounding, with AdamW until
+    it has magnified rounding, which it does wherever a gradient gets small. The map's start is
+    displaced as rounding would (``USUAL_NUDGE``), since lifts lie on a set, w1 = ±w2, that the
+    exact map never leaves. "flow_predicted" is what gradient flow would say.
+
+    Raises:
+        InputError: another model than the rank-one model.
     """
+    if not isinstance(model, RankOneModel):
+        raise InputError(
+            f"what {settings.trainer} does is predicted by its map in the rank-one model's "
+            f"coordinates, which the {model.name} model has not"
+        )
     run = run_settings(settings, len(points))
     weights = lifted_weights(settings, points)
     shown = _step_progress(progress, len(points), run.recipe.steps)
     trained, _ = train(run, checkpoint, resume, overwrite, weights, shown)
-    reduced = ReducedSide(model, points)
     record = _record(settings, points, trained)
-    record["predicted"] = ("point", reduced.predicted.numpy(), flags(Label))
-    if settings.trainer == "sgd":
-        rate = float(run.recipe.learning_rate or 0.0)
-        orbit, loss = reduced.orbit_at([rate * float(step) for step in record.step])
-        record["orbit"] = (("step", "point", "coordinate"), orbit.numpy())
-        record["reduced_loss"] = (("step", "point"), loss.numpy())
-        distance = np.linalg.norm(record.trained.values - record.orbit.values, axis=-1)
-        record["distance"] = (("step", "point"), distance)
+    nudge = USUAL_NUDGE if settings.trainer == "adamw" else 0.0
+    choice = OptimizerChoice(run.recipe, settings.d, settings.seed, nudge)
+    start, kept = model.from_canonical(points), record.step.values.tolist()
+    found = ReducedTraining(model, choice).run(start, own_batches=True, keep=kept)
+    _, escape, _ = plateau(torch.tensor(kept), found.path_loss, run.source())
+    loss = found.path_loss.numpy()
+    record["predicted"] = ("point", _labels(settings, escape.numpy(), loss[-1]), flags(Label))
+    record["flow_predicted"] = ("point", find_limits(model, start).label.numpy(), flags(Label))
+    record["predicted_escape"] = ("point", escape.numpy())
+    record["orbit"] = (("step", "point", "coordinate"), model.to_canonical(found.path).numpy())
+    record["reduced_loss"] = (("step", "point"), loss)
+    distance = np.linalg.norm(record.trained.values - record.orbit.values, axis=-1)
+    record["distance"] = (("step", "point"), distance)
+    lost = (trained.finite.values == 0) | (found.status.numpy() == Status.DIVERGED)
+    record["not_finite"] = ("point", lost.astype(np.int8))
+    record.attrs |= {"predicted_by": "reduced map", "nudge": nudge}
     return record
 
 
@@ -100,11 +124,16 @@ def _step_progress(progress: Progress | None, count: int, steps: int) -> StepPro
     return report
 
 
+def _labels(settings: Comparison, escape: np.ndarray, loss: np.ndarray) -> np.ndarray:
+    """Labels of runs, by the steps at which they escaped for good and their last losses."""
+    learned = np.isfinite(escape) & (open_gap(settings.chain, loss) <= LEARNED_SAMPLED)
+    return np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).astype(np.int8)
+
+
 def _record(settings: Comparison, points: Tensor, found: xr.Dataset) -> xr.Dataset:
     """What training did, from the record of its run."""
     share = open_gap(settings.chain, found.loss.values[-1])
-    learned = np.isfinite(found.escape.values) & (share <= LEARNED_SAMPLED)
-    outcome = np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).astype(np.int8)
+    outcome = _labels(settings, found.escape.values, found.loss.values[-1])
     k = points.shape[1]
     trained = found.canonical.values[..., :k].copy()
     flipped = points[:, 0].numpy() < 0  # a projection has e ≥ 0, a start may have e < 0

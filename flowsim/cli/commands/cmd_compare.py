@@ -124,6 +124,9 @@ def compare(given: Compare) -> None:
     Each start is lifted into a transformer with softmax attention and all its weights. Without
     noise these runs follow the rank-one flow by theory, and the comparison with it checks that
     theory and code agree; with --noise they leave it, and how many still agree is an estimate.
+    sgd and adamw are predicted by their own maps in rank-one coordinates, on the same batches:
+    learned or not after as many steps. Without noise training is that map, until AdamW has
+    magnified rounding, which on lifted starts it does.
 
     Starts are a grid in e and w (with --fix a=X where there is attention; 0.5 by default), those
     of a file or record (--points), or normal draws (--cloud with --sigma).
@@ -193,6 +196,11 @@ def _check(given: Compare) -> None:
         raise InputError("--jobs and --scheduler split the starts of --trainer flow and gd")
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
+    if sampled and given.model != "rank-one":
+        raise InputError(
+            f"{given.trainer} is predicted by its map in rank-one coordinates: give "
+            "--model rank-one"
+        )
     if given.noise_on != "all" and not given.noise:
         raise InputError("--noise-on says where the noise is, and there is none: give --noise")
     if not sampled and (given.batch, given.learning_rate) != (16, None):

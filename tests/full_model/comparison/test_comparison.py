@@ -23,6 +23,7 @@ from flowsim import (
     summarize,
     write_record,
 )
+from flowsim.cli.texts import text_of
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
 from flowsim.landscape.labels import Label
@@ -262,7 +263,7 @@ def test_critical_starts_and_independent_chains():
     assert (record.outcome.values == Label.GLOBAL_MINIMUM).all()
 
 
-def test_attention_flow_and_sampled_trainers():
+def test_attention_and_flow():
     points = torch.tensor([[0.9, -1.1, 0.3], [0.5, 0.4, 0.3]], dtype=F64)
     record = compare(Comparison(0.5, 0.8, "rank-one", "flow", d=2, length=3), points)
     assert record.outcome.values.tolist() == record.predicted.values.tolist() == [1, 2]
@@ -272,6 +273,9 @@ def test_attention_flow_and_sampled_trainers():
     assert record.steps.values.max() == 7
     record = compare(Comparison(0.5, 0.8, "uniform", d=2, length=3, horizon=0.25), points)
     assert record.predicted.values.tolist() == [1, 2] and record.sizes["time"] == 2
+
+
+def test_sampled_trainers_with_noise():
     for trainer in ("sgd", "adamw"):
         settings = Comparison(
             0.5, 0.8, "rank-one", trainer, d=2, length=4, noise=0.01, steps=20, batch=2
@@ -280,13 +284,38 @@ def test_attention_flow_and_sampled_trainers():
         share = (record.loss.values[-1] - CHAIN.entropy_rate) / CHAIN.mutual_information
         assert ((record.outcome.values == 1) <= (share <= 0.1)).all()
         assert set(record.outcome.values.tolist()) <= {0, 1}  # no sampled run is called trapped
-        assert record.predicted.values.tolist() == [1, 1]
+        assert record.flow_predicted.values.tolist() == [1, 1]
         assert {"escape", "plateau_length"} <= set(record)
-        assert ("distance" in record) == (trainer == "sgd")
         draw_comparison(record)
         single = compare(replace(settings, dtype="float32"), POINTS[:2])
         gap = np.abs(single.loss.values - record.loss.values).max()
         assert 0 < gap < 1e-4
+
+
+@pytest.mark.parametrize("trainer", ["sgd", "adamw"])
+def test_sampled_training_of_lifts_is_its_reduced_map(trainer):
+    """Without noise, on the same batches; a run that learns and one that does not, both right."""
+    settings = Comparison(0.5, 0.8, "rank-one", trainer, d=4, length=6, steps=200, batch=4)
+    record = compare(settings, torch.cat([POINTS[:1], POINTS[2:3]]))
+    assert np.abs(record.loss - record.reduced_loss).max() < 1e-9
+    assert record.distance.values[:2].max() < 1e-9  # before the projection has another nearest α
+    assert record.outcome.values.tolist() == record.predicted.values.tolist() == [1, 0]
+    assert record.flow_predicted.values.tolist() == [1, 2]
+    a, summary = record.attrs, summarize(record)
+    assert (a["agreeing"], a["decided"], a["learned"], a["learned_predictions"]) == (2, 2, 1, 1)
+    assert a["unresolved_outcomes"] == 0  # not learned within the steps is an outcome
+    assert a["nudge"] == (1e-12 if trainer == "adamw" else 0)
+    assert summary["by_flow"] == {
+        "global_minimum": {"runs": 1, "learned": 1}, "local_minimum": {"runs": 1, "learned": 0},
+    }  # fmt: skip
+    assert "found not learned 1" in text_of("comparison", summary | {"seconds": 1.0})
+    other = add_agreement(record.assign(predicted=1 - record.predicted), after_steps=True)
+    assert (other.attrs["agreeing"], other.attrs["decided"]) == (0, 2)
+    lost = record.assign(not_finite=xr.ones_like(record.not_finite))
+    assert add_agreement(lost, after_steps=True).attrs["decided"] == 0
+    draw_comparison(record)
+    with pytest.raises(InputError, match="rank-one"):
+        compare(replace(settings, model="canonical"), POINTS)
 
 
 def test_agreement_counts_and_wilson():
@@ -459,6 +488,7 @@ def test_the_command(tmp_path):
         (["--a", "0.5"], "--fix a=0.5"),
         (["--fix", "a=0.5"], "--fix"),
         (["--batch", "5"], "--trainer"),
+        (["--trainer", "adamw"], "--model rank-one"),
         (["--require", "2"], "--require"),
         (["--model", "linear"], "choose canonical, uniform or rank-one"),
         (["--model", "uniform", "--length", "60"], "GiB"),
