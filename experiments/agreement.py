@@ -242,7 +242,7 @@ def main(arguments: list[str] | None = None) -> int:
                 raise InputError("the sizes of grids must be even, and --grid positive")
             _measure(out, grids, options.jobs)
         lines = json.loads(files[1].read_text())
-        draw_maps(read_record(files[2], "agreement"), lines, CHAINS, files[0])
+        draw_maps(read_record(files[2], "agreement"), lines, files[0])
         draw_reasons(lines, reasons)
     except InputError as error:
         print(error, file=sys.stderr)

@@ -1,124 +1,138 @@
-"""The two figures of the agreement study, from its records and numbers."""
+"""The two figures of the agreement study, from its record and numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("agg")
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import xarray as xr
 from agreement_variants import VARIANTS, canonical_labels
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from papers import write_png
 
 from flowsim.chain import BinaryChain
+from flowsim.drawing.style import FILL, INK, MARKER
 from flowsim.landscape.basins import SADDLE_ENERGY, SADDLE_W
 
-COLOURS = {"global": "#7fb6da", "local": "#e8965a"}
+#: The chains of the rows: the lines of the others are in the table of docs/results.md.
+ROWS = (BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.2, 0.3))
+#: d, N and noise of the columns.
+COLUMNS = (
+    ("d=8 N=8", "$d$ = 8, $N$ = 8, no noise"),
+    ("d=8 N=8 noise 0.02 on all weights", "$d$ = 8, $N$ = 8, noise 0.02 on all weights"),
+    ("d=4 N=6 noise 0.02 on all weights", "$d$ = 4, $N$ = 6, noise 0.02 on all weights"),
+    ("d=4 N=6 noise 0.02 on attention", "$d$ = 4, $N$ = 6, noise 0.02 on attention"),
+    ("d=4 N=6 noise 0.1 on all weights", "$d$ = 4, $N$ = 6, noise 0.1 on all weights"),
+)
+NAMES = {1: "global_minimum", 2: "local_minimum", 0: "unresolved"}
+WRONG, LINE = "#7b1161", "#111111"
 
 
-def draw_maps(
-    found: dict[Any, xr.Dataset],
-    chains: Sequence[tuple[float, float]],
-    columns: Sequence[tuple[int, float]],
-    path: Path,
-) -> None:
-    """Where training goes, with the canonical and the rank-one model's misses marked.
-
-    A row for each of four chains (p, q), a column for each of four (N, noise); ``found`` has the
-    records of the cases.
-    """
-    figure, axes = plt.subplots(4, 4, figsize=(11, 11.6), sharex=True, sharey=True,
-                                layout="constrained")  # fmt: skip
-    for i, (p, q) in enumerate(chains):
-        for j, (length, noise) in enumerate(columns):
-            ax = axes[i, j]
-            record = next(
-                (r for c, r in found.items()
-                 if (c.p, c.q, c.length, c.noise, c.trainer) == (p, q, length, noise, "gd")), None,
-            )  # fmt: skip
-            if record is None:
+def draw_maps(record: xr.Dataset, lines: list[dict[str, Any]], path: Path) -> None:
+    """Where training goes, with the canonical and the rank-one model's misses marked."""
+    figure = Figure(figsize=(15.5, 7.2), layout="constrained")
+    axes = figure.subplots(len(ROWS), len(COLUMNS), sharex=True, sharey=True)
+    cases = list(record.attrs["cases"])
+    by_name = {line["case"]: line for line in lines}
+    for i, (row, chain) in enumerate(zip(axes, ROWS, strict=True)):
+        for ax, (size, title) in zip(row, COLUMNS, strict=True):
+            name = f"p={chain.p:g} q={chain.q:g} {size}"
+            if name not in by_name:
                 ax.set_axis_off()
                 continue
-            w, e = record["w"].to_numpy(), record["e"].to_numpy()
-            outcome, rank_one = record["outcome"].to_numpy(), record["predicted"].to_numpy()
-            points = torch.from_numpy(np.stack([e, w], -1))
-            canonical = canonical_labels(BinaryChain(p, q), points)
-            side = 118 / np.sqrt(len(w))
-            for label, colour in ((1, "global"), (2, "local")):
-                on = outcome == label
-                ax.scatter(w[on], e[on], s=side**2, marker="s", c=COLOURS[colour], linewidths=0)
-            on = outcome == 0
-            ax.scatter(w[on], e[on], s=side**2, marker="s", c="#888888", linewidths=0)
-            miss = (outcome != 0) & (canonical != outcome)
-            ax.scatter(w[miss], e[miss], s=side**2 * 0.6, marker="x", c="#111111", linewidths=0.8)
-            miss_1 = (outcome != 0) & (rank_one != outcome)
-            ax.scatter(w[miss_1], e[miss_1], s=side**2 * 1.4, marker="o", facecolors="none",
-                       edgecolors="#7a1fa2", linewidths=1.4)  # fmt: skip
-            _separatrix(ax, BinaryChain(p, q))
-            kept = outcome != 0
-            ax.set_title(
-                f"rank-one {np.mean((rank_one == outcome)[kept]):.1%}, "
-                f"canonical {np.mean((canonical == outcome)[kept]):.1%}",
-                fontsize=8.5,
-            )
-            ax.set(xlim=(-2, 2), ylim=(-2, 2))
-            if i == 0:
-                extra = f"\nnoise {noise:g} on every weight" if noise else "\nlifted starts"
-                ax.annotate(f"$N$ = {length}{extra}", (0.5, 1.14), xycoords="axes fraction",
-                            ha="center", fontsize=10)  # fmt: skip
-            if j == 0:
-                sign = ">" if p + q > 1 else "<"
-                ax.set_ylabel(f"$p$ = {p:g}, $q$ = {q:g}  ($p+q$ {sign} 1)\nembedding $e$")
-            if i == 3:
-                ax.set_xlabel("feed-forward weight $w$")
-    entries = [
-        plt.Line2D([], [], marker="s", ls="", ms=9, color=COLOURS["global"]),
-        plt.Line2D([], [], marker="s", ls="", ms=9, color=COLOURS["local"]),
-        plt.Line2D([], [], marker="x", ls="", ms=6, color="#111111"),
-        plt.Line2D([], [], marker="o", ls="", ms=8, mfc="none", mec="#7a1fa2", mew=1.4),
-        plt.Line2D([], [], color="#111111", lw=1.2),
+            own = record.isel(point=record["case_of_point"].to_numpy() == cases.index(name))
+            _panel(ax, own, chain)
+            line = by_name[name]
+            text = f"rank-one {_right(line['rank-one'])}, canonical {_right(line['canonical'])}"
+            ax.set_title(f"{title}\n{text}" if i == 0 else text, fontsize=9)
+        row[0].set_ylabel(
+            f"$p$ = {chain.p:g}, $q$ = {chain.q:g}  (${chain.regime}$)\nembedding $e$", fontsize=9
+        )
+    for ax in axes[-1]:
+        ax.set_xlabel("feed-forward weight $w$")
+    figure.legend(handles=_entries(), loc="outside lower center", ncols=5, frameon=False)
+    figure.suptitle(
+        "Training of the whole transformer (one layer with softmax attention, tied weights, "
+        "hidden width $4d$; exact loss) from lifted starts $e > 0$, and where predictions fail\n"
+        "one run a start; noise of start $i$ from seed $i$; $-e$ is the same run",
+        fontsize=11,
+    )
+    write_png(figure, path)
+
+
+def _panel(ax: Axes, own: xr.Dataset, chain: BinaryChain) -> None:
+    """The starts of one ensemble."""
+    w, e = own["w"].to_numpy(), own["e"].to_numpy()
+    outcome, rank_one = own["outcome"].to_numpy(), own["predicted"].to_numpy()
+    canonical = canonical_labels(chain, torch.from_numpy(np.stack([e, w], -1)))
+    size = (110 / len(np.unique(w))) ** 2
+    for label, name in NAMES.items():
+        on = outcome == label
+        ax.scatter(w[on], e[on], s=size, c=FILL[name], marker=MARKER[name], edgecolors=INK[name],
+                   linewidths=0.5)  # fmt: skip
+    off = (outcome != 0) & (canonical != outcome)
+    ax.scatter(w[off], e[off], s=1.5 * size, marker="x", c=LINE, linewidths=0.9)
+    off = (outcome != 0) & (rank_one != outcome)
+    ax.scatter(w[off], e[off], s=5 * size, marker="o", facecolors="none", edgecolors=WRONG,
+               linewidths=1.8, clip_on=False, zorder=3)  # fmt: skip
+    at = np.linspace(-2, 0, 400)[:-1]
+    at = at[at >= SADDLE_W] if chain.second_eigenvalue < 0 else at[at <= SADDLE_W]
+    ax.plot(at, np.sqrt(np.maximum(at**2 - np.log(-at) + SADDLE_ENERGY, 0)), color=LINE, lw=1.2)
+    ax.set(xlim=(-2, 2), ylim=(0, 2))
+
+
+def _entries() -> list[Line2D]:
+    texts = ("training reaches the global minimum", "training is trapped at the unigram")
+    marks = [
+        Line2D(
+            [], [], marker=MARKER[name], ls="", ms=6, color=FILL[name], mec=INK[name], label=text
+        )
+        for name, text in zip(("global_minimum", "local_minimum"), texts, strict=True)
     ]
-    names = ["training reaches the global minimum", "training is trapped at the unigram",
-             "canonical model wrong", "rank-one model wrong", "canonical separatrix"]  # fmt: skip
-    figure.legend(entries, names, loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle("Gradient descent of the full transformer, and where the predictions fail")
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
+    wrong = {"ls": "", "mfc": "none"}
+    return [
+        *marks,
+        Line2D([], [], marker="x", ms=6, color=LINE, ls="", label="canonical model wrong"),
+        Line2D([], [], marker="o", ms=9, mec=WRONG, mew=1.8, **wrong, label="rank-one model wrong"),
+        Line2D([], [], color=LINE, lw=1.2, label="canonical separatrix"),
+    ]
 
 
-def _separatrix(ax: Any, chain: BinaryChain) -> None:
-    w = np.linspace(-2, 0, 400)[:-1]
-    w = w[w >= SADDLE_W] if chain.second_eigenvalue < 0 else w[w <= SADDLE_W]
-    e = np.sqrt(np.maximum(w**2 - np.log(-w) + SADDLE_ENERGY, 0))
-    for sign in (1, -1):
-        ax.plot(w, sign * e, color="#111111", lw=1.2)
+def _right(part: dict[str, Any]) -> str:
+    return f"{part['agree']} of {part['decided']}"
 
 
 def draw_reasons(lines: list[dict[str, Any]], path: Path) -> None:
-    """Agreement of every variant with full training."""
+    """How much of training every variant predicts: a panel for each N, a mark for each chain."""
     rows = [line for line in lines if "variants" in line]
-    figure, axes = plt.subplots(2, 4, figsize=(11, 5.6), sharey=True, layout="constrained")
-    colours = ["#8c8c8c", "#b5a642", "#d98032", "#4e9bc7", "#00537f"]
-    for line, ax in zip(sorted(rows, key=lambda x: "N=1024" in x["case"]), axes.flat, strict=False):
-        values = [line["variants"][v]["agreement"] for v in VARIANTS]
-        bounds = np.array([line["variants"][v]["interval"] for v in VARIANTS])
-        error = np.abs(bounds.T - np.array(values))
-        for i, (value, reach, colour) in enumerate(zip(values, error.T, colours, strict=True)):
-            ax.errorbar(value, i, xerr=reach[:, None], fmt="o", color=colour, capsize=3, ms=7)
-            ax.text(0.565, i, f"{value:.1%}", va="center", fontsize=9)
-        ax.set(xlim=(0.55, 1.02), yticks=range(len(VARIANTS)), yticklabels=VARIANTS)
+    lengths = sorted({line["length"] for line in rows})
+    figure = Figure(figsize=(9.6, 4.3), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(lengths), sharey=True))
+    styles = [("o", "#00537f"), ("s", "#7fb6da"), ("^", "#c25700"), ("v", "#f0b58c")]
+    for ax, length in zip(axes, lengths, strict=True):
+        own = [line for line in rows if line["length"] == length]
+        for k, (line, (marker, colour)) in enumerate(zip(own, styles, strict=False)):
+            chain = line["case"].split(" d=")[0]
+            p, q = (part.split("=")[1] for part in chain.split())
+            shares = [100 * line["variants"][v]["agreement"] for v in VARIANTS]
+            ax.plot(
+                shares, np.arange(len(VARIANTS)) + 0.15 * (k - 1.5), marker, color=colour, ms=7,
+                mec="#333333", mew=0.5, label=f"$p$ = {p}, $q$ = {q}",
+            )  # fmt: skip
+        ax.set(yticks=range(len(VARIANTS)), yticklabels=VARIANTS, xlim=(70, 102),
+               xlabel="starts predicted right, %")  # fmt: skip
         ax.grid(axis="x", color="#dddddd", lw=0.6)
-        ax.set_title(
-            line["case"].removeprefix("gd ").replace(" ", ", ").replace("=", " = "), fontsize=9.5
-        )
-    axes[0, 0].invert_yaxis()
-    for ax in axes[1]:
-        ax.set_xlabel("share of starts predicted right")
-    figure.suptitle("Why the canonical model fails: one difference to the rank-one model at a time")
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+        ax.set_title(f"$d$ = 8, $N$ = {length}, {own[0]['points']} starts, no noise", fontsize=10)
+    axes[0].invert_yaxis()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4,
+                  frameon=False)  # fmt: skip
+    figure.suptitle(
+        "The canonical model with one difference to the rank-one model switched on at a time,\n"
+        "against training of the whole transformer from lifted starts",
+        fontsize=11,
+    )
+    write_png(figure, path)

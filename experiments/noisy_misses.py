@@ -32,25 +32,30 @@ bias lets it. How small a noise the corner bears, or whether any, was not determ
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from agreement import Case, run
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from papers import BLUE, FIGURES, GREY, ORANGE, caption, run_script
+from papers import BLUE, GREY, ORANGE, caption, run_script
 from torch import Tensor
 from transverse import follow
 
 from flowsim.chain import BinaryChain
+from flowsim.flow.limits import find_limits
 from flowsim.landscape.labels import Label
 from flowsim.models.rank_one import RankOneModel
-from flowsim.records.netcdf import read_record
-from full_model import Comparison, FullSide, SideBySide, Weights
+from full_model import Comparison, FullSide, SideBySide, Weights, grid_points
 from full_model.comparison.full_side import lifted_weights
 from full_model.comparison.steps import step_until
 
 NAME = "noisy_misses"
+#: Cells a side of the grid of starts.
+GRID = 20
 DEFAULT = {"until": 200.0, "seeds": 4}
 CHAINS, LENGTHS, NOISE = (BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9)), (8, 1024), 0.02
 CORNER, NEIGHBOURS = (1.9, 1.9), ((1.9, 1.7), (1.7, 1.9))
@@ -153,26 +158,30 @@ def trained(models: FullSide, times: Tensor) -> list[Tensor]:
     return states
 
 
+def _freed(chain: BinaryChain, length: int) -> np.ndarray:
+    """Which starts with noise on all but attention come to the global minimum, d = 8."""
+    case = Case(chain.p, chain.q, 8, length, NOISE, "others", GRID)
+    with tempfile.TemporaryDirectory() as folder:
+        record, _ = run(case, Path(folder))
+    return record["outcome"].to_numpy() == Label.GLOBAL_MINIMUM
+
+
 def compute(until: float, seeds: int) -> dict[str, Any]:
     """Gains of all starts that the rank-one model calls trapped, growth and trials at a corner."""
-    study = read_record(FIGURES / "agreement.nc", "agreement")
-    names = list(study.attrs["cases"])
-    gains = {}
+    gains: dict[Any, Any] = {}
     for chain in CHAINS:
         for length in LENGTHS:
-            case = f"gd p={chain.p:g} q={chain.q:g} N={length} noise {NOISE:g}"
-            rows = study["case_of_point"].to_numpy() == names.index(case)
-            rows &= (study["predicted"] == Label.LOCAL_MINIMUM).to_numpy()
-            e, w, outcome = (study[name].to_numpy()[rows] for name in ("e", "w", "outcome"))
+            points = grid_points(GRID, GRID // 2, e_range=(0.0, 2.0))
             model = RankOneModel(chain, length)
-            half = e > 0  # (−e, w) has the mirrored orbit, and the same gain
-            points = torch.from_numpy(np.stack([e[half], w[half]], -1))
-            gain, when, _ = follow(model, model.from_canonical(points), until)
-            missed = outcome == Label.GLOBAL_MINIMUM
+            label = find_limits(model, model.from_canonical(points)).label
+            rows = label == Label.LOCAL_MINIMUM
+            e, w = points[rows].numpy().T  # (−e, w) has the mirrored orbit, and the same gain
+            gain, when, _ = follow(model, model.from_canonical(points[rows]), until)
+            freed = _freed(chain, length)[rows] if length == LENGTHS[0] else None
             gains[chain, length] = {
-                "e": e[half], "w": w[half], "gain": gain.numpy(), "when": when.numpy(),
-                "missed": {(abs(e[i]), w[i]) for i in np.flatnonzero(missed)},
-                "misses": int(missed.sum()), "starts": len(e),
+                "e": e, "w": w, "gain": gain.numpy(), "when": when.numpy(),
+                "missed": set() if freed is None else {(e[i], w[i]) for i in np.flatnonzero(freed)},
+                "misses": None if freed is None else int(freed.sum()), "starts": len(e),
             }  # fmt: skip
     return {
         "gains": gains,

@@ -26,25 +26,24 @@ def agreement() -> str:
     lines = _load("agreement")
     if lines is None:
         return _missing("agreement")
-    rows = []
-    for line in lines:
-        if line["case"].startswith("adamw"):
-            continue
-        rows.append(
-            [
-                line["case"].removeprefix("gd "),
-                line["points"],
-                line["unresolved"],
-                _share(line["rank-one"]),
-                _share(line["canonical"]),
-                line["canonical_global_found_local"],
-                line["canonical_local_found_global"],
-            ]
-        )
-    head = ["gradient descent of full models", "starts", "unresolved", "rank-one model right",
-            "canonical model right", "global predicted, local found",
+    rows = [
+        [
+            line["case"], line["points"], line["followed_by_flow"], line["unresolved"],
+            _share(line["rank-one"]), _misses(line), _share(line["canonical"]),
+            line["canonical_global_found_local"], line["canonical_local_found_global"],
+        ]
+        for line in lines
+    ]  # fmt: skip
+    head = ["full models", "starts", "followed by flow", "unresolved", "rank-one model right",
+            "wrong at (e, w)", "canonical model right", "canonical: global predicted, local found",
             "local predicted, global found"]  # fmt: skip
     return _table(head, rows) + _images("agreement")
+
+
+def _misses(line: dict[str, Any]) -> str:
+    """Where the rank-one model is wrong."""
+    at = [f"({miss['e']:g}, {miss['w']:g})" for miss in line["rank_one_misses"]]
+    return ", ".join(at) or "nowhere"
 
 
 def reasons() -> str:
@@ -53,32 +52,30 @@ def reasons() -> str:
     if not lines:
         return _missing("agreement")
     names = list(lines[0]["variants"])
-    rows = [
-        [line["case"].removeprefix("gd "), *[_percent(line["variants"][n]) for n in names]]
-        for line in lines
-    ]
+    rows = [[line["case"], *[_percent(line["variants"][n]) for n in names]] for line in lines]
     return _table(["case", *names], rows) + _images("agreement_reasons")
 
 
 def adamw() -> str:
-    """AdamW from the same starts: a plateau, with its length."""
-    lines = [line for line in _load("agreement") or [] if line["case"].startswith("adamw")]
-    if not lines:
-        return _missing("agreement")
-    rows = []
-    for line in lines:
-        for label in ("global", "local"):
-            part = line[f"predicted_{label}"]
-            rows.append(
-                [
-                    line["case"].removeprefix("adamw "), line["steps"], f"{label} minimum",
-                    part["runs"], _share(part["learned"]), _number(part["plateau_steps_median"]),
-                    _number(part["escape_step_median"]), _number(part["escape_step_max"]),
-                ]
-            )  # fmt: skip
-    head = ["AdamW", "steps", "rank-one flow predicts", "runs", "learned the bigram",
-            "steps on the plateau (median)", "escape step (median)", "(largest)"]  # fmt: skip
-    return _table(head, rows)
+    """AdamW against its own reduced map, from the same starts on the same batches."""
+    found = _load("agreement_adamw")
+    if found is None:
+        return _missing("agreement_adamw")
+    rows = [
+        [
+            case, line["steps"], line["runs"], line["learned"], _share(line["map"]),
+            line["map_learned_found_not"], line["map_not_found_learned"],
+            *[f"{part['learned']} of {part['runs']}" for part in
+              (line["flow_global"], line["flow_trapped"])],
+            _number(line["escape_step_median"]), _number(line["escape_step_max"]),
+        ]
+        for case, line in found.items() if case != "sizes"
+    ]  # fmt: skip
+    head = ["AdamW", "steps", "runs", "learned", "its reduced map right", "map: learned, found not",
+            "map: not, found learned", "learned where the flow says global",
+            "learned where the flow says trapped", "escape step (median)",
+            "(largest)"]  # fmt: skip
+    return _table(head, rows) + _images("agreement_adamw")
 
 
 def gains() -> str:
@@ -95,8 +92,9 @@ def gains() -> str:
         )
         own = ", ".join(f"{gain:.1f}" for gain in line["their gains"])
         others = f"{line['largest gain of the others']:.1f}"
-        rows.append([case, line["starts called trapped"], line["misses among them"],
-                     starts or "none", own or "none", others])  # fmt: skip
+        freed = line["misses among them"]
+        rows.append([case, line["starts called trapped"], "not run" if freed is None else freed,
+                     starts or ("" if freed is None else "none"), own, others])  # fmt: skip
     head = ["case", "starts called trapped", "of them freed by noise 0.02", "at (e, w)",
             "gain there", "largest gain elsewhere"]  # fmt: skip
     return _table(head, rows) + _images("noisy_misses")
@@ -253,9 +251,11 @@ def _share(part: dict[str, Any]) -> str:
     """Counts, share and interval in one cell."""
     if part["agreement"] is None:
         return "none decided"
+    counts = f"{part['agree']} of {part['decided']}, {part['agreement']:.1%}"
+    if "interval" not in part:  # nothing was drawn at random
+        return counts
     low, high = part["interval"]
-    counts = f"{part['agree']} of {part['decided']}"
-    return f"{counts}, {part['agreement']:.1%} [{low:.1%}, {high:.1%}]"
+    return f"{counts} [{low:.1%}, {high:.1%}]"
 
 
 def _percent(part: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "results.md"
@@ -46,21 +47,40 @@ def test_every_file_that_the_page_names_exists():
 
 @pytest.mark.slow
 def test_agreement_becomes_tables(tmp_path, monkeypatch):
-    """From what the study itself writes of a few starts."""
-    agreement = __import__("agreement")
-    cases = [agreement.Case(0.5, 0.8, 8, 0.0, 2)]
-    cases.append(agreement.Case(0.5, 0.8, 4, 0.02, 2, "adamw", 4))
-    lines = [agreement.numbers(case, agreement.run(case, tmp_path)[0]) for case in cases]
+    """From what the studies themselves write of a few starts; only drawn numbers have intervals."""
+    agreement, own_map = __import__("agreement"), __import__("agreement_adamw")
+    chain = agreement.CHAINS[0]
+    cases = [agreement.Case(*chain, 8, 8, 0.0, "all", 4)]
+    cases.append(agreement.Case(*chain, 2, 3, 0.02, "attention", 2))
+    lines = [agreement.study(case, tmp_path)[1] for case in cases]
+    again = [agreement.study(case, tmp_path)[1] for case in cases]  # from what was kept
+    assert again == lines
     (tmp_path / "agreement.json").write_text(json.dumps(lines))
+    found = {"sizes": {}} | own_map.numbers(own_map.compute(2, 4))
+    (tmp_path / "agreement_adamw.json").write_text(json.dumps(found))
     monkeypatch.setattr(results_page, "FIGURES", tmp_path)
     descent, reasons, adamw = (
         getattr(results_page, name)().splitlines() for name in ("agreement", "reasons", "adamw")
     )
-    assert descent[2].startswith("| p=0.5 q=0.8 N=8 | 4 | 0 | 4 of 4, 100.0% [")
+    assert descent[2].startswith("| p=0.5 q=0.8 d=8 N=8 | 8 | 0 | 0 | 8 of 8, 100.0% | nowhere |")
+    assert "noise 0.02 on attention | 2 | 0 | 0 | 2 of 2, 100.0% [" in descent[3]
     assert reasons[0].split(" | ")[1:] == ["canonical", *agreement.VARIANTS[1:-1], "rank-one |"]
     assert reasons[2].endswith("100.0% |")
-    assert [line.split(" | ")[2] for line in adamw[2:]] == ["global minimum", "local minimum"]
+    assert [line.split(" | ")[1:3] for line in adamw[2:]] == [["4", "2"]] * 4
     assert len({table[0].count("|") for table in (descent, descent[1:], descent[2:])}) == 1
+
+
+def test_what_descent_leaves_open_is_followed_by_flow(tmp_path, monkeypatch):
+    """A steep valley, in which descent does not arrive within its steps."""
+    agreement = __import__("agreement")
+    monkeypatch.setattr(agreement, "DESCENT", 100)
+    monkeypatch.setattr(
+        agreement, "grid_points", lambda *_, **__: torch.tensor([[1.75, 1.75]]).double()
+    )
+    case = agreement.Case(0.5, 0.8, 2, 3, 0.0, "all", 2)
+    record, line, _ = agreement.study(case, tmp_path)
+    assert line["followed_by_flow"] == 1 and line["unresolved"] == 0
+    assert record["outcome"].values.tolist() == record["predicted"].values.tolist() == [2]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")

@@ -1,0 +1,118 @@
+"""Does AdamW of the whole transformer learn where its own reduced map says?
+
+agreement.py has gradient flow and descent. AdamW is neither: from lifted weights it is a map of its
+own in the rank-one coordinates (docs/derivations.md, 10). Here the starts e > 0 of a grid over
+|e|, |w| ≤ 2 are lifted into transformers with softmax attention (d = 4, N = 16) and trained by
+AdamW with the papers' numbers (batches of 16, clipped at 1, cosine schedule), without noise and
+with N(0, 0.02²) on all weights. The map goes as many steps from the lift without noise, on the same
+batches. A run has learned when its loss has come, for good, to a tenth of the gap between the
+losses of unigram and bigram. Beside it stands what gradient flow would predict.
+
+    python experiments/agreement_adamw.py [--overwrite] [--cells 8] [--steps 1000]
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import ABOVE, BELOW, caption, run_script
+
+from flowsim.drawing.comparison import draw_disagreements, draw_labels
+from flowsim.landscape.labels import Label
+from full_model import Comparison, compare, grid_points, wilson
+
+NAME = "agreement_adamw"
+DEFAULT = {"cells": 8, "steps": 1000}
+D, LENGTH, NOISES = 4, 16, (0.0, 0.02)
+CASES = [(chain, noise) for chain in (ABOVE, BELOW) for noise in NOISES]
+KEPT = ("predicted", "flow_predicted", "outcome", "escape", "predicted_escape", "not_finite")
+
+
+def compute(cells: int, steps: int) -> xr.Dataset:
+    """Predictions and outcomes of every case, over (case, point)."""
+    points = grid_points(cells, cells // 2, e_range=(0.0, 2.0))
+    parts = []
+    for chain, noise in CASES:
+        settings = Comparison(
+            chain.p, chain.q, "rank-one", "adamw", D, LENGTH, noise, steps=steps
+        )  # fmt: skip
+        record = compare(settings, points)
+        part = record[[*KEPT]]
+        part["largest_loss_difference"] = abs(record["loss"] - record["reduced_loss"]).max("step")
+        parts.append(part)
+    whole = xr.concat(parts, "case", combine_attrs="override").reset_coords(["e", "w"])
+    for name in ("e", "w"):
+        whole[name] = whole[name].isel(case=0) if "case" in whole[name].dims else whole[name]
+    names = [f"p={c.p:g} q={c.q:g} d={D} N={LENGTH}{_noise(x)}" for c, x in CASES]
+    whole = whole.assign_coords(case=names)
+    whole.attrs = {"steps": steps, "predicted_by": "reduced map", "columns": cells, "rows": cells}
+    return whole
+
+
+def _noise(noise: float) -> str:
+    return f" noise {noise:g} on all weights" if noise else ""
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """How often the map is right, and what became of the starts that the flow calls trapped."""
+    found: dict[str, Any] = {}
+    for name, (_, noise) in zip(record["case"].values, CASES, strict=True):
+        own = record.sel(case=name)
+        learned = own["outcome"].to_numpy() == Label.GLOBAL_MINIMUM
+        predicted = own["predicted"].to_numpy() == Label.GLOBAL_MINIMUM
+        flow = own["flow_predicted"].to_numpy() == Label.GLOBAL_MINIMUM
+        right = int((learned == predicted).sum())
+        steps = own["escape"].to_numpy()[learned]
+        found[str(name)] = {
+            "steps": int(record.attrs["steps"]),
+            "runs": len(learned),
+            "not_finite": int(own["not_finite"].sum()),
+            "learned": int(learned.sum()),
+            "map": {"agree": right, "decided": len(learned), "agreement": right / len(learned),
+                    "interval": list(wilson(right, len(learned)))},
+            "map_learned_found_not": int((predicted & ~learned).sum()),
+            "map_not_found_learned": int((~predicted & learned).sum()),
+            "flow_global": {"runs": int(flow.sum()), "learned": int(learned[flow].sum())},
+            "flow_trapped": {"runs": int((~flow).sum()), "learned": int(learned[~flow].sum())},
+            "escape_step_median": float(np.median(steps)) if len(steps) else None,
+            "escape_step_max": float(steps.max()) if len(steps) else None,
+            "largest_loss_difference_median": float(own["largest_loss_difference"].median()),
+            "noise": noise,
+        }  # fmt: skip
+    return found
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """Outcomes over the starts, rings where the map is wrong."""
+    figure = Figure(figsize=(10.5, 6.6), layout="constrained")
+    axes = figure.subplots(2, 2, sharex=True, sharey=True)
+    for i, (ax, (chain, noise)) in enumerate(zip(axes.flat, CASES, strict=True)):
+        own = record.isel(case=i)
+        own.attrs = record.attrs
+        draw_labels(own, ax, "outcome")
+        draw_disagreements(own, ax)
+        ax.set(xlim=(-2, 2), ylim=(0, 2))
+        wrong = int((own["predicted"] != own["outcome"]).sum())
+        noisy = f"noise {noise:g} on all weights" if noise else "no noise"
+        count = f"map wrong for {wrong} of {own.sizes['point']}"
+        ax.set_title(f"{caption(chain)}, {noisy}: {count}", fontsize=9)
+    figure.suptitle(
+        f"AdamW of the whole transformer, $d$ = {D}, $N$ = {LENGTH}, one run a start: learned "
+        f"(circle) or not (cross)\nwithin {record.attrs['steps']} steps; a ring where its reduced "
+        "map says otherwise",
+        fontsize=11,
+    )
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure and draw; the exit code."""
+    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
