@@ -124,7 +124,7 @@ def run(case: Case, state: Path) -> tuple[xr.Dataset, float]:
     record = compare(case.settings(), points)
     names = [name for name, v in record.items() if v.dims == ("point",)]
     kept = record[names].load()
-    kept.attrs = provenance({"kind": "agreement"} | record.attrs)
+    kept.attrs = provenance(record.attrs | {"kind": "agreement"})
     kept["largest_drift"] = record["drift"].max("time")
     kept["largest_distance"] = record["distance"].max("time")
     kept["by_flow"] = xr.zeros_like(kept["outcome"]).assign_attrs({})

@@ -73,14 +73,13 @@ def test_agreement_becomes_tables(tmp_path, monkeypatch):
 def test_what_descent_leaves_open_is_followed_by_flow(tmp_path, monkeypatch):
     """A steep valley, in which descent does not arrive within its steps."""
     agreement = __import__("agreement")
-    monkeypatch.setattr(agreement, "DESCENT", 100)
-    monkeypatch.setattr(
-        agreement, "grid_points", lambda *_, **__: torch.tensor([[1.75, 1.75]]).double()
-    )
+    points = torch.tensor([[1.75, 1.75], [0.5, -1.4]], dtype=torch.float64)
+    monkeypatch.setattr(agreement, "DESCENT", 1000)
+    monkeypatch.setattr(agreement, "grid_points", lambda *_, **__: points)
     case = agreement.Case(0.5, 0.8, 2, 3, 0.0, "all", 2)
     record, line, _ = agreement.study(case, tmp_path)
-    assert line["followed_by_flow"] == 1 and line["unresolved"] == 0
-    assert record["outcome"].values.tolist() == record["predicted"].values.tolist() == [2]
+    assert record["by_flow"].values.tolist() == [1, 0] and line["unresolved"] == 0
+    assert record["outcome"].values.tolist() == record["predicted"].values.tolist() == [2, 1]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
