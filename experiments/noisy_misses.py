@@ -226,7 +226,10 @@ def numbers(found: dict[str, Any]) -> dict[str, Any]:
 def draw(found: dict[str, Any]) -> Figure:
     """Gains over the starts at N = 8 and N = 1024, and the growth from one start."""
     figure = Figure(figsize=(12.5, 4.6), layout="constrained")
-    figure.suptitle(f"Growth of small steps off the rank-one manifold;  {caption(CHAINS[0])}")
+    figure.suptitle(
+        "Growth of small displacements off the rank-one manifold, without attention: "
+        f"{caption(CHAINS[0])}, $d$ = 8"
+    )
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
     for ax, length in zip(axes, LENGTHS, strict=False):
         part = found["gains"][CHAINS[0], length]
@@ -238,23 +241,26 @@ def draw(found: dict[str, Any]) -> Figure:
         for e, w in part["missed"]:
             ax.scatter(w, e, s=200, marker="o", facecolors="none", edgecolors=ORANGE, linewidths=2,
                        clip_on=False, zorder=3)  # fmt: skip
-        ax.set(xlim=(-2, 2), ylim=(0, 2), xlabel="feed-forward weight $w$", ylabel="embedding $e$")
-        ax.set_title(f"$N$ = {length}", fontsize=10)
+        ax.set(xlim=(-2, 2), ylim=(0, 2), xlabel="feed-forward weight $w$",
+               ylabel="embedding $e$ ($-e$ is the same)")  # fmt: skip
+        ran = "" if part["misses"] is None else ", one noisy run a start"
+        ax.set_title(f"$N$ = {length}{ran}", fontsize=10)
         ax.text(-1.4, 1, "global basin", ha="center", fontsize=9)
     ticks = [1, 2, 5, 10, 20, 30]
     bar = figure.colorbar(mesh, ax=axes[:2], location="bottom", shrink=0.7, ticks=ticks)
     bar.ax.set_xticklabels([str(tick) for tick in ticks])
     bar.minorticks_off()
-    bar.set_label("largest gain of a step off the manifold, for starts called trapped\n"
-                  "(circle: the full model leaves the trap, with noise 0.02)")  # fmt: skip
+    bar.set_label("largest gain of a displacement off the manifold, for starts called trapped\n"
+                  "(circle: the transformer leaves the trap, noise 0.02 on all but attention)")  # fmt: skip
     line, ax = found["growth"], axes[2]
     ax.semilogy(line["time"], line["full"], color=BLUE, lw=2, label="full transformer")
     ax.semilogy(line["time"], line["linear"], color=ORANGE, lw=1.6, ls="--", label="linear theory")
     marks = [0.05, 0.1, 0.2, 0.5]
     ax.set_yticks(marks, [str(mark) for mark in marks])
     ax.minorticks_off()
-    ax.set(xlabel="time", ylabel="embedding off the manifold", ylim=(0.05, 0.7))
-    ax.set_title("$N$ = 8, from $e = w = 1.9$ with noise 0.02", fontsize=10)
+    ax.set(xlabel="gradient-flow time", ylim=(0.05, 0.7),
+           ylabel=r"norm of the embedding orthogonal to $\alpha$")  # fmt: skip
+    ax.set_title("$N$ = 8, from $e = w = 1.9$, noise 0.02 (seed 399)", fontsize=10)
     ax.grid(color=GREY, alpha=0.2)
     ax.legend(frameon=False)
     return figure
