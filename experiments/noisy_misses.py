@@ -251,7 +251,7 @@ def draw(found: dict[str, Any]) -> Figure:
     bar.ax.set_xticklabels([str(tick) for tick in ticks])
     bar.minorticks_off()
     bar.set_label("largest gain of a displacement off the manifold, for starts called trapped\n"
-                  "(circle: the transformer leaves the trap, noise 0.02 on all but attention)")  # fmt: skip
+                  "(circle: training leaves it, noise 0.02 on all but attention)")  # fmt: skip
     line, ax = found["growth"], axes[2]
     ax.semilogy(line["time"], line["full"], color=BLUE, lw=2, label="full transformer")
     ax.semilogy(line["time"], line["linear"], color=ORANGE, lw=1.6, ls="--", label="linear theory")

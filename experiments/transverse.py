@@ -40,6 +40,46 @@ def transverse_hessian(model: RankOneModel, theta: Tensor) -> Tensor:
     return hessian
 
 
+def attention_coupling(model: RankOneModel, theta: Tensor) -> Tensor:
+    """K (M,) of δL = K ⟨W_Oᵀα, W_V α⟩, what small W_V and W_O add to the loss at θ (M, 5).
+
+    Attention without W_Q and W_K is the mean of the past, α(ρ + e S/n), and reaches the logit along
+    α alone, so that K is the derivative by o·v at o·v = 0. Then (W_Oᵀα)′ = −K W_V α and the other
+    way round: W_Oᵀα ± W_V α are multiplied by exp(∓∫K dt), in all d directions alike. Queries and
+    keys enter at third order. Own derivation.
+    """
+    attended = RankOneModel(model.chain, model.length, attention=True)
+    e, rho, w1, w2, b = theta.unbind(-1)
+    column = {"e": e, "w1": w1, "w2": w2, "b": b, "o": torch.zeros_like(e), "v": torch.ones_like(e)}
+    point = torch.stack([column.get(name, rho) for name in attended.coordinates], -1)
+    return attended.gradient(point)[:, attended.coordinates.index("o")]
+
+
+def attention_gain(
+    model: RankOneModel, theta: Tensor, until: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Descent on the manifold from θ (M, 5), and what it does to small W_V and W_O.
+
+    Returns:
+        The largest factor (M,) by which a unit step in them is multiplied up to that time, the
+        time (M,) of it, and the factors (M, 2) of W_Oᵀα + W_V α and W_Oᵀα − W_V α at the end.
+    """
+    state, metric = theta.clone(), theta.new_tensor(model.metric)
+    clock, factors = theta.new_zeros(len(theta)), theta.new_ones(len(theta), 2)
+    gain, when = theta.new_ones(len(theta)), clock.clone()
+    while len(rows := (clock < until).nonzero()[:, 0]):
+        here = state[rows]
+        step = torch.minimum(0.8 / model.stiffness(here), until - clock[rows])
+        change = step * attention_coupling(model, here)
+        factors[rows] *= 1 + torch.stack([-change, change], -1)
+        state[rows] = here - step[:, None] * model.gradient(here) / metric
+        clock[rows] += step
+        size = factors[rows].abs().amax(-1)
+        grown = size > gain[rows]
+        gain[rows[grown]], when[rows[grown]] = size[grown], clock[rows[grown]]
+    return gain, when, factors
+
+
 def follow(
     model: RankOneModel, theta: Tensor, until: float, save: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,11 +8,18 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.models.rank_one import RankOneModel
-from full_model import Architecture, MarkovSource, PopulationLoss, lift_rank_one
+from full_model import (
+    Architecture,
+    Comparison,
+    FullSide,
+    MarkovSource,
+    PopulationLoss,
+    lift_rank_one,
+)
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import noisy_misses as script
-from transverse import follow, transverse_hessian
+from transverse import attention_coupling, attention_gain, follow, transverse_hessian
 
 F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)
@@ -60,3 +67,25 @@ def test_linear_growth_is_that_of_small_noise():
         assert clean.flatten()[0] == pytest.approx(script.start(
             CHAIN, (1.2, 0.9), 0.0, "all", range(3, 4))[1][name].flatten()[0])  # fmt: skip
     assert float(script.amplitudes(parts[2], 8).abs().max()) < 1e-15
+
+
+def test_small_attention_weights_grow_as_the_coupling_says():
+    """Full training of noise 1e-6 on attention alone, against the factors of W_Oᵀα ± W_V α."""
+    at, until = torch.tensor([[1.6, 1.5]], dtype=F64), 6.0
+    settings = Comparison(CHAIN.p, CHAIN.q, "rank-one", d=3, length=3, noise=1e-6,
+                          noise_on="attention")  # fmt: skip
+    full, model = FullSide(settings, at), RankOneModel(CHAIN, 3)
+
+    def modes():
+        weights = full.field.weights(full.state)
+        out = weights["0.out"][0].sum(0) / 3**0.5
+        value = weights["0.value"][0].sum(1) / 3**0.5
+        return torch.stack([out + value, out - value])
+
+    first = modes()
+    full.move(until)
+    gain, when, factors = attention_gain(model, model.from_canonical(at), until)
+    assert float(gain) >= float(factors.max()) > 1.5 and 0 < float(when) <= until
+    assert torch.allclose(modes(), first * factors.T, rtol=1e-5, atol=0)
+    still = torch.tensor([[0.0, 0.3, 1.0, 1.0, 0.0]], dtype=F64)
+    assert attention_coupling(model, still) == 0  # at e = 0 nothing reaches the logits
