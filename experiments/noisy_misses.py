@@ -1,8 +1,9 @@
-"""Why noise frees four starts from the trap in which the rank-one model rightly sees them.
+"""Why noise frees starts from the trap in which the rank-one model rightly sees them.
 
-agreement.py finds six runs with noise 0.02 on every weight, N = 8 and p + q > 1, that end elsewhere
-than the rank-one model says. Two start at the basin's boundary; four start at |e| = w = 1.9, twelve
-cells from it, and reach the global minimum. What we find:
+200 starts e > 0 at p + q > 1, d = 8, N = 8, with noise 0.02 on all weights but attention's, one run
+each as in agreement.py: of those that the rank-one model calls trapped two come to the global
+minimum at either chain (noisy_misses.json), one at the basin's boundary, the other from
+e = w = 1.9, twelve cells away from it. What we find:
 
 - The noise that does it is the noise across the manifold. From (1.9, 1.9) at (0.5, 0.8), with other
   seeds, runs with all of the noise and with its components orthogonal to α alone leave the trap,
@@ -25,6 +26,9 @@ puts the bias at −13, from where it climbs at the rate π₀p. Until it is up,
 logits grows, η and the positions' component across at about the rate π₀p/√N = 0.11 together (at
 N = 1024 it is eleven times smaller), and afterwards the embedding falls to zero no faster than the
 bias lets it. How small a noise the corner bears, or whether any, was not determined.
+
+Small W_V and W_O grow on the same orbits, all d directions alike (attention_gain in transverse.py),
+which is why attention's noise alone frees runs from this corner too.
 
     python experiments/noisy_misses.py [--overwrite] [--until 200] [--seeds 4]
 """
