@@ -109,10 +109,19 @@ def trials() -> str:
     parts = {"all": "all weights", "across": "orthogonal to α", "along": "along α"}
     rows = [
         [f"({line['start'][0]:g}, {line['start'][1]:g})", f"{line['noise']:g}",
-         parts[line["part"]], line["runs"], line["global_minimum"], line["local_minimum"]]
+         parts[line["part"]], line["runs"], line["global_minimum"], line["local_minimum"],
+         line["unresolved"]]
         for line in found["trials at p=0.5 q=0.8 N=8"]
     ]  # fmt: skip
-    head = ["start (e, w)", "noise", "on", "runs", "reach the global minimum", "stay trapped"]
+    head = [
+        "start (e, w)",
+        "noise",
+        "on",
+        "runs",
+        "reach the global minimum",
+        "stay trapped",
+        "left open",
+    ]
     return _table(head, rows)
 
 
