@@ -32,6 +32,11 @@ class Done(NamedTuple):
 _NOTICE = re.compile(r"flowsim: (compiling the integrator|\d+ of \d+ \w+, ).*\n")
 
 
+def without_notices(text):
+    """What stderr holds beside the lines that depend on how long things take."""
+    return _NOTICE.sub("", text)
+
+
 def run(*words, cwd, notices=False):
     """``flowsim WORDS`` in the folder ``cwd``; notices of progress are left out unless asked."""
     out, err = io.StringIO(), io.StringIO()
@@ -45,7 +50,7 @@ def run(*words, cwd, notices=False):
             cli.main()
         except SystemExit as ended:
             text = err.getvalue()
-            return Done(ended.code, out.getvalue(), text if notices else _NOTICE.sub("", text))
+            return Done(ended.code, out.getvalue(), text if notices else without_notices(text))
     raise AssertionError("the command did not end the process")
 
 

@@ -1,6 +1,7 @@
 """Shared by all tests: the reference table, one thread, precision, starts and the command line."""
 
 import json
+import signal
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REFERENCE = json.loads((Path(__file__).parent / "reference.json").read_text())
 

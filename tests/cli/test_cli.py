@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from command import FLOWSIM, assert_refused, run, whole_process
+from command import FLOWSIM, assert_refused, run, whole_process, without_notices
 from matplotlib.image import imread
 
 SMALL = ["--p", "0.5", "--q", "0.8", "--resolution", "24"]
@@ -191,6 +191,7 @@ def test_interrupt_leaves_nothing_and_says_so(tmp_path):
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
+    stderr = without_notices(stderr)
     assert stderr.count("\n") == 1
     assert "interrupted" in stderr
     assert list(tmp_path.iterdir()) == []
