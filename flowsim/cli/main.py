@@ -116,9 +116,19 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except SystemError as error:  # compiled code wraps a Ctrl-C that arrives while it starts
+        if not _from_ctrl_c(error):
+            raise
+        code = INTERRUPTED
     if code == INTERRUPTED:
         print("flowsim: interrupted; nothing is left half written", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _from_ctrl_c(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _say_compiling() -> None:

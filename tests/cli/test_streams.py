@@ -5,9 +5,10 @@ import resource
 import signal
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pytest
-from command import FLOWSIM
+from command import FLOWSIM, run
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 PORTRAIT = ["portrait", *CHAIN, "--resolution", "8", "--out", "a.png"]
@@ -96,3 +97,19 @@ def test_the_module_and_the_script_write_the_same_record(tmp_path):
         done = subprocess.run([*words, *PORTRAIT, "--quiet"], cwd=tmp_path / name, check=False)
         assert done.returncode == 0
     assert (tmp_path / "a/a.nc").read_bytes() == (tmp_path / "b/a.nc").read_bytes()
+
+
+def test_ctrl_c_inside_compiled_code_is_an_interruption_too(tmp_path):
+    """While compiled code starts, numba turns a KeyboardInterrupt into the cause of another."""
+
+    def compiled(*_, **__):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as pressed:
+            raise SystemError("returned a result with an exception set") from pressed
+
+    with patch("flowsim.cli.main.app", compiled):
+        done = run("--version", cwd=tmp_path)
+    assert done.returncode == 130 and done.stderr.count("\n") == 1, done.stderr
+    with patch("flowsim.cli.main.app", side_effect=SystemError), pytest.raises(SystemError):
+        run("--version", cwd=tmp_path)
