@@ -183,17 +183,13 @@ def _share(basin: Summary) -> str:
 
 
 def _gaussian(s: Summary) -> list[str]:
-    columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high")
     of = "" if s["model"] in ("canonical", "states") else " of the canonical model"
     wrong = [f"wrong {s['wrong']}"] if "wrong" in s else []
     labels = [*wrong, f"unresolved {s['unresolved']}", f"total {s['samples'] * len(s['sigma'])}"]
     lines = [
         f"{_chain(s)}, {_model(s)}",
         "   sigma  integral   flow      95 % interval",
-        *(
-            f"{sigma:8.4g}  {exact:.6f}  {found:.6f}  {low:.6f} to {high:.6f}"
-            for sigma, exact, found, low, high in zip(*(s[name] for name in columns), strict=True)
-        ),
+        *_by_sigma(s, "integral", "fraction", "fraction_low", "fraction_high"),
         f"limits of the integral{of}: {s['limit_small_sigma']:g} as sigma goes to 0, "
         f"{s['limit_large_sigma']:g} as sigma grows",
         f"intervals that miss the integral     {s['intervals_missed']} of {len(s['sigma'])}",
@@ -202,7 +198,19 @@ def _gaussian(s: Summary) -> list[str]:
     if "largest_relative_energy_drift" in s:
         drift = s["largest_relative_energy_drift"]
         lines.append(f"largest relative drift of the energy {drift:.1e}")
+    if "learned" in s:
+        lines.append(f"   sigma  {s['optimizer']}, learned in {s['steps']} steps, 95 % interval")
+        lines += _by_sigma(s, "learned", "learned_low", "learned_high")
     return lines
+
+
+def _by_sigma(s: Summary, *names: str) -> list[str]:
+    """Shares in columns, the last two an interval."""
+    rows = zip(s["sigma"], *(s[name] for name in names), strict=True)
+    return [
+        f"{sigma:8.4g}  {'  '.join(f'{share:.6f}' for share in shares)} to {high:.6f}"
+        for sigma, *shares, high in rows
+    ]
 
 
 def _comparison(s: Summary) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from flowsim.drawing.style import (
     chain_caption,
     figure_of,
     model_caption,
+    optimizer_caption,
     own_axes,
     sentence,
 )
@@ -68,6 +70,8 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
         sigma, fraction, reach, capsize=2, zorder=3, linewidth=1.0,
         label=f"gradient flow of {a['samples']} starts per $\\sigma$, 95 % interval", **points,
     )  # fmt: skip
+    if "learned" in record:
+        _draw_learned(record, ax, of)
     floor = 0.1 / float(a["samples"])
     if 0 < small < 1 or small == large:
         ax.set_ylim(-0.04, 1.08)
@@ -86,6 +90,18 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     names = "$e$, $w$ and $a$" if with_attention else "$e$ and $w$"
     ax.set_xlabel(f"standard deviation $\\sigma$ of {names}")
     ax.set_ylabel(f"probability of {_EVENT[flip]}")
+
+
+def _draw_learned(record: xr.Dataset, ax: Axes, of: Callable[[str], np.ndarray]) -> None:
+    """The share of the same starts that an optimizer brings to the bigram, or does not."""
+    learned = of("learned")
+    ends = np.sort(np.stack([of("learned_low"), of("learned_high")]), axis=0)
+    reach = np.maximum(np.stack([learned - ends[0], ends[1] - learned]), 0)
+    ax.errorbar(
+        record["sigma"].to_numpy(), learned, reach, capsize=2, zorder=3, linewidth=1.0,
+        color=INK["unresolved"], fmt="s", markersize=3.5, markerfacecolor="white",
+        label=f"the same starts trained, 95 % interval:\n{optimizer_caption(record)}",
+    )  # fmt: skip
 
 
 def _mark_limit(ax: Axes, value: float, text: str) -> None:

@@ -176,11 +176,13 @@ def boundary_summary(record: xr.Dataset) -> dict[str, Any]:
 
 def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
     """The numbers of a Gaussian record: every scale, the limits, counts of wrong labels."""
-    columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high")
+    columns = ("sigma", "integral", "fraction", "fraction_low", "fraction_high", "learned",
+               "learned_low", "learned_high")  # fmt: skip
     names = ("samples", "seed", "limit_small_sigma", "limit_large_sigma", "intervals_missed",
              "unresolved", "wrong", "largest_relative_energy_drift")  # fmt: skip
     return {
         **_chosen(record),
+        **_trained(record),
         **{name: record.attrs[name] for name in names if name in record.attrs},
         **{name: record[name].to_numpy() for name in columns if name in record},
     }

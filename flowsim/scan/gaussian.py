@@ -22,6 +22,8 @@ from flowsim.models.rank_one import RankOneModel
 from flowsim.models.states import StatesModel
 from flowsim.records.provenance import provenance
 from flowsim.scan.statistics import wilson_interval
+from flowsim.training.optimizer_choice import OptimizerChoice
+from flowsim.training.reduced import ReducedTraining
 
 #: Scales between which float64 holds every start of a cloud, its energy and its orbit.
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-12, 1e3
@@ -38,6 +40,7 @@ def gaussian_record(
     rtol: float | None = None,
     atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
+    optimizer: OptimizerChoice | None = None,
 ) -> xr.Dataset:
     """The probability of reaching the global minima against σ: flow beside integral.
 
@@ -52,13 +55,16 @@ def gaussian_record(
         samples: starts per σ.
         seed: of the one generator that draws all clouds.
         rtol, atol: error allowed per step, as in ``find_limits``.
-        progress: called with the number of starts done.
+        progress: called with the number of starts done, or with an optimizer of steps taken.
+        optimizer: train from the same starts as well, by its map in the rank-one model.
 
     Returns:
         Dataset over sigma: integral, of the canonical model or that of S states; fraction, the
         share of starts that reached the global minima; fraction_low and fraction_high, its 95 %
         Wilson interval, widened by the unresolved starts; count_<label>. For these two models also
         wrong, the starts whose label contradicts the analytic basin although |E − E_s| > 1e-9.
+        With an optimizer also learned, learned_low, learned_high: the share of the starts that it
+        brought to the bigram within its steps, and the Wilson interval of that share.
         Attributes hold the settings, the limits of the integral, counts and, for these two, the
         largest drift of the energy relative to max(1, |E|).
 
@@ -66,13 +72,15 @@ def gaussian_record(
         InputError: a model, scale or number of samples that is not as above.
     """
     sigmas = _checked(model, sigmas, samples)
+    training = None if optimizer is None else ReducedTraining(model, optimizer)
     generator = torch.Generator().manual_seed(seed)
     names = [name for name in ("e", "w", "a") if name != "a" or _has_attention(model)]
     shape = (len(sigmas), samples, len(names))
     start = torch.randn(shape, dtype=torch.float64, generator=generator)
     start *= torch.from_numpy(sigmas).reshape(-1, 1, 1)
     theta = model.from_canonical(start) if isinstance(model, RankOneModel) else start
-    limits = find_limits(model, theta, rtol, atol, progress=progress)
+    shown = progress if training is None else None
+    limits = find_limits(model, theta, rtol, atol, progress=shown)
 
     per_e, per_w = model.to_canonical if isinstance(model, StatesModel) else (1.0, 1.0)
     ratio = per_w / per_e
@@ -95,6 +103,13 @@ def gaussian_record(
         "intervals_missed": int(missed.sum()),
         "unresolved": int(record["count_unresolved"].sum()),
     }
+    if training is not None and optimizer is not None:
+        found = training.run(theta.reshape(-1, theta.shape[-1]), progress).label
+        learned = (found == Label.GLOBAL_MINIMUM).reshape(len(sigmas), samples).sum(1).numpy()
+        low, high = wilson_interval(learned, samples)
+        columns = {"learned": learned / samples, "learned_low": low, "learned_high": high}
+        record = record.assign({name: ("sigma", column) for name, column in columns.items()})
+        record.attrs |= optimizer.attributes()
     if isinstance(model, CanonicalModel):
         record = _against_the_closed_form(record, model.chain, start, limits.theta, limits.label)
     elif isinstance(model, StatesModel):

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from command import assert_refused, run
 
@@ -35,6 +36,25 @@ def test_a_scan_is_trained(tmp_path):
     assert done.returncode == 3, done.stderr
     assert "momentum, learning rate 0.1, 40 steps, population loss" in done.stdout
     assert "scan_rank-one_N4_momentum_steps40_p0.5_q0.8_grid6x6.nc" in done.stdout
+
+
+def test_gaussian_starts_are_trained_beside_the_flow(tmp_path):
+    words = [*TRAINED, "gd", "--learning-rate", "0.05", "--steps", "5000", "--sigma", "0.5:1:2",
+             "--samples", "24", "--seed", "3", "--out", "a.png"]  # fmt: skip
+    done = run("gaussian", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "gd, learned in 5000 steps, 95 % interval" in done.stdout
+    found = read_record(tmp_path / "a.nc")
+    alone = run("gaussian", *TRAINED[:-1], *words[-6:-2], "--sigma", "0.5:1:2", "--out", "b.png",
+                cwd=tmp_path)  # fmt: skip
+    assert alone.returncode == 0, alone.stderr
+    flow = read_record(tmp_path / "b.nc")
+    assert "learned" not in flow and flow["fraction"].equals(found["fraction"])
+    # small steps of descent from the same starts go where the flow goes
+    np.testing.assert_array_equal(found["learned"], found["fraction"])
+    assert (found["learned_low"] < found["learned"]).all()
+    again = run("portrait", "--from", "a.nc", "--out", "c.png", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["optimizer"] == "gd"
 
 
 @pytest.mark.parametrize(

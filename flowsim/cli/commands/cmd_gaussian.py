@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowsim.cli import options
+from flowsim.cli.commands.optimizer_options import OptimizerOptions
 from flowsim.cli.groups import (
     FigureFiles,
     ModelOnChain,
@@ -31,7 +32,7 @@ MAX_STARTS = 10_000_000
 
 
 @dataclass(frozen=True)
-class Gaussian(ModelOnChain, Tolerances, FigureFiles, Printed):
+class Gaussian(ModelOnChain, OptimizerOptions, Tolerances, FigureFiles, Printed):
     """The options of ``gaussian``."""
 
     sigma: Annotated[
@@ -42,12 +43,12 @@ class Gaussian(ModelOnChain, Tolerances, FigureFiles, Printed):
         ),
     ] = None  # fmt: skip
     samples: Annotated[
-        int,
+        int | None,
         typer.Option(
-            min=1, max=MAX_STARTS, metavar="M", help="Starts per sigma.",
-            rich_help_panel=options.STARTS,
+            min=1, max=MAX_STARTS, metavar="M", rich_help_panel=options.STARTS,
+            help="Starts per sigma.  [default: 4096, or 256 with --optimizer]",
         ),
-    ] = 4096  # fmt: skip
+    ] = None  # fmt: skip
     seed: options.Seed = 0
 
 
@@ -56,7 +57,7 @@ def gaussian(given: Gaussian) -> None:
 
     Seeded starts of any tied model, (e, w, a) with attention, beside the integral over the
     canonical model's analytic basin, or the plane of S states'. Starts of the rank-one model are
-    lifted.
+    lifted. With --optimizer the same starts of that model are trained as well.
 
     \b
     Example:
@@ -67,31 +68,36 @@ def gaussian(given: Gaussian) -> None:
         only_redraws(given)
         redraw(given.source, given, given, kinds=("gaussian",))
         return
-    sigmas = _sigmas(given)
+    # the flow of the same starts keeps its tolerances
+    given.check_optimizer(given.model, None, 1e-12, "flowsim")
+    samples = given.samples or (4096 if given.optimizer is None else 256)
+    sigmas = _sigmas(given, samples)
     chain = given.chain_of_model()
-    figure, stored = given.names("gaussian", *given.words(), *chain_words(chain.p, given.q))
-    record = _compute(given, sigmas)
+    figure, stored = given.names(
+        "gaussian", *given.words(), *given.optimizer_words(), *chain_words(chain.p, given.q)
+    )
+    record = _compute(given, sigmas, samples)
     summary = write_figure(record, figure, stored)
     files = {"figure": figure, "record": stored}
     report("gaussian", summary, files, began, given)
     judge_summary(summary)
 
 
-def _sigmas(given: Gaussian) -> tuple[float, ...]:
+def _sigmas(given: Gaussian, samples: int) -> tuple[float, ...]:
     """The scales, at least one."""
     found = (given.sigma or spread("0.02:3:40")).sigma
     if isinstance(found, dict):
         raise InputError("--sigma is one scale for all coordinates here: LOW:HIGH:COUNT")
     sigmas = found if isinstance(found, tuple) else (found,)
-    if len(sigmas) * given.samples > MAX_STARTS:
+    if len(sigmas) * samples > MAX_STARTS:
         raise InputError(
-            f"--sigma and --samples ask for {len(sigmas) * given.samples} starts; at most "
+            f"--sigma and --samples ask for {len(sigmas) * samples} starts; at most "
             f"{MAX_STARTS} go in one run"
         )
     return sigmas
 
 
-def _compute(given: Gaussian, sigmas: tuple[float, ...]) -> xr.Dataset:
+def _compute(given: Gaussian, sigmas: tuple[float, ...], samples: int) -> xr.Dataset:
     """Follow the starts of every scale."""
     import numpy as np
     import torch
@@ -104,8 +110,13 @@ def _compute(given: Gaussian, sigmas: tuple[float, ...]) -> xr.Dataset:
     if given.fixed():
         raise InputError("--fix has no use here: every coordinate is drawn")
     scales: np.ndarray = np.array(sigmas)
-    with progress(len(sigmas) * given.samples, "starts", given.quiet) as meter:
+    optimizer = given.choice_of_optimizer(given.seed)
+    starts = len(sigmas) * samples
+    total, unit = starts, "starts"
+    if optimizer is not None:
+        total, unit = starts * optimizer.recipe.steps, "steps"
+    with progress(total, unit, given.quiet) as meter:
         return gaussian_record(
-            model, scales, given.samples, given.seed, given.rtol, given.atol,
-            progress=meter.advance,
+            model, scales, samples, given.seed, given.rtol, given.atol,
+            progress=meter.advance, optimizer=optimizer,
         )  # fmt: skip
