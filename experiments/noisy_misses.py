@@ -5,9 +5,10 @@ each as in agreement.py: of those that the rank-one model calls trapped two come
 minimum at either chain (noisy_misses.json), one at the basin's boundary, the other from
 e = w = 1.9, twelve cells away from it. What we find:
 
-- From (1.9, 1.9) at (0.5, 0.8), with other seeds, 3 of 4 runs with all of the noise leave the trap,
-  and 3 of 4 with its components orthogonal to α alone; with its components along α alone none of 4
-  does. The others, and all with noise 0.01 and less, are undecided after 20 000 steps of descent.
+- Gradient flow from (1.9, 1.9) at (0.5, 0.8), seeds 1000 to 1003: with noise 0.02 down to 0.001 on
+  all weights but attention's 4 of 4 runs leave the trap, with 0.0005 one of 4, with 0.0002 and less
+  none. The noise's components orthogonal to α alone do the same at 0.02, those along α alone free
+  none of 4. Noise on attention's weights alone frees 4 of 4 at 0.02 and at 0.002.
 - Small steps off the manifold obey a linear equation along the rank-one orbit (transverse.py). It
   gives the embedding's component across, as full training has it, to 15 % up to time 64, while
   that grows from 0.06 to 0.5.
@@ -17,7 +18,8 @@ e = w = 1.9, twelve cells away from it. What we find:
   most 9; no noisy runs were made there.
 - At the misses the gain comes late, at times 200 and 130; at the runners-up it comes at times 20 to
   30 and falls again. From two of these, (1.9, 1.7) and (1.7, 1.9) at (0.5, 0.8), runs with noise
-  0.02 and 0.04 stay, 4 of 4 each, and 2 of 4 with noise 0.08 leave.
+  0.02 and 0.04 stay, 4 of 4 each, and 2 of 4 with noise 0.08 leave; noise 0.02 on attention alone
+  frees none of 4.
 
 So the trap's bottom is no saddle: at e = 0 a step across costs π₀π₁(p + q − 1)η², and nothing else
 couples to second order. The way there is unstable: turning W_1 or W_2 alone costs nothing, so that
@@ -25,10 +27,11 @@ the loss falls across wherever either couples to η. From this corner the way is
 puts the bias at −13, from where it climbs at the rate π₀p. Until it is up, whatever raises all
 logits grows, η and the positions' component across at about the rate π₀p/√N = 0.11 together (at
 N = 1024 it is eleven times smaller), and afterwards the embedding falls to zero no faster than the
-bias lets it. How small a noise the corner bears, or whether any, was not determined.
+bias lets it.
 
-Small W_V and W_O grow on the same orbits, all d directions alike (attention_gain in transverse.py),
-which is why attention's noise alone frees runs from this corner too.
+Small W_V and W_O grow on the same orbits, all d directions alike (attention_gain in transverse.py):
+3 300 times from this corner up to time 200, at most 5 times from its neighbours, which is why
+attention's noise alone frees runs from this corner, and none of 4 from (1.9, 1.7) or (1.7, 1.9).
 
     python experiments/noisy_misses.py [--overwrite] [--until 200] [--seeds 4]
 """
@@ -47,7 +50,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from papers import BLUE, GREY, ORANGE, caption, run_script
 from torch import Tensor
-from transverse import follow
+from transverse import attention_gain, follow
 
 from flowsim.chain import BinaryChain
 from flowsim.flow.limits import find_limits
@@ -55,7 +58,6 @@ from flowsim.landscape.labels import Label
 from flowsim.models.rank_one import RankOneModel
 from full_model import Comparison, FullSide, SideBySide, Weights, grid_points
 from full_model.comparison.full_side import lifted_weights
-from full_model.comparison.steps import step_until
 
 NAME = "noisy_misses"
 #: Cells a side of the grid of starts.
@@ -63,15 +65,13 @@ GRID = 20
 DEFAULT = {"until": 200.0, "seeds": 4}
 CHAINS, LENGTHS, NOISE = (BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9)), (8, 1024), 0.02
 CORNER, NEIGHBOURS = (1.9, 1.9), ((1.9, 1.7), (1.7, 1.9))
-#: Start, deviation of the noise, and the part of it that is added.
+#: Start, deviation of the noise, the part of it that is added, and the weights it is added to.
 TRIALS = [
-    (CORNER, 0.02, "all"),
-    (CORNER, 0.02, "across"),
-    (CORNER, 0.02, "along"),
-    (CORNER, 0.01, "all"),
-    (CORNER, 0.005, "all"),
-    (CORNER, 0.002, "all"),
-    *[(start, noise, "all") for start in NEIGHBOURS for noise in (0.02, 0.04, 0.08)],
+    *[(CORNER, 0.02, part, "others") for part in ("all", "across", "along")],
+    *[(CORNER, noise, "all", "others") for noise in (5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4)],
+    *[(at, noise, "all", "others") for at in NEIGHBOURS for noise in (0.02, 0.04, 0.08)],
+    *[(CORNER, noise, "all", "attention") for noise in (0.02, 2e-3)],
+    *[(at, 0.02, "all", "attention") for at in NEIGHBOURS],
 ]
 
 
@@ -83,37 +83,37 @@ def across(name: str, weight: Tensor) -> Tensor:
     return weight - weight.mean(axis, keepdim=True)
 
 
-def start(chain: BinaryChain, at: tuple[float, float], noise: float, part: str, seeds: range,
-          length: int = 8) -> tuple[FullSide, Weights]:  # fmt: skip
-    """Full models with that start, one per seed, and their weights."""
+def start(
+    chain: BinaryChain, at: tuple[float, float], noise: float, part: str, on: str, seeds: range,
+    trainer: str = "flow",
+) -> SideBySide:  # fmt: skip
+    """Full models with that start, N = 8, one per seed, and the rank-one model."""
     settings = Comparison(
-        chain.p, chain.q, "rank-one", length=length, noise=noise, noise_on="others",
-        seed=seeds.start,
-    )  # fmt: skip
+        chain.p, chain.q, "rank-one", trainer=trainer, noise=noise, noise_on=on, seed=seeds.start
+    )
     points = torch.tensor([at] * len(seeds), dtype=torch.float64)
-    full = FullSide(settings, points)
-    weights = full.field.weights(full.state)
+    models = SideBySide(settings, points, RankOneModel(chain, settings.length))
     if part != "all":
-        clean = lifted_weights(Comparison(chain.p, chain.q, length=length), points)
+        weights = models.full.field.weights(models.full.state)
+        clean = lifted_weights(Comparison(chain.p, chain.q), points)
         for name, weight in weights.items():
             off = across(name, weight - clean[name])
             weights[name] = clean[name] + off if part == "across" else weight - off
-    return full, weights
+        models.full.state = models.full.field.state(weights)
+    return models
 
 
 def trials(chain: BinaryChain, seeds: int) -> list[dict[str, Any]]:
     """How many runs of each of ``TRIALS`` leave the trap."""
-    starts = [start(chain, *trial, range(1000, 1000 + seeds)) for trial in TRIALS]
-    points = torch.tensor([at for at, _, _ in TRIALS], dtype=torch.float64)
-    points = points.repeat_interleave(seeds, 0)
-    settings = Comparison(chain.p, chain.q, "rank-one", noise=NOISE, noise_on="others")
-    whole = SideBySide(settings, points, RankOneModel(chain, settings.length))
-    whole.full.state = torch.cat([full.field.state(weights) for full, weights in starts])
-    whole.run()
     found = []
-    for (at, noise, part), outcome in zip(TRIALS, whole.full.outcome.split(seeds), strict=True):
-        line: dict[str, Any] = {"start": list(at), "noise": noise, "part": part, "runs": seeds}
+    for at, noise, part, on in TRIALS:
+        models = start(chain, at, noise, part, on, range(1000, 1000 + seeds))
+        models.run()
+        outcome = models.full.outcome
+        line: dict[str, Any] = {"start": list(at), "noise": noise, "part": part, "noise on": on}
+        line |= {"runs": seeds}
         line |= {label.name.lower(): int((outcome == label).sum()) for label in Label}
+        line["decided by time"] = float(models.full.end.max())
         found.append(line)
     return found
 
@@ -134,7 +134,9 @@ def amplitudes(weights: Weights, length: int) -> Tensor:
 
 def growth(chain: BinaryChain, at: tuple[float, float], seed: int, until: float) -> dict[str, Any]:
     """The embedding's component across, in training and by the linear theory, over time."""
-    models, weights = start(chain, at, NOISE, "all", range(seed, seed + 1))
+    # descent, whose steps the linear theory takes
+    models = start(chain, at, NOISE, "all", "others", range(seed, seed + 1), "gd").full
+    weights = models.field.weights(models.state)
     times = torch.linspace(0, until, 65)[1:]
     first, length = amplitudes(weights, 8), models.settings.length
     model = RankOneModel(chain, length)
@@ -156,8 +158,7 @@ def trained(models: FullSide, times: Tensor) -> list[Tensor]:
     """The full weights at the given times, flattened."""
     states = []
     for at in times.tolist():
-        step_until(models.field, models.state, models.time, models.steps, at,
-                   models.steps >= 0)  # fmt: skip
+        models.move(at)
         states.append(models.state.clone())
     return states
 
@@ -182,8 +183,10 @@ def compute(until: float, seeds: int) -> dict[str, Any]:
             e, w = points[rows].numpy().T  # (−e, w) has the mirrored orbit, and the same gain
             gain, when, _ = follow(model, model.from_canonical(points[rows]), until)
             freed = _freed(chain, length)[rows] if length == LENGTHS[0] else None
+            own = attention_gain(model, model.from_canonical(points[rows]), until)[0]
             gains[chain, length] = {
                 "e": e, "w": w, "gain": gain.numpy(), "when": when.numpy(),
+                "attention": own.numpy(),
                 "missed": set() if freed is None else {(e[i], w[i]) for i in np.flatnonzero(freed)},
                 "misses": None if freed is None else int(freed.sum()), "starts": len(e),
             }  # fmt: skip
@@ -213,7 +216,7 @@ def numbers(found: dict[str, Any]) -> dict[str, Any]:
             ),
             "largest gains": [
                 {"e": round(e, 3), "w": round(w, 3), "gain": float(part["gain"][i]),
-                 "at time": float(part["when"][i])}
+                 "at time": float(part["when"][i]), "of attention": float(part["attention"][i])}
                 for (e, w), i in zip(at[:4], order, strict=False)
             ],
         }  # fmt: skip
@@ -228,34 +231,40 @@ def numbers(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def draw(found: dict[str, Any]) -> Figure:
-    """Gains over the starts at N = 8 and N = 1024, and the growth from one start."""
+    """Gains over the starts at N = 8, without and of attention, and the growth from one start."""
     figure = Figure(figsize=(12.5, 4.6), layout="constrained")
     figure.suptitle(
-        "Growth of small displacements off the rank-one manifold, without attention: "
-        f"{caption(CHAINS[0])}, $d$ = 8"
+        "Growth of small displacements off the rank-one manifold: "
+        f"{caption(CHAINS[0])}, $N$ = {LENGTHS[0]}, $d$ = 8"
     )
     axes = figure.subplots(1, 3, width_ratios=(1, 1, 1.05))
-    for ax, length in zip(axes, LENGTHS, strict=False):
-        part = found["gains"][CHAINS[0], length]
-        rows, columns = np.unique(part["e"]), np.unique(part["w"])
+    part = found["gains"][CHAINS[0], LENGTHS[0]]
+    rows, columns = np.unique(part["e"]), np.unique(part["w"])
+    at = np.searchsorted(rows, part["e"]), np.searchsorted(columns, part["w"])
+    titles = {"gain": "in all weights but attention's", "attention": "in $W_V$ and $W_O$"}
+    for ax, (name, title) in zip(axes, titles.items(), strict=False):
         image = np.full((len(rows), len(columns)), np.nan)
-        at = np.searchsorted(rows, part["e"]), np.searchsorted(columns, part["w"])
-        image[at] = part["gain"]
+        image[at] = part[name]
         mesh = ax.pcolormesh(columns, rows, image, cmap="cividis", norm=LogNorm(1, 30))
-        for e, w in part["missed"]:
-            ax.scatter(w, e, s=200, marker="o", facecolors="none", edgecolors=ORANGE, linewidths=2,
-                       clip_on=False, zorder=3)  # fmt: skip
         ax.set(xlim=(-2, 2), ylim=(0, 2), xlabel="feed-forward weight $w$",
                ylabel="embedding $e$ ($-e$ is the same)")  # fmt: skip
-        ran = "" if part["misses"] is None else ", one noisy run a start"
-        ax.set_title(f"$N$ = {length}{ran}", fontsize=10)
+        ax.set_title(title, fontsize=10)
         ax.text(-1.4, 1, "global basin", ha="center", fontsize=9)
+    for e, w in part["missed"]:
+        axes[0].scatter(w, e, s=200, marker="o", facecolors="none", edgecolors=ORANGE,
+                        linewidths=2, clip_on=False, zorder=3)  # fmt: skip
     ticks = [1, 2, 5, 10, 20, 30]
-    bar = figure.colorbar(mesh, ax=axes[:2], location="bottom", shrink=0.7, ticks=ticks)
+    bar = figure.colorbar(
+        mesh, ax=axes[:2], location="bottom", shrink=0.9, ticks=ticks, extend="max"
+    )
     bar.ax.set_xticklabels([str(tick) for tick in ticks])
     bar.minorticks_off()
-    bar.set_label("largest gain of a displacement off the manifold, for starts called trapped\n"
-                  "(circle: training leaves it, noise 0.02 on all but attention)")  # fmt: skip
+    top = part["attention"].max()
+    bar.set_label(
+        "largest gain of a displacement off the manifold, for starts called trapped\n"
+        f"(the yellow cell of $W_V$ and $W_O$: {top:.0f}; "
+        "circle: training leaves it, one run each, noise 0.02 on all but attention)"
+    )
     line, ax = found["growth"], axes[2]
     ax.semilogy(line["time"], line["full"], color=BLUE, lw=2, label="full transformer")
     ax.semilogy(line["time"], line["linear"], color=ORANGE, lw=1.6, ls="--", label="linear theory")

@@ -76,12 +76,14 @@ def run_script(
         options["out"].mkdir(parents=True, exist_ok=True)
         torch.set_num_threads(options["threads"])
         record = compute(**sizes)
-        found = {"sizes": sizes} | numbers(record)
+        command = _command(name, sizes, default)
+        made = {"command": command, "commit": provenance({})["commit"]}
+        found = {"made": made, "sizes": sizes} | numbers(record)
         text = json.dumps(rounded(found), indent=1, ensure_ascii=False) + "\n"
         write_atomically(files[".json"], lambda path: path.write_text(text))
         if keep_record:
             record.attrs = provenance({"title": name} | record.attrs | {"sizes": json.dumps(sizes)})
-            record.attrs["command"] = _command(name, sizes, default)
+            record.attrs["command"] = command
             write_record(record, files[".nc"])
         figure = draw(record)
         write_atomically(files[".png"], lambda path: write_png(figure, path))

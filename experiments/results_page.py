@@ -18,6 +18,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PAGE = ROOT / "figures", ROOT / "docs" / "results.md"
+#: Entries of a record of numbers that are no case: how it was made, and from what sizes.
+ABOUT = ("made", "sizes")
 TRAINERS = {"gd": "gradient descent", "adamw": "AdamW"}
 
 
@@ -70,7 +72,7 @@ def adamw() -> str:
               (line["flow_global"], line["flow_trapped"])],
             _number(line["escape_step_median"]), _number(line["escape_step_max"]),
         ]
-        for case, line in found.items() if case != "sizes"
+        for case, line in found.items() if case not in ABOUT
     ]  # fmt: skip
     head = ["AdamW", "steps", "runs", "learned", "its reduced map right", "map: learned, found not",
             "map: not, found learned", "learned where the flow says global",
@@ -106,22 +108,16 @@ def trials() -> str:
     found = _load("noisy_misses")
     if found is None:
         return _missing("noisy_misses")
-    parts = {"all": "all weights", "across": "orthogonal to α", "along": "along α"}
+    parts = {"all": "all of it", "across": "orthogonal to α", "along": "along α"}
+    weights = {"others": "all but attention's", "attention": "attention's"}
     rows = [
         [f"({line['start'][0]:g}, {line['start'][1]:g})", f"{line['noise']:g}",
-         parts[line["part"]], line["runs"], line["global_minimum"], line["local_minimum"],
-         line["unresolved"]]
+         weights[line["noise on"]], parts[line["part"]], line["runs"], line["global_minimum"],
+         line["local_minimum"], line["unresolved"], f"{line['decided by time']:.0f}"]
         for line in found["trials at p=0.5 q=0.8 N=8"]
     ]  # fmt: skip
-    head = [
-        "start (e, w)",
-        "noise",
-        "on",
-        "runs",
-        "reach the global minimum",
-        "stay trapped",
-        "left open",
-    ]
+    head = ["start (e, w)", "noise", "on weights", "part of the noise", "runs",
+            "reach the global minimum", "stay trapped", "left open", "last decided by"]  # fmt: skip
     return _table(head, rows)
 
 
@@ -184,7 +180,7 @@ def ends() -> str:
     rows = []
     for name in ("am_fig1_depth", "am_fig3_tying", "lg_rank_one_energy", "lg_initialization"):
         for case, line in (_load(name) or {}).items():
-            if case == "sizes":
+            if case in ABOUT:
                 continue
             counts = [line["models"], line["bigram"], line["unigram"], line["between"]]
             loss = line["final_loss"]
@@ -204,7 +200,7 @@ def square() -> str:
         return _missing("am_fig4_square")
     rows = []
     for case, sides in found.items():
-        for side, line in sides.items() if case != "sizes" else ():
+        for side, line in sides.items() if case not in ABOUT else ():
             if "bigram" in line:
                 counts = [line[k] for k in ("pairs", "bigram", "unigram", "between")]
                 rows.append([case.replace("GD", "gradient descent"), side, *counts])

@@ -47,9 +47,15 @@ def test_transverse_hessian_is_that_of_the_full_loss():
         assert torch.allclose(hessian, expected, rtol=0, atol=1e-14)
 
 
+def begin(noise, part):
+    """A full model near the lift of (1.2, 0.9)."""
+    return script.start(CHAIN, (1.2, 0.9), noise, part, "others", range(3, 4), "gd").full
+
+
 def test_linear_growth_is_that_of_small_noise():
     """What training makes of noise of 1e-6, in all four amplitudes; and parts of noise add up."""
-    models, weights = script.start(CHAIN, (1.2, 0.9), 1e-6, "all", range(3, 4))
+    models = begin(1e-6, "all")
+    weights = models.field.weights(models.state)
     first = script.amplitudes(weights, 8)
     model, times = RankOneModel(CHAIN, 8), torch.tensor([0.5, 2.0])
     theta = model.from_canonical(torch.tensor([[1.2, 0.9]], dtype=F64))
@@ -58,14 +64,12 @@ def test_linear_growth_is_that_of_small_noise():
         found = script.amplitudes(models.field.weights(state), 8)
         assert torch.allclose(found, propagator @ first, rtol=0, atol=1e-4 * float(first.norm()))
     assert float(gain) >= float(propagators[:, 0].norm(dim=-1).max()) and 0 <= float(when) <= 2
-    parts = [
-        script.start(CHAIN, (1.2, 0.9), 0.02, part, range(3, 4))[1]
-        for part in ("all", "across", "along")
-    ]
+    parts = [models.field.weights(begin(0.02, part).state) for part in ("all", "across", "along")]
+    without = begin(0.0, "all")  # one position for all, since no noise parts them
+    still = without.field.weights(without.state)
     for name, whole in parts[0].items():
         clean = parts[1][name] + parts[2][name] - whole  # along + across − both
-        assert clean.flatten()[0] == pytest.approx(script.start(
-            CHAIN, (1.2, 0.9), 0.0, "all", range(3, 4))[1][name].flatten()[0])  # fmt: skip
+        assert clean.flatten()[0] == pytest.approx(still[name].flatten()[0])
     assert float(script.amplitudes(parts[2], 8).abs().max()) < 1e-15
 
 
