@@ -24,7 +24,7 @@ $(TRAINED):
 	$(call timed,experiments/$@.py --overwrite)
 
 notebooks:
-	$(call timed,experiments/notebooks/execute.py)
+	$(call timed,docs/learn/execute.py)
 
 results:  # the tables of docs/results.md, from the numbers in figures/*.json
 	$(call timed,experiments/results_page.py)

@@ -88,7 +88,7 @@ def test_make_reproduce_runs_every_script():
         ["make", "-n", "reproduce", "PYTHON=py"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    named = re.findall(r"py experiments/(?:notebooks/)?(\w+)\.py", done.stdout)
+    named = re.findall(r"py (?:experiments|docs/learn)/(\w+)\.py", done.stdout)
     files = (ROOT / "experiments").glob("*.py")
     scripts = {path.stem for path in files if '__name__ == "__main__"' in path.read_text()}
     assert sorted(named) == sorted(scripts | {"execute"})

@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from jupytext.compare import compare_notebooks
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "notebooks"
+FOLDER = Path(__file__).parents[2] / "docs" / "learn"
 sys.path.append(str(FOLDER))
 import execute  # noqa: E402
 

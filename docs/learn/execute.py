@@ -1,6 +1,6 @@
 """Run the notebooks top to bottom and write them, outputs included, beside their .py files.
 
-    python experiments/notebooks/execute.py [reduced_flow ...]
+    python docs/learn/execute.py [reduced_flow ...]
 
 The .py files are the source; the .ipynb beside each is made from it. No time stamps and no random
 cell names: the same outputs give the same bytes. The kernel is the Python that runs this script.
