@@ -4,6 +4,7 @@
 #   make reproduce PYTHON=.venv/bin/python
 
 PYTHON ?= python
+SITE ?= docs/_build/html
 FLOW = portraits attention_portraits boundary gaussian states
 PAPERS = am_fig1_depth am_fig3_tying am_fig4_square am_appendix_d \
          lg_fig1_basins lg_fig2_attention lg_losses lg_rank_one_energy lg_initialization
@@ -12,7 +13,7 @@ TRAINED = headline $(PAPERS) agreement agreement_adamw noisy_misses optimizer_ba
 
 timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - began)) s"
 
-.PHONY: reproduce results notebooks $(FLOW) $(TRAINED)
+.PHONY: docs reproduce results notebooks $(FLOW) $(TRAINED)
 .NOTPARALLEL:
 
 reproduce: $(FLOW) $(TRAINED) notebooks results
@@ -25,6 +26,9 @@ $(TRAINED):
 
 notebooks:
 	$(call timed,docs/learn/execute.py)
+
+docs:  # the site, with the extra "docs"; every warning and every dead link ends the build
+	$(PYTHON) -m sphinx -q -W --keep-going -b html docs $(SITE)
 
 results:  # the tables of docs/results.md, from the numbers in figures/*.json
 	$(call timed,experiments/results_page.py)

@@ -16,9 +16,9 @@ every sequence with the target 0); the loss shown is the entropy rate plus the d
 chain on 64 held-out sequences per model (exact for gradient descent), not the training batch's.
 
 What we find is written into the figure's caption file (headline.json) with every number, and the
-README quotes it. For gradient descent the unigram is a trap at (0.5, 0.8), as the papers say of one
-tied layer, and it traps two tied layers too. For AdamW it is a plateau: all tied single layers
-leave it, after about 1 400 of the papers' 8 000 iterations, and two layers after about 700.
+page of results quotes it. For gradient descent the unigram is a trap at (0.5, 0.8), as the papers
+say of one tied layer, and it traps two tied layers too. For AdamW it is a plateau: all tied single
+layers leave it, after about 1 400 of the papers' 8 000 iterations, and two layers after about 700.
 
     python experiments/headline.py [--out figures/headline] [--seeds 8] [--length 64]
                                    [--steps 8000] [--descent-steps 1600] [--overwrite]

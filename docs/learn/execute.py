@@ -22,7 +22,9 @@ import nbformat
 from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
-NAMES = ("reduced_flow", "reduced_against_full", "initializations")
+NAMES = (
+    "reduced_flow", "initializations", "reduced_against_full", "optimizers", "more_states"
+)  # fmt: skip
 
 
 def executed(source: Path) -> nbformat.NotebookNode:

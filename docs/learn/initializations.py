@@ -45,6 +45,7 @@ above, below = (
 )
 print("trapped at σ = 0.1 and σ = 10⁶: p + q > 1", above, "p + q < 1", below)
 
+# %% tags=["hide-input"]
 assert 3e-9 < flowsim.gaussian_probability(chains[ABOVE], 0.1) < 5e-9
 assert abs(above[1] - 1 / 2) < 1e-5
 assert below[0] < 1e-10 and abs(below[1] - 1 / 4) < 1e-5
@@ -69,6 +70,7 @@ for ax, (pq, scan) in zip(axes, scans.items(), strict=True):
 axes[0].legend(frameon=False, fontsize=8)
 plt.show()
 
+# %% tags=["hide-input"]
 for scan in scans.values():
     assert scan.sizes["sigma"] == 13 and scan.attrs["samples"] == 400
     assert scan.attrs["wrong"] == scan.attrs["unresolved"] == 0
@@ -102,6 +104,7 @@ ax.set_title("trapped share of 300 Gaussian starts, σ = 1", fontsize=10)
 figure.colorbar(image)
 plt.show()
 
+# %% tags=["hide-input"]
 side = np.round(np.add.outer(grid, grid) - 1, 12)
 for sign, chain in ((1, chains[ABOVE]), (-1, chains[BELOW])):
     values = trapped[np.sign(side) == sign]
@@ -158,6 +161,7 @@ ax.set(xscale="log", xlabel="σ of e and w", ylabel="trapped share")
 ax.legend(frameon=False, fontsize=7, ncols=2, loc="center")
 plt.show()
 
+# %% tags=["hide-input"]
 for (pq, _), (theory, flow, full) in shares.items():
     assert abs(flow - theory) < 3 * (theory * (1 - theory) / 150) ** 0.5 + 1 / 150
     assert full == 0 or pq == ABOVE

@@ -44,7 +44,7 @@ starts = ((0.5, -1.2), (1.5, -0.2), (0.5, -1.2))
 pairs = (ABOVE, ABOVE, BELOW)
 rate = 0.1
 settings = RunSettings(
-    Architecture(8, 8, attention="none"),
+    Architecture(8, 8),
     Recipe("gd", steps=2500, learning_rate=rate),
     *zip(*pairs, strict=True),
     init="lifted",
@@ -74,6 +74,7 @@ axes[1].legend(frameon=False, fontsize=8)
 figure.suptitle("dotted: unigram (upper) and bigram (lower) loss", fontsize=9)
 plt.show()
 
+# %% tags=["hide-input"]
 unigram = np.array([chains[pq].stationary_entropy for pq in pairs])
 bigram = np.array([chains[pq].entropy_rate for pq in pairs])
 learned = np.abs(np.stack([reduced[-1], trained[-1]]) - bigram) < 1e-4
@@ -102,6 +103,7 @@ for ax, (pq, record) in zip(axes, canonical.items(), strict=True):
 figure.suptitle("what training finds (blue: bigram, orange: trapped); ×: predicted otherwise")
 plt.show()
 
+# %% tags=["hide-input"]
 for pq, share in ((ABOVE, 0.94), (BELOW, 0.88)):
     attributes = canonical[pq].attrs
     assert attributes["decided"] == 100 and abs(attributes["agreement"] - share) < 0.005
@@ -131,6 +133,8 @@ for pq, record in rank_one.items():
     assert record.attrs["agreeing"] == record.attrs["decided"] == 100
     assert distance < 0.01 and drift < 1e-12
 model = flowsim.RankOneModel(chains[ABOVE], 8)
+
+# %% tags=["hide-input"]
 assert model.coordinates == ("e", "rho", "w1", "w2", "b") and model.metric == (1, 8, 4, 4, 1)
 
 # %% [markdown]
@@ -162,6 +166,7 @@ ax.set(
 ax.legend(frameon=False)
 plt.show()
 
+# %% tags=["hide-input"]
 falling, sliding = torch.tensor(times < 0.95), torch.tensor(times > 1.05)
 open_after_one = eps + rho  # what the ReLU sees after a one
 assert (open_after_one[falling] > 0).all() and (eps[falling].diff() < 0).all()
@@ -185,6 +190,8 @@ low, high = noisy.attrs["agreement_low"], noisy.attrs["agreement_high"]
 print(
     f"{noisy.attrs['agreeing']} of {noisy.attrs['decided']} (95 % interval {low:.1%} to {high:.1%})"
 )
+
+# %% tags=["hide-input"]
 assert noisy.attrs["decided"] == 100 and noisy.attrs["agreement"] >= 0.97
 assert noisy.drift[0].min() > 0.01  # the starts are off the rank-one set
 
@@ -217,6 +224,7 @@ ax.set(
 ax.legend(frameon=False)
 plt.show()
 
+# %% tags=["hide-input"]
 descent, adamw = (record.loss.to_numpy() for record in lines.values())
 assert np.abs(descent[-1] - chains[ABOVE].stationary_entropy).max() < 1e-6
 assert np.abs(adamw[-1] - chains[ABOVE].entropy_rate).max() < 1e-3

@@ -42,6 +42,7 @@ x, following = chain.sample(200, 1000, torch.Generator().manual_seed(0))
 after_zero, after_one = (following[x == s].double().mean().item() for s in (0, 1))
 print(f"frequency of a one after 0: {after_zero:.3f}, after 1: {after_one:.3f}")
 
+# %% tags=["hide-input"]
 assert abs(after_zero - 0.5) < 0.005 and abs(after_one - 0.2) < 0.005
 assert round(chain.entropy_rate, 4) == 0.6190 and round(chain.stationary_entropy, 4) == 0.6663
 assert round(chain.stationary[1], 3) == 0.385
@@ -88,6 +89,7 @@ same_gap = torch.tensor([[w_, w_] for w_ in (-1.0, -1.5, -3.0)], dtype=torch.flo
 same_gap[:, 0] = (target / (1 + 2 * same_gap[:, 1] * same_gap[:, 1].abs())).sqrt()
 ignoring = torch.tensor([[0.0, 1.0], [0.7, -(0.5**0.5)]], dtype=torch.float64)
 
+# %% tags=["hide-input"]
 assert target < 0 < flowsim.BinaryChain(0.2, 0.3).target_logit_gap
 assert torch.allclose(gap(same_gap), torch.tensor(target).double())
 assert (model.loss(same_gap) - chain.entropy_rate).abs().max() < 1e-14
@@ -132,6 +134,7 @@ ax.set(
 ax.legend(frameon=False)
 plt.show()
 
+# %% tags=["hide-input"]
 assert abs(loss[-1, 0] - chain.entropy_rate) < 1e-9
 assert abs(loss[-1, 1] - chain.stationary_entropy) < 1e-9 and abs(orbit[-1, 1, 0]) < 1e-6
 assert (orbit[-1, 1] - orbit[-21, 1]).abs().max() < 1e-6  # nothing moves from 100 to 1000
@@ -162,6 +165,7 @@ for (pq, record), ax in zip(records.items(), axes, strict=True):
 figure.suptitle("blue: reaches the bigram (blue curve); hatched: trapped; cross: the saddle")
 plt.show()
 
+# %% tags=["hide-input"]
 for pq, share in (((0.5, 0.8), 0.53), ((0.2, 0.3), 0.18)):
     found = flowsim.portrait_summary(records[pq])
     assert found["oracle_agree"] == found["oracle_cells"] > 6000
@@ -187,6 +191,7 @@ def labels(p, q):
     return flowsim.scan_basins(canonical, {"e": axis, "w": axis}).label.to_numpy()
 
 
+# %% tags=["hide-input"]
 assert (labels(0.5, 0.8) == labels(0.9, 0.9)).all()
 assert (labels(0.2, 0.3) == labels(0.1, 0.1)).all()
 assert (labels(0.5, 0.8) != labels(0.2, 0.3)).any()
@@ -208,6 +213,7 @@ untied_ends = flowsim.find_limits(flowsim.UntiedModel(chain), untied)
 trapped = tied_ends.label == flowsim.Label.LOCAL_MINIMUM
 print(f"trapped: tied {int(trapped.sum())} of {len(tied)}, untied 0")
 
+# %% tags=["hide-input"]
 assert flowsim.UntiedModel(chain).coordinates == ("e", "u", "w")
 assert trapped.sum() > 200
 assert (untied_ends.label == flowsim.Label.GLOBAL_MINIMUM).all()

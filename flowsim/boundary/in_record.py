@@ -37,7 +37,7 @@ def add_boundary(
         model, levels, rtol, atol, progress: as in ``refine_boundary``.
 
     Returns:
-        The record with the variables of ``refine_boundary`` and its attributes refine_….
+        The record with the variables of ``refine_boundary`` and its attributes, ``refine_…``.
 
     Raises:
         InputError: the record is no such grid or has its boundary already, or what

@@ -46,11 +46,11 @@ def test_every_section_asserts_what_it_says(name):
     """Below every piece of text but the first there is code, and it asserts."""
     cells = pair(name)[0].cells
     assert cells[0].cell_type == "markdown" and cells[1].cell_type == "code"
-    for text, code in pairwise(cells[2:]):
-        if text.cell_type == "markdown":
-            assert code.cell_type == "code", text.source
-            found = [node for node in ast.walk(ast.parse(code.source)) if type(node) is ast.Assert]
-            assert len(found) >= 2, text.source
+    texts = [i for i, cell in enumerate(cells) if cell.cell_type == "markdown"]
+    for first, end in pairwise([*texts[1:], len(cells)]):
+        code = "\n".join(cell.source for cell in cells[first + 1 : end])
+        found = [node for node in ast.walk(ast.parse(code)) if type(node) is ast.Assert]
+        assert len(found) >= 2, cells[first].source
 
 
 @pytest.mark.slow

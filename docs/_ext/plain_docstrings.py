@@ -1,0 +1,41 @@
+"""Docstrings as they are: |w| and w* are text, and a colon in a sentence makes no type of it."""
+
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+
+def escaped(line: str) -> str:
+    """The line with | and * escaped, except in ``literals``."""
+    parts = re.split(r"(``.*?``)", line)
+    return "".join(
+        part if part.startswith("``") else re.sub(r"(?<!\\)([|*])", r"\\\1", part) for part in parts
+    )
+
+
+def with_returns_as_field(lines: list[str]) -> list[str]:
+    """The lines with every ``Returns:`` section as one field, whose text napoleon leaves alone."""
+    found: list[str] = []
+    inside: int | None = None  # the indentation of the section's head
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        if line.strip() == "Returns:":
+            inside = indent
+            found.append(" " * indent + ":returns:")
+            continue
+        if inside is not None and line.strip() and indent <= inside:
+            inside = None
+        found.append(line)
+    return found
+
+
+def _prepare(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    lines[:] = with_returns_as_field([escaped(line) for line in lines])
+    if what in ("attribute", "property", "data"):
+        lines.insert(0, "")  # else the first line's words before a colon would be its type
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("autodoc-process-docstring", _prepare, priority=400)  # before napoleon
+    return {"parallel_read_safe": True}

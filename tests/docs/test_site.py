@@ -1,0 +1,97 @@
+"""The documentation site: its code runs, its links lead somewhere, it names everything."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flowsim
+import full_model
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(path for path in DOCS.rglob("*.md") if "_build" not in path.parts)
+TASKS = sorted(path for path in (DOCS / "howto").glob("*.md") if path.stem != "index")
+#: Tasks that take seconds here; the others are run with the slow tests.
+QUICK = {"python", "time_to_learn"}
+SETTINGS = os.environ | {"MPLBACKEND": "agg", "PYTHONPATH": str(ROOT)}
+SETTINGS["PATH"] = f"{Path(sys.executable).parent}:{SETTINGS['PATH']}"
+
+
+def blocks(page):
+    """The code of a page: language and text of every block that a reader would run."""
+    return re.findall(r"```(bash|python)\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+def run_blocks(page, folder):
+    """All blocks of a page in one folder, one after the other; 3 is "done, some unresolved"."""
+    for language, code in blocks(page):
+        words = ["bash", "-m", "-c"] if language == "bash" else [sys.executable, "-c"]
+        lines = [f"{line} || [ $? = 3 ]" if line.startswith("flowsim ") and line[-1] != "\\"
+                 and language == "bash" else line for line in code.splitlines()]  # fmt: skip
+        text = "\n".join([*(["set -e"] if language == "bash" else []), *lines])
+        done = subprocess.run(
+            [*words, text], cwd=folder, env=SETTINGS, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, (page.name, done.stderr)
+
+
+@pytest.mark.parametrize("page", TASKS, ids=lambda page: page.stem)
+def test_a_task_takes_at_most_fifteen_lines(page):
+    code = blocks(page)
+    assert code
+    assert sum(bool(line.strip()) for _, text in code for line in text.splitlines()) <= 15
+    assert f"\n{page.stem}\n" in (DOCS / "howto/index.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
+     for page in [*TASKS, DOCS / "reference/records.md"]],
+)  # fmt: skip
+def test_the_code_of_a_page_runs(page, tmp_path):
+    run_blocks(page, tmp_path)
+    if page.stem == "trapped_share":
+        assert (tmp_path / "trapped.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_every_file_that_a_page_names_exists(page):
+    for name in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / name).exists(), name
+
+
+@pytest.mark.parametrize("package", [flowsim, full_model], ids=lambda package: package.__name__)
+def test_the_reference_has_every_public_name(package):
+    page = (DOCS / "reference/python.md").read_text()
+    part = page.partition(f"## {package.__name__}\n")[2].partition("\n## ")[0]
+    assert sorted(re.findall(r"\.\. [\w:]+:: (\w+)$", part, flags=re.M)) == sorted(
+        [*package.__all__, *[package.__name__] * part.count("currentmodule")]
+    )
+
+
+@pytest.mark.slow
+def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
+    """Every warning and dead link ends the build; scripts, styles, images and fonts are local."""
+    pytest.importorskip("sphinx", reason="needs the extra docs")
+    site = tmp_path / "html"
+    command = ["make", "docs", f"PYTHON={sys.executable}", f"SITE={site}"]
+    done = subprocess.run(command, cwd=ROOT, env=SETTINGS, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    pages = {str(path.relative_to(site)): path.read_text() for path in site.rglob("*.html")}
+    assert {"index.html", "learn/reduced_flow.html", "why.html", "results.html"} <= pages.keys()
+    loads = r"<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=\"([^\"]+)\""
+    for name, page in pages.items():
+        for address in re.findall(loads, page):
+            assert not address.startswith(("http:", "https:", "//")), (name, address)
+    for style in site.rglob("*.css"):
+        assert not re.search(r"(?:url\(|@import\s)['\"]?(?:https?:)?//", style.read_text()), style
+    assert "checks" in pages["learn/reduced_flow.html"] and "<img" in pages["index.html"]
+    helps = pages["reference/commands.html"]
+    for command in ("portrait", "scan", "gaussian", "compare", "train", "verify", "chain", "info"):
+        assert f"Usage: flowsim {command}" in helps
+    records = pages["reference/records.html"]
+    assert "where the flow from this start ends: unresolved, global_minimum" in records
