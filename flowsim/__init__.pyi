@@ -4,6 +4,17 @@ from flowsim.boundary.in_record import add_boundary as add_boundary
 from flowsim.boundary.refine import refine_boundary as refine_boundary
 from flowsim.boundary.refine import refined_labels as refined_labels
 from flowsim.chain import BinaryChain as BinaryChain
+from flowsim.chains.counting import in_context as in_context
+from flowsim.chains.counting import successor_counts as successor_counts
+from flowsim.chains.exact_losses import PriorLosses as PriorLosses
+from flowsim.chains.exact_losses import prior_losses as prior_losses
+from flowsim.chains.higher_order import OrderChain as OrderChain
+from flowsim.chains.paths import sample_chain as sample_chain
+from flowsim.chains.paths import sample_kernels as sample_kernels
+from flowsim.chains.priors import DirichletPrior as DirichletPrior
+from flowsim.chains.priors import DoublyStochasticPrior as DoublyStochasticPrior
+from flowsim.chains.priors import FinitePrior as FinitePrior
+from flowsim.chains.priors import MixturePrior as MixturePrior
 from flowsim.drawing.boundary_lines import draw_boundary as draw_boundary
 from flowsim.drawing.boundary_lines import draw_refined as draw_refined
 from flowsim.drawing.front import draw as draw

@@ -41,16 +41,44 @@ def relative_entropy_term(delta: float) -> float:
 
 
 def checked_kernel(kernel: Any) -> np.ndarray:
-    """A kernel as an array; InputError for what is none."""
-    import numpy as np
-
-    try:
-        found = np.array(kernel, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("a kernel must be a matrix of numbers, in rows of one length") from None
+    """A square kernel as an array; InputError for what is none."""
+    found = _numbers(kernel)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or len(found) < 2:
         shape = " x ".join(map(str, found.shape)) if found.size > 1 else "empty or a number"
         raise InputError(f"a kernel must be a square matrix on at least two states, not {shape}")
+    return _checked_rows(found)
+
+
+def checked_order_kernel(kernel: Any) -> tuple[np.ndarray, int]:
+    """A kernel of order k as an array of shape (S^k, S), and k; InputError for what is none.
+
+    A row is what follows one context, the k last symbols with the oldest varying slowest; arrays
+    of shape (S, …, S), with k + 1 axes, are accepted too.
+    """
+    found = _numbers(kernel)
+    states = found.shape[-1] if found.ndim else 0
+    rows = found.reshape(-1, states) if states > 1 and found.ndim > 1 else found
+    order = round(math.log(len(rows), states)) if states > 1 and found.size else 0
+    if rows.ndim != 2 or order < 1 or states**order != len(rows):
+        shape = " x ".join(map(str, found.shape)) if found.size > 1 else "empty or a number"
+        raise InputError(
+            f"a kernel of order k has S^k rows of S probabilities, S at least 2, not {shape}"
+        )
+    return _checked_rows(rows), order
+
+
+def _numbers(kernel: Any) -> np.ndarray:
+    import numpy as np
+
+    try:
+        return np.array(kernel, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError("a kernel must be a matrix of numbers, in rows of one length") from None
+
+
+def _checked_rows(found: np.ndarray) -> np.ndarray:
+    import numpy as np
+
     wrong = np.argwhere(~(found >= 0))
     if len(wrong):
         i, j = map(int, wrong[0])

@@ -18,7 +18,8 @@ FLOWSIM = {
     "kernels": "errors",
     "markov": "errors kernels",
     "chain": "errors kernels markov",
-    "models": "errors arrays compiled markov chain",
+    "chains": "errors kernels markov chain",
+    "models": "errors arrays compiled markov chain chains",
     "landscape": "errors arrays markov chain models",
     "flow": "errors arrays compiled markov chain models landscape",
     "training": "errors arrays compiled markov chain models landscape",
@@ -26,8 +27,8 @@ FLOWSIM = {
     "boundary": "errors arrays markov chain records models landscape flow scan",
     "portraits": "errors arrays markov chain records models landscape flow training scan boundary",
     "drawing": "errors records",
-    "cli": "errors arrays notices compiled records markov chain models landscape flow training "
-    "scan boundary portraits drawing",
+    "cli": "errors arrays notices compiled records markov chain chains models landscape flow "
+    "training scan boundary portraits drawing",
 }
 FULL_MODEL = {
     "model": "",
@@ -37,7 +38,9 @@ FULL_MODEL = {
     "comparison": "model lift training theorems",
 }
 #: Rooms of flowsim that full_model may know.
-BELOW_FULL_MODEL = "errors arrays compiled records markov chain models landscape flow training scan"
+BELOW_FULL_MODEL = (
+    "errors arrays compiled records markov chain chains models landscape flow training scan"
+)
 
 
 def modules():

@@ -5,7 +5,15 @@ import json
 import pytest
 from command import assert_refused, run
 
-from flowsim import BinaryChain, MarkovChain
+from flowsim import (
+    BinaryChain,
+    DirichletPrior,
+    DoublyStochasticPrior,
+    MarkovChain,
+    MixturePrior,
+    OrderChain,
+    prior_losses,
+)
 
 KERNELS = {
     "sum.csv": ("0.5,0.6\n0.5,0.5\n", "row 0 sums to 1.1"),
@@ -61,7 +69,55 @@ def test_bad_kernels_are_one_sentence(tmp_path, name):
         (["--states", "1", "--p", "0.5"], "from 2 to"),
         (["--states", "3", "--p", "0.5", "--q", "0.5"], "omit --q"),
         (["--p", "0.5"], "--p and --q are needed"),
+        (["--states", "3", "--p", "0.5", "--order", "2"], "--order needs --kernel"),
+        (["--kernel", "two.csv", "--order", "2"], "of order 2 on 2 states has 4 rows, not 2"),
+        (["--p", "0.5", "--q", "0.8", "--length", "4"], "--length goes with --prior"),
+        (["--prior", "dirichlet"], "needs --states"),
+        (["--prior", "dirichlet", "--states", "2", "--p", "0.5"], "omit --p"),
+        (["--prior", "jeffreys", "--states", "2"], "not 'jeffreys'"),
+        (["--prior", "none.csv"], "no such file"),
+        (["--prior", "two.csv", "--states", "3"], "--states is 3"),
+        (["--prior", "doubly-stochastic", "--states", "2", "--order", "2"], "omit --order 2"),
+        (["--prior", "doubly-stochastic", "--states", "3"], "two states only"),
+        (["--prior", "dirichlet:0.5,two.csv", "--states", "2"], "a weight for every name"),
+        (["--prior", "dirichlet:0.5,two.csv:0.6", "--states", "2"], "of sum one"),
+        (["--prior", "dirichlet", "--states", "2", "--order", "8"], "above the order 8, not 8"),
+        (["--prior", "dirichlet", "--states", "3", "--length", "99"], "classes of sequences"),
     ],
 )
 def test_options_that_describe_no_chain(tmp_path, words, said):
+    (tmp_path / "two.csv").write_text("0.5,0.5\n0.8,0.2\n")
     assert_refused(run("chain", *words, cwd=tmp_path), said)
+
+
+def test_a_chain_of_order_two(tmp_path):
+    rows = [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8], [0.5, 0.5]]
+    text = "".join(f"{a},{b}\n" for a, b in rows)
+    (tmp_path / "two.csv").write_text(text)
+    words, chain = ["--kernel", "two.csv", "--order", "2"], OrderChain(rows)
+    found = json.loads(run("chain", *words, "--json", cwd=tmp_path).stdout)
+    assert (found["order"], found["states"]) == (2, 2)
+    assert found["entropy_rate"] == chain.entropy_rate == found["ngram_losses"]["4"]
+    assert [found["ngram_losses"][n] for n in "12"] == [chain.ngram_loss(1), chain.ngram_loss(2)]
+    said = run("chain", *words, cwd=tmp_path).stdout
+    assert f"best from the last 1 symbol          {chain.ngram_loss(2):.6f}" in said
+    assert f"entropy rate (last 2 symbols)        {chain.entropy_rate:.6f}" in said
+
+
+def test_the_losses_under_a_prior(tmp_path):
+    words = ["--prior", "doubly-stochastic:0.75,dirichlet:0.25", "--states", "2"]
+    mixed = MixturePrior([DoublyStochasticPrior(2), DirichletPrior(2)], [0.75, 0.25])
+    known = prior_losses(mixed, 8)
+    found = json.loads(run("chain", *words, "--json", cwd=tmp_path).stdout)
+    assert found["counting"] == {"0": known.counting[0], "1": known.counting[1]}
+    assert (found["bayes"], found["kernel"]) == (known.bayes, known.kernel)
+    said = run("chain", *words, "--length", "8", cwd=tmp_path).stdout
+    assert f"Bayes, who knows the prior               {known.bayes:.6f} nats" in said
+
+
+def test_a_prior_of_files(tmp_path):
+    (tmp_path / "a.csv").write_text("0.5,0.5\n0.8,0.2\n")
+    (tmp_path / "b.csv").write_text("0.1,0.9\n0.8,0.2\n")
+    words = ["--prior", "a.csv:0.5,b.csv:0.5", "--length", "12", "--json"]
+    found = json.loads(run("chain", *words, cwd=tmp_path).stdout)
+    assert found["kernel"] < found["bayes"] < found["counting"]["1"] < found["uniform"]

@@ -10,15 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from flowsim.cli import options
+from flowsim.cli.commands.kernel_files import (
+    MAX_ORDER,
+    chain_of_order,
+    prior_lines,
+    prior_summary,
+    read_kernel,
+)
 from flowsim.cli.groups import OneChain
-from flowsim.cli.output import require_file, say
+from flowsim.cli.output import say
 from flowsim.cli.texts import Summary
-from flowsim.cli.values import MAX_STATES, number, shown
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain, SymmetricChain
 
 if TYPE_CHECKING:
-    from flowsim.chain import BinaryChain
+    from flowsim.chains.higher_order import OrderChain
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,29 @@ class Chain(OneChain):
             help="A transition matrix: a row a line, numbers with commas between them.",
         ),
     ] = None  # fmt: skip
+    order: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MAX_ORDER, metavar="K", rich_help_panel=options.CHAIN,
+            help="The next symbol depends on the last K; --kernel then has S^K rows, the oldest "
+            "symbol varying slowest.",
+        ),
+    ] = None  # fmt: skip
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRIOR", rich_help_panel=options.CHAIN,
+            help="Kernels drawn anew per sequence: dirichlet, doubly-stochastic or a FILE as of "
+            "--kernel; several with weights, as doubly-stochastic:0.75,dirichlet:0.25.",
+        ),
+    ] = None  # fmt: skip
+    length: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10**6, metavar="N", rich_help_panel=options.CHAIN, show_default=False,
+            help=f"Symbols of a sequence, of --prior.  [default: {options.DEFAULT_LENGTH}]",
+        ),
+    ] = None  # fmt: skip
     as_json: options.Json = False
 
 
@@ -40,23 +69,42 @@ def chain(given: Chain) -> None:
     """Say what is known of a chain: entropies, second eigenvalue, threshold, expected regime.
 
     The chain is binary (--p and --q); or has S states and moves to any other state alike with
-    probability p (--states and --p); or is the one of a transition matrix (--kernel).
+    probability p (--states and --p); or is the one of a transition matrix (--kernel), of order K
+    with --order. With --prior every sequence has a kernel of its own: then the exact losses are
+    said of counting in context, of Bayes's predictor, and of who knows the kernel.
 
     \b
     Examples:
       flowsim chain --p 0.5 --q 0.8
       flowsim chain --states 5 --p 0.9
+      flowsim chain --prior dirichlet --states 2 --order 2 --length 16
     """
-    found = _summary(_chain(given))
-    say(json.dumps(found, indent=2) if given.as_json else "\n".join(_lines(found)))
+    if given.prior is not None:
+        found, lines = _prior_summary(given), prior_lines
+    elif given.length is not None:
+        raise InputError("--length goes with --prior, of whose sequences it is the length")
+    else:
+        found, lines = _summary(_chain(given)), _lines
+    say(json.dumps(found, indent=2) if given.as_json else "\n".join(lines(found)))
 
 
-def _chain(given: Chain) -> MarkovChain:
+def _prior_summary(given: Chain) -> Summary:
+    if (given.p, given.q, given.kernel) != (None, None, None):
+        raise InputError("--prior draws the kernel of every sequence: omit --p, --q and --kernel")
+    length = options.DEFAULT_LENGTH if given.length is None else given.length
+    assert given.prior is not None
+    return prior_summary(given.prior, given.states, given.order, length)
+
+
+def _chain(given: Chain) -> MarkovChain | OrderChain:
     """The chain that the options describe; InputError unless they describe one."""
     if given.kernel is not None:
         if (given.states, given.p, given.q) != (None, None, None):
             raise InputError("--kernel says the whole chain: omit --states, --p and --q")
-        return MarkovChain(_read(given.kernel))
+        rows = read_kernel(given.kernel)
+        return MarkovChain(rows) if given.order is None else chain_of_order(rows, given.order)
+    if given.order is not None:
+        raise InputError("--order needs --kernel, a row for every context, or --prior")
     if given.states is None:
         return given.chain()
     if given.q is not None:
@@ -66,31 +114,10 @@ def _chain(given: Chain) -> MarkovChain:
     return SymmetricChain(given.states, given.p)
 
 
-def _read(path: Path) -> list[list[float]]:
-    """The numbers of a text file, line by line."""
-    require_file(path)
-    if not path.is_file():
-        raise InputError(f"{str(path)!r} is no file")
-    rows: list[list[float]] = []
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for place, line in enumerate(lines, 1):
-                words = line.strip().split(",") if line.strip() else []
-                if len(rows) >= MAX_STATES or len(words) > MAX_STATES:
-                    raise InputError(f"{str(path)!r} has more than {MAX_STATES} states")
-                row = [number(word) for word in words]
-                if any(value != value for value in row):
-                    raise InputError(f"line {place} of {str(path)!r} is {shown(line.strip())}, "
-                                     "not numbers with commas between them")  # fmt: skip
-                rows += [row] if row else []
-    except UnicodeDecodeError:
-        raise InputError(f"{str(path)!r} is no text file") from None
-    return rows
-
-
-def _summary(chain: MarkovChain) -> Summary:
+def _summary(chain: MarkovChain | OrderChain) -> Summary:
     """The numbers of a chain, ready for JSON."""
-    own: dict[str, Any] = {n: getattr(chain, n) for n in ("p", "q") if hasattr(chain, n)}
+    own: dict[str, Any] = {n: getattr(chain, n) for n in ("p", "q", "order") if hasattr(chain, n)}
+    longest = max(3, own.get("order", 1) + 2)
     second = chain.second_eigenvalue
     return {
         "states": chain.states,
@@ -100,7 +127,7 @@ def _summary(chain: MarkovChain) -> Summary:
         "stationary_entropy": chain.stationary_entropy,
         "entropy_rate": chain.entropy_rate,
         "mutual_information": chain.mutual_information,
-        "ngram_losses": {str(n): chain.ngram_loss(n) for n in (1, 2, 3)},
+        "ngram_losses": {str(n): chain.ngram_loss(n) for n in range(1, longest + 1)},
         "second_eigenvalue": [second.real, second.imag] if isinstance(second, complex) else second,
         "covariance_eigenvalue": chain.covariance_eigenvalue,
         "threshold": _threshold(chain),
@@ -109,7 +136,7 @@ def _summary(chain: MarkovChain) -> Summary:
     }
 
 
-def _threshold(chain: MarkovChain | BinaryChain) -> str | None:
+def _threshold(chain: MarkovChain | OrderChain) -> str | None:
     """Where the unigram changes what it is, of a family that has one parameter for it."""
     if isinstance(chain, SymmetricChain):
         return f"p = {chain.states - 1}/{chain.states}"
@@ -117,19 +144,31 @@ def _threshold(chain: MarkovChain | BinaryChain) -> str | None:
 
 
 def _lines(s: Summary) -> list[str]:
-    own = [f"{name} = {s[name]:g}" for name in ("p", "q") if name in s]
+    own = [f"{name} = {s[name]:g}" for name in ("p", "q", "order") if name in s]
+    longer = [
+        f"best from the last {n - 1} symbol{'s' * (n > 2)}".ljust(37)
+        + f"{s['ngram_losses'][str(n)]:.6f} nats"
+        for n in range(2, s.get("order", 1) + 1)
+    ]
     second = s["second_eigenvalue"]
     if isinstance(second, list):
         second = f"{second[0]:.6g} ± {abs(second[1]):.6g} i"
     else:
         second = f"{second:.6g}"
     law = ", ".join(f"{x:.6g}" for x in s["stationary"][:10])
+    order = s.get("order", 1)
+    rate = (
+        "entropy rate (bigram, and longer)"
+        if order == 1
+        else f"entropy rate (last {order} symbols)"
+    )
     regime = f"expected regime                      {s['regime']} (threshold {s['threshold']})"
     return [
         ", ".join([f"{s['states']} states", *own, s["structure"]]),
         f"stationary law                       {law}{' ...' * (s['states'] > 10)}",
         f"stationary entropy (unigram)         {s['stationary_entropy']:.6f} nats",
-        f"entropy rate (bigram, and longer)    {s['entropy_rate']:.6f} nats",
+        *longer,
+        f"{rate:<37}{s['entropy_rate']:.6f} nats",
         f"mutual information                   {s['mutual_information']:.6f} nats",
         f"second eigenvalue                    {second}",
         f"largest covariance of neighbours     {s['covariance_eigenvalue']:.6g}",

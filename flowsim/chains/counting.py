@@ -1,0 +1,66 @@
+"""Counting in context: how often each symbol followed the present context so far."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+
+
+def successor_counts(tokens: Tensor, order: int, states: int) -> Tensor:
+    """#{i ≤ n : x_i = s, the k symbols before i equal the k last at n}, at every n and s.
+
+    Args:
+        tokens: integers in [0, S), shape (B, N).
+        order: k ≥ 0; with k = 0 all symbols so far are counted.
+        states: S.
+
+    Returns:
+        (B, N, S), float64; zero where fewer than k symbols are known.
+
+    Raises:
+        InputError: another shape, other symbols, or an order that is not an integer of at least 0.
+    """
+    _check(tokens, order, states)
+    batch, length = tokens.shape
+    tokens, contexts = tokens.long(), states**order
+    table = torch.zeros(batch, contexts, states, dtype=torch.float64, device=tokens.device)
+    found = torch.zeros(batch, length, states, dtype=torch.float64, device=tokens.device)
+    every = torch.arange(batch, device=tokens.device)
+    context = torch.zeros(batch, dtype=torch.long, device=tokens.device)
+    for n in range(length):
+        if n >= order:
+            table[every, context, tokens[:, n]] += 1
+        context = (context * states + tokens[:, n]) % contexts
+        if n + 1 >= order:
+            found[:, n] = table[every, context]
+    return found
+
+
+def in_context(tokens: Tensor, order: int, states: int, beta: float = 0.0) -> Tensor:
+    """The in-context estimator of order k, (count + β)/(all counts + Sβ), shape (B, N, S).
+
+    Args:
+        tokens, order, states: as in ``successor_counts``.
+        beta: added to every count, at least 0. With β = 0 the estimate is NaN where the context
+            has not been seen.
+
+    Raises:
+        InputError: as ``successor_counts``, or β below 0.
+    """
+    if not 0 <= beta < float("inf"):
+        raise InputError(f"beta must be a number of at least 0, not {beta!r}")
+    counts = successor_counts(tokens, order, states)
+    return (counts + beta) / (counts.sum(-1, keepdim=True) + states * beta)
+
+
+def _check(tokens: Tensor, order: int, states: int) -> None:
+    if isinstance(order, bool) or not isinstance(order, int) or order < 0:
+        raise InputError(f"order must be an integer of at least 0, not {order!r}")
+    if states < 2:
+        raise InputError(f"states must be an integer of at least 2, not {states!r}")
+    if tokens.ndim != 2 or tokens.is_floating_point():
+        raise InputError(f"tokens must be integers of shape (B, N), not {tuple(tokens.shape)}")
+    if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < states:
+        raise InputError(f"tokens must lie in [0, {states})")

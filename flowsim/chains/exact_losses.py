@@ -1,0 +1,205 @@
+"""Exact losses under a prior: Bayes, counting of any order, and who knows the kernel.
+
+Sequences with the same first m symbols and the same counts of what followed each m symbols have
+one probability and one prediction. So the sum over S^N sequences is one over such classes, of
+which there are polynomially many in N; they are made from those of N − 1 symbols.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.chains.priors import Prior
+from flowsim.errors import InputError
+
+#: Counts that are held at once, S^{m+1} for every class of sequences.
+_MOST_COUNTS = 2_000_000
+
+
+@dataclass(frozen=True)
+class PriorLosses:
+    """Expected losses in nats, means over the predictions after m, …, N symbols.
+
+    Attributes:
+        length: N.
+        first: m, the symbols known at the first prediction that counts.
+        uniform: log S.
+        counting: order j of add-one counting in context → its loss; 0 is the unigram.
+        bayes: the least possible loss without knowing the kernel.
+        kernel: the loss of who knows the kernel of each sequence.
+        by_position: the same by name ("bayes", "kernel", "0", "1", …), each of shape (N − m + 1,).
+    """
+
+    length: int
+    first: int
+    uniform: float
+    counting: dict[int, float]
+    bayes: float
+    kernel: float
+    by_position: dict[str, np.ndarray]
+
+
+def prior_losses(
+    prior: Prior, length: int, highest: int | None = None, beta: float = 1.0
+) -> PriorLosses:
+    """What the predictors of ``PriorLosses`` lose on sequences of a prior, exactly.
+
+    Args:
+        prior: the law of kernels, of order k.
+        length: N > k, symbols known at the last prediction.
+        highest: the highest order that is counted, at least k; k if None. m is this order, and at
+            least 1.
+        beta: added to every count.
+
+    Raises:
+        InputError: N ≤ k or not above ``highest``, β not above 0, too many classes (with their
+            number), or a prior without a known Bayes predictor.
+    """
+    order = prior.order if highest is None else highest
+    _check(prior, length, order, beta)
+    found: dict[str, list[float]] = {}
+    for classes in _classes(prior, length, order):
+        chance = prior.predict(classes.counts_of(prior.order), classes.context_of(prior.order))
+        weight = classes.weight[:, None] * chance
+        line = {"bayes": _cross_entropy(weight, chance)}
+        own = prior.row_entropy(classes.counts_of(prior.order), classes.context_of(prior.order))
+        line["kernel"] = float((classes.weight * own).sum())
+        for j in range(order + 1):
+            counts, context = classes.counts_of(j), classes.context_of(j)
+            row = counts[torch.arange(len(counts)), context] + beta
+            line[str(j)] = _cross_entropy(weight, row / row.sum(-1, keepdim=True))
+        for name, value in line.items():
+            found.setdefault(name, []).append(value)
+    by_position = {name: np.array(values) for name, values in found.items()}
+    mean = {name: math.fsum(values) / len(values) for name, values in found.items()}
+    counting = {j: mean[str(j)] for j in range(order + 1)}
+    uniform = math.log(prior.states)
+    return PriorLosses(length, order, uniform, counting, mean["bayes"], mean["kernel"], by_position)
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """All sequences of n symbols: first m symbols, counts n_cb of order m, last context, weight."""
+
+    states: int
+    order: int
+    start: Tensor
+    counts: Tensor
+    context: Tensor
+    weight: Tensor
+
+    def counts_of(self, order: int) -> Tensor:
+        """The counts of a lower order j, those among the first m symbols included."""
+        shape = (len(self.start), -1, self.states**order, self.states)
+        return (
+            self.counts.reshape(shape).sum(1) + _inside(self.order, order, self.states)[self.start]
+        )
+
+    def context_of(self, order: int) -> Tensor:
+        return self.context % self.states**order
+
+
+def _inside(order: int, lower: int, states: int) -> Tensor:
+    """Counts of a lower order within each m symbols, shape (S^m, S^lower, S)."""
+    words = torch.arange(states**order)
+    table = torch.zeros(len(words), states**lower, states, dtype=torch.float64)
+    for end in range(lower + 1, order + 1):  # the symbol at this place, and those before it
+        prefix = words // states ** (order - end)
+        table[words, prefix // states % states**lower, prefix % states] += 1
+    return table
+
+
+def _classes(prior: Prior, length: int, order: int) -> Iterator[_Classes]:
+    """The classes of m symbols, of m + 1, …, of N."""
+    states, count = prior.states, prior.states**order
+    start = torch.arange(count)
+    counts = torch.zeros(count, count, states, dtype=torch.float64)
+    found = _Classes(states, order, start, counts, start, torch.ones(count, dtype=torch.float64))
+    weight = prior.log_evidence(found.counts_of(prior.order)).exp() / states**prior.order
+    found = _Classes(states, order, start, counts, start, weight)
+    yield found
+    for _ in range(order, length):
+        found = _longer(prior, found)
+        yield found
+
+
+def _longer(prior: Prior, classes: _Classes) -> _Classes:
+    """Every class followed by every symbol, equal ones put together."""
+    states, size = classes.states, len(classes.start)
+    chance = prior.predict(classes.counts_of(prior.order), classes.context_of(prior.order))
+    weight = (classes.weight[:, None] * chance).T.reshape(-1)
+    counts = classes.counts.repeat(states, 1, 1)
+    symbol = torch.arange(states).repeat_interleave(size)
+    before = classes.context.repeat(states)
+    counts[torch.arange(len(counts)), before, symbol] += 1
+    after = (before * states + symbol) % states**classes.order
+    whole = torch.cat([classes.start.repeat(states)[:, None], after[:, None],
+                       counts.flatten(1).long()], dim=1)  # fmt: skip
+    kept = weight > 0
+    rows, which = _distinct(whole[kept].numpy())
+    summed = np.bincount(which, weights=weight[kept].numpy(), minlength=len(rows))
+    table = torch.from_numpy(rows)
+    numbers = table[:, 2:].double().reshape(-1, *classes.counts.shape[1:])
+    return _Classes(
+        states, classes.order, table[:, 0], numbers, table[:, 1], torch.from_numpy(summed)
+    )
+
+
+def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different rows of integers, and which of them each row is.
+
+    Rows are told apart by one number of 64 bits each, and compared with the row found for it.
+    """
+    factors = np.random.default_rng(0).integers(1, 2**63, size=rows.shape[1], dtype=np.uint64)
+    keys = (rows.astype(np.uint64) * (2 * factors + np.uint64(1))).sum(1, dtype=np.uint64)
+    _, first, which = np.unique(keys, return_index=True, return_inverse=True)
+    which = which.reshape(-1)
+    if (rows[first[which]] == rows).all():
+        return rows[first], which
+    found, which = np.unique(rows, axis=0, return_inverse=True)
+    return found, which.reshape(-1)
+
+
+def _cross_entropy(weight: Tensor, chance: Tensor) -> float:
+    return abs(float(-torch.where(weight > 0, weight * chance.log(), 0.0).sum()))
+
+
+def _check(prior: Prior, length: int, order: int, beta: float) -> None:
+    for name, value in (("length", length), ("highest", order)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InputError(f"{name} must be an integer of at least 0, not {value!r}")
+    if order < prior.order:
+        raise InputError(f"highest must be at least the prior's order {prior.order}, not {order}")
+    if length <= order:
+        raise InputError(f"length must be above the order {order}, not {length}")
+    if not 0 < beta < math.inf:
+        raise InputError(f"beta must be a number above 0, not {beta!r}")
+    most = _MOST_COUNTS // prior.states ** (order + 1)
+    number = class_bound(prior.states, order, length)
+    if number > most:
+        longest = order
+        while class_bound(prior.states, order, longest + 1) <= most:
+            longest += 1
+        advice = f"choose at most {longest}" if longest > order else "choose a lower order"
+        size = f"10^{math.log10(number):.0f}"
+        raise InputError(
+            f"the exact losses of length {length} run through up to {size} classes of sequences, "
+            f"and {most} of order {order} are held at once: {advice}"
+        )
+
+
+def class_bound(states: int, order: int, length: int) -> int:
+    """How many classes of N symbols there are at most.
+
+    A class is its first and last context and S^m(S − 1) free counts (those of each context's
+    successors that the balance of arrivals and departures leaves free), and no more than sequences.
+    """
+    free = states**order * (states - 1)
+    by_counts = states ** (2 * order) * math.comb(length - order + free, free)
+    return min(states**length, by_counts)

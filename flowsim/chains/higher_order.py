@@ -1,0 +1,133 @@
+"""Chains of order k: the next symbol depends on the last k."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from flowsim.errors import InputError
+from flowsim.kernels import checked_order_kernel
+from flowsim.markov import MarkovChain
+
+#: Contexts S^k: the law of a chain and its eigenvalues take the third power of their number.
+MAX_CONTEXTS = 2000
+
+
+class OrderChain:
+    """A stationary chain of order k on S states, entropies in nats.
+
+    Its contexts, the k last symbols, are a first-order chain (``contexts``), of which law and
+    structure are taken; at k = 1 that is the chain itself.
+
+    Args:
+        kernel: shape (S^k, S): what follows each context, the oldest symbol varying slowest (with
+            S = 2, k = 2: after 00, 01, 10, 11); or shape (S, …, S) with k + 1 axes.
+
+    Raises:
+        InputError: another shape, a negative entry, a row whose sum is not one, or more than
+            2000 contexts.
+
+    Source: AM Sec. 4.4 (order k); the regime as in docs/derivations.md, 14.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel, self.order = checked_order_kernel(kernel)
+        self.states = self._kernel.shape[1]
+        if len(self._kernel) > MAX_CONTEXTS:
+            raise InputError(
+                f"a chain of order {self.order} on {self.states} states has {len(self._kernel)} "
+                f"contexts, and at most {MAX_CONTEXTS} are handled"
+            )
+
+    def __repr__(self) -> str:
+        return f"OrderChain(order={self.order}, states={self.states})"
+
+    @property
+    def kernel(self) -> np.ndarray:
+        """P, a copy, shape (S^k, S)."""
+        return self._kernel.copy()
+
+    @cached_property
+    def contexts(self) -> MarkovChain:
+        """The first-order chain on S^k contexts: each drops its oldest symbol and adds one."""
+        count = len(self._kernel)
+        if self.order == 1:
+            return MarkovChain(self._kernel)
+        lifted = np.zeros((count, count))
+        row = np.arange(count)[:, None]
+        lifted[row, row * self.states % count + np.arange(self.states)] = self._kernel
+        return MarkovChain(lifted)
+
+    @property
+    def structure(self) -> str:
+        """What the chain of contexts is: irreducible or reducible, and its period."""
+        return self.contexts.structure
+
+    @property
+    def second_eigenvalue(self) -> complex | float:
+        """The eigenvalue largest in size beside 1 of the chain of contexts."""
+        return self.contexts.second_eigenvalue
+
+    @cached_property
+    def stationary(self) -> tuple[float, ...]:
+        """The law of one symbol, shape (S,)."""
+        return tuple(map(float, self.joint(0).reshape(-1)))
+
+    def joint(self, past: int) -> np.ndarray:
+        """The stationary law of ``past`` ≤ k symbols and the next one, shape (S^past, S)."""
+        whole = np.array(self.contexts.stationary)[:, None] * self._kernel
+        return whole.reshape(-1, self.states**past, self.states).sum(0)
+
+    def ngram_loss(self, n: int) -> float:
+        """The loss of the best predictor from the last n − 1 symbols, H(X_n | X_1 … X_{n−1}).
+
+        Constant from n = k + 1 on, where it is the entropy rate.
+
+        Raises:
+            InputError: n is not an integer of at least 1.
+        """
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise InputError(f"n must be an integer of at least 1, not {n!r}")
+        joint = self.joint(min(n - 1, self.order))
+        before = joint.sum(1, keepdims=True)
+        seen = joint > 0
+        chance = np.divide(joint, before, out=np.ones_like(joint), where=seen)
+        return abs(float(-(joint * np.log(chance)).sum()))
+
+    @property
+    def entropy_rate(self) -> float:
+        """Σ π(c) H(P(c, ·)), the least possible loss."""
+        return self.ngram_loss(self.order + 1)
+
+    @property
+    def stationary_entropy(self) -> float:
+        """H of one symbol: the unigram loss."""
+        return self.ngram_loss(1)
+
+    @property
+    def mutual_information(self) -> float:
+        """What the past says of a symbol, H(X) − entropy rate."""
+        return self.stationary_entropy - self.entropy_rate
+
+    @cached_property
+    def neighbours(self) -> MarkovChain:
+        """The first-order chain whose neighbouring symbols have the same joint law."""
+        joint, law = self.joint(1), np.array(self.stationary)
+        rows = np.where(law[:, None] > 0, joint / np.where(law > 0, law, 1)[:, None], law)
+        return MarkovChain(rows / rows.sum(1, keepdims=True))
+
+    @property
+    def covariance_eigenvalue(self) -> float:
+        """As of ``MarkovChain``: near zero embeddings a tied model sees neighbours alone."""
+        return self.neighbours.covariance_eigenvalue
+
+    @property
+    def unigram(self) -> str:
+        """What the unigram point of a tied model is expected to be."""
+        return self.neighbours.unigram
+
+    @property
+    def regime(self) -> str:
+        return f"the unigram is {self.unigram}"

@@ -1,0 +1,84 @@
+"""Sequences of chains of any order, many at once, on the device of their generator."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flowsim.chain import BinaryChain
+from flowsim.chains.higher_order import OrderChain
+from flowsim.errors import InputError
+from flowsim.markov import MarkovChain
+
+
+def sample_chain(
+    chain: MarkovChain | OrderChain, batch: int, length: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Independent stationary sequences of one chain, and their next symbols.
+
+    Args:
+        chain: of any order; a binary one draws as ``BinaryChain.sample``.
+        batch: number of sequences, at least 1.
+        length: N, at least 1.
+        generator: the only source of randomness; the sample lies on its device.
+
+    Returns:
+        (inputs, targets), int64 of shape (batch, N): targets[:, n] follows inputs[:, n], the last
+        one drawn like every other.
+
+    Raises:
+        InputError: batch or length below 1, or a chain with no one stationary law.
+    """
+    if isinstance(chain, BinaryChain):
+        return chain.sample(batch, length, generator)
+    whole = chain if isinstance(chain, OrderChain) else OrderChain(chain.kernel)
+    kernel = torch.from_numpy(whole.kernel)
+    law = torch.tensor(whole.contexts.stationary, dtype=torch.float64)
+    return sample_kernels(kernel.expand(max(batch, 0), -1, -1), law, length, generator)
+
+
+def sample_kernels(
+    kernels: Tensor, first: Tensor | None, length: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """One sequence of each kernel, and its next symbols.
+
+    Args:
+        kernels: (B, S^k, S), rows as in ``OrderChain``.
+        first: the law of the first k symbols, shape (S^k,) or (B, S^k); None for uniform.
+        length: N, at least 1.
+        generator: the only source of randomness; the sample lies on its device.
+
+    Returns:
+        (inputs, targets), int64 of shape (B, N), the first k symbols drawn together from ``first``
+        and every other one, the last target included, from its kernel.
+
+    Raises:
+        InputError: no kernel, or length below 1.
+    """
+    device = generator.device
+    batch, contexts, states = kernels.shape
+    if batch < 1 or length < 1:
+        raise InputError(f"a sample needs batch ≥ 1 and length ≥ 1, not {batch} and {length}")
+    order = order_of(contexts, states)
+    steps = kernels.to(device).cumsum(-1)[..., :-1].contiguous()
+    u = torch.rand(batch, length + 1, dtype=torch.float64, device=device, generator=generator)
+    if first is None:
+        first = torch.full((contexts,), 1 / contexts, dtype=torch.float64)
+    law = first.to(device).expand(batch, -1).cumsum(-1)[:, :-1].contiguous()
+    context = torch.searchsorted(law, u[:, :1].contiguous(), right=True)[:, 0]
+    every = torch.arange(batch, device=device)
+    symbols = [context // states ** (order - 1 - i) % states for i in range(order)]
+    for n in range(order, length + 1):
+        symbol = (u[:, n, None] >= steps[every, context]).sum(-1)
+        context = (context * states + symbol) % contexts
+        symbols.append(symbol)
+    paths = torch.stack(symbols[: length + 1], dim=1)
+    return paths[:, :-1], paths[:, 1:]
+
+
+def order_of(contexts: int, states: int) -> int:
+    """k with S^k = contexts."""
+    order = 0
+    while states**order < contexts:
+        order += 1
+    return order

@@ -1,0 +1,250 @@
+"""Laws of kernels: one is drawn anew for every sequence, and Bayes's predictor knows the law.
+
+A sequence starts with k symbols drawn uniformly. Given them, its probability depends on how often
+each symbol followed each context, n_cb; so does everything that Bayes says.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowsim.chains.higher_order import OrderChain
+from flowsim.errors import InputError
+from flowsim.markov import MarkovChain
+
+#: Of doubly stochastic kernels: rejection accepts 1 draw in 2 at S = 3, few beyond this.
+_MOST_STATES = 8
+
+
+class Prior(ABC):
+    """A law of kernels of order k on S states.
+
+    Counts n_cb have shape (A, S^k, S), contexts c shape (A,).
+    """
+
+    states: int
+    order: int = 1
+
+    @abstractmethod
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """``count`` kernels, shape (count, S^k, S), float64 on the generator's device."""
+
+    @abstractmethod
+    def log_evidence(self, counts: Tensor) -> Tensor:
+        """log E Π P(c, b)^n_cb over the prior, shape (A,)."""
+
+    @abstractmethod
+    def predict(self, counts: Tensor, context: Tensor) -> Tensor:
+        """Bayes's probability of the next symbol, shape (A, S)."""
+
+    @abstractmethod
+    def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
+        """E H(P(c, ·)) in nats under the posterior, the loss of who knows the kernel, (A,)."""
+
+
+class DirichletPrior(Prior):
+    """Rows drawn independently from Dirichlet(β, …, β); Bayes adds β to every count.
+
+    Raises:
+        InputError: S below 2, k below 1, or β not above 0.
+    """
+
+    def __init__(self, states: int, order: int = 1, beta: float = 1.0) -> None:
+        for name, value, least in (("states", states, 2), ("order", order, 1)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+        if not 0 < beta < float("inf"):
+            raise InputError(f"beta must be a number above 0, not {beta!r}")
+        self.states, self.order, self.beta = states, order, float(beta)
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        shape = (count, self.states**self.order, self.states)
+        alpha = torch.full(shape, self.beta, dtype=torch.float64, device=generator.device)
+        gamma = torch._standard_gamma(alpha, generator=generator).clamp(min=1e-300)
+        return gamma / gamma.sum(-1, keepdim=True)
+
+    def log_evidence(self, counts: Tensor) -> Tensor:
+        return _dirichlet_evidence(counts, self.beta).sum(-1)
+
+    def predict(self, counts: Tensor, context: Tensor) -> Tensor:
+        row = _row(counts, context) + self.beta
+        return row / row.sum(-1, keepdim=True)
+
+    def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
+        return _dirichlet_entropy(_row(counts, context) + self.beta)
+
+
+class DoublyStochasticPrior(Prior):
+    """Kernels whose columns sum to one too, uniform over all of them (Birkhoff's polytope).
+
+    Their stationary law is uniform, so that the unigram says nothing. Drawn by rejection: S − 1
+    rows uniform, accepted where the last one can complete them. Bayes's predictor has a closed
+    form for S = 2, where the probability to move is uniform.
+
+    Raises:
+        InputError: S not from 2 to 8; Bayes's predictor, or a loss that needs it, for S above 2.
+    """
+
+    def __init__(self, states: int) -> None:
+        if isinstance(states, bool) or states not in range(2, _MOST_STATES + 1):
+            raise InputError(
+                f"doubly stochastic kernels are drawn for 2 to {_MOST_STATES} states, "
+                f"not {states!r}"
+            )
+        self.states = states
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        rows, device = self.states - 1, generator.device
+        kept = torch.zeros(0, rows, self.states, dtype=torch.float64, device=device)
+        while len(kept) < count:
+            alpha = kept.new_ones(max(4 * count, 4096), rows, self.states)
+            drawn = torch._standard_gamma(alpha, generator=generator)
+            drawn = drawn / drawn.sum(-1, keepdim=True)
+            kept = torch.cat([kept, drawn[(drawn.sum(1) <= 1).all(-1)]])
+        kept = kept[:count]
+        last = 1 - kept.sum(1, keepdim=True)
+        return torch.cat([kept, last / last.sum(-1, keepdim=True)], dim=1)
+
+    def log_evidence(self, counts: Tensor) -> Tensor:
+        return _dirichlet_evidence(self._stays_and_moves(counts), 1.0)
+
+    def predict(self, counts: Tensor, context: Tensor) -> Tensor:
+        alpha = self._stays_and_moves(counts) + 1
+        chance = alpha / alpha.sum(-1, keepdim=True)
+        return torch.where((context == 0)[:, None], chance, chance.flip(-1))
+
+    def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
+        return _dirichlet_entropy(self._stays_and_moves(counts) + 1)
+
+    def _stays_and_moves(self, counts: Tensor) -> Tensor:
+        """Of two states, shape (A, 2)."""
+        if self.states > 2:
+            raise InputError(
+                "Bayes's predictor of doubly stochastic kernels is known for two states only, "
+                f"not for {self.states}"
+            )
+        stays = counts[:, 0, 0] + counts[:, 1, 1]
+        return torch.stack([stays, counts[:, 0, 1] + counts[:, 1, 0]], dim=-1)
+
+
+class FinitePrior(Prior):
+    """One of finitely many kernels.
+
+    Args:
+        kernels: chains, or their kernels, all of one order on as many states.
+        weights: their probabilities, of sum one; equal ones if None.
+
+    Raises:
+        InputError: no kernel, kernels of different shapes, or weights that are no probabilities.
+    """
+
+    def __init__(self, kernels: Sequence[Any], weights: Sequence[float] | None = None) -> None:
+        chains = [k if isinstance(k, OrderChain) else OrderChain(_kernel_of(k)) for k in kernels]
+        if len({(chain.states, chain.order) for chain in chains}) != 1:
+            raise InputError("a finite prior needs at least one kernel, all of one order and shape")
+        self.states, self.order = chains[0].states, chains[0].order
+        self.kernels = torch.stack([torch.from_numpy(chain.kernel) for chain in chains])
+        self.weights = _probabilities(weights, len(chains))
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        return self.kernels.to(generator.device)[_pick(self.weights, count, generator)]
+
+    def log_evidence(self, counts: Tensor) -> Tensor:
+        return self._log_weights(counts).logsumexp(-1)
+
+    def predict(self, counts: Tensor, context: Tensor) -> Tensor:
+        rows = self.kernels.to(counts.device)[:, context]
+        return torch.einsum("ak,kas->as", self._log_weights(counts).softmax(-1), rows)
+
+    def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
+        entropy = -torch.xlogy(self.kernels, self.kernels).sum(-1).to(counts.device)
+        return torch.einsum("ak,ka->a", self._log_weights(counts).softmax(-1), entropy[:, context])
+
+    def _log_weights(self, counts: Tensor) -> Tensor:
+        """log of weight times probability, shape (A, kernels)."""
+        logs, flat = self.kernels.log().to(counts.device).flatten(1), counts.flatten(1)
+        impossible = torch.where(torch.isinf(logs), 1.0, 0.0).to(counts)
+        found = flat @ torch.where(torch.isinf(logs), 0.0, logs).T
+        found = found.masked_fill(flat @ impossible.T > 0, -torch.inf)
+        return found + self.weights.log().to(counts.device)
+
+
+class MixturePrior(Prior):
+    """A kernel of one prior or another, by weight.
+
+    Args:
+        parts: priors of one order on as many states.
+        weights: their probabilities, of sum one; equal ones if None.
+
+    Raises:
+        InputError: no part, parts of different shapes, or weights that are no probabilities.
+    """
+
+    def __init__(self, parts: Sequence[Prior], weights: Sequence[float] | None = None) -> None:
+        if len({(part.states, part.order) for part in parts}) != 1:
+            raise InputError("a mixture needs at least one prior, all of one order and on as many "
+                             "states")  # fmt: skip
+        self.parts = tuple(parts)
+        self.states, self.order = parts[0].states, parts[0].order
+        self.weights = _probabilities(weights, len(parts))
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        chosen = _pick(self.weights, count, generator)
+        drawn = torch.stack([part.draw(count, generator) for part in self.parts])
+        return drawn[chosen, torch.arange(count, device=generator.device)]
+
+    def log_evidence(self, counts: Tensor) -> Tensor:
+        return self._log_weights(counts).logsumexp(-1)
+
+    def predict(self, counts: Tensor, context: Tensor) -> Tensor:
+        said = torch.stack([part.predict(counts, context) for part in self.parts], dim=1)
+        return (self._log_weights(counts).softmax(-1)[..., None] * said).sum(1)
+
+    def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
+        said = torch.stack([part.row_entropy(counts, context) for part in self.parts], dim=1)
+        return (self._log_weights(counts).softmax(-1) * said).sum(1)
+
+    def _log_weights(self, counts: Tensor) -> Tensor:
+        found = torch.stack([part.log_evidence(counts) for part in self.parts], dim=-1)
+        return found + self.weights.log().to(counts.device)
+
+
+def _kernel_of(kernel: Any) -> Any:
+    return kernel.kernel if isinstance(kernel, MarkovChain) else kernel
+
+
+def _probabilities(weights: Sequence[float] | None, count: int) -> Tensor:
+    if weights is None:
+        return torch.full((count,), 1 / count, dtype=torch.float64)
+    found = torch.tensor(list(weights), dtype=torch.float64)
+    if len(found) != count or not bool((found > 0).all()) or abs(float(found.sum()) - 1) > 1e-12:
+        raise InputError(f"weights must be {count} positive numbers of sum one, not {weights}")
+    return found
+
+
+def _pick(weights: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    u = torch.rand(count, dtype=torch.float64, device=generator.device, generator=generator)
+    return (u[:, None] >= weights.to(u.device).cumsum(0)[:-1]).sum(-1)
+
+
+def _row(counts: Tensor, context: Tensor) -> Tensor:
+    return counts[torch.arange(len(counts), device=counts.device), context]
+
+
+def _dirichlet_evidence(counts: Tensor, beta: float) -> Tensor:
+    """log E Π P_b^n_b for P of Dirichlet(β, …, β), over the last axis."""
+    whole, like = counts.sum(-1), counts.shape[-1] * beta
+    none = torch.zeros_like(whole)
+    ratio = torch.lgamma(counts + beta) - torch.lgamma(torch.zeros_like(counts) + beta)
+    return torch.lgamma(none + like) - torch.lgamma(whole + like) + ratio.sum(-1)
+
+
+def _dirichlet_entropy(alpha: Tensor) -> Tensor:
+    """E H(P) for P of Dirichlet(α): ψ(A + 1) − Σ (α_b/A) ψ(α_b + 1), A = Σ α_b."""
+    whole = alpha.sum(-1)
+    return torch.digamma(whole + 1) - (alpha * torch.digamma(alpha + 1)).sum(-1) / whole

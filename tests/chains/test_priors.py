@@ -1,0 +1,201 @@
+"""Priors, counting and exact losses, against enumeration of all sequences and quadrature."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+
+from flowsim import (
+    BinaryChain,
+    DirichletPrior,
+    DoublyStochasticPrior,
+    FinitePrior,
+    InputError,
+    MixturePrior,
+    in_context,
+    prior_losses,
+    sample_kernels,
+    successor_counts,
+)
+
+
+def counted(word, order, states):
+    """n_cb of a word, by its definition."""
+    table = torch.zeros(1, states**order, states, dtype=torch.float64)
+    for i in range(order, len(word)):
+        row = sum(s * states**j for j, s in enumerate(reversed(word[i - order : i])))
+        table[0, row, word[i]] += 1
+    return table
+
+
+TWO = FinitePrior([BinaryChain(0.5, 0.8), [[0.9, 0.1], [1.0, 0.0]]], [0.25, 0.75])
+PRIORS = {
+    "dirichlet": DirichletPrior(2),
+    "half": DirichletPrior(2, 1, 0.5),
+    "order two": DirichletPrior(2, 2),
+    "three states": DirichletPrior(3),
+    "doubly stochastic": DoublyStochasticPrior(2),
+    "finite": TWO,
+    "mixture": MixturePrior([DoublyStochasticPrior(2), DirichletPrior(2)], [0.75, 0.25]),
+    "nested": MixturePrior([TWO, DirichletPrior(2)]),
+}
+
+
+def probability(prior, word):
+    """S^{−k} E Π P."""
+    counts = counted(word, prior.order, prior.states)
+    return float(prior.log_evidence(counts).exp()) / prior.states**prior.order
+
+
+@pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
+def test_all_sequences_have_probability_one_and_bayes_is_their_ratio(prior):
+    states, k = prior.states, prior.order
+    words = list(itertools.product(range(states), repeat=k + 4))
+    assert math.fsum(probability(prior, w) for w in words) == pytest.approx(1, abs=1e-13)
+    for word in words[:: max(1, len(words) // 20)]:
+        before = probability(prior, word[:-1])
+        if before == 0:
+            continue
+        row = sum(s * states**j for j, s in enumerate(reversed(word[-1 - k : -1])))
+        said = prior.predict(counted(word[:-1], k, states), torch.tensor([row]))[0, word[-1]]
+        assert float(said) == pytest.approx(probability(prior, word) / before, abs=1e-13)
+
+
+@pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
+def test_exact_losses_are_those_of_all_sequences(prior):
+    states, k, length = prior.states, prior.order, prior.order + 4
+    found = prior_losses(prior, length)
+    for n in range(k, length + 1):
+        bayes, counting = 0.0, np.zeros(k + 1)
+        for word in itertools.product(range(states), repeat=n + 1):
+            weight = probability(prior, word)
+            if weight == 0:
+                continue
+            bayes -= weight * math.log(weight / probability(prior, word[:-1]))
+            for j in range(k + 1):
+                counts = counted(word[:-1], j, states)[0]
+                row = sum(s * states**i for i, s in enumerate(reversed(word[n - j : n])))
+                chance = (counts[row, word[-1]] + 1) / (counts[row].sum() + states)
+                counting[j] -= weight * math.log(chance)
+        assert found.by_position["bayes"][n - k] == pytest.approx(bayes, rel=1e-12)
+        for j in range(k + 1):
+            assert found.by_position[str(j)][n - k] == pytest.approx(counting[j], rel=1e-12)
+    assert found.kernel <= found.bayes <= min(found.counting.values()) + 1e-12
+    assert found.bayes == pytest.approx(found.by_position["bayes"].mean())
+
+
+def test_the_kernels_own_loss_by_quadrature_and_as_a_limit():
+    """E h(p) = 1/2 for uniform p; and Bayes's loss comes down to the kernel's own."""
+    assert quad(lambda p: -p * math.log(p) - (1 - p) * math.log(1 - p), 0, 1)[0] == (
+        pytest.approx(0.5)
+    )
+    for prior in (DirichletPrior(2), DoublyStochasticPrior(2)):
+        found = prior_losses(prior, 60)
+        ahead = found.by_position["bayes"] - found.by_position["kernel"]
+        assert (np.diff(ahead) < 0).all() and ahead[-1] < 0.03
+        assert found.by_position["kernel"][0] == pytest.approx(0.5, abs=1e-12)
+    # both rows of a doubly stochastic kernel have one entropy, wherever the chain is
+    assert found.by_position["kernel"] == pytest.approx(np.full(60, 0.5), abs=1e-12)
+    # Dirichlet(1): Bayes is add-one counting
+    dirichlet = prior_losses(DirichletPrior(2), 60)
+    assert dirichlet.bayes == pytest.approx(dirichlet.counting[1], rel=1e-13)
+    assert dirichlet.counting[0] > dirichlet.bayes + 0.05
+
+
+def test_the_unigram_says_little_of_doubly_stochastic_kernels():
+    found, free = prior_losses(DoublyStochasticPrior(2), 40), prior_losses(DirichletPrior(2), 40)
+    assert math.log(2) - found.counting[0] < 0.01 < 0.09 < math.log(2) - free.counting[0]
+    assert found.counting[0] > found.counting[1] > found.bayes
+
+
+def test_one_kernel_has_nothing_to_learn():
+    found = prior_losses(FinitePrior([BinaryChain(0.5, 0.8)]), 30)
+    assert found.bayes == pytest.approx(found.kernel, rel=1e-13)
+    assert found.by_position["kernel"][-1] == pytest.approx(BinaryChain(0.5, 0.8).entropy_rate)
+
+
+def test_orders_above_the_priors_only_add_parameters():
+    found = prior_losses(DirichletPrior(2), 12, highest=3)
+    assert found.first == 3 and found.counting[1] == pytest.approx(found.bayes, rel=1e-12)
+    assert found.counting[1] < found.counting[2] < found.counting[3] < found.uniform
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_counting_in_context_by_its_definition(order):
+    states, g = 3, torch.Generator().manual_seed(2)
+    tokens = torch.randint(states, (4, 25), generator=g)
+    found = successor_counts(tokens, order, states)
+    for b, n in itertools.product(range(4), range(25)):
+        word = tokens[b, : n + 1].tolist()
+        wanted = torch.zeros(states, dtype=torch.float64)
+        if n + 1 >= order:
+            last = word[len(word) - order :]
+            for i in range(order, n + 1):
+                wanted[word[i]] += word[i - order : i] == last
+        assert torch.equal(found[b, n], wanted)
+    added = in_context(tokens, order, states, 1.0)
+    assert torch.allclose(added, (found + 1) / (found.sum(-1, keepdim=True) + states))
+    assert in_context(tokens, order, states).isnan().any(-1).equal(found.sum(-1) == 0)
+
+
+@pytest.mark.parametrize("states", [2, 3, 4])
+def test_doubly_stochastic_draws_are_uniform(states):
+    kernels = DoublyStochasticPrior(states).draw(20_000, torch.Generator().manual_seed(0))
+    assert torch.allclose(kernels.sum(1), torch.ones(20_000, states).double(), atol=1e-12)
+    assert torch.allclose(kernels.sum(2), torch.ones(20_000, states).double(), atol=1e-12)
+    assert (kernels >= 0).all()
+    # every entry has the same law, by symmetry, under the uniform law of the polytope
+    for power in (1, 2):
+        moments = (kernels**power).mean(0)
+        spread = float((kernels**power).std()) / math.sqrt(20_000)
+        assert (moments - moments.mean()).abs().max() < 5 * spread
+
+
+def test_drawn_sequences_lose_what_bayes_does():
+    prior, g = PRIORS["mixture"], torch.Generator().manual_seed(7)
+    kernels = prior.draw(20_000, g)
+    inputs, targets = sample_kernels(kernels, None, 8, g)
+    counts = torch.stack([counted(w, 1, 2)[0] for w in inputs[:4000].tolist()])
+    said = prior.predict(counts, inputs[:4000, -1])
+    losses = -said[torch.arange(4000), targets[:4000, -1]].log()
+    wanted = prior_losses(prior, 8).by_position["bayes"][-1]
+    assert abs(float(losses.mean()) - wanted) < 4 * float(losses.std()) / math.sqrt(4000)
+    share = (inputs[:, 0] == 0).double().mean()
+    assert abs(float(share) - 0.5) < 0.02
+
+
+def test_dirichlet_draws_have_its_moments():
+    prior = DirichletPrior(3, 2, 0.5)
+    kernels = prior.draw(20_000, torch.Generator().manual_seed(0))
+    assert kernels.shape == (20_000, 9, 3)
+    assert (kernels.mean(0) - 1 / 3).abs().max() < 0.01
+    variance = (1 / 3) * (2 / 3) / (3 * 0.5 + 1)
+    assert (kernels.var(0) - variance).abs().max() < 0.005
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        (lambda: DirichletPrior(1), "states must be"),
+        (lambda: DirichletPrior(2, 0), "order must be"),
+        (lambda: DirichletPrior(2, 1, 0.0), "beta must be"),
+        (lambda: DoublyStochasticPrior(9), "2 to 8 states"),
+        (lambda: FinitePrior([]), "at least one kernel"),
+        (lambda: FinitePrior([np.eye(2), np.eye(3)]), "all of one order"),
+        (lambda: FinitePrior([np.eye(2)], [0.5]), "positive numbers of sum one"),
+        (lambda: MixturePrior([DirichletPrior(2), DirichletPrior(3)]), "all of one order"),
+        (lambda: prior_losses(DoublyStochasticPrior(3), 5), "two states only"),
+        (lambda: prior_losses(DirichletPrior(2, 2), 2), "above the order 2, not 2"),
+        (lambda: prior_losses(DirichletPrior(2, 3), 200), r"10\^\d+ classes .* at most 1"),
+        (lambda: prior_losses(DirichletPrior(3, 8), 20), "choose a lower order"),
+        (lambda: prior_losses(DirichletPrior(2), 10**6), "choose at most"),
+        (lambda: successor_counts(torch.tensor([[0, 2]]), 1, 2), r"lie in \[0, 2\)"),
+        (lambda: in_context(torch.tensor([[0, 1]]), -1, 2), "order must be"),
+    ],
+)
+def test_bad_input_is_one_sentence(what, words):
+    with pytest.raises(InputError, match=words):
+        what()
