@@ -28,6 +28,7 @@ _HOME = {
     "classify": "comparison.outcome",
     "cloud_points": "comparison.points",
     "compare": "comparison.compare",
+    "constant_depth": "theorems.counting_weights",
     "cross_entropy": "model.transformer",
     "format_claims": "theorems.claims",
     "forward": "model.transformer",
@@ -36,6 +37,7 @@ _HOME = {
     "lift_canonical": "lift.lifting",
     "lift_rank_one": "lift.lifting",
     "lift_states": "lift.states",
+    "log_depth": "theorems.counting_weights",
     "measure": "training.probes",
     "papers_recipe": "training.recipe",
     "plateau": "training.probes",
@@ -47,6 +49,7 @@ _HOME = {
     "trap_matrix": "theorems.trap",
     "unigram_trap": "theorems.trap",
     "verify": "theorems.verify",
+    "verify_counting": "theorems.counting",
     "wilson": "comparison.agreement",
 }
 

@@ -30,6 +30,9 @@ from full_model.model.transformer import cross_entropy as cross_entropy
 from full_model.model.transformer import forward as forward
 from full_model.theorems.claims import Claim as Claim
 from full_model.theorems.claims import format_claims as format_claims
+from full_model.theorems.counting import verify_counting as verify_counting
+from full_model.theorems.counting_weights import constant_depth as constant_depth
+from full_model.theorems.counting_weights import log_depth as log_depth
 from full_model.theorems.trap import UnigramTrap as UnigramTrap
 from full_model.theorems.trap import trap_matrix as trap_matrix
 from full_model.theorems.trap import unigram_trap as unigram_trap

@@ -47,6 +47,16 @@ def check_verify(d: int, length: int) -> None:
     require_memory(f"a transformer of d = {d}", 8.0 * 4 * (8 * d * d + 4 * d * d), "--d")
 
 
+def check_counting(order: int, states: int, length: int) -> None:
+    """Of a constructed transformer: all pairs of positions, with a vector for each."""
+    d = states * max(order + 2, 6)
+    require_memory(
+        f"a transformer of d = {d} on {length} symbols",
+        8.0 * length * length * (d + 3),
+        "--length, --order or --states",
+    )
+
+
 def check_training(
     d: int, length: int, layers: int, hidden: int, models: int, batch: int, steps: int
 ) -> None:

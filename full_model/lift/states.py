@@ -75,7 +75,7 @@ def _check_architecture(arch: Architecture) -> None:
             raise InputError(
                 f"the plane of S states lifts to {name} = {value}, not {getattr(arch, name)}"
             )
-    if arch.positions == "relative":
+    if arch.has_relative:
         raise InputError("the plane of S states has no relative positions")
     if arch.width % arch.states:
         raise InputError(f"hidden must be a multiple of the {arch.states} states, not {arch.width}")

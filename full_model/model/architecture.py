@@ -14,7 +14,8 @@ _CHOICES = {
     "output": ("binary", "states"),
     "attention": ("softmax", "uniform", "none"),
     "activation": ("relu", "gelu"),
-    "positions": ("learned", "relative", "none"),
+    "positions": ("learned", "relative", "relative-values", "none"),
+    "norm_at": ("inputs", "hidden"),
 }
 
 
@@ -34,15 +35,19 @@ class Architecture:
         attention: "softmax"; "uniform" (W_Q = W_K = 0 for good); "none" (no attention weights).
         activation: "relu", or "gelu" (exact, by the error function).
         positions: "learned" vectors p_n; "relative", a learned number per head and distance added
-            to the attention scores; or "none".
-        layer_norm: normalise what each sub-layer and the last linear map read; scale, no shift.
+            to the attention scores; "relative-values", the same with a learned vector per distance
+            added to the values; or "none".
+        layer_norm: use layer norms; scale, no shift.
+        norm_at: "inputs", what each sub-layer and the last linear map read; or "hidden", what the
+            hidden units receive, W_1 y.
         window: how many symbols, its own included, a position attends to; all if None.
 
     Raises:
         InputError: a size or choice outside the above, or an inconsistent pair of them.
 
     Source: AM Sec. 2 and App. A. The relative positions are our own choice among several in use;
-    the layer norm stands where the authors' public code has it.
+    the layer norm "inputs" stands where AM's public code has it, "hidden" where the three-layer
+    construction of arXiv 2407.17686 needs it.
     """
 
     d: int
@@ -58,6 +63,7 @@ class Architecture:
     positions: str = "learned"
     layer_norm: bool = False
     window: int | None = None
+    norm_at: str = "inputs"
 
     def __post_init__(self) -> None:
         sizes = {
@@ -87,13 +93,18 @@ class Architecture:
             raise InputError(f"d must be a multiple of heads, and {self.d} is none of {self.heads}")
         if self.output == "binary" and self.states != 2:
             raise InputError(f"a binary logit needs states = 2, not {self.states}")
-        if self.positions == "relative" and self.attention != "softmax":
+        if self.has_relative and self.attention != "softmax":
             raise InputError(f"relative positions need softmax attention, not {self.attention}")
 
     @property
     def width(self) -> int:
         """r, the feed-forward width."""
         return 4 * self.d if self.hidden is None else self.hidden
+
+    @property
+    def has_relative(self) -> bool:
+        """Do attention scores depend on distances."""
+        return self.positions in ("relative", "relative-values")
 
     @property
     def plain_softmax(self) -> bool:
@@ -120,12 +131,16 @@ class Architecture:
             if self.attention != "none":
                 block |= {"value": (d, d), "out": (d, d)}
             block |= {"up": (self.width, d), "down": (d, self.width)}
-            if self.positions == "relative":
+            if self.has_relative:
                 block["relative"] = (self.heads, self.length)
-            if self.layer_norm:
+            if self.positions == "relative-values":
+                block["relative_value"] = (self.length, d)
+            if self.layer_norm and self.norm_at == "inputs":
                 block |= {"norm1": (d,), "norm2": (d,)}
+            elif self.layer_norm:
+                block["norm2"] = (self.width,)
             shapes |= {f"{layer}.{name}": shape for name, shape in block.items()}
-        if self.layer_norm:
+        if self.layer_norm and self.norm_at == "inputs":
             shapes["norm"] = (d,)
         if not self.tied:
             shapes["unembedding"] = shapes["embedding"]

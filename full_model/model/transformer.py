@@ -33,13 +33,15 @@ def forward(
 
     att_{n,·} the softmax of ⟨W_Q x_n, W_K x_i⟩/√m over the visible i, m = d/heads; z of one layer
     is x of the next. With k logits x_n e becomes the row e_{x_n} and the last line reads every row.
+    Relative positions add a number of n − i to the scores, and a vector of it to W_V x_i.
 
     Args:
         arch: the architecture.
         weights: one tensor per name of ``arch.shapes``, of shape (..., *shape).
         tokens: integers in [0, states), shape (batch, n) or (..., batch, n) with n ≤ N.
         trace: if given, filled with "<layer>.attention" (W_O Σ…) and "<layer>.y", both of shape
-            (..., batch, n, d).
+            (..., batch, n, d), and of softmax attention with "<layer>.pattern", att, of shape
+            (..., batch, heads, n, n).
 
     Returns:
         (..., batch, n), with a last axis of k where ``output`` is "states".
@@ -60,13 +62,15 @@ def forward(
         block = {name: weights.get(f"{layer}.{name}") for name in _BLOCK}
         y = x
         if arch.attention != "none":
-            attended = _attention(arch, block, _norm(x, block["norm1"]))
+            attended, pattern = _attention(arch, block, _norm(x, block["norm1"]))
             y = x + attended
             if trace is not None:
                 trace[f"{layer}.attention"] = attended
+                if pattern is not None:
+                    trace[f"{layer}.pattern"] = pattern
         if trace is not None:
             trace[f"{layer}.y"] = y
-        hidden = _linear(_norm(y, block["norm2"]), block["up"])
+        hidden = _hidden_inputs(arch, block, y)
         hidden = hidden.relu() if arch.activation == "relu" else gelu(hidden)
         x = y + _linear(hidden, block["down"])
     x = _norm(x, weights.get("norm"))
@@ -76,7 +80,10 @@ def forward(
     return _linear(x, reader) + weights["bias"][..., None, None, :]
 
 
-_BLOCK = ("query", "key", "value", "out", "up", "down", "relative", "norm1", "norm2")
+_BLOCK = (
+    *("query", "key", "value", "out", "up", "down"),
+    *("relative", "relative_value", "norm1", "norm2"),
+)
 
 
 def _linear(x: Tensor, matrix: Tensor | None) -> Tensor:
@@ -94,24 +101,38 @@ def _norm(x: Tensor, scale: Tensor | None) -> Tensor:
     return x * scale[..., None, None, :]
 
 
-def _attention(arch: Architecture, block: dict[str, Tensor | None], x: Tensor) -> Tensor:
-    """W_O Σ_i att_{n,i} W_V x_i for x of shape (..., batch, n, d)."""
+def _hidden_inputs(arch: Architecture, block: dict[str, Tensor | None], y: Tensor) -> Tensor:
+    """W_1 y with its layer norm, before W_1 or behind it."""
+    if arch.norm_at == "hidden":
+        return _norm(_linear(y, block["up"]), block["norm2"])
+    return _linear(_norm(y, block["norm2"]), block["up"])
+
+
+def _attention(
+    arch: Architecture, block: dict[str, Tensor | None], x: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """W_O Σ_i att_{n,i} W_V x_i for x of shape (..., batch, n, d), and the softmax's att."""
     n = x.shape[-2]
     visible = visible_positions(n, arch.window, x.device)
     if arch.attention == "uniform":
         mean = visible.to(x.dtype) / visible.sum(-1, keepdim=True)
-        return _linear(_linear(mean @ x, block["value"]), block["out"])
+        return _linear(_linear(mean @ x, block["value"]), block["out"]), None
     query, key, value = (  # (..., batch, heads, n, m)
         _linear(x, block[name]).unflatten(-1, (arch.heads, -1)).transpose(-3, -2)
         for name in ("query", "key", "value")
     )
     scores = query @ key.mT / math.sqrt(arch.d // arch.heads)
+    place = torch.arange(n, device=x.device)
+    distance = (place[:, None] - place).clamp(min=0)
     if (relative := block["relative"]) is not None:
-        place = torch.arange(n, device=x.device)
-        distance = (place[:, None] - place).clamp(min=0)
         scores = scores + relative[..., distance].unsqueeze(-4)
     attention = scores.masked_fill(~visible, -math.inf).softmax(-1)
-    return _linear((attention @ value).transpose(-3, -2).flatten(-2), block["out"])
+    mixed = attention @ value
+    if (shift := block["relative_value"]) is not None:
+        # (..., 1, heads, n, i, m), what distance n − i adds to the values
+        table = shift[..., distance, :].unflatten(-1, (arch.heads, -1)).movedim(-2, -4)
+        mixed = mixed + (attention.unsqueeze(-2) @ table.unsqueeze(-5)).squeeze(-2)
+    return _linear(mixed.transpose(-3, -2).flatten(-2), block["out"]), attention
 
 
 def visible_positions(n: int, window: int | None, device: torch.device) -> Tensor:

@@ -26,7 +26,7 @@ def naive_logits(arch, weights, tokens):
     m = d // heads
 
     def norm(x, name):
-        if not arch.layer_norm:
+        if name not in w:
             return x
         centred = x - x.mean()
         return w[name] * centred / math.sqrt((centred**2).mean() + 1e-5)
@@ -62,16 +62,21 @@ def naive_logits(arch, weights, tokens):
                         for i in range(first, n + 1):
                             key = w[f"{layer}.key"][part] @ read[i]
                             score[i - first] = query @ key / math.sqrt(m)
-                            if arch.positions == "relative":
+                            if f"{layer}.relative" in w:
                                 score[i - first] += w[f"{layer}.relative"][h, n - i]
                     share = np.exp(score - score.max())
                     share /= share.sum()
                     for i in range(first, n + 1):
-                        mixed[part] += share[i - first] * (w[f"{layer}.value"][part] @ read[i])
+                        value = w[f"{layer}.value"][part] @ read[i]
+                        if arch.positions == "relative-values":
+                            value = value + w[f"{layer}.relative_value"][n - i][part]
+                        mixed[part] += share[i - first] * value
                 y[n] += w[f"{layer}.out"] @ mixed
             z = []
             for v in y:
-                up = w[f"{layer}.up"] @ norm(v, f"{layer}.norm2")
+                first_norm = arch.norm_at == "inputs"
+                up = w[f"{layer}.up"] @ (norm(v, f"{layer}.norm2") if first_norm else v)
+                up = up if first_norm else norm(up, f"{layer}.norm2")
                 z.append(v + w[f"{layer}.down"] @ np.array([phi(t) for t in up]))
             x = z
         reader = w["embedding"] if arch.tied else w["unembedding"]
@@ -86,6 +91,8 @@ CASES = [
     Architecture(6, 6, heads=3, layers=2, states=5, output="states", tied=False),
     Architecture(4, 8, layers=3, layer_norm=True, activation="gelu", window=3),
     Architecture(4, 8, heads=2, positions="relative", window=5, tied=False),
+    Architecture(6, 7, heads=2, positions="relative-values", states=3, output="states"),
+    Architecture(4, 6, layers=2, layer_norm=True, norm_at="hidden"),
     Architecture(5, 6, attention="uniform", positions="none"),
     Architecture(5, 6, attention="uniform", window=2),
     Architecture(3, 6, attention="none", activation="gelu"),
@@ -114,6 +121,25 @@ def test_an_ensemble_is_its_members(arch):
         assert (together[i] - forward(arch, alone, tokens[i])).abs().max() < 1e-12
         assert (shared[i] - forward(arch, alone, tokens[0])).abs().max() < 1e-12
         assert (mapped[i] - together[i]).abs().max() < 1e-12
+
+
+def test_the_trace_holds_the_attention_of_every_layer_and_head():
+    arch = Architecture(4, 6, heads=2, layers=2, positions="relative", window=3)
+    weights, trace = random_weights(arch), {}
+    tokens = torch.randint(0, 2, (5, 6), generator=torch.Generator().manual_seed(0))
+    forward(arch, weights, tokens, trace)
+    for layer in range(2):
+        pattern = trace[f"{layer}.pattern"]
+        assert pattern.shape == (5, 2, 6, 6)
+        assert (pattern.sum(-1) - 1).abs().max() < 1e-14
+        assert (pattern.tril(-3) == 0).all() and (pattern.triu(1) == 0).all()
+    # of the first layer once more by hand, at the last position
+    x = tokens[..., None] * weights["embedding"]
+    for h, part in enumerate((slice(0, 2), slice(2, 4))):
+        query, key = x @ weights["0.query"][part].T, x @ weights["0.key"][part].T
+        scores = (query[:, -1:] * key[:, 3:]).sum(-1) / math.sqrt(2)
+        scores = scores + weights["0.relative"][h, :3].flip(0)
+        assert (trace["0.pattern"][:, h, -1, 3:] - scores.softmax(-1)).abs().max() < 1e-14
 
 
 def test_two_state_logits_are_the_binary_model():
@@ -162,6 +188,8 @@ def test_cross_entropy_keeps_its_digits_at_large_logits():
         {"positions": "rotary"},
         {"tied": 1},
         {"positions": "relative", "attention": "uniform"},
+        {"positions": "relative-values", "attention": "none"},
+        {"norm_at": "outputs"},
     ],
     ids=str,
 )
