@@ -93,8 +93,8 @@ def log_depth(order: int, states: int, length: int) -> tuple[Architecture, Weigh
 
     Block j of the residual stream holds the symbol j places back. The layer of hop h = 1, 2, 4, …
     looks at distance h alone and copies blocks j < h there to blocks j + h here. Where the hop
-    leads before the sequence the copy is wrong; so every hop on the way to block k adds one to a flag,
-    by the value of its distance, and all of them lie inside the sequence iff the flag is full. The
+    leads before the sequence the copy is wrong; so every hop on the way to block k adds one to a
+    flag, by the value of its distance, and all lie inside the sequence iff the flag is full. The
     last layer's scores are 36 for every symbol that agrees and for every hop in the flag, so that
     rounding stays near 1e-14 for every k. The feed-forward layers are zero.
 

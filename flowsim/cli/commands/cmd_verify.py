@@ -67,7 +67,7 @@ def verify(given: Verify) -> None:
     \b
     Examples:
       flowsim verify --p 0.5 --q 0.8 --d 4 --length 6
-      flowsim verify --construction constant-depth --order 3 --states 2 --length 400
+      flowsim verify --construction log-depth --order 3 --states 2 --length 99
     """
     claims = _theorems(given) if given.construction is None else _counting(given)
     from full_model.theorems.claims import format_claims
