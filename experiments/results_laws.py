@@ -53,7 +53,7 @@ def balanced(found: dict[str, Any]) -> Rows:
     head = ["trainer", "start", "(p, q)", "runs", "at the bigram", "at the unigram", "between"]
     rows = []
     for case, line in found.items():
-        if case != "sizes":
+        if case not in ("made", "sizes"):
             trainer, start, _ = case.split("; ")
             low, high = line["bigram_share_interval"]
             rows.append([trainer, start, f"({line['p']}, {line['q']})", line["models"],

@@ -16,10 +16,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from results_laws import TABLES
+from results_laws import TABLES as LAWS
+from results_optimizers import TABLES as OPTIMIZERS
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PAGE = ROOT / "figures", ROOT / "docs" / "results.md"
+#: Tables made from a study's json by files of their own.
+TABLES = {**LAWS, **OPTIMIZERS}
 #: Entries of a record of numbers that are no case: how it was made, and from what sizes.
 ABOUT = ("made", "sizes")
 TRAINERS = {"gd": "gradient descent", "adamw": "AdamW"}
