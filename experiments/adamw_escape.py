@@ -3,7 +3,7 @@
 At e = 0 the matrix S = Cov_n(z_n) + (p + q − 1)(J + Jᵀ) decides (docs/derivations.md, 12). From
 N(0, 0.02²) it is positive for p + q > 1. AdamW's steps do not shrink with the gradient, so W_1 and
 W_2 grow on; with μ = (λ_min(S) at the start − λ_min(S))/(2(p + q − 1)), the trap is left where μ
-comes to about 1 (section 16).
+comes to about 1 (docs/derivations.md, 18).
 
 Criteria, fixed before the runs that are shown: a run escapes at the first measured step at which
 less than half of the gap between unigram and bigram is open, on 32 sequences of its chain kept for

@@ -21,6 +21,7 @@ from flowsim.cli import groups, options
 from flowsim.cli.commands import (
     cmd_chain,
     cmd_compare,
+    cmd_explore,
     cmd_gaussian,
     cmd_info,
     cmd_portrait,
@@ -81,6 +82,7 @@ def _register(run: Callable[[groups.Options], None], kind: type[groups.Options],
 
 
 _register(cmd_portrait.portrait, cmd_portrait.Portrait, "Draw basins of attraction, or any record.")
+_register(cmd_explore.explore, cmd_explore.Explore, "Explore basins and training in the browser.")
 _register(cmd_scan.scan, cmd_scan.ScanOptions, "Find where each of many initializations ends.")
 _register(cmd_gaussian.gaussian, cmd_gaussian.Gaussian, "Draw success against a Gaussian's scale.")
 _register(cmd_compare.compare, cmd_compare.Compare, "Compare full training with the reduced flow.")

@@ -16,10 +16,12 @@ from matplotlib.patches import Patch
 
 from flowsim.drawing.plane_curves import draw_curves, draw_energy
 from flowsim.drawing.style import (
+    ARROW,
     BASINS,
     FILL,
     LINE,
     SOFT,
+    TRAINED,
     add_legend,
     basin_patches,
     chain_caption,
@@ -37,7 +39,6 @@ from flowsim.errors import InputError
 
 #: Cells a side up to which hatching follows their edges, and beyond it their centres.
 _WHOLE_CELLS = 512
-_ARROW = "#6a6a6a"
 _DIFFERS: dict[str, Any] = {"hatches": ["xxx"], "colour": LINE}
 _SLIDES: dict[str, Any] = {"hatches": [".."], "colour": "#3f6f86"}
 
@@ -150,9 +151,9 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Artist]:
     """Unit arrows of the flow, and the orbits from the points where they start."""
     ax.quiver(
         record["arrow_w"], record["arrow_e"], record["direction_w"], record["direction_e"],
-        angles="xy", pivot="mid", scale=38, width=0.0021, color=_ARROW, alpha=0.75,
+        angles="xy", pivot="mid", scale=38, width=0.0021, color=ARROW, alpha=0.75,
     )  # fmt: skip
-    arrow = Line2D([], [], color=_ARROW, marker="$\\rightarrow$", linestyle="none", markersize=11)
+    arrow = Line2D([], [], color=ARROW, marker="$\\rightarrow$", linestyle="none", markersize=11)
     arrow.set_label("direction of the flow")
     if "orbit_w" not in record:
         return [arrow]
@@ -163,7 +164,16 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Artist]:
     early = int(record.attrs.get("orbits_unfinished", 0))
     more = f"; {early} stop before their ends" if early else ""
     line.set_label(f"orbit from its start (dot){more}")
-    return [arrow, line]
+    return [arrow, line, *_draw_training(record, ax)]
+
+
+def _draw_training(record: xr.Dataset, ax: Axes) -> list[Artist]:
+    """Paths of full training from the starts of orbits, of records of the explorer."""
+    if "trained_w" not in record:
+        return []
+    style: dict[str, Any] = {"color": TRAINED, "linewidth": 1.6, "linestyle": (0, (2, 1.2))}
+    ax.plot(record["trained_w"].to_numpy(), record["trained_e"].to_numpy(), **style)
+    return [Line2D([], [], label="full training, projected", **style)]
 
 
 def _title(record: xr.Dataset) -> list[str]:

@@ -13,20 +13,20 @@ from matplotlib.lines import Line2D
 from flowsim.drawing.boundary_lines import draw_boundary
 from flowsim.drawing.style import INK, LINE, meanings
 
-_MINIMA: dict[str, Any] = {"color": INK["global_minimum"], "linewidth": 2.6}
+MINIMA: dict[str, Any] = {"color": INK["global_minimum"], "linewidth": 2.6}
 _SADDLE: dict[str, Any] = {
     "marker": "X", "markersize": 9, "color": "#ffffff", "markeredgecolor": LINE,
     "linestyle": "none",
 }  # fmt: skip
-_CRITICAL: dict[str, dict[str, Any]] = {
+CRITICAL: dict[str, dict[str, Any]] = {
     "local_minimum": {"color": "#a33b00", "linewidth": 3.0},
     "local_maximum": {"color": LINE, "linewidth": 1.6, "linestyle": (0, (2, 2))},
     "saddle": {"color": LINE, "linewidth": 1.6, "linestyle": (0, (6, 2, 1, 2))},
-    "global_minimum": _MINIMA,
+    "global_minimum": MINIMA,
 }
 _KINDS = {"local_minimum": "local minima", "local_maximum": "local maxima", "saddle": "saddles"}
-_ANALYTIC: dict[str, Any] = {"color": LINE, "linewidth": 1.8}
-_CANONICAL: dict[str, Any] = {"color": LINE, "linewidth": 1.6, "linestyle": (0, (4, 3))}
+SEPARATRIX: dict[str, Any] = {"color": LINE, "linewidth": 1.8}
+CANONICAL_SEPARATRIX: dict[str, Any] = {"color": LINE, "linewidth": 1.6, "linestyle": (0, (4, 3))}
 _ENERGY: dict[str, Any] = {"colors": "#7a4fa3", "linewidths": 0.7, "linestyles": "dotted"}
 
 
@@ -41,19 +41,19 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Artist]:
     minima = record["minima_e"].to_numpy()
     signs = (1, -1) if record["minima_e"].attrs.get("mirrored", 1) else (1,)
     for sign in signs:
-        ax.plot(w, sign * minima, **_MINIMA)
+        ax.plot(w, sign * minima, **MINIMA)
     label = "global minima" if np.isfinite(minima).any() else ""
     if "critical_line" in record:
         kinds = _draw_critical_line(record, ax, w)
         if "global_minimum" in kinds:  # p + q = 1
             m = int(record.attrs.get("hidden_per_state", 2))
-            ax.axvline(-1 / np.sqrt(m), **_MINIMA)
+            ax.axvline(-1 / np.sqrt(m), **MINIMA)
             label = f"global minima: $e = 0$ or $w = -1/\\sqrt{{{m}}}$"
     else:
         kinds = []
-    handles += [Line2D([], [], label=label, **_MINIMA)] if label else []
+    handles += [Line2D([], [], label=label, **MINIMA)] if label else []
     handles += [
-        Line2D([], [], label=f"$e = 0$: {_KINDS[kind]}", **_CRITICAL[kind])
+        Line2D([], [], label=f"$e = 0$: {_KINDS[kind]}", **CRITICAL[kind])
         for kind in kinds
         if kind != "global_minimum"
     ]
@@ -70,7 +70,7 @@ def _draw_borders(record: xr.Dataset, ax: Axes, w: np.ndarray) -> list[Artist]:
     handles: list[Artist] = []
     known, lifted = bool(np.isfinite(border).any()), record.attrs.get("model") == "rank-one"
     if known:
-        style = _CANONICAL if lifted else _ANALYTIC
+        style = CANONICAL_SEPARATRIX if lifted else SEPARATRIX
         for sign in (1, -1):
             ax.plot(w, sign * border, zorder=5 if lifted else 2, **style)
         text = "separatrix of the canonical model" if lifted else "separatrix (analytic)"
@@ -90,9 +90,9 @@ def _draw_critical_line(record: xr.Dataset, ax: Axes, w: np.ndarray) -> list[str
         if (kind == value).sum() > max(1, record["saddle_w"].size):
             joined = (kind == value) | ((kind == saddle) & (np.abs(w[:, None] - record[
                 "saddle_w"].to_numpy()).min(axis=1, initial=np.inf) < 1e-9))  # fmt: skip
-            ax.plot(np.where(joined, w, np.nan), np.zeros_like(w), **_CRITICAL[name])
+            ax.plot(np.where(joined, w, np.nan), np.zeros_like(w), **CRITICAL[name])
             drawn.append(name)
-    return sorted(drawn, key=list(_CRITICAL).index)
+    return sorted(drawn, key=list(CRITICAL).index)
 
 
 def draw_energy(record: xr.Dataset, ax: Axes) -> list[Artist]:

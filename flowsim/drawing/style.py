@@ -57,7 +57,9 @@ NAMES = {
 }
 #: What a figure calls the optimizers.
 OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
-LINE, SOFT = "#111111", "#4d4d4d"
+LINE, SOFT, ARROW = "#111111", "#4d4d4d", "#6a6a6a"
+#: Paths of full training beside the flow.
+TRAINED = "#7b1161"
 #: Runs that end as predicted, and runs that do not.
 AGREE, DIFFER = "#8c8c8c", "#7b1161"
 _HATCH: dict[str, dict[str, Any]] = {

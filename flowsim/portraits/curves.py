@@ -31,16 +31,21 @@ def with_landscape(
     w_range: tuple[float, float],
     e_range: tuple[float, float],
     fixed: dict[str, float],
+    points: int = CURVE_POINTS,
+    arrows: int = ARROWS,
+    critical: bool = True,
 ) -> xr.Dataset:
     """The record with the window's curves, critical line, saddles and arrows.
 
     ``separatrix_e`` and ``minima_e`` (curve) are the closed forms above each ``curve_w``, for both
     signs of e unless the variable's attribute ``mirrored`` is 0; NaN where there is none. For the
     rank-one model without attention the separatrix is that of the canonical model.
-    ``critical_line`` is the kind of the points (0, w), where all of them are critical.
+    ``critical_line`` is the kind of the points (0, w), where all of them are critical; it and the
+    saddles are left out unless ``critical``, since they are slow to find with uniform attention.
+    ``points`` along each curve, ``arrows`` a side.
     """
-    w = torch.linspace(*w_range, CURVE_POINTS, dtype=torch.float64)
-    saddles, kind = _critical_line(model, w, fixed)
+    w = torch.linspace(*w_range, points, dtype=torch.float64)
+    saddles = _saddles(model, w, fixed) if critical else w[:0]
     if len(saddles):  # none of them twice
         w = w[(w.unsqueeze(-1) - saddles).abs().amin(dim=-1) > 1e-9]
     w = torch.cat([w, saddles]).sort().values
@@ -49,11 +54,11 @@ def with_landscape(
     record["curve_w"] = ("curve", w.numpy())
     record["separatrix_e"] = ("curve", border.numpy())
     record["minima_e"] = ("curve", minima.numpy(), {"mirrored": int(mirrored)})
-    if kind:
-        kind = _critical_line(model, w, fixed)[1]
-        record["critical_line"] = ("curve", torch.cat(kind).numpy(), flags(CriticalPoint))
+    kind = _critical_line(model, w, fixed) if critical else None
+    if kind is not None:
+        record["critical_line"] = ("curve", kind.numpy(), flags(CriticalPoint))
 
-    arrow_e, arrow_w = cell_centres(*e_range, ARROWS), cell_centres(*w_range, ARROWS)
+    arrow_e, arrow_w = cell_centres(*e_range, arrows), cell_centres(*w_range, arrows)
     unit = plane_velocity(model, plane_starts(model, *mesh(arrow_e, arrow_w), fixed))
     record = record.assign_coords(arrow_e=arrow_e, arrow_w=arrow_w)
     record["direction_e"] = (("arrow_e", "arrow_w"), unit[..., 0].numpy())
@@ -61,28 +66,35 @@ def with_landscape(
     return record
 
 
-def _critical_line(
-    model: ReducedModel, w: Tensor, fixed: dict[str, float]
-) -> tuple[Tensor, list[Tensor]]:
-    """The w of the saddles on e = 0 in the window, and the kind of (0, w) above each ``w``.
+def _line_is_critical(model: ReducedModel, fixed: dict[str, float]) -> bool:
+    """Whether the points (0, w) are all critical and their kind is known.
 
-    No kind where the points (0, w) are not all critical (an unembedding or a bias of its own) or
-    their kind is not known (the rank-one model with attention).
+    They are not with an unembedding or a bias of its own; of the rank-one model with attention the
+    kind is not known.
     """
-    nowhere = w[:0]
-    if "b" in fixed or "u" in model.coordinates:
-        return nowhere, []
+    lifted = isinstance(model, RankOneModel) and (model.attention or not model.tied)
+    return not ("b" in fixed or "u" in model.coordinates or lifted)
+
+
+def _saddles(model: ReducedModel, w: Tensor, fixed: dict[str, float]) -> Tensor:
+    """The w of the saddles on e = 0 in the window, shape (m,)."""
+    if not _line_is_critical(model, fixed):
+        return w[:0]
     if isinstance(model, RankOneModel):
-        if model.attention or not model.tied:
-            return nowhere, []
-        kind = lifted_line(model, w)
         edge = torch.tensor([-0.5], dtype=w.dtype)
         inside = bool(w[0] < -0.5 < w[-1]) and model.chain.second_eigenvalue != 0
-        return (edge if inside else nowhere), [kind]
+        return edge if inside else w[:0]
     line = plane_starts(model, torch.zeros_like(w), w, fixed)
-    saddles = saddle_points(model, line)
-    place = model.coordinates.index("w")
-    return saddles[:, place], [critical_plane(model, line)]
+    return saddle_points(model, line)[:, model.coordinates.index("w")]
+
+
+def _critical_line(model: ReducedModel, w: Tensor, fixed: dict[str, float]) -> Tensor | None:
+    """The kind of (0, w) above each ``w``, int8; None where it is not known."""
+    if not _line_is_critical(model, fixed):
+        return None
+    if isinstance(model, RankOneModel):
+        return lifted_line(model, w)
+    return critical_plane(model, plane_starts(model, torch.zeros_like(w), w, fixed))
 
 
 def lifted_line(model: RankOneModel, w: Tensor) -> Tensor:

@@ -1,0 +1,117 @@
+"""The widgets of the page: what can be chosen, and nothing of what happens then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bokeh.models import (
+    Button,
+    CheckboxGroup,
+    Div,
+    InlineStyleSheet,
+    RadioButtonGroup,
+    Select,
+    Slider,
+    Spinner,
+    TextInput,
+)
+
+from flowsim.explorer.full_settings import MOST_D, MOST_N, MOST_NOISE, MOST_RATE, MOST_STEPS
+from flowsim.explorer.view import MOST_POSITIONS, MOST_STATES
+
+#: The models by their names, in the words of the page.
+MODEL_WORDS = [
+    ("canonical", "Canonical: weights e and w"),
+    ("linear", "Linear attention: a slice of (e, w, a)"),
+    ("uniform", "Uniform attention: a slice of (e, w, a)"),
+    ("untied", "Untied weights: starts at u = e"),
+    ("rank-one", "Rank-one: what full training keeps to"),
+    ("states", "More than two states"),
+]
+TRAINER_WORDS = [
+    ("gd", "gradient descent"), ("flow", "gradient flow"), ("sgd", "SGD"), ("adamw", "AdamW"),
+]  # fmt: skip
+#: What a drag does, in the order of the buttons.
+ZOOM, CLOUD = 0, 1
+_STYLE = InlineStyleSheet(css="""
+  :host { font: 14px/1.35 system-ui, sans-serif; color: #111; margin: 2px 0; }
+  .bk-input, .bk-btn { font-size: 13px; }
+  .bk-btn:focus-visible, .bk-input:focus-visible, .noUi-handle:focus-visible {
+    outline: 3px solid #00537f; outline-offset: 1px; }
+""")  # fmt: skip
+
+
+class Controls:
+    """All widgets of a page, by what they are for."""
+
+    def __init__(self) -> None:
+        wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_STYLE]}
+        self.model = Select(title="Model", options=MODEL_WORDS, name="model", **wide)
+        self.p = _slider("p: chance of 1 after 0", 0.01, 0.99, "p")
+        self.q = _slider("q: chance of 0 after 1", 0.01, 0.99, "q")
+        self.a = _slider("a: attention of the slice", -2.0, 2.0, "a", 0.05)
+        self.length = Spinner(title="N, positions", low=1, high=MOST_POSITIONS, step=1,
+                              name="length", **wide)  # fmt: skip
+        self.states = Spinner(title="S, states", low=2, high=MOST_STATES, step=1, name="states",
+                              **wide)  # fmt: skip
+        self.options = CheckboxGroup(labels=["with attention", "untied weights"], name="options",
+                                     inline=True, **wide)  # fmt: skip
+        self.reading = _words("reading")
+        self.drag = RadioButtonGroup(labels=["zooms in", "throws a cloud"], active=ZOOM,
+                                     name="drag", **wide)  # fmt: skip
+        self.back = Button(label="Zoom back", name="back", **wide)
+        self.closer = Button(label="Zoom in", name="closer", **wide)
+        self.undo = Button(label="Undo", name="undo", **wide)
+        self.clear = Button(label="Clear all", name="clear", **wide)
+        self.backward = CheckboxGroup(labels=["also backward in time"], name="backward", **wide)
+        self.place = TextInput(title="Start at w, e", placeholder="-1.2, 0.5", name="place", **wide)
+        self.go = Button(label="Start", name="go", **wide)
+        self.story = _words("story")
+        self.cloud = _words("cloud")
+        self.problem = _words("problem")
+        self._add_training(wide)
+        self._add_saving(wide)
+
+    def _add_training(self, wide: dict[str, Any]) -> None:
+        self.trainer = Select(title="Trainer", options=TRAINER_WORDS, value="gd", name="trainer",
+                              **wide)  # fmt: skip
+        self.d = Spinner(title="width d", low=1, high=MOST_D, step=1, value=8, name="d", **wide)
+        self.positions = Spinner(title="N", low=1, high=MOST_N, step=1, value=8, name="positions",
+                                 **wide)  # fmt: skip
+        self.noise = Spinner(title="noise", low=0, high=MOST_NOISE, step=0.01, value=0.0,
+                             name="noise", **wide)  # fmt: skip
+        self.rate = Spinner(title="learning rate", low=1e-6, high=MOST_RATE, step=0.01, value=0.1,
+                            name="rate", **wide)  # fmt: skip
+        self.steps = Spinner(title="most steps", low=1, high=MOST_STEPS, step=500, value=4000,
+                             name="steps", **wide)  # fmt: skip
+        self.train = Button(label="Train", button_type="primary", name="train", disabled=True,
+                            **wide)  # fmt: skip
+        self.halt = Button(label="Stop", name="halt", disabled=True, **wide)
+        self.verdict = _words("verdict")
+
+    def _add_saving(self, wide: dict[str, Any]) -> None:
+        words = {"png": "Save PNG", "svg": "Save SVG", "record": "Save record"}
+        self.saving = {key: Button(label=words[key], name=key, **wide) for key in words}
+        self.code = Button(label="Commands", name="code", **wide)
+        self.lines = _words("lines")
+
+    def roots(self) -> dict[str, Any]:
+        """Every widget by its name, for the page's template."""
+        widgets = [value for value in vars(self).values() if hasattr(value, "name")]
+        return {widget.name: widget for widget in (*widgets, *self.saving.values())}
+
+
+def _slider(title: str, low: float, high: float, name: str, step: float = 0.01) -> Slider:
+    return Slider(
+        start=low, end=high, step=step, value=low, title=title, name=name,
+        sizing_mode="stretch_width", stylesheets=[_STYLE], bar_color="#7fb2d4",
+    )  # fmt: skip
+
+
+def _words(name: str) -> Div:
+    style = InlineStyleSheet(css="""
+      :host { font: 14px/1.4 system-ui, sans-serif; color: #111; width: 100%; }
+      .bk-clearfix { display: block; width: 100%; }
+      p { margin: 0 0 4px 0; } pre { margin: 0; overflow: auto; font-size: 12px; }
+    """)  # fmt: skip
+    return Div(text="", name=name, sizing_mode="stretch_width", stylesheets=[style])

@@ -1,0 +1,168 @@
+"""Clicks, drags, wheels and buttons that change what is looked at."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bokeh.events import DoubleTap, Pan, PanEnd, PanStart, RangesUpdate, Tap, ValueSubmit
+
+from flowsim.errors import InputError
+from flowsim.explorer.page.controls import CLOUD, ZOOM
+from flowsim.explorer.view import FARTHEST, NARROWEST, Puff, Start, View, Window
+
+if TYPE_CHECKING:
+    from flowsim.explorer.page.visit import Visit
+
+#: Milliseconds within which a second click makes a double click of the first.
+_DOUBLE = 320
+_MOST_UNDONE, _MOST_WINDOWS = 50, 50
+
+
+class Gestures:
+    """What a visitor does with mouse and keyboard.
+
+    Args:
+        visit: the page.
+    """
+
+    def __init__(self, visit: Visit) -> None:
+        self.visit = visit
+        self._undone: list[View] = []
+        self._windows: list[Window] = []
+        self._click: Any = None
+        self._grip: tuple[float, float] | None = None
+        figure, c = visit.plane.figure, visit.controls
+        figure.on_event(Tap, self._tapped)
+        figure.on_event(DoubleTap, self._double_tapped)
+        figure.on_event(RangesUpdate, self._ranges_moved)
+        for event, call in ((PanStart, self._pan_start), (Pan, self._pan), (PanEnd, self._pan_end)):
+            figure.on_event(event, call)
+        c.drag.on_change("active", self._drag_chosen)
+        c.back.on_click(self.zoom_back)
+        c.closer.on_click(lambda: self.zoom_to(visit.view.zoomed(2).window))
+        c.undo.on_click(self.undo)
+        c.clear.on_click(self._clear)
+        c.go.on_click(self._typed)
+        c.place.on_event(ValueSubmit, lambda _: self._typed())
+
+    @property
+    def can_undo(self) -> bool:
+        return bool(self._undone)
+
+    def start(self, e: float, w: float) -> None:
+        """Start an orbit, or choose the one whose start was clicked."""
+        visit = self.visit
+        near = visit.start_at(e, w)
+        if near is not None:
+            visit.choose(near)
+            return
+        self._remember()
+        visit.try_to(lambda: visit.view.with_start(e, w))
+
+    def undo(self) -> None:
+        """Take back the last orbit, cloud or clearing."""
+        if self._undone:
+            last, visit = self._undone.pop(), self.visit
+            visit.try_to(lambda: replace(visit.view, starts=last.starts, puff=last.puff))
+
+    def zoom_to(self, window: Window) -> None:
+        """Look at another window; the former one is kept for the way back."""
+        visit = self.visit
+        if window != visit.view.window:
+            self._windows = [*self._windows, visit.view.window][-_MOST_WINDOWS:]
+            visit.try_to(lambda: replace(visit.view, window=window))
+
+    def zoom_back(self) -> None:
+        """The window before, or the usual one."""
+        window = self._windows.pop() if self._windows else Window()
+        self.visit.try_to(lambda: replace(self.visit.view, window=window))
+
+    def _remember(self) -> None:
+        self._undone = [*self._undone, self.visit.view][-_MOST_UNDONE:]
+
+    def _tapped(self, event: Tap) -> None:
+        """A click, once it is sure that it is no half of a double click."""
+        if event.x is None or event.y is None:
+            return
+        e, w = float(event.y), float(event.x)
+
+        def begin() -> None:
+            self._click = None
+            self.start(e, w)
+
+        self._forget_click()
+        self._click = self.visit.document.add_timeout_callback(begin, _DOUBLE)
+
+    def _forget_click(self) -> None:
+        if self._click is not None:
+            with suppress(ValueError):
+                self.visit.document.remove_timeout_callback(self._click)
+            self._click = None
+
+    def _double_tapped(self, _event: DoubleTap) -> None:
+        self._forget_click()
+        self.zoom_back()
+
+    def _ranges_moved(self, event: RangesUpdate) -> None:
+        """A zoom by box or wheel has ended."""
+        sides = (event.x0, event.x1, event.y0, event.y1)
+        if any(side is None for side in sides):
+            return
+        bounded = [min(max(float(x), -FARTHEST), FARTHEST) for x in sides if x is not None]
+        self.zoom_to(Window(*bounded))
+        if self.visit.view.window != Window(*bounded):  # refused: put the axes back
+            self.visit.plane.show_window(self.visit.view.window)
+
+    def _drag_chosen(self, _attribute: str, _old: Any, new: Any) -> None:
+        plane = self.visit.plane
+        plane.figure.toolbar.active_drag = plane.zoom if new == ZOOM else None
+
+    def _throws(self) -> bool:
+        return self.visit.controls.drag.active == CLOUD
+
+    def _pan_start(self, event: PanStart) -> None:
+        """A drag begins: inside the ring it moves the cloud, elsewhere it makes a new one."""
+        if not self._throws() or event.x is None or event.y is None:
+            return
+        self._remember()
+        puff, e, w = self.visit.view.puff, float(event.y), float(event.x)
+        inside = puff is not None and (e - puff.e) ** 2 + (w - puff.w) ** 2 < 4 * puff.sigma**2
+        self._grip = (puff.e - e, puff.w - w) if inside and puff is not None else None
+        if self._grip is None:
+            side = self.visit.view.window.w_high - self.visit.view.window.w_low
+            self._puff(Puff(e, w, max(side / 200, NARROWEST)))
+
+    def _pan(self, event: Pan) -> None:
+        puff = self.visit.view.puff
+        if not self._throws() or event.x is None or event.y is None or puff is None:
+            return
+        e, w = float(event.y), float(event.x)
+        if self._grip is not None:
+            self._puff(Puff(e + self._grip[0], w + self._grip[1], puff.sigma))
+        else:
+            reach = ((e - puff.e) ** 2 + (w - puff.w) ** 2) ** 0.5
+            self._puff(Puff(puff.e, puff.w, max(reach / 2, NARROWEST)))
+
+    def _pan_end(self, event: PanEnd) -> None:
+        self._grip = None
+
+    def _puff(self, puff: Puff) -> None:
+        self.visit.try_to(lambda: replace(self.visit.view, puff=puff))
+
+    def _clear(self) -> None:
+        self._remember()
+        self.visit.try_to(lambda: replace(self.visit.view, starts=(), puff=None))
+
+    def _typed(self) -> None:
+        """A start written as "w, e"."""
+        words = str(self.visit.controls.place.value)[:60].replace(";", ",").split(",")
+        try:
+            w, e = (float(word) for word in words)
+            start = Start(e, w)
+        except ValueError:
+            self.visit.say_problem("Write a start as two numbers, w and e, like -1.2, 0.5")
+            return
+        with suppress(InputError):
+            self.start(*start)

@@ -1,0 +1,110 @@
+"""Work beside the page: threads that a newer wish replaces and a closed page stops."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from bokeh.document import Document
+
+from flowsim.errors import InputError
+
+#: Threads of all pages together: for planes and orbits, and for training.
+_THREADS = {"plane": 2, "training": 2}
+
+
+class Pools:
+    """The threads that all pages of a server share."""
+
+    def __init__(self) -> None:
+        self._pools = {
+            name: ThreadPoolExecutor(count, thread_name_prefix=f"flowsim-{name}")
+            for name, count in _THREADS.items()
+        }
+
+    def submit(self, pool: str, work: Callable[[], None]) -> None:
+        self._pools[pool].submit(work)
+
+    def close(self) -> None:
+        """Let nothing new begin; what runs ends at its next look at its page."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Jobs:
+    """The jobs of one page; of each kind at most one is alive.
+
+    Args:
+        document: the page, whose callbacks results go to.
+        pools: the threads.
+        failed: called on the page with a sentence when a job raises.
+    """
+
+    def __init__(self, document: Document, pools: Pools, failed: Callable[[str], None]) -> None:
+        self.document, self.pools, self.failed = document, pools, failed
+        self._stops: dict[str, threading.Event] = {}
+        self.closed = False
+
+    def start(
+        self,
+        kind: str,
+        work: Callable[[Callable[[], bool]], Iterable[Any]],
+        show: Callable[[Any], None],
+        pool: str = "plane",
+        done: Callable[[], None] | None = None,
+    ) -> None:
+        """Run ``work(stop)`` in a thread, and ``show`` each result on the page, in order.
+
+        A job of the same kind that is still alive is stopped, and shows nothing more.
+        """
+        self.stop(kind)
+        if self.closed:
+            return
+        event = self._stops[kind] = threading.Event()
+        self.pools.submit(pool, partial(self._run, event, work, show, done))
+
+    def stop(self, kind: str) -> None:
+        """Stop the job of that kind, if there is one; it shows nothing more."""
+        if kind in self._stops:
+            self._stops.pop(kind).set()
+
+    def close(self) -> None:
+        """Stop all jobs for good: the page is gone."""
+        self.closed = True
+        for kind in list(self._stops):
+            self.stop(kind)
+
+    def _run(
+        self,
+        event: threading.Event,
+        work: Callable[[Callable[[], bool]], Iterable[Any]],
+        show: Callable[[Any], None],
+        done: Callable[[], None] | None,
+    ) -> None:
+        try:
+            for result in work(event.is_set):
+                if event.is_set():
+                    return
+                self._on_page(event, partial(show, result))
+            if done is not None:
+                self._on_page(event, done)
+        except InputError as error:
+            self._on_page(event, partial(self.failed, f"{error}"))
+        except Exception:  # a fault of this program: say so, and let the page live
+            traceback.print_exc(file=sys.stderr)
+            self._on_page(event, partial(self.failed, "this could not be computed, see the shell"))
+
+    def _on_page(self, event: threading.Event, call: Callable[[], None]) -> None:
+        """Call it on the page's own thread, unless the job was stopped meanwhile."""
+
+        def if_wanted() -> None:
+            if not event.is_set():
+                call()
+
+        if not self.closed:
+            self.document.add_next_tick_callback(if_wanted)

@@ -1,0 +1,175 @@
+"""Loss, logit gap and coordinates against time, of the orbits and of full training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from bokeh.layouts import column
+from bokeh.models import ColumnDataSource, Range1d, Span
+from bokeh.plotting import figure
+
+from flowsim.drawing.style import INK, LINE, SOFT, TRAINED
+from flowsim.explorer.orbits_from_starts import Orbit, Path
+from flowsim.explorer.training_stream import Run
+from flowsim.explorer.view import View
+from flowsim.landscape.labels import Label
+
+#: Panels from top to bottom.
+_PANELS = ("loss", "logit gap", "coordinates")
+#: How coordinates are told apart in the third panel, without colour too.
+_DASH = {"e": [], "w": [7, 4], "a": [2, 3], "u": [9, 3, 2, 3], "b": [1, 4]}
+
+
+class TimeFigures:
+    """Three figures, one above the other, with one axis of time.
+
+    Attributes:
+        layout: to be put on the page.
+    """
+
+    def __init__(self) -> None:
+        self.sources: dict[str, ColumnDataSource] = {}
+        self.figures = []
+        self.time = Range1d(0, 1)
+        for name in _PANELS:
+            last = name == _PANELS[-1]
+            plot = figure(
+                x_range=self.time, y_range=Range1d(0, 1), y_axis_label=name, toolbar_location=None, tools="",
+                height=165 if last else 140, sizing_mode="stretch_both", name=name,
+                x_axis_label="time (of training: steps × learning rate)" if last else None,
+            )  # fmt: skip
+            plot.min_border = 4
+            plot.grid.grid_line_alpha = 0.4
+            plot.xaxis.visible = last
+            self._add_lines(plot, name)
+            self.figures.append(plot)
+        self.best, self.unigram = (
+            Span(dimension="width", line_dash=dash, line_color=SOFT, line_width=1)
+            for dash in ([4, 4], [1, 3])
+        )
+        self.figures[0].add_layout(self.best)
+        self.figures[0].add_layout(self.unigram)
+        self.target = Span(dimension="width", line_dash=[4, 4], line_color=SOFT, line_width=1)
+        self.figures[1].add_layout(self.target)
+        self.layout = column(self.figures, sizing_mode="stretch_both")
+
+    def _add_lines(self, plot: Any, name: str) -> None:
+        for kind in ("flow", "training"):
+            self.sources[f"{name} {kind}"] = ColumnDataSource(
+                {key: [] for key in ("xs", "ys", "colour", "width", "dash")}, name=f"{name} {kind}"
+            )
+        plot.multi_line("xs", "ys", line_color="colour", line_width="width", line_dash="dash",
+                        source=self.sources[f"{name} flow"])  # fmt: skip
+        plot.multi_line("xs", "ys", line_color="colour", line_width="width", line_dash="dash",
+                        source=self.sources[f"{name} training"])  # fmt: skip
+        words = ColumnDataSource({"x": [], "y": [], "text": []})
+        self.sources[f"{name} words"] = words
+        plot.text("x", "y", text="text", source=words, text_font_size="11px", text_color=LINE,
+                  x_offset=3, text_baseline="middle")  # fmt: skip
+
+    def show_chain(self, view: View) -> None:
+        """The least loss, the loss of the unigram, and the gap of the minima."""
+        chain = view.model.chain
+        self.best.location = chain.entropy_rate
+        self.unigram.location = chain.entropy_rate + chain.mutual_information
+        self.target.location = chain.target_logit_gap
+
+    def show_orbits(self, orbits: Sequence[Orbit], chosen: int) -> None:
+        """The loss and the gap of all orbits, and the coordinates of the chosen one."""
+        found: dict[str, list[tuple[Any, Any, str, float, list[int]]]] = {n: [] for n in _PANELS}
+        words: dict[str, list[tuple[float, float, str]]] = {n: [] for n in _PANELS}
+        for i, orbit in enumerate(orbits):
+            whole = _joined(orbit)
+            ink = INK[orbit.label.name.lower()]
+            width = 2.8 if i == chosen else 1.3
+            for name, values in (("loss", whole.loss), ("logit gap", whole.gap)):
+                found[name].append((whole.time, values, ink, width, []))
+                words[name].append((whole.time[-1], values[-1], str(i + 1)))
+            if i == chosen:
+                for name, values in {"e": whole.e, "w": whole.w, **whole.others}.items():
+                    found["coordinates"].append((whole.time, values, ink, 2.0, _DASH[name]))
+                    words["coordinates"].append((whole.time[-1], values[-1], name))
+        for name in _PANELS:
+            self.sources[f"{name} flow"].data = _columns(found[name])
+            marks = words[name]
+            self.sources[f"{name} words"].data = {
+                "x": [m[0] for m in marks], "y": [m[1] for m in marks],
+                "text": [m[2] for m in marks],
+            }  # fmt: skip
+        self._fit()
+
+    def _fit(self) -> None:
+        """Let the axes show all lines, and room for the words at their ends."""
+        for i, name in enumerate(_PANELS):
+            data = [self.sources[f"{name} {kind}"].data for kind in ("flow", "training")]
+            lines = [np.asarray(ys, float) for columns in data for ys in columns["ys"]]
+            values = np.concatenate(lines) if lines else np.zeros(0)
+            values = values[np.isfinite(values)]
+            if i < 2 and len(values):  # the dashed lines are worth seeing too
+                marks = (self.best, self.unigram) if i == 0 else (self.target,)
+                values = np.append(values, [mark.location for mark in marks])
+            low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
+            room = 0.07 * max(high - low, 1e-6)
+            self.figures[i].y_range.update(start=low - room, end=high + room)
+        ends = [
+            xs for kind in ("flow", "training") for xs in self.sources[f"loss {kind}"].data["xs"]
+        ]
+        first = min((float(xs[0]) for xs in ends if len(xs)), default=0.0)
+        last = max((float(xs[-1]) for xs in ends if len(xs)), default=1.0)
+        room = max(last - first, 1e-9)
+        self.time.update(start=first - 0.01 * room, end=last + 0.05 * room)
+
+    def show_runs(self, training: Sequence[Run]) -> None:
+        """The same of full training; the coordinates are those of its projection."""
+        found: dict[str, list[tuple[Any, Any, str, float, list[int]]]] = {n: [] for n in _PANELS}
+        for i, run in enumerate(training):
+            time = [p.time for p in run.curve]
+            seen = run.curve if i == len(training) - 1 else []
+            columns = {
+                "loss": [[p.loss for p in run.curve]],
+                "logit gap": [[p.gap for p in run.curve]],
+                "coordinates": [[p.e for p in seen], [p.w for p in seen]] if seen else [],
+            }
+            for name, several in columns.items():
+                found[name] += [(time, values, TRAINED, 2.2, [3, 3]) for values in several]
+        for name in _PANELS:
+            self.sources[f"{name} training"].data = _columns(found[name])
+        self._fit()
+
+
+def _joined(orbit: Orbit) -> Path:
+    """The backward path, as far back as the forward one goes on, and the forward one."""
+    ahead, back = orbit.forward, orbit.backward
+    if back is None or not len(ahead.time):
+        return ahead
+    near = back.time >= -ahead.time[-1]
+
+    def join(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        return np.concatenate([first[near], second])
+
+    others = {name: join(back.others[name], values) for name, values in ahead.others.items()}
+    names = ("time", "e", "w", "loss", "gap")
+    return Path(*(join(getattr(back, n), getattr(ahead, n)) for n in names), others=others)
+
+
+def _columns(lines: list[tuple[Any, Any, str, float, list[int]]]) -> dict[str, Any]:
+    names = ("xs", "ys", "colour", "width", "dash")
+    columns = {name: [line[i] for line in lines] for i, name in enumerate(names)}
+    columns["dash"] = [" ".join(map(str, dash)) or "solid" for dash in columns["dash"]]
+    return columns
+
+
+def ends_where(orbit: Orbit) -> str:
+    """An orbit's end in plain words."""
+    words = {
+        Label.GLOBAL_MINIMUM: "reaches the global minima",
+        Label.LOCAL_MINIMUM: "is trapped in a bad local minimum",
+        Label.SADDLE: "ends in a saddle",
+        Label.UNRESOLVED: "is unresolved",
+    }[orbit.label]
+    if not np.isfinite(orbit.end[0]):
+        return words
+    e, w = (0.0 if abs(x) < 5e-4 else x for x in orbit.end)
+    return f"{words} at w = {w:.3f}, e = {e:.3f}, loss {orbit.end_loss:.4f}"

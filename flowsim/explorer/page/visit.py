@@ -1,0 +1,294 @@
+"""One visitor's page: what happens when something is chosen, clicked, dragged or closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from html import escape
+from typing import Any
+
+import numpy as np
+from bokeh.document import Document
+
+from flowsim.errors import InputError
+from flowsim.explorer.clouds import cloud_shares
+from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.link import to_query
+from flowsim.explorer.orbits_from_starts import Orbit, follow_start
+from flowsim.explorer.page.controls import Controls
+from flowsim.explorer.page.gestures import Gestures
+from flowsim.explorer.page.jobs import Jobs, Pools
+from flowsim.explorer.page.outgoing import Outgoing
+from flowsim.explorer.page.plane_figure import PlaneFigure
+from flowsim.explorer.page.time_figures import TimeFigures
+from flowsim.explorer.page.trainer_panel import TrainerPanel
+from flowsim.explorer.page.words import cloud_words, reading, story
+from flowsim.explorer.plane_layers import UNKNOWN, Cells, cells_at_once, landscape, refined
+from flowsim.explorer.view import View, Window
+from flowsim.models.base import loss_of_gap
+
+#: Milliseconds: moves of a slider within it are one; after it a slider rests.
+_TOGETHER, _REST = 5, 180
+_NOTHING = Cells(np.full((2, 2), UNKNOWN, np.int8), "")
+
+
+class Visit:
+    """A page and what it shows.
+
+    Args:
+        document: the page's.
+        view, full: what it begins with.
+        problems: sentences on what its link asked for in vain.
+        pools: the threads that all pages share.
+    """
+
+    def __init__(
+        self,
+        document: Document,
+        view: View,
+        full: FullSettings,
+        problems: Sequence[str],
+        pools: Pools,
+    ) -> None:
+        self.document, self.view = document, view
+        self.controls, self.times = Controls(), TimeFigures()
+        self.plane = PlaneFigure(view.window)
+        self.jobs = Jobs(document, pools, self.say_problem)
+        self.cells, self.orbits, self.chosen = _NOTHING, [], len(view.starts) - 1
+        self._due: dict[str, Any] = {}
+        self._setting = False
+        self.outgoing = Outgoing(self)
+        self.panel = TrainerPanel(self, full)
+        self.gestures = Gestures(self)
+        self._listen()
+        roots = {**self.controls.roots(), "plane": self.plane.figure, "times": self.times.layout}
+        for name, root in roots.items():
+            root.name = name
+            document.add_root(root)
+        document.on_session_destroyed(lambda _: self.close())
+        self.show(view, everything=True)
+        if problems:
+            self.say_problem("The link was not followed in full: " + "; ".join(problems))
+
+    def close(self) -> None:
+        """The page is gone: stop all of its work."""
+        self.jobs.close()
+
+    def start_at(self, e: float, w: float) -> int | None:
+        """The number of the start that a click is meant for: within 2 % of the window."""
+        w_low, w_high, e_low, e_high = self.view.window
+        near = 0.02 * (w_high - w_low), 0.02 * (e_high - e_low)
+        for i, start in enumerate(self.view.starts):
+            if abs(start.w - w) < near[0] and abs(start.e - e) < near[1]:
+                return i
+        return None
+
+    def choose(self, number: int) -> None:
+        """Show an orbit's coordinates, and train from its start."""
+        self.chosen = number
+        self.show_orbits()
+
+    def _listen(self) -> None:
+        c = self.controls
+        for name in ("p", "q", "a"):
+            getattr(c, name).on_change("value", partial(self._slid, name))
+        c.model.on_change("value", self._model_chosen)
+        for widget in (c.length, c.states):
+            widget.on_change("value", self._model_chosen)
+        c.options.on_change("active", self._model_chosen)
+        c.backward.on_change("active", self._backward_chosen)
+
+    def say_problem(self, sentence: str) -> None:
+        """A sentence about what could not be done."""
+        text = escape(sentence)
+        self.controls.problem.text = (
+            f"<p style='border-left:4px solid #c25700;padding-left:6px'>{text}</p>" if text else ""
+        )
+
+    def try_to(self, change: Callable[[], View]) -> None:
+        """Show another view; what is out of bounds changes nothing and is said."""
+        if self._setting:
+            return
+        try:
+            view = change()
+        except (InputError, TypeError, ValueError) as error:
+            self.say_problem(str(error))
+            self._set_widgets()
+            return
+        self.say_problem("")
+        self.show(view)
+
+    def show(self, view: View, everything: bool = False) -> None:
+        """Make the page show a view; only what differs from before is computed anew."""
+        before, self.view = self.view, view
+        model = everything or (view.choice, view.p, view.q, view.fixed) != (
+            before.choice, before.p, before.q, before.fixed
+        )  # fmt: skip
+        window = view.window != before.window
+        starts = model or (view.starts, view.backward) != (before.starts, before.backward)
+        self._set_widgets()
+        if window or everything:
+            self.plane.show_window(view.window)
+        if model:
+            self.panel.forget()
+            self.times.show_chain(view)
+        if model or window:
+            self._soon("plane", _TOGETHER, self._draw_plane)
+        if starts:
+            if len(view.starts) != len(before.starts):
+                self.chosen = len(view.starts) - 1
+            self._soon("orbits", _TOGETHER, self._follow_orbits)
+        if model or view.puff != before.puff:
+            self._soon("cloud", _TOGETHER, self._follow_cloud)
+        self._soon("address", _REST, self.write_address)
+
+    def write_address(self) -> None:
+        """Put the view into the address bar."""
+        self.outgoing.show_address(to_query(self.view, self.panel.settings))
+
+    def _soon(self, kind: str, wait: int, call: Callable[[], None]) -> None:
+        """Call it after so many milliseconds, once, however often it is asked for meanwhile."""
+
+        def now() -> None:
+            self._due.pop(kind, None)
+            if not self.jobs.closed:
+                call()
+
+        if kind in self._due:
+            if wait == _TOGETHER:
+                return
+            with suppress(ValueError):
+                self.document.remove_timeout_callback(self._due.pop(kind))
+        self._due[kind] = self.document.add_timeout_callback(now, wait)
+
+    def _draw_plane(self) -> None:
+        """What is known at once, and the rest once the sliders rest."""
+        view = self.view
+        self.jobs.stop("plane")
+        if loss_of_gap(view.model):
+            self.plane.show_landscape(view, landscape(view, fine=False))
+            self._show_cells(cells_at_once(view))
+            self._soon("rest", _REST, self._refine)
+        else:  # in a thread: a model's first orbit on a machine waits for a compiler
+            self._show_cells(_NOTHING)
+            self._refine()
+
+    def _refine(self) -> None:
+        view = self.view
+
+        def work(stop: Callable[[], bool]) -> Iterator[Any]:
+            if not loss_of_gap(view.model):
+                yield landscape(view, fine=False)
+            cells = refined(view, stop)
+            first = next(cells, None)
+            if first is not None:
+                yield first
+            if not stop():
+                yield landscape(view, fine=True)
+            yield from cells
+
+        def show(result: Any) -> None:
+            if isinstance(result, Cells):
+                self._show_cells(result)
+            else:
+                self.plane.show_landscape(view, result)
+
+        self.jobs.start("plane", work, show)
+
+    def _show_cells(self, cells: Cells) -> None:
+        self.cells = cells
+        self.plane.show_cells(self.view, cells)
+        self.controls.reading.text = reading(self.view, cells)
+
+    def _follow_orbits(self) -> None:
+        view = self.view
+        known = {(o.start, o.backward is None): o for o in self.orbits if o.view == _key(view)}
+
+        def work(stop: Callable[[], bool]) -> Iterator[list[Orbit]]:
+            found: list[Orbit] = []
+            for start in view.starts:
+                if stop():
+                    return
+                kept = known.get((start, not view.backward))
+                found.append(kept or replace(follow_start(view, start, stop), view=_key(view)))
+                yield list(found)
+
+        def show(orbits: list[Orbit]) -> None:
+            self.orbits = orbits
+            self.show_orbits()
+
+        self.orbits = [o for o in self.orbits if o.view == _key(view) and o.start in view.starts]
+        self.show_orbits()
+        self.jobs.start("orbits", work, show)
+
+    def show_orbits(self) -> None:
+        """Orbits in the plane and against time, and what the chosen one does."""
+        view = self.view
+        self.plane.show_orbits(view, self.orbits, self.chosen)
+        self.times.show_orbits(self.orbits, self.chosen)
+        self.panel.show()
+        waiting = len(view.starts) - len(self.orbits)
+        self.controls.story.text = story(self.orbits, self.chosen, waiting)
+
+    def _follow_cloud(self) -> None:
+        view = self.view
+        self.plane.show_cloud(view, None)
+        self.controls.cloud.text = cloud_words(view, None)
+
+        def show(found: Any) -> None:
+            self.plane.show_cloud(view, found)
+            self.controls.cloud.text = cloud_words(view, found)
+
+        self.jobs.start("cloud", partial(cloud_shares, view), show)
+
+    def _slid(self, name: str, _attribute: str, _old: Any, new: Any) -> None:
+        def change() -> View:
+            value = round(float(new), 6)
+            if name == "a":
+                return self.view.with_slice(value)
+            return replace(self.view, p=value) if name == "p" else replace(self.view, q=value)
+
+        self.try_to(change)
+
+    def _model_chosen(self, _attribute: str, _old: Any, _new: Any) -> None:
+        c = self.controls
+        on = list(c.options.active)
+        name = str(c.model.value)
+        options: dict[str, Any] = {"attention": 0 in on, "tied": 1 not in on}
+        if name == self.view.choice.name:
+            if c.length.value is not None:
+                options["length"] = int(c.length.value)
+            if c.states.value is not None:
+                options["states"] = int(c.states.value)
+        self.try_to(lambda: self.view.with_model(name, **options))
+
+    def _backward_chosen(self, _attribute: str, _old: Any, new: Sequence[int]) -> None:
+        self.try_to(lambda: replace(self.view, backward=bool(new)))
+
+    def _set_widgets(self) -> None:
+        """Let the widgets show the view, without their callbacks."""
+        c, view = self.controls, self.view
+        choice, states = view.choice, view.choice.name == "states"
+        self._setting = True
+        try:
+            c.p.value, c.q.value, c.a.value = view.p, view.q, view.held.get("a", 0.0)
+            c.p.title = "p: chance to leave a state" if states else "p: chance of 1 after 0"
+            c.q.visible, c.a.visible = not states, view.has_slice
+            c.model.value = choice.name
+            c.length.value, c.length.visible = choice.length or 8, choice.length is not None
+            c.states.value, c.states.visible = choice.states or 5, states
+            c.options.visible = choice.name == "rank-one"
+            c.options.active = [0] * choice.attention + [1] * (not choice.tied)
+            c.backward.active = [0] if view.backward else []
+            c.undo.disabled = not self.gestures.can_undo if hasattr(self, "gestures") else True
+            c.clear.disabled = not view.starts and view.puff is None
+        finally:
+            self._setting = False
+
+
+def _key(view: View) -> tuple[Any, ...]:
+    """What an orbit depends on, beside its start and the window of its backward part."""
+    window: Window | None = view.window if view.backward else None
+    return view.choice, view.p, view.q, view.fixed, window

@@ -1,0 +1,228 @@
+"""What is on the page, outside of it: a record, its figure, the command lines, the Python lines."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from flowsim.drawing.front import draw
+from flowsim.drawing.style import save_figure
+from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.orbits_from_starts import Orbit
+from flowsim.explorer.plane_layers import levels
+from flowsim.explorer.training_stream import Run
+from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, View, Window, full_length
+from flowsim.landscape.labels import Label
+from flowsim.models.base import loss_of_gap
+from flowsim.portraits.in_plane import portrait_record
+from flowsim.records.netcdf import flags, store_record
+
+
+class Stopped(Exception):
+    """Nobody waits for the record any more."""
+
+
+def explored_record(
+    view: View,
+    orbits: Sequence[Orbit],
+    runs: Sequence[Run],
+    stop: Callable[[], bool] = lambda: False,
+) -> xr.Dataset:
+    """The portrait of the view's window with its own orbits and training runs in it.
+
+    Every cell is followed anew, as by ``flowsim portrait`` with the same settings; ``orbit_e`` and
+    ``orbit_w`` (time, orbit) are the page's orbits, at their own times and NaN after their ends,
+    with ``orbit_label``; ``trained_e``, ``trained_w``, ``trained_loss`` and ``trained_time``
+    (look, run) what full training did.
+
+    Raises:
+        Stopped: ``stop`` said so.
+    """
+
+    def look(_: int) -> None:
+        if stop():
+            raise Stopped
+
+    model, (w_low, w_high, e_low, e_high) = view.model, view.window
+    confirm = None if loss_of_gap(model) else 0
+    record = portrait_record(
+        model, (w_low, w_high), (e_low, e_high), levels(view)[-1], fixed=view.held,
+        progress=look, confirm=confirm,
+    )  # fmt: skip
+    record = record.drop_vars(["orbit_e", "orbit_w"])
+    record.attrs["orbits_unfinished"] = sum(o.label == Label.UNRESOLVED for o in orbits)
+    if orbits:
+        paths = [(np.append(o.forward.e, o.end[0]), np.append(o.forward.w, o.end[1]))
+                 for o in orbits]  # fmt: skip
+        record["orbit_e"] = (("time", "orbit"), _columns([e for e, _ in paths]))
+        record["orbit_w"] = (("time", "orbit"), _columns([w for _, w in paths]))
+        labels = np.array([o.label for o in orbits], np.int8)
+        record["orbit_label"] = ("orbit", labels, flags(Label))
+    curves = [run.curve for run in runs if run.curve]
+    for name in ("e", "w", "loss", "time") if curves else ():
+        values = [np.array([getattr(point, name) for point in curve]) for curve in curves]
+        record[f"trained_{name}"] = (("look", "run"), _columns(values))
+    if curves:
+        record.attrs["trained"] = "; ".join(_run_words(run) for run in runs if run.curve)
+    return record
+
+
+def saved_file(
+    view: View,
+    orbits: Sequence[Orbit],
+    runs: Sequence[Run],
+    suffix: str,
+    stop: Callable[[], bool] = lambda: False,
+) -> tuple[str, bytes]:
+    """A name and the bytes of the figure ("png", "svg") or the record ("nc") of a page."""
+    record = explored_record(view, orbits, runs, stop)
+    words = [view.choice.name, *(f"{n}{getattr(view, n):g}" for n in _chances(view))]
+    name = f"explored_{'_'.join(words)}.{suffix}"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        if suffix == "nc":
+            store_record(record, path)
+        else:
+            save_figure(draw(record), path)
+        return name, path.read_bytes()
+
+
+def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
+    """Shell lines: the page again, its figure, its orbits' ends, its cloud, its training."""
+    model = [*_chain_options(view), *_model_options(view)]
+    w_low, w_high, e_low, e_high = view.window
+    window = [f"--w-range={w_low!r}:{w_high!r}", f"--e-range={e_low!r}:{e_high!r}"]
+    window = window if view.window != Window() else []
+    size = ["--resolution", str(levels(view)[-1])]
+    lines = [shlex.join(["flowsim", "portrait", *model, *window, *size])]
+    if view.starts:
+        rows = "\\n".join(["e,w", *(f"{e!r},{w!r}" for e, w in view.starts)])
+        lines.append(f"printf '{rows}\\n' > starts.csv")
+        lines.append(shlex.join(["flowsim", "scan", *model, "--points", "starts.csv"]))
+    if view.puff is not None:
+        lines.append("# a cloud around a point is drawn in Python only, see below")
+    for start in dict.fromkeys(trained):
+        lines.append(shlex.join(_train_words(view, full, start)))
+    return "\n".join(lines)
+
+
+def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
+    """Python that computes and draws what the page shows."""
+    w_low, w_high, e_low, e_high = view.window
+    lines = ["import flowsim", ""]
+    lines.append(f"model = flowsim.model({', '.join(_model_words(view))})")
+    held = f", fixed={view.held!r}" if view.held else ""
+    lines.append(
+        f"record = flowsim.portrait_record(model, ({w_low!r}, {w_high!r}), ({e_low!r}, {e_high!r}),"
+    )
+    lines.append(f"                                  resolution={levels(view)[-1]}{held})")
+    lines += ['flowsim.draw(record).savefig("explored.png")', 'print(record["label"])']
+    if view.starts or view.puff is not None:
+        lines += ["", "import torch", "from flowsim.portraits.starts_in_plane import plane_starts"]
+    if view.starts:
+        for name, values in zip("ew", zip(*view.starts, strict=True), strict=True):
+            lines.append(f"{name} = torch.tensor({list(values)!r}, dtype=torch.float64)")
+        lines += [
+            f"starts = plane_starts(model, e, w, {view.held!r})",
+            "limits = flowsim.find_limits(model, starts)",
+            "print([flowsim.Label(int(code)).name for code in limits.label])",
+            "orbits = flowsim.trajectories(model, starts, torch.linspace(0, 100, 201))",
+        ]
+    if view.puff is not None:
+        lines += _cloud_lines(view)
+    for start in dict.fromkeys(trained):
+        lines += ["", *_training_lines(view, full, start)]
+    return "\n".join(lines)
+
+
+def _cloud_lines(view: View) -> list[str]:
+    puff = view.puff
+    assert puff is not None
+    count = DRAWS if loss_of_gap(view.model) else FEWER_DRAWS
+    return [
+        "import numpy as np",
+        f"unit = np.random.Generator(np.random.PCG64(0)).standard_normal(({count}, 2))",
+        f"e, w = torch.from_numpy({puff.sigma!r} * unit.T + [[{puff.e!r}], [{puff.w!r}]])",
+        f"cloud = flowsim.find_limits(model, plane_starts(model, e, w, {view.held!r}))",
+        "print((cloud.label == flowsim.Label.LOCAL_MINIMUM).double().mean())",
+    ]
+
+
+def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
+    held = [view.held.get("a", 0.0)] if view.has_slice else []
+    theta = (start.e, start.w, *held)
+    options = [f'"{full.trainer}"', f"steps={full.steps}"]
+    options += [] if full.rate is None else [f"learning_rate={full.rate!r}"]
+    options += ["clip=1.0"] if full.trainer == "adamw" else []
+    return [
+        "import full_model",
+        f"arch = full_model.Architecture(d={full.d}, length={full.length or full_length(view)})",
+        f"recipe = full_model.Recipe({', '.join(options)})",
+        "settings = full_model.RunSettings(",
+        f'    arch, recipe, ({view.p!r},), ({view.q!r},), ({full.seed},), "lifted",',
+        f"    theta=({theta!r},), noise={full.noise!r}, data_seed={full.seed},",
+        ")",
+        "record, weights = full_model.train(settings)",
+        'print(record["loss"])',
+    ]
+
+
+def _train_words(view: View, full: FullSettings, start: Start) -> list[str]:
+    held = [f"{view.held.get('a', 0.0)!r}"] if view.has_slice else []
+    point = ",".join([f"{start.e!r}", f"{start.w!r}", *held])
+    words = ["flowsim", "train", *_chain_options(view), "--trainer", full.trainer]
+    words += ["--d", str(full.d), "--length", str(full.length or full_length(view))]
+    words += ["--init", "lifted", f"--theta={point}", "--steps", str(full.steps)]
+    words += ["--noise", f"{full.noise!r}"] if full.noise else []
+    words += ["--learning-rate", f"{full.rate!r}"] if full.rate is not None else []
+    return [*words, "--seed", str(full.seed)] if full.seed else words
+
+
+def _chances(view: View) -> tuple[str, ...]:
+    return ("p",) if view.choice.states is not None else ("p", "q")
+
+
+def _chain_options(view: View) -> list[str]:
+    return [word for n in _chances(view) for word in (f"--{n}", f"{getattr(view, n)!r}")]
+
+
+def _model_options(view: View) -> list[str]:
+    choice = view.choice
+    words = [] if choice.name == "canonical" else ["--model", choice.name]
+    for name, option in (("length", "--length"), ("states", "--states"),
+                         ("hidden_per_state", "--hidden-per-state")):  # fmt: skip
+        value = getattr(choice, name)
+        words += [] if value is None else [option, str(value)]
+    words += ["--attention"] * choice.attention + ["--untied"] * (not choice.tied)
+    words += ["--bias", choice.bias] if choice.bias != "optimal" else []
+    return words + [word for n, value in view.fixed for word in ("--fix", f"{n}={value!r}")]
+
+
+def _model_words(view: View) -> list[str]:
+    choice = view.choice
+    words = [repr(choice.name), *(f"{getattr(view, n)!r}" for n in _chances(view))]
+    for name in ("length", "states", "hidden_per_state"):
+        value = getattr(choice, name)
+        words += [] if value is None else [f"{name}={value}"]
+    words += ["attention=True"] * choice.attention + ["tied=False"] * (not choice.tied)
+    return words + ([f"bias={choice.bias!r}"] if choice.bias != "optimal" else [])
+
+
+def _run_words(run: Run) -> str:
+    s = run.settings
+    rate = "" if s.rate is None else f", learning rate {s.rate:g}"
+    steps = f", {run.curve[-1].step} steps, {run.outcome.name.lower()}"
+    return f"{s.trainer} d={s.d} N={s.length or 'as the model'} noise={s.noise:g}{rate}{steps}"
+
+
+def _columns(values: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays side by side, shape (longest, n), NaN after their ends."""
+    found = np.full((max(map(len, values)), len(values)), np.nan)
+    for i, column in enumerate(values):
+        found[: len(column), i] = column
+    return found

@@ -1,0 +1,130 @@
+"""The server of the explorer: on this machine only, every script from its own files."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.document import Document
+from bokeh.events import ClientReconnected, ConnectionLost
+from bokeh.models import CustomJS, Div
+from bokeh.server.server import Server
+
+from flowsim.errors import InputError
+from flowsim.explorer.link import from_query
+from flowsim.explorer.page.jobs import Pools
+from flowsim.explorer.page.visit import Visit
+from flowsim.explorer.plane_layers import warm
+from flowsim.explorer.view import View
+
+HOST = "127.0.0.1"
+#: Where the server listens unless told otherwise, and how many pages it serves at once.
+DEFAULT_PORT, MOST_PAGES = 5006, 16
+#: Bytes of one message from a page; milliseconds after which a page that went away is forgotten,
+#: and between two looks for such pages.
+_LARGEST, _FORGOTTEN, _LOOK = 2**20, 3000, 500
+
+
+def open_port(port: int) -> int:
+    """The port, or a free one for 0.
+
+    Raises:
+        InputError: it is in use, or may not be used.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise InputError(
+                f"port {port} cannot be used ({error.strerror}): choose another with --port, or 0 "
+                "for any free one"
+            ) from None
+        return int(probe.getsockname()[1])
+
+
+def make_server(usual: View, port: int) -> tuple[Server, Pools]:
+    """A server that shows ``usual`` to whoever asks for nothing else, not yet running.
+
+    It listens on 127.0.0.1 alone, takes sockets from pages of its own address alone, and gives each
+    page a state of its own.
+
+    Raises:
+        InputError: the port cannot be used.
+    """
+    port, pools = open_port(port), Pools()
+    visits: set[Visit] = set()
+    application = Application(FunctionHandler(partial(_fill, usual, pools, visits)))
+    try:
+        server = Server(
+            {"/": application}, port=port, address=HOST,
+            allow_websocket_origin=[f"{HOST}:{port}", f"localhost:{port}"],
+            websocket_max_message_size=_LARGEST, num_procs=1,
+            unused_session_lifetime_milliseconds=_FORGOTTEN,
+            check_unused_sessions_milliseconds=_LOOK,
+        )  # fmt: skip
+    except OSError as error:
+        raise InputError(f"port {port} cannot be used ({error.strerror or error})") from None
+    return server, pools
+
+
+def _fill(usual: View, pools: Pools, visits: set[Visit], document: Document) -> None:
+    """One page."""
+    visits -= {visit for visit in visits if visit.jobs.closed}
+    document.title = "flowsim explorer"
+    if len(visits) >= MOST_PAGES:
+        document.add_root(Div(text=f"{MOST_PAGES} pages are open; close one, then reload this."))
+        return
+    request = document.session_context.request if document.session_context else None
+    view, full, problems = from_query(request.arguments if request else {}, usual)
+    document.template = files("flowsim.explorer.page").joinpath("page.html").read_text("utf-8")
+    visits.add(Visit(document, view, full, problems, pools))
+    for event, shown in ((ConnectionLost, "block"), (ClientReconnected, "none")):
+        code = f"document.getElementById('lost').style.display = '{shown}'"
+        document.js_on_event(event, CustomJS(code=code))
+
+
+def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM, then end cleanly.
+
+    Args:
+        usual: what a page without a query shows.
+        port: where to listen, 0 for any free port.
+        ready: called with the address once pages are answered.
+
+    Raises:
+        InputError: the port cannot be used.
+    """
+    server, pools = make_server(usual, port)
+    loop = server.io_loop
+    warm(usual)
+
+    def end(*_: object) -> None:
+        loop.add_callback_from_signal(loop.stop)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        server.start()
+        loop.add_callback(ready, f"http://{HOST}:{server.port}/")
+        threading.Thread(target=_warm_others, args=(usual,), daemon=True).start()
+        loop.start()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        server.stop()
+        pools.close()
+        for task in asyncio.all_tasks(loop.asyncio_loop):  # type: ignore[attr-defined]
+            task.cancel()
+
+
+def _warm_others(usual: View) -> None:
+    """Compile the other models' engines where this machine has not, beside the first pages."""
+    for name, options in (("uniform", {}), ("rank-one", {}), ("rank-one", {"attention": True})):
+        warm(usual.with_model(name, **options))
