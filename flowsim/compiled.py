@@ -131,8 +131,8 @@ def compiled(
     allowed: Any = {"contract"} if fused or reordered else False
     if reordered:
         allowed |= {"reassoc", "nsz"}
-    # nothing is called from C
-    options: Any = {"no_cfunc_wrapper": True, "forceinline": inline}
+    # nothing is called from C; other threads go on meanwhile, such as those that answer a page
+    options: Any = {"no_cfunc_wrapper": True, "forceinline": inline, "nogil": True}
     options["no_cpython_wrapper"] = internal
     decorated = numba.njit(error_model="numpy", fastmath=allowed, **options)(function)
     before, config.CACHE_DIR = config.CACHE_DIR, _folder()

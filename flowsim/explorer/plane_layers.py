@@ -122,17 +122,33 @@ def centres(view: View, size: int) -> tuple[np.ndarray, np.ndarray]:
     return cell_centres(e_low, e_high, size), cell_centres(w_low, w_high, size)
 
 
-def landscape(view: View, fine: bool) -> xr.Dataset:
+def landscape(view: View, fine: bool, line: bool = True) -> xr.Dataset:
     """Separatrix, minima, critical line, saddles and arrows of the window, as ``with_landscape``.
 
-    What is not fine leaves out the critical line and the saddles where they are slow to find.
+    Args:
+        view: what is looked at.
+        fine: with more points and arrows; what is not fine leaves out the critical line and the
+            saddles where they are slow to find.
+        line: find the critical line and the saddles.
     """
     w_low, w_high, e_low, e_high = view.window
     points, arrows = _FINE if fine else _QUICK
-    critical = fine or not isinstance(view.model, AttentionModel)
+    critical = line and (fine or not isinstance(view.model, AttentionModel))
     sides = (w_low, w_high), (e_low, e_high)
     record = xr.Dataset()
     return with_landscape(record, view.model, *sides, view.held, points, arrows, critical)
+
+
+def line_key(view: View) -> tuple[object, ...] | None:
+    """What the critical line depends on where L = ℓ(Δ): the sign of Δ* alone of the chain.
+
+    None for other models, whose line may move with p and q.
+    """
+    model = view.model
+    if not loss_of_gap(model):
+        return None
+    value = model.chain.second_eigenvalue
+    return view.choice, view.fixed, view.window, (value > 0) - (value < 0)
 
 
 def runs(on: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -30,6 +31,9 @@ DEFAULT_PORT, MOST_PAGES = 5006, 16
 #: Bytes of one message from a page; milliseconds after which a page that went away is forgotten,
 #: and between two looks for such pages.
 _LARGEST, _FORGOTTEN, _LOOK = 2**20, 3000, 500
+#: Seconds after which a busy thread lets the page's own go on: it asks for its turn at every one of
+#: PyTorch's operations, a hundred times for one picture.
+_SWITCH = 2e-4
 
 
 def open_port(port: int) -> int:
@@ -102,6 +106,7 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
     Raises:
         InputError: the port cannot be used.
     """
+    sys.setswitchinterval(_SWITCH)
     server, pools = make_server(usual, port)
     loop = server.io_loop
     warm(usual)

@@ -33,19 +33,19 @@ TRAINER_WORDS = [
 ]  # fmt: skip
 #: What a drag does, in the order of the buttons.
 ZOOM, CLOUD = 0, 1
-_STYLE = InlineStyleSheet(css="""
+_STYLE = """
   :host { font: 14px/1.35 system-ui, sans-serif; color: #111; margin: 2px 0; }
   .bk-input, .bk-btn { font-size: 13px; }
   .bk-btn:focus-visible, .bk-input:focus-visible, .noUi-handle:focus-visible {
     outline: 3px solid #00537f; outline-offset: 1px; }
-""")  # fmt: skip
+"""
 
 
 class Controls:
     """All widgets of a page, by what they are for."""
 
     def __init__(self) -> None:
-        wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_STYLE]}
+        wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_look()]}
         self.model = Select(title="Model", options=MODEL_WORDS, name="model", **wide)
         self.p = _slider("p: chance of 1 after 0", 0.01, 0.99, "p")
         self.q = _slider("q: chance of 0 after 1", 0.01, 0.99, "q")
@@ -101,10 +101,15 @@ class Controls:
         return {widget.name: widget for widget in (*widgets, *self.saving.values())}
 
 
+def _look() -> InlineStyleSheet:
+    """The style of one page's widgets: pages share no models, which end with their page."""
+    return InlineStyleSheet(css=_STYLE)
+
+
 def _slider(title: str, low: float, high: float, name: str, step: float = 0.01) -> Slider:
     return Slider(
         start=low, end=high, step=step, value=low, title=title, name=name,
-        sizing_mode="stretch_width", stylesheets=[_STYLE], bar_color="#7fb2d4",
+        sizing_mode="stretch_width", stylesheets=[_look()], bar_color="#7fb2d4",
     )  # fmt: skip
 
 
@@ -112,6 +117,6 @@ def _words(name: str) -> Div:
     style = InlineStyleSheet(css="""
       :host { font: 14px/1.4 system-ui, sans-serif; color: #111; width: 100%; }
       .bk-clearfix { display: block; width: 100%; }
-      p { margin: 0 0 4px 0; } pre { margin: 0; overflow: auto; font-size: 12px; }
+      p { margin: 0 0 4px 0; } pre { margin: 0; white-space: pre-wrap; font-size: 12px; }
     """)  # fmt: skip
     return Div(text="", name=name, sizing_mode="stretch_width", stylesheets=[style])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bokeh.events import DoubleTap, Pan, PanEnd, PanStart, RangesUpdate, Tap, ValueSubmit
+from bokeh.models import CustomJS
 
 from flowsim.errors import InputError
 from flowsim.explorer.page.controls import CLOUD, ZOOM
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Milliseconds within which a second click makes a double click of the first.
 _DOUBLE = 320
+#: In the browser, so that no drag comes too early for the choice of what drags do.
+_CHOOSE_DRAG = f"bar.active_drag = cb_obj.active == {ZOOM} ? zoom : null"
 _MOST_UNDONE, _MOST_WINDOWS = 50, 50
 
 
@@ -39,7 +43,8 @@ class Gestures:
         figure.on_event(RangesUpdate, self._ranges_moved)
         for event, call in ((PanStart, self._pan_start), (Pan, self._pan), (PanEnd, self._pan_end)):
             figure.on_event(event, call)
-        c.drag.on_change("active", self._drag_chosen)
+        tools = {"bar": figure.toolbar, "zoom": visit.plane.zoom}
+        c.drag.js_on_change("active", CustomJS(args=tools, code=_CHOOSE_DRAG))
         c.back.on_click(self.zoom_back)
         c.closer.on_click(lambda: self.zoom_to(visit.view.zoomed(2).window))
         c.undo.on_click(self.undo)
@@ -108,16 +113,12 @@ class Gestures:
     def _ranges_moved(self, event: RangesUpdate) -> None:
         """A zoom by box or wheel has ended."""
         sides = (event.x0, event.x1, event.y0, event.y1)
-        if any(side is None for side in sides):
+        if not all(isinstance(side, (int, float)) and math.isfinite(side) for side in sides):
             return
-        bounded = [min(max(float(x), -FARTHEST), FARTHEST) for x in sides if x is not None]
+        bounded = _rounded([min(max(float(x), -FARTHEST), FARTHEST) for x in sides])
         self.zoom_to(Window(*bounded))
         if self.visit.view.window != Window(*bounded):  # refused: put the axes back
             self.visit.plane.show_window(self.visit.view.window)
-
-    def _drag_chosen(self, _attribute: str, _old: Any, new: Any) -> None:
-        plane = self.visit.plane
-        plane.figure.toolbar.active_drag = plane.zoom if new == ZOOM else None
 
     def _throws(self) -> bool:
         return self.visit.controls.drag.active == CLOUD
@@ -149,6 +150,7 @@ class Gestures:
         self._grip = None
 
     def _puff(self, puff: Puff) -> None:
+        puff = Puff(*(round(x, 4) for x in puff[:2]), max(float(f"{puff.sigma:.3g}"), NARROWEST))
         self.visit.try_to(lambda: replace(self.visit.view, puff=puff))
 
     def _clear(self) -> None:
@@ -166,3 +168,10 @@ class Gestures:
             return
         with suppress(InputError):
             self.start(*start)
+
+
+def _rounded(sides: list[float]) -> list[float]:
+    """A window's sides to a thousandth of it, so that links and commands stay short."""
+    least = min(sides[1] - sides[0], sides[3] - sides[2])
+    digits = 3 - math.floor(math.log10(least)) if least > 0 else 12
+    return [round(side, digits) for side in sides]

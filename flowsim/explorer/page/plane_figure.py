@@ -154,8 +154,11 @@ class PlaneFigure:
                 "bottom": e_low + tall * row, "top": e_low + tall * (row + 1),
             }  # fmt: skip
 
-    def show_landscape(self, view: View, record: xr.Dataset) -> None:
-        """Curves, critical line by kind, saddle points and arrows."""
+    def show_landscape(self, view: View, record: xr.Dataset, keep_line: bool = False) -> None:
+        """Curves, critical line by kind, saddle points and arrows.
+
+        With ``keep_line`` the line and the saddle points stay as they are.
+        """
         w = record["curve_w"].to_numpy()
         both = bool(record["minima_e"].attrs.get("mirrored", 1))
         lifted = view.choice.name == "rank-one"
@@ -171,6 +174,11 @@ class PlaneFigure:
             minima["xs"].append(np.array([at, at]))
             minima["ys"].append(np.array(view.window[2:]))
         self.sources["minima"].data = minima
+        if not keep_line:
+            self._show_line(w, record)
+        self._show_arrows(view, record)
+
+    def _show_line(self, w: np.ndarray, record: xr.Dataset) -> None:
         saddle = record["saddle_w"].to_numpy()
         self.sources["saddle points"].data = {"x": saddle, "y": np.zeros_like(saddle)}
         for kind in CRITICAL:
@@ -179,7 +187,6 @@ class PlaneFigure:
                 on = record["critical_line"].to_numpy() == code_of(record["critical_line"], kind)
             on &= on.sum() > max(1, len(saddle))
             self.sources[f"line {kind}"].data = {"x": np.where(on, w, np.nan), "y": 0 * w}
-        self._show_arrows(view, record)
 
     def _show_arrows(self, view: View, record: xr.Dataset) -> None:
         w_low, w_high, e_low, e_high = view.window

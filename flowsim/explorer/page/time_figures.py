@@ -36,7 +36,8 @@ class TimeFigures:
         for name in _PANELS:
             last = name == _PANELS[-1]
             plot = figure(
-                x_range=self.time, y_range=Range1d(0, 1), y_axis_label=name, toolbar_location=None, tools="",
+                x_range=self.time, y_range=Range1d(0, 1), y_axis_label=name,
+                toolbar_location=None, tools="",
                 height=165 if last else 140, sizing_mode="stretch_both", name=name,
                 x_axis_label="time (of training: steps × learning rate)" if last else None,
             )  # fmt: skip

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from html import escape
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,14 @@ from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.time_figures import TimeFigures
 from flowsim.explorer.page.trainer_panel import TrainerPanel
 from flowsim.explorer.page.words import cloud_words, reading, story
-from flowsim.explorer.plane_layers import UNKNOWN, Cells, cells_at_once, landscape, refined
+from flowsim.explorer.plane_layers import (
+    UNKNOWN,
+    Cells,
+    cells_at_once,
+    landscape,
+    line_key,
+    refined,
+)
 from flowsim.explorer.view import View, Window
 from flowsim.models.base import loss_of_gap
 
@@ -58,7 +66,8 @@ class Visit:
         self.jobs = Jobs(document, pools, self.say_problem)
         self.cells, self.orbits, self.chosen = _NOTHING, [], len(view.starts) - 1
         self._due: dict[str, Any] = {}
-        self._setting = False
+        self._setting, self._not_before = False, 0.0
+        self._line: object = None
         self.outgoing = Outgoing(self)
         self.panel = TrainerPanel(self, full)
         self.gestures = Gestures(self)
@@ -135,7 +144,9 @@ class Visit:
             self.panel.forget()
             self.times.show_chain(view)
         if model or window:
-            self._soon("plane", _TOGETHER, self._draw_plane)
+            self.jobs.stop("plane")
+            early = int(1000 * (self._not_before - monotonic()))
+            self._soon("plane", max(_TOGETHER, early), self._draw_plane)
         if starts:
             if len(view.starts) != len(before.starts):
                 self.chosen = len(view.starts) - 1
@@ -157,7 +168,7 @@ class Visit:
                 call()
 
         if kind in self._due:
-            if wait == _TOGETHER:
+            if wait != _REST:
                 return
             with suppress(ValueError):
                 self.document.remove_timeout_callback(self._due.pop(kind))
@@ -166,12 +177,16 @@ class Visit:
     def _draw_plane(self) -> None:
         """What is known at once, and the rest once the sliders rest."""
         view = self.view
-        self.jobs.stop("plane")
         if loss_of_gap(view.model):
-            self.plane.show_landscape(view, landscape(view, fine=False))
+            began, key = monotonic(), line_key(view)
+            same, self._line = key == self._line, key
+            quick = landscape(view, fine=False, line=not same)
+            self.plane.show_landscape(view, quick, keep_line=same)
             self._show_cells(cells_at_once(view))
             self._soon("rest", _REST, self._refine)
-        else:  # in a thread: a model's first orbit on a machine waits for a compiler
+            now = monotonic()  # leave as much time again for what else the page has to do
+            self._not_before = now + (now - began)
+        else:  # all of it in a thread: a model's first orbit on a machine waits for a compiler
             self._show_cells(_NOTHING)
             self._refine()
 
@@ -273,7 +288,9 @@ class Visit:
         choice, states = view.choice, view.choice.name == "states"
         self._setting = True
         try:
-            c.p.value, c.q.value, c.a.value = view.p, view.q, view.held.get("a", 0.0)
+            for slider, value in ((c.p, view.p), (c.q, view.q), (c.a, view.held.get("a", 0.0))):
+                if abs(slider.value - value) > 1e-6:  # one that is moved is left alone
+                    slider.value = value
             c.p.title = "p: chance to leave a state" if states else "p: chance of 1 after 0"
             c.q.visible, c.a.visible = not states, view.has_slice
             c.model.value = choice.name
