@@ -1,0 +1,92 @@
+"""Seeded command lines for every command, their grammar read off the options themselves.
+
+A value is hostile, or one that the option may take: a number between its bounds, a word of its help
+text, its default, a file that exists or one that does not. A new option is covered unasked; a new
+command needs its line in ``SMALL``, which keeps what can run at all small.
+"""
+
+import math
+import random
+import re
+
+import typer.main
+
+from flowsim.cli.main import app
+
+#: What each command is given first, so that a line that runs ends within seconds.
+SMALL = {
+    "portrait": ["--resolution", "6", "--confirm", "4"],
+    "scan": ["--grid", "3x2"],
+    "gaussian": ["--sigma", "0.5:2:2", "--samples", "5"],
+    "compare": ["--grid", "2x1", "--d", "2", "--length", "2", "--steps", "20"],
+    "train": ["--d", "2", "--length", "3", "--steps", "3", "--trainer", "gd"],
+    "verify": ["--length", "2", "--d", "2", "--seeds", "1"],
+    "chain": [],
+    "info": [],
+}
+HOSTILE = [
+    "", " ", "nan", "inf", "-inf", "1e400", "1e-320", "-1", "０", "½", "x" * 3000, "--", "-", "e=",
+    "=1", "e=1,e=2", "1:2:3", "3:2:1", ":", "::", "4x", "0x0", "9" * 400 + "x2", "a\nb", "\udcff",
+    "/dev/full", "/", ".", "..", "circle", "folder", "folder/none/x.nc", "readonly/x.png", "1_000",
+    "é", "\u200b", "1" * 30, "1:2:" + "9" * 5000, ",", "1,2,3,4", "a=0.5", "-x.png", "n" * 246,
+    "kept.nc", "kept.png", "true", "None", "0.5:0.8", "[1]", "{}", "$(id)", "`id`", "%s", "\\",
+]  # fmt: skip
+FILES = ["kept.nc", "kept.png", "new.png", "new.nc", "none.nc", "points.csv"]
+
+
+class Grammar:
+    """Draws command lines.
+
+    Args:
+        seed: of all lines.
+    """
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.commands = typer.main.get_command(app).commands
+
+    def line(self, broken):
+        """One line: a command, its small sizes, a chain, and one to four more options.
+
+        Args:
+            broken: whether at least one value is hostile.
+        """
+        source = self.random
+        name = source.choice(sorted(self.commands if broken else SMALL))
+        options = [p for p in self.commands[name].params if p.opts[0] != "--help"]
+        words = [name, *SMALL.get(name, [])]
+        if name != "info" and source.random() < 0.9:
+            words += ["--p", self.probability(), "--q", self.probability()]
+        chosen = source.choices(options, k=source.randint(1, 4))
+        for i, option in enumerate(chosen):
+            words += self.option(option, hostile=broken and i == 0)
+        if name not in SMALL:  # what would wait for a visitor never starts
+            words += ["--p", "x"]
+        return words
+
+    def option(self, option, hostile):
+        given = [self.random.choice(option.opts)] if option.opts[0].startswith("-") else []
+        if getattr(option, "is_flag", False):
+            return given + (["x"] if hostile and self.random.random() < 0.2 else [])
+        value = self.random.choice(HOSTILE) if hostile else self.value(option)
+        if given and self.random.random() < 0.3:
+            return [f"{given[0]}={value}"]
+        return [*given, value]
+
+    def value(self, option):
+        """One that the option may take, as far as can be seen from outside."""
+        source, low, high = self.random, option.min, option.max
+        if isinstance(low, int) or isinstance(high, int):
+            return str(source.randint(int(low or 0), int(min(high or 9, (low or 0) + 5))))
+        if low is not None or high is not None:
+            first = max(low or 0.0, 1e-12)
+            last = min(high or 10.0, max(10.0, 2 * first))
+            return repr(math.exp(source.uniform(math.log(first), math.log(max(last, first)))))
+        kinds = {"FILE": FILES, "RECORD": FILES, "POINTS": FILES}
+        if option.metavar in kinds:
+            return source.choice(kinds[option.metavar])
+        words = re.findall(r"[A-Za-z0-9.:=-]+", f"{option.help or ''} {option.default}")
+        return source.choice([*words, self.probability(), "1", "2", "3x2", "w=0.3", "0.2:0.8:2"])
+
+    def probability(self):
+        return self.random.choice(["0.5", "0.8", "0.2", "0.3", "1e-9", "0.999999", "0.97", "0.04"])
