@@ -1,0 +1,185 @@
+"""What the page computes: labels, orbits, clouds and training, without a browser."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import InputError, Label, model_of, read_record, trajectories
+from flowsim.explorer.clouds import CloudShare, cloud_shares
+from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.orbits_from_starts import follow_start, mean_gap
+from flowsim.explorer.plane_layers import UNKNOWN, cells_at_once, landscape, refined, runs
+from flowsim.explorer.reproduce import command_lines, python_lines, saved_file
+from flowsim.explorer.training_stream import Run, check_training, training, verdict
+from flowsim.explorer.view import Puff, Start, View
+from flowsim.landscape.basins import analytic_basin
+from flowsim.portraits.starts_in_plane import plane_starts
+
+GOOD, BAD = Start(0.5, -1.2), Start(1.0, 0.5)  # on both sides of the separatrix for p + q > 1
+
+
+@pytest.mark.parametrize("name", ["canonical", "linear", "states"])
+def test_what_is_shown_at_once_is_what_the_flow_says(name):
+    view = View().with_model(name).on_chain(0.9, 0.8)
+    first, (last,) = cells_at_once(view), refined(view, lambda: False)
+    assert first.how == "closed form" and last.how == "flow" and last.final
+    assert set(np.unique(last.label)) == {Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM}
+    assert abs(first.shares["local_minimum"] - last.shares["local_minimum"]) < 0.01
+
+
+def test_slow_models_claim_nothing_before_they_know():
+    view = View().with_model("rank-one")
+    assert (cells_at_once(view).label == UNKNOWN).all() and cells_at_once(view).shares == {}
+    first = next(refined(view, lambda: False))
+    assert first.label.shape == (8, 8) and not (first.label == UNKNOWN).any()
+    assert list(refined(view, lambda: True)) == []
+
+
+def test_runs_cover_exactly_the_cells_that_are_on():
+    on = np.random.Generator(np.random.PCG64(1)).random((7, 9)) < 0.5
+    found = np.zeros_like(on)
+    for row, first, end in runs(on):
+        assert not found[row, first:end].any()
+        found[row, first:end] = True
+    assert (found == on).all()
+
+
+def test_the_landscape_leaves_the_line_out_on_request():
+    assert "critical_line" in landscape(View(), fine=False)
+    assert "critical_line" not in landscape(View(), fine=False, line=False)
+
+
+@pytest.mark.parametrize("name", ["canonical", "linear", "untied", "uniform"])
+@pytest.mark.parametrize("p, q", [(0.5, 0.8), (0.2, 0.3)])
+def test_orbits_end_where_their_labels_say(name, p, q):
+    view = View().with_model(name).on_chain(p, q)
+    for start in (GOOD, BAD):
+        orbit = follow_start(view, start)
+        assert (orbit.forward.e[0], orbit.forward.w[0]) == pytest.approx(start)
+        assert (np.diff(orbit.forward.loss) < 1e-12).all()
+        assert orbit.forward.loss[-1] == pytest.approx(orbit.end_loss, abs=1e-3)
+        learns = orbit.label == Label.GLOBAL_MINIMUM
+        chain = view.model.chain
+        assert learns == (abs(orbit.end_loss - chain.entropy_rate) < 1e-9)
+        if learns:
+            assert orbit.forward.gap[-1] == pytest.approx(chain.target_logit_gap, abs=0.05)
+
+
+def test_the_way_back_leads_to_the_start():
+    view = replace(View(), backward=True)
+    for start in (GOOD, BAD, Start(0.3, -0.4)):
+        path = follow_start(view, start).backward
+        assert (path.e[-1], path.w[-1]) == pytest.approx(start) and path.time[-1] == 0
+        assert (np.diff(path.time) > 0).all() and (np.diff(path.loss) < 1e-9).all()
+        first = torch.tensor([path.e[5], path.w[5]], dtype=torch.float64)
+        again = trajectories(view.model, first, [0.0, -float(path.time[5])])[-1]
+        assert again.tolist() == pytest.approx(start, abs=0.02)
+
+
+def test_the_mean_gap_of_attention_models_is_that_of_the_canonical_model_at_a_0():
+    e, w = torch.tensor([0.5, -1.0, 1.3]).double(), torch.tensor([-1.2, 0.5, 0.1]).double()
+    canonical = View().model
+    expected = canonical.logit_gap(torch.stack([e, w], -1)).numpy()
+    for view in (View().with_model("uniform"), View().with_model("rank-one", attention=True)):
+        found = mean_gap(view.model, plane_starts(view.model, e, w, {}))
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_cloud_is_counted_and_has_its_interval():
+    view = replace(View(), puff=Puff(0.3, -0.9, 0.3))
+    (found,) = cloud_shares(view)
+    trapped, low, high = found.share(Label.LOCAL_MINIMUM)
+    inside = analytic_basin(view.model)(torch.from_numpy(np.stack([found.e, found.w], -1)))
+    assert trapped == pytest.approx(1 - float(inside.double().mean()))
+    assert 0 < low < trapped < high < 1 and len(found.label) == found.drawn == 1000
+    assert list(cloud_shares(View())) == []
+    all_trapped = CloudShare(found.e[:4], found.w[:4], np.full(4, Label.LOCAL_MINIMUM), 4)
+    assert all_trapped.share(Label.LOCAL_MINIMUM) == pytest.approx((1, 0.5101, 1), abs=1e-4)
+
+
+@pytest.mark.parametrize("trainer", ["gd", "flow"])
+@pytest.mark.parametrize("start, outcome", [(GOOD, Label.GLOBAL_MINIMUM), (BAD, Label.LOCAL_MINIMUM)])
+def test_full_training_goes_where_the_flow_says(trainer, start, outcome):
+    view = View()
+    run = Run(start, FullSettings(trainer), follow_start(view, start).label)
+    looks = [len(run.curve) for _ in training(view, run, lambda: False)]
+    assert looks == sorted(looks) and run.outcome == outcome and run.ended == "decided"
+    assert run.predicted == outcome and "just as the flow says" in verdict(view, run)
+    first, canonical = run.curve[0], view.model
+    theta = torch.tensor(start, dtype=torch.float64)
+    assert (first.e, first.w) == pytest.approx(start) and first.time == 0
+    assert first.loss == pytest.approx(float(canonical.loss(theta)))
+    assert first.gap == pytest.approx(float(canonical.logit_gap(theta)))
+
+
+def test_sampled_training_streams_and_stops():
+    view, looks = View(), 0
+    run = Run(GOOD, FullSettings("adamw", d=4, length=4, steps=50), Label.GLOBAL_MINIMUM)
+    for _ in training(view, run, lambda: looks >= 3):
+        looks += 1
+    assert run.ended == "stopped" and run.outcome == Label.UNRESOLVED
+    assert "was stopped" in verdict(view, run) and 0 < run.curve[-1].step < 50
+    run = Run(GOOD, FullSettings("sgd", d=4, length=4, steps=6), Label.GLOBAL_MINIMUM)
+    for _ in training(view, run, lambda: False):
+        pass
+    assert run.ended == "out of steps" and run.curve[-1].step == 6
+    assert run.curve[-1].time == pytest.approx(0.6)
+
+
+def test_what_cannot_be_trained_is_said():
+    for view, full, word in (
+        (View().with_model("states"), FullSettings(), "two states"),
+        (View().with_model("untied"), FullSettings(), "tied"),
+        (View().with_model("uniform", length=30), FullSettings(), "sequences"),
+        (View(), FullSettings(length=30, noise=0.1), "sequences"),
+    ):
+        with pytest.raises(InputError, match=word):
+            check_training(view, full)
+    check_training(View(), FullSettings(length=30))
+
+
+@pytest.fixture
+def explored():
+    view = View().with_start(*GOOD).with_start(*BAD)
+    orbits = [follow_start(view, start) for start in view.starts]
+    run = Run(GOOD, FullSettings(), orbits[0].label)
+    for _ in training(view, run, lambda: False):
+        pass
+    return view, orbits, [run]
+
+
+def test_files_hold_what_is_on_the_page(explored, tmp_path):
+    view, orbits, trained = explored
+    name, content = saved_file(view, orbits, trained, "nc")
+    assert name == "explored_canonical_p0.5_q0.8.nc"
+    (tmp_path / name).write_bytes(content)
+    record = read_record(tmp_path / name)
+    assert model_of(record.attrs).chain == view.model.chain
+    assert record["orbit_label"].values.tolist() == [o.label for o in orbits]
+    assert (record["orbit_e"][0].values, record["orbit_w"][0].values) == (
+        pytest.approx([GOOD.e, BAD.e]), pytest.approx([GOOD.w, BAD.w])
+    )  # fmt: skip
+    assert record["trained_loss"].values[-1] == pytest.approx(trained[0].curve[-1].loss)
+    assert record.attrs["oracle_wrong"] == 0
+    assert saved_file(view, orbits, trained, "png")[1].startswith(b"\x89PNG")
+    assert b"<svg" in saved_file(view, [], [], "svg")[1][:2000]
+
+
+def test_the_lines_reproduce_the_page(explored, tmp_path, monkeypatch, capsys):
+    view, _, trained = explored
+    view = replace(view, puff=Puff(0.3, -0.9, 0.3))
+    code = python_lines(view, FullSettings(steps=20), [trained[0].start])
+    monkeypatch.chdir(tmp_path)
+    code = code.replace("resolution=208", "resolution=12")
+    exec(compile(code, "explored.py", "exec"), {})
+    assert "['GLOBAL_MINIMUM', 'LOCAL_MINIMUM']" in capsys.readouterr().out
+    assert (tmp_path / "explored.png").stat().st_size > 1000
+    lines = command_lines(view, FullSettings(), [trained[0].start]).splitlines()
+    assert lines[0] == "flowsim portrait --p 0.5 --q 0.8 --resolution 208"
+    assert lines[1:3] == [
+        "printf 'e,w\\n0.5,-1.2\\n1.0,0.5\\n' > starts.csv",
+        "flowsim scan --p 0.5 --q 0.8 --points starts.csv",
+    ]
+    assert lines[-1].startswith("flowsim train --p 0.5 --q 0.8 --trainer gd --d 8 --length 8")

@@ -1,0 +1,86 @@
+"""The view of a page and its link, without a browser."""
+
+from dataclasses import replace
+from urllib.parse import parse_qs
+
+import pytest
+
+from flowsim import InputError
+from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.link import from_query, to_query
+from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
+
+VIEWS = [
+    View(),
+    View().on_chain(0.2, 0.3).with_start(0.5, -1.2).with_start(-1.0, 0.25),
+    View().with_model("states", states=7).on_chain(0.9, 0.8),
+    replace(View().with_model("uniform", length=12).with_slice(0.25), puff=Puff(0.1, -0.3, 0.2)),
+    replace(View().with_model("rank-one", attention=True).with_slice(-0.5), backward=True),
+    View().with_model("rank-one", tied=False).zoomed(4),
+    View().with_model("canonical", bias="dynamic"),
+]
+
+
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.choice.name)
+def test_a_link_restores_the_view(view):
+    full = FullSettings("adamw", d=4, length=6, noise=0.02, learning_rate=2e-3, steps=777, seed=3)
+    assert from_query(parse_qs(to_query(view))) == (view, FullSettings(), [])
+    assert from_query(parse_qs(to_query(view, full))) == (view, full, [])
+
+
+def test_without_a_query_the_usual_view_is_shown():
+    usual = View().on_chain(0.2, 0.3)
+    assert from_query({}, usual) == (usual, FullSettings(), [])
+
+
+@pytest.mark.parametrize("query", [
+    "p=2", "p=nan", "p=1e-320", "p=½", "q=", "model=gpt", "model=%3Cscript%3E", "length=5",
+    "model=uniform&length=1000000", "model=uniform&length=-3", "model=states&states=99999",
+    "model=states&hidden=0", "fix-a=1", "model=linear&fix-a=1e9", "fix-zz=0", "w=3:-3", "w=0:1e99",
+    "e=1:1", "w=1", "start=1", "start=a,b", "start=inf,0", "start=1e9,0", "cloud=0,0,0",
+    "cloud=0,0", "cloud=0,0,nan", "train=rm", "steps=99999999999999999999", "d=0", "d=1e3",
+    "noise=-1", "rate=0", "positions=65", "seed=-1",
+])  # fmt: skip
+def test_what_a_link_may_not_ask_for_changes_nothing(query):
+    view, full, problems = from_query(parse_qs(query, keep_blank_values=True))
+    assert len(problems) == 1
+    assert (view, full) == (View(), FullSettings()) or "model=" in query
+
+
+def test_a_link_of_any_length_is_bounded():
+    many = {"start": [b"0.1,0.2"] * 5000, "p": [b"0." + b"3" * 10**6], "\xff" * 500: [b"\xff"]}
+    view, _, problems = from_query(many)
+    assert len(view.starts) == MOST_STARTS and 0.33 < view.p < 0.34 and not problems
+
+
+def test_bounds_are_kept():
+    full = View(starts=(Start(0.0, 0.0),) * MOST_STARTS)
+    for change in (
+        lambda: full.with_start(0, 0),
+        lambda: View().with_start(float("nan"), 0),
+        lambda: View().on_chain(0.5, 1.0),
+        lambda: replace(View(), window=Window(0, 1e-9, 0, 1)),
+        lambda: View().with_slice(1.0),
+        lambda: View().zoomed(1e9),
+        lambda: FullSettings(trainer="none"),
+        lambda: FullSettings(steps=10**9),
+        lambda: FullSettings(noise=float("nan")),
+        lambda: FullSettings(d=True),
+    ):
+        with pytest.raises(InputError):
+            change()
+
+
+def test_another_model_keeps_what_it_has():
+    view = View().with_model("uniform", length=16).with_slice(0.5)
+    assert view.with_model("rank-one").choice.length == 16
+    assert view.with_model("linear").held == {"a": 0.5}
+    assert view.with_model("canonical").held == {}
+    assert view.with_model("states").choice.states == 5
+    assert view.with_slice(0.0).fixed == ()
+
+
+def test_starts_are_rounded_to_what_a_click_can_mean():
+    assert View().with_start(0.123456789, -1.98765432).starts == (Start(0.123, -1.988),)
+    near = View().zoomed(1000).with_start(0.123456789, -0.00012345678)
+    assert near.starts == (Start(0.123457, -0.000123),)
