@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 import time
 from functools import partial
@@ -16,6 +15,7 @@ import typer
 from flowsim.cli.texts import Summary, text_of
 from flowsim.cli.values import join_ranges
 from flowsim.errors import InputError
+from flowsim.records.provenance import command_line
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -150,4 +150,4 @@ def neutral_command() -> str:
             skip = True
         elif word not in _NEUTRAL_FLAGS and word.partition("=")[0] not in _NEUTRAL_VALUES:
             kept.append(word)
-    return shlex.join(["flowsim", *kept])
+    return command_line(["flowsim", *kept])

@@ -34,10 +34,15 @@ def provenance(settings: dict[str, object]) -> dict[str, object]:
         "device": "cpu",
         **{name: value for name, value in settings.items() if name != "schema"},
         "versions": package_versions(),
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": command_line([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),
         "threads": torch.get_num_threads(),
     }
+
+
+def command_line(words: list[str]) -> str:
+    """Words as a shell takes them; bytes that are no text, which no file holds, are escaped."""
+    return shlex.join(words).encode("utf-8", "backslashreplace").decode()
 
 
 def package_versions(packages: tuple[str, ...] = LIBRARIES) -> str:

@@ -6,6 +6,7 @@ import pytest
 import typer.main
 from command import assert_refused, run
 
+from flowsim import read_record
 from flowsim.cli.main import app
 
 HOSTILE = [
@@ -42,3 +43,11 @@ def test_odd_values_are_one_sentence_and_leave_nothing(tmp_path):
 def test_so_are_all_others(tmp_path, monkeypatch):
     monkeypatch.setattr(random.Random, "sample", lambda self, every, count: every)
     test_odd_values_are_one_sentence_and_leave_nothing(tmp_path)
+
+
+def test_bytes_that_are_no_text_reach_a_record_escaped(tmp_path):
+    """An option may be given twice, and its first value be anything."""
+    words = ["--p", "0.5", "--q", "\udcff", "--q", "0.8", "--sigma", "1", "--samples", "5"]
+    done = run("gaussian", *words, "--out", "a.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "\\udcff" in read_record(tmp_path / "a.nc").attrs["command"]
