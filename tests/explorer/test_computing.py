@@ -100,7 +100,9 @@ def test_a_cloud_is_counted_and_has_its_interval():
 
 
 @pytest.mark.parametrize("trainer", ["gd", "flow"])
-@pytest.mark.parametrize("start, outcome", [(GOOD, Label.GLOBAL_MINIMUM), (BAD, Label.LOCAL_MINIMUM)])
+@pytest.mark.parametrize(
+    "start, outcome", [(GOOD, Label.GLOBAL_MINIMUM), (BAD, Label.LOCAL_MINIMUM)]
+)
 def test_full_training_goes_where_the_flow_says(trainer, start, outcome):
     view = View()
     run = Run(start, FullSettings(trainer), follow_start(view, start).label)
@@ -115,10 +117,9 @@ def test_full_training_goes_where_the_flow_says(trainer, start, outcome):
 
 
 def test_sampled_training_streams_and_stops():
-    view, looks = View(), 0
+    view = View()
     run = Run(GOOD, FullSettings("adamw", d=4, length=4, steps=50), Label.GLOBAL_MINIMUM)
-    for _ in training(view, run, lambda: looks >= 3):
-        looks += 1
+    assert list(training(view, run, lambda: len(run.curve) >= 3))
     assert run.ended == "stopped" and run.outcome == Label.UNRESOLVED
     assert "was stopped" in verdict(view, run) and 0 < run.curve[-1].step < 50
     run = Run(GOOD, FullSettings("sgd", d=4, length=4, steps=6), Label.GLOBAL_MINIMUM)

@@ -1,0 +1,221 @@
+"""The explorer in a real browser, with real mouse and keyboard events."""
+
+import shutil
+import signal
+import time
+
+import pytest
+from visitor import ARGUMENTS, Served, Visitor
+
+from flowsim import read_record
+from flowsim.explorer.page.controls import MODEL_WORDS
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def served():
+    server = Served()
+    yield server
+    if server.process.poll() is None:
+        code, errors = server.end()
+        assert code == 0 and "Traceback" not in errors, errors
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no Chromium: apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def visit(served, browser):
+    """Opens pages; at the end none may have asked for anything foreign, or failed."""
+    visitors = []
+
+    def opens(query=""):
+        visitors.append(Visitor(browser, served.address + query))
+        return visitors[-1]
+
+    yield opens
+    for visitor in visitors:
+        assert visitor.foreign == [] and visitor.errors == []
+        visitor.page.context.close()
+
+
+def test_a_click_starts_an_orbit_that_ends_in_its_basin(visit):
+    at = visit()
+    at.reads("Click anywhere in the square")
+    at.click(-1.2, 0.5)
+    at.reads("reaches the global minima at w = -1.353, e = 0.722, loss 0.6190")
+    at.click(0.5, 1.0)
+    at.reads("is trapped in a bad local minimum")
+    at.link_has("start=0.5,-1.2&start=1.0,0.5")
+    at.press("Undo")
+    at.reads("Orbit 1 from w = -1.200")
+    at.link_has("start=1.0,0.5", there=False)
+    at.press("Clear all")
+    at.reads("Click anywhere in the square")
+    at.press("Undo")
+    at.reads("Orbit 1 from w = -1.200")
+
+
+def test_sliders_move_the_plane_by_mouse_and_keyboard(visit):
+    at = visit()
+    handle = at.page.locator(".noUi-handle").first
+    box = handle.bounding_box()
+    at.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    at.page.mouse.down()
+    at.page.mouse.move(box["x"] - 90, box["y"] + 5, steps=10)
+    at.page.mouse.up()
+    at.reads("< 1")  # p + q, since q is 0.8
+    at.reads("each followed by the flow")
+    handle.focus()
+    for _ in range(3):
+        at.page.keyboard.press("ArrowRight")
+    at.link_has("p=0.")
+    at.page.keyboard.press("End")
+    at.link_has("p=0.99")
+    at.reads("p + q = 1.79 > 1")
+
+
+def test_the_keyboard_starts_orbits_too(visit):
+    at = visit()
+    field = at.page.get_by_label("Start at w, e")
+    field.fill("0.5, 1")
+    field.press("Enter")
+    at.reads("is trapped in a bad local minimum")
+    field.fill("here")
+    field.press("Enter")
+    at.reads("Write a start as two numbers")
+
+
+def test_a_drag_zooms_and_a_double_click_goes_back(visit):
+    at = visit()
+    at.drag((-1.5, 0.1), (-0.3, 1.2))
+    at.link_has("w=-1.5:-0.3&e=0.1:1.2")
+    at.reads("each followed by the flow")
+    at.page.mouse.dblclick(*at.place(-1.0, 0.5))
+    at.link_has("w=-1.5", there=False)
+    assert "start=" not in at.page.url  # neither click of the two was taken for a start
+    at.page.mouse.move(*at.place(0.0, 0.0))
+    at.page.mouse.wheel(0, -120)
+    at.link_has("w=-")
+    at.press("Zoom back")
+    at.link_has("w=-", there=False)
+
+
+def test_a_cloud_is_thrown_and_moved(visit):
+    at = visit()
+    at.page.get_by_text("throws a cloud").click()
+    at.drag((-0.3, 0.8), (0.1, 0.8))
+    at.reads("95 % interval")
+    at.link_has("cloud=0.8,-0.3,0.2")
+    at.reads("trapped")
+    at.drag((-0.3, 0.8), (2.0, 0.8))
+    at.link_has("cloud=0.8,2.0,0.2")
+    at.reads("100 % trapped")
+
+
+def test_training_goes_beside_the_flow(visit):
+    at = visit("?start=0.5,-1.2")
+    at.reads("reaches the global minima")
+    at.press("Train")
+    at.reads("the full transformer has learned the chain (global minima), just as the flow says.")
+    at.click(0.5, 1.0)
+    at.reads("Orbit 2 from")
+    at.press("Train")
+    at.reads("is trapped (bad local minimum), just as the flow says.")
+
+
+def test_every_model_can_be_chosen(visit):
+    at = visit()
+    at.click(-1.2, 0.5)
+    at.reads("Orbit 1 from")
+    for name, words in MODEL_WORDS[1:]:
+        at.page.get_by_label("Model").select_option(label=words)
+        at.link_has(f"model={name}")
+        at.reads("reaches the global minima at")
+        at.reads("points, each followed by the flow")
+    assert at.page.get_by_text("q: chance of 0 after 1").count() == 0  # S states have no q
+
+
+def test_files_and_commands(visit, tmp_path):
+    at = visit("?start=0.5,-1.2")
+    at.reads("reaches the global minima at")
+    for button, suffix in (("Save PNG", "png"), ("Save SVG", "svg"), ("Save record", "nc")):
+        with at.page.expect_download() as download:
+            at.press(button)
+        assert download.value.suggested_filename == f"explored_canonical_p0.5_q0.8.{suffix}"
+        download.value.save_as(tmp_path / f"page.{suffix}")
+    assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "page.svg").read_text()[:2000]
+    record = read_record(tmp_path / "page.nc")
+    assert float(record["orbit_w"][0, 0]) == -1.2 and record.attrs["oracle_wrong"] == 0
+    at.press("Commands")
+    at.reads("flowsim portrait --p 0.5 --q 0.8")
+    at.reads("flowsim.portrait_record(model")
+
+
+def test_the_link_restores_the_page(visit):
+    first = visit("?model=uniform&length=6&p=0.3&q=0.4&fix-a=0.5&start=0.5,-1.2&backward=1")
+    first.reads("Orbit 1 from w = -1.200")
+    first.link_has("length=6")
+    query = first.page.url.partition("?")[2]
+    second = visit(f"?{query}")
+    second.reads("Orbit 1 from w = -1.200")
+    second.link_has("length=6")
+    assert second.page.url == first.page.url
+    second.reads("each followed by the flow")
+
+
+def test_two_pages_do_not_disturb_each_other(visit):
+    one, other = visit("?p=0.2&q=0.3"), visit("?p=0.9&q=0.9")
+    one.click(-1.2, 0.5)
+    other.click(0.5, 1.0)
+    one.reads("is trapped")
+    other.reads("is trapped in a bad local minimum")
+    one.page.context.close()
+    other.click(-1.2, 0.5)
+    other.reads("Orbit 2 from w = -1.200, e = 0.500 reaches the global minima")
+    visit("?p=0.2&q=0.3")
+
+
+def test_hostile_links_show_the_usual_page(visit):
+    at = visit("?p=2&model=%3Cscript%3Ealert(1)%3C/script%3E&start=nan,1&steps=99999999999")
+    at.reads("The link was not followed in full")
+    at.reads("p + q = 1.3 > 1")
+
+
+def test_a_closed_page_stops_its_training(visit, served):
+    at = visit("?start=1.0,0.5&train=sgd&steps=50000&positions=32&d=16")
+    at.reads("Orbit 1 from")
+    at.press("Train")
+    at.reads("Training:")
+    before = served.seconds()
+    time.sleep(1)
+    assert served.seconds() > before + 0.05  # it is at work
+    at.page.goto("about:blank")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        before = served.seconds()
+        time.sleep(1)
+        if served.seconds() < before + 0.05:
+            return
+    pytest.fail("training went on after its page was closed")
+
+
+def test_the_page_says_when_the_server_has_ended(browser):
+    server = Served("--p", "0.2", "--q", "0.3")
+    at = Visitor(browser, server.address)
+    at.reads("p + q = 0.5 < 1")
+    code, errors = server.end(signal.SIGTERM)
+    assert code == 0 and errors == ""
+    at.reads("flowsim explore has ended")
+    at.page.context.close()

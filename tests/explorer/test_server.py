@@ -1,0 +1,116 @@
+"""The server of the explorer: how it begins and ends, and whom it answers."""
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import pytest
+
+pytest.importorskip("bokeh", reason='Bokeh is not installed: pip install "flowsim[explore]"')
+
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import websocket_connect
+from visitor import Served
+
+from flowsim import InputError
+from flowsim.explorer.page.jobs import Jobs, Pools
+from flowsim.explorer.server import open_port
+
+
+def test_bad_input_is_one_sentence(flowsim):
+    for words, part in (
+        (["--p", "2"], "--p"),
+        (["--port", "70000"], "--port"),
+        (["--model", "uniform", "--length", "9999"], "N = 64"),
+        (["--model", "states", "--states", "5", "--q", "0.5"], "no q"),
+        (["--model", "states"], "states"),
+        (["--fix", "a=1"], "no fixed a"),
+    ):
+        code, out, errors = flowsim("explore", "--no-browser", *words)
+        assert code == 2 and out == "" and part in errors and errors.count("\n") == 1
+
+
+def test_a_busy_port_is_one_sentence(flowsim):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, out, errors = flowsim("explore", "--no-browser", "--port", port)
+        assert code == 2 and out == "" and f"port {port} cannot be used" in errors
+        assert errors.count("\n") == 1
+        with pytest.raises(InputError):
+            open_port(port)
+    assert open_port(0) > 0
+
+
+def test_without_bokeh_the_extra_is_named(flowsim, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bokeh", None)
+    code, _, errors = flowsim("explore", "--no-browser")
+    assert code == 2 and 'pip install "flowsim[explore]"' in errors and errors.count("\n") == 1
+
+
+class Page:
+    """In place of a Bokeh document: calls at once what is to be called on the page."""
+
+    def add_next_tick_callback(self, call):
+        call()
+
+
+def test_a_newer_job_replaces_an_older_one_and_a_closed_page_stops_all():
+    pools, shown, failed = Pools(), [], []
+    jobs = Jobs(Page(), pools, failed.append)
+    begun, ended = threading.Event(), threading.Event()
+
+    def endless(stop):
+        begun.set()
+        try:
+            while not stop():
+                time.sleep(0.001)
+                yield "old"
+        finally:
+            ended.set()
+
+    jobs.start("plane", endless, lambda _: None)
+    assert begun.wait(10)
+    done = threading.Event()
+    jobs.start("plane", lambda stop: ["new"], shown.append, done=done.set)
+    assert done.wait(10) and ended.wait(10) and shown == ["new"]
+
+    def refuses(stop):
+        raise InputError("no such thing")
+
+    jobs.start("other", refuses, shown.append)
+    begun.clear(), ended.clear()
+    jobs.start("plane", endless, lambda _: None)
+    assert begun.wait(10)
+    jobs.close()
+    assert ended.wait(10) and failed == ["no such thing"]
+    jobs.start("plane", lambda stop: ["late"], shown.append)
+    pools.close()
+    assert shown == ["new"]
+
+
+@pytest.mark.slow
+def test_only_its_own_pages_get_a_socket_and_ctrl_c_ends_it():
+    server = Served()
+    with urllib.request.urlopen(server.address, timeout=60) as answer:
+        page = answer.read().decode()
+    assert "flowsim explorer" in page and "https://" not in page and "//cdn" not in page
+    socket_address = server.address.replace("http", "ws") + "ws"
+
+    async def connect(origin):
+        headers = {"Origin": origin, "Sec-WebSocket-Protocol": "bokeh, none"}
+        await websocket_connect(HTTPRequest(socket_address, headers=headers))
+
+    for origin in ("http://example.org", "http://127.0.0.1:1", "null"):
+        with pytest.raises(HTTPClientError) as refused:
+            asyncio.run(connect(origin))
+        assert refused.value.code == 403
+    port = int(server.address.split(":")[2].strip("/"))
+    listening = subprocess.run(["ss", "-ltnH"], capture_output=True, text=True).stdout
+    assert f"127.0.0.1:{port}" in listening and f"0.0.0.0:{port}" not in listening
+    code, errors = server.end(signal.SIGINT)
+    assert code == 0 and "Traceback" not in errors
