@@ -30,6 +30,7 @@ from flowsim.flow.confirm import confirm as confirm
 from flowsim.flow.ends import Limits as Limits
 from flowsim.flow.hitting_times import hitting_times as hitting_times
 from flowsim.flow.hitting_times import settling_times as settling_times
+from flowsim.flow.induction_limits import induction_limits as induction_limits
 from flowsim.flow.limits import find_limits as find_limits
 from flowsim.flow.reference import integrate as integrate
 from flowsim.flow.reference_limits import reference_labels as reference_labels
@@ -41,6 +42,7 @@ from flowsim.landscape.basins import separatrix as separatrix
 from flowsim.landscape.critical_search import search_critical_points as search_critical_points
 from flowsim.landscape.curvature import curvatures as curvatures
 from flowsim.landscape.gaussian_integral import gaussian_probability as gaussian_probability
+from flowsim.landscape.induction_ends import induction_landscape as induction_landscape
 from flowsim.landscape.labels import Label as Label
 from flowsim.landscape.labels import Rule as Rule
 from flowsim.landscape.labels import Status as Status
@@ -55,6 +57,7 @@ from flowsim.models.catalogue import ModelChoice as ModelChoice
 from flowsim.models.catalogue import model as model
 from flowsim.models.catalogue import model_of as model_of
 from flowsim.models.catalogue import reduced_model as reduced_model
+from flowsim.models.in_context.induction import InductionModel as InductionModel
 from flowsim.models.linear import LinearAttentionModel as LinearAttentionModel
 from flowsim.models.rank_one import RankOneModel as RankOneModel
 from flowsim.models.states import StatesModel as StatesModel
@@ -62,6 +65,7 @@ from flowsim.models.uniform.model import AttentionModel as AttentionModel
 from flowsim.models.untied import UntiedModel as UntiedModel
 from flowsim.portraits.in_plane import portrait_record as portrait_record
 from flowsim.portraits.in_space import phase_space_record as phase_space_record
+from flowsim.portraits.induction_plane import induction_record as induction_record
 from flowsim.portraits.summaries import portrait_summary as portrait_summary
 from flowsim.portraits.summaries import summarize as summarize
 from flowsim.portraits.trained_in_plane import trained_portrait as trained_portrait

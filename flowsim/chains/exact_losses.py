@@ -64,7 +64,7 @@ def prior_losses(
     order = prior.order if highest is None else highest
     _check(prior, length, order, beta)
     found: dict[str, list[float]] = {}
-    for classes in _classes(prior, length, order):
+    for classes in count_classes(prior, length, order):
         chance = prior.predict(classes.counts_of(prior.order), classes.context_of(prior.order))
         weight = classes.weight[:, None] * chance
         line = {"bayes": _cross_entropy(weight, chance)}
@@ -84,8 +84,16 @@ def prior_losses(
 
 
 @dataclass(frozen=True)
-class _Classes:
-    """All sequences of n symbols: first m symbols, counts n_cb of order m, last context, weight."""
+class CountClasses:
+    """All sequences of n symbols in classes of one prediction, the weights of sum one.
+
+    Attributes:
+        states, order: S and m.
+        start: the first m symbols, shape (A,).
+        counts: n_cb of order m, shape (A, S^m, S).
+        context: the last m symbols.
+        weight: the probability of all sequences of the class.
+    """
 
     states: int
     order: int
@@ -115,21 +123,22 @@ def _inside(order: int, lower: int, states: int) -> Tensor:
     return table
 
 
-def _classes(prior: Prior, length: int, order: int) -> Iterator[_Classes]:
-    """The classes of m symbols, of m + 1, …, of N."""
+def count_classes(prior: Prior, length: int, order: int) -> Iterator[CountClasses]:
+    """The classes of m symbols, of m + 1, …, of N, under a prior of order k ≤ m."""
     states, count = prior.states, prior.states**order
     start = torch.arange(count)
     counts = torch.zeros(count, count, states, dtype=torch.float64)
-    found = _Classes(states, order, start, counts, start, torch.ones(count, dtype=torch.float64))
+    ones = torch.ones(count, dtype=torch.float64)
+    found = CountClasses(states, order, start, counts, start, ones)
     weight = prior.log_evidence(found.counts_of(prior.order)).exp() / states**prior.order
-    found = _Classes(states, order, start, counts, start, weight)
+    found = CountClasses(states, order, start, counts, start, weight)
     yield found
     for _ in range(order, length):
         found = _longer(prior, found)
         yield found
 
 
-def _longer(prior: Prior, classes: _Classes) -> _Classes:
+def _longer(prior: Prior, classes: CountClasses) -> CountClasses:
     """Every class followed by every symbol, equal ones put together."""
     states, size = classes.states, len(classes.start)
     chance = prior.predict(classes.counts_of(prior.order), classes.context_of(prior.order))
@@ -146,7 +155,7 @@ def _longer(prior: Prior, classes: _Classes) -> _Classes:
     summed = np.bincount(which, weights=weight[kept].numpy(), minlength=len(rows))
     table = torch.from_numpy(rows)
     numbers = table[:, 2:].double().reshape(-1, *classes.counts.shape[1:])
-    return _Classes(
+    return CountClasses(
         states, classes.order, table[:, 0], numbers, table[:, 1], torch.from_numpy(summed)
     )
 

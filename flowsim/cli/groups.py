@@ -74,13 +74,15 @@ class ReducedModelOptions:
 
     def positions(self) -> int | None:
         """N: as given, the default where the model has positions, or None."""
-        has = self.model in ("uniform", "rank-one")
+        has = self.model in ("uniform", "rank-one", "induction")
         return options.DEFAULT_LENGTH if has and self.length is None else self.length
 
     def choice(self) -> ModelChoice:
         """The model without its chain; InputError for an option that it does not have."""
         from flowsim.models.catalogue import ModelChoice
 
+        if self.model == "induction":
+            raise InputError("the induction model has no chain of its own: only portrait draws it")
         own = self.states, self.hidden_per_state
         return ModelChoice(
             self.model, self.positions(), self.bias, self.attention, not self.untied, *own

@@ -31,7 +31,7 @@ DEFAULT_LENGTH = 8
 MAX_RESOLUTION = 4000
 MAX_SEED = 2**62
 
-Name = Literal["canonical", "uniform", "linear", "untied", "rank-one", "states"]
+Name = Literal["canonical", "uniform", "linear", "untied", "rank-one", "states", "induction"]
 TrainerName = Literal["flow", "gd", "sgd", "adamw"]
 DeviceName = Literal["cpu", "cuda", "auto"]
 
@@ -59,8 +59,8 @@ Model = Annotated[
     typer.Option(
         metavar="NAME",
         help="canonical (e, w); uniform or linear attention (e, w, a); untied (e, u, w); "
-        "rank-one, the manifold that full training preserves; or states (e, w), exact for S "
-        "logits.",
+        "rank-one, the manifold that full training preserves; states (e, w), exact for S "
+        "logits; or induction (alpha, beta), of portrait alone: kernels drawn anew.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -68,7 +68,7 @@ Length = Annotated[
     int | None,
     typer.Option(
         min=1, max=10**6, metavar="N",
-        help=f"Positions, of uniform or rank-one.  [default: {DEFAULT_LENGTH}]",
+        help=f"Positions, of uniform, rank-one or induction.  [default: {DEFAULT_LENGTH}]",
         rich_help_panel=MODEL, show_default=False,
     ),
 ]  # fmt: skip

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from flowsim.cli.other_texts import induction_lines, training_lines
+
 #: A summary, ready for JSON; its keys depend on the kind of record.
 Summary = dict[str, Any]
 
@@ -13,11 +15,12 @@ def text_of(kind: str, s: Summary) -> str:
     lines = {
         "portrait": _portrait,
         "phase space": _phase_space,
+        "induction": induction_lines,
         "scan": _scan,
         "gaussian": _gaussian,
         "boundary": _refined,
         "comparison": _comparison,
-        "training": _training,
+        "training": training_lines,
     }[kind](s)
     files = ", ".join(f"{n} {s[n]}" for n in ("figure", "record", "checkpoint") if n in s)
     return "\n".join([*lines, f"{files}, {s['seconds']:.1f} s"])
@@ -285,15 +288,3 @@ def _what_it_is(s: Summary) -> list[str]:
         return []
     steps = ", up to the steps of descent" if s["trainer"] == "gd" else ""
     return [f"                         a check that theory and code agree{steps}"]
-
-
-def _training(s: Summary) -> list[str]:
-    losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
-    more = " ..." if s["models"] > 8 else ""
-    diverged = [f"models that diverged            {s['not_finite']}"] * bool(s["not_finite"])
-    return [
-        *diverged,
-        f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: loss {losses}{more} nats",
-        f"entropy rate (bigram)           {s['entropy_rate']:.6f} nats",
-        f"stationary entropy (unigram)    {s['stationary_entropy']:.6f} nats",
-    ]

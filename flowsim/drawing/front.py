@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from flowsim.drawing.boundary_lines import draw_refined
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.drawing.gaussian_curve import draw_gaussian
+from flowsim.drawing.induction_map import draw_induction
 from flowsim.drawing.plane import draw_portrait
 from flowsim.drawing.scan_map import check_grid, draw_scan
 from flowsim.drawing.space import draw_phase_space
@@ -23,8 +24,8 @@ def draw(
 ) -> Figure:
     """The figure of a record of any kind.
 
-    A portrait, a view in space, a scan, a boundary, a Gaussian curve, a comparison or a training
-    run, by the record's attribute ``kind``.
+    A portrait, a view in space, the plane of the induction head, a scan, a boundary, a Gaussian
+    curve, a comparison or a training run, by the record's attribute ``kind``.
 
     Args:
         record: from one of flowsim's functions or ``read_record``.
@@ -52,6 +53,7 @@ def draw(
         return _draw_scan(record, ax, show)
     others = {
         "phase space": draw_phase_space,
+        "induction": draw_induction,
         "boundary": draw_refined,
         "gaussian": draw_gaussian,
         "comparison": draw_comparison,

@@ -53,6 +53,8 @@ NAMES = {
     "b": "bias $b$",
     "p": "$p$ = P(0→1)",
     "q": "$q$ = P(1→0)",
+    "alpha": "previous symbol $\\alpha$",
+    "beta": "match $\\beta$",
     "sigma": "standard deviation $\\sigma$ of the starts",
 }
 #: What a figure calls the optimizers.

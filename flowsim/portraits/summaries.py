@@ -27,6 +27,7 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
     summaries = {
         "portrait": portrait_summary,
         "phase space": phase_space_summary,
+        "induction": induction_summary,
         "scan": scan_summary,
         "boundary": boundary_summary,
         "gaussian": gaussian_summary,
@@ -110,6 +111,24 @@ def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
     unresolved = counts.pop("unresolved")
     more = _starting_with(record, "confirm_", "orbits_unfinished")
     return {**_chosen(record), "orbits": counts, "unresolved": unresolved, **more}
+
+
+def induction_summary(record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of a record of the induction head's plane: losses, ends, shares of the window."""
+    a, cells = record.attrs, record["label"].size
+    names = ("global_minimum", "local_minimum")
+    ends = {n: {x: float(a[f"{n}_{x}"]) for x in ("share", "beta", "loss")}
+            for n in names if f"{n}_loss" in a}  # fmt: skip
+    return {
+        **{name: a[name] for name in ("model", "length", "states", "order", "prior")},
+        **{name: float(a[name]) for name in ("plateau_loss", "bayes_loss")},
+        "saddles": record["saddle"].to_numpy(),
+        "ends": ends,
+        "cells": cells,
+        "fraction": {name: int(a[f"cells_{name}"]) / cells for name in names},
+        "unresolved": int(a["cells_unresolved"]),
+        **_starting_with(record, "confirm_"),
+    }
 
 
 def trained_summary(record: xr.Dataset) -> dict[str, Any]:

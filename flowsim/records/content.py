@@ -21,6 +21,7 @@ _LABELLED = {
 #: The variables that every record of a kind has, with their dimensions; None where they vary.
 REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {
     "portrait": {"label": ("e", "w"), "curve_w": ("curve",), "minima_e": ("curve",)},
+    "induction": {"label": ("beta", "alpha"), "loss": ("beta", "alpha"), "saddle": ("saddles",)},
     "phase space": {"orbit_label": ("orbit",), "near_label": ("near",)},
     "scan": {"label": None, "status": None, "rule": None, "share": None, "count": None},
     "gaussian": {"integral": ("sigma",), "fraction": ("sigma",), "sigma": ("sigma",)},
@@ -29,7 +30,7 @@ REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {
 }
 #: Axes whose values increase.
 _COUNTS = ("length", "states", "hidden_per_state")
-_AXES = {"p", "q", "sigma", "e", "u", "w", "a", "time", "step"}
+_AXES = {"p", "q", "sigma", "e", "u", "w", "a", "time", "step", "alpha", "beta"}
 #: How many times smaller than its values the compression of HDF5 can store a variable.
 _COMPRESSION = 1100
 #: How netCDF marks a dimension without values, for which nothing is stored or read.

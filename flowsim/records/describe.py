@@ -95,6 +95,10 @@ _NAMES = [
     (r"escape", "step from which on half the gap to the bigram's loss is closed"),
     (r"plateau_length", "steps from plateau_start to escape"),
     (r"finite", "1 where all weights are finite"),
+    (r"alpha", "score α by which the first layer prefers the symbol before to the own one"),
+    (r"beta", "score β of a match in the second layer"),
+    (r"plateau_slope", "derivative of the loss along β on the plateau β = 0"),
+    (r"valley_(below|above)", "β of least loss {} the plateau"),
 ]
 _COMPILED = [(re.compile(pattern), words) for pattern, words in _NAMES]
 

@@ -73,8 +73,8 @@ def open_record(path: Path | str, *kinds: str, check: bool = True) -> xr.Dataset
 
     Args:
         path: a file that ``write_record`` or ``write_scan`` wrote.
-        kinds: what the record may be ("portrait", "phase space", "scan", "gaussian",
-            "comparison", "training"); by default any of them.
+        kinds: what the record may be ("portrait", "phase space", "induction", "scan",
+            "gaussian", "comparison", "training"); by default any of them.
         check: whether its bytes must be those that flowsim wrote; False opens a record that
             another program changed on purpose.
 

@@ -59,7 +59,7 @@ def test_the_model_is_chosen_alike_everywhere(tmp_path, command):
     assert [option for option in MODEL_OPTIONS if option not in words] == []
     assert run(command, *CHAIN, "--model", "softmax", cwd=tmp_path).stderr == (
         "flowsim: Invalid value for '--model': 'softmax' is not one of 'canonical', 'uniform', "
-        "'linear', 'untied', 'rank-one', 'states'.\n"
+        "'linear', 'untied', 'rank-one', 'states', 'induction'.\n"
     )
 
 

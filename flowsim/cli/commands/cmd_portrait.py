@@ -18,6 +18,7 @@ from flowsim.cli.groups import (
     chain_words,
     only_redraws,
 )
+from flowsim.cli.induction_portrait import compute_induction, induction_words
 from flowsim.cli.output import judge_summary, report, write_figure
 from flowsim.cli.redraw import redraw
 from flowsim.errors import InputError
@@ -88,22 +89,29 @@ def portrait(given: Portrait) -> None:
       flowsim portrait --p 0.5 --q 0.8 --model rank-one --length 8
       flowsim portrait --p 0.5 --q 0.8 --model uniform --length 1024 --fix a=0.5
       flowsim portrait --p 0.5 --q 0.8 --model rank-one --optimizer adamw
+      flowsim portrait --model induction --length 9
     """
     began = time.perf_counter()
     if given.source is not None:
         only_redraws(given)
         redraw(given.source, given, given, given.energy, given.show)
         return
-    chain = given.chain_of_model()
-    _check(given)
-    view = ["3d"] if given.view == "3d" else []
-    words = [*given.words(), *given.optimizer_words(), *view, *chain_words(chain.p, given.q)]
+    induction = given.model == "induction"
+    words = induction_words(given) if induction else _words(given)
     figure, stored = given.names("portrait", *words)
-    record = _compute(given)
+    record = compute_induction(given) if induction else _compute(given)
     summary = write_figure(record, figure, stored, given.energy)
     kind = str(record.attrs["kind"])
     report(kind, summary, {"figure": figure, "record": stored}, began, given)
     judge_summary(summary)
+
+
+def _words(given: Portrait) -> list[str]:
+    """What the files are named after; InputError for options that do not fit."""
+    chain = given.chain_of_model()
+    _check(given)
+    view = ["3d"] if given.view == "3d" else []
+    return [*given.words(), *given.optimizer_words(), *view, *chain_words(chain.p, given.q)]
 
 
 def _check(given: Portrait) -> None:

@@ -1,0 +1,30 @@
+"""Tables of docs/results.md about kernels drawn anew: head and rows from a study's json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from results_laws import Rows
+
+
+def induction(found: dict[str, Any]) -> Rows:
+    """What rules the plane of the induction head, by prior and length."""
+    head = ["kernels", "T", "plateau", "trapped at", "learned at", "Bayes", "saddle, s",
+            "−∂L/∂β on the plateau, s = 1"]  # fmt: skip
+    rows = [
+        [
+            line["prior"], line["length"], f"{line['plateau']:.4f}",
+            _end(line["trapped"], *line["trapped_at"]), _end(line["learned"], *line["learned_at"]),
+            f"{line['bayes']:.4f}", f"{line['saddle_share']:.3f}",
+            f"{line['fastest_departure']:.4f}",
+        ]
+        for line in found["landscapes"]
+    ]  # fmt: skip
+    return head, rows
+
+
+def _end(loss: float, share: float, beta: float) -> str:
+    return f"{loss:.4f}, s = {share:.4g}, β = {beta:.2f}"
+
+
+TABLES = {"induction": ("induction", induction, False)}

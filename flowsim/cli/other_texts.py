@@ -1,0 +1,39 @@
+"""Summaries of training runs and of the induction head's plane in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def induction_lines(s: dict[str, Any]) -> list[str]:
+    """The losses that rule the plane, and the shares of its window."""
+    fraction, ends = s["fraction"], s["ends"]
+    lines = [
+        f"induction head on sequences of {s['length']} symbols, kernels from {s['prior']}",
+        f"plateau (in-context unigram)         {s['plateau_loss']:.6f} nats",
+        f"Bayes                                {s['bayes_loss']:.6f} nats",
+    ]
+    names = {"global_minimum": "learned", "local_minimum": "trapped"}
+    for name, end in ends.items():
+        where = f"s = {end['share']:.4g}, beta = {end['beta']:.4g}"
+        lines.append(f"{names[name]} at {where:<26} {end['loss']:.6f} nats")
+    return [
+        *lines,
+        f"window that learns                   {fraction['global_minimum']:.2%}",
+        f"window that is trapped               {fraction['local_minimum']:.2%}",
+        f"cells: unresolved {s['unresolved']}, total {s['cells']}",
+        f"confirmed by torchdiffeq             {s['confirm_agree']} of {s['confirm_cells']}",
+    ]
+
+
+def training_lines(s: dict[str, Any]) -> list[str]:
+    """Final losses, and the two that they lie between."""
+    losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
+    more = " ..." if s["models"] > 8 else ""
+    diverged = [f"models that diverged            {s['not_finite']}"] * bool(s["not_finite"])
+    return [
+        *diverged,
+        f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: loss {losses}{more} nats",
+        f"entropy rate (bigram)           {s['entropy_rate']:.6f} nats",
+        f"stationary entropy (unigram)    {s['stationary_entropy']:.6f} nats",
+    ]

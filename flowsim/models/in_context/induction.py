@@ -1,0 +1,112 @@
+"""The induction head reduced to two numbers: how it finds the symbol before, and how it matches."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.chains.exact_losses import count_classes
+from flowsim.chains.priors import DirichletPrior, Prior
+from flowsim.errors import InputError
+from flowsim.models.base import of_theta
+from flowsim.models.in_context.induction_field import Terms, induction_fields
+
+#: Beyond this length a portrait takes more than a minute: there are some T⁴/100 classes.
+MAX_LENGTH = 24
+
+
+class InductionModel:
+    """θ = (α, β): two layers of attention over sequences whose kernels are drawn anew, S = 2.
+
+    Layer 1 puts the share s = σ(α) on the symbol before and the rest on the own one,
+    u_i = s e_{x_{i−1}} + (1 − s) e_{x_i}. Layer 2 attends with scores β⟨u_i, e_{x_n}⟩ to the places
+    i = 2 … n, and what it finds is read as shares of n − 1 counts to which one is added:
+
+        P(x_{n+1} = x) = ((n − 1) Σ_i A_i 1{x_i = x} + 1)/(n + 1).
+
+    On β = 0 this is the in-context unigram for every α, a plateau; for large α and β it looks at
+    what followed x_n before. The loss is the mean over n = 2 … T of the expected cross-entropy, and
+    exact: scores depend on (x_{i−1}, x_i, x_n) alone, so that a sequence enters through its counts
+    of pairs.
+
+    Args:
+        length: T, from 3 to 24.
+        prior: the law of kernels, of order 1 on two states; Dirichlet(1) rows if None.
+
+    Raises:
+        InputError: T out of range, or another kind of prior.
+
+    Source: own derivation, docs/derivations.md, 19.
+    """
+
+    name = "induction"
+    coordinates: tuple[str, ...] = ("alpha", "beta")
+    metric: tuple[float, ...] = (1.0, 1.0)
+    keeps_sign: tuple[bool, ...] = (False, False)
+    conserved_names: tuple[str, ...] = ()
+
+    def __init__(self, length: int, prior: Prior | None = None) -> None:
+        prior = DirichletPrior(2) if prior is None else prior
+        if isinstance(length, bool) or not isinstance(length, int) or not 3 <= length <= MAX_LENGTH:
+            raise InputError(
+                f"the induction model needs a length from 3 to {MAX_LENGTH}, not {length!r}"
+            )
+        if (prior.states, prior.order) != (2, 1):
+            raise InputError(
+                f"the induction model is of order 1 on two states, not of order {prior.order} on "
+                f"{prior.states}"
+            )
+        self.length, self.prior = length, prior
+        self.terms, self.bayes = _terms(prior, length)
+
+    def __repr__(self) -> str:
+        return f"InductionModel(length={self.length}, prior={type(self.prior).__name__})"
+
+    @property
+    def plateau(self) -> float:
+        """The loss of the in-context unigram, that of every point with β = 0."""
+        return float(self.loss(torch.zeros(2, dtype=torch.float64)))
+
+    @of_theta
+    def loss(self, theta: Tensor) -> Tensor:
+        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
+        return self.by_share(theta[..., 0].double().sigmoid(), theta[..., 1])[0]
+
+    @of_theta
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇L, shape of θ."""
+        share = theta[..., 0].double().sigmoid()
+        _, along_share, along_beta = self.by_share(share, theta[..., 1])
+        return torch.stack([along_share * share * (1 - share), along_beta], dim=-1)
+
+    @of_theta
+    def conserved(self, theta: Tensor) -> Tensor:
+        """Shape (..., 0): no conserved quantity is known."""
+        return theta.new_zeros(*theta.shape[:-1], 0)
+
+    def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """L, ∂L/∂s and ∂L/∂β at shares s in [0, 1], its ends included; all of one shape."""
+        flat = [x.detach().reshape(-1).double().cpu().numpy() for x in (share, beta)]
+        found = np.empty((3, len(flat[0])))
+        induction_fields(*self.terms, *flat, found)
+        loss, along_share, along_beta = (torch.from_numpy(x).reshape(share.shape) for x in found)
+        return loss, along_share, along_beta
+
+
+def _terms(prior: Prior, length: int) -> tuple[Terms, float]:
+    """The classes of sequences of 2 … T symbols, seen from their last symbol, and Bayes's loss."""
+    rows, bayes = [], 0.0
+    for n, classes in enumerate(count_classes(prior, length, 1), 1):
+        if n == 1:
+            continue
+        chance = prior.predict(classes.counts, classes.context)
+        weight = classes.weight / (length - 1)
+        bayes -= float((weight[:, None] * torch.xlogy(chance, chance)).sum())
+        place, q = torch.arange(len(weight)), classes.context
+        counts = classes.counts
+        seen = [counts[place, q, q], counts[place, 1 - q, q], counts[place, q, 1 - q],
+                counts[place, 1 - q, 1 - q]]  # fmt: skip
+        rows.append(torch.stack([*seen, weight, chance[place, q]]))
+    whole = torch.cat(rows, dim=1).numpy()
+    return Terms.merged(whole[:4], whole[4], whole[5]), bayes

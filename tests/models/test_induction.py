@@ -1,0 +1,194 @@
+"""The reduced induction head: its loss over all sequences, its ends, its portrait."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from command import assert_refused, run
+from scipy.integrate import solve_ivp
+
+from flowsim import (
+    DirichletPrior,
+    DoublyStochasticPrior,
+    FinitePrior,
+    InductionModel,
+    InputError,
+    Label,
+    draw,
+    induction_landscape,
+    induction_limits,
+    induction_record,
+    read_record,
+    summarize,
+    write_record,
+)
+from flowsim.landscape.labels import Rule
+
+
+def naive_loss(prior, length, alpha, beta):
+    """The mean cross-entropy after 2, …, T symbols, sequence after sequence."""
+    s, total = 1 / (1 + math.exp(-alpha)), 0.0
+
+    def evidence(word):
+        counts = torch.zeros(1, 2, 2, dtype=torch.float64)
+        for a, b in itertools.pairwise(word):
+            counts[0, a, b] += 1
+        return float(prior.log_evidence(counts).exp()) / 2
+
+    for n in range(2, length + 1):
+        for word in itertools.product((0, 1), repeat=n + 1):
+            last, target = word[n - 1], word[n]
+            scores = [beta * (s * (word[i - 1] == last) + (1 - s) * (word[i] == last))
+                      for i in range(1, n)]  # fmt: skip
+            weights = np.exp(scores) / np.exp(scores).sum()
+            found = sum(a for a, x in zip(weights, word[1:n], strict=True) if x == target)
+            total -= evidence(word) * math.log(((n - 1) * found + 1) / (n + 1))
+    return total / (length - 1)
+
+
+PRIORS = [DirichletPrior(2), DoublyStochasticPrior(2), FinitePrior([[[0.5, 0.5], [0.8, 0.2]]])]
+
+
+@pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: type(prior).__name__)
+def test_the_loss_is_that_of_all_sequences(prior):
+    model = InductionModel(5, prior)
+    for alpha, beta in ((0.0, 0.0), (1.3, -0.7), (-2.0, 2.5), (4.0, 40.0)):
+        found = float(model.loss(np.array([alpha, beta])))
+        assert found == pytest.approx(naive_loss(prior, 5, alpha, beta), rel=1e-12)
+
+
+def test_the_gradient_is_that_of_the_loss():
+    model, h = InductionModel(7), 1e-5
+    theta = np.random.default_rng(0).uniform(-4, 4, (20, 2))
+    wanted = np.stack([(model.loss(theta + step) - model.loss(theta - step)) / (2 * h)
+                       for step in h * np.eye(2)], axis=-1)  # fmt: skip
+    assert model.gradient(theta) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_known_numbers_at_nine_symbols():
+    model = InductionModel(9)
+    assert model.plateau == pytest.approx(0.62828, abs=5e-6)
+    assert model.bayes == pytest.approx(0.59153, abs=5e-6)
+    assert float(model.loss([4.0, 2.0])) == pytest.approx(0.60015, abs=5e-6)
+    slopes = model.gradient([[-3.0, 0.0], [0.0, 0.0], [3.0, 0.0]])
+    assert slopes == pytest.approx(np.array([[0, 0.024], [0, -0.0033], [0, -0.0305]]), abs=1e-4)
+    assert model.loss([[-9.0, 0.0], [9.0, 0.0]]) == pytest.approx([model.plateau] * 2, rel=1e-14)
+
+
+@pytest.mark.parametrize("length", [4, 9, 12])
+def test_the_ends_are_critical_and_on_either_side(length):
+    model = InductionModel(length)
+    landscape = induction_landscape(model)
+    (saddle,) = landscape.saddles
+    assert model.gradient([saddle, 0.0]) == pytest.approx([0, 0], abs=1e-13)
+    assert landscape.best == 1 and set(landscape.ends) == {-1, 1}
+    trapped, learned = landscape.ends[-1], landscape.ends[1]
+    assert model.bayes < learned.loss < trapped.loss < landscape.plateau
+    assert trapped.share == 0 and trapped.alpha == -math.inf
+    assert (learned.share == 1) == (length == 4)
+    for end in (trapped, learned):
+        share, beta = torch.tensor([end.share, end.beta], dtype=torch.float64)
+        _, along_share, along_beta = model.by_share(share, beta)
+        assert abs(float(along_beta)) < 1e-10
+        inward = {0: 1, 1: -1}.get(end.share)
+        assert float(along_share) * inward > 0 if inward else abs(float(along_share)) < 1e-9
+
+
+def test_labels_are_where_orbits_go():
+    """scipy follows each orbit in physical time, which the labels never did."""
+    model = InductionModel(5)
+    landscape = induction_landscape(model)
+    starts = np.random.default_rng(1).uniform([-3, -3], [3, 3], (5, 2))
+    limits = induction_limits(model, landscape, starts)
+    for start, label in zip(starts, limits.label.tolist(), strict=True):
+        path = solve_ivp(lambda _, y: -model.gradient(y), (0, 1e4), start, "LSODA",
+                         rtol=1e-8, atol=1e-10)  # fmt: skip
+        side = int(np.sign(path.y[1, -1]))
+        wanted = Label.GLOBAL_MINIMUM if side == landscape.best else Label.LOCAL_MINIMUM
+        assert label == wanted
+        left = float(model.loss(path.y[:, -1])) - landscape.ends[side].loss
+        assert 0 <= left < 0.02 * (landscape.plateau - landscape.ends[side].loss)
+    assert set(limits.label.tolist()) == {Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM}
+    assert set(limits.rule.tolist()) == {Rule.DRIFTS}  # both ends lie at infinity here
+
+
+def test_what_cannot_be_decided_is_unresolved():
+    model = InductionModel(9)
+    landscape = induction_landscape(model)
+    (saddle,) = landscape.saddles
+    starts = [[saddle, 0.0], [math.nan, 0.0], [saddle + 0.1, 0.0], [saddle - 0.1, 0.0]]
+    labels = induction_limits(model, landscape, starts).label.tolist()
+    assert labels == [Label.UNRESOLVED] * 2 + [Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM]
+
+
+@pytest.fixture(scope="module")
+def record():
+    return induction_record(InductionModel(6), resolution=12, confirm=2)
+
+
+def test_the_portrait_shows_plateau_and_valleys(record, tmp_path):
+    a = record.attrs
+    assert a["confirm_agree"] == a["confirm_cells"] == 2 and a["cells_unresolved"] == 0
+    assert a["cells_global_minimum"] > 50 < a["cells_local_minimum"]
+    # cells are on the side of the separatrix that the plateau's slope says, near the plateau
+    near = record.sel(beta=0, method="nearest")
+    learns = near["label"] == int(Label.GLOBAL_MINIMUM)
+    clear = abs(record["plateau_slope"]) > 0.004
+    assert (learns == (record["plateau_slope"] < 0)).where(clear, True).all()
+    assert (record["valley_below"].dropna("alpha") < 0).all()
+    assert (record["valley_above"].dropna("alpha") > 0).all()
+    model = InductionModel(6)
+    line = np.stack([record["separatrix_alpha"], record["separatrix_beta"]], -1)
+    assert (np.diff(model.loss(line), axis=0) > 0).all()  # backwards it climbs
+    write_record(record, tmp_path / "a.nc")
+    again = read_record(tmp_path / "a.nc")
+    assert json.dumps(summarize(again)) == json.dumps(summarize(record))
+    texts = {text.get_text() for text in draw(again).legends[0].get_texts()}
+    assert {"saddle", "separatrix", "learns to look at what followed before"} <= texts
+
+
+def test_the_command(tmp_path):
+    words = ["portrait", "--model", "induction", "--length", "4", "--resolution", "6",
+             "--confirm", "0"]  # fmt: skip
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "plateau (in-context unigram)         0.656767 nats" in done.stdout
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"portrait_induction_N4.png", "portrait_induction_N4.nc"}
+    found = json.loads(run(*words, "--json", "--overwrite", cwd=tmp_path).stdout)
+    assert found["ends"]["local_minimum"]["share"] == 0
+    again = run("portrait", "--from", "portrait_induction_N4.nc", "--overwrite", cwd=tmp_path)
+    assert again.returncode == 0 and "window that learns" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["portrait", "--model", "induction", "--p", "0.5"], "omit --p"),
+        (["portrait", "--model", "induction", "--length", "2"], "from 3 to 24, not 2"),
+        (["portrait", "--model", "induction", "--length", "99"], "from 3 to 24, not 99"),
+        (["portrait", "--model", "induction", "--w-range", "0:1"], "omit --w-range"),
+        (["scan", "--model", "induction", "--p", "0.5", "--q", "0.8", "--grid", "4x4"],
+         "only portrait draws it"),
+        (["gaussian", "--model", "induction", "--p", "0.5", "--q", "0.8", "--sigma", "1"],
+         "only portrait draws it"),
+        (["compare", "--model", "induction", "--p", "0.5", "--q", "0.8"], "no full transformer"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit(tmp_path, words, said):
+    assert_refused(run(*words, cwd=tmp_path), said)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("length", [2, 25, 5.0, True])
+def test_lengths_out_of_range(length):
+    with pytest.raises(InputError, match="length from 3 to 24"):
+        InductionModel(length)
+
+
+def test_only_two_states_of_order_one():
+    with pytest.raises(InputError, match="of order 1 on two states"):
+        InductionModel(5, DirichletPrior(3))
