@@ -12,7 +12,7 @@ lingers at L_k and tends to L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁
 - On the rank-one manifold attention does not free them: small W_V and W_O, four of them for each k,
   to t = 1e7; nor does noise on attention's weights alone in the whole softmax transformer, to 1e4.
   With noise on all weights one run of five (k = 2) goes on to the bigram. Noise grows across the
-  manifold also without attention, at the rate of section 15; that this frees the run, by opening
+  manifold also without attention, at the rate of section 17; that this frees the run, by opening
   units whose rows differ, is likely, and was not separated from attention's share.
 - Which k: from small Gaussian weights with the bias at log(π₁/π₀), ½ Binomial(N, ½) + ½ δ_N:
   Binomial where the embedding starts on the other side of W_1. With the bias at 0 the first

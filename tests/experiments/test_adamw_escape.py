@@ -1,4 +1,4 @@
-"""AdamW's way out of the unigram: the bound of section 16, and the script at tiny sizes."""
+"""AdamW's way out of the unigram: the bound of section 18, and the script at tiny sizes."""
 
 import json
 import sys
