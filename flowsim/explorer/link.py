@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlencode
 
 from flowsim.errors import InputError
@@ -51,7 +52,8 @@ def from_query(
         (view, settings of full training, problems): a part of the link that is not understood or
         out of bounds changes nothing, and is named in the problems, one plain sentence each.
     """
-    view, full, problems = usual or View(), FullSettings(), []
+    view, full = usual or View(), FullSettings()
+    problems: list[str] = []
     words = {name: _words(values) for name, values in query.items()}
     if not words:
         return view, full, problems
@@ -63,7 +65,8 @@ def from_query(
     for short, name in _FULL.items():
         if short in words:
             try:
-                full = replace(full, **{name: _full_value(name, words[short][-1])})
+                value: Any = _full_value(name, words[short][-1])
+                full = replace(full, **{name: value})
             except (InputError, ValueError) as error:
                 problems.append(_sentence(error))
     return view, full, problems
@@ -88,7 +91,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _full_value(name: str, text: str) -> object:
+def _full_value(name: str, text: str) -> Any:
     if name == "trainer":
         return text
     return _number(text) if name in ("noise", "learning_rate") else _whole(text)

@@ -163,5 +163,6 @@ def runs(on: np.ndarray) -> np.ndarray:
 
 def warm(view: View) -> None:
     """Follow one orbit, so that its engine is compiled before anybody waits for it."""
-    theta = plane_starts(view.model, *(torch.tensor([x]).double() for x in (0.7, -1.1)), view.held)
+    e, w = torch.tensor([0.7]).double(), torch.tensor([-1.1]).double()
+    theta = plane_starts(view.model, e, w, view.held)
     find_limits(view.model, theta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
@@ -107,6 +108,7 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
         InputError: the port cannot be used.
     """
     sys.setswitchinterval(_SWITCH)
+    logging.getLogger("bokeh").setLevel(logging.ERROR)  # pages that go away are no news
     server, pools = make_server(usual, port)
     loop = server.io_loop
     warm(usual)
@@ -125,7 +127,7 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
             signal.signal(number, handler)
         server.stop()
         pools.close()
-        for task in asyncio.all_tasks(loop.asyncio_loop):  # type: ignore[attr-defined]
+        for task in asyncio.all_tasks(loop.asyncio_loop):
             task.cancel()
 
 

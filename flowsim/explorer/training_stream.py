@@ -267,7 +267,8 @@ def verdict(view: View, run: Run) -> str:
     }
     agree = run.outcome == run.predicted
     ending = "just as the flow says" if agree else f"but the flow from here {_FLOW[run.predicted]}"
-    return f"After {latest.step} steps the full transformer {words[run.outcome]}, {ending}."
+    when = f"After {latest.step} steps" if latest.step else "At its very start"
+    return f"{when} the full transformer {words[run.outcome]}, {ending}."
 
 
 _FLOW = {

@@ -54,7 +54,7 @@ class Controls:
                               name="length", **wide)  # fmt: skip
         self.states = Spinner(title="S, states", low=2, high=MOST_STATES, step=1, name="states",
                               **wide)  # fmt: skip
-        self.options = CheckboxGroup(labels=["with attention", "untied weights"], name="options",
+        self.options = CheckboxGroup(labels=["attention", "untied"], name="options",
                                      inline=True, **wide)  # fmt: skip
         self.reading = _words("reading")
         self.drag = RadioButtonGroup(labels=["zooms in", "throws a cloud"], active=ZOOM,
@@ -66,9 +66,11 @@ class Controls:
         self.backward = CheckboxGroup(labels=["also backward in time"], name="backward", **wide)
         self.place = TextInput(title="Start at w, e", placeholder="-1.2, 0.5", name="place", **wide)
         self.go = Button(label="Start", name="go", **wide)
+        self.legend = _words("legend")
         self.story = _words("story")
         self.cloud = _words("cloud")
         self.problem = _words("problem")
+        self.problem.visible = False
         self._add_training(wide)
         self._add_saving(wide)
 
@@ -80,9 +82,9 @@ class Controls:
                                  **wide)  # fmt: skip
         self.noise = Spinner(title="noise", low=0, high=MOST_NOISE, step=0.01, value=0.0,
                              name="noise", **wide)  # fmt: skip
-        self.rate = Spinner(title="learning rate", low=1e-6, high=MOST_RATE, step=0.01, value=0.1,
+        self.rate = Spinner(title="rate", low=1e-6, high=MOST_RATE, step=0.01, value=0.1,
                             name="rate", **wide)  # fmt: skip
-        self.steps = Spinner(title="most steps", low=1, high=MOST_STEPS, step=500, value=4000,
+        self.steps = Spinner(title="steps", low=1, high=MOST_STEPS, step=500, value=4000,
                              name="steps", **wide)  # fmt: skip
         self.train = Button(label="Train", button_type="primary", name="train", disabled=True,
                             **wide)  # fmt: skip
@@ -117,6 +119,9 @@ def _words(name: str) -> Div:
     style = InlineStyleSheet(css="""
       :host { font: 14px/1.4 system-ui, sans-serif; color: #111; width: 100%; }
       .bk-clearfix { display: block; width: 100%; }
-      p { margin: 0 0 4px 0; } pre { margin: 0; white-space: pre-wrap; font-size: 12px; }
+      p { margin: 0 0 3px 0; }
+      .legend { display: flex; flex-wrap: wrap; gap: 1px 14px; font-size: 12.5px; }
+      .legend span { display: inline-flex; align-items: center; gap: 5px; white-space: nowrap; }
+      pre { margin: 0; white-space: pre-wrap; font-size: 12px; }
     """)  # fmt: skip
     return Div(text="", name=name, sizing_mode="stretch_width", stylesheets=[style])

@@ -150,7 +150,8 @@ class Gestures:
         self._grip = None
 
     def _puff(self, puff: Puff) -> None:
-        puff = Puff(*(round(x, 4) for x in puff[:2]), max(float(f"{puff.sigma:.3g}"), NARROWEST))
+        sigma = max(float(f"{puff.sigma:.3g}"), NARROWEST)
+        puff = Puff(round(puff.e, 4), round(puff.w, 4), sigma)
         self.visit.try_to(lambda: replace(self.visit.view, puff=puff))
 
     def _clear(self) -> None:

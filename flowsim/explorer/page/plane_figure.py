@@ -77,13 +77,13 @@ class PlaneFigure:
         cells = self._source("cells", "image", "x", "y", "dw", "dh")
         self.figure.image("image", x="x", y="y", dw="dw", dh="dh", source=cells,
                           color_mapper=mapper, level="image")  # fmt: skip
-        for name, pattern, colour in (
-            ("trapped", "right_diagonal_line", "#ffffff"), ("saddle", "dot", LINE),
+        for name, pattern, colour, alpha in (
+            ("trapped", "right_diagonal_line", "#ffffff", 0.9), ("saddle", "dot", LINE, 0.35),
         ):  # fmt: skip
             hatched = self._source(name, "left", "right", "bottom", "top")
             self.figure.quad(
                 "left", "right", "bottom", "top", source=hatched, fill_alpha=0, line_alpha=0,
-                hatch_pattern=pattern, hatch_color=colour, hatch_alpha=0.9, hatch_scale=9,
+                hatch_pattern=pattern, hatch_color=colour, hatch_alpha=alpha, hatch_scale=9,
                 hatch_weight=1.4, level="image",
             )  # fmt: skip
 

@@ -105,7 +105,9 @@ class TimeFigures:
         """Let the axes show all lines, and room for the words at their ends."""
         for i, name in enumerate(_PANELS):
             data = [self.sources[f"{name} {kind}"].data for kind in ("flow", "training")]
-            lines = [np.asarray(ys, float) for columns in data for ys in columns["ys"]]
+            pairs = [pair for d in data for pair in zip(d["xs"], d["ys"], strict=True)]
+            # what came before the start may be far up, and runs out of the picture
+            lines = [np.asarray(ys, float)[np.asarray(xs) >= 0] for xs, ys in pairs]
             values = np.concatenate(lines) if lines else np.zeros(0)
             values = values[np.isfinite(values)]
             if i < 2 and len(values):  # the dashed lines are worth seeing too
@@ -151,13 +153,15 @@ def _joined(orbit: Orbit) -> Path:
         return np.concatenate([first[near], second])
 
     others = {name: join(back.others[name], values) for name, values in ahead.others.items()}
-    names = ("time", "e", "w", "loss", "gap")
-    return Path(*(join(getattr(back, n), getattr(ahead, n)) for n in names), others=others)
+    named = {
+        n: join(getattr(back, n), getattr(ahead, n)) for n in ("time", "e", "w", "loss", "gap")
+    }
+    return Path(**named, others=others)
 
 
 def _columns(lines: list[tuple[Any, Any, str, float, list[int]]]) -> dict[str, Any]:
     names = ("xs", "ys", "colour", "width", "dash")
-    columns = {name: [line[i] for line in lines] for i, name in enumerate(names)}
+    columns: dict[str, Any] = {name: [line[i] for line in lines] for i, name in enumerate(names)}
     columns["dash"] = [" ".join(map(str, dash)) or "solid" for dash in columns["dash"]]
     return columns
 

@@ -91,6 +91,7 @@ class TrainerPanel:
         self.busy = self.busy and bool(self.runs)
         visit.plane.show_runs(self.runs)
         visit.times.show_runs(self.runs)
+        visit.show_legend()
         c.train.disabled = self.busy or not 0 <= visit.chosen < len(visit.orbits)
         c.halt.disabled = not self.busy
         here = [run for run in self.runs if _is_chosen(visit, run)]
@@ -105,7 +106,7 @@ class TrainerPanel:
         if self._setting:
             return
         try:
-            value = str(new) if name == "trainer" else new
+            value: Any = str(new) if name == "trainer" else new
             if name in ("d", "length", "steps"):
                 value = int(new)
             settings = replace(self.settings, **{name: value})

@@ -11,6 +11,7 @@ from time import monotonic
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from bokeh.document import Document
 
 from flowsim.errors import InputError
@@ -25,7 +26,7 @@ from flowsim.explorer.page.outgoing import Outgoing
 from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.time_figures import TimeFigures
 from flowsim.explorer.page.trainer_panel import TrainerPanel
-from flowsim.explorer.page.words import cloud_words, reading, story
+from flowsim.explorer.page.words import cloud_words, legend, reading, story
 from flowsim.explorer.plane_layers import (
     UNKNOWN,
     Cells,
@@ -64,10 +65,13 @@ class Visit:
         self.controls, self.times = Controls(), TimeFigures()
         self.plane = PlaneFigure(view.window)
         self.jobs = Jobs(document, pools, self.say_problem)
-        self.cells, self.orbits, self.chosen = _NOTHING, [], len(view.starts) - 1
+        self.cells, self.chosen = _NOTHING, len(view.starts) - 1
+        self.orbits: list[Orbit] = []
         self._due: dict[str, Any] = {}
         self._setting, self._not_before = False, 0.0
-        self._line: object = None
+        self._line_key: object = None
+        self.landscape: xr.Dataset | None = None
+        self.line: xr.Dataset | None = None
         self.outgoing = Outgoing(self)
         self.panel = TrainerPanel(self, full)
         self.gestures = Gestures(self)
@@ -112,6 +116,7 @@ class Visit:
     def say_problem(self, sentence: str) -> None:
         """A sentence about what could not be done."""
         text = escape(sentence)
+        self.controls.problem.visible = bool(text)
         self.controls.problem.text = (
             f"<p style='border-left:4px solid #c25700;padding-left:6px'>{text}</p>" if text else ""
         )
@@ -179,9 +184,9 @@ class Visit:
         view = self.view
         if loss_of_gap(view.model):
             began, key = monotonic(), line_key(view)
-            same, self._line = key == self._line, key
+            same, self._line_key = key == self._line_key, key
             quick = landscape(view, fine=False, line=not same)
-            self.plane.show_landscape(view, quick, keep_line=same)
+            self._show_landscape(quick, keep_line=same)
             self._show_cells(cells_at_once(view))
             self._soon("rest", _REST, self._refine)
             now = monotonic()  # leave as much time again for what else the page has to do
@@ -208,12 +213,27 @@ class Visit:
             if isinstance(result, Cells):
                 self._show_cells(result)
             else:
-                self.plane.show_landscape(view, result)
+                self._show_landscape(result)
 
         self.jobs.start("plane", work, show)
 
+    def _show_landscape(self, record: xr.Dataset, keep_line: bool = False) -> None:
+        self.line = self.line if keep_line else record
+        self.landscape = record
+        self.plane.show_landscape(self.view, record, keep_line)
+        self.show_legend()
+
+    def show_legend(self) -> None:
+        """Name what is in the picture."""
+        runs = bool(self.panel.runs)
+        if self.landscape is not None and self.line is not None:
+            text = legend(self.view, self.cells, self.landscape, self.line, runs)
+            if text != self.controls.legend.text:
+                self.controls.legend.text = text
+
     def _show_cells(self, cells: Cells) -> None:
         self.cells = cells
+        self.show_legend()
         self.plane.show_cells(self.view, cells)
         self.controls.reading.text = reading(self.view, cells)
 
@@ -241,6 +261,7 @@ class Visit:
     def show_orbits(self) -> None:
         """Orbits in the plane and against time, and what the chosen one does."""
         view = self.view
+        self.show_legend()
         self.plane.show_orbits(view, self.orbits, self.chosen)
         self.times.show_orbits(self.orbits, self.chosen)
         self.panel.show()

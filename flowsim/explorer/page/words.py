@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
+import numpy as np
+import xarray as xr
+
+from flowsim.drawing.plane_curves import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
+from flowsim.drawing.style import BASINS, FILL, LINE, SOFT, TRAINED, code_of
 from flowsim.explorer.clouds import CloudShare
 from flowsim.explorer.orbits_from_starts import Orbit
 from flowsim.explorer.page.time_figures import ends_where
-from flowsim.explorer.plane_layers import Cells
+from flowsim.explorer.plane_layers import UNKNOWN, Cells
 from flowsim.explorer.view import View
 from flowsim.landscape.labels import Label
 
@@ -77,3 +83,57 @@ def cloud_words(view: View, found: CloudShare | None) -> str:
         text += f", {percent(share)} {_VERBS[label.name.lower()]}" if share else ""
     text += f"; {found.drawn} are followed in all …" if len(found.label) < found.drawn else ""
     return text + ". Drag inside its ring to move it.</p>"
+
+
+_BOXES = {
+    "global_minimum": f"<rect width='22' height='13' fill='{FILL['global_minimum']}'/>",
+    "local_minimum": f"<rect width='22' height='13' fill='{FILL['local_minimum']}'/>"
+    "<path d='M-2 15 l17 -17 M5 15 l17 -17 M12 15 l17 -17' stroke='#fff' stroke-width='1.5'/>",
+    "saddle": "<rect width='22' height='13' fill='#fff'/><path d='M4 4h2 M10 4h2 M16 4h2 M4 10h2"
+    f" M10 10h2 M16 10h2' stroke='{LINE}' stroke-width='2'/>",
+    "unresolved": "<rect width='22' height='13' fill='#000'/>",
+}
+_LINES = {"local_minimum": "local minima", "local_maximum": "local maxima", "saddle": "saddles"}
+
+
+def legend(view: View, cells: Cells, record: xr.Dataset, line: xr.Dataset, training: bool) -> str:
+    """What is in the picture, and nothing else; the critical line and saddles are of ``line``."""
+    codes = set(cells.label.ravel().tolist())
+    items = [_box(_BOXES[name], BASINS[name]) for name in BASINS
+             if Label[name.upper()] in codes]  # fmt: skip
+    if UNKNOWN in codes:
+        items.append(_box("<rect width='22' height='13' fill='#e9e9e9'/>", "not known yet"))
+    if np.isfinite(record["separatrix_e"]).any():
+        lifted = view.choice.name == "rank-one"
+        style = CANONICAL_SEPARATRIX if lifted else SEPARATRIX
+        items.append(_stroke(style, "separatrix" + " of the canonical model" * lifted))
+    if np.isfinite(record["minima_e"]).any() or view.model.chain.second_eigenvalue == 0:
+        items.append(_stroke(MINIMA, "global minima"))
+    saddles = line["saddle_w"].size
+    if "critical_line" in line:
+        kinds = line["critical_line"]
+        items += [
+            _stroke(CRITICAL[kind], f"{words} on e = 0")
+            for kind, words in _LINES.items()
+            if (kinds == code_of(kinds, kind)).sum() > max(1, saddles)
+        ]
+    items += ["✕ saddle"] if saddles else []
+    items += ["○ start, ● reaches, ▲ trapped"] if view.starts or view.puff else []
+    dashed = {"color": TRAINED, "linewidth": 3, "linestyle": (0, (1, 1))}
+    items += [_stroke(dashed, "full training ◇")] if training else []
+    return "<div class='legend'>" + "".join(f"<span>{item}</span>" for item in items) + "</div>"
+
+
+def _box(inside: str, text: str) -> str:
+    frame = f"<rect width='22' height='13' fill='none' stroke='{SOFT}'/>"
+    return f"<svg width='22' height='13'>{inside}{frame}</svg>{text}"
+
+
+def _stroke(style: dict[str, Any], text: str) -> str:
+    width, dashes = style["linewidth"], style.get("linestyle", (0, ()))[1]
+    pattern = " ".join(f"{width * part:.0f}" for part in dashes) or "none"
+    line = (
+        f"<line x1='0' y1='4' x2='28' y2='4' stroke='{style['color']}' stroke-width='{width}' "
+        f"stroke-dasharray='{pattern}'/>"
+    )
+    return f"<svg width='28' height='8'>{line}</svg>{text}"
