@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bokeh.events import DoubleTap, Pan, PanEnd, PanStart, RangesUpdate, Tap, ValueSubmit
 from bokeh.models import CustomJS
 
 from flowsim.errors import InputError
 from flowsim.explorer.page.controls import CLOUD, ZOOM
+from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.view import FARTHEST, NARROWEST, Puff, Start, View, Window
-
-if TYPE_CHECKING:
-    from flowsim.explorer.page.visit import Visit
 
 #: Milliseconds within which a second click makes a double click of the first.
 _DOUBLE = 320
@@ -31,7 +29,7 @@ class Gestures:
         visit: the page.
     """
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: Page) -> None:
         self.visit = visit
         self._undone: list[View] = []
         self._windows: list[Window] = []

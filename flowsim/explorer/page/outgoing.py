@@ -6,14 +6,11 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING
 
 from bokeh.models import ColumnDataSource, CustomJS
 
+from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.reproduce import command_lines, python_lines, saved_file
-
-if TYPE_CHECKING:
-    from flowsim.explorer.page.visit import Visit
 
 _ADDRESS = """
   const query = cb_obj.data.query[0];
@@ -40,7 +37,7 @@ class Outgoing:
         visit: the page.
     """
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: Page) -> None:
         self.visit = visit
         self.address = ColumnDataSource({"query": []}, name="address")
         self.address.js_on_change("data", CustomJS(code=_ADDRESS))
@@ -62,7 +59,7 @@ class Outgoing:
     def save(self, suffix: str) -> None:
         """Draw or record what is on the screen, and hand it to the browser."""
         visit = self.visit
-        view, orbits, runs = visit.view, list(visit.orbits), list(visit.panel.runs)
+        view, orbits, runs = visit.view, list(visit.orbits), list(visit.training_runs)
         visit.say_problem("Being drawn …" if suffix != "nc" else "Being written …")
 
         def work(stop: Callable[[], bool]) -> Iterator[tuple[str, bytes]]:
@@ -80,9 +77,9 @@ class Outgoing:
     def show_commands(self) -> None:
         """The lines that make the page's contents again."""
         visit = self.visit
-        starts_trained = [run.start for run in visit.panel.runs]
-        lines = command_lines(visit.view, visit.panel.settings, starts_trained)
-        code = python_lines(visit.view, visit.panel.settings, starts_trained)
+        starts_trained = [run.start for run in visit.training_runs]
+        lines = command_lines(visit.view, visit.training_settings, starts_trained)
+        code = python_lines(visit.view, visit.training_settings, starts_trained)
         visit.controls.lines.text = (
             f"<p><b>In a shell</b></p><pre>{escape(lines)}</pre>"
             f"<p style='margin-top:12px'><b>In Python</b></p><pre>{escape(code)}</pre>"

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flowsim.errors import InputError
 from flowsim.explorer.full_settings import USUAL_RATE, FullSettings
+from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.training_stream import Run, check_training, training, verdict
 from flowsim.explorer.view import full_length
 from flowsim.landscape.labels import Label
-
-if TYPE_CHECKING:
-    from flowsim.explorer.page.visit import Visit
 
 #: Milliseconds between two drawings of a run.
 _MOST_RUNS = 8
@@ -28,7 +26,7 @@ class TrainerPanel:
         settings: what the panel begins with.
     """
 
-    def __init__(self, visit: Visit, settings: FullSettings) -> None:
+    def __init__(self, visit: Page, settings: FullSettings) -> None:
         self.visit, self.settings = visit, settings
         self.runs: list[Run] = []
         self.busy = False
@@ -132,6 +130,6 @@ class TrainerPanel:
             self._setting = False
 
 
-def _is_chosen(visit: Visit, run: Run) -> bool:
+def _is_chosen(visit: Page, run: Run) -> bool:
     starts = visit.view.starts
     return 0 <= visit.chosen < len(starts) and starts[visit.chosen] == run.start

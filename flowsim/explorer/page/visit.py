@@ -19,6 +19,7 @@ from flowsim.explorer.clouds import cloud_shares
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.link import to_query
 from flowsim.explorer.orbits_from_starts import Orbit, follow_start
+from flowsim.explorer.page.choices import Choices
 from flowsim.explorer.page.controls import Controls
 from flowsim.explorer.page.gestures import Gestures
 from flowsim.explorer.page.jobs import Jobs, Pools
@@ -35,6 +36,7 @@ from flowsim.explorer.plane_layers import (
     line_key,
     refined,
 )
+from flowsim.explorer.training_stream import Run
 from flowsim.explorer.view import View, Window
 from flowsim.models.base import loss_of_gap
 
@@ -68,14 +70,13 @@ class Visit:
         self.cells, self.chosen = _NOTHING, len(view.starts) - 1
         self.orbits: list[Orbit] = []
         self._due: dict[str, Any] = {}
-        self._setting, self._not_before = False, 0.0
+        self._not_before = 0.0
         self._line_key: object = None
         self.landscape: xr.Dataset | None = None
         self.line: xr.Dataset | None = None
-        self.outgoing = Outgoing(self)
+        self.outgoing, self.choices = Outgoing(self), Choices(self)
         self.panel = TrainerPanel(self, full)
         self.gestures = Gestures(self)
-        self._listen()
         roots = {**self.controls.roots(), "plane": self.plane.figure, "times": self.times.layout}
         for name, root in roots.items():
             root.name = name
@@ -88,6 +89,18 @@ class Visit:
     def close(self) -> None:
         """The page is gone: stop all of its work."""
         self.jobs.close()
+
+    @property
+    def training_settings(self) -> FullSettings:
+        return self.panel.settings
+
+    @property
+    def training_runs(self) -> Sequence[Run]:
+        return self.panel.runs
+
+    @property
+    def can_undo(self) -> bool:
+        return self.gestures.can_undo
 
     def start_at(self, e: float, w: float) -> int | None:
         """The number of the start that a click is meant for: within 2 % of the window."""
@@ -103,16 +116,6 @@ class Visit:
         self.chosen = number
         self.show_orbits()
 
-    def _listen(self) -> None:
-        c = self.controls
-        for name in ("p", "q", "a"):
-            getattr(c, name).on_change("value", partial(self._slid, name))
-        c.model.on_change("value", self._model_chosen)
-        for widget in (c.length, c.states):
-            widget.on_change("value", self._model_chosen)
-        c.options.on_change("active", self._model_chosen)
-        c.backward.on_change("active", self._backward_chosen)
-
     def say_problem(self, sentence: str) -> None:
         """A sentence about what could not be done."""
         text = escape(sentence)
@@ -123,13 +126,13 @@ class Visit:
 
     def try_to(self, change: Callable[[], View]) -> None:
         """Show another view; what is out of bounds changes nothing and is said."""
-        if self._setting:
+        if self.choices.showing:
             return
         try:
             view = change()
         except (InputError, TypeError, ValueError) as error:
             self.say_problem(str(error))
-            self._set_widgets()
+            self.choices.show()
             return
         self.say_problem("")
         self.show(view)
@@ -142,7 +145,7 @@ class Visit:
         )  # fmt: skip
         window = view.window != before.window
         starts = model or (view.starts, view.backward) != (before.starts, before.backward)
-        self._set_widgets()
+        self.choices.show()
         if window or everything:
             self.plane.show_window(view.window)
         if model:
@@ -278,52 +281,6 @@ class Visit:
             self.controls.cloud.text = cloud_words(view, found)
 
         self.jobs.start("cloud", partial(cloud_shares, view), show)
-
-    def _slid(self, name: str, _attribute: str, _old: Any, new: Any) -> None:
-        def change() -> View:
-            value = round(float(new), 6)
-            if name == "a":
-                return self.view.with_slice(value)
-            return replace(self.view, p=value) if name == "p" else replace(self.view, q=value)
-
-        self.try_to(change)
-
-    def _model_chosen(self, _attribute: str, _old: Any, _new: Any) -> None:
-        c = self.controls
-        on = list(c.options.active)
-        name = str(c.model.value)
-        options: dict[str, Any] = {"attention": 0 in on, "tied": 1 not in on}
-        if name == self.view.choice.name:
-            if c.length.value is not None:
-                options["length"] = int(c.length.value)
-            if c.states.value is not None:
-                options["states"] = int(c.states.value)
-        self.try_to(lambda: self.view.with_model(name, **options))
-
-    def _backward_chosen(self, _attribute: str, _old: Any, new: Sequence[int]) -> None:
-        self.try_to(lambda: replace(self.view, backward=bool(new)))
-
-    def _set_widgets(self) -> None:
-        """Let the widgets show the view, without their callbacks."""
-        c, view = self.controls, self.view
-        choice, states = view.choice, view.choice.name == "states"
-        self._setting = True
-        try:
-            for slider, value in ((c.p, view.p), (c.q, view.q), (c.a, view.held.get("a", 0.0))):
-                if abs(slider.value - value) > 1e-6:  # one that is moved is left alone
-                    slider.value = value
-            c.p.title = "p: chance to leave a state" if states else "p: chance of 1 after 0"
-            c.q.visible, c.a.visible = not states, view.has_slice
-            c.model.value = choice.name
-            c.length.value, c.length.visible = choice.length or 8, choice.length is not None
-            c.states.value, c.states.visible = choice.states or 5, states
-            c.options.visible = choice.name == "rank-one"
-            c.options.active = [0] * choice.attention + [1] * (not choice.tied)
-            c.backward.active = [0] if view.backward else []
-            c.undo.disabled = not self.gestures.can_undo if hasattr(self, "gestures") else True
-            c.clear.disabled = not view.starts and view.puff is None
-        finally:
-            self._setting = False
 
 
 def _key(view: View) -> tuple[Any, ...]:

@@ -1,0 +1,52 @@
+"""What the parts of a page know of it: the page itself is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from bokeh.document import Document
+
+from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.orbits_from_starts import Orbit
+from flowsim.explorer.page.controls import Controls
+from flowsim.explorer.page.jobs import Jobs
+from flowsim.explorer.page.plane_figure import PlaneFigure
+from flowsim.explorer.page.time_figures import TimeFigures
+from flowsim.explorer.training_stream import Run
+from flowsim.explorer.view import View
+
+
+class Page(Protocol):
+    """One page: what it shows, what it is made of, and what its parts may ask of it."""
+
+    document: Document
+    view: View
+    controls: Controls
+    plane: PlaneFigure
+    times: TimeFigures
+    jobs: Jobs
+    orbits: list[Orbit]
+    #: The number of the orbit whose coordinates are shown and from whose start training begins.
+    chosen: int
+
+    @property
+    def training_settings(self) -> FullSettings: ...
+
+    @property
+    def training_runs(self) -> Sequence[Run]: ...
+
+    @property
+    def can_undo(self) -> bool: ...
+
+    def try_to(self, change: Callable[[], View]) -> None: ...
+
+    def choose(self, number: int) -> None: ...
+
+    def start_at(self, e: float, w: float) -> int | None: ...
+
+    def say_problem(self, sentence: str) -> None: ...
+
+    def show_legend(self) -> None: ...
+
+    def write_address(self) -> None: ...
