@@ -183,10 +183,12 @@ def compute(until: float, seeds: int) -> dict[str, Any]:
             e, w = points[rows].numpy().T  # (−e, w) has the mirrored orbit, and the same gain
             gain, when, _ = follow(model, model.from_canonical(points[rows]), until)
             freed = _freed(chain, length)[rows] if length == LENGTHS[0] else None
-            own = attention_gain(model, model.from_canonical(points[rows]), until)[0]
+            own = None
+            if (chain, length) == (CHAINS[0], LENGTHS[0]):  # what is drawn; it takes minutes
+                own = attention_gain(model, model.from_canonical(points[rows]), until)[0]
             gains[chain, length] = {
                 "e": e, "w": w, "gain": gain.numpy(), "when": when.numpy(),
-                "attention": own.numpy(),
+                "attention": None if own is None else own.numpy(),
                 "missed": set() if freed is None else {(e[i], w[i]) for i in np.flatnonzero(freed)},
                 "misses": None if freed is None else int(freed.sum()), "starts": len(e),
             }  # fmt: skip
@@ -216,7 +218,8 @@ def numbers(found: dict[str, Any]) -> dict[str, Any]:
             ),
             "largest gains": [
                 {"e": round(e, 3), "w": round(w, 3), "gain": float(part["gain"][i]),
-                 "at time": float(part["when"][i]), "of attention": float(part["attention"][i])}
+                 "at time": float(part["when"][i]),
+                 "of attention": None if part["attention"] is None else float(part["attention"][i])}
                 for (e, w), i in zip(at[:4], order, strict=False)
             ],
         }  # fmt: skip
