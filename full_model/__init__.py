@@ -15,6 +15,7 @@ _HOME = {
     "MarkovSource": "model.source",
     "PopulationLoss": "model.population",
     "PrefixTreeLoss": "model.prefix_tree",
+    "PriorSource": "model.prior_source",
     "Projection": "lift.projection",
     "RankOnePoint": "lift.lifting",
     "Recipe": "training.recipe",

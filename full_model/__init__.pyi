@@ -25,6 +25,7 @@ from full_model.model.population import PopulationLoss as PopulationLoss
 from full_model.model.population import all_sequences as all_sequences
 from full_model.model.population import sampled_loss as sampled_loss
 from full_model.model.prefix_tree import PrefixTreeLoss as PrefixTreeLoss
+from full_model.model.prior_source import PriorSource as PriorSource
 from full_model.model.source import MarkovSource as MarkovSource
 from full_model.model.transformer import cross_entropy as cross_entropy
 from full_model.model.transformer import forward as forward

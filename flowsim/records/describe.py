@@ -98,7 +98,11 @@ _NAMES = [
     (r"alpha", "score α by which the first layer prefers the symbol before to the own one"),
     (r"beta", "score β of a match in the second layer"),
     (r"plateau_slope", "derivative of the loss along β on the plateau β = 0"),
-    (r"valley_(below|above)", "β of least loss {} the plateau"),
+    (r"valley_(below|above)", r"β of least loss {} the plateau"),
+    (r"saddle", "α of the saddles on the plateau β = 0"),
+    (r"separatrix_(alpha|beta)", r"{} along the orbits that end in the saddles"),
+    (r"(direction|arrow)_(alpha|beta)", r"{1} of the flow's {0}s"),
+    (r"orbit_(alpha|beta)", r"{} along drawn orbits"),
 ]
 _COMPILED = [(re.compile(pattern), words) for pattern, words in _NAMES]
 

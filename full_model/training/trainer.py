@@ -20,6 +20,7 @@ from full_model.model import native
 from full_model.model.architecture import Architecture, Weights, check_weights
 from full_model.model.batches import batch_gradient
 from full_model.model.prefix_tree import exact_loss
+from full_model.model.prior_source import PriorSource
 from full_model.model.source import MarkovSource
 from full_model.model.threads import threads
 
@@ -33,7 +34,7 @@ class Trainer:
     Args:
         arch: the architecture.
         weights: (M, *shape) each; copied.
-        source: one chain for all or one per model.
+        source: one chain for all or one per model; or a prior, whose sequences are sampled.
         recipe: how to train.
         generator: source of the batches, on the weights' device; needed where the loss is sampled.
 
@@ -54,7 +55,7 @@ class Trainer:
         self,
         arch: Architecture,
         weights: Weights,
-        source: MarkovSource,
+        source: MarkovSource | PriorSource,
         recipe: Recipe,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -75,6 +76,8 @@ class Trainer:
         self.alive = torch.ones(self.members, dtype=torch.bool, device=like.device)
         self.moments: dict[str, Weights] = {}
         if recipe.loss == "population":
+            if isinstance(source, PriorSource):
+                raise InputError("kernels drawn anew are sampled: choose sgd or adamw")
             self.population = exact_loss(arch, source, like.dtype, like.device)
         else:
             if generator is None or generator.device.type != like.device.type:

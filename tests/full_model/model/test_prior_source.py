@@ -1,0 +1,62 @@
+"""Sequences with kernels of their own, and training on them."""
+
+import pytest
+import torch
+
+from flowsim import DirichletPrior, DoublyStochasticPrior, InputError, Recipe, in_context
+from full_model import Architecture, PriorSource, Trainer, cross_entropy, forward, initial_weights
+
+
+def test_members_and_sequences_are_independent():
+    source = PriorSource(DirichletPrior(3, 2)).repeat(4)
+    inputs, targets = source.sample(5, 7, torch.Generator().manual_seed(0))
+    assert inputs.shape == targets.shape == (4, 5, 7) and inputs.dtype == torch.uint8
+    assert torch.equal(inputs[..., 1:], targets[..., :-1]) and source.states == 3
+    assert len({tuple(x) for x in inputs.flatten(0, 1).tolist()}) == 20
+    again, _ = source.sample(5, 7, torch.Generator().manual_seed(0))
+    assert torch.equal(inputs, again)
+
+
+def test_every_sequence_has_a_kernel_of_its_own():
+    """Doubly stochastic kernels of two states: the share of moves is uniform over sequences."""
+    source = PriorSource(DoublyStochasticPrior(2))
+    inputs, targets = source.sample(2000, 200, torch.Generator().manual_seed(1))
+    moves = (inputs != targets).double().mean(-1)[0]
+    assert torch.quantile(moves, torch.tensor([0.1, 0.5, 0.9]).double()) == pytest.approx(
+        torch.tensor([0.1, 0.5, 0.9]).double(), abs=0.04
+    )
+
+
+def test_one_layer_learns_to_count_symbols():
+    """On one batch after training the loss is nearer to the unigram's count than to chance."""
+    torch.manual_seed(0)
+    length, prior = 12, DirichletPrior(2)
+    arch = Architecture(8, length, hidden=16, output="states", tied=False, positions="relative",
+                        layer_norm=True)  # fmt: skip
+    weights = {k: w.float() for k, w in initial_weights(arch, "gaussian", [0], std=0.1).items()}
+    recipe = Recipe("adamw", steps=150, batch=32, learning_rate=1e-2)
+    generator = torch.Generator().manual_seed(0)
+    trainer = Trainer(arch, weights, PriorSource(prior), recipe, generator)
+    trainer.advance(150)
+    inputs, targets = PriorSource(prior).sample(2000, length, torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        loss = cross_entropy(arch, forward(arch, trainer.weights, inputs[0]), targets[0]).mean()
+    counted = in_context(inputs[0], 0, 2, 1.0).gather(-1, targets[0].long()[..., None]).log()
+    assert abs(float(loss) + float(counted.mean())) < 0.01
+    assert float(loss) < 0.65
+
+
+def test_what_does_not_fit_is_one_sentence():
+    arch = Architecture(4, 6, output="states", tied=False)
+    weights = initial_weights(arch, "gaussian", [0])
+    source = PriorSource(DirichletPrior(2))
+    with pytest.raises(InputError, match="kernels drawn anew are sampled"):
+        Trainer(arch, weights, source, Recipe("gd", steps=1))
+    with pytest.raises(InputError, match="at least one member"):
+        PriorSource(DirichletPrior(2), 0)
+    with pytest.raises(InputError, match="2 sources cannot serve 3"):
+        source.repeat(2).repeat(3)
+    with pytest.raises(InputError, match="batch ≥ 1"):
+        source.sample(0, 5, torch.Generator())
+    with pytest.raises(InputError, match="at most 256 states"):
+        PriorSource(DirichletPrior(300)).sample(1, 2, torch.Generator())
