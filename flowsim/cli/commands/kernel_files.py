@@ -62,13 +62,13 @@ def prior_of(words: str, states: int | None, order: int | None) -> Prior:
     """
     from flowsim.chains.priors import MixturePrior
 
-    names, weights = [], []
+    names, given = [], []
     for part in words.split(","):
         name, colon, weight = part.strip().rpartition(":")
         names.append(name if colon else weight)
-        weights.append(number(weight) if colon else math.nan)
-    given = [weight for weight in weights if not math.isnan(weight)]
-    if len(given) not in (0, len(weights)) or (len(weights) == 1 and given not in ([], [1.0])):
+        given += [number(weight)] * bool(colon)
+    spelled = all(map(math.isfinite, given)) and len(given) in (0, len(names))
+    if not spelled or (len(names) == 1 and given not in ([], [1.0])):
         raise InputError(
             "--prior is NAME, or NAME:WEIGHT,NAME:WEIGHT with a weight for every name, not "
             f"{shown(words)}"

@@ -12,7 +12,7 @@ from flowsim.errors import InputError
 from flowsim.models.base import of_theta
 from flowsim.models.in_context.induction_field import Terms, induction_fields
 
-#: Beyond this length a portrait takes more than a minute: there are some T⁴/100 classes.
+#: Beyond this length a portrait takes more than a minute: there are some T³/6 classes.
 MAX_LENGTH = 24
 
 
