@@ -3,10 +3,10 @@
     python benchmarks/explorer.py [QUERY]
 
 moves the slider of p 40 times with the mouse, each after a rest of 0.4 s, and measures in the
-browser the time from the slider's event to the first frame that shows the new labels. Printed beside
-it: the part of it that the browser spent drawing, the processor's time of the server for each move
-(with the finer labels that follow), and how many processes wanted the processor meanwhile: on a busy
-machine all of it takes longer. Needs Playwright and Debian's chromium.
+browser the time from the slider's event to the first frame that shows the new labels. Printed
+beside it: the part of it that the browser spent drawing, the processor's time of the server for
+each move (with the finer labels that follow), and how many processes wanted the processor
+meanwhile: on a busy machine all of it takes longer. Needs Playwright and Debian's chromium.
 """
 
 import os
