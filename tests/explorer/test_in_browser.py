@@ -57,6 +57,13 @@ def test_a_click_starts_an_orbit_that_ends_in_its_basin(visit):
     at.click(0.5, 1.0)
     at.reads("is trapped in a bad local minimum")
     at.link_has("start=0.5,-1.2&start=1.0,0.5")
+    at.page.mouse.move(*at.place(1.0, 2.0))
+    at.page.mouse.down()
+    at.page.wait_for_timeout(600)
+    at.page.mouse.up()
+    at.reads("Orbit 3 from w = 1.000")  # a click that was held for long
+    at.press("Undo")
+    at.reads("Orbit 2 from w = 0.500")
     at.press("Undo")
     at.reads("Orbit 1 from w = -1.200")
     at.link_has("start=1.0,0.5", there=False)

@@ -7,7 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from bokeh.events import DoubleTap, Pan, PanEnd, PanStart, RangesUpdate, Tap, ValueSubmit
+from bokeh.events import (
+    DoubleTap,
+    Pan,
+    PanEnd,
+    PanStart,
+    PressUp,
+    RangesUpdate,
+    Tap,
+    ValueSubmit,
+)
 from bokeh.models import CustomJS
 
 from flowsim.errors import InputError
@@ -37,6 +46,7 @@ class Gestures:
         self._grip: tuple[float, float] | None = None
         figure, c = visit.plane.figure, visit.controls
         figure.on_event(Tap, self._tapped)
+        figure.on_event(PressUp, self._tapped)  # a click that was held for long
         figure.on_event(DoubleTap, self._double_tapped)
         figure.on_event(RangesUpdate, self._ranges_moved)
         for event, call in ((PanStart, self._pan_start), (Pan, self._pan), (PanEnd, self._pan_end)):
@@ -85,7 +95,7 @@ class Gestures:
     def _remember(self) -> None:
         self._undone = [*self._undone, self.visit.view][-_MOST_UNDONE:]
 
-    def _tapped(self, event: Tap) -> None:
+    def _tapped(self, event: Tap | PressUp) -> None:
         """A click, once it is sure that it is no half of a double click."""
         if event.x is None or event.y is None:
             return
