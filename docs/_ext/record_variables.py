@@ -29,6 +29,9 @@ def small_records() -> dict[str, xr.Dataset]:
         "portrait": lambda: flowsim.portrait_record(plane, resolution=8),
         "phase space": lambda: flowsim.phase_space_record(flowsim.model("linear", 0.5, 0.8)),
         "scan": lambda: flowsim.scan_basins(plane, {"e": [0.5, 1.0], "w": [-1.0, 0.5]}),
+        "induction": lambda: flowsim.induction_record(
+            flowsim.InductionModel(4), resolution=4, confirm=1
+        ),
         "gaussian": lambda: flowsim.gaussian_record(plane, [0.5, 1.0], samples=4),
         "comparison": lambda: full_model.compare(
             full_model.Comparison(0.5, 0.8), full_model.grid_points(2, 2)
