@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from html import escape
 
 from bokeh.models import ColumnDataSource, CustomJS
 
 from flowsim.explorer.page.page_parts import Page
-from flowsim.explorer.reproduce import command_lines, python_lines, saved_file
+from flowsim.explorer.reproduce import Stopped, command_lines, python_lines, saved_file
 
 _ADDRESS = """
   const query = cb_obj.data.query[0];
@@ -63,7 +64,8 @@ class Outgoing:
         visit.say_problem("Being drawn …" if suffix != "nc" else "Being written …")
 
         def work(stop: Callable[[], bool]) -> Iterator[tuple[str, bytes]]:
-            yield saved_file(view, orbits, runs, suffix)
+            with suppress(Stopped):
+                yield saved_file(view, orbits, runs, suffix, stop)
 
         def show(found: tuple[str, bytes]) -> None:
             name, content = found
