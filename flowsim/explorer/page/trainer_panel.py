@@ -43,9 +43,10 @@ class TrainerPanel:
     def forget(self) -> None:
         """The chain or the model is another: former runs say nothing about it."""
         self.visit.jobs.stop("training")
-        self.busy, self.runs = False, []
+        had, self.busy, self.runs = bool(self.runs), False, []
         self._set_widgets()
-        self.show()
+        if had:
+            self.show()
 
     def halt(self) -> None:
         """Stop the run that is going on, and keep what it did."""

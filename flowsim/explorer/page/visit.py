@@ -155,11 +155,11 @@ class Visit:
             self.jobs.stop("plane")
             early = int(1000 * (self._not_before - monotonic()))
             self._soon("plane", max(_TOGETHER, early), self._draw_plane)
-        if starts:
+        if everything or (starts and (view.starts or before.starts)):
             if len(view.starts) != len(before.starts):
                 self.chosen = len(view.starts) - 1
             self._soon("orbits", _TOGETHER, self._follow_orbits)
-        if model or view.puff != before.puff:
+        if (model or view.puff != before.puff) and (view.puff or before.puff):
             self._soon("cloud", _TOGETHER, self._follow_cloud)
         self._soon("address", _REST, self.write_address)
 
@@ -217,6 +217,7 @@ class Visit:
                 self._show_cells(result)
             else:
                 self._show_landscape(result)
+                self.show_legend()
 
         self.jobs.start("plane", work, show)
 
@@ -224,7 +225,6 @@ class Visit:
         self.line = self.line if keep_line else record
         self.landscape = record
         self.plane.show_landscape(self.view, record, keep_line)
-        self.show_legend()
 
     def show_legend(self) -> None:
         """Name what is in the picture."""
