@@ -42,8 +42,13 @@ def draw_levels(record: xr.Dataset, ax: Axes) -> None:
         low, high = float(attrs["entropy_rate"]), float(attrs["stationary_entropy"])
         for value, text in ((high, "unigram"), (low, "bigram")):
             ax.axhline(value, color=SOFT, linewidth=0.8, linestyle=":")
-            ax.annotate(f"{text} {value:.4f}", (0.99, value), ha="right", va="bottom", fontsize=8,
-                        xycoords=("axes fraction", "data"), color=SOFT)  # fmt: skip
+            above = value == high  # beside the curves, which come from above and end at the levels
+            ax.annotate(
+                f"{text} {value:.4f}", (0.99, value), xycoords=("axes fraction", "data"),
+                xytext=(0, 3 if above else -4), textcoords="offset points", ha="right",
+                va="bottom" if above else "top", fontsize=8, color=SOFT,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+            )  # fmt: skip
         gap = max(high - low, 1e-3)
         ax.set_ylim(low - 0.3 * gap, high + 1.5 * gap)
     ax.set_ylabel("loss (nats)")
@@ -57,6 +62,8 @@ def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None
         ax.text(0.5, 0.5, "not in this record", ha="center")
         return
     x, values = _horizontal(record, ax), record[variable].to_numpy()
+    if variable == "distance":  # training and orbit start at the same point, to rounding
+        x, values = x[1:], values[1:]
     positive = values[np.isfinite(values) & (values > 0)]
     floor = float(positive.min()) if positive.size else 1e-17  # zeros have a place on the axis
     agree = label_names(record["predicted"]) == label_names(record["outcome"])
