@@ -30,8 +30,10 @@ def run_blocks(page, folder):
     """All blocks of a page in one folder, one after the other; 3 is "done, some unresolved"."""
     for language, code in blocks(page):
         words = ["bash", "-m", "-c"] if language == "bash" else [sys.executable, "-c"]
-        lines = [f"{line} || [ $? = 3 ]" if line.startswith("flowsim ") and line[-1] != "\\"
-                 and language == "bash" else line for line in code.splitlines()]  # fmt: skip
+        lines = code.splitlines()
+        if language == "bash":
+            lines = code.replace("\\\n", " ").splitlines()
+            lines = [f"{x} || [ $? = 3 ]" if x.startswith("flowsim ") else x for x in lines]
         text = "\n".join([*(["set -e"] if language == "bash" else []), *lines])
         done = subprocess.run(
             [*words, text], cwd=folder, env=SETTINGS, capture_output=True, text=True, timeout=300
