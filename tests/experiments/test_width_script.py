@@ -13,7 +13,7 @@ sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 @pytest.mark.slow
 def test_every_variant_is_trained(tmp_path):
     script = import_module("width_of_truth")
-    assert script.main(["--out", str(tmp_path), "--seeds", "2", "--steps", "150"]) == 0
+    assert script.main(["--out", str(tmp_path), "--seeds", "2", "--steps", "300"]) == 0
     found = json.loads((tmp_path / "width_of_truth.json").read_text())
     assert set(found) == {"made", "sizes", *script.VARIANTS}
     assert found["as stated"]["descent, Gaussian"]["unigram"] == 2
