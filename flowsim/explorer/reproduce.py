@@ -63,7 +63,7 @@ def explored_record(
         record["orbit_w"] = (("time", "orbit"), _columns([w for _, w in paths]))
         labels = np.array([o.label for o in orbits], np.int8)
         record["orbit_label"] = ("orbit", labels, flags(Label))
-    curves = [run.curve for run in runs if run.curve]
+    curves = [list(run.curve) for run in runs if run.curve]
     for name in ("e", "w", "loss", "time") if curves else ():
         values = [np.array([getattr(point, name) for point in curve]) for curve in curves]
         record[f"trained_{name}"] = (("look", "run"), _columns(values))

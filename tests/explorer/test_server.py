@@ -17,9 +17,14 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 from visitor import Served
 
-from flowsim import InputError
+from flowsim import InputError, Label
+from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.page.jobs import Jobs, Pools
+from flowsim.explorer.page.plane_figure import PlaneFigure
+from flowsim.explorer.page.time_figures import TimeFigures
 from flowsim.explorer.server import open_port
+from flowsim.explorer.training_stream import Progress, Run
+from flowsim.explorer.view import Start, View, Window
 
 
 def test_bad_input_is_one_sentence(flowsim):
@@ -91,6 +96,27 @@ def test_a_newer_job_replaces_an_older_one_and_a_closed_page_stops_all():
     jobs.start("plane", lambda stop: ["late"], shown.append)
     pools.close()
     assert shown == ["new"]
+
+
+class Growing(list):
+    """A curve that another thread makes longer whenever it is read."""
+
+    def __iter__(self):
+        read = list(self[:])
+        self.append(self[-1])
+        return iter(read)
+
+
+def test_a_curve_that_grows_while_it_is_drawn_is_drawn_whole():
+    point = Progress(0, 0.0, 0.7, 0.5, -1.2, -0.4)
+    run = Run(Start(0.5, -1.2), FullSettings(), Label.GLOBAL_MINIMUM, Growing([point] * 3))
+    times, plane = TimeFigures(), PlaneFigure(Window())
+    times.show_chain(View())
+    times.show_runs([run])
+    plane.show_runs([run])
+    drawn = [s.data for name, s in times.sources.items() if name.endswith("training")]
+    for data in [*drawn, plane.sources["training"].data]:
+        assert data["xs"] and [len(xs) for xs in data["xs"]] == [len(ys) for ys in data["ys"]]
 
 
 @pytest.mark.slow

@@ -226,7 +226,7 @@ class PlaneFigure:
 
     def show_runs(self, training: Sequence[Run]) -> None:
         """Paths of full training, projected, with a diamond where each is."""
-        curves = [run.curve for run in training if run.curve]
+        curves = [list(run.curve) for run in training if run.curve]  # they grow meanwhile
         self.sources["training"].data = {
             "xs": [[p.w for p in curve] for curve in curves],
             "ys": [[p.e for p in curve] for curve in curves],

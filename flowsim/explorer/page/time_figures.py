@@ -128,11 +128,12 @@ class TimeFigures:
         """The same of full training; the coordinates are those of its projection."""
         found: dict[str, list[tuple[Any, Any, str, float, list[int]]]] = {n: [] for n in _PANELS}
         for i, run in enumerate(training):
-            time = [p.time for p in run.curve]
-            seen = run.curve if i == len(training) - 1 else []
+            curve = list(run.curve)  # which grows meanwhile
+            seen = curve if i == len(training) - 1 else []
+            time = [p.time for p in curve]
             columns = {
-                "loss": [[p.loss for p in run.curve]],
-                "logit gap": [[p.gap for p in run.curve]],
+                "loss": [[p.loss for p in curve]],
+                "logit gap": [[p.gap for p in curve]],
                 "coordinates": [[p.e for p in seen], [p.w for p in seen]] if seen else [],
             }
             for name, several in columns.items():
