@@ -49,14 +49,16 @@ def run_script(
     papers: Sizes,
     arguments: list[str] | None = None,
     keep_record: bool = True,
+    larger: str = "papers",
 ) -> int:
     """Parse the options, compute, and write NAME.png, NAME.json and NAME.nc; the exit code.
 
-    Each size is an option too: ``--papers`` takes the papers' value for all that are not given.
+    Each size is an option too: ``--papers``, or what ``larger`` calls it, takes the value in
+    ``papers`` for all that are not given.
     Without ``keep_record`` there is no NAME.nc, and ``compute`` may return what it likes.
     """
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument("--papers", action="store_true", help="the papers' size")
+    parser.add_argument(f"--{larger}", action="store_true", help="the larger sizes")
     parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
@@ -64,7 +66,7 @@ def run_script(
         parser.add_argument(f"--{option.replace('_', '-')}", type=type(value))
     options = vars(parser.parse_args(arguments))
     given = {k: options[k] for k in default if options[k] is not None}
-    sizes = (default | papers if options["papers"] else default) | given
+    sizes = (default | papers if options[larger] else default) | given
     suffixes = [".png", ".json", ".nc"][: 3 if keep_record else 2]
     files = {suffix: options["out"] / f"{name}{suffix}" for suffix in suffixes}
     begin = time.perf_counter()

@@ -33,6 +33,9 @@ from flowsim.landscape.gaussian_integral import gaussian_probability as gaussian
 from flowsim.landscape.labels import Label as Label
 from flowsim.landscape.labels import Rule as Rule
 from flowsim.landscape.labels import Status as Status
+from flowsim.landscape.ladder import Ladder as Ladder
+from flowsim.landscape.ladder import ladder as ladder
+from flowsim.landscape.ladder import rung_law as rung_law
 from flowsim.markov import MarkovChain as MarkovChain
 from flowsim.markov import SymmetricChain as SymmetricChain
 from flowsim.models.canonical import CanonicalModel as CanonicalModel

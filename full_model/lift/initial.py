@@ -1,4 +1,4 @@
-"""Where training starts: Gaussian, rank one, LG's recommendation, or a lifted reduced point."""
+"""Where training starts: Gaussian, rank one, LG's recommendation, balanced, or a lifted point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from flowsim.errors import InputError
 from full_model.lift.lifting import lift_canonical
 from full_model.model.architecture import Architecture, Weights
 
-KINDS = ("gaussian", "rank-one", "recommended", "lifted")
+KINDS = ("gaussian", "rank-one", "recommended", "balanced", "lifted")
+#: W_2 W_1 of the balanced start along 1/√d, for c = 1, where one half of its units is open.
+_BALANCED = -4.0
 
 
 def initial_weights(
@@ -39,6 +41,11 @@ def initial_weights(
               layer: the rank-one feed-forward layer with α = 1/√d and |w| = c·d on the side of the
               reduced basin that LG favours. The constant start is what the authors' public code
               does for p + q > 1; the sign for p + q < 1 is our reading of LG.
+            - "balanced": Gaussian, and in every layer W_1 has rows c·s·(1, …, 1) of alternating
+              sign, W_2 = −W_1ᵀ, s = √(8/(r d)). Every nonzero multiple of 1/√d opens one half of
+              the units, so that the layer adds −4c² times what it reads along 1/√d, and nothing
+              across: e = 0 is a saddle on both sides of p + q = 1, and no position is dead (own
+              derivation, docs/derivations.md, 15).
             - "lifted": ``theta``, with bias ``bias``.
         seeds: one integer per model.
         std: Gaussian deviation, positive. AM Table 2: 0.02.
@@ -46,7 +53,7 @@ def initial_weights(
         bias: b of "lifted", broadcastable to (M,).
         noise: deviation of Gaussian noise added to every weight of any kind, at least 0.
         excess: p + q − 1, broadcastable to (M,), for "recommended".
-        value: c of "recommended", positive.
+        value: c of "recommended" and "balanced", positive.
 
     Raises:
         InputError: unknown kind, no seed, a number out of range, ``theta`` missing or misshaped, or
@@ -62,6 +69,8 @@ def initial_weights(
         weights = _gaussian(arch, generators, std)
     if kind == "recommended":
         _set_feed_forward(arch, weights, excess, value)
+    if kind == "balanced":
+        _balance(arch, weights, value)
     if noise > 0:
         for name, shape in arch.shapes.items():
             extra = torch.stack([_normal(g, *shape) for g in generators])
@@ -112,6 +121,18 @@ def _set_feed_forward(
         up, down = weights[f"{layer}.up"], weights[f"{layer}.down"]
         weights[f"{layer}.up"] = torch.full_like(up, value)
         weights[f"{layer}.down"] = value * side[:, None, None].expand_as(down)
+
+
+def _balance(arch: Architecture, weights: Weights, value: float) -> None:
+    """Rows of alternating sign in W_1, W_2 = −W_1ᵀ, in every layer, in place."""
+    if arch.width % 2:
+        raise InputError(f"a balanced start needs an even number of hidden units, not {arch.width}")
+    size = value * math.sqrt(-2 * _BALANCED / (arch.width * arch.d))
+    signs = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(arch.width // 2)
+    for layer in range(arch.layers):
+        up, down = weights[f"{layer}.up"], weights[f"{layer}.down"]
+        weights[f"{layer}.up"] = (size * signs[:, None]).expand_as(up)
+        weights[f"{layer}.down"] = (-size * signs).expand_as(down)
 
 
 def _gaussian(arch: Architecture, generators: list[torch.Generator], std: float) -> Weights:

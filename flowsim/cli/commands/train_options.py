@@ -85,10 +85,10 @@ class Train(OneChain, Printed):
         ),
     ] = 100.0  # fmt: skip
     init: Annotated[
-        Literal["gaussian", "rank-one", "recommended", "lifted"],
+        Literal["gaussian", "rank-one", "recommended", "balanced", "lifted"],
         typer.Option(
             metavar="KIND", rich_help_panel=options.STARTS,
-            help="gaussian, rank-one, recommended, or lifted (with --theta).",
+            help="gaussian, rank-one, recommended, balanced, or lifted (with --theta).",
         ),
     ] = "gaussian"  # fmt: skip
     init_std: Annotated[
@@ -102,7 +102,7 @@ class Train(OneChain, Printed):
         float,
         typer.Option(
             min=1e-12, max=1e3, metavar="C", rich_help_panel=options.STARTS,
-            help="Size of the recommended feed-forward weights.",
+            help="Size of the recommended or balanced feed-forward weights.",
         ),
     ] = 1.0  # fmt: skip
     theta: Annotated[

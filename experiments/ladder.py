@@ -1,0 +1,377 @@
+"""The ladder between the unigram and the bigram loss: positions that die, and where runs end.
+
+From LG's recommended start (W_1 = 1, W_2 = −1) gradient descent at p + q > 1 ends on one of N + 1
+losses. Position n is dead once both of its symbols shut all hidden units; with k of N open the loss
+lingers at L_k and tends to L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁), both in closed form
+(flowsim.ladder; docs/derivations.md, 15). What we find:
+
+- Followed to t = 1e7 with the row engine, rank-one orbits with a position of their own everywhere
+  keep their k and tend to L∞(k), every k at N = 8, 16 and 64.
+- The full flow (attention switched off, noise 0.02 on all weights, d = 8) has the same k and, at
+  the time of the plateau, the same loss.
+- Attention does not free them within the times followed: small W_V, W_O on the rank-one manifold
+  (four of them for each k, to t = 1e7), and the whole softmax transformer with noise on all
+  weights.
+- Which k: from small Gaussian weights with the bias at log(π₁/π₀), ½ Binomial(N, ½) + ½ δ_N:
+  Binomial where the embedding starts on the other side of W_1. With the bias at 0 the first
+  moments shut or open more.
+
+Criteria: open is a position with ρ_n > 0 or ρ_n + ε > 0; the plateau is the loss where its fall per
+decade of time is first a local minimum after t = 1 (our first rule, the least fall up to t = 1e4,
+took ends for plateaus at p = q = 0.9); a run is freed if its loss falls below L∞(k) by 1 % of the
+gap between the two losses, k counted at the start.
+
+    python experiments/ladder.py [--full]      minutes on one core
+
+--full follows the softmax transformer to t = 1e5 and counts 1 024 seeds a cell: hours.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from papers import BLUE, GREY, ORANGE, run_script
+from torch import Tensor
+
+from flowsim import BinaryChain, RankOneModel, ladder, rung_law, trajectories
+from full_model import Architecture, AttentionFreeField, EnumeratedField, initial_weights, wilson
+from full_model.comparison.exponential import FIRST_STEP, flow_until
+from full_model.comparison.fields import FullField
+from full_model.comparison.steps import step_until
+
+NAME = "ladder"
+DEFAULT = {"d": 8, "seeds": 256, "horizon": 1e4, "seed": 0}
+FULL = {"seeds": 1024, "horizon": 1e5}
+CASES = ((0.5, 0.8, 8), (0.5, 0.8, 16), (0.5, 0.8, 64), (0.9, 0.9, 8), (0.9, 0.9, 16))
+SPREAD = 0.02
+#: Full training is compared at this time; the whole transformer has these sizes.
+SEEN, WHOLE_D, WHOLE_LENGTH = 100.0, 4, 6
+#: First o, v of the rank-one orbits with attention.
+ATTENTION = ((0.02, 0.02), (-0.02, 0.02), (0.3, 0.3), (-0.3, 0.3))
+SPREADS, RUNG_LENGTH, RUNG_TIME = (0.005, 0.02, 0.08), 8, 50.0
+FREED = 0.01
+
+
+def compute(d: int, seeds: int, horizon: float, seed: int) -> xr.Dataset:
+    """Losses of orbits and of full flows by case and k; ends with attention; counts of rungs."""
+    times = np.concatenate([[0.0], np.geomspace(1, 1e7, 57)])
+    longest = max(length for *_, length in CASES)
+    shape = (len(CASES), longest - 1)
+    loss = np.full((*shape, len(times)), np.nan)
+    kept, full_loss, full_open = (np.full(shape, np.nan) for _ in range(3))
+    for c, (p, q, length) in enumerate(CASES):
+        chain, ks, part = BinaryChain(p, q), range(1, length), slice(0, length - 1)
+        begin = time.perf_counter()
+        starts = torch.stack([rank_one_start(chain, length, k, d, seed) for k in ks])
+        model = RankOneModel(chain, length, attention=True)
+        path = trajectories(model, starts, torch.from_numpy(times), rtol=1e-6)
+        loss[c, part] = model.loss(path).T.numpy()
+        kept[c, part] = open_positions(path[-1, :, 0], path[-1, :, 1 : length + 1]).numpy()
+        print(f"orbits {p} {q} {length}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+        full_loss[c, part], full_open[c, part] = full_flow(chain, length, d, seed)
+        print(f"full {p} {q} {length}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    record = xr.Dataset(
+        {
+            "loss": (("case", "k", "time"), loss),
+            "open_at_end": (("case", "k"), kept),
+            "full_loss": (("case", "k"), full_loss),
+            "full_open": (("case", "k"), full_open),
+        },
+        {"case": [f"p = {p}, q = {q}, N = {n}" for p, q, n in CASES],
+         "k": np.arange(1, longest), "time": times},
+        {"d": d, "spread": SPREAD, "seed": seed},
+    )  # fmt: skip
+    with_attention = attention_ends(d, seed)
+    whole = whole_transformer(horizon, seed)
+    return xr.merge([record, with_attention, whole, rungs(d, seeds)], combine_attrs="override")
+
+
+def sides(length: int, k: int, seed: int) -> Tensor:
+    """Which k of N positions start open: +1 for them, −1 for the others, (N,)."""
+    side = torch.full((length,), -1.0, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(1000 * seed + k)
+    side[torch.randperm(length, generator=generator)[:k]] = 1.0
+    return side
+
+
+def rank_one_start(chain: BinaryChain, length: int, k: int, d: int, seed: int,
+                   o: float = 0.0, v: float = 0.0) -> Tensor:  # fmt: skip
+    """The recommended start with ε = −0.02 and k positions at 0.02, the others at −0.02."""
+    tail = torch.tensor([d, -d, o, v, np.log(chain.p / chain.q)], dtype=torch.float64)
+    return torch.cat([tail.new_tensor([-SPREAD]), SPREAD * sides(length, k, seed), tail])
+
+
+def open_positions(eps: Tensor, rho: Tensor) -> Tensor:
+    """How many positions some symbol opens, w₁ > 0: (...) from ε (...) and ρ (..., N)."""
+    return ((rho > 0) | (rho + eps.unsqueeze(-1) > 0)).sum(-1)
+
+
+def full_start(field: FullField, chain: BinaryChain, ks: range, seed: int) -> Tensor:
+    """The same along α = 1/√d, in full weights with noise 0.02 on all of them, (M, K)."""
+    arch = field.arch
+    weights = initial_weights(
+        arch, "recommended", [seed + k for k in ks], noise=SPREAD, excess=chain.p + chain.q - 1
+    )
+    alpha = torch.full((arch.d,), arch.d**-0.5, dtype=torch.float64)
+    side = torch.stack([sides(arch.length, k, seed) for k in ks])
+    for name, part in (("embedding", torch.full((len(ks),), -1.0)), ("positions", side)):
+        across = weights[name] - (weights[name] @ alpha).unsqueeze(-1) * alpha
+        weights[name] = across + SPREAD * part.unsqueeze(-1) * alpha
+    weights["bias"][:] = np.log(chain.p / chain.q)
+    return field.state(weights)
+
+
+def along_alpha(field: FullField, state: Tensor) -> tuple[Tensor, Tensor]:
+    """ε and ρ of full weights."""
+    weights, root = field.weights(state), field.arch.d**0.5
+    return weights["embedding"].sum(-1) / root, weights["positions"].sum(-1) / root
+
+
+def follow(field: FullField, state: Tensor, times: list[float]) -> list[Tensor]:
+    """Gradient flow of full weights, in place; the losses (M,) at the times."""
+    rows = len(state)
+    now, steps = torch.zeros(rows, dtype=torch.float64), torch.zeros(rows, dtype=torch.int64)
+    width, active = torch.full_like(now, FIRST_STEP), torch.ones(rows, dtype=torch.bool)
+    losses = []
+    for until in times:
+        flow_until(field, state, now, steps, width, until, active)
+        losses.append(field.loss(state))
+    return losses
+
+
+def full_flow(chain: BinaryChain, length: int, d: int, seed: int) -> tuple[Any, Any]:
+    """Loss and open positions of the flow of full weights without attention at t = 100."""
+    field = AttentionFreeField(Architecture(d, length, attention="none"), chain, rounding=1e-4)
+    state = full_start(field, chain, range(1, length), seed)
+    (loss,) = follow(field, state, [SEEN])
+    return loss.numpy(), open_positions(*along_alpha(field, state)).numpy()
+
+
+def attention_ends(d: int, seed: int) -> xr.Dataset:
+    """Loss at t = 1e7 of rank-one orbits that start with small o and v, N = 8."""
+    p, q, length = CASES[0]
+    chain = BinaryChain(p, q)
+    starts = torch.stack([
+        torch.stack([rank_one_start(chain, length, k, d, seed, o, v) for k in range(1, length)])
+        for o, v in ATTENTION
+    ])  # fmt: skip
+    model = RankOneModel(chain, length, attention=True)
+    times = torch.tensor([0.0, 1e7], dtype=torch.float64)
+    end = trajectories(model, starts, times, rtol=1e-6)[-1]
+    product = end[..., length + 3] * end[..., length + 4]
+    axes = ("small", "attention_k")
+    coords = {"small": [str(pair) for pair in ATTENTION], "attention_k": np.arange(1, length)}
+    return xr.Dataset(
+        {"attention_loss": (axes, model.loss(end).numpy()), "attention": (axes, product.numpy())},
+        coords,
+    )
+
+
+def whole_transformer(horizon: float, seed: int) -> xr.Dataset:
+    """Losses (time, k) of the softmax transformer from noise on all weights, its own flow."""
+    chain = BinaryChain(*CASES[0][:2])
+    field = EnumeratedField(Architecture(WHOLE_D, WHOLE_LENGTH), chain, rounding=1e-4)
+    ks = range(1, WHOLE_LENGTH)
+    times = [float(t) for t in 10 ** np.arange(0, np.log10(horizon) + 0.25, 0.5)]
+    losses = torch.stack(follow(field, full_start(field, chain, ks, seed), times))
+    return xr.Dataset(
+        {"whole_loss": (("whole_time", "whole_k"), losses.numpy())},
+        {"whole_time": times, "whole_k": list(ks)},
+    )
+
+
+def rungs(d: int, seeds: int) -> xr.Dataset:
+    """How many runs of full descent have k open positions at t = 50, by first bias and spread."""
+    chain = BinaryChain(*CASES[0][:2])
+    arch = Architecture(d, RUNG_LENGTH, attention="none")
+    field = AttentionFreeField(arch, chain)
+    biases = {"log(π₁/π₀)": float(np.log(chain.p / chain.q)), "0": 0.0}
+    count = np.zeros((len(biases), len(SPREADS), RUNG_LENGTH + 1), dtype=np.int64)
+    for i, bias in enumerate(biases.values()):
+        for j, spread in enumerate(SPREADS):
+            weights = initial_weights(
+                arch, "recommended", range(seeds), std=spread, excess=chain.p + chain.q - 1
+            )
+            weights["bias"][:] = bias
+            state = field.state(weights)
+            now, steps = torch.zeros(seeds).double(), torch.zeros(seeds, dtype=torch.int64)
+            step_until(field, state, now, steps, RUNG_TIME, torch.ones(seeds, dtype=torch.bool))
+            found = open_positions(*along_alpha(field, state)).numpy()
+            count[i, j] = np.bincount(found, minlength=RUNG_LENGTH + 1)
+    return xr.Dataset(
+        {"rung_count": (("first_bias", "first_spread", "rung"), count)},
+        {"first_bias": list(biases), "first_spread": list(SPREADS),
+         "rung": np.arange(RUNG_LENGTH + 1)},
+    )  # fmt: skip
+
+
+def shares(chain: BinaryChain, loss: Any) -> Any:
+    """Which part of the gap between bigram (0) and unigram (1) is open."""
+    return (loss - chain.entropy_rate) / chain.mutual_information
+
+
+def plateau(record: xr.Dataset, loss: np.ndarray) -> np.ndarray:
+    """The loss where its fall per decade of time is first a local minimum, (k,) from (k, time)."""
+    after = record.time.values >= 1
+    part = loss[:, after]
+    fall = -np.gradient(part, np.log(record.time.values[after]), axis=1)
+    least = (fall[:, 1:-1] <= fall[:, :-2]) & (fall[:, 1:-1] <= fall[:, 2:])
+    return part[np.arange(len(part)), 1 + least.argmax(1)]
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """Distances between theory, orbits and training, as shares of the gap; counts of rungs."""
+    found: dict[str, Any] = {"cases": {}, "rungs": []}
+    for c, (p, q, length) in enumerate(CASES):
+        chain, steps = BinaryChain(p, q), ladder(BinaryChain(p, q), length)
+        loss = record.loss.values[c, : length - 1]
+        k, inner = np.arange(1, length), slice(1, length)
+        at_seen = loss[:, int(np.abs(record.time.values - SEEN).argmin())]
+        flat = shares(chain, plateau(record, loss)) - shares(chain, steps.plateaus[inner])
+        end = shares(chain, loss[:, -1]) - shares(chain, steps.ends[inner])
+        full = shares(chain, record.full_loss.values[c, : length - 1]) - shares(chain, at_seen)
+        found["cases"][str(record.case.values[c])] = {
+            "orbits": length - 1,
+            "keep_k": int((record.open_at_end.values[c, : length - 1] == k).sum()),
+            "plateau_off": [float(flat.min()), float(flat.max())],
+            "end_off": [float(end.min()), float(end.max())],
+            "full_keep_k": int((record.full_open.values[c, : length - 1] == k).sum()),
+            "full_off": float(np.abs(full).max()),
+        }
+    chain, length = BinaryChain(*CASES[0][:2]), CASES[0][2]
+    ends = shares(chain, ladder(chain, length).ends)[1:length]
+    off = shares(chain, record.attention_loss.values) - ends
+    found["attention on the manifold"] = {
+        "orbits": int(off.size), "freed": int((off < -FREED).sum()),
+        "left open": int(np.isnan(off).sum()),
+        "end_off": [float(np.nanmin(off)), float(np.nanmax(off))],
+    }  # fmt: skip
+    whole = shares(chain, record.whole_loss.values[-1])
+    lowest = shares(chain, ladder(chain, WHOLE_LENGTH).ends)[1:WHOLE_LENGTH]
+    found["whole transformer"] = {
+        "runs": len(whole), "time": float(record.whole_time[-1]), "share": whole.tolist(),
+        "limit": lowest.tolist(), "freed": int((whole < lowest - FREED).sum()),
+    }  # fmt: skip
+    gain = 4.0 * record.attrs["d"] ** 2
+    for bias in record.first_bias.values:
+        for spread in record.first_spread.values:
+            count = record.rung_count.sel(first_bias=bias, first_spread=spread).values
+            runs, top = int(count.sum()), int(count[-1])
+            law = rung_law(chain, RUNG_LENGTH, float(spread), gain)
+            found["rungs"].append({
+                "bias": str(bias), "spread": float(spread), "runs": runs,
+                "count": count.tolist(), "law": law.tolist(), "all_open": top,
+                "interval": wilson(top, runs),
+            })  # fmt: skip
+    return found
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """Orbits on the ladder, ends of all k, the whole transformer, and the law of the rungs."""
+    figure = Figure(figsize=(13, 8.2), layout="constrained")
+    grid = figure.subplots(2, 2)
+    _draw_orbits(grid[0, 0], record)
+    _draw_ends(grid[0, 1], record)
+    _draw_whole(grid[1, 0], record)
+    _draw_rungs(grid[1, 1], record)
+    for letter, axes in zip("abcd", grid.flat, strict=True):
+        title = f"({letter}) {axes.get_title()}"
+        axes.set_title("")
+        axes.set_title(title, fontsize=10, loc="left")
+    figure.suptitle(
+        "The ladder of dead positions: recommended start, embedding on the other side of $W_1$, "
+        f"$d$ = {record.attrs['d']}, $p + q > 1$",
+        fontsize=11,
+    )
+    return figure
+
+
+def _draw_orbits(axes: Axes, record: xr.Dataset) -> None:
+    """Every k at N = 8."""
+    p, q, length = CASES[0]
+    chain = BinaryChain(p, q)
+    steps = ladder(chain, length)
+    for k in range(1, length):
+        share = shares(chain, record.loss.values[0, k - 1])
+        axes.plot(record.time[1:], share[1:], color=BLUE, lw=1.4)
+        axes.plot([1, 300], [shares(chain, steps.plateaus[k])] * 2, color=ORANGE, lw=1, ls="--")
+        axes.plot([1e4, 1e7], [shares(chain, steps.ends[k])] * 2, color="k", lw=1, ls=":")
+        axes.annotate(f"$k$ = {k}", (1.1e7, share[-1]), fontsize=8, va="center",
+                      annotation_clip=False)  # fmt: skip
+    axes.plot([], [], color=BLUE, label="rank-one orbit")
+    axes.plot([], [], color=ORANGE, ls="--", label="plateau $L_k$")
+    axes.plot([], [], color="k", ls=":", label=r"end $L_\infty(k)$")
+    axes.set(xscale="log", xlabel="time of the gradient flow", ylim=(0, 1.02),
+             ylabel="open share of the gap\n(bigram 0, unigram 1)",
+             title=f"one orbit for each number k of open positions, N = {length}, "
+                   f"(p, q) = ({p}, {q})")  # fmt: skip
+    axes.legend(fontsize=8, loc="lower left")
+
+
+def _draw_ends(axes: Axes, record: xr.Dataset) -> None:
+    """Plateau and end of every case over k/N."""
+    marks = ("o", "s", ".", "^", "v")
+    for c, (p, q, length) in enumerate(CASES):
+        chain, loss = BinaryChain(p, q), record.loss.values[c, : length - 1]
+        part = np.arange(1, length) / length
+        for values, colour in ((plateau(record, loss), ORANGE), (loss[:, -1], "k")):
+            axes.plot(part, shares(chain, values), marks[c], color=colour, ms=4, mfc="none")
+        axes.plot([], [], marks[c], color=GREY, mfc="none", label=f"({p}, {q}), N = {length}")
+    fine = np.linspace(0, 1, 1025)
+    for chain, dash in ((BinaryChain(0.5, 0.8), "-"), (BinaryChain(0.9, 0.9), "--")):
+        axes.plot(fine, shares(chain, ladder(chain, 1024).plateaus), dash, color=ORANGE, lw=1)
+    axes.plot(fine, 1 - fine, color="k", lw=1)
+    axes.set(xlabel="share k/N of open positions", ylim=(0, 1.02),
+             ylabel="open share of the gap", title="plateaus (orange) and losses at time $10^7$ (black), orbits of every k; "
+             "lines: closed forms")  # fmt: skip
+    axes.legend(fontsize=8, loc="lower left")
+
+
+def _draw_whole(axes: Axes, record: xr.Dataset) -> None:
+    """The softmax transformer with noise on all weights."""
+    chain = BinaryChain(*CASES[0][:2])
+    steps = ladder(chain, WHOLE_LENGTH)
+    for i, k in enumerate(record.whole_k.values):
+        axes.plot(record.whole_time, shares(chain, record.whole_loss.values[:, i]), "o-",
+                  color=BLUE, ms=3, lw=1.4)  # fmt: skip
+        axes.axhline(shares(chain, steps.ends[k]), color="k", lw=1, ls=":")
+        axes.annotate(f"$L_\\infty({k})$", (1.0, shares(chain, steps.ends[k])), fontsize=8,
+                      xycoords=("axes fraction", "data"), va="center")  # fmt: skip
+    axes.set(xscale="log", xlabel="time of the gradient flow", ylim=(0, 1.02),
+             ylabel="open share of the gap",
+             title=f"whole softmax transformer, d = {WHOLE_D}, N = {WHOLE_LENGTH}, noise 0.02 "
+                   "on all weights")  # fmt: skip
+
+
+def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
+    """Shares of the rungs: law, and full descent by first bias, at the middle spread."""
+    spread, rung = SPREADS[1], record.rung.values
+    law = rung_law(BinaryChain(*CASES[0][:2]), RUNG_LENGTH, spread, 4.0 * record.attrs["d"] ** 2)
+    axes.bar(rung, law, width=0.8, color="0.85", label="law for small weights")
+    for bias, colour, mark, shift in (("log(π₁/π₀)", BLUE, "o", -0.15), ("0", ORANGE, "s", 0.15)):
+        count = record.rung_count.sel(first_bias=bias, first_spread=spread).values
+        runs = count.sum()
+        bounds = np.array([wilson(int(n), int(runs)) for n in count])
+        low, high = count / runs - bounds[:, 0], bounds[:, 1] - count / runs
+        axes.errorbar(rung + shift, count / runs, np.maximum([low, high], 0), fmt=mark,
+                      color=colour, ms=5, capsize=2, label=f"{runs} runs, first bias {bias}")  # fmt: skip
+    axes.set(xlabel="open positions k", ylabel="share of runs",
+             title=f"which rung: full descent, N = {RUNG_LENGTH}, deviation {spread} of the "
+                   "first weights")  # fmt: skip
+    axes.legend(fontsize=8, loc="upper left")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Follow, train, count and draw; the exit code."""
+    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

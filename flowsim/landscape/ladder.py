@@ -1,0 +1,107 @@
+"""The ladder of dead positions: the plateaus and ends between the unigram and the bigram loss.
+
+Without attention, tied, on the rank-one manifold with a ρ_n of its own at every position, p + q > 1
+and w₁ > 0 > w₂: a position whose both symbols shut all hidden units, ρ_n < 0 and ρ_n + ε < 0, is
+dead. With k of N positions open gradient flow lingers at the loss ``plateaus[k]`` and then tends to
+``ends[k]`` at infinity. Source: own derivation, docs/derivations.md, 15.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import binom
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from flowsim.models.past_law import check_length
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Losses in nats with k = 0 … N open positions, (N + 1,) each, both decreasing in k.
+
+    Attributes:
+        plateaus: L_k, where gradient flow with a steep feed-forward layer lingers.
+        ends: L∞(k), its limit; no weights of the rank-one manifold without attention that have
+            N − k dead positions have a smaller loss.
+    """
+
+    plateaus: np.ndarray
+    ends: np.ndarray
+
+    def rung(self, loss: float) -> int:
+        """The least k with L∞(k) ≤ loss: an orbit at this loss has k open positions or more."""
+        return int(np.argmax(self.ends <= loss)) if (self.ends <= loss).any() else len(self.ends)
+
+
+def ladder(chain: BinaryChain, length: int) -> Ladder:
+    """The plateaus and the ends of the ladder.
+
+    With φ = k/N, β = [φπ₁(1−q) + (1−φ)π₁]/[φπ₁ + 1 − φ], h the binary entropy and H(a, β) the
+    cross-entropy −a log β − (1 − a) log(1 − β)
+
+        L_k = φ[π₀h(p) + π₁H(1−q, β)] + (1−φ)H(π₁, β),
+        L∞(k) = φ·(entropy rate) + (1−φ)·h(π₁).
+
+    Args:
+        chain: the data, p + q > 1.
+        length: N ≥ 1.
+
+    Raises:
+        InputError: p + q ≤ 1, where open positions are not tempted to shut, or N out of range.
+    """
+    _check(chain)
+    open_share = np.arange(check_length(length, 0) + 1) / length
+    dead_share = 1 - open_share
+    pi0, pi1 = chain.stationary
+    mixed = open_share * pi1 * (1 - chain.q) + dead_share * pi1
+    beta = mixed / (open_share * pi1 + dead_share)
+    after_zero = -chain.p * math.log(chain.p) - (1 - chain.p) * math.log1p(-chain.p)
+    after_one = _cross_entropy(1 - chain.q, beta)
+    plateaus = open_share * (pi0 * after_zero + pi1 * after_one)
+    plateaus += dead_share * _cross_entropy(pi1, beta)
+    ends = open_share * chain.entropy_rate + dead_share * chain.stationary_entropy
+    return Ladder(plateaus, ends)
+
+
+def rung_law(chain: BinaryChain, length: int, spread: float, gain: float) -> np.ndarray:
+    """P(k positions stay open), k = 0 … N, from Gaussian ε and ρ_n and a steep layer, (N + 1,).
+
+    With the bias at log(π₁/π₀) and ε < 0 the open positions are those with ρ_n > 0; with ε > 0 they
+    are those with ρ_n > −ε*, where ε* = √(|Δ*|/(gain − 1)) is the embedding that is learned:
+
+        ½ Binomial(N, ½) + ½ Binomial(N, Φ(ε*/spread)).
+
+    The law is that of small logits, spread²·gain ≪ 1, and of gain ≫ 1. LG's recommended start with
+    W_1 = 1 and W_2 = −1 has the gain 4d².
+
+    Args:
+        chain: the data, p + q > 1.
+        length: N ≥ 1.
+        spread: deviation of ε and of every ρ_n, positive.
+        gain: −4w₁w₂, more than 1.
+
+    Raises:
+        InputError: a number out of range.
+    """
+    _check(chain)
+    if not (math.isfinite(spread) and spread > 0):
+        raise InputError(f"the spread must be a positive number, not {spread!r}")
+    if not (math.isfinite(gain) and gain > 1):
+        raise InputError(f"the gain must be a number above 1, not {gain!r}")
+    learned = math.sqrt(-chain.target_logit_gap / (gain - 1))
+    k = np.arange(check_length(length, 0) + 1)
+    return (binom.pmf(k, length, 0.5) + binom.pmf(k, length, ndtr(learned / spread))) / 2
+
+
+def _check(chain: BinaryChain) -> None:
+    if not chain.p + chain.q > 1:
+        raise InputError(f"the ladder is one of p + q > 1, not of p + q = {chain.p + chain.q:g}")
+
+
+def _cross_entropy(truth: float, predicted: np.ndarray) -> np.ndarray:
+    return -truth * np.log(predicted) - (1 - truth) * np.log1p(-predicted)
