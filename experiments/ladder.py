@@ -9,17 +9,19 @@ lingers at L_k and tends to L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁
   keep their k and tend to L∞(k), every k at N = 8, 16 and 64.
 - The full flow (attention switched off, noise 0.02 on all weights, d = 8) has the same k and, at
   the time of the plateau, the same loss.
-- Attention does not free them within the times followed: small W_V, W_O on the rank-one manifold
-  (four of them for each k, to t = 1e7), and the whole softmax transformer with noise on all
-  weights.
+- On the rank-one manifold attention does not free them: small W_V and W_O, four of them for each k,
+  to t = 1e7; nor does noise on attention's weights alone in the whole softmax transformer, in the
+  times followed. Noise on all weights does, sometimes: dead positions and embedding grow across the
+  manifold, until hidden units whose rows differ open again.
 - Which k: from small Gaussian weights with the bias at log(π₁/π₀), ½ Binomial(N, ½) + ½ δ_N:
   Binomial where the embedding starts on the other side of W_1. With the bias at 0 the first
   moments shut or open more.
 
-Criteria: open is a position with ρ_n > 0 or ρ_n + ε > 0; the plateau is the loss where its fall per
-decade of time is first a local minimum after t = 1 (our first rule, the least fall up to t = 1e4,
-took ends for plateaus at p = q = 0.9); a run is freed if its loss falls below L∞(k) by 1 % of the
-gap between the two losses, k counted at the start.
+Criteria: open is a position with ρ_n > 0 or ρ_n + ε > 0; the plateau is the loss at t = √(NG/|Δ*|),
+in the middle, on a logarithmic scale, between the time 1 in which it is reached and the time
+NG/|Δ*| in which it is left (two rules that looked for the least slope were given up: they took
+transients and ends for plateaus); a run is freed if its loss falls below L∞(k) by 1 % of the gap
+between the two losses, k counted at the start.
 
     python experiments/ladder.py [--full]      minutes on one core
 
@@ -55,7 +57,8 @@ SPREAD = 0.02
 SEEN, WHOLE_D, WHOLE_LENGTH = 100.0, 4, 6
 #: First o, v of the rank-one orbits with attention.
 ATTENTION = ((0.02, 0.02), (-0.02, 0.02), (0.3, 0.3), (-0.3, 0.3))
-SPREADS, RUNG_LENGTH, RUNG_TIME = (0.005, 0.02, 0.08), 8, 50.0
+NOISES = ("all weights", "attention alone")
+SPREADS, RUNG_LENGTH, RUNG_TIME = (0.02, 0.08), 8, 50.0
 FREED = 0.01
 
 
@@ -175,16 +178,32 @@ def attention_ends(d: int, seed: int) -> xr.Dataset:
 
 
 def whole_transformer(horizon: float, seed: int) -> xr.Dataset:
-    """Losses (time, k) of the softmax transformer from noise on all weights, its own flow."""
+    """Losses (noise, time, k) of the softmax transformer, its own gradient flow."""
     chain = BinaryChain(*CASES[0][:2])
     field = EnumeratedField(Architecture(WHOLE_D, WHOLE_LENGTH), chain, rounding=1e-4)
     ks = range(1, WHOLE_LENGTH)
     times = [float(t) for t in 10 ** np.arange(0, np.log10(horizon) + 0.25, 0.5)]
-    losses = torch.stack(follow(field, full_start(field, chain, ks, seed), times))
+    losses = []
+    for noise in NOISES:
+        state = full_start(field, chain, ks, seed)
+        if noise == "attention alone":
+            state = attention_alone(field, state)
+        losses.append(torch.stack(follow(field, state, times)).numpy())
     return xr.Dataset(
-        {"whole_loss": (("whole_time", "whole_k"), losses.numpy())},
-        {"whole_time": times, "whole_k": list(ks)},
+        {"whole_loss": (("noise", "whole_time", "whole_k"), np.stack(losses))},
+        {"noise": list(NOISES), "whole_time": times, "whole_k": list(ks)},
     )
+
+
+def attention_alone(field: FullField, state: Tensor) -> Tensor:
+    """The same weights, all but attention's put back onto the manifold."""
+    weights = field.weights(state)
+    alpha = torch.full((field.arch.d,), field.arch.d**-0.5, dtype=torch.float64)
+    for name in ("embedding", "positions"):
+        weights[name] = (weights[name] @ alpha).unsqueeze(-1) * alpha
+    weights["0.up"], weights["0.down"] = (sign * torch.ones_like(weights[name]) for name, sign in
+                                          (("0.up", 1.0), ("0.down", -1.0)))  # fmt: skip
+    return field.state(weights)
 
 
 def rungs(d: int, seeds: int) -> xr.Dataset:
@@ -217,13 +236,12 @@ def shares(chain: BinaryChain, loss: Any) -> Any:
     return (loss - chain.entropy_rate) / chain.mutual_information
 
 
-def plateau(record: xr.Dataset, loss: np.ndarray) -> np.ndarray:
-    """The loss where its fall per decade of time is first a local minimum, (k,) from (k, time)."""
-    after = record.time.values >= 1
-    part = loss[:, after]
-    fall = -np.gradient(part, np.log(record.time.values[after]), axis=1)
-    least = (fall[:, 1:-1] <= fall[:, :-2]) & (fall[:, 1:-1] <= fall[:, 2:])
-    return part[np.arange(len(part)), 1 + least.argmax(1)]
+def plateau(record: xr.Dataset, case: int) -> np.ndarray:
+    """The orbits' losses at t = √(NG/|Δ*|), for k = 1 … N − 1."""
+    p, q, length = CASES[case]
+    left = length * 4 * record.attrs["d"] ** 2 / -BinaryChain(p, q).target_logit_gap
+    nearest = int(np.abs(np.log(record.time.values[1:] ** 2 / left)).argmin())
+    return record.loss.values[case, : length - 1, 1 + nearest]
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
@@ -234,7 +252,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
         loss = record.loss.values[c, : length - 1]
         k, inner = np.arange(1, length), slice(1, length)
         at_seen = loss[:, int(np.abs(record.time.values - SEEN).argmin())]
-        flat = shares(chain, plateau(record, loss)) - shares(chain, steps.plateaus[inner])
+        flat = shares(chain, plateau(record, c)) - shares(chain, steps.plateaus[inner])
         end = shares(chain, loss[:, -1]) - shares(chain, steps.ends[inner])
         full = shares(chain, record.full_loss.values[c, : length - 1]) - shares(chain, at_seen)
         found["cases"][str(record.case.values[c])] = {
@@ -253,12 +271,13 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
         "left open": int(np.isnan(off).sum()),
         "end_off": [float(np.nanmin(off)), float(np.nanmax(off))],
     }  # fmt: skip
-    whole = shares(chain, record.whole_loss.values[-1])
     lowest = shares(chain, ladder(chain, WHOLE_LENGTH).ends)[1:WHOLE_LENGTH]
-    found["whole transformer"] = {
-        "runs": len(whole), "time": float(record.whole_time[-1]), "share": whole.tolist(),
-        "limit": lowest.tolist(), "freed": int((whole < lowest - FREED).sum()),
-    }  # fmt: skip
+    for i, noise in enumerate(record.noise.values):
+        whole = shares(chain, record.whole_loss.values[i, -1])
+        found[f"whole transformer, noise on {noise}"] = {
+            "runs": len(whole), "time": float(record.whole_time[-1]), "share": whole.tolist(),
+            "limit": lowest.tolist(), "freed": int((whole < lowest - FREED).sum()),
+        }  # fmt: skip
     gain = 4.0 * record.attrs["d"] ** 2
     for bias in record.first_bias.values:
         for spread in record.first_spread.values:
@@ -321,7 +340,7 @@ def _draw_ends(axes: Axes, record: xr.Dataset) -> None:
     for c, (p, q, length) in enumerate(CASES):
         chain, loss = BinaryChain(p, q), record.loss.values[c, : length - 1]
         part = np.arange(1, length) / length
-        for values, colour in ((plateau(record, loss), ORANGE), (loss[:, -1], "k")):
+        for values, colour in ((plateau(record, c), ORANGE), (loss[:, -1], "k")):
             axes.plot(part, shares(chain, values), marks[c], color=colour, ms=4, mfc="none")
         axes.plot([], [], marks[c], color=GREY, mfc="none", label=f"({p}, {q}), N = {length}")
     fine = np.linspace(0, 1, 1025)
@@ -329,8 +348,9 @@ def _draw_ends(axes: Axes, record: xr.Dataset) -> None:
         axes.plot(fine, shares(chain, ladder(chain, 1024).plateaus), dash, color=ORANGE, lw=1)
     axes.plot(fine, 1 - fine, color="k", lw=1)
     axes.set(xlabel="share k/N of open positions", ylim=(0, 1.02),
-             ylabel="open share of the gap", title="plateaus (orange) and losses at time $10^7$ (black), orbits of every k; "
-             "lines: closed forms")  # fmt: skip
+             ylabel="open share of the gap",
+             title="orbits of every k: plateaus (orange), losses at time $10^7$ (black); "
+                   "lines: theory")  # fmt: skip
     axes.legend(fontsize=8, loc="lower left")
 
 
@@ -338,21 +358,25 @@ def _draw_whole(axes: Axes, record: xr.Dataset) -> None:
     """The softmax transformer with noise on all weights."""
     chain = BinaryChain(*CASES[0][:2])
     steps = ladder(chain, WHOLE_LENGTH)
-    for i, k in enumerate(record.whole_k.values):
-        axes.plot(record.whole_time, shares(chain, record.whole_loss.values[:, i]), "o-",
-                  color=BLUE, ms=3, lw=1.4)  # fmt: skip
+    styles = ((BLUE, "-", "o"), (ORANGE, "--", "s"))
+    for j, (noise, (colour, dash, mark)) in enumerate(zip(NOISES, styles, strict=True)):
+        share = shares(chain, record.whole_loss.values[j])
+        axes.plot(record.whole_time, share, dash, marker=mark, color=colour, ms=3, lw=1.4)
+        axes.plot([], [], dash, marker=mark, color=colour, ms=3, label=f"noise 0.02 on {noise}")
+    for k in record.whole_k.values:
         axes.axhline(shares(chain, steps.ends[k]), color="k", lw=1, ls=":")
         axes.annotate(f"$L_\\infty({k})$", (1.0, shares(chain, steps.ends[k])), fontsize=8,
                       xycoords=("axes fraction", "data"), va="center")  # fmt: skip
+    axes.legend(fontsize=8, loc="lower left")
     axes.set(xscale="log", xlabel="time of the gradient flow", ylim=(0, 1.02),
              ylabel="open share of the gap",
-             title=f"whole softmax transformer, d = {WHOLE_D}, N = {WHOLE_LENGTH}, noise 0.02 "
-                   "on all weights")  # fmt: skip
+             title=f"whole softmax transformer, d = {WHOLE_D}, N = {WHOLE_LENGTH}, k = 1 … 5, "
+                   "(p, q) = (0.5, 0.8)")  # fmt: skip
 
 
 def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
     """Shares of the rungs: law, and full descent by first bias, at the middle spread."""
-    spread, rung = SPREADS[1], record.rung.values
+    spread, rung = SPREADS[0], record.rung.values
     law = rung_law(BinaryChain(*CASES[0][:2]), RUNG_LENGTH, spread, 4.0 * record.attrs["d"] ** 2)
     axes.bar(rung, law, width=0.8, color="0.85", label="law for small weights")
     for bias, colour, mark, shift in (("log(π₁/π₀)", BLUE, "o", -0.15), ("0", ORANGE, "s", 0.15)):
@@ -360,8 +384,10 @@ def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
         runs = count.sum()
         bounds = np.array([wilson(int(n), int(runs)) for n in count])
         low, high = count / runs - bounds[:, 0], bounds[:, 1] - count / runs
+        # fmt: off
         axes.errorbar(rung + shift, count / runs, np.maximum([low, high], 0), fmt=mark,
-                      color=colour, ms=5, capsize=2, label=f"{runs} runs, first bias {bias}")  # fmt: skip
+                      color=colour, ms=5, capsize=2, label=f"{runs} runs, first bias {bias}")
+        # fmt: on
     axes.set(xlabel="open positions k", ylabel="share of runs",
              title=f"which rung: full descent, N = {RUNG_LENGTH}, deviation {spread} of the "
                    "first weights")  # fmt: skip
@@ -370,7 +396,9 @@ def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
 
 def main(arguments: list[str] | None = None) -> int:
     """Follow, train, count and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full")
+    return run_script(
+        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
+    )
 
 
 if __name__ == "__main__":

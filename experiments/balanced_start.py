@@ -1,0 +1,134 @@
+"""Four starts beside each other: what to do at p + q > 1, and where p + q is not known.
+
+LG's recommended start reads the embedding on one side and has to know the sign of p + q − 1; half
+of its runs fall onto the ladder of dead positions (experiments/ladder.py). The balanced start
+(full_model.initial_weights, "balanced") has hidden units of both signs, W_2 = −W_1ᵀ and
+W_2 W_1 = −4 along one direction where half of the units are open: no position can die, and e = 0 is
+a saddle for every p + q ≠ 1 (docs/derivations.md, 15).
+
+Starts: "gaussian", N(0, 0.02²); "recommended", W_1 = 1 and W_2 = −sign(p + q − 1); "matched", that
+times the sign of the embedding's sum; "balanced". Softmax transformer, tied, 16 seeds on each of
+four chains; population gradient descent (d = 8, N = 6; rate 0.1, and 0.02 for twice the steps where
+W_1 = 1, which overshoots at 0.1) and AdamW as in AM Table 2 (d = 4 and 8, N = 16, fewer steps). A
+run is at the bigram if less than 5 % of the gap is open at the end, at the unigram above 95 %.
+
+    python experiments/balanced_start.py [--full]      minutes on one core
+
+--full takes 64 seeds and four times the steps: an hour or two.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from lg_initialization import matched
+from matplotlib.figure import Figure
+from papers import BLUE, GREEN, GREY, ORANGE, chain_part, open_share, outcome, run_script, trained
+
+from flowsim import BinaryChain
+from full_model import Architecture, Recipe, RunSettings, papers_recipe, starting_weights
+
+NAME = "balanced_start"
+DEFAULT = {"seeds": 16, "steps": 1500, "descent_steps": 2000}
+FULL = {"seeds": 64, "steps": 6000, "descent_steps": 8000}
+CHAINS = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.7, 0.4), (0.2, 0.3)))
+STARTS = {
+    "gaussian": (BLUE, "o", "Gaussian, N(0, 0.02²)"),
+    "recommended": (ORANGE, "s", "recommended (LG)"),
+    "matched": (GREY, "D", "recommended, sign of $e$"),
+    "balanced": (GREEN, "^", "balanced"),
+}
+PANELS = {
+    "population gradient descent, d = 8, N = 6": (8, 6, "gd"),
+    "AdamW, d = 4, N = 16": (4, 16, "adamw"),
+    "AdamW, d = 8, N = 16": (8, 16, "adamw"),
+}
+#: Below this share a run is drawn at the lower edge.
+LOWEST = 1e-4
+
+
+def compute(seeds: int, steps: int, descent_steps: int) -> xr.Dataset:
+    """Loss curves of all starts, chains and trainers."""
+    several = [(chain, seed) for chain in CHAINS for seed in range(seeds)]
+    cases, initial = {}, {}
+    for panel, (d, n, trainer) in PANELS.items():
+        for start in STARTS:
+            steep = start in ("recommended", "matched")
+            if trainer == "adamw":
+                recipe = papers_recipe(steps=steps)
+            else:
+                rate, count = (0.02, 2 * descent_steps) if steep else (0.1, descent_steps)
+                recipe = Recipe("gd", steps=count, learning_rate=rate)
+            name = f"{panel}; {start}"
+            cases[name] = RunSettings(
+                Architecture(d, n),
+                recipe,
+                p=tuple(chain.p for chain, _ in several),
+                q=tuple(chain.q for chain, _ in several),
+                seeds=tuple(seed for _, seed in several),
+                init="recommended" if steep else start,
+                telemetry_every=max(1, recipe.steps // 20),
+                test_batch=16,
+                dtype="float32" if trainer == "adamw" else "float64",
+            )
+            if start == "matched":
+                initial[name] = matched(starting_weights(cases[name]))
+                cases[name] = replace(cases[name], init="given")
+    return trained(cases, initial=initial)
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """Per trainer, start and chain: how many seeds reach the bigram, with the interval."""
+    return {
+        f"{name}; p = {chain.p}, q = {chain.q}": outcome(chain_part(record.sel(case=name), chain))
+        for name in record.case.values
+        for chain in CHAINS
+    }
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """A panel per trainer: the open share of every run at its end, by chain and start."""
+    figure = Figure(figsize=(13, 5.2), layout="constrained")
+    grid = figure.subplots(1, len(PANELS), sharey=True)
+    rng = np.random.default_rng(0)
+    for axes, panel in zip(grid, PANELS, strict=True):
+        for s, (start, (colour, mark, word)) in enumerate(STARTS.items()):
+            for c, chain in enumerate(CHAINS):
+                share = open_share(chain_part(record.sel(case=f"{panel}; {start}"), chain))
+                place = c + 0.21 * (s - 1.5)
+                x = place + rng.uniform(-0.06, 0.06, len(share))
+                axes.plot(x, np.maximum(share, LOWEST), mark, color=colour, ms=3.5, alpha=0.6,
+                          mew=0, label=word if c == 0 else None)  # fmt: skip
+                reached = int((share < 0.05).sum())
+                axes.annotate(f"{reached}", (place, 2.3), ha="center", fontsize=8, color=colour)
+        axes.axhline(0.05, color="k", lw=0.8, ls=":")
+        axes.set_yscale("log")
+        axes.set_ylim(LOWEST / 1.5, 4)
+        axes.set_xticks(range(len(CHAINS)), [f"({c.p:g}, {c.q:g})" for c in CHAINS])
+        axes.set_xlabel("(p, q)")
+        axes.set_title(panel, fontsize=10)
+    grid[0].set_ylabel("open share of the gap at the end\n(bigram 0, unigram 1)")
+    figure.legend(*grid[0].get_legend_handles_labels(), fontsize=9, loc="outside lower center",
+                  ncols=4, markerscale=2)  # fmt: skip
+    seeds = int(chain_part(record.isel(case=0), CHAINS[0]).sizes["model"])
+    figure.suptitle(
+        f"Four starts of the tied softmax transformer, {seeds} seeds each; above: how many reach "
+        "the bigram (below the dotted line)",
+        fontsize=11,
+    )
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train and draw; the exit code."""
+    return run_script(
+        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

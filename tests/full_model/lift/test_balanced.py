@@ -1,0 +1,53 @@
+"""The balanced start: a saddle on both sides of p + q = 1, left by descent."""
+
+import pytest
+import torch
+
+from flowsim import BinaryChain, InputError
+from full_model import (
+    Architecture,
+    MarkovSource,
+    Recipe,
+    Trainer,
+    initial_weights,
+    trap_matrix,
+    unigram_trap,
+)
+
+CHAINS = [BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.2, 0.3)]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_the_unigram_is_a_saddle_on_both_sides(chain):
+    arch, seeds = Architecture(4, 6, attention="none"), range(16)
+    weights = initial_weights(arch, "balanced", seeds)
+    assert (unigram_trap(arch, weights, chain).smallest < 0).all()
+    gaussian = initial_weights(arch, "gaussian", seeds)
+    assert ((unigram_trap(arch, gaussian, chain).smallest > 0) == (chain.p + chain.q > 1)).all()
+    alpha = torch.full((4,), 0.5).double()
+    weights["positions"] = weights["positions"][:, :1].expand(-1, 6, -1)
+    expected = 2 * (chain.p + chain.q - 1) * (torch.eye(4) - 4 * torch.outer(alpha, alpha))
+    assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_descent_reaches_the_bigram_from_every_seed(chain):
+    arch = Architecture(4, 4)
+    weights = initial_weights(arch, "balanced", range(8))
+    assert {bool(e.sum() > 0) for e in weights["embedding"]} == {True, False}
+    trainer = Trainer(
+        arch, weights, MarkovSource.of(chain), Recipe("gd", steps=1500, learning_rate=0.1)
+    )
+    loss = trainer.advance(1500)
+    assert (loss - chain.entropy_rate).max() < 0.02 * chain.mutual_information
+
+
+def test_it_needs_pairs_of_units():
+    with pytest.raises(InputError, match="even"):
+        initial_weights(Architecture(2, 3, hidden=5), "balanced", [0])
+    both = initial_weights(Architecture(2, 3, layers=2), "balanced", [0], value=2.0)
+    for layer in range(2):
+        up, down = both[f"{layer}.up"][0], both[f"{layer}.down"][0]
+        assert (up.sum(0) == 0).all() and (down == -up.mT).all()
+        opened = up[up[:, 0] > 0]
+        assert (-opened.mT @ opened + 16 / 2).abs().max() < 1e-12

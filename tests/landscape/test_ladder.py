@@ -1,0 +1,145 @@
+"""The ladder of dead positions: its closed forms against loss, orbits and full training."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import BinaryChain, InputError, RankOneModel, ladder, rung_law, trajectories
+from full_model import Architecture, AttentionFreeField, initial_weights
+from full_model.comparison.exponential import FIRST_STEP, flow_until
+
+ABOVE = [BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.3, 0.85)]
+D = 8
+
+
+def share(chain, loss):
+    return (loss - chain.entropy_rate) / chain.mutual_information
+
+
+def start(chain, length, k):
+    """LG's recommended start on the other side of W_1, k positions open."""
+    rho = torch.full((length,), -0.02).double()
+    rho[:k] = 0.02
+    tail = torch.tensor([D, -D, 0, 0, math.log(chain.p / chain.q)], dtype=torch.float64)
+    return torch.cat([rho.new_tensor([-0.02]), rho, tail])
+
+
+def in_full_weights(chain, length, k):
+    """The same with noise off the manifold, in the order of a field's state."""
+    arch = Architecture(D, length, attention="none")
+    weights = initial_weights(arch, "recommended", [k], noise=0.02)
+    alpha = torch.full((D,), D**-0.5).double()
+    point = start(chain, length, k)
+    for name, along in (("embedding", point[:1]), ("positions", point[1 : length + 1])):
+        across = weights[name] - (weights[name] @ alpha).unsqueeze(-1) * alpha
+        weights[name] = across + along.reshape((*weights[name].shape[:-1], 1)) * alpha
+    weights["bias"][:] = point[-1]
+    return weights
+
+
+@pytest.mark.parametrize("chain", ABOVE, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_it_leads_from_the_unigram_to_the_bigram(chain):
+    found = ladder(chain, 9)
+    for losses in (found.plateaus, found.ends):
+        assert losses[0] == pytest.approx(chain.stationary_entropy, abs=1e-14)
+        assert losses[-1] == pytest.approx(chain.entropy_rate, abs=1e-14)
+        assert (np.diff(losses) < 0).all()
+    assert (found.plateaus[1:-1] > found.ends[1:-1]).all()
+    assert found.rung(found.ends[4] + 1e-9) == 4
+    assert found.rung(found.ends[4] - 1e-9) == 5
+
+
+@pytest.mark.parametrize("chain", ABOVE, ids=lambda chain: f"{chain.p} {chain.q}")
+def test_no_weights_with_dead_positions_are_better_than_the_end(chain, generator):
+    """Random points with k open positions, and points close to the infimum."""
+    length, k = 5, 3
+    model = RankOneModel(chain, length, attention=True)
+    end = ladder(chain, length).ends[k]
+    size = 10 ** torch.empty(4000, 1).uniform_(-2, 1, generator=generator).double()
+    theta = size * torch.randn(4000, length + 6, generator=generator, dtype=torch.float64)
+    theta[:, 0] = -theta[:, 0].abs()
+    theta[:, 1 : k + 1] = theta[:, 1 : k + 1].abs()
+    theta[:, k + 1 : length + 1] = -theta[:, k + 1 : length + 1].abs()
+    theta[:, -5] = theta[:, -5].abs()
+    theta[:, -3:-1] = 0
+    theta[:, -1] = model.optimal_bias(theta)
+    assert model.loss(theta).min() > end
+    eps, gain = -1e-4, -chain.target_logit_gap / 1e-8
+    bias = math.log((1 - chain.q) / chain.q)
+    near = torch.zeros(length + 6, dtype=torch.float64)
+    near[0], near[1 : k + 1] = eps, -eps
+    near[k + 1 : length + 1] = (math.log(chain.p / chain.q) - bias) / eps
+    near[-5], near[-4], near[-1] = math.sqrt(gain / 4), -math.sqrt(gain / 4), bias
+    assert model.loss(near) - end == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("length", [8, pytest.param(16, marks=pytest.mark.slow),
+                                    pytest.param(64, marks=pytest.mark.slow)])  # fmt: skip
+def test_orbits_linger_on_the_plateaus_and_tend_to_the_ends(length):
+    """Every k; at N = 64 every ninth."""
+    chain, model = ABOVE[0], RankOneModel(ABOVE[0], length, attention=True)
+    ks = list(range(1, length, 9 if length == 64 else 1))
+    starts = torch.stack([start(chain, length, k) for k in ks])
+    times = torch.tensor([0.0, 40.0, 1e5, 1e7]).double()
+    path = trajectories(model, starts, times, rtol=1e-6)
+    loss, found = model.loss(path).numpy(), ladder(chain, length)
+    assert share(chain, loss[1]) == pytest.approx(share(chain, found.plateaus[ks]), abs=6e-3)
+    assert share(chain, loss[3]) == pytest.approx(share(chain, found.ends[ks]), abs=1e-2)
+    assert (loss[2] > loss[3]).all() and (loss[3] > found.ends[ks]).all()
+    assert ((path[-1, :, 1 : length + 1] > 0).sum(-1).numpy() == ks).all()
+
+
+@pytest.mark.parametrize("length", [8, pytest.param(16, marks=pytest.mark.slow),
+                                    pytest.param(64, marks=pytest.mark.slow)])  # fmt: skip
+def test_full_training_lingers_there_too(length):
+    """Gradient flow of noisy full weights: the plateau of every k, and which positions are open."""
+    chain, alpha = ABOVE[0], torch.full((D,), D**-0.5).double()
+    field = AttentionFreeField(Architecture(D, length, attention="none"), chain, rounding=1e-4)
+    ks = list(range(1, length, 9 if length == 64 else 1))
+    parts = [in_full_weights(chain, length, k) for k in ks]
+    state = field.state({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
+    rows = len(ks)
+    time, steps = torch.zeros(rows).double(), torch.zeros(rows, dtype=torch.int64)
+    width, active = torch.full_like(time, FIRST_STEP), torch.ones(rows, dtype=torch.bool)
+    flow_until(field, state, time, steps, width, 40.0, active)
+    found = share(chain, field.loss(state).numpy())
+    assert found == pytest.approx(share(chain, ladder(chain, length).plateaus[ks]), abs=6e-3)
+    assert ((field.weights(state)["positions"] @ alpha > 0).sum(-1).numpy() == ks).all()
+
+
+def test_the_law_of_the_rungs_is_that_of_scaled_descent():
+    """Descent of ε and ρ alone, on their own fast scale, opens as many positions as it says."""
+    chain, length, d, runs, spread = ABOVE[0], 6, 16, 4000, 1e-3
+    law = rung_law(chain, length, spread, 4.0 * d * d)
+    assert law.sum() == pytest.approx(1) and law[-1] == pytest.approx((1 + 2**-6) / 2)
+    rng = np.random.default_rng(5)
+    eps, rho = spread * rng.normal(size=runs), spread * rng.normal(size=(runs, length))
+    (pi0, pi1), targets, gain = chain.stationary, (chain.p, 1 - chain.q), 4 * d * d
+    bias = math.log(pi1 / pi0)
+    for _ in range(400):
+        slope_e, slope_rho = 0.0, 0.0
+        for x, law_x, target in ((0, pi0, targets[0]), (1, pi1, targets[1])):
+            y = rho + x * eps[:, None]
+            s = 1 - gain * (y > 0)
+            omega = law_x / length * (1 / (1 + np.exp(-(eps[:, None] * y * s + bias))) - target)
+            slope_e = slope_e + (omega * s * (y + x * eps[:, None])).sum(1)
+            slope_rho = slope_rho + eps[:, None] * omega * s
+        eps, rho = eps - 1e-3 * slope_e, rho - 1e-3 * slope_rho
+    opened = ((rho > 0) | (rho + eps[:, None] > 0)).sum(1)
+    count = np.bincount(opened, minlength=length + 1)
+    error = np.sqrt(law * (1 - law) / runs)
+    assert (np.abs(count / runs - law) < 4 * error + 1e-3).all()
+
+
+def test_bad_input_is_one_sentence():
+    for call in (
+        lambda: ladder(BinaryChain(0.2, 0.3), 8),
+        lambda: ladder(ABOVE[0], 0),
+        lambda: rung_law(ABOVE[0], 8, 0.0, 256.0),
+        lambda: rung_law(ABOVE[0], 8, 0.02, 1.0),
+        lambda: rung_law(BinaryChain(0.5, 0.5), 8, 0.02, 256.0),
+    ):
+        with pytest.raises(InputError):
+            call()
