@@ -45,7 +45,7 @@ def _draw_collapse(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None
         middle = np.median(root[i][fit], 0)
         end = int(np.argmax(middle > 1)) + 1 if (middle > 1).any() else len(step)
         axes.plot(kappa * step[1:end], middle[1:end], ".-", ms=3, lw=0.8,
-                  color=colours[settings[i].rate])  # fmt: skip
+                  color=colours.get(settings[i].rate, GREY))  # fmt: skip
     for rate, colour in colours.items():
         axes.plot([], [], ".-", color=colour, label=f"learning rate {rate:g}")
     axes.plot([0.02, 2], [0.02, 2], "k--", lw=1, label=r"$\sqrt{\mu} = \kappa t$")
@@ -97,7 +97,9 @@ def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
                   label=word)  # fmt: skip
     low = record.step.values[1]
     axes.plot([low, record.attrs["steps"]], [low, record.attrs["steps"]], "k--", lw=1)
-    axes.set(xscale="log", yscale="log", xlabel="step at which $\\lambda_{min}(S) < 0$",
+    limits = (0.8 * low, 1.2 * record.attrs["steps"])
+    axes.set(xscale="log", yscale="log", xlim=limits, ylim=limits,
+             xlabel="step at which $\\lambda_{min}(S) < 0$",
              ylabel="step at which half of the gap is closed",
              title="the trap goes first, then the loss falls")  # fmt: skip
     axes.legend(fontsize=8, loc="lower right")

@@ -139,7 +139,9 @@ def score(record: xr.Dataset) -> dict[str, Any]:
         for name, key in (("settings", "settings"), ("first tenth", "early")):
             both = truth & guesses[name] & (foretold[key][here] > 0)
             ratio = foretold[key][here][both] / found["crossing"][here][both]
-            line[name]["time_ratio"] = np.quantile(ratio, [0.1, 0.5, 0.9]).tolist()
+            line[name]["time_ratio"] = (
+                np.quantile(ratio, [0.1, 0.5, 0.9]).tolist() if len(ratio) else None
+            )
         lines[word] = line
     return lines
 
