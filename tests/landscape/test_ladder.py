@@ -26,10 +26,10 @@ def start(chain, length, k):
     return torch.cat([rho.new_tensor([-0.02]), rho, tail])
 
 
-def in_full_weights(chain, length, k):
+def in_full_weights(chain, length, k, noise=0.02):
     """The same with noise off the manifold, in the order of a field's state."""
     arch = Architecture(D, length, attention="none")
-    weights = initial_weights(arch, "recommended", [k], noise=0.02)
+    weights = initial_weights(arch, "recommended", [k], std=noise, noise=noise)
     alpha = torch.full((D,), D**-0.5).double()
     point = start(chain, length, k)
     for name, along in (("embedding", point[:1]), ("positions", point[1 : length + 1])):
@@ -107,6 +107,24 @@ def test_full_training_lingers_there_too(length):
     found = share(chain, field.loss(state).numpy())
     assert found == pytest.approx(share(chain, ladder(chain, length).plateaus[ks]), abs=6e-3)
     assert ((field.weights(state)["positions"] @ alpha > 0).sum(-1).numpy() == ks).all()
+
+
+def test_noise_grows_across_the_manifold_at_the_rate_of_the_plateaus_saddle():
+    chain, length, k = ABOVE[0], 6, 2
+    pi1, dead = chain.stationary[1], 1 - k / length
+    beta = (k / length * pi1 * (1 - chain.q) + dead * pi1) / (k / length * pi1 + dead)
+    a, c, m = 2 * pi1 * (beta - 1 + chain.q), (pi1 - beta) / length, length - k
+    rate = (math.sqrt(a * a + 4 * m * c * c * (1 + m / k)) - a) / 2
+    assert rate == pytest.approx(0.00243, abs=1e-5)
+    field = AttentionFreeField(Architecture(D, length, attention="none"), chain, rounding=1e-4)
+    state = field.state(in_full_weights(chain, length, k, 1e-6))
+    time, steps = torch.zeros(1).double(), torch.zeros(1, dtype=torch.int64)
+    width, across = torch.full_like(time, FIRST_STEP), []
+    for until in (100.0, 200.0):
+        flow_until(field, state, time, steps, width, until, torch.ones(1, dtype=torch.bool))
+        e = field.weights(state)["embedding"][0]
+        across.append(float((e - e.mean()).norm()))
+    assert math.log(across[1] / across[0]) / 100 == pytest.approx(rate, rel=0.15)
 
 
 def test_the_law_of_the_rungs_is_that_of_scaled_descent():
