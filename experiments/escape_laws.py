@@ -58,7 +58,7 @@ def cells() -> list[Cell]:
     found += [Cell("epsilon", epsilon=value) for value in (1e-12, 1e-6, 1e-5, 1e-4)]
     found += [Cell("beta2", beta2=value) for value in (0.9, 0.99, 0.999)]
     found += [Cell("batch", batch=value) for value in (4, 64)]
-    found += [Cell("length", length=value) for value in (6, 64)]
+    found += [Cell("length", length=value) for value in (6, 32)]
     found += [Cell("exact", d, r, length=4, batch=0) for d, r in ((4, 16), (8, 8), (8, 32))]
     found += [Cell("momentum", trainer="sgd", rate=rate, momentum=0.9) for rate in (0.1, 1.0)]
     found += [Cell("descent", length=4, trainer="gd", rate=rate, batch=0) for rate in (1.0, 5.0)]

@@ -62,6 +62,69 @@ def balanced(found: dict[str, Any]) -> Rows:
     return head, rows
 
 
+def escapes(found: dict[str, Any]) -> Rows:
+    """Every setting: how many runs escape, are trapped or open, and when."""
+    head = ["trainer", "d", "r", "N", "rate", "ε", "β₂", "batch", "runs", "escape", "trapped",
+            "crossed alone", "crossing step (median)", "escape step (median)",
+            "overlap with the eigenvector"]  # fmt: skip
+    rows = []
+    for line in found["cells"]:
+        low, high = line["interval"]
+        adam = line["trainer"] == "adamw"
+        trainer = {"adamw": "AdamW", "gd": "gradient descent", "sgd": "SGD, momentum 0.9"}
+        overlap = line["overlap_median"]
+        rows.append([
+            trainer[line["trainer"]], line["d"], line["r"], line["length"], f"{line['rate']:g}",
+            f"{line['epsilon']:g}" if adam else "", line["beta2"] if adam else "",
+            line["batch"] or "exact", line["runs"],
+            f"{line['escaped']} [{low:.0%}, {high:.0%}]", line["trapped"], line["open"],
+            _step(line["crossing_median"]), _step(line["escape_median"]),
+            "" if overlap is None else f"{overlap:.2f}",
+        ])  # fmt: skip
+    return head, rows
+
+
+def escape_law(found: dict[str, Any]) -> Rows:
+    """The fitted exponents of the growth rate κ."""
+    names = {"r d": "r d", "rate": "η", "batch N": "batch·N", "1/(1 - beta2)": "1/(1 − β₂)"}
+    head = ["κ grows as a power of", *names.values()]
+    return head, [["exponent", *[f"{found['exponents'][name]:.2f}" for name in names]]]
+
+
+def escape_scores(found: dict[str, Any]) -> Rows:
+    """How often the predictions of "crosses within the run" are right, and their times."""
+    head = ["runs of", "number", "cross", "from the settings", "time foretold/found",
+            "from the first tenth", "time foretold/found", "majority"]  # fmt: skip
+    rows = []
+    for part, line in found["score"].items():
+        row = [part, line["runs"], line["cross"]]
+        for name in ("settings", "first tenth", "majority"):
+            low, high = line[name]["interval"]
+            row.append(f"{line[name]['right'] / line['runs']:.0%} [{low:.0%}, {high:.0%}]")
+            if name != "majority":
+                ratio = line[name]["time_ratio"]
+                row.append("" if ratio is None else f"{ratio[1]:.2f} ({ratio[0]:.2f} to "
+                           f"{ratio[2]:.2f})")  # fmt: skip
+        rows.append(row)
+    return head, rows
+
+
+def width(found: dict[str, Any]) -> Rows:
+    """One change at a time: ends at the bigram and at the unigram."""
+    variants = {name: line for name, line in found.items() if name != "sizes"}
+    studies = list(next(iter(variants.values())))
+    head = ["model", *[f"{study}: at the bigram, at the unigram, of" for study in studies]]
+    rows = [
+        [name, *[f"{line[s]['bigram']}, {line[s]['unigram']}, {line[s]['runs']}" for s in studies]]
+        for name, line in variants.items()
+    ]
+    return head, rows
+
+
+def _step(value: float | None) -> str:
+    return "none" if value is None else f"{value:.0f}"
+
+
 def _between(pair: list[float]) -> str:
     return f"{pair[0]:.2%} to {pair[1]:.2%}"
 
@@ -72,4 +135,8 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows], bool]] = {
     "ladder_freed": ("ladder", ladder_freed, False),
     "rungs": ("ladder", rungs, False),
     "balanced": ("balanced_start", balanced, True),
+    "escapes": ("adamw_escape", escapes, True),
+    "escape_law": ("adamw_escape", escape_law, False),
+    "escape_scores": ("adamw_escape", escape_scores, False),
+    "width": ("width_of_truth", width, True),
 }

@@ -1,0 +1,137 @@
+"""Where the statements about traps, escapes and starts stop holding: one change at a time.
+
+The tied single softmax layer with ReLU on the binary chain has a trap that gradient descent stays
+in, that AdamW leaves, a ladder below LG's recommended start and a start without it. Here the same
+four experiments with layer norm, GELU, two layers, untied weights, and three states. (p, q) =
+(0.5, 0.8); three states: the symmetric chain that leaves its state with probability 0.9, above its
+threshold 2/3. d = 8, eight seeds; an end counts as the unigram above 95 % of the gap, as the bigram
+below 5 %, by the exact loss.
+
+    python experiments/width_of_truth.py [--full]      minutes on one core
+
+--full takes 32 seeds and four times the steps.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import BLUE, GREEN, ORANGE, PINK, run_script
+
+from flowsim import BinaryChain, MarkovChain, Recipe, SymmetricChain
+from full_model import Architecture, MarkovSource, PopulationLoss, Trainer, initial_weights, wilson
+
+NAME = "width_of_truth"
+DEFAULT = {"seeds": 8, "steps": 500}
+FULL = {"seeds": 32, "steps": 2000}
+D, SHORT, LONG = 8, 4, 6
+BINARY, TERNARY = BinaryChain(0.5, 0.8), SymmetricChain(3, 0.9)
+VARIANTS: dict[str, dict[str, Any]] = {
+    "as stated": {},
+    "layer norm": {"layer_norm": True},
+    "GELU": {"activation": "gelu"},
+    "two layers": {"layers": 2},
+    "untied": {"tied": False},
+    "three states": {"states": 3, "output": "states"},
+}
+#: Trainer, start, learning rate and steps as a multiple of the option; what is claimed of it.
+STUDIES: dict[str, tuple[str, str, float, int]] = {
+    "descent, Gaussian": ("gd", "gaussian", 0.1, 1),
+    "AdamW, Gaussian": ("adamw", "gaussian", 3e-3, 1),
+    "descent, recommended": ("gd", "recommended", 0.02, 2),
+    "descent, balanced": ("gd", "balanced", 0.1, 1),
+}
+CLAIMS = {
+    "descent, Gaussian": "all stay at the unigram",
+    "AdamW, Gaussian": "they leave it",
+    "descent, recommended": "some end between",
+    "descent, balanced": "all reach the bigram",
+}
+
+
+def compute(seeds: int, steps: int) -> xr.Dataset:
+    """The open share at the end (variant, study, seed)."""
+    share = np.full((len(VARIANTS), len(STUDIES), seeds), np.nan)
+    for i, (variant, options) in enumerate(VARIANTS.items()):
+        begin = time.perf_counter()
+        chain = TERNARY if variant == "three states" else BINARY
+        for j, (trainer, start, rate, factor) in enumerate(STUDIES.values()):
+            length = LONG if trainer == "adamw" else SHORT
+            arch = Architecture(D, length, **options)
+            recipe = Recipe(trainer, factor * steps, learning_rate=rate, schedule="constant")
+            share[i, j] = final_share(arch, chain, start, recipe, seeds)
+        print(f"{variant}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    return xr.Dataset(
+        {"open_share": (("variant", "study", "seed"), share)},
+        {"variant": list(VARIANTS), "study": list(STUDIES)},
+        {"d": D, "length_descent": SHORT, "length_adamw": LONG},
+    )
+
+
+def final_share(
+    arch: Architecture, chain: MarkovChain, start: str, recipe: Recipe, seeds: int
+) -> np.ndarray:
+    """Which part of the gap is open after training, by the exact loss, (seeds,)."""
+    source = MarkovSource.of(chain)
+    weights = initial_weights(arch, start, range(seeds))
+    trainer = Trainer(arch, weights, source, recipe, torch.Generator().manual_seed(0))
+    trainer.advance(recipe.steps)
+    with torch.no_grad():
+        loss = PopulationLoss(arch, source)(trainer.weights).numpy()
+    return (loss - chain.entropy_rate) / (chain.stationary_entropy - chain.entropy_rate)
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """Per variant and study: how many end at the bigram, at the unigram, between."""
+    found: dict[str, Any] = {}
+    for variant in VARIANTS:
+        found[variant] = {}
+        for study in STUDIES:
+            share = record.open_share.sel(variant=variant, study=study).values
+            bigram = int((share < 0.05).sum())
+            found[variant][study] = {
+                "runs": len(share), "bigram": bigram, "interval": wilson(bigram, len(share)),
+                "unigram": int((share > 0.95).sum()), "median": float(np.median(share)),
+            }  # fmt: skip
+    return found
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """A panel per study, a column of runs per variant."""
+    figure = Figure(figsize=(13, 4.6), layout="constrained")
+    grid = figure.subplots(1, len(STUDIES), sharey=True)
+    rng = np.random.default_rng(0)
+    for axes, study, colour in zip(grid, STUDIES, (BLUE, PINK, ORANGE, GREEN), strict=True):
+        for i, variant in enumerate(VARIANTS):
+            share = record.open_share.sel(variant=variant, study=study).values
+            x = i + rng.uniform(-0.18, 0.18, len(share))
+            axes.plot(x, np.clip(share, 1e-4, 3), "o", color=colour, ms=4, mew=0, alpha=0.6)
+        for level in (0.05, 0.95):
+            axes.axhline(level, color="k", lw=0.8, ls=":")
+        axes.set_yscale("log")
+        axes.set_xticks(range(len(VARIANTS)), VARIANTS, rotation=45, ha="right")
+        axes.set_title(f"{study}:\n{CLAIMS[study]}", fontsize=10)
+    grid[0].set_ylabel("open share of the gap at the end\n(bigram 0, unigram 1)")
+    seeds = record.sizes["seed"]
+    figure.suptitle(
+        f"One change at a time: {seeds} runs each, $d$ = {D}, (p, q) = (0.5, 0.8); dotted: what "
+        "counts as bigram and as unigram", fontsize=11,
+    )  # fmt: skip
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train and draw; the exit code."""
+    return run_script(
+        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
