@@ -10,9 +10,10 @@ lingers at L_k and tends to L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁
 - The full flow (attention switched off, noise 0.02 on all weights, d = 8) has the same k and, at
   the time of the plateau, the same loss.
 - On the rank-one manifold attention does not free them: small W_V and W_O, four of them for each k,
-  to t = 1e7; nor does noise on attention's weights alone in the whole softmax transformer, in the
-  times followed. Noise on all weights does, sometimes: dead positions and embedding grow across the
-  manifold, until hidden units whose rows differ open again.
+  to t = 1e7; nor does noise on attention's weights alone in the whole softmax transformer, to 1e4.
+  With noise on all weights one run of five (k = 2) goes on to the bigram. Noise grows across the
+  manifold also without attention, at the rate of section 15; that this frees the run, by opening
+  units whose rows differ, is likely, and was not separated from attention's share.
 - Which k: from small Gaussian weights with the bias at log(π₁/π₀), ½ Binomial(N, ½) + ½ δ_N:
   Binomial where the embedding starts on the other side of W_1. With the bias at 0 the first
   moments shut or open more.
