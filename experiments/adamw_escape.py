@@ -5,6 +5,11 @@ N(0, 0.02²) it is positive for p + q > 1. AdamW's steps do not shrink with the 
 W_2 grow on; with μ = (λ_min(S) at the start − λ_min(S))/(2(p + q − 1)), the trap is left where μ
 comes to about 1 (section 16).
 
+What we find: in no run does the loss fall before λ_min(S) does, 361 escapes of 770 runs; momentum SGD
+and gradient descent with large steps never leave. κ grows as (r d)^0.88 η^1.38 and hardly with batch
+or β₂; ε of 1e-5 and more holds everybody. The law is right about 77 % of new seeds and 91 % on new
+chains (majority 64 and 74 %), the first tenth of a run about 82 and 79 %.
+
 Criteria, fixed before the runs that are shown: a run escapes at the first measured step at which
 less than half of the gap between unigram and bigram is open, on 32 sequences of its chain kept for
 it, with the unigram's and the bigram's own losses on the same sequences as the ends of the gap; it
@@ -156,7 +161,23 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
         })  # fmt: skip
     names = ("constant", "r d", "rate", "batch N", "1/(1 - beta2)")
     exponents = dict(zip(names, foretold["weight"].tolist(), strict=True))
-    return {"cells": lines, "exponents": exponents, "score": score(record)}
+    return {"cells": lines, "exponents": exponents, "score": score(record),
+            "chains": by_chain(record)}  # fmt: skip
+
+
+def by_chain(record: xr.Dataset) -> dict[str, Any]:
+    """Of AdamW's runs on batches with ε ≤ 1e-6: how many cross and escape, and how they grow."""
+    found, foretold = times(record), predictions(record)
+    lines: dict[str, Any] = {}
+    for chain in (*FITTED, *UNSEEN):
+        here = np.ix_(foretold["law"], ((record.p == chain.p) & (record.q == chain.q)).values)
+        ratio = foretold["kappa"][here] * foretold["settings"][here]
+        lines[f"p = {chain.p}, q = {chain.q}"] = {
+            "runs": int(ratio.size), "cross": int(np.isfinite(found["crossing"][here]).sum()),
+            "escaped": int(np.isfinite(found["escape"][here]).sum()),
+            "growth_against_law": np.quantile(ratio, [0.1, 0.5, 0.9]).tolist(),
+        }  # fmt: skip
+    return lines
 
 
 def main(arguments: list[str] | None = None) -> int:

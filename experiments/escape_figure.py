@@ -73,7 +73,7 @@ def _draw_size(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
         axes.plot(size, foretold["settings"][here, 0], "--", color=colour, lw=1.2,
                   label=f"law, learning rate {rate:g}")  # fmt: skip
     axes.axhline(1.12 * steps, color="k", lw=0.8, ls=":")
-    axes.annotate("above: not within the run", (0.02, 1.14 * steps), fontsize=8, va="bottom",
+    axes.annotate("above: not within the run", (0.98, 1.5 * steps), fontsize=8, ha="right",
                   xycoords=("axes fraction", "data"))  # fmt: skip
     axes.set(xscale="log", yscale="log", xlabel="$r\\,d$, entries of $W_1$",
              ylabel="step at which $\\lambda_{min}(S) < 0$",
@@ -88,11 +88,12 @@ def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
     rng = np.random.default_rng(0)
     kinds = (("AdamW, batches", BLUE, "o", lambda c: c.trainer == "adamw" and c.batch),
              ("AdamW, exact loss", ORANGE, "s", lambda c: c.trainer == "adamw" and not c.batch),
-             ("SGD, gradient descent", PINK, "^", lambda c: c.trainer != "adamw"))  # fmt: skip
+             ("SGD and gradient descent", PINK, "^", lambda c: c.trainer != "adamw"))  # fmt: skip
     for word, colour, mark, chosen in kinds:
         here = [i for i, cell in enumerate(settings) if chosen(cell)]
         x, y = (found[name][here].ravel() for name in ("crossing", "escape"))
         noise = rng.uniform(0.97, 1.03, (2, len(x)))
+        word = f"{word}: {int(np.isfinite(x + y).sum())} of {len(x)} runs"
         axes.plot(x * noise[0], y * noise[1], mark, color=colour, ms=3, mew=0, alpha=0.5,
                   label=word)  # fmt: skip
     low = record.step.values[1]

@@ -109,6 +109,17 @@ def escape_scores(found: dict[str, Any]) -> Rows:
     return head, rows
 
 
+def escape_chains(found: dict[str, Any]) -> Rows:
+    """The same runs by chain."""
+    head = ["chain", "runs", "cross", "escape", "κ beside the law"]
+    rows = []
+    for chain, line in found["chains"].items():
+        low, middle, high = line["growth_against_law"]
+        rows.append([chain, line["runs"], line["cross"], line["escaped"],
+                     f"{middle:.2f} ({low:.2f} to {high:.2f})"])  # fmt: skip
+    return head, rows
+
+
 def width(found: dict[str, Any]) -> Rows:
     """One change at a time: ends at the bigram and at the unigram."""
     variants = {name: line for name, line in found.items() if name != "sizes"}
@@ -137,6 +148,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows], bool]] = {
     "balanced": ("balanced_start", balanced, True),
     "escapes": ("adamw_escape", escapes, True),
     "escape_law": ("adamw_escape", escape_law, False),
+    "escape_chains": ("adamw_escape", escape_chains, False),
     "escape_scores": ("adamw_escape", escape_scores, False),
     "width": ("width_of_truth", width, True),
 }
