@@ -41,7 +41,7 @@ def initial_weights(
               layer: the rank-one feed-forward layer with α = 1/√d and |w| = c·d on the side of the
               reduced basin that LG favours. The constant start is what the authors' public code
               does for p + q > 1; the sign for p + q < 1 is our reading of LG.
-            - "balanced": Gaussian, and in every layer W_1 has rows c·s·(1, …, 1) of alternating
+            - "balanced": Gaussian, and in the first layer W_1 has rows c·s·(1, …, 1) of alternating
               sign, W_2 = −W_1ᵀ, s = √(8/(r d)). Every nonzero multiple of 1/√d opens one half of
               the units, so that the layer adds −4c² times what it reads along 1/√d, and nothing
               across: e = 0 is a saddle on both sides of p + q = 1, and no position is dead (own
@@ -124,15 +124,16 @@ def _set_feed_forward(
 
 
 def _balance(arch: Architecture, weights: Weights, value: float) -> None:
-    """Rows of alternating sign in W_1, W_2 = −W_1ᵀ, in every layer, in place."""
+    """Rows of alternating sign in the first layer's W_1, W_2 = −W_1ᵀ, in place.
+
+    In one layer only: the gains of two, negative along 1/√d, would multiply to a positive one.
+    """
     if arch.width % 2:
         raise InputError(f"a balanced start needs an even number of hidden units, not {arch.width}")
     size = value * math.sqrt(-2 * _BALANCED / (arch.width * arch.d))
     signs = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat(arch.width // 2)
-    for layer in range(arch.layers):
-        up, down = weights[f"{layer}.up"], weights[f"{layer}.down"]
-        weights[f"{layer}.up"] = (size * signs[:, None]).expand_as(up)
-        weights[f"{layer}.down"] = (-size * signs).expand_as(down)
+    weights["0.up"] = (size * signs[:, None]).expand_as(weights["0.up"])
+    weights["0.down"] = (-size * signs).expand_as(weights["0.down"])
 
 
 def _gaussian(arch: Architecture, generators: list[torch.Generator], std: float) -> Weights:

@@ -45,9 +45,14 @@ def test_descent_reaches_the_bigram_from_every_seed(chain):
 def test_it_needs_pairs_of_units():
     with pytest.raises(InputError, match="even"):
         initial_weights(Architecture(2, 3, hidden=5), "balanced", [0])
+
+
+def test_one_layer_is_balanced():
+    """The gains of two would multiply to +9 along 1/√d, and nothing would fall at p + q > 1."""
     both = initial_weights(Architecture(2, 3, layers=2), "balanced", [0], value=2.0)
-    for layer in range(2):
-        up, down = both[f"{layer}.up"][0], both[f"{layer}.down"][0]
-        assert (up.sum(0) == 0).all() and (down == -up.mT).all()
-        opened = up[up[:, 0] > 0]
-        assert (-opened.mT @ opened + 16 / 2).abs().max() < 1e-12
+    up, down = both["0.up"][0], both["0.down"][0]
+    assert (up.sum(0) == 0).all() and (down == -up.mT).all()
+    opened = up[up[:, 0] > 0]
+    assert (-opened.mT @ opened + 16 / 2).abs().max() < 1e-12
+    gaussian = initial_weights(Architecture(2, 3, layers=2), "gaussian", [0])
+    assert (both["1.up"] == gaussian["1.up"]).all() and (both["1.down"] == gaussian["1.down"]).all()
