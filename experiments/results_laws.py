@@ -122,7 +122,7 @@ def escape_chains(found: dict[str, Any]) -> Rows:
 
 def width(found: dict[str, Any]) -> Rows:
     """One change at a time: ends at the bigram and at the unigram."""
-    variants = {name: line for name, line in found.items() if name != "sizes"}
+    variants = {name: line for name, line in found.items() if name not in ("made", "sizes")}
     studies = list(next(iter(variants.values())))
     head = ["model", *[f"{study}: at the bigram, at the unigram, of" for study in studies]]
     rows = [

@@ -42,5 +42,5 @@ def test_four_starts_are_compared(tmp_path):
     gradient_descent = "population gradient descent, d = 8, N = 6"
     assert found[f"{gradient_descent}; balanced; p = 0.5, q = 0.8"]["bigram"] == 2
     assert found[f"{gradient_descent}; gaussian; p = 0.5, q = 0.8"]["unigram"] == 2
-    assert len(found) == 1 + 3 * 4 * 4
+    assert len(found) == 2 + 3 * 4 * 4
     assert (tmp_path / "balanced_start.png").stat().st_size < 300_000

@@ -15,7 +15,7 @@ def test_every_variant_is_trained(tmp_path):
     script = import_module("width_of_truth")
     assert script.main(["--out", str(tmp_path), "--seeds", "2", "--steps", "150"]) == 0
     found = json.loads((tmp_path / "width_of_truth.json").read_text())
-    assert set(found) == {"sizes", *script.VARIANTS}
+    assert set(found) == {"made", "sizes", *script.VARIANTS}
     assert found["as stated"]["descent, Gaussian"]["unigram"] == 2
     assert found["as stated"]["descent, balanced"]["bigram"] == 2
     assert found["untied"]["descent, Gaussian"]["unigram"] == 0
