@@ -29,7 +29,7 @@ class Done(NamedTuple):
 
 
 #: Lines on stderr that depend on how long things take, and on whether code is compiled already.
-_NOTICE = re.compile(r"flowsim: (compiling the integrator|\d+ of \d+ \w+, ).*\n")
+_NOTICE = re.compile(r"flowsim: (compiling the integrator|\d+ of \d+ [^,\n]+, ).*\n")
 
 
 def without_notices(text):

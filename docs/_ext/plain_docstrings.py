@@ -30,12 +30,22 @@ def with_returns_as_field(lines: list[str]) -> list[str]:
     return found
 
 
+#: What is not a list of arguments has its text kept: by kind and name, while napoleon is at work.
+_KEPT: dict[tuple[str, str], list[str]] = {}
+
+
 def _prepare(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     lines[:] = with_returns_as_field([escaped(line) for line in lines])
     if what in ("attribute", "property", "data"):
-        lines.insert(0, "")  # else the first line's words before a colon would be its type
+        _KEPT[what, name] = list(lines)
+
+
+def _restore(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Napoleon takes the words before a colon for the type of a property; they are its text."""
+    lines[:] = _KEPT.pop((what, name), lines)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", _prepare, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", _restore, priority=600)  # and after it
     return {"parallel_read_safe": True}

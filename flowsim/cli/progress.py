@@ -25,6 +25,7 @@ class Meter:
         self.total, self.unit = total, unit
         self.done, self.note = 0, ""
         self.most: float | None = None
+        self._began, self._before = time.monotonic(), 0.0
         self.show: Callable[[], object] = lambda: None
         self._counts: dict[str, int] = {}
 
@@ -50,13 +51,21 @@ class Meter:
         self.note = ", ".join(f"{name}={count}" for name, count in self._counts.items() if count)
         self.advance(len(labels))
 
+    def then(self, unit: str, total: int) -> Callable[[int], object]:
+        """What was counted is done, and so much of another thing follows; what counts it."""
+        self.total, self.unit, self.done, self.note, self.most = total, unit, 0, "", None
+        self._before = time.monotonic() - self._began
+        self.show()
+        return self.advance
+
     def line(self, elapsed: float) -> str:
         """Where things are after so many seconds, in one plain sentence."""
         text = f"{self.done} of {self.total} {self.unit}, {duration(elapsed)}"
         if self.most is not None:
             text += f", at most {duration(self.most)} left"
         elif 0 < self.done < self.total:
-            text += f", about {duration(elapsed * (self.total - self.done) / self.done)} left"
+            spent = elapsed - self._before
+            text += f", about {duration(spent * (self.total - self.done) / self.done)} left"
         return f"{text}; {self.note}" if self.note else text
 
 
@@ -89,6 +98,9 @@ def _bar(meter: Meter) -> Iterator[None]:
     with tqdm(total=meter.total, unit=f" {meter.unit}", leave=False, delay=0.5) as bar:
 
         def show() -> None:
+            if bar.unit != f" {meter.unit}":
+                bar.unit = f" {meter.unit}"
+                bar.reset(meter.total)
             bar.total = meter.total
             bar.set_postfix_str(meter.note, refresh=False)
             bar.update(meter.done - bar.n)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
@@ -10,6 +12,9 @@ from flowsim.errors import InputError
 from flowsim.flow.reference_limits import default_rtol, reference_labels
 from flowsim.landscape.labels import Label
 from flowsim.models.base import ReducedModel, loss_of_gap
+
+#: Called before a stage of the work with what is counted and how many; returns what counts them.
+Stage = Callable[[str, int], Callable[[int], object]]
 
 #: By how much smaller the tolerance is with which a label that differs is decided again.
 _TIGHTER = 1e-3
@@ -24,7 +29,12 @@ def sample_size(model: ReducedModel) -> int:
 
 
 def confirm(
-    model: ReducedModel, theta0: Numbers, labels: Numbers, count: int, seed: int = 0
+    model: ReducedModel,
+    theta0: Numbers,
+    labels: Numbers,
+    count: int,
+    seed: int = 0,
+    progress: Callable[[int], object] | None = None,
 ) -> dict[str, int]:
     """How many labels of a random sample torchdiffeq finds again.
 
@@ -37,6 +47,7 @@ def confirm(
         labels: ``Label`` values of the starts, shape (...).
         count: how many rows to draw, at most; without replacement.
         seed: of the draw.
+        progress: called with the number of rows decided.
 
     Returns:
         confirm_cells rows drawn: confirm_agree with the same label, confirm_disagree with another,
@@ -59,7 +70,7 @@ def confirm(
     own, rows = own[drawn], rows[drawn]
     found = torch.zeros_like(own)
     if len(rows):
-        found = reference_labels(model, rows)
+        found = reference_labels(model, rows, progress=progress)
         again = ((found != own) & (found != Label.UNRESOLVED)).nonzero()[:, 0]
         if len(again):
             tight = _TIGHTER * default_rtol(model)

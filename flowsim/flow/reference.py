@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,7 +19,12 @@ MAX_STEPS = 20_000
 
 
 def integrate(
-    model: ReducedModel, theta0: Numbers, t: Numbers, rtol: float = 1e-11, atol: float = 1e-12
+    model: ReducedModel,
+    theta0: Numbers,
+    t: Numbers,
+    rtol: float = 1e-11,
+    atol: float = 1e-12,
+    progress: Callable[[float], object] | None = None,
 ) -> Any:
     """Trajectories of dθ/dt = −G⁻¹∇L at the times ``t``, in physical gradient-flow time.
 
@@ -33,6 +39,7 @@ def integrate(
         t: increasing times, shape (T,), T ≥ 2.
         rtol: error allowed per step, relative for coordinates that keep their sign.
         atol: absolute error allowed per step for the other coordinates.
+        progress: called with the share of the times that the rows under way have reached.
 
     Returns:
         θ, shape (T, ..., k), a tensor if ``theta0`` is one, else an array. A row that cannot be
@@ -53,7 +60,7 @@ def integrate(
         if len(rows) == 0:
             continue
         try:
-            path[:, rows] = _integrate_rows(model, starts[rows], times, rtol, atol)
+            path[:, rows] = _integrate_rows(model, starts[rows], times, rtol, atol, progress)
         except AssertionError:  # torchdiffeq: "underflow in dt", too many steps, not finite
             if len(rows) > 1:
                 pending += rows.chunk(2)
@@ -61,11 +68,18 @@ def integrate(
 
 
 def _integrate_rows(
-    model: ReducedModel, start: Tensor, times: Tensor, rtol: float, atol: float
+    model: ReducedModel,
+    start: Tensor,
+    times: Tensor,
+    rtol: float,
+    atol: float,
+    progress: Callable[[float], object] | None,
 ) -> Tensor:
     chart = Chart.at(model, start)
 
-    def field(_: Tensor, y: Tensor) -> Tensor:
+    def field(t: Tensor, y: Tensor) -> Tensor:
+        if progress is not None:
+            progress(float((times <= t).sum()) / len(times))
         theta = chart.to_theta(y)
         return chart.push(theta, velocity(model, theta))
 

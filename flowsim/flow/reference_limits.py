@@ -74,12 +74,16 @@ def default_rtol(model: ReducedModel) -> float:
 
 
 def reference_labels(
-    model: ReducedModel, theta0: Numbers, rtol: float | None = None, atol: float = 1e-12
+    model: ReducedModel,
+    theta0: Numbers,
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    progress: Callable[[int], object] | None = None,
 ) -> Any:
     """The labels of :func:`reference_limits`, int8, shape (...), as tensor or array as given."""
     rtol = default_rtol(model) if rtol is None else rtol
     starts = check_starts(model, theta0, rtol, atol)
-    return in_kind(_decide(model, starts, rtol, atol, False, None).label, theta0)
+    return in_kind(_decide(model, starts, rtol, atol, False, progress).label, theta0)
 
 
 def _decide(

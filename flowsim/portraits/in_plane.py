@@ -9,8 +9,8 @@ import torch
 import xarray as xr
 from torch import Tensor
 
+from flowsim.flow.confirm import Stage, sample_size
 from flowsim.flow.confirm import confirm as confirm_labels
-from flowsim.flow.confirm import sample_size
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import analytic_basin, reaches_global_minimum
 from flowsim.landscape.labels import Label
@@ -41,6 +41,7 @@ def portrait_record(
     progress: Callable[[int], object] | None = None,
     integrator: str = "flowsim",
     confirm: int | None = None,
+    stage: Stage | None = None,
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -61,6 +62,8 @@ def portrait_record(
         integrator: "torchdiffeq" decides every cell by its odeint alone.
         confirm: cells of a random sample that torchdiffeq decides again; by default 256 where the
             loss is a function of the logit gap, 16 elsewhere, and none with torchdiffeq itself.
+        stage: called before the orbits and before the sample with what follows and how many;
+            returns what to call with the number done.
 
     Returns:
         Dataset over (e, w) as ``scan_basins`` gives, plus the separatrix and the minima curve
@@ -83,7 +86,8 @@ def portrait_record(
     if not counts["oracle_cells"] and min(len(e), len(w)) > 1:
         record = with_boundary(record, lambda e, w: _labels(model, e, w, fixed, rtol, atol).numpy())
     start = window_starts(model, w_range, e_range, fixed)
-    orbits = orbit_paths(model, start, rtol, atol)[0][..., :2]
+    counted = stage("orbits", len(start)) if stage is not None else None
+    orbits = orbit_paths(model, start, rtol, atol, counted)[0][..., :2]
     record["orbit_e"] = (("time", "orbit"), orbits[..., 0].numpy())
     record["orbit_w"] = (("time", "orbit"), orbits[..., 1].numpy())
     drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in model.conserved_names]
@@ -105,7 +109,7 @@ def portrait_record(
         "orbits_unfinished": int(orbits[-1].isnan().any(dim=-1).sum()),
         **counts,
         **_differences(model, record),
-        **_confirmed(model, theta, record, integrator, confirm),
+        **_confirmed(model, theta, record, integrator, confirm, stage),
     }
     for label in Label:
         settings[f"cells_{label.name.lower()}"] = int((record["label"] == label).sum())
@@ -150,12 +154,22 @@ def _basins(
 
 
 def _confirmed(
-    model: ReducedModel, theta: Tensor, record: xr.Dataset, integrator: str, count: int | None
+    model: ReducedModel,
+    theta: Tensor,
+    record: xr.Dataset,
+    integrator: str,
+    count: int | None,
+    stage: Stage | None,
 ) -> dict[str, int]:
     """How many cells of a sample torchdiffeq labels alike: attributes ``confirm_…``."""
     if count is None:
         count = 0 if integrator == "torchdiffeq" else sample_size(model)
-    return confirm_labels(model, theta, record["label"].to_numpy(), count) if count else {}
+    if not count:
+        return {}
+    labels = record["label"].to_numpy()
+    count = min(count, int((labels != Label.UNRESOLVED).sum()))
+    counted = stage("cells checked by torchdiffeq", count) if stage is not None else None
+    return confirm_labels(model, theta, labels, count, progress=counted)
 
 
 def _labels(

@@ -9,6 +9,7 @@ import torch
 import xarray as xr
 
 from flowsim.errors import InputError
+from flowsim.flow.confirm import Stage
 from flowsim.landscape.basins import minima_curve
 from flowsim.landscape.curvature import critical_plane, saddle_points
 from flowsim.landscape.labels import CriticalPoint, Label
@@ -37,6 +38,7 @@ def phase_space_record(
     rtol: float | None = None,
     atol: float = 1e-10,
     progress: Callable[[int], object] | None = None,
+    stage: Stage | None = None,
 ) -> xr.Dataset:
     """Orbits, critical plane, saddle curve and global minima of a model in (e, w, a).
 
@@ -46,6 +48,8 @@ def phase_space_record(
         w_range, e_range, a_range: the window, in which the orbits from afar start.
         rtol, atol: error allowed per step; rtol is by default 1e-8 for orbits.
         progress: called with the number of orbits done.
+        stage: called before the critical plane with what follows, "lines of the plane e = 0", and
+            how many; returns what to call with the number done.
 
     Returns:
         Dataset with two families of orbits, ``orbit_*`` from afar and ``near_*`` from around the
@@ -63,15 +67,13 @@ def phase_space_record(
     window = {"e": e_range, "w": w_range, "a": a_range}
     start = torch.tensor([*_starts(window), *NEAR_STARTS], dtype=torch.float64)
     theta = model.from_canonical(start) if isinstance(model, RankOneModel) else start
-    path, label = orbit_paths(model, theta, rtol or 1e-8, atol)
-    if progress is not None:
-        progress(len(start))
+    path, label = orbit_paths(model, theta, rtol or 1e-8, atol, progress)
     record = xr.Dataset()
     for family, rows in (("orbit", slice(len(STARTS))), ("near", slice(len(STARTS), None))):
         for i, name in enumerate(("e", "w", "a")):
             record[f"{family}_{name}"] = (("time", family), path[:, rows, i].numpy())
         record[f"{family}_label"] = (family, label[rows].numpy(), flags(Label))
-    record = _with_landscape(record, model, w_range, a_range)
+    record = _with_landscape(record, model, w_range, a_range, stage)
     settings: dict[str, object] = {
         "kind": "phase space",
         **model_attributes(model),
@@ -102,6 +104,7 @@ def _with_landscape(
     model: ReducedModel,
     w_range: tuple[float, float],
     a_range: tuple[float, float],
+    stage: Stage | None,
 ) -> xr.Dataset:
     """The record with the critical plane, its saddle curve and the global minima."""
     if isinstance(model, RankOneModel):
@@ -111,11 +114,16 @@ def _with_landscape(
     grid_a, grid_w = torch.meshgrid(a, w, indexing="ij")
     plane = torch.stack([torch.zeros_like(grid_a), grid_w, grid_a], dim=-1)
     record = record.assign_coords(plane_a=a.numpy(), plane_w=w.numpy())
-    kind = critical_plane(model, plane).numpy()
+    lines, saddles, done = [], [], stage("lines of the plane e = 0", len(plane)) if stage else None
+    for line in plane:
+        lines.append(critical_plane(model, line))
+        saddles.append(saddle_points(model, line))
+        if done is not None:
+            done(1)
+    kind, found = torch.stack(lines).numpy(), torch.cat(saddles)
     record["plane"] = (("plane_a", "plane_w"), kind, flags(CriticalPoint))
-    saddles = torch.cat([saddle_points(model, line) for line in plane])
-    record["saddle_w"] = ("saddle", saddles[:, 1].numpy())
-    record["saddle_a"] = ("saddle", saddles[:, 2].numpy())
+    record["saddle_w"] = ("saddle", found[:, 1].numpy())
+    record["saddle_a"] = ("saddle", found[:, 2].numpy())
     if isinstance(model, LinearAttentionModel):
         squared = model.chain.target_logit_gap / ((1 + grid_a) * feed_forward_gain(grid_w))
         surface = torch.where(squared > 0, squared.sqrt(), torch.nan)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torchdiffeq import odeint
@@ -46,19 +48,33 @@ def window_starts(
 
 
 def orbit_paths(
-    model: ReducedModel, start: Tensor, rtol: float | None, atol: float
+    model: ReducedModel,
+    start: Tensor,
+    rtol: float | None,
+    atol: float,
+    progress: Callable[[int], object] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Orbits in (e, w), or (e, w, a), from torchdiffeq, and their limits' labels.
+
+    All advance together; ``progress`` is called with how many that amounts to.
 
     Returns:
         (path, label): (time, n, 2 or 3) with the limits last, and (n,). An orbit that torchdiffeq
         cannot follow to its end is NaN from there on; the others are not affected.
     """
-    limits = find_limits(model, start, rtol, atol)
+    limits, done = find_limits(model, start, rtol, atol), 0
+
+    def reached(share: float) -> None:
+        nonlocal done
+        if progress is not None and int(share * len(start)) > done:
+            progress(int(share * len(start)) - done)
+            done = int(share * len(start))
+
     if isinstance(model, RankOneModel):
-        path = to_window(model, _follow_kinks(model, start))
+        path = to_window(model, _follow_kinks(model, start, reached))
     else:
-        path = to_window(model, _follow(model, start, limits.theta, rtol, atol))
+        path = to_window(model, _follow(model, start, limits.theta, rtol, atol, reached))
+    reached(1.0)
     last = to_window(model, limits.theta)
     arrived = path[-1].isfinite().all(dim=-1)
     if isinstance(model, RankOneModel):
@@ -68,7 +84,12 @@ def orbit_paths(
 
 
 def _follow(
-    model: ReducedModel, start: Tensor, limit: Tensor, rtol: float | None, atol: float
+    model: ReducedModel,
+    start: Tensor,
+    limit: Tensor,
+    rtol: float | None,
+    atol: float,
+    reached: Callable[[float], object],
 ) -> Tensor:
     """θ in physical time, shape (time, orbit, k).
 
@@ -81,10 +102,11 @@ def _follow(
     curvature = hessian(model, torch.cat([start, limit])).abs().sum(dim=-1) / min(model.metric)
     horizon = min(horizon, 1000 / float(curvature.nan_to_num().amax()))
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, count - 1)]).double()
-    return integrate(model, start, times, rtol or (1e-11 if loss_of_gap(model) else 1e-8), atol)
+    rtol = rtol or (1e-11 if loss_of_gap(model) else 1e-8)
+    return integrate(model, start, times, rtol, atol, reached)
 
 
-def _follow_kinks(model: RankOneModel, start: Tensor) -> Tensor:
+def _follow_kinks(model: RankOneModel, start: Tensor, reached: Callable[[float], object]) -> Tensor:
     """θ along the flow divided by its stiffness, shape (time, orbit, k); for the eye.
 
     A positive rescaling of time changes no orbit. Divided by the stiffness, the fastest rate is
@@ -93,7 +115,8 @@ def _follow_kinks(model: RankOneModel, start: Tensor) -> Tensor:
     it stays within a step of the kink. Orbits that slide for long are not followed to their ends.
     """
 
-    def field(_: Tensor, theta: Tensor) -> Tensor:
+    def field(t: Tensor, theta: Tensor) -> Tensor:
+        reached((len(parts) - 1 + float(t) / _ROUND) / _ROUNDS)
         return velocity(model, theta) / model.stiffness(theta).unsqueeze(-1)
 
     parts = [start.unsqueeze(0)]

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from flowsim.flow.confirm import confirm
+from flowsim.flow.confirm import Stage, confirm
 from flowsim.records.atomic import SafeFile, write_atomically
 from flowsim.records.describe import CONVENTIONS, attributes_of
 from flowsim.records.netcdf import write_sealed
@@ -34,7 +34,11 @@ from flowsim.scan.statistics import (
 
 
 def write_scan_record(
-    scan: Scan, read: Callable[[int], np.ndarray], path: Path, settings: dict[str, str]
+    scan: Scan,
+    read: Callable[[int], np.ndarray],
+    path: Path,
+    settings: dict[str, str],
+    stage: Stage | None = None,
 ) -> None:
     """Write what ``flowsim.read_record`` reads: variables as ``scan_basins`` describes them.
 
@@ -43,8 +47,9 @@ def write_scan_record(
         read: the points of a chunk.
         path: the file.
         settings: stored as JSON, to compare with those of another run.
+        stage: as of ``write_scan``.
     """
-    write_sealed(path, lambda sink: _fill(sink, scan, read, settings))
+    write_sealed(path, lambda sink: _fill(sink, scan, read, settings, stage))
 
 
 def extend_record(path: Path, longer: xr.Dataset) -> None:
@@ -89,7 +94,11 @@ def _append(file: Any, longer: xr.Dataset) -> None:
 
 
 def _fill(
-    sink: SafeFile, scan: Scan, read: Callable[[int], np.ndarray], settings: dict[str, str]
+    sink: SafeFile,
+    scan: Scan,
+    read: Callable[[int], np.ndarray],
+    settings: dict[str, str],
+    stage: Stage | None,
 ) -> None:
     """Everything that the record holds."""
     with h5netcdf.File(sink, "w") as file:
@@ -105,7 +114,7 @@ def _fill(
         attributes = {
             **provenance(scan.attributes()),
             **result_attributes(counts, drifts),
-            **_confirmed(scan, read),
+            **_confirmed(scan, read, stage),
             "command": settings["command"],
             "threads": 1,
             "settings": json.dumps(settings),
@@ -161,7 +170,9 @@ def _store_points(
     return counts, drifts
 
 
-def _confirmed(scan: Scan, read: Callable[[int], np.ndarray]) -> dict[str, int]:
+def _confirmed(
+    scan: Scan, read: Callable[[int], np.ndarray], stage: Stage | None
+) -> dict[str, int]:
     """How many labels of a sample torchdiffeq finds again: attributes ``confirm_…``."""
     count = min(scan.confirm, scan.size)
     drawn = np.sort(np.random.default_rng(0).choice(scan.size, count, replace=False))
@@ -174,11 +185,12 @@ def _confirmed(scan: Scan, read: Callable[[int], np.ndarray]) -> dict[str, int]:
         low, high = scan.bounds(chunk)
         part = read(chunk)["label"]
         labels |= {i: int(part[i - low]) for i in drawn.tolist() if low <= i < high}
+    counted = stage("points checked by torchdiffeq", count) if stage and count else None
     for points in by_chain.values():
         model = scan.model_at(points[0])
         rows = np.concatenate([scan.starts_of(i, i + 1) for i in points])
         theta = to_model(model, scan.starts.names, torch.from_numpy(rows))
-        counts = confirm(model, theta, [labels[i] for i in points], len(points))
+        counts = confirm(model, theta, [labels[i] for i in points], len(points), progress=counted)
         found = {name: found.get(name, 0) + n for name, n in counts.items()}
     return found
 

@@ -19,6 +19,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from flowsim.errors import InputError, Interrupted
+from flowsim.flow.confirm import Stage
 from flowsim.records.atomic import check_output, write_atomically
 from flowsim.records.netcdf import open_record
 from flowsim.scan.parts import Parts, read_file, replace_file, write_file
@@ -40,6 +41,7 @@ def write_scan(
     scheduler: str | None = None,
     progress: Callable[[np.ndarray], object] | None = None,
     command: str = "flowsim.write_scan",
+    stage: Stage | None = None,
 ) -> Path:
     """Follow every start of a scan and write one record; what is finished is never lost.
 
@@ -52,6 +54,8 @@ def write_scan(
         scheduler: address of a running dask scheduler, which then does the work.
         progress: called with the labels of every chunk, also of those that a resumed scan finds.
         command: stored in the record as what made it; it should leave out what changes no result.
+        stage: called before the sample is decided again, with "points checked by torchdiffeq" and
+            how many; returns what to call with the number done.
 
     Returns:
         The path of the record. Its bytes depend on the scan and the command only.
@@ -78,7 +82,7 @@ def write_scan(
             record = folder / _RECORD
             parts = _follow_missing(scan, Parts(scan, folder, text), jobs, scheduler, progress)
             write_atomically(
-                record, lambda name: write_scan_record(scan, parts.demand, name, settings)
+                record, lambda name: write_scan_record(scan, parts.demand, name, settings, stage)
             )
             replace_file(record, out)
         except KeyboardInterrupt:

@@ -6,7 +6,7 @@ statement leaves them free, over several seeds; the worst seed is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor
@@ -25,9 +25,16 @@ from full_model.theorems.unigram_set import unigram_set
 
 __all__ = ["Claim", "format_claims", "verify"]
 
+#: Groups of claims: four of a tied model, four of an untied one.
+GROUPS = 8
+
 
 def verify(
-    chain: BinaryChain, d: int = 4, length: int = 6, seeds: Iterable[int] = range(8)
+    chain: BinaryChain,
+    d: int = 4,
+    length: int = 6,
+    seeds: Iterable[int] = range(8),
+    progress: Callable[[int], object] | None = None,
 ) -> list[Claim]:
     """Check AM's theorems 1 to 3, lemmas 1 and 2, the numbers of App. D, and S on the full model.
 
@@ -36,6 +43,7 @@ def verify(
         d: embedding dimension, at least 1; the feed-forward width is 4d.
         length: N, at least 1, small enough to enumerate 2^N sequences.
         seeds: one set of random free weights each, at least one seed.
+        progress: called with the number of groups of claims checked, ``GROUPS`` in all.
 
     Returns:
         The claims in the papers' order. All of them passed on a correct implementation.
@@ -58,10 +66,10 @@ def verify(
     for tied in (True, False):
         arch = Architecture(d, length, tied=tied)
         loss = PopulationLoss(arch, MarkovSource.of(chain))
-        claims += global_minima(chain, loss, seeds)
-        claims += unigram_point(chain, loss, seeds)
-        claims += unigram_set(chain, loss, seeds)
-        claims += _lemmas(chain, loss, seeds)
+        for group in (global_minima, unigram_point, unigram_set, _lemmas):
+            claims += group(chain, loss, seeds)
+            if progress is not None:
+                progress(1)
     return claims + appendix_d()
 
 

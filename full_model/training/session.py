@@ -206,6 +206,8 @@ class RunSession:
             "finite": self.trainer.alive.cpu().numpy().astype("int8"),
         }
         data |= {name: (("model",), np.asarray(values)) for name, values in per_model.items()}
+        if "distance" in data:
+            data["distance"] += ({"long_name": "distance of the weights from the rank-one family"},)
         dataset = xr.Dataset(
             data,
             coords={

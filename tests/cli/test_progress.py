@@ -29,6 +29,42 @@ def test_a_line_says_how_much_how_long_and_how_much_longer():
     assert meter.line(9000) == "200 of 200 runs, 2.5 h; loss 0.6"
 
 
+def test_what_follows_has_its_own_time_left(monkeypatch):
+    now = iter([100.0, 130.0])  # the meter begins, and after 30 s something else follows
+    monkeypatch.setattr("flowsim.cli.progress.time.monotonic", lambda: next(now))
+    meter = Meter(64, "points")
+    meter.reach(64, "minima=64")
+    count = meter.then("points checked", 16)
+    assert meter.line(31) == "0 of 16 points checked, 31 s"
+    count(4)
+    assert meter.line(40) == "4 of 16 points checked, 40 s, about 30 s left"
+
+
+@pytest.mark.parametrize("words", [
+    ["scan", "--model", "linear", "--grid", "4x4x2", "--out", "a.nc"],
+    ["portrait", "--resolution", "8", "--out", "a.png"],
+    ["portrait", "--model", "linear", "--view", "3d", "--out", "a.png"],
+    ["verify", "--d", "2", "--length", "2", "--seeds", "1"],
+], ids=["scan", "plane", "space", "verify"])  # fmt: skip
+def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
+    """Also what comes after the last cell: orbits, and the sample that is decided again."""
+    counted = {}
+
+    class Seen(Meter):
+        def reach(self, done, note=None, most=None):
+            super().reach(done, note, most)
+            counted[self.unit] = self.done, self.total
+
+    monkeypatch.setattr(shown, "Meter", Seen)
+    done = run(*words, "--p", "0.5", "--q", "0.8", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(done == total > 0 for done, total in counted.values()), counted
+    stages = {"scan": ["points", "points checked by torchdiffeq"], "verify": ["groups of claims"]}
+    plane = ["cells", "orbits", "cells checked by torchdiffeq"]
+    space = ["orbits", "lines of the plane e = 0"]
+    assert list(counted) == stages.get(words[0], space if "3d" in words else plane)
+
+
 def test_labels_are_counted_by_name():
     meter = Meter(6, "points")
     meter.labels(np.array([1, 2, 1], np.int8), {1: "minima", 2: "trapped", 0: "unresolved"})

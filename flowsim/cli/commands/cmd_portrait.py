@@ -188,6 +188,7 @@ def _plane(given: Portrait, model: ReducedModel) -> xr.Dataset:
             meter.advance,
             given.integrator,
             given.confirm,
+            meter.then,
         )
 
 
@@ -204,4 +205,5 @@ def _space(given: Portrait, model: ReducedModel) -> xr.Dataset:
             given.rtol,
             1e-10 if given.rtol is None else given.atol,
             meter.advance,
+            meter.then,
         )

@@ -187,7 +187,7 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
     with progress(task.size, "points", given.quiet) as meter:
         write_scan(
             task, out, given.resume, given.overwrite, given.jobs, given.scheduler,
-            lambda labels: meter.labels(labels, SHOWN), neutral_command(),
+            lambda labels: meter.labels(labels, SHOWN), neutral_command(), meter.then,
         )  # fmt: skip
     if given.refine is not None:
 

@@ -85,9 +85,12 @@ def _theorems(given: Verify) -> list[Claim]:
         raise InputError("--order and --states go with --construction")
     chain = given.chain()
     sizes.check_verify(given.d, given.length)
+    from flowsim.cli.progress import progress
+    from full_model.theorems.verify import GROUPS
     from full_model.theorems.verify import verify as check
 
-    return check(chain, given.d, given.length, range(given.seeds))
+    with progress(GROUPS, "groups of claims", given.quiet) as meter:
+        return check(chain, given.d, given.length, range(given.seeds), meter.advance)
 
 
 def _counting(given: Verify) -> list[Claim]:

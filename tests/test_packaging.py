@@ -1,0 +1,89 @@
+"""Wheel and sdist: built from the tracked files, installed without the repository, and used."""
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+#: Files that are no Python and that the packages need.
+DATA = ("flowsim/__init__.pyi", "flowsim/py.typed", "full_model/__init__.pyi",
+        "full_model/py.typed", "full_model/model/kernel.cpp")  # fmt: skip
+
+COMPILES = """
+from full_model.model import native
+assert native._compiled("double", 4, 16, 4, 16) is not None
+"""
+
+
+def shell(*words, cwd):
+    done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, (words, done.stdout[-2000:], done.stderr[-2000:])
+    return done.stdout
+
+
+def test_the_citation_is_of_this_version():
+    version = (ROOT / "pyproject.toml").read_text().partition('\nversion = "')[2].partition('"')[0]
+    citation = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert f"version: {version}" in citation and "type: software" in citation
+    (holder,) = [line for line in (ROOT / "LICENSE").read_text().splitlines() if "(c)" in line]
+    (author,) = [line.partition('"')[2][:-1] for line in citation if "- name:" in line]
+    assert author in holder or author.lower() in holder.lower()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The sdist of the tracked files, and the wheel made from it."""
+    folder = tmp_path_factory.mktemp("packaging")
+    source = folder / "source"
+    source.mkdir()
+    names = shell("git", "ls-files", "-z", cwd=ROOT).split("\0")
+    for name in filter(None, names):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes((ROOT / name).read_bytes())
+    shell(sys.executable, "-m", "build", "--outdir", folder / "dist", source, cwd=folder)
+    (sdist,), (wheel,) = ((folder / "dist").glob(kind) for kind in ("*.tar.gz", "*.whl"))
+    return sdist, wheel
+
+
+@pytest.mark.slow
+def test_both_hold_what_the_packages_need(built):
+    sdist, wheel = built
+    with tarfile.open(sdist) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    with zipfile.ZipFile(wheel) as archive:
+        installed = set(archive.namelist())
+    tracked = shell("git", "ls-files", "flowsim", "full_model", cwd=ROOT).split()
+    assert set(DATA) <= set(tracked)
+    assert set(tracked) <= packed and set(tracked) <= installed
+    assert {"README.md", "LICENSE", "pyproject.toml"} <= packed
+    assert not {name for name in installed if name.startswith(("tests", "docs", "experiments"))}
+
+
+@pytest.mark.slow
+def test_the_wheel_works_without_the_repository(built, tmp_path, monkeypatch):
+    """In an empty environment: a figure, the compiled kernel of the transformer, and the types."""
+    _, wheel = built
+    shell(sys.executable, "-m", "venv", tmp_path / "empty", cwd=tmp_path)
+    binaries = tmp_path / "empty" / "bin"
+    pins = ROOT / "constraints.txt"
+    shell(binaries / "python", "-m", "pip", "install", "-q", "-c", pins, wheel, cwd=tmp_path)
+    where = shell(
+        binaries / "python", "-c", "import flowsim; print(flowsim.__file__)", cwd=tmp_path
+    )
+    assert Path(where.strip()).is_relative_to(tmp_path / "empty")
+    flowsim = binaries / "flowsim"
+    assert shell(flowsim, "--version", cwd=tmp_path).startswith("flowsim 0.")
+    chain = ("--p", "0.5", "--q", "0.8")
+    shell(flowsim, "portrait", *chain, "--resolution", "8", "--out", "a.png", cwd=tmp_path)
+    shell(flowsim, "train", *chain, "--d", "4", "--length", "4", "--steps", "3", "--plot",
+          cwd=tmp_path)  # fmt: skip
+    assert "commit" in shell(flowsim, "info", "a.nc", cwd=tmp_path)
+    if shutil.which("g++"):  # the transformer's kernel is compiled from its source there
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+        shell(binaries / "python", "-c", COMPILES, cwd=tmp_path)
+        assert list((tmp_path / "cache").rglob("*.so"))
