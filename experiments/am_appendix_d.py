@@ -37,7 +37,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, run_script, spread
+from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, mark_level, run_script, spread
 from torch import Tensor
 
 from full_model import (
@@ -188,36 +188,39 @@ def draw(record: xr.Dataset) -> Figure:
     figure = Figure(figsize=(12, 3.9), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 0.7, 1.2))
     colours = {BELOW: BLUE, ABOVE: ORANGE}
-    seen = 0
+    handles: list[tuple[str, object]] = []
+    ticks: list[str] = []
     for chain, colour in colours.items():
         part = record.isel(model=(record.p.values == chain.p) & (record.q.values == chain.q))
         for symbol, target in ((0, chain.p), (1, 1 - chain.q)):
             here = part.sel(symbol=symbol)
-            x = seen + np.linspace(-0.3, 0.3, part.sizes["model"])
+            seen = len(ticks)
+            x = seen + np.linspace(-0.32, 0.26, part.sizes["model"])
             model = left.plot(x, here.probability.isel(step=-1), "o", color=colour, markersize=4)
-            fitted = left.plot(x, here.formula, "x", color="black", markersize=5)
+            fitted = left.plot(x + 0.06, here.formula, "x", color="black", markersize=5)
             truth = left.plot([seen - 0.4, seen + 0.4], [target] * 2, color=GREY, linewidth=1)
-            seen += 1
+            ticks.append(f"after {symbol}\n({chain.p:g}, {chain.q:g})")
         label = f"$p$ = {chain.p:g}, $q$ = {chain.q:g}"
+        handles.append((label, model[0]))
         curves = right.semilogy(
             part.step, part.attention_share, color=colour, linewidth=1, alpha=0.8
         )
         curves[0].set_label(label)
-    left.set_xticks(range(seen), [f"$x$ = {i % 2}" for i in range(seen)])
-    left.set_title("blue: (0.2, 0.3), orange: (0.5, 0.8); a mark per seed", fontsize=9)
+    left.set_xticks(range(len(ticks)), ticks)
+    left.set_title("prediction after a symbol at $(p, q)$; a pair of marks a seed", fontsize=9)
     left.set_ylabel("predicted P(next = 1)")
-    handles = [model[0], fitted[0], truth[0]]
-    left.legend(handles, ["trained model", "formula (26)", "chain"], fontsize=8)
+    words = [f"trained, {label}" for label, _ in handles]
+    shown = [*(handle for _, handle in handles), fitted[0], truth[0]]
+    left.legend(shown, [*words, "formula (26)", "chain"], fontsize=7.5)
     up = record.up.isel(model=0)
     bound = float(np.abs(up).max())
     image = middle.imshow(up, cmap="RdBu", vmin=-bound, vmax=bound, aspect="auto")
-    figure.colorbar(image, ax=middle)
+    figure.colorbar(image, ax=middle, label="entry of $W_1$")
     middle.set(title="$W_1$ of one model, (0.2, 0.3)", xlabel="entry", ylabel="hidden unit")
     middle.title.set_fontsize(9)
-    right.axhline(0.01, color="0.35", linestyle=":", linewidth=0.9)
-    right.text(0.01, 0.011, "App. D: about 0.01", fontsize=8, transform=right.get_yaxis_transform())
+    mark_level(right, 0.01, "App. D: about 0.01")
     right.set(xlabel="step", ylabel="attention share ‖attention‖/‖y‖")
-    right.legend(fontsize=8)
+    right.legend(fontsize=8, loc="lower left")
     return figure
 
 

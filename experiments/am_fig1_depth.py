@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 from papers import (
@@ -106,22 +107,26 @@ def numbers(record: xr.Dataset) -> dict[str, object]:
 def draw(record: xr.Dataset) -> Figure:
     """A panel per trainer, a colour per depth, a curve per seed."""
     panels = list(dict.fromkeys(str(name).split("; ")[0] for name in record.case.values))
-    figure = Figure(figsize=(13, 3.6), layout="constrained")
+    figure = Figure(figsize=(13, 4.0), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
         names = [str(name) for name in record.case.values if str(name).startswith(f"{panel};")]
         for name, (colour, line) in zip(names, STYLES, strict=False):
             case, depth = record.sel(case=name), int(name.split("; ")[1])
             label = f"{depth} layer{'s' if depth > 1 else ''}"
-            # the single layer under the others: both are seen where they coincide
-            width = 3.2 if depth == 1 else 1.0
-            style = {"linestyle": line, "linewidth": width, "alpha": 0.5 if depth == 1 else 0.85}
+            # the shallower under the deeper: all are seen where they coincide
+            width = {1: 5.0, 2: 2.4}.get(depth, 0.9)
+            style = {"linestyle": line, "linewidth": width, "alpha": 0.4 if depth == 1 else 0.9}
             curves = axes.plot(case.step, case.loss, color=colour, **style)
             curves[0].set_label(label)
         draw_levels(axes, ABOVE)
-        axes.set(title=panel, xlabel="step")
+        steps, seeds = int(np.nanmax(case.step)), record.sizes["model"]
+        note = "\nall depths coincide" if panel == GRADIENT_DESCENT else ""
+        axes.set(title=f"{panel}\n{steps} steps, {seeds} seeds a depth", xlabel="step")
         axes.title.set_fontsize(10)
+        axes.text(0.5, 0.45, note.strip(), transform=axes.transAxes, ha="center", fontsize=9)
     figure.axes[0].set_ylabel("next-symbol loss (nats)")
-    figure.axes[0].legend(fontsize=8, loc="center right")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle(f"Tied weights, {caption(ABOVE)}", fontsize=11)
     return figure
 

@@ -36,6 +36,7 @@ from papers import (
     chain_part,
     draw_levels,
     last,
+    mark_level,
     outcome,
     run_script,
     spread,
@@ -116,7 +117,8 @@ def draw(record: xr.Dataset) -> Figure:
     for row in (0, 2):
         grid[row, 0].set_ylabel("next-symbol loss (nats)")
         grid[row + 1, 0].set_ylabel("mean predicted P(next = 1)\nafter a zero and after a one")
-    grid[0, 0].legend(fontsize=8, loc="center right")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 
@@ -128,11 +130,7 @@ def draw_probabilities(axes: Axes, chain: BinaryChain) -> None:
         f"unigram $\\pi_1$ = {chain.stationary[1]:.3f}": chain.stationary[1],
     }
     for text, level in levels.items():
-        axes.axhline(level, color="0.35", linewidth=0.8, linestyle=":")
-        axes.text(
-            0.99, level, text, ha="right", va="bottom", fontsize=8, color="0.25",
-            transform=axes.get_yaxis_transform(),
-        )  # fmt: skip
+        mark_level(axes, level, text)
     axes.set_ylim(0.1, 0.8)
 
 

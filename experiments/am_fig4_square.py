@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from papers import last, open_share, run_script, trained
 
 from full_model import Architecture, Recipe, RunSettings, papers_recipe
@@ -111,6 +112,7 @@ def draw(record: xr.Dataset) -> Figure:
     first = record.isel(case=0)
     level = regimes(first)["p + q = 1"].reshape(side, side)
     titles = {"GD": "gradient descent", "AdamW": "AdamW"}
+    slowest = max(float(np.nanmax(record.sel(case=f"AdamW; {kind}").escape)) for kind in ROWS)
     for row, kind in enumerate(ROWS):
         for column, trainer in enumerate(titles):
             case, axes = record.sel(case=f"{trainer}; {kind}"), grid[row, column]
@@ -124,7 +126,12 @@ def draw(record: xr.Dataset) -> Figure:
         figure.colorbar(image, ax=grid[row, 1], label="predicted P(1 | 0); the chain's is $p$")
         case, axes = record.sel(case=f"AdamW; {kind}"), grid[row, 2]
         escape = np.where(level, np.nan, case.escape.values.reshape(side, side))
-        image = axes.imshow(escape, origin="lower", extent=extent, cmap="cividis", vmin=0)
+        colours = {"cmap": "viridis_r", "vmin": 0, "vmax": slowest}
+        image = axes.imshow(escape, origin="lower", extent=extent, **colours)
+        never = np.isnan(escape) & ~level
+        for i, j in np.argwhere(never):
+            corner = (line[j] - half, line[i] - half)
+            axes.add_patch(Rectangle(corner, 2 * half, 2 * half, fill=False, hatch="///", lw=0))
         figure.colorbar(image, ax=axes, label="step at which half the gap is closed")
         axes.set_title(f"{kind}, AdamW: escape from the unigram", fontsize=10)
     for axes in grid.flat:
@@ -136,7 +143,7 @@ def draw(record: xr.Dataset) -> Figure:
         axes.set_ylabel("$q$ = P(1 → 0)")
     figure.suptitle(
         "White crosses: ends at the unigram. Dashed: $p + q$ = 1, where both are the same. "
-        "Grey: never left, or p + q = 1.",
+        "Hatched: never left. One model a pair, $d$ = 4.",
         fontsize=10,
     )
     return figure

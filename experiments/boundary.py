@@ -46,7 +46,13 @@ def main() -> None:
             record = refine_boundary(space, axes, levels=levels)
             table.append(row(record))
             if (p, q, levels) == (0.5, 0.8, 3):
-                save_figure(draw(record), FIGURES / "boundary_space.png")
+                figure = draw(record)
+                figure.axes[0].text2D(
+                    0.02, 0.9, "left sheet: $a$ < −1, where 1 + $a$, and with it the\n"
+                    "sign of the gap and the trapped side, have changed",
+                    transform=figure.axes[0].transAxes, fontsize=9,
+                )  # fmt: skip
+                save_figure(figure, FIGURES / "boundary_space.png")
     text = ",\n".join(" " + json.dumps(line) for line in table)
     (FIGURES / "boundary.json").write_text(f"[\n{text}\n]\n")
 

@@ -40,13 +40,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import xarray as xr
+from papers import caption, draw_levels, write_png
 
+from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.records.netcdf import write_record
 from full_model import Architecture, Recipe, RunSettings, papers_recipe, train
 
 CHAINS = ((0.5, 0.8), (0.2, 0.3))
-COLOURS = {"tied": "#0072B2", "untied": "#D55E00", "two layers, tied": "#009E73"}
+COLOURS = {"tied": "#0072B2", "untied": "#D55E00", "two layers, tied": "#000000"}
 
 
 @dataclass(frozen=True)
@@ -140,42 +142,36 @@ def joined(records: dict[Case, xr.Dataset]) -> xr.Dataset:
     return whole
 
 
-def draw(records: dict[Case, xr.Dataset], path: Path) -> None:
-    """Loss curves: a row per trainer, a column per chain."""
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6.2), sharex="row", layout="constrained")
+def draw(whole: xr.Dataset, path: Path) -> None:
+    """Loss curves of the joined record: a row per trainer, a column per chain."""
+    figure, axes = plt.subplots(
+        2, 2, figsize=(10, 6.6), sharex="row", layout="constrained", width_ratios=(1.5, 1)
+    )
+    runs = json.loads(whole.attrs["settings"])
     titles = {"gd": "population gradient descent", "adamw": "AdamW, batches of 16"}
-    for row, trainer in enumerate(("gd", "adamw")):
+    styles = {"tied": ("-", 5.0, 0.09), "untied": ("--", 1.0, 0.9),
+              "two layers, tied": ("-.", 1.2, 0.9)}  # fmt: skip
+    for row, trainer in enumerate(titles):
         for column, (p, q) in enumerate(CHAINS):
-            ax = axes[row, column]
-            for case, record in records.items():
-                if case.trainer != trainer:
-                    continue
-                part = record.isel(model=(record.p.values == p) & (record.q.values == q))
-                style = {"tied": "-", "untied": "--", "two layers, tied": "-."}[case.name]
-                # one layer under two: both are seen where they coincide
-                width, alpha = (3.4, 0.35) if case.name == "tied" else (0.9, 0.8)
-                for i, loss in enumerate(part.loss.values.T):
-                    ax.plot(
-                        part.step, loss, style, color=COLOURS[case.name], lw=width, alpha=alpha,
-                        label=case.name if i == 0 else None,
-                    )  # fmt: skip
-            unigram = float(part.stationary_entropy[0])
-            bigram = float(part.entropy_rate[0])
-            for level, word in ((unigram, "unigram"), (bigram, "bigram")):
-                ax.axhline(level, color="0.35", lw=0.8, ls=":")
-                ax.text(
-                    0.99, level, f"{word} {level:.4f}", ha="right", va="bottom", fontsize=8,
-                    color="0.25", transform=ax.get_yaxis_transform(),
-                )  # fmt: skip
-            gap = unigram - bigram
-            ax.set_ylim(bigram - 0.1 * gap, unigram + 0.35 * gap)
-            regime = "p + q > 1" if p + q > 1 else "p + q < 1"
-            ax.set_title(f"{titles[trainer]}, (p, q) = ({p}, {q}), {regime}", fontsize=9)
-            ax.set_xlabel("step")
-            ax.set_ylabel("next-symbol loss (nats)")
-    axes[0, 0].legend(fontsize=8, loc="center right")
-    plt.rcParams["svg.hashsalt"] = "headline"
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=130)
+            ax, chain = axes[row, column], BinaryChain(p, q)
+            for name, (dash, width, alpha) in styles.items():
+                part = whole.sel(case=f"{trainer}, {name}")
+                part = part.isel(model=(part.p.values == p) & (part.q.values == q))
+                # one layer as a pale band under two: both are seen where they coincide
+                curves = ax.plot(
+                    part.step, part.loss, dash, color=COLOURS[name], lw=width, alpha=alpha
+                )
+                curves[0].set_label(name)
+            draw_levels(ax, chain)
+            arch = runs[f"{trainer}, tied"]["arch"]
+            sizes = f"$d$ = {arch['d']}, $N$ = {arch['length']}, {part.sizes['model']} seeds"
+            ax.set_title(f"{titles[trainer]}: {sizes}\n{caption(chain)}", fontsize=9)
+            ax.set(xlabel="step", ylabel="next-symbol loss (nats)")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    legend = figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    for handle in legend.legend_handles:
+        handle.set_alpha(0.8)
+    write_png(figure, path)
     plt.close(figure)
 
 
@@ -188,8 +184,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--descent-length", type=int, default=8)
     parser.add_argument("--descent-steps", type=int, default=1600)
     parser.add_argument("--overwrite", action="store_true")
+    parser.add_argument("--redraw", action="store_true", help="draw OUT.nc again, compute nothing")
     options = parser.parse_args(arguments)
     out: Path = options.out
+    if options.redraw:
+        with xr.open_dataset(out.with_suffix(".nc"), engine="h5netcdf") as record:
+            draw(record.load(), out.with_suffix(".png"))
+        return 0
     files = [out.with_suffix(suffix) for suffix in (".png", ".nc", ".json")]
     try:
         if not options.overwrite and any(file.exists() for file in files):
@@ -211,7 +212,7 @@ def main(arguments: list[str] | None = None) -> int:
         write_record(whole, files[1])
         caption = {"differs_from_the_papers": _differences(options), "results": lines}
         files[2].write_text(json.dumps(caption, indent=1, ensure_ascii=False) + "\n")
-        draw(records, files[0])
+        draw(whole, files[0])
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

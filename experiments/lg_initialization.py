@@ -59,9 +59,9 @@ PAPERS = {"length": 1024, "steps": 8000}
 DESCENT_LENGTH = 6
 DESCENT_RATE = 0.02
 STYLES = {
-    "gaussian": (BLUE, "-", "standard, N(0, 0.02²)"),
+    "gaussian": (BLUE, "-", "gaussian, N(0, 0.02²)"),
     "recommended": (ORANGE, "--", "recommended"),
-    "matched": (GREEN, ":", "recommended, sign of $e$"),
+    "matched": (GREEN, ":", "matched: recommended, with the sign of $\\varepsilon$"),
 }
 
 
@@ -137,19 +137,23 @@ def numbers(record: xr.Dataset) -> dict[str, object]:
 def draw(record: xr.Dataset) -> Figure:
     """A panel per trainer, a colour per start, a curve per seed."""
     panels = list(dict.fromkeys(str(name).split("; ")[0] for name in record.case.values))
-    figure = Figure(figsize=(11, 3.8), layout="constrained")
+    figure = Figure(figsize=(12, 4.2), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), sharey=True), panels, strict=True):
+        reached = []
         for start, (colour, dash, word) in STYLES.items():
             case = record.sel(case=f"{panel}; {start}")
             found = outcome(case)
             curves = axes.plot(case.step, case.loss, dash, color=colour, linewidth=0.9, alpha=0.6)
-            curves[0].set_label(f"{word}: {found['bigram']}/{found['models']} reach the bigram")
+            curves[0].set_label(word)
+            reached.append(f"{start} {found['bigram']}")
         draw_levels(axes, ABOVE)
         axes.set_ylim(top=ABOVE.stationary_entropy + 0.7 * ABOVE.mutual_information)
-        axes.legend(fontsize=7.5, loc="upper right")
-        axes.set(title=panel, xlabel="step")
-        axes.title.set_fontsize(10)
+        axes.set(xlabel="step")
+        count = record.sizes["model"]
+        axes.set_title(f"{panel}, of {count} at the bigram\n{', '.join(reached)}", fontsize=9)
     figure.axes[0].set_ylabel("next-symbol loss (nats)")
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(f"Tied single layer, {caption(ABOVE)}", fontsize=11)
     return figure
 

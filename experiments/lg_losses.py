@@ -133,7 +133,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 def draw(record: xr.Dataset) -> Figure:
     """A row per chain, a panel per start."""
     figure = Figure(figsize=(11, 6.4), layout="constrained")
-    grid = figure.subplots(2, 3, sharex=True)
+    grid = figure.subplots(2, 3, sharex=True, sharey="row")
     models = [str(name) for name in record.data_vars if name != "label"]
     styles = dict(
         zip(models, ((BLUE, "-", 3.0), (ORANGE, "--", 1.4), (GREEN, ":", 1.8)), strict=True)
@@ -143,21 +143,25 @@ def draw(record: xr.Dataset) -> Figure:
             part, axes = record.isel(chain=i, start=j), grid[i, j]
             for name, (colour, line, width) in styles.items():
                 axes.plot(
-                    part.time[1:], part[name][1:], line, color=colour, linewidth=width, alpha=0.8,
-                    label=name,
+                    part.time, part[name], line, color=colour, linewidth=width, alpha=0.8,
+                    label=name.replace("full,", "full model without attention,"),
                 )  # fmt: skip
             draw_levels(axes, chain)
-            highest = max(float(part[name][1:].max()) for name in models)
+            highest = float(record.isel(chain=i)[models].to_array().max())
             high, gap = chain.stationary_entropy, chain.mutual_information
-            axes.set_ylim(top=min(max(highest, high + 0.2 * gap), high + 2.5 * gap))
+            top = min(highest + 0.1 * gap, high + 2.5 * gap)
+            axes.set_ylim(chain.entropy_rate - 0.1 * (top - chain.entropy_rate), top)
             axes.set_title(f"{caption(chain)}, start ({e:g}, {w:g})", fontsize=9)
-            axes.set_xscale("log")
+            axes.set_xscale("symlog", linthresh=0.1)
+            axes.set_xlim(0, float(part.time[-1]))
         grid[i, 0].set_ylabel("population loss (nats)")
     for axes in grid[1]:
-        axes.set_xlabel("time of the gradient flow")
-    grid[0, 0].legend(fontsize=8)
+        axes.set_xlabel("time of the gradient flow (linear up to 0.1)")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(
-        "Loss from matching starts $(e, w)$: canonical flow and full gradient flow", fontsize=11
+        "Loss from matching starts $(e, w)$: canonical flow and full gradient flow, $d$ = 4",
+        fontsize=11,
     )
     return figure
 

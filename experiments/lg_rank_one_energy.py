@@ -55,8 +55,8 @@ DESCENT_LENGTH = 6
 STARTS = {"gaussian": "Gaussian", "rank-one": "rank-one"}
 STYLES = {
     "positions": ("positions $p_n$", "#000000", "-"),
-    "0.query": ("$W_Q$", "#999999", "--"),
-    "0.key": ("$W_K$", "#999999", ":"),
+    "0.query": ("$W_Q$", "#56B4E9", "-."),
+    "0.key": ("$W_K$", "#E69F00", ":"),
     "0.value": ("$W_V$", PINK, "-"),
     "0.out": ("$W_O$", GREEN, "--"),
     "0.up": ("$W_1$", BLUE, "-"),
@@ -121,24 +121,32 @@ def _median(values: np.ndarray) -> float | None:
 
 
 def draw(record: xr.Dataset) -> Figure:
-    """Rows: trainer and chain; columns: starts; a colour per matrix, a curve per seed."""
-    figure = Figure(figsize=(9, 11), layout="constrained")
-    rows = [(trainer, chain) for trainer in ("AdamW", "GD") for chain in (ABOVE, BELOW)]
-    grid = figure.subplots(len(rows), 2, sharex="row", sharey=True)
+    """Rows: trainer; columns: chain; a colour per matrix, a curve per seed, from Gaussian weights.
+
+    Of the rank-one starts, which stay at 1 wherever a matrix is not zero, the least is written.
+    """
+    figure = Figure(figsize=(10, 7.2), layout="constrained")
+    grid = figure.subplots(2, 2, sharex="row", sharey=True)
     words = {"AdamW": "AdamW", "GD": "population gradient descent"}
-    for row, (trainer, chain) in zip(grid, rows, strict=True):
-        for axes, (start, word) in zip(row, STARTS.items(), strict=True):
-            part = chain_part(record.sel(case=f"{trainer}; {start}"), chain)
+    for row, trainer in zip(grid, words, strict=True):
+        for axes, chain in zip(row, (ABOVE, BELOW), strict=True):
+            part = chain_part(record.sel(case=f"{trainer}; gaussian"), chain)
             for matrix, (label, colour, line) in STYLES.items():
                 share = part.leading_share.sel(matrix=matrix)
                 curves = axes.plot(
                     part.step, share, color=colour, linestyle=line, linewidth=1.1, alpha=0.75
                 )
                 curves[0].set_label(label)
-            axes.set_title(f"{words[trainer]}, {word} start,\n{caption(chain)}", fontsize=9.5)
+            other = chain_part(record.sel(case=f"{trainer}; rank-one"), chain)
+            least = float(other.leading_share.min())
+            axes.set_title(
+                f"{words[trainer]}, Gaussian start\n{caption(chain)}\n"
+                f"(rank-one start: at least {least:.4f} throughout)", fontsize=9.5,
+            )  # fmt: skip
             axes.set(ylim=(0, 1.03), xlabel="step")
         row[0].set_ylabel("rank-one energy $\\sigma_1^2/\\Sigma\\sigma_i^2$")
-    grid[0, 0].legend(fontsize=8, ncols=2, loc="lower right")
+    handles, labels = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=7, frameon=False)
     return figure
 
 

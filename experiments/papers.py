@@ -62,9 +62,14 @@ def run_script(
     parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
+    if keep_record:
+        words = "draw figures/NAME.nc again, as NAME.png in --out, and compute nothing"
+        parser.add_argument("--redraw", action="store_true", help=words)
     for option, value in default.items():
         parser.add_argument(f"--{option.replace('_', '-')}", type=type(value))
     options = vars(parser.parse_args(arguments))
+    if options.get("redraw"):
+        return _redrawn(name, draw, options["out"])
     given = {k: options[k] for k in default if options[k] is not None}
     sizes = (default | papers if options[larger] else default) | given
     suffixes = [".png", ".json", ".nc"][: 3 if keep_record else 2]
@@ -97,6 +102,15 @@ def run_script(
     return 0
 
 
+def _redrawn(name: str, draw: Callable[[xr.Dataset], Figure], folder: Path) -> int:
+    """The figure of the record that is stored, which stays as it is; the exit code."""
+    with xr.open_dataset(FIGURES / f"{name}.nc", engine="h5netcdf") as record:
+        figure = draw(record.load())
+    write_atomically(folder / f"{name}.png", lambda path: write_png(figure, path))
+    print(folder / f"{name}.png")
+    return 0
+
+
 def _command(name: str, sizes: Sizes, default: Sizes) -> str:
     """What makes the record again in a clone of its commit; folders and threads are left out."""
     other = [f"--{k.replace('_', '-')} {v}" for k, v in sizes.items() if v != default[k]]
@@ -104,9 +118,9 @@ def _command(name: str, sizes: Sizes, default: Sizes) -> str:
 
 
 def write_png(figure: Figure, path: Path) -> None:
-    """The figure in 256 colours, which keeps a portrait below 300 kB."""
+    """The figure in 256 colours, which keeps it below 300 kB at a resolution that prints."""
     buffer = BytesIO()
-    figure.savefig(buffer, dpi=100)
+    figure.savefig(buffer, dpi=150)
     Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
         path, optimize=True
     )
@@ -201,16 +215,25 @@ def rounded(tree: Any, digits: int = 6) -> Any:
 
 def caption(chain: BinaryChain) -> str:
     """p, q and the regime, for a title."""
-    return f"$p$ = {chain.p:g}, $q$ = {chain.q:g}:  ${chain.regime}$"
+    sign = chain.regime.removeprefix("p + q ")
+    regime = f"{chain.p + chain.q:.15g} {'' if sign.startswith('=') else sign}".rstrip()
+    return f"$p$ = {chain.p:g}, $q$ = {chain.q:g}:  $p + q$ = {regime}"
+
+
+def mark_level(axes: Axes, level: float, text: str, above: bool = True) -> None:
+    """A dotted line across the axes, and on its right a label that no curve strikes through."""
+    axes.axhline(level, color="0.35", linewidth=0.8, linestyle=":")
+    axes.annotate(
+        text, (0.99, level), xycoords=axes.get_yaxis_transform(), xytext=(0, 3 if above else -4),
+        textcoords="offset points", ha="right", va="bottom" if above else "top",
+        fontsize=8, color="0.2", zorder=5,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6},
+    )  # fmt: skip
 
 
 def draw_levels(axes: Axes, chain: BinaryChain) -> None:
     """The unigram and the bigram loss as dotted lines, and limits around them."""
     low, high = chain.entropy_rate, chain.stationary_entropy
     for level, word in ((high, "unigram"), (low, "bigram")):
-        axes.axhline(level, color="0.35", linewidth=0.8, linestyle=":")
-        axes.text(
-            0.99, level, f"{word} {level:.4f}", ha="right", va="bottom", fontsize=8,
-            color="0.25", transform=axes.get_yaxis_transform(),
-        )  # fmt: skip
-    axes.set_ylim(low - 0.1 * (high - low), high + 0.35 * (high - low))
+        mark_level(axes, level, f"{word} {level:.4f}", above=level == high)
+    axes.set_ylim(low - 0.22 * (high - low), high + 0.35 * (high - low))

@@ -210,7 +210,7 @@ def _remarks(record: xr.Dataset) -> list[str]:
     if a["model"] == "canonical" and str(a["regime"]) == "p + q < 1" and a["cells_local_minimum"]:
         remarks.append("(no trap of the full model, whose positions move: see rank-one)")
     if a["model"] in ("uniform", "linear"):
-        remarks.append("(arrows and orbits leave out their part along $a$)")
-    if a["model"] == "uniform" and a.get("a"):
-        remarks.append("(the global minima lie in another slice, $a$ = 0)")
+        elsewhere = a["model"] == "uniform" and a.get("a")
+        more = "; the global minima lie at $a$ = 0" if elsewhere else ""
+        remarks.append(f"(arrows and orbits without their part along $a${more})")
     return remarks

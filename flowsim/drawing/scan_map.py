@@ -87,7 +87,9 @@ def check_grid(record: xr.Dataset) -> list[str]:
 
 def _draw_map(record: xr.Dataset, ax: Axes | None, up: str, across: str) -> Figure:
     ax = own_axes(ax, 7.0, 6.0)
-    share = record["share"].sel(basin="global_minimum")
+    if {across, up} == {"p", "q"}:  # p across, as in the papers
+        across, up = "p", "q"
+    share = record["share"].sel(basin="global_minimum").transpose(up, across)
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     mesh = ax.pcolormesh(x, y, share, cmap="cividis", vmin=0, vmax=1, rasterized=True)
     figure_of(ax).colorbar(mesh, ax=ax, label="share of starts that reach the global minima")

@@ -10,6 +10,7 @@ import pytest
 
 from full_model import Architecture, Recipe, RunSettings, train
 
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 SCRIPT = Path(__file__).parents[2] / "experiments" / "headline.py"
 
 
@@ -46,4 +47,8 @@ def test_script_and_adamw(tmp_path):
         trapped = line["trainer"] == "gd" and line["p"] == 0.5 and line["model"] != "untied"
         assert left != trapped
     assert (tmp_path / "h.png").stat().st_size < 300_000
+    drawn = (tmp_path / "h.png").read_bytes()
+    (tmp_path / "h.png").unlink()
+    assert headline.main(["--out", str(tmp_path / "h"), "--redraw"]) == 0
+    assert (tmp_path / "h.png").read_bytes() == drawn
     assert headline.main(arguments) == 2  # nothing is overwritten

@@ -39,6 +39,14 @@ def ends(line: dict) -> str:
     return words[0] if words else "mixed"
 
 
+@pytest.mark.parametrize("name", ["am_appendix_d", "lg_losses", "lg_rank_one_energy"])
+def test_a_stored_record_is_drawn_again(tmp_path, name):
+    """Nothing is computed, and the record stays as it is."""
+    assert import_module(name).main(["--redraw", "--out", str(tmp_path)]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == [f"{name}.png"]
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_depth(tmp_path):
     """Under gradient descent two tied layers are as trapped as one."""
     sizes = {"doublings": 1, "seeds": 1, "length": 8, "steps": 4, "descent_steps": 40}
