@@ -104,7 +104,7 @@ def test_ctrl_c_while_the_boundary_is_refined(tmp_path):
 
 
 def test_lifted_starts_are_refined_too(flowsim, tmp_path):
-    words = [*SCAN, *CHAIN, "--model", "rank-one", "--length", "2", "--grid", "6x6"]
+    words = [*SCAN, *CHAIN, "--model", "rank-one", "--length", "2", "--grid", "4x4"]
     assert flowsim(*words, "--refine", "1", "--quiet") == (0, "", "")
     record = read_record(tmp_path / "scan.nc", "scan")
     assert record.attrs["refine_levels"] == 1 and record.sizes["vertex"] > 0

@@ -54,6 +54,7 @@ def test_depth(tmp_path):
     assert ends(found[f"{GD}; 1"]) == ends(found[f"{GD}; 2"]) == "unigram"
 
 
+@pytest.mark.slow
 def test_tying(tmp_path):
     """Under gradient descent only tied weights at p + q > 1 predict the unigram's probability."""
     found = run("am_fig3_tying", tmp_path, seeds=1, length=8, steps=4, descent_steps=200)
@@ -104,6 +105,7 @@ def test_appendix_d_formula():
     assert logits == pytest.approx([-1.389671, 0.819055], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_appendix_d(tmp_path):
     """A few hundred steps of AdamW at (0.2, 0.3): the bigram, by the formula."""
     found = run("am_appendix_d", tmp_path, seeds=2, length=16, steps=600)[BELOW]
@@ -141,6 +143,7 @@ def test_attention(tmp_path):
         assert len(clouds) == 2 and all(cloud[word] == 3 for cloud in clouds.values())
 
 
+@pytest.mark.slow
 def test_losses(tmp_path):
     """From (1.5, −0.2) the canonical flow reaches the bigram and full gradient flow does not."""
     found = run("lg_losses", tmp_path, horizon=20, step=0.2, long=16)
@@ -152,6 +155,7 @@ def test_losses(tmp_path):
     assert line["final_loss"]["full, N = 8"] > 0.66
 
 
+@pytest.mark.slow
 def test_rank_one_energy(tmp_path):
     """A rank-one start stays rank one under gradient descent, in every matrix that moves."""
     found = run("lg_rank_one_energy", tmp_path, seeds=1, length=8, steps=4, descent_steps=100)
@@ -164,6 +168,7 @@ def test_rank_one_energy(tmp_path):
     assert found[f"GD; gaussian; {BELOW}"]["energy"]["0.up"]["start_median"] < 0.5
 
 
+@pytest.mark.slow
 def test_initialization(tmp_path):
     """Under gradient descent the standard start is trapped; with e on W_1's side none is."""
     sizes = {"seeds": 3, "length": 8, "steps": 4, "descent_steps": 200}

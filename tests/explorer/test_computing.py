@@ -151,6 +151,7 @@ def explored():
     return view, orbits, [run]
 
 
+@pytest.mark.slow
 def test_files_hold_what_is_on_the_page(explored, tmp_path):
     view, orbits, trained = explored
     name, content = saved_file(view, orbits, trained, "nc")

@@ -54,7 +54,7 @@ def test_every_start_ends_on_the_minima_curve_or_in_the_plane(p, q, length, gene
 
 def test_limits_are_where_torchdiffeq_s_trajectories_go(generator):
     model = AttentionModel(BinaryChain(0.5, 0.8), 4)
-    start = starts(8, generator, (1.2, 1.2, 0.6))
+    start = starts(3, generator, (1.2, 1.2, 0.6))
     limit = find_limits(model, start)
     path = integrate(model, start, torch.tensor([0.0, 30.0, 600.0]).double(), 1e-8, 1e-8)
     assert (path[-1] - limit.theta).abs().max() < 1e-3

@@ -142,7 +142,7 @@ def test_starts_far_out_are_decided(generator):
     """Where w₁w₂ grows to 10⁵ and more, e and b come to rest in times without end."""
     for p, q in CHAINS:
         model = RankOneModel(BinaryChain(p, q), 8)
-        starts = model.from_canonical(box(300, 2, generator, 9.0))
+        starts = model.from_canonical(box(100, 2, generator, 9.0))
         limits = find_limits(model, starts)
         assert (limits.label != Label.UNRESOLVED).all()
         trapped = limits.label == Label.LOCAL_MINIMUM

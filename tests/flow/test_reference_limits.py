@@ -83,7 +83,7 @@ def test_everything_is_a_global_minimum_when_p_plus_q_is_one(generator):
     assert (labels == Label.GLOBAL_MINIMUM).all()
 
 
-@BOTH
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), pytest.param(0.2, 0.3, marks=pytest.mark.slow)])
 def test_models_in_physical_time_are_never_wrong_and_mostly_decided(p, q, generator):
     chain, start = BinaryChain(p, q), uniform_starts(6, generator, half_width=2.0)
     extra = 2 * torch.rand(6, 1, dtype=torch.float64, generator=generator) - 1

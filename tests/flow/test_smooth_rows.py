@@ -88,7 +88,9 @@ def test_planes_that_are_never_left():
     assert (found.label == Label.LOCAL_MINIMUM).all()
 
 
-@pytest.mark.parametrize("name", ["optimal", "dynamic", "rank-one"])
+@pytest.mark.parametrize(
+    "name", ["optimal", "dynamic", pytest.param("rank-one", marks=pytest.mark.slow)]
+)
 def test_paths_are_those_of_torchdiffeq(name):
     if name == "rank-one":
         model, times = RANK_ONE, [0.0, 0.3, 1.0]

@@ -73,6 +73,7 @@ def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
     assert "slice" in draw_portrait(record).axes[0].get_title()
 
 
+@pytest.mark.slow
 def test_slice_of_uniform_attention_has_no_closed_form_to_compare_with():
     record = portrait_record(MODELS["uniform above"], resolution=10, fixed={"a": 0.5}, confirm=2)
     assert record.attrs["oracle_cells"] == 0

@@ -75,13 +75,15 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("choice", PLAIN.values(), ids=PLAIN)
-@pytest.mark.parametrize("attention", [False, True])
+@pytest.mark.parametrize("attention", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_it_is_full_training_from_the_lift(attention, choice):
     length = 8 if choice.recipe.loss == "sampled" or not attention else 5
     assert largest_difference(length, attention, choice) < 1e-12
 
 
-@pytest.mark.parametrize("length", [2, 3, 16, 64])
+@pytest.mark.parametrize(
+    "length", [2, 16, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 64))]
+)
 @pytest.mark.parametrize("name", ["momentum", "adamw"])
 def test_it_is_full_training_at_every_length(length, name):
     for chain in ((0.5, 0.8), (0.2, 0.3)):

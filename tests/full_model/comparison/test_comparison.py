@@ -292,7 +292,7 @@ def test_sampled_trainers_with_noise():
         assert 0 < gap < 1e-4
 
 
-@pytest.mark.parametrize("trainer", ["sgd", "adamw"])
+@pytest.mark.parametrize("trainer", ["adamw", pytest.param("sgd", marks=pytest.mark.slow)])
 def test_sampled_training_of_lifts_is_its_reduced_map(trainer):
     """Without noise, on the same batches; a run that learns and one that does not, both right."""
     settings = Comparison(0.5, 0.8, "rank-one", trainer, d=4, length=6, steps=200, batch=4)
@@ -510,6 +510,7 @@ def test_bad_input(tmp_path, arguments, word):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_kill_lose_nothing(tmp_path):
     long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--noise-on",
             "others", "--out", "x.png", "--quiet"]  # fmt: skip

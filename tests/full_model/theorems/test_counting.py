@@ -80,6 +80,7 @@ def test_scores_scaled_by_kappa_keep_the_farthest_symbol_alone():
     assert off(2, scale) > 0.7
 
 
+@pytest.mark.slow
 def test_a_flag_that_grows_with_kappa_drowns_the_match():
     sharpness = 36 / nearest_contexts(8, 2) ** 2
 
