@@ -99,7 +99,7 @@ def numbers(found: Findings) -> dict[str, Any]:
 
 def draw(found: Findings) -> Figure:
     """Rows: chains; columns: the whole space and the zoom."""
-    figure = Figure(figsize=(11.5, 11), layout="constrained")
+    figure = Figure(figsize=(11.5, 9.8), layout="constrained")
     rows = figure.subfigures(2, 1)
     for row, (chain, (record, _)) in zip(rows, found.items(), strict=True):
         panels = [row.add_subplot(1, 2, i, projection="3d") for i in (1, 2)]

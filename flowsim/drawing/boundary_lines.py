@@ -54,7 +54,7 @@ def draw_refined(record: xr.Dataset, ax: Any = None) -> Figure:
     ax = own_axes(ax, 7.0, 7.4, **({} if flat else {"projection": "3d"}))
     if not given and not flat:
         ax.view_init(elev=24, azim=-62)
-        ax.set_box_aspect((1.25, 1.0, 0.9), zoom=0.95)
+        ax.set_box_aspect((1.25, 1.0, 0.9), zoom=1.0)
         ax.locator_params(nbins=5)
     dots = _draw_nodes(record, ax) if flat else []
     handles = [*dots, *draw_boundary(record, ax)]

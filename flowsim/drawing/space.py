@@ -50,7 +50,7 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None) -> Figure:
         ax.set_title("\n".join(_title(record)), fontsize=10.5)
         add_legend(ax, handles, given=True)
         return figure_of(ax)
-    figure = new_figure(11.5, 6.3)
+    figure = new_figure(11.5, 5.4)
     panels = [figure.add_subplot(1, 2, i, projection="3d") for i in (1, 2)]
     handles = draw_space(record, panels[0])
     draw_space(record, panels[1], "near")
@@ -81,7 +81,7 @@ def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artis
     where = "whole window" if family == "orbit" else "window around the origin"
     ax.set_title(where, fontsize=10, y=0.98)
     ax.view_init(elev=20, azim=-63)
-    ax.set_box_aspect((1.25, 1.0, 1.0), zoom=0.88)
+    ax.set_box_aspect((1.25, 1.0, 1.0), zoom=1.05)
     for axis in "xyz":
         ax.locator_params(axis=axis, nbins=5)
     return handles
