@@ -19,8 +19,10 @@ N = 64, (0.5, 0.8).
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
+from papers import made
 
 from flowsim import (
     AttentionModel,
@@ -42,8 +44,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--length", type=int, default=1024)
     length = parser.parse_args().length
+    command = f"python experiments/attention_portraits.py --length {length}"
     torch.set_num_threads(1)
-    found = {}
+    found: dict[str, Any] = {"made": made(command)}
     for regime, (p, q) in CHAINS.items():
         chain = BinaryChain(p, q)
         models = {

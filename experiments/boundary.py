@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from papers import made
 
 from flowsim import BinaryChain, CanonicalModel, LinearAttentionModel, draw, refine_boundary
 from flowsim.drawing.style import save_figure
@@ -53,8 +54,8 @@ def main() -> None:
                     transform=figure.axes[0].transAxes, fontsize=9,
                 )  # fmt: skip
                 save_figure(figure, FIGURES / "boundary_space.png")
-    text = ",\n".join(" " + json.dumps(line) for line in table)
-    (FIGURES / "boundary.json").write_text(f"[\n{text}\n]\n")
+    found = {"made": made("python experiments/boundary.py"), "runs": table}
+    (FIGURES / "boundary.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 def row(record):

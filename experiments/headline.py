@@ -40,11 +40,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 import xarray as xr
-from papers import caption, draw_levels, write_png
+from papers import caption, draw_levels, made, write_png
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.records.netcdf import write_record
+from flowsim.records.provenance import provenance
 from full_model import Architecture, Recipe, RunSettings, papers_recipe, train
 
 CHAINS = ((0.5, 0.8), (0.2, 0.3))
@@ -209,8 +210,16 @@ def main(arguments: list[str] | None = None) -> int:
         whole.attrs["settings"] = json.dumps(
             {f"{case.trainer}, {case.name}": run.as_dict() for case, run in runs.items()}
         )
+        command = " ".join(
+            ["python experiments/headline.py --overwrite", *_changed(parser, options)]
+        )
+        whole.attrs |= provenance({"title": "headline"}) | {"command": command}
         write_record(whole, files[1])
-        caption = {"differs_from_the_papers": _differences(options), "results": lines}
+        caption = {
+            "made": made(command),
+            "differs_from_the_papers": _differences(options),
+            "results": lines,
+        }
         files[2].write_text(json.dumps(caption, indent=1, ensure_ascii=False) + "\n")
         draw(whole, files[0])
     except InputError as error:
@@ -219,6 +228,17 @@ def main(arguments: list[str] | None = None) -> int:
     for line in lines:
         print(json.dumps(line))
     return 0
+
+
+def _changed(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    """The sizes that are not the default ones, as options."""
+    names = ("seeds", "length", "steps", "descent_length", "descent_steps")
+    given = {name: getattr(options, name) for name in names}
+    return [
+        f"--{name.replace('_', '-')} {value}"
+        for name, value in given.items()
+        if value != parser.get_default(name)
+    ]
 
 
 def _differences(options: argparse.Namespace) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from papers import made
 
 from flowsim import (
     DirichletPrior,
@@ -46,7 +47,8 @@ def main() -> None:
     record = induction_record(InductionModel(LENGTH))
     save_figure(draw(record), FIGURES / "induction.png")
     lines = [landscape(name, length) for name in PRIORS for length in LENGTHS]
-    found = {"plane": summarize(record), "landscapes": lines}
+    about = made("python experiments/induction.py")
+    found = {"made": about, "plane": summarize(record), "landscapes": lines}
     (FIGURES / "induction.json").write_text(json.dumps(found, indent=1) + "\n")
 
 

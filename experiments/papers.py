@@ -84,8 +84,7 @@ def run_script(
         torch.set_num_threads(options["threads"])
         record = compute(**sizes)
         command = _command(name, sizes, default)
-        made = {"command": command, "commit": provenance({})["commit"]}
-        found = {"made": made, "sizes": sizes} | numbers(record)
+        found = {"made": made(command), "sizes": sizes} | numbers(record)
         text = json.dumps(rounded(found), indent=1, ensure_ascii=False) + "\n"
         write_atomically(files[".json"], lambda path: path.write_text(text))
         if keep_record:
@@ -100,6 +99,11 @@ def run_script(
     print(*files.values(), sep="\n")
     print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     return 0
+
+
+def made(command: str) -> dict[str, str]:
+    """What makes a record of numbers again: its command, and the commit it was run at."""
+    return {"command": command, "commit": provenance({})["commit"]}
 
 
 def _redrawn(name: str, draw: Callable[[xr.Dataset], Figure], folder: Path) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from papers import made
 
 from flowsim import (
     MarkovChain,
@@ -45,7 +46,8 @@ def main(steps: int = STEPS) -> None:
     settings = {"states": STATES, "hidden_per_state": HIDDEN, "d": DIMENSION, "grid": SIDE,
                 "learning_rate": RATE, "steps": steps, "seed": SEED}  # fmt: skip
     runs = [trained(plane, noise, steps) for plane in planes for noise in NOISE]
-    (FIGURES / "states.json").write_text(json.dumps({**settings, "runs": runs}, indent=1) + "\n")
+    found = {"made": made("python experiments/states.py"), **settings, "runs": runs}
+    (FIGURES / "states.json").write_text(json.dumps(found, indent=1) + "\n")
 
 
 def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
