@@ -60,10 +60,10 @@ def test_limits_and_times_are_those_of_an_independent_integration(generator):
     counts = []
     for (p, q), length, tied in zip(CHAINS, (8, 3, 1024, 8, 64), [*BOTH, *BOTH, True], strict=True):
         model = RankOneModel(BinaryChain(p, q), length, tied=tied)
-        starts = torch.cat([gaussian(model, 4, generator), lifted(model, 3, generator)])
+        starts = torch.cat([gaussian(model, 2, generator), lifted(model, 2, generator)])
         counts.append(check_against_the_oracle(model, starts))
     decided, slid = np.sum(counts, axis=0)
-    assert decided >= 20 and slid >= 3
+    assert decided >= 12 and slid >= 1
 
 
 @pytest.mark.slow

@@ -97,7 +97,10 @@ def opened(field, state):
     return (seen["0.y"].flatten(1, 2) @ weights["0.up"].mT > 0).flatten(1)
 
 
-@pytest.mark.parametrize(("d", "length", "std"), [(2, 3, 0.7), (4, 4, 0.6), (8, 3, 0.3)])
+@pytest.mark.parametrize(
+    ("d", "length", "std"),
+    [(2, 3, 0.7), pytest.param(4, 4, 0.6, marks=pytest.mark.slow), (8, 3, 0.3)],
+)
 def test_descent_climbs_nowhere_but_on_kinks(d, length, std):
     """Steps of 0.8 over the stiffness, from random starts with all their attention."""
     field, count = EnumeratedField(Architecture(d, length), CHAIN), 40

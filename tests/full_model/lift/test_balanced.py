@@ -30,7 +30,11 @@ def test_the_unigram_is_a_saddle_on_both_sides(chain):
     assert (trap_matrix(arch, weights, chain) - expected).abs().max() < 1e-12
 
 
-@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: f"{chain.p} {chain.q}")
+@pytest.mark.parametrize(
+    "chain",
+    [CHAINS[0], *(pytest.param(chain, marks=pytest.mark.slow) for chain in CHAINS[1:])],
+    ids=lambda chain: f"{chain.p} {chain.q}",
+)
 def test_descent_reaches_the_bigram_from_every_seed(chain):
     arch = Architecture(4, 4)
     weights = initial_weights(arch, "balanced", range(8))
