@@ -1,4 +1,4 @@
-"""Tables of docs/results.md about optimizers on the rank-one manifold: head and rows."""
+"""Tables of docs/results.md about optimizers and sampled batches: head and rows."""
 
 from __future__ import annotations
 
@@ -54,9 +54,29 @@ def gaussian(found: dict[str, Any]) -> Rows:
     return head, rows
 
 
+def sampled(found: dict[str, Any]) -> Rows:
+    """SGD at N = 64 against the rank-one flow: a column for each seed, and what became of both."""
+    cases = {case: line for case, line in found.items() if case not in ("made", "sizes")}
+    seeds = max(line["seeds"] for line in cases.values())
+    head = ["SGD", "starts", *(f"rank-one flow right, seed {i + 1}" for i in range(seeds)),
+            "learned where the flow says global", "learned where it says trapped",
+            "starts whose seeds differ"]  # fmt: skip
+    rows = []
+    for case, line in cases.items():
+        shares = [
+            f"{x['agree']} of {x['decided']} [{x['interval'][0]:.1%}, {x['interval'][1]:.1%}]"
+            for x in line["right"]
+        ]
+        ends = [f"{x['learned']} of {x['runs']}" for x in
+                (line["flow_global"], line["flow_trapped"])]  # fmt: skip
+        rows.append([case, line["starts"], *shares, *ends, line["starts_where_seeds_differ"]])
+    return head, rows
+
+
 #: As ``results_laws.TABLES``.
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows], bool]] = {
     "optimizers": ("optimizer_basins", basins, True),
     "optimizers_by_kind": ("optimizer_basins", basins_by_kind, False),
     "gaussian_adamw": ("gaussian_adamw", gaussian, True),
+    "sampled": ("agreement_sampled", sampled, True),
 }
