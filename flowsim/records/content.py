@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import xarray as xr
 
@@ -31,31 +29,6 @@ REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {
 #: Axes whose values increase.
 _COUNTS = ("length", "states", "hidden_per_state")
 _AXES = {"p", "q", "sigma", "e", "u", "w", "a", "time", "step", "alpha", "beta"}
-#: How many times smaller than its values the compression of HDF5 can store a variable.
-_COMPRESSION = 1100
-#: How netCDF marks a dimension without values, for which nothing is stored or read.
-_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
-
-
-def check_sizes(path: Path) -> None:
-    """Refuse a file whose variables are declared larger than its bytes can hold.
-
-    Raises:
-        InputError: what is wrong; the caller names the file.
-        Exception: h5py's, for what is no HDF5.
-    """
-    size = path.stat().st_size
-
-    def check(name: str, found: Any) -> None:
-        if not isinstance(found, h5py.Dataset) or found.shape is None:
-            return
-        stored = min(found.id.get_storage_size(), size)
-        if found.nbytes <= _COMPRESSION * stored + 4096 or _NO_VARIABLE in _text(found, "NAME"):
-            return
-        raise InputError(f"it declares {found.nbytes} bytes of {name} and holds {stored}")
-
-    with h5py.File(path, "r") as file:
-        file.visititems(check)
 
 
 def check_attributes(record: xr.Dataset) -> None:
@@ -118,11 +91,6 @@ def _check_flags(name: str, values: np.ndarray, attributes: dict[str, Any]) -> N
         raise InputError(f"the codes of its {name} have other meanings than labels have")
     if not np.isin(values, codes).all():
         raise InputError(f"its {name} has codes without a meaning")
-
-
-def _text(found: Any, name: str) -> str:
-    value = found.attrs.get(name, b"")
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _all_finite(values: np.ndarray) -> bool:

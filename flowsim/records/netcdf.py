@@ -13,10 +13,11 @@ import xarray as xr
 
 from flowsim.errors import InputError
 from flowsim.records.atomic import SafeFile, write_atomically
-from flowsim.records.content import REQUIRED, check_attributes, check_sizes, check_values
+from flowsim.records.content import REQUIRED, check_attributes, check_values
 from flowsim.records.describe import CONVENTIONS, described
 from flowsim.records.provenance import SCHEMA
 from flowsim.records.seal import seal, sealed
+from flowsim.records.trial import open_netcdf
 from flowsim.records.upgrade import upgraded
 
 
@@ -88,20 +89,17 @@ def open_record(path: Path | str, *kinds: str, check: bool = True) -> xr.Dataset
     if not path.is_file():
         raise InputError(f"{str(path)!r} is not a file; give a record (.nc) that flowsim wrote")
     try:
-        whole = sealed(path) if check else True
+        whole = sealed(path)
+        if whole is False and check:
+            raise _changed(path)
     except OSError as error:
         raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    if whole is False:
-        raise _changed(path)
     try:
-        check_sizes(path)
-        record = xr.open_dataset(path, engine="h5netcdf", decode_times=False)
+        record = open_netcdf(path, whole is True, decode_times=False)
     except InputError as error:
         raise _refused(path, error) from None
-    except Exception as error:  # h5py raises many kinds for damaged files
-        raise _damaged(path) from error
     try:
-        return _checked(record, path, kinds, whole)
+        return _checked(record, path, kinds, check and whole is None)
     except BaseException:
         record.close()
         raise
@@ -131,10 +129,8 @@ def read_record(path: Path | str, *kinds: str, check: bool = True) -> xr.Dataset
     return record
 
 
-def _checked(
-    record: xr.Dataset, path: Path, kinds: tuple[str, ...], whole: bool | None
-) -> xr.Dataset:
-    """The record in the present schema, if it is one of ``kinds``."""
+def _checked(record: xr.Dataset, path: Path, kinds: tuple[str, ...], unsealed: bool) -> xr.Dataset:
+    """The record in the present schema, if it is one of ``kinds``; an unsealed one is of 0.1.0."""
     a = record.attrs
     kind, schema, wanted = a.get("kind"), a.get("schema"), kinds or tuple(REQUIRED)
     if kind not in wanted or schema not in range(1, SCHEMA + 1):
@@ -148,7 +144,7 @@ def _checked(
         raise InputError(
             f"{str(path)!r} is incomplete: it lacks {', '.join(sorted(missing))[:200]}"
         )
-    if whole is None and schema != 1:  # all records since then are sealed
+    if unsealed and schema != 1:
         raise _changed(path)
     try:
         record = upgraded(record)

@@ -18,6 +18,8 @@ _WORDS = b"\nflowsim record, sha256 "
 LENGTH = len(_WORDS) + 64 + 1
 _LINE = re.compile(re.escape(_WORDS) + rb"[0-9a-f]{64}\n")
 _BLOCK = 2**20
+#: Bytes at the end among which a seal is looked for that is no longer the last of them.
+_NEAR = 2**16
 
 
 def seal(path: Path) -> None:
@@ -41,7 +43,7 @@ def unseal(path: Path) -> None:
 
 
 def sealed(path: Path) -> bool | None:
-    """Whether the seal is right; None if there is none, as in records of flowsim 0.1.0.
+    """Whether the seal is right and at the end; None if there is none, as in flowsim 0.1.0.
 
     Raises:
         OSError: the file cannot be read.
@@ -49,7 +51,10 @@ def sealed(path: Path) -> bool | None:
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         found = _read(file, size)
-        return None if found is None else found == _digest(file, size - LENGTH)
+        if found is not None:
+            return found == _digest(file, size - LENGTH)
+        file.seek(max(size - _NEAR, 0))
+        return False if _WORDS in file.read() else None
 
 
 def _read(file: IO[bytes], size: int) -> bytes | None:

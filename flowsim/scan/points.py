@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from flowsim.errors import InputError
+from flowsim.records.seal import sealed
+from flowsim.records.trial import open_netcdf
 
 
 class Points:
@@ -76,9 +77,8 @@ class Points:
         except InputError:
             raise
         except Exception as error:  # numpy and h5py raise many kinds for damaged files
-            raise InputError(
-                f"{str(path)!r} cannot be read as points: {str(error)[:200]}"
-            ) from None
+            words = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(f"{str(path)!r} cannot be read as points: {words[:200]}") from None
         if sorted(names) != sorted(coordinates):
             raise InputError(f"{str(path)!r} has {_columns(names)}; wanted are {wanted}")
         return cls(names, rows, repr(str(path)))
@@ -122,14 +122,21 @@ def _read_csv(path: Path, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], np.
 
 
 def _read_npy(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
-    rows = np.load(path, allow_pickle=False)
+    with path.open("rb") as file:
+        rows = np.lib.format.read_array(file, allow_pickle=False)
     if rows.dtype.kind not in "fiu":
         raise InputError(f"{str(path)!r} holds {rows.dtype}, not numbers")
     return names, rows
 
 
 def _read_netcdf(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
-    with xr.open_dataset(path, engine="h5netcdf") as data:
+    if (whole := sealed(path)) is False:
+        raise ValueError("it is damaged, or another program changed it after flowsim wrote it")
+    try:
+        data = open_netcdf(path, whole is True)
+    except InputError as error:
+        raise ValueError(error) from None
+    with data:
         if missing := [name for name in names if name not in data.variables]:
             raise InputError(f"{str(path)!r} has no variable {', '.join(missing)}")
         columns = [data[name] for name in names]

@@ -9,7 +9,9 @@ import pytest
 
 import flowsim
 from flowsim.models.catalogue import model_of
+from flowsim.records import trial
 from flowsim.records.netcdf import open_record
+from flowsim.scan.points import Points
 
 FORMER = Path(__file__).parents[1] / "data" / "0.1.0"
 #: What is stored, with its kind and the model that it is of.
@@ -64,3 +66,17 @@ def test_every_former_record_is_drawn_and_summarized(stored):
     figure.savefig(stored.with_suffix(".png"))
     assert stored.with_suffix(".png").stat().st_size > 1000
     json.dumps(flowsim.summarize(record))
+
+
+def test_a_file_on_which_its_reader_hangs_is_refused(tmp_path, monkeypatch):
+    """HDF5 never ends on these zeros among the names; no seal says that they are damage."""
+    content = bytearray(gzip.decompress((FORMER / "scan_grid.nc.gz").read_bytes()))
+    content[2823:3335] = bytes(512)
+    path = tmp_path / "a.nc"
+    path.write_bytes(content)
+    monkeypatch.setattr(trial, "SECONDS", 3.0)
+    with pytest.raises(flowsim.InputError, match="did not end within 3 s") as found:
+        flowsim.read_record(path)
+    assert str(path) in str(found.value)
+    with pytest.raises(flowsim.InputError, match=r"cannot be read as points.* did not end"):
+        Points.read(path, ["e", "w"])
