@@ -48,6 +48,14 @@ def redraw(
         raise InputError("--energy draws the conserved energy of the canonical model; omit it here")
     if show != "label" and show not in record:
         raise InputError(f"--show {show} needs the record of a scan made with --fraction")
-    summary = write_figure(record, figure, energy=energy, show=show)
+    try:
+        summary = write_figure(record, figure, energy=energy, show=show)
+    except (InputError, OSError, MemoryError):
+        raise
+    except Exception as error:  # anything may be missing of what another program wrote
+        found = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(
+            f"{str(source)!r} cannot be drawn: it does not hold what such a record does ({found})"
+        ) from error
     report(kind, summary, {"figure": figure, "record": source}, began, printing)
     judge_summary(summary)

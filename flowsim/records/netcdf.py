@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +134,8 @@ def _checked(record: xr.Dataset, path: Path, kinds: tuple[str, ...], unsealed: b
     """The record in the present schema, if it is one of ``kinds``; an unsealed one is of 0.1.0."""
     a = record.attrs
     kind, schema, wanted = a.get("kind"), a.get("schema"), kinds or tuple(REQUIRED)
-    if kind not in wanted or schema not in range(1, SCHEMA + 1):
+    known = isinstance(schema, Integral) and 1 <= int(schema) <= SCHEMA
+    if not isinstance(kind, str) or kind not in wanted or not known:
         what = f"{' or '.join(kinds)} record" if kinds else "record"
         raise InputError(
             f"{str(path)!r} is not a flowsim {what} of schema 1 to {SCHEMA} "
@@ -157,7 +159,7 @@ def _checked(record: xr.Dataset, path: Path, kinds: tuple[str, ...], unsealed: b
 
 
 def _shown(value: object) -> str:
-    return "none" if value is None else str(value)[:40]
+    return "none" if value is None else " ".join(str(value)[:40].split())
 
 
 def _refused(path: Path, error: InputError) -> InputError:

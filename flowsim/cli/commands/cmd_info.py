@@ -13,6 +13,7 @@ import typer
 from flowsim.cli import options
 from flowsim.cli.output import require_file, say
 from flowsim.cli.texts import Summary
+from flowsim.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,7 +57,10 @@ def _record(path: Path) -> Summary:
     from flowsim.records.netcdf import open_record
 
     with open_record(path) as record:
-        return _contents(record)
+        try:
+            return _contents(record)
+        except InputError as error:
+            raise InputError(f"{str(path)!r} is no record of flowsim: {error}") from None
 
 
 def _contents(record: xr.Dataset) -> Summary:
@@ -67,7 +71,10 @@ def _contents(record: xr.Dataset) -> Summary:
     sizes = {str(name): int(size) for name, size in record.sizes.items()}
     variables = {str(name): list(map(str, v.dims)) for name, v in record.variables.items()}
     if isinstance(text := attributes.get("settings"), str):
-        kept["settings"] = json.loads(text)
+        try:
+            kept["settings"] = json.loads(text)
+        except (ValueError, RecursionError):
+            raise InputError("its settings are no JSON") from None
     return {**kept, "dimensions": sizes, "variables": variables}
 
 
