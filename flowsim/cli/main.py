@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Annotated
 
@@ -97,7 +99,31 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # Greek letters in an ASCII terminal
             stream.reconfigure(errors="backslashreplace")
-    words = join_ranges(sys.argv[1:])
+    with _ended_as_by_ctrl_c():
+        _run(join_ranges(sys.argv[1:]))
+
+
+@contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM, with which schedulers end a job, is answered like Ctrl-C: nothing is left half done.
+
+    Where something else answers it already, or in another thread than the first, it stays so.
+    """
+    try:
+        ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if ours:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+    except ValueError:  # of threads
+        ours = False
+    try:
+        yield
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _run(words: list[str]) -> None:
+    """Run the command and end the process with its code."""
     notices.compiling = None if "--quiet" in words else _say_compiling
     try:
         if (sentence := former_spelling(words)) is not None:

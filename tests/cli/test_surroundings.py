@@ -1,0 +1,185 @@
+"""Surroundings that refuse: no home, strict interpreters, small terminals, little memory, SIGTERM.
+
+Streams and full disks are in ``test_streams``, compiled code on disk in ``test_compiled`` and
+``test_native``, full disks during a scan in ``test_store``.
+"""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from command import without_notices
+
+from flowsim import read_record
+
+CHAIN = ["--p", "0.5", "--q", "0.8"]
+PORTRAIT = ["portrait", *CHAIN, "--resolution", "8", "--out", "a.png"]
+TRAIN = ["train", *CHAIN, "--d", "2", "--length", "3", "--steps", "3", "--out", "a.nc"]
+
+
+def start(words, cwd, python=(), variables=None, **options):
+    """A command in a process of its own, with other variables and options of Python."""
+    command = [sys.executable, *python, "-m", "flowsim", *words]
+    environment = {**os.environ, **(variables or {})}
+    for name in [name for name, value in environment.items() if value is None]:
+        del environment[name]
+    return subprocess.Popen(
+        command, cwd=cwd, env=environment, text=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
+    )  # fmt: skip
+
+
+def end(process):
+    """Exit code, stdout, and stderr without what depends on times."""
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, without_notices(err)
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """The bytes of a portrait's record that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("calm")
+    assert end(start(PORTRAIT, folder))[0] == 0
+    return (folder / "a.nc").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("python", [["-O"], ["-OO"], ["-W", "error"], ["-X", "utf8=0"]])
+def test_strict_interpreters(tmp_path, calm, python):
+    """Warnings of other packages' syntax and of torch's own parts are theirs."""
+    if "error" in python:
+        python = [*python, "-W", "ignore::DeprecationWarning", "-W", "ignore::SyntaxWarning"]
+    code, _, err = end(start(PORTRAIT, tmp_path, python))
+    assert (code, err) == (0, "")
+    assert (tmp_path / "a.nc").read_bytes() == calm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", [None, "/nowhere", "/proc", "read-only"])
+def test_homes_that_are_none(tmp_path, calm, home):
+    (tmp_path / "read-only").mkdir(mode=0o500)
+    if home == "read-only":
+        home = str(tmp_path / "read-only")
+    places = ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "MPLCONFIGDIR", "XDG_CONFIG_HOME")
+    variables = {"HOME": home, **dict.fromkeys(places)}
+    code, _, err = end(start(PORTRAIT, tmp_path, variables=variables))
+    assert code == 0 and "Traceback" not in err, err
+    assert (tmp_path / "a.nc").read_bytes() == calm
+
+
+@pytest.mark.slow
+def test_no_compiler(tmp_path):
+    (tmp_path / "empty").mkdir()
+    records = []
+    for path in (os.environ["PATH"], str(tmp_path / "empty")):
+        folder = tmp_path / f"run{len(records)}"
+        folder.mkdir()
+        variables = {"PATH": path, "XDG_CACHE_HOME": str(folder / "cache")}
+        code, _, err = end(start(TRAIN, folder, variables=variables))
+        assert (code, err) == (0, "")
+        records.append(read_record(folder / "a.nc"))
+    assert records[0]["loss"].to_numpy() == pytest.approx(records[1]["loss"].to_numpy(), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_two_processes_fill_one_cache(tmp_path):
+    variables = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": None}
+    words = ["scan", *CHAIN, "--grid", "3x3", "--out", "a.nc"]
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    running = [start(words, tmp_path / name, variables=variables) for name in ("one", "two")]
+    assert [end(process)[0] for process in running] == [0, 0]
+    contents = {(tmp_path / name / "a.nc").read_bytes() for name in ("one", "two")}
+    assert len(contents) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--help"], ["portrait", "-h"], ["chain", *CHAIN]])
+@pytest.mark.parametrize("columns", ["40", "1", "0", "x"])
+def test_narrow_terminals(tmp_path, words, columns):
+    variables = {"COLUMNS": columns, "LINES": "5", "TERM": "dumb"}
+    code, out, err = end(start(words, tmp_path, variables=variables))
+    assert (code, err) == (0, "") and len(out) > 100
+
+
+def little_memory(size):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+    return limit
+
+
+@pytest.mark.slow
+def test_little_memory(tmp_path):
+    """What the program needs itself is there, and half of what the command asks for."""
+    words = ["train", *CHAIN, "--d", "4", "--length", "512", "--batch", "20000", "--steps", "2",
+             "--out", "a.nc"]  # fmt: skip
+    process = start(words, tmp_path, preexec_fn=little_memory(3 * 2**30))
+    code, out, err = end(process)
+    assert (code, out) == (2, ""), err
+    assert "memory" in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [
+    ["scan", *CHAIN, "--grid", "400x400", "--model", "rank-one", "--jobs", "2", "--out", "a.nc"],
+    ["train", *CHAIN, "--steps", "10000000", "--d", "2", "--length", "4", "--out", "a.nc"],
+])  # fmt: skip
+def test_the_system_ends_it_like_ctrl_c(tmp_path, words, number):
+    process = start(words, tmp_path, start_new_session=True)
+    time.sleep(12)
+    process.send_signal(number)
+    code, _, err = end(process)
+    assert code == 130 and "interrupted" in err and "Traceback" not in err, err
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left <= {"a.nc.parts"}
+    for path in (tmp_path / "a.nc.parts").glob("*"):
+        assert not path.name.startswith(".")
+    with pytest.raises(ProcessLookupError):  # no worker is left of its session
+        for _ in range(100):
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
+
+
+BACKWARDS = """
+import itertools, sys, time
+real, steps = time.time, itertools.count()
+time.time = lambda: real() - 1e5 * next(steps)
+from flowsim.cli.main import main
+sys.argv = ["flowsim", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_clock_that_goes_backwards(tmp_path):
+    """The time of day; what measures durations never goes back."""
+    words = ["scan", *CHAIN, "--grid", "4x4", "--out", "a.nc"]
+    done = subprocess.run(
+        [sys.executable, "-c", BACKWARDS, *words, "--json"], cwd=tmp_path, text=True,
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert read_record(tmp_path / "a.nc").sizes["w"] == 4
+    assert '"seconds": -' not in done.stdout
+
+
+def test_sigterm_is_an_interruption(tmp_path):
+    """Before any heavy import, so that it is quick."""
+    code = (
+        "import os, signal, sys\n"
+        "from unittest.mock import patch\n"
+        "from flowsim.cli import main\n"
+        "sys.argv = ['flowsim', 'x']\n"
+        "with patch.object(main, 'app', lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)):\n"
+        "    main.main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert done.stderr == "flowsim: interrupted; nothing is left half written\n"
