@@ -15,6 +15,8 @@ from full_model.theorems.claims import Claim, equal, free_weights, generator_of,
 _PERTURBATIONS = 64
 #: Below this |p + q − 1| rounding hides the signs, and far below it those of small steps.
 _NEAR_SIGNS, _NEAR_STEPS = 1e-4, 1e-2
+#: Below this (p + q − 1)²π₀π₁, the size of the block's smallest eigenvalues, rounding decides too.
+_ROUNDED = 1e-14
 
 
 def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
@@ -22,7 +24,8 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
     arch = loss.arch
     pi0, pi1 = chain.stationary
     excess = chain.switching_factor - 1
-    near_signs, near_steps = abs(excess) < _NEAR_SIGNS, abs(excess) < _NEAR_STEPS
+    near_signs = abs(excess) < _NEAR_SIGNS or excess**2 * pi0 * pi1 < _ROUNDED
+    near_steps = abs(excess) < _NEAR_STEPS
     names = ["bias", "embedding"] if arch.tied else ["bias", "unembedding", "embedding"]
     values, slopes, blocks, spectra, elsewhere, signs, moves = [], [], [], [], [], [], []
     for seed in seeds:

@@ -11,6 +11,8 @@ from flowsim.errors import InputError
 from full_model import Claim, format_claims, verify
 from full_model.theorems import unigram, unigram_set
 
+EXTREME = (1e-12, 1e-9, 1e-6, 1e-4, 0.01, 0.3, 0.7, 0.99, 1 - 1e-4, 1 - 1e-6, 1 - 1e-9)
+
 
 @pytest.mark.parametrize(
     "p, q", [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.3, 0.7), (0.31, 0.7), (0.01, 0.6)]
@@ -36,6 +38,16 @@ def test_other_sizes(d, length):
 def test_saturated_predictions_and_shallow_minima(p, q, d, length):
     """Probabilities that round to 1 (Lemma 1), and a smallest eigenvalue of 3e-4 (Thm. 2)."""
     assert [c.claim for c in verify(BinaryChain(p, q), d, length, range(4)) if not c.passed] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("p", EXTREME)
+def test_chains_near_0_and_1(p):
+    """π₀π₁ as small as 1e-12 turns rounding into large numbers, but no claim into a false one."""
+    for q in EXTREME:
+        for d, length in ((2, 2), (3, 4)):
+            claims = verify(BinaryChain(p, q), d, length, [0, 1])
+            assert [claim.claim for claim in claims if not claim.passed] == [], (q, d, length)
 
 
 @pytest.mark.slow
