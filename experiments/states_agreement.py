@@ -95,6 +95,7 @@ def draw(record: xr.Dataset) -> Figure:
     """A column per chain, a row per noise: where every start ends, and where not as predicted."""
     figure = Figure(figsize=(15, 7.4), layout="constrained")
     grid = figure.subplots(len(NOISE), len(CHAINS), sharex=True, sharey=True)
+    grid[0, 0].set(xlim=(-2.1, 2.1), ylim=(0, 2))
     for column, (states, p) in enumerate(CHAINS):
         for row, noise in enumerate(NOISE):
             name = f"S = {states}, p = {p:g}, noise {noise:g}"
@@ -111,8 +112,8 @@ def draw(record: xr.Dataset) -> Figure:
     handles = [
         *basin_dots([name for name in FILL if name in present]),
         Line2D([], [], color=DIFFER, marker="o", markersize=8, markerfacecolor="none",
-               linestyle="none", label="decided, not as predicted"),
-        Line2D([], [], color="k", linestyle="--", label="$w$ of the plane's saddle"),
+               linestyle="none", label="learned or trapped, not as predicted"),
+        Line2D([], [], color="k", linestyle="--", label="boundary in the plane"),
     ]  # fmt: skip
     figure.legend(handles=handles, loc="outside lower center", ncols=6, frameon=False)
     starts = len(record.e)
@@ -131,9 +132,12 @@ def panel(axes: Axes, case: xr.Dataset, e: np.ndarray, w: np.ndarray) -> None:
         axes.scatter(w[on], e[on], s=14, c=FILL[name], marker=MARKER[name],
                      edgecolors=INK[name], linewidths=0.4)  # fmt: skip
     decided = outcome != Label.UNRESOLVED
-    off = decided & (predicted != outcome)
+    off = decided & (predicted != outcome) & (outcome != Label.SADDLE)
     axes.scatter(w[off], e[off], s=34, facecolors="none", edgecolors=DIFFER, linewidths=0.8)
-    axes.axvline(-0.5, color="k", linestyle="--", linewidth=0.7)  # ω = √m w = −1
+    above = float(case.p) > (int(case.states) - 1) / int(case.states)
+    omega = np.linspace(-1, -0.01, 400) if above else np.linspace(-4.2, -1, 400)  # ω = √m w
+    square = 2 * omega**2 - 2 - 4 * np.log(-omega)
+    axes.plot(omega / 2, np.sqrt(np.maximum(square, 0)), "k--", linewidth=0.8)
     agree = int((predicted == outcome)[decided].sum())
     axes.set_title(f"{agree} of {int(decided.sum())} decided as predicted", fontsize=8.5)
 
