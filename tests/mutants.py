@@ -1,0 +1,204 @@
+"""``make mutants``: small faults are put into modules one by one, and the tests have to notice.
+
+A fault is one changed operator, number, condition or statement. Each runs in a fork of a process
+that has the large libraries loaded, with a finder that gives the changed module in place of its
+file; no file is touched. The result is ``docs/mutants.md``.
+
+    python tests/mutants.py [--sample 40] [--seed 0] [MODULE ...]
+"""
+
+import argparse
+import ast
+import copy
+import importlib.abc
+import importlib.util
+import os
+import random
+import signal
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "mutants.md"
+#: The modules, each with the tests that are to notice, the quickest first.
+MODULES = {
+    "flowsim.records.seal": ["records/test_damage.py"],
+    "flowsim.records.content": ["records/test_damage.py", "records/test_netcdf.py"],
+    "flowsim.landscape.labels": ["records/test_damage.py", "records/test_former_records.py"],
+    "flowsim.landscape.basins": ["landscape/test_landscape.py", "landscape/test_basins.py"],
+    "full_model.lift.projection": ["full_model/lift/test_projection.py"],
+    "full_model.comparison.outcome": [
+        "full_model/comparison/test_outcome.py", "full_model/comparison/test_comparison.py",
+    ],
+    "flowsim.scan.store": ["scan/test_store.py"],
+}  # fmt: skip
+#: Why a fault cannot be noticed, by module and fault.
+REASONS: dict[tuple[str, str], str] = {}
+
+_COMPARED = {
+    ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
+}  # fmt: skip
+_COMBINED = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
+    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.MatMult: ast.Mult,
+}  # fmt: skip
+
+
+def changed(node):
+    """Faulty forms of a node of the syntax tree."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        for other in _COMPARED[type(node.ops[0])]:
+            yield ast.Compare(node.left, [other()], node.comparators)
+    elif isinstance(node, ast.BoolOp):
+        yield ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+    elif isinstance(node, ast.BinOp) and type(node.op) in _COMBINED:
+        yield ast.BinOp(node.left, _COMBINED[type(node.op)](), node.right)
+    elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub, ast.Invert)):
+        yield node.operand
+    elif isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
+        value = node.value
+        other = (
+            not value if isinstance(value, bool) else value + 1 if value in (0, 1) else 2 * value
+        )
+        yield ast.Constant(other)
+    elif isinstance(node, (ast.Raise, ast.Continue)) or (
+        isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    ):
+        yield ast.Pass()
+
+
+def faults(tree):
+    """(line, what is changed, the whole changed tree) for every fault of a module."""
+    skipped = set()
+    for node in ast.walk(tree):
+        for part in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            skipped |= {id(inner) for inner in ast.walk(part)} if part is not None else set()
+        if isinstance(node, ast.JoinedStr):  # the words of messages
+            skipped |= {id(inner) for inner in ast.walk(node)}
+    for place, node in enumerate(ast.walk(tree)):
+        if id(node) in skipped:
+            continue
+        for other in changed(node):
+            whole = copy.deepcopy(tree)
+            target = list(ast.walk(whole))[place]
+            _Exchange(target, ast.copy_location(copy.deepcopy(other), node)).visit(whole)
+            words = [" ".join(ast.unparse(part).split())[:80] for part in (node, other)]
+            yield node.lineno, " becomes ".join(f"`{text}`" for text in words), whole
+
+
+class _Exchange(ast.NodeTransformer):
+    def __init__(self, target, other):
+        self.target, self.other = target, other
+
+    def visit(self, node):
+        return self.other if node is self.target else super().generic_visit(node)
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Gives one module from a syntax tree."""
+
+    def __init__(self, name, tree):
+        self.name, self.tree = name, ast.fix_missing_locations(tree)
+
+    def find_spec(self, fullname, path, target=None):
+        if fullname != self.name:
+            return None
+        return importlib.util.spec_from_file_location(fullname, source_of(fullname), loader=self)
+
+    def exec_module(self, module):
+        exec(compile(self.tree, module.__file__, "exec"), module.__dict__)
+
+
+def source_of(name):
+    return ROOT.joinpath(*name.split(".")).with_suffix(".py")
+
+
+def noticed(name, tree, tests, limit):
+    """Whether the tests fail with this tree in place of the module, or do not end in time."""
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(quiet, stream)
+        sys.meta_path.insert(0, _Finder(name, tree))
+        os._exit(int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *tests])))
+    ends = time.monotonic() + limit
+    while time.monotonic() < ends:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status) != 0
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return True
+
+
+def attack(name, sample, seed):
+    """What became of a module's faults: how many there are, were tried, and survived."""
+    tests = [str(ROOT / "tests" / test) for test in MODULES[name]]
+    tests = [test for test in tests if Path(test).exists()]
+    tree = ast.parse(source_of(name).read_text())
+    began = time.monotonic()
+    assert not noticed(name, tree, tests, 3600), f"{name}: the tests fail without any fault"
+    limit = 60 + 5 * (time.monotonic() - began)
+    every = list(faults(tree))
+    tried = random.Random(seed).sample(every, min(sample, len(every)))
+    survived = []
+    for line, words, other in sorted(tried, key=lambda fault: fault[0]):
+        if not noticed(name, other, tests, limit):
+            survived.append((line, words))
+            print(f"{name}:{line}: {words}", flush=True)
+    print(f"{name}: {len(tried) - len(survived)} of {len(tried)} noticed", flush=True)
+    return len(every), len(tried), survived
+
+
+def page(found, sample, seed):
+    """The result as Markdown."""
+    tried = sum(count for _, count, _ in found.values())
+    lost = sum(len(survived) for *_, survived in found.values())
+    lines = [
+        "# Mutants",
+        "",
+        "What `make mutants` found last: small faults, put into a module one by one, and whether "
+        "its tests noticed.",
+        f"At most {sample} of a module's faults, drawn with seed {seed}; Python "
+        f"{sys.version.split()[0]}, torch {version('torch')}.",
+        f"Noticed were {tried - lost} of {tried}.",
+        "",
+        "| module | faults | tried | noticed |",
+        "|---|---|---|---|",
+    ]
+    for name, (every, count, survived) in found.items():
+        lines.append(f"| `{name}` | {every} | {count} | {count - len(survived)} |")
+    lines += ["", "## Not noticed", ""]
+    for name, (*_, survived) in found.items():
+        for line, words in survived:
+            reason = REASONS.get((name, words), "no test looks at it")
+            lines.append(f"- `{name}`, line {line}: {words}: {reason}.")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help="by default all of them")
+    parser.add_argument("--sample", type=int, default=40, help="faults of each module")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    for library in ("h5netcdf", "matplotlib.pyplot", "mpmath", "numba", "scipy.stats", "torch",
+                    "torchdiffeq", "xarray"):  # fmt: skip
+        importlib.import_module(library)
+    sys.path.insert(0, str(ROOT))
+    found = {name: attack(name, given.sample, given.seed) for name in given.modules or MODULES}
+    if not given.modules:
+        PAGE.write_text(page(found, given.sample, given.seed))
+
+
+if __name__ == "__main__":
+    main()
