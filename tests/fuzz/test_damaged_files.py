@@ -88,7 +88,7 @@ def test_damaged_records(records, tmp_path):
 
 @pytest.mark.slow
 def test_more_damaged_records(records, tmp_path):
-    spoil_records(records, tmp_path, 2, 2500)
+    spoil_records(records, tmp_path, 2, 2000)
 
 
 def spoil_checkpoints(tmp_path, seed, count):
@@ -223,5 +223,5 @@ def test_forged_records(records, tmp_path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 def test_more_forged_records(records, tmp_path):
-    assert forge_records(records, tmp_path, 13, 500, drawn=False) > 100
-    assert forge_records(records, tmp_path, 14, 100, drawn=True) > 30
+    assert forge_records(records, tmp_path, 13, 200, drawn=False) > 40
+    assert forge_records(records, tmp_path, 14, 40, drawn=True) > 10

@@ -8,13 +8,22 @@ from flowsim import (
     BinaryChain,
     CanonicalModel,
     Label,
+    LinearAttentionModel,
+    StatesModel,
+    SymmetricChain,
+    UntiedModel,
     curvatures,
     energy,
     minima_curve,
     reaches_global_minimum,
     separatrix,
 )
-from flowsim.landscape.basins import SADDLE_ENERGY, SADDLE_W
+from flowsim.landscape.basins import (
+    SADDLE_ENERGY,
+    SADDLE_W,
+    analytic_basin,
+    linear_reaches_global_minimum,
+)
 from flowsim.landscape.curvature import classify_critical, critical_plane
 from flowsim.landscape.labels import CriticalPoint
 
@@ -34,6 +43,56 @@ def test_separatrix_has_the_saddles_energy_and_splits_the_basins(p, q):
     inside = inside[inside[:, 0] > 0]
     assert reaches_global_minimum(chain, outside).all()
     assert not reaches_global_minimum(chain, inside).any()
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_the_separatrix_begins_at_the_saddle_and_never_meets_the_plane_w_0(p, q):
+    w = torch.tensor([SADDLE_W, 0.0, 1e-3], dtype=torch.float64)
+    e = separatrix(BinaryChain(p, q), w)
+    assert 0 <= float(e[0]) < 1e-7
+    assert torch.isnan(e[1:]).all()
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_the_line_that_never_moves_is_in_no_basin(p, q):
+    chain = BinaryChain(p, q)
+    line = torch.stack([torch.zeros_like(W), W], dim=-1)
+    assert not reaches_global_minimum(chain, line).any()
+    space = torch.stack([torch.zeros_like(W), W, torch.full_like(W, 0.3)], dim=-1)
+    assert not linear_reaches_global_minimum(chain, space).any()
+
+
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_linear_attention_turns_the_side_of_the_feed_forward_layer(p, q):
+    """Behind a = -1 at small e the basin is that of the plane's other side; far out it is all."""
+    chain = BinaryChain(p, q)
+    side = 1.0 if chain.second_eigenvalue > 0 else -1.0
+    found = linear_reaches_global_minimum(
+        chain,
+        torch.tensor(
+            [[0.1, 0.2, 1.0], [0.1, 0.2, -3.0], [2.9, 0.2, -3.0], [2.8, 0.2, -3.0],
+             [0.1, 0.2, -0.9], [0.1, 0.2, -1.1]], dtype=torch.float64,
+        ),
+    )  # fmt: skip
+    behind = side > 0
+    assert found.tolist() == [behind, not behind, True, not behind, behind, not behind]
+
+
+def test_models_with_a_closed_form_have_their_own():
+    chain = BinaryChain(0.5, 0.8)
+    theta = torch.tensor([[1.0, -0.5], [0.1, 0.3]], dtype=torch.float64)
+    found = analytic_basin(CanonicalModel(chain))
+    assert torch.equal(found(theta), reaches_global_minimum(chain, theta))
+    space = torch.cat([theta, torch.tensor([[0.4], [-3.0]], dtype=torch.float64)], dim=1)
+    found = analytic_basin(LinearAttentionModel(chain))
+    assert torch.equal(found(space), linear_reaches_global_minimum(chain, space))
+    for model in (CanonicalModel(chain, bias="dynamic"), UntiedModel(chain),
+                  LinearAttentionModel(chain, bias="dynamic")):  # fmt: skip
+        assert analytic_basin(model) is None
+    states = StatesModel(SymmetricChain(3, 0.4), 4)
+    plane = torch.tensor([[0.2, -0.9], [0.2, 0.5], [3.0, -0.2]], dtype=torch.float64)
+    expected = reaches_global_minimum(states.chain, states.canonical(plane))
+    assert torch.equal(analytic_basin(states)(plane), expected)
 
 
 @pytest.mark.parametrize(("p", "q"), CHAINS)
