@@ -14,7 +14,7 @@ TRAINED = headline $(PAPERS) agreement agreement_adamw agreement_sampled noisy_m
 
 timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - began)) s"
 
-.PHONY: docs reproduce results notebooks $(FLOW) $(TRAINED)
+.PHONY: docs mutants reproduce results notebooks $(FLOW) $(TRAINED)
 .NOTPARALLEL:
 
 reproduce: $(FLOW) $(TRAINED) notebooks results
@@ -33,3 +33,6 @@ docs:  # the site, with the extra "docs"; every warning and every dead link ends
 
 results:  # the tables of docs/results.md, from the numbers in figures/*.json
 	$(call timed,experiments/results_page.py)
+
+mutants:  # small faults put into some modules, and whether the tests notice: docs/mutants.md
+	$(PYTHON) tests/mutants.py

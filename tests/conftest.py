@@ -1,6 +1,7 @@
 """Shared by all tests: the reference table, one thread, precision, starts and the command line."""
 
 import json
+import random
 import signal
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,21 @@ CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.05, 0.6), (0.97, 0.35), (0.45, 0.56)]
 
 #: What no model takes as its N.
 BAD_LENGTHS = [0, -1, 1.5, "8", None]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Files in a random order, and the tests of each file too; modules stay together."""
+    seed = config.getoption("shuffle", None)
+    if seed is None:
+        return
+    draw = random.Random(seed)
+    files = sorted({item.path for item in items})
+    place = dict(zip(files, draw.sample(range(len(files)), len(files)), strict=True))
+    items.sort(key=lambda item: (place[item.path], draw.random()))
 
 
 @pytest.fixture(autouse=True)

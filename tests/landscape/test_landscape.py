@@ -25,7 +25,7 @@ from flowsim.landscape.basins import (
     linear_reaches_global_minimum,
 )
 from flowsim.landscape.curvature import classify_critical, critical_plane
-from flowsim.landscape.labels import CriticalPoint
+from flowsim.landscape.labels import CriticalPoint, Rule, Status
 
 W = torch.linspace(-3, 3, 400, dtype=torch.float64)
 
@@ -139,3 +139,17 @@ def test_saddle_energy_is_the_energy_at_the_saddle():
     assert math.isclose(SADDLE_ENERGY, -(1 + math.log(2)) / 2)
     saddle = torch.tensor([0.0, SADDLE_W], dtype=torch.float64)
     assert energy(saddle).item() == pytest.approx(SADDLE_ENERGY, rel=1e-15)
+
+
+def test_codes_of_records_never_change():
+    assert {code.name: code.value for code in Status} == {
+        "CONVERGED": 0, "TIMED_OUT": 1, "DIVERGED": 2, "FAILED": 3, "PERIODIC": 4,
+    }  # fmt: skip
+    assert [rule.name for rule in sorted(Rule)] == [
+        "NONE", "CRITICAL_START", "TRAPPED_BY_PLANE", "REACHED_MINIMA", "CAME_TO_REST", "SHADOWS",
+        "SLID", "DRIFTS", "REFERENCE", "LEARNED",
+    ]  # fmt: skip
+    assert sorted(map(int, Rule)) == list(range(10))
+    assert {point.name: point.value for point in CriticalPoint} == {
+        "LOCAL_MAXIMUM": -1, "SADDLE": 0, "LOCAL_MINIMUM": 1, "GLOBAL_MINIMUM": 2,
+    }  # fmt: skip
