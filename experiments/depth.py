@@ -42,6 +42,8 @@ NAME = "depth"
 DEFAULT = {"layers": 4, "seeds": 8, "steps": 2000}
 FULL = {"layers": 6, "seeds": 16, "steps": 6000}
 CHAIN = BinaryChain(0.5, 0.8)
+#: Steps that are drawn.
+SHOWN = 600
 DIMENSION, LENGTH, EVERY, RATE, STD = 8, 4, 20, 0.5, 0.02
 COLOURS = (BLUE, ORANGE, GREEN, PINK, "0.3", "0.6")
 
@@ -181,10 +183,15 @@ def draw(record: xr.Dataset) -> Figure:
                 continue
             case, depth = record.sel(case=name), int(str(name)[4])
             style = {"color": COLOURS[depth - 1], "linewidth": 0.9, "alpha": 0.8}
-            for axes, what in zip(grid[:, column], ("loss", "smallest"), strict=True):
-                lines = axes.plot(record.step, case[what], **style)
+            left = leaving(case)[0]
+            before = ~(case.step.values[:, None] > left)  # later it is of no run at the unigram
+            curves = case.loss, case.smallest.where(xr.DataArray(before, dims=("step", "seed")))
+            for axes, values in zip(grid[:, column], curves, strict=True):
+                lines = axes.plot(record.step, values.transpose("step", "seed"), **style)
                 lines[0].set_label(f"{depth} layer{'s' * (depth > 1)}")
-        grid[0, column].set_title(trainer, fontsize=10)
+        note = ": all runs coincide" if trainer == TRAINERS["gd"] else ""
+        grid[0, column].set_title(trainer + note, fontsize=10)
+        grid[0, column].set_xlim(0, SHOWN)
         grid[1, column].set_xlabel("step")
         grid[1, column].axhline(0, color="k", linewidth=0.8, linestyle=":")
         for level in (CHAIN.entropy_rate, CHAIN.stationary_entropy):
@@ -194,12 +201,12 @@ def draw(record: xr.Dataset) -> Figure:
     grid[0, 0].set_ylabel("loss (nats); dotted: unigram, bigram")
     start = float(record.smallest.isel(step=0).max())
     grid[1, 0].set_ylim(-2.5 * start, 1.6 * start)
-    grid[1, 0].set_ylabel("smallest eigenvalue in $(b, e)$\nat the unigram of the run's weights")
+    grid[1, 0].set_ylabel("smallest eigenvalue in $(b, e)$\nat the unigram, until a run leaves")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6,
                   frameon=False)  # fmt: skip
     figure.suptitle(
         f"Tied, $p$ = 0.5, $q$ = 0.8, $d$ = {DIMENSION}, $N$ = {LENGTH}, {record.sizes['seed']} "
-        "seeds a depth, exact population loss", fontsize=11
+        f"seeds a depth, {int(record.step[-1])} steps on the exact loss", fontsize=11
     )  # fmt: skip
     return figure
 
@@ -207,7 +214,7 @@ def draw(record: xr.Dataset) -> Figure:
 def main(arguments: list[str] | None = None) -> int:
     """Train and draw; the exit code."""
     return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
+        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, False, "full"
     )
 
 

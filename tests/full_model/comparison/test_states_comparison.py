@@ -164,19 +164,19 @@ def test_decided_outcomes_stand_when_the_run_goes_on(case, noise):
     states, p, length = case
     settings = Comparison(p, None, "states", d=states + 1, length=length, noise=noise,
                           states=states)  # fmt: skip
-    points = grid_points(5, 3, (-1.4, 0.6), (0.2, 1.6))
+    points = grid_points(4, 2, (-1.4, 0.6), (0.2, 1.6))
     work = SideBySide(settings, points, predicting_model(settings, 2))
     work.run()
     full, chain = work.full, settings.chain
     decided = full.end_reasons() == EndReason.DECIDED
-    assert int(decided.sum()) >= 13 and full.steps[decided].max() < 5000
-    until = float(full.time.max()) + 300.0
+    assert int(decided.sum()) >= 7 and full.steps[decided].max() < 5000
+    until = float(full.time.max()) + 60.0
     step_until(full.field, full.state, full.time, full.steps, until, decided)
     loss = full.field.loss(full.state)
     learned = full.outcome == Label.GLOBAL_MINIMUM
     expected = torch.where(learned, chain.entropy_rate, chain.stationary_entropy)
     off = (loss - expected).abs()[decided]
-    assert off.max() < 5e-3 * chain.mutual_information
+    assert off.max() < 1e-2 * chain.mutual_information
     assert {1, 2} <= set(full.outcome.tolist())
 
 
@@ -188,6 +188,26 @@ def test_larger_planes_agree_exactly(case, trainer):
     settings = Comparison(p, None, "states", trainer, d=states + 1, states=states)
     record = compare(settings, grid_points(8, 8, (-1.5, 1.0), (-1.5, 1.5)))
     assert record.attrs["agreement"] == 1 and record.attrs["decided"] == 64
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "start", "seed", "share", "rank"),
+    [((3, 0.8, 3), (1.5, -0.1), 149, 0.518, 1), ((5, 0.95, 2), (0.7, -0.3), 68, 0.764, 1),
+     ((5, 0.95, 2), (0.9, -0.3), 88, 0.526, 2)],
+)  # fmt: skip
+def test_some_noisy_runs_learn_some_of_the_directions(case, start, seed, share, rank):
+    """Runs of experiments/states_agreement.py that end between unigram and bigram: Ẽ has rank k."""
+    states, p, length = case
+    settings = Comparison(p, None, "states", length=length, noise=0.1, steps=2000, states=states)
+    points = torch.tensor([start], dtype=F64)
+    work = SideBySide(settings, points, predicting_model(settings, 2), [seed])
+    work.run()
+    assert work.full.outcome.tolist() == [Label.UNRESOLVED]
+    assert float(work.full.open_share[0]) == pytest.approx(share, abs=2e-3)
+    embedding = work.full.field.weights(work.full.state)["embedding"][0]
+    values = torch.linalg.svdvals(embedding - embedding.mean(0))
+    assert values[rank - 1] > 0.5 and (values[rank:] < 1e-3).all()
 
 
 def test_noise_reaches_the_weights_that_are_named():
