@@ -17,7 +17,7 @@ from command import without_notices
 from flowsim import read_record
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
-PORTRAIT = ["portrait", *CHAIN, "--resolution", "8", "--out", "a.png"]
+SCAN = ["scan", *CHAIN, "--grid", "4x4", "--confirm", "0", "--out", "a.nc"]
 TRAIN = ["train", *CHAIN, "--d", "2", "--length", "3", "--steps", "3", "--out", "a.nc"]
 
 
@@ -41,34 +41,32 @@ def end(process):
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory):
-    """The bytes of a portrait's record that nothing disturbed."""
+    """The record of a scan that nothing disturbed."""
     folder = tmp_path_factory.mktemp("calm")
-    assert end(start(PORTRAIT, folder))[0] == 0
-    return (folder / "a.nc").read_bytes()
+    assert end(start(SCAN, folder))[0] == 0
+    return read_record(folder / "a.nc")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("python", [["-O"], ["-OO"], ["-W", "error"], ["-X", "utf8=0"]])
+@pytest.mark.parametrize("python", [["-O"], ["-W", "error"]])
 def test_strict_interpreters(tmp_path, calm, python):
     """Warnings of other packages' syntax and of torch's own parts are theirs."""
     if "error" in python:
         python = [*python, "-W", "ignore::DeprecationWarning", "-W", "ignore::SyntaxWarning"]
-    code, _, err = end(start(PORTRAIT, tmp_path, python))
+    code, _, err = end(start(SCAN, tmp_path, python))
     assert (code, err) == (0, "")
-    assert (tmp_path / "a.nc").read_bytes() == calm
+    assert read_record(tmp_path / "a.nc").identical(calm)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("home", [None, "/nowhere", "/proc", "read-only"])
+@pytest.mark.parametrize("home", [None, "/proc"])
 def test_homes_that_are_none(tmp_path, calm, home):
-    (tmp_path / "read-only").mkdir(mode=0o500)
-    if home == "read-only":
-        home = str(tmp_path / "read-only")
+    """None at all, and one in which not even root may write."""
     places = ("XDG_CACHE_HOME", "NUMBA_CACHE_DIR", "MPLCONFIGDIR", "XDG_CONFIG_HOME")
     variables = {"HOME": home, **dict.fromkeys(places)}
-    code, _, err = end(start(PORTRAIT, tmp_path, variables=variables))
+    code, _, err = end(start(SCAN, tmp_path, variables=variables))
     assert code == 0 and "Traceback" not in err, err
-    assert (tmp_path / "a.nc").read_bytes() == calm
+    assert read_record(tmp_path / "a.nc").identical(calm)
 
 
 @pytest.mark.slow
@@ -88,18 +86,17 @@ def test_no_compiler(tmp_path):
 @pytest.mark.slow
 def test_two_processes_fill_one_cache(tmp_path):
     variables = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NUMBA_CACHE_DIR": None}
-    words = ["scan", *CHAIN, "--grid", "3x3", "--out", "a.nc"]
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    running = [start(words, tmp_path / name, variables=variables) for name in ("one", "two")]
+    running = [start(SCAN, tmp_path / name, variables=variables) for name in ("one", "two")]
     assert [end(process)[0] for process in running] == [0, 0]
     contents = {(tmp_path / name / "a.nc").read_bytes() for name in ("one", "two")}
     assert len(contents) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["--help"], ["portrait", "-h"], ["chain", *CHAIN]])
-@pytest.mark.parametrize("columns", ["40", "1", "0", "x"])
+@pytest.mark.parametrize("words", [["portrait", "-h"], ["chain", *CHAIN]])
+@pytest.mark.parametrize("columns", ["40", "0"])
 def test_narrow_terminals(tmp_path, words, columns):
     variables = {"COLUMNS": columns, "LINES": "5", "TERM": "dumb"}
     code, out, err = end(start(words, tmp_path, variables=variables))
@@ -126,15 +123,14 @@ def test_little_memory(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("words", [
     ["scan", *CHAIN, "--grid", "400x400", "--model", "rank-one", "--jobs", "2", "--out", "a.nc"],
     ["train", *CHAIN, "--steps", "10000000", "--d", "2", "--length", "4", "--out", "a.nc"],
 ])  # fmt: skip
-def test_the_system_ends_it_like_ctrl_c(tmp_path, words, number):
+def test_the_system_ends_it_like_ctrl_c(tmp_path, words):
     process = start(words, tmp_path, start_new_session=True)
     time.sleep(12)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     code, _, err = end(process)
     assert code == 130 and "interrupted" in err and "Traceback" not in err, err
     left = {path.name for path in tmp_path.iterdir()}
@@ -160,9 +156,8 @@ main()
 @pytest.mark.slow
 def test_a_clock_that_goes_backwards(tmp_path):
     """The time of day; what measures durations never goes back."""
-    words = ["scan", *CHAIN, "--grid", "4x4", "--out", "a.nc"]
     done = subprocess.run(
-        [sys.executable, "-c", BACKWARDS, *words, "--json"], cwd=tmp_path, text=True,
+        [sys.executable, "-c", BACKWARDS, *SCAN, "--json"], cwd=tmp_path, text=True,
         capture_output=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

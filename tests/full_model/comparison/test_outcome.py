@@ -11,13 +11,13 @@ import torch
 
 from flowsim import BinaryChain, Label
 from full_model import classify
-from full_model.comparison.outcome import open_gap, unigram_block
+from full_model.comparison.outcome import EndReason, open_gap, unigram_block
 
 CHAIN = BinaryChain(0.5, 0.8)
 C = 0.5 * 0.8 / 1.3**2
 CENTRE = math.log(0.5 / 0.8)
-S = torch.tensor([0.03, -0.02], dtype=torch.float64)
-V = torch.tensor([[0.4, 0.1], [0.1, 0.3]], dtype=torch.float64)
+S = torch.tensor([0.2, -0.15], dtype=torch.float64)
+V = torch.tensor([[0.6, 0.1], [0.1, 0.5]], dtype=torch.float64)
 #: Its Schur complement, and the smallest eigenvalue of the block.
 SCHUR = V - torch.outer(S, S) / C
 BLOCK = torch.cat([torch.tensor([[C, *S.tolist()]], dtype=torch.float64),
@@ -132,6 +132,13 @@ def test_at_rest_for_good_is_a_saddle_only_without_a_bowl():
         )
     assert label(e=zero, v=down, bias=CENTRE + 1e-3)[0] == Label.UNRESOLVED
     assert label(e=zero, v=V, rest=1e-3)[0] == Label.UNRESOLVED
+
+
+def test_codes_of_records_never_change():
+    assert [reason.name for reason in sorted(EndReason)] == [
+        "DECIDED", "CREEPS_ALONG_A_KINK", "STEPS_USED_UP", "HORIZON_REACHED", "NOT_FINITE",
+    ]  # fmt: skip
+    assert sorted(map(int, EndReason)) == list(range(5))
 
 
 def test_without_information_nothing_is_left_open():
