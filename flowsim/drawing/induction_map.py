@@ -76,8 +76,8 @@ def _lines(record: xr.Dataset, ax: Axes) -> list[Artist]:
                            markeredgecolor=LINE, markersize=6, linestyle="none",
                            label="saddle")  # fmt: skip
     share = record.attrs.get("global_minimum_share", 0.0)
-    if 0 < share < 1:
-        at = np.log(share) - np.log1p(-share)
+    at = np.log(share) - np.log1p(-share) if 0 < share < 1 else np.inf
+    if x[0] <= at <= x[1]:
         handles += ax.plot(
             [at], [record.attrs["global_minimum_beta"]], "*", color=INK["global_minimum"],
             markersize=12, linestyle="none", label="global minimum",
