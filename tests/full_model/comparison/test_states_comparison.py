@@ -158,10 +158,9 @@ def test_below_the_threshold_the_trap_is_a_saddle():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [(2, 0.7, 3), (3, 0.8, 2), (5, 0.9, 2)], ids=str)
-@pytest.mark.parametrize("noise", [0.02, 0.1])
-def test_decided_outcomes_stand_when_the_run_goes_on(case, noise):
-    states, p, length = case
+@pytest.mark.parametrize("case", [(2, 0.7, 3, 0.02), (3, 0.8, 2, 0.1), (5, 0.9, 2, 0.02)], ids=str)
+def test_decided_outcomes_stand_when_the_run_goes_on(case):
+    states, p, length, noise = case
     settings = Comparison(p, None, "states", d=states + 1, length=length, noise=noise,
                           states=states)  # fmt: skip
     points = grid_points(4, 2, (-1.4, 0.6), (0.2, 1.6))
@@ -170,7 +169,7 @@ def test_decided_outcomes_stand_when_the_run_goes_on(case, noise):
     full, chain = work.full, settings.chain
     decided = full.end_reasons() == EndReason.DECIDED
     assert int(decided.sum()) >= 7 and full.steps[decided].max() < 5000
-    until = float(full.time.max()) + 60.0
+    until = float(full.time[decided].max()) + 60.0
     step_until(full.field, full.state, full.time, full.steps, until, decided)
     loss = full.field.loss(full.state)
     learned = full.outcome == Label.GLOBAL_MINIMUM
@@ -181,13 +180,13 @@ def test_decided_outcomes_stand_when_the_run_goes_on(case, noise):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [(2, 0.6), (5, 0.9), (10, 0.95)], ids=str)
+@pytest.mark.parametrize("case", [(5, 0.9), (10, 0.95)], ids=str)
 @pytest.mark.parametrize("trainer", ["gd", "flow"])
 def test_larger_planes_agree_exactly(case, trainer):
     states, p = case
     settings = Comparison(p, None, "states", trainer, d=states + 1, states=states)
-    record = compare(settings, grid_points(8, 8, (-1.5, 1.0), (-1.5, 1.5)))
-    assert record.attrs["agreement"] == 1 and record.attrs["decided"] == 64
+    record = compare(settings, grid_points(6, 6, (-1.5, 1.0), (-1.5, 1.5)))
+    assert record.attrs["agreement"] == 1 and record.attrs["decided"] == 36
 
 
 @pytest.mark.slow
