@@ -25,7 +25,7 @@ def test_every_start_is_counted_once():
         assert ("interval" in line) == (line["noise"] > 0)
         above = line["p"] > (line["states"] - 1) / line["states"]
         if above and not line["noise"]:
-            assert line["agree"] == line["decided"] == 8
+            assert line["agree"] == line["decided"] >= 7
     head, rows = results_states.agreement({"made": {}, "sizes": {}} | found)
     assert {len(row) for row in rows} == {len(head)} and len(rows) == len(found)
     assert agreement.draw(record).axes
