@@ -28,7 +28,10 @@ PAGE = ROOT / "docs" / "mutants.md"
 MODULES = {
     "full_model.comparison.outcome": ["full_model/comparison/test_outcome.py"],
     "flowsim.landscape.basins": ["landscape/test_landscape.py", "models/test_linear_attention.py"],
-    "full_model.lift.projection": ["full_model/lift/test_projection.py"],
+    "full_model.lift.projection": [
+        "full_model/lift/test_projection.py",
+        "full_model/lift/test_lift.py",
+    ],
     "flowsim.landscape.labels": ["landscape/test_landscape.py"],
     "flowsim.scan.store": ["scan/test_store.py"],
 }
@@ -44,6 +47,9 @@ REASONS = {
      "`chain.second_eigenvalue < 0` becomes `chain.second_eigenvalue <= 0`"): _TWICE,
     ("flowsim.landscape.basins",
      "`chain.second_eigenvalue > 0` becomes `chain.second_eigenvalue >= 0`"): _TWICE,
+    ("flowsim.landscape.basins",
+     "`energy(theta) > SADDLE_ENERGY` becomes `energy(theta) >= SADDLE_ENERGY`"):
+    "a rounded start lies beside the separatrix, not on it",
     ("flowsim.landscape.basins", "`w > SADDLE_W` becomes `w >= SADDLE_W`"): _AT_SADDLE,
     ("flowsim.landscape.basins", "`w <= SADDLE_W` becomes `w < SADDLE_W`"): _AT_SADDLE,
     ("flowsim.landscape.basins", "`w < SADDLE_W` becomes `w <= SADDLE_W`"): _AT_SADDLE,

@@ -112,7 +112,7 @@ def little_memory(size):
 
 @pytest.mark.slow
 def test_little_memory(tmp_path):
-    """What the program needs itself is there, and half of what the command asks for."""
+    """More than there is, with what the program needs itself: refused before it is asked for."""
     words = ["train", *CHAIN, "--d", "4", "--length", "512", "--batch", "20000", "--steps", "2",
              "--out", "a.nc"]  # fmt: skip
     process = start(words, tmp_path, preexec_fn=little_memory(3 * 2**30))

