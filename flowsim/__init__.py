@@ -62,6 +62,7 @@ _HOME = {
     "Trained": "training.trained",
     "UntiedModel": "models.untied",
     "add_boundary": "boundary.in_record",
+    "baselines": "chains.baselines",
     "cell_centres": "scan.starts",
     "confirm": "flow.confirm",
     "curvatures": "landscape.curvature",

@@ -4,6 +4,7 @@ from flowsim.boundary.in_record import add_boundary as add_boundary
 from flowsim.boundary.refine import refine_boundary as refine_boundary
 from flowsim.boundary.refine import refined_labels as refined_labels
 from flowsim.chain import BinaryChain as BinaryChain
+from flowsim.chains.baselines import baselines as baselines
 from flowsim.chains.counting import in_context as in_context
 from flowsim.chains.counting import successor_counts as successor_counts
 from flowsim.chains.exact_losses import PriorLosses as PriorLosses

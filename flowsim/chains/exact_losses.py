@@ -106,14 +106,15 @@ class CountClasses:
         """The counts of a lower order j, those among the first m symbols included."""
         shape = (len(self.start), -1, self.states**order, self.states)
         return (
-            self.counts.reshape(shape).sum(1) + _inside(self.order, order, self.states)[self.start]
+            self.counts.reshape(shape).sum(1)
+            + counts_inside(self.order, order, self.states)[self.start]
         )
 
     def context_of(self, order: int) -> Tensor:
         return self.context % self.states**order
 
 
-def _inside(order: int, lower: int, states: int) -> Tensor:
+def counts_inside(order: int, lower: int, states: int) -> Tensor:
     """Counts of a lower order within each m symbols, shape (S^m, S^lower, S)."""
     words = torch.arange(states**order)
     table = torch.zeros(len(words), states**lower, states, dtype=torch.float64)

@@ -30,6 +30,15 @@ class Prior(ABC):
     states: int
     order: int = 1
 
+    @property
+    def has_bayes(self) -> bool:
+        """Whether Bayes's predictor is known, and with it every exact loss."""
+        return True
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What was chosen, ready for JSON; two priors with the same are the same."""
+
     @abstractmethod
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """``count`` kernels, shape (count, S^k, S), float64 on the generator's device."""
@@ -61,6 +70,9 @@ class DirichletPrior(Prior):
         if not 0 < beta < float("inf"):
             raise InputError(f"beta must be a number above 0, not {beta!r}")
         self.states, self.order, self.beta = states, order, float(beta)
+
+    def settings(self) -> dict[str, Any]:
+        return {"prior": "dirichlet", "states": self.states, "order": self.order, "beta": self.beta}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         shape = (count, self.states**self.order, self.states)
@@ -97,6 +109,13 @@ class DoublyStochasticPrior(Prior):
                 f"not {states!r}"
             )
         self.states = states
+
+    @property
+    def has_bayes(self) -> bool:
+        return self.states == 2
+
+    def settings(self) -> dict[str, Any]:
+        return {"prior": "doubly-stochastic", "states": self.states, "order": 1}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         rows, device = self.states - 1, generator.device
@@ -151,6 +170,11 @@ class FinitePrior(Prior):
         self.kernels = torch.stack([torch.from_numpy(chain.kernel) for chain in chains])
         self.weights = _probabilities(weights, len(chains))
 
+    def settings(self) -> dict[str, Any]:
+        rows, weights = self.kernels.tolist(), self.weights.tolist()
+        own = {"kernels": rows, "weights": weights}
+        return {"prior": "finite", "states": self.states, "order": self.order, **own}
+
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         return self.kernels.to(generator.device)[_pick(self.weights, count, generator)]
 
@@ -192,6 +216,15 @@ class MixturePrior(Prior):
         self.parts = tuple(parts)
         self.states, self.order = parts[0].states, parts[0].order
         self.weights = _probabilities(weights, len(parts))
+
+    @property
+    def has_bayes(self) -> bool:
+        return all(part.has_bayes for part in self.parts)
+
+    def settings(self) -> dict[str, Any]:
+        parts = [part.settings() for part in self.parts]
+        own = {"parts": parts, "weights": self.weights.tolist()}
+        return {"prior": "mixture", "states": self.states, "order": self.order, **own}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         chosen = _pick(self.weights, count, generator)

@@ -71,7 +71,11 @@ def compare_sampled(
     choice = OptimizerChoice(run.recipe, settings.d, settings.seed, nudge)
     start, kept = model.from_canonical(points), record.step.values.tolist()
     found = ReducedTraining(model, choice).run(start, own_batches=True, keep=kept)
-    _, escape, _ = plateau(torch.tensor(kept), found.path_loss, run.source())
+    _, escape, _ = plateau(
+        torch.tensor(kept), found.path_loss,
+        torch.tensor([settings.chain.stationary_entropy], dtype=torch.float64),
+        torch.tensor([settings.chain.entropy_rate], dtype=torch.float64),
+    )  # fmt: skip
     loss = found.path_loss.numpy()
     record["predicted"] = ("point", _labels(settings, escape.numpy(), loss[-1]), flags(Label))
     record["flow_predicted"] = ("point", find_limits(model, start).label.numpy(), flags(Label))

@@ -59,7 +59,7 @@ def initial_weights(
         InputError: unknown kind, no seed, a number out of range, ``theta`` missing or misshaped, or
             an architecture that cannot carry the lift.
     """
-    _check(kind, seeds, std, noise, value)
+    _check(arch, kind, seeds, std, noise, value)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
     if kind == "rank-one":
         weights = _rank_one(arch, generators, std)
@@ -78,10 +78,14 @@ def initial_weights(
     return {k: w.clone(memory_format=torch.contiguous_format) for k, w in weights.items()}
 
 
-def _check(kind: str, seeds: Sequence[int], std: float, noise: float, value: float) -> None:
+def _check(
+    arch: Architecture, kind: str, seeds: Sequence[int], std: float, noise: float, value: float
+) -> None:
     """InputError unless all of them are in range."""
     if kind not in KINDS:
         raise InputError(f"init must be one of {', '.join(KINDS)}, not {kind!r}")
+    if kind != "gaussian" and not arch.width:
+        raise InputError(f"a {kind} start sets hidden units, and hidden is 0")
     if not seeds:
         raise InputError("an initialization needs at least one seed")
     for name, number in (("std", std), ("init value", value)):

@@ -111,3 +111,5 @@ def _check_rank_one_architecture(arch: Architecture) -> None:
             raise InputError(
                 f"reduced points lift to a model with {name} = {value}, not {getattr(arch, name)}"
             )
+    if not arch.width:
+        raise InputError("reduced points lift to a model with hidden units, not hidden = 0")

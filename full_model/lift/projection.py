@@ -77,6 +77,8 @@ def project(
     check_weights(arch, weights)
     if arch.states != 2:
         raise InputError(f"only two states project to (e, w, a), not {arch.states}")
+    if not arch.width:
+        raise InputError("a model without hidden units has no w to project to")
     parts = _binary_parts(arch, {name: w.detach() for name, w in weights.items()})
     e = parts["embedding"]
     eta = e.new_ones(arch.width) if hidden_signs is None else hidden_signs.to(e)

@@ -77,5 +77,5 @@ def _check_architecture(arch: Architecture) -> None:
             )
     if arch.has_relative:
         raise InputError("the plane of S states has no relative positions")
-    if arch.width % arch.states:
+    if arch.width % arch.states or not arch.width:
         raise InputError(f"hidden must be a multiple of the {arch.states} states, not {arch.width}")

@@ -28,7 +28,7 @@ class Architecture:
         length: context length N, at least 1; shorter sequences are accepted too.
         layers: number of blocks, at least 1.
         heads: attention heads, at least 1.
-        hidden: feed-forward width r, at least 1; 4d if None.
+        hidden: feed-forward width r; 4d if None, and 0 for attention alone.
         states: number of symbols k, at least 2.
         output: "binary" (one logit of x = 1, embedding x·e) or "states" (k logits).
         tied: the last linear map reads with the embedding, u = e.
@@ -71,7 +71,7 @@ class Architecture:
             "length": 1,
             "layers": 1,
             "heads": 1,
-            "hidden": 1,
+            "hidden": 0,
             "states": 2,
             "window": 1,
         }
@@ -93,6 +93,8 @@ class Architecture:
             raise InputError(f"d must be a multiple of heads, and {self.d} is none of {self.heads}")
         if self.output == "binary" and self.states != 2:
             raise InputError(f"a binary logit needs states = 2, not {self.states}")
+        if not self.width and self.attention == "none":
+            raise InputError("a model without attention needs hidden units, not hidden = 0")
         if self.has_relative and self.attention != "softmax":
             raise InputError(f"relative positions need softmax attention, not {self.attention}")
 
@@ -115,6 +117,7 @@ class Architecture:
             and self.positions == "learned"
             and not self.layer_norm
             and self.window is None
+            and self.width > 0
         )
 
     @property
@@ -130,14 +133,15 @@ class Architecture:
                 block |= {"query": (d, d), "key": (d, d)}
             if self.attention != "none":
                 block |= {"value": (d, d), "out": (d, d)}
-            block |= {"up": (self.width, d), "down": (d, self.width)}
+            if self.width:
+                block |= {"up": (self.width, d), "down": (d, self.width)}
             if self.has_relative:
                 block["relative"] = (self.heads, self.length)
             if self.positions == "relative-values":
                 block["relative_value"] = (self.length, d)
             if self.layer_norm and self.norm_at == "inputs":
-                block |= {"norm1": (d,), "norm2": (d,)}
-            elif self.layer_norm:
+                block |= {"norm1": (d,), "norm2": (d,)} if self.width else {"norm1": (d,)}
+            elif self.layer_norm and self.width:
                 block["norm2"] = (self.width,)
             shapes |= {f"{layer}.{name}": shape for name, shape in block.items()}
         if self.layer_norm and self.norm_at == "inputs":

@@ -34,7 +34,7 @@ def batch_gradient(
         if found is not None:
             return found
     members, batch, n = inputs.shape
-    widest = max(arch.width, arch.heads * n if arch.attention == "softmax" else 0)
+    widest = max(arch.width, arch.d, arch.heads * n if arch.attention == "softmax" else 0)
     size = members
     if inputs.device.type == "cpu":
         size = max(1, min(members, _PIECE // (batch * n * widest)))

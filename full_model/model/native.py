@@ -41,18 +41,9 @@ _REAL = {torch.float32: "float", torch.float64: "double"}
 
 def fits(arch: Architecture, dtype: torch.dtype, device: torch.device) -> bool:
     """Is this the model the kernel is written for, and is there a compiler for it."""
-    papers_model = (
-        arch.layers == 1
-        and arch.heads == 1
-        and arch.output == "binary"
-        and arch.attention == "softmax"
-        and arch.activation == "relu"
-        and arch.positions == "learned"
-        and not arch.layer_norm
-        and arch.window is None
-    )
     small = arch.length <= 4096 and arch.width <= 512 and arch.d <= 64
-    return papers_model and small and dtype in _REAL and device.type == "cpu" and bool(_compiler())
+    known = dtype in _REAL and device.type == "cpu"
+    return arch.plain_softmax and small and known and bool(_compiler())
 
 
 def loss_and_gradient(

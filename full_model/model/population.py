@@ -10,6 +10,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from full_model.model.architecture import Architecture, Weights, check_weights
+from full_model.model.sequence_source import SequenceSource, sequence_law
 from full_model.model.source import MarkovSource
 from full_model.model.transformer import cross_entropy, forward
 
@@ -24,15 +25,16 @@ _SECONDS_PER_PRODUCT = 1e-10
 
 
 class PopulationLoss:
-    """L(θ) = E (1/N) Σ_n −log f_θ(x_{n+1} | x_1 … x_n) over a stationary chain, exactly.
+    """L(θ) = E (1/N) Σ_n −log f_θ(x_{n+1} | x_1 … x_n) over a source of sequences, exactly.
 
     All k^N sequences are run through the model and weighed with their probability; the next symbol
-    is averaged out in closed form. Without attention a prediction sees the current symbol only, so
-    k constant sequences, weighed with π, give the same number at any N.
+    is averaged out in closed form (of a prior, by Bayes's predictor). On a first-order chain a
+    prediction without attention sees the current symbol only, so k constant sequences, weighed with
+    π, give the same number at any N.
 
     Args:
         arch: the architecture; its ``length`` is N and its ``states`` is k.
-        source: the chains, one for all or one per member.
+        source: of the sequences, one for all or one per member.
         dtype, device: of the weights to come.
         length: N if it is to be shorter than the context.
 
@@ -40,7 +42,8 @@ class PopulationLoss:
         tokens: (S, N) uint8; weights of the sequences (M, S) and target laws (M, S, N[, k]) follow.
 
     Raises:
-        InputError: another number of states, or more than ``MAX_SEQUENCES`` sequences.
+        InputError: another number of states, more than ``MAX_SEQUENCES`` sequences, or a prior
+            without a known Bayes predictor.
 
     Source: AM Sec. 2 (loss); the constant sequences by own derivation.
     """
@@ -48,7 +51,7 @@ class PopulationLoss:
     def __init__(
         self,
         arch: Architecture,
-        source: MarkovSource,
+        source: SequenceSource,
         dtype: torch.dtype = torch.float64,
         device: torch.device | str = "cpu",
         length: int | None = None,
@@ -59,14 +62,15 @@ class PopulationLoss:
         if not 1 <= n <= arch.length:
             raise InputError(f"length must be from 1 to {arch.length}, not {n}")
         self.arch, self.source, self.length = arch, source, n
-        if arch.attention == "none":
+        if arch.attention == "none" and isinstance(source, MarkovSource):
             self.tokens = torch.arange(k, dtype=torch.uint8).unsqueeze(-1).expand(k, n)
             law = source.stationary.clone()
+            laws = source.next_laws(self.tokens)
         else:
             check_enumeration(arch, n)
             self.tokens = all_sequences(n, k)
-            law = _sequence_law(source, self.tokens)
-        laws = source.kernel[:, self.tokens.long()]  # (M, S, N, k): law of the next symbol
+            laws = source.next_laws(self.tokens)
+            law = sequence_law(source, self.tokens, laws)
         if arch.output == "binary":
             laws = laws[..., 1]
         self.tokens = self.tokens.to(device)
@@ -190,19 +194,10 @@ def all_sequences(n: int, k: int = 2) -> Tensor:
     return (index // k ** torch.arange(n - 1, -1, -1) % k).to(torch.uint8)
 
 
-def _sequence_law(source: MarkovSource, tokens: Tensor) -> Tensor:
-    """P(x_1 … x_N) under each stationary chain, (M, S)."""
-    symbols = tokens.long()
-    law = source.stationary[:, symbols[:, 0]]
-    for n in range(symbols.shape[1] - 1):
-        law = law * source.kernel[:, symbols[:, n], symbols[:, n + 1]]
-    return law
-
-
 def sampled_loss(
     arch: Architecture,
     weights: Weights,
-    source: MarkovSource,
+    source: SequenceSource,
     batch: int,
     generator: torch.Generator,
     length: int | None = None,
@@ -215,10 +210,8 @@ def sampled_loss(
         raise InputError(f"a sampled loss needs at least two sequences, not {batch}")
     ensemble = check_weights(arch, weights)
     source = source.repeat(ensemble[0]) if ensemble else source
-    tokens, _ = source.sample(batch, length or arch.length, generator)
-    like = weights["bias"]
-    member = torch.arange(source.members, device=tokens.device)[:, None, None]
-    targets = source.kernel.to(like)[member, tokens.long()]
+    tokens, laws = source.held_out(batch, length or arch.length, generator)
+    targets = laws.to(weights["bias"])
     if arch.output == "binary":
         targets = targets[..., 1]
     if not ensemble:

@@ -20,12 +20,13 @@ from torch import Tensor
 from flowsim.errors import InputError
 from full_model.model.architecture import Architecture, Weights, check_weights
 from full_model.model.population import PopulationLoss, check_enumeration
+from full_model.model.sequence_source import SequenceSource
 from full_model.model.source import MarkovSource
 
 
 def exact_loss(
     arch: Architecture,
-    source: MarkovSource,
+    source: SequenceSource,
     dtype: torch.dtype = torch.float64,
     device: torch.device | str = "cpu",
 ) -> PrefixTreeLoss | PopulationLoss:
@@ -35,7 +36,7 @@ def exact_loss(
         InputError: as ``PopulationLoss``.
     """
     plain = dtype == torch.float64 and torch.device(device).type == "cpu"
-    if plain and arch.plain_softmax:
+    if plain and arch.plain_softmax and isinstance(source, MarkovSource):
         return PrefixTreeLoss(arch, source)
     return PopulationLoss(arch, source, dtype, device)
 

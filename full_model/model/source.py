@@ -9,9 +9,10 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain
+from full_model.model.sequence_source import SequenceSource
 
 
-class MarkovSource:
+class MarkovSource(SequenceSource):
     """M stationary chains on k states: kernels, stationary laws, entropies and samples.
 
     Attributes:
@@ -102,6 +103,13 @@ class MarkovSource:
             shift *= 2
         paths = maps[..., 0].to(torch.uint8)
         return paths[..., :-1], paths[..., 1:]
+
+    def first_law(self) -> Tensor:
+        return self.stationary
+
+    def next_laws(self, tokens: Tensor) -> Tensor:
+        whole, member = self.of_members(tokens)
+        return self.kernel[member, whole]
 
 
 def _binary_paths(u: Tensor, zero_below: Tensor) -> tuple[Tensor, Tensor]:

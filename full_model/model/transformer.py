@@ -32,8 +32,9 @@ def forward(
         z_n = y_n + W_2 φ(W_1 y_n),   logit_n = ⟨u, z_n⟩ + b,
 
     att_{n,·} the softmax of ⟨W_Q x_n, W_K x_i⟩/√m over the visible i, m = d/heads; z of one layer
-    is x of the next. With k logits x_n e becomes the row e_{x_n} and the last line reads every row.
-    Relative positions add a number of n − i to the scores, and a vector of it to W_V x_i.
+    is x of the next. Without hidden units z_n = y_n. With k logits x_n e becomes the row e_{x_n}
+    and the last line reads every row. Relative positions add a number of n − i to the scores, and a
+    vector of it to W_V x_i.
 
     Args:
         arch: the architecture.
@@ -70,9 +71,11 @@ def forward(
                     trace[f"{layer}.pattern"] = pattern
         if trace is not None:
             trace[f"{layer}.y"] = y
-        hidden = _hidden_inputs(arch, block, y)
-        hidden = hidden.relu() if arch.activation == "relu" else gelu(hidden)
-        x = y + _linear(hidden, block["down"])
+        x = y
+        if arch.width:
+            hidden = _hidden_inputs(arch, block, y)
+            hidden = hidden.relu() if arch.activation == "relu" else gelu(hidden)
+            x = y + _linear(hidden, block["down"])
     x = _norm(x, weights.get("norm"))
     reader = embedding if arch.tied else weights["unembedding"]
     if arch.output == "binary":

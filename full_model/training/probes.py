@@ -8,8 +8,10 @@ from torch.linalg import vector_norm
 
 from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights
-from full_model.model.source import MarkovSource
 from full_model.model.transformer import forward, probability_of_one
+
+#: Distances at which attention is measured.
+DISTANCES = 16
 
 
 def matrix_names(arch: Architecture) -> list[str]:
@@ -45,6 +47,24 @@ def attention_share(arch: Architecture, weights: Weights, tokens: Tensor) -> Ten
     return torch.stack(shares, dim=-1)
 
 
+def looks_back(arch: Architecture, weights: Weights, tokens: Tensor) -> Tensor:
+    """Mean attention to the symbol i positions before, (..., layers, heads, distances).
+
+    For i = 0, …, at most 15; the mean is over the sequences and the positions that have i before
+    them. Of softmax attention alone.
+    """
+    trace: dict[str, Tensor] = {}
+    with torch.no_grad():
+        forward(arch, weights, tokens, trace)
+    distances = range(min(tokens.shape[-1], DISTANCES))
+    layers = []
+    for layer in range(arch.layers):
+        pattern = trace[f"{layer}.pattern"]  # (..., batch, heads, n, n)
+        means = [pattern.diagonal(-i, -2, -1).mean(-1).mean(-2) for i in distances]
+        layers.append(torch.stack(means, dim=-1))
+    return torch.stack(layers, dim=-3)
+
+
 def predicted_probabilities(arch: Architecture, weights: Weights, tokens: Tensor) -> Tensor:
     """Mean predicted P(next = 1) over the positions with x_n = 0 and with x_n = 1, (..., 2).
 
@@ -59,6 +79,22 @@ def predicted_probabilities(arch: Architecture, weights: Weights, tokens: Tensor
     return torch.stack(means, dim=-1)
 
 
+def predicted_kernel(arch: Architecture, weights: Weights, tokens: Tensor) -> Tensor:
+    """Mean predicted law of the next symbol over the positions of each symbol, (..., S, S).
+
+    The target on a first-order chain is its kernel; a symbol that does not occur in ``tokens``
+    gives a row of NaN.
+    """
+    with torch.no_grad():
+        predicted = forward(arch, weights, tokens).softmax(-1)
+    rows = []
+    for symbol in range(arch.states):
+        here = (tokens == symbol).to(predicted.dtype).expand(predicted.shape[:-1])
+        whole = (predicted * here[..., None]).sum((-3, -2))
+        rows.append(whole / here.sum((-2, -1))[..., None])
+    return torch.stack(rows, dim=-2)
+
+
 def measure(arch: Architecture, weights: Weights, tokens: Tensor) -> dict[str, Tensor]:
     """All probes of an ensemble of M models at once.
 
@@ -67,17 +103,24 @@ def measure(arch: Architecture, weights: Weights, tokens: Tensor) -> dict[str, T
         tokens: sequences to run, (batch, n) or (M, batch, n).
 
     Returns:
-        "attention_share" (M, layers), "probability" (M, 2), "leading_share" (M, matrices, in the
-        order of the weights), and for two states "canonical" (M, 3), the projected (e, w, a),
-        "distance" and "relative_distance" (M,) from the rank-one family, "bias" (M,), "position"
-        (M,) and "position_spread" (M,): mean and standard deviation of ρ_n over n.
+        "attention_share" (M, layers), "leading_share" (M, matrices, in the order of the weights),
+        of softmax attention "looks_back" (M, layers, heads, distances), for two states
+        "probability" (M, 2) and for more "predicted_kernel" (M, S, S), and for two
+        states and hidden units "canonical" (M, 3), the projected (e, w, a), "distance" and
+        "relative_distance" (M,) from the rank-one family, "bias" (M,), "position" (M,) and
+        "position_spread" (M,): mean and standard deviation of ρ_n over n.
     """
     found = {
         "attention_share": attention_share(arch, weights, tokens),
-        "probability": predicted_probabilities(arch, weights, tokens),
         "leading_share": leading_shares(arch, weights),
     }
+    if arch.attention == "softmax":
+        found["looks_back"] = looks_back(arch, weights, tokens)
     if arch.states == 2:
+        found["probability"] = predicted_probabilities(arch, weights, tokens)
+    else:
+        found["predicted_kernel"] = predicted_kernel(arch, weights, tokens)
+    if arch.states == 2 and arch.width:
         projection = project(arch, weights)
         found |= {
             "canonical": projection.canonical,
@@ -90,24 +133,27 @@ def measure(arch: Architecture, weights: Weights, tokens: Tensor) -> dict[str, T
     return found
 
 
-def plateau(steps: Tensor, losses: Tensor, source: MarkovSource) -> tuple[Tensor, Tensor, Tensor]:
+def plateau(
+    steps: Tensor, losses: Tensor, unigram: Tensor, least: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """How long each model stays at the unigram loss, from its loss history.
 
-    With δ = (L − entropy rate)/(h(π) − entropy rate), the share of the gap still open, the plateau
+    With δ = (L − least)/(unigram − least), the share of the gap still open, the plateau
     is entered at the first time δ ≤ 1.05, escape is the first later time at which δ ≤ ½ for good,
     and the length is what lies between them (own definition; the papers show curves only).
 
     Args:
         steps: (T,) increasing.
         losses: (T, M) exact or held-out losses.
-        source: the chains, one or M.
+        unigram, least: (M,) or (1,), the loss of the plateau and the least possible one; of a chain
+            its stationary entropy and its entropy rate.
 
     Returns:
         (start, escape, length), each (M,) float64; escape and length NaN for a model still on the
         plateau at the end, all NaN for one that never came near it.
     """
-    rate, top = source.entropy_rate.to(losses), source.stationary_entropy.to(losses)
-    open_share = (losses - rate) / (top - rate)
+    least = least.to(losses)
+    open_share = (losses - least) / (unigram.to(losses) - least)
     steps = steps.to(torch.float64)
     nan = torch.full((losses.shape[1],), torch.nan, dtype=torch.float64)
     near = (open_share <= 1.05).cpu()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
@@ -15,33 +13,24 @@ from torch import Tensor
 from flowsim.errors import InputError
 from full_model.model.architecture import Weights
 from full_model.model.population import PopulationLoss
-from full_model.model.transformer import cross_entropy, forward
+from full_model.training.baseline_losses import RunLosses
 from full_model.training.checkpoints import save_checkpoint
-from full_model.training.probes import matrix_names, measure, plateau
+from full_model.training.held_out import HeldOut
+from full_model.training.probes import measure
+from full_model.training.run_record import is_exact, run_record
 from full_model.training.settings import RunSettings
 from full_model.training.trainer import Trainer
 
 #: Called with the step and the latest train loss (M,).
 StepProgress = Callable[[int, Tensor], None]
 
-#: Enumerate for the telemetry up to this many sequences, and sample a held-out batch beyond.
-_EXACT_TELEMETRY = 2**10
 _PROBE_NUMBERS = 2**22
-
-_EXTRA_DIMENSIONS = {
-    "canonical": ("coordinate",),
-    "probability": ("symbol",),
-    "attention_share": ("layer",),
-    "leading_share": ("matrix",),
-}
 
 
 class RunSession:
     """One run in progress: the trainer, the held-out sequences and the telemetry so far.
 
-    Where the loss cannot be enumerated cheaply, what is reported is the entropy rate plus the mean
-    divergence KL(P(· | x_n) ‖ f_θ) over held-out sequences: the population loss in expectation (AM
-    Lemma 1), without the noise that how often they visit each state would add.
+    Where the loss cannot be enumerated cheaply, what is reported is that of ``HeldOut``.
     """
 
     def __init__(self, settings: RunSettings, weights: Weights) -> None:
@@ -49,21 +38,13 @@ class RunSession:
         device, source = settings.device, settings.source()
         self.generator = torch.Generator(device).manual_seed(settings.data_seed)
         self.trainer = Trainer(settings.arch, weights, source, settings.recipe, self.generator)
-        held_out = torch.Generator(device).manual_seed(settings.data_seed + 1)
-        every = source.repeat(settings.members)
-        self.tokens, _ = every.sample(settings.test_batch, settings.arch.length, held_out)
-        kernel = every.kernel.to(device, weights["bias"].dtype)
-        member = torch.arange(settings.members, device=device)[:, None, None]
-        self.targets = kernel[member, self.tokens.long()][..., 1]
-        entropy = -(
-            self.targets * self.targets.log() + (1 - self.targets) * (-self.targets).log1p()
-        )
-        rate = torch.tensor([c.entropy_rate for c in settings.chains], device=device)
-        self.entropy_excess = entropy.mean((-2, -1)) - rate.to(entropy)
-        exact = settings.arch.attention == "none" or 2**settings.arch.length <= _EXACT_TELEMETRY
+        dtype = weights["bias"].dtype
+        self.losses = RunLosses.of(settings)
+        self.held_out = HeldOut(settings, source, self.losses, dtype)
+        self.tokens = self.held_out.tokens
         self.exact: PopulationLoss | None = None
-        if exact:
-            self.exact = PopulationLoss(settings.arch, source, weights["bias"].dtype, device)
+        if is_exact(settings, source):
+            self.exact = PopulationLoss(settings.arch, source, dtype, device)
         self.history: dict[str, list[Tensor]] = {}
 
     def run(
@@ -112,13 +93,7 @@ class RunSession:
             }
             line = measure(arch, safe, self.tokens[part])
             if self.exact is None:
-                with torch.no_grad():
-                    logits = forward(arch, safe, self.tokens[part])
-                    targets = self.targets[part]
-                    if arch.output == "states":
-                        targets = torch.stack([1 - targets, targets], dim=-1)
-                    loss = cross_entropy(arch, logits, targets).mean((-2, -1))
-                    line["loss"] = loss - self.entropy_excess[part]
+                line["loss"] = self.held_out.loss(safe, part)
             for name, values in line.items():
                 dead = ~alive.all(0).reshape(-1, *[1] * (values.ndim - 1))
                 found.setdefault(name, []).append(values.masked_fill(dead, torch.nan))
@@ -185,50 +160,6 @@ class RunSession:
         return state["threads"]
 
     def record(self) -> xr.Dataset:
-        settings, source = self.settings, self.settings.source()
+        """The record of what was measured so far."""
         history = {name: torch.stack(rows) for name, rows in self.history.items()}
-        steps = history.pop("at")
-        start, escape, length = plateau(steps, history["loss"], source)
-        data: dict[str, Any] = {
-            name: (("step", "model", *_EXTRA_DIMENSIONS.get(name, ())), values.numpy())
-            for name, values in sorted(history.items())
-        }
-        chains = settings.chains
-        per_model = {
-            "p": settings.p,
-            "q": settings.q,
-            "seed": settings.seeds,
-            "entropy_rate": [c.entropy_rate for c in chains],
-            "stationary_entropy": [c.stationary_entropy for c in chains],
-            "plateau_start": start.numpy(),
-            "escape": escape.numpy(),
-            "plateau_length": length.numpy(),
-            "finite": self.trainer.alive.cpu().numpy().astype("int8"),
-        }
-        data |= {name: (("model",), np.asarray(values)) for name, values in per_model.items()}
-        if "distance" in data:
-            data["distance"] += ({"long_name": "distance of the weights from the rank-one family"},)
-        dataset = xr.Dataset(
-            data,
-            coords={
-                "step": steps.numpy(),
-                "matrix": matrix_names(settings.arch),
-                "coordinate": ["e", "w", "a"],
-                "symbol": [0, 1],
-            },
-            attrs={
-                "title": "training of the full transformer",
-                "settings": json.dumps(settings.as_dict(), sort_keys=True),
-                "loss_is": "exact population loss"
-                if self.exact
-                else "entropy rate + KL over held-out sequences",
-                "torch": str(torch.__version__),
-                "threads": torch.get_num_threads(),
-                "field_evaluations": self.trainer.evaluations,
-                "schema": 1,
-            },
-        )
-        if settings.recipe.trainer == "flow":
-            time = steps.numpy() * settings.recipe.horizon / settings.recipe.steps
-            dataset = dataset.assign_coords(time=("step", time))
-        return dataset
+        return run_record(self.settings, history, self.trainer, self.losses)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
 
 from flowsim.chain import BinaryChain
+from flowsim.chains.higher_order import OrderChain
+from flowsim.chains.priors import Prior
 from flowsim.errors import InputError
+from flowsim.markov import MarkovChain
 from full_model.lift.initial import initial_weights
 from full_model.model.architecture import Architecture, Weights
-from full_model.model.population import PopulationLoss, check_enumeration
+from full_model.model.population import PopulationLoss
+from full_model.model.sequence_source import SequenceSource
 from full_model.model.source import MarkovSource
+from full_model.training.data import check_data, require_one, settings_of, source_of
 from full_model.training.recipe import Recipe
 
 
@@ -24,7 +29,9 @@ class RunSettings:
     Args:
         arch: the architecture; ``arch.length`` is N.
         recipe: the trainer and its numbers.
-        p, q: switching probabilities, one for all models or one per model.
+        p, q: switching probabilities of binary chains, one for all models or one per model.
+        data: instead of them, the one chain of all models, on any number of states and of any
+            order, or the law of kernels that are drawn anew for every sequence.
         seeds: one per model; a model's start depends on its own seed alone.
         init: kind of start, see ``initial_weights``, or "given" (weights passed to ``train``).
         init_std, init_value, noise: see ``initial_weights``.
@@ -39,14 +46,16 @@ class RunSettings:
         device: "cpu", "cuda", or "auto" (CUDA if there is one).
 
     Raises:
-        InputError: a value out of range, counts of p, q, seeds and theta that do not match, CUDA
-            asked for and missing, or an exact loss of too many sequences.
+        InputError: a value out of range, counts of p, q, seeds and theta that do not match, both p,
+            q and data or neither, data that does not fit the transformer, another start than
+            "gaussian" or "given" on data, CUDA asked for and missing, or an exact loss of too many
+            sequences.
     """
 
     arch: Architecture
     recipe: Recipe
-    p: tuple[float, ...]
-    q: tuple[float, ...]
+    p: tuple[float, ...] | None = None
+    q: tuple[float, ...] | None = None
     seeds: tuple[int, ...] = (0,)
     init: str = "gaussian"
     init_std: float = 0.02
@@ -59,20 +68,20 @@ class RunSettings:
     test_batch: int = 64
     dtype: str = "float64"
     device: str = "cpu"
+    data: MarkovChain | OrderChain | Prior | None = None
     members: int = field(init=False)
 
     def __post_init__(self) -> None:
         for name in ("telemetry_every", "checkpoint_every", "test_batch"):
             _require_integer(name, getattr(self, name), 1)
         _require_integer("data_seed", self.data_seed, 0)
-        if self.arch.states != 2:
-            raise InputError(f"a run trains on binary chains, not on {self.arch.states} states")
-        if self.recipe.loss == "population" and self.arch.attention != "none":
-            check_enumeration(self.arch, self.arch.length)
+        require_one(self.p, self.q, self.data)
+        check_data(self.arch, self.recipe, self.data, self.init)
         if self.dtype not in ("float32", "float64"):
             raise InputError(f"dtype must be float32 or float64, not {self.dtype!r}")
         object.__setattr__(self, "device", resolve_device(self.device))
-        counts = {len(self.p), len(self.q), len(self.seeds)}
+        counts = {len(self.seeds)}
+        counts |= {len(x) for x in (self.p, self.q) if x is not None}
         counts |= {len(self.theta)} if self.theta is not None else set()
         members = max(counts)
         if not counts <= {1, members} or 0 in counts:
@@ -81,6 +90,8 @@ class RunSettings:
                 f"{', '.join(str(c) for c in sorted(counts))}"
             )
         for name in ("p", "q", "seeds"):
+            if getattr(self, name) is None:
+                continue
             value = tuple(getattr(self, name))
             object.__setattr__(self, name, value * members if len(value) == 1 else value)
         for seed in self.seeds:
@@ -95,20 +106,30 @@ class RunSettings:
                 raise InputError("the coordinates of theta must be numbers")
             object.__setattr__(self, "theta", points)
         object.__setattr__(self, "members", members)
-        _ = self.chains
+        _ = self.every_data
 
     @property
-    def chains(self) -> list[BinaryChain]:
+    def every_data(self) -> list[MarkovChain | OrderChain | Prior]:
+        """The data of every model."""
+        if self.data is not None:
+            return [self.data] * self.members
+        assert self.p is not None and self.q is not None
         return [BinaryChain(p, q) for p, q in zip(self.p, self.q, strict=True)]
 
-    def source(self) -> MarkovSource:
-        """One chain if all models share it, else one per model."""
-        chains = self.chains
+    def source(self) -> SequenceSource:
+        """One chain or prior if all models share it, else one chain per model."""
+        if self.data is not None:
+            return source_of(self.data)
+        chains = [chain for chain in self.every_data if isinstance(chain, BinaryChain)]
         return MarkovSource.of(chains[0] if len(set(chains)) == 1 else chains)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return json.loads(json.dumps(asdict(self)))
+        found = {part.name: getattr(self, part.name) for part in fields(self)}
+        found |= {"arch": asdict(self.arch), "recipe": asdict(self.recipe)}
+        if self.data is not None:
+            found["data"] = settings_of(self.data)
+        return json.loads(json.dumps(found))
 
 
 def resolve_device(device: str) -> str:
@@ -129,6 +150,9 @@ def resolve_device(device: str) -> str:
 def starting_weights(settings: RunSettings) -> Weights:
     """The run's first weights, float64 on the CPU, (M, *shape)."""
     theta, bias = None, torch.zeros(settings.members, dtype=torch.float64)
+    excess: torch.Tensor | float = 1.0
+    if settings.p is not None and settings.q is not None:
+        excess = torch.tensor(settings.p, dtype=torch.float64) + torch.tensor(settings.q) - 1
     if settings.theta is not None:
         theta = torch.tensor(settings.theta, dtype=torch.float64).expand(settings.members, -1)
         clean = initial_weights(settings.arch, "lifted", settings.seeds, theta=theta)
@@ -141,7 +165,7 @@ def starting_weights(settings: RunSettings) -> Weights:
         theta=theta,
         bias=bias,
         noise=settings.noise,
-        excess=torch.tensor(settings.p, dtype=torch.float64) + torch.tensor(settings.q) - 1,
+        excess=excess,
         value=settings.init_value,
     )
 

@@ -20,8 +20,7 @@ from full_model.model import native
 from full_model.model.architecture import Architecture, Weights, check_weights
 from full_model.model.batches import batch_gradient
 from full_model.model.prefix_tree import exact_loss
-from full_model.model.prior_source import PriorSource
-from full_model.model.source import MarkovSource
+from full_model.model.sequence_source import SequenceSource
 from full_model.model.threads import threads
 
 #: Symbols to be trained on from which a second of compiling pays.
@@ -34,7 +33,7 @@ class Trainer:
     Args:
         arch: the architecture.
         weights: (M, *shape) each; copied.
-        source: one chain for all or one per model; or a prior, whose sequences are sampled.
+        source: one chain for all or one per model; or a prior.
         recipe: how to train.
         generator: source of the batches, on the weights' device; needed where the loss is sampled.
 
@@ -55,7 +54,7 @@ class Trainer:
         self,
         arch: Architecture,
         weights: Weights,
-        source: MarkovSource | PriorSource,
+        source: SequenceSource,
         recipe: Recipe,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -76,8 +75,6 @@ class Trainer:
         self.alive = torch.ones(self.members, dtype=torch.bool, device=like.device)
         self.moments: dict[str, Weights] = {}
         if recipe.loss == "population":
-            if isinstance(source, PriorSource):
-                raise InputError("kernels drawn anew are sampled: choose sgd or adamw")
             self.population = exact_loss(arch, source, like.dtype, like.device)
         else:
             if generator is None or generator.device.type != like.device.type:

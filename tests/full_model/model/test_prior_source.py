@@ -47,11 +47,11 @@ def test_one_layer_learns_to_count_symbols():
 
 
 def test_what_does_not_fit_is_one_sentence():
-    arch = Architecture(4, 6, output="states", tied=False)
-    weights = initial_weights(arch, "gaussian", [0])
     source = PriorSource(DirichletPrior(2))
-    with pytest.raises(InputError, match="kernels drawn anew are sampled"):
-        Trainer(arch, weights, source, Recipe("gd", steps=1))
+    three = Architecture(4, 6, states=3, output="states", tied=False)
+    unknown = PriorSource(DoublyStochasticPrior(3))
+    with pytest.raises(InputError, match="two states only"):
+        Trainer(three, initial_weights(three, "gaussian", [0]), unknown, Recipe("gd", steps=1))
     with pytest.raises(InputError, match="at least one member"):
         PriorSource(DirichletPrior(2), 0)
     with pytest.raises(InputError, match="2 sources cannot serve 3"):

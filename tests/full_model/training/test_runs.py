@@ -1,6 +1,8 @@
 """Runs: settings, telemetry, the record and the command's inputs."""
 
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,12 +10,12 @@ import torch
 import xarray as xr
 from command import assert_refused, run
 
+import flowsim
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.records.netcdf import write_record
 from full_model import (
     Architecture,
-    MarkovSource,
     PopulationLoss,
     Recipe,
     RunSettings,
@@ -206,7 +208,8 @@ def test_plateau():
         ],
         dtype=F64,
     ).T
-    found = plateau(steps, rate + share * (top - rate), MarkovSource.of(chain))
+    ends = torch.tensor([top]), torch.tensor([rate])
+    found = plateau(steps, rate + share * (top - rate), *ends)
     nan = float("nan")
     for values, expected in zip(
         found, ([10, 10, nan, 0], [30, nan, nan, 40], [20, nan, nan, 40]), strict=True
@@ -235,6 +238,8 @@ def test_plateau():
         {"dtype": "float16"},
         {"device": "tpu"},
         {"arch": Architecture(4, 6, states=3, output="states")},
+        {"p": None},
+        {"p": None, "q": None},
     ],
     ids=str,
 )
@@ -268,3 +273,97 @@ def test_devices(monkeypatch):
         resolve_device("cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert resolve_device("auto") == "cuda" and resolve_device("cuda") == "cuda"
+
+
+IN_CONTEXT = [
+    (flowsim.SymmetricChain(3, 0.9), {}),
+    (flowsim.OrderChain([[0.1, 0.9], [0.3, 0.7], [1.0, 0.0], [0.6, 0.4]]), {"hidden": 0}),
+    (flowsim.DirichletPrior(2), {"positions": "relative-values", "layer_norm": True}),
+]
+
+
+@pytest.mark.parametrize(("data", "more"), IN_CONTEXT, ids=str)
+def test_a_run_on_data_has_its_baselines_and_resumes(tmp_path, data, more):
+    arch = Architecture(4, 5, 2, states=data.states, output="states", **more)
+    run = RunSettings(
+        arch, Recipe("adamw", steps=6, batch=4), seeds=(0, 1), init_std=0.3, data=data,
+        telemetry_every=2, checkpoint_every=3,
+    )  # fmt: skip
+    record, weights = train(run, tmp_path / "whole")
+    assert record.loss_is == "exact population loss"
+    final = PopulationLoss(arch, run.source())(weights)
+    assert record.loss.values[-1] == pytest.approx(final.tolist(), abs=1e-14)
+    found = flowsim.baselines(data, 5)
+    assert record.baseline.values.tolist() == list(found)
+    assert record.baseline_loss.values.tolist() == [list(found.values())] * 2
+    least = found.get("Bayes", found["kernel"])
+    assert (record.loss.values > least).all()
+    assert record.looks_back.shape == (4, 2, 2, 1, 5)
+    assert ("predicted_kernel" in record) == (data.states == 3)
+    assert ("entropy_rate" in record) == ("Bayes" not in found) and "p" not in record
+    stored = json.loads(record.attrs["settings"])
+    assert stored["data"]["states"] == record.attrs["states"] == data.states
+
+    class Killed(Exception):
+        pass
+
+    def kill(step, loss):
+        if step >= 4:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train(run, tmp_path / "state", progress=kill)
+    resumed, _ = train(run, tmp_path / "state", resume=True)
+    assert resumed.equals(record)
+    assert (tmp_path / "state").read_bytes() == (tmp_path / "whole").read_bytes()
+    other = replace(run, data=flowsim.SymmetricChain(data.states, 0.25))
+    with pytest.raises(InputError, match=r"data\."):
+        train(other, tmp_path / "whole", resume=True)
+
+
+def test_descent_on_a_prior_follows_its_exact_loss():
+    arch = Architecture(4, 5, output="states", positions="relative")
+    recipe, data = Recipe("gd", steps=30, learning_rate=0.5), flowsim.DirichletPrior(2)
+    run = RunSettings(arch, recipe, data=data, init_std=0.5, telemetry_every=10)
+    record, _ = train(run)
+    assert (np.diff(record.loss.values[:, 0]) < 0).all()
+
+
+@pytest.mark.parametrize(
+    ("prior", "says", "known"),
+    [
+        (flowsim.DirichletPrior(2), "held-out sequences, corrected", 5),
+        (flowsim.DirichletPrior(3), "cross-entropy to Bayes's predictor over held-out", 1),
+        (flowsim.DoublyStochasticPrior(3), "cross-entropy to each held-out sequence's own", 1),
+    ],
+    ids=lambda value: str(value)[:12],
+)  # fmt: skip
+def test_long_sequences_say_what_their_loss_is(prior, says, known):
+    arch = Architecture(4, 40, states=prior.states, output="states")
+    recipe = Recipe("adamw", steps=1, batch=2)
+    record, _ = train(RunSettings(arch, recipe, data=prior, init_std=1e-6, test_batch=16))
+    assert record.loss_is.startswith(says)
+    assert record.baseline_loss.shape == (1, known)
+    assert ("baselines_missing" in record.attrs) == (known == 1)
+    assert float(record.loss[0, 0]) == pytest.approx(np.log(prior.states), abs=1e-6)
+
+
+REFUSED = [
+    ({"p": (0.5,), "q": (0.8,)}, "the one or the other"),
+    ({"arch": Architecture(4, 6)}, "cannot train on 3"),
+    ({"arch": Architecture(1, 6, states=3, output="states")}, "d of at least 2"),
+    ({"arch": Architecture(4, 2, states=3, output="states")}, "above the order 2"),
+    ({"init": "rank-one"}, "binary chains"),
+    ({"recipe": Recipe("gd", steps=1), "data": flowsim.DoublyStochasticPrior(3)}, "is not known"),
+    ({"recipe": Recipe("gd", steps=1), "arch": Architecture(4, 20, states=3, output="states")},
+     "3^20 sequences"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "said"), REFUSED, ids=lambda value: str(value)[:40])
+def test_data_that_does_not_fit_is_one_sentence(wrong, said):
+    arch = Architecture(4, 6, states=3, output="states")
+    right = {"arch": arch, "recipe": Recipe(steps=1), "data": flowsim.DirichletPrior(3, 2)}
+    RunSettings(**right)
+    with pytest.raises(InputError, match=re.escape(said)):
+        RunSettings(**(right | wrong))

@@ -1,0 +1,72 @@
+"""What a model's loss is compared with: the losses of predictors that know this or that."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from flowsim.chains.exact_losses import counts_inside, prior_losses
+from flowsim.chains.higher_order import OrderChain
+from flowsim.chains.priors import Prior
+from flowsim.errors import InputError
+from flowsim.markov import MarkovChain
+
+
+def order_name(order: int) -> str:
+    """What the predictor from the last ``order`` symbols is called."""
+    return {0: "unigram", 1: "bigram"}.get(order, f"order {order}")
+
+
+def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, float]:
+    """Losses by name, in nats, exact means over the predictions after 1, …, N symbols.
+
+    Of a chain: "uniform", log S; "unigram", "bigram", "order 2", …, the best predictors from that
+    many symbols, fewer where fewer are known; and "kernel", the least possible loss. Of a prior the
+    n-grams are counted in context, one added to every count; "Bayes" knows the prior, and "kernel"
+    the kernel of each sequence. Before k symbols are known they predict uniformly.
+
+    Args:
+        data: a chain, or a law of kernels.
+        length: N, above the order k.
+
+    Raises:
+        InputError: N ≤ k; of a prior too many classes of sequences (with their number), or no known
+            Bayes predictor.
+    """
+    if isinstance(data, Prior):
+        return _of_prior(data, length)
+    order = data.order if isinstance(data, OrderChain) else 1
+    if length <= order:
+        raise InputError(f"length must be above the order {order}, not {length}")
+    known = [data.ngram_loss(n + 1) for n in range(order + 1)]  # by symbols known
+    found = {"uniform": math.log(data.states)}
+    for j in range(order + 1):
+        early = known[1:j]
+        rest = known[j] * (length - len(early))
+        found[order_name(j)] = known[j] if not early else math.fsum([*early, rest]) / length
+    return {**found, "kernel": found[order_name(order)]}
+
+
+def _of_prior(prior: Prior, length: int) -> dict[str, float]:
+    late = prior_losses(prior, length)
+    uniform, order = math.log(prior.states), prior.order
+    whole: dict[str, float] = {}
+    for name in ("bayes", "kernel", *map(str, range(order + 1))):
+        early = [
+            _early_counting(prior.states, n, int(name)) if name.isdigit() else uniform
+            for n in range(1, late.first)
+        ]
+        values = [*early, *late.by_position[name].tolist()]
+        whole[name] = math.fsum(values) / len(values)
+    grams = {order_name(j): whole[str(j)] for j in range(order + 1)}
+    return {"uniform": uniform, **grams, "Bayes": whole["bayes"], "kernel": whole["kernel"]}
+
+
+def _early_counting(states: int, known: int, order: int) -> float:
+    """The loss of counting among n ≤ k uniform symbols, the next one uniform too."""
+    if order >= known:
+        return math.log(states)
+    words = torch.arange(states**known)
+    counts = counts_inside(known, order, states)[words, words % states**order] + 1
+    return -float((counts / counts.sum(-1, keepdim=True)).log().mean())

@@ -1,0 +1,72 @@
+"""The loss over held-out sequences, where it cannot be enumerated cheaply."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flowsim.chains.counting import in_context
+from full_model.model.architecture import Weights
+from full_model.model.sequence_source import SequenceSource
+from full_model.model.transformer import cross_entropy, forward
+from full_model.training.baseline_losses import RunLosses
+from full_model.training.data import order_of_data
+from full_model.training.settings import RunSettings
+
+
+class HeldOut:
+    """Sequences that are not trained on, with the law of what follows each symbol.
+
+    The mean cross-entropy to that law is unbiased, but errs by how telling the sequences happen to
+    be. So do the losses of the baselines on them, whose exact values are known:
+
+    - of a chain, the entropy of the law itself is taken off and the entropy rate added: what is
+      reported is the entropy rate plus the mean divergence KL(P(· | x_1 … x_n) ‖ f_θ) (AM Lemma 1);
+    - of a prior, the loss of every sequence is fitted by those of the baselines (counting of every
+      order, Bayes), and what the fit errs in the mean is taken off (control variates). For a model
+      that predicts as one of them, the number is exact.
+
+    Attributes:
+        tokens: (M, B, N).
+    """
+
+    def __init__(
+        self, settings: RunSettings, source: SequenceSource, losses: RunLosses, dtype: torch.dtype
+    ) -> None:
+        self.arch, device = settings.arch, settings.device
+        generator = torch.Generator(device).manual_seed(settings.data_seed + 1)
+        size = settings.test_batch, settings.arch.length
+        self.tokens, laws = source.repeat(settings.members).held_out(*size, generator)
+        laws = laws.to(device)
+        self.targets = (laws[..., 1] if settings.arch.output == "binary" else laws).to(dtype)
+        entropy = -torch.xlogy(laws, laws).sum(-1).mean(-1)
+        self._errs = torch.zeros(settings.members, dtype=torch.float64, device=device)
+        self._fit: tuple[Tensor, Tensor] | None = None
+        if losses.column("Bayes") is not None:
+            order = order_of_data(settings.every_data[0])
+            columns = [*(_counting(self.tokens, j, laws) for j in range(order + 1)), entropy]
+            controls = torch.stack(columns, dim=-1)  # (M, B, controls)
+            exact = losses.values[:, 1 : order + 3].to(device)
+            errs = controls.mean(1) - exact
+            inverse = torch.linalg.pinv(controls - controls.mean(1, keepdim=True), rtol=1e-6)
+            self._fit = inverse, errs
+        elif losses.least is not None:
+            self._errs = entropy.mean(-1) - losses.least.to(device)
+
+    def loss(self, weights: Weights, part: slice) -> Tensor:
+        """The loss (m,) of some of the models, float64."""
+        with torch.no_grad():
+            logits = forward(self.arch, weights, self.tokens[part])
+            each = cross_entropy(self.arch, logits, self.targets[part]).mean(-1).double()
+        mean = each.mean(-1)
+        if self._fit is None:
+            return mean - self._errs[part]
+        inverse, errs = self._fit
+        share = (inverse[part] @ (each - mean[:, None])[..., None])[..., 0]
+        return mean - (share * errs[part]).sum(-1)
+
+
+def _counting(tokens: Tensor, order: int, laws: Tensor) -> Tensor:
+    """The loss of add-one counting on every sequence, (M, B)."""
+    said = in_context(tokens.flatten(0, 1), order, laws.shape[-1], 1.0).reshape(laws.shape)
+    return -(laws * said.log()).sum(-1).mean(-1)

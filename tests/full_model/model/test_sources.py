@@ -1,0 +1,83 @@
+"""Laws of sequences: they sum to one, samples follow them, and zeros are allowed."""
+
+import pytest
+import torch
+
+from flowsim import (
+    DirichletPrior,
+    DoublyStochasticPrior,
+    InputError,
+    MarkovChain,
+    OrderChain,
+    SymmetricChain,
+)
+from full_model import Architecture, PopulationLoss, PriorSource, all_sequences, initial_weights
+from full_model.model.sequence_source import sequence_law
+from full_model.training.data import source_of
+
+ROWS = [[0.1, 0.9], [0.3, 0.7], [1.0, 0.0], [0.6, 0.4]]
+CYCLE = [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0]]
+DATA = [
+    SymmetricChain(3, 0.9),
+    MarkovChain(CYCLE),
+    OrderChain(ROWS),
+    DirichletPrior(2, 2),
+    DirichletPrior(3),
+    DoublyStochasticPrior(2),
+]
+
+
+@pytest.mark.parametrize("data", DATA, ids=str)
+def test_samples_follow_the_law_of_sequences(data):
+    source, n = source_of(data, 2), 4
+    tokens = all_sequences(n, source.states)
+    laws = source.next_laws(tokens)
+    law = sequence_law(source, tokens, laws)
+    assert laws.sum(-1) == pytest.approx(1) and law.sum(-1) == pytest.approx(1)
+    inputs, targets = source.sample(40_000, n, torch.Generator().manual_seed(1))
+    assert inputs.dtype == torch.uint8 and torch.equal(inputs[..., 1:], targets[..., :-1])
+    place = (inputs.long() * source.states ** torch.arange(n - 1, -1, -1)).sum(-1)
+    for member in (0, 1):
+        drawn = torch.bincount(place[member], minlength=len(tokens)) / 40_000
+        deviation = (law[member] / 40_000).sqrt()
+        assert ((drawn - law[member]).abs() <= 5 * deviation + 1e-12).all()
+    # the last symbol is drawn like every other
+    last = laws[0, place[0], -1].gather(-1, targets[0, :, -1:].long()).double()
+    expected = (law[0] * laws[0, :, -1].square().sum(-1)).sum()
+    assert float(last.mean()) == pytest.approx(float(expected), abs=0.01)
+
+
+def test_kernels_without_bayes_are_scored_by_their_own():
+    source = PriorSource(DoublyStochasticPrior(3), 2)
+    assert not source.exact
+    tokens, laws = source.held_out(4, 30, torch.Generator().manual_seed(0))
+    assert laws.shape == (2, 4, 30, 3) and laws.sum(-1).flatten().tolist() == pytest.approx(
+        [1] * 240
+    )
+    for s in range(3):  # one row for each symbol of a sequence
+        rows = laws[0, 0][tokens[0, 0] == s]
+        assert (rows == rows[0]).all()
+    with pytest.raises(InputError, match="two states only"):
+        source.next_laws(tokens)
+
+
+def test_the_exact_loss_of_a_prior_is_that_of_its_samples():
+    """Every sequence of 5 symbols, against 200 000 drawn ones and their real targets."""
+    from full_model import cross_entropy, forward
+
+    prior, n = DirichletPrior(2), 5
+    arch = Architecture(4, n, layers=2, hidden=0, output="states", positions="relative")
+    weights = initial_weights(arch, "gaussian", [3], std=0.7)
+    exact = PopulationLoss(arch, PriorSource(prior))(weights)
+    inputs, targets = PriorSource(prior).sample(200_000, n, torch.Generator().manual_seed(2))
+    values = cross_entropy(arch, forward(arch, weights, inputs[0]), targets[0]).mean(-1)
+    assert abs(float(values.mean() - exact)) < 5 * float(values.std()) / 200_000**0.5
+
+
+def test_sources_refuse():
+    with pytest.raises(InputError, match="reducible"):
+        source_of(MarkovChain([[1.0, 0.0], [0.0, 1.0]]))
+    with pytest.raises(InputError, match="at most 256 states"):
+        source_of(SymmetricChain(300, 0.5))
+    with pytest.raises(InputError, match="2 sources cannot serve 3"):
+        source_of(OrderChain(ROWS), 2).repeat(3)
