@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 
@@ -34,6 +35,11 @@ def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, 
         InputError: N ≤ k; of a prior too many classes of sequences (with their number), or no known
             Bayes predictor.
     """
+    return dict(_baselines(data, length))
+
+
+@lru_cache(maxsize=16)
+def _baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, float]:
     if isinstance(data, Prior):
         return _of_prior(data, length)
     order = data.order if isinstance(data, OrderChain) else 1
@@ -49,6 +55,11 @@ def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, 
 
 
 def _of_prior(prior: Prior, length: int) -> dict[str, float]:
+    if not prior.has_bayes:
+        raise InputError(
+            "the exact losses need Bayes's predictor, which of doubly stochastic kernels is known "
+            f"for two states only, not for {prior.states}"
+        )
     late = prior_losses(prior, length)
     uniform, order = math.log(prior.states), prior.order
     whole: dict[str, float] = {}

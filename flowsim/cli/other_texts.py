@@ -26,14 +26,36 @@ def induction_lines(s: dict[str, Any]) -> list[str]:
     ]
 
 
+#: What the losses that a training run is compared with are called.
+_BASELINES = {
+    "uniform": "uniform",
+    "unigram": "unigram",
+    "bigram": "bigram",
+    "Bayes": "Bayes, who knows the prior",
+    "kernel": "who knows the kernel",
+}
+
+
 def training_lines(s: dict[str, Any]) -> list[str]:
-    """Final losses, and the two that they lie between."""
+    """Final losses, and those that they are compared with."""
     losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
     more = " ..." if s["models"] > 8 else ""
     diverged = [f"models that diverged            {s['not_finite']}"] * bool(s["not_finite"])
+    if "p" in s:
+        return [
+            *diverged,
+            f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: loss {losses}{more} nats",
+            f"entropy rate (bigram)           {s['entropy_rate']:.6f} nats",
+            f"stationary entropy (unigram)    {s['stationary_entropy']:.6f} nats",
+        ]
+    kernels = "one kernel" if s["prior"] == "fixed" else f"kernels from {s['prior']}"
     return [
         *diverged,
-        f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: loss {losses}{more} nats",
-        f"entropy rate (bigram)           {s['entropy_rate']:.6f} nats",
-        f"stationary entropy (unigram)    {s['stationary_entropy']:.6f} nats",
+        f"{s['trainer']} on {s['states']} states, order {s['order']}, {kernels}: "
+        f"loss {losses}{more} nats",
+        *(
+            f"{_BASELINES.get(name, name):<31} {loss:.6f} nats"
+            for name, loss in s["baselines"].items()
+        ),
+        *([f"others: {s['baselines_missing']}"] if "baselines_missing" in s else []),
     ]

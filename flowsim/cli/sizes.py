@@ -58,8 +58,9 @@ def check_counting(order: int, states: int, length: int) -> None:
 
 
 def check_training(
-    d: int, length: int, layers: int, hidden: int, models: int, batch: int, steps: int
-) -> None:
+    d: int, length: int, layers: int, hidden: int, models: int, batch: int, steps: int,
+    states: int = 2, contexts: int = 0,
+) -> None:  # fmt: skip
     """Of training: weights, gradient and two moments, and what a batch leaves in every layer.
 
     Args:
@@ -67,9 +68,13 @@ def check_training(
         models: how many are trained at once.
         batch: sequences per step and model; 0 where the loss is not sampled.
         steps: of training.
+        states: S.
+        contexts: rows of a kernel that is drawn for every sequence; 0 where none is.
     """
-    weights = d * (2 + length) + layers * (4 * d * d + 2 * d * hidden)
+    held_out = 64
+    weights = d * (states + length) + layers * (4 * d * d + 2 * d * hidden)
     traces = batch * length * layers * (8 * d + 2 * hidden + length)
+    traces += max(batch, held_out) * states * (length + 2 * contexts)
     models_words = f"{models} transformers" if models > 1 else "a transformer"
     require_memory(
         f"training {models_words} of {weights:.3g} weights on {batch} sequences of {length}",

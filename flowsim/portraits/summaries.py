@@ -255,15 +255,25 @@ def _left_open(record: xr.Dataset) -> dict[str, int]:
 
 
 def training_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a training record: final losses beside the two entropies, and failures."""
+    """The numbers of a training record: final losses, what they are compared with, and failures."""
     a = json.loads(record.attrs["settings"])
     final = record["loss"].isel(step=-1).to_numpy()
+    named = ("states", "order", "prior", "baselines_missing")
+    own = {name: record.attrs[name] for name in named if name in record.attrs}
+    alone = ("p", "q", "entropy_rate", "stationary_entropy")
+    found = {name: float(record[name][0]) for name in alone if name in record}
+    baselines: dict[str, float] = {}
+    if "baseline_loss" in record:
+        names = [str(name) for name in record["baseline"].to_numpy()]
+        losses = record["baseline_loss"].to_numpy()[0].tolist()
+        baselines = dict(zip(names, losses, strict=True))
     return {
-        **{name: float(record[name][0]) for name in ("p", "q")},
+        **own,
+        **found,
+        **({"baselines": baselines} if baselines else {}),
         "trainer": a["recipe"]["trainer"],
         "models": final.size,
         "loss": [x if np.isfinite(x) else None for x in final.tolist()],
         "loss_is": record.attrs["loss_is"],
-        **{name: float(record[name][0]) for name in ("entropy_rate", "stationary_entropy")},
         "not_finite": int((record["finite"] == 0).sum()),
     }

@@ -101,7 +101,7 @@ def _check_exact(arch: Architecture, data: Data | None) -> None:
     if isinstance(data, Prior) and not data.has_bayes:
         raise InputError(
             f"the exact loss of {words_of(data)} kernels on {data.states} states needs Bayes's "
-            "predictor, which is not known: train on sampled batches, by sgd or adamw"
+            "predictor, which is not known; train on sampled batches, by sgd or adamw"
         )
     first_order = data is None or (isinstance(data, MarkovChain) and bool((data.kernel > 0).all()))
     if arch.attention != "none" or not first_order:

@@ -1,5 +1,6 @@
 """Every kind of record is drawn, as a figure of its own and on given axes."""
 
+import itertools
 import json
 
 import numpy as np
@@ -11,6 +12,7 @@ from PIL import Image
 from flowsim import (
     BinaryChain,
     Cloud,
+    DirichletPrior,
     Grid,
     InputError,
     ModelChoice,
@@ -204,3 +206,18 @@ def test_a_chain_without_bad_minima_says_so():
 def test_a_trap_that_the_full_model_does_not_have_is_named():
     below = portrait_record(model("canonical", 0.2, 0.3), resolution=6)
     assert "no trap of the full model" in draw(below).axes[0].get_title()
+
+
+def test_baselines_are_all_named_and_apart():
+    arch = Architecture(4, 8, output="states", states=2)
+    run = RunSettings(arch, Recipe(steps=2, batch=2), data=DirichletPrior(2, 3))
+    figure = draw(train(run)[0])
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    texts = [text for text in ax.texts if text.get_text()]
+    words = " ".join(text.get_text() for text in texts)
+    assert words.count("=") == 1 and "order 3 = Bayes" in words
+    for name in ("uniform", "unigram", "bigram", "order 2", "kernel known"):
+        assert name in words
+    boxes = sorted((t.get_window_extent().y0, t.get_window_extent().y1) for t in texts)
+    assert all(top <= bottom for (_, top), (bottom, _) in itertools.pairwise(boxes))

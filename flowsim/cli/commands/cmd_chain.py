@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowsim.cli import options
 from flowsim.cli.commands.kernel_files import (
-    MAX_ORDER,
-    chain_of_order,
+    AnyChain,
     prior_lines,
     prior_summary,
-    read_kernel,
 )
-from flowsim.cli.groups import OneChain
 from flowsim.cli.output import say
 from flowsim.cli.texts import Summary
 from flowsim.errors import InputError
@@ -28,33 +24,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Chain(OneChain):
+class Chain(AnyChain):
     """The options of ``chain``."""
 
-    states: options.States = None
-    kernel: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=options.CHAIN,
-            help="A transition matrix: a row a line, numbers with commas between them.",
-        ),
-    ] = None  # fmt: skip
-    order: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MAX_ORDER, metavar="K", rich_help_panel=options.CHAIN,
-            help="The next symbol depends on the last K; --kernel then has S^K rows, the oldest "
-            "symbol varying slowest.",
-        ),
-    ] = None  # fmt: skip
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PRIOR", rich_help_panel=options.CHAIN,
-            help="Kernels drawn anew per sequence: dirichlet, doubly-stochastic or a FILE as of "
-            "--kernel; several with weights, as doubly-stochastic:0.75,dirichlet:0.25.",
-        ),
-    ] = None  # fmt: skip
     length: Annotated[
         int | None,
         typer.Option(
@@ -84,34 +56,14 @@ def chain(given: Chain) -> None:
     elif given.length is not None:
         raise InputError("--length goes with --prior, of whose sequences it is the length")
     else:
-        found, lines = _summary(_chain(given)), _lines
+        found, lines = _summary(given.any_chain()), _lines
     say(json.dumps(found, indent=2) if given.as_json else "\n".join(lines(found)))
 
 
 def _prior_summary(given: Chain) -> Summary:
-    if (given.p, given.q, given.kernel) != (None, None, None):
-        raise InputError("--prior draws the kernel of every sequence: omit --p, --q and --kernel")
     length = options.DEFAULT_LENGTH if given.length is None else given.length
     assert given.prior is not None
-    return prior_summary(given.prior, given.states, given.order, length)
-
-
-def _chain(given: Chain) -> MarkovChain | OrderChain:
-    """The chain that the options describe; InputError unless they describe one."""
-    if given.kernel is not None:
-        if (given.states, given.p, given.q) != (None, None, None):
-            raise InputError("--kernel says the whole chain: omit --states, --p and --q")
-        rows = read_kernel(given.kernel)
-        return MarkovChain(rows) if given.order is None else chain_of_order(rows, given.order)
-    if given.order is not None:
-        raise InputError("--order needs --kernel, a row for every context, or --prior")
-    if given.states is None:
-        return given.chain()
-    if given.q is not None:
-        raise InputError("--states goes with --p, the probability to leave a state: omit --q")
-    if given.p is None:
-        raise InputError("--states needs --p, the probability to leave a state")
-    return SymmetricChain(given.states, given.p)
+    return prior_summary(given.any_prior(), given.prior, length)
 
 
 def _summary(chain: MarkovChain | OrderChain) -> Summary:

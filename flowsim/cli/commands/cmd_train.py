@@ -20,9 +20,15 @@ if TYPE_CHECKING:
 def train(given: Train) -> None:
     """Train the full transformer, one or many models at once, and record what it learned.
 
+    With --p and --q alone the chain is binary and the model has one logit. With --states, --kernel
+    or --prior, as of flowsim chain, it has a logit for every state; with --prior every sequence has
+    a kernel of its own.
+
     \b
-    Example:
+    Examples:
       flowsim train --p 0.5 --q 0.8 --trainer gd --length 6 --steps 2000 --plot
+      flowsim train --states 5 --p 0.9 --trainer gd --length 3 --hidden 20 --plot
+      flowsim train --prior dirichlet --states 2 --layers 2 --length 32 --plot
     """
     began = time.perf_counter()
     _check(given)
@@ -36,16 +42,19 @@ def train(given: Train) -> None:
 
 def _check(given: Train) -> None:
     """Options that must or must not come together, files, and sizes."""
-    given.chain()
+    data = given.data()
+    if data is None:
+        given.chain()
     if (given.init == "lifted") != (given.theta is not None):
         raise InputError("--theta E,W or E,W,A goes with --init lifted, and --init lifted with it")
-    hidden = given.hidden or 4 * given.d
+    hidden = 4 * given.d if given.hidden is None else given.hidden
     batch = given.batch if given.trainer in ("sgd", "adamw") else 0
-    if not batch and given.attention_kind != "none":
+    if not batch and given.attention_kind != "none" and data is None:
         sizes.check_enumeration(given.length)
     sizes.check_training(
-        given.d, given.length, given.layers, hidden, given.seeds, batch, given.steps
-    )
+        given.d, given.length, given.layers, hidden, given.seeds, batch, given.steps,
+        states=2 if data is None else data.states, contexts=given.contexts_drawn(),
+    )  # fmt: skip
     from flowsim.records.atomic import check_output
 
     files = given.files()
@@ -62,17 +71,22 @@ def _settings(given: Train) -> RunSettings:
     from full_model.training.recipe import Recipe
     from full_model.training.settings import RunSettings
 
-    chain = given.chain()
+    data = given.data()
+    chain = given.chain() if data is None else None
     arch = Architecture(
         given.d, given.length, given.layers, given.heads, given.hidden, tied=not given.untied,
         attention=given.attention_kind, activation=given.activation, layer_norm=given.layer_norm,
+        states=2 if data is None else data.states, output="binary" if data is None else "states",
+        positions=given.positions, window=given.window,
     )  # fmt: skip
     recipe = Recipe(
         given.trainer, steps=given.steps, batch=given.batch, learning_rate=given.learning_rate,
         horizon=given.horizon, clip=1.0 if given.trainer == "adamw" else None,
     )  # fmt: skip
     return RunSettings(
-        arch, recipe, (chain.p,), (chain.q,),
+        arch, recipe,
+        p=None if chain is None else (chain.p,), q=None if chain is None else (chain.q,),
+        data=data,
         seeds=tuple(range(given.seed, given.seed + given.seeds)),
         init=given.init, init_std=given.init_std, init_value=given.init_value, noise=given.noise,
         theta=None if given.theta is None else (tuple(given.theta),),
@@ -87,10 +101,12 @@ def _run(given: Train, settings: RunSettings) -> xr.Dataset:
 
     from flowsim.cli.progress import progress
     from flowsim.records.provenance import provenance
+    from full_model.training.baseline_losses import RunLosses
     from full_model.training.run import train as run
 
-    chain = given.chain()
-    between = f"h(π₁) {chain.stationary_entropy:.4f} rate {chain.entropy_rate:.4f}"
+    losses = RunLosses.of(settings)
+    ends = (("unigram", losses.column("unigram")), ("least", losses.least))
+    between = " ".join(f"{name} {float(x[0]):.4f}" for name, x in ends if x is not None)
     checkpoint = given.files()["checkpoint"]
     with progress(given.steps, "steps", given.quiet) as meter:
 

@@ -1,15 +1,21 @@
-"""Kernels from files, and priors by the words of --prior: what ``chain`` reads and says of them."""
+"""Chains of any kind on the command line: kernels from files, priors by the words of --prior."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from flowsim.cli import options
+from flowsim.cli.groups import OneChain
 from flowsim.cli.output import require_file
 from flowsim.cli.texts import Summary
 from flowsim.cli.values import MAX_STATES, number, shown
 from flowsim.errors import InputError
+from flowsim.markov import MarkovChain, SymmetricChain
 
 if TYPE_CHECKING:
     from flowsim.chains.higher_order import OrderChain
@@ -17,6 +23,62 @@ if TYPE_CHECKING:
 
 #: S^k contexts are at most 2000.
 MAX_ORDER = 10
+
+
+@dataclass(frozen=True)
+class AnyChain(OneChain):
+    """A chain on any number of states and of any order, or a law of kernels."""
+
+    states: options.States = None
+    kernel: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=options.CHAIN,
+            help="A transition matrix: a row a line, numbers with commas between them.",
+        ),
+    ] = None  # fmt: skip
+    order: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MAX_ORDER, metavar="K", rich_help_panel=options.CHAIN,
+            help="The next symbol depends on the last K; --kernel then has S^K rows, the oldest "
+            "symbol varying slowest.",
+        ),
+    ] = None  # fmt: skip
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRIOR", rich_help_panel=options.CHAIN,
+            help="Kernels drawn anew per sequence: dirichlet, doubly-stochastic or a FILE as of "
+            "--kernel; several with weights, as doubly-stochastic:0.75,dirichlet:0.25.",
+        ),
+    ] = None  # fmt: skip
+
+    def any_chain(self) -> MarkovChain | OrderChain:
+        """The chain that the options describe; InputError unless they describe one."""
+        if self.kernel is not None:
+            if (self.states, self.p, self.q) != (None, None, None):
+                raise InputError("--kernel says the whole chain: omit --states, --p and --q")
+            rows = read_kernel(self.kernel)
+            return MarkovChain(rows) if self.order is None else chain_of_order(rows, self.order)
+        if self.order is not None:
+            raise InputError("--order needs --kernel, a row for every context, or --prior")
+        if self.states is None:
+            return self.chain()
+        if self.q is not None:
+            raise InputError("--states goes with --p, the probability to leave a state: omit --q")
+        if self.p is None:
+            raise InputError("--states needs --p, the probability to leave a state")
+        return SymmetricChain(self.states, self.p)
+
+    def any_prior(self) -> Prior:
+        """The law of kernels that --prior describes, with --states and --order."""
+        if (self.p, self.q, self.kernel) != (None, None, None):
+            raise InputError(
+                "--prior draws the kernel of every sequence: omit --p, --q and --kernel"
+            )
+        assert self.prior is not None
+        return prior_of(self.prior, self.states, self.order)
 
 
 def read_kernel(path: Path) -> list[list[float]]:
@@ -99,11 +161,10 @@ def _part(name: str, states: int | None, order: int | None) -> Prior:
     return DoublyStochasticPrior(states)
 
 
-def prior_summary(words: str, states: int | None, order: int | None, length: int) -> Summary:
+def prior_summary(prior: Prior, words: str, length: int) -> Summary:
     """The exact losses under a prior, ready for JSON."""
     from flowsim.chains.exact_losses import prior_losses
 
-    prior = prior_of(words, states, order)
     found = prior_losses(prior, length)
     return {
         "prior": words,

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.groups import OneChain, Printed
+from flowsim.cli.commands.kernel_files import AnyChain
+from flowsim.cli.groups import Printed
 from flowsim.cli.values import Numbers, point
+
+if TYPE_CHECKING:
+    from flowsim.chains.higher_order import OrderChain
+    from flowsim.chains.priors import Prior
+    from flowsim.markov import MarkovChain
 
 
 @dataclass(frozen=True)
-class Train(OneChain, Printed):
+class Train(AnyChain, Printed):
     """The options of ``train``."""
 
     d: options.Dim = 8
@@ -32,8 +38,8 @@ class Train(OneChain, Printed):
     hidden: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10**7, metavar="R", help="Feed-forward width.  [default: 4d]",
-            rich_help_panel=options.FULL,
+            min=0, max=10**7, metavar="R", rich_help_panel=options.FULL,
+            help="Feed-forward width, 0 for attention alone.  [default: 4d]",
         ),
     ] = None  # fmt: skip
     untied: Annotated[
@@ -57,6 +63,21 @@ class Train(OneChain, Printed):
             rich_help_panel=options.FULL,
         ),
     ] = "relu"  # fmt: skip
+    positions: Annotated[
+        Literal["learned", "relative", "relative-values", "none"],
+        typer.Option(
+            metavar="KIND", rich_help_panel=options.FULL,
+            help="learned vectors; relative, a number of the distance added to the scores; "
+            "relative-values, and a vector of it to the values; or none.",
+        ),
+    ] = "learned"  # fmt: skip
+    window: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10**9, metavar="W", rich_help_panel=options.FULL, show_default=False,
+            help="Attend to the last W symbols alone.  [default: all]",
+        ),
+    ] = None  # fmt: skip
     layer_norm: Annotated[
         bool,
         typer.Option("--layer-norm", help="Use layer norms.", rich_help_panel=options.FULL),
@@ -157,6 +178,20 @@ class Train(OneChain, Printed):
     ] = False  # fmt: skip
     resume: options.Resume = False
     overwrite: options.Overwrite = False
+
+    def data(self) -> MarkovChain | OrderChain | Prior | None:
+        """What the S logits train on; None for the binary chain of --p and --q alone."""
+        if self.prior is not None:
+            return self.any_prior()
+        chosen = (self.states, self.kernel, self.order) != (None, None, None)
+        return self.any_chain() if chosen else None
+
+    def contexts_drawn(self) -> int:
+        """Rows of the kernel that is drawn for every sequence; 0 where none is."""
+        if self.prior is None:
+            return 0
+        prior = self.any_prior()
+        return int(prior.states**prior.order)
 
     def files(self) -> dict[str, Path]:
         """The record, the checkpoint and perhaps the figure, by kind."""

@@ -1,0 +1,104 @@
+"""``flowsim train`` on every chain and prior: records, resuming, figures, and what is refused."""
+
+import json
+
+import pytest
+from command import assert_refused, run
+
+import flowsim
+
+SMALL = ["--d", "4", "--length", "5", "--steps", "4", "--telemetry-every", "2", "--batch", "4"]
+KERNELS = {
+    "three.csv": "0.1,0.6,0.3\n0.2,0.2,0.6\n0.7,0.1,0.2\n",
+    "second.csv": "0.1,0.9\n0.3,0.7\n1,0\n0.6,0.4\n",
+    "sum.csv": "0.5,0.6\n0.5,0.5\n",
+    "negative.csv": "1.5,-0.5\n0.5,0.5\n",
+    "parted.csv": "1,0\n0,1\n",
+}
+MIXED = "doubly-stochastic:0.75,dirichlet:0.25"
+SYSTEMS = {
+    "states": (["--states", "5", "--p", "0.9"], (5, 1, "fixed")),
+    "kernel": (["--kernel", "three.csv", "--heads", "2", "--window", "3"], (3, 1, "fixed")),
+    "order": (["--kernel", "second.csv", "--order", "2", "--hidden", "0"], (2, 2, "fixed")),
+    "prior": (["--prior", "dirichlet", "--states", "2", "--order", "2", "--positions", "relative"],
+              (2, 2, "dirichlet")),
+    "mixture": (["--prior", MIXED, "--states", "2", "--positions", "relative-values",
+                 "--layer-norm", "--activation", "gelu", "--untied"], (2, 1, MIXED)),
+    "file": (["--prior", "three.csv:0.5,dirichlet:0.5", "--states", "3", "--trainer", "gd",
+              "--positions", "none"], (3, 1, "one kernel:0.5,dirichlet:0.5")),
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, text in KERNELS.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+QUICK = {"order", "prior"}
+EVERY = [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in SYSTEMS]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_system_trains_and_its_record_names_it(folder, name):
+    words, (states, order, prior) = SYSTEMS[name]
+    line = ["train", *words, *SMALL, "--layers", "2", "--seeds", "2"]
+    plot = ["--plot"] * (name != "order")
+    done = run(*line, *plot, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert [said[x] for x in ("states", "order", "prior")] == [states, order, prior]
+    record = flowsim.read_record(folder / "train.nc")
+    assert (record.attrs["states"], record.attrs["order"]) == (states, order)
+    losses = dict(
+        zip(record.baseline.values.tolist(), record.baseline_loss.values[0].tolist(), strict=True)
+    )
+    assert said["baselines"] == losses and len(said["loss"]) == 2
+    shown = run("info", "train.nc", cwd=folder).stdout
+    assert f"prior            {prior}" in shown
+    resumed = run(*line, "--resume", "--overwrite", "--quiet", cwd=folder)
+    assert resumed.returncode == 0, resumed.stderr
+    assert flowsim.read_record(folder / "train.nc").loss.equals(record.loss)
+    if plot:
+        assert (folder / "train.png").stat().st_size > 5000
+    printed = run(*line, "--overwrite", cwd=folder).stdout
+    assert all(f"{loss:.6f} nats" in printed for loss in losses.values())
+
+
+REFUSED = [
+    (["--kernel", "sum.csv"], "row 0 sums to 1.1"),
+    (["--kernel", "negative.csv"], "column 1 is -0.5"),
+    (["--kernel", "parted.csv"], "reducible"),
+    (["--kernel", "three.csv", "--p", "0.5"], "omit --states, --p and --q"),
+    (["--kernel", "three.csv", "--order", "2"], "has 9 rows"),
+    (["--order", "2"], "--order needs --kernel"),
+    (["--states", "3"], "--states needs --p"),
+    (["--states", "3", "--p", "0.5", "--q", "0.5"], "omit --q"),
+    (["--states", "6", "--p", "0.5"], "d of at least 5"),
+    (["--states", "300", "--p", "0.5", "--d", "300"], "at most 256 states"),
+    (["--prior", "dirichlet"], "needs --states"),
+    (["--prior", "dirichlet", "--states", "2", "--p", "0.5"], "omit --p"),
+    (["--prior", "dirichlet", "--states", "2", "--order", "5"], "above the order 5"),
+    (["--prior", "uniform", "--states", "2"], "--prior knows"),
+    (["--prior", "dirichlet", "--states", "2000", "--order", "10"], "GiB"),
+    (["--prior", "dirichlet", "--states", "2", "--init", "rank-one"], "binary chains"),
+    (["--states", "3", "--p", "0.5", "--init", "lifted", "--theta", "1,1"], "binary chains"),
+    (["--prior", "doubly-stochastic", "--states", "3", "--trainer", "gd"], "sgd or adamw"),
+    (["--prior", "dirichlet", "--states", "3", "--length", "40", "--trainer", "flow"],
+     "3^40 sequences"),
+    (["--states", "3", "--p", "0.5", "--length", "1"], "above the order 1"),
+    (["--p", "0.5", "--q", "0.8", "--positions", "relative", "--attention-kind", "none"],
+     "relative positions need softmax"),
+    (["--p", "0.5", "--q", "0.8", "--hidden", "0", "--init", "balanced"], "hidden is 0"),
+    (["--p", "0.5", "--q", "0.8", "--hidden", "0", "--attention-kind", "none"], "hidden units"),
+    (["--p", "0.5", "--q", "0.8", "--window", "0"], "--window"),
+    (["--p", "0.5", "--q", "0.8", "--positions", "rotary"], "--positions"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "said"), REFUSED, ids=lambda value: " ".join(value)[:50])
+def test_what_does_not_fit_is_one_sentence(folder, words, said):
+    before = sorted(path.name for path in folder.iterdir())
+    assert_refused(run("train", *SMALL, *words, cwd=folder), said)
+    assert sorted(path.name for path in folder.iterdir()) == before
