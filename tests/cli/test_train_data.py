@@ -97,7 +97,11 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "said"), REFUSED, ids=lambda value: " ".join(value)[:50])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    REFUSED,
+    ids=lambda value: " ".join(value)[:50] if isinstance(value, list) else "",
+)
 def test_what_does_not_fit_is_one_sentence(folder, words, said):
     before = sorted(path.name for path in folder.iterdir())
     assert_refused(run("train", *SMALL, *words, cwd=folder), said)

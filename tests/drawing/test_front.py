@@ -211,7 +211,7 @@ def test_a_trap_that_the_full_model_does_not_have_is_named():
 def test_baselines_are_all_named_and_apart():
     arch = Architecture(4, 8, output="states", states=2)
     run = RunSettings(arch, Recipe(steps=2, batch=2), data=DirichletPrior(2, 3))
-    figure = draw(train(run)[0])
+    figure = draw(train(run)[0].assign_attrs(kind="training"))
     figure.canvas.draw()
     (ax,) = figure.axes
     texts = [text for text in ax.texts if text.get_text()]
