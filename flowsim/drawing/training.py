@@ -55,7 +55,7 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None) -> Figure:
     ax.set_ylim(lowest - 0.08 * gap, highest + 0.25 * gap)
     ax.set(xlabel="step", ylabel="loss (nats)", xlim=(0, max(float(steps[-1]), 1.0)))
     ax.ticklabel_format(axis="y", useOffset=False)
-    _name_lines(ax, known)
+    name_lines(ax, known)
     ax.set_title(_title(record), fontsize=10.5)
     add_legend(ax, handles, given, columns=1)
     return figure_of(ax)
@@ -87,7 +87,7 @@ def _baselines(record: xr.Dataset, model: int) -> dict[str, float]:
     return {name: float(record[old].to_numpy()[model]) for name, old in former}
 
 
-def _name_lines(ax: Axes, known: list[tuple[str, float]]) -> None:
+def name_lines(ax: Axes, known: list[tuple[str, float]]) -> None:
     """A dotted line for every loss, its names and value right of the axes, apart from others'."""
     rows: list[tuple[float, str]] = []
     for name, loss in sorted(known, key=lambda line: line[1]):
