@@ -133,15 +133,13 @@ def summary(record: xr.Dataset) -> dict[str, Any]:
 
     "loss" is the mean over the last tenth of the looks. "at_unigram" counts steps with a loss
     within a tenth of the gap between unigram and Bayes of the unigram's; "half" is the first step
-    from which on less than half of the gap between uniform and Bayes is open for good.
+    from which on less than half of that gap is open for good.
     """
     known = dict(zip(record.baseline.values.tolist(), record.baseline_loss.values[0], strict=True))
     steps, losses = record.step.values, record.loss.values
     last = losses[-max(1, len(losses) // 10) :].mean(0)
     near = np.abs(losses - known["unigram"]) <= 0.1 * (known["unigram"] - known["Bayes"])
-    open_half = losses > (known["uniform"] + known["Bayes"]) / 2
-    after = [np.flatnonzero(column) for column in open_half.T]
-    half = [int(steps[i[-1] + 1]) if len(i) and i[-1] + 1 < len(steps) else None for i in after]
+    half = [None if np.isnan(step) else int(step) for step in record.escape.values]
     return {
         "baselines": {name: float(x) for name, x in known.items()},
         "loss": last.tolist(),

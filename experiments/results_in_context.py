@@ -27,4 +27,28 @@ def _end(loss: float, share: float, beta: float) -> str:
     return f"{loss:.4f}, s = {share:.4g}, β = {beta:.2f}"
 
 
-TABLES = {"induction": ("induction", induction, False)}
+def training(found: dict[str, Any]) -> Rows:
+    """What each model ends at, and how long it stays, a number for every seed."""
+    head = ["model", "kernels", "uniform", "unigram", "bigram", "Bayes", "loss at the end",
+            "steps at the unigram", "half from unigram to Bayes at step",
+            "attention to the previous symbol"]  # fmt: skip
+    rows = [
+        [
+            line["model"], line["kernels"],
+            *(f"{line['baselines'][name]:.4f}" for name in head[2:6]),
+            _each(line["loss"], "{:.4f}"), _each(line["at_unigram"], "{}"),
+            _each(line["half"], "{}"), _each(line["previous"], "{:.2f}"),
+        ]
+        for line in found["cases"]
+    ]  # fmt: skip
+    return head, rows
+
+
+def _each(values: list[Any], form: str) -> str:
+    return ", ".join("never" if value is None else form.format(value) for value in values)
+
+
+TABLES = {
+    "induction": ("induction", induction, False),
+    "in_context": ("in_context", training, True),
+}

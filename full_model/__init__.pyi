@@ -12,6 +12,8 @@ from full_model.comparison.points import grid_points as grid_points
 from full_model.comparison.points import stored_points as stored_points
 from full_model.comparison.reduced_side import ReducedSide as ReducedSide
 from full_model.comparison.side_by_side import SideBySide as SideBySide
+from full_model.lift.induction import InductionFit as InductionFit
+from full_model.lift.induction import fit_induction as fit_induction
 from full_model.lift.initial import initial_weights as initial_weights
 from full_model.lift.lifting import RankOnePoint as RankOnePoint
 from full_model.lift.lifting import lift_canonical as lift_canonical
