@@ -48,7 +48,31 @@ def _each(values: list[Any], form: str) -> str:
     return ", ".join("never" if value is None else form.format(value) for value in values)
 
 
+def path(found: dict[str, Any]) -> Rows:
+    """Where each trained transformer begins and ends on the plane."""
+    head = ["seed", "first (α, β)", "last (α, β)", "explained by β", "loss"]
+    rows = [
+        [
+            line["seed"], f"({line['first_alpha']:.2f}, {line['first_beta']:.2f})",
+            f"({line['alpha']:.2f}, {line['beta']:.2f})", f"{line['explained']:.0%}",
+            f"{line['loss']:.4f}",
+        ]
+        for line in found["ends"]
+    ]  # fmt: skip
+    return head, rows
+
+
+def affine(found: dict[str, Any]) -> Rows:
+    """What a logit that is affine in a share can reach at best."""
+    head = ["T", "unigram", "logit affine in the share", "bigram, add-one counting"]
+    names = ("unigram", "affine", "bigram")
+    rows = [[line["length"], *(f"{line[name]:.4f}" for name in names)] for line in found["affine"]]
+    return head, rows
+
+
 TABLES = {
+    "affine": ("induction_path", affine, False),
+    "induction_path": ("induction_path", path, True),
     "induction": ("induction", induction, False),
     "in_context": ("in_context", training, True),
 }
