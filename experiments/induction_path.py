@@ -43,16 +43,11 @@ AFFINE = (LENGTH, 40)
 MARKS = ("o", "^", "s")
 
 
-def main(
-    steps: int = STEPS,
-    resolution: int | None = None,
-    confirm: int | None = None,
-    folder: Path = FIGURES,
-) -> None:
+def main(steps: int = STEPS, folder: Path = FIGURES, **plane: int) -> None:
     """Train, read off the ways, and draw them over the plane."""
     torch.set_num_threads(1)
     way = trained(steps)
-    record = induction_record(InductionModel(LENGTH), resolution=resolution, confirm=confirm)
+    record = induction_record(InductionModel(LENGTH), **plane)
     figure = draw(record)
     over_plane(figure.axes[0], way)
     save_figure(figure, folder / "induction_path.png")

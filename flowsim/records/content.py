@@ -29,7 +29,7 @@ REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {
     "training": {"loss": ("step", "model"), "step": ("step",)},
 }
 #: Axes whose values increase.
-_COUNTS = ("length", "states", "hidden_per_state")
+_COUNTS = ("length", "states", "hidden_per_state", "order")
 _AXES = {"p", "q", "sigma", "e", "u", "w", "a", "time", "step", "alpha", "beta"}
 #: How many times smaller than its values the compression of HDF5 can store a variable.
 _COMPRESSION = 1100
@@ -74,7 +74,7 @@ def check_attributes(record: xr.Dataset) -> None:
         counted = name.startswith(("cells_", "points_", "orbits_")) or name in _COUNTS
         if counted and not (isinstance(value, Integral) and int(value) >= 0):
             raise InputError(f"its {name} is {_short(value)}, no count")
-        if name in ("kind", "model", "regime", "command") and not isinstance(value, str):
+        if name in ("kind", "model", "regime", "command", "prior") and not isinstance(value, str):
             raise InputError(f"its {name} is {_short(value)}, no text")
     for name, dims in REQUIRED.get(a.get("kind", ""), {}).items():
         if name not in record.variables:

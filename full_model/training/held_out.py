@@ -39,7 +39,7 @@ class HeldOut:
         self.tokens, laws = source.repeat(settings.members).held_out(*size, generator)
         laws = laws.to(device)
         self.targets = (laws[..., 1] if settings.arch.output == "binary" else laws).to(dtype)
-        entropy = -torch.xlogy(laws, laws).sum(-1).mean(-1)
+        entropy = torch.stack([-torch.xlogy(law, law).sum(-1).mean(-1) for law in laws])
         self._errs = torch.zeros(settings.members, dtype=torch.float64, device=device)
         self._fit: tuple[Tensor, Tensor] | None = None
         if losses.column("Bayes") is not None:

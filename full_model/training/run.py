@@ -19,7 +19,7 @@ from full_model.training.checkpoints import (
     load_checkpoint,
     refuse_other_settings,
 )
-from full_model.training.session import RunSession, StepProgress
+from full_model.training.session import TELEMETRY, RunSession, StepProgress
 from full_model.training.settings import RunSettings, starting_weights
 
 
@@ -65,7 +65,9 @@ def train(
     with _determinism(settings.device):
         session = RunSession(settings, first)
         arithmetic = "compiled kernel" if session.trainer.fast else "torch"
-        identity = settings.as_dict() | {"start": fingerprint(first), "arithmetic": arithmetic}
+        identity = settings.as_dict() | {
+            "start": fingerprint(first), "arithmetic": arithmetic, "telemetry": TELEMETRY,
+        }  # fmt: skip
         count = torch.get_num_threads()
         if resume:
             assert checkpoint is not None

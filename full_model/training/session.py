@@ -25,6 +25,8 @@ from full_model.training.trainer import Trainer
 StepProgress = Callable[[int, Tensor], None]
 
 _PROBE_NUMBERS = 2**22
+#: Which quantities are measured; a run is resumed with the same ones.
+TELEMETRY = 2
 
 
 class RunSession:
