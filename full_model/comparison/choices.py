@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.markov import GapChain, SymmetricChain
 from flowsim.models.base import ReducedModel
-from flowsim.models.catalogue import reduced_model
+from flowsim.models.catalogue import ModelChoice, reduced_model
 from full_model.model.architecture import Architecture
 from full_model.training.recipe import TRAINERS
 from full_model.training.settings import resolve_device
 
-MODELS = ("canonical", "uniform", "rank-one")
+MODELS = ("canonical", "uniform", "rank-one", "states")
 
 #: Parts of the full model that noise can be added to.
 NOISE_ON = ("all", "attention", "others")
@@ -31,8 +32,9 @@ class Comparison:
     """Everything but the points that decides a comparison's numbers, validated.
 
     Args:
-        p, q: the chain.
-        model: "canonical" (e, w), "uniform" (e, w, a) or "rank-one" (from points of either).
+        p, q: the chain; of "states" p alone.
+        model: "canonical" (e, w), "uniform" (e, w, a), "rank-one" (from points of either), or
+            "states" (e, w), beside a transformer with S logits.
         trainer: "flow", "gd", "sgd" or "adamw", the last two for the rank-one model, in whose
             coordinates they have maps of their own that predict them.
         d, length: of the full transformer.
@@ -41,7 +43,7 @@ class Comparison:
             A weight's noise is the same number whichever of these it is among.
         seed: of the noise (point i has seed + i) and of the sampled batches.
         horizon: the time after which undecided runs of flow and descent are unresolved; by default
-            4000 (N + 10)/(π₀π₁|λ|), a hundred times the slowest scale of the rank-one flow, whose
+            4000 (N + 10)/(π₀π₁|λ|), of S states 4000 (N + 10) S/|λ|, a hundred times the slowest scale of the rank-one flow, whose
             positions move N times slower than the embedding.
         steps: of sgd and adamw (8 000 by default); for flow and descent the most that a run may
             take before it is unresolved, 20 000 by default. In ever steeper valleys descent, whose
@@ -50,13 +52,14 @@ class Comparison:
         device: "cpu", "cuda" or "auto".
         dtype: the arithmetic of sgd and adamw, "float64" or "float32", in less than half the time;
             flow and descent are float64.
+        states, hidden_per_state: S and m of "states"; m is 4 unless given.
 
     Raises:
         InputError: a value out of range.
     """
 
     p: float
-    q: float
+    q: float | None = None
     model: str = "canonical"
     trainer: str = "gd"
     d: int = 8
@@ -70,9 +73,10 @@ class Comparison:
     learning_rate: float | None = None
     device: str = "cpu"
     dtype: str = "float64"
+    states: int | None = None
+    hidden_per_state: int | None = None
 
     def __post_init__(self) -> None:
-        chain = self.chain
         for name, value, names in (
             ("model", self.model, MODELS),
             ("trainer", self.trainer, TRAINERS),
@@ -80,6 +84,7 @@ class Comparison:
         ):
             if value not in names:
                 raise InputError(f"{name} must be one of {', '.join(names)}, not {value!r}")
+        self._check_states()
         if self.dtype != "float64" and not (self.dtype == "float32" and self.stochastic):
             raise InputError(
                 f"dtype must be float64, or float32 for sgd and adamw, not {self.dtype!r}"
@@ -92,15 +97,58 @@ class Comparison:
             object.__setattr__(self, "steps", 8000 if self.stochastic else 20_000)
         object.__setattr__(self, "device", resolve_device(self.device))
         if self.horizon is None:
-            pi0, pi1 = chain.stationary
-            rate = pi0 * pi1 * max(abs(chain.second_eigenvalue), 0.05)
+            chain = self.chain
+            scale = 1 / chain.states if self.states else math.prod(chain.stationary)
+            rate = scale * max(abs(chain.second_eigenvalue), 0.05)
             object.__setattr__(self, "horizon", 4000 * (self.length + 10) / rate)
         elif not (math.isfinite(self.horizon) and self.horizon > 0):
             raise InputError(f"horizon must be a positive number, not {self.horizon!r}")
 
+    def _check_states(self) -> None:
+        """InputError unless the options go with the model; the chain is checked, m set."""
+        choice = ModelChoice(
+            self.model, None, states=self.states, hidden_per_state=self.hidden_per_state
+        )
+        chain = choice.chain(self.p, self.q)
+        if self.states is None:
+            return
+        object.__setattr__(self, "hidden_per_state", choice.hidden_per_state)
+        if self.stochastic:
+            raise InputError(
+                f"{self.trainer} is predicted by a map in rank-one coordinates, which the states "
+                "model has not: choose flow or gd"
+            )
+        if self.d < chain.states - 1:
+            raise InputError(f"{chain.states} states need d of at least {chain.states - 1}")
+        if resolve_device(self.device) != "cpu":
+            raise InputError("the states model is compared on the CPU")
+
     @property
-    def chain(self) -> BinaryChain:
+    def chain(self) -> GapChain:
+        if self.states is not None:
+            return SymmetricChain(self.states, self.p)
+        assert self.q is not None
         return BinaryChain(self.p, self.q)
+
+    @property
+    def binary_chain(self) -> BinaryChain:
+        """The chain of every model but "states"."""
+        chain = self.chain
+        assert isinstance(chain, BinaryChain)
+        return chain
+
+    @property
+    def architecture(self) -> Architecture:
+        """The transformer of every comparison: one layer with softmax attention, all its weights.
+
+        Of S states it has S logits, and m hidden units for each.
+        """
+        if self.states is None or self.hidden_per_state is None:
+            return Architecture(self.d, self.length)
+        return Architecture(
+            self.d, self.length, hidden=self.hidden_per_state * self.states, states=self.states,
+            output="states",
+        )  # fmt: skip
 
     @property
     def last_time(self) -> float:
@@ -113,7 +161,7 @@ class Comparison:
         """The weights that noise is added to, by name."""
         if not self.noise:
             return ()
-        names = Architecture(self.d, self.length).shapes
+        names = self.architecture.shapes
         wanted = {"all": (True, False), "attention": (True,), "others": (False,)}[self.noise_on]
         return tuple(name for name in names if (name in ATTENTION) in wanted)
 
@@ -127,9 +175,13 @@ def predicting_model(settings: Comparison, dimensions: int) -> ReducedModel:
     """The model that predicts, for points of that many coordinates.
 
     Raises:
-        InputError: points (e, w) for the uniform model, or (e, w, a) for the canonical one.
+        InputError: points (e, w) for the uniform model, or (e, w, a) for the canonical one or for
+            S states.
     """
     attention = dimensions == 3
+    if settings.states is not None and not attention:
+        m = settings.hidden_per_state
+        return reduced_model("states", settings.chain, hidden_per_state=m)
     if settings.model == "rank-one":
         return reduced_model("rank-one", settings.chain, settings.length, attention=attention)
     if attention != (settings.model == "uniform"):

@@ -26,7 +26,7 @@ from flowsim.scan.workers import run_chunks
 from full_model.comparison.agreement import add_agreement
 from full_model.comparison.choices import Comparison, Progress, predicting_model
 from full_model.comparison.chunks import Chunks, Task, begin, run_task
-from full_model.comparison.full_side import architecture, attention_stays_zero
+from full_model.comparison.full_side import attention_stays_zero
 from full_model.comparison.outcome import EndReason
 from full_model.comparison.points import check_points
 from full_model.comparison.sampled import compare_sampled
@@ -86,7 +86,7 @@ def compare(
         record = compare_sampled(settings, points, model, checkpoint, resume, overwrite, progress)
     else:
         if not attention_stays_zero(settings, points.shape[1]):
-            check_enumeration(architecture(settings), settings.length)
+            check_enumeration(settings.architecture, settings.length)
         chunks = Chunks(settings, points)
         parts = chunks.restore(checkpoint) if resume and checkpoint is not None else {}
         _follow(chunks, parts, checkpoint, progress, jobs, scheduler)
@@ -113,8 +113,8 @@ def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:
         "entropy_rate": settings.chain.entropy_rate,
         "stationary_entropy": settings.chain.stationary_entropy,
         "attention": int(dimensions == 3),
-        "architecture": "one layer, softmax attention",
-        "trained_weights": list(architecture(settings).shapes),
+        "architecture": "one layer, softmax attention" + ", S logits" * (settings.model == "states"),
+        "trained_weights": list(settings.architecture.shapes),
         "noisy_weights": list(settings.noisy_weights) or ["none"],
         "attention_arithmetic": "left out: its weights stay zero" if left_out else "computed",
     }

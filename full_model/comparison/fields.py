@@ -13,6 +13,7 @@ all prefixes of the sequences.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.markov import GapChain
 from flowsim.models.rank_one import RankOneModel
 from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights
@@ -39,11 +41,18 @@ class FullField:
         metric: (K,), by which a state's gradient is divided: 1, and N for a shared position.
     """
 
+    population: Callable[[Weights], Tensor]
+
     def __init__(
-        self, arch: Architecture, chain: BinaryChain, device: str = "cpu", rounding: float = 0.0
+        self,
+        arch: Architecture,
+        chain: GapChain,
+        device: str = "cpu",
+        rounding: float = 0.0,
+        population: Callable[[Weights], Tensor] | None = None,
     ) -> None:
-        self.arch, self.chain, self.rounding = arch, chain, rounding
-        self.population = exact_loss(arch, MarkovSource.of(chain), device=device)
+        self.arch, self.rounding = arch, rounding
+        self.population = population or exact_loss(arch, MarkovSource.of(chain), device=device)
         self.shapes = dict(arch.shapes)
         self.metric = torch.ones(self.size, dtype=torch.float64, device=device)
 
@@ -160,6 +169,7 @@ class AttentionFreeField(FullField):
         if rounding and torch.device(device).type != "cpu":
             raise InputError("gradient flow is computed on the CPU")
         super().__init__(arch, chain, device, rounding)
+        self.chain = chain
         if shared:
             self.shapes["positions"] = (1, arch.d)
             self.metric = self.metric.new_ones(self.size)

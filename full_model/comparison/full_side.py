@@ -9,24 +9,24 @@ import torch
 from torch import Tensor
 
 from flowsim.landscape.labels import Label
+from flowsim.markov import SymmetricChain
 from flowsim.models.rank_one import RankOneModel
 from full_model.comparison.choices import Comparison
 from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
-from full_model.comparison.outcome import EndReason, classify
+from full_model.comparison.outcome import EndReason, Outcome, classify
+from full_model.comparison.states.states_field import StatesField
+from full_model.comparison.states.states_outcome import classify_states
 from full_model.comparison.steps import chatters, step_until
-from full_model.lift.initial import initial_weights
+from full_model.lift.initial import with_noise
+from full_model.lift.lifting import lift_canonical
 from full_model.lift.projection import project
-from full_model.model.architecture import Architecture, Weights
+from full_model.lift.states import lift_states, project_states
+from full_model.model.architecture import Weights
 
 #: Half the width over which ReLU's kink is rounded off for the flow, in a hidden unit's input: an
 #: orbit that slides along a kink is in that layer, where the field is steep but smooth.
 ROUNDING = 1e-4
-
-
-def architecture(settings: Comparison) -> Architecture:
-    """The transformer of every comparison: one layer with softmax attention, all its weights."""
-    return Architecture(settings.d, settings.length)
 
 
 def lifted_weights(
@@ -39,14 +39,18 @@ def lifted_weights(
         points: (n, 2 or 3).
         seeds: of the noise, one for each point; by default the settings' and those that follow.
     """
-    rank_one = RankOneModel(settings.chain, settings.length, points.shape[1] == 3)
-    bias = rank_one.optimal_bias(rank_one.from_canonical(points))
-    seeds = range(settings.seed, settings.seed + len(points)) if seeds is None else seeds
-    arch = architecture(settings)
-    clean = initial_weights(arch, "lifted", seeds, theta=points, bias=bias)
+    arch = settings.architecture
+    if settings.states is not None:
+        clean = lift_states(points, arch)
+    else:
+        rank_one = RankOneModel(settings.binary_chain, settings.length, points.shape[1] == 3)
+        bias = rank_one.optimal_bias(rank_one.from_canonical(points))
+        clean = lift_canonical(points, arch, bias)
     if not settings.noise:
         return clean
-    noisy = initial_weights(arch, "lifted", seeds, theta=points, bias=bias, noise=settings.noise)
+    seeds = range(settings.seed, settings.seed + len(points)) if seeds is None else seeds
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    noisy = with_noise(arch, clean, settings.noise, generators)
     return clean | {name: noisy[name] for name in settings.noisy_weights}
 
 
@@ -73,12 +77,16 @@ def full_field(settings: Comparison, dimensions: int, rounding: float = 0.0) -> 
     Raises:
         InputError: there are too many sequences.
     """
-    arch = architecture(settings)
-    if attention_stays_zero(settings, dimensions):
-        without = replace(arch, attention="none")
-        shared = settings.noise == 0
-        return AttentionFreeField(without, settings.chain, shared, settings.device, rounding)
-    return EnumeratedField(arch, settings.chain, settings.device, rounding)
+    arch, shared = settings.architecture, False
+    plain = attention_stays_zero(settings, dimensions)
+    if plain:
+        arch, shared = replace(arch, attention="none"), settings.noise == 0
+    if settings.states is not None:
+        return StatesField(arch, settings.chain, shared, rounding)
+    chain = settings.binary_chain
+    if plain:
+        return AttentionFreeField(arch, chain, shared, settings.device, rounding)
+    return EnumeratedField(arch, chain, settings.device, rounding)
 
 
 class FullSide:
@@ -162,14 +170,11 @@ class FullSide:
         if not len(rows):
             return line
         field, state = self.field, self.state[rows.to(self.state.device)]
-        whole, weights, loss = field.whole(state), field.weights(state), field.loss(state)
-        alpha = state.new_full((self.arch.d,), self.arch.d**-0.5)
-        trained = project(self.arch, whole, alpha)
-        nearest = project(self.arch, whole, rounds=8) if self.settings.noise else trained
+        loss = field.loss(state)
         line["loss"][rows] = loss.cpu()
-        line["trained"][rows] = trained.canonical[:, :k].cpu()
-        line["drift"][rows] = nearest.relative_distance.cpu()
-        found = classify(self.settings.chain, loss, weights, field.gradient, field.metric_weights())
+        trained, drift, found = self._read(state, loss)
+        line["trained"][rows] = trained[:, :k].cpu()
+        line["drift"][rows] = drift.cpu()
         self.outcome[rows] = found.label.cpu()
         self.open_share[rows] = found.open_share.cpu()
         self.curvature[rows] = found.curvature.cpu()
@@ -177,3 +182,16 @@ class FullSide:
         square = field(state)[0].square() / field.metric
         self.gradient_norm[rows] = square.sum(1).sqrt().cpu()
         return line
+
+    def _read(self, state: Tensor, loss: Tensor) -> tuple[Tensor, Tensor, Outcome]:
+        """Projected coordinates, relative distance from the family, and what can be decided."""
+        field, arch, noise = self.field, self.arch, bool(self.settings.noise)
+        whole, weights, chain = field.whole(state), field.weights(state), self.settings.chain
+        known = chain, loss, weights, field.gradient, field.metric_weights()
+        if isinstance(chain, SymmetricChain):
+            plane = project_states(arch, whole)
+            turned = project_states(arch, whole, turns=8) if noise else plane
+            return plane.canonical, turned.relative_distance, classify_states(*known, turned)
+        trained = project(arch, whole, state.new_full((arch.d,), arch.d**-0.5))
+        nearest = project(arch, whole, rounds=8) if noise else trained
+        return trained.canonical, nearest.relative_distance, classify(*known)

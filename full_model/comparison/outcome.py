@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.landscape.labels import Label
+from flowsim.markov import GapChain
 from full_model.model.architecture import Weights
 
 #: Share of the gap between unigram and bigram loss still open where a run of descent or of the flow
@@ -39,6 +41,9 @@ AT_REST = 0.5
 PARABOLA = 0.5
 
 Gradient = Callable[[Weights], Weights]
+#: Labels and smallest curvatures near the unigram's loss, of rows, their weights, the gradient
+#: and the metric.
+AtUnigram = Callable[[Tensor, Weights, Gradient, Weights], tuple[Tensor, Tensor]]
 
 
 class EndReason(IntEnum):
@@ -66,14 +71,19 @@ class Outcome:
     curvature: Tensor
 
 
-def open_gap(chain: BinaryChain, loss: Any) -> Any:
+def open_gap(chain: GapChain, loss: Any) -> Any:
     """(L − entropy rate)/(h(π₁) − entropy rate), for tensors and arrays alike."""
     gap = max(chain.mutual_information, 1e-6)  # p + q = 1: nothing to learn, and no bad minimum
     return (loss - chain.entropy_rate) / gap
 
 
 def classify(
-    chain: BinaryChain, loss: Tensor, weights: Weights, gradient: Gradient, metric: Weights
+    chain: GapChain,
+    loss: Tensor,
+    weights: Weights,
+    gradient: Gradient,
+    metric: Weights,
+    unigram: AtUnigram | None = None,
 ) -> Outcome:
     """Label runs by what their weights show; all that is not shown is unresolved.
 
@@ -89,7 +99,11 @@ def classify(
         weights: tied weights, (M, *shape).
         gradient: the population loss's gradient at weights.
         metric: by which the gradients are divided, per name, broadcastable.
+        unigram: what decides near the unigram, by default for the binary logit.
     """
+    if unigram is None:
+        assert isinstance(chain, BinaryChain)
+        unigram = partial(_at_unigram, chain)
     share = open_gap(chain, loss)
     learned = share <= LEARNED_EXACT
     label = torch.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).to(torch.int8)
@@ -98,13 +112,13 @@ def classify(
     rows = near.nonzero()[:, 0]
     if len(rows):
         part = {name: w[rows] for name, w in weights.items()}
-        part_label, curvature[rows] = _at_unigram(chain, part, gradient, metric)
+        part_label, curvature[rows] = unigram(rows, part, gradient, metric)
         label[rows] = part_label
     return Outcome(label, share, curvature)
 
 
 def _at_unigram(
-    chain: BinaryChain, weights: Weights, gradient: Gradient, metric: Weights
+    chain: BinaryChain, rows: Tensor, weights: Weights, gradient: Gradient, metric: Weights
 ) -> tuple[Tensor, Tensor]:
     """Label and μ of runs whose loss is h(π₁)."""
     block = unigram_block(chain, weights, gradient)

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.markov import GapChain
+from flowsim.models.catalogue import chain_of
 from flowsim.records.netcdf import read_record
 from flowsim.scan.starts import cell_centres
 
@@ -57,8 +59,13 @@ def cloud_points(count: int, sigma: float, seed: int, dimensions: int = 2) -> Te
 
 
 def stored_points(
-    path: Path | str, chain: BinaryChain | None, length: int, d: int, dimensions: int = 2
-) -> tuple[Tensor, BinaryChain]:
+    path: Path | str,
+    chain: GapChain | None,
+    length: int,
+    d: int,
+    dimensions: int = 2,
+    hidden_per_state: int | None = None,
+) -> tuple[Tensor, GapChain]:
     """The points of a record and its chain.
 
     Coordinates e, w and a are read wherever the record has them: as axes of a grid, as one number
@@ -69,24 +76,26 @@ def stored_points(
         chain: that of the comparison; None to take the record's.
         length, d: N and d of the comparison; a record with its own must have the same.
         dimensions: 2 for (e, w), 3 for (e, w, a).
+        hidden_per_state: m of a comparison of S states, of which a record must have the same.
 
     Raises:
-        InputError: no record, one of another chain, N or d, one without such points, or with
+        InputError: no record, one of another chain, N, d or m, one without such points, or with
             further coordinates.
     """
     record = read_record(path, *KINDS)
     try:
-        found = BinaryChain(float(record.attrs["p"]), float(record.attrs["q"]))
+        found = chain_of(record.attrs)
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{str(path)!r} does not say of which one chain it is") from None
-    if chain is not None and (chain.p, chain.q) != (found.p, found.q):
-        raise InputError(
-            f"{str(path)!r} is of the chain p = {found.p:g}, q = {found.q:g}, not of "
-            f"p = {chain.p:g}, q = {chain.q:g}"
-        )
-    for name, wanted, option in (("length", length, "--length"), ("d", d, "--d")):
+    if chain is not None and chain != found:
+        raise InputError(f"{str(path)!r} is of the chain {_said(found)}, not of {_said(chain)}")
+    for name, wanted, option in (
+        ("length", length, "--length"),
+        ("d", d, "--d"),
+        ("hidden_per_state", hidden_per_state, "--hidden-per-state"),
+    ):
         has = record.attrs.get(name)
-        if has is not None and int(has) != wanted:
+        if has is not None and wanted is not None and int(has) != wanted:
             raise InputError(f"{str(path)!r} has {name} = {int(has)}, and {option} is {wanted}")
     found_as: dict[str, str] = {}
     for name in ("e", "w", "a"):  # a scan of a cloud stores its starts as start_e, …
@@ -111,6 +120,13 @@ def stored_points(
     columns = xr.broadcast(*(record[found_as[name]] for name in names))
     rows = np.stack([column.to_numpy().reshape(-1) for column in columns], axis=-1)
     return check_points(torch.from_numpy(rows.astype(np.float64))), found
+
+
+def _said(chain: GapChain) -> str:
+    """A chain as a sentence says it."""
+    if isinstance(chain, BinaryChain):
+        return f"p = {chain.p:g}, q = {chain.q:g}"
+    return f"{chain.states} states and p = {chain.p:g}"
 
 
 def check_points(points: Tensor) -> Tensor:

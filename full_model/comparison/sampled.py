@@ -26,7 +26,7 @@ from flowsim.records.netcdf import flags
 from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
 from flowsim.training.reduced import ReducedTraining
 from full_model.comparison.choices import Comparison, Progress
-from full_model.comparison.full_side import architecture, lifted_weights
+from full_model.comparison.full_side import lifted_weights
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.training.probes import plateau
 from full_model.training.recipe import Recipe
@@ -98,10 +98,10 @@ def run_settings(settings: Comparison, count: int) -> RunSettings:
         clip=1.0 if settings.trainer == "adamw" else None,
     )
     return RunSettings(
-        architecture(settings),
+        settings.architecture,
         recipe,
         (settings.p,),
-        (settings.q,),
+        (settings.binary_chain.q,),
         seeds=tuple(range(settings.seed, settings.seed + count)),
         init="given",
         data_seed=settings.seed,

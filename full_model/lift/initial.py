@@ -72,10 +72,18 @@ def initial_weights(
     if kind == "balanced":
         _balance(arch, weights, value)
     if noise > 0:
-        for name, shape in arch.shapes.items():
-            extra = torch.stack([_normal(g, *shape) for g in generators])
-            weights[name] = weights[name] + noise * extra
+        weights = with_noise(arch, weights, noise, generators)
     return {k: w.clone(memory_format=torch.contiguous_format) for k, w in weights.items()}
+
+
+def with_noise(
+    arch: Architecture, weights: Weights, noise: float, generators: Sequence[torch.Generator]
+) -> Weights:
+    """The weights with N(0, noise²) added to each, a generator for every model."""
+    return {
+        name: weights[name] + noise * torch.stack([_normal(g, *shape) for g in generators])
+        for name, shape in arch.shapes.items()
+    }
 
 
 def _check(kind: str, seeds: Sequence[int], std: float, noise: float, value: float) -> None:

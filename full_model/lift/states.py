@@ -1,6 +1,8 @@
-"""Full weights on the plane of S states, which gradient descent never leaves."""
+"""Full weights on the plane of S states, which gradient descent never leaves, and back to it."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -43,6 +45,66 @@ def lift_states(theta: Tensor, arch: Architecture) -> Weights:
         name: theta.new_zeros(*theta.shape[:-1], *shape) for name, shape in arch.shapes.items()
     }
     return {name: filled.get(name, zero).clone() for name, zero in zeros.items()}
+
+
+@dataclass(frozen=True)
+class StatesProjection:
+    """The point of the plane nearest to some weights, and how far it is.
+
+    Attributes:
+        canonical: (..., 2), (e, w): w = sign(w₁w₂) √|w₁w₂|, e with its sign in the frame.
+        gain: (...), 1 + m w₁w₂.
+        relative_distance: (...), Euclidean over all weights, over their norm.
+    """
+
+    canonical: Tensor
+    gain: Tensor
+    relative_distance: Tensor
+
+
+def project_states(arch: Architecture, weights: Weights, turns: int = 0) -> StatesProjection:
+    """The nearest point (e, w₁, w₂) of the plane, for weights from anywhere.
+
+    For a given frame, the unit vectors v_s, the nearest coordinates are inner products; for given
+    coordinates the nearest frame is a polar factor.
+
+    Args:
+        arch: as for ``lift_states``.
+        weights: (..., *shape).
+        turns: how often the frame is turned to the weights; 0 keeps that of ``lift_states``.
+
+    Raises:
+        InputError: another architecture.
+    """
+    _check_architecture(arch)
+    m = arch.width // arch.states
+    e_rows, up = weights["embedding"], weights["0.up"]
+    down = weights["0.down"].mT
+    by_state = [part.unflatten(-2, (arch.states, m)).sum(-2) for part in (up, down)]
+    plain = simplex(arch.states, arch.d).to(e_rows)
+    frame = plain.expand_as(e_rows)
+    for turn in range(turns + 1):
+        e = (e_rows * frame).sum((-2, -1)) / arch.states
+        w1, w2 = ((part * frame).sum((-2, -1)) / arch.width for part in by_state)
+        if turn < turns:
+            drawn = [x[..., None, None] * part for x, part in zip((e, w1, w2), (e_rows, *by_state), strict=True)]
+            left, _, right = torch.linalg.svd(plain.mT @ sum(drawn))
+            frame = plain @ left @ right
+    units = frame.repeat_interleave(m, dim=-2)
+    nearest = {
+        "embedding": e[..., None, None] * frame,
+        "0.up": w1[..., None, None] * units,
+        "0.down": w2[..., None, None] * units.mT,
+    }
+    off, norm = torch.zeros_like(e), torch.zeros_like(e)
+    for name, weight in weights.items():
+        axes = tuple(range(e.ndim, weight.ndim))
+        off = off + (weight - nearest[name] if name in nearest else weight).square().sum(axes)
+        norm = norm + weight.square().sum(axes)
+    product = w1 * w2
+    distance = (off / norm.clamp(min=torch.finfo(norm.dtype).tiny)).sqrt()
+    canonical = torch.stack([e, product.sign() * product.abs().sqrt()], dim=-1)
+    return StatesProjection(canonical, 1 + m * product, distance)
 
 
 def simplex(states: int, d: int) -> Tensor:

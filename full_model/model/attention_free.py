@@ -14,7 +14,7 @@ from flowsim.compiled import compiled
 
 
 @compiled(internal=True)
-def _hidden(up, y, rounding, hidden, opened):
+def hidden_units(up, y, rounding, hidden, opened):
     """ReLU of W_1 Y and its derivative, its kink rounded off over ``rounding`` to both sides."""
     for k in range(up.shape[0]):
         total = 0.0
@@ -116,7 +116,7 @@ def without_attention(states, stationary, targets, count, length, d, width, tied
             n, x = pair // 2, float(pair % 2)
             for i in range(d):
                 y[i] = row[d + n * d + i] + x * row[i]
-            _hidden(up, y, rounding, hidden, opened)
+            hidden_units(up, y, rounding, hidden, opened)
             for k in range(width):
                 back[k] = reads[k] * opened[k]
             f = _outputs(down, u, up, y, hidden, back, z, slope) + row[row.shape[0] - 1]
