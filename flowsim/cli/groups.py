@@ -11,7 +11,9 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
+
+import typer
 
 from flowsim.chain import BinaryChain
 from flowsim.cli import options
@@ -126,6 +128,27 @@ class Tolerances:
 
     rtol: options.Rtol = None
     atol: options.Atol = 1e-12
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a comparison leaves a run of full training undecided."""
+
+    horizon: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-9, max=1e15, metavar="T", rich_help_panel=options.FULL,
+            help="Time after which flow and gd leave a run open.  [default: long; grows with N]",
+        ),
+    ] = None  # fmt: skip
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10**9, metavar="K", rich_help_panel=options.FULL,
+            help="Steps of sgd and adamw, or the most of a run of flow or gd, which is left open "
+            "then.  [default: 8000; flow and gd: 20000]",
+        ),
+    ] = None  # fmt: skip
 
 
 @dataclass(frozen=True)

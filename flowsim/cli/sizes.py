@@ -27,17 +27,20 @@ def require_memory(what: str, needed: float, smaller: str) -> None:
         )
 
 
-def check_enumeration(length: int, instead: str = "") -> None:
-    """Of the exact loss with attention: there are 2^N sequences.
+def check_enumeration(length: int, instead: str = "", states: int = 2) -> None:
+    """Of the exact loss with attention: there are S^N sequences.
 
     Args:
         length: N.
         instead: what else can be done, to end the sentence.
+        states: S.
     """
-    if length > 60:
+    most = int(16 / math.log2(states) + 1e-9)
+    if length > (60 if states == 2 else most):
         raise InputError(
-            f"the exact loss with attention runs through all 2^N sequences, and there are "
-            f"10^{length * math.log10(2):.0f} of --length {length}: choose at most 16{instead}"
+            f"the exact loss with attention runs through all {states}^N sequences, and there are "
+            f"10^{length * math.log10(states):.0f} of --length {length}: choose at most {most}"
+            f"{instead}"
         )
 
 
@@ -79,10 +82,10 @@ def check_training(
     require_memory(f"the losses of {steps} steps", 8.0 * models * steps / 100, "--steps")
 
 
-def check_comparison(d: int, length: int, points: int) -> None:
+def check_comparison(d: int, length: int, points: int, hidden: int) -> None:
     """Of a comparison: positions and their rates at every start, in a few copies."""
     require_memory(
         f"a comparison of {points} starts at N = {length}, d = {d}",
-        8.0 * 4 * points * d * (length + 12 * d),
-        "--length, --d or number of starts",
+        8.0 * 4 * points * d * (length + 4 * d + 2 * hidden),
+        "--length, --d, --states, --hidden-per-state or number of starts",
     )

@@ -228,8 +228,8 @@ def _comparison(s: Summary) -> list[str]:
     different = s.get("different_starts", s["points"])
     mirrored = f", {different} of them different" if different != s["points"] else ""
     return [
-        f"{s['model']} model against {s['trainer']} of {_transformer(s)}, p = {s['p']:g}, "
-        f"q = {s['q']:g} ({s['regime']}), d = {s['d']}, N = {s['length']}, "
+        f"{s['model']} model against {s['trainer']} of {_transformer(s)}, {_chain(s)}, "
+        f"d = {s['d']}, N = {s['length']}, "
         f"{s['points']} starts{mirrored}",
         f"agreement                {share} ({s['agreeing']} of {s['decided']}{drawn})",
         *_what_it_is(s),
@@ -283,8 +283,10 @@ def _transformer(s: Summary) -> str:
 
 def _what_it_is(s: Summary) -> list[str]:
     """A line on what agreement means where nothing was drawn at random."""
-    exact = s["model"] == "rank-one" and s["trainer"] in ("flow", "gd")
+    exact = s["model"] in ("rank-one", "states") and s["trainer"] in ("flow", "gd")
     if "agreement_interval" in s or not exact or "architecture" not in s:
         return []
+    if "<" in s["regime"] and s["model"] == "states":
+        return ["                         where the plane traps, the full model has a saddle"]
     steps = ", up to the steps of descent" if s["trainer"] == "gd" else ""
     return [f"                         a check that theory and code agree{steps}"]

@@ -68,7 +68,8 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None) -> Figure:
     names = ", ".join(str(name) for name in record["coordinate"].to_numpy())
     draw_losses(record, axes[1, 0])
     draw_spread(record, axes[1, 1], "distance", f"distance of ({names}) from the reduced orbit")
-    draw_spread(record, axes[1, 2], "drift", "relative distance from the rank-one manifold")
+    family = "plane of S states" if record.attrs["model"] == "states" else "rank-one manifold"
+    draw_spread(record, axes[1, 2], "drift", f"relative distance from the {family}")
     figure.suptitle(_title(record), fontsize=11)
     lines: list[Artist] = [
         Line2D([], [], color=AGREE, label="runs as predicted: median, central 80 %"),
@@ -183,8 +184,16 @@ def _title(record: xr.Dataset) -> str:
     return (
         f"Markov chain {chain_caption(record)}\n"
         f"{_TRAINER[a['trainer']]} of the {layer}, $d$ = {a['d']}, $N$ = {a['length']}"
-        f"{noise}, against the {a['model']} model{_attention(record)}"
+        f"{noise}, against {_reduced(record)}"
     )
+
+
+def _reduced(record: xr.Dataset) -> str:
+    """The reduced model, and what its starts share."""
+    a = record.attrs
+    if a["model"] == "states":
+        return f"the plane of {a['states']} states, {a['hidden_per_state']} hidden units for each"
+    return f"the {a['model']} model{_attention(record)}"
 
 
 def _attention(record: xr.Dataset) -> str:

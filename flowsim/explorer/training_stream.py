@@ -20,6 +20,7 @@ from flowsim.errors import InputError
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.view import Start, View, full_length
 from flowsim.landscape.labels import Label
+from flowsim.markov import GapChain
 from full_model.comparison.choices import Comparison
 from full_model.comparison.full_side import FullSide, lifted_weights
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
@@ -220,7 +221,7 @@ def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
         yield point, Label.GLOBAL_MINIMUM if learned else Label.UNRESOLVED
 
 
-def _stays_learned(chain: BinaryChain, curve: list[Progress]) -> bool:
+def _stays_learned(chain: GapChain, curve: list[Progress]) -> bool:
     """Whether the last tenth of the looks all leave at most a tenth of the gap open."""
     last = curve[-max(1, len(curve) // 10) :]
     return all(float(open_gap(chain, point.loss)) <= LEARNED_SAMPLED for point in last)

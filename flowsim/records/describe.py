@@ -72,7 +72,7 @@ _NAMES = [
     # what full training measures
     (r"trained", "projected weights, as (e, w) or (e, w, a)"),
     (r"orbit", "the reduced orbit at the same time, as (e, w) or (e, w, a)"),
-    (r"drift", "distance of the weights from the rank-one family, over their norm"),
+    (r"drift", "distance of the weights from the model's family, over their norm"),
     (r"steps", "steps until training was decided or left"),
     (r"end", "gradient-flow time at which training was decided or left"),
     (r"curvature", "curvature across e = 0, where training ended at the unigram's loss"),

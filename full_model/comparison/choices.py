@@ -43,8 +43,8 @@ class Comparison:
             A weight's noise is the same number whichever of these it is among.
         seed: of the noise (point i has seed + i) and of the sampled batches.
         horizon: the time after which undecided runs of flow and descent are unresolved; by default
-            4000 (N + 10)/(π₀π₁|λ|), of S states 4000 (N + 10) S/|λ|, a hundred times the slowest scale of the rank-one flow, whose
-            positions move N times slower than the embedding.
+            4000 (N + 10)/(π₀π₁|λ|), of S states 4000 (N + 10) S/|λ|, a hundred times the slowest
+            scale of the rank-one flow, whose positions move N times slower than the embedding.
         steps: of sgd and adamw (8 000 by default); for flow and descent the most that a run may
             take before it is unresolved, 20 000 by default. In ever steeper valleys descent, whose
             steps get ever shorter, would take 10¹⁰.

@@ -107,13 +107,14 @@ def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:
     """What a record says of its chain and of what was trained."""
     kept = {name: value for name, value in asdict(settings).items() if value is not None}
     left_out = not settings.stochastic and attention_stays_zero(settings, dimensions)
+    logits = "" if settings.states is None else ", S logits"
     return {
         **kept,
         "regime": settings.chain.regime,
         "entropy_rate": settings.chain.entropy_rate,
         "stationary_entropy": settings.chain.stationary_entropy,
         "attention": int(dimensions == 3),
-        "architecture": "one layer, softmax attention" + ", S logits" * (settings.model == "states"),
+        "architecture": f"one layer, softmax attention{logits}",
         "trained_weights": list(settings.architecture.shapes),
         "noisy_weights": list(settings.noisy_weights) or ["none"],
         "attention_arithmetic": "left out: its weights stay zero" if left_out else "computed",

@@ -13,7 +13,6 @@ all prefixes of the sequences.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -26,8 +25,10 @@ from flowsim.models.rank_one import RankOneModel
 from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights
 from full_model.model.attention_free import without_attention
+from full_model.model.population import PopulationLoss
 from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
 from full_model.model.source import MarkovSource
+from full_model.model.symbols.symbol_loss import SymbolLoss
 
 
 class FullField:
@@ -41,7 +42,7 @@ class FullField:
         metric: (K,), by which a state's gradient is divided: 1, and N for a shared position.
     """
 
-    population: Callable[[Weights], Tensor]
+    population: PrefixTreeLoss | PopulationLoss | SymbolLoss
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class FullField:
         chain: GapChain,
         device: str = "cpu",
         rounding: float = 0.0,
-        population: Callable[[Weights], Tensor] | None = None,
+        population: PrefixTreeLoss | PopulationLoss | SymbolLoss | None = None,
     ) -> None:
         self.arch, self.rounding = arch, rounding
         self.population = population or exact_loss(arch, MarkovSource.of(chain), device=device)

@@ -187,11 +187,11 @@ class FullSide:
         """Projected coordinates, relative distance from the family, and what can be decided."""
         field, arch, noise = self.field, self.arch, bool(self.settings.noise)
         whole, weights, chain = field.whole(state), field.weights(state), self.settings.chain
-        known = chain, loss, weights, field.gradient, field.metric_weights()
+        known = loss, weights, field.gradient, field.metric_weights()
         if isinstance(chain, SymmetricChain):
             plane = project_states(arch, whole)
             turned = project_states(arch, whole, turns=8) if noise else plane
-            return plane.canonical, turned.relative_distance, classify_states(*known, turned)
+            return plane.canonical, turned.relative_distance, classify_states(chain, *known, turned)
         trained = project(arch, whole, state.new_full((arch.d,), arch.d**-0.5))
         nearest = project(arch, whole, rounds=8) if noise else trained
-        return trained.canonical, nearest.relative_distance, classify(*known)
+        return trained.canonical, nearest.relative_distance, classify(chain, *known)

@@ -87,6 +87,8 @@ def stored_points(
         found = chain_of(record.attrs)
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{str(path)!r} does not say of which one chain it is") from None
+    if chain is None and not isinstance(found, BinaryChain):
+        raise InputError(f"{str(path)!r} is of {found.states} states; compare the states model")
     if chain is not None and chain != found:
         raise InputError(f"{str(path)!r} is of the chain {_said(found)}, not of {_said(chain)}")
     for name, wanted, option in (

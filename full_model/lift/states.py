@@ -87,7 +87,10 @@ def project_states(arch: Architecture, weights: Weights, turns: int = 0) -> Stat
         e = (e_rows * frame).sum((-2, -1)) / arch.states
         w1, w2 = ((part * frame).sum((-2, -1)) / arch.width for part in by_state)
         if turn < turns:
-            drawn = [x[..., None, None] * part for x, part in zip((e, w1, w2), (e_rows, *by_state), strict=True)]
+            drawn = [
+                x[..., None, None] * part
+                for x, part in zip((e, w1, w2), (e_rows, *by_state), strict=True)
+            ]
             left, _, right = torch.linalg.svd(plain.mT @ sum(drawn))
             frame = plain @ left @ right
     units = frame.repeat_interleave(m, dim=-2)

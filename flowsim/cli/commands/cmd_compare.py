@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from flowsim.chain import BinaryChain
 from flowsim.cli import options, sizes
 from flowsim.cli.groups import (
+    Budget,
     FigureFiles,
-    OneChain,
+    ModelOnChain,
     Printed,
-    ReducedModelOptions,
     chain_words,
     only_redraws,
 )
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from flowsim.cli.progress import Meter
+    from flowsim.markov import GapChain
     from full_model.comparison.choices import Comparison
 
 #: The default window: full models train slowly from starts beyond.
@@ -44,7 +44,7 @@ _WIDTH = "[default: -2:2, since full models train for long from further out]"
 
 
 @dataclass(frozen=True)
-class Compare(OneChain, ReducedModelOptions, FigureFiles, Printed):
+class Compare(ModelOnChain, Budget, FigureFiles, Printed):
     """The options of ``compare``."""
 
     length: options.Positions = options.DEFAULT_LENGTH
@@ -83,21 +83,6 @@ class Compare(OneChain, ReducedModelOptions, FigureFiles, Printed):
             help="Which weights have the noise: all, those of attention, or all others.",
         ),
     ] = "all"  # fmt: skip
-    horizon: Annotated[
-        float | None,
-        typer.Option(
-            min=1e-9, max=1e15, metavar="T", rich_help_panel=options.FULL,
-            help="Time after which flow and gd leave a run open.  [default: long; grows with N]",
-        ),
-    ] = None  # fmt: skip
-    steps: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=10**9, metavar="K", rich_help_panel=options.FULL,
-            help="Steps of sgd and adamw, or the most of a run of flow or gd, which is left open "
-            "then.  [default: 8000; flow and gd: 20000]",
-        ),
-    ] = None  # fmt: skip
     batch: options.Batch = 16
     learning_rate: options.Rate = None
     require: Annotated[
@@ -111,6 +96,26 @@ class Compare(OneChain, ReducedModelOptions, FigureFiles, Printed):
     jobs: options.Jobs = 1
     scheduler: options.Scheduler = None
     resume: options.Resume = False
+
+    def positions(self) -> int | None:
+        """N of the reduced model; the transformer has --length positions beside any model."""
+        return self.length if self.model in ("uniform", "rank-one") else None
+
+    def hidden(self) -> int:
+        """Hidden units of the transformer."""
+        if self.states is None:
+            return 4 * self.d
+        return self.states * (self.choice().hidden_per_state or 0)
+
+    def name_words(self) -> list[str]:
+        """What the files are named after; InputError for a chain that the model is not for."""
+        words: list[str] = [self.model, self.trainer]
+        words += [f"S{self.states}"] * (self.states is not None)
+        words += [f"m{self.hidden_per_state}"] * (self.hidden_per_state is not None)
+        words += [] if self.points is None else [self.points.stem]
+        if self.p is not None and (self.q is not None or self.model == "states"):
+            words += chain_words(self.p, self.q)
+        return words
 
     def dimensions(self) -> int:
         """3 where starts are (e, w, a), else 2."""
@@ -128,12 +133,16 @@ def compare(given: Compare) -> None:
     learned or not after as many steps. Without noise training is that map, until AdamW has
     magnified rounding, which on lifted starts it does.
 
+    --model states trains transformers with S logits by flow or gd, from the plane that their
+    training without noise never leaves; with noise the exact loss sums over S^N sequences.
+
     Starts are a grid in e and w (with --fix a=X where there is attention; 0.5 by default), those
     of a file or record (--points), or normal draws (--cloud with --sigma).
 
     \b
-    Example:
+    Examples:
       flowsim compare --p 0.5 --q 0.8 --model rank-one --trainer gd --grid 20x20
+      flowsim compare --model states --states 3 --p 0.8 --noise 0.02 --length 4
     """
     began = time.perf_counter()
     if given.source is not None:
@@ -141,10 +150,7 @@ def compare(given: Compare) -> None:
         redraw(given.source, given, given, kinds=("comparison",))
         return
     _check(given)
-    words: list[str] = [given.model, given.trainer]
-    words += [] if given.points is None else [given.points.stem]
-    words += [] if given.p is None or given.q is None else chain_words(given.p, given.q)
-    figure, stored = given.names("compare", *words)
+    figure, stored = given.names("compare", *given.name_words())
     settings, points, starts = _build(given)
     record = _train(given, settings, points, stored.with_suffix(".safetensors"))
     record.attrs |= starts
@@ -158,14 +164,16 @@ def compare(given: Compare) -> None:
 
 def _check(given: Compare) -> None:
     """Options that must or must not come together."""
-    if given.model not in ("canonical", "uniform", "rank-one"):
+    if given.model not in ("canonical", "uniform", "rank-one", "states"):
         raise InputError(
             f"no full transformer begins where --model {given.model} does: choose canonical, "
-            "uniform or rank-one"
+            "uniform, rank-one or states"
         )
-    if (given.states, given.hidden_per_state) != (None, None):
+    if given.model == "states":
+        given.chain_of_model()
+    elif (given.states, given.hidden_per_state) != (None, None):
         raise InputError("--states and --hidden-per-state go with --model states; omit them here")
-    if given.points is None or (given.p is None) != (given.q is None):
+    elif given.points is None or (given.p is None) != (given.q is None):
         given.chain()
     window = [x for x in (given.grid, given.w_range, given.e_range) if x is not None]
     if (given.points is not None) + (given.cloud is not None) + bool(window) > 1:
@@ -197,9 +205,9 @@ def _check(given: Compare) -> None:
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
     if sampled and given.model != "rank-one":
+        instead = "--trainer gd or flow" if given.model == "states" else "--model rank-one"
         raise InputError(
-            f"{given.trainer} is predicted by its map in rank-one coordinates: give "
-            "--model rank-one"
+            f"{given.trainer} is predicted by its map in rank-one coordinates: give {instead}"
         )
     if given.noise_on != "all" and not given.noise:
         raise InputError("--noise-on says where the noise is, and there is none: give --noise")
@@ -214,17 +222,19 @@ def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:
     points, chain, starts = _starts(given)
     noisy = given.noise > 0 and given.noise_on != "others"
     if (points.shape[1] == 3 or noisy) and given.trainer in ("flow", "gd"):
-        sizes.check_enumeration(given.length, "; or sampled batches, --trainer sgd or adamw")
-    sizes.check_comparison(given.d, given.length, len(points))
+        sampled = "" if given.states else "; or sampled batches, --trainer sgd or adamw"
+        sizes.check_enumeration(given.length, sampled, given.states or 2)
+    sizes.check_comparison(given.d, given.length, len(points), given.hidden())
     settings = Comparison(
-        chain.p, chain.q, given.model, given.trainer, given.d, given.length, given.noise,
-        given.noise_on, given.seed, given.horizon, given.steps, given.batch, given.learning_rate,
-        given.device,
+        chain.p, getattr(chain, "q", None), given.model, given.trainer, given.d, given.length,
+        given.noise, given.noise_on, given.seed, given.horizon, given.steps, given.batch,
+        given.learning_rate, given.device, states=given.states,
+        hidden_per_state=given.hidden_per_state,
     )  # fmt: skip
     return settings, points, starts
 
 
-def _starts(given: Compare) -> tuple[Tensor, BinaryChain, dict[str, object]]:
+def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
     from full_model.comparison.points import cloud_points, grid_points
 
     dimensions = given.dimensions()
@@ -235,27 +245,28 @@ def _starts(given: Compare) -> tuple[Tensor, BinaryChain, dict[str, object]]:
         sigma = given.sigma.sigma
         assert isinstance(sigma, float)
         points = cloud_points(given.cloud, sigma, given.seed, dimensions)
-        return points, given.chain(), {"starts": "cloud", "sigma": sigma}
+        return points, given.chain_of_model(), {"starts": "cloud", "sigma": sigma}
     rows, columns = given.grid or (20, 20)
     window = given.w_range or WINDOW, given.e_range or WINDOW
     a = given.fixed().get("a", 0.5) if dimensions == 3 else None
     points = grid_points(columns, rows, *window, a)
-    return points, given.chain(), {"starts": "grid", "columns": columns, "rows": rows}
+    return points, given.chain_of_model(), {"starts": "grid", "columns": columns, "rows": rows}
 
 
-def _points_of_file(given: Compare, path: Path, dimensions: int) -> tuple[Tensor, BinaryChain]:
+def _points_of_file(given: Compare, path: Path, dimensions: int) -> tuple[Tensor, GapChain]:
     """The starts of a record, with its chain, or of a table of points."""
     import torch
 
     from flowsim.scan.points import Points
     from full_model.comparison.points import check_points, stored_points
 
-    chain = None if given.p is None else given.chain()
+    chain = None if given.p is None else given.chain_of_model()
     if path.suffix.lower() == ".nc":
-        return stored_points(path, chain, given.length, given.d, dimensions)
+        m = None if given.states is None else given.choice().hidden_per_state
+        return stored_points(path, chain, given.length, given.d, dimensions, m)
     table = Points.read(path, ("e", "w", "a")[:dimensions])
     rows = table.block(0, table.shape[0])[:, [table.names.index(n) for n in "ewa"[:dimensions]]]
-    return check_points(torch.from_numpy(rows.copy())), given.chain()
+    return check_points(torch.from_numpy(rows.copy())), given.chain_of_model()
 
 
 def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Path) -> xr.Dataset:

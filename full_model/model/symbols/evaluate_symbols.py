@@ -149,9 +149,9 @@ def evaluate_symbols(
 ):  # fmt: skip
     """Loss (M,), gradient (M, K) and stiffness (M,) of models, each by itself.
 
-    The stiffness is the trace of the Gauss-Newton matrix Σ law Σ_c h_c ∇(f_c − f̄) ∇(f_c − f̄)ᵀ, f̄ the
-    mean of the logits under the model's chances and h_c the larger of its chance and its target: it
-    is no less than the trace with the one or with the other.
+    The stiffness is the trace of the Gauss-Newton matrix Σ law Σ_c h_c ∇(f_c − f̄) ∇(f_c − f̄)ᵀ, f̄
+    the mean of the logits under the model's chances and h_c the larger of its chance and its
+    target: it is no less than the trace with the one or with the other.
 
     Args:
         states: (M, K) float64, weights in the order of ``Architecture.shapes``.

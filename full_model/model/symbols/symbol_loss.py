@@ -1,4 +1,4 @@
-"""The exact population loss of a transformer with S logits, its gradient and stiffness, compiled."""
+"""The exact loss of a transformer with S logits, its gradient and stiffness, compiled."""
 
 from __future__ import annotations
 

@@ -490,7 +490,7 @@ def test_the_command(tmp_path):
         (["--batch", "5"], "--trainer"),
         (["--trainer", "adamw"], "--model rank-one"),
         (["--require", "2"], "--require"),
-        (["--model", "linear"], "choose canonical, uniform or rank-one"),
+        (["--model", "linear"], "choose canonical, uniform, rank-one or states"),
         (["--model", "uniform", "--length", "60"], "GiB"),
         (["--resume"], "checkpoint"),
         (["--steps", "0"], "--steps"),
