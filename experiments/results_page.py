@@ -19,11 +19,12 @@ from typing import Any
 from results_in_context import TABLES as IN_CONTEXT
 from results_laws import TABLES as LAWS
 from results_optimizers import TABLES as OPTIMIZERS
+from results_states import TABLES as STATES
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PAGE = ROOT / "figures", ROOT / "docs" / "results.md"
 #: Tables made from a study's json by files of their own.
-TABLES = {**LAWS, **OPTIMIZERS, **IN_CONTEXT}
+TABLES = {**LAWS, **OPTIMIZERS, **IN_CONTEXT, **STATES}
 #: Entries of a record of numbers that are no case: how it was made, and from what sizes.
 ABOUT = ("made", "sizes")
 TRAINERS = {"gd": "gradient descent", "adamw": "AdamW"}

@@ -1,0 +1,190 @@
+"""At which p is training on S states trapped at the unigram? Ensembles beside the prediction.
+
+AM Sec. 4.3 leaves the threshold open. For tied weights the library predicts a trap where the second
+eigenvalue λ = 1 − pS/(S − 1) is negative, p > (S − 1)/S (docs/derivations.md, 14); for untied
+weights none. Here one layer with softmax attention and S logits (N = 2, d = S + 1, 4 hidden units
+for each state) is trained from N(0, 0.02²) on the exact population loss, tied and untied, by
+gradient descent at the rate 0.2 S and by AdamW on the same loss (rate 1e-3, betas 0.9 and 0.95,
+weight decay 1e-3), at λ(S − 1) = ±0.1 … ±0.8. A run is trapped if more than 95 % of the gap between
+unigram and bigram is open at the end, has learned if less than 5 % is; the rest is in between.
+
+    python experiments/states_threshold.py [--full]      about ten minutes on one core
+
+--full has S = 10 as well, 32 seeds and 10 000 steps: hours.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from papers import BLUE, GREEN, ORANGE, PINK, run_script
+
+from flowsim import MarkovChain
+from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights, wilson
+
+NAME = "states_threshold"
+DEFAULT = {"largest": 5, "seeds": 10, "steps": 3000}
+FULL = {"largest": 10, "seeds": 32, "steps": 10_000}
+#: λ(S − 1), from −1 where p = 1 to S − 1 where p = 0.
+OFFSETS = (-0.8, -0.6, -0.4, -0.2, -0.1, 0.1, 0.2, 0.4, 0.6, 0.8)
+LENGTH, RATE, STD = 2, 0.2, 0.02
+TRAINERS = {"gd": "gradient descent", "adamw": "AdamW"}
+STYLES = {2: (BLUE, "o"), 3: (ORANGE, "s"), 5: (GREEN, "^"), 10: (PINK, "D")}
+
+
+def chance(states: int, offset: float) -> float:
+    """p at λ = offset/(S − 1)."""
+    return (1 - offset / (states - 1)) * (states - 1) / states
+
+
+def compute(largest: int, seeds: int, steps: int) -> xr.Dataset:
+    """The open share of every run at its end, over case, offset and seed."""
+    parts, names = [], []
+    for states in (s for s in STYLES if s <= largest):
+        for tied in (True, False):
+            for trainer in TRAINERS:
+                began = time.process_time()
+                share = trained(states, tied, trainer, seeds, steps)
+                names.append(f"S = {states}, {'tied' if tied else 'untied'}, {TRAINERS[trainer]}")
+                print(f"{names[-1]}: {time.process_time() - began:.0f} s", file=sys.stderr)
+                part = xr.Dataset({"open_share": (("offset", "seed"), share)})
+                parts.append(part.assign(states=states, tied=int(tied), trainer=trainer))
+    whole = xr.concat(parts, dim="case", combine_attrs="drop")
+    whole = whole.assign_coords(case=names, offset=list(OFFSETS), seed=range(seeds))
+    return whole.assign_attrs(steps=steps)
+
+
+def trained(states: int, tied: bool, trainer: str, seeds: int, steps: int) -> np.ndarray:
+    """Open shares (offset, seed) after that many steps; seed i starts alike at every offset."""
+    arch = Architecture(
+        states + 1, LENGTH, hidden=4 * states, states=states, output="states", tied=tied
+    )
+    chains = [MarkovChain.symmetric(states, chance(states, x)) for x in OFFSETS]
+    source = MarkovSource.of([chain for chain in chains for _ in range(seeds)])
+    loss = PopulationLoss(arch, source)
+    weights = initial_weights(arch, "gaussian", list(range(seeds)) * len(chains), std=STD)
+    step = adamw(weights) if trainer == "adamw" else descent(weights, RATE * states)
+    for _ in range(steps):
+        step(loss.value_and_gradient(weights)[1])
+    with torch.no_grad():
+        share = (loss(weights) - source.entropy_rate) / (
+            source.stationary_entropy - source.entropy_rate
+        )
+    return share.reshape(len(chains), seeds).numpy()
+
+
+def descent(weights: Weights, rate: float) -> Callable[[Weights], None]:
+    """A step of gradient descent, in place."""
+
+    def step(gradient: Weights) -> None:
+        for name, value in gradient.items():
+            weights[name] -= rate * value
+
+    return step
+
+
+def adamw(weights: Weights) -> Callable[[Weights], None]:
+    """A step of AdamW with the papers' numbers and a constant rate, in place."""
+    for weight in weights.values():
+        weight.requires_grad_()
+    optimizer = torch.optim.AdamW(weights.values(), lr=1e-3, betas=(0.9, 0.95), weight_decay=1e-3)
+
+    def step(gradient: Weights) -> None:
+        for name, value in gradient.items():
+            weights[name].grad = value
+        optimizer.step()
+
+    return step
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """Of every case and p: how many are trapped, have learned, are in between."""
+    found: dict[str, Any] = {}
+    for name in record.case.values:
+        case = record.sel(case=name)
+        states = int(case.states)
+        found[str(name)] = {
+            "states": states,
+            "threshold": (states - 1) / states,
+            "lines": [_counted(states, float(x), case.open_share.sel(offset=x).values)
+                      for x in record.offset.values],
+        }  # fmt: skip
+    return found
+
+
+def _counted(states: int, offset: float, share: np.ndarray) -> dict[str, Any]:
+    trapped = int((share > 0.95).sum())
+    return {
+        "p": chance(states, offset), "lambda": offset / (states - 1), "runs": len(share),
+        "trapped": trapped, "interval": wilson(trapped, len(share)),
+        "learned": int((share < 0.05).sum()),
+        "between": int(((share >= 0.05) & (share <= 0.95)).sum()),
+        "open_share": [float(x) for x in np.quantile(share, [0.0, 0.5, 1.0])],
+    }  # fmt: skip
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """A panel for tied or untied weights and each trainer: the share trapped against λ(S − 1)."""
+    figure = Figure(figsize=(12, 6.6), layout="constrained")
+    grid = figure.subplots(2, 2, sharex=True, sharey=True)
+    for row, tied in enumerate((1, 0)):
+        for column, trainer in enumerate(TRAINERS):
+            here = (record.tied.values == tied) & (record.trainer.values == trainer)
+            panel(grid[row, column], record.isel(case=here), bool(tied))
+            words = "tied" if tied else "untied"
+            grid[row, column].set_title(f"{words} weights, {TRAINERS[trainer]}", fontsize=10)
+    for axes in grid[1]:
+        axes.set_xlabel(r"$\lambda\,(S-1)$;  $p > (S-1)/S$ on the left")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("share of runs at the unigram\n(small, open: in between)")
+    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5,
+                  frameon=False)  # fmt: skip
+    seeds, steps = record.sizes["seed"], record.attrs.get("steps", "")
+    figure.suptitle(
+        f"Trapped at the unigram: {seeds} seeds from $N(0, {STD}^2)$ at each $p$, {steps} steps on "
+        "the exact loss, 95 % intervals", fontsize=11
+    )  # fmt: skip
+    return figure
+
+
+def panel(axes: Axes, cases: xr.Dataset, tied: bool) -> None:
+    """Counts with intervals for every S, side by side, and the prediction."""
+    x = np.arange(len(OFFSETS))
+    predicted = np.where(np.array(OFFSETS) < 0, 1.0, 0.0) if tied else np.zeros(len(x))
+    axes.step(x, predicted, where="mid", color="0.6", linewidth=1.2, linestyle="--",
+              label="predicted for small weights")  # fmt: skip
+    for i in range(cases.sizes["case"]):
+        case = cases.isel(case=i)
+        colour, mark = STYLES[int(case.states)]
+        lines = [_counted(2, 0.0, case.open_share.values[k]) for k in range(len(x))]
+        share = np.array([line["trapped"] / line["runs"] for line in lines])
+        low, high = np.array([line["interval"] for line in lines]).T
+        place = x + 0.18 * (i - (cases.sizes["case"] - 1) / 2)
+        spans = np.maximum([share - low, high - share], 0)
+        axes.errorbar(place, share, spans, color=colour, marker=mark, linestyle="none", ms=5,
+                      elinewidth=1, label=f"$S$ = {int(case.states)}")  # fmt: skip
+        between = np.array([line["between"] / line["runs"] for line in lines])
+        on = between > 0
+        axes.plot(place[on], between[on], mark, color=colour, markerfacecolor="none", ms=3.5)
+    axes.axvline(4.5, color="k", linewidth=0.8, linestyle=":")
+    axes.set_xticks(x, [f"{offset:+g}" for offset in OFFSETS])
+    axes.set_ylim(-0.06, 1.06)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train and draw; the exit code."""
+    return run_script(
+        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

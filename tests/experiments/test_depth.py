@@ -1,0 +1,32 @@
+"""The script of depth: the block at the unigram is the whole Hessian's, and opens under AdamW."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+import depth as script
+import results_states
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layers", [1, 3])
+def test_the_block_opens_under_adamw_and_stays_under_descent(layers):
+    steps = range(0, 161, script.EVERY)
+    runs = {name: script.followed(layers, name, 2, 160).assign_coords(step=steps)
+            for name in ("gd", "adamw")}  # fmt: skip
+    for record in runs.values():
+        assert script._counted(record)["whole_hessian_off"] < 1e-7
+        assert np.allclose(record.smallest[0], runs["gd"].smallest[0])
+    chain = script.CHAIN
+    pi0, pi1 = chain.stationary
+    # AM Thm. 2 at small weights: 2 π₀π₁ (p + q − 1)
+    assert runs["gd"].smallest.values == pytest.approx(
+        2 * pi0 * pi1 * (chain.p + chain.q - 1), rel=0.02
+    )
+    assert (runs["adamw"].smallest[-1] < 0.8 * runs["gd"].smallest[-1]).all()
+    found = {f"L = {layers}": script._counted(record) for record in runs.values()}
+    head, rows = results_states.depth({"made": {}, "sizes": {}} | found)
+    assert {len(row) for row in rows} == {len(head)}
