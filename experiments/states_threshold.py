@@ -31,7 +31,7 @@ from flowsim import MarkovChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights, wilson
 
 NAME = "states_threshold"
-DEFAULT = {"largest": 5, "seeds": 10, "steps": 3000}
+DEFAULT = {"largest": 5, "seeds": 10, "steps": 2000}
 FULL = {"largest": 10, "seeds": 32, "steps": 10_000}
 #: λ(S − 1), from −1 where p = 1 to S − 1 where p = 0.
 OFFSETS = (-0.8, -0.6, -0.4, -0.2, -0.1, 0.1, 0.2, 0.4, 0.6, 0.8)
