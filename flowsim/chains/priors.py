@@ -71,6 +71,9 @@ class DirichletPrior(Prior):
             raise InputError(f"beta must be a number above 0, not {beta!r}")
         self.states, self.order, self.beta = states, order, float(beta)
 
+    def __repr__(self) -> str:
+        return f"DirichletPrior({self.states}, order={self.order}, beta={self.beta:g})"
+
     def settings(self) -> dict[str, Any]:
         return {"prior": "dirichlet", "states": self.states, "order": self.order, "beta": self.beta}
 
@@ -109,6 +112,9 @@ class DoublyStochasticPrior(Prior):
                 f"not {states!r}"
             )
         self.states = states
+
+    def __repr__(self) -> str:
+        return f"DoublyStochasticPrior({self.states})"
 
     @property
     def has_bayes(self) -> bool:
@@ -170,6 +176,9 @@ class FinitePrior(Prior):
         self.kernels = torch.stack([torch.from_numpy(chain.kernel) for chain in chains])
         self.weights = _probabilities(weights, len(chains))
 
+    def __repr__(self) -> str:
+        return f"FinitePrior({len(self.weights)} kernels of {self.states} states)"
+
     def settings(self) -> dict[str, Any]:
         rows, weights = self.kernels.tolist(), self.weights.tolist()
         own = {"kernels": rows, "weights": weights}
@@ -216,6 +225,9 @@ class MixturePrior(Prior):
         self.parts = tuple(parts)
         self.states, self.order = parts[0].states, parts[0].order
         self.weights = _probabilities(weights, len(parts))
+
+    def __repr__(self) -> str:
+        return f"MixturePrior({list(self.parts)}, {self.weights.tolist()})"
 
     @property
     def has_bayes(self) -> bool:
