@@ -43,6 +43,12 @@ REASONS = {
      "`(lowest > 0) & (effective > 0)` becomes `(lowest > 0) | (effective > 0)`"):
     "with π₀π₁ > 0 both hold or neither",
     ("full_model.comparison.outcome", "`-1` becomes `1`"): "of two axes the last one is 1",
+    ("full_model.comparison.outcome", "`lowest > 0` becomes `lowest >= 0`"):
+    "rounded eigenvalues are not 0",
+    ("full_model.lift.projection",
+     "`_apply(parts['0.up'], alpha) * torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsque` becomes "
+     "`_apply(parts['0.up'], alpha) / torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsque`"):
+    "the factor is 1 or −1",
     ("flowsim.landscape.basins",
      "`chain.second_eigenvalue < 0` becomes `chain.second_eigenvalue <= 0`"): _TWICE,
     ("flowsim.landscape.basins",
