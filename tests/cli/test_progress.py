@@ -117,7 +117,7 @@ def test_training_shows_its_loss_between_the_two_it_lies_between(tmp_path):
     words = ["train", "--p", "0.5", "--q", "0.8", "--d", "4", "--length", "6", "--steps", "100000"]
     code, text = interrupted(*words, cwd=tmp_path, when="loss 0.")
     assert code == 130
-    assert "h(π₁) 0.6663 rate 0.6190" in text
+    assert "unigram 0.6663 least 0.6190" in text
     assert "Traceback" not in text
 
 

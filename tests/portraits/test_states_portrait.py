@@ -85,7 +85,7 @@ def test_portrait_and_scan_on_the_command_line(tmp_path):
         (["scan", *STATES, "--q", "0.5", "--grid", "3x3"], "takes no q"),
         (["portrait", "--p", "0.5", "--q", "0.5", "--states", "3"], "go with the states model"),
         (["gaussian", *STATES, "--fix", "w=1"], "--fix has no use"),
-        (["compare", *STATES], "no full transformer begins"),
+        (["compare", *STATES, "--trainer", "sgd"], "give --trainer gd or flow"),
         (["portrait", *STATES, "--length", "4"], "has no length"),
         (["portrait", *STATES, "--fix", "a=1"], "no fixed a"),
         (["portrait", *STATES, "--bias", "dynamic"], "omit bias"),
