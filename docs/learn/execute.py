@@ -56,8 +56,23 @@ def executed(source: Path) -> nbformat.NotebookNode:
         finally:
             os.environ.clear()
             os.environ.update(before)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = joined(cell.outputs)
     notebook.metadata["kernelspec"] = jupytext.read(source).metadata["kernelspec"]
     return notebook
+
+
+def joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
+    """Outputs, with what was printed in one go in one piece: where it is cut, time decides."""
+    found: list[nbformat.NotebookNode] = []
+    for output in outputs:
+        last = found[-1] if found else {}
+        if output.output_type == "stream" and last.get("name") == output.name:
+            last["text"] += output.text
+        else:
+            found.append(output)
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:
