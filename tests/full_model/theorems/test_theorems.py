@@ -45,9 +45,8 @@ def test_saturated_predictions_and_shallow_minima(p, q, d, length):
 def test_chains_near_0_and_1(p):
     """π₀π₁ as small as 1e-12 turns rounding into large numbers, but no claim into a false one."""
     for q in EXTREME:
-        for d, length in ((2, 2), (3, 4)):
-            claims = verify(BinaryChain(p, q), d, length, [0, 1])
-            assert [claim.claim for claim in claims if not claim.passed] == [], (q, d, length)
+        claims = verify(BinaryChain(p, q), 3, 3, [0, 1])
+        assert [claim.claim for claim in claims if not claim.passed] == [], q
 
 
 @pytest.mark.slow
