@@ -24,12 +24,12 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.axes import Axes
+from papers import made
 
 from flowsim import DirichletPrior, DoublyStochasticPrior, MixturePrior
 from flowsim.chains.priors import Prior
 from flowsim.drawing.style import INK, new_figure, save_figure
 from flowsim.drawing.training import name_lines
-from flowsim.records.provenance import provenance
 from full_model import Architecture, Recipe, RunSettings, train
 
 FIGURES = Path(__file__).parents[1] / "figures"
@@ -79,8 +79,7 @@ def main(sizes: Sizes, folder: Path = FIGURES) -> None:
         lines.append({"model": model, "kernels": kernels, **line})
         print(model, kernels, line, f"{time.perf_counter() - began:.0f} s", flush=True)
     command = "python experiments/in_context.py" + " --full" * (sizes == FULL)
-    made = {"command": command, "commit": provenance({})["commit"]}
-    found = {"made": made, "sizes": vars(sizes), "seeds": SEEDS, "cases": lines}
+    found = {"made": made(command), "sizes": vars(sizes), "seeds": SEEDS, "cases": lines}
     (folder / "in_context.json").write_text(json.dumps(found, indent=1) + "\n")
     save_figure(drawn(records), folder / "in_context.png")
 

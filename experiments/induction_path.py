@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.lines import Line2D
+from papers import made
 from scipy.optimize import minimize
 from torch.nn.functional import logsigmoid
 
 from flowsim import DirichletPrior, InductionModel, baselines, draw, induction_record
 from flowsim.chains.exact_losses import count_classes
 from flowsim.drawing.style import TRAINED, save_figure
-from flowsim.records.provenance import provenance
 from full_model import (
     Architecture,
     PriorSource,
@@ -53,8 +53,8 @@ def main(steps: int = STEPS, folder: Path = FIGURES, **plane: int) -> None:
     save_figure(figure, folder / "induction_path.png")
     settings = {"length": LENGTH, "d": DIMENSION, "std": STD, "rate": RATE, "steps": steps,
                 "seeds": SEEDS}  # fmt: skip
-    made = {"command": "python experiments/induction_path.py", "commit": provenance({})["commit"]}
-    found = {"made": made, "sizes": settings, "baselines": baselines(DirichletPrior(2), LENGTH),
+    about = made("python experiments/induction_path.py")
+    found = {"made": about, "sizes": settings, "baselines": baselines(DirichletPrior(2), LENGTH),
              "affine": [affine_readout(length) for length in AFFINE],
              "ends": [ending(way, i) for i in range(len(SEEDS))]}  # fmt: skip
     (folder / "induction_path.json").write_text(json.dumps(found, indent=1) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from results_laws import Rows
+from results_cases import Rows
 
 
 def induction(found: dict[str, Any]) -> Rows:

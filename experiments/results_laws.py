@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Rows = tuple[list[str], list[list[Any]]]
+from results_cases import Rows, cases
 
 
 def ladder(found: dict[str, Any]) -> Rows:
@@ -52,13 +52,12 @@ def balanced(found: dict[str, Any]) -> Rows:
     """Where the runs from four starts end."""
     head = ["trainer", "start", "(p, q)", "runs", "at the bigram", "at the unigram", "between"]
     rows = []
-    for case, line in found.items():
-        if case not in ("made", "sizes"):
-            trainer, start, _ = case.split("; ")
-            low, high = line["bigram_share_interval"]
-            rows.append([trainer, start, f"({line['p']}, {line['q']})", line["models"],
-                         f"{line['bigram']} [{low:.0%}, {high:.0%}]", line["unigram"],
-                         line["between"]])  # fmt: skip
+    for case, line in cases(found).items():
+        trainer, start, _ = case.split("; ")
+        low, high = line["bigram_share_interval"]
+        rows.append([trainer, start, f"({line['p']}, {line['q']})", line["models"],
+                     f"{line['bigram']} [{low:.0%}, {high:.0%}]", line["unigram"],
+                     line["between"]])  # fmt: skip
     return head, rows
 
 
@@ -122,7 +121,7 @@ def escape_chains(found: dict[str, Any]) -> Rows:
 
 def width(found: dict[str, Any]) -> Rows:
     """One change at a time: ends at the bigram and at the unigram."""
-    variants = {name: line for name, line in found.items() if name not in ("made", "sizes")}
+    variants = cases(found)
     studies = list(next(iter(variants.values())))
     head = ["model", *[f"{study}: at the bigram, at the unigram, of" for study in studies]]
     rows = [

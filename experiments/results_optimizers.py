@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-Rows = tuple[list[str], list[list[Any]]]
+from results_cases import Rows, cases
 
 
 def basins(found: dict[str, Any]) -> Rows:
@@ -56,13 +56,13 @@ def gaussian(found: dict[str, Any]) -> Rows:
 
 def sampled(found: dict[str, Any]) -> Rows:
     """SGD at N = 64 against the rank-one flow: a column for each seed, and what became of both."""
-    cases = {case: line for case, line in found.items() if case not in ("made", "sizes")}
-    seeds = max(line["seeds"] for line in cases.values())
+    lines = cases(found)
+    seeds = max(line["seeds"] for line in lines.values())
     head = ["SGD", "starts", *(f"rank-one flow right, seed {i + 1}" for i in range(seeds)),
             "learned where the flow says global", "learned where it says trapped",
             "starts whose seeds differ"]  # fmt: skip
     rows = []
-    for case, line in cases.items():
+    for case, line in lines.items():
         shares = [
             f"{x['agree']} of {x['decided']} [{x['interval'][0]:.1%}, {x['interval'][1]:.1%}]"
             for x in line["right"]

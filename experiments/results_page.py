@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from results_cases import cases
 from results_in_context import TABLES as IN_CONTEXT
 from results_laws import TABLES as LAWS
 from results_optimizers import TABLES as OPTIMIZERS
@@ -25,8 +26,6 @@ ROOT = Path(__file__).parents[1]
 FIGURES, PAGE = ROOT / "figures", ROOT / "docs" / "results.md"
 #: Tables made from a study's json by files of their own.
 TABLES = {**LAWS, **OPTIMIZERS, **IN_CONTEXT, **STATES}
-#: Entries of a record of numbers that are no case: how it was made, and from what sizes.
-ABOUT = ("made", "sizes")
 TRAINERS = {"gd": "gradient descent", "adamw": "AdamW"}
 
 
@@ -79,7 +78,7 @@ def adamw() -> str:
               (line["flow_global"], line["flow_trapped"])],
             _number(line["escape_step_median"]), _number(line["escape_step_max"]),
         ]
-        for case, line in found.items() if case not in ABOUT
+        for case, line in cases(found).items()
     ]  # fmt: skip
     head = ["AdamW", "steps", "runs", "learned", "its reduced map right", "map: learned, found not",
             "map: not, found learned", "learned where the flow says global",
@@ -186,9 +185,7 @@ def ends() -> str:
     """Where the runs of the papers' figures end."""
     rows = []
     for name in ("am_fig1_depth", "am_fig3_tying", "lg_rank_one_energy", "lg_initialization"):
-        for case, line in (_load(name) or {}).items():
-            if case in ABOUT:
-                continue
+        for case, line in cases(_load(name) or {}).items():
             counts = [line["models"], line["bigram"], line["unigram"], line["between"]]
             loss = line["final_loss"]
             losses = f"{loss['min']:.4f} to {loss['max']:.4f}"
@@ -206,8 +203,8 @@ def square() -> str:
     if found is None:
         return _missing("am_fig4_square")
     rows = []
-    for case, sides in found.items():
-        for side, line in sides.items() if case not in ABOUT else ():
+    for case, sides in cases(found).items():
+        for side, line in sides.items():
             if "bigram" in line:
                 counts = [line[k] for k in ("pairs", "bigram", "unigram", "between")]
                 rows.append([case.replace("GD", "gradient descent"), side, *counts])

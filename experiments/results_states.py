@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from results_laws import Rows
+from results_cases import Rows, cases
 
 #: How tables call a label that was found.
 FOUND = {
@@ -13,7 +13,6 @@ FOUND = {
     "saddle": "at the saddle",
     "unresolved": "open",
 }
-_ABOUT = ("made", "sizes")
 
 
 def agreement(found: dict[str, Any]) -> Rows:
@@ -21,9 +20,7 @@ def agreement(found: dict[str, Any]) -> Rows:
     head = ["S", "p", "noise", "N", "starts", "decided", "as predicted", "predicted to learn",
             "predicted to be trapped", "left open"]  # fmt: skip
     rows = []
-    for case, line in found.items():
-        if case in _ABOUT:
-            continue
+    for line in cases(found).values():
         right = f"{line['agree']} of {line['decided']}"
         if "interval" in line:
             low, high = line["interval"]
@@ -50,7 +47,7 @@ def _open(line: dict[str, Any]) -> str:
 
 def threshold(found: dict[str, Any]) -> Rows:
     """The share of runs at the unigram against λ(S − 1)."""
-    lines = {case: line for case, line in found.items() if case not in _ABOUT}
+    lines = cases(found)
     offsets = [x["lambda"] * (line["states"] - 1)
                for line in list(lines.values())[:1] for x in line["lines"]]  # fmt: skip
     head = ["trapped of all; in between", *(f"λ(S − 1) = {x:+.1f}" for x in offsets)]
@@ -71,7 +68,7 @@ def depth(found: dict[str, Any]) -> Rows:
         [case, line["runs"], _span(line["smallest_at_start"]), _span(line["smallest_at_end"]),
          line["opened"], _span(line["opened_step"]), line["left"], _span(line["left_step"]),
          _span(line["overlap"]), _span(line["final_loss"])]
-        for case, line in found.items() if case not in _ABOUT
+        for case, line in cases(found).items()
     ]  # fmt: skip
     return head, rows
 
