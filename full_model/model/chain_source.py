@@ -7,8 +7,7 @@ from torch import Tensor
 
 from flowsim.chains.higher_order import OrderChain
 from flowsim.chains.paths import sample_kernels
-from flowsim.errors import InputError
-from full_model.model.sequence_source import SequenceSource, require_bytes
+from full_model.model.sequence_source import SequenceSource, require_bytes, require_one_or
 
 
 class ChainSource(SequenceSource):
@@ -37,8 +36,7 @@ class ChainSource(SequenceSource):
         return self.chain.states
 
     def repeat(self, members: int) -> ChainSource:
-        if self.members not in (1, members):
-            raise InputError(f"{self.members} sources cannot serve {members} models")
+        require_one_or(self.members, members)
         return ChainSource(self.chain, members)
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

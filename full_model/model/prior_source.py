@@ -8,8 +8,7 @@ from torch import Tensor
 from flowsim.chains.next_laws import bayes_laws, kernel_laws
 from flowsim.chains.paths import sample_kernels
 from flowsim.chains.priors import Prior
-from flowsim.errors import InputError
-from full_model.model.sequence_source import SequenceSource, require_bytes
+from full_model.model.sequence_source import SequenceSource, require_bytes, require_one_or
 
 
 class PriorSource(SequenceSource):
@@ -41,8 +40,7 @@ class PriorSource(SequenceSource):
 
     def repeat(self, members: int) -> PriorSource:
         """The same prior for every member; InputError if there are already several of them."""
-        if self.members not in (1, members):
-            raise InputError(f"{self.members} sources cannot serve {members} models")
+        require_one_or(self.members, members)
         return PriorSource(self.prior, members)
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

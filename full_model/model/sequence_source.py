@@ -74,6 +74,12 @@ def sequence_law(source: SequenceSource, tokens: Tensor, laws: Tensor) -> Tensor
     return law
 
 
+def require_one_or(sources: int, models: int) -> None:
+    """InputError unless there is one source for all models, or one for each."""
+    if sources not in (1, models):
+        raise InputError(f"{sources} sources cannot serve {models} models")
+
+
 def require_bytes(states: int, members: int) -> None:
     """InputError for a source of no member, or of symbols that fit no byte."""
     if members < 1:
