@@ -46,6 +46,8 @@ class MarkovChain:
 
     #: S.
     states: int
+    #: k, the number of symbols that the next one depends on.
+    order = 1
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = checked_kernel(kernel)

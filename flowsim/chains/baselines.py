@@ -42,7 +42,7 @@ def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, 
 def _baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, float]:
     if isinstance(data, Prior):
         return _of_prior(data, length)
-    order = data.order if isinstance(data, OrderChain) else 1
+    order = data.order
     if length <= order:
         raise InputError(f"length must be above the order {order}, not {length}")
     known = [data.ngram_loss(n + 1) for n in range(order + 1)]  # by symbols known

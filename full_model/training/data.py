@@ -34,16 +34,11 @@ def source_of(data: Data, members: int = 1) -> SequenceSource:
     return ChainSource(data, members)
 
 
-def order_of_data(data: Data) -> int:
-    """How many symbols the next one depends on."""
-    return 1 if isinstance(data, MarkovChain) else data.order
-
-
 def settings_of(data: Data) -> dict[str, Any]:
     """What was chosen, ready for JSON; data with the same settings is the same."""
     if isinstance(data, Prior):
         return data.settings()
-    own = {"prior": "fixed", "states": data.states, "order": order_of_data(data)}
+    own = {"prior": "fixed", "states": data.states, "order": data.order}
     if isinstance(data, SymmetricChain):
         return {**own, "p": data.p}
     return {**own, "kernel": data.kernel.tolist()}
@@ -79,10 +74,9 @@ def check_data(arch: Architecture, recipe: Recipe, data: Data | None, init: str)
     if arch.states != states:
         raise InputError(f"a model on {arch.states} states cannot train on {states}")
     if data is not None:
-        order = order_of_data(data)
-        if arch.length <= order:
+        if arch.length <= data.order:
             raise InputError(
-                f"length must be above the order {order}, of which kernels predict, "
+                f"length must be above the order {data.order}, of which kernels predict, "
                 f"not {arch.length}"
             )
         if arch.states > arch.d + 1:

@@ -10,7 +10,6 @@ from full_model.model.architecture import Weights
 from full_model.model.sequence_source import SequenceSource
 from full_model.model.transformer import cross_entropy, forward
 from full_model.training.baseline_losses import RunLosses
-from full_model.training.data import order_of_data
 from full_model.training.settings import RunSettings
 
 
@@ -43,7 +42,7 @@ class HeldOut:
         self._errs = torch.zeros(settings.members, dtype=torch.float64, device=device)
         self._fit: tuple[Tensor, Tensor] | None = None
         if losses.column("Bayes") is not None:
-            order = order_of_data(settings.every_data[0])
+            order = settings.every_data[0].order
             columns = [*(_counting(self.tokens, j, laws) for j in range(order + 1)), entropy]
             controls = torch.stack(columns, dim=-1)  # (M, B, controls)
             exact = losses.values[:, 1 : order + 3].to(device)

@@ -13,7 +13,7 @@ from torch import Tensor
 from full_model.model.sequence_source import SequenceSource
 from full_model.model.source import MarkovSource
 from full_model.training.baseline_losses import RunLosses
-from full_model.training.data import order_of_data, words_of
+from full_model.training.data import words_of
 from full_model.training.probes import DISTANCES, matrix_names, plateau
 from full_model.training.settings import RunSettings
 from full_model.training.trainer import Trainer
@@ -102,7 +102,7 @@ def _attributes(settings: RunSettings, trainer: Trainer, losses: RunLosses) -> d
     found = {
         "title": "training of the full transformer",
         "states": settings.arch.states,
-        "order": order_of_data(data),
+        "order": data.order,
         "prior": words_of(data),
         "settings": json.dumps(settings.as_dict(), sort_keys=True),
         "loss_is": _loss_is(settings, source, losses),
