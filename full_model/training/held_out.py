@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 
 from flowsim.chains.counting import in_context
-from full_model.model.architecture import Weights
 from full_model.model.sequence_source import SequenceSource
-from full_model.model.transformer import cross_entropy, forward
+from full_model.model.transformer import cross_entropy
 from full_model.training.baseline_losses import RunLosses
 from full_model.training.settings import RunSettings
 
@@ -52,11 +51,9 @@ class HeldOut:
         elif losses.least is not None:
             self._errs = entropy.mean(-1) - losses.least.to(device)
 
-    def loss(self, weights: Weights, part: slice) -> Tensor:
-        """The loss (m,) of some of the models, float64."""
-        with torch.no_grad():
-            logits = forward(self.arch, weights, self.tokens[part])
-            each = cross_entropy(self.arch, logits, self.targets[part]).mean(-1).double()
+    def loss(self, logits: Tensor, part: slice) -> Tensor:
+        """The loss (m,) of some of the models from their logits for ``tokens[part]``, float64."""
+        each = cross_entropy(self.arch, logits, self.targets[part]).mean(-1).double()
         mean = each.mean(-1)
         if self._fit is None:
             return mean - self._errs[part]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
@@ -28,79 +30,95 @@ def leading_shares(arch: Architecture, weights: Weights) -> Tensor:
     return torch.stack([s[..., 0] / s.sum(-1) for s in squares], dim=-1)
 
 
-def attention_share(arch: Architecture, weights: Weights, tokens: Tensor) -> Tensor:
+class Pass(NamedTuple):
+    """What one forward pass over sequences shows.
+
+    Attributes:
+        arch: of the models.
+        tokens: (batch, n) or (M, batch, n).
+        logits: as of ``forward``.
+        trace: as of ``forward``.
+    """
+
+    arch: Architecture
+    tokens: Tensor
+    logits: Tensor
+    trace: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, arch: Architecture, weights: Weights, tokens: Tensor) -> Pass:
+        """Run the sequences."""
+        trace: dict[str, Tensor] = {}
+        with torch.no_grad():
+            logits = forward(arch, weights, tokens, trace)
+        return cls(arch, tokens, logits, trace)
+
+
+def attention_share(seen: Pass) -> Tensor:
     """Mean over tokens of ‖attention_n‖/‖y_n‖ in each layer, shape (..., layers).
 
     attention_n = W_O Σ_i att_{n,i} W_V x_i. Zero without attention. AM App. D reports about 0.01 at
     convergence for the single layer.
     """
-    trace: dict[str, Tensor] = {}
-    with torch.no_grad():
-        forward(arch, weights, tokens, trace)
     shares = []
-    for layer in range(arch.layers):
-        y = vector_norm(trace[f"{layer}.y"], dim=-1)
-        attended = trace.get(f"{layer}.attention")
+    for layer in range(seen.arch.layers):
+        y = vector_norm(seen.trace[f"{layer}.y"], dim=-1)
+        attended = seen.trace.get(f"{layer}.attention")
         size = torch.zeros_like(y) if attended is None else vector_norm(attended, dim=-1)
         share = torch.where(size > 0, size / y, 0.0)
         shares.append(share.mean((-2, -1)))
     return torch.stack(shares, dim=-1)
 
 
-def looks_back(arch: Architecture, weights: Weights, tokens: Tensor) -> Tensor:
+def looks_back(seen: Pass) -> Tensor:
     """Mean attention to the symbol i positions before, (..., layers, heads, distances).
 
     For i = 0, …, at most 15; the mean is over the sequences and the positions that have i before
     them. Of softmax attention alone.
     """
-    trace: dict[str, Tensor] = {}
-    with torch.no_grad():
-        forward(arch, weights, tokens, trace)
-    distances = range(min(tokens.shape[-1], DISTANCES))
+    distances = range(min(seen.tokens.shape[-1], DISTANCES))
     layers = []
-    for layer in range(arch.layers):
-        pattern = trace[f"{layer}.pattern"]  # (..., batch, heads, n, n)
+    for layer in range(seen.arch.layers):
+        pattern = seen.trace[f"{layer}.pattern"]  # (..., batch, heads, n, n)
         means = [pattern.diagonal(-i, -2, -1).mean(-1).mean(-2) for i in distances]
         layers.append(torch.stack(means, dim=-1))
     return torch.stack(layers, dim=-3)
 
 
-def predicted_probabilities(arch: Architecture, weights: Weights, tokens: Tensor) -> Tensor:
+def predicted_probabilities(seen: Pass) -> Tensor:
     """Mean predicted P(next = 1) over the positions with x_n = 0 and with x_n = 1, (..., 2).
 
     The targets are p and 1 − q; a symbol that does not occur in ``tokens`` gives NaN.
     """
-    with torch.no_grad():
-        predicted = probability_of_one(arch, forward(arch, weights, tokens))
+    predicted = probability_of_one(seen.arch, seen.logits)
     means = []
     for symbol in (0, 1):
-        here = (tokens == symbol).to(predicted.dtype).expand_as(predicted)
+        here = (seen.tokens == symbol).to(predicted.dtype).expand_as(predicted)
         means.append((predicted * here).sum((-2, -1)) / here.sum((-2, -1)))
     return torch.stack(means, dim=-1)
 
 
-def predicted_kernel(arch: Architecture, weights: Weights, tokens: Tensor) -> Tensor:
+def predicted_kernel(seen: Pass) -> Tensor:
     """Mean predicted law of the next symbol over the positions of each symbol, (..., S, S).
 
     The target on a first-order chain is its kernel; a symbol that does not occur in ``tokens``
     gives a row of NaN.
     """
-    with torch.no_grad():
-        predicted = forward(arch, weights, tokens).softmax(-1)
+    predicted = seen.logits.softmax(-1)
     rows = []
-    for symbol in range(arch.states):
-        here = (tokens == symbol).to(predicted.dtype).expand(predicted.shape[:-1])
+    for symbol in range(seen.arch.states):
+        here = (seen.tokens == symbol).to(predicted.dtype).expand(predicted.shape[:-1])
         whole = (predicted * here[..., None]).sum((-3, -2))
         rows.append(whole / here.sum((-2, -1))[..., None])
     return torch.stack(rows, dim=-2)
 
 
-def measure(arch: Architecture, weights: Weights, tokens: Tensor) -> dict[str, Tensor]:
+def measure(weights: Weights, seen: Pass) -> dict[str, Tensor]:
     """All probes of an ensemble of M models at once.
 
     Args:
-        arch, weights: weights of shape (M, *shape).
-        tokens: sequences to run, (batch, n) or (M, batch, n).
+        weights: of shape (M, *shape).
+        seen: a pass with them.
 
     Returns:
         "attention_share" (M, layers), "leading_share" (M, matrices, in the order of the weights),
@@ -110,16 +128,17 @@ def measure(arch: Architecture, weights: Weights, tokens: Tensor) -> dict[str, T
         "relative_distance" (M,) from the rank-one family, "bias" (M,), "position" (M,) and
         "position_spread" (M,): mean and standard deviation of ρ_n over n.
     """
+    arch = seen.arch
     found = {
-        "attention_share": attention_share(arch, weights, tokens),
+        "attention_share": attention_share(seen),
         "leading_share": leading_shares(arch, weights),
     }
     if arch.attention == "softmax":
-        found["looks_back"] = looks_back(arch, weights, tokens)
+        found["looks_back"] = looks_back(seen)
     if arch.states == 2:
-        found["probability"] = predicted_probabilities(arch, weights, tokens)
+        found["probability"] = predicted_probabilities(seen)
     else:
-        found["predicted_kernel"] = predicted_kernel(arch, weights, tokens)
+        found["predicted_kernel"] = predicted_kernel(seen)
     if arch.states == 2 and arch.width:
         projection = project(arch, weights)
         found |= {

@@ -16,7 +16,7 @@ from full_model.model.population import PopulationLoss
 from full_model.training.baseline_losses import RunLosses
 from full_model.training.checkpoints import save_checkpoint
 from full_model.training.held_out import HeldOut
-from full_model.training.probes import measure
+from full_model.training.probes import Pass, measure
 from full_model.training.run_record import is_exact, run_record
 from full_model.training.settings import RunSettings
 from full_model.training.trainer import Trainer
@@ -93,9 +93,10 @@ class RunSession:
                 name: torch.where(alive.all(0).reshape(-1, *[1] * (w.ndim - 1)), w, 0.0)
                 for name, w in weights.items()
             }
-            line = measure(arch, safe, self.tokens[part])
+            seen = Pass.of(arch, safe, self.tokens[part])
+            line = measure(safe, seen)
             if self.exact is None:
-                line["loss"] = self.held_out.loss(safe, part)
+                line["loss"] = self.held_out.loss(seen.logits, part)
             for name, values in line.items():
                 dead = ~alive.all(0).reshape(-1, *[1] * (values.ndim - 1))
                 found.setdefault(name, []).append(values.masked_fill(dead, torch.nan))

@@ -25,7 +25,12 @@ from full_model import (
     plateau,
     train,
 )
-from full_model.training.probes import attention_share, leading_shares, predicted_probabilities
+from full_model.training.probes import (
+    Pass,
+    attention_share,
+    leading_shares,
+    predicted_probabilities,
+)
 from full_model.training.settings import resolve_device
 
 F64 = torch.float64
@@ -177,7 +182,7 @@ def test_probes_on_known_weights():
     theta = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 2.0]], dtype=F64)
     weights = lift_canonical(theta, arch)
     tokens = torch.ones(3, 6)
-    share = attention_share(arch, weights, tokens)
+    share = attention_share(Pass.of(arch, weights, tokens))
     assert share[:, 0].tolist() == pytest.approx([0.0, 2 / 3])  # a m/(s + a m), all x = 1
     values = leading_shares(arch, weights)
     assert values[:, 0].tolist() == pytest.approx([1.0, 1.0])  # positions
@@ -185,14 +190,16 @@ def test_probes_on_known_weights():
     full = {k: torch.eye(4, dtype=F64).expand(2, 4, 4) for k in ("0.query",)}
     assert leading_shares(arch, {**weights, **full})[:, 1].tolist() == pytest.approx([0.25, 0.25])
     mixed = torch.tensor([[0, 1, 1, 0, 1, 0]])
-    found = predicted_probabilities(arch, weights, mixed)
+    found = predicted_probabilities(Pass.of(arch, weights, mixed))
     expected = forward(arch, weights, mixed).sigmoid()[:, 0]
     assert torch.allclose(found[:, 0], expected[:, [0, 3, 5]].mean(-1))
     assert torch.allclose(found[:, 1], expected[:, [1, 2, 4]].mean(-1))
-    assert predicted_probabilities(arch, weights, tokens)[:, 0].isnan().all()
+    assert predicted_probabilities(Pass.of(arch, weights, tokens))[:, 0].isnan().all()
     two = Architecture(4, 6, layers=2, output="states", attention="none")
     random = {k: torch.randn(2, *shape, dtype=F64) for k, shape in two.shapes.items()}
-    assert measure(two, random, mixed)["attention_share"].tolist() == [[0.0, 0.0]] * 2
+    assert (
+        measure(random, Pass.of(two, random, mixed))["attention_share"].tolist() == [[0.0, 0.0]] * 2
+    )
 
 
 def test_plateau():
