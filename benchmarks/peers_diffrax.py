@@ -229,7 +229,40 @@ def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarr
     return lambda: run().astype(np.int8)
 
 
-CONTENDERS = {"limits": limits, "trajectories": trajectories, "attention": attention}
+def rank_one(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
+    """Labels of the rank-one model without attention, from (e, rho, w1, w2, b)."""
+    metric = jnp.array([1.0, task["length"], 4.0, 4.0, 1.0])
+
+    def loss(y: jax.Array) -> jax.Array:
+        e, rho, w1, w2, b = y
+        inner = e * jnp.array([0.0, 1.0]) + rho
+        f = e * (inner + 4 * w2 * jax.nn.relu(w1 * inner)) + b
+        return cross_entropy(f[0], f[1])
+
+    def field(t: Any, y: jax.Array, args: Any) -> jax.Array:
+        return -jax.grad(loss)(y) / metric
+
+    def one(start: jax.Array) -> jax.Array:
+        steps = diffrax.PIDController(rtol=task["rtol"], atol=task["atol"])
+        found = diffrax.diffeqsolve(
+            diffrax.ODETerm(field), getattr(diffrax, task["solver"])(), 0.0, task["horizon"], None,
+            start, stepsize_controller=steps, event=at_rest(field, task["rest"]),
+            max_steps=task["steps"], throw=False,
+        )  # fmt: skip
+        label = jnp.where(loss(found.ys[-1]) < MIDDLE, GLOBAL_MINIMUM, LOCAL_MINIMUM)
+        rested = found.result == diffrax.RESULTS.event_occurred
+        return jnp.where(rested, label, UNRESOLVED)
+
+    run = in_batches(one, starts, task["batch"])
+    return lambda: run().astype(np.int8)
+
+
+CONTENDERS = {
+    "limits": limits,
+    "trajectories": trajectories,
+    "attention": attention,
+    "rank-one": rank_one,
+}
 
 
 def main(cells: int, out: str) -> None:

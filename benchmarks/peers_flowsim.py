@@ -12,6 +12,7 @@ from flowsim import (
     AttentionModel,
     BinaryChain,
     CanonicalModel,
+    RankOneModel,
     find_limits,
     integrate,
 )
@@ -55,9 +56,16 @@ def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarr
     return lambda: find_limits(model, theta).label.numpy()
 
 
+def rank_one(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
+    """Labels of the rank-one model without attention, by ``find_limits``."""
+    model, theta = RankOneModel(CHAIN, task["length"]), torch.from_numpy(starts)
+    return lambda: find_limits(model, theta).label.numpy()
+
+
 CONTENDERS = {
     "limits": limits,
     "closed form": closed_form,
     "trajectories": trajectories,
     "attention": attention,
+    "rank-one": rank_one,
 }
