@@ -26,6 +26,8 @@ def lines():
             if option == "--help" or getattr(parameter, "is_flag", False):
                 continue
             chain = [] if name == "info" or option == "--p" else ["--p", "0.5"]
+            if name == "explore":  # which needs neither, and would listen until Ctrl-C
+                chain = ["--p" if option == "--q" else "--q", "2"]
             given = [option] if option.startswith("-") else []
             every += [[name, *given, value, *chain] for value in HOSTILE]
     return source.sample(every, 300)
