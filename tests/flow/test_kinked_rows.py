@@ -56,6 +56,21 @@ def check_against_the_oracle(model, starts):
     return decided, slid
 
 
+def test_a_row_leaves_a_slide_to_the_side_whose_velocity_has_turned():
+    """Two of 10⁵ Gaussian starts, which rounding had sent back to the slide they were leaving."""
+    model = RankOneModel(BinaryChain(0.5, 0.8), 8)
+    starts = torch.tensor([
+        [-1.7741220919842564, 0.09112293163524925, 1.242710525855403, -0.34135046650503487,
+         1.1883406868288522],
+        [1.588491759792923, -0.3198560735383692, -0.7879288969307869, 1.5165310478559968,
+         1.5844341817143057],
+    ], dtype=torch.float64)  # fmt: skip
+    limits = find_limits(model, starts)
+    assert limits.status.tolist() == 2 * [Status.CONVERGED]
+    assert limits.kinks.tolist() == [2, 1]
+    assert check_against_the_oracle(model, starts) == (1, 1)  # the other's two runs part
+
+
 def test_limits_and_times_are_those_of_an_independent_integration(generator):
     counts = []
     for (p, q), length, tied in zip(CHAINS, (8, 3, 1024, 8, 64), [*BOTH, *BOTH, True], strict=True):

@@ -25,7 +25,7 @@ from flowsim.flow.rows.kinked.kinked_verdict import (
 )
 from flowsim.flow.rows.kinked.kinks import UNIT0, UNIT1, choose_modes, dip, project, smallest_margin
 from flowsim.flow.rows.kinked.rank_one_field import LENGTH, RTOL, jacobian, loss, velocity
-from flowsim.flow.rows.kinked.row import SLIDING, Found, Row
+from flowsim.flow.rows.kinked.row import CLOSED, OPEN, SLIDING, Found, Row
 from flowsim.flow.rows.kinked.straight import straighten
 from flowsim.flow.rows.tableau import ORDER
 
@@ -139,7 +139,11 @@ def _land(row: Row, h, wanted):
 
 @compiled(internal=True)
 def _meet(row: Row):
-    """At a kink that the row has just landed on: go on in the right modes; whether it is new."""
+    """At a kink that the row has just landed on: go on in the right modes; whether it is new.
+
+    A row that stops sliding leaves to the side whose velocity has turned, which is zero here: its
+    sign is rounding, and so is that of Y.
+    """
     y, mode, margins = row.y, row.mode, row.margins
     _value(row, y, nan)
     met = 0
@@ -147,6 +151,7 @@ def _meet(row: Row):
         if margins[i] < margins[met]:
             met = i
     unit = UNIT0 if met < 2 else UNIT1
+    leaves = False
     if met >= 4:
         fresh = mode[2] == 0
         y[2] = 0.0
@@ -156,7 +161,12 @@ def _meet(row: Row):
             y[0] = y[1] = 0.0
         elif fresh:
             y[1] = 0.0 if unit == UNIT0 else -y[0]
+        else:
+            leaves = mode[1 - unit] != SLIDING
+            project(y, mode)
     choose_modes(y, mode, row.memory[FEED_FORWARD_BALANCE] < 0.0, row.reals)
+    if leaves and mode[2] == 0:
+        mode[unit] = OPEN if met % 2 == 0 else CLOSED
     return fresh
 
 
