@@ -14,5 +14,5 @@ OUT_OF_STEPS, NOT_FINITE, DIVERGED, ARRIVED = 100, 101, 102, 103
 #: The row needs level L of its model's table: this plus L.
 MISSING = 1000
 
-#: Kinds of models with a smooth field.
-DYNAMIC_BIAS, UNIFORM, RANK_ONE_ATTENTION = 3, 4, 5
+#: Kinds of models with a smooth field; None is uniform attention.
+DYNAMIC_BIAS, RANK_ONE_ATTENTION = 3, 4

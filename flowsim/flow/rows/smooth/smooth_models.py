@@ -15,7 +15,6 @@ from flowsim.flow.rows.codes import (
     DYNAMIC_BIAS,
     MISSING,
     RANK_ONE_ATTENTION,
-    UNIFORM,
 )
 from flowsim.flow.rows.smooth import attention as attention
 from flowsim.flow.rows.smooth import dynamic_bias
@@ -193,11 +192,11 @@ def _table(model: ReducedModel) -> LawTable:
     return law_table(model.chain, model.length, model.dynamic_bias, model.compress)
 
 
-def _constants(model: ReducedModel) -> tuple[int, np.ndarray, np.ndarray, int]:
+def _constants(model: ReducedModel) -> tuple[int | None, np.ndarray, np.ndarray, int]:
     """The kind, its constants, and the size of a row's memory."""
     if isinstance(model, AttentionModel):
         table = _table(model)
-        return UNIFORM, table.reals, table.ints, uniform.MEMORY
+        return None, table.reals, table.ints, uniform.MEMORY
     if isinstance(model, BinaryGapModel):
         return DYNAMIC_BIAS, *dynamic_bias.constants(model.chain, _DYNAMIC[model.name])
     assert isinstance(model, RankOneModel)
