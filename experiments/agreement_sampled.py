@@ -11,7 +11,7 @@ between the losses of unigram and bigram. It is compared with where the rank-one
 from the same start without noise, for which there is no end of time: a start that the flow takes to
 the global minima late counts as missed.
 
-    python experiments/agreement_sampled.py [--overwrite]     about 20 minutes on one core
+    python experiments/agreement_sampled.py [--overwrite]     about 7 minutes on one core
 """
 
 from __future__ import annotations
