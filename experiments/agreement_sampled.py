@@ -2,15 +2,16 @@
 
 agreement.py trains on the exact population loss, which softmax attention allows up to N = 16 or so
 (all 2^N sequences). Here the starts e > 0 of a grid over |e|, |w| ≤ 2 are lifted into transformers
-with softmax attention (d = 4, N = 64, all its weights), every weight gets N(0, 0.02²) of noise, and
-plain SGD at a rate of 0.2 follows the gradient of 32 sequences drawn anew at every step, 1 000
-steps, to time 200 of the flow, in single precision. Every start is trained with several seeds of
-noise and batches; what differs between them is what sampling leaves open. A run has learned when
-its loss has come, for good, to a tenth of the gap between the losses of unigram and bigram. It is
-compared with where the rank-one gradient flow goes from the same start without noise, for which
-there is no end of time: a start that the flow takes to the global minima late counts as missed.
+with softmax attention (d = 4 and 8, N = 64, all its weights), at the four chains of agreement.py.
+Every weight gets N(0, 0.02²) of noise, and plain SGD at a rate of 0.2 follows the gradient of 32
+sequences drawn anew at every step, 1 000 steps, to time 200 of the flow, in single precision.
+Every start is trained with several seeds of noise and batches; what differs between them is what
+sampling leaves open. A run has learned when its loss has come, for good, to a tenth of the gap
+between the losses of unigram and bigram. It is compared with where the rank-one gradient flow goes
+from the same start without noise, for which there is no end of time: a start that the flow takes to
+the global minima late counts as missed.
 
-    python experiments/agreement_sampled.py [--overwrite]     about seven minutes on one core
+    python experiments/agreement_sampled.py [--overwrite]     about 7 minutes on one core
 """
 
 from __future__ import annotations
@@ -20,41 +21,44 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, ORANGE, caption, run_script
+from papers import BLUE, ORANGE, caption, run_script
 
+from flowsim.chain import BinaryChain
 from flowsim.landscape.labels import Label
 from full_model import Comparison, compare, grid_points, wilson
 
 NAME = "agreement_sampled"
 DEFAULT = {"cells": 8, "seeds": 3, "steps": 1000}
 FULL = {"cells": 20, "seeds": 8, "steps": 5000}
-D, LENGTH, NOISE, BATCH, RATE = 4, 64, 0.02, 32, 0.2
+CHAINS = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.2, 0.3), (0.1, 0.1)))
+WIDTHS = (4, 8)
+#: Chain and d of every line, by its name.
+CASES = {f"p={c.p:g} q={c.q:g} d={d}": (c, d) for d in WIDTHS for c in CHAINS}
+LENGTH, NOISE, BATCH, RATE = 64, 0.02, 32, 0.2
 KEPT = ("flow_predicted", "outcome", "not_finite")
 
 
 def compute(cells: int, seeds: int, steps: int) -> xr.Dataset:
-    """Outcomes over (chain, seed, point), and what the flow says."""
+    """Outcomes over (case, seed, point), and what the flow says."""
     points = grid_points(cells, cells // 2, e_range=(0.0, 2.0))
-    chains = []
-    for chain in (ABOVE, BELOW):
+    found = []
+    for name, (chain, d) in CASES.items():
         parts = []
         for seed in range(seeds):
             settings = Comparison(
-                chain.p, chain.q, "rank-one", "sgd", D, LENGTH, NOISE, steps=steps, batch=BATCH,
+                chain.p, chain.q, "rank-one", "sgd", d, LENGTH, NOISE, steps=steps, batch=BATCH,
                 learning_rate=RATE, seed=1000 * seed, dtype="float32",
             )  # fmt: skip
             parts.append(compare(settings, points)[[*KEPT]])
-            print(f"p = {chain.p}, q = {chain.q}, seed {1000 * seed}", file=sys.stderr)
-        chains.append(xr.concat(parts, "seed", combine_attrs="override"))
-    whole = xr.concat(chains, "chain", combine_attrs="override").reset_coords(["e", "w"])
+            print(f"{name}, seed {1000 * seed}", file=sys.stderr)
+        found.append(xr.concat(parts, "seed", combine_attrs="override"))
+    whole = xr.concat(found, "case", combine_attrs="override").reset_coords(["e", "w"])
     for name in ("e", "w"):
-        extra = [d for d in whole[name].dims if d != "point"]
+        extra = [dim for dim in whole[name].dims if dim != "point"]
         whole[name] = whole[name].isel(dict.fromkeys(extra, 0))
-    whole = whole.assign_coords(
-        chain=[f"p={c.p:g} q={c.q:g}" for c in (ABOVE, BELOW)],
-        seed=[1000 * seed for seed in range(seeds)],
-    )
+    whole = whole.assign_coords(case=list(CASES), seed=[1000 * seed for seed in range(seeds)])
     whole.attrs = {"steps": steps}
     return whole
 
@@ -62,18 +66,21 @@ def compute(cells: int, seeds: int, steps: int) -> xr.Dataset:
 def numbers(record: xr.Dataset) -> dict[str, Any]:
     """How often the flow is right, over all seeds and for each of them."""
     found: dict[str, Any] = {}
-    for name in record["chain"].values:
-        own = record.sel(chain=name)
+    for name, (_, d) in CASES.items():
+        own = record.sel(case=name)
         learned = own["outcome"].to_numpy() == Label.GLOBAL_MINIMUM
         flow = own["flow_predicted"].to_numpy() == Label.GLOBAL_MINIMUM
         right = learned == flow
-        found[str(name)] = {
-            "d": D, "length": LENGTH, "noise": NOISE, "batch": BATCH, "learning_rate": RATE,
+        wrong = np.flatnonzero(~right.all(axis=0))
+        found[name] = {
+            "d": d, "length": LENGTH, "noise": NOISE, "batch": BATCH, "learning_rate": RATE,
             "steps": int(record.attrs["steps"]),
             "starts": right.shape[1], "seeds": right.shape[0],
             "not_finite": int(own["not_finite"].sum()),
             "right": [{"agree": int(line.sum()), "decided": line.size, "agreement": line.mean(),
                        "interval": list(wilson(int(line.sum()), line.size))} for line in right],
+            "wrong": [{"e": float(own["e"][i]), "w": float(own["w"][i]),
+                       "seeds": int((~right[:, i]).sum())} for i in wrong],
             "flow_global": {"runs": int(flow.sum()), "learned": int(learned[flow].sum())},
             "flow_trapped": {"runs": int((~flow).sum()), "learned": int(learned[~flow].sum())},
             "starts_where_seeds_differ": int((learned.any(axis=0) & ~learned.all(axis=0)).sum()),
@@ -83,38 +90,44 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 def draw(record: xr.Dataset) -> Figure:
     """For every start how many of its seeds learned; rings where the flow says otherwise."""
-    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
-    seeds = record.sizes["seed"]
-    for ax, (i, chain) in zip(
-        figure.subplots(1, 2, sharey=True), enumerate((ABOVE, BELOW)), strict=True
-    ):
-        own = record.isel(chain=i)
-        learned = (own["outcome"].to_numpy() == Label.GLOBAL_MINIMUM).sum(axis=0)
-        flow = own["flow_predicted"].to_numpy()[0] == Label.GLOBAL_MINIMUM
-        e, w = own["e"].to_numpy(), own["w"].to_numpy()
-        kinds = (
-            (learned == seeds, "o", BLUE, f"all {seeds} runs learn"),
-            ((learned > 0) & (learned < seeds), "^", "#8a8a8a", "some learn"),
-            (learned == 0, "x", ORANGE, "none learns"),
-        )
-        for on, marker, colour, label in kinds:
-            ax.scatter(w[on], e[on], s=60, marker=marker, color=colour, label=label)
-        off = np.where(flow, learned < seeds, learned > 0)
-        ax.scatter(w[off], e[off], s=190, facecolors="none", edgecolors="black",
-                   label="the rank-one flow says otherwise of some run")  # fmt: skip
-        wrong = int(np.where(flow, seeds - learned, learned).sum())
-        ax.set_title(f"{caption(chain)}: flow wrong for {wrong} of {seeds * len(flow)} runs",
-                     fontsize=9)  # fmt: skip
-        ax.set(xlim=(-2, 2), ylim=(0, 2), xlabel="feed-forward weight $w$ of the start")
-    figure.axes[0].set_ylabel("embedding $e$ of the start")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure = Figure(figsize=(12.5, 5.6), layout="constrained")
+    axes = figure.subplots(len(WIDTHS), len(CHAINS), sharex=True, sharey=True)
+    for ax, (name, (chain, d)) in zip(axes.flat, CASES.items(), strict=True):
+        _draw_case(ax, record.sel(case=name))
+        ax.set_title(f"$d$ = {d}; {caption(chain)}\n{ax.get_title()}", fontsize=8.5)
+    for ax in axes[-1]:
+        ax.set_xlabel("feed-forward weight $w$ of the start")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("embedding $e$ of the start")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(
-        f"SGD of the whole transformer on batches of {BATCH}, $d$ = {D}, $N$ = {LENGTH}, noise "
+        f"SGD of the whole transformer on batches of {BATCH}, $N$ = {LENGTH}, noise "
         f"{NOISE:g} on all weights: learned the bigram within {record.attrs['steps']} steps?",
         fontsize=10.5,
     )
     return figure
+
+
+def _draw_case(ax: Axes, own: xr.Dataset) -> None:
+    """The starts of one chain and one d."""
+    seeds = own.sizes["seed"]
+    learned = (own["outcome"].to_numpy() == Label.GLOBAL_MINIMUM).sum(axis=0)
+    flow = own["flow_predicted"].to_numpy()[0] == Label.GLOBAL_MINIMUM
+    e, w = own["e"].to_numpy(), own["w"].to_numpy()
+    kinds = (
+        (learned == seeds, "o", BLUE, f"all {seeds} runs learn"),
+        ((learned > 0) & (learned < seeds), "^", "#8a8a8a", "some learn"),
+        (learned == 0, "x", ORANGE, "none learns"),
+    )
+    for on, marker, colour, label in kinds:
+        ax.scatter(w[on], e[on], s=36, marker=marker, color=colour, label=label)
+    off = np.where(flow, learned < seeds, learned > 0)
+    ax.scatter(w[off], e[off], s=130, facecolors="none", edgecolors="black",
+               label="the rank-one flow says otherwise of some run")  # fmt: skip
+    wrong = int(np.where(flow, seeds - learned, learned).sum())
+    ax.set_title(f"flow wrong for {wrong} of {seeds * len(flow)} runs")
+    ax.set(xlim=(-2, 2), ylim=(0, 2))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -59,17 +59,21 @@ def sampled(found: dict[str, Any]) -> Rows:
     lines = cases(found)
     seeds = max(line["seeds"] for line in lines.values())
     head = ["SGD", "starts", *(f"rank-one flow right, seed {i + 1}" for i in range(seeds)),
-            "learned where the flow says global", "learned where it says trapped",
-            "starts whose seeds differ"]  # fmt: skip
+            "wrong at (e, w)", "learned where the flow says global",
+            "learned where it says trapped", "starts whose seeds differ"]  # fmt: skip
     rows = []
     for case, line in lines.items():
         shares = [
             f"{x['agree']} of {x['decided']} [{x['interval'][0]:.1%}, {x['interval'][1]:.1%}]"
             for x in line["right"]
         ]
+        wrong = ", ".join(
+            f"({x['e']:g}, {x['w']:g}) for {x['seeds']} of {seeds}" for x in line["wrong"]
+        )
         ends = [f"{x['learned']} of {x['runs']}" for x in
                 (line["flow_global"], line["flow_trapped"])]  # fmt: skip
-        rows.append([case, line["starts"], *shares, *ends, line["starts_where_seeds_differ"]])
+        rows.append([case, line["starts"], *shares, wrong or "nowhere", *ends,
+                     line["starts_where_seeds_differ"]])  # fmt: skip
     return head, rows
 
 

@@ -29,9 +29,10 @@ from flowsim.drawing.style import (
 
 #: Lighter than ink, so that the boundary stands out among the starts that were followed.
 _POINT = {**INK, "global_minimum": "#7fb2d4"}
+BESIDE_SADDLES: dict[str, Any] = {"color": INK["saddle"], "linewidth": 1.2}
 _STYLE: dict[bool, dict[str, Any]] = {
     False: {"color": LINE, "linewidth": 1.8, "zorder": 4},
-    True: {"color": INK["saddle"], "linewidth": 1.2, "zorder": 3},
+    True: {**BESIDE_SADDLES, "zorder": 3},
 }
 _BRIGHT: dict[str, Any] = {"color": "#ffd400", "linewidth": 1.4, "linestyle": (0, (4, 4))}
 _TEXT = {False: "basin boundary", True: "starts that end in a saddle"}

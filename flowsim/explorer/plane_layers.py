@@ -29,8 +29,8 @@ from flowsim.scan.starts import cell_centres
 UNKNOWN = len(Label)
 #: Cells a side that are decided by the closed form, or by the flow within a slider's move.
 _CLOSED, _AT_ONCE = 128, 40
-#: Seconds of one call of an engine, which lets nothing else run meanwhile.
-_SLICE = 0.015
+#: Seconds of one call of an engine, which lets nothing else run meanwhile, and its first starts.
+_SLICE, _FIRST = 0.015, 8
 #: Points of curves and arrows a side, while a slider moves and at rest.
 _QUICK, _FINE = (241, 15), (601, 19)
 
@@ -92,19 +92,26 @@ def refined(view: View, stop: Stop) -> Iterator[Cells]:
     """
     sizes = levels(view)
     for size in sizes:
-        label = _followed(view, size, stop)
+        e, w = (x.ravel() for x in np.meshgrid(*centres(view, size), indexing="ij"))
+        label = followed(view, e, w, stop)
         if label is None:
             return
-        yield Cells(label, "flow", final=size == sizes[-1])
+        yield Cells(label.reshape(size, size), "flow", final=size == sizes[-1])
 
 
-def _followed(view: View, size: int, stop: Stop) -> np.ndarray | None:
-    """Labels (e, w) of that many cells a side; None if stopped."""
+def followed(view: View, e: np.ndarray, w: np.ndarray, stop: Stop) -> np.ndarray | None:
+    """Labels of starts, each array (n,), by the flow; None if stopped.
+
+    Starts at e and −e have mirrored orbits, unless the unembedding is held, and are followed once.
+    """
     model = view.model
-    e, w = centres(view, size)
-    rows = plane_starts(model, *mesh(e, w), view.held).reshape(size * size, -1)
+    mirrored = "u" not in view.held
+    place = np.round(np.abs(e) if mirrored else e, 12) + 1j * np.round(w, 12)
+    _, first, back = np.unique(place, return_index=True, return_inverse=True)
+    one_e, one_w = (torch.from_numpy(np.ascontiguousarray(x[first])) for x in (e, w))
+    rows = plane_starts(model, one_e, one_w, view.held)
     parts: list[np.ndarray] = []
-    done, count = 0, 2
+    done, count = 0, _FIRST
     while done < len(rows):
         if stop():
             return None
@@ -113,7 +120,7 @@ def _followed(view: View, size: int, stop: Stop) -> np.ndarray | None:
         done += count
         took = max(perf_counter() - began, 1e-6)
         count = max(1, min(int(count * min(_SLICE / took, 8.0)), 8192))
-    return np.concatenate(parts).reshape(size, size)
+    return np.concatenate(parts)[back] if parts else np.empty(0, np.int8)
 
 
 def centres(view: View, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -17,16 +17,19 @@ HALVINGS = 8
 
 
 def with_boundary(
-    record: xr.Dataset, label: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    record: xr.Dataset,
+    label: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    halvings: int = HALVINGS,
 ) -> xr.Dataset:
     """The record with the boundary of the basin of the global minima in the (w, e) plane.
 
     The curves separate centres of cells in the basin from others (marching triangles); each of
-    their points is found by bisection on the edge between two centres, to 2⁻⁸ of it.
+    their points is found by bisection on the edge between two centres.
 
     Args:
         record: with ``label`` over the dimensions e and w.
         label: labels of starts with the given e and w, each of shape (n,).
+        halvings: of every edge; 8 of them place a point to 2⁻⁸ of it.
 
     Returns:
         The record with ``boundary_w``, ``boundary_e``, ``boundary_curve`` (the number of the curve)
@@ -43,7 +46,7 @@ def with_boundary(
         np.stack([v[lattice.places(nodes)[:, i]] for i, v in enumerate(axes)], axis=-1)
         for nodes in (found.inner, found.outer)
     )
-    points = find_crossings(lambda x: label(x[:, 0], x[:, 1]), inner, outer, HALVINGS).along(
+    points = find_crossings(lambda x: label(x[:, 0], x[:, 1]), inner, outer, halvings).along(
         inner, outer
     )
     record["boundary_e"] = ("vertex", points[:, 0])

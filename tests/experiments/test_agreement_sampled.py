@@ -14,17 +14,20 @@ from results_optimizers import sampled  # noqa: E402
 
 @pytest.mark.slow
 def test_files_and_table(tmp_path):
-    words = ["--out", str(tmp_path), "--cells", "2", "--seeds", "2", "--steps", "40"]
+    words = ["--out", str(tmp_path), "--cells", "2", "--seeds", "2", "--steps", "10"]
     assert agreement_sampled.main(words) == 0
     found = json.loads((tmp_path / "agreement_sampled.json").read_text())
-    for line in (found["p=0.5 q=0.8"], found["p=0.2 q=0.3"]):
+    lines = {case: found[case] for case in agreement_sampled.CASES}
+    assert len(lines) == 8 and {line["d"] for line in lines.values()} == {4, 8}
+    for line in lines.values():
         assert [x["decided"] for x in line["right"]] == [line["starts"]] * 2 == [2, 2]
         runs = line["flow_global"]["runs"] + line["flow_trapped"]["runs"]
         right = line["flow_global"]["learned"] + (
             line["flow_trapped"]["runs"] - line["flow_trapped"]["learned"]
         )
+        assert sum(x["seeds"] for x in line["wrong"]) == 4 - right
         assert runs == 4 and right == sum(x["agree"] for x in line["right"])
-    assert found["p=0.2 q=0.3"]["flow_trapped"]["runs"] == 0
+    assert lines["p=0.2 q=0.3 d=4"]["flow_trapped"]["runs"] == 0
     head, rows = sampled(found)
-    assert len(rows) == 2 and all(len(row) == len(head) for row in rows)
+    assert len(rows) == 8 and all(len(row) == len(head) for row in rows)
     assert (tmp_path / "agreement_sampled.png").stat().st_size > 10_000

@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import InputError, Label, model_of, read_record, trajectories
+from flowsim import InputError, Label, find_limits, model_of, read_record, trajectories
+from flowsim.explorer.border import border, has_border
 from flowsim.explorer.clouds import CloudShare, cloud_shares
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.orbits_from_starts import follow_start, mean_gap
-from flowsim.explorer.plane_layers import UNKNOWN, cells_at_once, landscape, refined, runs
+from flowsim.explorer.plane_layers import (
+    UNKNOWN,
+    cells_at_once,
+    followed,
+    landscape,
+    refined,
+    runs,
+)
 from flowsim.explorer.reproduce import command_lines, python_lines, saved_file
 from flowsim.explorer.training_stream import Run, check_training, training, verdict
 from flowsim.explorer.view import Puff, Start, View
@@ -35,6 +43,44 @@ def test_slow_models_claim_nothing_before_they_know():
     first = next(refined(view, lambda: False))
     assert first.label.shape == (8, 8) and not (first.label == UNKNOWN).any()
     assert list(refined(view, lambda: True)) == []
+
+
+@pytest.mark.parametrize("name", ["uniform", "rank-one", "untied"])
+def test_the_border_lies_between_the_basins_and_gets_finer(name):
+    view = View().with_model(name)
+    assert has_border(view) and not has_border(View())
+    coarse = cells_at_once(view) if name == "untied" else next(refined(view, lambda: False))
+    assert border(view, coarse, lambda: True) is None
+    rough = border(view, coarse, lambda: False)
+    fine = border(view, replace(coarse, final=True), lambda: False)
+    beyond = Label.SADDLE if name == "untied" else Label.LOCAL_MINIMUM
+    (first, *_), others = (x.saddles if name == "untied" else x.basins for x in (rough, fine))
+    e, w = others[0]
+    cell = 6 / coarse.label.shape[0]
+    assert fine.within < 0.01 and np.hypot(first[0] - e, first[1] - w).max() < cell
+    for start_e, start_w in zip(e[::4], w[::4], strict=True):
+        near = 2 * cell * fine.within
+        around = np.array([[-near, 0], [near, 0], [0, -near], [0, near], [near, near]])
+        label = followed(view, start_e + around[:, 0], start_w + around[:, 1], lambda: False)
+        assert set(label) == {Label.GLOBAL_MINIMUM, beyond}, (start_e, start_w)
+
+
+@pytest.mark.parametrize("name, options", [
+    ("uniform", {"length": 5}), ("rank-one", {"attention": True}), ("rank-one", {"tied": False}),
+    ("canonical", {"bias": "dynamic"}), ("untied", {}),
+])  # fmt: skip
+def test_starts_at_minus_e_end_alike(name, options):
+    view = View().with_model(name, **options).with_slice(0.3 if name == "uniform" else 0.0)
+    e, w = np.random.Generator(np.random.PCG64(2)).uniform(0.1, 2.0, (2, 12))
+    w *= np.where(np.arange(12) % 2, 1, -1)
+    both = [find_limits(view.model, plane_starts(view.model, *map(torch.from_numpy, (sign * e, w)),
+                                                 view.held)).label for sign in (1, -1)]  # fmt: skip
+    assert both[0].tolist() == both[1].tolist()
+    held = replace(View().with_model("untied"), fixed=(("u", 0.8),))
+    found = followed(held, np.append(e, -e), np.append(w, w), lambda: False)
+    assert found.tolist() == find_limits(held.model, plane_starts(
+        held.model, torch.from_numpy(np.append(e, -e)), torch.from_numpy(np.append(w, w)),
+        held.held)).label.tolist()  # fmt: skip
 
 
 def test_runs_cover_exactly_the_cells_that_are_on():

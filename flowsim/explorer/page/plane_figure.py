@@ -10,6 +10,7 @@ import xarray as xr
 from bokeh.models import BoxZoomTool, ColumnDataSource, LinearColorMapper, WheelZoomTool
 from bokeh.plotting import figure
 
+from flowsim.drawing.boundary_lines import BESIDE_SADDLES
 from flowsim.drawing.plane_curves import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
 from flowsim.drawing.style import (
     ARROW,
@@ -21,6 +22,7 @@ from flowsim.drawing.style import (
     TRAINED,
     code_of,
 )
+from flowsim.explorer.border import Border
 from flowsim.explorer.clouds import CloudShare
 from flowsim.explorer.orbits_from_starts import Orbit
 from flowsim.explorer.plane_layers import Cells, runs
@@ -97,10 +99,10 @@ class PlaneFigure:
             plot.line("x", "y", source=self._source(f"line {kind}", "x", "y"), **_line(style))
         minima = self._source("minima", "xs", "ys")
         plot.multi_line("xs", "ys", source=minima, **_line(MINIMA))
-        plot.multi_line("xs", "ys", source=self._source("separatrix", "xs", "ys"),
-                        **_line(SEPARATRIX))  # fmt: skip
-        plot.multi_line("xs", "ys", source=self._source("canonical separatrix", "xs", "ys"),
-                        **_line(CANONICAL_SEPARATRIX))  # fmt: skip
+        for name, style in (("beside saddles", BESIDE_SADDLES), ("border", SEPARATRIX),
+                            ("separatrix", SEPARATRIX),
+                            ("canonical separatrix", CANONICAL_SEPARATRIX)):  # fmt: skip
+            plot.multi_line("xs", "ys", source=self._source(name, "xs", "ys"), **_line(style))
         plot.scatter("x", "y", source=self._source("saddle points", "x", "y"), marker="x",
                      size=11, line_width=3, color=LINE)  # fmt: skip
 
@@ -153,6 +155,11 @@ class PlaneFigure:
                 "left": w_low + wide * first, "right": w_low + wide * end,
                 "bottom": e_low + tall * row, "top": e_low + tall * (row + 1),
             }  # fmt: skip
+
+    def show_border(self, border: Border) -> None:
+        """The boundary of the basins, found between the cells."""
+        for name, curves in (("border", border.basins), ("beside saddles", border.saddles)):
+            self.sources[name].data = {"xs": [w for _, w in curves], "ys": [e for e, _ in curves]}
 
     def show_landscape(self, view: View, record: xr.Dataset, keep_line: bool = False) -> None:
         """Curves, critical line by kind, saddle points and arrows.

@@ -15,6 +15,7 @@ import xarray as xr
 from bokeh.document import Document
 
 from flowsim.errors import InputError
+from flowsim.explorer.border import Border, at_rest, border, has_border
 from flowsim.explorer.clouds import cloud_shares
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.link import to_query
@@ -28,14 +29,7 @@ from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.time_figures import TimeFigures
 from flowsim.explorer.page.trainer_panel import TrainerPanel
 from flowsim.explorer.page.words import cloud_words, legend, reading, story
-from flowsim.explorer.plane_layers import (
-    UNKNOWN,
-    Cells,
-    cells_at_once,
-    landscape,
-    line_key,
-    refined,
-)
+from flowsim.explorer.plane_layers import UNKNOWN, Cells, cells_at_once, landscape, line_key
 from flowsim.explorer.training_stream import Run
 from flowsim.explorer.view import View, Window
 from flowsim.models.base import loss_of_gap
@@ -67,7 +61,7 @@ class Visit:
         self.controls, self.times = Controls(), TimeFigures()
         self.plane = PlaneFigure(view.window)
         self.jobs = Jobs(document, pools, self.say_problem)
-        self.cells, self.chosen = _NOTHING, len(view.starts) - 1
+        self.cells, self.border, self.chosen = _NOTHING, Border(), len(view.starts) - 1
         self.orbits: list[Orbit] = []
         self._due: dict[str, Any] = {}
         self._not_before = 0.0
@@ -191,35 +185,27 @@ class Visit:
             quick = landscape(view, fine=False, line=not same)
             self._show_landscape(quick, keep_line=same)
             self._show_cells(cells_at_once(view))
+            line = border(view, self.cells, lambda: False) if has_border(view) else None
+            self._show_border(line or Border())
             self._soon("rest", _REST, self._refine)
             now = monotonic()  # leave as much time again for what else the page has to do
             self._not_before = now + (now - began)
         else:  # all of it in a thread: a model's first orbit on a machine waits for a compiler
+            self._show_border(Border())
             self._show_cells(_NOTHING)
             self._refine()
 
     def _refine(self) -> None:
-        view = self.view
-
-        def work(stop: Callable[[], bool]) -> Iterator[Any]:
-            if not loss_of_gap(view.model):
-                yield landscape(view, fine=False)
-            cells = refined(view, stop)
-            first = next(cells, None)
-            if first is not None:
-                yield first
-            if not stop():
-                yield landscape(view, fine=True)
-            yield from cells
-
         def show(result: Any) -> None:
             if isinstance(result, Cells):
                 self._show_cells(result)
+            elif isinstance(result, Border):
+                self._show_border(result)
             else:
                 self._show_landscape(result)
                 self.show_legend()
 
-        self.jobs.start("plane", work, show)
+        self.jobs.start("plane", partial(at_rest, self.view), show)
 
     def _show_landscape(self, record: xr.Dataset, keep_line: bool = False) -> None:
         self.line = self.line if keep_line else record
@@ -230,9 +216,15 @@ class Visit:
         """Name what is in the picture."""
         runs = bool(self.panel.runs)
         if self.landscape is not None and self.line is not None:
-            text = legend(self.view, self.cells, self.landscape, self.line, runs)
+            seen = self.landscape, self.line
+            text = legend(self.view, self.cells, self.border, *seen, runs)
             if text != self.controls.legend.text:
                 self.controls.legend.text = text
+
+    def _show_border(self, line: Border) -> None:
+        self.border = line
+        self.show_legend()
+        self.plane.show_border(line)
 
     def _show_cells(self, cells: Cells) -> None:
         self.cells = cells

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from flowsim.drawing.boundary_lines import BESIDE_SADDLES
 from flowsim.drawing.plane_curves import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
 from flowsim.drawing.style import BASINS, FILL, LINE, SOFT, TRAINED, code_of
+from flowsim.explorer.border import Border
 from flowsim.explorer.clouds import CloudShare
 from flowsim.explorer.orbits_from_starts import Orbit
 from flowsim.explorer.page.time_figures import ends_where
@@ -96,13 +98,17 @@ _BOXES = {
 _LINES = {"local_minimum": "local minima", "local_maximum": "local maxima", "saddle": "saddles"}
 
 
-def legend(view: View, cells: Cells, record: xr.Dataset, line: xr.Dataset, training: bool) -> str:
+def legend(
+    view: View, cells: Cells, border: Border, record: xr.Dataset, line: xr.Dataset, training: bool
+) -> str:
     """What is in the picture, and nothing else; the critical line and saddles are of ``line``."""
     codes = set(cells.label.ravel().tolist())
     items = [_box(_BOXES[name], BASINS[name]) for name in BASINS
              if Label[name.upper()] in codes]  # fmt: skip
     if UNKNOWN in codes:
         items.append(_box("<rect width='22' height='13' fill='#e9e9e9'/>", "not known yet"))
+    items += [_stroke(SEPARATRIX, "basin boundary")] if border.basins else []
+    items += [_stroke(BESIDE_SADDLES, "edge of starts that end in a saddle")] * bool(border.saddles)
     if np.isfinite(record["separatrix_e"]).any():
         lifted = view.choice.name == "rank-one"
         style = CANONICAL_SEPARATRIX if lifted else SEPARATRIX

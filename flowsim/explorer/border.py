@@ -1,0 +1,109 @@
+"""The boundary of the basins between the cells of the plane, where no closed form has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from flowsim.explorer.plane_layers import Cells, Stop, centres, followed, landscape, refined
+from flowsim.explorer.view import View
+from flowsim.landscape.basins import analytic_basin
+from flowsim.landscape.labels import Label
+from flowsim.models.base import loss_of_gap
+from flowsim.portraits.numerical_boundary import HALVINGS, with_boundary
+from flowsim.records.netcdf import flags
+
+#: Halvings of an edge between two cells of the coarsest level, within a slider's move.
+_QUICK = 2
+
+
+#: e and w along a curve, NaN where it is not drawn.
+Curve = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Border:
+    """Curves around the basin of the global minima, each (e, w) along it.
+
+    Attributes:
+        basins: towards trapped or unresolved starts.
+        saddles: towards starts that end in a saddle.
+        within: how far a point may be from the boundary along the edge on which it lies, in parts
+            of a cell.
+    """
+
+    basins: tuple[Curve, ...] = ()
+    saddles: tuple[Curve, ...] = ()
+    within: float = 0.0
+
+
+class _StoppedEarlyError(Exception):
+    """Nobody waits for the line any more."""
+
+
+def has_border(view: View) -> bool:
+    """Whether the view's boundary is found numerically, for want of a closed form."""
+    return analytic_basin(view.model) is None
+
+
+def border(view: View, cells: Cells, stop: Stop) -> Border | None:
+    """The boundary between labelled cells, each point by bisection; None if stopped.
+
+    Between coarse cells, which are to be refined, every edge is halved twice only.
+    """
+
+    def label(e: np.ndarray, w: np.ndarray) -> np.ndarray:
+        found = followed(view, e, w, stop)
+        if found is None:
+            raise _StoppedEarlyError
+        return found
+
+    e, w = centres(view, cells.label.shape[0])
+    halvings = HALVINGS if cells.final else _QUICK
+    record = xr.Dataset({"label": (("e", "w"), cells.label, flags(Label))}, {"e": e, "w": w})
+    try:
+        record = with_boundary(record, label, halvings)
+    except _StoppedEarlyError:
+        return None
+    names = ("boundary_e", "boundary_w", "boundary_curve", "boundary_side")
+    e, w, curve, side = (record[name].to_numpy() for name in names)
+    unstable = side == Label.SADDLE
+    parts = [np.flatnonzero(curve == number) for number in np.unique(curve)]
+    both = [tuple(_curves(e, w, parts, on)) for on in (_and_beside(~unstable, curve), unstable)]
+    return Border(both[0], both[1], 0.5**halvings)
+
+
+def _and_beside(on: np.ndarray, curve: np.ndarray) -> np.ndarray:
+    """The points that are on and their neighbours along the same curve, so that none is cut off."""
+    joined = curve[1:] == curve[:-1]
+    found = on.copy()
+    found[1:] |= on[:-1] & joined
+    found[:-1] |= on[1:] & joined
+    return found
+
+
+def _curves(
+    e: np.ndarray, w: np.ndarray, parts: list[np.ndarray], on: np.ndarray
+) -> Iterator[Curve]:
+    """The curves, NaN where they are not on, but for those that are so nowhere."""
+    for part in parts:
+        if on[part].any():
+            yield np.where(on, e, np.nan)[part], np.where(on, w, np.nan)[part]
+
+
+def at_rest(view: View, stop: Stop) -> Iterator[Cells | Border | xr.Dataset]:
+    """What a plane shows once its sliders rest, from coarse to fine: cells, border, landscape."""
+    if not loss_of_gap(view.model):
+        yield landscape(view, fine=False)
+    numerical, fine = has_border(view), False
+    for cells in refined(view, stop):
+        yield cells
+        line = border(view, cells, stop) if numerical else None
+        if line is not None:
+            yield line
+        if not (fine or stop()):
+            fine = True
+            yield landscape(view, fine=True)
