@@ -10,7 +10,7 @@ unigram and bigram is open at the end, has learned if less than 5 % is; the rest
 
     python experiments/states_threshold.py [--full]      about ten minutes on one core
 
---full has S = 10 as well, 32 seeds and 10 000 steps: hours.
+--full has 32 seeds and 10 000 steps: hours.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flowsim import MarkovChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights, wilson
 
 NAME = "states_threshold"
-DEFAULT = {"largest": 5, "seeds": 10, "steps": 2000}
+DEFAULT = {"largest": 10, "seeds": 10, "steps": 2000}
 FULL = {"largest": 10, "seeds": 32, "steps": 10_000}
 #: λ(S − 1), from −1 where p = 1 to S − 1 where p = 0.
 OFFSETS = (-0.8, -0.6, -0.4, -0.2, -0.1, 0.1, 0.2, 0.4, 0.6, 0.8)
