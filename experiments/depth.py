@@ -16,9 +16,9 @@ plateau is how many steps before that its loss is within a tenth of the gap of t
 overlap is the share of (e, u) there, as lengths, in the span of the eigenvectors whose eigenvalues
 were negative when the first of them was found so: one direction tied, half of all untied.
 
-    python experiments/depth.py [--full]      ten minutes on one core
+    python experiments/depth.py [--full]      five minutes on one core
 
---full takes five times the steps.
+--full takes ten times the steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from flowsim import BinaryChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights
 
 NAME = "depth"
-DEFAULT = {"layers": 6, "seeds": 16, "steps": 1200}
+DEFAULT = {"layers": 6, "seeds": 16, "steps": 600}
 FULL = {"layers": 6, "seeds": 16, "steps": 6000}
 CHAIN = BinaryChain(0.5, 0.8)
 #: Steps that are drawn.
