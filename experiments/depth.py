@@ -1,29 +1,33 @@
-"""Depth at (p, q) = (0.5, 0.8), tied: the curvature at the unigram beside when runs leave it.
+"""Depth at (p, q) = (0.5, 0.8): the curvature at the unigram beside when runs leave it.
 
 With e = 0 and b = log(π₁/π₀) a tied transformer of any depth predicts the unigram, whatever its
 other weights, and the gradient vanishes; so all second derivatives but those in (b, e) vanish too.
-The smallest eigenvalue of the whole Hessian is then that of the (d + 1)-square block, or 0 where
-this is positive: the unigram traps. Both are computed, the block by differentiating twice and the
-whole, at the start and the end of every run, from products of the Hessian with vectors (scipy's
-eigsh).
+Untied weights have that point at e = u = 0, with the block in (b, e, u). The smallest eigenvalue of
+the whole Hessian is then that of the block, or 0 where this is positive: the unigram traps. Both
+are computed, the block by differentiating twice and the whole, at the start and the end of every
+run, from products of the Hessian with vectors (scipy's eigsh).
 
-L = 1 … 4 layers, softmax attention, d = 8, N = 4, are trained from N(0, 0.02²) (W_O and W_2 smaller
-by √(2L)) on the exact population loss, by gradient descent at the rate 0.5 and by AdamW (rate 1e-3,
-betas 0.9 and 0.95, weight decay 1e-3): no noise of batches is in either. Every 20 steps the block
-is computed at the run's own weights with e and b put to the unigram. A run leaves the unigram at
-the step from which on half of the gap to the bigram's loss is closed; the overlap is |cos| between
-e there and the eigenvector of the smallest eigenvalue when this was first found negative.
+L = 1 … 6 layers, softmax attention, d = 8, N = 4, tied and untied, are trained from N(0, 0.02²)
+(W_O and W_2 smaller by √(2L)) on the exact population loss, by gradient descent at the rate 0.5 and
+by AdamW (rate 1e-3, betas 0.9 and 0.95, weight decay 1e-3): no noise of batches is in either. Every
+20 steps the block is computed at the run's own weights with b, e and u put to the unigram. A run
+leaves the unigram at the step from which on half of the gap to the bigram's loss is closed; the
+plateau is how many steps before that its loss is within a tenth of the gap of the unigram's; the
+overlap is the share of (e, u) there, as lengths, in the span of the eigenvectors whose eigenvalues
+were negative when the first of them was found so: one direction tied, half of all untied.
 
-    python experiments/depth.py [--full]      minutes on one core
+    python experiments/depth.py [--full]      five minutes on one core
 
---full takes L to 6, 16 seeds, and three times the steps.
+--full takes ten times the steps.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -39,75 +43,93 @@ from flowsim import BinaryChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights
 
 NAME = "depth"
-DEFAULT = {"layers": 4, "seeds": 8, "steps": 2000}
+DEFAULT = {"layers": 6, "seeds": 16, "steps": 600}
 FULL = {"layers": 6, "seeds": 16, "steps": 6000}
 CHAIN = BinaryChain(0.5, 0.8)
 #: Steps that are drawn.
 SHOWN = 600
 DIMENSION, LENGTH, EVERY, RATE, STD = 8, 4, 20, 0.5, 0.02
-COLOURS = (BLUE, ORANGE, GREEN, PINK, "0.3", "0.6")
+#: What reads and writes symbols: all of it vanishes at the unigram.
+READ = ("embedding", "unembedding")
+COLOURS = (BLUE, ORANGE, GREEN, PINK, "0.2", "0.6")
+TYING = {True: "tied", False: "untied"}
 
 
 def compute(layers: int, seeds: int, steps: int) -> xr.Dataset:
     """Losses, smallest eigenvalues and directions of every run, over case, look and seed."""
     parts, names = [], []
-    for depth in range(1, layers + 1):
-        for trainer in TRAINERS:
-            began = time.process_time()
-            parts.append(followed(depth, trainer, seeds, steps))
-            names.append(f"L = {depth}, {TRAINERS[trainer]}")
-            print(f"{names[-1]}: {time.process_time() - began:.0f} s", file=sys.stderr)
-    whole = xr.concat(parts, dim="case", combine_attrs="drop")
+    for tied, depth, trainer in itertools.product(TYING, range(1, layers + 1), TRAINERS):
+        began = time.process_time()
+        parts.append(followed(depth, trainer, seeds, steps, tied))
+        names.append(f"L = {depth}, {TYING[tied]}, {TRAINERS[trainer]}")
+        print(f"{names[-1]}: {time.process_time() - began:.0f} s", file=sys.stderr)
+    whole = xr.concat(parts, dim="case", join="outer", combine_attrs="drop")
     return whole.assign_coords(case=names, step=range(0, steps + 1, EVERY))
 
 
-def followed(depth: int, trainer: str, seeds: int, steps: int) -> xr.Dataset:
-    """Runs of one depth and trainer, looked at every ``EVERY`` steps."""
-    arch = Architecture(DIMENSION, LENGTH, layers=depth)
+def followed(depth: int, trainer: str, seeds: int, steps: int, tied: bool = True) -> xr.Dataset:
+    """Runs of one depth and trainer, looked at every ``EVERY`` steps.
+
+    ``embedding`` holds 0, e and of untied weights u, like the block; ``value`` and ``vector`` are
+    the block's eigenvalues, ascending, and eigenvectors, by ``which``.
+    """
+    arch = Architecture(DIMENSION, LENGTH, layers=depth, tied=tied)
     loss = PopulationLoss(arch, MarkovSource.of(CHAIN))
     weights = initial_weights(arch, "gaussian", range(seeds), std=STD)
     whole = [[smallest_of_all(loss, weights, seed) for seed in range(seeds)]]
     step = adamw(weights) if trainer == "adamw" else descent(weights, RATE)
     looks: dict[str, list[np.ndarray]] = {
-        name: [] for name in ("loss", "smallest", "direction", "embedding")
+        name: [] for name in ("loss", "embedding", "vector", "value")
     }
     for count in range(steps + 1):
         value, gradient = loss.value_and_gradient(weights)
         if count % EVERY == 0:
             values, vectors = torch.linalg.eigh(block(loss, weights))
             looks["loss"].append(value.numpy())
-            looks["smallest"].append(values[:, 0].numpy())
-            looks["direction"].append(vectors[:, 1:, 0].numpy())
-            looks["embedding"].append(weights["embedding"].detach().clone().numpy())
+            looks["value"].append(values.numpy())
+            looks["vector"].append(vectors.numpy())
+            read = [weights[name].detach() for name in READ if name in weights]
+            looks["embedding"].append(joined([read[0].new_zeros(seeds), *read]).numpy())
         if count < steps:
             step(gradient)
     whole.append([smallest_of_all(loss, weights, seed) for seed in range(seeds)])
-    axes = ("step", "seed", "entry")
+    axes = ("step", "seed", "entry", "which")
     columns = {name: np.stack(rows) for name, rows in looks.items()}
     record = xr.Dataset({name: (axes[: rows.ndim], rows) for name, rows in columns.items()})
+    record["value"] = record.value.rename(entry="which")
+    record["smallest"] = record.value.isel(which=0)
+    size = record.sizes["entry"]
+    record = record.assign_coords(entry=range(size), which=range(size))
     record["smallest_of_all"] = (("when", "seed"), np.array(whole))
     return record
 
 
 def at_unigram(weights: Weights) -> Weights:
-    """The same weights with e = 0 and b = log(π₁/π₀)."""
+    """The same weights with e = 0, u = 0 and b = log(π₁/π₀)."""
     point = {name: weight.detach().clone() for name, weight in weights.items()}
-    point["embedding"].zero_()
+    for name in READ:
+        if name in point:
+            point[name].zero_()
     point["bias"].fill_(math.log(CHAIN.p / CHAIN.q))
     return point
 
 
 def block(loss: PopulationLoss, weights: Weights) -> Tensor:
-    """Second derivatives in (b, e) at the unigram of every model, (M, d + 1, d + 1)."""
+    """Second derivatives in (b, e), or (b, e, u), at the unigram of every model, (M, k, k)."""
     point = at_unigram(weights)
-    ends = [point["bias"].requires_grad_(), point["embedding"].requires_grad_()]
+    ends = [point[name].requires_grad_() for name in ("bias", *READ) if name in point]
     slopes = torch.autograd.grad(loss(point).sum(), ends, create_graph=True)
-    slope = torch.cat([slopes[0].unsqueeze(-1), slopes[1]], dim=-1)
-    columns = []
-    for i in range(slope.shape[-1]):
-        b, e = torch.autograd.grad(slope[:, i].sum(), ends, retain_graph=True)
-        columns.append(torch.cat([b.unsqueeze(-1), e], dim=-1))
+    columns = [
+        joined(torch.autograd.grad(part.sum(), ends, retain_graph=True, materialize_grads=True))
+        for part in joined(slopes).unbind(-1)
+    ]
     return torch.stack(columns, dim=-1).detach()
+
+
+def joined(parts: Iterable[Tensor]) -> Tensor:
+    """(b, e), or (b, e, u), of every model in one axis."""
+    bias, *rest = parts
+    return torch.cat([bias.unsqueeze(-1), *rest], dim=-1)
 
 
 def smallest_of_all(loss: PopulationLoss, weights: Weights, model: int) -> float:
@@ -134,7 +156,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _counted(case: xr.Dataset) -> dict[str, Any]:
-    left, opened, overlap = leaving(case)
+    left, opened, overlap, plateau = leaving(case)
     away = np.isfinite(left)
     return {
         "runs": len(left), "left": int(away.sum()), "opened": int(np.isfinite(opened).sum()),
@@ -142,17 +164,20 @@ def _counted(case: xr.Dataset) -> dict[str, Any]:
         "smallest_at_start": _span(case.smallest.values[0]),
         "whole_hessian_off": float(np.abs(
             case.smallest_of_all.values - np.minimum(case.smallest.values[[0, -1]], 0)).max()),
-        "smallest_at_end": _span(case.smallest.values[-1]),
+        "smallest_at_end": _span(case.smallest.values[-1]), "plateau_steps": _span(plateau),
         "opened_step": _span(opened), "left_step": _span(left), "overlap": _span(overlap),
         "final_loss": _span(case.loss.values[-1]),
     }  # fmt: skip
 
 
-def leaving(case: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Steps at which runs leave the unigram and the smallest eigenvalue its sign, and overlaps."""
+def leaving(case: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Steps at which runs leave the unigram and the smallest eigenvalue its sign, overlaps, and
+    the steps spent at the unigram before: to the end, where they never leave.
+    """
     middle = (CHAIN.entropy_rate + CHAIN.stationary_entropy) / 2
     steps, count = case.step.values, case.sizes["seed"]
     left, opened, overlap = (np.full(count, np.nan) for _ in range(3))
+    near = np.abs(case.loss.values - CHAIN.stationary_entropy) <= 0.1 * CHAIN.mutual_information
     for i in range(count):
         above = np.flatnonzero(case.loss.values[:, i] > middle)
         if len(above) and above[-1] + 1 < len(steps):
@@ -161,10 +186,12 @@ def leaving(case: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if len(negative):
             opened[i] = steps[negative[0]]
             if np.isfinite(left[i]):
-                e = case.embedding.values[above[-1] + 1, i]
-                v = case.direction.values[negative[0], i]
-                overlap[i] = abs(e @ v) / (np.linalg.norm(e) * np.linalg.norm(v))
-    return left, opened, overlap
+                e = np.nan_to_num(case.embedding.values[above[-1] + 1, i])  # NaN: no such entry
+                opens = case.value.values[negative[0], i] < 0
+                into = e @ np.nan_to_num(case.vector.values[negative[0], i][:, opens])
+                overlap[i] = np.linalg.norm(into) / np.linalg.norm(e)
+    before = ~(steps[:, None] >= left)
+    return left, opened, overlap, EVERY * (near & before).sum(0).astype(float)
 
 
 def _span(values: np.ndarray) -> list[float] | None:
@@ -174,23 +201,22 @@ def _span(values: np.ndarray) -> list[float] | None:
 
 
 def draw(record: xr.Dataset) -> Figure:
-    """A column for each trainer: losses above, smallest eigenvalues below."""
-    figure = Figure(figsize=(11, 6.6), layout="constrained")
-    grid = figure.subplots(2, 2, sharex=True, sharey="row")
-    for column, trainer in enumerate(TRAINERS.values()):
+    """A column for each trainer, tied and untied: losses above, smallest eigenvalues below."""
+    figure = Figure(figsize=(15, 6.6), layout="constrained")
+    grid = figure.subplots(2, 4, sharex=True, sharey="row")
+    columns = list(itertools.product(TYING.values(), TRAINERS.values()))
+    for column, (tying, trainer) in enumerate(columns):
         for name in record.case.values:
-            if not str(name).endswith(trainer):
+            if not str(name).endswith(f", {tying}, {trainer}"):
                 continue
             case, depth = record.sel(case=name), int(str(name)[4])
-            style = {"color": COLOURS[depth - 1], "linewidth": 0.9, "alpha": 0.8}
-            left = leaving(case)[0]
-            before = ~(case.step.values[:, None] > left)  # later it is of no run at the unigram
+            style = {"color": COLOURS[depth - 1], "linewidth": 0.8, "alpha": 0.8}
+            before = ~(case.step.values[:, None] > leaving(case)[0])  # later at the unigram no more
             curves = case.loss, case.smallest.where(xr.DataArray(before, dims=("step", "seed")))
             for axes, values in zip(grid[:, column], curves, strict=True):
                 lines = axes.plot(record.step, values.transpose("step", "seed"), **style)
                 lines[0].set_label(f"{depth} layer{'s' * (depth > 1)}")
-        note = ": all runs coincide" if trainer == TRAINERS["gd"] else ""
-        grid[0, column].set_title(trainer + note, fontsize=10)
+        grid[0, column].set_title(f"{tying}, {trainer}", fontsize=10)
         grid[0, column].set_xlim(0, SHOWN)
         grid[1, column].set_xlabel("step")
         grid[1, column].axhline(0, color="k", linewidth=0.8, linestyle=":")
@@ -201,12 +227,12 @@ def draw(record: xr.Dataset) -> Figure:
     grid[0, 0].set_ylabel("loss (nats); dotted: unigram, bigram")
     start = float(record.smallest.isel(step=0).max())
     grid[1, 0].set_ylim(-2.5 * start, 1.6 * start)
-    grid[1, 0].set_ylabel("smallest eigenvalue in $(b, e)$\nat the unigram, until a run leaves")
+    grid[1, 0].set_ylabel("smallest eigenvalue of the block\nat the unigram, until a run leaves")
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6,
                   frameon=False)  # fmt: skip
     figure.suptitle(
-        f"Tied, $p$ = 0.5, $q$ = 0.8, $d$ = {DIMENSION}, $N$ = {LENGTH}, {record.sizes['seed']} "
-        f"seeds a depth, {int(record.step[-1])} steps on the exact loss", fontsize=11
+        f"$p$ = 0.5, $q$ = 0.8, $d$ = {DIMENSION}, $N$ = {LENGTH}, {record.sizes['seed']} seeds a "
+        f"depth, the first {SHOWN} of {int(record.step[-1])} steps on the exact loss", fontsize=11
     )  # fmt: skip
     return figure
 

@@ -175,7 +175,7 @@ def drawn(records: dict[tuple[str, str], xr.Dataset]) -> Any:
               title="first layer of the two")  # fmt: skip
     for ax in (left, middle, right):
         ax.set_xlabel("step")
-        ax.legend(fontsize=8, frameon=False)
+        ax.legend(fontsize=8, frameon=False, loc="upper right", bbox_to_anchor=(1, 0.94))
     return figure
 
 

@@ -82,7 +82,6 @@ _HOME = {
     "hitting_times": "flow.hitting_times",
     "in_context": "chains.counting",
     "induction_landscape": "landscape.induction_ends",
-    "induction_limits": "flow.induction_limits",
     "induction_record": "portraits.induction_plane",
     "integrate": "flow.reference",
     "ladder": "landscape.ladder",

@@ -31,7 +31,6 @@ from flowsim.flow.confirm import confirm as confirm
 from flowsim.flow.ends import Limits as Limits
 from flowsim.flow.hitting_times import hitting_times as hitting_times
 from flowsim.flow.hitting_times import settling_times as settling_times
-from flowsim.flow.induction_limits import induction_limits as induction_limits
 from flowsim.flow.limits import find_limits as find_limits
 from flowsim.flow.reference import integrate as integrate
 from flowsim.flow.reference_limits import reference_labels as reference_labels

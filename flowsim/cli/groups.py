@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -20,7 +20,6 @@ from flowsim.cli import options
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
-    from flowsim.markov import GapChain
     from flowsim.models.catalogue import ModelChoice
 
 Options = TypeVar("Options")
@@ -83,8 +82,6 @@ class ReducedModelOptions:
         """The model without its chain; InputError for an option that it does not have."""
         from flowsim.models.catalogue import ModelChoice
 
-        if self.model == "induction":
-            raise InputError("the induction model has no chain of its own: only portrait draws it")
         own = self.states, self.hidden_per_state
         return ModelChoice(
             self.model, self.positions(), self.bias, self.attention, not self.untied, *own
@@ -112,8 +109,10 @@ class ReducedModelOptions:
 class ModelOnChain(OneChain, ReducedModelOptions):
     """A reduced model on one chain of its kind."""
 
-    def chain_of_model(self) -> GapChain:
+    def chain_of_model(self) -> Any:
         """The chain; InputError unless the options describe one that the model is for."""
+        if self.model == "induction":
+            return self.choice().chain(self.p, self.q)
         if self.model != "states":
             self.choice()
             return self.chain()
@@ -194,6 +193,6 @@ def only_redraws(given: object) -> None:
             )
 
 
-def chain_words(p: float, q: float | None = None) -> list[str]:
-    """p, and q where there is one, as a file's name says them."""
-    return [f"p{p:g}", *([] if q is None else [f"q{q:g}"])]
+def chain_words(p: float | None, q: float | None = None) -> list[str]:
+    """p and q, where there are any, as a file's name says them."""
+    return [f"{name}{value:g}" for name, value in (("p", p), ("q", q)) if value is not None]

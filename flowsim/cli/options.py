@@ -60,7 +60,7 @@ Model = Annotated[
         metavar="NAME",
         help="canonical (e, w); uniform or linear attention (e, w, a); untied (e, u, w); "
         "rank-one, the manifold that full training preserves; states (e, w), exact for S "
-        "logits; or induction (alpha, beta), of portrait alone: kernels drawn anew.",
+        "logits; or induction (alpha, beta): kernels drawn anew per sequence.",
         rich_help_panel=MODEL,
     ),
 ]

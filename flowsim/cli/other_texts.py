@@ -22,8 +22,21 @@ def induction_lines(s: dict[str, Any]) -> list[str]:
         f"window that learns                   {fraction['global_minimum']:.2%}",
         f"window that is trapped               {fraction['local_minimum']:.2%}",
         f"cells: unresolved {s['unresolved']}, total {s['cells']}",
-        f"confirmed by torchdiffeq             {s['confirm_agree']} of {s['confirm_cells']}",
+        *confirmed_lines(s),
     ]
+
+
+def confirmed_lines(s: dict[str, Any]) -> list[str]:
+    """How many of the sampled cells torchdiffeq decides the same way."""
+    if not s.get("confirm_cells"):
+        return []
+    undecided = s.get("confirm_undecided", 0)
+    more = f" ({undecided} it could not decide)" if undecided else ""
+    line = (
+        f"confirmed by torchdiffeq             {s['confirm_agree']} of {s['confirm_cells']}{more}"
+    )
+    wrong = s.get("confirm_disagree", 0)
+    return [line, *([f"contradicted by torchdiffeq          {wrong}"] if wrong else [])]
 
 
 #: What the losses that a training run is compared with are called.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowsim.cli.other_texts import induction_lines, training_lines
+from flowsim.cli.other_texts import confirmed_lines, induction_lines, training_lines
 
 #: A summary, ready for JSON; its keys depend on the kind of record.
 Summary = dict[str, Any]
@@ -27,7 +27,9 @@ def text_of(kind: str, s: Summary) -> str:
 
 
 def _chain(s: Summary) -> str:
-    """The chain and its regime."""
+    """The chain and its regime, or the law of kernels."""
+    if s["model"] == "induction":
+        return f"kernels from {s['prior']}"
     other = f"q = {s['q']:g}" if "q" in s else f"{s['states']} states"
     return f"p = {s['p']:g}, {other} ({s['regime']})"
 
@@ -91,7 +93,7 @@ def _portrait(s: Summary) -> list[str]:
         f"cells: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['cells']}",
         f"agreeing with the analytic basins    {oracle if s['oracle_cells'] else 'no closed form'}",
         *_differing(s),
-        *_confirmed(s),
+        *confirmed_lines(s),
         f"largest drift of a conserved energy  {'none known' if drift is None else f'{drift:.1e}'}",
     ]
 
@@ -108,19 +110,6 @@ def _differing(s: Summary) -> list[str]:
     return lines
 
 
-def _confirmed(s: Summary) -> list[str]:
-    """How many of the sampled cells torchdiffeq decides the same way."""
-    if not s.get("confirm_cells"):
-        return []
-    undecided = s.get("confirm_undecided", 0)
-    more = f" ({undecided} it could not decide)" if undecided else ""
-    line = (
-        f"confirmed by torchdiffeq             {s['confirm_agree']} of {s['confirm_cells']}{more}"
-    )
-    wrong = s.get("confirm_disagree", 0)
-    return [line, *([f"contradicted by torchdiffeq          {wrong}"] if wrong else [])]
-
-
 def _phase_space(s: Summary) -> list[str]:
     orbits = s["orbits"]
     return [
@@ -132,7 +121,7 @@ def _phase_space(s: Summary) -> list[str]:
 
 
 def _scan(s: Summary) -> list[str]:
-    names = "p" if "states" in s else "pq"
+    names = {"states": "p", "induction": ""}.get(s["model"], "pq")
     if all(name in s for name in names):
         chain = _chain(s)
     else:
@@ -153,7 +142,7 @@ def _scan(s: Summary) -> list[str]:
         f"reaching the global minima             {_share(s['basins']['global_minimum'])}",
         f"trapped in local minima                {_share(s['basins']['local_minimum'])}",
         f"points: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['points']}",
-        *_confirmed(s),
+        *confirmed_lines(s),
         "largest drift of a conserved quantity  "
         + (f"{max(drifts):.1e}" if drifts else "none known"),
         *([_boundary(s)] if "refine_levels" in s else []),
@@ -189,15 +178,20 @@ def _gaussian(s: Summary) -> list[str]:
     of = "" if s["model"] in ("canonical", "states") else " of the canonical model"
     wrong = [f"wrong {s['wrong']}"] if "wrong" in s else []
     labels = [*wrong, f"unresolved {s['unresolved']}", f"total {s['samples'] * len(s['sigma'])}"]
-    lines = [
-        f"{_chain(s)}, {_model(s)}",
-        "   sigma  integral   flow      95 % interval",
-        *_by_sigma(s, "integral", "fraction", "fraction_low", "fraction_high"),
-        f"limits of the integral{of}: {s['limit_small_sigma']:g} as sigma goes to 0, "
-        f"{s['limit_large_sigma']:g} as sigma grows",
-        f"intervals that miss the integral     {s['intervals_missed']} of {len(s['sigma'])}",
-        f"labels: {', '.join(labels)}",
-    ]
+    flow = ("fraction", "fraction_low", "fraction_high")
+    if "integral" in s:
+        lines = [
+            f"{_chain(s)}, {_model(s)}",
+            "   sigma  integral   flow      95 % interval",
+            *_by_sigma(s, "integral", *flow),
+            f"limits of the integral{of}: {s['limit_small_sigma']:g} as sigma goes to 0, "
+            f"{s['limit_large_sigma']:g} as sigma grows",
+            f"intervals that miss the integral     {s['intervals_missed']} of {len(s['sigma'])}",
+        ]
+    else:
+        lines = [f"{_chain(s)}, {_model(s)}", "   sigma      flow      95 % interval"]
+        lines += _by_sigma(s, *flow)
+    lines.append(f"labels: {', '.join(labels)}")
     if "largest_relative_energy_drift" in s:
         drift = s["largest_relative_energy_drift"]
         lines.append(f"largest relative drift of the energy {drift:.1e}")

@@ -73,7 +73,7 @@ def _title(record: xr.Dataset, names: list[str]) -> list[str]:
     words = [model_caption(record), *(f"slice ${c}$ = {float(record[c]):g}" for c in held)]
     lines = [
         sentence(", ".join(words)) + ": basin boundary",
-        f"Markov chain {chain_caption(record)}",
+        sentence(chain_caption(record)),
     ]
     lines.append(
         f"{attrs['refine_evaluated']:,} starts instead of the {attrs['refine_full']:,} "

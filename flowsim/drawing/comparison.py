@@ -182,7 +182,7 @@ def _title(record: xr.Dataset) -> str:
     if "architecture" not in a and not a.get("attention", 0):  # a record of 0.1.0
         layer = "full model without attention layer"
     return (
-        f"Markov chain {chain_caption(record)}\n"
+        f"{chain_caption(record)}\n"
         f"{_TRAINER[a['trainer']]} of the {layer}, $d$ = {a['d']}, $N$ = {a['length']}"
         f"{noise}, against {_reduced(record)}"
     )

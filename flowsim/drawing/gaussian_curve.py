@@ -38,7 +38,7 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None) -> Figure:
     ax = own_axes(ax, 7.0, 5.2)
     draw_probability(record, ax)
     ax.set_title(
-        f"{sentence(model_caption(record))}, Gaussian starts\nMarkov chain {chain_caption(record)}",
+        f"{sentence(model_caption(record))}, Gaussian starts\n{sentence(chain_caption(record))}",
         fontsize=10.5,
     )
     add_legend(ax, ax.get_legend_handles_labels()[0], given, columns=1)
@@ -48,7 +48,8 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None) -> Figure:
 def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     """The integral as a curve, the scan as points with intervals, the limits in σ dotted."""
     sigma, a = record["sigma"].to_numpy(), record.attrs
-    small, large = a["limit_small_sigma"], a["limit_large_sigma"]
+    known = "integral" in record  # not of the induction model
+    small, large = (a["limit_small_sigma"], a["limit_large_sigma"]) if known else (0.5, 0.5)
     flip = bool(small == 1 and large < 1)  # the probability of the rarer end
     canonical = a["model"] in ("canonical", "states")  # whose own basins are integrated over
 
@@ -58,11 +59,13 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
 
     fraction = of("fraction")
     low, high = sorted((of("fraction_low"), of("fraction_high")), key=lambda v: float(v.sum()))
-    ax.plot(
-        sigma, of("integral"), color=INK["global_minimum"], linewidth=1.8,
-        linestyle="solid" if canonical else "dashed",
-        label="integral over the analytic basin" + ("" if canonical else " of the canonical model"),
-    )  # fmt: skip
+    if known:
+        whose = "" if canonical else " of the canonical model"
+        ax.plot(
+            sigma, of("integral"), color=INK["global_minimum"], linewidth=1.8,
+            linestyle="solid" if canonical else "dashed",
+            label=f"integral over the analytic basin{whose}",
+        )  # fmt: skip
     # the interval of a fraction of 0 or 1 is cut there only within rounding
     reach = np.maximum(np.stack([fraction - low, high - fraction]), 0)
     points: dict[str, Any] = {"color": INK["local_minimum"], "fmt": "o", "markersize": 3.5}
@@ -88,6 +91,7 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     ax.set_xscale("log")
     with_attention = a.get("attention") or a["model"] in ("uniform", "linear")
     names = "$e$, $w$ and $a$" if with_attention else "$e$ and $w$"
+    names = names if known else "$\\alpha$ and $\\beta$"
     ax.set_xlabel(f"standard deviation $\\sigma$ of {names}")
     ax.set_ylabel(f"probability of {_EVENT[flip]}")
 

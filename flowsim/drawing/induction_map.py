@@ -10,14 +10,25 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from flowsim.drawing.plane import draw_basins
-from flowsim.drawing.style import BASINS, INK, LINE, SOFT, add_legend, figure_of, own_axes, percent
+from flowsim.drawing.style import (
+    BASINS,
+    INK,
+    LINE,
+    SOFT,
+    add_legend,
+    chain_caption,
+    figure_of,
+    model_caption,
+    own_axes,
+    percent,
+    sentence,
+)
 
 #: What the legend calls both ends, by its usual words.
 _ENDS = {
     BASINS["global_minimum"]: "learns to look at what followed before",
     BASINS["local_minimum"]: "creeps along the other valley (own symbol, β < 0)",
 }
-_PRIORS = {"DirichletPrior": "Dirichlet(1) kernels"}
 _VALLEY, _CONTOUR = "#2a7f62", "#8a8a8a"
 
 
@@ -43,9 +54,8 @@ def draw_induction(record: xr.Dataset, ax: Axes | None = None) -> Figure:
     )  # fmt: skip
     handles += _lines(record, ax)
     total = record["label"].size
-    prior = _PRIORS.get(str(a["prior"]), str(a["prior"]))
     ax.set_title(
-        f"Induction head on {a['length']} symbols, {prior}\n"
+        f"{sentence(model_caption(record))}, {chain_caption(record)}\n"
         f"loss {a['plateau_loss']:.4f} on the plateau, {a['bayes_loss']:.4f} of Bayes; "
         f"{percent(int(a['cells_global_minimum']), total)} of the window learns",
         fontsize=10.5,

@@ -189,7 +189,7 @@ def _title(record: xr.Dataset) -> list[str]:
         for name, verb in verbs.items()
         if a[f"cells_{name}"]
     ]
-    lines = [model, f"Markov chain {chain_caption(record)}"]
+    lines = [model, chain_caption(record)]
     lines.append("of the window " + ", ".join(shares[:2]))
     lines += [", ".join(shares[2:])] if shares[2:] else []
     return lines + _remarks(record)

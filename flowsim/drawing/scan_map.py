@@ -213,7 +213,8 @@ def _draw_grid(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
 
 def _directions(dims: list[str]) -> tuple[str, str]:
     """The horizontal and the vertical coordinate."""
-    return ("w", "e") if {"w", "e"} <= set(dims) else (dims[1], dims[0])
+    pairs = [("w", "e"), ("alpha", "beta")]
+    return next((pair for pair in pairs if set(pair) <= set(dims)), (dims[1], dims[0]))
 
 
 def _legend(record: xr.Dataset, show: str) -> list[Any]:
@@ -239,8 +240,8 @@ def _draw_cells(record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNor
 
 def _title(record: xr.Dataset) -> str:
     a = record.attrs
-    if "p" in a and ("q" in a or "states" in a):
-        chain = f"Markov chain {chain_caption(record)}"
+    if a["model"] == "induction" or ("p" in a and ("q" in a or "states" in a)):
+        chain = sentence(chain_caption(record))
     else:
         kept = [f"${n}$ = {a[n]:g}" for n in "pq" if n in a]
         chain = f"Markov chains, {kept[0]}" if kept else "Markov chains"

@@ -191,7 +191,7 @@ def _draw_arrow(ax: Any, path: np.ndarray, size: np.ndarray, colour: str) -> Non
 
 def _title(record: xr.Dataset) -> list[str]:
     model = sentence(model_caption(record))
-    lines = [f"{model}: gradient flow in $(w, e, a)$, Markov chain {chain_caption(record)}"]
+    lines = [f"{model}: gradient flow in $(w, e, a)$, {chain_caption(record)}"]
     if record.attrs["model"] == "rank-one":
         lines.append("(starts lifted, orbits projected)")
     return lines

@@ -57,6 +57,8 @@ NAMES = {
     "beta": "match $\\beta$",
     "sigma": "standard deviation $\\sigma$ of the starts",
 }
+#: What a figure calls laws of kernels; of older records by another word.
+PRIORS = {"dirichlet": "Dirichlet(1)", "DirichletPrior": "Dirichlet(1)"}
 #: What a figure calls the optimizers.
 OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
 LINE, SOFT, ARROW = "#111111", "#4d4d4d", "#6a6a6a"
@@ -78,14 +80,16 @@ def name_of(coordinate: str) -> str:
 
 
 def chain_caption(record: xr.Dataset) -> str:
-    """A record's chain and its regime, as a figure's title says them."""
-    if "states" in record.attrs:
-        a = record.attrs
-        return f"$p$ = {a['p']:g}:  ${a['regime']}$"
-    p, q = record.attrs["p"], record.attrs["q"]
-    sign = record.attrs["regime"].removeprefix("p + q ")
+    """A record's Markov chain and its regime, as a figure's title says them."""
+    a = record.attrs
+    if a["model"] == "induction":
+        return f"kernels from {PRIORS.get(str(a['prior']), str(a['prior']))}, anew per sequence"
+    if a["model"] == "states":
+        return f"Markov chain $p$ = {a['p']:g}:  ${a['regime']}$"
+    p, q = a["p"], a["q"]
+    sign = a["regime"].removeprefix("p + q ")
     regime = f"{p + q:.15g} {'' if sign.startswith('=') else sign}".rstrip()
-    return f"$p$ = {p:g}, $q$ = {q:g}:  $p + q$ = {regime}"
+    return f"Markov chain $p$ = {p:g}, $q$ = {q:g}:  $p + q$ = {regime}"
 
 
 def model_caption(record: xr.Dataset) -> str:
@@ -98,6 +102,8 @@ def model_caption(record: xr.Dataset) -> str:
         kinds = ["with attention"] * bool(a.get("attention", 0))
         kinds += ["untied"] * (not a.get("tied", 1))
         words = ", ".join([f"rank-one model, {over}", *kinds])
+    elif name == "induction":
+        words = f"induction head on {a['length']} symbols"
     elif name == "states":
         words = f"$S$ = {a['states']} states, {a['hidden_per_state']} hidden units for each"
     else:

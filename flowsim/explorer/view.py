@@ -74,6 +74,8 @@ class View:
     puff: Puff | None = None
 
     def __post_init__(self) -> None:
+        if self.choice.name == "induction":
+            raise InputError("the explorer shows planes (w, e); the induction model's is another")
         for name in ("p", "q"):
             _within(name, getattr(self, name), SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
         if (self.choice.length or 1) > MOST_POSITIONS:

@@ -11,6 +11,7 @@ from flowsim.flow.gap.engine import gap_limits
 from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_limits
 from flowsim.flow.rows.smooth.shadows import smooth_limits
 from flowsim.models.base import ReducedModel, loss_of_gap
+from flowsim.models.in_context.induction import InductionModel
 
 
 def find_limits(
@@ -32,7 +33,9 @@ def find_limits(
     variable, else by ``rtol``); where they disagree the label is unresolved. Rank-one orbits
     without attention are followed from kink to kink of the ReLU, across and along them; since their
     critical points have one of two losses, an orbit that falls below the higher one ends in the
-    global minima (``flow.rows.kinked``). No conserved quantity is consulted.
+    global minima (``flow.rows.kinked``). Orbits of the induction model end on the side of β = 0 on
+    which they fall below its plateau (``flow.induction_labels``). No conserved quantity is
+    consulted.
 
     Args:
         model: any reduced model.
@@ -40,8 +43,8 @@ def find_limits(
         rtol: error allowed per step, relative for coordinates that keep their sign; by default
             1e-10 where the loss is a function of the logit gap, so that energies drift by less
             than 1e-8; 1e-8 for the rank-one model without attention, whose limits are then right
-            to about 1e-7; else 1e-6 (with |a| > 1 the field jumps wherever an atom of the law
-            crosses the ReLU's kink).
+            to about 1e-7, and for the induction model; else 1e-6 (with |a| > 1 the field jumps
+            wherever an atom of the law crosses the ReLU's kink).
         atol: absolute error allowed per step for the other coordinates; not used by the rank-one
             model without attention.
         max_steps: attempted steps per orbit before it has timed out; by default 30 000 for the
@@ -55,7 +58,8 @@ def find_limits(
         InputError: wrong number of coordinates, or tolerances that are not positive.
     """
     by_gap, by_modes = loss_of_gap(model), in_modes(model)
-    rtol = rtol if rtol is not None else 1e-10 if by_gap else 1e-8 if by_modes else 1e-6
+    fine = by_modes or isinstance(model, InductionModel)
+    rtol = rtol if rtol is not None else 1e-10 if by_gap else 1e-8 if fine else 1e-6
     starts = check_starts(model, theta0, rtol, atol)
     rows = starts.reshape(-1, starts.shape[-1])
     if max_steps is None:

@@ -19,10 +19,12 @@ from flowsim.arrays import Numbers
 from flowsim.flow.chart import Chart
 from flowsim.flow.checks import check_starts, in_kind
 from flowsim.flow.ends import Limits
+from flowsim.flow.induction_labels import settled_side
 from flowsim.flow.reference_gap import follow_by_gap
 from flowsim.landscape.curvature import classify_critical
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel, loss_of_gap, velocity
+from flowsim.models.in_context.induction import InductionModel
 
 #: Rows of a model whose loss is a function of the gap that share their steps.
 _TOGETHER = 1024
@@ -47,8 +49,9 @@ def reference_limits(
     reaches the global minima there, one whose ∇Δ vanishes ends at a critical point, and its
     curvature tells which. Elsewhere an orbit has reached the minima when its loss is within 1e-6 of
     the mutual information of the entropy rate, and a local minimum when ‖∇L‖ is below 1e-8 of it
-    and the curvature says so. A row that is not decided after its share of steps is UNRESOLVED:
-    rank-one orbits that slide along a ReLU's kink usually are.
+    and the curvature says so; an orbit of the induction model has its side's end when its loss is
+    within a hundredth of the drop to it from the plateau. A row that is not decided after its share
+    of steps is UNRESOLVED: rank-one orbits that slide along a ReLU's kink usually are.
 
     Args:
         model: any reduced model.
@@ -175,6 +178,8 @@ def _follow_in_time(
 
 def _settled(model: ReducedModel, theta: Tensor) -> int:
     """The label of a row, (1, k), that its loss, or its gradient and curvature, decide."""
+    if isinstance(model, InductionModel):
+        return settled_side(model, theta)
     chain = model.chain
     excess = float(model.loss(theta)) - chain.entropy_rate
     if excess <= _AT_MINIMA * chain.mutual_information + 1e-15:

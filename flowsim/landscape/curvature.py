@@ -8,6 +8,7 @@ from torch import Tensor
 from flowsim.arrays import accepts_arrays
 from flowsim.landscape.labels import CriticalPoint, Label
 from flowsim.models.base import ReducedModel
+from flowsim.models.in_context.induction import InductionModel
 
 
 @accepts_arrays
@@ -97,9 +98,12 @@ def classify_critical(model: ReducedModel, theta: Tensor, decisive: bool = False
     Returns:
         ``Label`` values, int8, shape (n,).
     """
-    chain = model.chain
     values = curvatures(model, theta)
     largest = values.abs().amax(dim=-1)
+    if isinstance(model, InductionModel):  # whose minima are at no finite place that rows start at
+        falls = values[:, 0] < -1e-9 * largest
+        return torch.where(falls, Label.SADDLE, Label.UNRESOLVED).to(torch.int8)
+    chain = model.chain
     zero = (1e-3 if decisive else 1e-9) * (chain.mutual_information + largest)
     excess = model.loss(theta) - chain.entropy_rate
     is_global = excess <= 1e-9 * chain.mutual_information + 1e-15

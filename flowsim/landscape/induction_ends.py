@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -63,8 +64,9 @@ class InductionLandscape:
         return min(self.ends, key=lambda side: self.ends[side].loss, default=0)
 
 
+@lru_cache(maxsize=8)
 def induction_landscape(model: InductionModel) -> InductionLandscape:
-    """Plateau, saddles and ends.
+    """Plateau, saddles and ends; of the last eight models they are kept.
 
     L is one number on β = 0, so that no orbit below the plateau's loss crosses it again: it ends
     on its own side at a critical point of that side, or creeps to s = 0 or 1. At |β| = 8 the flow

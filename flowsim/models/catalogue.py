@@ -8,17 +8,21 @@ from functools import lru_cache
 from typing import Any
 
 from flowsim.chain import BinaryChain
+from flowsim.chains.priors import Prior
 from flowsim.errors import InputError
 from flowsim.markov import GapChain, SymmetricChain
 from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel
+from flowsim.models.in_context.induction import DIRICHLET, InductionModel
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.models.rank_one import RELU_WIDTH, RankOneModel
 from flowsim.models.states import HIDDEN_PER_STATE, StatesModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.untied import UntiedModel
 
-MODELS = ("canonical", "uniform", "linear", "untied", "rank-one", "states")
+MODELS = ("canonical", "uniform", "linear", "untied", "rank-one", "states", "induction")
+#: The models that have positions.
+_WITH_LENGTH = ("uniform", "rank-one", "induction")
 #: N, the positions of the models that have them, unless given; everywhere.
 DEFAULT_LENGTH = 8
 _OF_STATES = ("states", "hidden_per_state")
@@ -30,8 +34,9 @@ class ModelChoice:
 
     Args:
         name: one of canonical (e, w), uniform and linear (e, w, a), untied (e, u, w), rank-one,
-            states (e, w).
-        length: N, the positions of the uniform and the rank-one model; by default 8 there.
+            states (e, w), induction (alpha, beta).
+        length: N, the positions of the uniform and the rank-one model, or the symbols of a sequence
+            of the induction model; by default 8 there.
         bias: "optimal" or "dynamic" (b as last coordinate); the rank-one model always has b.
         attention: give the rank-one model its attention layer.
         tied: whether the rank-one model's unembedding is its embedding.
@@ -53,7 +58,7 @@ class ModelChoice:
     def __post_init__(self) -> None:
         if self.name not in MODELS:
             raise InputError(f"model must be one of {', '.join(MODELS)}, not {self.name!r}")
-        positions = self.name in ("uniform", "rank-one")
+        positions = self.name in _WITH_LENGTH
         if positions and self.length is None:
             object.__setattr__(self, "length", DEFAULT_LENGTH)
         if not positions and self.length is not None:
@@ -62,6 +67,8 @@ class ModelChoice:
             raise InputError("only the rank-one model is chosen with attention or untied")
         if self.name == "rank-one" and self.bias != "optimal":
             raise InputError("the rank-one model always has its bias as a coordinate; omit bias")
+        if self.name == "induction" and self.bias != "optimal":
+            raise InputError("the induction model has no bias; omit it")
         self._check_states()
 
     def _check_states(self) -> None:
@@ -77,12 +84,23 @@ class ModelChoice:
         if self.hidden_per_state is None:
             object.__setattr__(self, "hidden_per_state", HIDDEN_PER_STATE)
 
-    def chain(self, p: float, q: float | None = None) -> GapChain:
+    def chain(self, p: float | None = None, q: float | None = None) -> Any:
         """The chain of those probabilities that the model is for.
 
+        Of the induction model it is the law of kernels, Dirichlet(1) rows, and has neither.
+
         Raises:
-            InputError: q is missing, or is given of the states model; or they are no probabilities.
+            InputError: p or q is missing, or given of a model that has none; or they are no
+                probabilities.
         """
+        if self.name == "induction":
+            if (p, q) != (None, None):
+                raise InputError(
+                    "the induction model draws the kernel of every sequence: omit p and q"
+                )
+            return DIRICHLET
+        if p is None:
+            raise InputError(f"the chain of the {self.name} model needs p")
         if self.states is None:
             if q is None:
                 raise InputError(f"the chain of the {self.name} model needs q beside p")
@@ -91,7 +109,7 @@ class ModelChoice:
             raise InputError("the states model takes no q: its chain stays with probability 1 - p")
         return SymmetricChain(self.states, p)
 
-    def on(self, chain: GapChain) -> ReducedModel:
+    def on(self, chain: GapChain | Prior) -> ReducedModel:
         """The model on a chain, built once and kept while it is among the last eight.
 
         Raises:
@@ -129,7 +147,11 @@ class ModelChoice:
 
 
 @lru_cache(maxsize=8)
-def _built(choice: ModelChoice, chain: GapChain) -> ReducedModel:
+def _built(choice: ModelChoice, chain: GapChain | Prior) -> ReducedModel:
+    if choice.name == "induction":
+        if not isinstance(chain, Prior):
+            raise InputError(f"the induction model needs a law of kernels, not {chain!r}")
+        return InductionModel(choice.length or 0, chain)
     if choice.name == "states":
         if not isinstance(chain, SymmetricChain) or chain.states != choice.states:
             raise InputError(f"the model of {choice.states} states is not for {chain!r}")
@@ -147,7 +169,7 @@ def _built(choice: ModelChoice, chain: GapChain) -> ReducedModel:
 
 def reduced_model(
     name: str,
-    chain: GapChain,
+    chain: GapChain | Prior,
     length: int | None = None,
     bias: str = "optimal",
     attention: bool = False,
@@ -157,8 +179,8 @@ def reduced_model(
     """The reduced model of that name on a chain.
 
     Args:
-        name: canonical, uniform, linear, untied, rank-one or states.
-        chain: the data.
+        name: canonical, uniform, linear, untied, rank-one, states or induction.
+        chain: the data; of the induction model a law of kernels, such as ``DirichletPrior(2)``.
         length, bias, attention, tied, hidden_per_state: as in :class:`ModelChoice`.
 
     Raises:
@@ -169,13 +191,15 @@ def reduced_model(
     return ModelChoice(name, length, bias, attention, tied, states, hidden_per_state).on(chain)
 
 
-def model(name: str, p: float, q: float | None = None, **options: Any) -> ReducedModel:
+def model(
+    name: str, p: float | None = None, q: float | None = None, **options: Any
+) -> ReducedModel:
     """The reduced model of that name on the chain with P(0→1) = p and P(1→0) = q.
 
     Args:
-        name: canonical, uniform, linear, untied, rank-one or states.
+        name: canonical, uniform, linear, untied, rank-one, states or induction.
         p, q: probabilities strictly between 0 and 1; of the states model p alone, the probability
-            to leave a state.
+            to leave a state; of the induction model neither.
         options: length, bias, attention, tied, states, hidden_per_state, as in
             :class:`ModelChoice`.
 
@@ -189,8 +213,15 @@ def model(name: str, p: float, q: float | None = None, **options: Any) -> Reduce
 def model_attributes(model: ReducedModel) -> dict[str, object]:
     """What a record says of its model and chain, for ``model_of`` to build them from."""
     chain = model.chain
+    if isinstance(chain, Prior):
+        return {**option_attributes(model), "prior": _prior_text(chain)}
     chances = {name: getattr(chain, name) for name in ("p", "q") if hasattr(chain, name)}
     return {**option_attributes(model), **chances, "regime": chain.regime}
+
+
+def _prior_text(prior: Prior) -> str:
+    """A law of kernels as records have it; "dirichlet" is that of the models by name."""
+    return "dirichlet" if prior.settings() == DIRICHLET.settings() else repr(prior)
 
 
 def option_attributes(model: ReducedModel) -> dict[str, object]:
@@ -222,11 +253,18 @@ def model_of(
     """
     p, q = attributes.get("p") if p is None else p, attributes.get("q") if q is None else q
     name = attributes.get("model")
+    if name == "induction":
+        if attributes.get("prior") != "dirichlet":
+            raise InputError(
+                f"the record's kernels are from {attributes.get('prior')}: build the model by "
+                "flowsim.InductionModel"
+            )
+        return ModelChoice(name, int(attributes["length"])).on(DIRICHLET)
     if p is None or (q is None and name != "states"):
         raise InputError("the record is not of one chain: give p and q")
     if name not in MODELS:
         raise InputError(f"the record's model is {name!r}, not one of {', '.join(MODELS)}")
-    length = attributes.get("length") if name in ("uniform", "rank-one") else None
+    length = attributes.get("length") if name in _WITH_LENGTH else None
     own = name == "rank-one"  # a comparison has these of its transformer too
     choice = ModelChoice(
         name,

@@ -9,31 +9,40 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.flow.confirm import Stage, sample_size
-from flowsim.flow.confirm import confirm as confirm_labels
+from flowsim.errors import InputError
+from flowsim.flow.confirm import Stage
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import analytic_basin, reaches_global_minimum
 from flowsim.landscape.labels import Label
 from flowsim.models.base import ReducedModel, loss_of_gap
 from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes, model_of
+from flowsim.models.in_context.induction import InductionModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.portraits.curves import with_landscape
+from flowsim.portraits.induction_plane import induction_record
 from flowsim.portraits.numerical_boundary import with_boundary
 from flowsim.portraits.orbits import orbit_paths, window_starts
-from flowsim.portraits.starts_in_plane import check_fixed, mesh, over_plane, plane_starts
+from flowsim.portraits.starts_in_plane import (
+    check_fixed,
+    confirmed,
+    mesh,
+    over_plane,
+    plane_starts,
+)
 from flowsim.records.provenance import provenance
 from flowsim.scan.in_memory import scan_basins
 from flowsim.scan.points import Points
 from flowsim.scan.starts import cell_centres
 
 Window = tuple[float, float]
+_WINDOW: Window = (-3.0, 3.0)
 
 
 def portrait_record(
     model: ReducedModel,
-    w_range: Window = (-3.0, 3.0),
-    e_range: Window = (-3.0, 3.0),
+    w_range: Window | None = None,
+    e_range: Window | None = None,
     resolution: int | None = None,
     rtol: float | None = None,
     atol: float = 1e-12,
@@ -51,8 +60,9 @@ def portrait_record(
     and the cells centred on e = 0. Where they have none, their boundary is found numerically.
 
     Args:
-        model: any reduced model. Starts of the rank-one model are lifted from the plane.
-        w_range, e_range: the window.
+        model: any reduced model. Starts of the rank-one model are lifted from the plane. The
+            induction model has a plane of its own: its portrait is that of ``induction_record``.
+        w_range, e_range: the window, by default from −3 to 3; not of the induction model.
         resolution: cells along each axis, by default 208 where the loss is a function of the
             logit gap, 64 elsewhere.
         rtol, atol: error allowed per step, for labels and orbits; by default as ``find_limits``.
@@ -76,6 +86,20 @@ def portrait_record(
         InputError: ``fixed`` names what the model has not, or what ``scan_basins`` refuses.
     """
     fixed = check_fixed(model, fixed)
+    if isinstance(model, InductionModel):
+        if (w_range, e_range) != (None, None):
+            raise InputError("the induction model's plane is (alpha, beta): omit w_range, e_range")
+        return induction_record(
+            model,
+            resolution=resolution,
+            rtol=rtol,
+            atol=atol,
+            progress=progress,
+            integrator=integrator,
+            confirm=confirm,
+            stage=stage,
+        )
+    w_range, e_range = w_range or _WINDOW, e_range or _WINDOW
     gap = loss_of_gap(model)
     resolution = resolution or (208 if gap else 64)
     e, w = cell_centres(*e_range, resolution), cell_centres(*w_range, resolution)
@@ -109,7 +133,7 @@ def portrait_record(
         "orbits_unfinished": int(orbits[-1].isnan().any(dim=-1).sum()),
         **counts,
         **_differences(model, record),
-        **_confirmed(model, theta, record, integrator, confirm, stage),
+        **confirmed(model, theta, record, integrator, confirm, stage),
     }
     for label in Label:
         settings[f"cells_{label.name.lower()}"] = int((record["label"] == label).sum())
@@ -150,26 +174,7 @@ def _basins(
     """What ``scan_basins`` finds for starts of shape (e, w, k), over those two dimensions."""
     starts = Points(model.coordinates, theta.reshape(-1, theta.shape[-1]).numpy())
     found = scan_basins(model, starts, None, rtol, atol, progress, integrator=integrator)
-    return over_plane(found, e, w)
-
-
-def _confirmed(
-    model: ReducedModel,
-    theta: Tensor,
-    record: xr.Dataset,
-    integrator: str,
-    count: int | None,
-    stage: Stage | None,
-) -> dict[str, int]:
-    """How many cells of a sample torchdiffeq labels alike: attributes ``confirm_…``."""
-    if count is None:
-        count = 0 if integrator == "torchdiffeq" else sample_size(model)
-    if not count:
-        return {}
-    labels = record["label"].to_numpy()
-    count = min(count, int((labels != Label.UNRESOLVED).sum()))
-    counted = stage("cells checked by torchdiffeq", count) if stage is not None else None
-    return confirm_labels(model, theta, labels, count, progress=counted)
+    return over_plane(found, {"e": e, "w": w})
 
 
 def _labels(

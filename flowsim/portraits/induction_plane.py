@@ -10,17 +10,23 @@ import xarray as xr
 from torch import Tensor
 from torchdiffeq import odeint
 
-from flowsim.flow.induction_limits import confirm_induction, induction_limits
+from flowsim.flow.confirm import Stage
 from flowsim.landscape.induction_ends import InductionLandscape, induction_landscape, valley
 from flowsim.landscape.labels import Label
 from flowsim.models.base import velocity
+from flowsim.models.catalogue import model_attributes
 from flowsim.models.in_context.induction import InductionModel
-from flowsim.portraits.starts_in_plane import mesh
+from flowsim.portraits.starts_in_plane import confirmed, mesh, over_plane
 from flowsim.records.provenance import provenance
+from flowsim.scan.in_memory import scan_basins
+from flowsim.scan.plan import how_attributes
+from flowsim.scan.points import Points
 from flowsim.scan.starts import cell_centres
 
 Window = tuple[float, float]
 
+#: Cells along each axis, unless given.
+RESOLUTION = 48
 #: Starts of orbits within the window, in parts of its sides.
 _STARTS = [(x, y) for y in (0.04, 0.96) for x in (0.1, 0.3, 0.5, 0.7, 0.9)]
 _STARTS += [(0.03, 0.45), (0.35, 0.45), (0.45, 0.38)]
@@ -33,63 +39,58 @@ def induction_record(
     model: InductionModel,
     alpha_range: Window = (-6.0, 6.0),
     beta_range: Window = (-4.0, 6.0),
-    resolution: int = 48,
-    confirm: int = 16,
+    resolution: int | None = None,
+    rtol: float | None = None,
+    atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
+    integrator: str = "flowsim",
+    confirm: int | None = None,
+    stage: Stage | None = None,
 ) -> xr.Dataset:
-    """Where starts (α, β) end, and what rules the plane.
+    """Where starts (α, β) end, and what rules the plane; ``portrait_record`` gives it too.
 
     Args:
         model: the induction model.
         alpha_range, beta_range: the window.
-        resolution: cells along each axis.
-        confirm: cells of a random sample that torchdiffeq decides again.
-        progress: called with the number of cells done.
+        resolution: cells along each axis, by default 48.
+        rtol, atol, progress, integrator, confirm, stage: as in ``portrait_record``.
 
     Returns:
-        Dataset over (beta, alpha): ``label`` and ``loss`` of every cell's centre; over alpha
-        ``plateau_slope``, ∂L/∂β on β = 0, whose sign says which way the plateau is left, and the
-        valleys ``valley_below`` and ``valley_above``, β of least loss on either side; ``saddle``;
-        ``separatrix`` (what ends in the saddle), unit arrows, and orbits from torchdiffeq.
-        Attributes hold settings, counts, the plateau's loss, Bayes's and those of the ends.
+        Dataset over (beta, alpha): what ``scan_basins`` gives for every cell's centre, and
+        ``loss`` there; over alpha ``plateau_slope``, ∂L/∂β on β = 0, whose sign says which way the
+        plateau is left, and the valleys ``valley_below`` and ``valley_above``, β of least loss on
+        either side; ``saddle``; ``separatrix`` (what ends in the saddle), unit arrows, and orbits
+        from torchdiffeq. Attributes hold settings, counts, the plateau's loss, Bayes's and those
+        of the ends.
     """
-    landscape = induction_landscape(model)
+    landscape, resolution = induction_landscape(model), resolution or RESOLUTION
     alpha, beta = cell_centres(*alpha_range, resolution), cell_centres(*beta_range, resolution)
     theta = torch.stack(mesh(beta, alpha)[::-1], dim=-1)
-    labels = []
-    for row in theta:
-        labels.append(induction_limits(model, landscape, row).label)
-        if progress is not None:
-            progress(resolution)
-    label = torch.stack(labels)
-    names = [x.name.lower() for x in Label]
-    flags = {"flag_values": np.arange(len(names), dtype=np.int8), "flag_meanings": " ".join(names)}
-    data = {
-        "label": (("beta", "alpha"), label.numpy(), flags),
+    starts = Points(model.coordinates, theta.reshape(-1, 2).numpy())
+    found = scan_basins(model, starts, None, rtol, atol, progress, integrator=integrator)
+    record = over_plane(found, {"beta": beta, "alpha": alpha})
+    curves = {
         "loss": (("beta", "alpha"), model.loss(theta).numpy()),
         **_along_alpha(model, alpha),
         **_separatrix(model, landscape, alpha_range),
         **_arrows(model, alpha_range, beta_range),
         **_orbits(model, alpha_range, beta_range),
     }
-    record = xr.Dataset(data, coords={"alpha": alpha, "beta": beta})
-    counts = {f"cells_{name}": int((label == i).sum()) for i, name in enumerate(names)}
+    record = record.assign(curves)
     settings: dict[str, object] = {
         "kind": "induction",
-        "model": model.name,
-        "length": model.length,
-        "states": 2,
-        "order": 1,
-        "prior": type(model.prior).__name__,
+        **model_attributes(model),
         "alpha_range": alpha_range,
         "beta_range": beta_range,
         "resolution": resolution,
+        **how_attributes(rtol, atol, integrator, None),
         "plateau_loss": landscape.plateau,
         "bayes_loss": model.bayes,
         **_ends(landscape),
-        **counts,
-        **confirm_induction(model, landscape, theta, label, confirm),
+        **confirmed(model, theta, record, integrator, confirm, stage),
     }
+    for label in Label:
+        settings[f"cells_{label.name.lower()}"] = int((record["label"] == label).sum())
     record.attrs = provenance(settings)
     return record
 
@@ -124,9 +125,7 @@ def _separatrix(
     lines = []
     for at in saddles:
         point = torch.tensor([at, 0.0], dtype=torch.float64)
-        step = 1e-5 * torch.eye(2, dtype=torch.float64)
-        hessian = (model.gradient(point + step) - model.gradient(point - step)) / 2e-5
-        values, vectors = torch.linalg.eigh((hessian + hessian.mT) / 2)
+        values, vectors = torch.linalg.eigh(model.hessian(point))
         towards = vectors[:, int(values.argmax())]
         arc = torch.linspace(0, _ARC, _LINE, dtype=torch.float64)
         for sign in (1, -1):
@@ -141,7 +140,7 @@ def _separatrix(
 
 
 def _unit(model: InductionModel, theta: Tensor) -> Tensor:
-    field = velocity(model, theta)  # type: ignore[arg-type]
+    field = velocity(model, theta)
     return field / field.norm(dim=-1, keepdim=True)
 
 
@@ -164,7 +163,7 @@ def _orbits(model: InductionModel, alpha_range: Window, beta_range: Window) -> d
     last = float(np.log10(_HORIZON))
     times = torch.cat([first, torch.logspace(0, last, _TIMES - 1, dtype=torch.float64)])
     path = odeint(
-        lambda _, theta: velocity(model, theta),  # type: ignore[arg-type]
+        lambda _, theta: velocity(model, theta),
         torch.from_numpy(low + np.array(_STARTS) * size), times, rtol=1e-6, atol=1e-8,
         method="scipy_solver", options={"solver": "LSODA"},
     )  # fmt: skip

@@ -11,6 +11,9 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
+from flowsim.flow.confirm import Stage, sample_size
+from flowsim.flow.confirm import confirm as confirm_labels
+from flowsim.landscape.labels import Label
 from flowsim.models.base import ReducedModel, velocity
 from flowsim.models.rank_one import RankOneModel
 
@@ -51,7 +54,7 @@ def check_fixed(model: ReducedModel, fixed: dict[str, float] | None) -> dict[str
     if isinstance(model, RankOneModel):
         allowed = ["a", "b"] if model.attention else ["b"]
     else:
-        allowed = [name for name in model.coordinates if name not in ("e", "w")]
+        allowed = [name for name in model.coordinates if name not in ("e", "w", "alpha", "beta")]
     for name, value in (fixed or {}).items():
         if name not in allowed:
             more = (
@@ -59,7 +62,10 @@ def check_fixed(model: ReducedModel, fixed: dict[str, float] | None) -> dict[str
                 if allowed
                 else "it has no other coordinate"
             )
-            raise InputError(f"the {model.name} model's plane (w, e) takes no fixed {name}: {more}")
+            plane = "alpha, beta" if "beta" in model.coordinates else "w, e"
+            raise InputError(
+                f"the {model.name} model's plane ({plane}) takes no fixed {name}: {more}"
+            )
         if not math.isfinite(value):
             raise InputError(f"the fixed value of {name} must be finite, not {value}")
     return {name: float(value) for name, value in (fixed or {}).items()}
@@ -71,14 +77,33 @@ def mesh(e: np.ndarray, w: np.ndarray) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(grid_e), torch.from_numpy(grid_w)
 
 
-def over_plane(found: xr.Dataset, e: np.ndarray, w: np.ndarray) -> xr.Dataset:
-    """What a scan says of each of a grid's points, in C order, over the dimensions (e, w)."""
-    record = xr.Dataset(coords={"e": e, "w": w})
+def over_plane(found: xr.Dataset, axes: dict[str, np.ndarray]) -> xr.Dataset:
+    """What a scan says of each of a grid's points, in C order, over the two axes."""
+    record, shape = xr.Dataset(coords=axes), [len(values) for values in axes.values()]
     for name, variable in found.variables.items():
         if variable.dims == ("point",) and not str(name).startswith("start_"):
-            values = variable.to_numpy().reshape(len(e), len(w))
-            record[name] = (("e", "w"), values, variable.attrs)
+            values = variable.to_numpy().reshape(shape)
+            record[name] = (tuple(axes), values, variable.attrs)
     return record
+
+
+def confirmed(
+    model: ReducedModel,
+    theta: Tensor,
+    record: xr.Dataset,
+    integrator: str,
+    count: int | None,
+    stage: Stage | None,
+) -> dict[str, int]:
+    """How many cells of a sample torchdiffeq labels alike: attributes ``confirm_…``."""
+    if count is None:
+        count = 0 if integrator == "torchdiffeq" else sample_size(model)
+    if not count:
+        return {}
+    labels = record["label"].to_numpy()
+    count = min(count, int((labels != Label.UNRESOLVED).sum()))
+    counted = stage("cells checked by torchdiffeq", count) if stage is not None else None
+    return confirm_labels(model, theta, labels, count, progress=counted)
 
 
 def to_window(model: ReducedModel, theta: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
 def _chosen(record: xr.Dataset) -> dict[str, Any]:
     """The chain and the model of a record, with what was chosen of it."""
     names = ["p", "q", "states", "hidden_per_state", "regime", "model", "length", "attention",
-             "tied", "bias"]  # fmt: skip
+             "tied", "bias", "prior"]  # fmt: skip
     return {name: record.attrs[name] for name in names if name in record.attrs}
 
 
@@ -120,7 +120,7 @@ def induction_summary(record: xr.Dataset) -> dict[str, Any]:
     ends = {n: {x: float(a[f"{n}_{x}"]) for x in ("share", "beta", "loss")}
             for n in names if f"{n}_loss" in a}  # fmt: skip
     return {
-        **{name: a[name] for name in ("model", "length", "states", "order", "prior")},
+        **{name: a[name] for name in ("model", "length", "prior")},
         **{name: float(a[name]) for name in ("plateau_loss", "bayes_loss")},
         "saddles": record["saddle"].to_numpy(),
         "ends": ends,

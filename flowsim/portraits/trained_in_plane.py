@@ -22,6 +22,7 @@ from flowsim.records.provenance import provenance
 from flowsim.scan.in_memory import scan_basins
 from flowsim.scan.points import Points
 from flowsim.scan.starts import cell_centres
+from flowsim.scan.trained_points import check_training
 from flowsim.training.optimizer_choice import OptimizerChoice
 
 Window = tuple[float, float]
@@ -57,13 +58,14 @@ def trained_portrait(
     Raises:
         InputError: another model, or what ``scan_basins`` refuses.
     """
+    check_training(model, optimizer, None, None, "flowsim")
     fixed = check_fixed(model, fixed)
     e, w = cell_centres(*e_range, resolution), cell_centres(*w_range, resolution)
     theta = plane_starts(model, *mesh(e, w), fixed)
     rows = theta.reshape(-1, theta.shape[-1])
     starts = Points(model.coordinates, rows.numpy())
     found = scan_basins(model, starts, progress=progress, optimizer=optimizer)
-    record = over_plane(found, e, w)
+    record = over_plane(found, {"e": e, "w": w})
     flow = find_limits(model, theta, progress=flow_progress).label
     record = record.merge(_flow(model, e, w, flow, fixed))
     curve = torch.linspace(*w_range, CURVE_POINTS, dtype=torch.float64)

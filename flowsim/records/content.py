@@ -22,7 +22,7 @@ REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {
     "induction": {"label": ("beta", "alpha"), "loss": ("beta", "alpha"), "saddle": ("saddles",)},
     "phase space": {"orbit_label": ("orbit",), "near_label": ("near",)},
     "scan": {"label": None, "status": None, "rule": None, "share": None, "count": None},
-    "gaussian": {"integral": ("sigma",), "fraction": ("sigma",), "sigma": ("sigma",)},
+    "gaussian": {"fraction": ("sigma",), "sigma": ("sigma",)},
     "comparison": {"predicted": ("point",), "outcome": ("point",), "loss": None},
     "training": {"loss": ("step", "model"), "step": ("step",)},
 }

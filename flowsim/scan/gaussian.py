@@ -18,6 +18,7 @@ from flowsim.markov import GapChain
 from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes
+from flowsim.models.in_context.induction import InductionModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.states import StatesModel
 from flowsim.records.provenance import provenance
@@ -47,7 +48,8 @@ def gaussian_record(
     For every σ a cloud of canonical starts, (e, w) or with attention (e, w, a), is drawn from
     N(0, σ²I) and followed by ``find_limits``; those of the rank-one model are lifted. The integral
     over the canonical model's analytic basin is only compared with what the flow found. A seed
-    draws the same (e, w) for every model without attention.
+    draws the same (e, w) for every model without attention. Of the induction model (α, β) is
+    drawn, and there is no integral.
 
     Args:
         model: any tied model whose bias is minimised out or, in the rank-one model, starts there.
@@ -59,7 +61,8 @@ def gaussian_record(
         optimizer: train from the same starts as well, by its map in the rank-one model.
 
     Returns:
-        Dataset over sigma: integral, of the canonical model or that of S states; fraction, the
+        Dataset over sigma: integral, of the canonical model or that of S states, and none of the
+        induction model; fraction, the
         share of starts that reached the global minima; fraction_low and fraction_high, its 95 %
         Wilson interval, widened by the unresolved starts; count_<label>. For these two models also
         wrong, the starts whose label contradicts the analytic basin although |E − E_s| > 1e-9.
@@ -74,23 +77,16 @@ def gaussian_record(
     sigmas = _checked(model, sigmas, samples)
     training = None if optimizer is None else ReducedTraining(model, optimizer)
     generator = torch.Generator().manual_seed(seed)
-    names = [name for name in ("e", "w", "a") if name != "a" or _has_attention(model)]
-    shape = (len(sigmas), samples, len(names))
+    shape = (len(sigmas), samples, 3 if _has_attention(model) else 2)
     start = torch.randn(shape, dtype=torch.float64, generator=generator)
     start *= torch.from_numpy(sigmas).reshape(-1, 1, 1)
     theta = model.from_canonical(start) if isinstance(model, RankOneModel) else start
     shown = progress if training is None else None
     limits = find_limits(model, theta, rtol, atol, progress=shown)
 
-    per_e, per_w = model.to_canonical if isinstance(model, StatesModel) else (1.0, 1.0)
-    ratio = per_w / per_e
-    small, large = gaussian_limits(model.chain, ratio)
     record = _counted(limits.label, sigmas, samples)
-    exact = [gaussian_probability(model.chain, per_e * float(sigma), ratio) for sigma in sigmas]
-    record["integral"] = ("sigma", np.array(exact))
-    missed = (record["integral"] < record["fraction_low"]) | (
-        record["integral"] > record["fraction_high"]
-    )
+    if not isinstance(model, InductionModel):
+        record = _beside_the_integral(record, model)
     record.attrs |= {
         "kind": "gaussian",
         **model_attributes(model),
@@ -98,9 +94,6 @@ def gaussian_record(
         "seed": seed,
         "rtol": "default" if rtol is None else rtol,
         "atol": atol,
-        "limit_small_sigma": small,
-        "limit_large_sigma": large,
-        "intervals_missed": int(missed.sum()),
         "unresolved": int(record["count_unresolved"].sum()),
     }
     if training is not None and optimizer is not None:
@@ -151,6 +144,20 @@ def _counted(label: Tensor, sigmas: np.ndarray, samples: int) -> xr.Dataset:
     for code, count in counts.items():
         record[f"count_{code.name.lower()}"] = ("sigma", count)
     return record
+
+
+def _beside_the_integral(record: xr.Dataset, model: ReducedModel) -> xr.Dataset:
+    """The record with the integral over the analytic basin, and how often intervals miss it."""
+    per_e, per_w = model.to_canonical if isinstance(model, StatesModel) else (1.0, 1.0)
+    ratio, sigmas = per_w / per_e, record["sigma"].to_numpy()
+    exact = [gaussian_probability(model.chain, per_e * float(sigma), ratio) for sigma in sigmas]
+    record["integral"] = ("sigma", np.array(exact))
+    missed = (record["integral"] < record["fraction_low"]) | (
+        record["integral"] > record["fraction_high"]
+    )
+    small, large = gaussian_limits(model.chain, ratio)
+    limits = {"limit_small_sigma": small, "limit_large_sigma": large}
+    return record.assign_attrs(limits, intervals_missed=int(missed.sum()))
 
 
 def _against_the_closed_form(

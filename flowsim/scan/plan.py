@@ -11,7 +11,7 @@ import torch
 
 from flowsim.errors import InputError
 from flowsim.models.base import ReducedModel, loss_of_gap
-from flowsim.models.catalogue import ModelChoice, option_attributes
+from flowsim.models.catalogue import ModelChoice, model_attributes
 from flowsim.records.provenance import source_versions
 from flowsim.scan.follow import check_integrator, follow, point_dtype, starting_coordinates
 from flowsim.scan.starts import Starts, values_text
@@ -24,7 +24,7 @@ class Task(NamedTuple):
 
     Attributes:
         model: the reduced model by name.
-        pieces: (p, q, number of rows) of consecutive rows; q is None of the states model.
+        pieces: (p, q, number of rows) of consecutive rows; None where the model has no p or no q.
         names: the coordinates of the columns.
         rows: starts, float64, shape (n, k).
         fraction, rtol, atol, integrator, optimizer: as in ``scan_basins``.
@@ -32,7 +32,7 @@ class Task(NamedTuple):
     """
 
     model: ModelChoice
-    pieces: tuple[tuple[float, float | None, int], ...]
+    pieces: tuple[tuple[float | None, float | None, int], ...]
     names: tuple[str, ...]
     rows: np.ndarray
     fraction: float | None
@@ -77,7 +77,8 @@ class Scan:
     Args:
         model: which reduced model.
         p, q: P(0→1) and P(1→0), each one number or several; several become a dimension. Of the
-            states model p is the probability to leave a state, and q is None.
+            states model p is the probability to leave a state, and q is None; of the induction
+            model both are.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
         fraction, rtol, atol, integrator, optimizer: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
@@ -94,7 +95,7 @@ class Scan:
     """
 
     model: ModelChoice
-    p: float | tuple[float, ...]
+    p: float | tuple[float, ...] | None
     q: float | tuple[float, ...] | None
     starts: Starts
     fraction: float | None = None
@@ -111,7 +112,7 @@ class Scan:
             value = getattr(self, name)
             if np.ndim(value) and (not len(value) or (np.diff(value) <= 0).any()):
                 raise InputError(f"several values of {name} must increase")
-        chains = [self.model.chain(p, q) for p in _several(self.p) for q in self._qs]
+        chains = [self.model.chain(p, q) for p in _several(self.p) for q in _several(self.q)]
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         check_integrator(self.integrator)
@@ -180,14 +181,11 @@ class Scan:
         ((chain, _, _),) = self._stretches(point, point + 1)
         return self.model.on(self.model.chain(*self._chances(chain)))
 
-    @property
-    def _qs(self) -> tuple[float | None, ...]:
-        return (None,) if self.q is None else _several(self.q)
-
-    def _chances(self, chain: int) -> tuple[float, float | None]:
+    def _chances(self, chain: int) -> tuple[float | None, float | None]:
         """(p, q) of a chain, q running fastest."""
-        i, j = divmod(chain, len(self._qs))
-        return _several(self.p)[i], self._qs[j]
+        p, q = _several(self.p), _several(self.q)
+        i, j = divmod(chain, len(q))
+        return p[i], q[j]
 
     def _stretches(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
         """(chain, first, last) of the starts that the points ``low`` to ``high`` − 1 cover."""
@@ -210,15 +208,12 @@ class Scan:
 
     def attributes(self) -> dict[str, Any]:
         """What a record says of its scan."""
-        chain = self.model.chain(_several(self.p)[0], self._qs[0])
-        one = not any(isinstance(v, tuple) for v in (self.p, self.q))
-        given = (("p", self.p), ("q", self.q))
-        single = {name: v for name, v in given if v is not None and not np.ndim(v)}
+        model = self.model_at(0)
+        several = [name for name in "pq" if isinstance(getattr(self, name), tuple)]
+        known = model_attributes(model)
         return {
             "kind": "scan",
-            **option_attributes(self.model.on(chain)),
-            **single,
-            **({"regime": chain.regime} if one else {}),
+            **{k: v for k, v in known.items() if not several or k not in (*several, "regime")},
             **how_attributes(self.rtol, self.atol, self.integrator, self.optimizer),
             **self.starts.attributes(),
             "chunk": self.chunk,
@@ -257,5 +252,7 @@ def how_attributes(
     return {"rtol": "default" if rtol is None else rtol, "atol": atol, **other}
 
 
-def _several(values: float | tuple[float, ...]) -> tuple[float, ...]:
+def _several(values: float | tuple[float, ...] | None) -> tuple[float | None, ...]:
+    if values is None:
+        return (None,)
     return tuple(map(float, values)) if isinstance(values, tuple) else (float(values),)

@@ -205,10 +205,9 @@ def test_scans_that_no_figure_shows(flowsim):
 
 
 def test_names_of_models_are_the_catalogues():
-    """The catalogue's, and the induction head, which only portraits draw."""
     from flowsim.models.catalogue import MODELS
 
-    assert get_args(options.Name) == (*MODELS, "induction")
+    assert get_args(options.Name) == MODELS
 
 
 def test_the_command_of_a_record(monkeypatch):

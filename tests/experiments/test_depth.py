@@ -30,3 +30,17 @@ def test_the_block_opens_under_adamw_and_stays_under_descent(layers):
     found = {f"L = {layers}": script._counted(record) for record in runs.values()}
     head, rows = results_states.depth({"made": {}, "sizes": {}} | found)
     assert {len(row) for row in rows} == {len(head)}
+
+
+@pytest.mark.slow
+def test_untied_the_unigram_is_no_trap():
+    record = script.followed(2, "gd", 2, 300, tied=False)
+    record = record.assign_coords(step=range(0, 301, script.EVERY))
+    found = script._counted(record)
+    assert found["whole_hessian_off"] < 1e-7
+    # at small weights the block is −π₀π₁λ times [0 1; 1 0] in (e, u), for every direction of e
+    pi0, pi1 = script.CHAIN.stationary
+    wanted = -pi0 * pi1 * abs(script.CHAIN.second_eigenvalue)
+    assert record.smallest[0].values == pytest.approx(wanted, rel=0.02)
+    assert found["left"] == found["opened"] == 2
+    assert found["overlap"][1] > 0.9 and found["plateau_steps"][0] < found["left_step"][0]

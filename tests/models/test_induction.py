@@ -17,15 +17,25 @@ from flowsim import (
     InductionModel,
     InputError,
     Label,
+    confirm,
     draw,
+    find_limits,
+    gaussian_record,
+    hitting_times,
     induction_landscape,
-    induction_limits,
-    induction_record,
+    integrate,
+    model,
+    portrait_record,
     read_record,
+    reduced_model,
+    scan_basins,
+    settling_times,
     summarize,
+    trajectories,
     write_record,
 )
 from flowsim.landscape.labels import Rule
+from flowsim.models.catalogue import ModelChoice, model_of
 
 
 def naive_loss(prior, length, alpha, beta):
@@ -68,6 +78,14 @@ def test_the_gradient_is_that_of_the_loss():
     assert model.gradient(theta) == pytest.approx(wanted, abs=1e-9)
 
 
+def test_the_hessian_is_that_of_the_gradient():
+    head, h = InductionModel(7), 1e-5
+    theta = np.random.default_rng(0).uniform(-4, 4, (20, 2))
+    wanted = np.stack([(head.gradient(theta + step) - head.gradient(theta - step)) / (2 * h)
+                       for step in h * np.eye(2)], axis=-1)  # fmt: skip
+    assert head.hessian(theta) == pytest.approx(wanted, abs=1e-9)
+
+
 def test_known_numbers_at_nine_symbols():
     model = InductionModel(9)
     assert model.plateau == pytest.approx(0.62828, abs=5e-6)
@@ -98,11 +116,11 @@ def test_the_ends_are_critical_and_on_either_side(length):
 
 
 def test_labels_are_where_orbits_go():
-    """scipy follows each orbit in physical time, which the labels never did."""
+    """scipy follows each orbit until its loss is that of the end, where labels stop long before."""
     model = InductionModel(5)
     landscape = induction_landscape(model)
     starts = np.random.default_rng(1).uniform([-3, -3], [3, 3], (5, 2))
-    limits = induction_limits(model, landscape, starts)
+    limits = find_limits(model, starts)
     for start, label in zip(starts, limits.label.tolist(), strict=True):
         path = solve_ivp(lambda _, y: -model.gradient(y), (0, 1e4), start, "LSODA",
                          rtol=1e-8, atol=1e-10)  # fmt: skip
@@ -120,13 +138,62 @@ def test_what_cannot_be_decided_is_unresolved():
     landscape = induction_landscape(model)
     (saddle,) = landscape.saddles
     starts = [[saddle, 0.0], [math.nan, 0.0], [saddle + 0.1, 0.0], [saddle - 0.1, 0.0]]
-    labels = induction_limits(model, landscape, starts).label.tolist()
+    labels = find_limits(model, starts).label.tolist()
     assert labels == [Label.UNRESOLVED] * 2 + [Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM]
+
+
+def test_it_is_a_reduced_model_like_any_other():
+    """By its name, in time, at times, in a scan, in a cloud; torchdiffeq decides a sample."""
+    head = model("induction", length=5)
+    assert reduced_model("induction", DirichletPrior(2), 5).loss([1.0, 2.0]) == head.loss([1, 2])
+    assert ModelChoice.of(head).on(head.chain).plateau == head.plateau
+    starts = np.random.default_rng(2).uniform([-3, -3], [3, 3], (6, 2))
+    at = np.array([0.0, 3.0, 200.0, 4000.0])
+    assert trajectories(head, starts, at) == pytest.approx(integrate(head, starts, at), abs=1e-7)
+    limits = find_limits(head, starts)
+    when, learned = settling_times(head, starts, 0.01), hitting_times(head, starts, 0.01)
+    for row, time, end in zip(starts, when, limits.loss.tolist(), strict=True):
+        loss = head.loss(trajectories(head, row, [0.0, time])[-1])
+        assert loss - end == pytest.approx(0.01 * (head.loss(row) - end), rel=1e-5)
+    right = limits.label.numpy() == Label.GLOBAL_MINIMUM
+    assert (np.isfinite(learned) == right).all() and (learned[right] == when[right]).all()
+    counts = confirm(head, starts, limits.label, 2)
+    assert (counts["confirm_agree"], counts["confirm_disagree"]) == (2, 0)
+
+
+def test_scans_and_clouds_have_its_coordinates(tmp_path):
+    head = model("induction", length=5)
+    scan = scan_basins(head, {"alpha": np.linspace(-2, 2, 4), "beta": np.linspace(-2, 2, 4)})
+    write_record(scan, tmp_path / "a.nc")
+    again = read_record(tmp_path / "a.nc")
+    assert (again.attrs["prior"], again["label"].dims) == ("dirichlet", ("alpha", "beta"))
+    assert model_of(again.attrs).length == 5
+    grid = np.stack(np.meshgrid(again.alpha, again.beta, indexing="ij"), -1)
+    assert again["label"].values.tolist() == find_limits(head, grid).label.tolist()
+    assert draw(again).axes[0].get_xlabel().startswith("previous symbol")
+    other = scan_basins(InductionModel(5, PRIORS[1]), {"alpha": [0.0], "beta": [1.0]})
+    with pytest.raises(InputError, match="build the model by"):
+        model_of(other.attrs)
+    cloud = gaussian_record(head, [0.5, 2.0], samples=8)
+    assert (cloud["fraction"] > 0).all() and (cloud["fraction"] < 1).all()
+    assert "integral" not in cloud and cloud.attrs["unresolved"] == 0
+    assert draw(cloud).axes[0].get_xlabel().endswith("$\\alpha$ and $\\beta$")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"length": 5, "p": 0.5}, "omit p and q"), ({"length": 5, "bias": "dynamic"}, "no bias"),
+     ({"length": 2}, "from 3 to 24, not 2"), ({"length": 5, "tied": False}, "only the rank-one")],
+    ids=["p", "bias", "length", "untied"],
+)  # fmt: skip
+def test_what_the_model_does_not_have(options, said):
+    with pytest.raises(InputError, match=said):
+        model("induction", **options)
 
 
 @pytest.fixture(scope="module")
 def record():
-    return induction_record(InductionModel(6), resolution=12, confirm=2)
+    return portrait_record(InductionModel(6), resolution=12, confirm=2)
 
 
 def test_the_portrait_shows_plateau_and_valleys(record, tmp_path):
@@ -167,14 +234,13 @@ def test_the_command(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["portrait", "--model", "induction", "--p", "0.5"], "omit --p"),
+        (["portrait", "--model", "induction", "--p", "0.5"], "omit p and q"),
         (["portrait", "--model", "induction", "--length", "2"], "from 3 to 24, not 2"),
         (["portrait", "--model", "induction", "--length", "99"], "from 3 to 24, not 99"),
         (["portrait", "--model", "induction", "--w-range", "0:1"], "omit --w-range"),
-        (["scan", "--model", "induction", "--p", "0.5", "--q", "0.8", "--grid", "4x4"],
-         "only portrait draws it"),
-        (["gaussian", "--model", "induction", "--p", "0.5", "--q", "0.8", "--sigma", "1"],
-         "only portrait draws it"),
+        (["portrait", "--model", "induction", "--fix", "a=1"], "no other coordinate"),
+        (["scan", "--model", "induction", "--q", "0.8", "--grid", "4x4"], "omit p and q"),
+        (["gaussian", "--model", "induction", "--p", "0.5", "--q", "0.8"], "omit p and q"),
         (["compare", "--model", "induction", "--p", "0.5", "--q", "0.8"], "no full transformer"),
     ],
 )  # fmt: skip

@@ -56,8 +56,9 @@ def gaussian(given: Gaussian) -> None:
     """Draw the probability that Gaussian starts (e, w) reach the global minima, against σ.
 
     Seeded starts of any tied model, (e, w, a) with attention, beside the integral over the
-    canonical model's analytic basin, or the plane of S states'. Starts of the rank-one model are
-    lifted. With --optimizer the same starts of that model are trained as well.
+    canonical model's analytic basin, or the plane of S states'; of the induction model (alpha,
+    beta), without an integral. Starts of the rank-one model are lifted. With --optimizer the same
+    starts of that model are trained as well.
 
     \b
     Example:
@@ -72,9 +73,9 @@ def gaussian(given: Gaussian) -> None:
     given.check_optimizer(given.model, None, 1e-12, "flowsim")
     samples = given.samples or (4096 if given.optimizer is None else 256)
     sigmas = _sigmas(given, samples)
-    chain = given.chain_of_model()
+    given.chain_of_model()
     figure, stored = given.names(
-        "gaussian", *given.words(), *given.optimizer_words(), *chain_words(chain.p, given.q)
+        "gaussian", *given.words(), *given.optimizer_words(), *chain_words(given.p, given.q)
     )
     record = _compute(given, sigmas, samples)
     summary = write_figure(record, figure, stored)

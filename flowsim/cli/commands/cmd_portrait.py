@@ -18,7 +18,6 @@ from flowsim.cli.groups import (
     chain_words,
     only_redraws,
 )
-from flowsim.cli.induction_portrait import compute_induction, induction_words
 from flowsim.cli.output import judge_summary, report, write_figure
 from flowsim.cli.redraw import redraw
 from flowsim.errors import InputError
@@ -79,7 +78,8 @@ def portrait(given: Portrait) -> None:
     """Draw basins of attraction of gradient flow in the (w, e) plane, or orbits in (w, e, a).
 
     A start (e, w) of the rank-one model is the point that the full transformer is lifted from; of
-    the untied model it is the tied one, u = e, unless --fix holds u. With --from, any record is
+    the untied model it is the tied one, u = e, unless --fix holds u. The induction model has a
+    plane of its own, (alpha, beta). With --from, any record is
     drawn again: of scan, gaussian, compare and train too. With --optimizer the basins are those of
     training by its steps, beside those of the flow.
 
@@ -96,10 +96,8 @@ def portrait(given: Portrait) -> None:
         only_redraws(given)
         redraw(given.source, given, given, given.energy, given.show)
         return
-    induction = given.model == "induction"
-    words = induction_words(given) if induction else _words(given)
-    figure, stored = given.names("portrait", *words)
-    record = compute_induction(given) if induction else _compute(given)
+    figure, stored = given.names("portrait", *_words(given))
+    record = _compute(given)
     summary = write_figure(record, figure, stored, given.energy)
     kind = str(record.attrs["kind"])
     report(kind, summary, {"figure": figure, "record": stored}, began, given)
@@ -108,10 +106,10 @@ def portrait(given: Portrait) -> None:
 
 def _words(given: Portrait) -> list[str]:
     """What the files are named after; InputError for options that do not fit."""
-    chain = given.chain_of_model()
+    given.chain_of_model()
     _check(given)
     view = ["3d"] if given.view == "3d" else []
-    return [*given.words(), *given.optimizer_words(), *view, *chain_words(chain.p, given.q)]
+    return [*given.words(), *given.optimizer_words(), *view, *chain_words(given.p, given.q)]
 
 
 def _check(given: Portrait) -> None:
@@ -125,6 +123,8 @@ def _check(given: Portrait) -> None:
         raise InputError("--show goes with --from and the record of a scan")
     if given.energy and given.model != "canonical":
         raise InputError("--energy draws the conserved energy of the canonical model; omit it here")
+    if given.model == "induction" and (given.w_range, given.e_range) != (None, None):
+        raise InputError("the induction model's plane is (alpha, beta): omit --w-range, --e-range")
     if given.view == "plane" and given.a_range is not None:
         raise InputError("--a-range goes with --view 3d; in the plane --fix a=X chooses the slice")
     if given.view == "3d":
@@ -182,13 +182,15 @@ def _plane(given: Portrait, model: ReducedModel) -> xr.Dataset:
     from flowsim.cli.progress import progress
     from flowsim.models.base import loss_of_gap
     from flowsim.portraits.in_plane import portrait_record
+    from flowsim.portraits.induction_plane import RESOLUTION as INDUCTION
 
-    resolution = given.resolution or (208 if loss_of_gap(model) else 64)
+    slow = INDUCTION if given.model == "induction" else 64
+    resolution = given.resolution or (208 if loss_of_gap(model) else slow)
     with progress(resolution**2, "cells", given.quiet) as meter:
         return portrait_record(
             model,
-            given.w_range or (-3.0, 3.0),
-            given.e_range or (-3.0, 3.0),
+            given.w_range,
+            given.e_range,
             resolution,
             given.rtol,
             given.atol,

@@ -76,8 +76,11 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     ] = None  # fmt: skip
     overwrite: options.Overwrite = False
 
-    def chances(self) -> tuple[Numbers, Numbers | None]:
-        """All p and all q; no q of the states model."""
+    def chances(self) -> tuple[Numbers | None, Numbers | None]:
+        """All p and all q; no q of the states model, and neither of the induction model."""
+        if self.model == "induction":
+            self.choice().chain(_first(self.p), _first(self.q))
+            return None, None
         if self.model == "states":
             if self.states is None or self.p is None:
                 raise InputError(
@@ -92,8 +95,8 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
 
     def first_model(self) -> ReducedModel:
         """The model on the first of the chains."""
-        (p, q), choice = self.chances(), self.choice()
-        return choice.on(choice.chain(p[0], None if q is None else q[0]))
+        choice = self.choice()
+        return choice.on(choice.chain(*map(_first, self.chances())))
 
     def path(self) -> Path:
         """--out, or a name that says model, chain and starts."""
@@ -105,6 +108,10 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
             words.append(name + "to".join(f"{value:g}" for value in ends))
         refined = [] if self.refine is None else [f"refine{self.refine}"]
         return self.out or Path("_".join([*words, *self.start_words(), *refined]) + ".nc")
+
+
+def _first(values: Numbers | None) -> float | None:
+    return None if values is None else values[0]
 
 
 def scan(given: ScanOptions) -> None:
@@ -122,6 +129,7 @@ def scan(given: ScanOptions) -> None:
       flowsim scan --p 0.5 --q 0.8 --grid 64x64 --refine 5
       flowsim scan --p 0.1:0.9:9 --q 0.1:0.9:9 --cloud 1000 --sigma e=0.1,w=1
       flowsim scan --p 0.5 --q 0.8 --model rank-one --optimizer adamw --grid 64x64
+      flowsim scan --model induction --length 9 --grid 64x64 --range alpha=-6:6
     """
     began = time.perf_counter()
     _check(given)
@@ -140,7 +148,7 @@ def scan(given: ScanOptions) -> None:
 
 def _check(given: ScanOptions) -> None:
     """Options that must or must not come together."""
-    p, q = given.chances()
+    given.chances()
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute a scan: give one of them")
     given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
@@ -151,7 +159,7 @@ def _check(given: ScanOptions) -> None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
         )
-    one = len(p) == 1 and (q is None or len(q) == 1)
+    one = all(values is None or len(values) == 1 for values in given.chances())
     alone = given.grid is not None and one and min(given.grid) > 1
     if given.refine is not None and not alone:
         raise InputError("--refine goes with --grid, of two cells or more a side, at one p and q")
@@ -177,10 +185,9 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
     from flowsim.scan.plan import Scan
     from flowsim.scan.store import write_scan
 
-    p, q = given.chances()
-    one_p, one_q = p if len(p) > 1 else p[0], q if q is None or len(q) > 1 else q[0]
+    p, q = (v[0] if v is not None and len(v) == 1 else v for v in given.chances())
     task = Scan(
-        given.choice(), one_p, one_q, starts, given.fraction, given.rtol, given.atol,
+        given.choice(), p, q, starts, given.fraction, given.rtol, given.atol,
         integrator=given.integrator, confirm=_sample(given, model),
         optimizer=given.choice_of_optimizer(given.seed),
     )  # fmt: skip

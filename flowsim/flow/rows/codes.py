@@ -11,8 +11,10 @@ MINIMA = int(Rule.REACHED_MINIMA)
 REST = int(Rule.CAME_TO_REST)
 DRIFTS = int(Rule.DRIFTS)
 OUT_OF_STEPS, NOT_FINITE, DIVERGED, ARRIVED = 100, 101, 102, 103
+#: Of the induction model: below the plateau, from where each side has one end.
+FELL = 104
 #: The row needs level L of its model's table: this plus L.
 MISSING = 1000
 
 #: Kinds of models with a smooth field; None is uniform attention.
-DYNAMIC_BIAS, RANK_ONE_ATTENTION = 3, 4
+DYNAMIC_BIAS, RANK_ONE_ATTENTION, INDUCTION = 3, 4, 5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -12,6 +14,8 @@ from flowsim.errors import InputError
 from flowsim.models.base import of_theta
 from flowsim.models.in_context.induction_field import Terms, induction_fields
 
+#: The law of kernels unless another is given.
+DIRICHLET = DirichletPrior(2)
 #: Beyond this length a portrait takes more than a minute: there are some T³/6 classes.
 MAX_LENGTH = 24
 
@@ -47,7 +51,7 @@ class InductionModel:
     conserved_names: tuple[str, ...] = ()
 
     def __init__(self, length: int, prior: Prior | None = None) -> None:
-        prior = DirichletPrior(2) if prior is None else prior
+        prior = DIRICHLET if prior is None else prior
         if isinstance(length, bool) or not isinstance(length, int) or not 3 <= length <= MAX_LENGTH:
             raise InputError(
                 f"the induction model needs a length from 3 to {MAX_LENGTH}, not {length!r}"
@@ -62,6 +66,11 @@ class InductionModel:
 
     def __repr__(self) -> str:
         return f"InductionModel(length={self.length}, prior={type(self.prior).__name__})"
+
+    @property
+    def chain(self) -> Any:
+        """The law of kernels, which stands where other models have their one chain."""
+        return self.prior
 
     @property
     def plateau(self) -> float:
@@ -81,17 +90,36 @@ class InductionModel:
         return torch.stack([along_share * share * (1 - share), along_beta], dim=-1)
 
     @of_theta
+    def hessian(self, theta: Tensor) -> Tensor:
+        """∂²L, shape (..., 2, 2)."""
+        share = theta[..., 0].double().sigmoid()
+        _, by_s, _, by_ss, by_sb, by_bb = self._fields(share, theta[..., 1], 6)
+        rate = share * (1 - share)  # ds/dα, whose own derivative is (1 − 2s) times it
+        by_aa = rate * (rate * by_ss + (1 - 2 * share) * by_s)
+        mixed = rate * by_sb
+        return torch.stack([by_aa, mixed, mixed, by_bb], dim=-1).unflatten(-1, (2, 2))
+
+    @of_theta
+    def optimal_bias(self, theta: Tensor) -> Tensor:
+        """Zero: the head has no bias."""
+        return torch.zeros_like(theta[..., 0])
+
+    @of_theta
     def conserved(self, theta: Tensor) -> Tensor:
         """Shape (..., 0): no conserved quantity is known."""
         return theta.new_zeros(*theta.shape[:-1], 0)
 
     def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """L, ∂L/∂s and ∂L/∂β at shares s in [0, 1], its ends included; all of one shape."""
-        flat = [x.detach().reshape(-1).double().cpu().numpy() for x in (share, beta)]
-        found = np.empty((3, len(flat[0])))
-        induction_fields(*self.terms, *flat, found)
-        loss, along_share, along_beta = (torch.from_numpy(x).reshape(share.shape) for x in found)
+        loss, along_share, along_beta = self._fields(share, beta, 3)
         return loss, along_share, along_beta
+
+    def _fields(self, share: Tensor, beta: Tensor, count: int) -> list[Tensor]:
+        """The first 3 or all 6 rows of ``induction_fields``, each of the shares' shape."""
+        flat = [x.detach().reshape(-1).double().cpu().numpy() for x in (share, beta)]
+        found = np.empty((count, len(flat[0])))
+        induction_fields(*self.terms, *flat, found)
+        return [torch.from_numpy(x).reshape(share.shape) for x in found]
 
 
 def _terms(prior: Prior, length: int) -> tuple[Terms, float]:

@@ -79,6 +79,40 @@ def induction_slopes(
 
 
 @compiled
+def induction_curvatures(
+    counts: np.ndarray, weight: np.ndarray, chance: np.ndarray, s: float, beta: float
+) -> tuple[float, float, float]:
+    """∂²L/∂s², ∂²L/∂s∂β and ∂²L/∂β² at one point.
+
+    With y = σ(z) the share that attention gives to q: of its two kinds of neighbours, and of those
+    of o, z's second derivatives are variances of the scores (docs/derivations.md, 19).
+    """
+    most = max(beta, 0.0)
+    e_both, e_own = math.exp(beta - most), math.exp(beta * (1.0 - s) - most)
+    e_before, e_neither = math.exp(beta * s - most), math.exp(-most)
+    by_ss = by_sb = by_bb = 0.0
+    for i in range(weight.shape[0]):
+        own, before = counts[1, i] * e_own, counts[2, i] * e_before
+        found, rest = counts[0, i] * e_both + own, before + counts[3, i] * e_neither
+        if found == 0.0 or rest == 0.0:
+            continue  # y is 0 or 1 everywhere
+        size = counts[0, i] + counts[1, i] + counts[2, i] + counts[3, i]
+        y = found / (found + rest)
+        same, other = size * y + 1.0, size * (1.0 - y) + 1.0
+        t, u = chance[i] / same, (1.0 - chance[i]) / other
+        by_y, by_yy = -size * (t - u), size * size * (t / same + u / other)
+        by_z = weight[i] * y * (1.0 - y) * by_y
+        by_zz = weight[i] * y * (1.0 - y) * (y * (1.0 - y) * by_yy + (1.0 - 2.0 * y) * by_y)
+        own, before = own / found, before / rest
+        z_s, z_b = -beta * (own + before), 1.0 - s * own - s * before
+        spread = own * (1.0 - own) - before * (1.0 - before)
+        by_ss += by_zz * z_s * z_s + by_z * beta * beta * spread
+        by_sb += by_zz * z_s * z_b + by_z * (beta * s * spread - own - before)
+        by_bb += by_zz * z_b * z_b + by_z * s * s * spread
+    return by_ss, by_sb, by_bb
+
+
+@compiled
 def induction_fields(
     counts: np.ndarray,
     weight: np.ndarray,
@@ -87,8 +121,11 @@ def induction_fields(
     beta: np.ndarray,
     found: np.ndarray,
 ) -> None:
-    """L, ∂L/∂s and ∂L/∂β at P points, into ``found`` of shape (3, P)."""
+    """L, ∂L/∂s, ∂L/∂β, ∂²L/∂s², ∂²L/∂s∂β and ∂²L/∂β² at P points, as many as ``found`` has rows."""
     for i in range(share.shape[0]):
         found[0, i] = induction_loss(counts, weight, chance, share[i], beta[i])
         slopes = induction_slopes(counts, weight, chance, share[i], beta[i])
         found[1, i], found[2, i] = slopes[0], slopes[1]
+        if found.shape[0] > 3:
+            second = induction_curvatures(counts, weight, chance, share[i], beta[i])
+            found[3, i], found[4, i], found[5, i] = second[0], second[1], second[2]

@@ -7,20 +7,23 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from flowsim.flow.induction_labels import name_ends
 from flowsim.flow.rows.codes import (
     CRITICAL,
     DIVERGED,
     DRIFTS,
+    FELL,
     MINIMA,
     NOT_FINITE,
     OUT_OF_STEPS,
     REST,
     TRAPPED,
 )
-from flowsim.flow.rows.smooth.smooth_models import follow_smooth
+from flowsim.flow.rows.smooth.smooth_models import Followed, follow_smooth
 from flowsim.landscape.curvature import classify_critical
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel
+from flowsim.models.in_context.induction import InductionModel
 from flowsim.models.rank_one import RankOneModel
 
 #: A row that was as slow as this times π₀π₁|λ| when it passed a saddle is in doubt: in log|e| and
@@ -53,10 +56,10 @@ def smooth_ends(
 ) -> SmoothEnds:
     """Follow the rows of ``start`` (n, k) to their ends and label them."""
     found = follow_smooth(model, start, rtol, atol, max_steps)
+    if isinstance(model, InductionModel):
+        return _induction_ends(model, start, found)
     label = torch.full_like(found.why, Label.UNRESOLVED)
-    status = torch.full_like(found.why, Status.CONVERGED)
-    for code, value in _STATUS.items():
-        status[found.why == code] = value
+    status = _statuses(found)
     trapped, drifts = found.why == TRAPPED, found.why == DRIFTS
     label[found.why == MINIMA] = Label.GLOBAL_MINIMUM
     # with p + q = 1 the plane e = 0 is itself a set of global minima
@@ -82,6 +85,37 @@ def smooth_ends(
     else:
         doubtful = found.dip < _DOUBTFUL * scale
     doubtful &= (label != Label.UNRESOLVED) & ~critical
+    return _columns(found, label, status, rule, doubtful)
+
+
+def _induction_ends(model: InductionModel, start: Tensor, found: Followed) -> SmoothEnds:
+    """Rows that fell below the plateau have the end of their side."""
+    label, status = torch.full_like(found.why, Label.UNRESOLVED), _statuses(found)
+    critical, fell = found.why == CRITICAL, found.why == FELL
+    rule = name_ends(model, fell, found.theta, label, found.loss)
+    if bool(critical.any()):
+        found.theta[critical] = start[critical]
+        label[critical] = classify_critical(model, start[critical]).long()
+        rule[critical & (label != Label.UNRESOLVED)] = Rule.CRITICAL_START
+    known = label != Label.UNRESOLVED
+    status[~known & fell] = Status.TIMED_OUT
+    found.speed[known] = 0.0
+    drop = model.plateau - found.loss  # from the plateau to the end: the scale of slopes too
+    doubtful = known & ~critical & (found.dip < _DOUBTFUL * drop)
+    return _columns(found, label, status, rule, doubtful)
+
+
+def _statuses(found: Followed) -> Tensor:
+    """``Status`` values of rows, (n,)."""
+    status = torch.full_like(found.why, Status.CONVERGED)
+    for code, value in _STATUS.items():
+        status[found.why == code] = value
+    return status
+
+
+def _columns(
+    found: Followed, label: Tensor, status: Tensor, rule: Tensor, doubtful: Tensor
+) -> SmoothEnds:
     return SmoothEnds(
         found.theta,
         label.to(torch.int8),

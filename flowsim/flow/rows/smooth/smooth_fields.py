@@ -9,7 +9,8 @@ code of uniform attention and of the other two.
 from __future__ import annotations
 
 from flowsim.compiled import compiled
-from flowsim.flow.rows.codes import DYNAMIC_BIAS, RANK_ONE_ATTENTION
+from flowsim.flow.rows import induction_rows as induction
+from flowsim.flow.rows.codes import DYNAMIC_BIAS, INDUCTION, RANK_ONE_ATTENTION
 from flowsim.flow.rows.smooth import attention, attention_jacobian, attention_verdict, dynamic_bias
 from flowsim.flow.rows.smooth import uniform_rows as uniform
 from flowsim.flow.rows.smooth import uniform_verdict as of_uniform
@@ -17,6 +18,8 @@ from flowsim.flow.rows.smooth import uniform_verdict as of_uniform
 _uniform, _uniform_loss, _uniform_verdict = uniform.expand, uniform.loss, of_uniform.verdict
 _dynamic, _dynamic_loss = dynamic_bias.expand, dynamic_bias.loss
 _dynamic_verdict = dynamic_bias.verdict
+_induction, _induction_loss = induction.expand, induction.loss
+_induction_verdict = induction.verdict
 _attention, _attention_jacobian = attention.velocity, attention_jacobian.linearise
 _attention_loss, _attention_verdict = attention.loss, attention_verdict.verdict
 _attention_begin, _attention_conserve = attention_verdict.begin, attention_verdict.conserve
@@ -32,6 +35,8 @@ def velocity(kind, y, reals, ints, memory, out):
         return _uniform(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), False)
     if kind == DYNAMIC_BIAS:
         return _dynamic(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), False)
+    if kind == INDUCTION:
+        return _induction(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), False)
     return _attention(y, reals, ints, memory, out)
 
 
@@ -42,6 +47,8 @@ def linearise(kind, y, reals, ints, memory, out, jacobian):
         return _uniform(y, reals, ints, memory, out, jacobian, True)
     if kind == DYNAMIC_BIAS:
         return _dynamic(y, reals, ints, memory, out, jacobian, True)
+    if kind == INDUCTION:
+        return _induction(y, reals, ints, memory, out, jacobian, True)
     return _attention_jacobian(y, reals, ints, memory, out, jacobian)
 
 
@@ -52,6 +59,8 @@ def loss(kind, y, reals, ints, memory):
         return _uniform_loss(y, reals, ints, memory)
     if kind == DYNAMIC_BIAS:
         return _dynamic_loss(y, reals, ints, memory)
+    if kind == INDUCTION:
+        return _induction_loss(y, reals, ints, memory)
     return _attention_loss(y, reals, ints, memory)
 
 
@@ -67,7 +76,7 @@ def begin(kind, y, held, sign, ints, memory):
         memory[_SIGN], memory[_HELD] = sign, held
     elif kind == DYNAMIC_BIAS:
         memory[_DYNAMIC_SIGN], memory[_DYNAMIC_HELD] = sign, held
-    else:
+    elif kind == RANK_ONE_ATTENTION:
         _attention_begin(y, ints, memory)
 
 
@@ -88,4 +97,6 @@ def verdict(kind, y, field, jacobian, reals, ints, memory, work):
         return _uniform_verdict(y, field, jacobian, reals, ints, memory, work)
     if kind == DYNAMIC_BIAS:
         return _dynamic_verdict(y, field, jacobian, reals, ints, memory, work)
+    if kind == INDUCTION:
+        return _induction_verdict(y, reals, ints, memory)
     return _attention_verdict(y, field, jacobian, reals, ints, memory, work)

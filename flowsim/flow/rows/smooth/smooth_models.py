@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from flowsim.flow.rows import induction_rows
 from flowsim.flow.rows.codes import (
     ARRIVED,
     CRITICAL,
     DYNAMIC_BIAS,
+    INDUCTION,
     MISSING,
     RANK_ONE_ATTENTION,
 )
@@ -21,6 +23,7 @@ from flowsim.flow.rows.smooth import dynamic_bias
 from flowsim.flow.rows.smooth import uniform_rows as uniform
 from flowsim.flow.rows.smooth.smooth_orbit import follow_all
 from flowsim.models.base import BinaryGapModel, ReducedModel
+from flowsim.models.in_context.induction import InductionModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.uniform.table import LawTable, law_table
@@ -70,7 +73,7 @@ def is_smooth(model: ReducedModel) -> bool:
     """Whether rows of the model are followed here."""
     if isinstance(model, BinaryGapModel):
         return model.dynamic_bias
-    return isinstance(model, AttentionModel) or (
+    return isinstance(model, (AttentionModel, InductionModel)) or (
         isinstance(model, RankOneModel) and model.attention
     )
 
@@ -199,6 +202,8 @@ def _constants(model: ReducedModel) -> tuple[int | None, np.ndarray, np.ndarray,
         return None, table.reals, table.ints, uniform.MEMORY
     if isinstance(model, BinaryGapModel):
         return DYNAMIC_BIAS, *dynamic_bias.constants(model.chain, _DYNAMIC[model.name])
+    if isinstance(model, InductionModel):
+        return INDUCTION, *induction_rows.constants(model)
     assert isinstance(model, RankOneModel)
     return RANK_ONE_ATTENTION, *_rank_one(model)
 

@@ -11,6 +11,7 @@ from flowsim.flow.rows.codes import (
     ARRIVED,
     CRITICAL,
     DIVERGED,
+    FELL,
     GOING,
     MISSING,
     NOT_FINITE,
@@ -41,6 +42,8 @@ def _size(values):
     for value in values:
         if not abs(value) <= largest:
             largest = abs(value)
+        if largest != largest:
+            return largest  # NaN, which the next value would hide
     return largest
 
 
@@ -150,7 +153,7 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
     h, size = 0.1 / speed, _FAR * max(1.0, _size(y))
     rule = verdict(kind, y, field, jacobian, reals, ints, memory, work)
     for _ in range(most):
-        if rule != GOING and len(times) == 0:
+        if rule != GOING and len(times) == 0 and not (rule == FELL and wanted > -inf):
             return rule
         record[0] += 1
         status = step(kind, y, field, jacobian, h, *tools)

@@ -1,0 +1,202 @@
+"""Attention patterns of trained two-layer transformers in context, by layer and head.
+
+    python experiments/in_context_heads.py            # minutes on one core
+    python experiments/in_context_heads.py --full     # d = 64, N = 256, 25 000 steps; hours
+
+Two layers of two heads with feed-forward layers, relative positions and values, not tied, are
+trained by AdamW on sequences of two states whose kernels, of order 1 or 2 with Dirichlet(1) rows,
+are drawn anew. Draws figures/in_context_heads.png from the patterns that ``forward(..., trace)``
+keeps as "0.pattern" and "1.pattern" of seed 0: of the first layer their mean over held-out
+sequences, of the second one sequence, with a ring where the k symbols before are those at the end
+of the query; and attention by distance of the first layer, of every seed. Writes
+figures/in_context_heads.json: losses over the same sequences beside those of counting with one
+added to every count; attention of every first head to the symbol i before; and of every second
+head the attention to rings beside the share of places that have one, both over queries that have
+at least one.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from papers import made
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from flowsim import DirichletPrior, in_context
+from flowsim.drawing.style import INK, new_figure, save_figure
+from full_model import Architecture, PriorSource, Recipe, RunSettings, Weights, forward, train
+
+FIGURES = Path(__file__).parents[1] / "figures"
+ORDERS, SEEDS, HEADS, LAYERS = (1, 2), (0, 1), 2, 2
+#: Last positions that are drawn, and distances.
+SHOWN, BACK = 16, 6
+#: Seed of the held-out sequences.
+HELD_OUT = 1234
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large and how long; ``steps`` by order."""
+
+    d: int = 16
+    length: int = 32
+    batch: int = 32
+    steps: tuple[int, int] = (800, 2000)
+    rate: float = 3e-3
+    test: int = 1024
+
+
+FULL = Sizes(64, 256, 16, (25_000, 25_000), 1e-3)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What trained models do on held-out sequences.
+
+    Attributes:
+        tokens: (B, N).
+        rings: whether x_i follows the context that ends at n, (B, N, N) over (n, i).
+        patterns: attention by layer, (seeds, B, heads, N, N).
+        line: what is tabulated.
+    """
+
+    tokens: Tensor
+    rings: Tensor
+    patterns: list[Tensor]
+    line: dict[str, Any]
+
+
+def main(sizes: Sizes, folder: Path = FIGURES) -> None:
+    """Train both orders, draw their patterns and tabulate what they look at."""
+    torch.set_num_threads(1)
+    seen = {}
+    for order, steps in zip(ORDERS, sizes.steps, strict=True):
+        arch, weights = trained(sizes, order, steps)
+        seen[order] = looked_at(sizes, order, arch, weights)
+        print(seen[order].line, flush=True)
+    command = "python experiments/in_context_heads.py" + " --full" * (sizes == FULL)
+    found = {"made": made(command), "sizes": vars(sizes), "heads": HEADS, "seeds": SEEDS,
+             "cases": [each.line for each in seen.values()]}  # fmt: skip
+    (folder / "in_context_heads.json").write_text(json.dumps(found, indent=1) + "\n")
+    save_figure(drawn(seen), folder / "in_context_heads.png")
+
+
+def trained(sizes: Sizes, order: int, steps: int) -> tuple[Architecture, Weights]:
+    """All seeds, trained side by side."""
+    arch = Architecture(
+        sizes.d, sizes.length, LAYERS, heads=HEADS, states=2, output="states", tied=False,
+        hidden=4 * sizes.d, positions="relative-values",
+    )  # fmt: skip
+    recipe = Recipe("adamw", steps, batch=sizes.batch, learning_rate=sizes.rate,
+                    schedule="cosine", clip=1.0)  # fmt: skip
+    settings = RunSettings(
+        arch, recipe, seeds=SEEDS, data=DirichletPrior(2, order), init_std=0.05,
+        telemetry_every=steps, test_batch=64, dtype="float32",
+    )  # fmt: skip
+    return arch, train(settings)[1]
+
+
+def looked_at(sizes: Sizes, order: int, arch: Architecture, weights: Weights) -> Seen:
+    """Losses and patterns over held-out sequences."""
+    source = PriorSource(DirichletPrior(2, order))
+    drawn = source.sample(sizes.test, sizes.length, torch.Generator().manual_seed(HELD_OUT))
+    tokens, targets = (part[0].long() for part in drawn)
+    trace: dict[str, Tensor] = {}
+    with torch.no_grad():
+        logits = forward(arch, weights, tokens, trace)
+    patterns = [trace[f"{layer}.pattern"].double() for layer in range(LAYERS)]
+    counted = [in_context(tokens, j, 2, 1.0).log() for j in range(order + 1)]
+    own = [cross_entropy(x.double().flatten(0, 1), targets.flatten()).item() for x in logits]
+    rings = follows(tokens, order)
+    some = rings.any(-1)
+    places = torch.arange(1, sizes.length + 1)
+    mass = [[float((patterns[1][s, :, h] * rings).sum(-1)[some].mean()) for h in range(HEADS)]
+            for s in range(len(SEEDS))]  # fmt: skip
+    line = {
+        "order": order, "steps": dict(zip(ORDERS, sizes.steps, strict=True))[order],
+        "counting": [cross_entropy(x.flatten(0, 1), targets.flatten()).item() for x in counted],
+        "loss": own, "back": by_distance(patterns[0]).tolist(),
+        "rings": mass, "chance": float((rings.sum(-1) / places)[some].mean()),
+    }  # fmt: skip
+    return Seen(tokens, rings, patterns, line)
+
+
+def follows(tokens: Tensor, order: int) -> Tensor:
+    """Whether the k symbols before place i are the k last ones at n, i ≤ n; (B, N, N)."""
+    batch, length = tokens.shape
+    found = torch.ones(batch, length, length, dtype=torch.bool).tril()
+    for j in range(order):
+        query, key = tokens.roll(j, 1), tokens.roll(j + 1, 1)
+        found &= query[:, :, None] == key[:, None, :]
+    found[:, :, :order] = False  # where fewer than k symbols lie before
+    return found
+
+
+def by_distance(pattern: Tensor) -> Tensor:
+    """Mean attention to the symbol i before, over sequences and later places, (seeds, heads, i)."""
+    means = [pattern.diagonal(-i, -2, -1)[..., BACK:].mean((1, -1)) for i in range(BACK)]
+    return torch.stack(means, dim=-1)
+
+
+def drawn(seen: dict[int, Seen]) -> Any:
+    """A row an order: heads of the first layer, their distances, heads of the second layer."""
+    figure = new_figure(15.5, 6.9)
+    grid = figure.subplots(len(seen), 2 * HEADS + 1)
+    for row, (order, each) in zip(grid, seen.items(), strict=True):
+        first, second = each.patterns[0][0].mean(0), each.patterns[1][0, 0]
+        for head in range(HEADS):
+            heat(row[head], first[head], f"layer 1, head {head + 1}: mean")
+            heat(row[HEADS + 1 + head], second[head], f"layer 2, head {head + 1}: one sequence")
+            marks(row[HEADS + 1 + head], each)
+        distances(row[HEADS], each)
+        row[0].set_ylabel(f"order {order}\nquery at position")
+    return figure
+
+
+def heat(ax: Axes, pattern: Tensor, title: str) -> None:
+    """Attention of the last queries to the last places."""
+    length = pattern.shape[-1]
+    part = pattern[-SHOWN:, -SHOWN:]
+    masked = np.ma.masked_array(part.numpy(), ~np.tri(len(part), dtype=bool))
+    low = length - len(part) + 0.5
+    ends = (low, length + 0.5)
+    ax.imshow(masked, cmap="cividis", vmin=0, extent=(*ends, *ends[::-1]), interpolation="nearest")
+    ax.set_title(f"{title}\nat most {float(part.max()):.2f}", fontsize=9)
+    ax.set_xlabel("attends to position")
+
+
+def marks(ax: Axes, each: Seen) -> None:
+    """Rings where the context before is that of the query, and the symbols along the axis."""
+    rings = each.rings[0, -SHOWN:, -SHOWN:]
+    n, i = rings.nonzero().T
+    low = each.tokens.shape[1] - len(rings) + 1
+    ax.plot(i + low, n + low, "o", markersize=3.2, markerfacecolor="none", markeredgewidth=0.7,
+            color="white")  # fmt: skip
+    places = range(low, low + len(rings))
+    ax.set_xticks(places, [str(int(x)) for x in each.tokens[0, -SHOWN:]], fontsize=7)
+    ax.set_xlabel("attends to this symbol")
+
+
+def distances(ax: Axes, each: Seen) -> None:
+    """Attention by distance, a line for each head and seed."""
+    colours = (INK["global_minimum"], INK["local_minimum"])
+    for s, back in enumerate(each.line["back"]):
+        for head, values in enumerate(back):
+            ax.plot(values, "o-" if not s else "s--", color=colours[head], markersize=4,
+                    linewidth=1, label=f"head {head + 1}, seed {SEEDS[s]}")  # fmt: skip
+    ax.set(ylim=(0, 1.42), xlabel="symbols back", yticks=[0, 0.5, 1])
+    ax.set_title("layer 1: mean attention", fontsize=9)
+    ax.legend(fontsize=7, frameon=False, ncols=2, loc="upper center")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--full", action="store_true", help="at the published sizes: hours")
+    sys.exit(main(FULL if parser.parse_args().full else Sizes()))

@@ -1,0 +1,141 @@
+"""The plane of S states with uniform attention: three numbers that full training keeps to."""
+
+import itertools
+
+import pytest
+import torch
+
+from flowsim import MarkovChain
+from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
+from full_model.lift.states import simplex
+
+#: S, p, N, m, and d = S, one more than the simplex has.
+CASES = [(2, 0.65, 4, 1), (3, 0.8, 3, 2), (5, 0.7, 2, 2)]
+#: (e, w, a): no other unit opens; others open too; the own one may be shut.
+POINTS = [(0.7, 0.4, 0.15), (0.6, -0.5, 1.3), (-0.8, 0.3, -1.4)]
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: f"S{case[0]}")
+
+
+def problem(case):
+    states, p, length, m = case
+    arch = Architecture(states, length, hidden=m * states, states=states, output="states")
+    chain = MarkovChain.symmetric(states, p)
+    return arch, chain, PopulationLoss(arch, MarkovSource.of(chain))
+
+
+def lifted(arch, point):
+    """W_V = √|a| P and W_O = sign(a) √|a| P beside the plane's weights, P onto the simplex."""
+    e, w, a = (torch.as_tensor(x, dtype=torch.float64) for x in point)
+    weights = lift_states(torch.stack([e, w]).reshape(1, 2), arch)
+    corners = simplex(arch.states, arch.d)
+    onto = (arch.states - 1) / arch.states * corners.mT @ corners
+    weights["0.value"] = (a.abs().sqrt() * onto)[None]
+    weights["0.out"] = (a.sign() * a.abs().sqrt() * onto)[None]
+    return weights
+
+
+def reduced_loss(case, point):
+    """docs/derivations.md, 20, sequence by sequence."""
+    states, p, length, m = case
+    e, w, a = point
+    kernel = torch.as_tensor(MarkovChain.symmetric(states, p).kernel)
+    ratio, total = states / (states - 1), 0.0
+    for word in itertools.product(range(states), repeat=length):
+        chance = 1 / states
+        for i, j in itertools.pairwise(word):
+            chance = chance * kernel[i, j]
+        for n in range(1, length + 1):
+            share = torch.tensor(
+                [word[:n].count(t) / n for t in range(states)], dtype=torch.float64
+            )
+            own = torch.eye(states, dtype=torch.float64)[word[n - 1]]
+            u = own + a * share - (1 + a) / states
+            logits = e * e * ratio * (u + m * w * w.abs() * ratio * u.clamp(min=0))
+            loss = torch.logsumexp(logits, 0) - kernel[word[n - 1]] @ logits
+            total = total + chance * loss / length
+    return total
+
+
+@every_case
+@pytest.mark.parametrize("point", POINTS, ids=["own", "others", "shut"])
+def test_the_full_gradient_is_that_of_three_numbers(case, point):
+    arch, _, loss = problem(case)
+    weights = lifted(arch, point)
+    theta = torch.tensor(point, dtype=torch.float64, requires_grad=True)
+    reduced = reduced_loss(case, theta.unbind())
+    by_e, by_w, by_a = torch.autograd.grad(reduced, theta)[0]
+    value, gradient = loss.value_and_gradient(weights)
+    assert float(value) == pytest.approx(float(reduced.detach()), rel=1e-13)
+    states, m, (e, w, a) = case[0], case[3], point
+    corners = simplex(states, arch.d)
+    units = corners.repeat_interleave(m, dim=0)
+    onto = (states - 1) / states * corners.mT @ corners
+    # w₁ = ±|w| and w₂ = ±w each have half of ∂L/∂w, o and v likewise of a = o v
+    side, root = (1 if e > 0 else -1), abs(a) ** 0.5
+    wanted = {
+        "embedding": by_e / states * corners,
+        "0.up": side * by_w * (1 if w > 0 else -1) / (2 * m * states) * units,
+        "0.down": side * by_w / (2 * m * states) * units.mT,
+        "0.value": by_a * (root if a > 0 else -root) / (states - 1) * onto,
+        "0.out": by_a * root / (states - 1) * onto,
+    }
+    for name, slope in gradient.items():
+        zero = torch.zeros_like(slope[0])
+        assert torch.allclose(slope[0], wanted.get(name, zero), atol=1e-13), name
+
+
+@every_case
+def test_descent_stays_and_keeps_two_differences(case):
+    arch, _, loss = problem(case)
+    weights = lifted(arch, POINTS[0])
+    for _ in range(50):
+        for name, slope in loss.value_and_gradient(weights)[1].items():
+            weights[name] -= 0.2 * slope
+    states, m = case[0], case[3]
+    corners = simplex(states, arch.d)
+    units = corners.repeat_interleave(m, dim=0)
+    onto = (states - 1) / states * corners.mT @ corners
+    e = (weights["embedding"][0] * corners).sum() / states
+    w1 = (weights["0.up"][0] * units).sum() / (m * states)
+    w2 = (weights["0.down"][0] * units.mT).sum() / (m * states)
+    v, o = ((weights[name][0] * onto).sum() / (states - 1) for name in ("0.value", "0.out"))
+    nearest = {"embedding": e * corners, "0.up": w1 * units, "0.down": w2 * units.mT,
+               "0.value": v * onto, "0.out": o * onto}  # fmt: skip
+    for name, weight in weights.items():
+        zero = torch.zeros_like(weight[0])
+        assert torch.allclose(weight[0], nearest.get(name, zero), atol=1e-12), name
+    assert float(w1 - w2) == pytest.approx(0, abs=1e-12)
+    assert float(v - o) == pytest.approx(0, abs=1e-12)
+    assert abs(float(o * v) - POINTS[0][2]) > 0.01  # a is a coordinate, no parameter
+
+
+@every_case
+def test_where_it_ends(case):
+    """Queries and keys open together, symbols alike or not; at a = 0 they do not."""
+    arch, _, loss = problem(case)
+    corners = simplex(case[0], arch.d)
+    onto = (case[0] - 1) / case[0] * corners.mT @ corners
+
+    def mixed(a):
+        weights = lifted(arch, (*POINTS[0][:2], a))
+        q, k = (torch.zeros(1, dtype=torch.float64, requires_grad=True) for _ in range(2))
+        weights |= {"0.query": (q * onto)[None], "0.key": (k * onto)[None]}
+        (by_q,) = torch.autograd.grad(loss(weights).sum(), q, create_graph=True)
+        (by_qk,) = torch.autograd.grad(by_q, k)
+        return float(by_qk)
+
+    assert abs(mixed(0.15)) > 1e-5 and mixed(0.0) == 0.0
+    # with both, attention is no longer uniform, but the set goes on with one more number
+    weights = lifted(arch, POINTS[0]) | {"0.query": onto[None], "0.key": 0.5 * onto[None]}
+    gradient = loss.value_and_gradient(weights)[1]
+    assert float(gradient["positions"].abs().max()) < 1e-13
+    for name in ("0.query", "0.key"):
+        slope = gradient[name][0]
+        along = (slope * onto).sum() / (case[0] - 1) * onto
+        assert torch.allclose(slope, along, atol=1e-13) and float(along.abs().max()) > 1e-6
+    if case[0] == 2:
+        return  # there every matrix on the simplex is a multiple of the projector
+    # values that are no multiple of the projector tell symbols apart, and the set is left
+    bent = lifted(arch, POINTS[0])
+    bent["0.value"] = bent["0.value"] + 0.1 * torch.outer(corners[0], corners[0])
+    assert float(loss.value_and_gradient(bent)[1]["bias"].abs().max()) > 1e-6
