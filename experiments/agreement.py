@@ -2,10 +2,10 @@
 
 The papers reduce the single layer to the canonical coordinates (e, w) and read the basins of its
 training off them (LG); neither measures how often training agrees. Here starts (e, w) of a grid
-over 0 < e ≤ 2, |w| ≤ 2 (−e is the same run) are lifted into full transformers, softmax attention
-and all, bias at its optimum, at four chains, and trained on the exact population loss until their
-own loss and curvature decide where they went. Noise N(0, 0.02²) or N(0, 0.1²) is added to all
-weights, to those of attention alone, or to all others.
+over 0 < e ≤ 2, |w| ≤ 2 (−e is the same run, with noise the same in law) are lifted into full
+transformers, softmax attention and all, bias at its optimum, at four chains, and trained on the
+exact population loss until their own loss and curvature decide where they went. Noise N(0, 0.02²)
+or N(0, 0.1²) is added to all weights, to those of attention alone, or to all others.
 
 Every run takes up to 5 000 steps of gradient descent, each 0.8 over its own Gauss-Newton trace;
 what these leave open, in steep valleys and along ReLU's kinks, is followed from its start by

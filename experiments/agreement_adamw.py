@@ -99,7 +99,7 @@ def draw(record: xr.Dataset) -> Figure:
         wrong = int((own["predicted"] != own["outcome"]).sum())
         noisy = f"noise {noise:g} on all weights" if noise else "no noise"
         count = f"map wrong for {wrong} of {own.sizes['point']}"
-        ax.set_title(f"{caption(chain)}, {noisy}: {count}", fontsize=9)
+        ax.set_title(f"{caption(chain)}\n{noisy}: {count}", fontsize=9)
     figure.suptitle(
         f"AdamW of the whole transformer, $d$ = {D}, $N$ = {LENGTH}, one run a start: learned "
         f"(circle) or not (cross)\nwithin {record.attrs['steps']} steps; a ring where its reduced "

@@ -58,7 +58,8 @@ def draw_maps(record: xr.Dataset, lines: list[dict[str, Any]], path: Path) -> No
     figure.suptitle(
         "Training of the whole transformer (one layer with softmax attention, tied weights, "
         "hidden width $4d$; exact loss) from lifted starts $e > 0$, and where predictions fail\n"
-        "one run a start; noise of start $i$ from seed $i$; $-e$ is the same run",
+        "one run a start; noise of start $i$ from seed $i$; from $-e$ the run is the same, with "
+        "noise the same in law",
         fontsize=11,
     )
     write_png(figure, path)

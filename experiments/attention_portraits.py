@@ -9,11 +9,12 @@ figures/critical_points.json. About five minutes on one core.
 
 What the paper shows: orbits in (e, w, a) that fall onto the plane of bad minima for p + q > 1 and
 leave it for p + q < 1, with the attention dying out at the global minima. We find the same: for
-uniform attention every start ends at a = 0 on the minima curve or in the plane e = 0, although a
-may rise on the way. The plane's saddle line bends with a, since uniform attention adds C's term in
-a; with linear attention it is straight, and e² > 2(1 + a)² escapes whatever w is. Far outside the
-paper's window the search finds a further saddle, near (e, w, a) = (0.30, −0.52, −21) at
-N = 64, (0.5, 0.8).
+uniform attention every orbit drawn ends at a = 0 on the minima curve or in the plane e = 0,
+although a may rise on the way (at N = 2, not drawn, some run off to a = −∞). The plane's saddle
+line bends with a, since uniform attention adds C's term in a; with linear attention it is straight,
+and e² > 2(1 + a)² escapes whatever w is. Far outside the paper's window the search, 60 starts a
+case, uniform attention at N = 64, finds a further saddle, near (e, w, a) = (0.30, −0.52, −21) at
+(0.5, 0.8).
 """
 
 import argparse

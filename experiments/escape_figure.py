@@ -27,9 +27,9 @@ def draw(record: xr.Dataset) -> Figure:
         axes.set_title("")
         axes.set_title(title, fontsize=10, loc="left")
     figure.suptitle(
-        "AdamW leaves the unigram when it has grown $W_2W_1$ to $-1$ in some direction: tied "
-        f"softmax layer, $p + q > 1$, {record.attrs['steps']} steps, {record.sizes['run']} runs a "
-        "setting on five chains",
+        "AdamW leaves the unigram no earlier than $\\lambda_{min}(S)$ falls below 0: tied softmax "
+        f"layer, $p + q > 1$, {record.attrs['steps']} steps, {record.sizes['run']} runs a setting "
+        "on five chains",
         fontsize=11,
     )
     return figure
@@ -102,7 +102,7 @@ def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
     axes.set(xscale="log", yscale="log", xlim=limits, ylim=limits,
              xlabel="step at which $\\lambda_{min}(S) < 0$",
              ylabel="step at which half of the gap is closed",
-             title="the trap goes first, then the loss falls")  # fmt: skip
+             title="the trap goes no later than the loss falls")  # fmt: skip
     axes.legend(fontsize=8, loc="lower right")
 
 

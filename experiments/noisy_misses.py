@@ -13,13 +13,14 @@ e = w = 1.9, twelve cells away from it. What we find:
   gives the embedding's component across, as full training has it, to 15 % up to time 64, while
   that grows from 0.06 to 0.5.
 - Its gain, the most by which a unit step off the manifold is multiplied in the embedding up to
-  time 200, is largest at these very starts among all that the rank-one model calls trapped: 26 at
-  (0.5, 0.8), all others being at most 16, and 21 at (0.9, 0.9), others 19. At N = 1024 it is at
+  time 200, is largest at (1.9, 1.9) among all that the rank-one model calls trapped: 26 at
+  (0.5, 0.8), all others being at most 16, and 21 at (0.9, 0.9), others 19; at the other miss,
+  (0.3, -0.5), it is 1: nothing grows there, the start lies at the boundary. At N = 1024 it is at
   most 9; no noisy runs were made there.
-- At the misses the gain comes late, at times 200 and 130; at the runners-up it comes at times 20 to
-  30 and falls again. From two of these, (1.9, 1.7) and (1.7, 1.9) at (0.5, 0.8), runs with noise
-  0.02 and 0.04 stay, 4 of 4 each, and 2 of 4 with noise 0.08 leave; noise 0.02 on attention alone
-  frees none of 4.
+- At (1.9, 1.9) the gain comes late, at times 200, the end, and 130; at the runners-up it comes at
+  times 20 to 30 and falls again. From two of these, (1.9, 1.7) and (1.7, 1.9) at (0.5, 0.8), runs
+  with noise 0.02 and 0.04 stay, 4 of 4 each, and 2 of 4 with noise 0.08 leave; noise 0.02 on
+  attention alone frees none of 4.
 
 So the trap's bottom is no saddle: at e = 0 a step across costs π₀π₁(p + q − 1)η², and nothing else
 couples to second order. The way there is unstable: turning W_1 or W_2 alone costs nothing, so that

@@ -3,8 +3,9 @@
     python experiments/results_page.py
 
 Every table of the page stands between two comments, <!-- NAME --> and <!-- end of NAME -->, and is
-made here from figures/*.json; the prose around the tables quotes no measured number. A study whose
-json is not there is said to be missing.
+made here from figures/*.json. The prose around the tables is written by hand and quotes some of the
+same numbers: read it again when a table changes. A study whose json is not there is said to be
+missing.
 """
 
 from __future__ import annotations

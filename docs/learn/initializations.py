@@ -121,8 +121,8 @@ assert (side == 0).sum() == 8 and (trapped[side == 0] == 0).all()
 # two-number flow to within two per cent or so, but not for the right reason: it errs on up to 8 %
 # of the starts, in both directions, and the errors nearly cancel. For p + q < 1 its trap does not
 # exist: the integral says 7 % at σ = 0.7, and of the full transformers none is trapped. The
-# five-number rank-one model, whose set of weights full training never leaves, is right about
-# every single one of the 900.
+# five-number rank-one model, whose set of weights gradient flow from such starts never leaves, is
+# right about every single one of the 900.
 
 # %%
 scales = (0.3, 0.5, 0.7)

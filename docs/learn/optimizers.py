@@ -63,7 +63,9 @@ for name in ("adam", "adamw"):
 #
 # On a grid over |e|, |w| ≤ 2 AdamW, after 4 000 steps at its cosine schedule, has learned wherever
 # the flow learns, and from 28 of the 156 starts that the flow traps, all of them with w < 0. What
-# it has not learned by then is unresolved, never "trapped": more steps may learn it.
+# it has not learned by then is unresolved, never "trapped": more steps may learn it. From w > 0 the
+# exact map never learns, since it keeps the set w₁ = w₂ on which these starts lie; full training,
+# whose rounding leaves that set, learns from some of them too (see the page of results).
 
 # %%
 axis = flowsim.cell_centres(-2.0, 2.0, 16)
