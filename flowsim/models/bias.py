@@ -34,8 +34,8 @@ def weighted_sum(values: Tensor, weight: Tensor) -> Tensor:
 
 def entropy_given(chain: BinaryChain, x: int, logit: Tensor) -> Tensor:
     """−t log σ(f) − (1 − t) log σ(−f), t = t(x): the cross-entropy after symbol x, any shape."""
-    target = (chain.p, 1 - chain.q)[x]
-    return -target * logsigmoid(logit) - (1 - target) * logsigmoid(-logit)
+    target, other = ((chain.p, 1 - chain.p), (1 - chain.q, chain.q))[x]
+    return -target * logsigmoid(logit) - other * logsigmoid(-logit)
 
 
 def residual_given(chain: BinaryChain, x: int, logit: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import AttentionModel, BinaryChain
+from flowsim import AttentionModel, BinaryChain, Label, find_limits
 from flowsim.flow.rows.smooth import uniform_rows as uniform
 from flowsim.models.elementary import exponential
 from flowsim.models.uniform.table import STEEPEST, LawTable
@@ -99,3 +99,26 @@ def test_the_exponential_is_right_to_two_units_in_the_last_place():
     found = np.array([exponential(value) for value in x])
     assert np.abs(found / np.exp(x) - 1).max() < 5e-16
     assert exponential(0.0) == 1.0
+
+
+def test_steep_logits_are_no_critical_points():
+    """Where σ′ underflows for all nodes of a class the field goes on; over N = 1, Δ = e²(1+a)g."""
+    theta = torch.tensor([[-1.0, -10.0, 3.0], [-1.0, -10.0, 10.0]], dtype=torch.float64)
+    for bias, starts in (("optimal", theta), ("dynamic", torch.cat([theta, 0 * theta[:, :1]], 1))):
+        model = AttentionModel(BinaryChain(0.9, 0.9), 1, bias=bias)
+        assert model.gradient(starts).abs().max() > 10
+        assert (find_limits(model, starts).label == Label.GLOBAL_MINIMUM).all()
+
+
+def test_slow_is_not_critical_close_to_independence():
+    """With λ = −9e-5 and π₀π₁ = 1e-4 no gradient is large; these starts are on no critical set."""
+    model = AttentionModel(BinaryChain(1e-4, 0.99999), 1)
+    starts = [[e, w, -1 + off] for e in (-0.01, 0.02) for w in (-1.0, -0.3) for off in (0, 1e-6)]
+    assert not (find_limits(model, starts).label == Label.SADDLE).any()
+
+
+def test_blurred_losses_give_no_label():
+    """p + q = 1 + 1e-9: the losses of unigram and bigram are one number in float64."""
+    model = AttentionModel(BinaryChain(0.5, 0.5 + 1e-9), 3)
+    found = find_limits(model, [[0.3, 0.5, 0.2], [0.3, -2.0, 0.2]])
+    assert not (found.label == Label.GLOBAL_MINIMUM).any()

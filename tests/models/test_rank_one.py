@@ -164,3 +164,17 @@ def test_other_bad_input():
     RankOneModel(CHAIN, 10**7)
     with pytest.raises(InputError, match=r"\(e, w, a\), optionally with b"):
         RankOneModel(CHAIN, 4, attention=True).from_canonical(torch.zeros(2))
+
+
+def test_tiny_q_costs_no_digits():
+    """1 − (1 − q) has none of q's digits left at q = 1e-16; the loss keeps all of them."""
+    for length in (1, 3):
+        rank_one = RankOneModel(BinaryChain(0.5, 1e-12), length)
+        canonical = CanonicalModel(rank_one.chain)
+        theta = torch.tensor([[0.7, 0.4], [-1.1, -0.9]], dtype=torch.float64)
+        expected = canonical.loss(theta)
+        lifted = rank_one.from_canonical(theta)
+        torch.testing.assert_close(rank_one.loss(lifted), expected, rtol=1e-13, atol=0)
+        uniform = AttentionModel(rank_one.chain, length)
+        still = torch.cat([theta, torch.zeros_like(theta[:, :1])], dim=1)
+        torch.testing.assert_close(uniform.loss(still), expected, rtol=1e-13, atol=0)

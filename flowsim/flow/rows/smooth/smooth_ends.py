@@ -20,7 +20,7 @@ from flowsim.flow.rows.codes import (
     TRAPPED,
 )
 from flowsim.flow.rows.smooth.smooth_models import Followed, follow_smooth
-from flowsim.landscape.curvature import classify_critical
+from flowsim.landscape.curvature import classify_critical, curvatures
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel
 from flowsim.models.in_context.induction import InductionModel
@@ -29,6 +29,10 @@ from flowsim.models.rank_one import RankOneModel
 #: A row that was as slow as this times π₀π₁|λ| when it passed a saddle is in doubt: in log|e| and
 #: log|w|, whose rates stay large beside a plane, or in plain coordinates.
 _DOUBTFUL_LOGARITHMS, _DOUBTFUL = 2e-3, 1e-4
+#: A row is at rest only where its gradient would vanish within this distance, by its curvature.
+_NEAR = 1e-8
+#: With less mutual information, in nats, no loss is told from another in float64.
+_BLURRED = 1e-13
 #: Evaluations of the field in a step.
 _EVALUATIONS = 8
 _STATUS = {
@@ -61,7 +65,8 @@ def smooth_ends(
     label = torch.full_like(found.why, Label.UNRESOLVED)
     status = _statuses(found)
     trapped, drifts = found.why == TRAPPED, found.why == DRIFTS
-    label[found.why == MINIMA] = Label.GLOBAL_MINIMUM
+    if not 0 < model.chain.mutual_information < _BLURRED:
+        label[found.why == MINIMA] = Label.GLOBAL_MINIMUM
     # with p + q = 1 the plane e = 0 is itself a set of global minima
     informative = model.chain.second_eigenvalue != 0
     label[trapped] = Label.LOCAL_MINIMUM if informative else Label.GLOBAL_MINIMUM
@@ -71,8 +76,7 @@ def smooth_ends(
         found.theta[critical] = start[critical]
         label[critical] = classify_critical(model, start[critical]).long()
     if bool(resting.any()):
-        kinds = classify_critical(model, found.theta[resting], decisive=True)
-        label[resting] = kinds.long()
+        label[resting] = _kind_of_rest(model, found.theta[resting], found.speed[resting]).long()
     found.theta[trapped, 0] = 0.0
     found.loss[trapped] = model.chain.stationary_entropy
     found.speed[trapped] = 0.0
@@ -126,3 +130,13 @@ def _columns(
         1 + _EVALUATIONS * found.attempts,
         doubtful,
     )
+
+
+def _kind_of_rest(model: ReducedModel, theta: Tensor, speed: Tensor) -> Tensor:
+    """What points (n, k) are where the flow is slow; unresolved where it is slow everywhere.
+
+    Close to p + q = 1 all gradients are small, also those of points that are not critical.
+    """
+    kind = classify_critical(model, theta, decisive=True)
+    largest = curvatures(model, theta).abs().amax(dim=-1)
+    return torch.where(speed <= _NEAR * largest, kind, Label.UNRESOLVED)

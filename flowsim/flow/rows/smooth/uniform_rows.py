@@ -100,7 +100,7 @@ def expand(y, reals, ints, memory, out, jacobian, second):
             memory[ORIGIN + i] = y[i]
             jacobian[i] = 0.0
     for c in range(4):
-        if memory[SUMS + EACH * c + 2] > 0.0:
+        if _has_nodes(c, memory):
             _add_class(c, square, gamma, y[2], step, memory, out)
             if second:
                 _add_derivatives(
@@ -114,6 +114,13 @@ def expand(y, reals, ints, memory, out, jacobian, second):
         if second:
             jacobian[0] = 0.0
     return 0
+
+
+@compiled
+def _has_nodes(c, memory):
+    """Whether the law has nodes in a class; far out Σv underflows there, but not Σω."""
+    place = SUMS + EACH * c
+    return memory[place + 2] > 0.0 or memory[place] != 0.0
 
 
 @compiled
