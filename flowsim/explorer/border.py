@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from flowsim.explorer.plane_layers import Cells, Stop, centres, followed, landscape, refined
+from flowsim.explorer.plane_layers import Cells, Stop, centres, followed, landscape, levels, refined
 from flowsim.explorer.view import View
 from flowsim.landscape.basins import analytic_basin
 from flowsim.landscape.labels import Label
@@ -16,8 +16,8 @@ from flowsim.models.base import loss_of_gap
 from flowsim.portraits.numerical_boundary import HALVINGS, with_boundary
 from flowsim.records.netcdf import flags
 
-#: Halvings of an edge between two cells of the coarsest level, within a slider's move.
-_QUICK = 2
+#: Halvings of an edge within a slider's move, between cells of the coarsest level and others.
+_FIRST, _QUICK = 2, 4
 
 
 #: e and w along a curve, NaN where it is not drawn.
@@ -52,7 +52,7 @@ def has_border(view: View) -> bool:
 def border(view: View, cells: Cells, stop: Stop) -> Border | None:
     """The boundary between labelled cells, each point by bisection; None if stopped.
 
-    Between coarse cells, which are to be refined, every edge is halved twice only.
+    Between cells that are still to be refined edges are halved fewer times.
     """
 
     def label(e: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
         return found
 
     e, w = centres(view, cells.label.shape[0])
-    halvings = HALVINGS if cells.final else _QUICK
+    halvings = HALVINGS if cells.final else _FIRST if len(e) == levels(view)[0] else _QUICK
     record = xr.Dataset({"label": (("e", "w"), cells.label, flags(Label))}, {"e": e, "w": w})
     try:
         record = with_boundary(record, label, halvings)

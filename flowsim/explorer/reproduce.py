@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ import xarray as xr
 from flowsim.drawing.front import draw
 from flowsim.drawing.style import save_figure
 from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.full_start import first_weights, is_untied
+from flowsim.explorer.link import to_query
 from flowsim.explorer.orbits_from_starts import Orbit
 from flowsim.explorer.plane_layers import levels
 from flowsim.explorer.training_stream import Run
@@ -38,7 +41,8 @@ def explored_record(
     Every cell is followed anew, as by ``flowsim portrait`` with the same settings; ``orbit_e`` and
     ``orbit_w`` (time, orbit) are the page's orbits, at their own times and NaN after their ends,
     with ``orbit_label``; ``trained_e``, ``trained_w``, ``trained_loss`` and ``trained_time``
-    (look, run) what full training did.
+    (look, run) what full training did. ``command`` draws the plane again, ``link`` is the query
+    that brings the page back.
 
     Raises:
         Stopped: ``stop`` said so.
@@ -55,6 +59,9 @@ def explored_record(
         progress=look, confirm=confirm,
     )  # fmt: skip
     record = record.drop_vars(["orbit_e", "orbit_w"])
+    full = runs[-1].settings if runs else FullSettings()
+    record.attrs["command"] = command_lines(view, full, ()).splitlines()[0]
+    record.attrs["link"] = f"flowsim explore, ?{to_query(view, full)}"
     record.attrs["orbits_unfinished"] = sum(o.label == Label.UNRESOLVED for o in orbits)
     if orbits:
         paths = [(np.append(o.forward.e, o.end[0]), np.append(o.forward.w, o.end[1]))
@@ -103,9 +110,14 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
     if view.starts:
         rows = "\\n".join(["e,w", *(f"{e!r},{w!r}" for e, w in view.starts)])
         lines.append(f"printf '{rows}\\n' > starts.csv")
-        lines.append(shlex.join(["flowsim", "scan", *model, "--points", "starts.csv"]))
+        lines.append(
+            shlex.join(["flowsim", "scan", *model, "--points", "starts.csv", "--out", "orbits.nc"])
+        )
     if view.puff is not None:
         lines.append("# a cloud around a point is drawn in Python only, see below")
+    if trained and not _lifted_by_command(view):
+        lines.append("# training from this lift is begun in Python only, see below")
+        trained = ()
     for start in dict.fromkeys(trained):
         lines.append(shlex.join(_train_words(view, full, start)))
     return "\n".join(lines)
@@ -154,21 +166,65 @@ def _cloud_lines(view: View) -> list[str]:
 
 
 def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
-    held = [view.held.get("a", 0.0)] if view.has_slice else []
-    theta = (start.e, start.w, *held)
+    """Training in Python, from the lift that the page trains from."""
     options = [f'"{full.trainer}"', f"steps={full.steps}"]
     options += [] if full.rate is None else [f"learning_rate={full.rate!r}"]
     options += ["clip=1.0"] if full.trainer == "adamw" else []
-    return [
-        "import full_model",
-        f"arch = full_model.Architecture(d={full.d}, length={full.length or full_length(view)})",
-        f"recipe = full_model.Recipe({', '.join(options)})",
+    recipe = f"recipe = full_model.Recipe({', '.join(options)})"
+    how = _lines_of_states if view.choice.states is not None else _lines_of_two_states
+    return ["import full_model", recipe, *how(view, full, start), 'print(record["loss"])']
+
+
+def _lines_of_two_states(view: View, full: FullSettings, start: Start) -> list[str]:
+    theta = (start.e, start.w, *([view.held.get("a", 0.0)] if view.has_slice else []))
+    untied = ", tied=False" * is_untied(view)
+    length = full_length(view, full.length)
+    lines = [
+        f"arch = full_model.Architecture(d={full.d}, length={length}{untied})",
         "settings = full_model.RunSettings(",
         f'    arch, recipe, ({view.p!r},), ({view.q!r},), ({full.seed},), "lifted",',
         f"    theta=({theta!r},), noise={full.noise!r}, data_seed={full.seed},",
         ")",
-        "record, weights = full_model.train(settings)",
-        'print(record["loss"])',
+    ]
+    if _lifted_by_command(view):
+        return [*lines, "record, weights = full_model.train(settings)"]
+    clean, other = replace(full, noise=0.0), replace(view, fixed=())
+    here, usual = (first_weights(v, clean, start) for v in (view, other))
+    moved = {n: float((here[n] - usual[n]).flatten()[0]) for n in ("unembedding", "bias")
+             if n in here}  # fmt: skip
+    return [
+        *lines,
+        "from dataclasses import replace",
+        "weights = full_model.starting_weights(settings)",
+        *(f'weights["{n}"] += {x!r}  # to the value that is held, and its best bias'
+          for n, x in moved.items()),
+        'given = replace(settings, init="given", theta=None, noise=0.0)',
+        "record, weights = full_model.train(given, initial=weights)",
+    ]  # fmt: skip
+
+
+def _lines_of_states(view: View, full: FullSettings, start: Start) -> list[str]:
+    choice = view.choice
+    hidden = (choice.hidden_per_state or 1) * (choice.states or 2)
+    plain = 'attention="none"' if not full.noise and full.trainer in ("gd", "flow") else ""
+    rest = ", ".join(['output="states"', *([plain] if plain else [])])
+    lines = [
+        f"arch = full_model.Architecture(d={full.d}, length={full_length(view, full.length)}, "
+        f"hidden={hidden},",
+        f"                               states={choice.states}, {rest})",
+        f"weights = full_model.lift_states(torch.tensor([{(start.e, start.w)!r}]).double(), arch)",
+    ]
+    if full.noise:
+        lines += [
+            "from full_model.lift.initial import with_noise",
+            f"generators = [torch.Generator().manual_seed({full.seed})]",
+            f"weights = with_noise(arch, weights, {full.noise!r}, generators)",
+        ]
+    return [
+        *lines,
+        f'settings = full_model.RunSettings(arch, recipe, seeds=({full.seed},), init="given",',
+        f"                                  data=model.chain, data_seed={full.seed})",
+        "record, weights = full_model.train(settings, initial=weights)",
     ]
 
 
@@ -176,11 +232,17 @@ def _train_words(view: View, full: FullSettings, start: Start) -> list[str]:
     held = [f"{view.held.get('a', 0.0)!r}"] if view.has_slice else []
     point = ",".join([f"{start.e!r}", f"{start.w!r}", *held])
     words = ["flowsim", "train", *_chain_options(view), "--trainer", full.trainer]
-    words += ["--d", str(full.d), "--length", str(full.length or full_length(view))]
+    words += ["--untied"] * is_untied(view)
+    words += ["--d", str(full.d), "--length", str(full_length(view, full.length))]
     words += ["--init", "lifted", f"--theta={point}", "--steps", str(full.steps)]
     words += ["--noise", f"{full.noise!r}"] if full.noise else []
     words += ["--learning-rate", f"{full.rate!r}"] if full.rate is not None else []
     return [*words, "--seed", str(full.seed)] if full.seed else words
+
+
+def _lifted_by_command(view: View) -> bool:
+    """Whether ``flowsim train --init lifted`` begins where the explorer does."""
+    return view.choice.states is None and not {"u", "b"} & view.held.keys()
 
 
 def _chances(view: View) -> tuple[str, ...]:

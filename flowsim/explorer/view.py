@@ -173,9 +173,9 @@ class View:
         return replace(self, window=Window(*sides))
 
 
-def full_length(view: View) -> int:
-    """N of the full transformer that goes with a view: the model's own, else the usual one."""
-    return view.choice.length or DEFAULT_LENGTH
+def full_length(view: View, wanted: int | None = None) -> int:
+    """N of the full transformer: what is wanted, else the view's model's own, else the usual."""
+    return wanted or view.choice.length or DEFAULT_LENGTH
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:

@@ -14,7 +14,7 @@ from flowsim.models.rank_one import RankOneModel
 from full_model.comparison.choices import Comparison
 from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
-from full_model.comparison.outcome import EndReason, Outcome, classify
+from full_model.comparison.outcome import EndReason, Outcome, classify, open_at_unigram
 from full_model.comparison.states.states_field import StatesField
 from full_model.comparison.states.states_outcome import classify_states
 from full_model.comparison.steps import chatters, step_until
@@ -63,7 +63,9 @@ def attention_stays_zero(settings: Comparison, dimensions: int) -> bool:
     return dimensions == 2 and not (settings.noise and settings.noise_on != "others")
 
 
-def full_field(settings: Comparison, dimensions: int, rounding: float = 0.0) -> FullField:
+def full_field(
+    settings: Comparison, dimensions: int, rounding: float = 0.0, tied: bool = True
+) -> FullField:
     """The field of the full models for points of that many coordinates.
 
     Where attention stays zero it is left out of the arithmetic, which is a closed form then, with
@@ -73,11 +75,12 @@ def full_field(settings: Comparison, dimensions: int, rounding: float = 0.0) -> 
         settings: what to compare.
         dimensions: 2 or 3.
         rounding: see ``FullField``.
+        tied: is the unembedding the embedding.
 
     Raises:
         InputError: there are too many sequences.
     """
-    arch, shared = settings.architecture, False
+    arch, shared = replace(settings.architecture, tied=tied), False
     plain = attention_stays_zero(settings, dimensions)
     if plain:
         arch, shared = replace(arch, attention="none"), settings.noise == 0
@@ -96,6 +99,8 @@ class FullSide:
         settings: what to compare.
         points: (M, 2 or 3).
         seeds: see ``lifted_weights``.
+        weights: where the models start instead of at the lifts; untied ones are labelled if they
+            learn, and nothing is decided of those that stay at the unigram.
 
     Attributes:
         state, time, steps: weights (M, K) flattened by ``field``, physical times and steps taken.
@@ -105,18 +110,24 @@ class FullSide:
     """
 
     def __init__(
-        self, settings: Comparison, points: Tensor, seeds: Sequence[int] | None = None
+        self,
+        settings: Comparison,
+        points: Tensor,
+        seeds: Sequence[int] | None = None,
+        weights: Weights | None = None,
     ) -> None:
         count, device = len(points), settings.device
         self.settings, self.dimensions = settings, points.shape[1]
-        self.field = full_field(settings, self.dimensions)
+        weights = lifted_weights(settings, points, seeds) if weights is None else weights
+        self.tied = "unembedding" not in weights
+        self.field = full_field(settings, self.dimensions, tied=self.tied)
         # moves the runs of the flow; they are measured by ``field``, with ReLU itself
         flows = settings.trainer == "flow"
-        self.rounded = full_field(settings, self.dimensions, ROUNDING if flows else 0.0)
+        rounding = ROUNDING if flows else 0.0
+        self.rounded = full_field(settings, self.dimensions, rounding, self.tied)
         self.arch = self.field.arch
         assert settings.steps is not None
         self.most_steps = settings.steps
-        weights = lifted_weights(settings, points, seeds)
         self.state = self.field.state({k: w.to(device) for k, w in weights.items()})
         self.width = torch.full((count,), FIRST_STEP, dtype=torch.float64, device=device)
         self.time = torch.zeros(count, dtype=torch.float64, device=device)
@@ -194,4 +205,5 @@ class FullSide:
             return plane.canonical, turned.relative_distance, classify_states(chain, *known, turned)
         trained = project(arch, whole, state.new_full((arch.d,), arch.d**-0.5))
         nearest = project(arch, whole, rounds=8) if noise else trained
-        return trained.canonical, nearest.relative_distance, classify(chain, *known)
+        unigram = None if self.tied else open_at_unigram
+        return trained.canonical, nearest.relative_distance, classify(chain, *known, unigram)

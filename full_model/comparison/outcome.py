@@ -143,6 +143,14 @@ def _at_unigram(
     return torch.where(stuck, Label.SADDLE, label).to(torch.int8), lowest
 
 
+def open_at_unigram(
+    rows: Tensor, weights: Weights, gradient: Gradient, metric: Weights
+) -> tuple[Tensor, Tensor]:
+    """Nothing is decided of untied runs there: e = u = 0 is no minimum (AM Thm. 3)."""
+    label = torch.full((len(rows),), Label.UNRESOLVED, dtype=torch.int8)
+    return label, torch.full((len(rows),), torch.nan, dtype=torch.float64)
+
+
 def _inside(chain: BinaryChain, weights: Weights, gradient: Gradient, schur: Tensor) -> Tensor:
     """Whether the loss, its bias at the optimum, rises like ½eᵀSe from e = 0 to where the run is.
 

@@ -10,6 +10,7 @@ from flowsim import InputError, Label, find_limits, model_of, read_record, traje
 from flowsim.explorer.border import border, has_border
 from flowsim.explorer.clouds import CloudShare, cloud_shares
 from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.full_start import check_training, is_untied
 from flowsim.explorer.orbits_from_starts import follow_start, mean_gap
 from flowsim.explorer.plane_layers import (
     UNKNOWN,
@@ -20,7 +21,8 @@ from flowsim.explorer.plane_layers import (
     runs,
 )
 from flowsim.explorer.reproduce import command_lines, python_lines, saved_file
-from flowsim.explorer.training_stream import Run, check_training, training, verdict
+from flowsim.explorer.training_stream import Run, training
+from flowsim.explorer.verdicts import verdict
 from flowsim.explorer.view import Puff, Start, View
 from flowsim.landscape.basins import analytic_basin
 from flowsim.portraits.starts_in_plane import plane_starts
@@ -175,10 +177,57 @@ def test_sampled_training_streams_and_stops():
     assert run.curve[-1].time == pytest.approx(0.6)
 
 
+@pytest.mark.parametrize("trainer", ["gd", "flow"])
+def test_a_run_that_is_out_of_steps_is_measured_at_its_end(trainer):
+    view = View()
+    run = Run(GOOD, FullSettings(trainer, steps=6), Label.GLOBAL_MINIMUM)
+    for _ in training(view, run, lambda: False):
+        pass
+    assert run.ended == "out of steps" and run.curve[-1].step >= 6
+    assert all(np.isfinite([x.loss, x.e, x.w, x.gap]).all() for x in run.curve)
+    assert "% of what can be learned still unlearned" in verdict(view, run)
+    assert "nan" not in verdict(view, run)
+
+
+@pytest.mark.parametrize("trainer", ["gd", pytest.param("flow", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name, options", [
+    ("states", {"states": 3}), ("untied", {}), ("rank-one", {"tied": False}),
+    ("untied", {"held": (("u", 0.9),)}), ("canonical", {"bias": "dynamic"}),
+])  # fmt: skip
+def test_every_model_is_trained_from_where_its_orbit_begins(trainer, name, options):
+    held = options.get("held", ())
+    view = View().with_model(name, **{k: v for k, v in options.items() if k != "held"})
+    view = replace(view, fixed=held).on_chain(0.9, 0.8)
+    for start, lost in ((GOOD, Label.GLOBAL_MINIMUM), (BAD, Label.LOCAL_MINIMUM)):
+        orbit = follow_start(view, start)
+        run = Run(start, FullSettings(trainer), orbit.label)
+        for _ in training(view, run, lambda: False):
+            pass
+        first = run.curve[0]
+        assert (first.e, first.w) == pytest.approx(start)
+        assert first.loss == pytest.approx(orbit.forward.loss[0])
+        assert first.gap == pytest.approx(orbit.forward.gap[0])
+        if is_untied(view):  # where e = u = 0 is a saddle
+            lost = Label.GLOBAL_MINIMUM
+        assert run.outcome == lost and run.ended == "decided"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["sgd", "adamw"])
+@pytest.mark.parametrize("name", ["states", "untied"])
+def test_sampled_training_of_other_models(trainer, name):
+    view = View().with_model(name, **({"states": 3} if name == "states" else {})).on_chain(0.9, 0.8)
+    run = Run(GOOD, FullSettings(trainer, length=3, noise=0.01, steps=60), Label.GLOBAL_MINIMUM)
+    for _ in training(view, run, lambda: False):
+        pass
+    assert run.curve[-1].step == 60 and run.curve[-1].loss < 0.95 * run.curve[0].loss
+    assert run.curve[0].e == pytest.approx(GOOD.e, abs=0.05)
+
+
 def test_what_cannot_be_trained_is_said():
     for view, full, word in (
-        (View().with_model("states"), FullSettings(), "two states"),
-        (View().with_model("untied"), FullSettings(), "tied"),
+        (View().with_model("states", states=12), FullSettings(), "at least 11"),
+        (View().with_model("states"), FullSettings(noise=0.1), r"5\^8 sequences"),
         (View().with_model("uniform", length=30), FullSettings(), "sequences"),
         (View(), FullSettings(length=30, noise=0.1), "sequences"),
     ):
@@ -228,6 +277,6 @@ def test_the_lines_reproduce_the_page(explored, tmp_path, monkeypatch, capsys):
     assert lines[0] == "flowsim portrait --p 0.5 --q 0.8 --resolution 208"
     assert lines[1:3] == [
         "printf 'e,w\\n0.5,-1.2\\n1.0,0.5\\n' > starts.csv",
-        "flowsim scan --p 0.5 --q 0.8 --points starts.csv",
+        "flowsim scan --p 0.5 --q 0.8 --points starts.csv --out orbits.nc",
     ]
     assert lines[-1].startswith("flowsim train --p 0.5 --q 0.8 --trainer gd --d 8 --length 8")

@@ -141,6 +141,26 @@ def test_training_goes_beside_the_flow(visit):
     at.reads("is trapped (bad local minimum), just as the flow says.")
 
 
+@pytest.mark.parametrize("query", ["model=states&states=3&p=0.9", "model=untied"],
+                         ids=["states", "untied"])  # fmt: skip
+def test_every_model_is_trained(visit, query):
+    at = visit(f"?{query}&start=0.5,-1.2")
+    at.reads("reaches the global minima")
+    at.press("Train")
+    at.reads("the full transformer has learned the chain")
+
+
+def test_the_boundary_is_drawn_where_no_closed_form_has_it(visit):
+    at = visit("?model=uniform&length=4")
+    at.reads("basin boundary")
+    at.reads("64 × 64 points")
+    at.page.wait_for_function("""() => {
+        const plane = Bokeh.documents[0].get_model_by_name("plane");
+        const line = plane.renderers.find((r) => r.data_source.name === "border").data_source.data;
+        return line.xs.length === 1 && line.xs[0].length > 100;
+    }""")
+
+
 def test_every_model_can_be_chosen(visit):
     at = visit()
     at.click(-1.2, 0.5)

@@ -22,10 +22,10 @@ from flowsim.explorer.view import MOST_POSITIONS, MOST_STATES
 #: The models by their names, in the words of the page.
 MODEL_WORDS = [
     ("canonical", "Canonical: weights e and w"),
-    ("linear", "Linear attention: a slice of (e, w, a)"),
-    ("uniform", "Uniform attention: a slice of (e, w, a)"),
-    ("untied", "Untied weights: starts at u = e"),
-    ("rank-one", "Rank-one: what full training keeps to"),
+    ("linear", "Linear attention, a slice"),
+    ("uniform", "Uniform attention, a slice"),
+    ("untied", "Untied, from u = e"),
+    ("rank-one", "Rank-one: full training"),
     ("states", "More than two states"),
 ]
 TRAINER_WORDS = [

@@ -20,6 +20,8 @@ from flowsim.landscape.labels import Label
 _PANELS = ("loss", "logit gap", "coordinates")
 #: How coordinates are told apart in the third panel, without colour too.
 _DASH = {"e": [], "w": [7, 4], "a": [2, 3], "u": [9, 3, 2, 3], "b": [1, 4]}
+#: The same of full training, e and w.
+_TRAINED_DASH = ([3, 3], [7, 3, 2, 3])
 
 
 class TimeFigures:
@@ -137,7 +139,10 @@ class TimeFigures:
                 "coordinates": [[p.e for p in seen], [p.w for p in seen]] if seen else [],
             }
             for name, several in columns.items():
-                found[name] += [(time, values, TRAINED, 2.2, [3, 3]) for values in several]
+                found[name] += [
+                    (time, values, TRAINED, 2.2, dash)
+                    for values, dash in zip(several, _TRAINED_DASH, strict=False)
+                ]
         for name in _PANELS:
             self.sources[f"{name} training"].data = _columns(found[name])
         self._fit()

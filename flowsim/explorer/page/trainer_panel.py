@@ -9,8 +9,10 @@ from typing import Any
 
 from flowsim.errors import InputError
 from flowsim.explorer.full_settings import USUAL_RATE, FullSettings
+from flowsim.explorer.full_start import check_training
 from flowsim.explorer.page.page_parts import Page
-from flowsim.explorer.training_stream import Run, check_training, training, verdict
+from flowsim.explorer.training_stream import Run, training
+from flowsim.explorer.verdicts import verdict
 from flowsim.explorer.view import full_length
 from flowsim.landscape.labels import Label
 

@@ -1,0 +1,50 @@
+"""Every command that draws writes vector files too."""
+
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+CHAIN = ("--p", "0.5", "--q", "0.8")
+DRAWS = {
+    "portrait": ("portrait", *CHAIN, "--resolution", "6"),
+    "slice": ("portrait", *CHAIN, "--model", "uniform", "--length", "3", "--resolution", "3",
+              "--confirm", "0"),
+    "space": ("portrait", *CHAIN, "--model", "linear", "--view", "3d"),
+    "trained": ("portrait", *CHAIN, "--model", "rank-one", "--length", "3", "--resolution", "3",
+                "--optimizer", "gd", "--steps", "5"),
+    "induction": ("portrait", "--model", "induction", "--length", "6", "--resolution", "4"),
+    "gaussian": ("gaussian", *CHAIN, "--sigma", "0.1:1:2", "--samples", "20"),
+    "compare": ("compare", *CHAIN, "--grid", "2x2", "--d", "2", "--length", "2"),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DRAWS)
+def test_svg_and_pdf(flowsim, tmp_path, name):
+    code, _, errors = flowsim(*DRAWS[name], "--out", "x.svg")
+    assert code in (0, 3), errors
+    picture = ElementTree.parse(tmp_path / "x.svg").getroot()
+    assert picture.tag.endswith("}svg") and float(picture.get("width").removesuffix("pt")) > 100
+    assert len(list(picture.iter("{http://www.w3.org/2000/svg}path"))) > 10
+    code, _, errors = flowsim("portrait", "--from", "x.nc", "--out", "again.pdf")
+    assert code in (0, 3), errors
+    content = (tmp_path / "again.pdf").read_bytes()
+    assert content.startswith(b"%PDF") and content.rstrip().endswith(b"%%EOF")
+
+
+@pytest.mark.slow
+def test_what_draws_no_vectors_itself_is_drawn_from_its_record(flowsim, tmp_path):
+    words = ("--d", "2", "--length", "2", "--steps", "3", "--telemetry-every", "1", "--plot")
+    assert flowsim("train", *CHAIN, "--trainer", "gd", *words, "--out", "run.nc")[0] == 0
+    assert (tmp_path / "run.png").exists()
+    assert flowsim("scan", *CHAIN, "--grid", "4x4", "--out", "scan.nc")[0] == 0
+    for name in ("run", "scan"):
+        code, _, errors = flowsim("portrait", "--from", f"{name}.nc", "--out", f"{name}.svg")
+        assert code == 0, errors
+        assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag.endswith("}svg")
+
+
+@pytest.mark.parametrize("command", ["portrait", "gaussian", "compare"])
+def test_another_suffix_is_one_sentence(flowsim, command):
+    code, _, errors = flowsim(command, *CHAIN, "--out", "x.jpeg")
+    assert code == 2 and errors.count("\n") == 1 and ".svg" in errors and ".pdf" in errors

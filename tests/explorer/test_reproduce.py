@@ -1,0 +1,87 @@
+"""What the page hands out: its lines, run as they are, give what the page showed."""
+
+import os
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from flowsim import Label, read_record
+from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.orbits_from_starts import follow_start
+from flowsim.explorer.reproduce import command_lines, explored_record, python_lines
+from flowsim.explorer.training_stream import Run, training
+from flowsim.explorer.view import Puff, Start, View, Window
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+STARTS = (Start(0.5, -1.2), Start(1.0, 0.5))
+PAGES = {
+    "canonical": (View(window=Window(-2.5, 0.5, 0.0, 2.0)), FullSettings(steps=20)),
+    "untied": (replace(View().with_model("untied"), fixed=(("u", 0.9),)), FullSettings(steps=20)),
+    "rank-one": (View().with_model("rank-one", tied=False, length=4),
+                 FullSettings("adamw", d=4, noise=0.05, steps=20, seed=3)),
+    "states": (View().with_model("states", states=3).on_chain(0.9, 0.8),
+               FullSettings("sgd", length=3, noise=0.05, steps=20)),
+    "uniform": (View().with_model("uniform", length=4).with_slice(0.3), FullSettings(steps=20)),
+}  # fmt: skip
+
+
+@pytest.fixture(params=PAGES)
+def page(request):
+    """A view with starts, its full settings, the orbits, and a run from the first start."""
+    view, full = PAGES[request.param]
+    view = replace(view, starts=STARTS)
+    orbits = [follow_start(view, start) for start in STARTS]
+    run = Run(STARTS[0], full, orbits[0].label)
+    for _ in training(view, run, lambda: False):
+        pass
+    return view, full, orbits, run
+
+
+def test_the_python_lines(page, tmp_path, monkeypatch):
+    view, full, orbits, run = page
+    monkeypatch.chdir(tmp_path)
+    code, shown = python_lines(view, full, [run.start]), {}
+    for many in ("208", "64", "32"):
+        code = code.replace(f"resolution={many}", "resolution=6")
+    with redirect_stdout(StringIO()) as printed:
+        exec(compile(code, "explored.py", "exec"), shown)
+    assert str([orbit.label.name for orbit in orbits]) in printed.getvalue()
+    assert (tmp_path / "explored.png").stat().st_size > 1000
+    loss = shown["record"]["loss"].to_numpy()[:, 0]
+    assert loss[0] == pytest.approx(run.curve[0].loss, rel=1e-9)
+    assert loss[-1] == pytest.approx(run.curve[-1].loss, rel=1e-9)
+
+
+@pytest.mark.parametrize("page", ["canonical", "rank-one", "states"], indirect=True)
+def test_the_shell_lines(page, tmp_path):
+    view, full, orbits, run = page
+    lines = command_lines(view, full, [run.start])
+    for many in ("208", "64", "32"):
+        lines = lines.replace(f"--resolution {many}", "--resolution 6")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    settings = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
+    for line in lines.splitlines():
+        done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=settings,
+                              capture_output=True, text=True, timeout=200)  # fmt: skip
+        assert done.returncode in (0, 3), (line, done.stderr)
+    scan = read_record(tmp_path / "orbits.nc")
+    assert scan["label"].values.tolist() == [orbit.label for orbit in orbits]
+    if view.choice.name == "states":
+        assert "Python only" in lines and not (tmp_path / "train.nc").exists()
+    else:
+        loss = read_record(tmp_path / "train.nc")["loss"].to_numpy()[:, 0]
+        assert loss[-1] == pytest.approx(run.curve[-1].loss, rel=1e-9)
+
+
+def test_a_record_names_the_command_and_the_link():
+    view = replace(View(), starts=STARTS[:1], puff=Puff(0.3, -0.9, 0.3))
+    record = explored_record(view, [follow_start(view, STARTS[0])], [])
+    assert record.attrs["command"] == "flowsim portrait --p 0.5 --q 0.8 --resolution 208"
+    assert "start=0.5,-1.2" in record.attrs["link"] and "cloud=0.3,-0.9,0.3" in record.attrs["link"]
+    assert record["orbit_label"].values.tolist() == [Label.GLOBAL_MINIMUM]
