@@ -147,14 +147,15 @@ def by_distance(pattern: Tensor) -> Tensor:
 
 def drawn(seen: dict[int, Seen]) -> Any:
     """A row an order: heads of the first layer, their distances, heads of the second layer."""
-    figure = new_figure(15.5, 6.9)
+    figure = new_figure(15.5, 7.4)
     grid = figure.subplots(len(seen), 2 * HEADS + 1)
     for row, (order, each) in zip(grid, seen.items(), strict=True):
-        first, second = each.patterns[0][0].mean(0), each.patterns[1][0, 0]
+        shown = example(each.tokens)
+        first, second = each.patterns[0][0].mean(0), each.patterns[1][0, shown]
         for head in range(HEADS):
             heat(row[head], first[head], f"layer 1, head {head + 1}: mean")
             heat(row[HEADS + 1 + head], second[head], f"layer 2, head {head + 1}: one sequence")
-            marks(row[HEADS + 1 + head], each)
+            marks(row[HEADS + 1 + head], each, shown)
         distances(row[HEADS], each)
         row[0].set_ylabel(f"order {order}\nquery at position")
     return figure
@@ -167,20 +168,27 @@ def heat(ax: Axes, pattern: Tensor, title: str) -> None:
     masked = np.ma.masked_array(part.numpy(), ~np.tri(len(part), dtype=bool))
     low = length - len(part) + 0.5
     ends = (low, length + 0.5)
-    ax.imshow(masked, cmap="cividis", vmin=0, extent=(*ends, *ends[::-1]), interpolation="nearest")
+    ax.imshow(masked, cmap="cividis", vmin=0, extent=(*ends, *ends[::-1]),
+              interpolation="nearest", aspect="auto")  # fmt: skip
     ax.set_title(f"{title}\nat most {float(part.max()):.2f}", fontsize=9)
     ax.set_xlabel("attends to position")
 
 
-def marks(ax: Axes, each: Seen) -> None:
+def example(tokens: Tensor) -> int:
+    """The first sequence that moves between its symbols at half of the places that are drawn."""
+    moves = (tokens[:, -SHOWN:].diff() != 0).sum(-1)
+    return int((moves == SHOWN // 2).double().argmax())
+
+
+def marks(ax: Axes, each: Seen, shown: int) -> None:
     """Rings where the context before is that of the query, and the symbols along the axis."""
-    rings = each.rings[0, -SHOWN:, -SHOWN:]
+    rings = each.rings[shown, -SHOWN:, -SHOWN:]
     n, i = rings.nonzero().T
     low = each.tokens.shape[1] - len(rings) + 1
     ax.plot(i + low, n + low, "o", markersize=3.2, markerfacecolor="none", markeredgewidth=0.7,
             color="white")  # fmt: skip
     places = range(low, low + len(rings))
-    ax.set_xticks(places, [str(int(x)) for x in each.tokens[0, -SHOWN:]], fontsize=7)
+    ax.set_xticks(places, [str(int(x)) for x in each.tokens[shown, -SHOWN:]], fontsize=7)
     ax.set_xlabel("attends to this symbol")
 
 
@@ -191,7 +199,7 @@ def distances(ax: Axes, each: Seen) -> None:
         for head, values in enumerate(back):
             ax.plot(values, "o-" if not s else "s--", color=colours[head], markersize=4,
                     linewidth=1, label=f"head {head + 1}, seed {SEEDS[s]}")  # fmt: skip
-    ax.set(ylim=(0, 1.42), xlabel="symbols back", yticks=[0, 0.5, 1])
+    ax.set(ylim=(0, 0.32), xlabel="symbols back", yticks=[0, 0.1, 0.2])
     ax.set_title("layer 1: mean attention", fontsize=9)
     ax.legend(fontsize=7, frameon=False, ncols=2, loc="upper center")
 

@@ -70,9 +70,30 @@ def affine(found: dict[str, Any]) -> Rows:
     return head, rows
 
 
+def heads(found: dict[str, Any]) -> Rows:
+    """What the heads of both layers look at, a row for every order and seed."""
+    head = ["order", "steps", "seed", "counting, from none to k symbols before", "loss",
+            "layer 1: attention 0, 1, 2, 3 back, by head",
+            "layer 2: attention to what followed the context, by head",
+            "share of such places"]  # fmt: skip
+    rows = [
+        [
+            line["order"], line["steps"], seed, _each(line["counting"], "{:.4f}"),
+            f"{line['loss'][i]:.4f}",
+            "; ".join(_each(back[:4], "{:.2f}") for back in line["back"][i]),
+            _each(line["rings"][i], "{:.2f}"), f"{line['chance']:.2f}",
+        ]
+        for line in found["cases"]
+        for i, seed in enumerate(found["seeds"])
+    ]  # fmt: skip
+    return head, rows
+
+
+#: As ``results_laws.TABLES``.
 TABLES = {
     "affine": ("induction_path", affine, False),
     "induction_path": ("induction_path", path, True),
     "induction": ("induction", induction, False),
     "in_context": ("in_context", training, True),
+    "in_context_heads": ("in_context_heads", heads, True),
 }

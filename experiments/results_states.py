@@ -48,28 +48,47 @@ def _open(line: dict[str, Any]) -> str:
 def threshold(found: dict[str, Any]) -> Rows:
     """The share of runs at the unigram against λ(S − 1)."""
     lines = cases(found)
-    offsets = [x["lambda"] * (line["states"] - 1)
-               for line in list(lines.values())[:1] for x in line["lines"]]  # fmt: skip
+    by_offset = {case: {round(x["lambda"] * (line["states"] - 1), 6): x for x in line["lines"]}
+                 for case, line in lines.items()}  # fmt: skip
+    offsets = sorted({offset for known in by_offset.values() for offset in known})
     head = ["trapped of all; in between", *(f"λ(S − 1) = {x:+.1f}" for x in offsets)]
-    rows = [[case, *(_trapped(x) for x in line["lines"])] for case, line in lines.items()]
+    rows = [[case, *(_trapped(known.get(x)) for x in offsets)]
+            for case, known in by_offset.items()]  # fmt: skip
     return head, rows
 
 
-def _trapped(line: dict[str, Any]) -> str:
+def _trapped(line: dict[str, Any] | None) -> str:
+    if line is None:
+        return "not trained"
     text = f"{line['trapped']} of {line['runs']}"
     return f"{text}; {line['between']}" if line["between"] else text
 
 
+#: Columns of the table of depth; one that a study lacks is left out.
+_OF_DEPTH = {
+    "runs": "runs",
+    "smallest_at_start": "smallest eigenvalue at the start",
+    "smallest_at_end": "at the end",
+    "opened": "turns negative in",
+    "opened_step": "at step",
+    "left": "leave the unigram",
+    "left_step": "at step",
+    "plateau_steps": "steps at the unigram",
+    "overlap": "overlap",
+    "final_loss": "final loss (nats)",
+}
+
+
 def depth(found: dict[str, Any]) -> Rows:
     """The curvature at the unigram beside the steps at which runs leave it."""
-    head = ["case", "runs", "smallest eigenvalue at the start", "at the end", "turns negative in",
-            "at step", "leave the unigram", "at step", "overlap", "final loss (nats)"]  # fmt: skip
+    lines = cases(found)
+    names = [name for name in _OF_DEPTH if all(name in line for line in lines.values())]
+    head = ["case", *(_OF_DEPTH[name] for name in names)]
+    counts = ("runs", "opened", "left")
     rows = [
-        [case, line["runs"], _span(line["smallest_at_start"]), _span(line["smallest_at_end"]),
-         line["opened"], _span(line["opened_step"]), line["left"], _span(line["left_step"]),
-         _span(line["overlap"]), _span(line["final_loss"])]
-        for case, line in cases(found).items()
-    ]  # fmt: skip
+        [case, *(line[name] if name in counts else _span(line[name]) for name in names)]
+        for case, line in lines.items()
+    ]
     return head, rows
 
 
