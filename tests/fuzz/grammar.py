@@ -32,7 +32,14 @@ HOSTILE = [
     "n" * 246,
     "kept.nc", "kept.png", "true", "None", "0.5:0.8", "[1]", "{}", "$(id)", "`id`", "%s", "\\",
 ]  # fmt: skip
-FILES = ["kept.nc", "kept.png", "new.png", "new.nc", "none.nc", "points.csv"]
+#: Chains beyond p and q, for commands that have all of these options.
+CHAINS = [
+    ["--states", "3", "--p", "0.4"], ["--model", "states", "--states", "3", "--p", "0.9"],
+    ["--kernel", "kernel.csv"], ["--kernel", "second.csv", "--order", "2"],
+    ["--prior", "dirichlet", "--states", "3"], ["--prior", "doubly-stochastic"],
+    ["--prior", "dirichlet", "--order", "2"], ["--prior", "kernel.csv:0.5,dirichlet:0.5"],
+]  # fmt: skip
+FILES = ["kept.nc", "kept.png", "new.png", "new.nc", "none.nc", "points.csv", "kernel.csv"]
 
 
 class Grammar:
@@ -56,14 +63,21 @@ class Grammar:
         name = source.choice(sorted(self.commands if broken else SMALL))
         options = [p for p in self.commands[name].params if p.opts[0] != "--help"]
         words = [name, *SMALL.get(name, [])]
-        if name != "info" and source.random() < 0.9:
-            words += ["--p", self.probability(), "--q", self.probability()]
-        chosen = source.choices(options, k=source.randint(1, 4))
+        words += self.chain(options) if name != "info" and source.random() < 0.9 else []
+        chosen = source.choices(options, k=source.randint(1, 4 if broken else 2))
         for i, option in enumerate(chosen):
             words += self.option(option, hostile=broken and i == 0)
         if name not in SMALL:  # what would wait for a visitor never starts
             words += ["--p", "x"]
         return words
+
+    def chain(self, options):
+        """Words for a chain: p and q, or what else the command's options describe."""
+        named = {name for option in options for name in option.opts}
+        others = [words for words in CHAINS if named.issuperset(words[::2])]
+        if others and self.random.random() < 0.4:
+            return self.random.choice(others)
+        return ["--p", self.probability(), "--q", self.probability()]
 
     def option(self, option, hostile):
         given = [self.random.choice(option.opts)] if option.opts[0].startswith("-") else []

@@ -24,6 +24,8 @@ def kept(tmp_path_factory):
                cwd=folder)  # fmt: skip
     assert done.returncode == 0, done.stderr
     (folder / "points.csv").write_text("e,w\n1,-1\n0.5,0.2\n")
+    (folder / "kernel.csv").write_text("0.7,0.3\n0.6,0.4\n")
+    (folder / "second.csv").write_text("0.7,0.3\n0.6,0.4\n0.2,0.8\n0.5,0.5\n")
     (folder / "folder").mkdir()
     (folder / "circle").symlink_to("circle")
     (folder / "readonly").mkdir(mode=0o500)
