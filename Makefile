@@ -14,7 +14,7 @@ TRAINED = headline $(PAPERS) agreement agreement_adamw agreement_sampled noisy_m
 
 timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - began)) s"
 
-.PHONY: docs mutants reproduce results notebooks $(FLOW) $(TRAINED)
+.PHONY: docs mutants versions reproduce results notebooks $(FLOW) $(TRAINED)
 .NOTPARALLEL:
 
 reproduce: $(FLOW) $(TRAINED) notebooks results
@@ -36,3 +36,6 @@ results:  # the tables of docs/results.md, from the numbers in figures/*.json
 
 mutants:  # small faults put into some modules, and whether the tests notice: docs/mutants.md
 	$(PYTHON) tests/mutants.py
+
+versions:  # the numerical tests with the lowest and newest libraries, on every Python here: docs/versions.md
+	$(PYTHON) tests/versions.py

@@ -62,6 +62,8 @@ REASONS = {
      "`_apply(parts['0.up'], alpha) * torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsque` becomes "
      "`_apply(parts['0.up'], alpha) / torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsque`"):
     "the factor is 1 or −1",
+    ("flowsim.models.gap_loss", "`0` becomes `1`"):
+    "between a logit of 0 and one of 1 both forms are right to rounding",
     ("flowsim.landscape.basins",
      "`chain.second_eigenvalue < 0` becomes `chain.second_eigenvalue <= 0`"): _TWICE,
     ("flowsim.landscape.basins",

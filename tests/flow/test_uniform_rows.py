@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import AttentionModel, BinaryChain, Label, find_limits
+from flowsim import AttentionModel, BinaryChain, Label, Status, find_limits
 from flowsim.flow.rows.smooth import uniform_rows as uniform
 from flowsim.models.elementary import exponential
 from flowsim.models.uniform.table import STEEPEST, LawTable
@@ -122,3 +122,10 @@ def test_blurred_losses_give_no_label():
     model = AttentionModel(BinaryChain(0.5, 0.5 + 1e-9), 3)
     found = find_limits(model, [[0.3, 0.5, 0.2], [0.3, -2.0, 0.2]])
     assert not (found.label == Label.GLOBAL_MINIMUM).any()
+
+
+def test_evaluations_are_eight_a_step_and_one():
+    model = AttentionModel(BinaryChain(0.5, 0.8), 2)
+    found = find_limits(model, [[0.3, -0.5, 0.1], [1.0, 0.5, -0.3]], max_steps=9)
+    assert (found.status == Status.TIMED_OUT).all()
+    assert found.evaluations.tolist() == [73, 73]

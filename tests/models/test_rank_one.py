@@ -10,6 +10,7 @@ from flowsim import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.canonical import CanonicalModel
 from flowsim.models.rank_one import RankOneModel
+from flowsim.models.rank_one_point import RankOnePoint
 from flowsim.models.uniform.model import AttentionModel
 
 CHAIN = BinaryChain(0.5, 0.8)
@@ -178,3 +179,12 @@ def test_tiny_q_costs_no_digits():
         uniform = AttentionModel(rank_one.chain, length)
         still = torch.cat([theta, torch.zeros_like(theta[:, :1])], dim=1)
         torch.testing.assert_close(uniform.loss(still), expected, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(("attention", "tied"), VARIANTS)
+def test_points_go_to_coordinates_and_back_in_any_batch(attention, tied):
+    model = RankOneModel(CHAIN, 4, attention, tied)
+    theta = points(model, 6).reshape(2, 3, -1)
+    point = RankOnePoint.from_coordinates(theta, 4, attention, tied)
+    assert point.rho.shape == (2, 3, 4) and point.b.shape == (2, 3)
+    assert torch.equal(point.to_coordinates(attention, tied), theta)
