@@ -104,7 +104,7 @@ def page(rows, absent):
         *(f"| {python} | {end} | {result} | {held} |" for python, end, result, held in rows),
     ]
     if absent:
-        lines += ["", f"Not on that machine, or without wheels: Python {', '.join(absent)}."]
+        lines += ["", f"Not run by that name on that machine, or without wheels there: Python {', '.join(absent)}."]
     return "\n".join(lines) + "\n"
 
 
