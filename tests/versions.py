@@ -104,7 +104,11 @@ def page(rows, absent):
         *(f"| {python} | {end} | {result} | {held} |" for python, end, result, held in rows),
     ]
     if absent:
-        lines += ["", f"Not run by that name on that machine, or without wheels there: Python {', '.join(absent)}."]
+        names = ", ".join(absent)
+        lines += [
+            "",
+            f"Not run by that name on that machine, or without wheels there: Python {names}.",
+        ]
     return "\n".join(lines) + "\n"
 
 
