@@ -13,8 +13,9 @@ by AdamW (rate 1e-3, betas 0.9 and 0.95, weight decay 1e-3): no noise of batches
 20 steps the block is computed at the run's own weights with b, e and u put to the unigram. A run
 leaves the unigram at the step from which on half of the gap to the bigram's loss is closed; the
 plateau is how many steps before that its loss is within a tenth of the gap of the unigram's; the
-overlap is the share of (e, u) there, as lengths, in the span of the eigenvectors whose eigenvalues
-were negative when the first of them was found so: one direction tied, half of all untied.
+overlap is the share of (e, u) there, as lengths, in the span of the (e, u) of the eigenvectors whose
+eigenvalues were negative when the first of them was found so: one direction tied, half of all
+untied. Their b is left out, since b only follows.
 
     python experiments/depth.py [--full]      five minutes on one core
 
@@ -188,7 +189,8 @@ def leaving(case: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
             if np.isfinite(left[i]):
                 e = np.nan_to_num(case.embedding.values[above[-1] + 1, i])  # NaN: no such entry
                 opens = case.value.values[negative[0], i] < 0
-                into = e @ np.nan_to_num(case.vector.values[negative[0], i][:, opens])
+                ways = np.nan_to_num(case.vector.values[negative[0], i][1:, opens])
+                into = e[1:] @ np.linalg.qr(ways)[0]
                 overlap[i] = np.linalg.norm(into) / np.linalg.norm(e)
     before = ~(steps[:, None] >= left)
     return left, opened, overlap, EVERY * (near & before).sum(0).astype(float)
