@@ -13,9 +13,9 @@ by AdamW (rate 1e-3, betas 0.9 and 0.95, weight decay 1e-3): no noise of batches
 20 steps the block is computed at the run's own weights with b, e and u put to the unigram. A run
 leaves the unigram at the step from which on half of the gap to the bigram's loss is closed; the
 plateau is how many steps before that its loss is within a tenth of the gap of the unigram's; the
-overlap is the share of (e, u) there, as lengths, in the span of the (e, u) of the eigenvectors whose
-eigenvalues were negative when the first of them was found so: one direction tied, half of all
-untied. Their b is left out, since b only follows.
+overlap is the share of (e, u) there, as lengths, in the span of what the eigenvectors, whose
+eigenvalues were negative when the first of them was found so, have in (e, u): one direction tied,
+half of all untied. Their b is left out, since b only follows.
 
     python experiments/depth.py [--full]      five minutes on one core
 
