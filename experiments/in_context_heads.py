@@ -154,7 +154,11 @@ def drawn(seen: dict[int, Seen]) -> Any:
         first, second = each.patterns[0][0].mean(0), each.patterns[1][0, shown]
         for head in range(HEADS):
             heat(row[head], first[head], f"layer 1, head {head + 1}: mean")
-            heat(row[HEADS + 1 + head], second[head], f"layer 2, head {head + 1}: one sequence")
+            heat(
+                row[HEADS + 1 + head],
+                second[head],
+                f"layer 2, head {head + 1}: one sequence,\nring: after the same context",
+            )
             marks(row[HEADS + 1 + head], each, shown)
         distances(row[HEADS], each)
         row[0].set_ylabel(f"order {order}\nquery at position")
