@@ -11,13 +11,20 @@ import subprocess
 import sys
 import termios
 import time
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+import typer.main
+
 from flowsim.cli import main as cli
 
 FLOWSIM = str(Path(sys.executable).with_name("flowsim"))
+
+# typer builds all commands from their functions before every line, which is half of what a line
+# costs that is refused: here they are built once
+typer.main.get_command = cache(typer.main.get_command)
 
 
 class Done(NamedTuple):

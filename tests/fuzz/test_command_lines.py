@@ -88,7 +88,7 @@ def test_broken_lines(kept, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(9))
 def test_more_broken_lines(kept, tmp_path, seed):
     grammar = Grammar(seed)
     codes = attack(kept, tmp_path, [grammar.line(broken=True) for _ in range(1000)])
@@ -96,7 +96,7 @@ def test_more_broken_lines(kept, tmp_path, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(5))
 def test_lines_that_may_run(kept, tmp_path, seed):
     grammar = Grammar(100 + seed)
     codes = attack(kept, tmp_path, [grammar.line(broken=False) for _ in range(100)])
