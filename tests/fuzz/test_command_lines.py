@@ -100,7 +100,7 @@ def test_more_broken_lines(kept, tmp_path, seed):
 def test_lines_that_may_run(kept, tmp_path, seed):
     grammar = Grammar(100 + seed)
     codes = attack(kept, tmp_path, [grammar.line(broken=False) for _ in range(100)])
-    assert codes[0] + codes[3] > 10 and codes[2] > 10
+    assert codes[0] + codes[3] > 5 and codes[2] > 10
 
 
 def test_every_command_but_the_server_has_small_sizes():
