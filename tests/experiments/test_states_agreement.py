@@ -32,7 +32,7 @@ def test_every_start_is_counted_once():
 
 
 def test_descent_is_trapped_above_the_threshold_and_learns_below():
-    share = threshold.trained(2, True, "gd", 2, 200)
+    share = threshold.trained(2, True, "gd", 2, 200, threshold.OFFSETS)
     assert (share[:5] > 0.95).all() and (share[7:] < 0.05).all()
     for x in threshold.OFFSETS:
         chain = MarkovChain.symmetric(3, threshold.chance(3, x))
