@@ -12,6 +12,7 @@ from flowsim import (
     CanonicalModel,
     InputError,
     Label,
+    LinearAttentionModel,
     Rule,
     Status,
     energy,
@@ -218,3 +219,10 @@ def test_starts_that_never_learn_have_a_time_to_settle_alone(generator):
     for other in (start.numpy(), start.tolist()):
         found = settling_times(model, other)
         assert isinstance(found, np.ndarray) and (found == settled.numpy()).all()
+
+
+def test_large_weights_a_hair_from_the_minima_are_on_them():
+    """Δ is 0 at a = −1, but the minima are 5e-13 away; it had been taken for a plateau."""
+    model = LinearAttentionModel(BinaryChain(0.9, 0.25))
+    limits = find_limits(model, rows([-1000, -1000, -1], [-1000, 0, -1], [0, -1000, -1]))
+    assert (limits.label == Label.GLOBAL_MINIMUM).tolist() == [True, True, False]

@@ -20,7 +20,15 @@ from flowsim.flow.gap.field import (
     weight,
 )
 from flowsim.flow.gap.loss import Chain, loss, slope
-from flowsim.flow.gap.orbit import AT_MINIMA, AT_PLANE, LOST, OUT_OF_STEPS, follow, is_critical
+from flowsim.flow.gap.orbit import (
+    AT_MINIMA,
+    AT_PLANE,
+    LOST,
+    OUT_OF_STEPS,
+    follow,
+    is_level,
+    on_minima,
+)
 from flowsim.landscape.labels import Label, Rule, Status
 
 #: Ends and numbers of one row: how it ended, x, y, z, what decided, attempted steps.
@@ -62,8 +70,10 @@ def end_of(
     scale = 1.0 + x + weight(kind, y)[0] + z * z
     if not math.isfinite(scale):
         return _NOT_FINITE, x, y, z, _NONE, 0
-    if is_critical(kind, (e, second, third), sign, x, y, z, target, rtol):
+    if is_level(kind, (e, second, third), sign, x, y, z):
         return _STILL, x, y, z, _CRITICAL, 0
+    if on_minima(kind, sign, x, y, z, target, rtol):
+        return AT_MINIMA, x, y, z, _CRITICAL, 0
     end, x1, y1, z1, margin, steps = follow(kind, sign, x, y, z, target, rtol, atol, max_steps)
     rule = _rule_of(kind, end)
     if margin >= _DOUBT * rtol * scale or target == 0.0 or end > AT_PLANE:
@@ -124,8 +134,8 @@ def find_ends(
         starts: shape (n, k).
         rtol, atol, max_steps: error allowed per step, and attempted steps per orbit.
         theta: to be filled with the end points, shape (n, k).
-        codes: to be filled with label, status and rule, shape (3, n); the label of a start that
-            never moves stays as it is.
+        codes: to be filled with label, status and rule, shape (3, n); the label of a start where
+            ∇Δ = 0 stays as it is.
         values: to be filled with loss and ‖∇L‖ at the end, shape (2, n).
         evaluations: to be filled with the evaluations of the field, shape (n,).
     """

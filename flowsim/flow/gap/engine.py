@@ -19,7 +19,7 @@ from flowsim.flow.gap.field import KINDS
 from flowsim.flow.gap.loss import Chain, numbers, numbers_of_states
 from flowsim.flow.gap.timed import find_paths, find_times, scratch_arrays
 from flowsim.landscape.curvature import classify_critical
-from flowsim.landscape.labels import Rule
+from flowsim.landscape.labels import Label, Rule
 from flowsim.models.base import BinaryGapModel, GapModel
 from flowsim.models.states import StatesModel
 
@@ -70,8 +70,9 @@ def gap_limits(
         still = np.flatnonzero(rule == Rule.CRITICAL_START)
         theta /= plane.scale
         theta[still] = _rows(part)[still]
-        if len(still):
-            label[still] = classify_critical(model, torch.from_numpy(theta[still])).numpy()
+        level = still[label[still] == Label.UNRESOLVED]  # the others are on the minima
+        if len(level):
+            label[level] = classify_critical(model, torch.from_numpy(theta[level])).numpy()
         if plane.gap != 1.0:
             values[1] = model.gradient(torch.from_numpy(theta)).norm(dim=1).numpy()
         found = theta, label, status, rule, *values, spent

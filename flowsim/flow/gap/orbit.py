@@ -109,31 +109,26 @@ def land(kind: int, sign: float, x: float, y: float, z: float, end: float, plane
 
 
 @compiled
-def is_critical(
-    kind: int,
-    start: Point,
-    sign: float,
-    x: float,
-    y: float,
-    z: float,
-    target: float,
-    tolerance: float,
+def on_minima(
+    kind: int, sign: float, x: float, y: float, z: float, target: float, tolerance: float
 ) -> bool:
-    """Whether ∇Δ = 0, but for rounding, or Δ = Δ* within a hundredth of the tolerance.
+    """Whether the whole way to Δ* is shorter than a hundredth of the tolerance.
 
-    ``start`` is θ, whose e may be so small that x = 0.
+    Where weights are large that may be so for any Δ, and then Δ alone would look like a plateau.
     """
-    no_gain = abs(gain(kind, sign, y)) <= 4e-16 * gain(kind, 1.0, y)
-    if kind % FAR == UNTIED:
-        critical = start[0] == start[1] == 0.0 or (no_gain and x == z)
-    elif kind % FAR == LINEAR:
-        critical = start[0] == 0.0 or (no_gain and abs(z) <= 4e-16)
-    else:
-        critical = start[0] == 0.0
-    if critical:
-        return True
     left = target - gap(kind, sign, x, y, z)
     x0, y0, z0 = rates(kind, sign, x, y, z)
     least = 1e-2 * tolerance
-    moved = abs(x0 * left) <= least * x and abs(y0 * left) <= least * weight(kind, y)[1]
-    return moved and abs(z0 * left) <= least * max(abs(z), 1.0)
+    near = abs(x0 * left) <= least * x and abs(y0 * left) <= least * weight(kind, y)[1]
+    return near and abs(z0 * left) <= least * max(abs(z), 1.0)
+
+
+@compiled
+def is_level(kind: int, start: Point, sign: float, x: float, y: float, z: float) -> bool:
+    """Whether ∇Δ = 0, but for rounding. ``start`` is θ, whose e may be so small that x = 0."""
+    no_gain = abs(gain(kind, sign, y)) <= 4e-16 * gain(kind, 1.0, y)
+    if kind % FAR == UNTIED:
+        return start[0] == start[1] == 0.0 or (no_gain and x == z)
+    if kind % FAR == LINEAR:
+        return start[0] == 0.0 or (no_gain and abs(z) <= 4e-16)
+    return start[0] == 0.0

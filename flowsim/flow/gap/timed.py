@@ -27,7 +27,7 @@ from flowsim.flow.gap.field import (
     turns_back,
 )
 from flowsim.flow.gap.loss import Chain, gap_at, loss
-from flowsim.flow.gap.orbit import LANDED, ROUNDING, is_critical, land
+from flowsim.flow.gap.orbit import LANDED, ROUNDING, is_level, land, on_minima
 from flowsim.flow.gap.step import (
     error,
     first_length,
@@ -214,7 +214,7 @@ def find_paths(
             continue
         chart = kind_at(kind, start[0], start[1], start[2], target)
         sign, x, y, z = point_of(chart, start[0], start[1], start[2])
-        if is_critical(chart, start, sign, x, y, z, target, rtol):
+        if is_level(chart, start, sign, x, y, z) or on_minima(chart, sign, x, y, z, target, rtol):
             for i in range(len(times)):
                 for j in range(k):
                     path[n, i, j] = starts[n, j]
