@@ -112,13 +112,13 @@ def land(kind: int, sign: float, x: float, y: float, z: float, end: float, plane
 def on_minima(
     kind: int, sign: float, x: float, y: float, z: float, target: float, tolerance: float
 ) -> bool:
-    """Whether the whole way to Δ* is shorter than a hundredth of the tolerance.
+    """Whether the whole way to Δ* is shorter than a hundredth of the tolerance, or than 1e-12.
 
     Where weights are large that may be so for any Δ, and then Δ alone would look like a plateau.
     """
     left = target - gap(kind, sign, x, y, z)
     x0, y0, z0 = rates(kind, sign, x, y, z)
-    least = 1e-2 * tolerance
+    least = 1e-2 * min(tolerance, 1e-10)  # of a looser orbit too the end is on Δ = Δ*
     near = abs(x0 * left) <= least * x and abs(y0 * left) <= least * weight(kind, y)[1]
     return near and abs(z0 * left) <= least * max(abs(z), 1.0)
 
