@@ -56,7 +56,7 @@ _HOME = {
     "ReducedTraining": "training.reduced",
     "Rule": "landscape.labels",
     "Scan": "scan.plan",
-    "StatesModel": "models.states",
+    "StatesModel": "models.states.states_plane",
     "Status": "landscape.labels",
     "SymmetricChain": "markov",
     "Trained": "training.trained",

@@ -38,7 +38,7 @@ MODULES = {
     "flowsim.landscape.labels": ["landscape/test_landscape.py"],
     "flowsim.models.gap_loss": ["models/test_models.py", "properties/test_extremes.py"],
     "flowsim.models.linear": ["models/test_linear_attention.py", "properties/test_symmetries.py"],
-    "flowsim.models.states": ["models/test_states_model.py", "properties/test_extremes.py"],
+    "flowsim.models.states.states_plane": ["models/test_states_model.py", "properties/test_extremes.py"],
     "flowsim.models.bias": ["models/test_rank_one.py", "models/test_attention.py"],
     "flowsim.models.rank_one_point": ["models/test_rank_one.py", "full_model/lift/test_lift.py"],
     "flowsim.flow.hitting_times": ["flow/test_times.py"],

@@ -13,7 +13,7 @@ from flowsim.markov import GapChain
 from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, energy, feed_forward_gain
 from flowsim.models.linear import LinearAttentionModel
-from flowsim.models.states import StatesModel
+from flowsim.models.states.states_plane import StatesModel
 
 #: The saddle (e, w) = (0, −1/√2) of the canonical model and its energy −(1 + log 2)/2.
 SADDLE_W = -math.sqrt(0.5)

@@ -16,7 +16,7 @@ from flowsim.models.canonical import CanonicalModel
 from flowsim.models.in_context.induction import DIRICHLET, InductionModel
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.models.rank_one import RELU_WIDTH, RankOneModel
-from flowsim.models.states import HIDDEN_PER_STATE, StatesModel
+from flowsim.models.states.states_plane import HIDDEN_PER_STATE, StatesModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.untied import UntiedModel
 

@@ -15,7 +15,7 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, feed_forward_gain
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.models.rank_one import RankOneModel
-from flowsim.models.states import StatesModel
+from flowsim.models.states.states_plane import StatesModel
 from flowsim.models.untied import UntiedModel
 from flowsim.portraits.starts_in_plane import mesh, plane_starts, plane_velocity
 from flowsim.records.netcdf import flags

@@ -20,7 +20,7 @@ from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes
 from flowsim.models.in_context.induction import InductionModel
 from flowsim.models.rank_one import RankOneModel
-from flowsim.models.states import StatesModel
+from flowsim.models.states.states_plane import StatesModel
 from flowsim.records.provenance import provenance
 from flowsim.scan.statistics import wilson_interval
 from flowsim.training.optimizer_choice import OptimizerChoice

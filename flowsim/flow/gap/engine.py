@@ -21,7 +21,7 @@ from flowsim.flow.gap.timed import find_paths, find_times, scratch_arrays
 from flowsim.landscape.curvature import classify_critical
 from flowsim.landscape.labels import Label, Rule
 from flowsim.models.base import BinaryGapModel, GapModel
-from flowsim.models.states import StatesModel
+from flowsim.models.states.states_plane import StatesModel
 
 #: Rows between two reports of progress.
 PART = 65_536
