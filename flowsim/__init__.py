@@ -56,6 +56,7 @@ _HOME = {
     "ReducedTraining": "training.reduced",
     "Rule": "landscape.labels",
     "Scan": "scan.plan",
+    "StatesAttentionModel": "models.states.states_attention",
     "StatesModel": "models.states.states_plane",
     "Status": "landscape.labels",
     "SymmetricChain": "markov",

@@ -60,6 +60,7 @@ from flowsim.models.catalogue import reduced_model as reduced_model
 from flowsim.models.in_context.induction import InductionModel as InductionModel
 from flowsim.models.linear import LinearAttentionModel as LinearAttentionModel
 from flowsim.models.rank_one import RankOneModel as RankOneModel
+from flowsim.models.states.states_attention import StatesAttentionModel as StatesAttentionModel
 from flowsim.models.states.states_plane import StatesModel as StatesModel
 from flowsim.models.uniform.model import AttentionModel as AttentionModel
 from flowsim.models.untied import UntiedModel as UntiedModel

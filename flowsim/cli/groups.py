@@ -75,7 +75,9 @@ class ReducedModelOptions:
 
     def positions(self) -> int | None:
         """N: as given, the default where the model has positions, or None."""
-        has = self.model in ("uniform", "rank-one", "induction")
+        from flowsim.models.catalogue import has_length
+
+        has = has_length(self.model, self.attention)
         return options.DEFAULT_LENGTH if has and self.length is None else self.length
 
     def choice(self) -> ModelChoice:

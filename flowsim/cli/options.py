@@ -60,7 +60,8 @@ Model = Annotated[
         metavar="NAME",
         help="canonical (e, w); uniform or linear attention (e, w, a); untied (e, u, w); "
         "rank-one, the manifold that full training preserves; states (e, w), exact for S "
-        "logits; or induction (alpha, beta): kernels drawn anew per sequence.",
+        "logits, with --attention (e, w, v); or induction (alpha, beta): kernels drawn anew per "
+        "sequence.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -68,14 +69,17 @@ Length = Annotated[
     int | None,
     typer.Option(
         min=1, max=10**6, metavar="N",
-        help=f"Positions, of uniform, rank-one or induction.  [default: {DEFAULT_LENGTH}]",
+        help="Positions, of uniform, rank-one, induction, or states with --attention.  "
+        f"[default: {DEFAULT_LENGTH}]",
         rich_help_panel=MODEL, show_default=False,
     ),
 ]  # fmt: skip
 Attention = Annotated[
     bool,
     typer.Option(
-        "--attention", help="Give the rank-one model its attention.", rich_help_panel=MODEL
+        "--attention",
+        rich_help_panel=MODEL,
+        help="Give the rank-one model its attention, or states uniform attention a = v|v|.",
     ),
 ]
 Untied = Annotated[

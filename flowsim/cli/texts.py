@@ -39,10 +39,11 @@ def _model(s: Summary) -> str:
     words = [str(s["model"])]
     words += [f"N = {s['length']}"] if s.get("length") is not None else []
     words += [f"m = {s['hidden_per_state']}"] if "hidden_per_state" in s else []
-    words += ["with attention"] * bool(s.get("attention")) * (s["model"] == "rank-one")
+    chosen = s["model"] in ("rank-one", "states")
+    words += ["with attention"] * bool(s.get("attention")) * chosen
     words += ["untied"] * (s.get("tied") == 0)
     words += [f"{n} = {v:g}" for n, v in s.get("fixed", {}).items()]
-    words += [f"a = {s['a']:g}"] if "a" in s else []
+    words += [f"{name} = {s[name]:g}" for name in "av" if name in s]
     return ", ".join(words)
 
 
@@ -176,6 +177,7 @@ def _share(basin: Summary) -> str:
 
 def _gaussian(s: Summary) -> list[str]:
     of = "" if s["model"] in ("canonical", "states") else " of the canonical model"
+    of = " of the plane v = 0" if s["model"] == "states" and s.get("attention") else of
     wrong = [f"wrong {s['wrong']}"] if "wrong" in s else []
     labels = [*wrong, f"unresolved {s['unresolved']}", f"total {s['samples'] * len(s['sigma'])}"]
     flow = ("fraction", "fraction_low", "fraction_high")

@@ -51,7 +51,8 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     known = "integral" in record  # not of the induction model
     small, large = (a["limit_small_sigma"], a["limit_large_sigma"]) if known else (0.5, 0.5)
     flip = bool(small == 1 and large < 1)  # the probability of the rarer end
-    canonical = a["model"] in ("canonical", "states")  # whose own basins are integrated over
+    own = a["model"] == "states" and not a.get("attention")
+    canonical = a["model"] == "canonical" or own  # whose own basins are integrated over
 
     def of(name: str) -> np.ndarray:
         values = record[name].to_numpy()
@@ -60,7 +61,8 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     fraction = of("fraction")
     low, high = sorted((of("fraction_low"), of("fraction_high")), key=lambda v: float(v.sum()))
     if known:
-        whose = "" if canonical else " of the canonical model"
+        other = "plane $v$ = 0" if a["model"] == "states" else "canonical model"
+        whose = "" if canonical else f" of the {other}"
         ax.plot(
             sigma, of("integral"), color=INK["global_minimum"], linewidth=1.8,
             linestyle="solid" if canonical else "dashed",
@@ -90,7 +92,8 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
             _mark_limit(ax, 1 - limit if flip else limit, words)
     ax.set_xscale("log")
     with_attention = a.get("attention") or a["model"] in ("uniform", "linear")
-    names = "$e$, $w$ and $a$" if with_attention else "$e$ and $w$"
+    third = "$v$" if a["model"] == "states" else "$a$"
+    names = f"$e$, $w$ and {third}" if with_attention else "$e$ and $w$"
     names = names if known else "$\\alpha$ and $\\beta$"
     ax.set_xlabel(f"standard deviation $\\sigma$ of {names}")
     ax.set_ylabel(f"probability of {_EVENT[flip]}")

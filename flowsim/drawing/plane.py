@@ -19,7 +19,9 @@ from flowsim.drawing.style import (
     ARROW,
     BASINS,
     FILL,
+    INK,
     LINE,
+    MARKER,
     SOFT,
     TRAINED,
     add_legend,
@@ -155,8 +157,9 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Artist]:
     )  # fmt: skip
     arrow = Line2D([], [], color=ARROW, marker="$\\rightarrow$", linestyle="none", markersize=11)
     arrow.set_label("direction of the flow")
+    cloud = _draw_cloud(record, ax)
     if "orbit_w" not in record:
-        return [arrow]
+        return [arrow, *cloud]
     w, e = record["orbit_w"].to_numpy(), record["orbit_e"].to_numpy()
     ax.plot(w, e, color=SOFT, linewidth=0.9)
     ax.plot(w[0], e[0], "o", color=SOFT, markersize=2.8)
@@ -164,7 +167,23 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Artist]:
     early = int(record.attrs.get("orbits_unfinished", 0))
     more = f"; {early} stop before their ends" if early else ""
     line.set_label(f"orbit from its start (dot){more}")
-    return [arrow, line, *_draw_training(record, ax)]
+    return [arrow, line, *_draw_training(record, ax), *cloud]
+
+
+def _draw_cloud(record: xr.Dataset, ax: Axes) -> list[Artist]:
+    """The starts of a cloud by where they end, of records of the explorer."""
+    if "cloud_label" not in record:
+        return []
+    label, names = record["cloud_label"].to_numpy(), meanings(record["cloud_label"])
+    handles: list[Artist] = []
+    for name, words in BASINS.items():
+        on = label == names.index(name)
+        if on.any():
+            share = f"of the cloud {percent(on)} {words}"
+            w, e = (record[f"cloud_{n}"].to_numpy()[on] for n in "we")
+            handles += ax.plot(w, e, MARKER[name], ms=4, mfc=FILL[name], mec=INK[name], mew=0.6,
+                               linestyle="none", label=share)  # fmt: skip
+    return handles
 
 
 def _draw_training(record: xr.Dataset, ax: Axes) -> list[Artist]:
@@ -179,8 +198,8 @@ def _draw_training(record: xr.Dataset, ax: Axes) -> list[Artist]:
 def _title(record: xr.Dataset) -> list[str]:
     """The model on its chain; shares of the window; what else has to be known of it."""
     a, total = record.attrs, record["label"].size
-    held = [f"${n}$ = {a[n]:g}" for n in ("a", "u", "b") if n in a]
-    word = "slice" if a["model"] in ("uniform", "linear") else "starts at"
+    held = [f"${n}$ = {a[n]:g}" for n in ("a", "v", "u", "b") if n in a]
+    word = "slice" if a["model"] in ("uniform", "linear", "states") else "starts at"
     model = ", ".join([sentence(model_caption(record)), *(f"{word} {h}" for h in held)])
     verbs = {"global_minimum": "reaches the global minima", "local_minimum": "is trapped",
              "saddle": "ends in a saddle", "unresolved": "is unresolved"}  # fmt: skip
@@ -203,7 +222,10 @@ def _remarks(record: xr.Dataset) -> list[str]:
         remarks.append(f"{share} ends elsewhere than in the canonical model")
     if a["model"] == "rank-one":
         remarks.append("(starts lifted from the plane, orbits projected to it)")
-    if a["model"] == "states":
+    if a["model"] == "states" and "v" in a["coordinates"]:
+        where = "; the global minima lie at $v$ = 0" if a.get("v") else ""
+        remarks.append(f"(arrows and orbits without their part along $v${where})")
+    elif a["model"] == "states":
         trap = str(a["regime"])[2] == "<" and a["cells_local_minimum"]
         more = ";\nits trap opens to any noise off it, rounding too" if trap else ""
         remarks.append(f"(exact: full training with $S$ logits never leaves this plane{more})")

@@ -49,6 +49,7 @@ NAMES = {
     "w": "feed-forward weight $w$",
     "e": "embedding $e$",
     "a": "attention $a$",
+    "v": "attention $v$, $a = v|v|$",
     "u": "unembedding $u$",
     "b": "bias $b$",
     "p": "$p$ = P(0→1)",
@@ -106,6 +107,9 @@ def model_caption(record: xr.Dataset) -> str:
         words = f"induction head on {a['length']} symbols"
     elif name == "states":
         words = f"$S$ = {a['states']} states, {a['hidden_per_state']} hidden units for each"
+        if "v" in a["coordinates"]:
+            m = a["hidden_per_state"]
+            words = f"$S$ = {a['states']} states, $m$ = {m}, uniform attention over {over}"
     else:
         plain = {"linear": "linear attention", "untied": "untied weights"}
         words = plain.get(name, f"{name} model")

@@ -144,6 +144,6 @@ def _title(record: xr.Dataset) -> list[str]:
     return [
         optimizer_caption(record),
         f"{sentence(', '.join([model_caption(record), *held]))}, starts lifted from the plane",
-        f"{chain_caption(record)}",
+        chain_caption(record),
         shares,
     ]

@@ -138,6 +138,8 @@ def _solve(
         if far.any():  # both sums stay below 1e-43 up to the root: they are pure exponentials
             trial = torch.where(far, _exponential_root(weight0, weight1, h0, h1), trial)
             done |= far
+        trial = torch.where(value.isnan() & ~far, torch.nan, trial)
+        done |= trial.isnan()
         y = trial
         result[row[done]] = y[done]
         if done.all():

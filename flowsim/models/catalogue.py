@@ -16,16 +16,22 @@ from flowsim.models.canonical import CanonicalModel
 from flowsim.models.in_context.induction import DIRICHLET, InductionModel
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.models.rank_one import RELU_WIDTH, RankOneModel
+from flowsim.models.states.states_attention import StatesAttentionModel
 from flowsim.models.states.states_plane import HIDDEN_PER_STATE, StatesModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.untied import UntiedModel
 
 MODELS = ("canonical", "uniform", "linear", "untied", "rank-one", "states", "induction")
-#: The models that have positions.
-_WITH_LENGTH = ("uniform", "rank-one", "induction")
+#: The models that have positions, and those chosen with or without attention.
+_WITH_LENGTH, _WITH_ATTENTION = ("uniform", "rank-one", "induction"), ("rank-one", "states")
 #: N, the positions of the models that have them, unless given; everywhere.
 DEFAULT_LENGTH = 8
 _OF_STATES = ("states", "hidden_per_state")
+
+
+def has_length(name: str, attention: bool) -> bool:
+    """Whether the model of that name has positions; that of S states has them with attention."""
+    return name in _WITH_LENGTH or (name == "states" and attention)
 
 
 @dataclass(frozen=True)
@@ -34,11 +40,11 @@ class ModelChoice:
 
     Args:
         name: one of canonical (e, w), uniform and linear (e, w, a), untied (e, u, w), rank-one,
-            states (e, w), induction (alpha, beta).
-        length: N, the positions of the uniform and the rank-one model, or the symbols of a sequence
-            of the induction model; by default 8 there.
+            states (e, w), with attention (e, w, v), induction (alpha, beta).
+        length: N, the positions of the uniform and the rank-one model and of S states with
+            attention, or the symbols of a sequence of the induction model; by default 8 there.
         bias: "optimal" or "dynamic" (b as last coordinate); the rank-one model always has b.
-        attention: give the rank-one model its attention layer.
+        attention: give the rank-one model, or that of S states, its attention layer.
         tied: whether the rank-one model's unembedding is its embedding.
         states: S, of the states model, which needs it.
         hidden_per_state: m, of the states model; by default 4 there.
@@ -58,13 +64,16 @@ class ModelChoice:
     def __post_init__(self) -> None:
         if self.name not in MODELS:
             raise InputError(f"model must be one of {', '.join(MODELS)}, not {self.name!r}")
-        positions = self.name in _WITH_LENGTH
+        positions = has_length(self.name, self.attention)
         if positions and self.length is None:
             object.__setattr__(self, "length", DEFAULT_LENGTH)
         if not positions and self.length is not None:
-            raise InputError(f"the {self.name} model has no length; omit it")
-        if self.name != "rank-one" and (self.attention or not self.tied):
-            raise InputError("only the rank-one model is chosen with attention or untied")
+            without = " without attention" if self.name == "states" else ""
+            raise InputError(f"the {self.name} model has no length{without}; omit it")
+        if self.attention and self.name not in _WITH_ATTENTION:
+            raise InputError("only rank-one and states are chosen with attention")
+        if not self.tied and self.name != "rank-one":
+            raise InputError("only the rank-one model is chosen untied")
         if self.name == "rank-one" and self.bias != "optimal":
             raise InputError("the rank-one model always has its bias as a coordinate; omit bias")
         if self.name == "induction" and self.bias != "optimal":
@@ -127,7 +136,7 @@ class ModelChoice:
             "dynamic" if dynamic else "optimal",
             bool(getattr(model, "attention", False)),
             bool(getattr(model, "tied", True)),
-            model.chain.states if isinstance(model, StatesModel) else None,
+            model.chain.states if isinstance(model, (StatesModel, StatesAttentionModel)) else None,
             getattr(model, "hidden_per_state", None),
         )
 
@@ -156,6 +165,8 @@ def _built(choice: ModelChoice, chain: GapChain | Prior) -> ReducedModel:
         if not isinstance(chain, SymmetricChain) or chain.states != choice.states:
             raise InputError(f"the model of {choice.states} states is not for {chain!r}")
         assert choice.hidden_per_state is not None
+        if choice.attention:
+            return StatesAttentionModel(chain, choice.length or 0, choice.hidden_per_state)
         return StatesModel(chain, choice.hidden_per_state)
     if not isinstance(chain, BinaryChain):
         raise InputError(f"the {choice.name} model is of binary chains, not for {chain!r}")
@@ -234,7 +245,7 @@ def option_attributes(model: ReducedModel) -> dict[str, object]:
         "bias": choice.bias,
         "attention": int(choice.attention),
         "tied": int(choice.tied),
-        **({"relu_width": RELU_WIDTH} if choice.attention else {}),
+        **({"relu_width": RELU_WIDTH} if choice.name == "rank-one" and choice.attention else {}),
         **{name: getattr(choice, name) for name in _OF_STATES if choice.states},
     }
 
@@ -264,13 +275,15 @@ def model_of(
         raise InputError("the record is not of one chain: give p and q")
     if name not in MODELS:
         raise InputError(f"the record's model is {name!r}, not one of {', '.join(MODELS)}")
-    length = attributes.get("length") if name in _WITH_LENGTH else None
     own = name == "rank-one"  # a comparison has these of its transformer too
+    attention = own and bool(attributes.get("attention", False))
+    attention |= name == "states" and "v" in attributes.get("coordinates", ())
+    length = attributes.get("length") if has_length(name, attention) else None
     choice = ModelChoice(
         name,
         None if length is None else int(length),
         str(attributes.get("bias", "optimal")),
-        own and bool(attributes.get("attention", False)),
+        attention,
         bool(attributes.get("tied", True)) or not own,
         *(int(attributes[n]) if name == "states" else None for n in _OF_STATES),
     )

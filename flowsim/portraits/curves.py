@@ -15,6 +15,7 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, feed_forward_gain
 from flowsim.models.linear import LinearAttentionModel
 from flowsim.models.rank_one import RankOneModel
+from flowsim.models.states.states_attention import StatesAttentionModel
 from flowsim.models.states.states_plane import StatesModel
 from flowsim.models.untied import UntiedModel
 from flowsim.portraits.starts_in_plane import mesh, plane_starts, plane_velocity
@@ -121,6 +122,8 @@ def _curves(model: ReducedModel, w: Tensor, fixed: dict[str, float]) -> tuple[Te
         border, minima = separatrix(model.chain, per_w * w), minima_curve(model.chain, per_w * w)
         return border / per_e, minima / (per_e * math.sqrt(model.gap_factor)), True
     chain, nowhere, a = model.chain, torch.full_like(w, torch.nan), fixed.get("a", 0.0)
+    if isinstance(model, StatesAttentionModel):
+        return nowhere, nowhere if fixed.get("v") else _curves(model.plane, w, {})[1], True
     minima = minima_curve(chain, w)
     if "b" in fixed:
         return nowhere, nowhere, True

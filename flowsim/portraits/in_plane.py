@@ -29,6 +29,7 @@ from flowsim.portraits.starts_in_plane import (
     mesh,
     over_plane,
     plane_starts,
+    usual_resolution,
 )
 from flowsim.records.provenance import provenance
 from flowsim.scan.in_memory import scan_basins
@@ -66,8 +67,8 @@ def portrait_record(
         resolution: cells along each axis, by default 208 where the loss is a function of the
             logit gap, 64 elsewhere.
         rtol, atol: error allowed per step, for labels and orbits; by default as ``find_limits``.
-        fixed: values of the coordinates beside the plane: a (by default 0), the unembedding u (by
-            default e), a bias b that is a coordinate (by default at its optimum).
+        fixed: values of the coordinates beside the plane: a or v (by default 0), the unembedding u
+            (by default e), a bias b that is a coordinate (by default at its optimum).
         progress: called with the number of cells done.
         integrator: "torchdiffeq" decides every cell by its odeint alone.
         confirm: cells of a random sample that torchdiffeq decides again; by default 256 where the
@@ -100,8 +101,7 @@ def portrait_record(
             stage=stage,
         )
     w_range, e_range = w_range or _WINDOW, e_range or _WINDOW
-    gap = loss_of_gap(model)
-    resolution = resolution or (208 if gap else 64)
+    resolution = resolution or usual_resolution(model)
     e, w = cell_centres(*e_range, resolution), cell_centres(*w_range, resolution)
     theta = plane_starts(model, *mesh(e, w), fixed)
     record = _basins(model, theta, e, w, rtol, atol, progress, integrator)
@@ -115,7 +115,7 @@ def portrait_record(
     record["orbit_e"] = (("time", "orbit"), orbits[..., 0].numpy())
     record["orbit_w"] = (("time", "orbit"), orbits[..., 1].numpy())
     drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in model.conserved_names]
-    if isinstance(model, CanonicalModel) and gap:
+    if isinstance(model, CanonicalModel) and loss_of_gap(model):
         record["energy"] = (("e", "w"), energy(theta).numpy())
         moved = (energy(orbits) - energy(orbits[0])).abs().nan_to_num()
         drifts.append(float(moved.max()))

@@ -16,7 +16,7 @@ from flowsim.landscape.labels import Label
 from flowsim.models.base import velocity
 from flowsim.models.catalogue import model_attributes
 from flowsim.models.in_context.induction import InductionModel
-from flowsim.portraits.starts_in_plane import confirmed, mesh, over_plane
+from flowsim.portraits.starts_in_plane import confirmed, mesh, over_plane, usual_resolution
 from flowsim.records.provenance import provenance
 from flowsim.scan.in_memory import scan_basins
 from flowsim.scan.plan import how_attributes
@@ -25,8 +25,6 @@ from flowsim.scan.starts import cell_centres
 
 Window = tuple[float, float]
 
-#: Cells along each axis, unless given.
-RESOLUTION = 48
 #: Starts of orbits within the window, in parts of its sides.
 _STARTS = [(x, y) for y in (0.04, 0.96) for x in (0.1, 0.3, 0.5, 0.7, 0.9)]
 _STARTS += [(0.03, 0.45), (0.35, 0.45), (0.45, 0.38)]
@@ -63,7 +61,7 @@ def induction_record(
         from torchdiffeq. Attributes hold settings, counts, the plateau's loss, Bayes's and those
         of the ends.
     """
-    landscape, resolution = induction_landscape(model), resolution or RESOLUTION
+    landscape, resolution = induction_landscape(model), resolution or usual_resolution(model)
     alpha, beta = cell_centres(*alpha_range, resolution), cell_centres(*beta_range, resolution)
     theta = torch.stack(mesh(beta, alpha)[::-1], dim=-1)
     starts = Points(model.coordinates, theta.reshape(-1, 2).numpy())

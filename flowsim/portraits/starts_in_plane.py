@@ -14,7 +14,8 @@ from flowsim.errors import InputError
 from flowsim.flow.confirm import Stage, sample_size
 from flowsim.flow.confirm import confirm as confirm_labels
 from flowsim.landscape.labels import Label
-from flowsim.models.base import ReducedModel, velocity
+from flowsim.models.base import ReducedModel, loss_of_gap, velocity
+from flowsim.models.in_context.induction import InductionModel
 from flowsim.models.rank_one import RankOneModel
 
 
@@ -24,13 +25,13 @@ def plane_starts(
     """θ of the starts with the given e and w, shape (..., k).
 
     Starts of the rank-one model are lifted from (e, w), or (e, w, a) with attention. Without a
-    value, a is 0, the unembedding u is e (a tied start), and a bias that is a coordinate is at its
-    optimum.
+    value, a or v is 0, the unembedding u is e (a tied start), and a bias that is a coordinate is at
+    its optimum.
 
     Args:
         model: any reduced model.
         e, w: of one shape (...).
-        fixed: values of a, u or b, for a model that has them.
+        fixed: values of a, v, u or b, for a model that has them.
 
     Raises:
         InputError: ``fixed`` names a coordinate that the model does not have, or is not finite.
@@ -42,7 +43,8 @@ def plane_starts(
         given = [columns[name] for name in ("e", "w", "a")[: 2 + model.attention]]
         given += [torch.full_like(e, fixed["b"])] if "b" in fixed else []
         return model.from_canonical(torch.stack(given, dim=-1))
-    columns["b"] = torch.full_like(e, fixed.get("b", 0.0))
+    for name in ("v", "b"):
+        columns[name] = torch.full_like(e, fixed.get(name, 0.0))
     theta = torch.stack([columns[name] for name in model.coordinates], dim=-1)
     if "b" in model.coordinates and "b" not in fixed:
         theta[..., model.coordinates.index("b")] = model.optimal_bias(theta)
@@ -69,6 +71,13 @@ def check_fixed(model: ReducedModel, fixed: dict[str, float] | None) -> dict[str
         if not math.isfinite(value):
             raise InputError(f"the fixed value of {name} must be finite, not {value}")
     return {name: float(value) for name, value in (fixed or {}).items()}
+
+
+def usual_resolution(model: ReducedModel) -> int:
+    """Cells along each axis of a portrait, unless given."""
+    if loss_of_gap(model):
+        return 208
+    return 48 if isinstance(model, InductionModel) else 64
 
 
 def mesh(e: np.ndarray, w: np.ndarray) -> tuple[Tensor, Tensor]:

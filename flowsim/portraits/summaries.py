@@ -92,7 +92,7 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         "oracle_wrong": int(a["oracle_wrong"]),
         "oracle_cut": int(a["oracle_cut"]),
         "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
-        **({"a": float(a["a"])} if "a" in a else {}),
+        **{name: float(a[name]) for name in ("a", "v") if name in a},
         "fixed": {name: float(a[name]) for name in ("u", "b") if name in a},
         **_starting_with(record, "confirm_", "share_differs", "cells_differ", "orbits_unfinished"),
         **({"cells_sliding": _sliding(record)} if "sliding_time" in record else {}),
@@ -147,7 +147,7 @@ def trained_summary(record: xr.Dataset) -> dict[str, Any]:
             "on_plateau_at_end": counts["on_plateau"] / cells,
             "flow_learned": counts["flow_global_minimum"] / cells,
         },
-        "fixed": {name: float(a[name]) for name in ("a", "b") if name in a},
+        "fixed": {name: float(a[name]) for name in ("a", "v", "b") if name in a},
         **{name: counts[name] for name in ("unresolved", "periodic", "diverged")},
         "flow_unresolved": counts["flow_unresolved"],
     }

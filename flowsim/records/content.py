@@ -14,7 +14,7 @@ from flowsim.errors import InputError
 LABELS = ("unresolved", "global_minimum", "local_minimum", "saddle")
 _LABELLED = {
     *("label", "orbit_label", "near_label", "node_label", "boundary_side", "predicted", "outcome"),
-    "flow_predicted",
+    *("flow_predicted", "cloud_label"),
 }
 #: The variables that every record of a kind has, with their dimensions; None where they vary.
 REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {
@@ -28,7 +28,7 @@ REQUIRED: dict[str, dict[str, tuple[str, ...] | None]] = {
 }
 #: Axes whose values increase.
 _COUNTS = ("length", "states", "hidden_per_state", "order")
-_AXES = {"p", "q", "sigma", "e", "u", "w", "a", "time", "step", "alpha", "beta"}
+_AXES = {"p", "q", "sigma", "e", "u", "w", "a", "v", "time", "step", "alpha", "beta"}
 
 
 def check_attributes(record: xr.Dataset) -> None:

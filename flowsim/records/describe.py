@@ -16,6 +16,7 @@ _NAMES = [
     (r"u", "unembedding u"),
     (r"w", "feed-forward weight w"),
     (r"a", "attention a"),
+    (r"v", "attention v, a = v|v|"),
     (r"b", "bias b"),
     (r"sigma", "standard deviation of the starts"),
     (r"basin", "where the flow ends"),

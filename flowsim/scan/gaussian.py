@@ -20,6 +20,7 @@ from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes
 from flowsim.models.in_context.induction import InductionModel
 from flowsim.models.rank_one import RankOneModel
+from flowsim.models.states.states_attention import StatesAttentionModel
 from flowsim.models.states.states_plane import StatesModel
 from flowsim.records.provenance import provenance
 from flowsim.scan.statistics import wilson_interval
@@ -45,11 +46,11 @@ def gaussian_record(
 ) -> xr.Dataset:
     """The probability of reaching the global minima against σ: flow beside integral.
 
-    For every σ a cloud of canonical starts, (e, w) or with attention (e, w, a), is drawn from
-    N(0, σ²I) and followed by ``find_limits``; those of the rank-one model are lifted. The integral
-    over the canonical model's analytic basin is only compared with what the flow found. A seed
-    draws the same (e, w) for every model without attention. Of the induction model (α, β) is
-    drawn, and there is no integral.
+    For every σ a cloud of canonical starts, (e, w) or with attention (e, w, a), of S states
+    (e, w, v), is drawn from N(0, σ²I) and followed by ``find_limits``; those of the rank-one model
+    are lifted. The integral over the canonical model's analytic basin, or that of the plane of S
+    states, is only compared with what the flow found. A seed draws the same (e, w) for every model
+    without attention. Of the induction model (α, β) is drawn, and there is no integral.
 
     Args:
         model: any tied model whose bias is minimised out or, in the rank-one model, starts there.
@@ -148,7 +149,8 @@ def _counted(label: Tensor, sigmas: np.ndarray, samples: int) -> xr.Dataset:
 
 def _beside_the_integral(record: xr.Dataset, model: ReducedModel) -> xr.Dataset:
     """The record with the integral over the analytic basin, and how often intervals miss it."""
-    per_e, per_w = model.to_canonical if isinstance(model, StatesModel) else (1.0, 1.0)
+    plane = model.plane if isinstance(model, StatesAttentionModel) else model
+    per_e, per_w = plane.to_canonical if isinstance(plane, StatesModel) else (1.0, 1.0)
     ratio, sigmas = per_w / per_e, record["sigma"].to_numpy()
     exact = [gaussian_probability(model.chain, per_e * float(sigma), ratio) for sigma in sigmas]
     record["integral"] = ("sigma", np.array(exact))

@@ -12,26 +12,29 @@ from full_model.model.architecture import Architecture, Weights
 
 
 def lift_states(theta: Tensor, arch: Architecture) -> Weights:
-    """Full weights at points (e, w) of the model ``states``.
+    """Full weights at points (e, w), or (e, w, v) with attention, of the model ``states``.
 
     With unit vectors v_s of sum zero (``simplex``) and s(t) the state that a hidden unit belongs
     to, e ≥ 0: embeddings e v_s, rows of W_1 |w| v_{s(t)}, columns of W_2 w v_{s(t)}; for e < 0 both
-    are multiplied by −1, so that a unit opens at its own state. Positions, bias, values and the
-    attention's other weights are zero.
+    are multiplied by −1, so that a unit opens at its own state. With P the projector onto the
+    simplex's span, W_V = |v| P and W_O = v P. Positions, bias and the attention's other weights are
+    zero.
 
     Args:
-        theta: (e, w), shape (..., 2); the leading axes become the ensemble.
+        theta: (e, w) or (e, w, v), shape (..., 2 or 3); the leading axes become the ensemble.
         arch: one tied layer and head without layer norm or window, ReLU, S logits, d ≥ S − 1,
             positions learned or none, r a multiple of S: m = r/S units for each state.
 
     Raises:
-        InputError: another architecture, or numbers that are not finite.
+        InputError: another architecture, v without attention, or numbers that are not finite.
 
-    Source: own derivation, docs/derivations.md, 13.
+    Source: own derivation, docs/derivations.md, 13 and 20.
     """
     _check_architecture(arch)
-    if theta.shape[-1:] != (2,) or not bool(theta.isfinite().all()):
-        raise InputError("points to be lifted need shape (..., 2) = (e, w), all finite")
+    if theta.shape[-1:] not in ((2,), (3,)) or not bool(theta.isfinite().all()):
+        raise InputError("points to be lifted need shape (..., 2 or 3) = (e, w, v), all finite")
+    if theta.shape[-1] == 3 and arch.attention == "none":
+        raise InputError("points (e, w, v) are lifted to a transformer with attention")
     corners = simplex(arch.states, arch.d).to(theta)
     units = corners.repeat_interleave(arch.width // arch.states, dim=0)
     e, w = theta[..., 0, None, None], theta[..., 1, None, None]
@@ -41,6 +44,9 @@ def lift_states(theta: Tensor, arch: Architecture) -> Weights:
         "0.up": side * w.abs() * units,
         "0.down": side * w * units.mT,
     }
+    if theta.shape[-1] == 3:
+        v, onto = theta[..., 2, None, None], (arch.states - 1) / arch.states * corners.mT @ corners
+        filled |= {"0.value": v.abs() * onto, "0.out": v * onto}
     zeros = {
         name: theta.new_zeros(*theta.shape[:-1], *shape) for name, shape in arch.shapes.items()
     }

@@ -4,7 +4,9 @@ import torch
 from conftest import CHAINS, REFERENCE, relative_error, uniform_starts
 from oracle import Canonical
 
-from flowsim import BinaryChain, CanonicalModel, InputError, energy
+from flowsim import BinaryChain, CanonicalModel, InputError, UntiedModel, energy, model_of
+from flowsim.models import past_law
+from flowsim.models.catalogue import chain_of
 from flowsim.models.gap_loss import gap_loss, gap_slope
 
 
@@ -107,3 +109,49 @@ def test_slope_is_exact_far_out_in_the_tails():
 def test_unknown_bias_is_refused():
     with pytest.raises(InputError, match='"optimal" or "dynamic"'):
         CanonicalModel(BinaryChain(0.5, 0.8), bias="none")
+
+
+def test_what_is_conserved_has_an_axis_of_its_own_and_none_on_w_0():
+    chain, theta = BinaryChain(0.2, 0.3), torch.ones(2, 2, 3, dtype=torch.float64)
+    theta[0, 0, 2], theta[..., 0] = 0.0, 2.0
+    found = UntiedModel(chain).conserved(theta)
+    assert found.shape == (2, 2, 2) and torch.isnan(found[0, 0]).tolist() == [False, True]
+    assert found.isfinite().sum() == 7 and found[1, 1].tolist() == [3.0, 4.0]
+    canonical = CanonicalModel(chain).conserved(theta[..., :2])
+    assert canonical.shape == (2, 2, 1) and torch.equal(canonical, torch.full_like(canonical, 3.0))
+
+
+def test_how_a_model_is_written():
+    for kind, name in ((CanonicalModel, "CanonicalModel"), (UntiedModel, "UntiedModel")):
+        assert repr(kind(BinaryChain(0.2, 0.3))) == f"{name}(p=0.2, q=0.3)"
+        written = f"{name}(p=0.2, q=0.3, bias='dynamic')"
+        assert repr(kind(BinaryChain(0.2, 0.3), bias="dynamic")) == written
+
+
+@pytest.mark.parametrize("attributes", [{}, {"model": "states"}, {"p": 0.2}, {"q": 0.3}])
+def test_records_of_several_chains_have_no_chain(attributes):
+    with pytest.raises(InputError, match="not of one chain"):
+        chain_of(attributes)
+    assert chain_of({"p": 0.2, "q": 0.3, "model": "linear"}) == BinaryChain(0.2, 0.3)
+
+
+def test_a_table_may_take_all_the_memory_that_is_left(monkeypatch):
+    needed = 4 * 8 * 9
+    monkeypatch.setattr(past_law, "available_memory", lambda: float(needed))
+    assert past_law.check_length(8, 4) == 8
+    monkeypatch.setattr(past_law, "available_memory", lambda: needed - 1.0)
+    with pytest.raises(InputError, match="choose a smaller N"):
+        past_law.check_length(8, 4)
+
+
+@pytest.mark.parametrize("attention", [None, False, True])
+@pytest.mark.parametrize("tied", [None, False, True])
+def test_a_record_s_attention_and_weights_are_the_model_s_only_if_it_is_rank_one(attention, tied):
+    """A comparison's record has those of its transformer, whatever the model."""
+    attributes = {"p": 0.5, "q": 0.8, "length": 4}
+    attributes |= {} if attention is None else {"attention": attention}
+    attributes |= {} if tied is None else {"tied": tied}
+    found = model_of(attributes | {"model": "rank-one"})
+    assert found.attention == bool(attention) and found.tied == (tied is not False)
+    canonical = model_of(attributes | {"model": "canonical"})
+    assert canonical.coordinates == ("e", "w") and not hasattr(canonical, "attention")

@@ -188,3 +188,13 @@ def test_points_go_to_coordinates_and_back_in_any_batch(attention, tied):
     point = RankOnePoint.from_coordinates(theta, 4, attention, tied)
     assert point.rho.shape == (2, 3, 4) and point.b.shape == (2, 3)
     assert torch.equal(point.to_coordinates(attention, tied), theta)
+
+
+def test_a_start_without_e_opens_its_units_for_ones():
+    """As one whose e is a little above 0."""
+    for w in (0.7, -0.7):
+        point, beside = (
+            RankOnePoint.from_canonical(torch.tensor([e, w, 0.3]).double(), 2, 0.0)
+            for e in (0.0, 1e-300)
+        )
+        assert point.w1 > 0 and point.w1 == beside.w1 and point.w2 == beside.w2

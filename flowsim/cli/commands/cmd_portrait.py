@@ -128,7 +128,8 @@ def _check(given: Portrait) -> None:
     if given.view == "plane" and given.a_range is not None:
         raise InputError("--a-range goes with --view 3d; in the plane --fix a=X chooses the slice")
     if given.view == "3d":
-        if given.model not in ("uniform", "linear") and not given.attention:
+        rank_one = given.model == "rank-one" and given.attention
+        if given.model not in ("uniform", "linear") and not rank_one:
             raise InputError(
                 "--view 3d shows (w, e, a): it needs --model uniform, linear, or rank-one with "
                 "--attention"
@@ -180,12 +181,10 @@ def _trained(given: Portrait, model: ReducedModel) -> xr.Dataset:
 
 def _plane(given: Portrait, model: ReducedModel) -> xr.Dataset:
     from flowsim.cli.progress import progress
-    from flowsim.models.base import loss_of_gap
     from flowsim.portraits.in_plane import portrait_record
-    from flowsim.portraits.induction_plane import RESOLUTION as INDUCTION
+    from flowsim.portraits.starts_in_plane import usual_resolution
 
-    slow = INDUCTION if given.model == "induction" else 64
-    resolution = given.resolution or (208 if loss_of_gap(model) else slow)
+    resolution = given.resolution or usual_resolution(model)
     with progress(resolution**2, "cells", given.quiet) as meter:
         return portrait_record(
             model,

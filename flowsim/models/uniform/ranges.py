@@ -37,7 +37,7 @@ COUNT, FIRST, RANGE = 0, 32, 5
 MEMORY = FIRST + 2 * 48 * RANGE
 
 
-@compiled
+@compiled(internal=True)
 def _add(memory, x, o, points, weights, count):
     if count > 0:
         at = FIRST + RANGE * int(memory[COUNT])
@@ -46,7 +46,7 @@ def _add(memory, x, o, points, weights, count):
         memory[COUNT] += 1
 
 
-@compiled
+@compiled(internal=True)
 def _add_split(reals, memory, x, a, points, weights, count):
     """Both sides of the kink, of points that increase; ReLU'(0) = 0."""
     first = a < 0  # whether the ReLU is open on the left
@@ -62,8 +62,11 @@ def _add_split(reals, memory, x, a, points, weights, count):
 
 
 @compiled
-def gather(square, gamma, a, reals, ints, memory):
+def gather(square, gamma, a, open_at, reals, ints, memory):
     """Write the ranges that serve e² = ``square``, 4w|w| = ``gamma`` and a.
+
+    ``open_at`` is the a by which ReLUs are open or shut: a itself, or the next on its side of a
+    corner.
 
     Returns 0, or −1 where something is not finite, or 1 + a level that the table lacks.
     """
@@ -79,19 +82,19 @@ def gather(square, gamma, a, reals, ints, memory):
         tree, rule = TREE + BLOCK * x, RULES + BLOCK * (2 * level + x)
         if exact:
             atoms, count = ints[tree + ATOMS], ints[tree + ATOM_COUNT]
-            if abs(a) < 1:
+            if abs(open_at) < 1:
                 _add(memory, x, x, atoms, atoms + count, count)
             else:
-                _add_split(reals, memory, x, a, atoms, atoms + count, count)
-        elif abs(a) < 1:
+                _add_split(reals, memory, x, open_at, atoms, atoms + count, count)
+        elif abs(open_at) < 1:
             nodes, count = ints[rule + SMOOTH], ints[rule + SMOOTH_COUNT]
             _add(memory, x, x, nodes, nodes + count, count)
         else:
-            _around_kink(x, a, tree, rule, reals, ints, memory)
+            _around_kink(x, open_at, tree, rule, reals, ints, memory)
     return 0
 
 
-@compiled
+@compiled(internal=True)
 def _around_kink(x, a, tree, rule, reals, ints, memory):
     """The ranges given x for |a| ≥ 1."""
     depth = ints[tree + DEPTH]

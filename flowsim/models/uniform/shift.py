@@ -85,7 +85,7 @@ def optimal_shift(square, gamma, a, reals, memory):
     return sign * y
 
 
-@compiled
+@compiled(internal=True)
 def _bracket(square, gamma, a, p, q):
     """β lies between these; h = f − β has its extremes at the ends of the law or at its kink."""
     top = bottom = square * 0.5
@@ -96,7 +96,7 @@ def _bracket(square, gamma, a, p, q):
     return math.log(p / q) - top - 1.0, math.log(p / q) - bottom + 1.0
 
 
-@compiled
+@compiled(internal=True)
 def _optimal_logit(reals, gap):
     """The optimal logit after a zero where the one after a one is larger by ``gap`` (gap_loss)."""
     pi0, pi1 = reals[PI0], reals[PI1]
@@ -111,7 +111,7 @@ def _optimal_logit(reals, gap):
     return total - gap - math.log(2 * pi0)
 
 
-@compiled(reordered=True)
+@compiled(reordered=True, internal=True)
 def _powers(points, weights, level, steep, sign):
     """Σ weight·(u, u², u³) with u = σ(level + steep·m), and Σ weight·sign·(level + steep·m)."""
     s1 = s2 = s3 = s4 = 0.0
@@ -125,7 +125,7 @@ def _powers(points, weights, level, steep, sign):
     return s1, s2, s3, sign * s4
 
 
-@compiled
+@compiled(internal=True)
 def _log_sum(square, gamma, a, x, sign, y, extra, reals, memory):
     """log(Σ weight·σ(sign·h + y) + extra) given x, its two derivatives in y, and Σ weight·h + …."""
     s1 = s2 = s3 = s4 = 0.0
@@ -147,7 +147,7 @@ def _log_sum(square, gamma, a, x, sign, y, extra, reals, memory):
     return math.log(total), slope, (s1 - 3 * s2 + 2 * s3) / total - slope * slope, s4
 
 
-@compiled
+@compiled(internal=True)
 def _log_exponentials(square, gamma, a, x, sign, reals, memory):
     """log Σ weight·exp(sign·h) given x."""
     top, total = -np.inf, 0.0

@@ -18,7 +18,7 @@ from flowsim.models.uniform.table import P, Q
 SUMS, EACH = 12, 5
 
 
-@compiled(reordered=True)
+@compiled(reordered=True, internal=True)
 def _five_sums(points, weights, level, steep, rarer):
     """The sums of u = σ(level + steep·m): ω = weight·(u − rarer), v = weight·u(1 − u)."""
     s0 = s1 = s2 = s3 = s4 = 0.0

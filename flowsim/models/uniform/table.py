@@ -19,8 +19,9 @@ from flowsim.models.uniform.quadrature import GaussTree, Rule
 #: Places in ``reals``: the chain, π₀, π₁, then entropy rate and h(π₁), and λ.
 P, Q, PI0, PI1, ENTROPY_RATE, UNIGRAM, LAMBDA = range(7)
 _REALS = 8
-#: Places in ``ints``: levels present, the steepest that can be, whether the bias is a coordinate.
-LEVELS, STEEPEST, DYNAMIC = range(3)
+#: Places in ``ints``: levels present, the steepest that can be, whether the bias is a coordinate,
+#: and N.
+LEVELS, STEEPEST, DYNAMIC, LENGTH = range(4)
 #: Blocks of ``ints``, one per symbol: depth of its tree, and where are its bins of 8 points and 8
 #: weights, the starts of its leaves, its atoms and how many they are.
 TREE, BLOCK = 8, 8
@@ -46,7 +47,7 @@ class LawTable:
         self._lock = Lock()
         steepest = min(tree.depth for tree in self._trees) if compress else -1
         self._head = np.zeros(RULES + 2 * BLOCK * (steepest + 1), dtype=np.int64)
-        self._head[STEEPEST], self._head[DYNAMIC] = steepest, dynamic
+        self._head[STEEPEST], self._head[DYNAMIC], self._head[LENGTH] = steepest, dynamic, length
         entropies = chain.entropy_rate, chain.stationary_entropy, chain.second_eigenvalue, 0.0
         self._reals = [np.array([chain.p, chain.q, *chain.stationary, *entropies])]
         self._ints: list[np.ndarray] = []

@@ -148,3 +148,19 @@ def test_lift_and_reduced_model_share_the_convention():
     found = project(ARCH_TIED, lift_canonical(theta, ARCH_TIED, point.b), alpha)
     assert difference(found.point, point) < 1e-12
     torch.testing.assert_close(found.canonical, theta, rtol=0, atol=1e-12)
+
+
+def test_two_logits_are_read_as_the_binary_model_with_the_same_predictions():
+    """Also where all the weights are in the row of one symbol, and without positions."""
+    point = random_point(5, 3, seed=9)
+    binary = lift_rank_one(point, ARCH)
+    expected = project(ARCH, binary)
+    shapes = Architecture(4, 3, states=2, output="states", tied=False)
+    for share in (0.0, 0.5, 1.0):
+        weights = dict(binary)
+        for name in ("embedding", "unembedding", "bias"):
+            weights[name] = torch.stack([(share - 1) * binary[name], share * binary[name]], dim=1)
+        weights["positions"] = binary["positions"] - weights["embedding"][:, :1]
+        found = project(shapes, weights)
+        assert difference(found.point, expected.point) < 1e-9
+        assert (found.distance - expected.distance).abs().max() < 1e-6

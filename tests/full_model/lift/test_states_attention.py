@@ -1,11 +1,11 @@
 """The plane of S states with uniform attention: three numbers that full training keeps to."""
 
-import itertools
+import math
 
 import pytest
 import torch
 
-from flowsim import MarkovChain
+from flowsim import MarkovChain, StatesAttentionModel
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
 from full_model.lift.states import simplex
 
@@ -24,36 +24,10 @@ def problem(case):
 
 
 def lifted(arch, point):
-    """W_V = √|a| P and W_O = sign(a) √|a| P beside the plane's weights, P onto the simplex."""
-    e, w, a = (torch.as_tensor(x, dtype=torch.float64) for x in point)
-    weights = lift_states(torch.stack([e, w]).reshape(1, 2), arch)
-    corners = simplex(arch.states, arch.d)
-    onto = (arch.states - 1) / arch.states * corners.mT @ corners
-    weights["0.value"] = (a.abs().sqrt() * onto)[None]
-    weights["0.out"] = (a.sign() * a.abs().sqrt() * onto)[None]
-    return weights
-
-
-def reduced_loss(case, point):
-    """docs/derivations.md, 20, sequence by sequence."""
-    states, p, length, m = case
+    """Full weights at (e, w, a)."""
     e, w, a = point
-    kernel = torch.as_tensor(MarkovChain.symmetric(states, p).kernel)
-    ratio, total = states / (states - 1), 0.0
-    for word in itertools.product(range(states), repeat=length):
-        chance = 1 / states
-        for i, j in itertools.pairwise(word):
-            chance = chance * kernel[i, j]
-        for n in range(1, length + 1):
-            share = torch.tensor(
-                [word[:n].count(t) / n for t in range(states)], dtype=torch.float64
-            )
-            own = torch.eye(states, dtype=torch.float64)[word[n - 1]]
-            u = own + a * share - (1 + a) / states
-            logits = e * e * ratio * (u + m * w * w.abs() * ratio * u.clamp(min=0))
-            loss = torch.logsumexp(logits, 0) - kernel[word[n - 1]] @ logits
-            total = total + chance * loss / length
-    return total
+    theta = torch.tensor([[e, w, math.copysign(math.sqrt(abs(a)), a)]], dtype=torch.float64)
+    return lift_states(theta, arch)
 
 
 @every_case
@@ -61,12 +35,14 @@ def reduced_loss(case, point):
 def test_the_full_gradient_is_that_of_three_numbers(case, point):
     arch, _, loss = problem(case)
     weights = lifted(arch, point)
-    theta = torch.tensor(point, dtype=torch.float64, requires_grad=True)
-    reduced = reduced_loss(case, theta.unbind())
-    by_e, by_w, by_a = torch.autograd.grad(reduced, theta)[0]
+    states, p, length, m = case
+    e, w, a = point
+    reduced = StatesAttentionModel(MarkovChain.symmetric(states, p), length, m)
+    v = math.copysign(math.sqrt(abs(a)), a)
+    by_e, by_w, by_v = reduced.gradient(torch.tensor([e, w, v], dtype=torch.float64))
+    by_a = by_v / (2 * abs(v))
     value, gradient = loss.value_and_gradient(weights)
-    assert float(value) == pytest.approx(float(reduced.detach()), rel=1e-13)
-    states, m, (e, w, a) = case[0], case[3], point
+    assert float(value) == pytest.approx(float(reduced.loss([e, w, v])), rel=1e-13)
     corners = simplex(states, arch.d)
     units = corners.repeat_interleave(m, dim=0)
     onto = (states - 1) / states * corners.mT @ corners

@@ -1,0 +1,108 @@
+"""The exact law of the current state and of the shares of all states among x_1 … x_n.
+
+By the symmetry of the chain, and of every model here, only the own count k_0 and the multiset of
+the other counts matter. A class is one (k_0 : multiset of the others), in lowest terms, so that
+positions whose shares agree are one class; the number of classes grows with the partitions of N.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter, defaultdict
+from functools import lru_cache
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from flowsim.errors import InputError
+from flowsim.markov import SymmetricChain
+
+#: With more classes an orbit takes minutes.
+MOST_CLASSES = 50_000
+
+_Counts = tuple[int, tuple[int, ...]]
+
+
+class ShareLaw(NamedTuple):
+    """Classes C of pasts, and in each the different shares of states T, the own one first.
+
+    Attributes:
+        weight: probability, averaged over n = 1 … N, (C,); sums to one.
+        share: of each group of states among x_1 … x_n, (C, T).
+        many: how many states have that share, (C, T): 1 for the own one, 0 for padding.
+    """
+
+    weight: np.ndarray
+    share: np.ndarray
+    many: np.ndarray
+
+
+@lru_cache(maxsize=8)
+def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
+    """The law for n = 1 … N of a stationary symmetric chain, by recursion in n.
+
+    From own count k_0 and other counts k: with 1 − p to k_0 + 1; with p/(S − 1) to each other
+    state, whose count, one more, becomes the own one. All terms are positive.
+
+    Args:
+        chain: the data, S states.
+        length: N ≥ 1.
+
+    Raises:
+        InputError: N is not an integer of at least 1, or there are more than 50 000 classes.
+        Source: own derivation, docs/derivations.md, 20.
+    """
+    try:
+        length = operator.index(length)
+    except TypeError:
+        raise InputError(f"length must be an integer, not {length!r}") from None
+    if length < 1:
+        raise InputError(f"length must be at least 1, not {length}")
+    others = chain.states - 1
+    now: dict[_Counts, float] = {(1, (0,) * min(others, length)): 1.0}
+    found: defaultdict[_Counts, float] = defaultdict(float)
+    for n in range(1, length + 1):
+        for (own, rest), weight in now.items():
+            part = gcd(own, n, *rest)
+            found[own // part, tuple(k // part for k in rest)] += weight / length
+        if len(found) + len(now) > MOST_CLASSES:
+            raise InputError(
+                f"{chain.states} states have more than {MOST_CLASSES:,} different pasts of up to "
+                f"{length} symbols: choose a smaller length"
+            )
+        if n < length:
+            now = _next(chain, now, others)
+    return _arrays(found, others)
+
+
+def _next(chain: SymmetricChain, now: dict[_Counts, float], others: int) -> dict[_Counts, float]:
+    """The law one position later. Of states never seen only as many are listed as can matter."""
+    after: dict[_Counts, float] = {}
+    for (own, rest), weight in now.items():
+        stays = own + 1, rest
+        after[stays] = after.get(stays, 0.0) + (1 - chain.p) * weight
+        listed, unlisted = Counter(rest), others - len(rest)
+        for count, many in listed.items():
+            alike = many + (unlisted if count == 0 else 0)
+            left = list(rest)
+            left.remove(count)
+            moves = count + 1, tuple(sorted([*left, own], reverse=True))
+            after[moves] = after.get(moves, 0.0) + chain.p / others * alike * weight
+    return after
+
+
+def _arrays(found: dict[_Counts, float], others: int) -> ShareLaw:
+    """Classes as arrays, with one column for each different share."""
+    rows = []
+    for (own, rest), _ in found.items():
+        groups = Counter(rest)
+        groups[0] += others - len(rest)
+        total = own + sum(rest)
+        rows.append([(own / total, 1)] + [(k / total, m) for k, m in groups.items() if m])
+    width = max(len(row) for row in rows)
+    share, many = np.zeros((2, len(rows), width))
+    for i, row in enumerate(rows):
+        for j, (value, count) in enumerate(row):
+            share[i, j], many[i, j] = value, count
+    return ShareLaw(np.array(list(found.values())), share, many)

@@ -1,0 +1,58 @@
+"""S states with uniform attention on the command line."""
+
+import json
+
+import pytest
+from command import assert_refused, run
+
+from flowsim import StatesAttentionModel, model_of, read_record
+
+STATES = ["--model", "states", "--states", "3", "--p", "0.8", "--attention", "--length", "3"]
+
+
+def test_a_slice_is_drawn_and_drawn_again(tmp_path):
+    small = ["--resolution", "6", "--confirm", "2", "--json"]
+    done = run("portrait", *STATES, "--fix", "v=0.6", *small, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["v"], summary["states"], summary["length"]) == (0.6, 3, 3)
+    assert summary["confirm_disagree"] == 0 and summary["unresolved"] == 0
+    stored = tmp_path / "portrait_states_S3_N3_attention_v0.6_p0.8.nc"
+    record = read_record(stored)
+    again = model_of(record.attrs)
+    assert isinstance(again, StatesAttentionModel)
+    assert (again.length, again.hidden_per_state, again.chain.p) == (3, 4, 0.8)
+    assert run("portrait", "--from", stored, "--out", "x.png", cwd=tmp_path).returncode == 0
+
+
+def test_a_scan_varies_v_and_is_drawn(tmp_path):
+    words = ["--grid", "4x4x2", "--confirm", "0", "--out", "s.nc"]
+    done = run("scan", *STATES, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "with attention" in done.stdout
+    assert read_record(tmp_path / "s.nc")["label"].dims == ("e", "w", "v")
+    assert run("portrait", "--from", "s.nc", "--out", "s.png", cwd=tmp_path).returncode == 0
+
+
+def test_gaussian_starts_have_v_too(tmp_path):
+    words = ["--samples", "8", "--sigma", "0.2:0.4:2", "--out", "g.png"]
+    done = run("gaussian", *STATES, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "the plane v = 0" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["portrait", *STATES, "--view", "3d"], "--view 3d shows (w, e, a)"),
+        (["portrait", *STATES, "--fix", "a=0.5"], "takes no fixed a: only v can be fixed"),
+        (["portrait", *STATES[:-1], "300"], "more than 50,000 different pasts"),
+        (["portrait", *STATES[:6], "--length", "3"], "no length without attention"),
+        (["compare", *STATES], "without attention: omit --attention"),
+        (["explore", *STATES, "--no-browser"], "shows S states without attention"),
+    ],
+    ids=["space", "other-coordinate", "too-long", "no-attention", "compare", "explore"],
+)
+def test_what_it_does_not_have_is_refused(tmp_path, words, message):
+    assert_refused(run(*words, cwd=tmp_path), message)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,152 @@
+"""S states with uniform attention: the law of the shares, the loss and its gradient."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import InputError, MarkovChain, StatesAttentionModel, StatesModel, model, model_of
+from flowsim.models.states.states_law import share_law
+
+#: S, p, N, m.
+CASES = [(2, 0.65, 6, 1), (3, 0.8, 4, 2), (5, 0.7, 3, 4), (3, 0.3, 1, 3)]
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda c: f"S{c[0]}-N{c[2]}")
+
+
+def build(case):
+    states, p, length, m = case
+    return StatesAttentionModel(MarkovChain.symmetric(states, p), length, m)
+
+
+def words(case):
+    """Every sequence with its probability."""
+    states, p, length, _ = case
+    kernel = MarkovChain.symmetric(states, p).kernel
+    for word in itertools.product(range(states), repeat=length):
+        chance = 1 / states
+        for i, j in itertools.pairwise(word):
+            chance *= kernel[i, j]
+        yield word, chance
+
+
+def naive_loss(case, e, w, v):
+    """docs/derivations.md, 20, sequence by sequence."""
+    states, p, length, m = case
+    kernel, a = MarkovChain.symmetric(states, p).kernel, v * abs(v)
+    ratio, terms = states / (states - 1), []
+    for word, chance in words(case):
+        for n in range(1, length + 1):
+            share = np.array([word[:n].count(t) / n for t in range(states)])
+            u = np.eye(states)[word[n - 1]] + a * share - (1 + a) / states
+            logits = e * e * ratio * (u + m * w * abs(w) * ratio * np.maximum(u, 0))
+            top = logits.max()
+            lost = top + math.log(np.exp(logits - top).sum()) - kernel[word[n - 1]] @ logits
+            terms.append(chance * lost / length)
+    return math.fsum(terms)
+
+
+@every_case
+def test_the_law_is_that_of_all_sequences(case):
+    states, p, length, _ = case
+    law = share_law(MarkovChain.symmetric(states, p), length)
+    wanted = {}
+    for word, chance in words(case):
+        for n in range(1, length + 1):
+            counts = [word[:n].count(t) / n for t in range(states)]
+            own = counts.pop(word[n - 1])
+            key = round(own, 12), *(round(x, 12) for x in sorted(counts))
+            wanted[key] = wanted.get(key, 0) + chance / length
+    found = {}
+    for weight, share, many in zip(*law, strict=True):
+        others = np.repeat(share[1:], many[1:].astype(int))
+        found[round(share[0], 12), *(round(x, 12) for x in sorted(others))] = weight
+    assert found == pytest.approx(wanted, rel=1e-12)
+    assert math.fsum(law.weight) == pytest.approx(1, rel=1e-14)
+
+
+@every_case
+def test_loss_and_gradient_are_those_of_all_sequences(case):
+    reduced, h = build(case), 1e-5
+    points = np.random.default_rng(0).uniform(-1.5, 1.5, (4, 3))
+    for point in points:
+        assert reduced.loss(point) == pytest.approx(naive_loss(case, *point), rel=1e-12)
+        slopes = [(naive_loss(case, *(point + step)) - naive_loss(case, *(point - step))) / (2 * h)
+                  for step in h * np.eye(3)]  # fmt: skip
+        assert reduced.gradient(point) == pytest.approx(slopes, abs=1e-8)
+
+
+@every_case
+def test_it_is_the_plane_at_v_zero(case):
+    reduced = build(case)
+    plane = StatesModel(reduced.chain, case[3])
+    theta = torch.from_numpy(np.random.default_rng(1).uniform(-2, 2, (20, 3)))
+    theta[:, 2] = 0
+    assert torch.allclose(reduced.loss(theta), plane.loss(theta[:, :2]), rtol=1e-13, atol=0)
+    gradient = reduced.gradient(theta)
+    assert torch.allclose(gradient[:, :2], plane.gradient(theta[:, :2]), rtol=1e-10, atol=1e-13)
+    assert not gradient[:, 2].any()
+    assert reduced.metric[:2] == plane.metric
+
+
+def test_the_gradient_can_be_differentiated():
+    reduced = build(CASES[1])
+    theta = torch.tensor([0.7, -0.4, 0.5], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(reduced.loss(theta), theta, create_graph=True)
+    assert torch.allclose(slope, reduced.gradient(theta), atol=1e-14)
+    assert torch.autograd.gradgradcheck(reduced.loss, theta)
+
+
+def test_large_weights_have_finite_losses():
+    reduced = build(CASES[1])
+    theta = np.array([[1e3, 1e2, 1e2], [1e3, -1e2, -1e2], [1e-12, 1e-12, 1e-12]])
+    assert np.isfinite(reduced.loss(theta)).all() and np.isfinite(reduced.gradient(theta)).all()
+
+
+def test_the_bound_on_classes_is_met_by_those_found_and_those_at_hand(monkeypatch):
+    """Of two symbols of two states two shares are found, and two pasts are at hand."""
+    chain = MarkovChain.symmetric(2, 0.7)
+    monkeypatch.setattr("flowsim.models.states.states_law.MOST_CLASSES", 4)
+    assert len(share_law.__wrapped__(chain, 2).weight) == 2
+    monkeypatch.setattr("flowsim.models.states.states_law.MOST_CLASSES", 3)
+    with pytest.raises(InputError, match="more than 3 different pasts"):
+        share_law.__wrapped__(chain, 2)
+
+
+def test_nothing_is_conserved_and_no_state_has_a_bias():
+    reduced, theta = build(CASES[1]), torch.ones(2, 4, 3).double()
+    assert reduced.conserved(theta).shape == (2, 4, 0)
+    assert torch.equal(reduced.optimal_bias(theta), torch.zeros(2, 4).double())
+
+
+def test_by_name_and_from_a_record():
+    reduced = model("states", 0.8, states=3, attention=True)
+    assert (reduced.length, reduced.hidden_per_state) == (8, 4)
+    assert reduced.coordinates == ("e", "w", "v")
+    assert "length=8" in repr(reduced)
+    attributes = {"model": "states", "p": 0.8, "states": 3, "hidden_per_state": 2, "length": 5,
+                  "coordinates": ["e", "w", "v"], "attention": 1}  # fmt: skip
+    again = model_of(attributes)
+    assert isinstance(again, StatesAttentionModel) and again.length == 5
+
+
+@pytest.mark.parametrize(
+    ("length", "m", "message"),
+    [
+        (0, 4, "length must be at least 1, not 0"),
+        (2.5, 4, "length must be an integer, not 2.5"),
+        (200, 4, "more than 50,000 different pasts"),
+        (4, 0, "hidden_per_state must be an integer of at least 1, not 0"),
+    ],
+)
+def test_bad_sizes_are_refused(length, m, message):
+    with pytest.raises(InputError, match=message):
+        StatesAttentionModel(MarkovChain.symmetric(4, 0.8), length, m)
+
+
+def test_options_it_does_not_have_are_refused():
+    with pytest.raises(InputError, match="no length without attention"):
+        model("states", 0.8, states=3, length=4)
+    with pytest.raises(InputError, match="chosen with attention"):
+        model("canonical", 0.5, 0.8, attention=True)
