@@ -116,7 +116,8 @@ def compiled(
 
     Compiled functions call one another by their global names only: numba compiles anew in every
     process what is passed as an argument or captured. What the compiler may do to sums is stated
-    for each function, since numba would otherwise take it from the caller.
+    for each function, since numba would otherwise take it from the caller. With numba's own
+    switch NUMBA_DISABLE_JIT=1 nothing is compiled: for debuggers, and ``tests/mutants.py``.
 
     Args:
         function: what to compile.
@@ -128,6 +129,8 @@ def compiled(
     """
     if function is None:
         return partial(compiled, fused=fused, reordered=reordered, inline=inline, internal=internal)
+    if config.DISABLE_JIT:
+        return function
     allowed: Any = {"contract"} if fused or reordered else False
     if reordered:
         allowed |= {"reassoc", "nsz"}

@@ -20,7 +20,7 @@ from flowsim import (
 )
 from flowsim.flow.rows.smooth import attention as attention
 from flowsim.flow.rows.smooth import smooth_models
-from flowsim.flow.rows.smooth.smooth_step import GAMMA, STAGES, A, C
+from flowsim.flow.rows.tableau import GAMMA, STAGES, A, C
 
 RANK_ONE = RankOneModel(BinaryChain(0.5, 0.8), 4, attention=True)
 

@@ -7,6 +7,9 @@ import torch
 from flowsim import AttentionModel, BinaryChain, Label, Status, find_limits
 from flowsim.flow.rows.smooth import uniform_rows as uniform
 from flowsim.models.elementary import exponential
+from flowsim.models.uniform.ranges import gather
+from flowsim.models.uniform.shift import newton_shift, optimal_shift
+from flowsim.models.uniform.sums import EACH, SUMS, class_sums
 from flowsim.models.uniform.table import STEEPEST, LawTable
 
 
@@ -65,6 +68,32 @@ def test_a_bias_guessed_from_the_last_evaluation_is_the_optimum():
         assert np.abs(field - fresh_field).max() <= 1e-9 * max(1e-3, np.abs(fresh_field).max())
         assert np.abs(jacobian - fresh_jacobian).max() <= 1e-5 * np.abs(fresh_jacobian).max()
         assert abs(loss - fresh_loss) < 1e-13
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0, 10.0, 40.0])
+def test_the_optimal_bias_is_the_model_s(scale):
+    """Of flat, steep, falling and saturated logits; and by Newton's method from guesses."""
+    random = np.random.default_rng(int(scale))
+    for p, q in [(0.5, 0.8), (0.2, 0.3), (0.45, 0.5), (0.5, 0.5), (1e-6, 0.3)]:
+        for length in (1, 3, 12):
+            model = AttentionModel(BinaryChain(p, q), length)
+            table = LawTable(model.chain, length, False, True)
+            table.add(int(table.ints[STEEPEST]))
+            for _ in range(3):
+                e, w, a = random.uniform(-1, 1, 3) * (scale, 1.5, 3.0)
+                memory, constants = np.zeros(uniform.MEMORY), (table.reals, table.ints)
+                point = e * e, 4 * w * abs(w), a
+                assert gather(*point, a, *constants, memory) == 0
+                bias = float(model.optimal_bias(torch.tensor([e, w, a])))
+                shift = optimal_shift(*point, table.reals, memory)
+                assert shift == pytest.approx(bias - e * e / 2, rel=1e-13, abs=1e-13)
+                class_sums(*point, shift, table.reals, memory)
+                if sum(memory[SUMS + 2 : SUMS + 4 * EACH : EACH]) < 1e-9:
+                    continue  # no bias changes the loss
+                for off in (0.0, 1e-7, 1e-3, -0.2, 0.35, 5.0, np.nan):
+                    found, step = newton_shift(*point, shift + off, table.reals, memory)
+                    assert found + step == pytest.approx(shift, rel=1e-9, abs=1e-9)
+                    assert abs(step) <= 1e-5
 
 
 def test_a_level_that_is_missing_is_asked_for_and_nothing_not_finite_is_answered():

@@ -16,5 +16,10 @@ FELL = 104
 #: The row needs level L of its model's table: this plus L.
 MISSING = 1000
 
-#: Kinds of models with a smooth field; None is uniform attention.
-DYNAMIC_BIAS, RANK_ONE_ATTENTION, INDUCTION = 3, 4, 5
+#: Kinds of models with a smooth field: the one place that is not None. numba tells them apart by
+#: their types, and leaves the code of the others out.
+UNIFORM = 0, None, None, None, None
+DYNAMIC_BIAS = None, 0, None, None, None
+INDUCTION = None, None, 0, None, None
+STATES_ATTENTION = None, None, None, 0, None
+RANK_ONE_ATTENTION = None, None, None, None, 0

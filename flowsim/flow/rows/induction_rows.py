@@ -33,7 +33,7 @@ def constants(model: InductionModel) -> tuple[np.ndarray, np.ndarray, int]:
     return reals, np.array([len(model.terms.weight)], dtype=np.int64), 1
 
 
-@compiled
+@compiled(internal=True)
 def _classes(reals, ints):
     """counts (4, A), weight (A,) and chance (A,)."""
     many = ints[0]
@@ -42,7 +42,7 @@ def _classes(reals, ints):
     return counts, reals[weight : weight + many], reals[weight + many : weight + 2 * many]
 
 
-@compiled
+@compiled(internal=True)
 def _share(alpha):
     """σ(α)."""
     return 0.0 if alpha < -700.0 else 1.0 / (1.0 + math.exp(-alpha))

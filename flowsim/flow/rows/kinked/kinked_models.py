@@ -24,6 +24,7 @@ from flowsim.flow.rows.codes import (
 )
 from flowsim.flow.rows.kinked.kinked_orbit import follow_all
 from flowsim.flow.rows.kinked.row import Found, Row
+from flowsim.landscape.curvature import is_blurred
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel
 from flowsim.models.rank_one import RankOneModel
@@ -172,9 +173,7 @@ def _limits(model: RankOneModel, found: Found, start: Tensor) -> Limits:
     theta = torch.as_tensor(found.ends, device=device)
     still = np.isin(why, (CRITICAL, REST))
     label = np.full(len(why), Label.UNRESOLVED)
-    # so close to p + q = 1 that the two losses are one number in float64
-    blurred = 0 < model.chain.mutual_information < 1e-13
-    label[why == MINIMA] = Label.UNRESOLVED if blurred else Label.GLOBAL_MINIMUM
+    label[why == MINIMA] = Label.UNRESOLVED if is_blurred(model.chain) else Label.GLOBAL_MINIMUM
     label[why == TRAPPED] = Label.LOCAL_MINIMUM
     if still.any():
         label[still] = _critical_labels(model, found.ends[still])
@@ -207,7 +206,6 @@ def _critical_labels(model: RankOneModel, theta: np.ndarray) -> np.ndarray:
     chain = model.chain
     excess = model.loss(torch.from_numpy(theta)).numpy() - chain.entropy_rate
     lowest = excess <= 1e-9 * chain.mutual_information + 1e-15
-    blurred = 0 < chain.mutual_information < 1e-13
     rho, product = theta[:, 1], 4 * theta[:, 2] * theta[:, 3]
     gain = 1 + product
     gain = np.where(np.abs(gain) <= 1e-9 * (1 + np.abs(product)), 0.0, gain)
@@ -216,4 +214,4 @@ def _critical_labels(model: RankOneModel, theta: np.ndarray) -> np.ndarray:
     traps = np.where(opened, sign * gain > 0, sign > 0)
     traps = np.where(rho == 0, (sign > 0) & (sign * gain > 0), traps) & model.tied
     label = np.where(traps, Label.LOCAL_MINIMUM, Label.SADDLE)
-    return np.where(lowest, Label.UNRESOLVED if blurred else Label.GLOBAL_MINIMUM, label)
+    return np.where(lowest, Label.UNRESOLVED if is_blurred(chain) else Label.GLOBAL_MINIMUM, label)

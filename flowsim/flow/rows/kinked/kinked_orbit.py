@@ -55,6 +55,8 @@ def _size(y):
     for value in y:
         if not abs(value) <= largest:
             largest = abs(value)
+        if largest != largest:
+            return largest  # NaN, which the next value would hide
     return largest
 
 

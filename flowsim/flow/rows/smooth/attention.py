@@ -47,7 +47,7 @@ def constants(
     return np.concatenate([head, *weights]), ints, memory
 
 
-@compiled
+@compiled(internal=True)
 def _rounded(z, width):
     """R(z) and R′(z)."""
     if z >= width:
@@ -57,7 +57,7 @@ def _rounded(z, width):
     return (z + width) * (z + width) / (4.0 * width), (z + width) / (2.0 * width)
 
 
-@compiled(reordered=True)
+@compiled(reordered=True, internal=True)
 def _probabilities(logit, chance, slope):
     """σ(f) and σ′(f) of all logits."""
     for j in range(logit.shape[0]):

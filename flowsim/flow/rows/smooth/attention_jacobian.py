@@ -70,7 +70,7 @@ def linearise(y, reals, ints, memory, out, jacobian):
     return 0
 
 
-@compiled
+@compiled(internal=True)
 def _add_bends(y, x, share, mean, omega, values, reals, ints, first, mixed, jacobian):
     """Add ω ∂²f of one value to the lower triangle and return F_Y and F_YY.
 
@@ -115,7 +115,7 @@ def _add_bends(y, x, share, mean, omega, values, reals, ints, first, mixed, jaco
     return f_y, f_yy
 
 
-@compiled
+@compiled(internal=True)
 def _spread(y, length, by_y, by_yy, jacobian):
     """Pass the derivatives by Y_n on to the positions, and make the matrix symmetric."""
     o, v = y[length + 3], y[length + 4]

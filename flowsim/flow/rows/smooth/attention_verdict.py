@@ -112,7 +112,7 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
     return DRIFTS
 
 
-@compiled
+@compiled(internal=True)
 def _at_rest(y, jacobian, information, reals, ints, memory, work):
     """What a point without velocity is; TRAPPED also sets e to zero."""
     excess = loss(y, reals, ints, memory) - reals[ENTROPY_RATE]
@@ -128,7 +128,7 @@ def _at_rest(y, jacobian, information, reals, ints, memory, work):
     return REST
 
 
-@compiled
+@compiled(internal=True)
 def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
     """Whether the plane e = 0 attracts at the point of it below y with the optimal bias."""
     point, velocity = y.copy(), work[0, 0]
@@ -138,7 +138,7 @@ def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
     return _attracts(point, work[1], growth, ints, work[0])
 
 
-@compiled
+@compiled(internal=True)
 def _attracts(y, jacobian, growth, ints, work):
     """Whether no curvature is below −growth along the surface of the conserved quantities.
 

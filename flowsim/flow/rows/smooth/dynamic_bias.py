@@ -19,6 +19,7 @@ import numpy as np
 from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
 from flowsim.flow.rows.codes import GOING, MINIMA, REST, TRAPPED
+from flowsim.flow.rows.corners import ROOM, SLIDES, inside
 
 #: The model, in ``ints``.
 CANONICAL, LINEAR, UNTIED = 0, 1, 2
@@ -27,9 +28,10 @@ P, Q, PI0, PI1, ENTROPY_RATE, UNIGRAM, LAMBDA = range(7)
 #: Places in a row's memory: the sign of w, whether e is 0 for ever, then P, γ, a and the symbol
 #: that opens the ReLU, then ω, v and (x − ½)(1 + γ o_x) of both symbols.
 SIGN, HELD, PRODUCT, GAMMA, SHARE, OPENS, OMEGA, SLOPE, LEVEL = 0, 1, 2, 3, 4, 5, 6, 8, 10
-MEMORY = 12
+MEMORY = 12 + ROOM
 #: As for uniform attention (``uniform_verdict``).
 _TRAPPED, _STATIONARY, _NEAR_PLANE = 1e-13, 1e-12, math.log(1e-6)
+_ROUNDING = 1e-15
 
 
 def constants(chain: BinaryChain, which: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -39,7 +41,7 @@ def constants(chain: BinaryChain, which: int) -> tuple[np.ndarray, np.ndarray, i
     return reals, np.array([which], dtype=np.int64), MEMORY
 
 
-@compiled
+@compiled(internal=True)
 def _evaluate(y, reals, ints, memory):
     """Write what both logits need to memory; whether they are finite."""
     which, at_w = ints[0], 2 if ints[0] == UNTIED else 1
@@ -48,7 +50,7 @@ def _evaluate(y, reals, ints, memory):
     product = y[0] * y[1] if which == UNTIED else square * (1.0 + share)
     gamma = 4.0 * memory[SIGN] * math.exp(2.0 * y[at_w]) if memory[SIGN] != 0.0 else 0.0
     memory[PRODUCT], memory[GAMMA], memory[SHARE] = product, gamma, share
-    memory[OPENS] = 0.0 if share < -1.0 else 1.0
+    memory[OPENS] = 0.0 if which == LINEAR and inside(share, memory) < -1.0 else 1.0
     for x in range(2):
         level = (x - 0.5) * (1.0 + gamma * (x == memory[OPENS]))
         f = y[len(y) - 1] + product * level
@@ -83,7 +85,7 @@ def expand(y, reals, ints, memory, out, jacobian, second):
     else:
         out[0] = -2.0 * (1.0 + share) * by_product * (memory[HELD] == 0.0)
         if which == LINEAR:
-            out[2] = -square * by_product
+            out[2] = -square * by_product if memory[SLIDES] == 0.0 else 0.0
     if not second:
         return 0
     for j in range(k):
@@ -114,7 +116,8 @@ def expand(y, reals, ints, memory, out, jacobian, second):
             d_rate = (1.0 + share) * d_by_product + d_share * by_product
             jacobian[0, j] = -2.0 * d_rate * (memory[HELD] == 0.0)
             if which == LINEAR:
-                jacobian[2, j] = -square * (d_by_product + (2.0 * by_product if j == 0 else 0.0))
+                d_share = -square * (d_by_product + (2.0 * by_product if j == 0 else 0.0))
+                jacobian[2, j] = d_share if memory[SLIDES] == 0.0 else 0.0
     return 0
 
 
@@ -140,8 +143,9 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
     others = moving = 0.0
     for i in range(1, len(y)):
         size = min(1.0, math.exp(y[i])) if i == at_w else 1.0
-        others = max(others, abs(velocity[i]))
         moving = max(moving, abs(velocity[i]) * size)
+        if i < len(y) - 1 or abs(velocity[i]) > min(_ROUNDING, 1e-6 * abs(velocity[0])):
+            others = max(others, abs(velocity[i]))
     falls = velocity[0] < 0 and others <= _TRAPPED * velocity[0] * velocity[0]
     if which != UNTIED and falls:
         point, rate = work[0, 0], work[0, 1]

@@ -20,7 +20,7 @@ from flowsim.flow.rows.codes import (
     TRAPPED,
 )
 from flowsim.flow.rows.smooth.smooth_models import Followed, follow_smooth
-from flowsim.landscape.curvature import classify_critical, curvatures
+from flowsim.landscape.curvature import classify_critical, curvatures, is_blurred
 from flowsim.landscape.labels import Label, Rule, Status
 from flowsim.models.base import ReducedModel
 from flowsim.models.in_context.induction import InductionModel
@@ -31,8 +31,6 @@ from flowsim.models.rank_one import RankOneModel
 _DOUBTFUL_LOGARITHMS, _DOUBTFUL = 2e-3, 1e-4
 #: A row is at rest only where its gradient would vanish within this distance, by its curvature.
 _NEAR = 1e-8
-#: With less mutual information, in nats, no loss is told from another in float64.
-_BLURRED = 1e-13
 #: Evaluations of the field in a step.
 _EVALUATIONS = 8
 _STATUS = {
@@ -65,7 +63,7 @@ def smooth_ends(
     label = torch.full_like(found.why, Label.UNRESOLVED)
     status = _statuses(found)
     trapped, drifts = found.why == TRAPPED, found.why == DRIFTS
-    if not 0 < model.chain.mutual_information < _BLURRED:
+    if not is_blurred(model.chain):
         label[found.why == MINIMA] = Label.GLOBAL_MINIMUM
     # with p + q = 1 the plane e = 0 is itself a set of global minima
     informative = model.chain.second_eigenvalue != 0
@@ -81,8 +79,8 @@ def smooth_ends(
     found.loss[trapped] = model.chain.stationary_entropy
     found.speed[trapped] = 0.0
     rule = torch.where(label == Label.UNRESOLVED, Rule.NONE, found.why)
-    pi0, pi1 = model.chain.stationary
-    scale = pi0 * pi1 * abs(model.chain.second_eigenvalue)
+    law = model.chain.stationary
+    scale = law[0] * law[-1] * abs(model.chain.second_eigenvalue)
     if not isinstance(model, RankOneModel):
         nearest = torch.where(trapped, found.slowest, found.dip)
         doubtful = nearest < _DOUBTFUL_LOGARITHMS * scale

@@ -1,102 +1,161 @@
 """The models with a smooth field that rows are followed in: one dispatch on ``kind``.
 
 numba keeps compiled code on disk only for calls by global names, so the model of a row is chosen
-here and not passed as a function. ``kind`` is None for uniform attention and else an integer: numba
-leaves out the branches that a None, or an integer, cannot enter, so that no process waits for the
-code of uniform attention and of the other two.
+here and not passed as a function. ``kind`` is one of ``codes``: five places, all None but one, of
+uniform attention, gap models with a bias, induction, S states with attention, and the rank-one
+model with attention. They are handed on one by one, since numba leaves out what an argument that is
+None cannot enter: a process compiles the code of the models that it follows, and of no other.
 """
 
 from __future__ import annotations
 
+import math
+
 from flowsim.compiled import compiled
 from flowsim.flow.rows import induction_rows as induction
-from flowsim.flow.rows.codes import DYNAMIC_BIAS, INDUCTION, RANK_ONE_ATTENTION
+from flowsim.flow.rows.codes import GOING
+from flowsim.flow.rows.corners import MOST, ORDER, enclose
 from flowsim.flow.rows.smooth import attention, attention_jacobian, attention_verdict, dynamic_bias
+from flowsim.flow.rows.smooth import states_rows as states
 from flowsim.flow.rows.smooth import uniform_rows as uniform
 from flowsim.flow.rows.smooth import uniform_verdict as of_uniform
+from flowsim.models.uniform.table import LENGTH as _LENGTH
 
 _uniform, _uniform_loss, _uniform_verdict = uniform.expand, uniform.loss, of_uniform.verdict
 _dynamic, _dynamic_loss = dynamic_bias.expand, dynamic_bias.loss
 _dynamic_verdict = dynamic_bias.verdict
 _induction, _induction_loss = induction.expand, induction.loss
 _induction_verdict = induction.verdict
+_states, _states_loss, _states_verdict = states.expand, states.loss, states.verdict
 _attention, _attention_jacobian = attention.velocity, attention_jacobian.linearise
 _attention_loss, _attention_verdict = attention.loss, attention_verdict.verdict
 _attention_begin, _attention_conserve = attention_verdict.begin, attention_verdict.conserve
 _TIME = attention_verdict.TIME
 _SIGN, _HELD = uniform.SIGN, uniform.HELD
 _DYNAMIC_SIGN, _DYNAMIC_HELD = dynamic_bias.SIGN, dynamic_bias.HELD
+_LINEAR, _UNTIED = dynamic_bias.LINEAR, dynamic_bias.UNTIED
+_SIGN_W, _SIGN_V, _STATES_HELD = states.SIGN_W, states.SIGN_V, states.HELD
 
 
-@compiled
+@compiled(internal=True)
 def velocity(kind, y, reals, ints, memory, out):
     """dy/dt at y into ``out``; 0, or −1 where not finite, or 1 + a level the table lacks."""
-    if kind is None:
-        return _uniform(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), False)
-    if kind == DYNAMIC_BIAS:
-        return _dynamic(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), False)
-    if kind == INDUCTION:
-        return _induction(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), False)
-    return _attention(y, reals, ints, memory, out)
+    uniform, gap, heads, of_states, rank_one = kind
+    none = memory[:1].reshape((1, 1))
+    given = y, reals, ints, memory, out, none, False
+    return _expand(uniform, gap, heads, of_states, rank_one, *given)
 
 
-@compiled
+@compiled(internal=True)
 def linearise(kind, y, reals, ints, memory, out, jacobian):
     """The same with the derivative into ``jacobian``."""
-    if kind is None:
-        return _uniform(y, reals, ints, memory, out, jacobian, True)
-    if kind == DYNAMIC_BIAS:
-        return _dynamic(y, reals, ints, memory, out, jacobian, True)
-    if kind == INDUCTION:
-        return _induction(y, reals, ints, memory, out, jacobian, True)
-    return _attention_jacobian(y, reals, ints, memory, out, jacobian)
+    uniform, gap, heads, of_states, rank_one = kind
+    given = y, reals, ints, memory, out, jacobian, True
+    return _expand(uniform, gap, heads, of_states, rank_one, *given)
 
 
-@compiled
+@compiled(internal=True)
+def _expand(
+    uniform, gap, heads, of_states, rank_one, y, reals, ints, memory, out, jacobian, second
+):
+    if uniform is not None:
+        return _uniform(y, reals, ints, memory, out, jacobian, second)
+    if gap is not None:
+        return _dynamic(y, reals, ints, memory, out, jacobian, second)
+    if heads is not None:
+        return _induction(y, reals, ints, memory, out, jacobian, second)
+    if of_states is not None:
+        return _states(y, reals, ints, memory, out, jacobian, second)
+    if rank_one is not None:
+        if second:
+            return _attention_jacobian(y, reals, ints, memory, out, jacobian)
+        return _attention(y, reals, ints, memory, out)
+    return -1
+
+
+@compiled(internal=True)
 def loss(kind, y, reals, ints, memory):
     """The loss at y in nats."""
-    if kind is None:
+    uniform, gap, heads, of_states, rank_one = kind
+    return _loss(uniform, gap, heads, of_states, rank_one, y, reals, ints, memory)
+
+
+@compiled(internal=True)
+def _loss(uniform, gap, heads, of_states, rank_one, y, reals, ints, memory):
+    if uniform is not None:
         return _uniform_loss(y, reals, ints, memory)
-    if kind == DYNAMIC_BIAS:
+    if gap is not None:
         return _dynamic_loss(y, reals, ints, memory)
-    if kind == INDUCTION:
+    if heads is not None:
         return _induction_loss(y, reals, ints, memory)
-    return _attention_loss(y, reals, ints, memory)
+    if of_states is not None:
+        return _states_loss(y, reals, ints, memory)
+    if rank_one is not None:
+        return _attention_loss(y, reals, ints, memory)
+    return math.nan
 
 
-@compiled
-def begin(kind, y, held, sign, ints, memory):
+@compiled(internal=True)
+def begin(kind, y, held, signs, ints, memory):
     """Prepare a row's memory at its start y.
 
-    ``sign`` is that of w, where log|w| is a coordinate, and ``held`` whether e is 0 for ever, where
-    log|e| is one.
+    ``signs`` (k,) are those of its coordinates, and ``held`` whether e is 0 for ever, where log|e|
+    is a coordinate.
     """
     memory[:] = 0.0
-    if kind is None:
-        memory[_SIGN], memory[_HELD] = sign, held
-    elif kind == DYNAMIC_BIAS:
-        memory[_DYNAMIC_SIGN], memory[_DYNAMIC_HELD] = sign, held
-    elif kind == RANK_ONE_ATTENTION:
+    _begin(kind[0], kind[1], kind[3], kind[4], y, held, signs, ints, memory)
+
+
+@compiled(internal=True)
+def _begin(uniform, gap, of_states, rank_one, y, held, signs, ints, memory):
+    if uniform is not None:
+        memory[_SIGN], memory[_HELD] = signs[1], held
+        memory[ORDER] = min(MOST, ints[_LENGTH])
+        enclose(y[2], 1.0, memory)
+    if gap is not None:
+        memory[_DYNAMIC_SIGN] = signs[2] if ints[0] == _UNTIED else signs[1]
+        memory[_DYNAMIC_HELD] = held
+        memory[ORDER] = 1.0 if ints[0] == _LINEAR else 0.0
+        enclose(y[len(y) - 2], 1.0, memory)
+    if of_states is not None:
+        memory[_SIGN_W], memory[_SIGN_V], memory[_STATES_HELD] = signs[1], signs[2], held
+    if rank_one is not None:
         _attention_begin(y, ints, memory)
 
 
-@compiled
+@compiled(internal=True)
 def conserve(kind, y, time, ints, memory):
     """Put a row on its conserved quantities after a step to ``time``."""
-    if kind is None:
-        return
-    if kind == RANK_ONE_ATTENTION:
+    _conserve(kind[4], y, time, ints, memory)
+
+
+@compiled(internal=True)
+def _conserve(rank_one, y, time, ints, memory):
+    if rank_one is not None:
         memory[_TIME] = time
         _attention_conserve(y, ints, memory)
 
 
-@compiled
+@compiled(internal=True)
 def verdict(kind, y, field, jacobian, reals, ints, memory, work):
     """GOING, or the rule that ends a row at y."""
-    if kind is None:
+    uniform, gap, heads, of_states, rank_one = kind
+    given = y, field, jacobian, reals, ints, memory, work
+    return _verdict(uniform, gap, heads, of_states, rank_one, *given)
+
+
+@compiled(internal=True)
+def _verdict(
+    uniform, gap, heads, of_states, rank_one, y, field, jacobian, reals, ints, memory, work
+):
+    if uniform is not None:
         return _uniform_verdict(y, field, jacobian, reals, ints, memory, work)
-    if kind == DYNAMIC_BIAS:
+    if gap is not None:
         return _dynamic_verdict(y, field, jacobian, reals, ints, memory, work)
-    if kind == INDUCTION:
+    if heads is not None:
         return _induction_verdict(y, reals, ints, memory)
-    return _attention_verdict(y, field, jacobian, reals, ints, memory, work)
+    if of_states is not None:
+        return _states_verdict(y, field, jacobian, reals, ints, memory, work)
+    if rank_one is not None:
+        return _attention_verdict(y, field, jacobian, reals, ints, memory, work)
+    return GOING

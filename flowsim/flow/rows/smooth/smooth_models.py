@@ -17,17 +17,23 @@ from flowsim.flow.rows.codes import (
     INDUCTION,
     MISSING,
     RANK_ONE_ATTENTION,
+    STATES_ATTENTION,
+    UNIFORM,
 )
+from flowsim.flow.rows.corners import ROOM
 from flowsim.flow.rows.smooth import attention as attention
-from flowsim.flow.rows.smooth import dynamic_bias
+from flowsim.flow.rows.smooth import dynamic_bias, states_rows
 from flowsim.flow.rows.smooth import uniform_rows as uniform
 from flowsim.flow.rows.smooth.smooth_orbit import follow_all
 from flowsim.models.base import BinaryGapModel, ReducedModel
 from flowsim.models.in_context.induction import InductionModel
 from flowsim.models.rank_one import RankOneModel
+from flowsim.models.states.states_attention import StatesAttentionModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.models.uniform.table import LawTable, law_table
 
+#: One of ``codes``.
+Kind = tuple[int | None, ...]
 #: Rows between two looks at the keyboard.
 _CHUNK, _SMALL_CHUNK = 1024, 32
 #: The gap models, by name.
@@ -73,7 +79,7 @@ def is_smooth(model: ReducedModel) -> bool:
     """Whether rows of the model are followed here."""
     if isinstance(model, BinaryGapModel):
         return model.dynamic_bias
-    return isinstance(model, (AttentionModel, InductionModel)) or (
+    return isinstance(model, (AttentionModel, InductionModel, StatesAttentionModel)) or (
         isinstance(model, RankOneModel) and model.attention
     )
 
@@ -112,7 +118,7 @@ def follow_smooth(
             kind, *arrays = _constants(model)
             found = [array[rows] for array in (ends, paths, why, np.zeros_like(records), slopes)]
             given = absolute, relative, at, loss[rows], most
-            begun = chart.y[rows], chart.held[rows], chart.sign_of_w[rows]
+            begun = chart.y[rows], chart.held[rows], chart.signs[rows]
             follow_all(kind, *begun, *arrays, *given, *found)
             for array, values in zip((ends, paths, why, records, slopes), found, strict=True):
                 array[rows] = values
@@ -163,16 +169,13 @@ class _Chart:
     """
 
     def __init__(self, start: np.ndarray, model: ReducedModel) -> None:
-        names, n = model.coordinates, len(start)
         self.logarithmic, self.signs = np.array(model.keeps_sign), np.sign(start)
         with np.errstate(divide="ignore"):
             logs = np.maximum(np.log(np.abs(start)), _SMALLEST)
         self.y = np.where(self.logarithmic, logs, start)
-        self.held, self.sign_of_w = np.zeros(n, dtype=bool), np.ones(n)
+        self.held = np.zeros(len(start), dtype=bool)
         if model.keeps_sign[0]:
             self.held = start[:, 0] == 0
-        if "w" in names:
-            self.sign_of_w = self.signs[:, names.index("w")].copy()
 
     def theta(self, y: np.ndarray) -> np.ndarray:
         """θ(y) for y of shape (n, ..., k)."""
@@ -195,17 +198,22 @@ def _table(model: ReducedModel) -> LawTable:
     return law_table(model.chain, model.length, model.dynamic_bias, model.compress)
 
 
-def _constants(model: ReducedModel) -> tuple[int | None, np.ndarray, np.ndarray, int]:
+def _constants(model: ReducedModel) -> tuple[Kind, np.ndarray, np.ndarray, int]:
     """The kind, its constants, and the size of a row's memory."""
     if isinstance(model, AttentionModel):
         table = _table(model)
-        return None, table.reals, table.ints, uniform.MEMORY
+        return UNIFORM, table.reals, table.ints, uniform.MEMORY
     if isinstance(model, BinaryGapModel):
         return DYNAMIC_BIAS, *dynamic_bias.constants(model.chain, _DYNAMIC[model.name])
+    kind: Kind
     if isinstance(model, InductionModel):
-        return INDUCTION, *induction_rows.constants(model)
-    assert isinstance(model, RankOneModel)
-    return RANK_ONE_ATTENTION, *_rank_one(model)
+        kind, (reals, ints, room) = INDUCTION, induction_rows.constants(model)
+    elif isinstance(model, StatesAttentionModel):
+        kind, (reals, ints, room) = STATES_ATTENTION, states_rows.constants(model)
+    else:
+        assert isinstance(model, RankOneModel)
+        kind, (reals, ints, room) = RANK_ONE_ATTENTION, _rank_one(model)
+    return kind, reals, ints, room + ROOM  # without corners
 
 
 @lru_cache(maxsize=8)

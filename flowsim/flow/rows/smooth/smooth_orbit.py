@@ -17,6 +17,7 @@ from flowsim.flow.rows.codes import (
     NOT_FINITE,
     OUT_OF_STEPS,
 )
+from flowsim.flow.rows.landing import LOSS, NOTHING, SHORTER, land, meet, pulls, turn
 from flowsim.flow.rows.smooth.smooth_fields import (
     begin,
     conserve,
@@ -32,11 +33,9 @@ from flowsim.flow.rows.tableau import ORDER, STAGES
 _FAR = 1e12
 #: A speed this many times one met before means that a saddle was passed.
 _PASSED = 3.0
-#: Trials when landing on a loss.
-_TRIALS = 60
 
 
-@compiled
+@compiled(internal=True)
 def _size(values):
     largest = 0.0
     for value in values:
@@ -47,7 +46,7 @@ def _size(values):
     return largest
 
 
-@compiled
+@compiled(internal=True)
 def _error(y, new, error, absolute, relative):
     """The error in units of what is allowed."""
     largest = 0.0
@@ -56,42 +55,12 @@ def _error(y, new, error, absolute, relative):
         ratio = abs(error[i]) / allowed
         if not ratio <= largest:
             largest = ratio
+        if largest != largest:
+            return largest
     return largest
 
 
-@compiled
-def _land(kind, y, field, jacobian, h, wanted, tools):
-    """The length of the step that ends on the wanted loss, which one of length h undercuts.
-
-    By false position (Illinois). ``tools`` are the arguments of ``step`` that follow its length;
-    their fourth, the new point, becomes the end.
-    """
-    reals, ints, memory, new = tools[0], tools[1], tools[2], tools[3]
-    low, before = 0.0, loss(kind, y, reals, ints, memory) - wanted
-    high, behind = h, loss(kind, new, reals, ints, memory) - wanted
-    last = 0
-    for trial in range(_TRIALS):
-        if high - low <= 1e-14 * high or behind == 0.0:
-            break
-        middle = low + (high - low) * before / (before - behind)
-        if trial % 5 == 4 or not low < middle < high:
-            middle = 0.5 * (low + high)
-        if step(kind, y, field, jacobian, middle, *tools):
-            break
-        value = loss(kind, new, reals, ints, memory) - wanted
-        if value > 0.0:
-            low, before = middle, value
-            behind *= 0.5 if last == 1 else 1.0
-            last = 1
-        else:
-            high, behind = middle, value
-            before *= 0.5 if last == -1 else 1.0
-            last = -1
-    step(kind, y, field, jacobian, high, *tools)
-    return high
-
-
-@compiled
+@compiled(internal=True)
 def _write_path(kind, y, field, jacobian, h, time, times, written, path, tools):
     """Write the points of a step of length h at the requested times; how many are written then.
 
@@ -108,13 +77,15 @@ def _write_path(kind, y, field, jacobian, h, time, times, written, path, tools):
     return written
 
 
-@compiled
+@compiled(internal=True)
 def _shortened(h, ratio):
-    """The length after a step that was refused for the ratio of its error to the tolerance."""
+    """The length after a step refused for the ratio of its error to the tolerance, or a corner."""
+    if ratio <= 1.0:
+        return 0.25 * h
     return h * (max(0.1, 0.9 * ratio ** (-1.0 / ORDER)) if ratio < inf else 0.1)
 
 
-@compiled
+@compiled(internal=True)
 def _record_speed(record, speed):
     """Keep the smallest speed met, and the smallest that was followed by a larger one."""
     if speed > _PASSED * record[2]:
@@ -122,7 +93,7 @@ def _record_speed(record, speed):
     record[2] = min(record[2], speed)
 
 
-@compiled
+@compiled(internal=True)
 def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted, most, record):
     """Follow the row at y, which moves along, to its end; why it stopped.
 
@@ -134,13 +105,15 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
         record: receives attempted steps, time, and the smallest speed met and the smallest that
             was followed by one three times as large.
     """
-    k = len(y)
+    written, time, k = 0, 0.0, len(y)
     field, jacobian, new = np.empty(k), np.empty((k, k)), np.empty(k)
     stages, pivots = np.empty((STAGES, k)), np.empty(k, dtype=np.int64)
     work, slope = np.empty((2, k, k)), np.empty(k)
     tools = (reals, ints, memory, new, stages, work, slope, pivots)
-    written, time = 0, 0.0
     status = linearise(kind, y, reals, ints, memory, field, jacobian)
+    at = kind[0], kind[1], kind, y, reals, ints, memory, slope
+    if status == 0 and turn(y, pulls(*at), memory) > 0:
+        status = linearise(kind, y, reals, ints, memory, field, jacobian)
     if status != 0:
         return NOT_FINITE if status < 0 else MISSING + status - 1
     speed = _size(field)
@@ -159,18 +132,21 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
         status = step(kind, y, field, jacobian, h, *tools)
         if status > 0:
             return MISSING + status - 1
-        ratio = inf
+        ratio, aim, target = inf, NOTHING, 0.0
         if status == 0:
             ratio = _error(y, new, stages[STAGES - 1], absolute, relative)
-        if not ratio <= 1.0:
+        if ratio <= 1.0:
+            aim, target = meet(y, new, field, h, memory)
+        if aim == SHORTER or not ratio <= 1.0:
             h = _shortened(h, ratio)
             if not h > 1e-15 * time:
                 return NOT_FINITE
             continue
         longer = h * min(6.0, 0.9 * max(ratio, 1e-10) ** (-1.0 / ORDER))
+        h = land(kind, y, field, jacobian, h, aim, target, tools)
         arrived = wanted > -inf and loss(kind, new, reals, ints, memory) <= wanted
         if arrived:
-            h = _land(kind, y, field, jacobian, h, wanted, tools)
+            h = land(kind, y, field, jacobian, h, LOSS, wanted, tools)
         written = _write_path(kind, y, field, jacobian, h, time, times, written, path, tools)
         time += h
         record[1] = time
@@ -178,7 +154,9 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
         if arrived or (len(times) > 0 and written == len(times)):
             return ARRIVED
         conserve(kind, y, time, ints, memory)
-        status = linearise(kind, y, reals, ints, memory, field, jacobian)
+        status = turn(y, pulls(*at), memory)
+        if status >= 0:
+            status = linearise(kind, y, reals, ints, memory, field, jacobian)
         if status != 0:
             return NOT_FINITE if status < 0 else MISSING + status - 1
         if not _size(y) <= size:
@@ -211,9 +189,9 @@ def follow_all(
 ):
     """Follow every row of ``starts`` (n, k), one after the other; see ``follow``.
 
-    For ``held`` and ``signs`` (n,) see ``begin``; ``room`` is the size of a row's memory. Receives
-    ``ends`` (n, k), ``paths`` (n, T, k), ``why`` (n,), ``records`` (n, 5), whose last entry is the
-    loss at the end, and ``slopes`` (n, k), dy/dt there.
+    For ``held`` (n,) and ``signs`` (n, k) see ``begin``; ``room`` is the size of a row's memory.
+    Receives ``ends`` (n, k), ``paths`` (n, T, k), ``why`` (n,), ``records`` (n, 5), whose last
+    entry is the loss at the end, and ``slopes`` (n, k), dy/dt there.
     """
     memory = np.empty(room)
     for i in range(len(starts)):

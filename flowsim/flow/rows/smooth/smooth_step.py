@@ -16,7 +16,7 @@ from flowsim.flow.rows.smooth.smooth_fields import velocity
 from flowsim.flow.rows.tableau import GAMMA, STAGES, A, C
 
 
-@compiled
+@compiled(internal=True)
 def factorise(matrix, pivots):
     """LU factors of ``matrix`` in place, with partial pivoting; whether it is regular."""
     k = len(matrix)
@@ -42,7 +42,7 @@ def factorise(matrix, pivots):
     return True
 
 
-@compiled
+@compiled(internal=True)
 def solve(matrix, pivots, vector):
     """Solve in place with the factors of ``factorise``."""
     k = len(vector)
@@ -60,7 +60,7 @@ def solve(matrix, pivots, vector):
         vector[i] = value * matrix[i, i]
 
 
-@compiled
+@compiled(internal=True)
 def step(kind, y, field, jacobian, h, reals, ints, memory, new, stages, work, slope, pivots):
     """A step of length h from y, whose field and Jacobian are given, to ``new``.
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 from flowsim.compiled import compiled
+from flowsim.flow.rows.corners import ROOM, SLIDES, inside
 from flowsim.models.uniform import ranges
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.shift import newton_shift
@@ -26,27 +27,31 @@ from flowsim.models.uniform.table import DYNAMIC
 #: begins), whether a shift is known,
 #: β at the last evaluation, where that was, ∂β/∂y there, and where the step begins.
 SIGN, KNOWN, SHIFT, PLACE, SLOPE, ORIGIN = 1, 2, 3, 4, 8, ranges.MEMORY
-HELD, MEMORY = ranges.MEMORY + 4, ranges.MEMORY + 5
+HELD, MEMORY = ranges.MEMORY + 4, ranges.MEMORY + 5 + ROOM
 #: An evaluation further than this from where the step begins, in log|e| and log|w|, or relative in
 #: a and b, belongs to a step that will be rejected anyway, and steep logits are expensive.
 _FAR = 3.0
+#: log|w| below which w no longer enters the logits.
+_NO_W = -25.0
 
 
-@compiled
+@compiled(internal=True)
 def _is_far(y, memory):
     for j in range(len(y)):
+        if j == 1 and max(y[1], memory[ORIGIN + 1]) < _NO_W:
+            continue
         far = _FAR if j < 2 else 1.0 + 10.0 * abs(memory[ORIGIN + j])
         if not abs(y[j] - memory[ORIGIN + j]) < far:
             return True
     return False
 
 
-@compiled
+@compiled(internal=True)
 def _sums_at(y, square, gamma, reals, ints, memory):
     """Leave the sums at y in memory; (status, Newton's last step of the bias)."""
     if memory[KNOWN] != 0.0 and _is_far(y, memory):
         return -1, 0.0
-    status = gather(square, gamma, y[2], reals, ints, memory)
+    status = gather(square, gamma, y[2], inside(y[2], memory), reals, ints, memory)
     if status != 0:
         return status, 0.0
     if ints[DYNAMIC] == 1:
@@ -62,7 +67,7 @@ def _sums_at(y, square, gamma, reals, ints, memory):
     return 0, step
 
 
-@compiled
+@compiled(internal=True)
 def _gamma(y, memory):
     """4w|w|; zero where w = 0."""
     return 4.0 * memory[SIGN] * math.exp(2.0 * y[1]) if memory[SIGN] != 0.0 else 0.0
@@ -113,17 +118,21 @@ def expand(y, reals, ints, memory, out, jacobian, second):
         out[0] = 0.0
         if second:
             jacobian[0] = 0.0
+    if memory[SLIDES] == 1.0:
+        out[2] = 0.0
+        if second:
+            jacobian[2] = 0.0
     return 0
 
 
-@compiled
+@compiled(internal=True)
 def _has_nodes(c, memory):
     """Whether the law has nodes in a class; far out Σv underflows there, but not Σω."""
     place = SUMS + EACH * c
     return memory[place + 2] > 0.0 or memory[place] != 0.0
 
 
-@compiled
+@compiled(internal=True)
 def _add_class(c, square, gamma, a, step, memory, out):
     """A class's share of dy/dt."""
     o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
@@ -138,7 +147,7 @@ def _add_class(c, square, gamma, a, step, memory, out):
         out[3] -= zeroth
 
 
-@compiled
+@compiled(internal=True)
 def _add_derivatives(c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian):
     """A class's share of the Jacobian, but for ∂e²/∂log|e| in front of a sum."""
     k = len(jacobian)

@@ -1,0 +1,96 @@
+"""Rows of S states with uniform attention: labels, limits, paths and times."""
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import (
+    Label,
+    MarkovChain,
+    StatesAttentionModel,
+    StatesModel,
+    confirm,
+    find_limits,
+    hitting_times,
+    integrate,
+    trajectories,
+)
+
+CHAINS = {"above": (3, 0.8), "below": (3, 0.5), "five": (5, 0.9)}
+
+
+def build(name, length=4):
+    return StatesAttentionModel(MarkovChain.symmetric(*CHAINS[name]), length, 4)
+
+
+def starts(count, seed=0):
+    return np.random.default_rng(seed).uniform(-2, 2, (count, 3))
+
+
+def test_torchdiffeq_finds_no_other_label():
+    reduced, theta = build("above"), starts(8)
+    limits = find_limits(reduced, theta)
+    found = confirm(reduced, theta, limits.label, 8)
+    assert found["confirm_disagree"] == 0
+    assert found["confirm_agree"] >= 3  # it gives up on rows that meet many kinks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHAINS)
+def test_torchdiffeq_finds_no_other_label_of_many(name):
+    reduced, theta = build(name), starts(60, seed=1)
+    limits = find_limits(reduced, theta)
+    found = confirm(reduced, theta, limits.label, 60)
+    assert found["confirm_disagree"] == 0 and found["confirm_agree"] >= 25
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_at_v_zero_labels_and_limits_are_the_planes(name):
+    reduced, theta = build(name), starts(60)
+    theta[:, 2] = 0
+    plane = StatesModel(reduced.chain, 4)
+    limits, wanted = find_limits(reduced, theta), find_limits(plane, theta[:, :2])
+    assert (limits.label == wanted.label).all()
+    assert {Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM} <= set(limits.label.tolist())
+    assert torch.allclose(limits.theta[:, :2], wanted.theta, atol=2e-5)
+    assert not limits.theta[:, 2].any()
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_most_rows_are_decided_and_learn_at_v_zero(name):
+    reduced, theta = build(name, 8), starts(30)
+    limits = find_limits(reduced, theta)
+    assert int((limits.label == Label.UNRESOLVED).sum()) <= 1
+    learned = limits.label == Label.GLOBAL_MINIMUM
+    entropy = reduced.chain.entropy_rate
+    assert torch.allclose(limits.loss[learned], torch.tensor(entropy).double(), atol=1e-10)
+    assert float(limits.theta[learned][:, 2].abs().max()) < 1e-3
+    trapped = limits.label == Label.LOCAL_MINIMUM
+    assert float(limits.theta[trapped][:, 0].abs().max()) == 0
+    mirrored = find_limits(reduced, theta * np.array([-1, 1, 1]))
+    assert (mirrored.label == limits.label).all()
+
+
+def test_a_start_on_the_critical_plane_stays():
+    reduced = build("above")
+    limits = find_limits(reduced, [[0.0, 1.0, 0.5], [0.0, -1.5, 0.5]])
+    assert limits.label.tolist() == [Label.LOCAL_MINIMUM, Label.SADDLE]
+    assert limits.theta.tolist() == [[0.0, 1.0, 0.5], [0.0, -1.5, 0.5]]
+
+
+def test_paths_are_those_of_torchdiffeq():
+    reduced, times = build("below"), np.linspace(0, 40, 9)
+    theta = np.array([[0.8, 0.5, 0.4], [1.2, -0.3, -0.6], [-0.5, -0.9, 0.3]])
+    found, wanted = trajectories(reduced, theta, times), integrate(reduced, theta, times, 1e-9)
+    assert np.allclose(found, wanted, atol=1e-5)
+
+
+def test_times_end_on_the_wanted_loss():
+    reduced, theta = build("below"), np.array([[0.8, 0.5, 0.4], [1.2, 0.3, -0.6]])
+    times = hitting_times(reduced, theta, 0.01)
+    ends = [
+        integrate(reduced, start, [0, time], 1e-10)[-1]
+        for start, time in zip(theta, times, strict=True)
+    ]
+    first = reduced.loss(theta) - reduced.chain.entropy_rate
+    assert reduced.loss(ends) - reduced.chain.entropy_rate == pytest.approx(0.01 * first, rel=1e-4)
