@@ -96,8 +96,8 @@ def _until(
 ) -> Tensor:
     """The times of rows that move, shape (n,)."""
     if loss_of_gap(model):
-        learned = label == Label.GLOBAL_MINIMUM
-        gap = torch.where(learned, model.chain.target_logit_gap, 0.0)
+        learned = (label == Label.GLOBAL_MINIMUM).to(start)
+        gap = learned * model.chain.target_logit_gap
         return gap_times(model, start, gap, fraction, rtol or 1e-12)
     start_loss = model.loss(start) if in_modes(model) else loss_followed(model, start)
     wanted = end_loss + fraction * (start_loss - end_loss)

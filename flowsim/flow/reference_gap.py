@@ -14,7 +14,7 @@ from flowsim.landscape.curvature import classify_critical
 from flowsim.landscape.labels import Label, Status
 from flowsim.models.base import GapModel
 
-#: Steps in one stretch of time, when the first stretch ends, and the last.
+#: Steps in one stretch of time, the first stretch, and what none reaches.
 _STEPS, _STRETCH, _HORIZON = 1000, 4.0, 1e6
 #: How sharply the rescaled field slows down around Δ*, in units of the chart.
 _SHARPNESS = 2.0
@@ -36,10 +36,10 @@ def follow_by_gap(
         atol: absolute error allowed for the others.
         ends: take rows that reach the minima to Δ = Δ*; else they are left beyond it.
     """
-    now, stretch = 0.0, _STRETCH
+    stretch = _STRETCH
     side = torch.sign(model.chain.target_logit_gap - model.logit_gap(found.theta[index]))
-    steep = torch.full_like(side, torch.inf)
-    while len(index) and now < _HORIZON:
+    steep = model.logit_gap_gradient(found.theta[index]).norm(dim=1)
+    while len(index) and stretch < _HORIZON:
         theta, calls, moved = _stretch_of_gap(model, found.theta[index], side, stretch, rtol, atol)
         found.evaluations[index] += calls
         found.status[index[~moved]] = Status.FAILED
@@ -60,7 +60,7 @@ def follow_by_gap(
         found.label[index] = label
         open_ = label == Label.UNRESOLVED
         index, side, steep = index[open_], side[open_], steep[open_]
-        now, stretch = now + stretch, 2 * stretch
+        stretch *= 2
 
 
 def _stretch_of_gap(

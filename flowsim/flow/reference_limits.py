@@ -28,7 +28,7 @@ from flowsim.models.in_context.induction import InductionModel
 
 #: Rows of a model whose loss is a function of the gap that share their steps.
 _TOGETHER = 1024
-#: Where the first stretch of time ends, and the last.
+#: The first stretch of time, and what no stretch reaches.
 _STRETCH, _HORIZON = 16.0, 1e7
 #: Evaluations of the field for a row that runs alone: this many, or so many per coordinate.
 _EVALUATIONS, _PER_COORDINATE = 1000, 200
@@ -151,9 +151,9 @@ def _follow_in_time(
         v = chart.push(point, velocity(model, point))
         return v / (1 + v.norm())
 
-    now, stretch = 0.0, _STRETCH
+    stretch = _STRETCH
     label = _settled(model, theta)
-    while label == Label.UNRESOLVED and now < _HORIZON:
+    while label == Label.UNRESOLVED and stretch < _HORIZON:
         times = torch.tensor([0.0, stretch], dtype=torch.float64, device=theta.device)
         try:
             with warnings.catch_warnings():
@@ -171,7 +171,7 @@ def _follow_in_time(
             break
         theta = chart.to_theta(path[-1])
         label = _settled(model, theta)
-        now, stretch = now + stretch, 2 * stretch
+        stretch *= 2
     found.theta[index], found.label[index] = theta, label
     found.evaluations[index] += calls
 

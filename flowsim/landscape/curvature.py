@@ -7,6 +7,7 @@ from torch import Tensor
 
 from flowsim.arrays import accepts_arrays
 from flowsim.landscape.labels import CriticalPoint, Label
+from flowsim.markov import GapChain
 from flowsim.models.base import ReducedModel
 from flowsim.models.in_context.induction import InductionModel
 
@@ -81,6 +82,11 @@ def hessian(model: ReducedModel, theta: Tensor) -> Tensor:
     return torch.stack(rows, dim=-2)
 
 
+def is_blurred(chain: GapChain) -> bool:
+    """Whether p + q is so close to 1, without being 1, that float64 tells no loss from another."""
+    return 0 < chain.mutual_information < 1e-13
+
+
 def classify_critical(model: ReducedModel, theta: Tensor, decisive: bool = False) -> Tensor:
     """The kind of a critical point, from its loss and curvature alone.
 
@@ -107,11 +113,9 @@ def classify_critical(model: ReducedModel, theta: Tensor, decisive: bool = False
     zero = (1e-3 if decisive else 1e-9) * (chain.mutual_information + largest)
     excess = model.loss(theta) - chain.entropy_rate
     is_global = excess <= 1e-9 * chain.mutual_information + 1e-15
-    # so close to p + q = 1 that the two losses are one number in float64
-    blurred = 0 < chain.mutual_information < 1e-13
     local = (values[:, 0] >= -zero) & (values[:, -1] > zero)
     label = torch.where(local, Label.LOCAL_MINIMUM, Label.SADDLE)
     if decisive:
         label = torch.where(largest > zero, label, Label.UNRESOLVED)
-    lowest = Label.UNRESOLVED if blurred else Label.GLOBAL_MINIMUM
+    lowest = Label.UNRESOLVED if is_blurred(chain) else Label.GLOBAL_MINIMUM
     return torch.where(is_global, lowest, label).to(torch.int8)

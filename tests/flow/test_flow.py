@@ -69,3 +69,30 @@ def test_a_poisoned_row_costs_only_itself(generator):
 def test_bad_times_are_refused(times):
     with pytest.raises(InputError, match="at least two increasing, finite times"):
         integrate(MODEL, torch.ones(2, dtype=torch.float64), torch.tensor(times))
+
+
+def test_rows_that_are_not_finite_cost_only_themselves_and_progress_is_the_share_of_times():
+    start = torch.tensor([[1.0, -1.0], [math.nan, 0.5]], dtype=torch.float64)
+    seen = []
+    path = integrate(MODEL, start, TIMES[:3], 1e-9, 1e-10, progress=seen.append)
+    assert torch.equal(path[:, 0], integrate(MODEL, start[:1], TIMES[:3], 1e-9, 1e-10)[:, 0])
+    assert path[1:, 1].isnan().all() and path[0, 1, 1] == 0.5
+    assert seen[0] == 1 / 3 and seen[-1] == 2 / 3 and sorted(seen) == seen
+    assert integrate(MODEL, start[1:], TIMES[:2])[1].isnan().all()
+
+
+def test_progress_of_limits_counts_every_row_once():
+    start = torch.tensor([[1.0, -1.0], [0.3, 0.5], [0.0, 0.2]], dtype=torch.float64)
+    for model, theta in (
+        (MODEL, start),
+        (CanonicalModel(MODEL.chain, bias="dynamic"), torch.cat([start, start[:, :1]], dim=1)),
+    ):
+        seen = []
+        find_limits(model, theta, progress=seen.append)
+        assert sum(seen) == 3 and min(seen) > 0
+
+
+def test_one_row_without_kinks_has_met_none():
+    found = find_limits(CanonicalModel(BinaryChain(0.5, 0.8)), torch.tensor([[1.0, 0.5]]).double())
+    assert found.kinks.dtype == torch.int32 and found.kinks.tolist() == [0]
+    assert found.sliding_time.dtype == torch.float64 and found.sliding_time.tolist() == [0.0]

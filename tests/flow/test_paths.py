@@ -17,6 +17,7 @@ from flowsim import (
     energy,
     find_limits,
     integrate,
+    settling_times,
     trajectories,
 )
 from flowsim.landscape.basins import SADDLE_ENERGY, minima_curve
@@ -67,6 +68,27 @@ def test_the_error_follows_the_tolerance(generator):
     for rtol in (1e-12, 1e-15):  # rounding bounds the error, not the number of steps
         assert torch.isfinite(trajectories(MODEL, start, late, rtol, rtol)).all()
     assert errors[0] > 5 * errors[1] > 25 * errors[2]
+
+
+@pytest.mark.parametrize("kind", [CanonicalModel, LinearAttentionModel, UntiedModel])
+@pytest.mark.parametrize("e", [1e-3, 1e-4, 1e-6])
+def test_small_starts_leave_the_plane_in_time(kind, e):
+    """Beside the plane e = 0, which repels here, e grows by a factor in the same time."""
+    model = kind(BinaryChain(0.2, 0.3))
+    start = {CanonicalModel: (e, 0.3), LinearAttentionModel: (e, 0.3, 0.2)}.get(kind, (e, e, 0.3))
+    times = torch.tensor([0.0, 0.5, 2.0, 8.0, 32.0], dtype=torch.float64)
+    exact = integrate(model, rows(start), times, 1e-11, 1e-20)
+    torch.testing.assert_close(trajectories(model, rows(start), times), exact, rtol=2e-8, atol=0)
+    shrink = torch.tensor([1e-2 if x == e else 1.0 for x in start], dtype=torch.float64)
+    late = settling_times(model, rows(start) * torch.stack([shrink**i for i in (1, 2, 3)]), 0.5)
+    assert float(late.diff().diff().abs()) < 1e-9 * float(late[-1])
+
+
+def test_beside_a_equal_minus_one_the_error_is_that_of_a_and_not_that_of_the_gap():
+    model = LinearAttentionModel(BinaryChain(0.05, 0.05))
+    start, times = rows((0.01, 1.0, -1.0), (0.01, 1.0, -0.999), (0.01, 1.0, -1.001)), [0, 1, 8, 32]
+    exact = integrate(model, start, times, 1e-11, 1e-13)
+    assert (trajectories(model, start, times) - exact).abs().max() < 2e-10
 
 
 def test_starts_that_cross_zero_fall_into_the_plane_lie_far_out_or_on_the_separatrix():

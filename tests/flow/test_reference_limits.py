@@ -11,6 +11,7 @@ from flowsim import (
     AttentionModel,
     BinaryChain,
     CanonicalModel,
+    InductionModel,
     InputError,
     Label,
     LinearAttentionModel,
@@ -21,10 +22,14 @@ from flowsim import (
     confirm,
     energy,
     find_limits,
+    induction_landscape,
     reaches_global_minimum,
     reference_labels,
     reference_limits,
 )
+from flowsim.flow.confirm import sample_size
+from flowsim.flow.induction_labels import settled_side
+from flowsim.flow.reference_limits import default_rtol
 from flowsim.landscape.basins import linear_reaches_global_minimum
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3)]
@@ -62,6 +67,13 @@ def test_untied_starts_of_the_sheet_that_ends_in_the_saddle(generator):
     assert (reference_labels(model, tied) == Label.SADDLE).all()
     tied[:, 1] *= 1 + 1e-6
     assert (reference_labels(model, tied) == Label.GLOBAL_MINIMUM).all()
+
+
+def test_starts_a_hair_beside_a_saddle_leave_it():
+    e = torch.tensor([10.0**-k for k in range(8, 20)], dtype=torch.float64)
+    start = torch.stack([e, torch.full_like(e, -0.9)], dim=1)
+    labels = reference_labels(CanonicalModel(BinaryChain(0.5, 0.8)), start)
+    assert (labels == Label.GLOBAL_MINIMUM).all()
 
 
 def test_starts_on_invariant_lines_and_bad_starts_cost_only_themselves(generator):
@@ -160,3 +172,48 @@ def test_bad_input_is_refused():
     assert confirm(model, start, np.ones(3, np.int8), 0)["confirm_cells"] == 0
     with pytest.raises(InputError, match="starts need shape"):
         reference_labels(model, torch.ones(3))
+
+
+def test_fewer_labels_are_confirmed_where_a_row_takes_long():
+    chain = BinaryChain(0.5, 0.8)
+    assert sample_size(CanonicalModel(chain)) == 256
+    assert sample_size(CanonicalModel(chain, bias="dynamic")) == 16
+
+
+def test_every_evaluation_of_the_field_is_counted(monkeypatch):
+    from flowsim.flow import reference_limits as module
+
+    asked, velocity = [], module.velocity
+    monkeypatch.setattr(module, "velocity", lambda *given: asked.append(1) or velocity(*given))
+    model = CanonicalModel(BinaryChain(0.5, 0.8), "dynamic")
+    found = module.reference_limits(model, torch.tensor([[1.0, 0.5, 0.3]]).double())
+    assert found.evaluations.tolist() == [1 + len(asked)] and len(asked) > 10
+
+
+def test_a_row_of_the_induction_model_is_settled_within_a_hundredth_of_the_drop():
+    model = InductionModel(5)
+    landscape = induction_landscape(model)
+    betas, seen = torch.linspace(-30, 30, 601, dtype=torch.float64), set()
+    for theta in torch.stack([6 * betas.sign(), betas], dim=-1)[:, None]:
+        end = landscape.ends.get(int(theta[0, 1].sign()))
+        label = settled_side(model, theta)
+        if end is None:
+            assert label == Label.UNRESOLVED
+            continue
+        left = float(model.loss(theta)) - end.loss
+        close = left <= 0.01 * (landscape.plateau - end.loss)
+        best = int(theta[0, 1].sign()) == landscape.best
+        named = Label.GLOBAL_MINIMUM if best else Label.LOCAL_MINIMUM
+        assert label == (named if close else Label.UNRESOLVED)
+        seen.add((close, best))
+    assert len(seen) >= 3
+
+
+def test_models_in_time_end_where_the_engine_says(generator):
+    model = CanonicalModel(BinaryChain(0.5, 0.8), "dynamic")
+    start = torch.cat([uniform_starts(4, generator, 1.0), torch.zeros(4, 1).double()], dim=1)
+    found, expected = reference_limits(model, start), find_limits(model, start)
+    both = (found.label == Label.GLOBAL_MINIMUM) & (expected.label == Label.GLOBAL_MINIMUM)
+    assert both.any()
+    assert (found.theta - expected.theta)[both].abs().max() < 3e-3
+    assert default_rtol(model) == 1e-6 and default_rtol(CanonicalModel(model.chain)) == 1e-8

@@ -161,3 +161,23 @@ def test_bad_input_is_one_sentence():
     ):
         with pytest.raises(InputError):
             call()
+
+
+def test_the_rung_of_a_loss():
+    """The least k whose end is no higher: at an end its own, just below it the next."""
+    steps = ladder(BinaryChain(0.5, 0.8), 3)
+    for k, end in enumerate(steps.ends):
+        assert steps.rung(float(end)) == k and steps.rung(float(end) + 1e-12) == k
+        assert steps.rung(float(end) - 1e-12) == k + 1
+    assert steps.rung(1e9) == 0 and steps.rung(0.0) == 4
+
+
+@pytest.mark.parametrize("chain", ABOVE, ids=lambda chain: f"{chain.p} {chain.q}")
+@pytest.mark.parametrize("gain", [3.0, 257.0])
+def test_the_rungs_follow_the_embedding_that_is_learned(chain, gain):
+    """ε²(1 − gain) = Δ*; the mean of the law gives the chance that a position stays open."""
+    law = rung_law(chain, 6, 1.0, gain)
+    assert law.sum() == pytest.approx(1, abs=1e-14)
+    stays = 2 * float(law @ np.arange(7)) / 6 - 0.5
+    learned = math.sqrt(2) * float(torch.erfinv(torch.tensor(2 * stays - 1).double()))
+    assert learned**2 * (1 - gain) == pytest.approx(chain.target_logit_gap, rel=1e-6)

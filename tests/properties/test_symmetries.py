@@ -108,13 +108,23 @@ def test_a_row_does_not_see_the_others(model, data):
 
 @law(8, 150, model=models(longest=5), data=st.data())
 def test_the_clock_may_begin_anywhere(model, data):
-    """θ at t₀ + t is the same for every t₀, and the flow over t + t is that over t, twice."""
+    """θ at t₀ + t is the same for every t₀, and the flow over t + t is that over t, twice.
+
+    The second as exactly as the flow carries the first half's error on, read off a start beside.
+    Not of rows that a ReLU has stopped at w₁ = 0, where the flow is at rest from one side and moves
+    away on the other: the point does not say which.
+    """
     theta = data.draw(starts(len(model.coordinates), rows=3, values=magnitudes(-2, 0.3)))
     t = 2.0 ** data.draw(st.integers(-6, 6))
     began = t * data.draw(st.integers(-8, 8))
     path = trajectories(model, theta, [0.0, t, 2 * t])
     later = trajectories(model, theta, [began, began + t, began + 2 * t])
     torch.testing.assert_close(later, path, rtol=0, atol=0, equal_nan=True)
-    assert path.isfinite().all()
-    again = trajectories(model, path[1], [0.0, t])[1]
-    torch.testing.assert_close(again, path[2], rtol=1e-6, atol=1e-6)
+    known = path.isfinite().all(-1).all(0)
+    assert known.all()
+    known &= ~((path[1] == 0) & (theta != 0)).any(-1)
+    beside = path[1] * (1 + 1e-8 * (-1.0) ** torch.arange(theta.shape[1]))
+    again, carried = (trajectories(model, x, [0.0, t])[1][known] for x in (path[1], beside))
+    off = (again - path[2, known]).abs().amax(-1)
+    size = 1 + path[2, known].abs().amax(-1)
+    assert (off <= 1e-6 * size + (carried - again).abs().amax(-1)).all()

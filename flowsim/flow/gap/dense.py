@@ -3,7 +3,8 @@
 On a step from Δₐ to Δ_b let v fall from 1 to 0, let r be the distance of Δ from a pole and
 u = r/rₐ = 1 − φ(1 − v), φ = (Δ_b − Δₐ)/rₐ. Physical time obeys dt = −κ du/u with
 κ = r/(|ℓ′(Δ)| ‖∇Δ‖²), and κ stays smooth and positive up to the end of the way if the pole is
-there: at Δ*, or at Δ = 0 if the plane e = 0 is met there. So, with A near κ's value at the pole,
+there: at Δ*, or at Δ = 0 if the plane e = 0 is met there. Away from that plane the pole is Δ = 0
+until Δ* is nearer: φ and κ are negative, u grows. With A near κ's value at the pole,
 G = (κ − A)/u, and every coordinate y with y′ = dy/dΔ,
 
     t(v) = tₐ − A log u + φ ∫ᵥ¹ G dv′,        y(v) = y_b − (Δ_b − Δₐ) ∫₀ᵛ y′ dv′,
@@ -22,7 +23,7 @@ from scipy.integrate import DOP853
 
 from flowsim.compiled import compiled
 from flowsim.flow.gap.dop853 import Slopes, stage13, stage14, stage15
-from flowsim.flow.gap.field import CANONICAL, FAR, Point, rates, steepness
+from flowsim.flow.gap.field import CANONICAL, FAR, Point, rates, relative, steepness
 from flowsim.flow.gap.loss import Chain, slope
 
 #: Gauss nodes on a step, and so the number of coefficients of its polynomials.
@@ -86,22 +87,24 @@ def prepare(
     after: Point,
     slopes: Point,
     stages: tuple[Slopes, Slopes, Slopes],
+    near_zero: float,
     work: np.ndarray,
     course: np.ndarray,
 ) -> tuple[float, float]:
     """Make the course of a step from Δ = ``now`` to ``now + h``.
 
     Args:
-        pole: where u = 0.
+        pole: where u = 0, ahead or behind.
         before, after: both ends of the step.
         slopes, stages: dy/dΔ at its start, and at its stages 5 to 11.
-        work: scratch, shape (4, NODES); the row of z is zero for the canonical model.
+        near_zero: the size of 1 + a below which its error is absolute.
+        work: scratch, shape (4, NODES).
         course: to be filled with coefficients in z = 2v − 1, shape (4, NODES): φ times the mean of
             G over [v, 1], and (Δ_b − Δₐ) times the means of x′, y′ and z′ over [0, v].
 
     Returns:
-        A, and the error in u that the time may have; infinite for a step that ends at the pole, but
-        not with κ > 0 there.
+        A, and the error that the time may have, in u and relative in the coordinates; infinite
+        for a step that ends at the pole, but not with κ > 0 there.
     """
     kx, ky, kz = stages
     x0, y0, z0 = slopes
@@ -126,22 +129,25 @@ def prepare(
         _interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
     first = pole - now
     fall = h / first
-    kappa, log_part, total = work[3], 0.0, 0.0
+    kappa, log_part, total, shaky = work[3], 0.0, 0.0, 0.0
     for i in range(NODES):
         x, y, z = work[0, i], work[1, i], work[2, i]
         u = 1.0 - fall * (1.0 - _V[i])
         beyond = pole - chain[4] - first * u
         kappa[i] = -first * u / (slope(chain, beyond) * steepness(kind, sign, x, y, z))
-        work[0, i], work[1, i], work[2, i] = rates(kind, sign, x, y, z)
+        x1, y1, z1 = rates(kind, sign, x, y, z)
+        change = max(relative(x1, x), abs(y1) if kind >= FAR else relative(y1, y))
+        change = max(change, relative(z1, abs(z) + near_zero))
+        shaky = max(shaky, abs(u / kappa[i]) * max(1.0, abs(first) * change))
+        work[0, i], work[1, i], work[2, i] = x1, y1, z1
         weight = _BARYCENTRIC[i] / (1.0 - 1.0 / fall - _V[i])  # of the value at u = 0
         log_part += weight * kappa[i]
         total += weight
-    near = fall > _POLE_NEAR
+    near = abs(fall) > _POLE_NEAR
     log_part = log_part / total if near else 0.0
-    shaky, last, top = 0.0, 0.0, 0.0
+    last, top = 0.0, 0.0
     for i in range(NODES):
         u = 1.0 - fall * (1.0 - _V[i])
-        shaky = max(shaky, u / kappa[i])
         kappa[i] = fall * (kappa[i] - log_part) / u
         last += _LAST[0, i] * kappa[i]
         top += _LAST[1, i] * kappa[i]
@@ -224,19 +230,20 @@ def place(
     """s = log u at time t after the step's start, u, and κ there.
 
     Newton's method from a guess, bracketed, until a move is at most ``close``, the root of the
-    error that remains.
+    error that remains, of a long step, or that part of a short one.
     """
-    low, high = (math.log1p(-fall) if fall < 1.0 else -700.0), 0.0
-    s, u, move, kappa = min(max(s, low), high), 1.0, 0.0, 1.0
+    close *= min(abs(fall), 1.0)
+    before, after = 0.0, math.log1p(-fall) if fall < 1.0 else -700.0
+    s, u, move, kappa = min(max(s, min(before, after)), max(before, after)), 1.0, 0.0, 1.0
     for _ in range(100):
         late, kappa, u = late_by(course, log_part, fall, s, t)
         if late > 0.0:
-            low = s
+            after = s
         else:
-            high = s
+            before = s
         move = late / kappa
-        if not low <= s + move <= high:
-            move = 0.5 * (low + high) - s
+        if not min(before, after) <= s + move <= max(before, after):
+            move = 0.5 * (before + after) - s
         s += move
         if abs(move) <= close:
             break

@@ -155,3 +155,9 @@ def margins(kind: int, sign: float, x: float, y: float, z: float) -> tuple[float
     if model == UNTIED:
         return (x + z if x * z == 0.0 else math.inf), 0.25 * g * g
     return x, min(0.25 * g * g, 2.0 * z * z) if model == LINEAR else 0.25 * g * g
+
+
+@compiled
+def relative(rate: float, value: float) -> float:
+    """|rate/value|; 0 where the value stays 0."""
+    return abs(rate / value) if rate != 0.0 else 0.0

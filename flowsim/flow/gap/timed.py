@@ -107,9 +107,12 @@ def trace(
                 pole = 0.0 if on_plane else target
             after = land(kind, sign, x1, y1, z1, aim, on_plane)
         if ratio <= 1.0:
+            if pole != 0.0 and not (landed and aim == pole) and 0.0 < now / pole < 0.5:
+                pole = 0.0  # behind
             log_part, unsure = prepare(
-                kind, sign, chain, now, h, pole, before, after, slopes, stages, work, course
-            )
+                kind, sign, chain, now, h, pole, before, after, slopes, stages, atol / rtol,
+                work, course,
+            )  # fmt: skip
             ratio = max(ratio, unsure / max(rtol, _UNSURE))
         if not ratio <= 1.0:
             h = shorter(h, ratio)

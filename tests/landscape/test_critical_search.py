@@ -1,0 +1,75 @@
+"""The search for critical points, on a loss whose critical points are known."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from flowsim import AttentionModel, BinaryChain, search_critical_points
+
+CHAIN = BinaryChain(0.5, 0.8)
+
+
+class Hills:
+    """L = floor + ∫ g(e) + w²/2 with g = (e + 2) e (e − 1) (e − 1.5) (e − 3)."""
+
+    coordinates, chain, metric = ("e", "w"), CHAIN, (1.0, 1.0)
+
+    def __init__(self, floor=0.0):
+        self.roots = torch.tensor([-2.0, 0.0, 1.0, 1.5, 3.0], dtype=torch.float64)
+        self.floor = floor
+
+    def loss(self, theta):
+        e, w = theta.unbind(-1)
+        g = torch.tensor([0, -9, 13.5, -2, -3.5, 1]).double() / torch.arange(1, 7)
+        total = sum(c * e ** (i + 1) for i, c in enumerate(g))
+        return CHAIN.entropy_rate + self.floor + total + w.square() / 2
+
+    def gradient(self, theta):
+        with torch.enable_grad():
+            point = theta.detach().clone().requires_grad_()
+            (found,) = torch.autograd.grad(self.loss(point).sum(), point, create_graph=True)
+        return found if theta.requires_grad else found.detach()
+
+    def hessian(self, theta):
+        e = theta[..., 0]
+        g = torch.tensor([0, -9, 13.5, -2, -3.5, 1]).double()
+        bend = sum(i * c * e ** (i - 1) for i, c in enumerate(g) if i)
+        return torch.diag_embed(torch.stack([bend, torch.ones_like(e)], -1))
+
+
+def test_every_kind_is_counted_and_each_point_listed_once():
+    model, draw = Hills(), torch.Generator().manual_seed(0)
+    # the loss at e = −2, far below all others, is the entropy rate's only once it is the floor
+    model.floor = float(CHAIN.entropy_rate - model.loss(torch.tensor([-2.0, 0.0]).double()))
+    found = search_critical_points(model, draw, 60, (3.5, 1.0))
+    listed = found.theta[:, 0].sort().values
+    assert found.starts == 60 and found.half_width == (3.5, 1.0)
+    torch.testing.assert_close(listed, model.roots[2:], rtol=0, atol=1e-9)
+    assert found.on_plane > 0 and found.global_minima > 0
+    ends = torch.stack([found.theta[:, 0], found.theta[:, 1]], dim=-1)
+    assert torch.equal(found.loss, model.loss(ends)) and found.curvature.shape == (3, 2)
+    assert (found.curvature.diff(dim=1) >= 0).all()
+    assert found.on_plane + found.global_minima + found.not_found <= 57
+
+
+def test_starts_lie_within_two_of_the_origin_and_before_the_relu_turns():
+    found = search_critical_points(AttentionModel(CHAIN, 2), torch.Generator().manual_seed(0), 1)
+    assert found.half_width == (2.0, 2.0, 0.95)
+
+
+def test_starts_fill_the_box_evenly(monkeypatch):
+    from flowsim.landscape import critical_search
+
+    seen = []
+
+    def stay(function, x, **options):
+        seen.append(torch.from_numpy(x.copy()))
+        return SimpleNamespace(x=x)
+
+    monkeypatch.setattr(critical_search, "least_squares", stay)
+    found = search_critical_points(Hills(), torch.Generator().manual_seed(1), 400, (2.0, 0.5))
+    points = torch.stack(seen)
+    assert (points.abs().amax(0) <= torch.tensor([2.0, 0.5])).all() and found.not_found == 400
+    assert points.abs().amax(0).tolist() == pytest.approx([2.0, 0.5], rel=0.05)
+    assert points.mean(0).tolist() == pytest.approx([0.0, 0.0], abs=0.2)
