@@ -50,12 +50,15 @@ def begin(task: Task) -> SideBySide:
     Raises:
         InputError: this process runs other versions than the one that made the task.
     """
-    if (here := source_versions()) != task.versions:
-        raise InputError(
-            f"a worker runs {here}, but the comparison was started with {task.versions}"
-        )
+    require_versions(task.versions)
     model = predicting_model(task.settings, task.points.shape[1])
     return SideBySide(task.settings, torch.from_numpy(task.points), model, task.seeds)
+
+
+def require_versions(started: str) -> None:
+    """InputError unless this process runs the versions that the comparison was started with."""
+    if (here := source_versions()) != started:
+        raise InputError(f"a worker runs {here}, but the comparison was started with {started}")
 
 
 def run_task(task: Task) -> dict[str, np.ndarray]:
@@ -82,7 +85,13 @@ class Chunks:
     Attributes:
         different: how many starts are to be trained.
         count: how many chunks there are.
+        clock, curves, ends: names of what is found of a chunk: when it was measured, one number or
+            vector of every start then, and of every start at its end.
     """
+
+    clock: str = "time"
+    curves: tuple[str, ...] = CURVES
+    ends: tuple[str, ...] = ENDS
 
     def __init__(self, settings: Comparison, points: Tensor) -> None:
         self.settings, self.points = settings, points.numpy()
@@ -103,7 +112,7 @@ class Chunks:
         """Which of the different starts a chunk holds."""
         return np.arange(chunk, self.different, self.count)
 
-    def task(self, chunk: int) -> Task:
+    def task(self, chunk: int) -> Any:
         """The work of one chunk."""
         which = self.first[self.members(chunk)]
         seeds = tuple(int(i) + self.settings.seed for i in which)
@@ -111,12 +120,12 @@ class Chunks:
 
     def joined(self, parts: dict[int, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """What was found at all points, from what was found at all chunks' starts."""
-        times = max((part["time"] for part in parts.values()), key=len)
-        found: dict[str, np.ndarray] = {"time": times}
+        times = max((part[self.clock] for part in parts.values()), key=len)
+        found: dict[str, np.ndarray] = {self.clock: times}
         turned = np.sign(self.points[:, 0]) != np.sign(self.points[self.first, 0])[self.stands_for]
-        for name in (*CURVES, *ENDS):
+        for name in (*self.curves, *self.ends):
             like = parts[0][name]
-            over_time = name in CURVES
+            over_time = name in self.curves
             shape = like.shape[2:] if over_time else like.shape[1:]
             lead = (len(times), self.different) if over_time else (self.different,)
             column = np.full((*lead, *shape), np.nan if over_time else 0, like.dtype)
@@ -159,8 +168,9 @@ class Chunks:
         parts: dict[int, dict[str, np.ndarray]] = {}
         try:
             for chunk in state["chunks"]:
-                columns = {name: tensors[f"{chunk}/{name}"] for name in ("time", *CURVES, *ENDS)}
-                counts = {len(columns[name]) for name in ENDS}
+                names = (self.clock, *self.curves, *self.ends)
+                columns = {name: tensors[f"{chunk}/{name}"] for name in names}
+                counts = {len(columns[name]) for name in self.ends}
                 if counts != {len(self.members(chunk))} or not 0 <= chunk < self.count:
                     raise ValueError
                 parts[chunk] = {name: column.numpy() for name, column in columns.items()}

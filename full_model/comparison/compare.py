@@ -19,7 +19,6 @@ import numpy as np
 import xarray as xr
 from torch import Tensor
 
-from flowsim.errors import InputError
 from flowsim.landscape.labels import Label
 from flowsim.records.netcdf import flags
 from flowsim.scan.workers import run_chunks
@@ -60,7 +59,7 @@ def compare(
         resume: continue from ``checkpoint``, which must exist and hold the same settings.
         overwrite: start anew although ``checkpoint`` exists.
         progress: see ``Progress``.
-        jobs: processes that share the starts of flow and gd; the numbers are those of one.
+        jobs: processes that share the starts; the numbers are those of one.
         scheduler: address of a running dask scheduler, which then does the work instead.
         drawn_points: the points are random draws, so that shares of them have intervals.
 
@@ -74,16 +73,15 @@ def compare(
     Raises:
         InputError: settings and points that do not fit; too many sequences to sum over; a
             checkpoint that exists and is neither to be resumed nor overwritten, is unusable or was
-            made with other settings; several processes for sgd or adamw, or another model than the
-            rank-one model for them.
+            made with other settings; another model than the rank-one model for sgd or adamw.
     """
     points = check_points(points)
     model = predicting_model(settings, points.shape[1])
     check_checkpoint(checkpoint, resume, overwrite)
     if settings.stochastic:
-        if jobs > 1 or scheduler is not None:
-            raise InputError(f"one process trains all models of {settings.trainer} together")
-        record = compare_sampled(settings, points, model, checkpoint, resume, overwrite, progress)
+        record = compare_sampled(
+            settings, points, model, checkpoint, resume, overwrite, progress, jobs, scheduler
+        )
     else:
         if not attention_stays_zero(settings, points.shape[1]):
             check_enumeration(settings.architecture, settings.length)

@@ -9,8 +9,10 @@ others are unresolved, in training and in the map, which here means "not learned
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,19 +25,88 @@ from flowsim.landscape.labels import Label, Status
 from flowsim.models.base import ReducedModel
 from flowsim.models.rank_one import RankOneModel
 from flowsim.records.netcdf import flags
+from flowsim.records.provenance import source_versions
+from flowsim.scan.workers import run_chunks
 from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
 from flowsim.training.reduced import ReducedTraining
 from full_model.comparison.choices import Comparison, Progress
+from full_model.comparison.chunks import Chunks, require_versions
 from full_model.comparison.full_side import lifted_weights
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
+from full_model.model.threads import threads
+from full_model.training.baseline_losses import RunLosses
 from full_model.training.probes import plateau
 from full_model.training.recipe import Recipe
 from full_model.training.run import train
+from full_model.training.run_record import loss_is
 from full_model.training.session import StepProgress
 from full_model.training.settings import RunSettings
 
 #: Held-out symbols per model, in 4 to 64 sequences: the longer they are, the fewer are needed.
 HELD_OUT = 4096
+#: Most starts trained together. AdamW's last bits depend on how many models share an array, so that
+#: the chunks are the same whoever trains them.
+CHUNK = 50
+
+
+class SampledTask(NamedTuple):
+    """One chunk, as plain data.
+
+    Attributes:
+        settings: what to compare.
+        points: (n, 2 or 3), of the chunk.
+        rows: which of all starts they are.
+        starts: how many there are in all; a batch is drawn for each of them.
+        versions: see ``chunks.Task``.
+    """
+
+    settings: Comparison
+    points: np.ndarray
+    rows: tuple[int, ...]
+    starts: int
+    versions: str
+
+
+class SampledChunks(Chunks):
+    """The starts of a comparison on sampled batches, none of which is another's mirror image."""
+
+    clock = "step"
+    curves = ("loss", "relative_distance", "canonical")
+    ends = ("escape", "plateau_start", "plateau_length", "finite")
+
+    def __init__(self, settings: Comparison, points: Tensor) -> None:
+        self.settings, self.points = settings, points.numpy()
+        self.first = self.stands_for = np.arange(len(self.points))
+        self.different, self.size = len(self.points), CHUNK
+        self.count = -(-self.different // self.size)
+
+    def task(self, chunk: int) -> SampledTask:
+        """The work of one chunk."""
+        rows = self.members(chunk)
+        return SampledTask(
+            self.settings, self.points[rows], tuple(rows.tolist()), self.different,
+            source_versions(),
+        )  # fmt: skip
+
+    def found(self, trained: xr.Dataset) -> dict[str, np.ndarray]:
+        """What is kept of a training run's record."""
+        names = (self.clock, *self.curves, *self.ends)
+        return {name: np.array(trained[name]) for name in names}
+
+
+def train_chunk(task: SampledTask) -> dict[str, np.ndarray]:
+    """What training found at the task's starts: a pure function, on one thread.
+
+    Raises:
+        InputError: this process runs other versions than the one that made the task.
+    """
+    require_versions(task.versions)
+    settings, points = task.settings, torch.from_numpy(task.points)
+    with threads(1):
+        run = run_settings(settings, task.rows, task.starts)
+        weights = lifted_weights(settings, points, run.seeds)
+        trained, _ = train(run, initial=weights)
+    return SampledChunks(settings, points).found(trained)
 
 
 def compare_sampled(
@@ -46,6 +117,8 @@ def compare_sampled(
     resume: bool,
     overwrite: bool,
     progress: Progress | None,
+    jobs: int = 1,
+    scheduler: str | None = None,
 ) -> xr.Dataset:
     """The record of a comparison with SGD or AdamW, see ``comparison.compare``.
 
@@ -62,11 +135,46 @@ def compare_sampled(
             f"what {settings.trainer} does is predicted by its map in the rank-one model's "
             f"coordinates, which the {model.name} model has not"
         )
-    run = run_settings(settings, len(points))
-    weights = lifted_weights(settings, points)
-    shown = _step_progress(progress, len(points), run.recipe.steps)
-    trained, _ = train(run, checkpoint, resume, overwrite, weights, shown)
+    chunks = SampledChunks(settings, points)
+    if chunks.count == 1 and scheduler is None:
+        run = run_settings(settings, range(len(points)))
+        shown = _step_progress(progress, len(points), run.recipe.steps)
+        weights = lifted_weights(settings, points)
+        trained = chunks.found(train(run, checkpoint, resume, overwrite, weights, shown)[0])
+    else:
+        parts = chunks.restore(checkpoint) if resume and checkpoint is not None else {}
+        _train(chunks, parts, checkpoint, progress, jobs, scheduler)
+        trained = chunks.joined(parts)
+    return _with_map(settings, points, model, trained)
+
+
+def _train(
+    chunks: SampledChunks,
+    parts: dict[int, dict[str, np.ndarray]],
+    checkpoint: Path | None,
+    progress: Progress | None,
+    jobs: int,
+    scheduler: str | None,
+) -> None:
+    """Add the missing chunks to ``parts``, and keep what is finished."""
+    missing = [chunk for chunk in range(chunks.count) if chunk not in parts]
+    with closing(run_chunks(train_chunk, chunks.task, missing, jobs, scheduler)) as results:
+        for chunk, found in results:
+            parts[chunk] = found
+            if checkpoint is not None:
+                chunks.save(checkpoint, parts)
+            if progress is not None:
+                done = sum(len(chunks.members(chunk)) for chunk in parts)
+                progress(done, chunks.different, f"{chunks.settings.steps} steps each", None)
+
+
+def _with_map(
+    settings: Comparison, points: Tensor, model: RankOneModel, trained: dict[str, np.ndarray]
+) -> xr.Dataset:
+    """The record of what training did, beside the optimizer's map on the same batches."""
+    run = run_settings(settings, range(len(points)))
     record = _record(settings, points, trained)
+    record.attrs["loss_is"] = loss_is(run, RunLosses.of(run))
     nudge = USUAL_NUDGE if settings.trainer == "adamw" else 0.0
     choice = OptimizerChoice(run.recipe, settings.d, settings.seed, nudge)
     start, kept = model.from_canonical(points), record.step.values.tolist()
@@ -84,14 +192,16 @@ def compare_sampled(
     record["reduced_loss"] = (("step", "point"), loss)
     distance = np.linalg.norm(record.trained.values - record.orbit.values, axis=-1)
     record["distance"] = (("step", "point"), distance)
-    lost = (trained.finite.values == 0) | (found.status.numpy() == Status.DIVERGED)
+    lost = (trained["finite"] == 0) | (found.status.numpy() == Status.DIVERGED)
     record["not_finite"] = ("point", lost.astype(np.int8))
     record.attrs |= {"predicted_by": "reduced map", "nudge": nudge}
     return record
 
 
-def run_settings(settings: Comparison, count: int) -> RunSettings:
-    """The training run of that many models."""
+def run_settings(
+    settings: Comparison, rows: Sequence[int], starts: int | None = None
+) -> RunSettings:
+    """The training run of the models at some rows of the starts, of all that there are if given."""
     steps = settings.steps
     assert steps is not None
     recipe = Recipe(
@@ -106,7 +216,7 @@ def run_settings(settings: Comparison, count: int) -> RunSettings:
         recipe,
         (settings.p,),
         (settings.binary_chain.q,),
-        seeds=tuple(range(settings.seed, settings.seed + count)),
+        seeds=tuple(settings.seed + row for row in rows),
         init="given",
         data_seed=settings.seed,
         telemetry_every=max(1, steps // 100),
@@ -114,6 +224,8 @@ def run_settings(settings: Comparison, count: int) -> RunSettings:
         dtype=settings.dtype,
         test_batch=min(64, max(4, HELD_OUT // settings.length)),
         device=settings.device,
+        rows=() if starts is None else tuple(rows),
+        ensemble=starts,
     )
 
 
@@ -134,26 +246,25 @@ def _labels(settings: Comparison, escape: np.ndarray, loss: np.ndarray) -> np.nd
     return np.where(learned, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).astype(np.int8)
 
 
-def _record(settings: Comparison, points: Tensor, found: xr.Dataset) -> xr.Dataset:
-    """What training did, from the record of its run."""
-    share = open_gap(settings.chain, found.loss.values[-1])
-    outcome = _labels(settings, found.escape.values, found.loss.values[-1])
+def _record(settings: Comparison, points: Tensor, found: dict[str, np.ndarray]) -> xr.Dataset:
+    """What training did, from what is kept of its runs."""
+    share = open_gap(settings.chain, found["loss"][-1])
+    outcome = _labels(settings, found["escape"], found["loss"][-1])
     k = points.shape[1]
-    trained = found.canonical.values[..., :k].copy()
+    trained = found["canonical"][..., :k].copy()
     flipped = points[:, 0].numpy() < 0  # a projection has e ≥ 0, a start may have e < 0
     trained[:, flipped, 0] *= -1
     data: dict[str, Any] = {
-        "loss": (("step", "point"), found.loss.values),
-        "drift": (("step", "point"), found.relative_distance.values),
+        "loss": (("step", "point"), found["loss"]),
+        "drift": (("step", "point"), found["relative_distance"]),
         "trained": (("step", "point", "coordinate"), trained),
         "outcome": ("point", outcome, flags(Label)),
         "open_share": ("point", share),
     }
     for name in ("plateau_start", "plateau_length", "escape"):
-        data[name] = ("point", found[name].values)
-    record = xr.Dataset(data, {"step": found.step.values, "coordinate": ["e", "w", "a"][:k]})
+        data[name] = ("point", found[name])
+    record = xr.Dataset(data, {"step": found["step"], "coordinate": ["e", "w", "a"][:k]})
     record.attrs = {
-        "loss_is": found.attrs["loss_is"],
         "learned_share": LEARNED_SAMPLED,
         "on_plateau_at_end": int((np.abs(share - 1) <= 0.05).sum()),
     }

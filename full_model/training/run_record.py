@@ -98,14 +98,14 @@ def _per_model(
 
 
 def _attributes(settings: RunSettings, trainer: Trainer, losses: RunLosses) -> dict[str, Any]:
-    data, source = settings.every_data[0], settings.source()
+    data = settings.every_data[0]
     found = {
         "title": "training of the full transformer",
         "states": settings.arch.states,
         "order": data.order,
         "prior": words_of(data),
         "settings": json.dumps(settings.as_dict(), sort_keys=True),
-        "loss_is": _loss_is(settings, source, losses),
+        "loss_is": loss_is(settings, losses),
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
         "field_evaluations": trainer.evaluations,
@@ -114,8 +114,9 @@ def _attributes(settings: RunSettings, trainer: Trainer, losses: RunLosses) -> d
     return found | ({"baselines_missing": losses.missing} if losses.missing else {})
 
 
-def _loss_is(settings: RunSettings, source: SequenceSource, losses: RunLosses) -> str:
+def loss_is(settings: RunSettings, losses: RunLosses) -> str:
     """What the loss of the record is."""
+    source = settings.source()
     if is_exact(settings, source):
         return "exact population loss"
     if not source.exact:

@@ -39,10 +39,11 @@ class RunSession:
         self.settings = settings
         device, source = settings.device, settings.source()
         self.generator = torch.Generator(device).manual_seed(settings.data_seed)
-        self.trainer = Trainer(settings.arch, weights, source, settings.recipe, self.generator)
+        drawn = settings.drawn_from()
+        self.trainer = Trainer(settings.arch, weights, drawn, settings.recipe, self.generator)
         dtype = weights["bias"].dtype
         self.losses = RunLosses.of(settings)
-        self.held_out = HeldOut(settings, source, self.losses, dtype)
+        self.held_out = HeldOut(settings, drawn, self.losses, dtype)
         self.tokens = self.held_out.tokens
         self.exact: PopulationLoss | None = None
         if is_exact(settings, source):

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from flowsim.markov import GapChain
     from full_model.comparison.choices import Comparison
 
-#: The default window: full models train slowly from starts beyond.
 WINDOW = Interval(-2.0, 2.0)
 _WIDTH = "[default: -2:2, since full models train for long from further out]"
 
@@ -109,9 +108,8 @@ class Compare(ModelOnChain, Budget, FigureFiles, Printed):
 
     def name_words(self) -> list[str]:
         """What the files are named after; InputError for a chain that the model is not for."""
-        words: list[str] = [self.model, self.trainer]
-        words += [f"S{self.states}"] * (self.states is not None)
-        words += [f"m{self.hidden_per_state}"] * (self.hidden_per_state is not None)
+        own, words = {"S": self.states, "m": self.hidden_per_state}, [str(self.model), self.trainer]
+        words += [f"{letter}{value}" for letter, value in own.items() if value]
         words += [] if self.points is None else [self.points.stem]
         if self.p is not None and (self.q is not None or self.model == "states"):
             words += chain_words(self.p, self.q)
@@ -169,12 +167,7 @@ def _check(given: Compare) -> None:
             f"no full transformer begins where --model {given.model} does: choose canonical, "
             "uniform, rank-one or states"
         )
-    if given.model == "states":
-        given.chain_of_model()
-    elif (given.states, given.hidden_per_state) != (None, None):
-        raise InputError("--states and --hidden-per-state go with --model states; omit them here")
-    elif given.points is None or (given.p is None) != (given.q is None):
-        given.chain()
+    _check_chain(given)
     window = [x for x in (given.grid, given.w_range, given.e_range) if x is not None]
     if (given.points is not None) + (given.cloud is not None) + bool(window) > 1:
         raise InputError("give one of --grid (with its ranges), --cloud and --points")
@@ -200,8 +193,6 @@ def _check(given: Compare) -> None:
     ):
         raise InputError("--fix a=X goes with a grid and --model uniform or rank-one")
     sampled = given.trainer in ("sgd", "adamw")
-    if sampled and (given.jobs > 1 or given.scheduler is not None):
-        raise InputError("--jobs and --scheduler split the starts of --trainer flow and gd")
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
     if sampled and given.model != "rank-one":
@@ -213,6 +204,18 @@ def _check(given: Compare) -> None:
         raise InputError("--noise-on says where the noise is, and there is none: give --noise")
     if not sampled and (given.batch, given.learning_rate) != (16, None):
         raise InputError("--batch and --learning-rate go with --trainer sgd or adamw")
+
+
+def _check_chain(given: Compare) -> None:
+    """Options of the chain; InputError unless they go with the model and the starts."""
+    if given.model == "states" and given.attention:
+        raise InputError("S states are compared without attention: omit --attention")
+    if given.model == "states":
+        given.chain_of_model()
+    elif (given.states, given.hidden_per_state) != (None, None):
+        raise InputError("--states and --hidden-per-state go with --model states; omit them here")
+    elif given.points is None or (given.p is None) != (given.q is None):
+        given.chain()
 
 
 def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:

@@ -63,6 +63,10 @@ def test_the_block_is_the_hessian():
     found = unigram_block(CHAIN, weights, gradient_of(rest=3.0))
     assert found.shape == (1, 3, 3)
     assert (found[0] - BLOCK).abs().max() < 1e-9
+    several = {name: torch.cat([w, 2 * w, w - 1]) for name, w in weights.items()}
+    torch.testing.assert_close(
+        unigram_block(CHAIN, several, gradient_of(rest=3.0)), found.expand(3, 3, 3)
+    )
     lopsided = gradient_of()
 
     def skew(at):

@@ -117,6 +117,8 @@ def test_a_folder_that_is_not_there(tmp_path):
         write(tmp_path / "no" / "state")
 
 
+#: Seconds that a process started here may take.
+LIMIT = 300
 RUN = """
 import sys
 from pathlib import Path
@@ -153,17 +155,18 @@ def test_killed_and_resumed_ends_with_the_same_bytes(tmp_path, trainer):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     undisturbed = start(script, trainer, whole, "new")
     killed = start(script, trainer, cut, "new")
-    while not cut.exists() and killed.poll() is None:
+    ends = time.monotonic() + LIMIT
+    while not cut.exists() and killed.poll() is None and time.monotonic() < ends:
         time.sleep(0.005)
     killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    expected, errors = undisturbed.communicate()
+    killed.communicate(timeout=LIMIT)
+    expected, errors = undisturbed.communicate(timeout=LIMIT)
     assert undisturbed.returncode == 0, errors
     _, state = load_checkpoint(cut)
     if killed.returncode == -signal.SIGKILL:
         assert state["step"] < load_checkpoint(whole)[1]["step"]
     resumed = start(script, trainer, cut, "resume")
-    found, errors = resumed.communicate()
+    found, errors = resumed.communicate(timeout=LIMIT)
     assert resumed.returncode == 0, errors
     assert found == expected
     assert cut.read_bytes() == whole.read_bytes()
