@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -122,9 +123,19 @@ def _ended_as_by_ctrl_c() -> Iterator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+def _say_without_digest(path: Path) -> None:
+    print(
+        f"flowsim: {str(path)!r} is a record of flowsim 0.1.0, without a digest: whether it was "
+        "changed since then cannot be told",
+        file=sys.stderr,
+    )
+
+
 def _run(words: list[str]) -> None:
     """Run the command and end the process with its code."""
-    notices.compiling = None if "--quiet" in words else _say_compiling
+    quiet = "--quiet" in words
+    notices.compiling = None if quiet else _say_compiling
+    notices.without_digest = None if quiet else _say_without_digest
     try:
         if (sentence := former_spelling(words)) is not None:
             raise InputError(sentence)

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from flowsim.errors import InputError
+from flowsim.notices import say_without_digest
 from flowsim.records.atomic import SafeFile, write_atomically
 from flowsim.records.content import REQUIRED, check_attributes, check_values
 from flowsim.records.describe import CONVENTIONS, described
@@ -148,6 +149,8 @@ def _checked(record: xr.Dataset, path: Path, kinds: tuple[str, ...], unsealed: b
         )
     if unsealed and schema != 1:
         raise _changed(path)
+    if unsealed:
+        say_without_digest(path)
     try:
         record = upgraded(record)
         check_attributes(record)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import run
 
 import flowsim
 from flowsim.models.catalogue import model_of
@@ -48,6 +49,17 @@ def test_every_former_record_opens_and_says_its_model(stored):
         assert reached == record.attrs["points_global_minimum"] > 0
         with open_record(stored, "scan") as lazy:
             assert lazy["basin"].to_numpy().tolist() == names
+
+
+def test_the_command_line_says_that_changes_cannot_be_told(stored):
+    code, stdout, stderr = run("info", stored.name, cwd=stored.parent)
+    assert code == 0 and stdout
+    assert stderr == (
+        f"flowsim: '{stored.name}' is a record of flowsim 0.1.0, without a digest: whether it was "
+        "changed since then cannot be told\n"
+    )
+    flowsim.write_record(flowsim.read_record(stored), stored)
+    assert run("info", stored.name, cwd=stored.parent).stderr == ""
 
 
 def test_a_former_record_written_again_is_a_present_one(stored):

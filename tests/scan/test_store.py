@@ -586,3 +586,16 @@ def test_a_scan_that_torchdiffeq_decides(tmp_path):
     assert abs(record["limit_loss"] - ours["limit_loss"]).max() < 1e-8
     with pytest.raises(InputError, match="one of flowsim, torchdiffeq, not 'odeint'"):
         Scan(ModelChoice(), 0.5, 0.8, Grid(axes), integrator="odeint")
+
+
+@pytest.mark.parametrize("error, reason", [
+    (OSError(5, "Input/output error"), "Input/output error"),
+    (NotImplementedError("no locks on this system"), "no locks on this system"),
+])  # fmt: skip
+def test_a_folder_without_locks_is_refused_with_the_reason(tmp_path, monkeypatch, error, reason):
+    def acquire(self):
+        raise error
+
+    monkeypatch.setattr(store_module.FileLock, "acquire", acquire)
+    with pytest.raises(InputError, match=f"cannot use the folder .*: {reason}"):
+        write_scan(small(), tmp_path / "scan.nc")
