@@ -3,8 +3,9 @@
     python benchmarks/explorer_line.py
 
 For each model, medians over ten chains near (0.5, 0.8), in milliseconds of the processor: curves
-and arrows, 8 x 8 cells, and the line between them, which is what follows a slider's move before
-finer cells do; drawing in the browser comes to it (benchmarks/explorer.py).
+and arrows, the coarsest cells (8 x 8, of the rank-one model with attention 4 x 4), and the line
+between them, which is what follows a slider's move before finer cells do; drawing in the browser
+comes to it (benchmarks/explorer.py).
 """
 
 import statistics

@@ -12,13 +12,11 @@ from flowsim.explorer.plane_layers import Cells, Stop, centres, followed, landsc
 from flowsim.explorer.view import View
 from flowsim.landscape.basins import analytic_basin
 from flowsim.landscape.labels import Label
-from flowsim.models.base import loss_of_gap
 from flowsim.portraits.numerical_boundary import HALVINGS, with_boundary
 from flowsim.records.netcdf import flags
 
 #: Halvings of an edge within a slider's move, between cells of the coarsest level and others.
 _FIRST, _QUICK = 2, 4
-
 
 #: e and w along a curve, NaN where it is not drawn.
 Curve = tuple[np.ndarray, np.ndarray]
@@ -38,6 +36,10 @@ class Border:
     basins: tuple[Curve, ...] = ()
     saddles: tuple[Curve, ...] = ()
     within: float = 0.0
+
+
+#: One part of what a plane shows.
+Layer = Cells | Border | xr.Dataset
 
 
 class _StoppedEarlyError(Exception):
@@ -94,16 +96,23 @@ def _curves(
             yield np.where(on, e, np.nan)[part], np.where(on, w, np.nan)[part]
 
 
-def at_rest(view: View, stop: Stop) -> Iterator[Cells | Border | xr.Dataset]:
-    """What a plane shows once its sliders rest, from coarse to fine: cells, border, landscape."""
-    if not loss_of_gap(view.model):
-        yield landscape(view, fine=False)
-    numerical, fine = has_border(view), False
-    for cells in refined(view, stop):
+def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Layer]:
+    """What a plane shows once its sliders rest, from coarse to fine: cells, border, landscape.
+
+    Args:
+        view: what is looked at.
+        stop: ends it early.
+        first: cells that are shown already, whose border comes first, and finer ones then.
+    """
+    numerical = has_border(view)
+    if first is not None:
+        line = border(view, first, stop)
+        if line is not None:
+            yield line
+    if not stop():
+        yield landscape(view, fine=True)
+    for cells in refined(view, stop, 0 if first is None else len(first.label)):
         yield cells
         line = border(view, cells, stop) if numerical else None
         if line is not None:
             yield line
-        if not (fine or stop()):
-            fine = True
-            yield landscape(view, fine=True)

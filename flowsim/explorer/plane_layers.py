@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from time import perf_counter
 
 import numpy as np
@@ -30,7 +31,7 @@ UNKNOWN = len(Label)
 #: Cells a side that are decided by the closed form, or by the flow within a slider's move.
 _CLOSED, _AT_ONCE = 128, 40
 #: Seconds of one call of an engine, which lets nothing else run meanwhile, and its first starts.
-_SLICE, _FIRST = 0.015, 8
+_SLICE, _FIRST = 0.008, 8
 #: Points of curves and arrows a side, while a slider moves and at rest.
 _QUICK, _FINE = (241, 15), (601, 19)
 
@@ -64,8 +65,8 @@ def levels(view: View) -> tuple[int, ...]:
     if loss_of_gap(model):
         return (208,)
     if isinstance(model, RankOneModel) and model.attention:
-        return (8, 16, 32)
-    return (8, 16, 32, 64)
+        return (4, 8, 16, 32)  # an orbit takes four times as long as elsewhere
+    return (6, 16, 32, 64)
 
 
 def cells_at_once(view: View) -> Cells:
@@ -85,18 +86,26 @@ def cells_at_once(view: View) -> Cells:
     return Cells(np.full((2, 2), UNKNOWN, np.int8), "")
 
 
-def refined(view: View, stop: Stop) -> Iterator[Cells]:
+def refined(view: View, stop: Stop, beyond: int = 0) -> Iterator[Cells]:
     """Ever finer labels by the flow; ends early once ``stop`` says so.
 
-    Each call of an engine is kept short, so that pages and sliders stay quick meanwhile.
+    Each call of an engine is kept short, so that pages and sliders stay quick meanwhile. Only
+    levels of more than ``beyond`` cells a side are computed.
     """
     sizes = levels(view)
-    for size in sizes:
+    for size in (size for size in sizes if size > beyond):
         e, w = (x.ravel() for x in np.meshgrid(*centres(view, size), indexing="ij"))
         label = followed(view, e, w, stop)
         if label is None:
             return
         yield Cells(label.reshape(size, size), "flow", final=size == sizes[-1])
+
+
+def first_look(view: View, stop: Stop) -> Iterator[Cells | xr.Dataset]:
+    """The coarsest of the labels that the flow decides, and then the curves."""
+    yield from islice(refined(view, stop), 1)
+    if not stop():
+        yield landscape(view, fine=False)
 
 
 def followed(view: View, e: np.ndarray, w: np.ndarray, stop: Stop) -> np.ndarray | None:
@@ -140,10 +149,14 @@ def landscape(view: View, fine: bool, line: bool = True) -> xr.Dataset:
     """
     w_low, w_high, e_low, e_high = view.window
     points, arrows = _FINE if fine else _QUICK
-    critical = line and (fine or not isinstance(view.model, AttentionModel))
+    model = view.model
+    slow = isinstance(model, AttentionModel) or (
+        isinstance(model, RankOneModel) and model.attention
+    )
+    critical = line and (fine or not slow)
     sides = (w_low, w_high), (e_low, e_high)
     record = xr.Dataset()
-    return with_landscape(record, view.model, *sides, view.held, points, arrows, critical)
+    return with_landscape(record, model, *sides, view.held, points, arrows, critical)
 
 
 def line_key(view: View) -> tuple[object, ...] | None:

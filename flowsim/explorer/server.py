@@ -96,6 +96,17 @@ def _fill(usual: View, pools: Pools, visits: set[Visit], document: Document) -> 
         document.js_on_event(event, CustomJS(code=code))
 
 
+def is_news(record: logging.LogRecord) -> bool:
+    """Whether a line of the log is more than Bokeh's surprise at what a closed page still sent."""
+    fault, trace = (record.exc_info or (None, None, None))[1:]
+    if not isinstance(fault, AssertionError):
+        return True
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    last = None if trace is None else trace.tb_frame.f_globals.get("__name__")
+    return last != "bokeh.server.connection"
+
+
 def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM, then end cleanly.
 
@@ -109,6 +120,8 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
     """
     sys.setswitchinterval(_SWITCH)
     logging.getLogger("bokeh").setLevel(logging.ERROR)  # pages that go away are no news
+    for name in ("bokeh.server.protocol_handler", "tornado.application"):
+        logging.getLogger(name).addFilter(is_news)
     server, pools = make_server(usual, port)
     loop = server.io_loop
     warm(usual)

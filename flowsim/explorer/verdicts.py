@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowsim.explorer.training_stream import Run
+from flowsim.explorer.training_stream import LONGEST, Run
 from flowsim.explorer.view import View
 from flowsim.landscape.labels import Label
 from full_model.comparison.outcome import open_gap
@@ -11,14 +11,14 @@ from full_model.comparison.outcome import open_gap
 def verdict(view: View, run: Run) -> str:
     """What the run did and whether the flow had said so, in one or two plain sentences."""
     if not run.curve:
-        return "Training begins …"
+        return "Training was stopped before it began." if run.ended else "Training begins …"
     latest = run.curve[-1]
     if not run.ended:
         return f"Training: {latest.step} steps done, loss {latest.loss:.4f}."
     if run.outcome == Label.UNRESOLVED:
         why = {
             "stopped": "Training was stopped",
-            "out of time": "Training ran out of time",
+            "out of time": f"Training ran out of its {LONGEST:.0f} seconds",
             "out of steps": "Training ended",
         }[run.ended]
         share = float(open_gap(view.model.chain, latest.loss))
@@ -35,6 +35,8 @@ def verdict(view: View, run: Run) -> str:
     agree = run.outcome == run.predicted
     ending = "just as the flow says" if agree else f"but the flow from here {_FLOW[run.predicted]}"
     when = f"After {latest.step} steps" if latest.step else "At its very start"
+    if run.settings.trainer in ("gd", "flow"):  # read off the weights, before they rest
+        when += " it is decided:"
     return f"{when} the full transformer {words[run.outcome]}, {ending}."
 
 

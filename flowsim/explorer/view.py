@@ -76,6 +76,8 @@ class View:
     def __post_init__(self) -> None:
         if self.choice.name == "induction":
             raise InputError("the explorer shows planes (w, e); the induction model's is another")
+        if self.choice.name == "states" and self.choice.attention:
+            raise InputError("the explorer shows S states without attention")
         for name in ("p", "q"):
             _within(name, getattr(self, name), SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
         if (self.choice.length or 1) > MOST_POSITIONS:

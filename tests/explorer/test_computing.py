@@ -1,12 +1,14 @@
 """What the page computes: labels, orbits, clouds and training, without a browser."""
 
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
 import torch
 
 from flowsim import InputError, Label, find_limits, model_of, read_record, trajectories
+from flowsim.explorer import training_stream
 from flowsim.explorer.border import border, has_border
 from flowsim.explorer.clouds import CloudShare, cloud_shares
 from flowsim.explorer.full_settings import FullSettings
@@ -15,12 +17,14 @@ from flowsim.explorer.orbits_from_starts import follow_start, mean_gap
 from flowsim.explorer.plane_layers import (
     UNKNOWN,
     cells_at_once,
+    first_look,
     followed,
     landscape,
     refined,
     runs,
 )
-from flowsim.explorer.reproduce import command_lines, python_lines, saved_file
+from flowsim.explorer.reproduce import command_lines, python_lines
+from flowsim.explorer.saved import saved_file
 from flowsim.explorer.training_stream import Run, training
 from flowsim.explorer.verdicts import verdict
 from flowsim.explorer.view import Puff, Start, View
@@ -42,8 +46,8 @@ def test_what_is_shown_at_once_is_what_the_flow_says(name):
 def test_slow_models_claim_nothing_before_they_know():
     view = View().with_model("rank-one")
     assert (cells_at_once(view).label == UNKNOWN).all() and cells_at_once(view).shares == {}
-    first = next(refined(view, lambda: False))
-    assert first.label.shape == (8, 8) and not (first.label == UNKNOWN).any()
+    first, _ = first_look(view, lambda: False)
+    assert first.label.shape == (6, 6) and not (first.label == UNKNOWN).any()
     assert list(refined(view, lambda: True)) == []
 
 
@@ -175,6 +179,18 @@ def test_sampled_training_streams_and_stops():
         pass
     assert run.ended == "out of steps" and run.curve[-1].step == 6
     assert run.curve[-1].time == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("trainer", ["gd", "flow", "sgd", "adamw"])
+def test_a_run_ends_after_two_minutes(trainer, monkeypatch):
+    clock = count(step=10)  # seconds that seem to pass at every look at the clock
+    monkeypatch.setattr(training_stream, "monotonic", lambda: next(clock))
+    view = View()
+    run = Run(GOOD, FullSettings(trainer, d=4, length=4, steps=50_000), Label.GLOBAL_MINIMUM)
+    for _ in training(view, run, lambda: False):
+        pass
+    assert run.ended == "out of time" and run.outcome == Label.UNRESOLVED
+    assert "out of its 120 seconds after" in verdict(view, run) and 110 <= next(clock) <= 200
 
 
 @pytest.mark.parametrize("trainer", ["gd", "flow"])

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from flowsim import Label, read_record
+from flowsim import Label, draw, read_record
+from flowsim.explorer.clouds import cloud_shares
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.orbits_from_starts import follow_start
-from flowsim.explorer.reproduce import command_lines, explored_record, python_lines
+from flowsim.explorer.reproduce import command_lines, python_lines
+from flowsim.explorer.saved import explored_record
 from flowsim.explorer.training_stream import Run, training
 from flowsim.explorer.view import Puff, Start, View, Window
 
@@ -85,3 +87,9 @@ def test_a_record_names_the_command_and_the_link():
     assert record.attrs["command"] == "flowsim portrait --p 0.5 --q 0.8 --resolution 208"
     assert "start=0.5,-1.2" in record.attrs["link"] and "cloud=0.3,-0.9,0.3" in record.attrs["link"]
     assert record["orbit_label"].values.tolist() == [Label.GLOBAL_MINIMUM]
+    (*_, found) = cloud_shares(view)
+    assert record["cloud_label"].values.tolist() == found.label.tolist()
+    figure = draw(record)
+    (legend,) = figure.legends or [figure.axes[0].get_legend()]
+    trapped = 100 * found.share(Label.LOCAL_MINIMUM)[0]
+    assert any(f"of the cloud {trapped:.1f} % trapped" in x.get_text() for x in legend.get_texts())

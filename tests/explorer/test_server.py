@@ -1,6 +1,7 @@
 """The server of the explorer: how it begins and ends, and whom it answers."""
 
 import asyncio
+import logging
 import signal
 import socket
 import subprocess
@@ -8,11 +9,14 @@ import sys
 import threading
 import time
 import urllib.request
+from functools import partial
 
 import pytest
 
 pytest.importorskip("bokeh", reason='Bokeh is not installed: pip install "flowsim[explore]"')
 
+from bokeh.client import pull_session
+from bokeh.server.connection import ServerConnection
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 from visitor import Served
@@ -22,7 +26,7 @@ from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.page.jobs import Jobs, Pools
 from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.time_figures import TimeFigures
-from flowsim.explorer.server import open_port
+from flowsim.explorer.server import is_news, open_port
 from flowsim.explorer.training_stream import Progress, Run
 from flowsim.explorer.view import Start, View, Window
 
@@ -98,6 +102,47 @@ def test_a_newer_job_replaces_an_older_one_and_a_closed_page_stops_all():
     assert shown == ["new"]
 
 
+def test_what_a_closed_page_still_sends_is_no_news():
+    def logged(call):
+        try:
+            call()
+        except AssertionError:
+            info = sys.exc_info()
+        return logging.LogRecord("x", logging.ERROR, "x", 1, "", None, info)
+
+    def fails():
+        assert call is None
+
+    closed = ServerConnection.__new__(ServerConnection)
+    closed._session = None
+    call = partial(getattr, closed, "session")
+    assert not is_news(logged(call))
+    assert is_news(logged(fails))
+    assert is_news(logging.LogRecord("x", logging.ERROR, "x", 1, "", None, None))
+
+
+def test_a_page_that_goes_while_a_job_has_news_is_no_fault(capsys):
+    class Leaving:
+        def add_next_tick_callback(self, call):
+            threading.Timer(0.1, jobs.close).start()
+            raise AttributeError("taken apart")
+
+    pools, ended = Pools(), threading.Event()
+
+    def news(stop):
+        try:
+            yield "news"
+        finally:
+            ended.set()
+
+    jobs = Jobs(Leaving(), pools, print)
+    jobs.start("plane", news, print)
+    assert ended.wait(10)
+    pools.close()
+    time.sleep(0.2)
+    assert jobs.closed and capsys.readouterr() == ("", "")
+
+
 class Growing(list):
     """A curve that another thread makes longer whenever it is read."""
 
@@ -139,4 +184,63 @@ def test_only_its_own_pages_get_a_socket_and_ctrl_c_ends_it():
     listening = subprocess.run(["ss", "-ltnH"], capture_output=True, text=True).stdout
     assert f"127.0.0.1:{port}" in listening and f"0.0.0.0:{port}" not in listening
     code, errors = server.end(signal.SIGINT)
+    assert code == 0 and "Traceback" not in errors
+
+
+HOSTILE = [
+    ("p", "value", 1e9), ("q", "value", float("nan")), ("model", "value", "gpt"),
+    ("place", "value", "<script>" * 10**4), ("length", "value", -5), ("drag", "active", 7),
+    ("options", "active", [99]), ("d", "value", 10**9), ("steps", "value", 10**12),
+    ("noise", "value", float("inf")),
+]  # fmt: skip
+KEYS = [
+    {"x": [], "y": [], "key": []}, {"x": ["a"], "y": [None], "key": [3]},
+    {"x": [float("nan")], "y": [1e300], "key": ["Enter"]}, {"zz": [1]},
+    {"x": [1e300], "y": [0.0], "key": ["+"]}, {"x": [0.5], "y": [1.0], "key": ["no key"]},
+]  # fmt: skip
+
+
+def shown(address, session):
+    """What the server holds of a page: chain, window, starts and settings of training."""
+    again = pull_session(session_id=session.id, url=address)
+    try:
+        one = again.document.get_model_by_name
+        plane = one("plane")
+        starts = next(r for r in plane.renderers if r.data_source.name == "starts").data_source
+        window = plane.x_range.start, plane.x_range.end, plane.y_range.start, plane.y_range.end
+        values = [one(name).value for name in ("p", "q", "model", "d", "steps", "noise")]
+        return (*values, *window, list(starts.data["x"]))
+    finally:
+        again.close()
+
+
+@pytest.mark.slow
+def test_what_a_socket_may_not_ask_for_changes_nothing():
+    server = Served()
+    try:
+        address = server.address.rstrip("/")
+        hostile, other = (pull_session(url=address) for _ in range(2))
+        usual = shown(address, other)
+        assert usual == (0.5, 0.8, "canonical", 8, 4000, 0.0, -3.0, 3.0, -3.0, 3.0, [])
+        one = hostile.document.get_model_by_name
+        for name, attribute, value in HOSTILE:
+            setattr(one(name), attribute, value)
+            hostile.force_roundtrip()
+        for data in KEYS:
+            one("place").tags[0].data = data
+            hostile.force_roundtrip()
+        time.sleep(1)  # orbits and planes begin a little later
+        assert shown(address, hostile) == usual and shown(address, other) == usual
+        assert hostile.connected and other.connected
+        one("place").tags[0].data = {"x": [0.5], "y": [1.0], "key": ["Enter"]}
+        hostile.force_roundtrip()
+        deadline = time.monotonic() + 30
+        while shown(address, hostile)[-1] != [0.5] and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert (
+            shown(address, hostile)[-1] == [0.5] and shown(address, other) == usual
+        )  # the page still works
+        hostile.close(), other.close()
+    finally:
+        code, errors = server.end()
     assert code == 0 and "Traceback" not in errors

@@ -38,7 +38,7 @@ class Choices:
         self.showing = True
         try:
             for slider, value in ((c.p, view.p), (c.q, view.q), (c.a, view.held.get("a", 0.0))):
-                if abs(slider.value - value) > 1e-6:  # one that is moved is left alone
+                if not abs(slider.value - value) <= 1e-6:  # one that is moved is left alone
                     slider.value = value
             c.p.title = "p: chance to leave a state" if states else "p: chance of 1 after 0"
             c.q.visible, c.a.visible = not states, view.has_slice

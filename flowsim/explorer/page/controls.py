@@ -36,7 +36,7 @@ ZOOM, CLOUD = 0, 1
 _STYLE = """
   :host { font: 14px/1.35 system-ui, sans-serif; color: #111; margin: 2px 0; }
   .bk-input, .bk-btn { font-size: 13px; }
-  .bk-btn:focus-visible, .bk-input:focus-visible, .noUi-handle:focus-visible {
+  .bk-btn:focus-visible, .bk-input:focus-visible, input:focus-visible, .noUi-handle:focus-visible {
     outline: 3px solid #00537f; outline-offset: 1px; }
 """
 
@@ -110,14 +110,14 @@ def _look() -> InlineStyleSheet:
 
 def _slider(title: str, low: float, high: float, name: str, step: float = 0.01) -> Slider:
     return Slider(
-        start=low, end=high, step=step, value=low, title=title, name=name,
+        start=low, end=high, step=step, value=low, title=title, name=name, tooltips=False,
         sizing_mode="stretch_width", stylesheets=[_look()], bar_color="#7fb2d4",
     )  # fmt: skip
 
 
 def _words(name: str) -> Div:
     style = InlineStyleSheet(css="""
-      :host { font: 14px/1.4 system-ui, sans-serif; color: #111; width: 100%; }
+      :host { font: 14px/1.4 system-ui, sans-serif; color: #111; width: 100%; margin: 2px 0; }
       .bk-clearfix { display: block; width: 100%; }
       p { margin: 0 0 3px 0; }
       .legend { display: flex; flex-wrap: wrap; gap: 1px 14px; font-size: 12.5px; }

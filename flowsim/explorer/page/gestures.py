@@ -43,6 +43,7 @@ class Gestures:
         self._undone: list[View] = []
         self._windows: list[Window] = []
         self._click: Any = None
+        self._clicked: View | None = None  # the view that the last click made, if it made one
         self._grip: tuple[float, float] | None = None
         figure, c = visit.plane.figure, visit.controls
         figure.on_event(Tap, self._tapped)
@@ -62,7 +63,7 @@ class Gestures:
 
     @property
     def can_undo(self) -> bool:
-        return bool(self._undone)
+        return bool(self._undone or self.visit.view.starts)
 
     def start(self, e: float, w: float) -> None:
         """Start an orbit, or choose the one whose start was clicked."""
@@ -75,10 +76,13 @@ class Gestures:
         visit.try_to(lambda: visit.view.with_start(e, w))
 
     def undo(self) -> None:
-        """Take back the last orbit, cloud or clearing."""
+        """Take back the last orbit, cloud or clearing; then the orbits of the link."""
+        visit = self.visit
         if self._undone:
-            last, visit = self._undone.pop(), self.visit
+            last = self._undone.pop()
             visit.try_to(lambda: replace(visit.view, starts=last.starts, puff=last.puff))
+        elif visit.view.starts:
+            visit.try_to(visit.view.without_last)
 
     def zoom_to(self, window: Window) -> None:
         """Look at another window; the former one is kept for the way back."""
@@ -92,6 +96,25 @@ class Gestures:
         window = self._windows.pop() if self._windows else Window()
         self.visit.try_to(lambda: replace(self.visit.view, window=window))
 
+    def closer(self, e: float, w: float) -> None:
+        """A window of half the size around a point."""
+        w_low, w_high, e_low, e_high = self.visit.view.window
+        half = (w_high - w_low) / 4, (e_high - e_low) / 4
+        self._zoom_within([w - half[0], w + half[0], e - half[1], e + half[1]])
+
+    def throw(self, e: float, w: float) -> None:
+        """The cloud around a point, as wide as before."""
+        puff, window = self.visit.view.puff, self.visit.view.window
+        self._remember()
+        self._puff(Puff(e, w, puff.sigma if puff else (window.w_high - window.w_low) / 20))
+
+    def spread(self, factor: float) -> None:
+        """The cloud so many times as wide."""
+        puff = self.visit.view.puff
+        if puff is not None:
+            self._remember()
+            self._puff(puff._replace(sigma=puff.sigma * factor))
+
     def _remember(self) -> None:
         self._undone = [*self._undone, self.visit.view][-_MOST_UNDONE:]
 
@@ -102,10 +125,12 @@ class Gestures:
         e, w = float(event.y), float(event.x)
 
         def begin() -> None:
-            self._click = None
+            self._click, before = None, self.visit.view
             self.start(e, w)
+            self._clicked = self.visit.view if self.visit.view != before else None
 
         self._forget_click()
+        self._clicked = None
         self._click = self.visit.document.add_timeout_callback(begin, _DOUBLE)
 
     def _forget_click(self) -> None:
@@ -116,6 +141,9 @@ class Gestures:
 
     def _double_tapped(self, _event: DoubleTap) -> None:
         self._forget_click()
+        if self._clicked is not None and self._clicked == self.visit.view:
+            self.undo()  # while the server was busy the first half was taken for a click
+        self._clicked = None
         self.zoom_back()
 
     def _ranges_moved(self, event: RangesUpdate) -> None:
@@ -123,17 +151,22 @@ class Gestures:
         sides = (event.x0, event.x1, event.y0, event.y1)
         if not all(isinstance(side, (int, float)) and math.isfinite(side) for side in sides):
             return
-        bounded = _rounded([min(max(float(x), -FARTHEST), FARTHEST) for x in sides])
+        self._zoom_within([float(side) for side in sides])
+
+    def _zoom_within(self, sides: list[float]) -> None:
+        bounded = _rounded([min(max(side, -FARTHEST), FARTHEST) for side in sides])
         self.zoom_to(Window(*bounded))
         if self.visit.view.window != Window(*bounded):  # refused: put the axes back
             self.visit.plane.show_window(self.visit.view.window)
 
-    def _throws(self) -> bool:
+    @property
+    def throws(self) -> bool:
+        """Whether a drag throws a cloud."""
         return self.visit.controls.drag.active == CLOUD
 
     def _pan_start(self, event: PanStart) -> None:
         """A drag begins: inside the ring it moves the cloud, elsewhere it makes a new one."""
-        if not self._throws() or event.x is None or event.y is None:
+        if not self.throws or event.x is None or event.y is None:
             return
         self._remember()
         puff, e, w = self.visit.view.puff, float(event.y), float(event.x)
@@ -145,7 +178,7 @@ class Gestures:
 
     def _pan(self, event: Pan) -> None:
         puff = self.visit.view.puff
-        if not self._throws() or event.x is None or event.y is None or puff is None:
+        if not self.throws or event.x is None or event.y is None or puff is None:
             return
         e, w = float(event.y), float(event.x)
         if self._grip is not None:

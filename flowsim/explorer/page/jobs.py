@@ -16,6 +16,8 @@ from flowsim.errors import InputError
 
 #: Threads of all pages together: for planes and orbits, and for training.
 _THREADS = {"plane": 2, "training": 2}
+#: Seconds within which a page is closed whose document is being taken apart.
+_TAKEN_APART = 2.0
 
 
 class Pools:
@@ -48,7 +50,12 @@ class Jobs:
     def __init__(self, document: Document, pools: Pools, failed: Callable[[str], None]) -> None:
         self.document, self.pools, self.failed = document, pools, failed
         self._stops: dict[str, threading.Event] = {}
-        self.closed = False
+        self._gone = threading.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the page is gone."""
+        return self._gone.is_set()
 
     def start(
         self,
@@ -60,6 +67,7 @@ class Jobs:
     ) -> None:
         """Run ``work(stop)`` in a thread, and ``show`` each result on the page, in order.
 
+        After the last result, or where the work fails, ``done`` is called on the page.
         A job of the same kind that is still alive is stopped, and shows nothing more.
         """
         self.stop(kind)
@@ -75,7 +83,7 @@ class Jobs:
 
     def close(self) -> None:
         """Stop all jobs for good: the page is gone."""
-        self.closed = True
+        self._gone.set()
         for kind in list(self._stops):
             self.stop(kind)
 
@@ -91,13 +99,13 @@ class Jobs:
                 if event.is_set():
                     return
                 self._on_page(event, partial(show, result))
-            if done is not None:
-                self._on_page(event, done)
         except InputError as error:
             self._on_page(event, partial(self.failed, f"{error}"))
         except Exception:  # a fault of this program: say so, and let the page live
             traceback.print_exc(file=sys.stderr)
             self._on_page(event, partial(self.failed, "this could not be computed, see the shell"))
+        if done is not None:
+            self._on_page(event, done)
 
     def _on_page(self, event: threading.Event, call: Callable[[], None]) -> None:
         """Call it on the page's own thread, unless the job was stopped meanwhile."""
@@ -106,5 +114,10 @@ class Jobs:
             if not event.is_set():
                 call()
 
-        if not self.closed:
+        if self.closed:
+            return
+        try:
             self.document.add_next_tick_callback(if_wanted)
+        except AttributeError:  # a document that is being taken apart, before its page is closed
+            if not self._gone.wait(_TAKEN_APART):
+                raise

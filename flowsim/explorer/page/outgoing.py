@@ -11,7 +11,8 @@ from html import escape
 from bokeh.models import ColumnDataSource, CustomJS
 
 from flowsim.explorer.page.page_parts import Page
-from flowsim.explorer.reproduce import Stopped, command_lines, python_lines, saved_file
+from flowsim.explorer.reproduce import command_lines, python_lines
+from flowsim.explorer.saved import Stopped, saved_file
 
 _ADDRESS = """
   const query = cb_obj.data.query[0];

@@ -35,6 +35,7 @@ NOT_YET = "#e9e9e9"
 _SHAPES = {"o": "circle", "^": "triangle", "s": "square", "X": "x"}
 #: Arrows: half their length, and their heads, in parts of the distance between two.
 _ARROW_HALF, _ARROW_HEAD = 0.36, 0.2
+_NO_CURVES: dict[str, Any] = {"xs": [], "ys": []}
 _MARKS = ("x", "y", "fill", "line", "marker")
 
 
@@ -126,6 +127,13 @@ class PlaneFigure:
         at = self._source("training now", "x", "y")
         plot.scatter("x", "y", source=at, marker="diamond", size=12, fill_color="#ffffff",
                      line_color=TRAINED, line_width=2.5)  # fmt: skip
+        cross = self._source("cross", "x", "y", "text")
+        for colour, width in (("#ffffff", 5), (LINE, 2)):
+            plot.scatter("x", "y", source=cross, marker="cross", size=26, line_color=colour,
+                         line_width=width)  # fmt: skip
+        plot.text("x", "y", text="text", source=cross, x_offset=10, y_offset=22, padding=2,
+                  text_font_size="12px", text_color=LINE, background_fill_color="#ffffff",
+                  background_fill_alpha=0.85)  # fmt: skip
         first = self._source("starts", "x", "y", "number")
         plot.scatter("x", "y", source=first, size=9, fill_color="#ffffff", line_color=LINE,
                      line_width=2)  # fmt: skip
@@ -134,6 +142,12 @@ class PlaneFigure:
         ends = self._source("ends", *_MARKS)
         plot.scatter("x", "y", marker="marker", fill_color="fill", line_color="line", size=12,
                      line_width=2, source=ends)  # fmt: skip
+
+    def _put(self, name: str, data: dict[str, Any]) -> None:
+        """Show other data; what was empty and stays so needs no message to the browser."""
+        source = self.sources[name]
+        if any(len(x) for x in data.values()) or any(len(x) for x in source.data.values()):
+            source.data = data
 
     def show_window(self, window: Window) -> None:
         """Move the axes, without an event of the user's."""
@@ -146,20 +160,20 @@ class PlaneFigure:
         """Basins, the trapped ones hatched and the saddles' dotted."""
         w_low, w_high, e_low, e_high = view.window
         size = {"x": [w_low], "y": [e_low], "dw": [w_high - w_low], "dh": [e_high - e_low]}
-        self.sources["cells"].data = {"image": [cells.label.astype(np.uint8)], **size}
+        self._put("cells", {"image": [cells.label.astype(np.uint8)], **size})
         rows, columns = cells.label.shape
         for name, label in (("trapped", Label.LOCAL_MINIMUM), ("saddle", Label.SADDLE)):
             row, first, end = runs(cells.label == label).T
             tall, wide = (e_high - e_low) / rows, (w_high - w_low) / columns
-            self.sources[name].data = {
+            self._put(name, {
                 "left": w_low + wide * first, "right": w_low + wide * end,
                 "bottom": e_low + tall * row, "top": e_low + tall * (row + 1),
-            }  # fmt: skip
+            })  # fmt: skip
 
     def show_border(self, border: Border) -> None:
         """The boundary of the basins, found between the cells."""
         for name, curves in (("border", border.basins), ("beside saddles", border.saddles)):
-            self.sources[name].data = {"xs": [w for _, w in curves], "ys": [e for e, _ in curves]}
+            self._put(name, {"xs": [w for _, w in curves], "ys": [e for e, _ in curves]})
 
     def show_landscape(self, view: View, record: xr.Dataset, keep_line: bool = False) -> None:
         """Curves, critical line by kind, saddle points and arrows.
@@ -171,29 +185,29 @@ class PlaneFigure:
         lifted = view.choice.name == "rank-one"
         border = "canonical separatrix" if lifted else "separatrix"
         for name in ("separatrix", "canonical separatrix"):
-            values = (
-                record["separatrix_e"].to_numpy() if name == border else np.full_like(w, np.nan)
-            )
-            self.sources[name].data = _mirrored(w, values, True)
+            there = name == border
+            curves = _mirrored(w, record["separatrix_e"].to_numpy(), True) if there else _NO_CURVES
+            self._put(name, curves)
         minima = _mirrored(w, record["minima_e"].to_numpy(), both)
         if view.model.chain.second_eigenvalue == 0:  # there also above one w
             at = -1 / np.sqrt(view.choice.hidden_per_state or 2)
             minima["xs"].append(np.array([at, at]))
             minima["ys"].append(np.array(view.window[2:]))
-        self.sources["minima"].data = minima
+        self._put("minima", minima)
         if not keep_line:
             self._show_line(w, record)
         self._show_arrows(view, record)
 
     def _show_line(self, w: np.ndarray, record: xr.Dataset) -> None:
         saddle = record["saddle_w"].to_numpy()
-        self.sources["saddle points"].data = {"x": saddle, "y": np.zeros_like(saddle)}
+        self._put("saddle points", {"x": saddle, "y": np.zeros_like(saddle)})
         for kind in CRITICAL:
             on = np.zeros(len(w), bool)
             if "critical_line" in record:
                 on = record["critical_line"].to_numpy() == code_of(record["critical_line"], kind)
             on &= on.sum() > max(1, len(saddle))
-            self.sources[f"line {kind}"].data = {"x": np.where(on, w, np.nan), "y": 0 * w}
+            drawn = np.where(on, w, np.nan) if on.any() else np.array([])
+            self._put(f"line {kind}", {"x": drawn, "y": np.zeros_like(drawn)})
 
     def _show_arrows(self, view: View, record: xr.Dataset) -> None:
         w_low, w_high, e_low, e_high = view.window
@@ -206,25 +220,25 @@ class PlaneFigure:
         half = _ARROW_HALF / len(record["arrow_w"])
         dx, dy = half * u * (w_high - w_low), half * v * (e_high - e_low)
         x, y = x[there], y[there]
-        self.sources["arrows"].data = {
+        self._put("arrows", {
             "x0": x - dx, "y0": y - dy, "x1": x + dx, "y1": y + dy,
             "angle": np.arctan2(v, u) - np.pi / 2,
-        }  # fmt: skip
+        })  # fmt: skip
 
     def show_orbits(self, view: View, orbits: Sequence[Orbit], chosen: int) -> None:
         """Orbits from their numbered starts to the markers of their labels."""
         paths = [(np.append(o.forward.w, o.end[1]), np.append(o.forward.e, o.end[0]))
                  for o in orbits]  # fmt: skip
         width = [3.2 if i == chosen else 1.6 for i in range(len(orbits))]
-        self.sources["orbits"].data = {
+        self._put("orbits", {
             "xs": [x for x, _ in paths], "ys": [y for _, y in paths], "width": width,
-        }  # fmt: skip
+        })  # fmt: skip
         behind = [o.backward for o in orbits if o.backward is not None]
-        self.sources["backward"].data = {"xs": [p.w for p in behind], "ys": [p.e for p in behind]}
-        self.sources["starts"].data = {
+        self._put("backward", {"xs": [p.w for p in behind], "ys": [p.e for p in behind]})
+        self._put("starts", {
             "x": [s.w for s in view.starts], "y": [s.e for s in view.starts],
             "number": [str(i + 1) for i in range(len(view.starts))],
-        }  # fmt: skip
+        })  # fmt: skip
         ended = [o for o in orbits if np.isfinite(o.end[0])]
         at = [o.end for o in ended]
         self.sources["ends"].data = _marks(
@@ -234,24 +248,27 @@ class PlaneFigure:
     def show_runs(self, training: Sequence[Run]) -> None:
         """Paths of full training, projected, with a diamond where each is."""
         curves = [list(run.curve) for run in training if run.curve]  # they grow meanwhile
-        self.sources["training"].data = {
-            "xs": [[p.w for p in curve] for curve in curves],
-            "ys": [[p.e for p in curve] for curve in curves],
-        }
-        self.sources["training now"].data = {
+        self._put(
+            "training",
+            {
+                "xs": [[p.w for p in curve] for curve in curves],
+                "ys": [[p.e for p in curve] for curve in curves],
+            },
+        )
+        self._put("training now", {
             "x": [curve[-1].w for curve in curves], "y": [curve[-1].e for curve in curves],
-        }  # fmt: skip
+        })  # fmt: skip
 
     def show_cloud(self, view: View, found: CloudShare | None) -> None:
         """The cloud's starts by their labels, and the ring of two deviations."""
         puff = view.puff
         width = [] if puff is None else [4 * puff.sigma]
-        self.sources["ring"].data = {
+        self._put("ring", {
             "x": [] if puff is None else [puff.w], "y": [] if puff is None else [puff.e],
             "width": width, "height": width,
-        }  # fmt: skip
+        })  # fmt: skip
         if found is None:
-            self.sources["cloud"].data = {name: [] for name in _MARKS}
+            self._put("cloud", {name: [] for name in _MARKS})
         else:
             kinds = [Label(int(code)) for code in found.label]
             self.sources["cloud"].data = _marks(found.w, found.e, kinds)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from bokeh.layouts import column
 from bokeh.models import ColumnDataSource, Range1d, Span
+from bokeh.models import Label as Text
 from bokeh.plotting import figure
 
 from flowsim.drawing.style import INK, LINE, SOFT, TRAINED
@@ -52,10 +53,15 @@ class TimeFigures:
             Span(dimension="width", line_dash=dash, line_color=SOFT, line_width=1)
             for dash in ([4, 4], [1, 3])
         )
-        self.figures[0].add_layout(self.best)
-        self.figures[0].add_layout(self.unigram)
         self.target = Span(dimension="width", line_dash=[4, 4], line_color=SOFT, line_width=1)
-        self.figures[1].add_layout(self.target)
+        self.names = [
+            _named(figure, span, words, x)
+            for figure, span, words, x in (
+                (self.figures[0], self.best, "entropy rate: least", 330),
+                (self.figures[0], self.unigram, "unigram", 240),
+                (self.figures[1], self.target, "gap of the chain", 330),
+            )
+        ]
         self.layout = column(self.figures, sizing_mode="stretch_both")
 
     def _add_lines(self, plot: Any, name: str) -> None:
@@ -75,9 +81,11 @@ class TimeFigures:
     def show_chain(self, view: View) -> None:
         """The least loss, the loss of the unigram, and the gap of the minima."""
         chain = view.model.chain
-        self.best.location = chain.entropy_rate
-        self.unigram.location = chain.entropy_rate + chain.mutual_information
-        self.target.location = chain.target_logit_gap
+        least = chain.entropy_rate
+        places = least, least + chain.mutual_information, chain.target_logit_gap
+        spans = self.best, self.unigram, self.target
+        for span, name, place in zip(spans, self.names, places, strict=True):
+            span.location = name.y = place
 
     def show_orbits(self, orbits: Sequence[Orbit], chosen: int) -> None:
         """The loss and the gap of all orbits, and the coordinates of the chosen one."""
@@ -91,9 +99,10 @@ class TimeFigures:
                 found[name].append((whole.time, values, ink, width, []))
                 words[name].append((whole.time[-1], values[-1], str(i + 1)))
             if i == chosen:
-                for name, values in {"e": whole.e, "w": whole.w, **whole.others}.items():
+                several = {"e": whole.e, "w": whole.w, **whole.others}
+                for name, values in several.items():
                     found["coordinates"].append((whole.time, values, ink, 2.0, _DASH[name]))
-                    words["coordinates"].append((whole.time[-1], values[-1], name))
+                words["coordinates"] = _at_ends(whole.time, several)
         for name in _PANELS:
             self.sources[f"{name} flow"].data = _columns(found[name])
             marks = words[name]
@@ -116,7 +125,7 @@ class TimeFigures:
                 marks = (self.best, self.unigram) if i == 0 else (self.target,)
                 values = np.append(values, [mark.location for mark in marks])
             low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
-            room = 0.07 * max(high - low, 1e-6)
+            room = (0.07 if i == 2 else 0.13) * max(high - low, 1e-6)  # names stand above lines
             self.figures[i].y_range.update(start=low - room, end=high + room)
         ends = [
             xs for kind in ("flow", "training") for xs in self.sources[f"loss {kind}"].data["xs"]
@@ -146,6 +155,30 @@ class TimeFigures:
         for name in _PANELS:
             self.sources[f"{name} training"].data = _columns(found[name])
         self._fit()
+
+
+def _at_ends(time: np.ndarray, several: dict[str, np.ndarray]) -> list[tuple[float, float, str]]:
+    """The curves' names at their ends; those of curves that end together are one text."""
+    if not len(time):
+        return []
+    reach = max(float(np.ptp(np.concatenate(list(several.values())))), 1e-6)
+    words: list[tuple[float, float, str]] = []
+    for name, values in sorted(several.items(), key=lambda item: float(item[1][-1])):
+        near = bool(words) and float(values[-1]) - words[-1][1] < 0.12 * reach
+        text = f"{words.pop()[2]}, {name}" if near else name
+        words.append((float(time[-1]), float(values[-1]), text))
+    return words
+
+
+def _named(plot: Any, span: Span, words: str, x: int) -> Text:
+    """The line in the plot, with words above it, so many pixels from the left."""
+    name = Text(
+        x=x, y=0, x_units="screen", y_offset=1, text=words, text_font_size="10.5px",
+        text_color=SOFT,
+    )  # fmt: skip
+    plot.add_layout(span)
+    plot.add_layout(name)
+    return name
 
 
 def _joined(orbit: Orbit) -> Path:

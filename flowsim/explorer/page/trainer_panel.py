@@ -77,6 +77,7 @@ class TrainerPanel:
 
         def done() -> None:
             self.busy = False
+            run.ended = run.ended or "stopped"  # it failed, which is said elsewhere
             self.show()
 
         visit.jobs.start(

@@ -7,15 +7,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from html import escape
-from time import monotonic
 from typing import Any
 
-import numpy as np
-import xarray as xr
 from bokeh.document import Document
 
 from flowsim.errors import InputError
-from flowsim.explorer.border import Border, at_rest, border, has_border
 from flowsim.explorer.clouds import cloud_shares
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.link import to_query
@@ -24,19 +20,18 @@ from flowsim.explorer.page.choices import Choices
 from flowsim.explorer.page.controls import Controls
 from flowsim.explorer.page.gestures import Gestures
 from flowsim.explorer.page.jobs import Jobs, Pools
+from flowsim.explorer.page.keyboard import Keyboard
 from flowsim.explorer.page.outgoing import Outgoing
 from flowsim.explorer.page.plane_figure import PlaneFigure
+from flowsim.explorer.page.plane_picture import REST, Picture
 from flowsim.explorer.page.time_figures import TimeFigures
 from flowsim.explorer.page.trainer_panel import TrainerPanel
-from flowsim.explorer.page.words import cloud_words, legend, reading, story
-from flowsim.explorer.plane_layers import UNKNOWN, Cells, cells_at_once, landscape, line_key
+from flowsim.explorer.page.words import cloud_words, story
 from flowsim.explorer.training_stream import Run
 from flowsim.explorer.view import View, Window
-from flowsim.models.base import loss_of_gap
 
-#: Milliseconds: moves of a slider within it are one; after it a slider rests.
-_TOGETHER, _REST = 5, 180
-_NOTHING = Cells(np.full((2, 2), UNKNOWN, np.int8), "")
+#: Milliseconds: moves of a slider within it are one.
+_TOGETHER = 5
 
 
 class Visit:
@@ -61,16 +56,14 @@ class Visit:
         self.controls, self.times = Controls(), TimeFigures()
         self.plane = PlaneFigure(view.window)
         self.jobs = Jobs(document, pools, self.say_problem)
-        self.cells, self.border, self.chosen = _NOTHING, Border(), len(view.starts) - 1
+        self.chosen = len(view.starts) - 1
         self.orbits: list[Orbit] = []
         self._due: dict[str, Any] = {}
-        self._not_before = 0.0
-        self._line_key: object = None
-        self.landscape: xr.Dataset | None = None
-        self.line: xr.Dataset | None = None
+        self.picture = Picture(self)
         self.outgoing, self.choices = Outgoing(self), Choices(self)
         self.panel = TrainerPanel(self, full)
         self.gestures = Gestures(self)
+        Keyboard(self, self.gestures)
         roots = {**self.controls.roots(), "plane": self.plane.figure, "times": self.times.layout}
         for name, root in roots.items():
             root.name = name
@@ -144,24 +137,26 @@ class Visit:
             self.plane.show_window(view.window)
         if model:
             self.panel.forget()
-            self.times.show_chain(view)
+            self.soon("chain", 0 if everything else REST, self._show_chain)
         if model or window:
-            self.jobs.stop("plane")
-            early = int(1000 * (self._not_before - monotonic()))
-            self._soon("plane", max(_TOGETHER, early), self._draw_plane)
+            self.picture.outdate(model and view.choice != before.choice)
+            self.soon("plane", max(_TOGETHER, self.picture.early), self.picture.draw)
         if everything or (starts and (view.starts or before.starts)):
             if len(view.starts) != len(before.starts):
                 self.chosen = len(view.starts) - 1
-            self._soon("orbits", _TOGETHER, self._follow_orbits)
+            self.soon("orbits", _TOGETHER, self._follow_orbits)
         if (model or view.puff != before.puff) and (view.puff or before.puff):
-            self._soon("cloud", _TOGETHER, self._follow_cloud)
-        self._soon("address", _REST, self.write_address)
+            self.soon("cloud", _TOGETHER, self._follow_cloud)
+        self.soon("address", REST, self.write_address)
+
+    def _show_chain(self) -> None:
+        self.times.show_chain(self.view)
 
     def write_address(self) -> None:
         """Put the view into the address bar."""
         self.outgoing.show_address(to_query(self.view, self.panel.settings))
 
-    def _soon(self, kind: str, wait: int, call: Callable[[], None]) -> None:
+    def soon(self, kind: str, wait: int, call: Callable[[], None]) -> None:
         """Call it after so many milliseconds, once, however often it is asked for meanwhile."""
 
         def now() -> None:
@@ -170,67 +165,15 @@ class Visit:
                 call()
 
         if kind in self._due:
-            if wait != _REST:
+            if wait != REST:
                 return
             with suppress(ValueError):
                 self.document.remove_timeout_callback(self._due.pop(kind))
         self._due[kind] = self.document.add_timeout_callback(now, wait)
 
-    def _draw_plane(self) -> None:
-        """What is known at once, and the rest once the sliders rest."""
-        view = self.view
-        if loss_of_gap(view.model):
-            began, key = monotonic(), line_key(view)
-            same, self._line_key = key == self._line_key, key
-            quick = landscape(view, fine=False, line=not same)
-            self._show_landscape(quick, keep_line=same)
-            self._show_cells(cells_at_once(view))
-            line = border(view, self.cells, lambda: False) if has_border(view) else None
-            self._show_border(line or Border())
-            self._soon("rest", _REST, self._refine)
-            now = monotonic()  # leave as much time again for what else the page has to do
-            self._not_before = now + (now - began)
-        else:  # all of it in a thread: a model's first orbit on a machine waits for a compiler
-            self._show_border(Border())
-            self._show_cells(_NOTHING)
-            self._refine()
-
-    def _refine(self) -> None:
-        def show(result: Any) -> None:
-            if isinstance(result, Cells):
-                self._show_cells(result)
-            elif isinstance(result, Border):
-                self._show_border(result)
-            else:
-                self._show_landscape(result)
-                self.show_legend()
-
-        self.jobs.start("plane", partial(at_rest, self.view), show)
-
-    def _show_landscape(self, record: xr.Dataset, keep_line: bool = False) -> None:
-        self.line = self.line if keep_line else record
-        self.landscape = record
-        self.plane.show_landscape(self.view, record, keep_line)
-
     def show_legend(self) -> None:
         """Name what is in the picture."""
-        runs = bool(self.panel.runs)
-        if self.landscape is not None and self.line is not None:
-            seen = self.landscape, self.line
-            text = legend(self.view, self.cells, self.border, *seen, runs)
-            if text != self.controls.legend.text:
-                self.controls.legend.text = text
-
-    def _show_border(self, line: Border) -> None:
-        self.border = line
-        self.show_legend()
-        self.plane.show_border(line)
-
-    def _show_cells(self, cells: Cells) -> None:
-        self.cells = cells
-        self.show_legend()
-        self.plane.show_cells(self.view, cells)
-        self.controls.reading.text = reading(self.view, cells)
+        self.picture.show_legend()
 
     def _follow_orbits(self) -> None:
         view = self.view

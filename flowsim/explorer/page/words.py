@@ -41,7 +41,7 @@ def reading(view: View, cells: Cells) -> str:
     if view.choice.states is not None:
         threshold = (view.choice.states - 1) / view.choice.states
         sign = "above" if view.p > threshold else "below" if view.p < threshold else "at"
-        regime = f"p is {sign} the threshold (S − 1)/S = {threshold:.3g}"
+        regime = f"p is {sign} the threshold <nobr>(S − 1)/S</nobr> = {threshold:.3g}"
     else:
         total = view.p + view.q
         sign = "&gt;" if total > 1 else "&lt;" if total < 1 else "="

@@ -1,0 +1,171 @@
+"""The plane's picture: what is known at once after a slider's move, and finer once it rests."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import monotonic
+
+import numpy as np
+import xarray as xr
+
+from flowsim.explorer.border import Border, Layer, at_rest, border, has_border
+from flowsim.explorer.page.page_parts import Page
+from flowsim.explorer.page.words import legend, reading
+from flowsim.explorer.plane_layers import (
+    UNKNOWN,
+    Cells,
+    cells_at_once,
+    first_look,
+    landscape,
+    line_key,
+)
+from flowsim.explorer.view import View
+from flowsim.models.base import loss_of_gap
+
+#: Milliseconds after which a slider rests, and after which labels that do not come are greyed out.
+REST, _GREY = 180, 120
+_NOTHING = Cells(np.full((2, 2), UNKNOWN, np.int8), "")
+
+
+class Picture:
+    """What the plane shows beside orbits, training and cloud.
+
+    Where the loss depends on the gap alone, labels come at once, on the page's own thread.
+    Elsewhere a thread makes a first look; a slider that moves on meanwhile does not interrupt it,
+    so that the picture follows the slider, and gets its own first look afterwards.
+
+    Args:
+        visit: the page.
+
+    Attributes:
+        early: milliseconds until the page has had as much time for other things as for drawing.
+    """
+
+    def __init__(self, visit: Page) -> None:
+        self.visit = visit
+        self.cells, self.border = _NOTHING, Border()
+        self.landscape: xr.Dataset | None = None
+        self.line: xr.Dataset | None = None
+        self._line_key: object = None
+        self._not_before = 0.0
+        self._looking = self._waiting = self._again = False
+
+    @property
+    def early(self) -> int:
+        return int(1000 * (self._not_before - monotonic()))
+
+    def outdate(self, altogether: bool) -> None:
+        """Compute nothing finer of what was shown; nothing at all of what was altogether other."""
+        self.visit.jobs.stop("plane")
+        if altogether:
+            self.visit.jobs.stop("first look")
+            self._looking = self._waiting = self._again = False
+
+    def draw(self) -> None:
+        """What is known at once, and the rest once the sliders rest."""
+        if not loss_of_gap(self.visit.view.model):
+            self._look()
+            return
+        view, began = self.visit.view, monotonic()
+        self._show_cells(view, cells_at_once(view))
+        if has_border(view):  # which takes longer than a closed form: labels go ahead
+            self.visit.soon("curves", 0, self._draw_curves)
+        else:
+            self._draw_curves()
+        self.visit.soon("rest", REST, self._rest)
+        now = monotonic()  # leave as much time again for what else the page has to do
+        self._not_before = now + (now - began)
+
+    def _draw_curves(self) -> None:
+        """The curves, and the boundary between the cells that are shown."""
+        view = self.visit.view
+        if not loss_of_gap(view.model):
+            return
+        key = line_key(view)
+        same, self._line_key = key == self._line_key, key
+        self._show_landscape(view, landscape(view, fine=False, line=not same), keep_line=same)
+        line = border(view, self.cells, lambda: False) if has_border(view) else None
+        self._show_border(line or Border())
+        self.show_legend()
+
+    def show_legend(self) -> None:
+        """Name what is in the picture."""
+        visit, runs = self.visit, bool(self.visit.training_runs)
+        if self.landscape is not None and self.line is not None:
+            seen = self.landscape, self.line
+            text = legend(visit.view, self.cells, self.border, *seen, runs)
+            if text != visit.controls.legend.text:
+                visit.controls.legend.text = text
+
+    def _look(self) -> None:
+        """Coarse labels, then curves, in a thread: a first orbit waits for a compiler."""
+        self._again = self._looking
+        if self._looking:
+            return
+        self._looking = self._waiting = True
+        view = self.visit.view
+        self.visit.soon("grey", _GREY, self._grey)
+
+        def show(found: Cells | xr.Dataset) -> None:
+            if isinstance(found, Cells):
+                self._waiting = False
+                self._show_cells(view, found)
+                return
+            self._looking = False
+            self._show_border(Border())
+            self._show_landscape(view, found)
+            self.show_legend()
+            if self._again:
+                self._look()
+            elif _seen(view) == _seen(self.visit.view):  # else another look is on its way
+                self._refine(self.cells)
+
+        def done() -> None:
+            self._looking = self._waiting = False
+
+        self.visit.jobs.start("first look", partial(first_look, view), show, done=done)
+
+    def _grey(self) -> None:
+        """Show no labels while those of another model, chain or window do not come."""
+        if self._waiting:
+            self._show_border(Border())
+            self._show_cells(self.visit.view, _NOTHING)
+            self.show_legend()
+
+    def _rest(self) -> None:
+        """Finer labels, unless the model is by now one that is looked at in a thread."""
+        if loss_of_gap(self.visit.view.model):
+            self._refine()
+
+    def _refine(self, first: Cells | None = None) -> None:
+        view = self.visit.view
+
+        def show(layer: Layer) -> None:
+            if isinstance(layer, Cells):
+                self._show_cells(view, layer)
+            elif isinstance(layer, Border):
+                self._show_border(layer)
+            else:
+                self._show_landscape(view, layer)
+            self.show_legend()
+
+        self.visit.jobs.start("plane", partial(at_rest, view, first=first), show)
+
+    def _show_landscape(self, view: View, record: xr.Dataset, keep_line: bool = False) -> None:
+        self.line = self.line if keep_line else record
+        self.landscape = record
+        self.visit.plane.show_landscape(view, record, keep_line)
+
+    def _show_border(self, line: Border) -> None:
+        self.border = line
+        self.visit.plane.show_border(line)
+
+    def _show_cells(self, view: View, cells: Cells) -> None:
+        self.cells = cells
+        self.visit.plane.show_cells(view, cells)
+        self.visit.controls.reading.text = reading(view, cells)
+
+
+def _seen(view: View) -> tuple[object, ...]:
+    """What the picture depends on."""
+    return view.choice, view.p, view.q, view.fixed, view.window
