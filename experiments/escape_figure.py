@@ -6,50 +6,65 @@ import json
 
 import numpy as np
 import xarray as xr
-from escape_laws import Cell, predictions, score, times
+from escape_cells import FITTED, NO_EPSILON, UNSEEN, Cell
+from escape_laws import PARTS, predictions, score, times
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from papers import BLUE, GREEN, GREY, ORANGE, PINK
 
+from flowsim import BinaryChain
+
+CHAINS = dict(zip(FITTED, (GREEN, ORANGE, BLUE), strict=True))
+
 
 def draw(record: xr.Dataset) -> Figure:
-    """Collapse, crossing against size and rate, escape against crossing, other settings, scores."""
-    figure = Figure(figsize=(14, 8.6), layout="constrained")
-    grid = figure.add_gridspec(2, 3)
+    """Collapse, crossing by size, foretold against found, escapes, scores, all settings."""
+    figure = Figure(figsize=(14, 13), layout="constrained")
+    grid = figure.add_gridspec(3, 6)
     settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
-    _draw_collapse(figure.add_subplot(grid[0, 0]), record, settings)
-    _draw_size(figure.add_subplot(grid[0, 1]), record, settings)
-    _draw_crossing(figure.add_subplot(grid[0, 2]), record)
-    _draw_others(figure.add_subplot(grid[1, :2]), record, settings)
-    _draw_scores(figure.add_subplot(grid[1, 2]), record)
-    for letter, axes in zip("abcde", figure.axes, strict=True):
+    _draw_collapse(figure.add_subplot(grid[0, :2]), record, settings)
+    _draw_size(figure.add_subplot(grid[0, 2:4]), record, settings)
+    _draw_crossing(figure.add_subplot(grid[0, 4:]), record)
+    _draw_derived(figure.add_subplot(grid[1, :2]), record, settings)
+    _draw_foretold(figure.add_subplot(grid[1, 2:4]), record)
+    _draw_scores(figure.add_subplot(grid[1, 4:]), record)
+    _draw_others(figure.add_subplot(grid[2, :]), record, settings)
+    for letter, axes in zip("abcdefg", figure.axes, strict=True):
         title = f"({letter}) {axes.get_title()}"
         axes.set_title("")
         axes.set_title(title, fontsize=10, loc="left")
     figure.suptitle(
         "AdamW leaves the unigram no earlier than $\\lambda_{min}(S)$ falls below 0: tied softmax "
         f"layer, $p + q > 1$, {record.attrs['steps']} steps, {record.sizes['run']} runs a setting "
-        "on five chains",
+        f"on {len(FITTED) + len(UNSEEN)} chains",
         fontsize=11,
     )
     return figure
 
 
+def _rows(record: xr.Dataset, chain: BinaryChain, part: str) -> np.ndarray:
+    """Which runs are of a chain and a part."""
+    chosen = (record.p == chain.p) & (record.q == chain.q) & (record.part == part)
+    return np.flatnonzero(chosen.values)
+
+
 def _draw_collapse(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
-    """√μ over the fitted κt, the median of every cell on the fitted chains."""
+    """√μ over the fitted κt, the median of every cell and fitted chain."""
     foretold, root = predictions(record), times(record)["root"]
-    step, fit = record.step.values, record.part.values == "fit"
-    colours = {3e-4: BLUE, 1e-3: GREEN, 3e-3: ORANGE}
-    for i in np.flatnonzero(foretold["law"]):
-        kappa = 1 / foretold["settings"][i, 0]
-        middle = np.median(root[i][fit], 0)
-        end = int(np.argmax(middle > 1)) + 1 if (middle > 1).any() else len(step)
-        axes.plot(kappa * step[1:end], middle[1:end], ".-", ms=3, lw=0.8,
-                  color=colours.get(settings[i].rate, GREY))  # fmt: skip
-    for rate, colour in colours.items():
-        axes.plot([], [], ".-", color=colour, label=f"learning rate {rate:g}")
-    axes.plot([0.02, 2], [0.02, 2], "k--", lw=1, label=r"$\sqrt{\mu} = \kappa t$")
-    axes.set(xscale="log", yscale="log", xlim=(0.02, 3), ylim=(0.02, 1.5),
+    step = record.step.values
+    for chain, colour in CHAINS.items():
+        rows = _rows(record, chain, "fit")
+        for i in np.flatnonzero(foretold["law"]):
+            kappa = 1 / foretold["crossing"]["settings"][i, rows[0]]
+            middle = np.median(root[i][rows], 0)
+            end = int(np.argmax(middle > 1)) + 1 if (middle > 1).any() else len(step)
+            marked = settings[i].epsilon >= 1e-7
+            axes.plot(kappa * step[1:end], middle[1:end], "--" if marked else "-", lw=0.7,
+                      color=colour, alpha=0.7)  # fmt: skip
+        axes.plot([], [], "-", color=colour, label=f"$p$ = {chain.p:g}, $q$ = {chain.q:g}")
+    axes.plot([], [], "--", color=GREY, lw=0.7, label=r"$\epsilon \geq$ 1e-7")
+    axes.plot([0.02, 2], [0.02, 2], "k:", lw=1.5, label=r"$\sqrt{\mu} = \kappa t$")
+    axes.set(xscale="log", yscale="log", xlim=(0.02, 5), ylim=(0.02, 1.5),
              xlabel=r"$\kappa t$, $\kappa$ fitted from the settings",
              ylabel=r"$\sqrt{\mu}$ (1: the trap is gone)",
              title="growth towards the crossing, medians")  # fmt: skip
@@ -57,28 +72,79 @@ def _draw_collapse(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None
 
 
 def _draw_size(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
-    """Crossing step of every fitted run against r d, by rate, beside the law."""
-    found, foretold = times(record), predictions(record)
-    fit, steps = record.part.values == "fit", record.attrs["steps"]
-    for rate, colour, mark, shift in ((3e-4, BLUE, "s", 0.94), (1e-3, GREEN, "o", 1.0),
-                                      (3e-3, ORANGE, "^", 1.06)):  # fmt: skip
-        here = [i for i, c in enumerate(settings) if c.group in ("size", "rate") and c.rate == rate]
-        here.sort(key=lambda i: settings[i].r * settings[i].d)
-        size = np.array([settings[i].r * settings[i].d for i in here], dtype=float)
-        for i, x in zip(here, size, strict=True):
-            crossing = found["crossing"][i][fit]
-            shown = np.where(np.isfinite(crossing), crossing, 1.25 * steps)
-            axes.plot(np.full(len(shown), x * shift), shown, mark, color=colour, ms=3.5,
-                      mfc="none", alpha=0.7)  # fmt: skip
-        axes.plot(size, foretold["settings"][here, 0], "--", color=colour, lw=1.2,
-                  label=f"law, learning rate {rate:g}")  # fmt: skip
-    axes.axhline(1.12 * steps, color="k", lw=0.8, ls=":")
-    axes.annotate("above: not within the run", (0.98, 1.5 * steps), fontsize=8, ha="right",
+    """Crossing step against r d at the rate 0.001, the fitted seeds' quartiles, beside the law."""
+    found, foretold, steps = times(record), predictions(record), record.attrs["steps"]
+    here = [i for i, cell in enumerate(settings) if cell.group == "size"]
+    here.sort(key=lambda i: (settings[i].r * settings[i].d, settings[i].d))
+    sizes = np.array([settings[i].r * settings[i].d for i in here], dtype=float)
+    marks = {4: "v", 8: "o", 16: "s"}
+    for (chain, colour), shift in zip(CHAINS.items(), (0.93, 1.0, 1.07), strict=True):
+        rows = _rows(record, chain, "fit")
+        for i, x in zip(here, sizes * shift, strict=True):
+            d = settings[i].d
+            x *= 1 + 0.03 * (np.log2(d) - 3)
+            crossing = np.nan_to_num(found["crossing"][i][rows], nan=1.3 * steps)
+            low, middle, high = np.quantile(crossing, [0.25, 0.5, 0.75], method="nearest")
+            axes.plot([x, x], [low, high], "-", color=colour, lw=0.8)
+            axes.plot(x, middle, marks.get(d, "x"), color=colour, ms=4.5, mfc="white")
+        law = foretold["crossing"]["settings"][here, rows[0]]
+        axes.plot(sizes * shift, law, "_", color=colour, ms=11, mew=1.2,
+                  label=f"law, $p$ = {chain.p:g}, $q$ = {chain.q:g}")  # fmt: skip
+    for d, mark in marks.items():
+        axes.plot([], [], mark, color=GREY, mfc="white", ms=4.5, label=f"$d$ = {d}")
+    axes.axhline(1.15 * steps, color="k", lw=0.8, ls=":")
+    axes.annotate("above: not within the run", (0.98, 1.55 * steps), fontsize=8, ha="right",
                   xycoords=("axes fraction", "data"))  # fmt: skip
-    axes.set(xscale="log", yscale="log", xlabel="$r\\,d$, entries of $W_1$",
-             ylabel="step at which $\\lambda_{min}(S) < 0$",
-             title="when the trap goes, by size and rate")  # fmt: skip
-    axes.legend(fontsize=8, loc="lower left")
+    axes.set(xscale="log", yscale="log", ylim=(50, 2.2 * steps),
+             xlabel="$r\\,d$, entries of $W_1$", ylabel="step at which $\\lambda_{min}(S) < 0$",
+             title="when the trap goes, by size and chain: median, quartiles")  # fmt: skip
+    axes.legend(fontsize=7.5, loc="lower left", ncols=2)
+
+
+def _draw_derived(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
+    """κ against the derived κ₀, medians of cell and chain, with b known and b to be learned."""
+    foretold = predictions(record)
+    found, kappa = foretold["kappa"], 1 / foretold["crossing"]["derived"]
+    shown = [i for i, c in enumerate(settings) if c.group in ("size", "rate", "bias", "start")]
+    for chain, colour in CHAINS.items():
+        rows = _rows(record, chain, "fit")
+        for i in shown:
+            known = settings[i].unigram_bias
+            axes.plot(kappa[i, rows[0]], np.median(found[i, rows]), "o" if known else "x", ms=5,
+                      color=colour, mew=0.6 if known else 1, alpha=0.9)  # fmt: skip
+    ends = np.array([5e-5, 2e-2])
+    axes.plot(ends, ends, "k--", lw=1, label="derived, nothing fitted")
+    axes.fill_between(ends, ends / 8**0.25, ends * 8**0.25, color="0.88", zorder=0,
+                      label="its two ends at $d$ = 8")  # fmt: skip
+    axes.plot([], [], "o", color=GREY, ms=5, label="$b$ starts at the unigram's")
+    axes.plot([], [], "x", color=GREY, ms=5, label="$b$ starts at 0")
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=(2e-5, 1.5e-2),
+             xlabel=r"$\kappa_0$, derived (per step)",
+             ylabel=r"$\kappa = \sqrt{\mu}/t$ found (per step)",
+             title="growth, found and derived: medians, colours as in (a)")  # fmt: skip
+    axes.legend(fontsize=8, loc="upper left")
+
+
+def _draw_foretold(axes: Axes, record: xr.Dataset) -> None:
+    """The crossing found against the one foretold from the settings, runs that no fit has seen."""
+    found, foretold, steps = times(record), predictions(record), record.attrs["steps"]
+    rng = np.random.default_rng(0)
+    for word, colour in (("new seeds", BLUE), ("new chains", ORANGE)):
+        used = np.ix_(foretold["law"], record.part.values == word)
+        x, y = foretold["crossing"]["settings"][used].ravel(), found["crossing"][used].ravel()
+        never = np.isnan(y)
+        y = np.where(never, steps * rng.uniform(1.25, 1.6, len(y)), y * rng.uniform(0.97, 1.03))
+        axes.plot(x * rng.uniform(0.97, 1.03, len(x)), y, ".", color=colour, ms=3, alpha=0.5,
+                  label=f"{word}: {len(x)} runs, {int(never.sum())} do not cross")  # fmt: skip
+    ends = [record.step.values[1] / 2, 20 * steps]
+    axes.plot(ends, ends, "k--", lw=1)
+    axes.axvline(steps, color="k", lw=0.8, ls=":")
+    axes.axhline(1.12 * steps, color="k", lw=0.8, ls=":")
+    axes.set(xscale="log", yscale="log", xlim=ends, ylim=(ends[0], 2 * steps),
+             xlabel="crossing foretold from the settings (step)",
+             ylabel="crossing found (step)",
+             title="foretold and found, runs that the fit has not seen")  # fmt: skip
+    axes.legend(fontsize=8, loc="lower right")
 
 
 def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
@@ -110,8 +176,10 @@ def _draw_others(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
     """Shares that escape, cross or stay, for every setting."""
     found, runs = times(record), record.sizes["run"]
     left, crossed = (np.isfinite(found[k]) for k in ("escape", "crossing"))
+    lost = found["diverged"]
     parts = (("escaped", left.sum(1), BLUE, ""), ("crossed alone", (crossed & ~left).sum(1),
-             "#9ecae1", "//"), ("trapped", (~crossed & ~left).sum(1), ORANGE, ".."))  # fmt: skip
+             "#9ecae1", "//"), ("trapped", (~crossed & ~left & ~lost).sum(1), ORANGE, ".."),
+             ("diverged", lost.sum(1), GREY, "xx"))  # fmt: skip
     below = np.zeros(len(settings))
     for word, count, colour, hatch in parts:
         axes.bar(range(len(settings)), count / runs, 0.8, below, color=colour, hatch=hatch,
@@ -122,33 +190,51 @@ def _draw_others(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
     axes.set(xlim=(-0.6, len(settings) - 0.4), ylabel="share of runs",
              title="every setting; where nothing is said: AdamW, rate 0.001, $\\epsilon$ = 1e-8, "
                    "$\\beta_2$ = 0.95, batches of 16, N = 16, d = 8, r = 32")  # fmt: skip
-    axes.legend(fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.42))
+    axes.legend(fontsize=8, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0))
 
 
 def _short(cell: Cell) -> str:
     """What is particular about a cell."""
     words = {
         "size": f"d {cell.d}, r {cell.r}", "rate": f"d {cell.d}, r {cell.r}, rate {cell.rate:g}",
-        "epsilon": f"ε {cell.epsilon:g}", "beta2": f"β₂ {cell.beta2:g}",
-        "batch": f"batch {cell.batch}", "length": f"N {cell.length}",
-        "exact": f"exact, N 4, d {cell.d}, r {cell.r}",
-        "momentum": f"SGD 0.9, rate {cell.rate:g}", "descent": f"GD, N 4, rate {cell.rate:g}",
+        "epsilon": f"ε {0 if cell.epsilon == NO_EPSILON else cell.epsilon:g}",
+        "beta2": f"β₂ {cell.beta2:g}", "batch": f"batch {cell.batch}", "length": f"N {cell.length}",
+        "start": f"b known, σ {cell.deviation:g}", "bias": _bias(cell),
+        "exact": f"exact, N 6, d {cell.d}, r {cell.r}",
+        "momentum": f"SGD 0.9, d {cell.d}, rate {cell.rate:g}",
+        "descent": f"GD, N 6, d {cell.d}, rate {cell.rate:g}",
     }  # fmt: skip
     return words[cell.group]
+
+
+def _bias(cell: Cell) -> str:
+    """What is particular about a cell that starts at the unigram's own bias."""
+    words = "b known, "
+    if cell.batch != 16:
+        return f"{words}batch {cell.batch}"
+    return words + (f"rate {cell.rate:g}" if cell.rate != 1e-3 else f"d {cell.d}, r {cell.r}")
 
 
 def _draw_scores(axes: Axes, record: xr.Dataset) -> None:
     """Shares of right predictions, with Wilson's intervals."""
     found = score(record)
-    names = (("settings", BLUE), ("first tenth", GREEN), ("majority", GREY))
-    for j, (name, colour) in enumerate(names):
-        for i, line in enumerate(found.values()):
-            share, (low, high) = line[name]["right"] / line["runs"], line[name]["interval"]
-            place = i + 0.26 * (j - 1)
-            axes.bar(place, share, 0.24, color=colour, label=name if i == 0 else None)
-            axes.errorbar(place, share, [[share - low], [high - share]], color="k", capsize=2, lw=1)
-    ticks = [f"{word}\n{line['runs']} runs" for word, line in found.items()]
-    axes.set_xticks(range(len(found)), ticks)
-    axes.set(ylim=(0, 1.25), ylabel="share of right predictions",
-             title="does it cross within the run? AdamW, batches")  # fmt: skip
+    names = (("settings", BLUE), ("derived", ORANGE), ("first tenth", GREEN), ("both", PINK),
+             ("majority", GREY))  # fmt: skip
+    ticks, place = [], 0.0
+    for event, word in (("crossing", "crosses"), ("escape", "escapes")):
+        for part in PARTS:
+            line = found[event][part]
+            for j, (name, colour) in enumerate(names):
+                share = line[name]["right"] / line["runs"]
+                low, high = line[name]["interval"]
+                x = place + 0.17 * (j - 2)
+                axes.bar(x, share, 0.155, color=colour, label=None if place else name)
+                axes.errorbar(x, share, [[share - low], [high - share]], color="k", capsize=2, lw=1)
+            ticks.append((place, part.replace("new ", "new\n") + f"\n{line['runs']} runs"))
+            place += 1
+        axes.text(place - 2, 1.03, f"{word} within the run?", fontsize=8, ha="center")
+        place += 0.4
+    axes.set_xticks(*zip(*ticks, strict=True), fontsize=7.5)
+    axes.set(ylim=(0.4, 1.25), ylabel="share of right predictions",
+             title="is it foretold? AdamW, batches, ε at most 1e-6")  # fmt: skip
     axes.legend(fontsize=8, ncols=3, loc="upper center")

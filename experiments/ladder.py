@@ -58,7 +58,9 @@ SPREAD = 0.02
 SEEN, WHOLE_D, WHOLE_LENGTH = 100.0, 4, 6
 #: First o, v of the rank-one orbits with attention.
 ATTENTION = ((0.02, 0.02), (-0.02, 0.02), (0.3, 0.3), (-0.3, 0.3))
-NOISES = ("all weights", "attention alone")
+NOISES = ("all weights", "attention alone", "all but attention", "all but queries and keys")
+#: First weights of the whole transformer: one more for each k.
+WHOLE_SEEDS = (0, 100)
 SPREADS, RUNG_LENGTH, RUNG_TIME = (0.02, 0.08), 8, 50.0
 FREED = 0.01
 
@@ -179,21 +181,40 @@ def attention_ends(d: int, seed: int) -> xr.Dataset:
 
 
 def whole_transformer(horizon: float, seed: int) -> xr.Dataset:
-    """Losses (noise, time, k) of the softmax transformer, its own gradient flow."""
+    """Losses (noise, time, first weights, k) of the softmax transformer, its own gradient flow.
+
+    Where some have no noise, the others are those of the runs with noise on all. W_V = W_O = 0 stay
+    so, and the layer is left out; so do W_Q = W_K = 0, and every past symbol counts alike.
+    """
     chain = BinaryChain(*CASES[0][:2])
     field = EnumeratedField(Architecture(WHOLE_D, WHOLE_LENGTH), chain, rounding=1e-4)
+    free = AttentionFreeField(
+        Architecture(WHOLE_D, WHOLE_LENGTH, attention="none"), chain, rounding=1e-4
+    )
     ks = range(1, WHOLE_LENGTH)
+    first = torch.cat([full_start(field, chain, ks, seed + more) for more in WHOLE_SEEDS])
     times = [float(t) for t in 10 ** np.arange(0, np.log10(horizon) + 0.25, 0.5)]
     losses = []
     for noise in NOISES:
-        state = full_start(field, chain, ks, seed)
+        own: FullField = field
+        state = first.clone()
         if noise == "attention alone":
             state = attention_alone(field, state)
-        losses.append(torch.stack(follow(field, state, times)).numpy())
+        elif noise == "all but queries and keys":
+            weights = field.weights(state)
+            weights |= {name: torch.zeros_like(weights[name]) for name in ("0.query", "0.key")}
+            state = field.state(weights)
+        elif noise == "all but attention":
+            weights = field.weights(state)
+            own, state = free, free.state({name: weights[name] for name in free.arch.shapes})
+        losses.append(torch.stack(follow(own, state, times)).numpy())
+    shape = len(NOISES), len(times), len(WHOLE_SEEDS), len(ks)
+    axes = ("noise", "whole_time", "whole_seed", "whole_k")
     return xr.Dataset(
-        {"whole_loss": (("noise", "whole_time", "whole_k"), np.stack(losses))},
-        {"noise": list(NOISES), "whole_time": times, "whole_k": list(ks)},
-    )
+        {"whole_loss": (axes, np.stack(losses).reshape(shape))},
+        {"noise": list(NOISES), "whole_time": times, "whole_seed": list(WHOLE_SEEDS),
+         "whole_k": list(ks)},
+    )  # fmt: skip
 
 
 def attention_alone(field: FullField, state: Tensor) -> Tensor:
@@ -276,8 +297,9 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     for i, noise in enumerate(record.noise.values):
         whole = shares(chain, record.whole_loss.values[i, -1])
         found[f"whole transformer, noise on {noise}"] = {
-            "runs": len(whole), "time": float(record.whole_time[-1]), "share": whole.tolist(),
+            "runs": whole.size, "time": float(record.whole_time[-1]), "share": whole.tolist(),
             "limit": lowest.tolist(), "freed": int((whole < lowest - FREED).sum()),
+            "of them k": sorted((np.nonzero(whole < lowest - FREED)[1] + 1).tolist()),
         }  # fmt: skip
     gain = 4.0 * record.attrs["d"] ** 2
     for bias in record.first_bias.values:
@@ -359,9 +381,9 @@ def _draw_whole(axes: Axes, record: xr.Dataset) -> None:
     """The softmax transformer with noise on all weights."""
     chain = BinaryChain(*CASES[0][:2])
     steps = ladder(chain, WHOLE_LENGTH)
-    styles = ((BLUE, "-", "o"), (ORANGE, "--", "s"))
+    styles = ((BLUE, "-", "o"), (ORANGE, "--", "s"), (GREY, ":", "^"), ("k", "-.", "v"))
     for j, (noise, (colour, dash, mark)) in enumerate(zip(NOISES, styles, strict=True)):
-        share = shares(chain, record.whole_loss.values[j])
+        share = shares(chain, record.whole_loss.values[j]).reshape(len(record.whole_time), -1)
         axes.plot(record.whole_time, share, dash, marker=mark, color=colour, ms=3, lw=1.4)
         axes.plot([], [], dash, marker=mark, color=colour, ms=3, label=f"noise 0.02 on {noise}")
     for k in record.whole_k.values:
@@ -371,8 +393,8 @@ def _draw_whole(axes: Axes, record: xr.Dataset) -> None:
     axes.legend(fontsize=8, loc="lower left")
     axes.set(xscale="log", xlabel="time of the gradient flow", ylim=(0, 1.02),
              ylabel="open share of the gap",
-             title=f"whole softmax transformer, d = {WHOLE_D}, N = {WHOLE_LENGTH}, k = 1 … 5, "
-                   "(p, q) = (0.5, 0.8)")  # fmt: skip
+             title=f"softmax transformer, d = {WHOLE_D}, N = {WHOLE_LENGTH}, k = 1 … 5, "
+                   "two runs each, (p, q) = (0.5, 0.8)")  # fmt: skip
 
 
 def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:

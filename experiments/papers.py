@@ -58,7 +58,7 @@ def run_script(
     Without ``keep_record`` there is no NAME.nc, and ``compute`` may return what it likes.
     """
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument(f"--{larger}", action="store_true", help="the larger sizes")
+    parser.add_argument(f"--{larger}", action="store_true", help=f"these sizes: {papers}")
     parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--threads", type=int, default=1)

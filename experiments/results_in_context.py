@@ -72,13 +72,15 @@ def affine(found: dict[str, Any]) -> Rows:
 
 def heads(found: dict[str, Any]) -> Rows:
     """What the heads of both layers look at, a row for every order and seed."""
-    head = ["order", "steps", "seed", "counting, from none to k symbols before", "loss",
+    head = ["order", "β", "d", "N", "steps", "seed", "counting, from none to k symbols before",
+            "loss",
             "layer 1: attention 0, 1, 2, 3 back, by head",
             "layer 2: attention to what followed the context, by head",
             "share of such places"]  # fmt: skip
     rows = [
         [
-            line["order"], line["steps"], seed, _each(line["counting"], "{:.4f}"),
+            *(line[name] for name in ("order", "beta", "d", "length", "steps")), seed,
+            _each(line["counting"], "{:.4f}"),
             f"{line['loss'][i]:.4f}",
             "; ".join(_each(back[:4], "{:.2f}") for back in line["back"][i]),
             _each(line["rings"][i], "{:.2f}"), f"{line['chance']:.2f}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from escape_cells import NO_EPSILON
 from results_cases import Rows, cases
 
 
@@ -23,13 +24,14 @@ def ladder(found: dict[str, Any]) -> Rows:
 def ladder_freed(found: dict[str, Any]) -> Rows:
     """Does attention free dead positions."""
     rank = found["attention on the manifold"]
-    head = ["runs with attention", "followed to t =", "runs", "freed", "loss above L∞(k)"]
-    rows = [["rank-one, small o and v", "10⁷", rank["orbits"], rank["freed"],
+    head = ["runs", "followed to t =", "number", "freed", "of them k", "loss above L∞(k)"]
+    rows = [["rank-one, small o and v", "10⁷", rank["orbits"], rank["freed"], "",
              _between(rank["end_off"])]]  # fmt: skip
     for case, line in found.items():
         if case.startswith("whole transformer"):
-            off = [a - b for a, b in zip(line["share"], line["limit"], strict=True)]
-            rows.append([case, f"{line['time']:.0f}", line["runs"], line["freed"],
+            off = [a - b for own in line["share"] for a, b in zip(own, line["limit"], strict=True)]
+            freed = ", ".join(map(str, line["of them k"])) or "none"
+            rows.append([case, f"{line['time']:.0f}", line["runs"], line["freed"], freed,
                          _between([min(off), max(off)])])  # fmt: skip
     return head, rows
 
@@ -63,59 +65,82 @@ def balanced(found: dict[str, Any]) -> Rows:
 
 def escapes(found: dict[str, Any]) -> Rows:
     """Every setting: how many runs escape, are trapped or open, and when."""
-    head = ["trainer", "d", "r", "N", "rate", "ε", "β₂", "batch", "runs", "escape", "trapped",
-            "crossed alone", "crossing step (median)", "escape step (median)",
-            "overlap with the eigenvector"]  # fmt: skip
+    head = ["trainer", "d", "r", "N", "rate", "ε", "β₂", "batch", "start", "runs", "escape",
+            "crossed alone", "trapped", "diverged", "crossing step (median)",
+            "escape step (median)", "overlap with the eigenvector"]  # fmt: skip
     rows = []
     for line in found["cells"]:
         low, high = line["interval"]
         adam = line["trainer"] == "adamw"
         trainer = {"adamw": "AdamW", "gd": "gradient descent", "sgd": "SGD, momentum 0.9"}
-        overlap = line["overlap_median"]
+        overlap, epsilon = line["overlap_median"], line["epsilon"]
+        start = f"σ = {line['deviation']:g}" if line["deviation"] != 0.02 else ""
+        start += (", " if start else "") + "b known" if line["unigram_bias"] else ""
         rows.append([
             trainer[line["trainer"]], line["d"], line["r"], line["length"], f"{line['rate']:g}",
-            f"{line['epsilon']:g}" if adam else "", line["beta2"] if adam else "",
-            line["batch"] or "exact", line["runs"],
-            f"{line['escaped']} [{low:.0%}, {high:.0%}]", line["trapped"], line["open"],
-            _step(line["crossing_median"]), _step(line["escape_median"]),
+            f"{0 if epsilon == NO_EPSILON else epsilon:g}" if adam else "",
+            line["beta2"] if adam else "", line["batch"] or "exact", start, line["runs"],
+            f"{line['escaped']} [{low:.0%}, {high:.0%}]", line["open"], line["trapped"],
+            line["diverged"], _step(line["crossing_median"]), _step(line["escape_median"]),
             "" if overlap is None else f"{overlap:.2f}",
         ])  # fmt: skip
     return head, rows
 
 
 def escape_law(found: dict[str, Any]) -> Rows:
-    """The fitted exponents of the growth rate κ."""
-    names = {"r d": "r d", "rate": "η", "batch N": "batch·N", "1/(1 - beta2)": "1/(1 − β₂)"}
+    """Exponents of κ: derived, and fitted for either start of b."""
+    names = {"r": "r", "d": "d", "rate": "η", "batch N": "batch·N",
+             "(p + q - 1) sqrt(pi0 pi1)": "(p + q − 1)√(π₀π₁)"}  # fmt: skip
     head = ["κ grows as a power of", *names.values()]
-    return head, [["exponent", *[f"{found['exponents'][name]:.2f}" for name in names]]]
-
-
-def escape_scores(found: dict[str, Any]) -> Rows:
-    """How often the predictions of "crosses within the run" are right, and their times."""
-    head = ["runs of", "number", "cross", "from the settings", "time foretold/found",
-            "from the first tenth", "time foretold/found", "majority"]  # fmt: skip
-    rows = []
-    for part, line in found["score"].items():
-        row = [part, line["runs"], line["cross"]]
-        for name in ("settings", "first tenth", "majority"):
-            low, high = line[name]["interval"]
-            row.append(f"{line[name]['right'] / line['runs']:.0%} [{low:.0%}, {high:.0%}]")
-            if name != "majority":
-                ratio = line[name]["time_ratio"]
-                row.append("" if ratio is None else f"{ratio[1]:.2f} ({ratio[0]:.2f} to "
-                           f"{ratio[2]:.2f})")  # fmt: skip
-        rows.append(row)
+    rows = [["derived, b known", "0.5", "0 to 0.5", "1.5", "0.25", "0.5"]]
+    for start, line in found["law"].items():
+        if start.startswith("b "):
+            word = "fitted, " + start.replace("b at the unigram", "b known, three chains")
+            rows.append([word, *[_exponent(line.get(name)) for name in names]])
     return head, rows
 
 
+def _exponent(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    low, high = found["interval"]
+    return f"{found['value']:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def escape_scores(found: dict[str, Any]) -> Rows:
+    """How often the predictions of "crosses", "escapes within the run" are right, and times."""
+    ways = {"settings": "settings, fitted", "derived": "settings, derived",
+            "first tenth": "first tenth", "both": "both, fitted"}  # fmt: skip
+    head = ["does it …", "runs of", "number", "do", "in the first tenth"]
+    for word in ways.values():
+        head += [f"{word}: right", "time foretold/found"]
+    rows = []
+    for event, word in (("crossing", "cross"), ("escape", "escape")):
+        for part, line in found["score"][event].items():
+            row = [word, part, line["runs"], line["happens"], line["happens_in_first_tenth"]]
+            for way in ways:
+                row.append(_share(line[way], line["runs"]))
+                ratio = line[way]["time_ratio"]
+                row.append("" if ratio is None else f"{ratio[1]:.2f} ({ratio[0]:.2f} to "
+                           f"{ratio[2]:.2f})")  # fmt: skip
+            rows.append([*row, _share(line["majority"], line["runs"])])
+    return [*head, "majority: right"], rows
+
+
+def _share(line: dict[str, Any], runs: int) -> str:
+    low, high = line["interval"]
+    return f"{line['right'] / runs:.0%} [{low:.0%}, {high:.0%}]"
+
+
 def escape_chains(found: dict[str, Any]) -> Rows:
-    """The same runs by chain."""
-    head = ["chain", "runs", "cross", "escape", "κ beside the law"]
+    """The runs that the law is for, by chain."""
+    head = ["chain", "runs", "cross", "escape", "κ beside the fitted law", "crossing foretold"]
     rows = []
     for chain, line in found["chains"].items():
         low, middle, high = line["growth_against_law"]
         rows.append([chain, line["runs"], line["cross"], line["escaped"],
-                     f"{middle:.2f} ({low:.2f} to {high:.2f})"])  # fmt: skip
+                     f"{middle:.2f} ({low:.2f} to {high:.2f})",
+                     f"{line['crossing_right'] / line['runs']:.0%}"])  # fmt: skip
     return head, rows
 
 

@@ -103,10 +103,16 @@ def gains() -> str:
         own = ", ".join(f"{gain:.1f}" for gain in line["their gains"])
         others = f"{line['largest gain of the others']:.1f}"
         freed = line["misses among them"]
+        attention = ", ".join(
+            f"({x['e']:g}, {x['w']:g}) {x['of attention']:.1f}"
+            for x in line["largest gains"] if x["of attention"] is not None
+        )  # fmt: skip
         rows.append([case, line["starts called trapped"], "not run" if freed is None else freed,
-                     starts or ("" if freed is None else "none"), own, others])  # fmt: skip
+                     starts or ("" if freed is None else "none"), own, others,
+                     attention or "not computed"])  # fmt: skip
     head = ["case", "starts called trapped", "of them freed by noise 0.02", "at (e, w)",
-            "gain there", "largest gain elsewhere"]  # fmt: skip
+            "gain there", "largest gain elsewhere",
+            "gain of W_V and W_O where the other is largest"]  # fmt: skip
     return _table(head, rows) + _images("noisy_misses")
 
 

@@ -97,8 +97,33 @@ def _span(values: list[float] | None) -> str:
     return "never" if values is None else "{:.4g} ({:.4g} to {:.4g})".format(*values)
 
 
+def attention(found: dict[str, Any]) -> Rows:
+    """Where the whole transformer ends, started with attention, beside what the flow says."""
+    head = ["p", "v", "noise", "runs", "predicted to learn", "of these learned",
+            "predicted to be trapped", "of these at that loss", "learned", "between",
+            "no prediction"]  # fmt: skip
+    names = ("p", "v", "noise", "runs", "predicted to learn", "learned as predicted",
+             "predicted to be trapped", "trapped as predicted", "learned against prediction",
+             "between", "no prediction")  # fmt: skip
+    return head, [[f"{run[name]:g}" for name in names] for run in found["runs"]]
+
+
+def slices(found: dict[str, Any]) -> Rows:
+    """The cells of the slices of (e, w, v) by their ends."""
+    head = ["p", "v", "cells that learn", "trapped", "unresolved",
+            "of 16 torchdiffeq labels alike, otherwise, not at all"]  # fmt: skip
+    rows = []
+    for line in found["slices"]:
+        sample = [str(line[f"confirm_{name}"]) for name in ("agree", "disagree", "undecided")]
+        counts = [line[name] for name in ("global_minimum", "local_minimum", "unresolved")]
+        rows.append([f"{line['p']:g}", f"{line['v']:g}", *counts, ", ".join(sample)])
+    return head, rows
+
+
 #: As ``results_laws.TABLES``.
 TABLES = {
+    "states_slices": ("states_attention", slices, False),
+    "states_attention": ("states_attention", attention, True),
     "states_agreement": ("states_agreement", agreement, True),
     "states_threshold": ("states_threshold", threshold, True),
     "depth": ("depth", depth, True),

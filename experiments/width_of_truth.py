@@ -4,7 +4,7 @@ The tied single softmax layer with ReLU on the binary chain has a trap that grad
 in, that AdamW leaves, a ladder below LG's recommended start and a start without it. Here the same
 four experiments with layer norm, GELU, two layers, untied weights, and three states. (p, q) =
 (0.5, 0.8); three states: the symmetric chain that leaves its state with probability 0.9, above its
-threshold 2/3. d = 8, eight seeds, N = 4 for descent and 6 for AdamW, 500 steps (1 000 from the
+threshold 2/3. d = 8, sixteen seeds, N = 4 for descent and 6 for AdamW, 500 steps (1 000 from the
 recommended start); an end counts as the unigram above 95 % of the gap, as the bigram
 below 5 %, by the exact loss.
 
@@ -29,7 +29,7 @@ from flowsim import BinaryChain, MarkovChain, Recipe, SymmetricChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Trainer, initial_weights, wilson
 
 NAME = "width_of_truth"
-DEFAULT = {"seeds": 8, "steps": 500}
+DEFAULT = {"seeds": 16, "steps": 500}
 FULL = {"seeds": 32, "steps": 2000}
 D, SHORT, LONG = 8, 4, 6
 BINARY, TERNARY = BinaryChain(0.5, 0.8), SymmetricChain(3, 0.9)

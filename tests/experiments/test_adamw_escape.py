@@ -37,16 +37,77 @@ def test_the_trap_stays_as_long_as_the_bound_says_and_goes_later():
     assert safe > 5 and crossed.all()
 
 
+@pytest.mark.parametrize("p, q, rate", [(0.5, 0.8, 1e-3), (0.9, 0.9, 5e-4)])
+def test_the_embedding_swings_and_the_layers_grow_apart_as_derived(p, q, rate):
+    # with b at the unigram's: e_i² = η/(2k), k = 2Q/σ, and units grow at about g = η^(3/2)√k/4
+    batch, length, models, early, late = 16, 16, 24, 80, 160
+    arch = Architecture(4, length, hidden=16)
+    weights = initial_weights(arch, "gaussian", range(models))
+    weights |= {"embedding": 0 * weights["embedding"]}
+    weights["bias"] = weights["bias"] + float(np.log(p / q))
+    recipe = Recipe("adamw", late, learning_rate=rate, batch=batch, schedule="constant")
+    source, generator = MarkovSource.of(BinaryChain(p, q)), torch.Generator().manual_seed(0)
+    trainer = Trainer(arch, weights, source, recipe, generator)
+    trainer.advance(early)
+    up, down = (trainer.weights[name].clone() for name in ("0.up", "0.down"))
+    swings = []
+    for _ in range(late - early):
+        trainer.advance()
+        swings.append(trainer.weights["embedding"].square().mean())
+    sigma = float(trainer.weights["positions"].square().mean().sqrt())
+    signal = (p + q - 1) * np.sqrt(p * q) / (p + q) * np.sqrt(batch * length)
+    spring = 2 * signal / sigma
+    assert float(torch.stack(swings).mean()) == pytest.approx(rate / (2 * spring), rel=0.25)
+    # W_2's column j along −(row j of W_1)
+    moved = ((trainer.weights["0.down"] - down).mT * up).sum(-1) / up.norm(dim=-1)
+    speed = -float(moved.mean()) / (late - early)
+    assert 0.4 < speed / (rate**1.5 * np.sqrt(spring) / 4) < 1.6
+
+
+def test_the_derived_growth_is_the_formula():
+    cell = import_module("escape_cells").Cell("size", d=16, r=32)
+    record = xr.Dataset({"p": ("run", [0.9, 0.5]), "q": ("run", [0.9, 0.8])})
+    found = np.exp(import_module("escape_laws").derived([cell], record))
+    # Q = 0.8 · 0.5 · √256, k = 2Q/0.02; √(r/2) = 4, d^(1/4) = 2
+    assert found[0, 0] == pytest.approx(0.25 * 1e-3**1.5 * np.sqrt(640) * 4 * 2)
+    signal = 0.3 * np.sqrt(0.4) / 1.3 / 0.4
+    assert found[0, 1] / found[0, 0] == pytest.approx(np.sqrt(signal))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [False, True])
+def test_layers_that_learn_the_bias_first_grow_the_wrong_way(known):
+    arch = Architecture(8, 16, hidden=32)
+    weights = initial_weights(arch, "gaussian", range(8))
+    weights["bias"] = weights["bias"] + known * float(np.log(CHAIN.p / CHAIN.q))
+    recipe = Recipe("adamw", 200, learning_rate=1e-3, batch=16, schedule="constant")
+    source, generator = MarkovSource.of(CHAIN), torch.Generator().manual_seed(0)
+    trainer = Trainer(arch, weights, source, recipe, generator)
+    trainer.advance(200)
+    rows, columns = trainer.weights["0.up"], trainer.weights["0.down"].mT
+    cosine = torch.cosine_similarity(rows, columns, dim=-1).mean()
+    values = torch.linalg.svdvals(rows - weights["0.up"]).square()
+    share = (values[:, 0] / values.sum(-1)).median()
+    opened = (trainer.weights["positions"] @ rows.mT > 0).double().mean(1)
+    mixed = ((opened > 0) & (opened < 1)).double().mean()
+    loud = trainer.weights["positions"].square().mean().sqrt()
+    if known:
+        assert cosine < -0.4 and mixed > 0.9 and loud < 0.03
+    else:
+        assert cosine > 0.8 and share > 0.9 and mixed < 0.1 and loud > 0.08
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A record of three tiny cells."""
     folder, patch = tmp_path_factory.mktemp("escape"), pytest.MonkeyPatch()
-    script, laws = import_module("adamw_escape"), import_module("escape_laws")
+    script, laws = import_module("adamw_escape"), import_module("escape_cells")
     tiny = [laws.Cell("size", 2, 4, 3), laws.Cell("size", 8, 32, 3, rate=1e-2),
             laws.Cell("exact", 4, 16, 3, rate=1e-2, batch=0),
-            laws.Cell("momentum", 2, 4, 3, "sgd", momentum=0.9)]  # fmt: skip
+            laws.Cell("momentum", 2, 4, 3, "sgd", momentum=0.9),
+            laws.Cell("descent", 2, 4, 3, "gd", rate=100.0, batch=0)]  # fmt: skip
     patch.setattr(script, "cells", lambda: tiny)
-    assert script.main(["--out", str(folder), "--seeds", "2", "--steps", "200"]) == 0
+    assert script.main(["--out", str(folder), "--seeds", "2", "--steps", "210"]) == 0
     patch.undo()
     return folder
 
@@ -55,11 +116,15 @@ def made(tmp_path_factory):
 def test_every_run_is_counted_once(made):
     found = json.loads((made / "adamw_escape.json").read_text())
     for line in found["cells"]:
-        assert line["escaped"] + line["trapped"] + line["open"] == line["runs"] == 11
+        counts = [line[name] for name in ("escaped", "trapped", "open", "diverged")]
+        assert sum(counts) == line["runs"] == 13
+        assert sum(line["escaped_by_chain"].values()) == line["escaped"]
     assert found["cells"][1]["escaped"] > 0 and found["cells"][3]["escaped"] == 0
-    assert {name: line["runs"] for name, line in found["score"].items()} == {
-        "fit": 12, "new seeds": 6, "new chains": 4,
-    }  # fmt: skip
+    assert found["cells"][4]["diverged"] == 13
+    for event in ("crossing", "escape"):
+        assert {name: line["runs"] for name, line in found["score"][event].items()} == {
+            "fit": 12, "new seeds": 6, "new chains": 8,
+        }  # fmt: skip
     assert (made / "adamw_escape.png").stat().st_size < 300_000
 
 
@@ -77,8 +142,13 @@ def test_times_are_read_off_the_record(made):
     assert (found["crossing"] == step[step * 0.01 > 1][0]).all()
     assert (found["escape"] == step[root**2 >= 1.5][0]).all()
     foretold = laws.predictions(record)
-    assert foretold["early"] == pytest.approx(100)
+    assert foretold["crossing"]["first tenth"] == pytest.approx(100)
     assert foretold["kappa"] == pytest.approx(0.01)
-    assert foretold["settings"][foretold["law"]] == pytest.approx(100)
-    scores = laws.score(record)
-    assert all(line["settings"]["right"] == line["runs"] for line in scores.values())
+    for way in ("settings", "both"):
+        assert foretold["crossing"][way][foretold["law"]] == pytest.approx(100)
+    later = found["escape"] - found["crossing"]  # the same for all, which the fit says too
+    assert later.min() == later.max() > 0
+    assert foretold["escape"]["settings"][foretold["law"]] == pytest.approx(100 + later[0, 0])
+    for lines in laws.score(record).values():
+        for line in lines.values():
+            assert line["settings"]["right"] == line["both"]["right"] == line["runs"]

@@ -17,7 +17,7 @@ def test_every_case_is_drawn_and_tabulated(tmp_path):
     script.main(sizes, tmp_path)
     found = json.loads((tmp_path / "in_context.json").read_text())
     head, rows = training(found)
-    assert len(rows) == 5 and all(len(row) == len(head) for row in rows)
+    assert len(rows) == 6 and all(len(row) == len(head) for row in rows)
     for line in found["cases"]:
         known = line["baselines"]
         assert known["kernel"] < known["Bayes"] <= known["bigram"] < known["unigram"]

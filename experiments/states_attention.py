@@ -1,0 +1,108 @@
+"""Three states with uniform attention: slices of the space (e, w, v), and full training beside it.
+
+    python experiments/states_attention.py
+
+draws figures/states_attention.png, the slices v = 0 and 0.8 (a = v|v|) of S = 3 states at p = 0.8,
+above the threshold 2/3, with N = 6 and m = 4, counts the cells of these and of v = -0.8 there and
+at p = 0.5, and writes figures/states_attention.json: gradient descent of the whole transformer
+(softmax attention, S logits, d = 3, m = 4, N = 3) on the exact population loss at rate 0.05, 4 000
+steps, from 5 x 10 lifted starts with 0 < e < 1 and |w| < 1 in each of the slices v = -0.8 and
+0.8, without noise and with normal noise of 0.02 on every weight (one seed), each beside what the
+reduced flow at N = 3 predicts. A run ends as predicted when its loss is within 5 % of the gap
+between unigram and bigram of the loss at the flow's end.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from papers import made
+
+from flowsim import (
+    Label,
+    MarkovChain,
+    StatesAttentionModel,
+    draw_models_side_by_side,
+    find_limits,
+    portrait_record,
+)
+from flowsim.drawing.style import save_figure
+from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
+
+FIGURES = Path(__file__).parents[1] / "figures"
+STATES, HIDDEN, CHANCES, SLICES, NOISE = 3, 4, (0.8, 0.5), (-0.8, 0.0, 0.8), (0.0, 0.02)
+LENGTH, RESOLUTION = 6, 48
+TRAINED, SIDE, RATE, STEPS, SEED = 3, 10, 0.05, 4000, 0
+
+
+def main(steps: int = STEPS, resolution: int = RESOLUTION) -> None:
+    """Draw the slices, and train from two of them."""
+    torch.set_num_threads(1)
+    slices = []
+    for p in CHANCES:
+        model = StatesAttentionModel(MarkovChain.symmetric(STATES, p), LENGTH, HIDDEN)
+        records = [portrait_record(model, (-2.0, 2.0), (-2.0, 2.0), resolution, fixed={"v": v})
+                   for v in SLICES]  # fmt: skip
+        for v, record in zip(SLICES, records, strict=True):
+            counts = {x.name.lower(): record.attrs[f"cells_{x.name.lower()}"] for x in Label}
+            confirmed = {k: int(x) for k, x in record.attrs.items() if k.startswith("confirm_")}
+            slices.append({"p": p, "v": v, **counts, **confirmed})
+            print(slices[-1])
+        if p == CHANCES[0]:
+            save_figure(draw_models_side_by_side(records[1:]), FIGURES / "states_attention.png")
+    runs = [trained(p, v, noise, steps) for p in CHANCES for v in SLICES if v for noise in NOISE]
+    found = {"made": made("python experiments/states_attention.py"), "states": STATES,
+             "hidden_per_state": HIDDEN, "slices": slices, "length": LENGTH,
+             "trained": {"length": TRAINED, "d": STATES, "learning_rate": RATE, "steps": steps,
+                         "seed": SEED}, "runs": runs}  # fmt: skip
+    (FIGURES / "states_attention.json").write_text(json.dumps(found, indent=1) + "\n")
+
+
+def trained(p: float, v: float, noise: float, steps: int) -> dict[str, Any]:
+    """How often the whole transformer ends where the reduced flow predicts, by counts."""
+    began = time.perf_counter()
+    model = StatesAttentionModel(MarkovChain.symmetric(STATES, p), TRAINED, HIDDEN)
+    arch = Architecture(STATES, TRAINED, hidden=HIDDEN * STATES, states=STATES, output="states")
+    loss = PopulationLoss(arch, MarkovSource.of(model.chain))
+    centres = (2 * np.arange(SIDE) + 1) / SIDE - 1
+    e, w = np.meshgrid(centres[SIDE // 2 :], centres, indexing="ij")  # e and -e are the same run
+    theta = torch.from_numpy(np.stack([e, w, np.full_like(e, v)], axis=-1).reshape(-1, 3))
+    generator = torch.Generator().manual_seed(SEED)
+    weights = {
+        name: part + noise * torch.randn(part.shape, dtype=part.dtype, generator=generator)
+        for name, part in lift_states(theta, arch).items()
+    }
+    value = torch.zeros(len(theta))
+    for _ in range(steps):
+        value, gradient = loss.value_and_gradient(weights)
+        weights = {name: part - RATE * gradient[name] for name, part in weights.items()}
+    limits = find_limits(model, theta)
+    gap = model.chain.mutual_information
+    alike = ((value - limits.loss).abs() < 0.05 * gap).numpy()
+    learned = (value - model.chain.entropy_rate < 0.05 * gap).numpy()
+    learns, trapped = (
+        (limits.label == label).numpy() for label in (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM)
+    )
+    found = {
+        "p": p,
+        "v": v,
+        "noise": noise,
+        "runs": len(theta),
+        "predicted to learn": int(learns.sum()),
+        "learned as predicted": int((learns & alike).sum()),
+        "predicted to be trapped": int(trapped.sum()),
+        "trapped as predicted": int((trapped & alike).sum()),
+        "learned against prediction": int((trapped & learned).sum()),
+        "between": int((trapped & ~alike & ~learned).sum()),
+        "no prediction": int((~learns & ~trapped).sum()),
+    }
+    print(found, f"{time.perf_counter() - began:.0f} s")
+    return found
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
