@@ -11,6 +11,9 @@ import mpmath
 import pytest
 import torch
 
+#: Fixtures of the tests that open pages in a browser.
+pytest_plugins = ["pages"]
+
 torch.set_num_threads(1)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,13 +1,20 @@
 """``make mutants``: small faults are put into modules one by one, and the tests have to notice.
 
-A fault is one changed operator, number, condition or statement. Each runs in a fork of a process
-that has the large libraries loaded, with a finder that gives the changed module in place of its
-file; no file is touched. The result is ``docs/mutants.md``.
+A fault is one changed operator, number, condition or statement. First the tests run once, each
+within ``LIMIT`` seconds, with modules that note which statements each test reaches. Then each fault
+runs in a fork of a process that has the large libraries loaded, with a finder that gives the
+changed module in place of its file; no file is touched. Only tests that reach the changed
+statement run, the quickest first, for about ``BUDGET`` seconds. The result is ``docs/mutants.md``.
 
-    python tests/mutants.py [--sample 40] [--seed 0] [MODULE ...]
+    python tests/mutants.py [--sample 6] [--seed 0] [MODULE ...]
 
-Only modules without compiled functions are changed: of the others the machine code kept on disk
-would run. With modules named, the rows of the others stay as they are in the page.
+Of functions compiled by numba the machine code kept on disk would run: modules with them, or with
+nothing but numbers that they may hold, are tried as plain Python (NUMBA_DISABLE_JIT=1), where
+dividing by zero raises instead of giving infinity. With modules named, the rows of the others stay
+as they are.
+
+Own code, because mutmut and cosmic-ray start a Python for each fault, which here loads torch, numba
+and scipy for 3 s and all tests of a file for longer, and cannot choose plain Python by module.
 """
 
 import argparse
@@ -15,66 +22,69 @@ import ast
 import copy
 import importlib.abc
 import importlib.util
+import json
 import os
 import random
+import re
+import resource
 import signal
 import sys
+import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from mutant_reasons import OTHERS, REASONS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "mutants.md"
-#: The modules, each with the tests that are to notice, the quickest first.
-MODULES = {
-    "full_model.comparison.outcome": ["full_model/comparison/test_outcome.py"],
-    "flowsim.landscape.basins": ["landscape/test_landscape.py", "models/test_linear_attention.py"],
-    "full_model.lift.projection": [
-        "full_model/lift/test_projection.py",
-        "full_model/lift/test_lift.py",
-    ],
-    "flowsim.landscape.labels": ["landscape/test_landscape.py"],
-    "flowsim.models.gap_loss": ["models/test_models.py", "properties/test_extremes.py"],
-    "flowsim.models.linear": ["models/test_linear_attention.py", "properties/test_symmetries.py"],
-    "flowsim.models.states.states_plane": ["models/test_states_model.py", "properties/test_extremes.py"],
-    "flowsim.models.bias": ["models/test_rank_one.py", "models/test_attention.py"],
-    "flowsim.models.rank_one_point": ["models/test_rank_one.py", "full_model/lift/test_lift.py"],
-    "flowsim.flow.hitting_times": ["flow/test_times.py"],
-    "flowsim.flow.rows.smooth.smooth_ends": [
-        "flow/test_uniform_rows.py",
-        "flow/test_attention_flow.py",
-    ],
-    "flowsim.scan.store": ["scan/test_store.py"],
-}
-_TWICE = "the line before has returned where they are equal"
-_AT_SADDLE = "at w = −1/√2 every e ≠ 0 has more energy than the saddle"
-#: Why a fault cannot be noticed, by module and fault.
-REASONS = {
-    ("full_model.comparison.outcome",
-     "`(lowest > 0) & (effective > 0)` becomes `(lowest > 0) | (effective > 0)`"):
-    "with π₀π₁ > 0 both hold or neither",
-    ("full_model.comparison.outcome", "`-1` becomes `1`"): "of two axes the last one is 1",
-    ("full_model.comparison.outcome", "`lowest > 0` becomes `lowest >= 0`"):
-    "rounded eigenvalues are not 0",
-    ("full_model.lift.projection",
-     "`_apply(parts['0.up'], alpha) * torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsque` becomes "
-     "`_apply(parts['0.up'], alpha) / torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsque`"):
-    "the factor is 1 or −1",
-    ("flowsim.models.gap_loss", "`0` becomes `1`"):
-    "between a logit of 0 and one of 1 both forms are right to rounding",
-    ("flowsim.landscape.basins",
-     "`chain.second_eigenvalue < 0` becomes `chain.second_eigenvalue <= 0`"): _TWICE,
-    ("flowsim.landscape.basins",
-     "`chain.second_eigenvalue > 0` becomes `chain.second_eigenvalue >= 0`"): _TWICE,
-    ("flowsim.landscape.basins",
-     "`energy(theta) > SADDLE_ENERGY` becomes `energy(theta) >= SADDLE_ENERGY`"):
-    "a rounded start lies beside the separatrix, not on it",
-    ("flowsim.landscape.basins", "`w > SADDLE_W` becomes `w >= SADDLE_W`"): _AT_SADDLE,
-    ("flowsim.landscape.basins", "`w <= SADDLE_W` becomes `w < SADDLE_W`"): _AT_SADDLE,
-    ("flowsim.landscape.basins", "`w < SADDLE_W` becomes `w <= SADDLE_W`"): _AT_SADDLE,
-}  # fmt: skip
+#: Seconds of CPU time: of one test of the first run, and of the tests of one fault.
+LIMIT, BUDGET = 4.0, 6.0
+#: The tests of modules as they are, and of those with compiled functions.
+TESTS = [
+    "models", "landscape", "flow", "full_model/lift", "full_model/comparison/test_outcome.py",
+    "full_model/comparison/test_attention_field.py",
+    "full_model/comparison/test_states_comparison.py",
+    "full_model/training/test_training.py",
+    "scan/test_store.py", "scan/test_gaussian.py", "properties", "records/test_damage.py",
+]  # fmt: skip
+PLAIN_TESTS = [
+    "flow/test_plain_python.py", "flow/test_row_parts.py", "flow/test_kinked_field.py",
+    "flow/test_kinked_verdict.py", "flow/test_gap_parts.py", "flow/test_corner_parts.py",
+    "flow/test_attention_rows.py", "flow/test_dynamic_bias_rows.py",
+    "flow/test_uniform_rows.py", "flow/test_shadows.py", "models/test_elementary.py",
+    "models/test_induction.py", "models/test_states_attention_model.py",
+    "flow/test_states_flow.py::test_compiled_loss_and_slope_are_the_models",
+    "flow/test_states_flow.py::test_critical_starts_stay_and_are_named",
+    "flow/test_smooth_rows.py::test_the_step_has_order_five_and_its_error_estimate_order_four",
+    "landscape/test_landscape.py::test_codes_of_records_never_change",
+    *(f"flow/test_gap_engine.py::test_{name}" for name in (
+        "coordinates_rates_and_steepness_are_those_of_the_model",
+        "scalar_loss_and_slope_are_the_models",
+        "the_slope_is_right_to_rounding_next_to_the_minimum",
+        "the_step_is_of_order_eight_and_its_error_estimate_of_order_seven",
+        "the_error_allowed_is_relative_to_what_each_coordinate_is",
+        "ends_are_those_of_another_integrator",
+        "labels_next_to_a_switching_factor_of_one",
+    )),
+    *(f"flow/test_paths.py::test_{name}" for name in (
+        "paths_next_to_and_far_from_independent_symbols",
+        "small_starts_leave_the_plane_in_time",
+        "beside_a_equal_minus_one_the_error_is_that_of_a_and_not_that_of_the_gap",
+        "starts_that_never_move_stay_and_zero_coordinates_stay_zero",
+        "starts_that_cross_zero_fall_into_the_plane_lie_far_out_or_on_the_separatrix",
+        "rows_that_pass_a_saddle_closely_are_followed_too",
+    )),
+]  # fmt: skip
+#: Where faults are put.
+PLACES = [
+    "flowsim/models", "flowsim/flow", "flowsim/landscape", "full_model/lift",
+    "full_model/comparison/outcome.py", "flowsim/scan/store.py",
+]  # fmt: skip
+
+#: What is said of a fault without a reason.
+_SILENT = "no test notices"
 
 _COMPARED = {
     ast.Lt: (ast.LtE, ast.Gt), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.Lt),
@@ -87,6 +97,23 @@ _COMBINED = {
 }  # fmt: skip
 
 
+def modules():
+    """The names of all modules where faults are put, and whether each is tried as plain Python."""
+    found = {}
+    for place in PLACES:
+        path = ROOT / place
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            text = file.read_text()
+            if text:
+                name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+                found[name] = "@compiled" in text or "def " not in text
+    return found
+
+
+def source_of(name):
+    return ROOT.joinpath(*name.split(".")).with_suffix(".py")
+
+
 def changed(node):
     """Faulty forms of a node of the syntax tree."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
@@ -97,36 +124,72 @@ def changed(node):
     elif isinstance(node, ast.BinOp) and type(node.op) in _COMBINED:
         yield ast.BinOp(node.left, _COMBINED[type(node.op)](), node.right)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub, ast.Invert)):
-        yield node.operand
+        counted = isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, int)
+        if counted:  # often an axis: of two axes −1 and 1 are the same
+            yield ast.UnaryOp(node.op, ast.Constant(node.operand.value + 1))
+        else:
+            yield node.operand
     elif isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
         value = node.value
-        other = (
-            not value if isinstance(value, bool) else value + 1 if value in (0, 1) else 2 * value
-        )
-        yield ast.Constant(other)
+        larger = value + 1 if value <= 1 else 2 * value  # a tolerance becomes more than 1
+        yield ast.Constant(not value if isinstance(value, bool) else larger)
     elif isinstance(node, (ast.Raise, ast.Continue)) or (
         isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
     ):
         yield ast.Pass()
 
 
-def faults(tree):
-    """(line, what is changed, the whole changed tree) for every fault of a module."""
-    skipped = set()
+def _skipped(tree):
+    """Nodes that are no part of what is computed: annotations, decorators, words of messages."""
     for node in ast.walk(tree):
-        for part in (getattr(node, "annotation", None), getattr(node, "returns", None)):
-            skipped |= {id(inner) for inner in ast.walk(part)} if part is not None else set()
-        if isinstance(node, ast.JoinedStr):  # the words of messages
-            skipped |= {id(inner) for inner in ast.walk(node)}
+        parts = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        parts += getattr(node, "decorator_list", [])
+        if isinstance(node, (ast.JoinedStr, ast.Raise)):  # a raise as a whole may still be left out
+            parts += list(ast.iter_child_nodes(node))
+        for part in filter(None, parts):
+            yield from map(id, ast.walk(part))
+
+
+def faults(tree):
+    """Every fault of a module: the place of its node among all, and a number among its forms."""
+    skipped = set(_skipped(tree))
     for place, node in enumerate(ast.walk(tree)):
-        if id(node) in skipped:
-            continue
-        for other in changed(node):
-            whole = copy.deepcopy(tree)
-            target = list(ast.walk(whole))[place]
-            _Exchange(target, ast.copy_location(copy.deepcopy(other), node)).visit(whole)
-            words = [" ".join(ast.unparse(part).split())[:80] for part in (node, other)]
-            yield node.lineno, " becomes ".join(f"`{text}`" for text in words), whole
+        if id(node) not in skipped:
+            for form, _ in enumerate(changed(node)):
+                yield place, form
+
+
+def with_fault(tree, place, form):
+    """(line, what is changed, line of the statement or None, the whole changed tree)."""
+    whole = copy.deepcopy(tree)
+    node = list(ast.walk(whole))[place]
+    other = ast.copy_location(copy.deepcopy(list(changed(node))[form]), node)
+    words = [" ".join(ast.unparse(part).split())[:80] for part in (node, other)]
+    line = _statements(whole).get(id(node))
+    _Exchange(node, other).visit(whole)
+    return node.lineno, " becomes ".join(f"`{text}`" for text in words), line, whole
+
+
+def _statements(tree):
+    """The line of the innermost statement of a function that holds a node, by the node's id."""
+    found = {}
+
+    def visit(node, line):
+        if line is not None:
+            found[id(node)] = line
+        inside = isinstance(node, (ast.FunctionDef, ast.Lambda))
+        for name, value in ast.iter_fields(node):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    here = line
+                    if isinstance(child, ast.stmt) and (inside or line is not None):
+                        here = child.lineno
+                    elif inside and name != "body":
+                        here = line  # decorators and defaults
+                    visit(child, here)
+
+    visit(tree, None)
+    return found
 
 
 class _Exchange(ast.NodeTransformer):
@@ -137,115 +200,318 @@ class _Exchange(ast.NodeTransformer):
         return self.other if node is self.target else super().generic_visit(node)
 
 
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives one module from a syntax tree."""
+class _Noting(ast.NodeTransformer):
+    """Puts a note of its line before every statement of every function."""
 
-    def __init__(self, name, tree):
-        self.name, self.tree = name, ast.fix_missing_locations(tree)
+    def __init__(self, name):
+        self.name, self.depth = name, 0
+
+    def visit_FunctionDef(self, node):
+        self.depth += 1
+        self.generic_visit(node)
+        self.depth -= 1
+        return node
+
+    def generic_visit(self, node):
+        super().generic_visit(node)
+        if self.depth:
+            for name in ("body", "orelse", "finalbody"):
+                block = getattr(node, name, None)
+                if isinstance(block, list):
+                    setattr(node, name, [part for s in block for part in (self._note(s), s)])
+        return node
+
+    def _note(self, statement):
+        call = f"__reached__.add(({self.name!r}, {statement.lineno}))"
+        return ast.copy_location(ast.parse(call).body[0], statement)
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Gives modules from syntax trees."""
+
+    def __init__(self, trees, reached=None):
+        self.trees, self.reached = trees, reached
 
     def find_spec(self, fullname, path, target=None):
-        if fullname != self.name:
+        if fullname not in self.trees:
             return None
         return importlib.util.spec_from_file_location(fullname, source_of(fullname), loader=self)
 
     def exec_module(self, module):
-        exec(compile(self.tree, module.__file__, "exec"), module.__dict__)
+        module.__dict__["__reached__"] = self.reached
+        tree = ast.fix_missing_locations(self.trees[module.__name__])
+        exec(compile(tree, module.__file__, "exec"), module.__dict__)
 
 
-def source_of(name):
-    return ROOT.joinpath(*name.split(".")).with_suffix(".py")
+class _TooLongError(BaseException):
+    """A test of the first run has had its time."""
 
 
-def noticed(name, tree, tests, limit):
-    """Whether the tests fail with this tree in place of the module, or do not end in time."""
+class _Notes:
+    """For each test that passes: its seconds, and the statements it reaches."""
+
+    def __init__(self, reached):
+        self.reached, self.found = reached, {}
+
+    def _stop(self, *_):
+        raise _TooLongError
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pyfunc_call(self):
+        signal.signal(signal.SIGVTALRM, self._stop)
+        signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+        try:
+            return (yield)
+        except _TooLongError:
+            pass
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        return pytest.skip("takes too long")  # not in the frames that were stopped
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item):
+        self.reached.clear()
+        began = time.process_time()
+        result = yield
+        if item.nodeid in self.found:
+            reached = sorted(self.reached)
+            self.found[item.nodeid] = [time.process_time() - began, reached]
+        return result
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" and report.passed:
+            self.found[report.nodeid] = []
+        elif not report.passed:
+            self.found.pop(report.nodeid, None)
+            print(f"not used: {report.nodeid} ({report.outcome})", flush=True)
+
+
+class _Chosen:
+    """Runs the chosen tests only, in their order."""
+
+    def __init__(self, chosen):
+        self.place = {name: i for i, name in enumerate(chosen)}
+
+    def pytest_collection_modifyitems(self, items):
+        kept = [item for item in items if item.nodeid in self.place]
+        items[:] = sorted(kept, key=lambda item: self.place[item.nodeid])
+
+
+def in_fork(work, limit, quiet=True):
+    """Exit status of ``work()`` in a fork; negative where it took more CPU time than the limit.
+
+    Not of the clock: what else the machine does must not decide.
+    """
+    sys.stdout.flush()
     child = os.fork()
     if child == 0:
         os.setsid()
-        quiet = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(quiet, stream)
-        sys.meta_path.insert(0, _Finder(name, tree))
-        os._exit(int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", *tests])))
-    ends = time.monotonic() + limit
+        spent = int(sum(os.times()[:2]))
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + int(limit), spent + int(limit) + 5))
+        if quiet:
+            null = os.open(os.devnull, os.O_RDWR)
+            for stream in (0, 1, 2):
+                os.dup2(null, stream)
+        os._exit(int(work()))
+    ends = time.monotonic() + 60 * limit  # one that waits for ever takes no CPU time
     while time.monotonic() < ends:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status) != 0
-        time.sleep(0.05)
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return True
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def attack(name, sample, seed):
-    """A module's row of the page, and a line for each fault that was not noticed."""
-    tests = [str(ROOT / "tests" / test) for test in MODULES[name]]
-    tests = [test for test in tests if Path(test).exists()]
+def run_tests(trees, plain, arguments, plugin, reached=None):
+    sys.meta_path.insert(0, _Finder(trees, reached))
+    if plain:
+        importlib.import_module("numba").config.DISABLE_JIT = True
+        arguments = [*arguments, "-W", "ignore::RuntimeWarning"]  # compiled code does not warn
+    common = ["-q", "-p", "pytest_timeout", "-p", "no:cacheprovider", "--rootdir", str(ROOT),
+              "--timeout=0"]  # fmt: skip
+    return pytest.main([*common, *arguments], plugins=[plugin] if plugin else [])
+
+
+def notes(names, plain):
+    """What ``_Notes`` found in the tests with all the modules as they are."""
+    tests = [str(ROOT / "tests" / test) for test in (PLAIN_TESTS if plain else TESTS)]
+    if not plain:  # compiling would take all the time of the first tests
+        in_fork(lambda: run_tests({}, plain, [str(ROOT / "tests" / PLAIN_TESTS[0])], None), 1800)
+    trees = {name: _Noting(name).visit(ast.parse(source_of(name).read_text())) for name in names}
+    with tempfile.NamedTemporaryFile("r") as file:
+
+        def work():
+            reached = set()
+            plugin = _Notes(reached)
+            run_tests(trees, plain, [*tests, "--tb=no"], plugin, reached)
+            Path(file.name).write_text(json.dumps(plugin.found))
+            return 0
+
+        assert in_fork(work, 3600, quiet=False) == 0, "the tests could not be run"
+        found = json.load(file)
+    return {test: (cost, set(map(tuple, at))) for test, (cost, at) in found.items()}
+
+
+def users(name, tree, fault_line):
+    """Where a constant, assigned at this line of a module, is read: (module, line) of statements.
+
+    In functions of the module itself, of those that import it, and in what is made of it.
+    """
+    wanted, found = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AnnAssign) and (
+            node.lineno <= fault_line <= node.end_lineno
+        ):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            wanted |= {part.id for target in targets for part in ast.walk(target)
+                       if isinstance(part, ast.Name)}  # fmt: skip
+    for other in modules():
+        text = source_of(other).read_text()
+        if other == name or f"{name} import" in text or f"import {name.split('.')[-1]}" in text:
+            found |= _reads(other, ast.parse(text), set(wanted))
+    return found
+
+
+def _reads(name, tree, wanted):
+    """Lines of a module's functions that read one of the names, or what is made of them."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and wanted & _names(node.value):
+            wanted |= {part for target in node.targets for part in _names(target)}
+    lines, inner = _statements(tree), set()
+    for node in ast.walk(tree):
+        read = (isinstance(node, ast.Name) and node.id in wanted) or (
+            isinstance(node, ast.Attribute) and node.attr in wanted
+        )
+        if read and lines.get(id(node)):
+            inner.add((name, lines[id(node)]))
+    return inner
+
+
+def _names(node):
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def chosen(known, places, also=()):
+    """The quickest tests that reach one of the statements, or are among the others."""
+    reach = {test: cost for test, (cost, at) in known.items() if at & places or test in also}
+    tests, total = [], 0.0
+    for test in sorted(reach, key=reach.get):
+        total += reach[test]
+        if tests and total > BUDGET:
+            break
+        tests.append(test)
+    return tests, total
+
+
+def noticed(name, plain, tree, tests, limit):
+    """Whether the tests fail with this tree in place of the module, or do not end in time."""
+    files = sorted({str(ROOT / test.split("::")[0]) for test in tests})
+    arguments = ["-x", "--tb=no", *files]
+    return in_fork(lambda: run_tests({name: tree}, plain, arguments, _Chosen(tests)), limit) != 0
+
+
+def attack(name, plain, known, sample, seed):
+    """Faults of a module, tried ones, the seed and how many were noticed; and those that were not,
+    each as module, line and words.
+    """
     tree = ast.parse(source_of(name).read_text())
-    began = time.monotonic()
-    assert not noticed(name, tree, tests, 3600), f"{name}: the tests fail without any fault"
-    limit = 60 + 5 * (time.monotonic() - began)
     every = list(faults(tree))
-    tried = random.Random(seed).sample(every, min(sample, len(every)))
+    tried = random.Random(f"{seed} {name}").sample(every, min(sample, len(every)))
     survived = []
-    for line, words, other in sorted(tried, key=lambda fault: fault[0]):
-        if not noticed(name, other, tests, limit):
+    for line, words, statement, other in sorted(
+        (with_fault(tree, *fault) for fault in tried), key=lambda fault: fault[:2]
+    ):
+        if statement:
+            tests, cost = chosen(known, {(name, statement)})
+        else:  # a number that a test may read itself
+            texts = {test: (ROOT / test.split("::")[0]).read_text() for test in known}
+            also = {test for test, text in texts.items() if name in text}
+            tests, cost = chosen(known, users(name, tree, line), also)
+        if not tests:  # it runs when the module is imported
+            every_place = {place for _, at in known.values() for place in at}
+            tests, cost = chosen(known, {place for place in every_place if place[0] == name})
+        if not tests or not noticed(name, plain, other, tests, 20 + 10 * cost):
             survived.append((line, words))
-            print(f"{name}:{line}: {words}", flush=True)
+            print(f"{name}:{line}: {words} ({len(tests)} tests, {cost:.1f} s)", flush=True)
     print(f"{name}: {len(tried) - len(survived)} of {len(tried)} noticed", flush=True)
-    row = f"| `{name}` | {len(every)} | {len(tried)} | {seed} | {len(tried) - len(survived)} |"
-    lost = []
-    for line, words in survived:
-        reason = REASONS.get((name, words), "no test looks at it")
-        lost.append(f"- `{name}`, line {line}: {words}: {reason}.")
-    return row, lost
+    counts = len(every), len(tried), seed, len(tried) - len(survived)
+    return counts, [(name, line, words) for line, words in survived]
 
 
-def former():
-    """What the page says of each module: its row, and its faults that were not noticed."""
-    text = PAGE.read_text().splitlines() if PAGE.exists() else []
-    rows = {name: line for name in MODULES for line in text if line.startswith(f"| `{name}` |")}
-    return {n: (row, [x for x in text if x.startswith(f"- `{n}`,")]) for n, row in rows.items()}
+def former(names):
+    """What the page says of each module: its counts, and its faults that were not noticed."""
+    found = {}
+    for line in PAGE.read_text().splitlines() if PAGE.exists() else []:
+        parts = [part.strip(" `") for part in line.split("|")]
+        if line.startswith("| `") and parts[1] in names:
+            found[parts[1]] = tuple(int(part) for part in parts[2:6]), []
+        lost = re.match(r"- `([\w.]+)`, line (\d+): (`.*` becomes `.*?`)", line)
+        if lost and lost[1] in found:
+            found[lost[1]][1].append((lost[1], int(lost[2]), lost[3]))
+    return found
 
 
 def page(found):
     """The result as Markdown."""
-    counts = [[int(word) for word in row.split("|")[2:-1]] for row, _ in found.values()]
-    tried, good = (sum(count[i] for count in counts) for i in (1, 3))
+    lost = [fault for _, faults in found.values() for fault in faults]
+    same = [fault for fault in lost if (fault[0], fault[2]) in REASONS]
+    open_ = [fault for fault in lost if fault not in same]
+    tried = sum(counts[1] for counts, _ in found.values())
+    good = tried - len(lost)
     lines = [
         "# Mutants",
         "",
         "What `make mutants` found last: small faults, put into a module one by one, and whether "
-        "its tests noticed.",
+        "the tests noticed.",
         f"The faults tried are drawn with a seed; Python {sys.version.split()[0]}, torch "
-        f"{version('torch')}. Modules with compiled functions are not changed.",
-        f"Noticed were {good} of {tried}.",
+        f"{version('torch')}.",
+        f"Of {tried} faults in {len(found)} of {len(modules())} modules {good} were noticed, "
+        f"{len(same)} cannot be, since they change nothing that is computed, and {len(open_)} were "
+        "not.",
+        f"Noticed were {good / max(tried - len(same), 1):.1%} of those that can be, and "
+        f"{good / max(tried, 1):.1%} of all.",
+        "Modules with compiled functions are tried as plain Python, where only the quick part of "
+        "their tests runs.",
         "",
-        "| module | faults | tried | seed | noticed |",
-        "|---|---|---|---|---|",
-        *(row for row, _ in found.values()),
-        "",
-        "## Not noticed",
-        "",
+        "| module | faults | tried | seed | noticed | cannot be |",
+        "|---|---|---|---|---|---|",
     ]
-    lines += [line for _, lost in found.values() for line in lost]
+    for name, (counts, faults) in found.items():
+        cells = [f"`{name}`", *counts, sum(fault in same for fault in faults)]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    for title, faults, reasons in (
+        ("Not noticed", open_, OTHERS),
+        ("What cannot be noticed", same, REASONS),
+    ):
+        lines += ["", f"## {title}", ""]
+        lines += [
+            f"- `{name}`, line {line}: {words}: {reasons.get((name, words), _SILENT)}."
+            for name, line, words in faults
+        ]
     return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="by default all of them")
-    parser.add_argument("--sample", type=int, default=40, help="faults of each module")
+    parser.add_argument("--sample", type=int, default=6, help="faults of each module")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    for library in ("h5netcdf", "matplotlib.pyplot", "mpmath", "numba", "scipy.stats", "torch",
-                    "torchdiffeq", "xarray"):  # fmt: skip
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # so that hypothesis can be loaded before
+    for library in ("h5netcdf", "hypothesis", "matplotlib.pyplot", "mpmath", "numba", "scipy.stats",
+                    "scipy.optimize", "torch", "torchdiffeq", "typer", "xarray"):  # fmt: skip
         importlib.import_module(library)
     sys.path.insert(0, str(ROOT))
-    found = former() if given.modules else {}
-    for name in given.modules or MODULES:
-        found[name] = attack(name, given.sample, given.seed)
-        PAGE.write_text(page({name: found[name] for name in MODULES if name in found}))
+    every = modules()
+    names = given.modules or list(every)
+    found = former(every) if given.modules else {}
+    for plain in (False, True):
+        group = [name for name in names if every[name] == plain]
+        known = notes(group, plain) if group else {}
+        for name in group:
+            found[name] = attack(name, plain, known, given.sample, given.seed)
+            PAGE.write_text(page({name: found[name] for name in every if name in found}))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ FLOWSIM = {
     "notices": "",
     "compiled": "notices",
     "arrays": "errors",
-    "records": "errors",
+    "records": "errors notices",
     "kernels": "errors",
     "markov": "errors kernels",
     "chain": "errors kernels markov",

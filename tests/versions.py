@@ -124,7 +124,9 @@ def main():
             folder = (given.keep or Path(temporary)) / f"{name}-lowest"
             own = installed(python, folder) if python else None
             places += [(name, "lowest", own, folder)] if own else []
-            absent += [] if own else [name]
+            if not own:
+                absent.append(name)
+                print(f"python {name}: not on this machine, or no wheels for it", flush=True)
         present = ".".join(map(str, sys.version_info[:2]))
         places.append((present, "present", sys.executable, Path(temporary)))
         for name, end, own, folder in places:

@@ -1,0 +1,266 @@
+"""The small parts of the gap engine, one by one, against numpy, scipy and formulas.
+
+As plain Python, so that not each of them is compiled for Python too: see ``test_plain_python``.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.polynomial import polynomial
+from scipy.integrate import DOP853, quad
+from scipy.optimize import brentq
+
+from flowsim import BinaryChain, model
+from flowsim.compiled import config
+from flowsim.flow.gap import dense, field, loss, orbit, step, timed
+
+pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
+NODES = dense.NODES
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(0)
+
+
+def course_of(random, size=0.2):
+    """Coefficients of smooth functions, in z = 2v − 1."""
+    return random.uniform(-size, size, (4, NODES)) / 2.0 ** np.arange(NODES)
+
+
+@pytest.mark.parametrize("fall", [1.0, 0.6, 0.05, -3.0])
+def test_time_and_place_on_a_step_are_each_other_s_inverse(random, fall):
+    for _ in range(5):
+        course, log_part = course_of(random), math.copysign(2.0, fall)
+        course[0] *= min(abs(fall), 1.0)
+
+        def time(s, course=course, log_part=log_part):
+            v = 1 - (1 - math.exp(s)) / fall
+            return (1 - v) * polynomial.polyval(2 * v - 1, course[0]) - log_part * s
+
+        last = -3.0 if fall == 1.0 else math.log(1 - fall)
+        for share in (0.1, 0.5, 0.95):
+            at = share * last
+            late, kappa, u = dense.late_by(course, log_part, fall, at, 0.3)
+            assert late == pytest.approx(time(at) - 0.3, rel=1e-12, abs=1e-13)
+            assert u == pytest.approx(math.exp(at), rel=1e-15)
+            slope = (time(at + 1e-5) - time(at - 1e-5)) / 2e-5
+            assert kappa == pytest.approx(-slope, rel=1e-7)
+            t = time(at)
+            exact = brentq(lambda s, t=t: time(s) - t, last, 0.0, xtol=1e-15, rtol=1e-14)
+            for guess in (0.0, at + 0.01, at, 99.0):
+                s, u, kappa = dense.place(course, log_part, fall, t, guess, 1e-4)
+                assert s == pytest.approx(exact, abs=1e-7)
+                assert u == pytest.approx(math.exp(exact), rel=1e-7)
+                assert kappa == pytest.approx(-slope, rel=1e-2)
+        if fall == 1.0:
+            assert dense.duration(course, log_part, fall) == math.inf
+        else:
+            whole = dense.duration(course, log_part, fall)
+            assert whole == pytest.approx(time(math.log(1 - fall)), rel=1e-12)
+
+
+def test_points_of_a_step_and_the_series_at_its_end(random):
+    course, log_part, after = course_of(random), 2.0, (1.0, 2.0, 3.0)
+    series = np.zeros((3, 5))
+    for v in (0.0, 0.3, 1.0):
+        expected = [after[i] - v * polynomial.polyval(2 * v - 1, course[1 + i]) for i in range(3)]
+        assert dense.point_at(field.LINEAR, course, after, v) == pytest.approx(expected, rel=1e-14)
+        assert dense.point_at(field.CANONICAL + field.FAR, course, after, v)[2] == 0
+    origin, late = dense.tail(course, log_part, after, 1e-12, series)
+    assert origin == pytest.approx(polynomial.polyval(-1, course[0]), rel=1e-13)
+    for t in (late, late + 1.0, late + 20.0):
+        _, u, _ = dense.place(course, log_part, 1.0, t, 0.0, 1e-12)
+        found = timed._power_series(series, math.exp((origin - t) / log_part))
+        expected = dense.point_at(field.LINEAR, course, after, u)
+        assert found == pytest.approx(expected, rel=2e-12)
+    errors = []
+    for power in (0.04, 0.02):  # four terms are kept
+        t = origin - log_part * math.log(power)
+        _, u, _ = dense.place(course, log_part, 1.0, t, 0.0, 1e-13)
+        expected = np.array(dense.point_at(field.LINEAR, course, after, u))
+        errors.append(np.abs(timed._power_series(series, power) - expected).max())
+    assert 20 < errors[0] / errors[1] < 45
+
+
+def test_what_a_step_knows_between_its_ends_is_scipy_s(random):
+    """DOP853's dense output of y′ = cos(3t) y, and means of polynomials through Gauss nodes."""
+    solver = DOP853(lambda t, y: np.cos(3 * t) * y, 0.2, [1.3], 2.0, first_step=0.3, rtol=1, atol=1)
+    solver.step()
+    h, output = solver.t - 0.2, solver.dense_output()
+    late = [solver.K_extended[i, 0] for i in range(12, 16)]
+    k = solver.K_extended[:, 0]
+    values = np.zeros(NODES)
+    dense._interpolate(1.3, h, k[0], tuple(k[5:12]), tuple(late), values)
+    nodes = (np.polynomial.legendre.leggauss(NODES)[0] + 1) / 2
+    expected = [output(solver.t - v * h)[0] for v in nodes]
+    assert values == pytest.approx(expected, rel=1e-13)
+    powers = random.uniform(-1, 1, NODES)
+    sampled = polynomial.polyval(nodes, powers)
+    below, above = np.zeros(NODES), np.zeros(NODES)
+    dense._transform(dense._BEFORE, sampled, 3.0, below)
+    dense._transform(dense._AFTER, sampled, -2.0, above)
+    for v in (0.1, 0.5, 0.8):
+        mean, _ = quad(lambda x: polynomial.polyval(x, powers), 0, v)
+        assert dense.polynomial(below, 2 * v - 1) == pytest.approx(3 * mean / v, rel=1e-12)
+        mean, _ = quad(lambda x: polynomial.polyval(x, powers), v, 1)
+        assert dense.polynomial(above, 2 * v - 1) == pytest.approx(-2 * mean / (1 - v), rel=1e-12)
+    legendre = np.polynomial.legendre.poly2leg(np.polynomial.Polynomial(powers)(
+        np.polynomial.Polynomial([0.5, 0.5])).coef)  # fmt: skip
+    assert dense._LAST @ sampled == pytest.approx(legendre[-2:], rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "name, starts",
+    [
+        ("canonical", [(1.0, -0.4, 0.0), (0.8, 0.9, 0.0), (8.0, -0.3, 0.0)]),
+        ("linear", [(1.0, 0.5, 0.3), (0.7, -0.6, -1.4)]),
+        ("untied", [(0.9, -0.4, 0.6), (9.0, 1.0, 0.2)]),
+    ],
+)
+def test_a_course_keeps_time_and_place(name, starts):
+    """One step of the engine against quadrature of dt = dΔ/(ℓ′ ‖∇Δ‖²) along scipy's orbit."""
+    chain = loss.numbers(BinaryChain(0.5, 0.8))
+    for theta in starts:
+        kind = field.kind_at(field.KINDS[name], *theta, chain[4])
+        sign, x, y, z = field.point_of(kind, *theta)
+        now, h = field.gap(kind, sign, x, y, z), -0.02
+        slopes = field.rates(kind, sign, x, y, z)
+        *after, kx, ky, kz = step.step(kind, sign, h, x, y, z, *slopes)
+        course = np.zeros((4, NODES))
+        log_part, unsure = dense.prepare(
+            kind, sign, chain, now, h, chain[4], (x, y, z), tuple(after), slopes, (kx, ky, kz),
+            1e-2, np.zeros((4, NODES)), course,
+        )  # fmt: skip
+        run = DOP853(lambda _, p: field.rates(kind, sign, *p), now, [x, y, z], now + h,  # noqa: B023
+                     rtol=1e-13, atol=1e-14)  # fmt: skip
+        pieces = []
+        while run.status == "running":
+            run.step()
+            pieces.append(run.dense_output())
+
+        def point(delta, pieces=pieces):
+            return next(p for p in pieces if p.t_old >= delta >= p.t or p is pieces[-1])(delta)
+
+        def rate(delta, kind=kind, sign=sign, point=point):
+            steep = field.steepness(kind, sign, *point(delta))
+            return -1 / (loss.slope(chain, delta - chain[4]) * steep)
+
+        fall = h / (chain[4] - now)
+        whole, _ = quad(rate, now, now + h, epsabs=1e-13, epsrel=1e-12)
+        assert dense.duration(course, log_part, fall) == pytest.approx(whole, rel=1e-9)
+        assert 0 <= unsure < 1e-6
+        for v in (0.8, 0.3):
+            at = now + (1 - v) * h
+            found = dense.point_at(kind, course, tuple(after), v)
+            assert found == pytest.approx(point(at), rel=1e-9, abs=1e-10)
+            t, _ = quad(rate, now, at, epsabs=1e-13, epsrel=1e-12)
+            _, u, _ = dense.place(course, log_part, fall, t, 0.0, 1e-12)
+            assert u == pytest.approx(1 - fall * (1 - v), rel=1e-9)
+
+
+def test_lengths_of_steps():
+    assert step.first_length(-0.1, 0.2, 1e-8) == pytest.approx(2 * 0.1 * 0.3)
+    assert step.first_length(-5.0, 2.0, 1e-8) == pytest.approx(2 * 0.1 * 5.0)
+    assert step.first_length(1.0, 4.0, 1e-8) == pytest.approx(2 * 0.1 * 4.0)
+    assert step.first_length(4.0, 4.1, 1e-2) == pytest.approx(0.1)
+    assert step.reach(field.LINEAR, -3.0, 0.5) == 6.0
+    assert step.reach(field.LINEAR, 3.0, 0.0) == step.reach(4, 3.0, 0.5) == math.inf
+    for ratio in (1e-3, 1.0, 256.0):
+        assert step.growth(ratio) == pytest.approx(ratio ** (-1 / 8), rel=1e-14)
+    assert step.growth(0.0) == pytest.approx(100.0)
+    assert step.next_length(-2.0, 1.5, 0.0, 1.0) == pytest.approx(2.7)
+    assert step.next_length(2.0, 100.0, 0.0, 1.0) == 16.0
+    assert step.next_length(2.0, 0.01, 0.0, 1.0) == 0.2
+    assert step.next_length(2.0, 1.5, -1.0, 3.0) == pytest.approx(2 * 0.9 * 1.5)  # 1.5²/3·2 = 1.5
+    assert step.next_length(2.0, 1.2, 1.0, 3.0) == pytest.approx(2 * 0.9 * 0.96)
+    assert step.shorter(2.0, math.inf) == step.shorter(2.0, math.nan) == pytest.approx(0.2)
+    assert step.shorter(-2.0, 256.0) == pytest.approx(-0.9)
+    assert step.shorter(2.0, 1e20) == pytest.approx(0.2)
+    assert step.towards(1.0, -0.9) == -0.9 and step.towards(0.9, -0.9) == -0.9
+    assert step.towards(1.0, -1.2) == pytest.approx(-0.72)  # no small rest
+    assert step.towards(1.0, 5.0) == 1.0 and step.towards(1.0, -5.0) == -1.0
+
+
+def test_whether_the_way_leads_over_the_plane():
+    canonical, linear, untied = range(3)
+    turns = [
+        (canonical, -1.0, 1.0, 0.8, 0.0, 1.0, True),  # g = −0.28
+        (canonical, -1.0, 1.0, 0.8, 0.0, -1.0, False),
+        (canonical, -1.0, 1.0, math.sqrt(0.5), 0.0, -1.0, False),
+        (canonical, 1.0, 1.0, 0.8, 0.0, -1.0, True), (canonical, 1.0, 1.0, 0.8, 0.0, 0.0, False),
+        (linear, -1.0, 1.0, 0.8, -0.5, 1.0, False), (linear, -1.0, 1.0, 0.8, 0.5, 1.0, True),
+        (untied, 1.0, 1.0, 0.8, 0.0, -1.0, True), (untied, 1.0, 0.0, 0.8, 1.0, 1.0, True),
+        (untied, 1.0, 1.0, 0.8, 0.1, -1.0, False), (untied, 1.0, 1.0, 0.8, 0.0, 1.0, False),
+    ]  # fmt: skip
+    for *point, expected in turns:
+        assert field.turns_back(*point) == expected
+    g = 1 - 2 * 0.36
+    assert field.margins(canonical, -1.0, 0.3, 0.6, 0.0) == pytest.approx((0.3, 0.25 * g * g))
+    assert field.margins(linear, -1.0, 0.3, 0.6, 0.09) == pytest.approx((0.3, 0.0162))
+    assert field.margins(linear, -1.0, 0.3, 0.6, 2.0) == pytest.approx((0.3, 0.25 * g * g))
+    assert field.margins(untied, -1.0, 0.3, 0.6, 0.0) == pytest.approx((0.3, 0.25 * g * g))
+    assert field.margins(untied, -1.0, 0.3, 0.6, 0.1)[0] == math.inf
+    assert field.relative(-3.0, 2.0) == 1.5 and field.relative(0.0, 0.0) == 0.0
+    for kind in (0, 4):
+        y = 0.6 if kind == 0 else math.log(0.6)
+        assert field.size(kind, 0.5, y, 0.0) == pytest.approx(0.5 * 1.72)
+        assert field.size(kind + 1, 0.5, y, -3.0) == pytest.approx(0.5 * 4 * 1.72)
+        assert field.size(kind + 2, 0.5, y, 3.0) == pytest.approx(0.5 * 3.5 * 1.72)
+    kinds = [(0, (6.3, 1.0, 0.0), 0), (0, (6.4, 1.0, 0.0), 4), (0, (6.4, 0.0, 0.0), 0),
+             (1, (1.0, 9.0, 9.0), 1), (2, (4.5, 4.4, 0.5), 2), (2, (4.5, 4.5, 0.5), 6),
+             (2, (4.5, 4.5, 0.0), 2)]  # fmt: skip
+    for kind, theta, expected in kinds:
+        assert field.kind_at(kind, *theta, 1.0) == expected
+    assert field.kind_at(0, 1.0, 1.0, 0.0, -41.0) == 4
+
+
+def test_a_point_on_a_level_or_on_the_minima_is_known():
+    half = math.sqrt(0.5)
+    cases = [
+        (0, (0.0, -0.3, 0.0), True), (0, (1e-200, -0.3, 0.0), False), (0, (0.3, -half, 0.0), False),
+        (1, (0.0, -0.3, 0.5), True), (1, (0.3, -half, -1.0), True), (1, (0.3, -half, -0.5), False),
+        (1, (0.3, -0.3, -1.0), False), (2, (0.0, 0.0, 0.3), True), (2, (0.3, 0.0, 0.3), False),
+        (2, (0.0, 0.3, -half), True), (2, (0.3, 0.1, -half), False), (2, (0.3, 0.0, -half), True),
+    ]  # fmt: skip
+    for kind, theta, expected in cases:
+        point = field.point_of(kind, *theta)
+        assert orbit.is_level(kind, theta, *point) == expected, (kind, theta)
+    for name in field.KINDS:
+        kind, k = field.KINDS[name], 2 if name == "canonical" else 3
+        theta = (0.8, 0.6, 0.5)
+        sign, x, y, z = field.point_of(kind, *theta)
+        gap = field.gap(kind, sign, x, y, z)
+        given = torch.tensor(theta[:k], dtype=torch.float64)
+        assert gap == pytest.approx(float(model(name, 0.5, 0.8).logit_gap(given)), rel=1e-12)
+        rates = field.rates(kind, sign, x, y, z)
+        room = min(abs(x / rates[0]), abs(y / rates[1]), max(abs(z), 1) / abs(rates[2] or 1e-9))
+        for tolerance, least in ((1e-12, 1e-14), (1e-3, 1e-12)):
+            for off, expected in ((0.99, True), (1.01, False)):
+                target = gap + off * least * room
+                close = abs(target - gap) / (least * room)
+                if 0.98 < close < 1.02:  # the gap has digits enough
+                    assert orbit.on_minima(kind, sign, x, y, z, target, tolerance) == expected
+        landed = orbit.land(kind, sign, x, y, z, gap + 1e-3, False)
+        assert field.gap(kind, sign, *landed) == pytest.approx(gap + 1e-3, rel=1e-14)
+        plane = orbit.land(kind, sign, 1e-9, y, 1e-9 if name == "untied" else z, 0.0, True)
+        assert plane[0] == 0 and plane[2] == (0 if name == "untied" else pytest.approx(z, abs=1e-6))
+
+
+@pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.5, 0.5)])
+def test_the_gap_of_a_loss_is_found(pq):
+    chain = loss.numbers(BinaryChain(*pq))
+    for start, end in ((chain[4] + 2, chain[4]), (chain[4] - 3, chain[4]), (2.0, 0.0)):
+        low, high = loss.loss(chain, end), loss.loss(chain, start)
+        if high <= low:
+            continue
+        for share in (1e-6, 0.3, 0.999):
+            wanted = low + share * (high - low)
+            found = loss.gap_at(chain, start, end, wanted)
+            assert min(start, end) <= found <= max(start, end)
+            assert loss.loss(chain, found) == pytest.approx(wanted, abs=3e-16)
+    assert loss.log_sigmoid(-800.0) == -800.0
+    assert loss.log_sigmoid(0.0) == pytest.approx(-math.log(2))
+    assert loss.log_add(3.0, -1.0) == pytest.approx(math.log(math.exp(3) + math.exp(-1)), rel=1e-15)
