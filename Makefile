@@ -5,7 +5,7 @@
 
 PYTHON ?= python
 SITE ?= docs/_build/html
-FLOW = portraits attention_portraits boundary gaussian states induction in_context in_context_heads induction_path
+FLOW = portraits attention_portraits boundary gaussian states states_attention induction in_context in_context_heads induction_path
 PAPERS = am_fig1_depth am_fig3_tying am_fig4_square am_appendix_d \
          lg_fig1_basins lg_fig2_attention lg_losses lg_rank_one_energy lg_initialization
 TRAINED = headline $(PAPERS) agreement agreement_adamw agreement_sampled noisy_misses optimizer_basins gaussian_adamw \
@@ -34,7 +34,7 @@ docs:  # the site, with the extra "docs"; every warning and every dead link ends
 results:  # the tables of docs/results.md, from the numbers in figures/*.json
 	$(call timed,experiments/results_page.py)
 
-mutants:  # small faults put into some modules, and whether the tests notice: docs/mutants.md
+mutants:  # small faults put into every module, and whether the tests notice: docs/mutants.md
 	$(PYTHON) tests/mutants.py
 
 versions:  # the numerical tests with the lowest and newest libraries, on every Python here: docs/versions.md
