@@ -83,14 +83,15 @@ def gap_paths(model: GapModel, start: Tensor, times: Tensor, rtol: float, atol: 
     """θ of the rows of ``start``, shape (n, k), at the times: (T, n, k); NaN if not known."""
     plane, scratch = _plane_of(model), scratch_arrays()
     rows, since = _rows(start) * plane.scale, _rows(times - times[0])[1:] / plane.time
-    path = np.full((len(rows), len(times), rows.shape[1]), np.nan)
+    path = np.empty((len(rows), len(times), rows.shape[1]))
     for i in range(0, len(rows), PART):
         part = slice(i, i + PART)
         find_paths(
             plane.kind, plane.chain, rows[part], since, rtol, atol, _STEPS, scratch,
             path[part, 1:],
         )  # fmt: skip
-    path /= plane.scale
+    if np.any(np.asarray(plane.scale) != 1.0):
+        path /= plane.scale
     path[:, 0] = _rows(start)
     return torch.from_numpy(path).transpose(0, 1).to(start.device)
 

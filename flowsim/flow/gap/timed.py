@@ -208,10 +208,11 @@ def find_paths(
 ) -> None:
     """θ of all rows, shape (n, k), at increasing times since the start: ``path`` (n, T, k).
 
-    A row that cannot be followed is left as it was from the first time on that is not known.
+    A row that cannot be followed is NaN from the first time on that is not known.
     """
     k, target = starts.shape[1], chain[4]
     for n in range(len(starts)):
+        path[n] = math.nan
         start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
         if not math.isfinite(start[0] + start[1] + start[2]):
             continue
