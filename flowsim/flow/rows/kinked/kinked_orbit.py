@@ -28,6 +28,7 @@ from flowsim.flow.rows.kinked.rank_one_field import LENGTH, RTOL, jacobian, loss
 from flowsim.flow.rows.kinked.row import CLOSED, OPEN, SLIDING, Found, Row
 from flowsim.flow.rows.kinked.straight import straighten
 from flowsim.flow.rows.tableau import ORDER
+from flowsim.flow.rows.vectors import copy
 
 #: Places in the row's counts.
 ATTEMPTS, KINKS, WRITTEN = range(3)
@@ -41,12 +42,6 @@ _TRIALS = 60
 _NO_SPEED = 1e-15
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
-
-
-@compiled(internal=True)
-def _copy(source, target):
-    for i in range(len(source)):
-        target[i] = source[i]
 
 
 @compiled(internal=True)
@@ -71,7 +66,7 @@ def _linearise(row: Row):
 def _begin(row: Row, start):
     """Put the row at its start."""
     y, memory = row.y, row.memory
-    _copy(start, y)
+    copy(start, y)
     memory[FEED_FORWARD_BALANCE] = y[2] * y[2] - y[3] * y[3]
     memory[EMBEDDING_BALANCE] = _embedding_balance(y, row.reals[LENGTH])
     memory[AMPLITUDE] = sqrt(y[0] * y[0] + y[1] * y[1])
@@ -202,7 +197,7 @@ def _write(row: Row, time, h, times, path, count):
         if times[i] > time + h:
             break
         step(row, times[i] - time)
-        _copy(row.new, path[i])
+        copy(row.new, path[i])
         count[WRITTEN] += 1
     if count[WRITTEN] > first:
         step(row, h)
@@ -265,7 +260,7 @@ def _follow(row: Row, times, path, wanted, most, count, clock):
         clock[0] += h
         if mode[0] == SLIDING or mode[1] == SLIDING or mode[2] == 1:
             clock[1] += h
-        _copy(new, y)
+        copy(new, y)
         if arrived or (len(times) > 0 and count[WRITTEN] == len(times)):
             return ARRIVED
         if landed and _meet(row):
@@ -286,7 +281,7 @@ def follow_all(row: Row, starts, times, wanted, most, out: Found):
     """Follow every row of ``starts`` (n, k), one after the other; see ``_follow``."""
     for i in range(len(starts)):
         out.why[i] = NOT_FINITE
-        _copy(starts[i], row.y)
+        copy(starts[i], row.y)
         if _size(row.y) < inf:
             _begin(row, starts[i])
             if _size(row.velocity) < inf:
@@ -294,7 +289,7 @@ def follow_all(row: Row, starts, times, wanted, most, out: Found):
                     row, times, out.paths[i], wanted[i], most, out.counts[i], out.clocks[i]
                 )
             _linearise(row)
-            _copy(row.velocity, out.velocities[i])
+            copy(row.velocity, out.velocities[i])
             out.clocks[i, 2] = row.memory[NARROWEST]
             out.clocks[i, 3] = row.memory[CENTRE]
-        _copy(row.y, out.ends[i])
+        copy(row.y, out.ends[i])

@@ -20,6 +20,7 @@ from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
 from flowsim.flow.rows.codes import GOING, MINIMA, REST, TRAPPED
 from flowsim.flow.rows.corners import ROOM, SLIDES, inside
+from flowsim.flow.rows.vectors import copy
 
 #: The model, in ``ints``.
 CANONICAL, LINEAR, UNTIED = 0, 1, 2
@@ -149,7 +150,7 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
     falls = velocity[0] < 0 and others <= _TRAPPED * velocity[0] * velocity[0]
     if which != UNTIED and falls:
         point, rate = work[0, 0], work[0, 1]
-        point[:] = y
+        copy(y, point)
         point[0] = min(y[0], _NEAR_PLANE)
         if expand(point, reals, ints, memory, rate, work[1], False) == 0 and rate[0] < 0.0:
             return TRAPPED

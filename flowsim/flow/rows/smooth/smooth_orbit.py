@@ -28,6 +28,7 @@ from flowsim.flow.rows.smooth.smooth_fields import (
 )
 from flowsim.flow.rows.smooth.smooth_step import step
 from flowsim.flow.rows.tableau import ORDER, STAGES
+from flowsim.flow.rows.vectors import copy
 
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
@@ -70,7 +71,7 @@ def _write_path(kind, y, field, jacobian, h, time, times, written, path, tools):
     new = tools[3]
     while written < len(times) and times[written] <= time + h:
         step(kind, y, field, jacobian, times[written] - time, *tools)
-        path[written] = new
+        copy(new, path[written])
         written += 1
         if written < len(times) and times[written] > time + h:
             step(kind, y, field, jacobian, h, *tools)
@@ -121,7 +122,7 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
     if speed == 0.0:
         return CRITICAL
     while written < len(times) and times[written] <= 0.0:
-        path[written] = y
+        copy(y, path[written])
         written += 1
     h, size = 0.1 / speed, _FAR * max(1.0, _size(y))
     rule = verdict(kind, y, field, jacobian, reals, ints, memory, work)
@@ -150,7 +151,7 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
         written = _write_path(kind, y, field, jacobian, h, time, times, written, path, tools)
         time += h
         record[1] = time
-        y[:] = new
+        copy(new, y)
         if arrived or (len(times) > 0 and written == len(times)):
             return ARRIVED
         conserve(kind, y, time, ints, memory)
@@ -195,7 +196,7 @@ def follow_all(
     """
     memory = np.empty(room)
     for i in range(len(starts)):
-        ends[i] = starts[i]
+        copy(starts[i], ends[i])
         why[i] = NOT_FINITE
         if _size(starts[i]) < inf:
             begin(kind, starts[i], 1.0 if held[i] else 0.0, signs[i], ints, memory)

@@ -18,6 +18,7 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from flowsim.flow.rows.codes import GOING, MINIMA, REST, TRAPPED
+from flowsim.flow.rows.vectors import copy
 from flowsim.models.states.states_attention import StatesAttentionModel
 
 #: Places in ``reals``, before the law.
@@ -156,7 +157,7 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
         moving = max(moving, abs(velocity[i]) * min(1.0, math.exp(y[i])))
     if velocity[0] < 0.0 and others <= _TRAPPED * velocity[0] * velocity[0]:
         point, rate = work[0, 0], work[0, 1]
-        point[:] = y
+        copy(y, point)
         point[0] = min(y[0], _NEAR_PLANE)
         if expand(point, reals, ints, memory, rate, work[1], False) == 0 and rate[0] < 0.0:
             return TRAPPED

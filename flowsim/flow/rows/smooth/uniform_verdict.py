@@ -10,6 +10,7 @@ from flowsim.compiled import compiled
 from flowsim.flow.rows.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.flow.rows.corners import SLIDES
 from flowsim.flow.rows.smooth.uniform_rows import KNOWN, ORIGIN, expand, loss
+from flowsim.flow.rows.vectors import copy
 from flowsim.models.uniform.table import ENTROPY_RATE, LAMBDA, LENGTH, UNIGRAM
 
 #: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)².
@@ -61,7 +62,7 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
 def _plane_attracts(y, reals, ints, memory, work):
     """Whether |e| falls close to the plane e = 0 below y."""
     point, rate = work[0, 0], work[0, 1]
-    point[:] = y
+    copy(y, point)
     point[0] = min(y[0], _NEAR_PLANE)
     memory[KNOWN] = 0.0  # the bias of a point so far away is solved for anew
     status = expand(point, reals, ints, memory, rate, work[1], False)
@@ -80,7 +81,7 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     if push <= 0.0:
         return False
     point, rate, steep = work[0, 0], work[0, 1], work[1]
-    point[:] = y
+    copy(y, point)
     point[0] -= _PROBE
     point[2] *= math.exp(2.0 * _PROBE)
     memory[KNOWN] = 0.0
