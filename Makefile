@@ -34,7 +34,7 @@ docs:  # the site, with the extra "docs"; every warning and every dead link ends
 results:  # the tables of docs/results.md, from the numbers in figures/*.json
 	$(call timed,experiments/results_page.py)
 
-mutants:  # small faults put into every module, and whether the tests notice: docs/mutants.md
+mutants:  # small faults put into the modules that compute, and whether the tests notice: docs/mutants.md
 	$(PYTHON) tests/mutants.py
 
 versions:  # the numerical tests with the lowest and newest libraries, on every Python here: docs/versions.md

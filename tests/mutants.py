@@ -466,7 +466,8 @@ def page(found):
         "the tests noticed.",
         f"The faults tried are drawn with a seed; Python {sys.version.split()[0]}, torch "
         f"{version('torch')}.",
-        f"Of {tried} faults in {len(found)} of {len(modules())} modules {good} were noticed, "
+        f"Of {tried} faults in {len(found)} of the {len(modules())} modules of "
+        f"{', '.join(f'`{place}`' for place in PLACES)}, {good} were noticed, "
         f"{len(same)} cannot be, since they change nothing that is computed, and {len(open_)} were "
         "not.",
         f"Noticed were {good / max(tried - len(same), 1):.1%} of those that can be, and "
