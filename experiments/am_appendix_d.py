@@ -8,9 +8,10 @@ is about 0.01 of what it is added to.
 What we find (AdamW as in AM Table 2, N = 64, 8 000 steps, eight seeds each):
 
 - At (0.2, 0.3) all runs reach the bigram, |αᵢ| is the same for all entries within 2 %, and the
-  fitted numbers are near the paper's (p is outside of what our runs span, −0.172 to −0.169): e = 0.367 (0.354 to 0.401),
-  p = −0.171, w = 0.317 (0.285 to 0.328), b = −0.09 (−0.18 to 0.00), β from 2 to 6 by seed. With
-  --steps 2000 they are 0.361, −0.155, 0.330 and −0.08, nearer still.
+  fitted numbers are near the paper's (its p is outside of what our runs span): e = 0.367 (0.354 to
+  0.401), p = −0.171 (−0.172 to −0.169), w = 0.317 (0.285 to 0.328), b = −0.09 (−0.18 to
+  0.00), β from 2 to 6 by seed. With --steps 2000 they are 0.361, −0.155, 0.330 and
+  −0.08, nearer still.
 - Formula (26) is then off by 0.029 in the median (0.012 to 0.055) in the predicted probability,
   more than the paper's 0.006: our hidden units differ by 9 % (5 to 17 %) in size, and the formula
   knows one size and counts them. With every unit's own weights along α the same expression is

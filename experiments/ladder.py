@@ -1,19 +1,20 @@
 """The ladder between the unigram and the bigram loss: positions that die, and where runs end.
 
-From LG's recommended start (W_1 = 1, W_2 = −1) gradient descent at p + q > 1 ends on one of N + 1
-losses. Position n is dead once both of its symbols shut all hidden units; with k of N open the loss
-lingers at L_k and tends to L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁), both in closed form
-(flowsim.ladder; docs/derivations.md, 17). What we find:
+From LG's recommended start (W_1 = 1, W_2 = −1) gradient flow at p + q > 1 tends to one of N + 1
+losses on the rank-one manifold without attention. Position n is dead once both of its symbols shut
+all hidden units; with k of N open the loss lingers at L_k and tends to
+L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁), both in closed form (flowsim.ladder;
+docs/derivations.md, 17). What we find:
 
 - Followed to t = 1e7 with the row engine, rank-one orbits with a position of their own everywhere
   keep their k and tend to L∞(k), every k at N = 8, 16 and 64.
 - The full flow (attention switched off, noise 0.02 on all weights, d = 8) has the same k and, at
   the time of the plateau, the same loss.
-- On the rank-one manifold attention does not free them: small W_V and W_O, four of them for each k,
-  to t = 1e7; nor does noise on attention's weights alone in the whole softmax transformer, to 1e4.
-  With noise on all weights one run of five (k = 2) goes on to the bigram. Noise grows across the
-  manifold also without attention, at the rate of section 17; that this frees the run, by opening
-  units whose rows differ, is likely, and was not separated from attention's share.
+- Attention can free them. On the rank-one manifold it does not: small W_V and W_O, four of them for
+  each k, to t = 1e7. Off it, with noise 0.02 on attention's weights, 3 of 20 softmax transformers
+  (d = 4, N = 6; 2 of 10 with noise on all weights, 1 of 10 on attention alone) go on from k = 2 to
+  the bigram by t = 1e4. From the same weights without attention, or with W_Q = W_K = 0, none of ten
+  does: it takes scores that grow.
 - Which k: from small Gaussian weights with the bias at log(π₁/π₀), ½ Binomial(N, ½) + ½ δ_N:
   Binomial where the embedding starts on the other side of W_1. With the bias at 0 the first
   moments shut or open more.
@@ -24,7 +25,7 @@ NG/|Δ*| in which it is left (two rules that looked for the least slope were giv
 transients and ends for plateaus); a run is freed if its loss falls below L∞(k) by 1 % of the gap
 between the two losses, k counted at the start.
 
-    python experiments/ladder.py [--full]      minutes on one core
+    python experiments/ladder.py [--full]      an hour on one core
 
 --full follows the softmax transformer to t = 1e5 and counts 1 024 seeds a cell: hours.
 """
