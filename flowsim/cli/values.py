@@ -53,16 +53,16 @@ class Spread(NamedTuple):
 
 
 def number(text: str) -> float:
-    """The float that ``text`` spells, NaN if it spells none."""
+    """The float that plain characters spell, NaN if they spell none; Python's own takes 1_0."""
     try:
-        return float(text)
+        return float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
         return math.nan
 
 
 def integer(text: str) -> int:
     """The integer of at least 0 that ``text`` spells, −1 if it spells none."""
-    return int(text) if text.isdecimal() and len(text) < 20 else -1
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
 
 
 def shown(text: str) -> str:

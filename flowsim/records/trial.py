@@ -32,6 +32,8 @@ _COMPRESSION = 1100
 #: How netCDF marks a dimension without values, for which nothing is stored or read.
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 _DAMAGED = "it is damaged or not NetCDF"
+#: Groups and variables that a file may have; flowsim writes no groups and tens of variables.
+_MOST = 500
 #: Exit code of the process where the file is refused with a sentence.
 _REFUSED = 3
 
@@ -45,16 +47,16 @@ def open_netcdf(path: Path, whole: bool, **options: Any) -> xr.Dataset:
         options: of ``xarray.open_dataset``.
 
     Raises:
-        InputError: what is wrong with it: damaged, declared larger than it is, not NetCDF; the
-            caller names the file.
+        InputError: what is wrong with it: damaged, names other files, declared larger than it is,
+            not NetCDF; the caller names the file.
     """
     import xarray as xr
 
     try:
         if not whole:
             _try(path.resolve(), _digest(path), SECONDS)
-        check_sizes(path)
-        return xr.open_dataset(path, engine="h5netcdf", **options)
+        check_stored(path)
+        return xr.open_dataset(path, engine="h5netcdf", phony_dims="access", **options)
     except InputError:
         raise
     except Exception as error:  # h5py raises many kinds for damaged files
@@ -90,25 +92,50 @@ def _try(path: Path, digest: str, seconds: float) -> None:
         raise InputError(_DAMAGED)
 
 
-def check_sizes(path: Path) -> None:
-    """Refuse a file whose variables are declared larger than its bytes can hold.
+def check_stored(path: Path) -> None:
+    """Refuse a file whose values are not all in it, each in its place, whoever vouches for it.
+
+    No name in a file is followed, neither a link nor a variable that is stored elsewhere or put
+    together from others: it may lead to any file, or back to where it is. Nor are variables taken
+    that are declared larger than the file's bytes can hold.
 
     Raises:
         InputError: what is wrong; the caller names the file.
         Exception: h5py's, for what is no HDF5.
     """
-    size = path.stat().st_size
+    size, links = path.stat().st_size, 0
 
-    def check(name: str, found: Any) -> None:
-        if not isinstance(found, h5py.Dataset) or found.shape is None:
+    def refused_link(name: bytes, link: Any) -> str | None:
+        nonlocal links
+        links += 1
+        if links > _MOST:
+            return f"it has more than {_MOST} groups and variables"
+        elsewhere = link.type != h5py.h5l.TYPE_HARD
+        return f"its {_shown(name)} is a link to another place" if elsewhere else None
+
+    def check_variable(name: str, found: Any) -> None:
+        if not isinstance(found, h5py.Dataset):
+            return
+        # before its shape is asked for, for which HDF5 already opens other files
+        if found.is_virtual or found.external:
+            raise InputError(f"its {_shown(name.encode())} is stored in another place")
+        if found.shape is None:
             return
         stored = min(found.id.get_storage_size(), size)
         if found.nbytes <= _COMPRESSION * stored + 4096 or _NO_VARIABLE in _text(found, "NAME"):
             return
-        raise InputError(f"it declares {found.nbytes} bytes of {name} and holds {stored}")
+        shown = _shown(name.encode())
+        raise InputError(f"it declares {found.nbytes} bytes of {shown} and holds {stored}")
 
     with h5py.File(path, "r") as file:
-        file.visititems(check)
+        # this visit ends with what is returned, and loses what is raised
+        if sentence := file.id.links.visit(refused_link, info=True):
+            raise InputError(sentence)
+        file.visititems(check_variable)
+
+
+def _shown(name: bytes) -> str:
+    return " ".join(name.decode(errors="replace").split())[:60]
 
 
 def _text(found: Any, name: str) -> str:
@@ -120,7 +147,7 @@ def _read_all(path: Path) -> None:
     """Read every attribute and every value, by h5netcdf as xarray does."""
     import h5netcdf
 
-    check_sizes(path)
+    check_stored(path)
     with h5netcdf.File(path, "r") as file:
         dict(file.attrs)
         for variable in file.variables.values():

@@ -117,16 +117,27 @@ def _read_csv(path: Path, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], np.
                     f"line {lines.line_num} of {str(path)!r} has {len(line)} columns, "
                     f"not {len(header)}"
                 )
-            rows.append([float(line[column]) for column in columns])
+            rows.append([_number(line[column]) for column in columns])
     return wanted, np.array(rows, dtype=float).reshape(-1, len(wanted))
+
+
+def _number(text: str) -> float:
+    """The float that plain characters spell; Python's own syntax takes 1_0 and foreign digits."""
+    if not text.isascii() or "_" in text:
+        raise ValueError(f"could not convert string to float: {text[:60]!r}")
+    return float(text)
 
 
 def _read_npy(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
     with path.open("rb") as file:
         rows = np.lib.format.read_array(file, allow_pickle=False)
-    if rows.dtype.kind not in "fiu":
-        raise InputError(f"{str(path)!r} holds {rows.dtype}, not numbers")
+    _check_type(path, rows.dtype)
     return names, rows
+
+
+def _check_type(path: Path, dtype: np.dtype) -> None:
+    if dtype.kind not in "fiu":
+        raise InputError(f"{str(path)!r} holds {dtype}, not numbers")
 
 
 def _read_netcdf(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
@@ -142,4 +153,6 @@ def _read_netcdf(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], n
         columns = [data[name] for name in names]
         if any(a.ndim != 1 or a.shape != b.shape for a, b in pairwise([*columns, columns[0]])):
             raise InputError(f"{str(path)!r}: the coordinates must be lists of one length")
+        for column in columns:
+            _check_type(path, column.dtype)
         return names, np.stack([column.to_numpy() for column in columns], axis=-1)

@@ -21,6 +21,8 @@ KERNELS = {
     "oblong.csv": ("0.5,0.5\n", "square"),
     "ragged.csv": ("0.5,0.5\n1\n", "one length"),
     "words.csv": ("a,b\n", "not numbers with commas"),
+    "foreign.csv": ("\u0660.5,0.5\n0.5,0.5\n", "not numbers with commas"),
+    "underlined.csv": ("0_0.5,0.5\n0.5,0.5\n", "not numbers with commas"),
     "empty.csv": ("", "square"),
     "parted.csv": ("1,0\n0,1\n", "reducible"),
 }

@@ -147,6 +147,8 @@ BAD = [
     ([*GRID, "--rtol", "0"], "--rtol"),
     ([*GRID, "--compile"], "--compile is gone"),
     ([*GRID, "--jobs", "0"], "--jobs"),
+    ([*GRID, "--p", "0.\u0665"], "--p"),
+    (["--grid", "\u0665x5"], "--grid"),
     ([*GRID, "--jobs", "2", "--scheduler", "tcp://x:1"], "--scheduler"),
     ([*GRID, "--out", "scan.csv"], "--out"),
     ([*GRID, "--out", "no/scan.nc"], "does not exist"),

@@ -13,7 +13,7 @@ from flowsim.landscape.labels import Label
 from flowsim.records import trial
 from flowsim.records.content import LABELS
 from flowsim.records.netcdf import open_record, write_record
-from flowsim.records.seal import LENGTH, sealed
+from flowsim.records.seal import LENGTH, seal, sealed, unseal
 
 CHAIN = flowsim.BinaryChain(0.5, 0.8)
 
@@ -135,6 +135,56 @@ def test_values_that_were_never_stored_take_no_memory(tmp_path, path):
         made = file.create_dataset("limit_loss", (5, 4, 10**9), dtype="f8", chunks=(1, 1, 1000))
         made[0, 0, :10] = 1.0
     assert "declares" in refused(path, check=False)
+
+
+def _into(file, name, *words):
+    layout = h5py.VirtualLayout((5, 4), "i1")
+    layout[:] = h5py.VirtualSource(*words, name=name, shape=(5, 4))
+    file.create_virtual_dataset(name, layout)
+
+
+#: What leads away from a file's bytes, or in a circle; each takes the place of the labels.
+LEADING_AWAY = {
+    "bytes of another file": lambda f, other: f.create_dataset(
+        "label", (5, 4), "i1", external=[(str(other), 0, 20)]
+    ),
+    "a variable of another file": lambda f, other: _into(f, "label", str(other)),
+    "itself": lambda f, _: _into(f, "label", "."),
+    "a link to another file": lambda f, other: f.__setitem__(
+        "label", h5py.ExternalLink(str(other), "label")
+    ),
+    "a link in the file": lambda f, _: f.__setitem__("label", h5py.SoftLink("/rule")),
+    "a link from a group": lambda f, other: f.create_group("a/b").__setitem__(
+        "c", h5py.ExternalLink(str(other), "/")
+    ),
+}
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("kind", LEADING_AWAY)
+def test_nothing_in_a_record_leads_elsewhere(tmp_path, path, content, kind, signed):
+    """Neither where a seal vouches for the bytes nor where another process reads them first."""
+    other = tmp_path / "other.nc"
+    other.write_bytes(content)
+    unseal(path)
+    with h5py.File(path, "r+") as file:
+        del file["label"]
+        LEADING_AWAY[kind](file, other)
+    if signed:
+        seal(path)
+    assert "another place" in refused(path, check=False)
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_record_has_no_thousand_groups_or_variables(path, nested):
+    unseal(path)
+    with h5py.File(path, "r+") as file:
+        group = file
+        for number in range(1000):
+            made = group.create_group(f"g{number}")
+            group = made if nested else group
+    seal(path)
+    assert "more than 500 groups and variables" in refused(path)
 
 
 def test_the_wrong_place(tmp_path):

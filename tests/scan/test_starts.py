@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -120,6 +121,8 @@ def test_a_table_may_have_other_columns_and_an_index(tmp_path):
         ("a.csv", "e,w\n1,nan\n", "point 1 of .*csv. is not finite"),
         ("a.csv", "e,w\n1,2\n1,inf\n", "point 2 of .*csv. is not finite"),
         ("a.csv", "e,w\n1,two\n", "cannot be read"),
+        ("a.csv", "e,w\n1,1_0\n", "cannot be read"),
+        ("a.csv", "e,w\n1,\u0661\u0662\n", "cannot be read"),
         ("a.csv", "e,w\n1,2,3\n", "line 2 of .* has 3 columns, not 2"),
         ("a.csv", "e,w\n1,2\n3\n", "line 3 of .* has 1 columns, not 2"),
         ("a.csv", "e,v\n1,2\n", "e, v"),
@@ -148,6 +151,35 @@ def test_arrays_that_hold_no_points(tmp_path):
             Points.read(path, ("e", "w"))
     xr.Dataset({"e": ("i", [1.0, 2.0]), "w": ("j", [1.0])}).to_netcdf(tmp_path / "a.nc")
     with pytest.raises(InputError, match="one length"):
+        Points.read(tmp_path / "a.nc", ("e", "w"))
+
+
+@pytest.mark.parametrize("kind", ["complex", "bool", "text", "reference"])
+def test_variables_that_are_no_numbers(tmp_path, kind):
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        file["w"] = [1.0, 2.0]
+        columns = {"complex": [1 + 5j, 2 - 7j], "bool": [True, False], "text": ["1e1", "2"]}
+        if kind in columns:
+            file["e"] = columns[kind]
+        else:
+            file.create_dataset("e", data=[file["w"].ref] * 2, dtype=h5py.ref_dtype)
+    with pytest.raises(InputError, match="not numbers"):
+        Points.read(tmp_path / "a.nc", ("e", "w"))
+
+
+def test_points_of_plain_hdf5_are_read_without_a_word(tmp_path, recwarn):
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        file["e"], file["w"] = [1.0, 2.0], [3, 4]
+    assert all_of(Points.read(tmp_path / "a.nc", ("e", "w"))).tolist() == [[1, 3], [2, 4]]
+    assert not [str(warning.message) for warning in recwarn]
+
+
+def test_coordinates_do_not_come_from_another_file(tmp_path):
+    (tmp_path / "secret").write_bytes(bytes(range(16)))
+    with h5py.File(tmp_path / "a.nc", "w") as file:
+        file.create_dataset("e", (2,), "f8", external=[(str(tmp_path / "secret"), 0, 16)])
+        file["w"] = [1.0, 2.0]
+    with pytest.raises(InputError, match="its e is stored in another place"):
         Points.read(tmp_path / "a.nc", ("e", "w"))
 
 
