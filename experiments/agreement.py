@@ -265,8 +265,9 @@ def _measure(out: Path, grid: int, jobs: int) -> None:
     found = _studied(all_cases(grid), state, jobs)
     lines = [line for _, line in found.values()]
     records = {case: record for case, (record, _) in found.items()}
+    joined = _joined(records, grid)  # with the commit, before files of that commit are replaced
     out.with_suffix(".json").write_text(json.dumps(rounded(lines), indent=1) + "\n")
-    write_record(_joined(records, grid), out.with_suffix(".nc"))
+    write_record(joined, out.with_suffix(".nc"))
     shutil.rmtree(state)  # a later run must not go on from this code's ensembles
 
 
