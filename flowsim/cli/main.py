@@ -7,6 +7,7 @@ error messages appear at once.
 from __future__ import annotations
 
 import io
+import os
 import re
 import signal
 import sys
@@ -33,9 +34,13 @@ from flowsim.cli.commands import (
     cmd_verify,
 )
 from flowsim.cli.former import former_spelling
-from flowsim.cli.output import BAD_INPUT, INTERRUPTED, say
+from flowsim.cli.output import BAD_INPUT, INTERRUPTED, say, tell
 from flowsim.cli.values import join_ranges
 from flowsim.errors import InputError, Interrupted
+
+_NO_MEMORY = "this needs more memory than there is: choose smaller sizes"
+#: How torch says so, of the processor's memory and of a GPU's.
+_OUT_OF_MEMORY = re.compile(r"DefaultCPUAllocator|out of memory")
 
 app = typer.Typer(
     name="flowsim",
@@ -97,11 +102,37 @@ _register(cmd_info.info, cmd_info.Info, "Say what a record or checkpoint holds."
 
 def main() -> None:
     """Entry point: run the command, turn bad input into one sentence and exit code 2."""
+    _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # Greek letters in an ASCII terminal
             stream.reconfigure(errors="backslashreplace")
     with _ended_as_by_ctrl_c():
         _run(join_ranges(sys.argv[1:]))
+
+
+def _open_closed_streams() -> None:
+    """Let descriptors 0 to 2 that are closed lead to nowhere.
+
+    A file that is opened later would take their number, and get what is said to the user.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the least number that is free, which is this one
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:  # so does Python call what was closed when it began
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+
+
+def _require_folder() -> None:
+    """InputError where the working directory was removed, which libraries answer with a crash."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise InputError(
+            f"there is no working directory any more ({error.strerror}): change into a folder"
+        ) from None
 
 
 @contextmanager
@@ -124,10 +155,9 @@ def _ended_as_by_ctrl_c() -> Iterator[None]:
 
 
 def _say_without_digest(path: Path) -> None:
-    print(
-        f"flowsim: {str(path)!r} is a record of flowsim 0.1.0, without a digest: whether it was "
-        "changed since then cannot be told",
-        file=sys.stderr,
+    tell(
+        f"{str(path)!r} is a record of flowsim 0.1.0, without a digest: whether it was changed "
+        "since then cannot be told"
     )
 
 
@@ -137,6 +167,7 @@ def _run(words: list[str]) -> None:
     notices.compiling = None if quiet else _say_compiling
     notices.without_digest = None if quiet else _say_without_digest
     try:
+        _require_folder()
         if (sentence := former_spelling(words)) is not None:
             raise InputError(sentence)
         code = app(words or ["--help"], prog_name="flowsim", standalone_mode=False)
@@ -149,9 +180,13 @@ def _run(words: list[str]) -> None:
             f"{error.strerror or error}: {str(error.filename)!r}" if error.filename else f"{error}"
         )
     except MemoryError:
-        _fail("this needs more memory than there is: choose smaller sizes")
+        _fail(_NO_MEMORY)
+    except RuntimeError as error:  # torch has no MemoryError
+        if not _OUT_OF_MEMORY.search(str(error)):
+            raise
+        _fail(_NO_MEMORY)
     except Interrupted as error:
-        print(f"flowsim: {error}", file=sys.stderr)
+        tell(str(error))
         sys.exit(INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -160,7 +195,7 @@ def _run(words: list[str]) -> None:
             raise
         code = INTERRUPTED
     if code == INTERRUPTED:
-        print("flowsim: interrupted; nothing is left half written", file=sys.stderr)
+        tell("interrupted; nothing is left half written")
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -171,10 +206,7 @@ def _from_ctrl_c(error: BaseException | None) -> bool:
 
 
 def _say_compiling() -> None:
-    print(
-        "flowsim: compiling the integrator, once on this machine (about 10 s)",
-        file=sys.stderr, flush=True,
-    )  # fmt: skip
+    tell("compiling the integrator, once on this machine (about 10 s)")
 
 
 def _fail(sentence: str) -> None:
@@ -182,5 +214,5 @@ def _fail(sentence: str) -> None:
     for theirs, ours in (("Input should be", "must be"), ("Value error, ", "")):
         sentence = sentence.replace(theirs, ours)
     sentence = re.sub(r"\S{161,}", lambda word: f"{word[0][:57]}...", " ".join(sentence.split()))
-    print(f"flowsim: {sentence}", file=sys.stderr)
+    tell(sentence)
     sys.exit(BAD_INPUT)

@@ -8,7 +8,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 import typer
 
@@ -48,10 +48,24 @@ def say(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        _drop_stdout()
+        _drop(sys.stdout)
     except OSError as error:
-        _drop_stdout()
+        _drop(sys.stdout)
         raise InputError(f"cannot print the result: {error.strerror or error}") from None
+
+
+def tell(sentence: str, stream: TextIO | None = None) -> None:
+    """Say something beside the result; where nothing can be written it stays unsaid.
+
+    Args:
+        sentence: without the program's name, which is put before it.
+        stream: where; stderr if None.
+    """
+    stream = stream or sys.stderr
+    try:
+        print(f"flowsim: {sentence}", file=stream, flush=True)
+    except OSError:
+        _drop(stream)
 
 
 def require_file(path: Path) -> None:
@@ -64,31 +78,41 @@ def require_file(path: Path) -> None:
         raise InputError(f"no such file: {str(path)!r}")
 
 
-def _drop_stdout() -> None:
-    """Let what is still in stdout's buffer vanish, instead of failing again at the exit."""
+def _drop(stream: TextIO) -> None:
+    """Let what is still in the stream's buffer vanish, instead of failing again at the exit."""
     with open(os.devnull, "w") as nothing:
-        os.dup2(nothing.fileno(), sys.stdout.fileno())
+        os.dup2(nothing.fileno(), stream.fileno())
 
 
 def report(
     kind: str, summary: Summary, files: dict[str, Path], began: float, printing: Printing
 ) -> None:
-    """Print a record's summary, its files and the seconds since ``began``, unless quiet."""
+    """Print a record's summary, its files and the seconds since ``began``, unless quiet.
+
+    Raises:
+        InputError: it cannot be printed; the files are there, whole.
+    """
     whole = {
         **summary,
         "seconds": round(time.perf_counter() - began, 3),
         **{name: str(path) for name, path in files.items()},
     }
-    if printing.as_json:
-        say(json.dumps(whole, indent=2))
-    elif not printing.quiet:
-        say(text_of(kind, whole))
+    try:
+        if printing.as_json:
+            say(json.dumps(whole, indent=2))
+        elif not printing.quiet:
+            say(text_of(kind, whole))
+    except InputError as error:
+        names = " and ".join(map(str, files.values()))
+        raise InputError(
+            f"{error}; {names} {'is' if len(files) == 1 else 'are'} complete"
+        ) from None
 
 
 def judge(wrong: int | None, unresolved: int | None) -> None:
     """End with an exit code of their own where labels contradict a check, or are unknown."""
     if wrong:
-        print("flowsim: some labels disagree with an independent check", file=sys.stderr)
+        tell("some labels disagree with an independent check")
         raise typer.Exit(DISAGREES)
     if unresolved:
         raise typer.Exit(UNRESOLVED)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from flowsim.cli.output import tell
+
 #: Seconds between two plain lines.
 EVERY = 10.0
 
@@ -114,11 +116,11 @@ def _lines(meter: Meter, stream: TextIO, every: float | None = None) -> Iterator
     """A thread prints, since a single call of the body may take minutes."""
     ended, began = threading.Event(), time.monotonic()
 
-    def tell() -> None:
+    def go_on() -> None:
         while not ended.wait(EVERY if every is None else every):
-            print(f"flowsim: {meter.line(time.monotonic() - began)}", file=stream, flush=True)
+            tell(meter.line(time.monotonic() - began), stream)
 
-    thread = threading.Thread(target=tell, daemon=True)
+    thread = threading.Thread(target=go_on, daemon=True)
     thread.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Streams and disks that refuse: Greek letters in ASCII, closed pipes, full devices, full disks."""
+"""Streams, folders and disks that refuse: ASCII, closed pipes, full devices, full disks."""
 
 import os
 import resource
@@ -8,7 +8,9 @@ import sys
 from unittest.mock import patch
 
 import pytest
-from command import FLOWSIM, run, without_notices
+from command import FLOWSIM, assert_refused, run, without_notices
+
+from flowsim import read_record
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 PORTRAIT = ["portrait", *CHAIN, "--resolution", "8", "--out", "a.png"]
@@ -34,6 +36,43 @@ def test_a_full_device_is_one_sentence(tmp_path, words):
         done = shell(words, tmp_path, stdout=full)
     assert done.returncode == 2
     assert done.stderr == "flowsim: cannot print the result: No space left on device\n"
+
+
+def test_a_result_that_cannot_be_printed_is_in_its_record(tmp_path):
+    scan = ["scan", *CHAIN, "--grid", "2x2", "--confirm", "0", "--out", "a.nc"]
+    with open("/dev/full", "w") as full:
+        done = shell(scan, tmp_path, stdout=full)
+    assert (done.returncode, without_notices(done.stderr)) == (2, (
+        "flowsim: cannot print the result: No space left on device; a.nc is complete\n"
+    ))  # fmt: skip
+    assert read_record(tmp_path / "a.nc").sizes["w"] == 2
+
+
+@pytest.mark.parametrize("stderr", ["2>&-", "2>/dev/full"])
+def test_where_nothing_can_be_said_the_code_says_it(tmp_path, stderr):
+    line = f'"{FLOWSIM}" chain --p 2 --q 1 >out {stderr}'
+    assert subprocess.run(line, shell=True, cwd=tmp_path, check=False).returncode == 2
+    assert (tmp_path / "out").read_text() == ""
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_no_record(tmp_path, closed):
+    line = f'"{FLOWSIM}" scan --p 0.5 --q 0.8 --grid 2x2 --confirm 0 --out a.nc {closed}'
+    assert subprocess.run(line, shell=True, cwd=tmp_path, check=False).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
+    assert read_record(tmp_path / "a.nc").sizes["w"] == 2
+
+
+def test_a_folder_that_was_removed_is_one_sentence(tmp_path):
+    line = f'mkdir gone && cd gone && rmdir ../gone && exec "{FLOWSIM}" scan --p 0.5 --q 0.8'
+    done = subprocess.run(
+        f"{line} --grid 2x2", shell=True, cwd=tmp_path, text=True, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "flowsim: there is no working directory any more (No such file or directory): change into "
+        "a folder\n"
+    )
 
 
 def test_a_reader_that_has_gone_is_no_error(tmp_path):
@@ -113,4 +152,14 @@ def test_ctrl_c_inside_compiled_code_is_an_interruption_too(tmp_path):
         done = run("--version", cwd=tmp_path)
     assert done.returncode == 130 and done.stderr.count("\n") == 1, done.stderr
     with patch("flowsim.cli.main.app", side_effect=SystemError), pytest.raises(SystemError):
+        run("--version", cwd=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words", ["DefaultCPUAllocator: can't allocate memory: 8 bytes.", "CUDA out of memory. Tried"]
+)
+def test_torchs_way_to_have_no_memory_is_one_sentence(tmp_path, words):
+    with patch("flowsim.cli.main.app", side_effect=RuntimeError(f"[enforce fail] {words}")):
+        assert_refused(run("--version", cwd=tmp_path), "more memory than there is")
+    with patch("flowsim.cli.main.app", side_effect=RuntimeError), pytest.raises(RuntimeError):
         run("--version", cwd=tmp_path)
