@@ -191,17 +191,17 @@ def _check(prior: Prior, length: int, order: int, beta: float) -> None:
     if not 0 < beta < math.inf:
         raise InputError(f"beta must be a number above 0, not {beta!r}")
     most = _MOST_COUNTS // prior.states ** (order + 1)
-    number = class_bound(prior.states, order, length)
-    if number > most:
-        longest = order
-        while class_bound(prior.states, order, longest + 1) <= most:
-            longest += 1
-        advice = f"choose at most {longest}" if longest > order else "choose a lower order"
-        size = f"10^{math.log10(number):.0f}"
-        raise InputError(
-            f"the exact losses of length {length} run through up to {size} classes of sequences, "
-            f"and {most} of order {order} are held at once: {advice}"
-        )
+    size = log_class_bound(prior.states, order, length)
+    if most and size < math.log(most) + 1 and class_bound(prior.states, order, length) <= most:
+        return
+    longest = order
+    while class_bound(prior.states, order, longest + 1) <= most:
+        longest += 1
+    advice = f"choose at most {longest}" if longest > order else "choose a lower order"
+    raise InputError(
+        f"the exact losses of length {length} run through up to 10^{size / math.log(10):.0f} "
+        f"classes of sequences, and {most} of order {order} are held at once: {advice}"
+    )
 
 
 def class_bound(states: int, order: int, length: int) -> int:
@@ -213,3 +213,10 @@ def class_bound(states: int, order: int, length: int) -> int:
     free = states**order * (states - 1)
     by_counts = states ** (2 * order) * math.comb(length - order + free, free)
     return min(states**length, by_counts)
+
+
+def log_class_bound(states: int, order: int, length: int) -> float:
+    """log of ``class_bound`` from the gamma function, where the number itself is out of reach."""
+    free, rest = states**order * (states - 1), length - order
+    by_counts = math.lgamma(rest + free + 1) - math.lgamma(rest + 1) - math.lgamma(free + 1)
+    return min(length * math.log(states), 2 * order * math.log(states) + by_counts)

@@ -50,12 +50,15 @@ def check_verify(d: int, length: int) -> None:
     require_memory(f"a transformer of d = {d}", 8.0 * 4 * (8 * d * d + 4 * d * d), "--d")
 
 
-def check_counting(order: int, states: int, length: int) -> None:
-    """Of a constructed transformer: all pairs of positions, with a vector for each."""
-    d = states * max(order + 2, 6)
+def check_counting(construction: str, order: int, states: int, length: int) -> None:
+    """Of a constructed transformer: its weights, and all pairs of positions with a vector each."""
+    d, layers, hidden = 1 + 6 * states, 3, 2 * states
+    if construction == "log-depth":
+        d, layers, hidden = states * (order + 2) + order.bit_count(), order.bit_length() + 1, 1
+    weights = layers * d * (4.0 * d + 2 * hidden + length) + 2 * states * d
     require_memory(
         f"a transformer of d = {d} on {length} symbols",
-        8.0 * length * length * (d + 3),
+        8.0 * (weights + float(length) * length * (d + 3)),
         "--length, --order or --states",
     )
 
@@ -87,10 +90,39 @@ def check_training(
     require_memory(f"the losses of {steps} steps", 8.0 * models * steps / 100, "--steps")
 
 
-def check_comparison(d: int, length: int, points: int, hidden: int) -> None:
-    """Of a comparison: positions and their rates at every start, in a few copies."""
+def check_comparison(d: int, length: int, points: int, hidden: int, batch: int = 0) -> None:
+    """Of a comparison: positions and their rates at every start, in a few copies.
+
+    Args:
+        d, length, hidden: the transformer's sizes.
+        points: how many starts.
+        batch: sequences per step and start, of which up to 50 starts are trained together and all
+            are followed by the map together; 0 where the loss is not sampled.
+    """
+    at_rest = 4.0 * points * d * (length + 4 * d + 2 * hidden)
+    traces = float(batch) * length * min(points, 50) * (8 * d + 2 * hidden + length)
+    drawn = float(batch) * (length + 1) * points
     require_memory(
         f"a comparison of {points} starts at N = {length}, d = {d}",
-        8.0 * 4 * points * d * (length + 4 * d + 2 * hidden),
-        "--length, --d, --states, --hidden-per-state or number of starts",
+        8 * (at_rest + max(traces, drawn)),
+        ("--batch, " if batch else "")
+        + "--length, --d, --states, --hidden-per-state or number of starts",
+    )
+
+
+def check_optimizer(batch: int, length: int, attention: bool, starts: int) -> None:
+    """Of an optimizer in reduced coordinates: a batch's symbols, and the starts at every position.
+
+    Args:
+        batch: sequences per step, the same for all starts; 0 where the loss is not sampled.
+        length: N.
+        attention: whether the past of every symbol counts.
+        starts: how many are trained together.
+    """
+    seen = (batch if attention else 2) * length if batch else 0
+    columns = length if batch or attention else 1
+    require_memory(
+        f"training {starts} starts on {batch or 'all'} sequences of {length}",
+        8.0 * (batch * (length + 1) + 5 * seen + 3 * starts * columns),
+        "--batch, --length or number of starts" if batch else "--length or number of starts",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch import Tensor
@@ -21,7 +21,12 @@ _TOLERANCE = {True: 1e-9, False: 1e-5}
 
 
 def verify_counting(
-    construction: str, order: int, states: int, length: int, seeds: Iterable[int] = range(8)
+    construction: str,
+    order: int,
+    states: int,
+    length: int,
+    seeds: Iterable[int] = range(8),
+    progress: Callable[[int], object] | None = None,
 ) -> list[Claim]:
     """Compare a transformer that was built with counting in context.
 
@@ -32,6 +37,7 @@ def verify_counting(
         length: N, more than k.
         seeds: for each, a sequence of a kernel with nearly certain rows, whose contexts return
             often, and one of a kernel with Dirichlet(1) rows.
+        progress: called with the number of sequences compared, ``sequences`` in all.
 
     Returns:
         One claim for drawn sequences and one for those of a single symbol with at most one other
@@ -51,33 +57,38 @@ def verify_counting(
         raise InputError("verify needs at least one seed")
     arch, weights = CONSTRUCTIONS[construction](order, states, length)
     claims = []
-    for kind, tokens in (
+    for kind, drawn in (
         ("drawn", _drawn(order, states, length, seeds)),
-        ("edge", _at_the_edge(order, length)),
+        ("edge", _at_the_edge(order, length).split(1)),
     ):
         errors, compared = [], 0
-        for sequence in tokens.split(1):
+        for sequence in drawn:
             said = forward(arch, weights, sequence)
             counted = in_context(sequence, order, states)
             seen = ~counted.isnan().any(-1)
             compared += int(seen.sum())
             errors.append(float((said - counted)[seen].abs().max()) if seen.any() else 0.0)
+            if progress is not None:
+                progress(1)
         name = (
             f"{construction}, k = {order}, S = {states}, N = {length}, {arch.layers} layers, "
-            f"{kind} sequences: error at {compared} of {tokens.numel()} positions"
+            f"{kind} sequences: error at {compared} of {len(errors) * length} positions"
         )
         claims.append(equal(name, 0.0, errors, _TOLERANCE[order <= 3]))
     return claims
 
 
-def _drawn(order: int, states: int, length: int, seeds: list[int]) -> Tensor:
-    """Two sequences for every seed."""
-    found = []
+def sequences(order: int, length: int, seeds: int) -> int:
+    """How many sequences ``verify_counting`` compares with so many seeds."""
+    return 2 * seeds + 1 + min(order + 2, length)
+
+
+def _drawn(order: int, states: int, length: int, seeds: list[int]) -> Iterator[Tensor]:
+    """Two sequences for every seed, each of shape (1, N)."""
     for seed in seeds:
         g = generator_of(seed)
         kernels = [DirichletPrior(states, order, beta).draw(1, g) for beta in (0.05, 1.0)]
-        found.append(sample_kernels(torch.cat(kernels), None, length, g)[0])
-    return torch.cat(found)
+        yield from sample_kernels(torch.cat(kernels), None, length, g)[0].split(1)
 
 
 def _at_the_edge(order: int, length: int) -> Tensor:

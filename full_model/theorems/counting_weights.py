@@ -55,6 +55,7 @@ def constant_depth(order: int, states: int, length: int) -> tuple[Architecture, 
     tests hold them; without the flag k = 2 is off by 0.67.
     """
     _check(order, states, length)
+    sharpness = _APART / (nearest_contexts(order, states) ** 2)  # κ
     d = 1 + 6 * states
     symbol, u, u_hat, v, v_hat, out = (
         slice(1 + i * states, 1 + (i + 1) * states) for i in range(6)
@@ -76,7 +77,6 @@ def constant_depth(order: int, states: int, length: int) -> tuple[Architecture, 
     weights["1.relative_value"][order, 0] = 1
     powers = 3.0 ** torch.arange(order, dtype=torch.float64)
     share = float(powers[-1] / powers.sum())  # of distance k, where the flag is not zero
-    sharpness = _APART / (nearest_contexts(order, states) ** 2)  # κ
     size = math.sqrt(d)  # scores are divided by it
     weights["2.query"][u_hat, u_hat] = 2 * sharpness * size * eye
     weights["2.key"][u_hat, v_hat] = eye

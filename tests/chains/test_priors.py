@@ -20,6 +20,7 @@ from flowsim import (
     sample_kernels,
     successor_counts,
 )
+from flowsim.chains.exact_losses import class_bound, log_class_bound
 
 
 def counted(word, order, states):
@@ -191,7 +192,9 @@ def test_dirichlet_draws_have_its_moments():
         (lambda: prior_losses(DirichletPrior(2, 2), 2), "above the order 2, not 2"),
         (lambda: prior_losses(DirichletPrior(2, 3), 200), r"10\^\d+ classes .* at most 1"),
         (lambda: prior_losses(DirichletPrior(3, 8), 20), "choose a lower order"),
-        (lambda: prior_losses(DirichletPrior(2), 10**6), "choose at most"),
+        (lambda: prior_losses(DirichletPrior(2), 10**6), "choose at most 499"),
+        (lambda: prior_losses(DirichletPrior(2), 500), r"10\^6 classes .* at most 499"),
+        (lambda: prior_losses(DirichletPrior(2000), 10**6), r"10\^1086419 classes .* lower order"),
         (lambda: successor_counts(torch.tensor([[0, 2]]), 1, 2), r"lie in \[0, 2\)"),
         (lambda: in_context(torch.tensor([[0, 1]]), -1, 2), "order must be"),
     ],
@@ -199,3 +202,11 @@ def test_dirichlet_draws_have_its_moments():
 def test_bad_input_is_one_sentence(what, words):
     with pytest.raises(InputError, match=words):
         what()
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+@pytest.mark.parametrize("states", [2, 3, 5])
+def test_the_bound_on_classes_and_its_logarithm(states, order):
+    for length in (order + 1, order + 2, 9, 40, 300):
+        exact = math.log(class_bound(states, order, length))
+        assert log_class_bound(states, order, length) == pytest.approx(exact, abs=1e-8)

@@ -1,11 +1,15 @@
 """Sizes that no memory or time holds, and chains next to 0 and 1: one sentence each, at once."""
 
 import itertools
+import time
 
 import pytest
 from command import assert_refused, run
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
+TRAINED = ["--model", "rank-one", "--optimizer", "adamw", "--steps", "2", "--length", "1000000",
+           "--batch", "1000000"]  # fmt: skip
+LARGE = ["--length", "9", "--order", "3", "--states", "1000"]
 
 
 @pytest.mark.parametrize(
@@ -31,6 +35,18 @@ CHAIN = ["--p", "0.5", "--q", "0.8"]
         (["compare", *CHAIN, "--d", "1000000"], "GiB"),
         (["compare", *CHAIN, "--cloud", "100000000", "--sigma", "1"], "at most"),
         (["compare", *CHAIN, "--model", "uniform", "--length", "4096"], "--length"),
+        (["compare", *CHAIN, "--model", "rank-one", "--grid", "2x1", "--trainer", "sgd",
+          "--batch", "1000000000", "--d", "2", "--length", "2"], "--batch"),
+        (["verify", "--construction", "log-depth", "--order", "64", "--states", "1000",
+          "--length", "70"], "GiB"),
+        (["verify", "--construction", "constant-depth", *LARGE], "contexts"),
+        (["scan", *CHAIN, *TRAINED, "--grid", "2x2"], "--batch"),
+        (["portrait", *CHAIN, *TRAINED, "--resolution", "2"], "--batch"),
+        (["gaussian", *CHAIN, *TRAINED, "--samples", "2", "--sigma", "1"], "--batch"),
+        (["chain", "--prior", "dirichlet", "--states", "2000", "--length", "1000000"],
+         "10^1086419"),
+        (["portrait", "--model", "states", "--attention", "--states", "1000", "--p", "0.9",
+          "--length", "1000000", "--fix", "v=0.5"], "different pasts"),
         (["scan", *CHAIN, "--cloud", "1000000000000", "--sigma", "1"], "TiB"),
         (["scan", *CHAIN, "--grid", "9" * 400 + "x2"], "--grid"),
         (["portrait", *CHAIN, "--resolution", "4001"], "--resolution"),
@@ -38,9 +54,11 @@ CHAIN = ["--p", "0.5", "--q", "0.8"]
         (["gaussian", *CHAIN, "--samples", "1000000", "--sigma", "0.1:1:1000"], "at most"),
     ],
     ids=lambda value: " ".join(value[5:])[:40] if isinstance(value, list) else "",
-)
+)  # fmt: skip
 def test_too_large_is_one_sentence(tmp_path, words, said):
+    began = time.process_time()
     assert_refused(run(*words, cwd=tmp_path), said)
+    assert time.process_time() - began < 10, "torch and all are imported in less"
     assert list(tmp_path.iterdir()) == []
 
 

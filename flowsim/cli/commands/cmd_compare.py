@@ -227,7 +227,8 @@ def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:
     if (points.shape[1] == 3 or noisy) and given.trainer in ("flow", "gd"):
         sampled = "" if given.states else "; or sampled batches, --trainer sgd or adamw"
         sizes.check_enumeration(given.length, sampled, given.states or 2)
-    sizes.check_comparison(given.d, given.length, len(points), given.hidden())
+    batch = given.batch if given.trainer in ("sgd", "adamw") else 0
+    sizes.check_comparison(given.d, given.length, len(points), given.hidden(), batch)
     settings = Comparison(
         chain.p, getattr(chain, "q", None), given.model, given.trainer, given.d, given.length,
         given.noise, given.noise_on, given.seed, given.horizon, given.steps, given.batch,

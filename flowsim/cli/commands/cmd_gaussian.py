@@ -113,6 +113,7 @@ def _compute(given: Gaussian, sigmas: tuple[float, ...], samples: int) -> xr.Dat
     scales: np.ndarray = np.array(sigmas)
     optimizer = given.choice_of_optimizer(given.seed)
     starts = len(sigmas) * samples
+    given.check_optimizer_size(model, starts)
     total, unit = starts, "starts"
     if optimizer is not None:
         total, unit = starts * optimizer.recipe.steps, "steps"

@@ -160,6 +160,7 @@ def _trained(given: Portrait, model: ReducedModel) -> xr.Dataset:
     optimizer, resolution = given.choice_of_optimizer(given.seed), given.resolution or 64
     assert optimizer is not None
     cells, followed = resolution**2, 0
+    given.check_optimizer_size(model, cells)
     with progress(cells * optimizer.recipe.steps, "steps", given.quiet) as meter:
 
         def follow(more: int) -> None:

@@ -191,6 +191,7 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
         integrator=given.integrator, confirm=_sample(given, model),
         optimizer=given.choice_of_optimizer(given.seed),
     )  # fmt: skip
+    given.check_optimizer_size(model, min(task.size, task.chunk))
     with progress(task.size, "points", given.quiet) as meter:
         write_scan(
             task, out, given.resume, given.overwrite, given.jobs, given.scheduler,

@@ -100,9 +100,14 @@ def _counting(given: Verify) -> list[Claim]:
         raise InputError("--construction needs --order and --states")
     if given.length <= given.order:
         raise InputError(f"--length must be above --order {given.order}, not {given.length}")
-    sizes.check_counting(given.order, given.states, given.length)
-    from full_model.theorems.counting import verify_counting
-
     assert given.construction is not None
-    seeds = range(given.seeds)
-    return verify_counting(given.construction, given.order, given.states, given.length, seeds)
+    sizes.check_counting(given.construction, given.order, given.states, given.length)
+    from flowsim.cli.progress import progress
+    from full_model.theorems.counting import sequences, verify_counting
+
+    count = sequences(given.order, given.length, given.seeds)
+    with progress(count, "sequences", given.quiet) as meter:
+        return verify_counting(
+            given.construction, given.order, given.states, given.length, range(given.seeds),
+            meter.advance,
+        )  # fmt: skip

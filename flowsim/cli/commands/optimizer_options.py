@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from flowsim.cli import options
+from flowsim.cli import options, sizes
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
+    from flowsim.models.base import ReducedModel
     from flowsim.training.optimizer_choice import OptimizerChoice
 
 #: The papers' clipping of AdamW's gradients (AM Table 2), as ``train`` has it.
@@ -115,6 +116,16 @@ class OptimizerOptions:
                 "--rtol, --atol and --integrator are of the flow; omit them with --optimizer"
             )
         self.choice_of_optimizer(0)
+
+    def check_optimizer_size(self, model: ReducedModel, starts: int) -> None:
+        """InputError if training so many starts together needs more memory than there is."""
+        from flowsim.models.rank_one import RankOneModel
+
+        choice = self.choice_of_optimizer(0)
+        if choice is None or not isinstance(model, RankOneModel):
+            return
+        batch = choice.recipe.batch if choice.recipe.loss == "sampled" else 0
+        sizes.check_optimizer(batch, model.length, model.attention, starts)
 
     def optimizer_words(self) -> list[str]:
         """The optimizer as a file's name says it."""

@@ -60,6 +60,8 @@ def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
     if length < 1:
         raise InputError(f"length must be at least 1, not {length}")
     others = chain.states - 1
+    if _pasts(others, length) > MOST_CLASSES:
+        raise _too_many(chain, length)
     now: dict[_Counts, float] = {(1, (0,) * min(others, length)): 1.0}
     found: defaultdict[_Counts, float] = defaultdict(float)
     for n in range(1, length + 1):
@@ -67,13 +69,29 @@ def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
             part = gcd(own, n, *rest)
             found[own // part, tuple(k // part for k in rest)] += weight / length
         if len(found) + len(now) > MOST_CLASSES:
-            raise InputError(
-                f"{chain.states} states have more than {MOST_CLASSES:,} different pasts of up to "
-                f"{length} symbols: choose a smaller length"
-            )
+            raise _too_many(chain, length)
         if n < length:
             now = _next(chain, now, others)
     return _arrays(found, others)
+
+
+def _too_many(chain: SymmetricChain, length: int) -> InputError:
+    return InputError(
+        f"{chain.states} states have more than {MOST_CLASSES:,} different pasts of up to "
+        f"{length} symbols: choose a smaller length"
+    )
+
+
+def _pasts(others: int, length: int) -> int:
+    """Pasts of N symbols, or of the first 300: partitions of 0 … N − 1 into as many parts.
+
+    No more than there are classes; with few states, whose law is quick, those may be many more.
+    """
+    ways = [1] + [0] * (min(length, 300) - 1)
+    for part in range(1, min(others, len(ways)) + 1):
+        for n in range(part, len(ways)):
+            ways[n] += ways[n - part]
+    return sum(ways)
 
 
 def _next(chain: SymmetricChain, now: dict[_Counts, float], others: int) -> dict[_Counts, float]:
