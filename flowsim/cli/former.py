@@ -30,7 +30,10 @@ def former_spelling(words: list[str]) -> str | None:
     return None
 
 
-_REDRAWING = {"--from", "--out", "--json", "--overwrite", "--quiet", "-h", "--help"}
+#: Options that do not tell that --from is meant as it was; --require is refused beside it later.
+_REDRAWING = {
+    "--from", "--out", "--json", "--overwrite", "--quiet", "--require", "-h", "--help",
+}  # fmt: skip
 
 
 def _options(words: list[str]) -> dict[str, str | None]:

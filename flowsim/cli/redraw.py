@@ -35,6 +35,8 @@ def redraw(
 
     began = time.perf_counter()
     require_file(source)
+    if not source.name:
+        raise InputError(f"--from needs the name of a record, not {str(source)!r}")
     figure = files.out or source.with_suffix(".png")
     check_output(figure, "--out", FIGURES, files.overwrite)
     record = read_record(source)

@@ -17,7 +17,7 @@ def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bo
 
     Raises:
         InputError: unknown suffix, missing or read-only folder, or an existing file without
-            ``overwrite``.
+            ``overwrite``, be it a link that leads nowhere.
     """
     known = ", ".join(suffixes)
     if path.suffix.lower() not in suffixes:
@@ -33,7 +33,7 @@ def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bo
             f"{option}: cannot write in the folder {str(path.parent)!r} ({reason})"
         ) from None
     try:
-        found = path.exists()
+        found = path.exists() or os.path.lexists(path)
     except OSError as error:  # a name that no file can have
         raise InputError(f"{option}: {str(path)!r} ({error.strerror})") from None
     if path.is_dir():

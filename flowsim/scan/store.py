@@ -70,7 +70,7 @@ def write_scan(
     check_output(out, "--out", (".nc",), overwrite or resume)
     settings = {**scan.settings(), "command": command}
     with _locked(out) as folder:
-        if out.exists() and not overwrite:
+        if os.path.lexists(out) and not overwrite:
             _refuse_others(_record_settings(out), settings, out, "is a record")
             _discard(folder)
             return out

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def check_checkpoint(path: Path | None, resume: bool, overwrite: bool) -> None:
         return
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"{path} is a folder or lies in none")
-    if path.exists() and not (resume or overwrite):
+    if os.path.lexists(path) and not (resume or overwrite):
         raise InputError(
             f"{path} exists: give --resume to continue it, --overwrite to start afresh, or "
             "another name"

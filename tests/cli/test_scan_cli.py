@@ -118,6 +118,8 @@ BAD = [
     ([*GRID, "--fix", "e=nan"], "--fix"),
     (["--grid", "4", "--fix", "e=1", "--fix", "e=2"], "twice"),
     (["--grid", "4", "--fix", "e=1", "--e-range", "0:1"], "also fixed"),
+    ([*GRID, "--range", "e=-1:1", "--range", "e=0:1"], "e has two ranges"),
+    ([*GRID, "--range", "e=-1:1", "--e-range", "0:1"], "e has two ranges"),
     ([*GRID, "--seed", "1"], "--seed"),
     ([*CLOUD, "--w-range", "0:1"], "--grid"),
     (["--cloud", "4"], "--cloud needs --sigma"),

@@ -89,6 +89,12 @@ FORMER = [
 ]
 
 
+def test_require_goes_with_a_comparison_that_is_made(tmp_path):
+    (tmp_path / "c.nc").touch()
+    done = run("compare", "--from", "c.nc", "--require", "1", cwd=tmp_path)
+    assert_refused(done, "omit --require")
+
+
 @pytest.mark.parametrize(("words", "new"), FORMER, ids=lambda value: " ".join(value))
 def test_a_former_spelling_is_answered_with_the_new_one(tmp_path, words, new):
     assert_refused(run(*words, cwd=tmp_path), new)

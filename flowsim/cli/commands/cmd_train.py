@@ -57,8 +57,8 @@ def _check(given: Train) -> None:
     )  # fmt: skip
     from flowsim.records.atomic import check_output
 
+    check_output(given.out, "--out", (".nc",), given.overwrite)
     files = given.files()
-    check_output(files["record"], "--out", (".nc",), given.overwrite)
     if files["checkpoint"].suffix != ".safetensors":
         raise InputError(f"--checkpoint must end in .safetensors, not {files['checkpoint'].name!r}")
     if given.plot:

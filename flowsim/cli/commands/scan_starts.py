@@ -40,10 +40,14 @@ class StartOptions:
     seed: options.Seed = 0
 
     def windows(self) -> dict[str, Interval]:
-        """The window of every coordinate that has one."""
+        """The window of every coordinate that has one; InputError if one has two."""
         named = {"e": self.e_range, "w": self.w_range, "a": self.a_range}
-        named |= dict(self.ranges or ())
-        return {name: bounds for name, bounds in named.items() if bounds is not None}
+        found = {name: bounds for name, bounds in named.items() if bounds is not None}
+        for name, bounds in self.ranges or ():
+            if name in found:
+                raise InputError(f"{name} has two ranges: give it one of them")
+            found[name] = bounds
+        return found
 
     def start_words(self) -> list[str]:
         """The starts as a file's name says them."""
