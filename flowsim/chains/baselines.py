@@ -29,11 +29,11 @@ def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, 
 
     Args:
         data: a chain, or a law of kernels.
-        length: N, above the order k.
+        length: N, of a chain at least the order k, of a prior above it.
 
     Raises:
-        InputError: N ≤ k; of a prior too many classes of sequences (with their number), or no known
-            Bayes predictor.
+        InputError: a smaller N; of a prior too many classes of sequences (with their number), or no
+            known Bayes predictor.
     """
     return dict(_baselines(data, length))
 
@@ -43,8 +43,8 @@ def _baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str,
     if isinstance(data, Prior):
         return _of_prior(data, length)
     order = data.order
-    if length <= order:
-        raise InputError(f"length must be above the order {order}, not {length}")
+    if length < order:
+        raise InputError(f"length must be at least the order {order}, not {length}")
     known = [data.ngram_loss(n + 1) for n in range(order + 1)]  # by symbols known
     found = {"uniform": math.log(data.states)}
     for j in range(order + 1):

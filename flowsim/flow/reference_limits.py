@@ -120,8 +120,9 @@ def _unmoved(model: ReducedModel, rows: Tensor) -> Limits:
     finite = torch.isfinite(rows).all(dim=1)
     label = torch.full_like(finite, Label.UNRESOLVED, dtype=torch.int8)
     status = torch.where(finite, Status.TIMED_OUT, Status.FAILED).to(torch.int8)
-    norm = model.gradient(rows).norm(dim=1)
-    critical = finite & (norm == 0)
+    gradient = model.gradient(rows)
+    norm = gradient.norm(dim=1)
+    critical = finite & (gradient == 0).all(dim=1)  # a norm of 1e-200 squares to zero
     if bool(critical.any()):
         label[critical] = classify_critical(model, rows[critical])
     rule, zeros = torch.full_like(label, Rule.NONE), torch.zeros_like(norm)

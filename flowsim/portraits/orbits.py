@@ -100,7 +100,8 @@ def _follow(
     count = TIMES if loss_of_gap(model) else FEWER_TIMES
     horizon = 6 / (law[0] * law[-1] * max(abs(model.chain.second_eigenvalue), 0.1))
     curvature = hessian(model, torch.cat([start, limit])).abs().sum(dim=-1) / min(model.metric)
-    horizon = min(horizon, 1000 / float(curvature.nan_to_num().amax()))
+    if (largest := float(curvature.nan_to_num().amax())) > 0:
+        horizon = min(horizon, 1000 / largest)
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, count - 1)]).double()
     rtol = rtol or (1e-11 if loss_of_gap(model) else 1e-8)
     return integrate(model, start, times, rtol, atol, reached)

@@ -136,4 +136,7 @@ def plane_velocity(model: ReducedModel, theta: Tensor) -> Tensor:
     else:
         field = to_window(model, field)
     field = field[..., :2]
+    size = field.abs().amax(dim=-1, keepdim=True)
+    square_fits = (size > 1e-150) & (size < 1e150)
+    field = torch.where(square_fits, field, field / size)
     return torch.nan_to_num(field / field.norm(dim=-1, keepdim=True))

@@ -225,7 +225,8 @@ class ReducedTraining:
         count = self.positions
         if self.model.attention or count == 1:
             return torch.from_numpy(rows.copy())
-        rho = rows[:, 1 : 1 + count].mean(axis=1, keepdims=True)
+        with np.errstate(over="ignore", invalid="ignore"):  # of rows that have diverged
+            rho = rows[:, 1 : 1 + count].mean(axis=1, keepdims=True)
         return torch.from_numpy(np.concatenate([rows[:, :1], rho, rows[:, 1 + count :]], axis=1))
 
     def _returning(self, rows: np.ndarray, moments: np.ndarray, found: Trained) -> torch.Tensor:

@@ -6,6 +6,8 @@ import pytest
 import xarray as xr
 from command import assert_refused, run
 
+from flowsim import read_record
+
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 QUICK = ["train", *CHAIN, "--trainer", "gd", "--d", "4", "--length", "4", "--steps", "40"]
 
@@ -32,6 +34,18 @@ def test_train_writes_a_record_and_a_checkpoint(tmp_path):
     assert record.attrs["kind"] == "training"
     assert "torch" in record.attrs["versions"]
     assert record["loss"].isel(step=-1).values.tolist() == summary["loss"]
+
+
+@pytest.mark.parametrize("words", [
+    ["train", "--trainer", "gd"],
+    ["compare", "--model", "rank-one", "--trainer", "adamw", "--grid", "2x1"],
+], ids=lambda words: words[0])  # fmt: skip
+def test_a_single_position_is_trained(tmp_path, words):
+    done = run(*words, *CHAIN, "--d", "2", "--length", "1", "--steps", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (stored,) = tmp_path.glob("*.nc")
+    record = read_record(stored)
+    assert "kind" in record.attrs and record.sizes["step"] >= 1
 
 
 def test_resuming_a_finished_run_changes_nothing_and_other_settings_are_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from command import assert_refused, run
 
@@ -56,3 +57,19 @@ def test_gaussian_starts_have_v_too(tmp_path):
 def test_what_it_does_not_have_is_refused(tmp_path, words, message):
     assert_refused(run(*words, cwd=tmp_path), message)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("words", "code", "confirmed"), [
+    (["--fix", "v=1e300", "--resolution", "4"], 3, 0),
+    (["--fix", "v=0.5", "--w-range=-1e-300:1e-300", "--e-range=-1e-300:1e-300",
+      "--resolution", "3", "--confirm", "9"], 0, 9),
+], ids=["without-curvature", "tiny-window"])  # fmt: skip
+def test_sizes_whose_squares_float64_does_not_hold(tmp_path, words, code, confirmed):
+    done = run("portrait", *STATES, *words, "--json", "--out", "a.png", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (code, "")
+    summary = json.loads(done.stdout)
+    assert summary["confirm_agree"] == summary["confirm_cells"] == confirmed
+    record = read_record(tmp_path / "a.nc")
+    size = np.hypot(record["direction_e"], record["direction_w"]).to_numpy()
+    assert ((size == 0) | (abs(size - 1) < 1e-12)).all()
+    assert code == 3 or (size[record["arrow_e"].to_numpy() != 0] > 0).all()

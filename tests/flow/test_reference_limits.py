@@ -15,8 +15,10 @@ from flowsim import (
     InputError,
     Label,
     LinearAttentionModel,
+    MarkovChain,
     RankOneModel,
     Rule,
+    StatesAttentionModel,
     Status,
     UntiedModel,
     confirm,
@@ -74,6 +76,13 @@ def test_starts_a_hair_beside_a_saddle_leave_it():
     start = torch.stack([e, torch.full_like(e, -0.9)], dim=1)
     labels = reference_labels(CanonicalModel(BinaryChain(0.5, 0.8)), start)
     assert (labels == Label.GLOBAL_MINIMUM).all()
+
+
+def test_starts_whose_gradient_squares_to_zero_are_not_at_rest():
+    of_states = StatesAttentionModel(MarkovChain.symmetric(3, 0.6), 4)
+    tiny = [[1e-300, 1e-300, 0.5], [-1e-300, 0, 0.5], [0, 1e-300, 0.5]]
+    labels = reference_labels(of_states, tiny)
+    assert labels.tolist() == [Label.GLOBAL_MINIMUM, Label.GLOBAL_MINIMUM, Label.SADDLE]
 
 
 def test_starts_on_invariant_lines_and_bad_starts_cost_only_themselves(generator):

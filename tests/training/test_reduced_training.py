@@ -208,6 +208,14 @@ def test_a_trap_needs_steps_that_contract_it():
         assert (found.label[0], found.status[0]) == (Label.UNRESOLVED, Status.TIMED_OUT)
 
 
+def test_rows_that_diverge_warn_of_nothing():
+    reduced = model("rank-one", 0.5, 0.8, length=2)
+    _, theta = starts_of(reduced, 3)
+    numbers = {"learning_rate": 1e300, "steps": 5, "loss": "sampled"}
+    found = ReducedTraining(reduced, "gd", **numbers).run(theta, keep=range(6))
+    assert (found.status == Status.DIVERGED).all()
+
+
 def test_starts_that_are_not_finite_have_failed_alone():
     reduced = model("rank-one", 0.5, 0.8, length=4)
     _, theta = starts_of(reduced, 3)
