@@ -21,7 +21,7 @@ CHAIN = flowsim.BinaryChain(0.5, 0.8)
 @pytest.fixture(scope="module")
 def record():
     axes = {"e": flowsim.cell_centres(-2, 2, 5), "w": flowsim.cell_centres(-2, 2, 4)}
-    return flowsim.scan_basins(flowsim.CanonicalModel(CHAIN), axes)
+    return flowsim.scan_basins(flowsim.CanonicalModel(CHAIN), axes, fraction=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,20 @@ FORGED = {
     "another kind": lambda r: r.attrs.update(kind="recipe"),
     "a later schema": lambda r: r.attrs.update(schema=99),
     "a schema of text": lambda r: r.attrs.update(schema="2"),
+    "a negative time": lambda r: r.hitting_time.values.__setitem__((0, 0), -1.0),
+    "a time without end": lambda r: r.hitting_time.values.__setitem__((0, 0), np.inf),
+    "a time beyond all": lambda r: r.settling_time.values.__setitem__((0, 0), 1e300),
+    "a length of zero": lambda r: r.attrs.update(length=0),
+    "one state": lambda r: r.attrs.update(states=1),
+    "a coordinate that is held at no number": lambda r: r.attrs.update(v=np.nan),
+    "the other regime": lambda r: r.attrs.update(regime="p + q < 1"),
+    "the other regime of states": lambda r: (
+        r.attrs.pop("q"),
+        r.attrs.update(states=3, p=0.9, regime="p < 2/3"),
+    ),
+    "steps in disorder": lambda r: r.update({"step": ("step", np.array([3, 2, 1], "u8"))}),
+    "a boundary at no place": lambda r: r.update({"boundary_e": ("vertex", [np.nan, np.nan])}),
+    "labels of text": lambda r: r.update({"label": (r.label.dims, r.label.values.astype(str))}),
     "no label": lambda r: r.__delitem__("label"),
     "labels that are floats": lambda r: r.update(
         {"label": (r.label.dims, r.label.values * 1.0, r.label.attrs)}
@@ -127,6 +141,40 @@ def test_a_forged_record_is_refused_whoever_sealed_it(record, tmp_path, forged):
     write_record(forgery, tmp_path / "a.nc")
     refused(tmp_path / "a.nc")
     refused(tmp_path / "a.nc", check=False)
+
+
+def test_labels_of_text_are_refused_before_they_are_read(record, tmp_path):
+    text = record.label.to_numpy().astype(str)
+    write_record(record.assign(label=(("e", "w"), text)), tmp_path / "a.nc")
+    with pytest.raises(flowsim.InputError, match=r"its label holds .*, not numbers"):
+        open_record(tmp_path / "a.nc")
+
+
+@pytest.mark.parametrize("p", [0.3, np.nextafter(0.3, 1), 0.4])
+def test_a_regime_at_the_threshold_is_that_of_rounding(record, tmp_path, p):
+    """Whoever wrote p + q = 1 may have rounded; an honest record is read."""
+    other = record.assign_attrs(p=p, q=0.7, regime="p + q = 1")
+    write_record(other, tmp_path / "a.nc")
+    if p < 0.35:
+        flowsim.read_record(tmp_path / "a.nc")
+    else:
+        assert "which its p contradicts" in refused(tmp_path / "a.nc")
+
+
+def test_a_comparison_knows_the_losses_that_decided_it(tmp_path):
+    loss = np.array([[0.7, np.nan, 0.6], [np.nan, np.nan, 0.6]])
+    codes = {"flag_values": np.arange(4, dtype="i1"), "flag_meanings": " ".join(LABELS)}
+    found = {
+        "loss": (("time", "point"), loss),
+        "predicted": ("point", np.array([1, 2, 0], "i1"), codes),
+        "outcome": ("point", np.array([1, 0, 0], "i1"), codes),
+    }
+    record = xr.Dataset(found, attrs={"kind": "comparison", "schema": 2})
+    write_record(record, tmp_path / "a.nc")
+    xr.testing.assert_equal(flowsim.read_record(tmp_path / "a.nc"), record)
+    record.outcome.values[1] = 2
+    write_record(record, tmp_path / "a.nc")
+    assert "its loss is unknown where its outcome is decided" in refused(tmp_path / "a.nc")
 
 
 def test_values_that_were_never_stored_take_no_memory(tmp_path, path):
