@@ -19,7 +19,7 @@ from full_model.training.held_out import HeldOut
 from full_model.training.probes import Pass, measure
 from full_model.training.run_record import is_exact, run_record
 from full_model.training.settings import RunSettings
-from full_model.training.trainer import Trainer
+from full_model.training.trainer import Trainer, finite_members
 
 #: Called with the step and the latest train loss (M,).
 StepProgress = Callable[[int, Tensor], None]
@@ -27,6 +27,8 @@ StepProgress = Callable[[int, Tensor], None]
 _PROBE_NUMBERS = 2**22
 #: Which quantities are measured; a run is resumed with the same ones.
 TELEMETRY = 2
+#: Threads that no machine exceeds; OpenMP ends the process when it cannot start what it is asked.
+_MOST_THREADS = 1024
 
 
 class RunSession:
@@ -89,9 +91,9 @@ class RunSession:
         for start in range(0, trainer.members, size):
             part = slice(start, start + size)
             weights = {name: w[part] for name, w in trainer.weights.items()}
-            alive = torch.stack([w.reshape(len(w), -1).isfinite().all(1) for w in weights.values()])
+            alive = finite_members(weights)
             safe = {
-                name: torch.where(alive.all(0).reshape(-1, *[1] * (w.ndim - 1)), w, 0.0)
+                name: torch.where(alive.reshape(-1, *[1] * (w.ndim - 1)), w, 0.0)
                 for name, w in weights.items()
             }
             seen = Pass.of(arch, safe, self.tokens[part])
@@ -99,7 +101,7 @@ class RunSession:
             if self.exact is None:
                 line["loss"] = self.held_out.loss(seen.logits, part)
             for name, values in line.items():
-                dead = ~alive.all(0).reshape(-1, *[1] * (values.ndim - 1))
+                dead = ~alive.reshape(-1, *[1] * (values.ndim - 1))
                 found.setdefault(name, []).append(values.masked_fill(dead, torch.nan))
         whole = {name: torch.cat(parts) for name, parts in found.items()}
         if self.exact is not None:
@@ -128,40 +130,77 @@ class RunSession:
         save_checkpoint(checkpoint, tensors, state)
 
     def restore(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> int:
-        """Take over a checkpoint's state; the number of threads it was made with."""
-        trainer = self.trainer
-        expected = {f"weight/{name}": w for name, w in trainer.weights.items()}
-        for slot, moments in trainer.moments.items():
-            expected |= {f"{slot}/{name}": m for name, m in moments.items()}
-        expected |= {"generator": self.generator.get_state(), "alive": trainer.alive}
-        for name, like in expected.items():
-            found = tensors.get(name)
-            if found is None or found.shape != like.shape or found.dtype != like.dtype:
-                raise InputError(
-                    f"{path} is not a usable checkpoint: {name} is missing or misshaped"
-                )
-        numbers = [state.get(name) for name in ("step", "evaluations", "threads")]
-        if not all(type(n) is int and n >= 0 for n in numbers) or not numbers[2]:
-            raise InputError(f"{path} is not a usable checkpoint: its counters are no counts")
-        if numbers[0] > self.settings.recipe.steps:  # type: ignore[operator]
-            raise InputError(f"{path} is not a usable checkpoint: it is past its own last step")
-        history = {k.removeprefix("history/"): v for k, v in tensors.items() if "history/" in k}
-        if "at" not in history or len({len(v) for v in history.values()}) != 1:
-            raise InputError(f"{path} is not a usable checkpoint: its telemetry is incomplete")
+        """Take over a checkpoint's state; the number of threads it was made with.
+
+        Raises:
+            InputError: what is in it is not what this run would have saved.
+        """
+        try:
+            step, evaluations, count = self._counters(state)
+            history = self._check_tensors(tensors, step)
+        except InputError as error:
+            raise InputError(f"{path} is not a usable checkpoint: {error}") from None
         try:
             self.generator.set_state(tensors["generator"])
         except RuntimeError:
             raise InputError(f"{path} is not a usable checkpoint: no generator is in it") from None
-        device = self.settings.device
+        trainer, device = self.trainer, self.settings.device
         for name in trainer.weights:
             trainer.weights[name] = tensors[f"weight/{name}"].to(device)
         for slot, moments in trainer.moments.items():
             for name in moments:
                 moments[name] = tensors[f"{slot}/{name}"].to(device)
         trainer.alive = tensors["alive"].to(device)
-        trainer.step, trainer.evaluations = state["step"], state["evaluations"]
+        trainer.step, trainer.evaluations = step, evaluations
         self.history = {name: list(values.unbind(0)) for name, values in history.items()}
-        return state["threads"]
+        return count
+
+    def _counters(self, state: dict[str, Any]) -> tuple[int, int, int]:
+        """Steps, evaluations and threads of a checkpoint; InputError if one is no count."""
+        numbers: list[int] = []
+        for name in ("step", "evaluations", "threads"):
+            number = state.get(name)
+            if type(number) is not int or not 0 <= number < 2**63:
+                raise InputError("its counters are no counts")
+            numbers.append(number)
+        step, evaluations, count = numbers
+        if step > self.settings.recipe.steps:
+            raise InputError("it is past its own last step")
+        if not 1 <= count <= _MOST_THREADS:
+            raise InputError(f"its threads are {count}, not from 1 to {_MOST_THREADS}")
+        return step, evaluations, count
+
+    def _check_tensors(self, tensors: dict[str, Tensor], step: int) -> dict[str, Tensor]:
+        """The telemetry of a checkpoint; InputError for tensors that are not those of the run."""
+        trainer = self.trainer
+        expected = {f"weight/{name}": w for name, w in trainer.weights.items()}
+        for slot, moments in trainer.moments.items():
+            expected |= {f"{slot}/{name}": m for name, m in moments.items()}
+        expected |= {"generator": self.generator.get_state(), "alive": trainer.alive}
+        looks = torch.tensor(self._looks(step))
+        self.measure(torch.full((self.settings.members,), torch.nan))
+        names = list(self.history)
+        for name, (row,) in self.history.items():
+            expected[f"history/{name}"] = row.expand(len(looks), *row.shape)
+        self.history = {}
+        for name, like in expected.items():
+            found = tensors.get(name)
+            if found is None or found.shape != like.shape or found.dtype != like.dtype:
+                raise InputError(f"{name} is missing or misshaped")
+        if foreign := sorted(set(tensors) - set(expected)):
+            raise InputError(f"no run has {foreign[0][:60]!r}")
+        if not torch.equal(tensors["history/at"], looks):
+            raise InputError("its telemetry is not of the steps at which the run is measured")
+        weights = {name: tensors[f"weight/{name}"] for name in trainer.weights}
+        if bool((tensors["alive"] & ~finite_members(weights)).any()):
+            raise InputError("its weights are not finite, and it calls them so")
+        return {name: tensors[f"history/{name}"] for name in names}
+
+    def _looks(self, step: int) -> list[int]:
+        """The steps up to ``step`` after which ``run`` has measured."""
+        looks = list(range(0, step + 1, self.settings.telemetry_every))
+        ended = step == self.settings.recipe.steps and looks[-1] != step
+        return [*looks, step] if ended else looks
 
     def record(self) -> xr.Dataset:
         """The record of what was measured so far."""

@@ -108,7 +108,7 @@ class Trainer:
                 loss, gradient = self._gradient(count)
                 self._move(gradient)
                 self.step += 1
-        self.alive &= loss.isfinite()
+        self.alive &= loss.isfinite() & finite_members(self.weights)
         return loss
 
     @torch.no_grad()
@@ -221,6 +221,11 @@ class Trainer:
             weights[name] = flat[:, start : start + size].reshape(-1, *shape)
             start += size
         return weights
+
+
+def finite_members(weights: Weights) -> Tensor:
+    """Of which models all weights (M, *shape) are finite, (M,)."""
+    return torch.stack([w.reshape(len(w), -1).isfinite().all(1) for w in weights.values()]).all(0)
 
 
 def _clipped(grads: Weights, most: float) -> Weights:

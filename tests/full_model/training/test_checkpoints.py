@@ -212,11 +212,24 @@ def test_a_well_formed_checkpoint_with_foreign_content_is_refused(tmp_path):
     train(settings(), path)
     tensors, state = load_checkpoint(path)
     keep = {k: v for k, v in state.items() if k not in ("sha256", "format", "version")}
-    short = {k: v for k, v in tensors.items() if k != "history/at"}
+    at, loss = tensors["history/at"], tensors["history/loss"]
+    nan = {k: torch.full_like(v, torch.nan) for k, v in tensors.items() if "weight/" in k}
+    none = {k: v[:0] for k, v in tensors.items() if "history/" in k}
     for bad_tensors, bad_state in (
         ({**tensors, "weight/0.up": torch.zeros(1, 2)}, keep),
         ({k: v for k, v in tensors.items() if k != "first/bias"}, keep),
-        (short, keep),
+        ({k: v for k, v in tensors.items() if k != "history/at"}, keep),
+        ({k: v for k, v in tensors.items() if k != "history/loss"}, keep),
+        ({**tensors, **none}, keep),
+        ({**tensors, "history/loss": loss[..., None]}, keep),
+        ({**tensors, "history/loss": loss.float()}, keep),
+        ({**tensors, "history/zz": loss}, keep),
+        ({**tensors, "history/at": at.flip(0)}, keep),
+        ({**tensors, "history/at": -at}, keep),
+        ({**tensors, "history/at": at * torch.nan}, keep),
+        ({**tensors, **nan}, keep),
+        (tensors, {**keep, "evaluations": 10**400}),
+        (tensors, {**keep, "threads": 10**9}),
         (tensors, {**keep, "step": -1}),
         (tensors, {**keep, "step": 21}),
         (tensors, {**keep, "step": "7"}),
@@ -227,3 +240,14 @@ def test_a_well_formed_checkpoint_with_foreign_content_is_refused(tmp_path):
         save_checkpoint(path, bad_tensors, bad_state)
         with pytest.raises(InputError, match="not a usable checkpoint"):
             train(settings(), path, resume=True)
+    save_checkpoint(path, tensors, keep)
+    train(settings(), path, resume=True)
+
+
+def test_a_run_that_diverged_at_its_last_step_is_resumed(tmp_path):
+    """Its loss was still a number then; the weights after it are not, and the record says so."""
+    path, last = tmp_path / "state", {"trainer": "sgd", "steps": 1, "learning_rate": 1e308}
+    record, _ = train(settings(recipe=last, init_std=4.0), path)
+    assert record["finite"].values.tolist() == [0]
+    again, _ = train(settings(recipe=last, init_std=4.0), path, resume=True)
+    assert again["finite"].values.tolist() == [0]
