@@ -145,11 +145,17 @@ def _cluster(address: str) -> Iterator[_Pool]:
     """The workers of a running dask scheduler."""
     try:
         from distributed import Client
+        from distributed.comm import parse_address, parse_host_port
+        from distributed.comm.registry import get_backend
     except ImportError:
         raise InputError("--scheduler needs dask.distributed: install flowsim[cluster]") from None
     for name in ("distributed", "distributed.core", "distributed.client", "distributed.comm"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # repeats the error
     try:
+        kind, place = parse_address(address)  # a client of a bad address ends after half a minute
+        get_backend(kind)
+        if kind in ("tcp", "tls"):
+            parse_host_port(place)
         client = Client(address, timeout=_CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__

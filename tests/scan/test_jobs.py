@@ -105,6 +105,15 @@ def test_no_scheduler_is_one_sentence(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_what_is_no_address_is_refused_at_once(tmp_path, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "Client", None)  # which would wait for half a minute
+    for address in ("", "nowhere", "tcp://x", "a:b", "nonsense://x:1"):
+        with pytest.raises(InputError, match="no dask scheduler answers"):
+            write_scan(SCAN, tmp_path / "a.nc", scheduler=address)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_dask_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match=r"flowsim\[cluster\]"):
