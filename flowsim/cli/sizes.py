@@ -96,15 +96,14 @@ def check_comparison(d: int, length: int, points: int, hidden: int, batch: int =
     Args:
         d, length, hidden: the transformer's sizes.
         points: how many starts.
-        batch: sequences per step and start, of which up to 50 starts are trained together and all
-            are followed by the map together; 0 where the loss is not sampled.
+        batch: sequences per step and start, drawn for all starts together, of which one after the
+            other is trained; 0 where the loss is not sampled.
     """
     at_rest = 4.0 * points * d * (length + 4 * d + 2 * hidden)
-    traces = float(batch) * length * min(points, 50) * (8 * d + 2 * hidden + length)
     drawn = float(batch) * (length + 1) * points
     require_memory(
         f"a comparison of {points} starts at N = {length}, d = {d}",
-        8 * (at_rest + max(traces, drawn)),
+        8 * (at_rest + drawn),
         ("--batch, " if batch else "")
         + "--length, --d, --states, --hidden-per-state or number of starts",
     )
