@@ -67,6 +67,22 @@ def test_a_row_at_a_corner_crosses_or_slides(pulled, slides, between):
     assert landing.turn(y, pulled, memory) == 0
 
 
+@pytest.mark.parametrize(
+    "slope, bend, wanted",
+    [(-1.0, 0.625, landing.NOTHING), (-2.4, 2.4, landing.SHORTER), (-1.6, 1.2, landing.SHORTER),
+     (0.3, 0.0, landing.NOTHING)],
+)  # fmt: skip
+def test_a_step_that_turns_back_meets_the_corner_that_its_parabola_passes(slope, bend, wanted):
+    """a goes from −0.5 by slope·t + bend·t², and the corner is at −1."""
+    y, _, _, memory = linear((0.7, -0.6, -0.5, 0.3))
+    memory[corners.LOW], memory[corners.HIGH], memory[corners.SLIDES] = -1.0, np.inf, 0.0
+    new, t = y.copy(), np.linspace(0, 1, 1001)
+    new[2] = y[2] + slope + bend
+    passes = (y[2] + slope * t + bend * t * t).min() < -1.0 < new[2]
+    assert (wanted == landing.SHORTER) == passes
+    assert landing.meet(y, new, np.array([0.0, 0.0, slope, 0.0]), 1.0, memory) == (wanted, 0.0)
+
+
 def drifting():
     """A row of two positions at the bottom of its valley, where it is said to drift."""
     theta = (0.9, 1.2, -1.9)
@@ -105,6 +121,17 @@ def test_a_row_drifts_on_the_floor_of_a_valley_alone(monkeypatch):
         value = least + share * (most - least)
         monkeypatch.setattr(uniform_verdict, "loss", lambda *_, value=value: value)
         assert decide(y, table, memory) == rule
+
+
+@pytest.mark.parametrize(
+    "share, rule", [(0.6, GOING), (1.0, DRIFTS), (1.4, DRIFTS), (2.1, GOING), (5.0, GOING)]
+)
+def test_a_row_drifts_where_it_is_pushed_alike_further_out(monkeypatch, share, rule):
+    """The push a thousand times further out is of the size of that where the row is."""
+    y, table, memory = drifting()
+    own = uniform_verdict._push_outwards
+    monkeypatch.setattr(uniform_verdict, "_push_outwards", lambda *given: own(*given) / share)
+    assert decide(y, table, memory) == rule
 
 
 def test_the_floor_has_a_minimum_in_all_but_a():

@@ -14,6 +14,7 @@ from flowsim import (
     integrate,
     settling_times,
 )
+from flowsim.landscape.labels import Label, Rule
 from flowsim.models.base import velocity
 
 CHAIN = BinaryChain(0.5, 0.8)
@@ -64,3 +65,15 @@ def test_known_limits_are_taken_and_starts_that_never_move_have_no_time():
     times = settling_times(model, start, 0.5, limits=limits)
     assert np.isfinite(times[0].item()) and np.isnan(times[1].item())
     assert times[0] == settling_times(model, start, 0.5)[0]
+
+
+def test_limits_that_are_started_from_again_have_no_time():
+    """They are minima but for rounding, which is no excess that could fall."""
+    starts = torch.from_numpy(np.random.default_rng(0).normal(size=(100, 2)))
+    for p, q in ((0.5, 0.8), (0.2, 0.7), (0.45, 0.95)):
+        model = CanonicalModel(BinaryChain(p, q))
+        found = find_limits(model, starts)
+        again = found.theta[found.label == Label.GLOBAL_MINIMUM]
+        at_rest = find_limits(model, again).rule == Rule.CRITICAL_START
+        assert len(again) > 20 and at_rest.float().mean() > 0.9
+        assert settling_times(model, again)[at_rest].isnan().all()

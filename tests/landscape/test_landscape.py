@@ -123,6 +123,10 @@ def test_critical_line_by_sign_agrees_with_its_hessian(p, q):
     saddle = torch.tensor([[0.0, SADDLE_W]], dtype=torch.float64)
     assert critical_plane(model, saddle) == CriticalPoint.SADDLE
     assert classify_critical(model, saddle) == Label.SADDLE
+    close = -torch.tensor([0.5 - 5e-8, 0.5 + 5e-8], dtype=torch.float64).sqrt()
+    beside = torch.stack([torch.zeros(2), close], dim=-1)
+    expected = -torch.tensor([1, -1]) * torch.sign(torch.tensor(chain.target_logit_gap))
+    assert torch.equal(critical_plane(model, beside), expected.to(torch.int8))
 
 
 def test_without_information_there_are_no_bad_minima():

@@ -9,6 +9,7 @@ from flowsim import BinaryChain
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.rank_one_point import RankOnePoint
 from full_model import Architecture, lift_canonical, lift_rank_one, project
+from full_model.lift.directions import leading_direction
 
 F64 = torch.float64
 ARCH = Architecture(4, 3, tied=False)
@@ -47,6 +48,17 @@ def another_library(monkeypatch, seed):
         return torch.return_types.linalg_eigh((values, vectors * sign))
 
     monkeypatch.setattr(torch.linalg, "eigh", eigh)
+
+
+@pytest.mark.parametrize(
+    ("part", "wanted"), [(0.9, (0.6, 0.8)), (0.1, (0.6, 0.8)), (2e-3, (0.6, 0.8)), (5e-4, (1, 0))]
+)
+def test_of_equal_directions_the_one_near_the_reference_unless_that_is_orthogonal(part, wanted):
+    """In a plane of equal directions; ``part`` of the reference lies in it, along (0.6, 0.8)."""
+    rows = torch.eye(3, dtype=F64)[:2] * 2
+    reference = torch.tensor([0.6 * part, 0.8 * part, (1 - part**2) ** 0.5], dtype=F64)
+    expected = torch.tensor([*wanted, 0], dtype=F64)
+    assert torch.allclose(leading_direction(rows, reference), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(4))

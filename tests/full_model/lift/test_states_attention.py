@@ -61,6 +61,21 @@ def test_the_full_gradient_is_that_of_three_numbers(case, point):
 
 
 @every_case
+@pytest.mark.parametrize("point", POINTS, ids=["own", "others", "shut"])
+def test_the_metric_is_that_of_the_full_weights(case, point):
+    """The squared speed of all weights along each number; no two numbers move them alike."""
+    arch, chain, _ = problem(case)
+    e, w, a = point
+    theta = torch.tensor([e, w, math.copysign(math.sqrt(abs(a)), a)], dtype=torch.float64)
+    parts = torch.autograd.functional.jacobian(
+        lambda x: tuple(lift_states(x, arch).values()), theta
+    )
+    along = torch.cat([part.reshape(-1, 3) for part in parts])
+    metric = StatesAttentionModel(chain, case[2], case[3]).metric
+    assert torch.allclose(along.T @ along, torch.tensor(metric).double().diag(), atol=1e-12)
+
+
+@every_case
 def test_descent_stays_and_keeps_two_differences(case):
     arch, _, loss = problem(case)
     weights = lifted(arch, POINTS[0])
