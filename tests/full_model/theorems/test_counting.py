@@ -119,6 +119,12 @@ def test_bad_input_is_one_sentence(what, words):
         what()
 
 
+def test_too_many_contexts_are_refused_before_weights_are_made(monkeypatch):
+    monkeypatch.setattr("full_model.theorems.counting_weights._zeros", None)
+    with pytest.raises(InputError, match="all pairs of at most 20000"):
+        constant_depth(3, 1000, 9)
+
+
 def test_verify_compares_a_construction_with_counting(tmp_path):
     words = ["verify", "--construction", "constant-depth", "--order", "3", "--states", "2",
              "--length", "50", "--seeds", "2"]  # fmt: skip
