@@ -223,6 +223,19 @@ def test_nothing_in_a_record_leads_elsewhere(tmp_path, path, content, kind, sign
     assert "another place" in refused(path, check=False)
 
 
+def test_a_variable_without_dimensions_is_read_without_a_word(path, recwarn):
+    unseal(path)
+    with h5py.File(path, "r+") as file:
+        codes = dict(file["label"].attrs)
+        del file["label"]
+        file["label"] = np.zeros((7, 3), "i1")
+        for name in ("flag_values", "flag_meanings"):
+            file["label"].attrs[name] = codes[name]
+    seal(path)
+    flowsim.read_record(path)
+    assert not [str(warning.message) for warning in recwarn]
+
+
 @pytest.mark.parametrize("nested", [True, False])
 def test_a_record_has_no_thousand_groups_or_variables(path, nested):
     unseal(path)
