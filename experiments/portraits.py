@@ -2,8 +2,8 @@
 
     python experiments/portraits.py
 
-draws figures/portrait_*.png and writes the record of each beside the others in figures/records
-when called with --records (they are a few hundred kB each and are not committed).
+draws figures/portrait_*.png, and writes the numbers of each to figures/portraits.json; with
+--records also the record of each to figures/records (a few hundred kB each, and not committed).
 
 What they show (LG Fig. 1 draws the first two as energy lines): the basins depend on p and q only
 through the sign of 1 − p − q, so the third picture has the basins of the second although its minima
@@ -12,12 +12,14 @@ the canonical one beside the rank-one one, whose positions move: its bad basin b
 for p + q > 1, and for p + q < 1 it has none.
 """
 
+import json
 import sys
 from pathlib import Path
 
 import torch
+from papers import made, rounded
 
-from flowsim import draw, draw_models_side_by_side, model, portrait_record, write_record
+from flowsim import draw, draw_models_side_by_side, model, portrait_record, summarize, write_record
 from flowsim.drawing.style import save_figure
 
 FIGURES = Path(__file__).parents[1] / "figures"
@@ -34,7 +36,7 @@ BOTH, LENGTH = ("switching_above_one", "switching_below_one"), 8
 def main(records: bool = False) -> None:
     """Draw every portrait, and keep the records if asked."""
     torch.set_num_threads(1)
-    found = {}
+    found, numbers = {}, {"made": made("python experiments/portraits.py")}
     for name, (p, q) in CHAINS.items():
         found[name] = portrait_record(model("canonical", p, q))
         figure = draw(found[name], energy=name == "switching_below_one")
@@ -49,7 +51,9 @@ def main(records: bool = False) -> None:
         if records:
             (FIGURES / "records").mkdir(exist_ok=True)
             write_record(record, FIGURES / "records" / f"portrait_{name}.nc")
+        numbers[name] = summarize(record)
         print(name, {key: value for key, value in record.attrs.items() if "cells" in key})
+    (FIGURES / "portraits.json").write_text(json.dumps(rounded(numbers), indent=1) + "\n")
 
 
 if __name__ == "__main__":
