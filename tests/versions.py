@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "versions.md"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 #: What the tests below need beside the package.
-TESTING = ("pytest", "mpmath", "hypothesis")
+TESTING = ("pytest", "pytest-timeout", "mpmath", "hypothesis")
 #: Tests whose numbers, files and figures rest on the libraries.
 TESTS = (
     "test_chain.py", "test_markov.py", "models/test_models.py", "models/test_rank_one.py",
