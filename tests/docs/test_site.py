@@ -66,6 +66,13 @@ def test_every_file_that_a_page_names_exists(page):
         assert (page.parent / name).exists(), name
 
 
+def test_a_link_of_the_readme_leads_to_a_page_of_the_site():
+    """The site's first page holds the README up to "Where to go on": pages of docs/, no files."""
+    shown = (ROOT / "README.md").read_text().partition("## Where to go on")[0]
+    for link in re.findall(r"(?<!!)\[[^]]*\]\(([^)]+)\)", shown):
+        assert link.startswith(("docs/", "https://")), link
+
+
 @pytest.mark.parametrize("package", [flowsim, full_model], ids=lambda package: package.__name__)
 def test_the_reference_has_every_public_name(package):
     page = (DOCS / "reference/python.md").read_text()
