@@ -20,6 +20,7 @@ from typing import Any
 import numba
 from numba.core.caching import IndexDataCacheFile
 from numba.core.event import Event, Listener, register
+from numba.core.options import DefaultOptions
 
 from flowsim.notices import say_compiling
 
@@ -111,6 +112,7 @@ def compiled(
     reordered: bool = False,
     inline: bool = False,
     internal: bool = False,
+    makes_arrays: bool = False,
 ) -> Any:
     """Decorator: compile ``function`` on its first call and keep the code on disk.
 
@@ -126,9 +128,15 @@ def compiled(
         inline: its code is copied to where it is called. A call that passes arrays costs as much
             as some ten multiplications.
         internal: called by compiled functions only, so that Python needs no way in.
+        makes_arrays: it makes arrays, or returns any. All others use those of their callers, and
+            numba does not count the users of each: counting, at every look at a field of a row,
+            took a third to a half of the time of a step.
     """
     if function is None:
-        return partial(compiled, fused=fused, reordered=reordered, inline=inline, internal=internal)
+        return partial(
+            compiled, fused=fused, reordered=reordered, inline=inline, internal=internal,
+            makes_arrays=makes_arrays,
+        )  # fmt: skip
     if config.DISABLE_JIT:
         return function
     allowed: Any = {"contract"} if fused or reordered else False
@@ -137,6 +145,8 @@ def compiled(
     # nothing is called from C; other threads go on meanwhile, such as those that answer a page
     options: Any = {"no_cfunc_wrapper": True, "forceinline": inline, "nogil": True}
     options["no_cpython_wrapper"] = internal
+    if hasattr(DefaultOptions, "_nrt"):  # a name that numba may change
+        options["_nrt"] = makes_arrays
     decorated = numba.njit(error_model="numpy", fastmath=allowed, **options)(function)
     before, config.CACHE_DIR = config.CACHE_DIR, _folder()
     try:

@@ -82,7 +82,7 @@ def _add(x, omega, y, z, slope, hidden, back, tied, out_e, out_p, out_up, out_u,
                 out_up[k, i] += scale * y[i]
 
 
-@compiled
+@compiled(makes_arrays=True)
 def without_attention(states, stationary, targets, count, length, d, width, tied, rounding):
     """Gradient (M, K) and stiffness (M,), the trace of the Gauss-Newton matrix Σ law·s·∇f ∇fᵀ.
 

@@ -33,7 +33,7 @@ def constants(model: InductionModel) -> tuple[np.ndarray, np.ndarray, int]:
     return reals, np.array([len(model.terms.weight)], dtype=np.int64), 1
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def _classes(reals, ints):
     """counts (4, A), weight (A,) and chance (A,)."""
     many = ints[0]
@@ -48,7 +48,7 @@ def _share(alpha):
     return 0.0 if alpha < -700.0 else 1.0 / (1.0 + math.exp(-alpha))
 
 
-@compiled
+@compiled(makes_arrays=True)
 def expand(y, reals, ints, memory, out, jacobian, second):
     """dy/dt into ``out`` and, where ``second``, its derivative into ``jacobian``; 0 or −1."""
     counts, weight, chance = _classes(reals, ints)
@@ -66,7 +66,7 @@ def expand(y, reals, ints, memory, out, jacobian, second):
     return 0
 
 
-@compiled
+@compiled(makes_arrays=True)
 def loss(y, reals, ints, memory):
     """The loss in nats."""
     counts, weight, chance = _classes(reals, ints)

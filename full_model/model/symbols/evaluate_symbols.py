@@ -68,7 +68,7 @@ def _add_gradient(tables, span, law, gains, room, sums, out_up):
             sums.score[last, s] += law * room.slope[i]
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def _attention_gradient(weights, tables, sums, inner):
     """From the sums over places to W_Q, W_K, W_V, W_O, (4, d, d), and on to ``sums.x``."""
     count, d = sums.x.shape
@@ -104,7 +104,7 @@ def _write(weights, tables, sums, out):
     add_scaled(1.0, sums.bias, out.bias)
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def _one(weights, out, first, kernel, length, attention, what, rounding):
     """Loss and stiffness of one model; its gradient is added to ``out``."""
     symbols, d = weights.embedding.shape
@@ -143,7 +143,7 @@ def _one(weights, out, first, kernel, length, attention, what, rounding):
     return loss, stiffness
 
 
-@compiled
+@compiled(makes_arrays=True)
 def evaluate_symbols(
     states, first, kernel, count, length, d, hidden, attention, what, rounding
 ):  # fmt: skip

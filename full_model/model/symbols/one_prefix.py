@@ -41,7 +41,7 @@ class Room(NamedTuple):
     slope: Any
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def new_room(symbols, d, hidden, length):
     return Room(
         np.zeros(length, np.int64), np.empty(length), np.empty(d), np.empty(hidden),

@@ -37,7 +37,7 @@ class SquareRoom(NamedTuple):
     embedding: Any
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def new_square_room(symbols, d):
     return SquareRoom(
         np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d), np.empty(d),

@@ -108,7 +108,7 @@ def squared(x):
     return total
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def read_weights(row, symbols, count, d, hidden, attention):
     """Views of a row in the order of ``Architecture.shapes``."""
     a = symbols * d
@@ -128,7 +128,7 @@ def read_weights(row, symbols, count, d, hidden, attention):
     )  # fmt: skip
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def read_places(weights, attention):
     """The tables of all places; without attention those of X alone."""
     symbols, d = weights.embedding.shape

@@ -58,7 +58,7 @@ def add_moments(x, y, weight, weighted, out, count):
             out[k + 3, i] += s3
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reordered=True, internal=True, makes_arrays=True)
 def add_all(x, y, out):
     """out = x + y, in all columns."""
     one, other, both = x.ravel(), y.ravel(), out.ravel()

@@ -55,7 +55,7 @@ def _end_block(length, start, count, room, sums):
                 sums.places[q, i] += weighted_sum(room.omega, room.g[i], low, high)
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def _through_attention(layer, places, length, mixed, by_symbol, inner):
     """Gradients by W_Q, W_K, W_V and W_O, (4, d, d); what reaches X_s is added to ``by_symbol``."""
     d, count = layer.embedding.shape[0], 2 * length
@@ -110,7 +110,7 @@ def _write(layer, sums, inner, hidden, tied, length, out):
     out[out.shape[0] - 1] = sums.bias[0]
 
 
-@compiled
+@compiled(makes_arrays=True)
 def evaluate(states, first, kernels, context, length, d, hidden, tied, what, rounding):
     """Loss (M,), gradient (M, K) and stiffness (M,) of models, each by itself.
 

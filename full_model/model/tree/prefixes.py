@@ -52,7 +52,7 @@ class Sums(NamedTuple):
     bias: Any
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def new_room(d, wide):
     """A room for d dimensions and ``wide`` hidden units."""
     vectors, hidden, line = (d, BLOCK), (wide, BLOCK), (1, BLOCK)
@@ -64,7 +64,7 @@ def new_room(d, wide):
     )  # fmt: skip
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def new_sums(d, wide, length):
     """Sums of nothing."""
     return Sums(
@@ -87,7 +87,7 @@ def _round_off(hidden, opened, rounding):
             hidden[j] = rounding * (3.0 + t * (8.0 + t * (6.0 - t * t))) / 16.0
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reordered=True, internal=True, makes_arrays=True)
 def forward(layer, mixed, start, count, room):
     """Logits and all on the way to them; y and target are there already."""
     d = layer.embedding.shape[0]

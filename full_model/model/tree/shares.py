@@ -41,7 +41,7 @@ def columns_of(place, length, start, count):
     return max(first_prefix(place) - start, 0), min(behind - start, count)
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def exponentials(scores, length):
     """Replace every query's scores by exponentials, up to a factor of each query.
 
@@ -68,7 +68,7 @@ def exponentials(scores, length):
         scores[q, q] = math.exp(seen[2 * n] - middle)
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def _shorten(values, count, least):
     """Shorten the leads among the first values, but for those below ``least``; the largest left."""
     order = np.empty(count, np.int64)

@@ -62,7 +62,7 @@ class SquareRoom(NamedTuple):
     total: Any
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def new_square_room(d, length):
     """A room for d dimensions and N positions."""
     vector, share, slope, row = (d, BLOCK), (length, BLOCK), (length + 1, BLOCK), BLOCK
@@ -73,7 +73,7 @@ def new_square_room(d, length):
     )  # fmt: skip
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def _sizes(kappa, places):
     """Squared lengths of κ, of q/√d and of X/√d of every place."""
     out = np.zeros((3, kappa.shape[0]))
@@ -85,7 +85,7 @@ def _sizes(kappa, places):
     return out
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def fixed_parts(layer, places, length):
     """The tables of a model."""
     d, wide = layer.embedding.shape[0], length + 1
@@ -190,7 +190,7 @@ def _add_positions(layer, fixed, length, count, room, out):
     _add(out.looked, out.looked, out.own[2], count, out)
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reordered=True, internal=True, makes_arrays=True)
 def _add_embedding(layer, tied, start, count, room, out):
     """|∂f/∂e|², and where untied |∂f/∂u|²."""
     product(layer.down, room.hidden, out.z, count)

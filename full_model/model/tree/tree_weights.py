@@ -50,7 +50,7 @@ class Places(NamedTuple):
     weight: Any
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def transposed(matrix):
     """A transpose whose rows lie in one piece."""
     rows, columns = matrix.shape
@@ -61,7 +61,7 @@ def transposed(matrix):
     return out
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def _matrix(row, begin, rows, columns, high, wide):
     """A matrix that lies in ``row``, filled up with zeros to ``high`` rows, ``wide`` columns."""
     out = np.zeros((high, wide))
@@ -71,7 +71,7 @@ def _matrix(row, begin, rows, columns, high, wide):
     return out
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def read_layer(row, context, d, hidden, tied, rounding):
     """The weights in ``row``, in the order of ``Architecture.shapes``."""
     square, wide = d * d, hidden + (-hidden) % 4
@@ -119,7 +119,7 @@ def add_outer(left, right, factor, out):
                 out[i, k] += one * right[s, k]
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def read_places(layer, length):
     """The tables of a model for sequences of that length."""
     d, count = layer.embedding.shape[0], 2 * length

@@ -128,7 +128,7 @@ def _at_rest(y, jacobian, information, reals, ints, memory, work):
     return REST
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
     """Whether the plane e = 0 attracts at the point of it below y with the optimal bias."""
     point, velocity = y.copy(), work[0, 0]

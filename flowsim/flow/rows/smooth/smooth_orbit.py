@@ -94,7 +94,7 @@ def _record_speed(record, speed):
     record[2] = min(record[2], speed)
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted, most, record):
     """Follow the row at y, which moves along, to its end; why it stopped.
 
@@ -168,7 +168,7 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
     return OUT_OF_STEPS
 
 
-@compiled
+@compiled(makes_arrays=True)
 def follow_all(
     kind,
     starts,

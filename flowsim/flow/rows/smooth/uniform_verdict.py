@@ -114,7 +114,7 @@ def _push_outwards(y, velocity, jacobian):
     return push
 
 
-@compiled(internal=True)
+@compiled(internal=True, makes_arrays=True)
 def _is_floor(y, jacobian, without_w):
     """Whether the loss has a minimum in (log|e|, log|w|, b) near y, at constant a.
 
