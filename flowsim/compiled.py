@@ -19,6 +19,7 @@ from typing import Any
 
 import numba
 from numba.core.caching import IndexDataCacheFile
+from numba.core.compiler import Compiler
 from numba.core.event import Event, Listener, register
 from numba.core.options import DefaultOptions
 
@@ -51,6 +52,20 @@ class _Compilation(Listener):
 
 
 register("numba:compile", _Compilation())
+
+
+class _Part(Compiler):
+    """Leaves optimising to the functions that call this one.
+
+    numba optimises every function together with all that it calls, again on every level of calls.
+    """
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        library = self.state.targetctx.codegen().create_library(func.__qualname__)
+        library.enable_object_caching()
+        library._optimize_final_module = lambda: None
+        self.state.library = library
+        return super().compile_extra(func)
 
 
 class _SealedFiles(IndexDataCacheFile):
@@ -113,6 +128,7 @@ def compiled(
     inline: bool = False,
     internal: bool = False,
     makes_arrays: bool = False,
+    late: bool = False,
 ) -> Any:
     """Decorator: compile ``function`` on its first call and keep the code on disk.
 
@@ -131,11 +147,13 @@ def compiled(
         makes_arrays: it makes arrays, or returns any. All others use those of their callers, and
             numba does not count the users of each: counting, at every look at a field of a row,
             took a third to a half of the time of a step.
+        late: internal, and optimised with its callers only: for what is called by a few functions
+            and holds no inner loop. First compilation takes a third less time.
     """
     if function is None:
         return partial(
             compiled, fused=fused, reordered=reordered, inline=inline, internal=internal,
-            makes_arrays=makes_arrays,
+            makes_arrays=makes_arrays, late=late,
         )  # fmt: skip
     if config.DISABLE_JIT:
         return function
@@ -144,9 +162,11 @@ def compiled(
         allowed |= {"reassoc", "nsz"}
     # nothing is called from C; other threads go on meanwhile, such as those that answer a page
     options: Any = {"no_cfunc_wrapper": True, "forceinline": inline, "nogil": True}
-    options["no_cpython_wrapper"] = internal
+    options["no_cpython_wrapper"] = internal or late
     if hasattr(DefaultOptions, "_nrt"):  # a name that numba may change
         options["_nrt"] = makes_arrays
+    if late:
+        options["pipeline_class"] = _Part
     decorated = numba.njit(error_model="numpy", fastmath=allowed, **options)(function)
     before, config.CACHE_DIR = config.CACHE_DIR, _folder()
     try:

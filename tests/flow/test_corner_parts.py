@@ -102,7 +102,7 @@ def decide(y, table, memory):
     velocity, jacobian, work = np.empty(3), np.empty((3, 3)), np.empty((2, 3, 3))
     given = table.reals, table.ints, memory
     memory[uniform_rows.KNOWN] = 0.0
-    assert uniform_rows.expand(y, *given, velocity, jacobian, True) == 0
+    assert uniform_rows.expand(y, *given, velocity, jacobian, 1.0) == 0
     return uniform_verdict.verdict(y, velocity, jacobian, *given, work)
 
 
@@ -143,7 +143,7 @@ def test_the_floor_has_a_minimum_in_all_but_a():
         assert uniform_verdict._is_floor(y, jacobian, False) == floor
     jacobian = -np.eye(4)
     jacobian[1, 1] = 1.0
-    assert uniform_verdict._is_floor(y, jacobian, True)
+    assert uniform_verdict._is_floor(y, jacobian, 1.0)
     jacobian = -np.eye(4)
     jacobian[0, 3] = jacobian[3, 0] = 2.0
     assert not uniform_verdict._is_floor(y, jacobian, False)

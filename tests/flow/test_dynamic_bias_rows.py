@@ -44,7 +44,7 @@ def test_one_pass_agrees_with_the_model(name, p, q, generator):
         memory, field, jacobian = np.zeros(room), np.empty(k), np.empty((k, k))
         memory[dynamic_bias.SIGN] = np.sign(row[model.coordinates.index("w")])
         arguments = y, reals, ints, memory
-        assert dynamic_bias.expand(*arguments, field, jacobian, True) == 0
+        assert dynamic_bias.expand(*arguments, field, jacobian, 1.0) == 0
         scale = np.where(logs, row, 1.0)
         expected = -hessian * scale / scale[:, None] + np.diag(np.where(logs, gradient / scale, 0))
         assert np.abs(field * scale + gradient).max() <= 1e-12 * np.abs(gradient).max()

@@ -80,7 +80,7 @@ def test_the_field_of_states_is_the_model_s(case):
         memory, field, jacobian = np.zeros(size), np.empty(3), np.empty((3, 3))
         memory[[states_rows.SIGN_W, states_rows.SIGN_V]] = np.sign(theta[1:])
         y = np.log(np.abs(theta))
-        assert states_rows.expand(y, reals, ints, memory, field, jacobian, True) == 0
+        assert states_rows.expand(y, reals, ints, memory, field, jacobian, 1.0) == 0
         point = torch.tensor(theta)
         gradient = model.gradient(point).numpy()
         slopes = torch.autograd.functional.jacobian(model.gradient, point).numpy()
@@ -91,7 +91,7 @@ def test_the_field_of_states_is_the_model_s(case):
             float(model.loss(point)), rel=1e-13
         )
         memory[states_rows.HELD] = 1.0
-        assert states_rows.expand(y, reals, ints, memory, field, jacobian, True) == 0
+        assert states_rows.expand(y, reals, ints, memory, field, jacobian, 1.0) == 0
         assert (field[:2] == 0).all() and (jacobian[:2] == 0).all()
         plane = torch.tensor([0.0, *theta[1:]])
         assert states_rows.loss(y, reals, ints, memory) == pytest.approx(float(model.loss(plane)))
@@ -127,7 +127,7 @@ def test_the_field_of_the_induction_head_is_autograds(theta):
     reals, ints, size = induction_rows.constants(model)
     y, memory = np.array(theta), np.zeros(size)
     field, jacobian = np.empty(2), np.empty((2, 2))
-    assert induction_rows.expand(y, reals, ints, memory, field, jacobian, True) == 0
+    assert induction_rows.expand(y, reals, ints, memory, field, jacobian, 1.0) == 0
 
     def loss(point):
         return induction_loss(model, point)
@@ -184,7 +184,7 @@ def prepared(name="linear", theta=(0.7, -0.6, -0.4, 0.3), chain=(0.5, 0.8)):
     y = np.where(model.keeps_sign, np.log(np.abs(theta)), theta)
     memory, field, jacobian = np.zeros(size), np.empty(k), np.empty((k, k))
     memory[dynamic_bias.SIGN] = np.sign(theta[model.coordinates.index("w")])
-    assert dynamic_bias.expand(y, reals, ints, memory, field, jacobian, True) == 0
+    assert dynamic_bias.expand(y, reals, ints, memory, field, jacobian, 1.0) == 0
     tools = (reals, ints, memory, np.empty(k), np.empty((tableau.STAGES, k)),
              np.empty((2, k, k)), np.empty(k), np.empty(k, dtype=np.int64))  # fmt: skip
     return y, field, jacobian, tools

@@ -22,7 +22,7 @@ def evaluate(table, theta, memory=None):
         memory = np.zeros(uniform.MEMORY)
     memory[uniform.SIGN] = np.sign(theta[1])
     field, jacobian = np.empty(k), np.empty((k, k))
-    status = uniform.expand(y, table.reals, table.ints, memory, field, jacobian, True)
+    status = uniform.expand(y, table.reals, table.ints, memory, field, jacobian, 1.0)
     assert status == 0
     return field, jacobian, uniform.loss(y, table.reals, table.ints, memory)
 
@@ -102,7 +102,7 @@ def test_a_level_that_is_missing_is_asked_for_and_nothing_not_finite_is_answered
     memory[uniform.SIGN] = 1.0
     field, jacobian = np.empty(3), np.empty((3, 3))
     steep = np.array([0.5, 0.5, 0.8])  # κ = 31
-    arguments = memory, field, jacobian, True
+    arguments = memory, field, jacobian, 1.0
     assert uniform.expand(steep, table.reals, table.ints, *arguments) == 1 + 5
     table.add(5)
     assert uniform.expand(steep, table.reals, table.ints, *arguments) == 0
@@ -117,7 +117,7 @@ def test_a_plane_that_is_never_left_stays_flat():
     table.add(3)
     memory, field, jacobian = np.zeros(uniform.MEMORY), np.empty(3), np.empty((3, 3))
     y = np.array([0.2, 0.0, 0.4])
-    assert uniform.expand(y, table.reals, table.ints, memory, field, jacobian, True) == 0
+    assert uniform.expand(y, table.reals, table.ints, memory, field, jacobian, 1.0) == 0
     assert field[1] == 0
     assert (jacobian[1] == 0).all()
     assert (jacobian[:, 1] == 0).all()

@@ -50,7 +50,7 @@ def _share(alpha):
 
 @compiled(makes_arrays=True)
 def expand(y, reals, ints, memory, out, jacobian, second):
-    """dy/dt into ``out`` and, where ``second``, its derivative into ``jacobian``; 0 or −1."""
+    """dy/dt into ``out``, where ``second`` is 1.0 its derivative into ``jacobian``; 0 or −1."""
     counts, weight, chance = _classes(reals, ints)
     s = _share(y[0])
     by_share, by_beta = induction_slopes(counts, weight, chance, s, y[1])

@@ -21,7 +21,7 @@ LOSS, CORNER, RELEASE, NOTHING, SHORTER = range(5)
 _TRIALS = 60
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def land(kind, y, field, jacobian, h, aim, target, tools):
     """The length of the step that ends on what is aimed at, which one of length h passes.
 
@@ -45,7 +45,7 @@ def land(kind, y, field, jacobian, h, aim, target, tools):
             if step(kind, y, field, jacobian, middle, *tools):
                 break
         if aim == LOSS:
-            value = loss(kind, point, reals, ints, memory) - target
+            value = loss(point, reals, ints, memory, *kind) - target
         elif aim == CORNER:
             value = point[2] - target if y[2] > target else target - point[2]
         else:
@@ -69,7 +69,7 @@ def land(kind, y, field, jacobian, h, aim, target, tools):
     return high
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def pulls(uniform, gap, kind, y, reals, ints, memory, slope):
     """da/dt at the corner that y is on or beyond, from above and from below; NaN without one."""
     if uniform is None and gap is None:
@@ -82,13 +82,13 @@ def pulls(uniform, gap, kind, y, reals, ints, memory, slope):
     for side in range(2):
         above = slope[2] if side == 1 else nan
         enclose(corner, 1.0 - 2.0 * side, memory)
-        if velocity(kind, y, reals, ints, memory, slope) != 0:
+        if velocity(y, reals, ints, memory, slope, *kind) != 0:
             slope[2] = nan
     y[2], memory[LOW], memory[HIGH], memory[SLIDES] = a, low, high, slides
     return above, slope[2]
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def meet(y, new, field, h, memory):
     """What the step of length h to ``new`` may have to land on, and at which a."""
     if memory[ORDER] == 0.0:
@@ -107,7 +107,7 @@ def meet(y, new, field, h, memory):
     return CORNER if y[2] != target else SHORTER, target
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def turn(y, pulled, memory):
     """Decide how a row at a corner goes on: 1 if it is at one, −1 if that is not known, else 0."""
     corner = nearest(y[2], memory) if memory[ORDER] > 0.0 else inf

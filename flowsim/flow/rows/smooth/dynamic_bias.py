@@ -69,7 +69,7 @@ def _evaluate(y, reals, ints, memory):
 
 @compiled
 def expand(y, reals, ints, memory, out, jacobian, second):
-    """dy/dt into ``out`` and, where ``second``, its derivative into ``jacobian``; 0 or −1."""
+    """dy/dt into ``out``, where ``second`` is 1.0 its derivative into ``jacobian``; 0 or −1."""
     if not _evaluate(y, reals, ints, memory):
         return -1
     which, k = ints[0], len(y)
@@ -152,7 +152,7 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
         point, rate = work[0, 0], work[0, 1]
         copy(y, point)
         point[0] = min(y[0], _NEAR_PLANE)
-        if expand(point, reals, ints, memory, rate, work[1], False) == 0 and rate[0] < 0.0:
+        if expand(point, reals, ints, memory, rate, work[1], 0.0) == 0 and rate[0] < 0.0:
             return TRAPPED
     excess = loss(y, reals, ints, memory) - reals[ENTROPY_RATE]
     if reals[LAMBDA] == 0.0 and excess <= 1e-15:

@@ -3,8 +3,10 @@
 numba keeps compiled code on disk only for calls by global names, so the model of a row is chosen
 here and not passed as a function. ``kind`` is one of ``codes``: five places, all None but one, of
 uniform attention, gap models with a bias, induction, S states with attention, and the rank-one
-model with attention. They are handed on one by one, since numba leaves out what an argument that is
-None cannot enter: a process compiles the code of the models that it follows, and of no other.
+model with attention. They are handed on one by one (``*kind``), since numba leaves out what an
+argument that is None cannot enter: a process compiles the code of the models that it follows, and
+of no other. Whether the derivative is wanted is 1.0 or 0.0, since numba would compile a field once
+more for True and for False.
 """
 
 from __future__ import annotations
@@ -37,51 +39,43 @@ _LINEAR, _UNTIED = dynamic_bias.LINEAR, dynamic_bias.UNTIED
 _SIGN_W, _SIGN_V, _STATES_HELD = states.SIGN_W, states.SIGN_V, states.HELD
 
 
-@compiled(internal=True)
-def velocity(kind, y, reals, ints, memory, out):
+@compiled(late=True)
+def velocity(y, reals, ints, memory, out, uniform, gap, heads, of_states, rank_one):
     """dy/dt at y into ``out``; 0, or −1 where not finite, or 1 + a level the table lacks."""
-    uniform, gap, heads, of_states, rank_one = kind
-    none = memory[:1].reshape((1, 1))
-    given = y, reals, ints, memory, out, none, False
-    return _expand(uniform, gap, heads, of_states, rank_one, *given)
-
-
-@compiled(internal=True)
-def linearise(kind, y, reals, ints, memory, out, jacobian):
-    """The same with the derivative into ``jacobian``."""
-    uniform, gap, heads, of_states, rank_one = kind
-    given = y, reals, ints, memory, out, jacobian, True
-    return _expand(uniform, gap, heads, of_states, rank_one, *given)
-
-
-@compiled(internal=True)
-def _expand(
-    uniform, gap, heads, of_states, rank_one, y, reals, ints, memory, out, jacobian, second
-):
+    given = y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0
     if uniform is not None:
-        return _uniform(y, reals, ints, memory, out, jacobian, second)
+        return _uniform(*given)
     if gap is not None:
-        return _dynamic(y, reals, ints, memory, out, jacobian, second)
+        return _dynamic(*given)
     if heads is not None:
-        return _induction(y, reals, ints, memory, out, jacobian, second)
+        return _induction(*given)
     if of_states is not None:
-        return _states(y, reals, ints, memory, out, jacobian, second)
+        return _states(*given)
     if rank_one is not None:
-        if second:
-            return _attention_jacobian(y, reals, ints, memory, out, jacobian)
         return _attention(y, reals, ints, memory, out)
     return -1
 
 
-@compiled(internal=True)
-def loss(kind, y, reals, ints, memory):
+@compiled(late=True)
+def linearise(y, reals, ints, memory, out, jacobian, uniform, gap, heads, of_states, rank_one):
+    """The same with the derivative into ``jacobian``."""
+    given = y, reals, ints, memory, out, jacobian, 1.0
+    if uniform is not None:
+        return _uniform(*given)
+    if gap is not None:
+        return _dynamic(*given)
+    if heads is not None:
+        return _induction(*given)
+    if of_states is not None:
+        return _states(*given)
+    if rank_one is not None:
+        return _attention_jacobian(y, reals, ints, memory, out, jacobian)
+    return -1
+
+
+@compiled(late=True)
+def loss(y, reals, ints, memory, uniform, gap, heads, of_states, rank_one):
     """The loss at y in nats."""
-    uniform, gap, heads, of_states, rank_one = kind
-    return _loss(uniform, gap, heads, of_states, rank_one, y, reals, ints, memory)
-
-
-@compiled(internal=True)
-def _loss(uniform, gap, heads, of_states, rank_one, y, reals, ints, memory):
     if uniform is not None:
         return _uniform_loss(y, reals, ints, memory)
     if gap is not None:
@@ -95,7 +89,7 @@ def _loss(uniform, gap, heads, of_states, rank_one, y, reals, ints, memory):
     return math.nan
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def begin(kind, y, held, signs, ints, memory):
     """Prepare a row's memory at its start y.
 
@@ -106,7 +100,7 @@ def begin(kind, y, held, signs, ints, memory):
     _begin(kind[0], kind[1], kind[3], kind[4], y, held, signs, ints, memory)
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def _begin(uniform, gap, of_states, rank_one, y, held, signs, ints, memory):
     if uniform is not None:
         memory[_SIGN], memory[_HELD] = signs[1], held
@@ -123,39 +117,33 @@ def _begin(uniform, gap, of_states, rank_one, y, held, signs, ints, memory):
         _attention_begin(y, ints, memory)
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def conserve(kind, y, time, ints, memory):
     """Put a row on its conserved quantities after a step to ``time``."""
     _conserve(kind[4], y, time, ints, memory)
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def _conserve(rank_one, y, time, ints, memory):
     if rank_one is not None:
         memory[_TIME] = time
         _attention_conserve(y, ints, memory)
 
 
-@compiled(internal=True)
-def verdict(kind, y, field, jacobian, reals, ints, memory, work):
-    """GOING, or the rule that ends a row at y."""
-    uniform, gap, heads, of_states, rank_one = kind
-    given = y, field, jacobian, reals, ints, memory, work
-    return _verdict(uniform, gap, heads, of_states, rank_one, *given)
-
-
-@compiled(internal=True)
-def _verdict(
-    uniform, gap, heads, of_states, rank_one, y, field, jacobian, reals, ints, memory, work
+@compiled(late=True)
+def verdict(
+    y, field, jacobian, reals, ints, memory, work, uniform, gap, heads, of_states, rank_one
 ):
+    """GOING, or the rule that ends a row at y."""
+    given = y, field, jacobian, reals, ints, memory, work
     if uniform is not None:
-        return _uniform_verdict(y, field, jacobian, reals, ints, memory, work)
+        return _uniform_verdict(*given)
     if gap is not None:
-        return _dynamic_verdict(y, field, jacobian, reals, ints, memory, work)
+        return _dynamic_verdict(*given)
     if heads is not None:
         return _induction_verdict(y, reals, ints, memory)
     if of_states is not None:
-        return _states_verdict(y, field, jacobian, reals, ints, memory, work)
+        return _states_verdict(*given)
     if rank_one is not None:
-        return _attention_verdict(y, field, jacobian, reals, ints, memory, work)
+        return _attention_verdict(*given)
     return GOING

@@ -61,7 +61,7 @@ def _error(y, new, error, absolute, relative):
     return largest
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def _write_path(kind, y, field, jacobian, h, time, times, written, path, tools):
     """Write the points of a step of length h at the requested times; how many are written then.
 
@@ -111,10 +111,10 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
     stages, pivots = np.empty((STAGES, k)), np.empty(k, dtype=np.int64)
     work, slope = np.empty((2, k, k)), np.empty(k)
     tools = (reals, ints, memory, new, stages, work, slope, pivots)
-    status = linearise(kind, y, reals, ints, memory, field, jacobian)
+    status = linearise(y, reals, ints, memory, field, jacobian, *kind)
     at = kind[0], kind[1], kind, y, reals, ints, memory, slope
     if status == 0 and turn(y, pulls(*at), memory) > 0:
-        status = linearise(kind, y, reals, ints, memory, field, jacobian)
+        status = linearise(y, reals, ints, memory, field, jacobian, *kind)
     if status != 0:
         return NOT_FINITE if status < 0 else MISSING + status - 1
     speed = _size(field)
@@ -125,7 +125,7 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
         copy(y, path[written])
         written += 1
     h, size = 0.1 / speed, _FAR * max(1.0, _size(y))
-    rule = verdict(kind, y, field, jacobian, reals, ints, memory, work)
+    rule = verdict(y, field, jacobian, reals, ints, memory, work, *kind)
     for _ in range(most):
         if rule != GOING and len(times) == 0 and not (rule == FELL and wanted > -inf):
             return rule
@@ -145,9 +145,8 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
             continue
         longer = h * min(6.0, 0.9 * max(ratio, 1e-10) ** (-1.0 / ORDER))
         h = land(kind, y, field, jacobian, h, aim, target, tools)
-        arrived = wanted > -inf and loss(kind, new, reals, ints, memory) <= wanted
-        if arrived:
-            h = land(kind, y, field, jacobian, h, LOSS, wanted, tools)
+        arrived = wanted > -inf and loss(new, reals, ints, memory, *kind) <= wanted
+        h = land(kind, y, field, jacobian, h, LOSS if arrived else NOTHING, wanted, tools)
         written = _write_path(kind, y, field, jacobian, h, time, times, written, path, tools)
         time += h
         record[1] = time
@@ -157,14 +156,14 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
         conserve(kind, y, time, ints, memory)
         status = turn(y, pulls(*at), memory)
         if status >= 0:
-            status = linearise(kind, y, reals, ints, memory, field, jacobian)
+            status = linearise(y, reals, ints, memory, field, jacobian, *kind)
         if status != 0:
             return NOT_FINITE if status < 0 else MISSING + status - 1
         if not _size(y) <= size:
             return DIVERGED
         _record_speed(record, _size(field))
         h = longer
-        rule = verdict(kind, y, field, jacobian, reals, ints, memory, work)
+        rule = verdict(y, field, jacobian, reals, ints, memory, work, *kind)
     return OUT_OF_STEPS
 
 
@@ -215,5 +214,5 @@ def follow_all(
                 records[i],
             )
             if why[i] < MISSING:
-                records[i, 4] = loss(kind, ends[i], reals, ints, memory)
-                velocity(kind, ends[i], reals, ints, memory, slopes[i])
+                records[i, 4] = loss(ends[i], reals, ints, memory, *kind)
+                velocity(ends[i], reals, ints, memory, slopes[i], *kind)

@@ -83,7 +83,7 @@ def step(kind, y, field, jacobian, h, reals, ints, memory, new, stages, work, sl
             for j in range(s):
                 value += A[s, j] * stages[j, i]
             new[i] = value
-        status = velocity(kind, new, reals, ints, memory, slope)
+        status = velocity(new, reals, ints, memory, slope, *kind)
         if status != 0:
             return status
         for i in range(k):

@@ -106,7 +106,7 @@ def _place(y, reals, memory):
 
 @compiled
 def expand(y, reals, ints, memory, out, jacobian, second):
-    """dy/dt into ``out`` and, where ``second``, its derivative into ``jacobian``; 0 or −1."""
+    """dy/dt into ``out``, where ``second`` is 1.0 its derivative into ``jacobian``; 0 or −1."""
     states = reals[STATES]
     ratio = states / (states - 1.0)
     square, gamma, a = _place(y, reals, memory)
@@ -159,7 +159,7 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
         point, rate = work[0, 0], work[0, 1]
         copy(y, point)
         point[0] = min(y[0], _NEAR_PLANE)
-        if expand(point, reals, ints, memory, rate, work[1], False) == 0 and rate[0] < 0.0:
+        if expand(point, reals, ints, memory, rate, work[1], 0.0) == 0 and rate[0] < 0.0:
             return TRAPPED
     # with λ = 0 the plane e = 0 attracts ever more slowly
     if reals[LAMBDA] == 0.0 and loss(y, reals, ints, memory) - reals[ENTROPY_RATE] <= 1e-15:

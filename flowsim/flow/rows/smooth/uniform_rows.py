@@ -75,7 +75,7 @@ def _gamma(y, memory):
 
 @compiled
 def expand(y, reals, ints, memory, out, jacobian, second):
-    """dy/dt into ``out`` and, where ``second``, its derivative into ``jacobian``.
+    """dy/dt into ``out`` and, where ``second`` (1.0, not 0.0), its derivative into ``jacobian``.
 
     Returns 0, or −1 where not finite, or 1 + a level that the table lacks.
     """

@@ -58,19 +58,19 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
     return REST
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def _plane_attracts(y, reals, ints, memory, work):
     """Whether |e| falls close to the plane e = 0 below y."""
     point, rate = work[0, 0], work[0, 1]
     copy(y, point)
     point[0] = min(y[0], _NEAR_PLANE)
     memory[KNOWN] = 0.0  # the bias of a point so far away is solved for anew
-    status = expand(point, reals, ints, memory, rate, work[1], False)
+    status = expand(point, reals, ints, memory, rate, work[1], 0.0)
     memory[KNOWN] = 0.0
     return status == 0 and rate[0] < 0.0
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     """Whether a → ±∞ and e → 0 with e²a bounded, along a valley above the entropy rate.
 
@@ -85,7 +85,7 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     point[0] -= _PROBE
     point[2] *= math.exp(2.0 * _PROBE)
     memory[KNOWN] = 0.0
-    status = expand(point, reals, ints, memory, rate, steep, True)
+    status = expand(point, reals, ints, memory, rate, steep, 1.0)
     excess = loss(point, reals, ints, memory) - reals[ENTROPY_RATE]
     memory[KNOWN] = 0.0
     for j in range(len(y)):
@@ -100,7 +100,7 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     return _is_floor(point, steep, y[1] < _NO_W and rate[1] < 0.0)
 
 
-@compiled(internal=True)
+@compiled(late=True)
 def _push_outwards(y, velocity, jacobian):
     """D = ∂L/∂(e²) at constant e²a on the floor of the valley, else 0."""
     push = -0.5 * velocity[0] + y[2] * velocity[2] * math.exp(-2.0 * y[0])
