@@ -32,6 +32,14 @@ def pytest_addoption(parser):
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
 
 
+def pytest_sessionstart(session):
+    worker = getattr(session.config, "workerinput", None)
+    if worker and worker["workercount"] > 1:
+        from engines import compile_part  # loads both packages
+
+        compile_part(int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
 def pytest_collection_modifyitems(config, items):
     """Files in a random order, and the tests of each file too; modules stay together."""
     seed = config.getoption("shuffle", None)

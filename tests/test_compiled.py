@@ -7,27 +7,9 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-import torch
+from engines import ENGINES
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import _nrt_python, rtsys
-
-from flowsim import (
-    AttentionModel,
-    BinaryChain,
-    CanonicalModel,
-    InductionModel,
-    LinearAttentionModel,
-    MarkovChain,
-    RankOneModel,
-    StatesAttentionModel,
-    UntiedModel,
-    find_limits,
-    trajectories,
-)
-from full_model import Architecture, MarkovSource, PrefixTreeLoss, initial_weights
-from full_model.model.symbols.symbol_loss import SymbolLoss
-
-CHAIN = BinaryChain(0.5, 0.8)
 
 PROGRAM = """
 from flowsim.compiled import compiled
@@ -103,19 +85,6 @@ def test_without_a_folder_code_is_compiled_every_time(program, tmp_path):
     assert program(NUMBA_CACHE_DIR=blocked) == "42.0\n"
 
 
-MODELS = {
-    "canonical": CanonicalModel(CHAIN),
-    "bias": CanonicalModel(CHAIN, bias="dynamic"),
-    "linear": LinearAttentionModel(CHAIN),
-    "untied": UntiedModel(CHAIN),
-    "uniform": AttentionModel(CHAIN, 3),
-    "rank-one": RankOneModel(CHAIN, 3),
-    "rank-one with attention": RankOneModel(CHAIN, 3, attention=True),
-    "states": StatesAttentionModel(MarkovChain.symmetric(3, 0.8), 2, 4),
-    "induction": InductionModel(4),
-}
-
-
 @contextmanager
 def every_array_is_freed():
     """Arrays made in compiled code in between are freed, each once, and come only from makers."""
@@ -132,22 +101,7 @@ def every_array_is_freed():
                 assert "array" not in str(signature.return_type).lower(), found
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_rows_leave_no_array_behind(name):
-    model = MODELS[name]
-    start = torch.full((2, len(model.coordinates)), 0.3, dtype=torch.float64)
+@pytest.mark.parametrize("name", ENGINES)
+def test_no_array_is_left_behind(name):
     with every_array_is_freed():
-        find_limits(model, start)
-        trajectories(model, start, [0.0, 0.1, 1.0])
-
-
-def test_exact_losses_leave_no_array_behind():
-    two = Architecture(d=4, length=3)
-    three = Architecture(d=4, length=3, states=3, output="states")
-    tree = PrefixTreeLoss(two, MarkovSource.of(CHAIN))
-    symbols = SymbolLoss(three, MarkovSource.of(MarkovChain.symmetric(3, 0.8)))
-    first, second = (initial_weights(arch, "gaussian", [0, 1], std=0.5) for arch in (two, three))
-    with every_array_is_freed():
-        tree.gradient_and_stiffness(torch.cat([w.reshape(2, -1) for w in first.values()], 1))
-        tree.value_and_gradient(first)
-        symbols.value_and_gradient(second)
+        ENGINES[name]()

@@ -1,0 +1,74 @@
+"""A short use of everything that is compiled by itself, and who compiles it when tests are shared.
+
+Of n processes that share the tests (pytest -n) each begins with its part of the list, which the
+others then take from the disk: otherwise each would compile all of it, for two minutes of a core.
+"""
+
+from functools import partial
+
+import torch
+
+from flowsim import (
+    AttentionModel,
+    BinaryChain,
+    CanonicalModel,
+    InductionModel,
+    LinearAttentionModel,
+    MarkovChain,
+    RankOneModel,
+    StatesAttentionModel,
+    UntiedModel,
+    find_limits,
+    trajectories,
+)
+from flowsim.compiled import config
+from full_model import Architecture, MarkovSource, PrefixTreeLoss, initial_weights
+from full_model.model.symbols.symbol_loss import SymbolLoss
+
+CHAIN = BinaryChain(0.5, 0.8)
+
+
+def follow(model):
+    """Limits of two rows, and their paths."""
+    start = torch.full((2, len(model.coordinates)), 0.3, dtype=torch.float64)
+    find_limits(model, start)
+    trajectories(model, start, [0.0, 0.1, 1.0])
+
+
+def sum_over_prefixes():
+    """Loss, gradient and stiffness of two transformers on two states."""
+    arch = Architecture(d=4, length=3)
+    tree = PrefixTreeLoss(arch, MarkovSource.of(CHAIN))
+    weights = initial_weights(arch, "gaussian", [0, 1], std=0.5)
+    tree.gradient_and_stiffness(torch.cat([w.reshape(2, -1) for w in weights.values()], 1))
+    tree.value_and_gradient(weights)
+
+
+def sum_over_symbols():
+    """Loss and gradient of two transformers on three states."""
+    arch = Architecture(d=4, length=3, states=3, output="states")
+    loss = SymbolLoss(arch, MarkovSource.of(MarkovChain.symmetric(3, 0.8)))
+    loss.value_and_gradient(initial_weights(arch, "gaussian", [0, 1], std=0.5))
+
+
+#: Every second one takes about half of the time.
+ENGINES = {
+    "uniform": partial(follow, AttentionModel(CHAIN, 3)),
+    "rank-one with attention": partial(follow, RankOneModel(CHAIN, 3, attention=True)),
+    "three states": sum_over_symbols,
+    "two states": sum_over_prefixes,
+    "bias": partial(follow, CanonicalModel(CHAIN, bias="dynamic")),
+    "rank-one": partial(follow, RankOneModel(CHAIN, 3)),
+    "states": partial(follow, StatesAttentionModel(MarkovChain.symmetric(3, 0.8), 2, 4)),
+    "canonical": partial(follow, CanonicalModel(CHAIN)),
+    "induction": partial(follow, InductionModel(4)),
+    "linear": partial(follow, LinearAttentionModel(CHAIN)),
+    "untied": partial(follow, UntiedModel(CHAIN)),
+}
+
+
+def compile_part(number: int, count: int) -> None:
+    """The part of process ``number`` of ``count``."""
+    if not config.DISABLE_JIT:
+        for use in list(ENGINES.values())[number::count]:
+            use()
