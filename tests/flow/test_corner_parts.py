@@ -143,7 +143,7 @@ def test_the_floor_has_a_minimum_in_all_but_a():
         assert uniform_verdict._is_floor(y, jacobian, False) == floor
     jacobian = -np.eye(4)
     jacobian[1, 1] = 1.0
-    assert uniform_verdict._is_floor(y, jacobian, 1.0)
+    assert uniform_verdict._is_floor(y, jacobian, True)
     jacobian = -np.eye(4)
     jacobian[0, 3] = jacobian[3, 0] = 2.0
     assert not uniform_verdict._is_floor(y, jacobian, False)
