@@ -147,8 +147,8 @@ def compiled(
         makes_arrays: it makes arrays, or returns any. All others use those of their callers, and
             numba does not count the users of each: counting, at every look at a field of a row,
             took a third to a half of the time of a step.
-        late: internal, and optimised with its callers only: for what is called by a few functions
-            and holds no inner loop. First compilation takes a third less time.
+        late: internal, and optimised with its callers only: for what mostly hands on to others.
+            First compilation takes a third less time.
     """
     if function is None:
         return partial(

@@ -40,36 +40,32 @@ _SIGN_W, _SIGN_V, _STATES_HELD = states.SIGN_W, states.SIGN_V, states.HELD
 
 
 @compiled(late=True)
-def velocity(y, reals, ints, memory, out, uniform, gap, heads, of_states, rank_one):
+def velocity(y, reals, ints, memory, out, *kind):
     """dy/dt at y into ``out``; 0, or −1 where not finite, or 1 + a level the table lacks."""
-    given = y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0
-    if uniform is not None:
-        return _uniform(*given)
-    if gap is not None:
-        return _dynamic(*given)
-    if heads is not None:
-        return _induction(*given)
-    if of_states is not None:
-        return _states(*given)
-    if rank_one is not None:
-        return _attention(y, reals, ints, memory, out)
-    return -1
+    return _expand(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0, *kind)
 
 
 @compiled(late=True)
-def linearise(y, reals, ints, memory, out, jacobian, uniform, gap, heads, of_states, rank_one):
+def linearise(y, reals, ints, memory, out, jacobian, *kind):
     """The same with the derivative into ``jacobian``."""
-    given = y, reals, ints, memory, out, jacobian, 1.0
+    return _expand(y, reals, ints, memory, out, jacobian, 1.0, *kind)
+
+
+@compiled(late=True)
+def _expand(
+    y, reals, ints, memory, out, jacobian, second, uniform, gap, heads, of_states, rank_one
+):
+    given = y, reals, ints, memory, out, jacobian
     if uniform is not None:
-        return _uniform(*given)
+        return _uniform(*given, second)
     if gap is not None:
-        return _dynamic(*given)
+        return _dynamic(*given, second)
     if heads is not None:
-        return _induction(*given)
+        return _induction(*given, second)
     if of_states is not None:
-        return _states(*given)
+        return _states(*given, second)
     if rank_one is not None:
-        return _attention_jacobian(y, reals, ints, memory, out, jacobian)
+        return _attention_jacobian(*given) if second else _attention(y, reals, ints, memory, out)
     return -1
 
 
