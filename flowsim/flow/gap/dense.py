@@ -128,19 +128,19 @@ def prepare(
     if count == 3:
         _interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
     first = pole - now
-    fall = h / first
+    fall, least_change = h / first, 1.0 / abs(first)
     kappa, log_part, total, shaky = work[3], 0.0, 0.0, 0.0
     for i in range(NODES):
         x, y, z = work[0, i], work[1, i], work[2, i]
         u = 1.0 - fall * (1.0 - _V[i])
-        beyond = pole - chain[4] - first * u
-        kappa[i] = -first * u / (slope(chain, beyond) * steepness(kind, sign, x, y, z))
+        speed = slope(chain, pole - chain[4] - first * u) * steepness(kind, sign, x, y, z)
+        kappa[i] = -first * u / speed
         x1, y1, z1 = rates(kind, sign, x, y, z)
         change = max(relative(x1, x), abs(y1) if kind >= FAR else relative(y1, y))
         change = max(change, relative(z1, abs(z) + near_zero))
-        shaky = max(shaky, abs(u / kappa[i]) * max(1.0, abs(first) * change))
+        shaky = max(shaky, abs(speed) * max(least_change, change))
         work[0, i], work[1, i], work[2, i] = x1, y1, z1
-        weight = _BARYCENTRIC[i] / (1.0 - 1.0 / fall - _V[i])  # of the value at u = 0
+        weight = _BARYCENTRIC[i] / u  # of the value at u = 0
         log_part += weight * kappa[i]
         total += weight
     near = abs(fall) > _POLE_NEAR
@@ -179,14 +179,14 @@ def _interpolate(
 
 
 @compiled
-def _transform(matrix: np.ndarray, values: np.ndarray, factor: float, found: np.ndarray) -> None:
-    """``factor`` times the values times the matrix, row by row."""
+def _transform(m: np.ndarray, values: np.ndarray, factor: float, found: np.ndarray) -> None:
+    """``factor`` times the values times the matrix m."""
+    v0, v1, v2, v3 = values[0], values[1], values[2], values[3]
+    v4, v5, v6, v7 = values[4], values[5], values[6], values[7]
     for i in range(NODES):
-        found[i] = 0.0
-    for j in range(NODES):
-        scaled = factor * values[j]
-        for i in range(NODES):
-            found[i] += scaled * matrix[j, i]
+        half = v0 * m[0, i] + v1 * m[1, i] + v2 * m[2, i] + v3 * m[3, i]
+        rest = v4 * m[4, i] + v5 * m[5, i] + v6 * m[6, i] + v7 * m[7, i]
+        found[i] = factor * (half + rest)
 
 
 @compiled
@@ -197,7 +197,7 @@ def duration(course: np.ndarray, log_part: float, fall: float) -> float:
     return polynomial(course[0], -1.0) - log_part * math.log1p(-fall)
 
 
-@compiled
+@compiled(fused=True)
 def polynomial(coefficients: np.ndarray, z: float) -> float:
     """Σ cᵢ zⁱ."""
     value = coefficients[NODES - 1]
@@ -206,7 +206,7 @@ def polynomial(coefficients: np.ndarray, z: float) -> float:
     return value
 
 
-@compiled
+@compiled(fused=True)
 def late_by(
     course: np.ndarray, log_part: float, fall: float, s: float, t: float
 ) -> tuple[float, float, float]:

@@ -1,7 +1,8 @@
 """ℓ(Δ) and ℓ′(Δ) of ``models.gap_loss`` and of S logits, for one number, compiled.
 
-``chain`` holds p, q, π₀, π₁, Δ* and S: 0 for the binary loss, whose bias is minimised out. The gap
-is that of the plane that the engine follows: of S logits it is Δ over ``gap_factor``.
+``chain`` holds p, q, π₀, π₁, Δ* and S: 0 for the binary loss, whose bias is minimised out; and what
+the slope of that loss needs at every call: d, P* and x* of ``slope``, zero for S logits. The
+gap is that of the plane that the engine follows: of S logits it is Δ over ``gap_factor``.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
 from flowsim.markov import SymmetricChain
 
-Chain = tuple[float, float, float, float, float, float]
+Chain = tuple[float, float, float, float, float, float, float, float, float]
 
 
 def numbers(chain: BinaryChain) -> Chain:
     """What the compiled functions need of a binary chain."""
-    return chain.p, chain.q, *chain.stationary, chain.target_logit_gap, 0.0
+    p, q = chain.p, chain.q
+    pi0, pi1 = chain.stationary
+    last = 4.0 * (1.0 - p) * (1.0 - q) / (p + q) ** 2
+    difference, end = (q - p) / (q + p), 2.0 * pi0 * (1.0 - q) / q
+    return p, q, pi0, pi1, chain.target_logit_gap, 0.0, difference, last, end
 
 
 def numbers_of_states(chain: SymmetricChain) -> Chain:
     """What they need of S logits on a symmetric chain."""
     share, states = 1.0 / chain.states, float(chain.states)
-    return chain.p, chain.p, share, share, chain.target_logit_gap / gap_factor(states), states
+    target = chain.target_logit_gap / gap_factor(states)
+    return chain.p, chain.p, share, share, target, states, 0.0, 0.0, 0.0
 
 
 @compiled
@@ -56,17 +62,19 @@ def slope(chain: Chain, beyond: float) -> float:
     """
     if chain[5] > 0.0:
         return _slope_of_states(chain, beyond)
-    p, q, pi0, pi1, _, _ = chain
-    d = (q - p) / (q + p)
-    last = 4.0 * (1.0 - p) * (1.0 - q) / (p + q) ** 2  # P*
+    _, q, pi0, pi1, _, _, d, last, end = chain
     beyond = min(max(beyond, -600.0), 600.0)
-    factor = math.exp(beyond)
-    rise = math.expm1(beyond) if abs(beyond) < 0.5 else factor - 1.0
+    if abs(beyond) < 0.5:
+        rise = math.expm1(beyond)
+        factor = 1.0 + rise
+    else:
+        factor = math.exp(beyond)
+        rise = factor - 1.0
     product = last * factor
-    root = math.sqrt(product + d * d)
-    x = product / (root + d) if d > 0.0 else root - d
-    end = 2.0 * pi0 * (1.0 - q) / q
-    return pi1 * q * last * rise / ((x + 2.0 * pi0) * (end + product / x))
+    big = math.sqrt(product + d * d) + abs(d)
+    small = product / big  # x and P/x are these two
+    x, inverse = (small, big) if d > 0.0 else (big, small)
+    return pi1 * q * last * rise / ((x + 2.0 * pi0) * (end + inverse))
 
 
 @compiled
@@ -85,8 +93,7 @@ def loss(chain: Chain, gap: float) -> float:
     """ℓ(Δ) in nats: the cross-entropy at the logits f₀ and f₀ + Δ with the best f₀."""
     if chain[5] > 0.0:
         return _loss_of_states(chain, gap)
-    p, q, pi0, pi1, _, _ = chain
-    difference = (q - p) / (q + p)
+    p, q, pi0, pi1, _, _, difference, _, _ = chain
     half_root = 0.5 * (gap + math.log(4.0 * pi0 * pi1))
     if difference == 0:
         logit = math.log(2.0 * pi1) - half_root

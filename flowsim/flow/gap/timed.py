@@ -38,6 +38,7 @@ from flowsim.flow.gap.step import (
     step,
     towards,
 )
+from flowsim.models.elementary import LARGEST, exponential
 
 #: The least error in u that can be asked for: what rounding leaves.
 _UNSURE = 2e-13
@@ -168,25 +169,34 @@ def _write(
     while done < len(times) and times[done] < ended:
         t = times[done] - began
         if t > late:
-            power = math.exp((origin - t) / log_part)
-            x, y, z = _power_series(series, power)
-        else:
-            if last > 0.0:  # s as the tangent and its bend go on
-                s += (t - last) * (fast + 0.5 * (t - last) * change)
-            s, u, kappa = place(course, log_part, fall, t, s, close)
-            change = (-1.0 / kappa - fast) / (t - last) if last > 0.0 else 0.0
-            last, fast = t, -1.0 / kappa
-            v = 1.0 - (1.0 - u) / fall
-            x, y, z = point_at(kind, course, after, max(v, 0.0))
-        first, second, third = theta_of(kind, sign, x, y, z, start[0], start[1])
-        path[done, 0], path[done, 1] = first, second
-        if path.shape[1] == 3:
-            path[done, 2] = third
+            break
+        if last > 0.0:  # s as the tangent and its bend go on
+            s += (t - last) * (fast + 0.5 * (t - last) * change)
+        s, u, kappa = place(course, log_part, fall, t, s, close)
+        change = (-1.0 / kappa - fast) / (t - last) if last > 0.0 else 0.0
+        last, fast = t, -1.0 / kappa
+        v = 1.0 - (1.0 - u) / fall
+        x, y, z = point_at(kind, course, after, max(v, 0.0))
+        _put(theta_of(kind, sign, x, y, z, start[0], start[1]), path[done])
         done += 1
-    return done
+    if done == len(times) or times[done] >= ended:
+        return done
+    for i in range(done, len(times)):  # a loop of its own, so that it uses vectors
+        path[i, 0] = exponential(max((origin - (times[i] - began)) / log_part, -LARGEST))
+    for i in range(done, len(times)):
+        x, y, z = _power_series(series, path[i, 0])
+        _put(theta_of(kind, sign, x, y, z, start[0], start[1]), path[i])
+    return len(times)
 
 
 @compiled
+def _put(theta: Point, row: np.ndarray) -> None:
+    row[0], row[1] = theta[0], theta[1]
+    if len(row) == 3:
+        row[2] = theta[2]
+
+
+@compiled(fused=True)
 def _power_series(series: np.ndarray, power: float) -> Point:
     x, y, z = series[0, 4], series[1, 4], series[2, 4]
     for i in range(3, -1, -1):
