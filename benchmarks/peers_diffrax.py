@@ -223,14 +223,13 @@ def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarr
         loss = -(weight * (t * jax.nn.log_sigmoid(f) + (1 - t) * jax.nn.log_sigmoid(-f))).sum()
         label = jnp.where(loss < MIDDLE, GLOBAL_MINIMUM, LOCAL_MINIMUM)
         rested = found.result == diffrax.RESULTS.event_occurred
-        return jnp.where(rested, label, UNRESOLVED)
+        return jnp.append(jnp.where(rested, label, UNRESOLVED), found.ys[-1])
 
-    run = in_batches(one, starts, task["batch"])
-    return lambda: run().astype(np.int8)
+    return in_batches(one, starts, task["batch"])
 
 
 def rank_one(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
-    """Labels of the rank-one model without attention, from (e, rho, w1, w2, b)."""
+    """Label and limit, from (e, rho, w1, w2, b) of the rank-one model without attention."""
     metric = jnp.array([1.0, task["length"], 4.0, 4.0, 1.0])
 
     def loss(y: jax.Array) -> jax.Array:
@@ -251,10 +250,9 @@ def rank_one(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarra
         )  # fmt: skip
         label = jnp.where(loss(found.ys[-1]) < MIDDLE, GLOBAL_MINIMUM, LOCAL_MINIMUM)
         rested = found.result == diffrax.RESULTS.event_occurred
-        return jnp.where(rested, label, UNRESOLVED)
+        return jnp.append(jnp.where(rested, label, UNRESOLVED), found.ys[-1])
 
-    run = in_batches(one, starts, task["batch"])
-    return lambda: run().astype(np.int8)
+    return in_batches(one, starts, task["batch"])
 
 
 CONTENDERS = {

@@ -57,9 +57,14 @@ def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarr
 
 
 def rank_one(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
-    """Labels of the rank-one model without attention, by ``find_limits``."""
+    """Label and limit of the rank-one model without attention, by ``find_limits``."""
     model, theta = RankOneModel(CHAIN, task["length"]), torch.from_numpy(starts)
-    return lambda: find_limits(model, theta).label.numpy()
+
+    def run() -> np.ndarray:
+        found = find_limits(model, theta, task["rtol"])
+        return torch.cat([found.label[:, None], found.theta], dim=1).numpy()
+
+    return run
 
 
 CONTENDERS = {
