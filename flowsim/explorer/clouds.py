@@ -11,7 +11,6 @@ import torch
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, View
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.labels import Label
-from flowsim.models.base import loss_of_gap
 from flowsim.portraits.starts_in_plane import plane_starts
 from flowsim.scan.statistics import wilson_interval
 
@@ -52,7 +51,7 @@ def cloud_shares(view: View, stop: Callable[[], bool] = lambda: False) -> Iterat
     if view.puff is None:
         return
     model = view.model
-    quick = loss_of_gap(model)
+    quick = model.loss_of_gap
     e, w = draws(view.puff, DRAWS if quick else FEWER_DRAWS)
     rows = plane_starts(model, torch.from_numpy(e), torch.from_numpy(w), view.held)
     label = np.empty(0, np.int8)

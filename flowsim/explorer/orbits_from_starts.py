@@ -15,7 +15,7 @@ from flowsim.flow.hitting_times import settling_times
 from flowsim.flow.limits import find_limits
 from flowsim.flow.trajectories import trajectories
 from flowsim.landscape.labels import Label
-from flowsim.models.base import GapModel, ReducedModel, loss_of_gap, velocity
+from flowsim.models.base import GapModel, ReducedModel, velocity
 from flowsim.models.past_law import joint_law
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.rank_one_point import RankOnePoint
@@ -149,7 +149,7 @@ def _backward(view: View, theta: Tensor, stop: Callable[[], bool]) -> Path | Non
     """
     model = view.model
     side = max(view.window[1] - view.window[0], view.window[3] - view.window[2])
-    count, sides = (120, 3) if loss_of_gap(model) else (60, 2)
+    count, sides = (120, 3) if model.loss_of_gap else (60, 2)
     step, left = side / count, sides * side
     back, size = _heading(model, theta)
     rows, times = [theta], [0.0]

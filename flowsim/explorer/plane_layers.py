@@ -19,11 +19,10 @@ from flowsim.explorer.view import View
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import analytic_basin
 from flowsim.landscape.labels import Label
-from flowsim.models.base import loss_of_gap
 from flowsim.models.rank_one import RankOneModel
 from flowsim.models.uniform.model import AttentionModel
 from flowsim.portraits.curves import with_landscape
-from flowsim.portraits.starts_in_plane import mesh, plane_starts
+from flowsim.portraits.starts_in_plane import grid_starts, plane_starts
 from flowsim.scan.starts import cell_centres
 
 #: The code of a cell that is not decided yet, beside those of ``Label``.
@@ -62,7 +61,7 @@ class Cells:
 def levels(view: View) -> tuple[int, ...]:
     """Cells a side, from coarse to fine, that the flow decides once the sliders rest."""
     model = view.model
-    if loss_of_gap(model):
+    if model.loss_of_gap:
         return (208,)
     if isinstance(model, RankOneModel) and model.attention:
         return (4, 8, 16, 32)  # an orbit takes four times as long as elsewhere
@@ -74,14 +73,14 @@ def cells_at_once(view: View) -> Cells:
     model, oracle = view.model, analytic_basin(view.model)
     if oracle is not None:
         e, w = centres(view, _CLOSED)
-        inside = oracle(plane_starts(model, *mesh(e, w), view.held)).numpy()
+        inside = oracle(grid_starts(model, e, w, view.held)).numpy()
         outside = np.int8(Label.LOCAL_MINIMUM)
         label = np.where(inside, np.int8(Label.GLOBAL_MINIMUM), outside)
         label[e == 0] = UNKNOWN  # starts that never move are no basin's
         return Cells(label, "closed form")
-    if loss_of_gap(model):
+    if model.loss_of_gap:
         e, w = centres(view, _AT_ONCE)
-        theta = plane_starts(model, *mesh(e, w), view.held)
+        theta = grid_starts(model, e, w, view.held)
         return Cells(find_limits(model, theta).label.numpy(), "flow")
     return Cells(np.full((2, 2), UNKNOWN, np.int8), "")
 
@@ -165,7 +164,7 @@ def line_key(view: View) -> tuple[object, ...] | None:
     None for other models, whose line may move with p and q.
     """
     model = view.model
-    if not loss_of_gap(model):
+    if not model.loss_of_gap:
         return None
     value = model.chain.second_eigenvalue
     return view.choice, view.fixed, view.window, (value > 0) - (value < 0)

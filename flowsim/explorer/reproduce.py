@@ -10,7 +10,6 @@ from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.full_start import first_weights, is_untied
 from flowsim.explorer.plane_layers import levels
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, View, Window, full_length
-from flowsim.models.base import loss_of_gap
 
 
 def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
@@ -69,7 +68,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
 def _cloud_lines(view: View) -> list[str]:
     puff = view.puff
     assert puff is not None
-    count = DRAWS if loss_of_gap(view.model) else FEWER_DRAWS
+    count = DRAWS if view.model.loss_of_gap else FEWER_DRAWS
     return [
         "import numpy as np",
         f"unit = np.random.Generator(np.random.PCG64(0)).standard_normal(({count}, 2))",

@@ -20,7 +20,6 @@ from flowsim.explorer.reproduce import command_lines
 from flowsim.explorer.training_stream import Run
 from flowsim.explorer.view import View
 from flowsim.landscape.labels import Label
-from flowsim.models.base import loss_of_gap
 from flowsim.portraits.in_plane import portrait_record
 from flowsim.records.netcdf import flags, store_record
 
@@ -53,7 +52,7 @@ def explored_record(
             raise Stopped
 
     model, (w_low, w_high, e_low, e_high) = view.model, view.window
-    confirm = None if loss_of_gap(model) else 0
+    confirm = None if model.loss_of_gap else 0
     record = portrait_record(
         model, (w_low, w_high), (e_low, e_high), levels(view)[-1], fixed=view.held,
         progress=look, confirm=confirm,

@@ -11,7 +11,7 @@ from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.reference_limits import default_rtol, reference_labels
 from flowsim.landscape.labels import Label
-from flowsim.models.base import ReducedModel, loss_of_gap
+from flowsim.models.base import ReducedModel
 
 #: Called before a stage of the work with what is counted and how many; returns what counts them.
 Stage = Callable[[str, int], Callable[[int], object]]
@@ -25,7 +25,7 @@ def sample_size(model: ReducedModel) -> int:
 
     256 where the loss is a function of the logit gap, 16 elsewhere: there a row takes a second.
     """
-    return 256 if loss_of_gap(model) else 16
+    return 256 if model.loss_of_gap else 16
 
 
 def confirm(

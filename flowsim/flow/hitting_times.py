@@ -15,7 +15,7 @@ from flowsim.flow.limits import find_limits
 from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_times
 from flowsim.flow.rows.smooth.smooth_models import loss_followed, smooth_times
 from flowsim.landscape.labels import Label, Rule
-from flowsim.models.base import ReducedModel, loss_of_gap
+from flowsim.models.base import ReducedModel
 
 
 def hitting_times(
@@ -95,7 +95,7 @@ def _until(
     rtol: float | None,
 ) -> Tensor:
     """The times of rows that move, shape (n,)."""
-    if loss_of_gap(model):
+    if model.loss_of_gap:
         learned = (label == Label.GLOBAL_MINIMUM).to(start)
         gap = learned * model.chain.target_logit_gap
         return gap_times(model, start, gap, fraction, rtol or 1e-12)

@@ -10,7 +10,7 @@ from flowsim.flow.ends import Limits
 from flowsim.flow.gap.engine import gap_limits
 from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_limits
 from flowsim.flow.rows.smooth.shadows import smooth_limits
-from flowsim.models.base import ReducedModel, loss_of_gap
+from flowsim.models.base import ReducedModel
 from flowsim.models.in_context.induction import InductionModel
 
 
@@ -57,14 +57,14 @@ def find_limits(
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
     """
-    by_gap, by_modes = loss_of_gap(model), in_modes(model)
+    by_gap, by_modes = model.loss_of_gap, in_modes(model)
     fine = by_modes or isinstance(model, InductionModel)
     rtol = rtol if rtol is not None else 1e-10 if by_gap else 1e-8 if fine else 1e-6
     starts = check_starts(model, theta0, rtol, atol)
     rows = starts.reshape(-1, starts.shape[-1])
     if max_steps is None:
         max_steps = 30_000 if by_modes else 3000
-    if loss_of_gap(model):
+    if by_gap:
         found = gap_limits(model, rows, rtol, atol, max_steps)
     elif in_modes(model):
         found = rank_one_limits(model, rows, rtol, max_steps)

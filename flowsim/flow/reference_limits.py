@@ -23,7 +23,7 @@ from flowsim.flow.induction_labels import settled_side
 from flowsim.flow.reference_gap import follow_by_gap
 from flowsim.landscape.curvature import classify_critical
 from flowsim.landscape.labels import Label, Rule, Status
-from flowsim.models.base import ReducedModel, loss_of_gap, velocity
+from flowsim.models.base import GapModel, ReducedModel, velocity
 from flowsim.models.in_context.induction import InductionModel
 
 #: Rows of a model whose loss is a function of the gap that share their steps.
@@ -73,7 +73,7 @@ def reference_limits(
 
 def default_rtol(model: ReducedModel) -> float:
     """1e-8 where L = ℓ(Δ), else 1e-6."""
-    return 1e-8 if loss_of_gap(model) else 1e-6
+    return 1e-8 if model.loss_of_gap else 1e-6
 
 
 def reference_labels(
@@ -102,8 +102,8 @@ def _decide(
     found, report = _unmoved(model, rows), progress or (lambda _: None)
     moving = (found.status == Status.TIMED_OUT) & (found.label == Label.UNRESOLVED)
     report(len(rows) - int(moving.sum()))
-    for index in moving.nonzero()[:, 0].split(_TOGETHER if loss_of_gap(model) else 1):
-        if loss_of_gap(model) and len(index):
+    for index in moving.nonzero()[:, 0].split(_TOGETHER if model.loss_of_gap else 1):
+        if isinstance(model, GapModel) and model.loss_of_gap and len(index):
             follow_by_gap(model, found, index, rtol, atol, ends)
         elif len(index):
             _follow_in_time(model, found, index, rtol, atol)

@@ -9,7 +9,7 @@ from flowsim.flow.checks import check_starts, check_times, in_kind
 from flowsim.flow.gap.engine import gap_paths
 from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_paths
 from flowsim.flow.rows.smooth.smooth_models import smooth_paths
-from flowsim.models.base import ReducedModel, loss_of_gap
+from flowsim.models.base import ReducedModel
 
 
 def trajectories(
@@ -40,7 +40,7 @@ def trajectories(
     """
     starts, times = check_starts(model, theta0, rtol, atol), check_times(t)
     rows = starts.reshape(-1, starts.shape[-1])
-    if loss_of_gap(model):
+    if model.loss_of_gap:
         path = gap_paths(model, rows, times, rtol, atol)
     elif in_modes(model):
         path = rank_one_paths(model, rows, times, rtol)

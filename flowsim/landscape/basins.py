@@ -75,7 +75,6 @@ def reaches_global_minimum(chain: GapChain, theta: Tensor) -> Tensor:
     return (e != 0) & ((w < SADDLE_W) | ((w < 0) & above))
 
 
-@accepts_arrays
 def linear_reaches_global_minimum(chain: GapChain, theta: Tensor) -> Tensor:
     """The analytic basin of the global minima of the linear-attention model, the tests' oracle.
 

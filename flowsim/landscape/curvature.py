@@ -19,7 +19,6 @@ def curvatures(model: ReducedModel, theta: Tensor) -> Tensor:
     return torch.linalg.eigvalsh(root * hessian(model, theta) * root.unsqueeze(-1))
 
 
-@accepts_arrays
 def critical_plane(model: ReducedModel, theta: Tensor) -> Tensor:
     """What the points of the critical plane e = 0 are, by the sign of their curvature in e.
 
@@ -41,7 +40,6 @@ def critical_plane(model: ReducedModel, theta: Tensor) -> Tensor:
     return torch.where(flat, 0.0, torch.sign(curvature)).to(torch.int8)
 
 
-@accepts_arrays
 def plane_curvature(model: ReducedModel, theta: Tensor) -> Tensor:
     """∂²L/∂e² at points of the plane e = 0, shape (...); the given e is ignored."""
     above = torch.cat([torch.full_like(theta[..., :1], 1e-6), theta[..., 1:]], dim=-1)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from flowsim.arrays import accepts_arrays
+from flowsim.arrays import Numbers, to_tensor
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.markov import GapChain
@@ -41,6 +41,8 @@ class ReducedModel(Protocol):
     keeps_sign: tuple[bool, ...]
     #: Names of the conserved quantities, in the order of ``conserved``'s last axis.
     conserved_names: tuple[str, ...]
+    #: Whether L = ℓ(Δ(θ)), the bias at its optimum: orbits are then functions of the gap Δ.
+    loss_of_gap: bool
 
     @property
     def chain(self) -> GapChain: ...
@@ -63,9 +65,11 @@ def of_theta(method: _Method) -> _Method:
     The method raises InputError for θ with another number of columns than coordinates.
     """
 
-    @accepts_arrays
     @wraps(method)
-    def checked(model: Any, theta: Tensor) -> Any:
+    def checked(model: Any, theta: Numbers) -> Any:
+        if not isinstance(theta, Tensor):
+            found = checked(model, to_tensor(theta, "theta"))
+            return found.numpy() if isinstance(found, Tensor) else found
         k = len(model.coordinates)
         if theta.ndim == 0 or theta.shape[-1] != k:
             names = ", ".join(model.coordinates)
@@ -87,12 +91,6 @@ def described(model: Any) -> str:
     return f"{type(model).__name__}({', '.join(words)})"
 
 
-def loss_of_gap(model: ReducedModel) -> TypeGuard[GapModel]:
-    """Whether L = ℓ(Δ(θ)): a gap model with its bias at the optimum, whose orbits are Δ's."""
-    return isinstance(model, GapModel) and not model.dynamic_bias
-
-
-@accepts_arrays
 def velocity(model: ReducedModel, theta: Tensor) -> Tensor:
     """The gradient flow's field −G⁻¹∇L, shape of θ."""
     metric = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device)
@@ -114,6 +112,7 @@ class GapModel:
     conserved_names: tuple[str, ...]
     #: Whether the bias is a coordinate, so that the loss is no function of the gap alone.
     dynamic_bias = False
+    loss_of_gap = True
 
     def __repr__(self) -> str:
         return described(self)
@@ -178,6 +177,7 @@ class BinaryGapModel(GapModel):
             raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
         self.chain = chain
         self.dynamic_bias = bias == "dynamic"
+        self.loss_of_gap = not self.dynamic_bias
         if self.dynamic_bias:  # the conservation laws need the bias at its optimum
             self.coordinates = (*self.coordinates, "b")
             self.keeps_sign = (*self.keeps_sign, False)

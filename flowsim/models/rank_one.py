@@ -59,6 +59,7 @@ class RankOneModel:
     """
 
     name = "rank-one"
+    loss_of_gap = False
 
     def __init__(
         self, chain: BinaryChain, length: int, attention: bool = False, tied: bool = True

@@ -18,7 +18,7 @@ from flowsim.models.rank_one import RankOneModel
 from flowsim.models.states.states_attention import StatesAttentionModel
 from flowsim.models.states.states_plane import StatesModel
 from flowsim.models.untied import UntiedModel
-from flowsim.portraits.starts_in_plane import mesh, plane_starts, plane_velocity
+from flowsim.portraits.starts_in_plane import grid_starts, plane_starts, plane_velocity
 from flowsim.records.netcdf import flags
 from flowsim.scan.starts import cell_centres
 
@@ -60,7 +60,7 @@ def with_landscape(
         record["critical_line"] = ("curve", kind.numpy(), flags(CriticalPoint))
 
     arrow_e, arrow_w = cell_centres(*e_range, arrows), cell_centres(*w_range, arrows)
-    unit = plane_velocity(model, plane_starts(model, *mesh(arrow_e, arrow_w), fixed))
+    unit = plane_velocity(model, grid_starts(model, arrow_e, arrow_w, fixed))
     record = record.assign_coords(arrow_e=arrow_e, arrow_w=arrow_w)
     record["direction_e"] = (("arrow_e", "arrow_w"), unit[..., 0].numpy())
     record["direction_w"] = (("arrow_e", "arrow_w"), unit[..., 1].numpy())

@@ -14,7 +14,7 @@ from flowsim.flow.confirm import Stage
 from flowsim.flow.limits import find_limits
 from flowsim.landscape.basins import analytic_basin, reaches_global_minimum
 from flowsim.landscape.labels import Label
-from flowsim.models.base import ReducedModel, loss_of_gap
+from flowsim.models.base import ReducedModel
 from flowsim.models.canonical import CanonicalModel, energy
 from flowsim.models.catalogue import model_attributes, model_of
 from flowsim.models.in_context.induction import InductionModel
@@ -26,6 +26,7 @@ from flowsim.portraits.orbits import orbit_paths, window_starts
 from flowsim.portraits.starts_in_plane import (
     check_fixed,
     confirmed,
+    grid_starts,
     mesh,
     over_plane,
     plane_starts,
@@ -103,7 +104,7 @@ def portrait_record(
     w_range, e_range = w_range or _WINDOW, e_range or _WINDOW
     resolution = resolution or usual_resolution(model)
     e, w = cell_centres(*e_range, resolution), cell_centres(*w_range, resolution)
-    theta = plane_starts(model, *mesh(e, w), fixed)
+    theta = grid_starts(model, e, w, fixed)
     record = _basins(model, theta, e, w, rtol, atol, progress, integrator)
     record = with_landscape(record, model, w_range, e_range, fixed)
     counts = _compare(model, record, fixed)
@@ -115,7 +116,7 @@ def portrait_record(
     record["orbit_e"] = (("time", "orbit"), orbits[..., 0].numpy())
     record["orbit_w"] = (("time", "orbit"), orbits[..., 1].numpy())
     drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in model.conserved_names]
-    if isinstance(model, CanonicalModel) and loss_of_gap(model):
+    if isinstance(model, CanonicalModel) and model.loss_of_gap:
         record["energy"] = (("e", "w"), energy(theta).numpy())
         moved = (energy(orbits) - energy(orbits[0])).abs().nan_to_num()
         drifts.append(float(moved.max()))
@@ -202,8 +203,8 @@ def _compare(model: ReducedModel, record: xr.Dataset, fixed: dict[str, float]) -
     e, w = (record[name].to_numpy() for name in "ew")
     if oracle is None or min(len(e), len(w)) < 2:
         return {"oracle_cells": 0, "oracle_agree": 0, "oracle_wrong": 0, "oracle_cut": 0}
-    expected = oracle(plane_starts(model, *mesh(e, w), fixed)).numpy()
-    inside = oracle(plane_starts(model, *mesh(_corners(e), _corners(w)), fixed)).numpy()
+    expected = oracle(grid_starts(model, e, w, fixed)).numpy()
+    inside = oracle(grid_starts(model, _corners(e), _corners(w), fixed)).numpy()
     corner_sum = sum(
         inside[i : len(e) + i, j : len(w) + j].astype(int) for i in (0, 1) for j in (0, 1)
     )

@@ -11,7 +11,7 @@ from torchdiffeq import odeint
 from flowsim.flow.limits import find_limits
 from flowsim.flow.reference import integrate
 from flowsim.landscape.curvature import hessian
-from flowsim.models.base import ReducedModel, loss_of_gap, velocity
+from flowsim.models.base import ReducedModel, velocity
 from flowsim.models.rank_one import RankOneModel
 from flowsim.portraits.starts_in_plane import mesh, plane_starts, to_window
 
@@ -97,13 +97,13 @@ def _follow(
     times a bound of the curvature at their starts and limits, whichever is shorter.
     """
     law = model.chain.stationary
-    count = TIMES if loss_of_gap(model) else FEWER_TIMES
+    count = TIMES if model.loss_of_gap else FEWER_TIMES
     horizon = 6 / (law[0] * law[-1] * max(abs(model.chain.second_eigenvalue), 0.1))
     curvature = hessian(model, torch.cat([start, limit])).abs().sum(dim=-1) / min(model.metric)
     if (largest := float(curvature.nan_to_num().amax())) > 0:
         horizon = min(horizon, 1000 / largest)
     times = horizon * torch.cat([torch.zeros(1), torch.logspace(-5, 0, count - 1)]).double()
-    rtol = rtol or (1e-11 if loss_of_gap(model) else 1e-8)
+    rtol = rtol or (1e-11 if model.loss_of_gap else 1e-8)
     return integrate(model, start, times, rtol, atol, reached)
 
 

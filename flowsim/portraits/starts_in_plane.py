@@ -14,7 +14,7 @@ from flowsim.errors import InputError
 from flowsim.flow.confirm import Stage, sample_size
 from flowsim.flow.confirm import confirm as confirm_labels
 from flowsim.landscape.labels import Label
-from flowsim.models.base import ReducedModel, loss_of_gap, velocity
+from flowsim.models.base import ReducedModel, velocity
 from flowsim.models.in_context.induction import InductionModel
 from flowsim.models.rank_one import RankOneModel
 
@@ -51,6 +51,13 @@ def plane_starts(
     return theta
 
 
+def grid_starts(
+    model: ReducedModel, e: np.ndarray, w: np.ndarray, fixed: dict[str, float] | None = None
+) -> Tensor:
+    """``plane_starts`` at every point of a grid, shape (len(e), len(w), k)."""
+    return plane_starts(model, *mesh(e, w), fixed)
+
+
 def check_fixed(model: ReducedModel, fixed: dict[str, float] | None) -> dict[str, float]:
     """Values of the coordinates beside e and w as numbers; InputError for others."""
     if isinstance(model, RankOneModel):
@@ -75,7 +82,7 @@ def check_fixed(model: ReducedModel, fixed: dict[str, float] | None) -> dict[str
 
 def usual_resolution(model: ReducedModel) -> int:
     """Cells along each axis of a portrait, unless given."""
-    if loss_of_gap(model):
+    if model.loss_of_gap:
         return 208
     return 48 if isinstance(model, InductionModel) else 64
 

@@ -16,7 +16,7 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.catalogue import model_attributes
 from flowsim.portraits.curves import CURVE_POINTS
 from flowsim.portraits.numerical_boundary import with_boundary
-from flowsim.portraits.starts_in_plane import check_fixed, mesh, over_plane, plane_starts
+from flowsim.portraits.starts_in_plane import check_fixed, grid_starts, over_plane, plane_starts
 from flowsim.records.netcdf import flags
 from flowsim.records.provenance import provenance
 from flowsim.scan.in_memory import scan_basins
@@ -61,7 +61,7 @@ def trained_portrait(
     check_training(model, optimizer, None, None, "flowsim")
     fixed = check_fixed(model, fixed)
     e, w = cell_centres(*e_range, resolution), cell_centres(*w_range, resolution)
-    theta = plane_starts(model, *mesh(e, w), fixed)
+    theta = grid_starts(model, e, w, fixed)
     rows = theta.reshape(-1, theta.shape[-1])
     starts = Points(model.coordinates, rows.numpy())
     found = scan_basins(model, starts, progress=progress, optimizer=optimizer)

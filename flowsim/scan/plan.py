@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from flowsim.errors import InputError
-from flowsim.models.base import ReducedModel, loss_of_gap
+from flowsim.models.base import ReducedModel
 from flowsim.models.catalogue import ModelChoice, model_attributes
 from flowsim.records.provenance import source_versions
 from flowsim.scan.follow import check_integrator, follow, point_dtype, starting_coordinates
@@ -127,7 +127,7 @@ class Scan:
         object.__setattr__(self, "dtype", trained or point_dtype(model, self.fraction))
         if self.chunk < 1:
             size = 1024 if trained else 2048 if len(model.coordinates) <= 4 else 256
-            object.__setattr__(self, "chunk", 65_536 if loss_of_gap(model) else size)
+            object.__setattr__(self, "chunk", 65_536 if model.loss_of_gap else size)
 
     @property
     def dims(self) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ import torch
 import flowsim
 from flowsim import Label, Rule, find_limits, integrate, settling_times, trajectories
 from flowsim.landscape.basins import SADDLE_ENERGY
-from flowsim.models.base import loss_of_gap
 
 TABLE = Path(__file__).with_name("orbits.json")
 #: Shares of the time until 0.3 of the excess is left, at which paths are noted; and that share.
@@ -152,7 +151,7 @@ def test_the_engines_parts_are_right():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("orbit", [o for o in ORBITS if loss_of_gap(model_of(*o[:2]))], ids=name_of)
+@pytest.mark.parametrize("orbit", [o for o in ORBITS if model_of(*o[:2]).loss_of_gap], ids=name_of)
 def test_the_table_is_torchdiffeqs(orbit):
     name, options, start = orbit
     model, noted = model_of(name, options), json.loads(TABLE.read_text())[name_of(orbit)]

@@ -20,7 +20,6 @@ from flowsim.explorer.plane_layers import (
     line_key,
 )
 from flowsim.explorer.view import View
-from flowsim.models.base import loss_of_gap
 
 #: Milliseconds after which a slider rests, and after which labels that do not come are greyed out.
 REST, _GREY = 180, 120
@@ -63,7 +62,7 @@ class Picture:
 
     def draw(self) -> None:
         """What is known at once, and the rest once the sliders rest."""
-        if not loss_of_gap(self.visit.view.model):
+        if not self.visit.view.model.loss_of_gap:
             self._look()
             return
         view, began = self.visit.view, monotonic()
@@ -79,7 +78,7 @@ class Picture:
     def _draw_curves(self) -> None:
         """The curves, and the boundary between the cells that are shown."""
         view = self.visit.view
-        if not loss_of_gap(view.model):
+        if not view.model.loss_of_gap:
             return
         key = line_key(view)
         same, self._line_key = key == self._line_key, key
@@ -134,7 +133,7 @@ class Picture:
 
     def _rest(self) -> None:
         """Finer labels, unless the model is by now one that is looked at in a thread."""
-        if loss_of_gap(self.visit.view.model):
+        if self.visit.view.model.loss_of_gap:
             self._refine()
 
     def _refine(self, first: Cells | None = None) -> None:

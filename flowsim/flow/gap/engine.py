@@ -21,7 +21,7 @@ from flowsim.flow.gap.loss import Chain, numbers, numbers_of_states
 from flowsim.flow.gap.timed import find_paths, find_times, scratch_arrays
 from flowsim.landscape.curvature import classify_critical
 from flowsim.landscape.labels import Label, Rule
-from flowsim.models.base import BinaryGapModel, GapModel
+from flowsim.models.base import BinaryGapModel, ReducedModel
 from flowsim.models.states.states_plane import StatesModel
 
 #: Rows between two reports of progress.
@@ -47,7 +47,7 @@ class _Plane(NamedTuple):
     time: float
 
 
-def _plane_of(model: GapModel) -> _Plane:
+def _plane_of(model: ReducedModel) -> _Plane:
     if isinstance(model, StatesModel):
         scale, chain = np.array(model.to_canonical), numbers_of_states(model.chain)
         return _Plane(KINDS["canonical"], chain, scale, model.gap_factor, 4.0 * model.chain.states)
@@ -57,7 +57,7 @@ def _plane_of(model: GapModel) -> _Plane:
 
 
 def gap_limits(
-    model: GapModel, start: Tensor, rtol: float, atol: float, max_steps: int
+    model: ReducedModel, start: Tensor, rtol: float, atol: float, max_steps: int
 ) -> Iterator[Limits]:
     """The limits of the rows of ``start``, shape (n, k), part by part."""
     plane = _plane_of(model)
@@ -80,7 +80,9 @@ def gap_limits(
         yield Limits(*(torch.from_numpy(column).to(part.device) for column in found))
 
 
-def gap_paths(model: GapModel, start: Tensor, times: Tensor, rtol: float, atol: float) -> Tensor:
+def gap_paths(
+    model: ReducedModel, start: Tensor, times: Tensor, rtol: float, atol: float
+) -> Tensor:
     """θ of the rows of ``start``, shape (n, k), at the times: (T, n, k); NaN if not known."""
     plane, scratch = _plane_of(model), scratch_arrays()
     rows, since = _rows(start) * plane.scale, _rows(times - times[0])[1:] / plane.time
@@ -106,7 +108,9 @@ def _large(shape: tuple[int, ...]) -> np.ndarray:
     return np.empty(max(numbers, 2**19))[:numbers].reshape(shape)
 
 
-def gap_times(model: GapModel, start: Tensor, end: Tensor, fraction: float, rtol: float) -> Tensor:
+def gap_times(
+    model: ReducedModel, start: Tensor, end: Tensor, fraction: float, rtol: float
+) -> Tensor:
     """The time until ``fraction`` of the excess loss is left.
 
     Args:

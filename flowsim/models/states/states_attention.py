@@ -44,6 +44,7 @@ class StatesAttentionModel:
     coordinates: tuple[str, ...] = ("e", "w", "v")
     keeps_sign: tuple[bool, ...] = (True, True, True)
     conserved_names: tuple[str, ...] = ()
+    loss_of_gap = False
 
     def __init__(
         self, chain: SymmetricChain, length: int, hidden_per_state: int = HIDDEN_PER_STATE

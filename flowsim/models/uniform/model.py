@@ -54,6 +54,7 @@ class AttentionModel:
     coordinates: tuple[str, ...] = ("e", "w", "a")
     keeps_sign: tuple[bool, ...] = (True, True, False)
     conserved_names: tuple[str, ...] = ()
+    loss_of_gap = False
 
     def __init__(
         self, chain: BinaryChain, length: int, bias: str = "optimal", compress: bool = True
