@@ -28,13 +28,11 @@ from flowsim.portraits.starts_in_plane import (
     confirmed,
     grid_starts,
     mesh,
-    over_plane,
     plane_starts,
     usual_resolution,
 )
 from flowsim.records.provenance import provenance
-from flowsim.scan.in_memory import scan_basins
-from flowsim.scan.points import Points
+from flowsim.scan.follow import follow_grid
 from flowsim.scan.starts import cell_centres
 
 Window = tuple[float, float]
@@ -105,7 +103,7 @@ def portrait_record(
     resolution = resolution or usual_resolution(model)
     e, w = cell_centres(*e_range, resolution), cell_centres(*w_range, resolution)
     theta = grid_starts(model, e, w, fixed)
-    record = _basins(model, theta, e, w, rtol, atol, progress, integrator)
+    record = follow_grid(model, theta, {"e": e, "w": w}, rtol, atol, progress, integrator)
     record = with_landscape(record, model, w_range, e_range, fixed)
     counts = _compare(model, record, fixed)
     if not counts["oracle_cells"] and min(len(e), len(w)) > 1:
@@ -160,22 +158,6 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
     record = with_landscape(record, model, windows["w"], windows["e"], fixed)
     counts = {f"cells_{x.name.lower()}": scan.attrs[f"points_{x.name.lower()}"] for x in Label}
     return record.assign_attrs(counts, **fixed, **_differences(model, record))
-
-
-def _basins(
-    model: ReducedModel,
-    theta: Tensor,
-    e: np.ndarray,
-    w: np.ndarray,
-    rtol: float | None,
-    atol: float,
-    progress: Callable[[int], object] | None,
-    integrator: str,
-) -> xr.Dataset:
-    """What ``scan_basins`` finds for starts of shape (e, w, k), over those two dimensions."""
-    starts = Points(model.coordinates, theta.reshape(-1, theta.shape[-1]).numpy())
-    found = scan_basins(model, starts, None, rtol, atol, progress, integrator=integrator)
-    return over_plane(found, {"e": e, "w": w})
 
 
 def _labels(

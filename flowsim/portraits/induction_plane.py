@@ -16,11 +16,10 @@ from flowsim.landscape.labels import Label
 from flowsim.models.base import velocity
 from flowsim.models.catalogue import model_attributes
 from flowsim.models.in_context.induction import InductionModel
-from flowsim.portraits.starts_in_plane import confirmed, mesh, over_plane, usual_resolution
+from flowsim.portraits.starts_in_plane import confirmed, mesh, usual_resolution
 from flowsim.records.provenance import provenance
-from flowsim.scan.in_memory import scan_basins
+from flowsim.scan.follow import follow_grid
 from flowsim.scan.plan import how_attributes
-from flowsim.scan.points import Points
 from flowsim.scan.starts import cell_centres
 
 Window = tuple[float, float]
@@ -64,9 +63,8 @@ def induction_record(
     landscape, resolution = induction_landscape(model), resolution or usual_resolution(model)
     alpha, beta = cell_centres(*alpha_range, resolution), cell_centres(*beta_range, resolution)
     theta = torch.stack(mesh(beta, alpha)[::-1], dim=-1)
-    starts = Points(model.coordinates, theta.reshape(-1, 2).numpy())
-    found = scan_basins(model, starts, None, rtol, atol, progress, integrator=integrator)
-    record = over_plane(found, {"beta": beta, "alpha": alpha})
+    axes = {"beta": beta, "alpha": alpha}
+    record = follow_grid(model, theta, axes, rtol, atol, progress, integrator)
     curves = {
         "loss": (("beta", "alpha"), model.loss(theta).numpy()),
         **_along_alpha(model, alpha),

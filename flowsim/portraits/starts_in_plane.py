@@ -93,16 +93,6 @@ def mesh(e: np.ndarray, w: np.ndarray) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(grid_e), torch.from_numpy(grid_w)
 
 
-def over_plane(found: xr.Dataset, axes: dict[str, np.ndarray]) -> xr.Dataset:
-    """What a scan says of each of a grid's points, in C order, over the two axes."""
-    record, shape = xr.Dataset(coords=axes), [len(values) for values in axes.values()]
-    for name, variable in found.variables.items():
-        if variable.dims == ("point",) and not str(name).startswith("start_"):
-            values = variable.to_numpy().reshape(shape)
-            record[name] = (tuple(axes), values, variable.attrs)
-    return record
-
-
 def confirmed(
     model: ReducedModel,
     theta: Tensor,

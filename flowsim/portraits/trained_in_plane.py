@@ -16,11 +16,10 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.catalogue import model_attributes
 from flowsim.portraits.curves import CURVE_POINTS
 from flowsim.portraits.numerical_boundary import with_boundary
-from flowsim.portraits.starts_in_plane import check_fixed, grid_starts, over_plane, plane_starts
+from flowsim.portraits.starts_in_plane import check_fixed, grid_starts, plane_starts
 from flowsim.records.netcdf import flags
 from flowsim.records.provenance import provenance
-from flowsim.scan.in_memory import scan_basins
-from flowsim.scan.points import Points
+from flowsim.scan.follow import follow_grid
 from flowsim.scan.starts import cell_centres
 from flowsim.scan.trained_points import check_training
 from flowsim.training.optimizer_choice import OptimizerChoice
@@ -62,10 +61,8 @@ def trained_portrait(
     fixed = check_fixed(model, fixed)
     e, w = cell_centres(*e_range, resolution), cell_centres(*w_range, resolution)
     theta = grid_starts(model, e, w, fixed)
-    rows = theta.reshape(-1, theta.shape[-1])
-    starts = Points(model.coordinates, rows.numpy())
-    found = scan_basins(model, starts, progress=progress, optimizer=optimizer)
-    record = over_plane(found, {"e": e, "w": w})
+    axes = {"e": e, "w": w}
+    record = follow_grid(model, theta, axes, progress=progress, optimizer=optimizer)
     flow = find_limits(model, theta, progress=flow_progress).label
     record = record.merge(_flow(model, e, w, flow, fixed))
     curve = torch.linspace(*w_range, CURVE_POINTS, dtype=torch.float64)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
@@ -66,6 +67,33 @@ def follow(
         learned = points["label"] == Label.GLOBAL_MINIMUM
         points["hitting_time"] = np.where(learned, times, np.nan)
     return points
+
+
+def as_variables(
+    points: np.ndarray, dims: Sequence[str], shape: Sequence[int], fraction: float | None = None
+) -> dict[str, tuple[Sequence[str], np.ndarray, dict[str, Any]]]:
+    """What ``follow`` found of a grid of starts, in C order, as the variables of a record."""
+    columns = point_attributes(points.dtype, fraction)
+    names = points.dtype.names or ()
+    return {name: (dims, points[name].reshape(shape), columns[name]) for name in names}
+
+
+def follow_grid(
+    model: ReducedModel,
+    theta: Tensor,
+    axes: dict[str, np.ndarray],
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    progress: Callable[[int], object] | None = None,
+    integrator: str = "flowsim",
+    optimizer: OptimizerChoice | None = None,
+) -> xr.Dataset:
+    """What a scan records of the starts θ, shape (*axes, k), as a dataset over those axes."""
+    rows, shape = theta.reshape(-1, theta.shape[-1]).numpy(), theta.shape[:-1]
+    points = follow(
+        model, model.coordinates, rows, rtol, atol, None, progress, integrator, optimizer
+    )
+    return xr.Dataset(as_variables(points, tuple(axes), shape), axes)
 
 
 def check_integrator(name: str) -> str:

@@ -12,7 +12,7 @@ from flowsim.models.base import ReducedModel
 from flowsim.models.catalogue import ModelChoice, model_attributes
 from flowsim.records.describe import described
 from flowsim.records.provenance import provenance
-from flowsim.scan.follow import follow, point_attributes
+from flowsim.scan.follow import as_variables, follow
 from flowsim.scan.plan import how_attributes, scan_settings
 from flowsim.scan.starts import Grid, Starts
 from flowsim.scan.statistics import (
@@ -76,9 +76,7 @@ def scan_basins(
         model, starts.names, rows, rtol, atol, fraction, progress, integrator, optimizer
     )
     record = xr.Dataset(coords={**starts.coords(), "basin": list(BASINS)})
-    columns = point_attributes(points.dtype, fraction)
-    for name in points.dtype.names or ():
-        record[name] = (starts.dims, points[name].reshape(starts.shape), columns[name])
+    record = record.assign(as_variables(points, starts.dims, starts.shape, fraction))
     if starts.scattered:
         for i, name in enumerate(starts.names):
             record[f"start_{name}"] = (starts.dims, rows[:, i].reshape(starts.shape))
