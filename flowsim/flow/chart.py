@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
+from torchdiffeq import odeint
 
 from flowsim.models.base import ReducedModel
 
@@ -36,10 +38,6 @@ class Chart:
         logarithmic = torch.tensor(model.keeps_sign, device=theta.device)
         return cls(signs, logarithmic, bool(((signs == 0) & logarithmic).any()))
 
-    def select(self, rows: Tensor) -> Chart:
-        """The chart of the chosen rows."""
-        return Chart(self.signs[rows], self.logarithmic, self.held)
-
     def to_chart(self, theta: Tensor) -> Tensor:
         """y(θ), shape (n, k); zero for a coordinate that is held at zero, NaN for another sign."""
         logs = torch.where(self.signs == 0, 0.0, (self.signs * theta).log().clamp_min(-700.0))
@@ -59,11 +57,43 @@ class Chart:
             ratio = torch.where(self.signs == 0, 0.0, ratio)
         return ratio if self._all_logarithmic else torch.where(self.logarithmic, ratio, vector)
 
-    def scale(self, y: Tensor, rtol: float, atol: float) -> Tensor:
-        """Tolerated error: rtol for a logarithm (not below rounding), else atol + rtol·|y|."""
-        size = y.abs()
-        logs = rtol + 1e-15 * size
-        return torch.where(self.logarithmic, logs, atol + rtol * size)
+    def odeint(
+        self,
+        field: Callable[[Tensor, Tensor], Tensor],
+        theta: Tensor,
+        times: Tensor,
+        rtol: float,
+        atol: float,
+        max_steps: int,
+    ) -> Tensor:
+        """θ at the times, shape (T, n, k), by torchdiffeq's Dormand-Prince 8(7) in the chart.
+
+        Steps end on every time, since the interpolant is of lower order than the step. The error
+        norm is the largest component, so that no row is less accurate for being among others.
+
+        Args:
+            field: dy/dt from (t, y), both in the chart.
+            theta: the rows at times[0], shape (n, k).
+            times: increasing, shape (T,).
+            rtol, atol, max_steps: as ``integrate`` has them.
+
+        Raises:
+            AssertionError: torchdiffeq's "underflow in dt", too many steps, or not finite.
+        """
+        path = odeint(
+            field,
+            self.to_chart(theta),
+            times,
+            rtol=torch.where(self.logarithmic, 0.0, rtol),
+            atol=torch.where(self.logarithmic, rtol, atol),
+            method="dopri8",
+            options={
+                "norm": lambda error: error.abs().max(),
+                "step_t": times[1:],
+                "max_num_steps": max_steps,
+            },
+        )
+        return torch.stack([self.to_theta(y) for y in path])
 
     @cached_property
     def _all_logarithmic(self) -> bool:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
-from torchdiffeq import odeint
 
 from flowsim.flow.chart import Chart
 from flowsim.flow.ends import Limits
@@ -90,7 +87,7 @@ def _stretch_of_gap(
         return v * ((-_SHARPNESS * beyond / speed).sigmoid() / speed)[:, None]
 
     try:
-        end = _odeint(field, chart, theta, duration, rtol, atol)
+        end = chart.odeint(field, theta, _until(duration, theta), rtol, atol, _STEPS)[-1]
     except AssertionError:  # torchdiffeq: "underflow in dt", too many steps, not finite
         spent, moved = torch.full_like(side, calls).long(), torch.zeros_like(side).bool()
         if len(theta) == 1:
@@ -123,7 +120,8 @@ def _land(model: GapModel, found: Limits, index: Tensor, rtol: float, atol: floa
         return chart.push(point, rate[:, None] * ahead)
 
     try:
-        found.theta[index] = _odeint(field, chart, theta, 1.0, rtol, atol)
+        end = chart.odeint(field, theta, _until(1.0, theta), rtol, atol, _STEPS)[-1]
+        found.theta[index] = end
     except AssertionError:
         if len(index) > 1:
             for half in index.chunk(2):
@@ -134,30 +132,5 @@ def _metric(model: GapModel, theta: Tensor) -> Tensor:
     return torch.tensor(model.metric, dtype=theta.dtype, device=theta.device)
 
 
-def _odeint(
-    field: Callable[[Tensor, Tensor], Tensor],
-    chart: Chart,
-    theta: Tensor,
-    duration: float,
-    rtol: float,
-    atol: float,
-) -> Tensor:
-    """Rows after ``duration``; the error norm is the largest component, which couples no rows.
-
-    Steps end on the last time: torchdiffeq's interpolant is of lower order than its steps.
-    """
-    times = torch.tensor([0.0, duration], dtype=torch.float64, device=theta.device)
-    end = odeint(
-        field,
-        chart.to_chart(theta),
-        times,
-        rtol=torch.where(chart.logarithmic, 0.0, rtol),
-        atol=torch.where(chart.logarithmic, rtol, atol),
-        method="dopri8",
-        options={
-            "norm": lambda error: error.abs().max(),
-            "step_t": times[1:],
-            "max_num_steps": _STEPS,
-        },
-    )[-1]
-    return chart.to_theta(end)
+def _until(end: float, theta: Tensor) -> Tensor:
+    return torch.tensor([0.0, end], dtype=torch.float64, device=theta.device)

@@ -1,4 +1,4 @@
-"""The coordinates of the reference: there and back, vectors, tolerances, and what stays zero."""
+"""The coordinates of the reference: there and back, vectors, and what stays zero."""
 
 import math
 
@@ -28,8 +28,6 @@ def test_there_and_back_with_zeros_that_stay():
     assert canonical.to_chart(rows((-1.5, -0.2), (-0.3, 4.0), (0.0, 0.5)))[0].isnan().tolist() == [
         True, False,
     ]  # fmt: skip
-    chosen = canonical.select(torch.tensor([2]))
-    assert torch.equal(chosen.signs, canonical.signs[2:]) and chosen.held
 
 
 def test_nothing_underflows():
@@ -39,17 +37,12 @@ def test_nothing_underflows():
     assert torch.equal(chart.to_chart(rows((1e-320, -1e-320))), rows((-700.0, -700.0)))
 
 
-def test_tangent_vectors_and_tolerances():
+def test_tangent_vectors():
     model, vector = LinearAttentionModel(CHAIN), rows((3.0, 4.0, 5.0)).expand(3, 3)
     chart = Chart.at(model, THETA)
     expected = vector / THETA
     expected[2, 0], expected[:, 2] = 0.0, vector[:, 2]
     assert torch.equal(chart.push(THETA, vector), expected)
-    assert torch.equal(chart.select(torch.tensor([0])).push(THETA[:1], vector[:1]), expected[:1])
     no_zero = Chart.at(CanonicalModel(CHAIN), THETA[:2, :2])
     assert not no_zero.held
     assert torch.equal(no_zero.push(THETA[:2, :2], vector[:2, :2]), (vector / THETA)[:2, :2])
-    allowed = chart.scale(rows((-2.0, 3.0, -4.0)), 1e-3, 1e-2)
-    torch.testing.assert_close(allowed, rows((1e-3, 1e-3, 1e-2 + 4e-3)), rtol=1e-10, atol=0)
-    tight = chart.scale(rows((-2.0, 3.0, -4.0)), 1e-20, 0.0)
-    torch.testing.assert_close(tight, rows((2e-15, 3e-15, 4e-20)), rtol=1e-4, atol=0)
