@@ -1,5 +1,6 @@
 """Shared by all tests: the reference table, one thread, precision, starts and the command line."""
 
+import gc
 import json
 import random
 import signal
@@ -38,6 +39,16 @@ def pytest_sessionstart(session):
         from engines import compile_part  # loads both packages
 
         compile_part(int(worker["workerid"].removeprefix("gw")), worker["workercount"])
+
+
+def pytest_collection_finish(session):
+    """What is loaded by now stays: the search for garbage need not pass it again and again."""
+    if session.items and not session.config.option.collectonly:
+        import orbits_once  # loads flowsim
+
+        orbits_once.install()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):
