@@ -1,5 +1,6 @@
 """The documentation site: its code runs, its links lead somewhere, it names everything."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -29,14 +30,15 @@ def blocks(page):
 def run_blocks(page, folder):
     """All blocks of a page in one folder, one after the other; 3 is "done, some unresolved"."""
     for language, code in blocks(page):
-        words = ["bash", "-m", "-c"] if language == "bash" else [sys.executable, "-c"]
-        lines = code.splitlines()
-        if language == "bash":
-            lines = code.replace("\\\n", " ").splitlines()
-            lines = [f"{x} || [ $? = 3 ]" if x.startswith("flowsim ") else x for x in lines]
-        text = "\n".join([*(["set -e"] if language == "bash" else []), *lines])
+        if language == "python":
+            with contextlib.chdir(folder):
+                exec(compile(code, page.name, "exec"), {})
+            continue
+        lines = code.replace("\\\n", " ").splitlines()
+        lines = [f"{x} || [ $? = 3 ]" if x.startswith("flowsim ") else x for x in lines]
+        words = ["bash", "-m", "-c", "\n".join(["set -e", *lines])]
         done = subprocess.run(
-            [*words, text], cwd=folder, env=SETTINGS, capture_output=True, text=True, timeout=300
+            words, cwd=folder, env=SETTINGS, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, (page.name, done.stderr)
 
