@@ -18,7 +18,7 @@ SMALL = ["--p", "0.5", "--q", "0.8", "--resolution", "24"]
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
-    done = whole_process("portrait", *SMALL, "--out", "x.png", "--json", cwd=folder)
+    done = run("portrait", *SMALL, "--out", "x.png", "--json", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return folder, json.loads(done.stdout)
 
@@ -161,7 +161,8 @@ def test_attention_in_a_slice_and_in_space(tmp_path):
               ["--p", "0.5", "--q", "0.8", "--w-range=-1000:1000", "--e-range=-1000:1000"]]
 )  # fmt: skip
 def test_extreme_settings_end_well(tmp_path, words):
-    done = run("portrait", *words, "--resolution", "12", "--out", "a.png", "--json", cwd=tmp_path)
+    small = ["--resolution", "12", "--confirm", "8", "--out", "a.png", "--json"]
+    done = run("portrait", *words, *small, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["oracle_agree"] == summary["oracle_cells"]

@@ -187,7 +187,7 @@ DRAWN = {
 
 @pytest.mark.parametrize("words", DRAWN.values(), ids=DRAWN)
 def test_every_kind_of_scan_is_drawn(flowsim, tmp_path, words):
-    assert flowsim(*SCAN, *words, "--quiet") == (0, "", "")
+    assert flowsim(*SCAN, *words, "--confirm", "0", "--quiet") == (0, "", "")
     code, out, err = flowsim("portrait", "--from", "scan.nc", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["figure"] == "scan.png"

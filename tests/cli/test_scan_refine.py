@@ -68,7 +68,7 @@ def test_the_record_of_a_scan_holds_the_refined_boundary(flowsim, tmp_path):
 
 
 def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path, monkeypatch):
-    words = [*SCAN, *CHAIN, "--grid", "6x6", "--refine", "2"]
+    words = [*SCAN, *CHAIN, "--grid", "6x6", "--refine", "2", "--confirm", "0"]
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -105,7 +105,7 @@ def test_ctrl_c_while_the_boundary_is_refined(tmp_path):
 
 def test_lifted_starts_are_refined_too(flowsim, tmp_path):
     words = [*SCAN, *CHAIN, "--model", "rank-one", "--length", "2", "--grid", "4x4"]
-    assert flowsim(*words, "--refine", "1", "--quiet") == (0, "", "")
+    assert flowsim(*words, "--refine", "1", "--confirm", "0", "--quiet") == (0, "", "")
     record = read_record(tmp_path / "scan.nc", "scan")
     assert record.attrs["refine_levels"] == 1 and record.sizes["vertex"] > 0
 
@@ -175,7 +175,7 @@ def test_memory_is_as_stated():
 
 def test_a_surface_is_recorded_and_drawn(flowsim, tmp_path):
     words = [*SCAN, *CHAIN, "--model", "linear", "--grid", "5x6x6", "--refine", "1"]
-    assert flowsim(*words, "--quiet") == (0, "", "")
+    assert flowsim(*words, "--confirm", "0", "--quiet") == (0, "", "")
     assert read_record(tmp_path / "scan.nc", "scan")["boundary_face"].shape[1] == 3
     code, _, err = flowsim("portrait", "--from", "scan.nc")
     assert (code, err) == (0, "")

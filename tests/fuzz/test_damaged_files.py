@@ -216,8 +216,8 @@ def forge_records(records, tmp_path, seed, count, drawn):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 def test_forged_records(records, tmp_path):
-    assert forge_records(records, tmp_path, 11, 20, drawn=False) > 2
-    forge_records(records, tmp_path, 12, 3, drawn=True)
+    assert forge_records(records, tmp_path, 11, 12, drawn=False) > 2
+    forge_records(records, tmp_path, 12, 2, drawn=True)
 
 
 @pytest.mark.slow

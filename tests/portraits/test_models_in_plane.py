@@ -27,7 +27,7 @@ WINDOW = {"w_range": (-1.5, 0.5), "e_range": (0.2, 1.8)}
 
 @pytest.fixture(scope="module")
 def lifted():
-    return portrait_record(model("rank-one", 0.5, 0.8, length=4), **WINDOW, resolution=6)
+    return portrait_record(model("rank-one", 0.5, 0.8, length=4), **WINDOW, resolution=6, confirm=2)
 
 
 def test_lifted_cells_have_the_labels_of_their_lifts(lifted):
@@ -149,12 +149,11 @@ def test_orbits_come_from_torchdiffeq_and_conserve_the_energy():
     assert float((energy(path) - energy(path[0])).abs().max()) < 1e-8
 
 
-def test_projected_orbits_end_at_their_limits():
+def test_projected_orbits_end_at_their_limits(lifted):
     of = model("rank-one", 0.5, 0.8, length=4)
-    record = portrait_record(of, **WINDOW, resolution=2)
-    path = np.stack([record["orbit_e"], record["orbit_w"]], axis=-1)
+    path = np.stack([lifted["orbit_e"], lifted["orbit_w"]], axis=-1)
     done = np.isfinite(path[-1]).all(axis=-1)
-    assert done.sum() + record.attrs["orbits_unfinished"] == path.shape[1]
+    assert done.sum() + lifted.attrs["orbits_unfinished"] == path.shape[1]
     assert done.mean() > 0.5
     start = of.from_canonical(torch.from_numpy(path[0]))
     limit = of.to_canonical(find_limits(of, start).theta).numpy()

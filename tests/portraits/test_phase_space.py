@@ -59,8 +59,8 @@ def test_figure_has_both_panels_and_their_axes(space):
 @pytest.mark.parametrize("a", [0.5, -1.4])
 @pytest.mark.parametrize("regime", ["linear above", "linear below"])
 def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
-    record = portrait_record(MODELS[regime], resolution=60, fixed={"a": a})
-    assert record.attrs["oracle_agree"] == record.attrs["oracle_cells"] > 3000
+    record = portrait_record(MODELS[regime], resolution=40, fixed={"a": a})
+    assert record.attrs["oracle_agree"] == record.attrs["oracle_cells"] > 1350
     assert record.attrs["largest_energy_drift"] < 1e-8
     # the drawn separatrix is the boundary of the labels
     w, curve = record["curve_w"].to_numpy(), record["separatrix_e"].to_numpy()

@@ -17,18 +17,19 @@ from flowsim import (
 from flowsim.drawing.plane import FILL, draw_basins
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.02, 0.9), (0.3, 0.7)]
+SIDE = 40
 
 
 @pytest.fixture(scope="module", params=CHAINS, ids=str)
 def record(request):
-    return portrait_record(CanonicalModel(BinaryChain(*request.param)), resolution=60)
+    return portrait_record(CanonicalModel(BinaryChain(*request.param)), resolution=SIDE)
 
 
 def test_every_cell_off_the_boundary_agrees_with_the_analytic_basin(record):
     a = record.attrs
     assert a["oracle_agree"] == a["oracle_cells"]
-    assert a["oracle_cells"] + a["oracle_cut"] == 60 * 60
-    assert a["oracle_cut"] < 0.06 * 60 * 60
+    assert a["oracle_cells"] + a["oracle_cut"] == SIDE**2
+    assert a["oracle_cut"] < 3.6 * SIDE
     assert a["cells_unresolved"] == 0
 
 
