@@ -59,7 +59,7 @@ def largest_difference(length, attention, choice, tied=True, chain=(0.5, 0.8)):
 
 
 def named(name, **numbers):
-    return OptimizerChoice.named(name, **{"d": 4, "steps": 150, **numbers})
+    return OptimizerChoice.named(name, **{"d": 4, "steps": 80, **numbers})
 
 
 PLAIN = {
