@@ -157,7 +157,8 @@ def test_attention_in_a_slice_and_in_space(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["--p", "1e-12", "--q", "0.5"], ["--p", "0.5", "--q", "0.50000000001"],
+    "words", [pytest.param(["--p", "1e-12", "--q", "0.5"], marks=pytest.mark.slow),
+              ["--p", "0.5", "--q", "0.50000000001"],
               ["--p", "0.5", "--q", "0.8", "--w-range=-1000:1000", "--e-range=-1000:1000"]]
 )  # fmt: skip
 def test_extreme_settings_end_well(tmp_path, words):

@@ -1,12 +1,9 @@
 """Scans by an optimizer: the same bytes whoever computes them, and shares that were measured."""
 
-import pickle
-from concurrent.futures import Executor, Future
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 import torch
+from elsewhere import pickled
 
 from flowsim import (
     Cloud,
@@ -30,23 +27,12 @@ QUICK = OptimizerChoice.named("adamw", steps=60, d=4, nudge=1e-12, clip=1.0)
 AXES = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 2, 5)}
 
 
-class Elsewhere(Executor):
-    """A worker that has of a chunk only what was pickled, as one in another process has."""
-
-    def submit(self, function, *arguments):
-        function, arguments = pickle.loads(pickle.dumps((function, arguments)))
-        future = Future()
-        future.set_result(pickle.loads(pickle.dumps(function(*arguments))))
-        return future
-
-
 @pytest.mark.parametrize("others", ["pickled", pytest.param("processes", marks=pytest.mark.slow)])
 def test_any_division_of_the_work_gives_the_same_bytes(tmp_path, others, monkeypatch):
     paths = [tmp_path / name for name in ("one.nc", "two.nc")]
     scan = Scan(RANK_ONE, 0.5, (0.3, 0.8), Grid(AXES), chunk=7, optimizer=QUICK)
     if others == "pickled":
-        pool = nullcontext((Elsewhere(), lambda: 4))
-        monkeypatch.setattr("flowsim.scan.workers._processes", lambda jobs: pool)
+        pickled(monkeypatch)
     for path, jobs in zip(paths, (1, 2), strict=True):
         write_scan(scan, path, jobs=jobs)
     assert paths[0].read_bytes() == paths[1].read_bytes()

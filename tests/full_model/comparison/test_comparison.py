@@ -13,6 +13,7 @@ import pytest
 import torch
 import xarray as xr
 from command import assert_refused, run
+from elsewhere import pickled
 
 from flowsim import (
     BinaryChain,
@@ -368,8 +369,11 @@ def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path, monkeypat
         compare(settings, POINTS, path, resume=True)
 
 
-def test_processes_give_the_numbers_of_one(monkeypatch):
+@pytest.mark.parametrize("others", ["pickled", pytest.param("processes", marks=pytest.mark.slow)])
+def test_processes_give_the_numbers_of_one(others, monkeypatch):
     monkeypatch.setattr(chunks, "_CHUNK", 2)
+    if others == "pickled":
+        pickled(monkeypatch)
     settings = Comparison(0.2, 0.3, "rank-one", "flow", d=2, length=3)
     one, two = (compare(settings, POINTS, jobs=jobs) for jobs in (1, 2))
     assert two.identical(one)
