@@ -99,7 +99,8 @@ def test_rows_do_not_see_each_other_and_a_lost_one_is_nan():
         part = optimal_shift(
             chain, weights, [v[i : i + 1] for v in h], tuple(b[i : i + 1] for b in bracket)
         )
-        assert torch.equal(part, whole[i : i + 1])
+        # the last bit depends on whether a processor's vectors hold a row or leave it over
+        torch.testing.assert_close(part, whole[i : i + 1], rtol=1e-14, atol=0)
     h[0][2, 1] = math.nan
     lost = optimal_shift(chain, weights, h, bracket)
     assert torch.equal(lost.isnan(), torch.arange(5) == 2)
