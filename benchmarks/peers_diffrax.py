@@ -223,9 +223,10 @@ def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarr
         loss = -(weight * (t * jax.nn.log_sigmoid(f) + (1 - t) * jax.nn.log_sigmoid(-f))).sum()
         label = jnp.where(loss < MIDDLE, GLOBAL_MINIMUM, LOCAL_MINIMUM)
         rested = found.result == diffrax.RESULTS.event_occurred
-        return jnp.append(jnp.where(rested, label, UNRESOLVED), found.ys[-1])
+        return jnp.where(rested, label, UNRESOLVED)
 
-    return in_batches(one, starts, task["batch"])
+    run = in_batches(one, starts, task["batch"])
+    return lambda: run().astype(np.int8)
 
 
 def rank_one(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:

@@ -11,8 +11,8 @@
   diffrax with Kvaerno3, an implicit method, on the same field, at the tolerance ``--rtol``;
   flowsim has its own, 1e-8 per step unless ``--own-rtol`` is given. The two take turns. An error
   is how far the limit of a start is from that of flowsim at 1e-11, in its worst coordinate; the
-  table has its median and its 99th percentile over the starts that both decide alike. It needs the
-  extra ``benchmark``.
+  table has its median and its 99th percentile over the starts that both decide. It needs the extra
+  ``benchmark``.
 """
 
 from __future__ import annotations
