@@ -6,7 +6,6 @@ its orbits are the same, its time 4S times slower.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -86,7 +85,7 @@ def gap_paths(
     """θ of the rows of ``start``, shape (n, k), at the times: (T, n, k); NaN if not known."""
     plane, scratch = _plane_of(model), scratch_arrays()
     rows, since = _rows(start) * plane.scale, _rows(times - times[0])[1:] / plane.time
-    path = _large((len(rows), len(times), rows.shape[1]))
+    path = np.empty((len(rows), len(times), rows.shape[1]))
     for i in range(0, len(rows), PART):
         part = slice(i, i + PART)
         find_paths(
@@ -97,15 +96,6 @@ def gap_paths(
         path /= plane.scale
     path[:, 0] = _rows(start)
     return torch.from_numpy(path).transpose(0, 1).to(start.device)
-
-
-def _large(shape: tuple[int, ...]) -> np.ndarray:
-    """An empty array in large pages, which numpy asks for from 4 MiB on.
-
-    Small pages cost, at their first use, up to a fifth of the time of a path.
-    """
-    numbers = math.prod(shape)
-    return np.empty(max(numbers, 2**19))[:numbers].reshape(shape)
 
 
 def gap_times(
