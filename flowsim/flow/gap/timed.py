@@ -166,10 +166,8 @@ def _write(
     if fall == 1.0:
         origin, late = tail(course, log_part, after, close * close, series)
     s, last, fast, change = 0.0, 0.0, 0.0, 0.0
-    while done < len(times) and times[done] < ended:
+    while done < len(times) and times[done] < ended and not times[done] - began > late:
         t = times[done] - began
-        if t > late:
-            break
         if last > 0.0:  # s as the tangent and its bend go on
             s += (t - last) * (fast + 0.5 * (t - last) * change)
         s, u, kappa = place(course, log_part, fall, t, s, close)
@@ -179,7 +177,7 @@ def _write(
         x, y, z = point_at(kind, course, after, max(v, 0.0))
         _put(theta_of(kind, sign, x, y, z, start[0], start[1]), path[done])
         done += 1
-    if done == len(times) or times[done] >= ended:
+    if fall != 1.0:
         return done
     for i in range(done, len(times)):  # a loop of its own, so that it uses vectors
         path[i, 0] = exponential(max((origin - (times[i] - began)) / log_part, -LARGEST))
@@ -189,8 +187,9 @@ def _write(
     return len(times)
 
 
-@compiled
+@compiled(internal=True)
 def _put(theta: Point, row: np.ndarray) -> None:
+    """Write the first two or three of θ's coordinates into a row of a path."""
     row[0], row[1] = theta[0], theta[1]
     if len(row) == 3:
         row[2] = theta[2]
