@@ -83,7 +83,7 @@ def spoil_records(records, tmp_path, seed, count):
 
 
 def test_damaged_records(records, tmp_path):
-    spoil_records(records, tmp_path, 1, 25)
+    spoil_records(records, tmp_path, 1, 40)
 
 
 @pytest.mark.slow
@@ -216,8 +216,8 @@ def forge_records(records, tmp_path, seed, count, drawn):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::UserWarning")
 def test_forged_records(records, tmp_path):
-    assert forge_records(records, tmp_path, 16, 12, drawn=False) > 1
-    forge_records(records, tmp_path, 12, 2, drawn=True)
+    assert forge_records(records, tmp_path, 11, 20, drawn=False) > 2
+    forge_records(records, tmp_path, 12, 3, drawn=True)
 
 
 @pytest.mark.slow

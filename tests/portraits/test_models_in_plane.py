@@ -102,9 +102,8 @@ def test_kinds_of_the_lifted_line_show_in_nearby_losses():
 )  # fmt: skip
 def test_every_model_has_a_portrait(name, options, fixed):
     of = model(name, 0.5, 0.8, **options)
-    confirm = 0 if name == "uniform" else 2  # seconds for each of its cells
-    record = portrait_record(of, **WINDOW, resolution=4, fixed=fixed, confirm=confirm)
-    assert record.attrs.get("confirm_agree", 0) == confirm
+    record = portrait_record(of, **WINDOW, resolution=4, fixed=fixed, confirm=2)
+    assert record.attrs["confirm_agree"] == 2
     assert record.attrs["cells_unresolved"] == 0
     assert record["orbit_w"].dims == ("time", "orbit")
     assert np.isfinite(record["orbit_e"].to_numpy()[-1]).all()
