@@ -1,7 +1,6 @@
 """The chunks of a large piece of work, done by this process, by several, or by a dask cluster.
 
-All three give the same bytes. Processes and clusters are used through the one interface of
-``concurrent.futures``; the chunks of a worker that dies are computed again.
+All three give the same bytes; the chunks of a worker that dies are computed again.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
+import traceback
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import (
     FIRST_COMPLETED,
@@ -19,24 +19,30 @@ from concurrent.futures import (
     CancelledError,
     Executor,
     Future,
-    ProcessPoolExecutor,
     wait,
 )
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeVar
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for_pipes
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeAlias, TypeVar, cast
 
 from flowsim.errors import InputError
 
 #: What is found of one chunk.
 Result = TypeVar("Result")
 
-#: Times that workers may die one after the other without a chunk being finished in between.
+#: Times that the worker of one chunk may die, or a cluster without finishing a chunk in between.
 _PATIENCE = 3
 #: Seconds to wait for a scheduler's answer.
 _CONNECT = 10
 
-#: An executor and how many chunks it should have at a time.
-_Pool = tuple[Executor, Callable[[], int]]
+#: One end of the pipe between this process and a worker.
+_Pipe: TypeAlias = "Connection[Any, Any]"
+
+_DYING = (
+    "the workers keep dying, perhaps for want of memory; the chunks that were finished are kept"
+)
 
 
 def run_chunks(
@@ -59,76 +65,85 @@ def run_chunks(
         InputError: no scheduler answers, dask is not installed, or workers die again and again.
     """
     if scheduler is not None:
-        return _through(lambda: _cluster(scheduler), work, task, chunks)
+        return _by_cluster(scheduler, work, task, chunks)
     if jobs > 1:
-        return _through(lambda: _processes(jobs), work, task, chunks)
+        return _by_processes(jobs, work, task, chunks)
     return ((chunk, work(task(chunk))) for chunk in chunks)
 
 
-def _through(
-    open_pool: Callable[[], AbstractContextManager[_Pool]],
+def _by_processes(
+    jobs: int,
     work: Callable[[Any], Result],
     task: Callable[[int], Any],
     chunks: Iterable[int],
 ) -> Generator[tuple[int, Result], None, None]:
-    """Results of a pool; when it breaks, another computes the chunks that are missing."""
-    waiting, broken = deque(chunks), 0
-    while waiting:
-        running: dict[Future[Result], int] = {}
-        try:
-            with open_pool() as (pool, limit):
-                while waiting or running:
-                    while waiting and len(running) < limit():
-                        future = _submit(pool, work, task(waiting[0]))
-                        running[future] = waiting.popleft()
-                    done = wait(running, return_when=FIRST_COMPLETED).done
-                    for future in sorted(done, key=_has_failed):  # good results first
-                        result = future.result()
-                        broken = 0
-                        yield running.pop(future), result
-        except _lost_workers():
-            broken += 1
-            if broken == _PATIENCE:
-                raise InputError(
-                    "the workers keep dying, perhaps for want of memory; "
-                    "the chunks that were finished are kept"
-                ) from None
-            waiting.extend(running.values())
+    """Results of spawned processes, of which none is left when this ends, however it ends.
 
+    Each process has a pipe of its own and none shares a lock with another, so that each may die at
+    any moment, in the middle of a result too: its pipe then ends, and its chunk goes to another.
+    ``ProcessPoolExecutor`` reads the results of all from one pipe, and waits for ever for the rest
+    of a result whose worker was killed.
+    """
+    waiting, deaths = deque(chunks), Counter[int]()
+    workers: dict[_Pipe, BaseProcess] = {}  # by the parent's end of their pipes
+    busy: dict[_Pipe, int] = {}
 
-def _has_failed(future: Future[Result]) -> bool:
-    return future.cancelled() or future.exception() is not None
+    def give(pipe: _Pipe) -> None:
+        busy[pipe] = waiting.popleft()
+        with suppress(OSError):  # it is dead, and its pipe says so below
+            pipe.send(task(busy[pipe]))
 
-
-def _submit(pool: Executor, work: Callable[[Any], Result], task: object) -> Future[Result]:
-    """Submit a chunk, with Ctrl-C blocked for processes that this starts: the parent handles it."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows: a worker ignores Ctrl-C once it has begun
-        return pool.submit(work, task)
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return pool.submit(work, task)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-@contextmanager
-def _processes(jobs: int) -> Iterator[_Pool]:
-    """A pool of spawned processes, of which none is left when this is left."""
-    before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(
-        jobs, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker
-    )
-    try:
-        yield pool, lambda: jobs + 2
-        pool.shutdown()
+        while waiting or busy:
+            for _ in range(min(jobs, len(waiting) + len(busy)) - len(workers)):
+                _start_worker(work, workers)
+            for pipe in [pipe for pipe in workers if pipe not in busy][: len(waiting)]:
+                give(pipe)
+            failed: Exception | None = None
+            for ready in wait_for_pipes(list(busy)):
+                pipe = cast(_Pipe, ready)
+                chunk = busy.pop(pipe)
+                try:
+                    result, error = pipe.recv()
+                except (EOFError, OSError):
+                    workers.pop(pipe).join()
+                    deaths[chunk] += 1
+                    if deaths[chunk] == _PATIENCE:
+                        raise InputError(_DYING) from None
+                    waiting.append(chunk)
+                    continue
+                if waiting:  # before this process turns to the result
+                    give(pipe)
+                if error is None:
+                    yield chunk, result
+                failed = failed or error
+            if failed is not None:  # after the good results
+                raise failed
     finally:  # after an error or Ctrl-C the chunks under way are abandoned
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - before:
-            process.terminate()
+        for pipe, process in workers.items():
+            process.kill()
+            process.join()
+            pipe.close()
 
 
-def _begin_worker() -> None:
-    """Ignore Ctrl-C, which the parent handles, and end when the parent ends, however it ends."""
+def _start_worker(work: Callable[[Any], Result], workers: dict[_Pipe, BaseProcess]) -> None:
+    """Start a process and enter it, with Ctrl-C blocked for it: the parent answers that."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, work), daemon=True)
+    masks = hasattr(signal, "pthread_sigmask")  # Windows: a worker ignores it once it has begun
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else None
+    try:
+        process.start()
+    finally:
+        if before is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()  # of which the worker has the only one now, so that its end is the pipe's
+    workers[ours] = process
+
+
+def _serve(pipe: _Pipe, work: Callable[[Any], Any]) -> None:
+    """In a worker: answer each task with (result, None) or (None, error) until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
@@ -138,11 +153,53 @@ def _begin_worker() -> None:
             os._exit(1)
 
     threading.Thread(target=end_with_parent, daemon=True).start()
+    with suppress(EOFError, OSError):
+        while True:
+            task = pipe.recv()
+            result, failed = None, None
+            try:
+                result = work(task)
+            except Exception as error:
+                error.add_note(f"in a worker:\n{traceback.format_exc()}")
+                failed = error
+            pipe.send((result, failed))
+
+
+def _by_cluster(
+    address: str,
+    work: Callable[[Any], Result],
+    task: Callable[[int], Any],
+    chunks: Iterable[int],
+) -> Generator[tuple[int, Result], None, None]:
+    """Results of a dask cluster; when workers are lost, a new client asks for what is missing."""
+    waiting, broken = deque(chunks), 0
+    while waiting:
+        running: dict[Future[Result], int] = {}
+        try:
+            with _cluster(address) as (pool, limit):
+                while waiting or running:
+                    while waiting and len(running) < limit():
+                        future = pool.submit(work, task(waiting[0]))
+                        running[future] = waiting.popleft()
+                    done = wait(running, return_when=FIRST_COMPLETED).done
+                    for future in sorted(done, key=_has_failed):  # good results first
+                        result = future.result()
+                        broken = 0
+                        yield running.pop(future), result
+        except _lost_workers():
+            broken += 1
+            if broken == _PATIENCE:
+                raise InputError(_DYING) from None
+            waiting.extend(running.values())
+
+
+def _has_failed(future: Future[Result]) -> bool:
+    return future.cancelled() or future.exception() is not None
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[_Pool]:
-    """The workers of a running dask scheduler."""
+def _cluster(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
+    """The workers of a running dask scheduler, and how many chunks they should have at a time."""
     try:
         from distributed import Client
         from distributed.comm import parse_address, parse_host_port

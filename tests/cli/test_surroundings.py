@@ -35,7 +35,12 @@ def start(words, cwd, python=(), variables=None, **options):
 
 def end(process):
     """Exit code, stdout, and stderr without what depends on times."""
-    out, err = process.communicate(timeout=300)
+    try:
+        out, err = process.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        process.kill()  # or it would warn in the middle of a later test
+        process.communicate()
+        raise
     return process.returncode, out, without_notices(err)
 
 

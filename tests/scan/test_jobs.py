@@ -1,18 +1,22 @@
 """Scans by several processes and by a dask cluster: the bytes of a serial run, whoever dies."""
 
+import itertools
 import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 
+import numpy as np
 import pytest
 
 from flowsim import Grid, InputError, Interrupted, ModelChoice, Scan, cell_centres, write_scan
 from flowsim.scan import workers as jobs_module
 from flowsim.scan.plan import run_task
+from flowsim.scan.workers import run_chunks
 
 AXES = {"e": cell_centres(-2, 2, 12), "w": cell_centres(-2, 2, 8)}
 SCAN = Scan(ModelChoice(), 0.5, 0.8, Grid(AXES), chunk=8)
@@ -56,6 +60,74 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path, serial):
     assert (tmp_path / "a.nc").read_bytes() == serial
 
 
+def large(task):
+    """16 MB, far more than a pipe takes at once."""
+    return np.full(2_000_000, float(task))
+
+
+def dying_in_its_result(task):
+    """The first process that does a chunk ends a second later, while it sends what it found."""
+    folder, chunk = task
+    tries = folder / str(chunk)
+    if not tries.exists():
+        threading.Timer(1.0, os._exit, [1]).start()
+    with tries.open("a") as process:
+        process.write(f"{os.getpid()} ")
+    return large(chunk)
+
+
+def of_number(number):
+    if number == 2:
+        raise InputError("two is refused")
+    return number
+
+
+def of_death(number):
+    if number == 1:
+        os._exit(1)
+    return number
+
+
+def test_processes_may_die_in_the_middle_of_a_result(tmp_path):
+    """Whose rest nobody waits for: neither the loop nor, after an interruption, the exit."""
+    begin = time.monotonic()
+    with closing(run_chunks(large, int, range(3), jobs=2)) as results:
+        _, first = next(results)
+        time.sleep(1)  # the others write, and nobody reads
+        assert multiprocessing.active_children()
+    assert not multiprocessing.active_children() and time.monotonic() - begin < 60
+    assert (first == first[0]).all()
+
+
+@pytest.mark.slow
+def test_a_result_that_broke_off_is_computed_again(tmp_path):
+    found = {}
+    for chunk, values in run_chunks(dying_in_its_result, lambda c: (tmp_path, c), range(3), jobs=2):
+        if not found:
+            time.sleep(3)  # the others write, nobody reads, and they end
+        found[chunk] = values
+    assert sorted(found) == [0, 1, 2]
+    assert all((values == chunk).all() for chunk, values in found.items())
+    tries = sorted(len((tmp_path / str(chunk)).read_text().split()) for chunk in range(3))
+    assert tries == [1, 2, 2]
+
+
+@pytest.mark.slow
+def test_errors_of_processes_come_after_the_results_that_were_ready():
+    found = []
+    with pytest.raises(InputError, match="two is refused") as error:
+        for chunk, _ in run_chunks(of_number, int, range(3), jobs=2):
+            found.append(chunk)
+    assert set(found) <= {0, 1}
+    assert "in a worker" in error.value.__notes__[0] and "of_number" in error.value.__notes__[0]
+    found = []
+    with pytest.raises(InputError, match="keep dying"):
+        for chunk, _ in run_chunks(of_death, int, range(4), jobs=2):
+            found.append(chunk)
+    assert sorted(found) == [0, 2, 3]
+    assert not multiprocessing.active_children()
+
+
 class Dying(Executor):
     """A pool whose workers die over every chunk but the first ``good``."""
 
@@ -72,21 +144,21 @@ class Dying(Executor):
         return future
 
 
-def test_chunks_of_a_broken_pool_are_followed_by_the_next():
+def test_chunks_of_a_broken_cluster_are_asked_of_the_next(monkeypatch):
     pools = []
 
-    def open_pool(good):
-        pools.append(good)
-        return nullcontext((Dying(good), lambda: 3))
+    def open_pool(address):
+        pools.append(next(goods))
+        return nullcontext((Dying(pools[-1]), lambda: 3))
 
+    monkeypatch.setattr(jobs_module, "_cluster", open_pool)
     goods = iter([2, 0, 4, 0, 100])
-    found = dict(
-        jobs_module._through(lambda: open_pool(next(goods)), run_task, SCAN.task, range(12))
-    )
+    found = dict(run_chunks(run_task, SCAN.task, range(12), scheduler="x"))
     assert sorted(found) == list(range(12))
     assert pools == [2, 0, 4, 0, 100]
+    goods = itertools.repeat(0)
     with pytest.raises(InputError, match="keep dying"):
-        list(jobs_module._through(lambda: open_pool(0), run_task, SCAN.task, range(12)))
+        list(run_chunks(run_task, SCAN.task, range(12), scheduler="x"))
     assert len(pools) == 8
 
 
