@@ -54,7 +54,7 @@ def test_code_is_kept(program, tmp_path):
 
 @pytest.mark.parametrize(
     ("ending", "damage"),
-    [("nbc", "bits"), ("nbi", "foreign")]
+    [("nbc", "bits")]
     + [pytest.param(ending, damage, marks=pytest.mark.slow)
        for ending in ("nbc", "nbi") for damage in ("empty", "short", "bits", "foreign")],
 )  # fmt: skip

@@ -74,6 +74,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_nothing_needs_what_only_unix_has(tmp_path):
     """What Windows lacks is hidden: everything imports all the same, and scans are written."""
     words = [sys.executable, "-W", "ignore", "-c", HIDDEN, str(tmp_path / "a.nc")]

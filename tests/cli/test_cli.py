@@ -140,6 +140,7 @@ def test_ranges_in_both_spellings(tmp_path):
     assert json.loads(done.stdout)["fraction"]["global_minimum"] > 0.7
 
 
+@pytest.mark.slow
 def test_attention_in_a_slice_and_in_space(tmp_path):
     words = ["portrait", *SMALL, "--model", "linear", "--fix", "a=0.5", "--json"]
     done = run(*words, "--out", "slice.png", cwd=tmp_path)
@@ -158,7 +159,7 @@ def test_attention_in_a_slice_and_in_space(tmp_path):
 
 @pytest.mark.parametrize(
     "words", [pytest.param(["--p", "1e-12", "--q", "0.5"], marks=pytest.mark.slow),
-              ["--p", "0.5", "--q", "0.50000000001"],
+              pytest.param(["--p", "0.5", "--q", "0.50000000001"], marks=pytest.mark.slow),
               ["--p", "0.5", "--q", "0.8", "--w-range=-1000:1000", "--e-range=-1000:1000"]]
 )  # fmt: skip
 def test_extreme_settings_end_well(tmp_path, words):

@@ -220,6 +220,7 @@ def test_the_command_of_a_record(monkeypatch):
     assert neutral_command() == "flowsim scan --p 0.5 --w-range=-1:1"
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_a_terminal_keeps_what_is_done(tmp_path):
     """A bar with points, rate, time left and counts; then exit 130 and how to go on."""
     code, text = interrupted(*SCAN, *CHAIN, "--grid", "800x800", cwd=tmp_path, when="minima=")

@@ -89,7 +89,7 @@ def test_chains_nearer_to_0_or_1_than_float64_can_tell_are_refused(tmp_path, com
 EXTREME = ["1e-12", "1e-9", "0.999999999", "0.999999999999"]
 
 
-SOME = {("1e-12", "1e-12"), ("0.999999999999", "0.999999999")}
+SOME = {("0.999999999999", "0.999999999")}
 EXTREME_CHAINS = [
     pytest.param(p, q, marks=[] if (p, q) in SOME else pytest.mark.slow)
     for p, q in itertools.product(EXTREME, EXTREME)

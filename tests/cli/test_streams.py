@@ -23,7 +23,10 @@ def shell(words, cwd, **options):
     )
 
 
-@pytest.mark.parametrize("words", [["gaussian", "-h"], ["verify", *CHAIN, "--length", "3"]])
+@pytest.mark.parametrize(
+    "words",
+    [["gaussian", "-h"], pytest.param(["verify", *CHAIN, "--length", "3"], marks=pytest.mark.slow)],
+)
 def test_greek_letters_meet_an_ascii_terminal(tmp_path, words):
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "LANG": "C", "PYTHONUTF8": "0"}
     done = shell(words, tmp_path, stdout=subprocess.PIPE, env=ascii_only)
@@ -67,9 +70,8 @@ def test_where_nothing_can_be_said_the_code_says_it(tmp_path, stderr):
     assert (tmp_path / "out").read_text() == ""
 
 
-@pytest.mark.parametrize(
-    "closed", ["<&- >&- 2>&-", *(pytest.param(c, marks=pytest.mark.slow) for c in ("2>&-", ""))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "2>&-", ""])
 def test_closed_streams_change_no_record_of_the_script_and_of_the_module(
     tmp_path, closed, by_the_module
 ):

@@ -4,10 +4,13 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import optimizer_basins as script
 
 
+@pytest.mark.slow
 def test_files_and_shares(tmp_path):
     words = ["--out", str(tmp_path), "--length", "4", "--resolution", "6", "--steps", "600"]
     words += ["--seeds", "2", "--full-cells", "4"]

@@ -70,6 +70,7 @@ def test_tying(tmp_path):
             assert after == pytest.approx(expected, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_square(tmp_path):
     """Under gradient descent the trapped pairs are those with p + q > 1, and tied."""
     found = run("am_fig4_square", tmp_path, cells=3, length=8, steps=4, descent_steps=300)

@@ -56,7 +56,7 @@ def test_figure_has_both_panels_and_their_axes(space):
     assert "orbit from its start (dot) to the global minima" in texts
 
 
-@pytest.mark.parametrize("a", [0.5, -1.4])
+@pytest.mark.parametrize("a", [0.5, pytest.param(-1.4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("regime", ["linear above", "linear below"])
 def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
     record = portrait_record(MODELS[regime], resolution=40, fixed={"a": a})

@@ -88,6 +88,7 @@ def of_death(number):
     return number
 
 
+@pytest.mark.slow
 def test_processes_may_die_in_the_middle_of_a_result(tmp_path):
     """Whose rest nobody waits for: neither the loop nor, after an interruption, the exit."""
     begin = time.monotonic()

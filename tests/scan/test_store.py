@@ -280,24 +280,15 @@ print(kills, inside, finished)
 """
 
 
-def kill_again_and_again(folder, kills):
+@pytest.mark.slow
+def test_a_hundred_kills_change_no_byte(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", KILLS, str(folder), str(kills)], capture_output=True, text=True
+        [sys.executable, "-c", KILLS, str(tmp_path), "100"], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     killed, inside, finished = map(int, done.stdout.split())
-    assert killed == kills
-    assert abs(2 * inside - kills) <= 2
-    return finished
-
-
-def test_kills_change_no_byte(tmp_path):
-    kill_again_and_again(tmp_path, 12)
-
-
-@pytest.mark.slow
-def test_a_hundred_kills_change_no_byte(tmp_path):
-    assert kill_again_and_again(tmp_path, 100) >= 1
+    assert killed == 100 and finished >= 1
+    assert abs(2 * inside - killed) <= 2
 
 
 def test_a_second_run_on_the_same_output_stops_at_once(tmp_path):
@@ -511,6 +502,7 @@ assert Path(out).read_bytes() == calm
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_sentence_and_costs_nothing(tmp_path, calm):
     """A limit on the size of files stands in for it: too small for settings, parts, the record."""
     out = tmp_path / "a.nc"
