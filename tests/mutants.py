@@ -50,7 +50,8 @@ TESTS = [
     "scan/test_store.py", "scan/test_gaussian.py", "properties", "records/test_damage.py",
 ]  # fmt: skip
 PLAIN_TESTS = [
-    "flow/test_plain_python.py", "flow/test_row_parts.py", "flow/test_kinked_field.py",
+    "flow/test_plain_python.py", "flow/test_smooth_fields.py", "flow/test_smooth_steps.py",
+    "flow/test_smooth_verdicts.py", "flow/test_gap_ends.py", "flow/test_kinked_field.py",
     "flow/test_kinked_verdict.py", "flow/test_gap_parts.py", "flow/test_corner_parts.py",
     "flow/test_attention_rows.py", "flow/test_dynamic_bias_rows.py",
     "flow/test_uniform_rows.py", "flow/test_shadows.py", "models/test_elementary.py",

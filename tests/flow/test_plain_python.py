@@ -26,8 +26,11 @@ SHARES, FRACTION = (0.0, 0.01, 0.5, 1.0, 3.0), 0.3
 STEPS = 0.05
 
 #: Tests of functions that only compiled functions call.
-PARTS = ["test_gap_parts.py", "test_row_parts.py", "test_corner_parts.py", "test_kinked_field.py",
-         "test_kinked_verdict.py"]  # fmt: skip
+PARTS = [
+    "test_gap_parts.py", "test_gap_ends.py", "test_smooth_fields.py", "test_smooth_steps.py",
+    "test_smooth_verdicts.py", "test_corner_parts.py", "test_kinked_field.py",
+    "test_kinked_verdict.py",
+]  # fmt: skip
 
 CASES = [
     ("canonical", {"p": 0.5, "q": 0.8}, [

@@ -1,35 +1,24 @@
-"""Comparisons: outcomes decided, agreement counted, records read back, interruptions resumed."""
+"""Comparisons: how outcomes are decided, what the models predict of them, agreement counted."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 import xarray as xr
-from command import assert_refused, run
-from elsewhere import pickled
+from compared import CHAIN, F64, POINTS
 
 from flowsim import (
     BinaryChain,
     RankOneModel,
     Status,
     find_limits,
-    read_record,
     summarize,
-    write_record,
 )
 from flowsim.cli.texts import text_of
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
 from flowsim.landscape.labels import Label
-from flowsim.records.netcdf import flags
-from flowsim.records.provenance import provenance
 from full_model import (
     Architecture,
     AttentionFreeField,
@@ -38,25 +27,15 @@ from full_model import (
     MarkovSource,
     PopulationLoss,
     SideBySide,
-    cloud_points,
     compare,
-    grid_points,
     initial_weights,
-    stored_points,
     wilson,
 )
-from full_model.comparison import chunks, sampled
 from full_model.comparison.agreement import add_agreement
 from full_model.comparison.choices import ATTENTION, predicting_model
 from full_model.comparison.full_side import lifted_weights
 from full_model.comparison.outcome import EndReason, unigram_block
 from full_model.comparison.steps import step_until
-
-F64 = torch.float64
-CHAIN = BinaryChain(0.5, 0.8)
-#: Two that learn, one trapped, one that the canonical model gets wrong at N = 1024.
-POINTS = torch.tensor([[0.9, -1.1], [-0.6, -0.9], [0.5, 0.4], [1.5, -0.1]], dtype=F64)
-SMALL = ["compare", "--p", "0.5", "--q", "0.8", "--grid", "2x3", "--d", "2", "--length", "3"]
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -331,246 +310,3 @@ def test_agreement_counts_and_wilson():
     assert record.confusion.sel(predicted_label="global_minimum").values.tolist() == [1, 1, 1, 0]
     with pytest.raises(InputError, match="one prediction"):
         add_agreement(record.isel(point=slice(0)))
-
-
-def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "_CHUNK_WITH_ATTENTION", 1)
-    settings = Comparison(0.5, 0.8, "rank-one", d=3, length=3, noise=0.02)
-    whole = compare(settings, POINTS)
-
-    class Stop(Exception):
-        pass
-
-    def stop(done, total, where, most):
-        seen.append(done)
-        if done > 2:
-            raise Stop
-
-    seen, path = [], tmp_path / "state"
-    with pytest.raises(Stop):
-        compare(settings, POINTS, path, progress=stop)
-    seen.clear()
-    again = compare(
-        settings, POINTS, path, resume=True, progress=lambda done, *_: seen.append(done)
-    )
-    assert seen[0] >= 2 and seen[-1] == 4  # what was finished is not computed again
-    assert again.identical(whole)
-    assert compare(settings, POINTS, path, resume=True).identical(whole)  # a finished one
-    with pytest.raises(InputError, match="exists"):
-        compare(settings, POINTS, path)
-    for change, words in (({"length": 4}, "length is 3 there and 4 here"),
-                          ({"noise_on": "others"}, "noise_on is 'all' there")):  # fmt: skip
-        with pytest.raises(InputError, match=words):
-            compare(replace(settings, **change), POINTS, path, resume=True)
-    with pytest.raises(InputError, match="points is"):
-        compare(settings, POINTS + 0.1, path, resume=True)
-    path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(InputError, match="usable checkpoint"):
-        compare(settings, POINTS, path, resume=True)
-
-
-@pytest.mark.parametrize("others", ["pickled", pytest.param("processes", marks=pytest.mark.slow)])
-def test_processes_give_the_numbers_of_one(others, monkeypatch):
-    monkeypatch.setattr(chunks, "_CHUNK", 2)
-    if others == "pickled":
-        pickled(monkeypatch)
-    settings = Comparison(0.2, 0.3, "rank-one", "flow", d=2, length=3)
-    one, two = (compare(settings, POINTS, jobs=jobs) for jobs in (1, 2))
-    assert two.identical(one)
-    together = compare(settings, POINTS[2:], jobs=1)
-    for name in ("loss", "trained", "steps"):  # rows do not depend on their neighbours
-        part = one[name].isel(point=slice(2, None)).values
-        np.testing.assert_array_equal(part[: together.sizes["time"]] if name != "steps" else part,
-                                      together[name].values)  # fmt: skip
-    task = chunks.Chunks(settings, POINTS).task(0)._replace(versions="flowsim 0.0.1")
-    with pytest.raises(InputError, match=r"flowsim 0\.0\.1"):
-        chunks.run_task(task)
-
-
-def test_sampled_chunks_give_the_numbers_of_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(sampled, "CHUNK", 3)
-    settings = Comparison(
-        0.5, 0.8, "rank-one", "adamw", d=3, length=4, noise=0.02, steps=20, batch=2
-    )
-    one = compare(settings, POINTS, tmp_path / "one")
-    work = sampled.SampledChunks(settings, POINTS)
-    parts = {chunk: sampled.train_chunk(work.task(chunk)) for chunk in (1, 0)}  # as workers do
-    assert [list(work.members(chunk)) for chunk in (0, 1)] == [[0, 2], [1, 3]]
-    for name in ("loss", "escape"):
-        np.testing.assert_array_equal(work.joined(parts)[name], one[name].values)
-    work.save(tmp_path / "part", {1: parts[1]})
-    assert compare(settings, POINTS, tmp_path / "part", resume=True).identical(one)
-    assert compare(settings, POINTS, tmp_path / "one", resume=True).identical(one)
-    with pytest.raises(InputError, match="d is 3 there"):
-        compare(replace(settings, d=2), POINTS, tmp_path / "one", resume=True)
-    monkeypatch.setattr(sampled, "CHUNK", 50)
-    together = compare(settings, POINTS)
-    assert float(np.abs(together.loss - one.loss).max()) < 1e-9  # the batches are the same
-    with pytest.raises(InputError, match=r"flowsim 0\.0\.1"):
-        sampled.train_chunk(work.task(0)._replace(versions="flowsim 0.0.1"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["sgd", "adamw"])
-def test_processes_train_sampled_chunks_to_the_bytes_of_one(trainer, monkeypatch):
-    monkeypatch.setattr(sampled, "CHUNK", 2)
-    settings = Comparison(0.2, 0.3, "rank-one", trainer, d=3, length=4, steps=20, batch=2)
-    one, two = (compare(settings, POINTS, jobs=jobs) for jobs in (1, 2))
-    assert two.identical(one)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # distributed's own, about ports and unclosed sockets
-def test_a_dask_cluster_trains_to_the_same_bytes():
-    distributed = pytest.importorskip("distributed")
-    settings = Comparison(0.5, 0.8, "rank-one", "flow", 3, 2)
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        found = compare(settings, POINTS, scheduler=cluster.scheduler_address)
-        batches = replace(settings, trainer="adamw", steps=20)
-        on_batches = compare(batches, POINTS, scheduler=cluster.scheduler_address)
-    assert found.identical(compare(settings, POINTS))
-    np.testing.assert_array_equal(on_batches.outcome, compare(batches, POINTS).outcome)
-
-
-def test_starts(tmp_path):
-    grid = grid_points(3, 2, (-3, 3), (0, 2))
-    assert grid.tolist() == [[0.5, -2], [0.5, 0], [0.5, 2], [1.5, -2], [1.5, 0], [1.5, 2]]
-    cloud = cloud_points(2000, 0.3, 4)
-    assert cloud.std().item() == pytest.approx(0.3, rel=0.05)
-    assert torch.equal(cloud, cloud_points(2000, 0.3, 4))
-    attrs = provenance({"kind": "scan", "p": 0.5, "q": 0.8})
-    found = dict.fromkeys(("status", "rule", "share", "count"), 0)  # as every scan has
-    found |= {"label": ((), 1, flags(Label))}
-    axes = {"e": [0.5, 1.5], "w": [-2.0, 0, 2]}
-    write_record(xr.Dataset(found, axes, attrs), tmp_path / "g.nc")
-    points, chain = stored_points(tmp_path / "g.nc", None, 8, 4)
-    assert torch.equal(points, grid) and chain == CHAIN
-    rows = found | {name: ("point", grid[:, i].numpy()) for i, name in enumerate("ew")}
-    write_record(xr.Dataset(rows, {"a": 0.5}, attrs=attrs | {"length": 8}), tmp_path / "r.nc")
-    points, _ = stored_points(tmp_path / "r.nc", CHAIN, 8, 4, 3)
-    assert torch.equal(points[:, :2], grid) and (points[:, 2] == 0.5).all()
-    for change, arguments in (
-        ("not of", (tmp_path / "r.nc", BinaryChain(0.5, 0.7), 8, 4, 3)),
-        ("length = 8", (tmp_path / "r.nc", CHAIN, 9, 4, 3)),
-        ("attention", (tmp_path / "r.nc", CHAIN, 8, 4)),
-        ("no coordinate a", (tmp_path / "g.nc", CHAIN, 8, 4, 3)),
-    ):
-        with pytest.raises(InputError, match=change):
-            stored_points(*arguments)
-    untied = {"coordinates": ["e", "u", "w"]}
-    write_record(xr.Dataset(rows, {"u": 0.5}, attrs=attrs | untied), tmp_path / "u.nc")
-    with pytest.raises(InputError, match="also have the coordinate u"):
-        stored_points(tmp_path / "u.nc", CHAIN, 8, 4)
-    nothing = xr.Dataset(found, {"e": np.zeros(0), "w": np.zeros(0)}, attrs)
-    write_record(nothing, tmp_path / "n.nc")
-    with pytest.raises(InputError, match="no point"):
-        stored_points(tmp_path / "n.nc", CHAIN, 8, 4)
-    write_record(nothing.assign_attrs(schema=99), tmp_path / "o.nc")
-    with pytest.raises(InputError, match="schema 1"):
-        stored_points(tmp_path / "o.nc", CHAIN, 8, 4)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"p": 1.5}, {"model": "linear"}, {"trainer": "adam"}, {"noise": -1.0}, {"horizon": 0.0},
-     {"device": "tpu"}, {"d": 0}, {"dtype": "float32"}, {"trainer": "adamw", "dtype": "float16"},
-     {"length": 0}, {"steps": 0}, {"noise_on": "w"}, {"noise": 0.1, "length": 20}],
-    ids=str,
-)  # fmt: skip
-def test_settings_refuse(wrong):
-    with pytest.raises(InputError):
-        compare(Comparison(**{"p": 0.5, "q": 0.8} | wrong), POINTS)
-
-
-def test_points_refuse():
-    for points in (POINTS[:0], POINTS[0], POINTS * np.nan, torch.zeros(2, 4)):
-        with pytest.raises(InputError):
-            compare(Comparison(0.5, 0.8), points)
-    with pytest.raises(InputError, match="takes points"):
-        compare(Comparison(0.5, 0.8), torch.zeros(1, 3, dtype=F64))
-    with pytest.raises(InputError, match="takes points"):
-        compare(Comparison(0.5, 0.8, "uniform"), POINTS)
-
-
-def test_the_command(tmp_path):
-    done = run(*SMALL, "--out", "x.png", "--json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
-    assert {"agreement", "different_starts", "confusion", "unresolved_outcomes"} <= set(summary)
-    assert "agreement_interval" not in summary and summary["different_starts"] == 3
-    assert sum(n for row in summary["confusion"].values() for n in row.values()) == 6
-    record = read_record(tmp_path / "x.nc", "comparison")
-    assert record.attrs["d"] == 2 and set(record.coords) >= {"e", "w", "time"}
-    assert (tmp_path / "x.png").stat().st_size > 10_000
-    assert_refused(run(*SMALL, "--out", "x.png", cwd=tmp_path), "--overwrite")
-    again = run("compare", "--points", "x.nc", "--d", "2", "--length", "3", "--out", "y.png",
-                "--horizon", "0.5", "--require", "0.5", cwd=tmp_path)  # fmt: skip
-    assert again.returncode == 4, again.stderr
-    assert_refused(run("compare", "--points", "x.nc", "--length", "4", cwd=tmp_path), "length = 3")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["--p", "0.5"], "--p and --q"),
-        (["--grid", "20"], "--grid"),
-        (["--grid", "99999x99999"], "at most"),
-        (["--cloud", "5"], "--sigma"),
-        (["--cloud", "5", "--sigma", "0"], "--sigma"),
-        (["--cloud", "5", "--sigma", "1", "--grid", "2x2"], "one of"),
-        (["--points", "none.nc"], "no such file: 'none.nc'"),
-        (["--from", "none.nc"], "--points"),
-        (["--a", "0.5"], "--fix a=0.5"),
-        (["--fix", "a=0.5"], "--fix"),
-        (["--batch", "5"], "--trainer"),
-        (["--trainer", "adamw"], "--model rank-one"),
-        (["--require", "2"], "--require"),
-        (["--model", "linear"], "choose canonical, uniform, rank-one or states"),
-        (["--model", "uniform", "--length", "60"], "GiB"),
-        (["--resume"], "checkpoint"),
-        (["--steps", "0"], "--steps"),
-        (["--horizon", "0"], "--horizon"),
-        (["--noise-on", "attention"], "--noise"),
-        (["--noise", "0.02", "--length", "20"], "sampled batches"),
-        (["--noise", "0.02", "--length", "80"], "sampled batches"),
-        (["--jobs", "2", "--scheduler", "tcp://127.0.0.1:9"], "--scheduler"),
-        (["--out", "x.csv"], "--out"),
-    ],
-    ids=str,
-)
-def test_bad_input(tmp_path, arguments, word):
-    chain = [] if arguments[:1] == ["--p"] else ["--p", "0.5", "--q", "0.8"]
-    assert_refused(run("compare", *chain, *arguments, cwd=tmp_path), word)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_ctrl_c_and_kill_lose_nothing(tmp_path):
-    long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--noise-on",
-            "others", "--out", "x.png", "--quiet"]  # fmt: skip
-    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "import full_model.comparison.chunks as module; module._CHUNK = 4; "
-    code += "from flowsim.cli.main import main; main()"
-    for number, extra in ((signal.SIGINT, []), (signal.SIGKILL, ["--resume"])):
-        process = subprocess.Popen(
-            [sys.executable, "-c", code, *long, *extra], cwd=tmp_path,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )  # fmt: skip
-        state, deadline = tmp_path / "x.safetensors", time.time() + 120
-        before = state.stat().st_mtime_ns if state.exists() else 0
-        while time.time() < deadline and process.poll() is None:
-            if state.exists() and state.stat().st_mtime_ns > before:
-                break
-            time.sleep(0.05)
-        process.send_signal(number)
-        try:
-            _, error = process.communicate(timeout=60)
-        finally:
-            process.kill()
-        if number == signal.SIGINT:
-            assert process.returncode == 130 and error.count("\n") == 1, error
-        assert state.exists() and not (tmp_path / "x.nc").exists()
-    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".") and "nc" in p.suffix]

@@ -1,0 +1,151 @@
+"""Comparisons in chunks: by processes and clusters, interrupted and resumed, the same bytes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from compared import POINTS, SMALL
+from elsewhere import pickled
+
+from flowsim.errors import InputError
+from full_model import (
+    Comparison,
+    compare,
+)
+from full_model.comparison import chunks, sampled
+
+
+def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(chunks, "_CHUNK_WITH_ATTENTION", 1)
+    settings = Comparison(0.5, 0.8, "rank-one", d=3, length=3, noise=0.02)
+    whole = compare(settings, POINTS)
+
+    class Stop(Exception):
+        pass
+
+    def stop(done, total, where, most):
+        seen.append(done)
+        if done > 2:
+            raise Stop
+
+    seen, path = [], tmp_path / "state"
+    with pytest.raises(Stop):
+        compare(settings, POINTS, path, progress=stop)
+    seen.clear()
+    again = compare(
+        settings, POINTS, path, resume=True, progress=lambda done, *_: seen.append(done)
+    )
+    assert seen[0] >= 2 and seen[-1] == 4  # what was finished is not computed again
+    assert again.identical(whole)
+    assert compare(settings, POINTS, path, resume=True).identical(whole)  # a finished one
+    with pytest.raises(InputError, match="exists"):
+        compare(settings, POINTS, path)
+    for change, words in (({"length": 4}, "length is 3 there and 4 here"),
+                          ({"noise_on": "others"}, "noise_on is 'all' there")):  # fmt: skip
+        with pytest.raises(InputError, match=words):
+            compare(replace(settings, **change), POINTS, path, resume=True)
+    with pytest.raises(InputError, match="points is"):
+        compare(settings, POINTS + 0.1, path, resume=True)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match="usable checkpoint"):
+        compare(settings, POINTS, path, resume=True)
+
+
+@pytest.mark.parametrize("others", ["pickled", pytest.param("processes", marks=pytest.mark.slow)])
+def test_processes_give_the_numbers_of_one(others, monkeypatch):
+    monkeypatch.setattr(chunks, "_CHUNK", 2)
+    if others == "pickled":
+        pickled(monkeypatch)
+    settings = Comparison(0.2, 0.3, "rank-one", "flow", d=2, length=3)
+    one, two = (compare(settings, POINTS, jobs=jobs) for jobs in (1, 2))
+    assert two.identical(one)
+    together = compare(settings, POINTS[2:], jobs=1)
+    for name in ("loss", "trained", "steps"):  # rows do not depend on their neighbours
+        part = one[name].isel(point=slice(2, None)).values
+        np.testing.assert_array_equal(part[: together.sizes["time"]] if name != "steps" else part,
+                                      together[name].values)  # fmt: skip
+    task = chunks.Chunks(settings, POINTS).task(0)._replace(versions="flowsim 0.0.1")
+    with pytest.raises(InputError, match=r"flowsim 0\.0\.1"):
+        chunks.run_task(task)
+
+
+def test_sampled_chunks_give_the_numbers_of_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(sampled, "CHUNK", 3)
+    settings = Comparison(
+        0.5, 0.8, "rank-one", "adamw", d=3, length=4, noise=0.02, steps=20, batch=2
+    )
+    one = compare(settings, POINTS, tmp_path / "one")
+    work = sampled.SampledChunks(settings, POINTS)
+    parts = {chunk: sampled.train_chunk(work.task(chunk)) for chunk in (1, 0)}  # as workers do
+    assert [list(work.members(chunk)) for chunk in (0, 1)] == [[0, 2], [1, 3]]
+    for name in ("loss", "escape"):
+        np.testing.assert_array_equal(work.joined(parts)[name], one[name].values)
+    work.save(tmp_path / "part", {1: parts[1]})
+    assert compare(settings, POINTS, tmp_path / "part", resume=True).identical(one)
+    assert compare(settings, POINTS, tmp_path / "one", resume=True).identical(one)
+    with pytest.raises(InputError, match="d is 3 there"):
+        compare(replace(settings, d=2), POINTS, tmp_path / "one", resume=True)
+    monkeypatch.setattr(sampled, "CHUNK", 50)
+    together = compare(settings, POINTS)
+    assert float(np.abs(together.loss - one.loss).max()) < 1e-9  # the batches are the same
+    with pytest.raises(InputError, match=r"flowsim 0\.0\.1"):
+        sampled.train_chunk(work.task(0)._replace(versions="flowsim 0.0.1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["sgd", "adamw"])
+def test_processes_train_sampled_chunks_to_the_bytes_of_one(trainer, monkeypatch):
+    monkeypatch.setattr(sampled, "CHUNK", 2)
+    settings = Comparison(0.2, 0.3, "rank-one", trainer, d=3, length=4, steps=20, batch=2)
+    one, two = (compare(settings, POINTS, jobs=jobs) for jobs in (1, 2))
+    assert two.identical(one)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # distributed's own, about ports and unclosed sockets
+def test_a_dask_cluster_trains_to_the_same_bytes():
+    distributed = pytest.importorskip("distributed")
+    settings = Comparison(0.5, 0.8, "rank-one", "flow", 3, 2)
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        found = compare(settings, POINTS, scheduler=cluster.scheduler_address)
+        batches = replace(settings, trainer="adamw", steps=20)
+        on_batches = compare(batches, POINTS, scheduler=cluster.scheduler_address)
+    assert found.identical(compare(settings, POINTS))
+    np.testing.assert_array_equal(on_batches.outcome, compare(batches, POINTS).outcome)
+
+
+@pytest.mark.slow
+def test_ctrl_c_and_kill_lose_nothing(tmp_path):
+    long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--noise-on",
+            "others", "--out", "x.png", "--quiet"]  # fmt: skip
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += "import full_model.comparison.chunks as module; module._CHUNK = 4; "
+    code += "from flowsim.cli.main import main; main()"
+    for number, extra in ((signal.SIGINT, []), (signal.SIGKILL, ["--resume"])):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *long, *extra], cwd=tmp_path,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+        state, deadline = tmp_path / "x.safetensors", time.time() + 120
+        before = state.stat().st_mtime_ns if state.exists() else 0
+        while time.time() < deadline and process.poll() is None:
+            if state.exists() and state.stat().st_mtime_ns > before:
+                break
+            time.sleep(0.05)
+        process.send_signal(number)
+        try:
+            _, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        if number == signal.SIGINT:
+            assert process.returncode == 130 and error.count("\n") == 1, error
+        assert state.exists() and not (tmp_path / "x.nc").exists()
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".") and "nc" in p.suffix]

@@ -1,0 +1,139 @@
+"""``flowsim compare``: its starts, what it writes and draws, and what it refuses."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+from command import assert_refused, run
+from compared import CHAIN, F64, POINTS, SMALL
+
+from flowsim import (
+    BinaryChain,
+    read_record,
+    write_record,
+)
+from flowsim.errors import InputError
+from flowsim.landscape.labels import Label
+from flowsim.records.netcdf import flags
+from flowsim.records.provenance import provenance
+from full_model import (
+    Comparison,
+    cloud_points,
+    compare,
+    grid_points,
+    stored_points,
+)
+
+
+def test_starts(tmp_path):
+    grid = grid_points(3, 2, (-3, 3), (0, 2))
+    assert grid.tolist() == [[0.5, -2], [0.5, 0], [0.5, 2], [1.5, -2], [1.5, 0], [1.5, 2]]
+    cloud = cloud_points(2000, 0.3, 4)
+    assert cloud.std().item() == pytest.approx(0.3, rel=0.05)
+    assert torch.equal(cloud, cloud_points(2000, 0.3, 4))
+    attrs = provenance({"kind": "scan", "p": 0.5, "q": 0.8})
+    found = dict.fromkeys(("status", "rule", "share", "count"), 0)  # as every scan has
+    found |= {"label": ((), 1, flags(Label))}
+    axes = {"e": [0.5, 1.5], "w": [-2.0, 0, 2]}
+    write_record(xr.Dataset(found, axes, attrs), tmp_path / "g.nc")
+    points, chain = stored_points(tmp_path / "g.nc", None, 8, 4)
+    assert torch.equal(points, grid) and chain == CHAIN
+    rows = found | {name: ("point", grid[:, i].numpy()) for i, name in enumerate("ew")}
+    write_record(xr.Dataset(rows, {"a": 0.5}, attrs=attrs | {"length": 8}), tmp_path / "r.nc")
+    points, _ = stored_points(tmp_path / "r.nc", CHAIN, 8, 4, 3)
+    assert torch.equal(points[:, :2], grid) and (points[:, 2] == 0.5).all()
+    for change, arguments in (
+        ("not of", (tmp_path / "r.nc", BinaryChain(0.5, 0.7), 8, 4, 3)),
+        ("length = 8", (tmp_path / "r.nc", CHAIN, 9, 4, 3)),
+        ("attention", (tmp_path / "r.nc", CHAIN, 8, 4)),
+        ("no coordinate a", (tmp_path / "g.nc", CHAIN, 8, 4, 3)),
+    ):
+        with pytest.raises(InputError, match=change):
+            stored_points(*arguments)
+    untied = {"coordinates": ["e", "u", "w"]}
+    write_record(xr.Dataset(rows, {"u": 0.5}, attrs=attrs | untied), tmp_path / "u.nc")
+    with pytest.raises(InputError, match="also have the coordinate u"):
+        stored_points(tmp_path / "u.nc", CHAIN, 8, 4)
+    nothing = xr.Dataset(found, {"e": np.zeros(0), "w": np.zeros(0)}, attrs)
+    write_record(nothing, tmp_path / "n.nc")
+    with pytest.raises(InputError, match="no point"):
+        stored_points(tmp_path / "n.nc", CHAIN, 8, 4)
+    write_record(nothing.assign_attrs(schema=99), tmp_path / "o.nc")
+    with pytest.raises(InputError, match="schema 1"):
+        stored_points(tmp_path / "o.nc", CHAIN, 8, 4)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"p": 1.5}, {"model": "linear"}, {"trainer": "adam"}, {"noise": -1.0}, {"horizon": 0.0},
+     {"device": "tpu"}, {"d": 0}, {"dtype": "float32"}, {"trainer": "adamw", "dtype": "float16"},
+     {"length": 0}, {"steps": 0}, {"noise_on": "w"}, {"noise": 0.1, "length": 20}],
+    ids=str,
+)  # fmt: skip
+def test_settings_refuse(wrong):
+    with pytest.raises(InputError):
+        compare(Comparison(**{"p": 0.5, "q": 0.8} | wrong), POINTS)
+
+
+def test_points_refuse():
+    for points in (POINTS[:0], POINTS[0], POINTS * np.nan, torch.zeros(2, 4)):
+        with pytest.raises(InputError):
+            compare(Comparison(0.5, 0.8), points)
+    with pytest.raises(InputError, match="takes points"):
+        compare(Comparison(0.5, 0.8), torch.zeros(1, 3, dtype=F64))
+    with pytest.raises(InputError, match="takes points"):
+        compare(Comparison(0.5, 0.8, "uniform"), POINTS)
+
+
+def test_the_command(tmp_path):
+    done = run(*SMALL, "--out", "x.png", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert {"agreement", "different_starts", "confusion", "unresolved_outcomes"} <= set(summary)
+    assert "agreement_interval" not in summary and summary["different_starts"] == 3
+    assert sum(n for row in summary["confusion"].values() for n in row.values()) == 6
+    record = read_record(tmp_path / "x.nc", "comparison")
+    assert record.attrs["d"] == 2 and set(record.coords) >= {"e", "w", "time"}
+    assert (tmp_path / "x.png").stat().st_size > 10_000
+    assert_refused(run(*SMALL, "--out", "x.png", cwd=tmp_path), "--overwrite")
+    again = run("compare", "--points", "x.nc", "--d", "2", "--length", "3", "--out", "y.png",
+                "--horizon", "0.5", "--require", "0.5", cwd=tmp_path)  # fmt: skip
+    assert again.returncode == 4, again.stderr
+    assert_refused(run("compare", "--points", "x.nc", "--length", "4", cwd=tmp_path), "length = 3")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--p", "0.5"], "--p and --q"),
+        (["--grid", "20"], "--grid"),
+        (["--grid", "99999x99999"], "at most"),
+        (["--cloud", "5"], "--sigma"),
+        (["--cloud", "5", "--sigma", "0"], "--sigma"),
+        (["--cloud", "5", "--sigma", "1", "--grid", "2x2"], "one of"),
+        (["--points", "none.nc"], "no such file: 'none.nc'"),
+        (["--from", "none.nc"], "--points"),
+        (["--a", "0.5"], "--fix a=0.5"),
+        (["--fix", "a=0.5"], "--fix"),
+        (["--batch", "5"], "--trainer"),
+        (["--trainer", "adamw"], "--model rank-one"),
+        (["--require", "2"], "--require"),
+        (["--model", "linear"], "choose canonical, uniform, rank-one or states"),
+        (["--model", "uniform", "--length", "60"], "GiB"),
+        (["--resume"], "checkpoint"),
+        (["--steps", "0"], "--steps"),
+        (["--horizon", "0"], "--horizon"),
+        (["--noise-on", "attention"], "--noise"),
+        (["--noise", "0.02", "--length", "20"], "sampled batches"),
+        (["--noise", "0.02", "--length", "80"], "sampled batches"),
+        (["--jobs", "2", "--scheduler", "tcp://127.0.0.1:9"], "--scheduler"),
+        (["--out", "x.csv"], "--out"),
+    ],
+    ids=str,
+)
+def test_bad_input(tmp_path, arguments, word):
+    chain = [] if arguments[:1] == ["--p"] else ["--p", "0.5", "--q", "0.8"]
+    assert_refused(run("compare", *chain, *arguments, cwd=tmp_path), word)
+    assert list(tmp_path.iterdir()) == []
