@@ -153,10 +153,10 @@ def smallest_of_all(loss: PopulationLoss, weights: Weights, model: int) -> float
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
     """Of every case: eigenvalues, when they turn negative, when runs leave, overlaps."""
-    return {str(name): _counted(record.sel(case=name)) for name in record.case.values}
+    return {str(name): counted(record.sel(case=name)) for name in record.case.values}
 
 
-def _counted(case: xr.Dataset) -> dict[str, Any]:
+def counted(case: xr.Dataset) -> dict[str, Any]:
     left, opened, overlap, plateau = leaving(case)
     away = np.isfinite(left)
     return {

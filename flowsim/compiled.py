@@ -141,7 +141,7 @@ def _intact(path: Path) -> bool:
 
 
 @cache
-def _folder() -> str:
+def code_folder() -> str:
     """Where compiled code is kept: NUMBA_CACHE_DIR, or the user's cache."""
     if config.CACHE_DIR:
         return str(config.CACHE_DIR)
@@ -209,7 +209,7 @@ def compiled(
     if internal or late:
         options["pipeline_class"] = _LateCompiler if late else _InnerCompiler
     decorated = numba.njit(error_model="numpy", fastmath=allowed, **options)(function)
-    before, config.CACHE_DIR = config.CACHE_DIR, _folder()
+    before, config.CACHE_DIR = config.CACHE_DIR, code_folder()
     try:
         decorated.enable_caching()
         kept = decorated._cache

@@ -12,4 +12,4 @@ def _pickling(jobs, work, task, chunks):
 
 def pickled(monkeypatch):
     """From now on ``jobs=2`` pickles instead of starting processes, 3 s each."""
-    monkeypatch.setattr("flowsim.scan.workers._by_processes", _pickling)
+    monkeypatch.setattr("flowsim.scan.workers.by_processes", _pickling)

@@ -106,7 +106,7 @@ REASONS = {
     ("flowsim.flow.rows.codes", "`1000` becomes `2000`"): _CODE,
     ("flowsim.flow.rows.codes", "`0` becomes `1`"): "what is not None is not read",
     ("flowsim.flow.rows.kinked.kinked_orbit",
-     "`_value(row, new, nan) < 0.0` becomes `_value(row, new, nan) <= 0.0`"): _ROUNDED,
+     "`event_value(row, new, nan) < 0.0` becomes `event_value(row, new, nan) <= 0.0`"): _ROUNDED,
     ("flowsim.flow.rows.kinked.kinked_verdict",
      "`abs(y[0] * inner * (gain if mode[x] == OPEN else 1.0) + way) > _LEVEL` becomes "
      "`abs(y[0] * inner * (gain if mode[x] == OPEN else 1.0) + way) >= _LEVEL`"): _ROUNDED,

@@ -148,3 +148,22 @@ def test_functions_stay_small():
                 if lines > limit:
                     long[f"{name}.{node.name}"] = lines
     assert not long
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests").rglob("*.py")), ids=lambda path: path.stem)
+def test_tests_use_public_names(path):
+    """No underscore: neither imported, nor asked of a module, nor named for monkeypatch."""
+    tree = ast.parse(path.read_text())
+    ours, names = set(), []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+            names += [alias.name for alias in node.names]
+            ours |= {alias.asname or alias.name for alias in node.names}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if owner in ours:
+                names.append(name)
+            case ast.Call(func=ast.Attribute(attr="setattr"), args=given):
+                quoted = [str(part.value) for part in given if isinstance(part, ast.Constant)]
+                names += ".".join(quoted).split(".")
+    assert not [name for name in names if name.startswith("_") and not name.startswith("__")]

@@ -16,7 +16,7 @@ DATA = ("flowsim/__init__.pyi", "flowsim/py.typed", "full_model/__init__.pyi",
 
 COMPILES = """
 from full_model.model import native
-assert native._compiled("double", 4, 16, 4, 16) is not None
+assert native.compiled_kernel("double", 4, 16, 4, 16) is not None
 """
 
 

@@ -31,7 +31,7 @@ _TOGETHER = 1024
 #: The first stretch of time, and what no stretch reaches.
 _STRETCH, _HORIZON = 16.0, 1e7
 #: Evaluations of the field for a row that runs alone: this many, or so many per coordinate.
-_EVALUATIONS, _PER_COORDINATE = 1000, 200
+EVALUATIONS, PER_COORDINATE = 1000, 200
 #: Excess loss at the minima, and ‖∇L‖ at rest, in parts of the mutual information.
 _AT_MINIMA, _AT_REST = 1e-6, 1e-8
 
@@ -140,7 +140,7 @@ def _follow_in_time(
 
     In the chart v = −G⁻¹∇L; the field is v/(1 + ‖v‖).
     """
-    theta, most = found.theta[index], max(_EVALUATIONS, _PER_COORDINATE * found.theta.shape[1])
+    theta, most = found.theta[index], max(EVALUATIONS, PER_COORDINATE * found.theta.shape[1])
     chart, calls = Chart.at(model, theta), 0
 
     def field(_: Tensor, y: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def gaussian_probability(chain: GapChain, sigma: float, ratio: float = 1.0) -> f
         return 1.0
     sigma = min(sigma, 1e100)  # where both are at their limits within rounding
     if chain.second_eigenvalue > 0:
-        return 1.0 - _trapped_below(sigma, ratio * sigma)
+        return 1.0 - trapped_below(sigma, ratio * sigma)
     return _reached_above(sigma, ratio * sigma)
 
 
@@ -89,7 +89,7 @@ def _bowl(t: float) -> float:
     return math.fsum((-2 * t) ** k / math.factorial(k) for k in range(2, 16))
 
 
-def _trapped_below(sigma: float, tau: float) -> float:
+def trapped_below(sigma: float, tau: float) -> float:
     """1 − P for p + q < 1, in x = √2|w| − 1: e_s² = x + x²/2 − log(1 + x), w² = (1 + x)²/2."""
     from scipy.integrate import quad
 

@@ -54,7 +54,7 @@ def open_netcdf(path: Path, whole: bool, **options: Any) -> xr.Dataset:
 
     try:
         if not whole:
-            _try(path.resolve(), _digest(path), SECONDS)
+            try_to_read(path.resolve(), _digest(path), SECONDS)
         check_stored(path)
         return xr.open_dataset(path, engine="h5netcdf", phony_dims="access", **options)
     except InputError:
@@ -69,7 +69,7 @@ def _digest(path: Path) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _try(path: Path, digest: str, seconds: float) -> None:
+def try_to_read(path: Path, digest: str, seconds: float) -> None:
     """Refuse what cannot be read from end to end in its time; once for a file of this digest."""
     limit = seconds + path.stat().st_size / _SPEED
     folders = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)

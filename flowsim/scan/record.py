@@ -65,7 +65,7 @@ def extend_record(path: Path, longer: xr.Dataset) -> None:
 
     def fill(sink: SafeFile) -> None:
         with h5netcdf.File(sink, "r+") as file:
-            _append(file, longer)
+            append(file, longer)
 
     def write(name: Path) -> None:
         shutil.copyfile(path, name)
@@ -75,7 +75,7 @@ def extend_record(path: Path, longer: xr.Dataset) -> None:
     write_atomically(path, write)
 
 
-def _append(file: Any, longer: xr.Dataset) -> None:
+def append(file: Any, longer: xr.Dataset) -> None:
     for name, variable in longer.variables.items():
         if name in file.variables:
             continue

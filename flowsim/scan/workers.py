@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 #: Times that the worker of one chunk may die, or a cluster without finishing a chunk in between.
 _PATIENCE = 3
 #: Seconds to wait for a scheduler's answer.
-_CONNECT = 10
+CONNECT = 10
 
 #: One end of the pipe between this process and a worker.
 _Pipe: TypeAlias = "Connection[Any, Any]"
@@ -67,11 +67,11 @@ def run_chunks(
     if scheduler is not None:
         return _by_cluster(scheduler, work, task, chunks)
     if jobs > 1:
-        return _by_processes(jobs, work, task, chunks)
+        return by_processes(jobs, work, task, chunks)
     return ((chunk, work(task(chunk))) for chunk in chunks)
 
 
-def _by_processes(
+def by_processes(
     jobs: int,
     work: Callable[[Any], Result],
     task: Callable[[int], Any],
@@ -176,7 +176,7 @@ def _by_cluster(
     while waiting:
         running: dict[Future[Result], int] = {}
         try:
-            with _cluster(address) as (pool, limit):
+            with open_cluster(address) as (pool, limit):
                 while waiting or running:
                     while waiting and len(running) < limit():
                         future = pool.submit(work, task(waiting[0]))
@@ -198,7 +198,7 @@ def _has_failed(future: Future[Result]) -> bool:
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
+def open_cluster(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
     """The workers of a running dask scheduler, and how many chunks they should have at a time."""
     try:
         from distributed import Client
@@ -213,7 +213,7 @@ def _cluster(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
         get_backend(kind)
         if kind in ("tcp", "tls"):
             parse_host_port(place)
-        client = Client(address, timeout=_CONNECT, set_as_default=False)
+        client = Client(address, timeout=CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"no dask scheduler answers at {address!r} ({reason})") from None

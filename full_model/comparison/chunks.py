@@ -25,7 +25,7 @@ from full_model.training.checkpoints import load_checkpoint, refuse_other_settin
 
 #: Starts computed and possibly lost at once: as many as make good use of array operations, and
 #: fewer where each of them takes long.
-_CHUNK, _CHUNK_WITH_ATTENTION = 50, 10
+CHUNK, CHUNK_WITH_ATTENTION = 50, 10
 
 
 class Task(NamedTuple):
@@ -105,7 +105,7 @@ class Chunks:
             self.first, self.stands_for = first[order], np.argsort(order)[stands_for.reshape(-1)]
         self.different = len(self.first)
         plain = attention_stays_zero(settings, self.points.shape[1])
-        self.size = _CHUNK if plain else _CHUNK_WITH_ATTENTION
+        self.size = CHUNK if plain else CHUNK_WITH_ATTENTION
         self.count = -(-self.different // self.size)
 
     def members(self, chunk: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from full_model.model.architecture import Architecture, Weights
 from full_model.model.transformer import cross_entropy, forward
 
 #: Numbers in the widest activation of one piece on the CPU: 4 MiB of float32.
-_PIECE = 2**20
+PIECE = 2**20
 
 
 def batch_gradient(
@@ -37,7 +37,7 @@ def batch_gradient(
     widest = max(arch.width, arch.d, arch.heads * n if arch.attention == "softmax" else 0)
     size = members
     if inputs.device.type == "cpu":
-        size = max(1, min(members, _PIECE // (batch * n * widest)))
+        size = max(1, min(members, PIECE // (batch * n * widest)))
     losses, pieces = [], []
     for start in range(0, members, size):
         part = slice(start, start + size)

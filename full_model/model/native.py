@@ -26,14 +26,14 @@ from torch import Tensor
 from flowsim.records.atomic import write_atomically
 from full_model.model.architecture import Architecture, Weights
 
-_SOURCE = Path(__file__).with_name("kernel.cpp")
-_FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math",
+SOURCE = Path(__file__).with_name("kernel.cpp")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math",
           "-fno-tree-loop-distribute-patterns", "-fPIC", "-shared")  # fmt: skip
 _WIDE = "-mprefer-vector-width=512"
 _ORDER = ("embedding", "positions", "0.query", "0.key", "0.value", "0.out", "0.up", "0.down",
           "unembedding", "bias")  # fmt: skip
 #: Seconds that the compiler may take; it needs about five.
-_PATIENCE = 90.0
+PATIENCE = 90.0
 #: Bytes of a SHA-256.
 _DIGEST = 32
 _REAL = {torch.float32: "float", torch.float64: "double"}
@@ -43,7 +43,7 @@ def fits(arch: Architecture, dtype: torch.dtype, device: torch.device) -> bool:
     """Is this the model the kernel is written for, and is there a compiler for it."""
     small = arch.length <= 4096 and arch.width <= 512 and arch.d <= 64
     known = dtype in _REAL and device.type == "cpu"
-    return arch.plain_softmax and small and known and bool(_compiler())
+    return arch.plain_softmax and small and known and bool(find_compiler())
 
 
 def loss_and_gradient(
@@ -58,7 +58,7 @@ def loss_and_gradient(
     """
     members, batch, length = inputs.shape
     dtype = weights["bias"].dtype
-    compiled = _compiled(_REAL[dtype], arch.d, arch.width, length, batch)
+    compiled = compiled_kernel(_REAL[dtype], arch.d, arch.width, length, batch)
     if compiled is None:
         return None
     plain = {name: w.detach().contiguous() for name, w in weights.items()}
@@ -93,7 +93,7 @@ def loss_and_gradient(
 
 
 @lru_cache(maxsize=1)
-def _compiler() -> str | None:
+def find_compiler() -> str | None:
     if os.environ.get("FLOWSIM_KERNEL") == "0" or platform.system() != "Linux":
         return None
     return shutil.which("g++")
@@ -105,13 +105,13 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 @lru_cache(maxsize=64)
-def _compiled(real: str, *sizes: int) -> Callable[..., int] | None:
+def compiled_kernel(real: str, *sizes: int) -> Callable[..., int] | None:
     """The function for these sizes (D, R, N, B), from the user's cache or newly compiled."""
-    compiler = _compiler()
+    compiler = find_compiler()
     if compiler is None:
         return None
     numbers = [f"-D{name}={size}" for name, size in zip("DRNB", sizes, strict=True)]
-    flags = [*_FLAGS, f"-DREAL={real}", *numbers]
+    flags = [*FLAGS, f"-DREAL={real}", *numbers]
     if platform.machine() == "x86_64":
         flags.append(_WIDE)
     try:
@@ -130,7 +130,7 @@ def _key(compiler: str, flags: list[str]) -> str:
     cpu = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     kept = [line for line in cpu.splitlines() if line.startswith(("model", "flags", "Features"))]
     version = _output([compiler, "--version"], 10)
-    key = hashlib.sha256(_SOURCE.read_bytes() + version + repr((flags, kept)).encode())
+    key = hashlib.sha256(SOURCE.read_bytes() + version + repr((flags, kept)).encode())
     return key.hexdigest()[:32]
 
 
@@ -154,7 +154,7 @@ def _intact(path: Path) -> bool:
 
 def _compile(compiler: str, flags: list[str], output: Path) -> None:
     """Compile the kernel and append the digest of the code, which a loader does not look at."""
-    _output([compiler, *flags, "-o", str(output), str(_SOURCE)], _PATIENCE)
+    _output([compiler, *flags, "-o", str(output), str(SOURCE)], PATIENCE)
     digest = hashlib.sha256(output.read_bytes()).digest()
     with output.open("ab") as file:
         file.write(digest)

@@ -62,7 +62,7 @@ def constant_depth(order: int, states: int, length: int) -> tuple[Architecture, 
     )
     arch = _architecture(d, length, 3, states, hidden=2 * states, layer_norm=True,
                          norm_at="hidden")  # fmt: skip
-    weights, eye = _zeros(arch), torch.eye(states, dtype=torch.float64)
+    weights, eye = zero_weights(arch), torch.eye(states, dtype=torch.float64)
     weights["embedding"][:, symbol] = eye
     weights["unembedding"][:, out] = eye
     for layer, (first, raw, unit) in enumerate(((0, u, u_hat), (1, v, v_hat))):
@@ -113,7 +113,7 @@ def log_depth(order: int, states: int, length: int) -> tuple[Architecture, Weigh
     block = [slice(j * states, (j + 1) * states) for j in range(order + 2)]
     out, flags = block[-1], {hop: states * (order + 2) + i for i, hop in enumerate(way)}
     arch = _architecture(d, length, len(hops) + 1, states, hidden=1)
-    weights, eye = _zeros(arch), torch.eye(states, dtype=torch.float64)
+    weights, eye = zero_weights(arch), torch.eye(states, dtype=torch.float64)
     weights["embedding"][:, block[0]] = eye
     weights["unembedding"][:, out] = eye
     before = None  # the flag of the hops so far on the way to block k
@@ -175,7 +175,7 @@ def _architecture(
                         positions="relative-values", **norm)  # type: ignore[arg-type] # fmt: skip
 
 
-def _zeros(arch: Architecture) -> Weights:
+def zero_weights(arch: Architecture) -> Weights:
     return {name: torch.zeros(shape, dtype=torch.float64) for name, shape in arch.shapes.items()}
 
 

@@ -70,11 +70,11 @@ def unigram_trap(arch: Architecture, weights: Weights, chain: BinaryChain) -> Un
     matrix = _matrix(arch, at, chain)
     values, vectors = torch.linalg.eigh(matrix)
     vectors = vectors * first_sign(vectors.mT, _SHARE).unsqueeze(-2)
-    away = _off_the_set(arch, weights, chain)
+    away = off_the_set(arch, weights, chain)
     at_rest = (away == 0).all(-1)
     if arch.tied:
         inside = _positive(values)
-        later = _where_it_ends(arch, weights, chain, torch.where(inside.unsqueeze(-1), away, 0.0))
+        later = where_it_ends(arch, weights, chain, torch.where(inside.unsqueeze(-1), away, 0.0))
         change = torch.linalg.matrix_norm(trap_matrix(arch, later, chain) - matrix, 2)
         at_rest = at_rest | (inside & (change <= _AT_REST * values[..., 0]))
     smooth = (at.hidden != 0) | (arch.activation != "relu")
@@ -227,14 +227,14 @@ def _positive(values: Tensor) -> Tensor:
     return values[..., 0] > rounding * values.abs().amax(-1)
 
 
-def _off_the_set(arch: Architecture, weights: Weights, chain: BinaryChain) -> Tensor:
+def off_the_set(arch: Architecture, weights: Weights, chain: BinaryChain) -> Tensor:
     """(b − log(π₁/π₀), e) or (b − log(π₁/π₀), u, e), (..., 1 + d or 1 + 2d)."""
     bias = (weights["bias"] - math.log(chain.p / chain.q)).unsqueeze(-1)
     names = ["embedding"] if arch.tied else ["unembedding", "embedding"]
     return torch.cat([bias, *(weights[name] for name in names)], dim=-1)
 
 
-def _where_it_ends(
+def where_it_ends(
     arch: Architecture, weights: Weights, chain: BinaryChain, away: Tensor
 ) -> Weights:
     """The other weights after y = (b − b*, e) has fallen to 0, to second order in y.

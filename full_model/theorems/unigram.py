@@ -38,7 +38,7 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
         values.append(float(value))
         slopes.append(norm(gradient))
         block, rest = hessian_rows(loss, weights, names, g)
-        expected = _expected_block(weights["positions"], excess, arch.tied) * pi0 * pi1
+        expected = expected_block(weights["positions"], excess, arch.tied) * pi0 * pi1
         blocks.append(float((block - expected).abs().max()))
         found, wanted = torch.linalg.eigvalsh(block), torch.linalg.eigvalsh(expected)
         spectra.append(float((found - wanted).abs().max()))
@@ -69,7 +69,7 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
     return claims
 
 
-def _expected_block(positions: Tensor, excess: float, tied: bool) -> Tensor:
+def expected_block(positions: Tensor, excess: float, tied: bool) -> Tensor:
     """The bracket of Thm. 2 over (b, e), or of Thm. 3 over (b, u, e)."""
     n, d = positions.shape
     mean, second = positions.mean(0), positions.mT @ positions / n

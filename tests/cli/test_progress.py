@@ -149,7 +149,7 @@ def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_
         return 2 * x
 
     monkeypatch.setattr(compiled.config, "CACHE_DIR", str(tmp_path))
-    compiled._folder.cache_clear()
+    compiled.code_folder.cache_clear()
     try:
         for expected in (["compiling"], ["compiling"]):
             monkeypatch.setattr(notices, "compiling", say)
@@ -157,7 +157,7 @@ def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_
             assert (function(3), function(3.5)) == (6, 7.0)
             assert told == expected
     finally:
-        compiled._folder.cache_clear()
+        compiled.code_folder.cache_clear()
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ def test_the_block_opens_under_adamw_and_stays_under_descent(layers):
     runs = {name: script.followed(layers, name, 2, 160).assign_coords(step=steps)
             for name in ("gd", "adamw")}  # fmt: skip
     for record in runs.values():
-        assert script._counted(record)["whole_hessian_off"] < 1e-7
+        assert script.counted(record)["whole_hessian_off"] < 1e-7
         assert np.allclose(record.smallest[0], runs["gd"].smallest[0])
     chain = script.CHAIN
     pi0, pi1 = chain.stationary
@@ -27,7 +27,7 @@ def test_the_block_opens_under_adamw_and_stays_under_descent(layers):
         2 * pi0 * pi1 * (chain.p + chain.q - 1), rel=0.02
     )
     assert (runs["adamw"].smallest[-1] < 0.8 * runs["gd"].smallest[-1]).all()
-    found = {f"L = {layers}": script._counted(record) for record in runs.values()}
+    found = {f"L = {layers}": script.counted(record) for record in runs.values()}
     head, rows = results_states.depth({"made": {}, "sizes": {}} | found)
     assert {len(row) for row in rows} == {len(head)}
 
@@ -36,7 +36,7 @@ def test_the_block_opens_under_adamw_and_stays_under_descent(layers):
 def test_untied_the_unigram_is_no_trap():
     record = script.followed(2, "gd", 2, 300, tied=False)
     record = record.assign_coords(step=range(0, 301, script.EVERY))
-    found = script._counted(record)
+    found = script.counted(record)
     assert found["whole_hessian_off"] < 1e-7
     # at small weights the block is −π₀π₁λ times [0 1; 1 0] in (e, u), for every direction of e
     pi0, pi1 = script.CHAIN.stationary

@@ -129,24 +129,24 @@ def test_a_row_drifts_on_the_floor_of_a_valley_alone(monkeypatch):
 def test_a_row_drifts_where_it_is_pushed_alike_further_out(monkeypatch, share, rule):
     """The push a thousand times further out is of the size of that where the row is."""
     y, table, memory = drifting()
-    own = uniform_verdict._push_outwards
-    monkeypatch.setattr(uniform_verdict, "_push_outwards", lambda *given: own(*given) / share)
+    own = uniform_verdict.push_outwards
+    monkeypatch.setattr(uniform_verdict, "push_outwards", lambda *given: own(*given) / share)
     assert decide(y, table, memory) == rule
 
 
 def test_the_floor_has_a_minimum_in_all_but_a():
     y = np.array([-1.0, 0.5, -50.0, 0.3])
-    assert uniform_verdict._is_floor(y, -np.eye(4), False)
+    assert uniform_verdict.is_floor(y, -np.eye(4), False)
     for i, floor in ((0, False), (1, False), (2, True), (3, False)):
         jacobian = -np.eye(4)
         jacobian[i, i] = 1.0
-        assert uniform_verdict._is_floor(y, jacobian, False) == floor
+        assert uniform_verdict.is_floor(y, jacobian, False) == floor
     jacobian = -np.eye(4)
     jacobian[1, 1] = 1.0
-    assert uniform_verdict._is_floor(y, jacobian, True)
+    assert uniform_verdict.is_floor(y, jacobian, True)
     jacobian = -np.eye(4)
     jacobian[0, 3] = jacobian[3, 0] = 2.0
-    assert not uniform_verdict._is_floor(y, jacobian, False)
+    assert not uniform_verdict.is_floor(y, jacobian, False)
 
 
 def test_a_bias_that_moves_by_its_rounding_does_not_keep_a_row_from_being_trapped():

@@ -50,8 +50,8 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
     model, (sign, x, y, z) = field.KINDS[name], field.point_of(kind, *theta)
     scale = 1 + x + theta[2 if name == "untied" else 1] ** 2 + z * z
     rules = {
-        minima: decide._REACHED,
-        plane: decide._RESTED if name == "untied" else decide._TRAPPED,
+        minima: decide.REACHED,
+        plane: decide.RESTED if name == "untied" else decide.TRAPPED,
     }
     clear, doubt = 1.01e-4 * scale, 0.99e-4 * scale  # 10⁴ tolerances
     for end in (minima, plane):
@@ -63,7 +63,7 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
         assert asked[1] == (kind, sign, x, y, z, -1.4, 1e-13, 1e-14, 99)
         count = 2 if name == "canonical" else 3
         found, asked = end_of(monkeypatch, kind, theta, (end, doubt), (end, 0.99e-9 * scale))
-        assert found[0] == end and found[4:] == (decide._BESIDE, 20 + 20 * count)
+        assert found[0] == end and found[4:] == (decide.BESIDE, 20 + 20 * count)
         signed = {"canonical": (), "linear": (2,), "untied": (0, 1)}[name]
         moves = [1e-11 * (max(abs(v), 1.0) if i in signed else abs(v)) for i, v in enumerate(theta)]
         wanted = []
@@ -77,15 +77,15 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
         for place in range(2 * count):
             answers = [(end, 0.0)] * (2 + place) + [(1 - end, 0.0)]
             found, _ = end_of(monkeypatch, kind, theta, *answers)
-            assert (found[0], *found[4:]) == (decide._DIVIDED, decide._NONE, 30 + 10 * place)
+            assert (found[0], *found[4:]) == (decide.DIVIDED, decide.NONE, 30 + 10 * place)
     assert len(end_of(monkeypatch, kind, theta, (minima, 0.0), target=0.0)[1]) == 1
     assert len(end_of(monkeypatch, kind, theta, (decide.OUT_OF_STEPS, 0.0))[1]) == 1
-    assert end_of(monkeypatch, kind, theta, (decide.LOST, 0.0))[0][4] == decide._NONE
+    assert end_of(monkeypatch, kind, theta, (decide.LOST, 0.0))[0][4] == decide.NONE
     found, asked = end_of(monkeypatch, kind, theta, (minima, 0.0), rtol=1e-14, atol=1e-15)
     assert {given[6:8] for given in asked} == {(1e-14, 1e-15)} and len(asked) > 2
     broken = (math.nan, *theta[1:])
     assert end_of(monkeypatch, kind, broken)[0][-1] == 0
-    assert end_of(monkeypatch, kind, broken)[0][0] == decide._NOT_FINITE
+    assert end_of(monkeypatch, kind, broken)[0][0] == decide.NOT_FINITE
     assert model == kind % field.FAR
     assert (model == field.UNTIED) == (
         end_of(monkeypatch, kind, (0.0, *theta[1:]), (minima, clear))[1] != []

@@ -73,7 +73,7 @@ def test_points_of_a_step_and_the_series_at_its_end(random):
     assert origin == pytest.approx(polynomial.polyval(-1, course[0]), rel=1e-13)
     for t in (late, late + 1.0, late + 20.0):
         _, u, _ = dense.place(course, log_part, 1.0, t, 0.0, 1e-12)
-        found = timed._power_series(series, math.exp((origin - t) / log_part))
+        found = timed.power_series(series, math.exp((origin - t) / log_part))
         expected = dense.point_at(field.LINEAR, course, after, u)
         assert found == pytest.approx(expected, rel=2e-12)
     errors = []
@@ -81,7 +81,7 @@ def test_points_of_a_step_and_the_series_at_its_end(random):
         t = origin - log_part * math.log(power)
         _, u, _ = dense.place(course, log_part, 1.0, t, 0.0, 1e-13)
         expected = np.array(dense.point_at(field.LINEAR, course, after, u))
-        errors.append(np.abs(timed._power_series(series, power) - expected).max())
+        errors.append(np.abs(timed.power_series(series, power) - expected).max())
     assert 20 < errors[0] / errors[1] < 45
 
 
@@ -93,15 +93,15 @@ def test_what_a_step_knows_between_its_ends_is_scipy_s(random):
     late = [solver.K_extended[i, 0] for i in range(12, 16)]
     k = solver.K_extended[:, 0]
     values = np.zeros(NODES)
-    dense._interpolate(1.3, h, k[0], tuple(k[5:12]), tuple(late), values)
+    dense.interpolate(1.3, h, k[0], tuple(k[5:12]), tuple(late), values)
     nodes = (np.polynomial.legendre.leggauss(NODES)[0] + 1) / 2
     expected = [output(solver.t - v * h)[0] for v in nodes]
     assert values == pytest.approx(expected, rel=1e-13)
     powers = random.uniform(-1, 1, NODES)
     sampled = polynomial.polyval(nodes, powers)
     below, above = np.zeros(NODES), np.zeros(NODES)
-    dense._transform(dense._BEFORE, sampled, 3.0, below)
-    dense._transform(dense._AFTER, sampled, -2.0, above)
+    dense.transform(dense.BEFORE, sampled, 3.0, below)
+    dense.transform(dense.AFTER, sampled, -2.0, above)
     for v in (0.1, 0.5, 0.8):
         mean, _ = quad(lambda x: polynomial.polyval(x, powers), 0, v)
         assert dense.polynomial(below, 2 * v - 1) == pytest.approx(3 * mean / v, rel=1e-12)
@@ -109,7 +109,7 @@ def test_what_a_step_knows_between_its_ends_is_scipy_s(random):
         assert dense.polynomial(above, 2 * v - 1) == pytest.approx(-2 * mean / (1 - v), rel=1e-12)
     legendre = np.polynomial.legendre.poly2leg(np.polynomial.Polynomial(powers)(
         np.polynomial.Polynomial([0.5, 0.5])).coef)  # fmt: skip
-    assert dense._LAST @ sampled == pytest.approx(legendre[-2:], rel=1e-10)
+    assert dense.LAST @ sampled == pytest.approx(legendre[-2:], rel=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from torch.autograd.functional import hessian, jacobian
 from flowsim import BinaryChain, RankOneModel
 from flowsim.compiled import config
 from flowsim.flow.rows.kinked import kinks, rank_one_field, straight
-from flowsim.flow.rows.kinked.kinked_models import _room as room
+from flowsim.flow.rows.kinked.kinked_models import room_for_row as room
 from flowsim.flow.rows.kinked.kinked_step import invert, multiply, step
 from flowsim.flow.rows.kinked.row import CLOSED, OPEN, SLIDING
 from flowsim.flow.rows.tableau import GAMMA, STAGES, A, C

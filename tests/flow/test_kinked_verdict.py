@@ -13,7 +13,7 @@ from flowsim import BinaryChain, RankOneModel
 from flowsim.compiled import config
 from flowsim.flow.rows.codes import GOING, MINIMA, NOT_FINITE, REST, TRAPPED
 from flowsim.flow.rows.kinked import kinked_orbit, kinked_verdict, kinks, rank_one_field, straight
-from flowsim.flow.rows.kinked.kinked_models import _room as room
+from flowsim.flow.rows.kinked.kinked_models import room_for_row as room
 from flowsim.flow.rows.kinked.kinked_step import step
 from flowsim.flow.rows.kinked.row import CLOSED, OPEN, SLIDING
 
@@ -24,10 +24,10 @@ ABOVE, BELOW, EVEN = (0.5, 0.8), (0.2, 0.3), (0.3, 0.7)
 def placed(y, chain=ABOVE, length=4, mode=None, amplitude=0.5):
     """A row at y = (e, ρ, w₁, w₂, b[, c]), in the modes that these give, and its velocity."""
     row = room(RankOneModel(BinaryChain(*chain), length, tied=len(y) == 5), 1e-8)
-    kinked_orbit._begin(row, np.array(y))
+    kinked_orbit.begin_row(row, np.array(y))
     if mode is not None:
         row.mode[:3] = mode
-        kinked_orbit._linearise(row)
+        kinked_orbit.linearise(row)
     row.memory[kinked_verdict.AMPLITUDE] = amplitude
     return row
 
@@ -39,7 +39,7 @@ def best(chain):
 
 def test_what_is_kept_of_a_start():
     row = placed([0.3, -0.4, 0.7, 0.2, 0.1, 0.6], amplitude=0.0)
-    kinked_orbit._begin(row, np.array([0.3, -0.4, 0.7, 0.2, 0.1, 0.6]))
+    kinked_orbit.begin_row(row, np.array([0.3, -0.4, 0.7, 0.2, 0.1, 0.6]))
     memory = row.memory
     assert memory[kinked_verdict.FEED_FORWARD_BALANCE] == pytest.approx(0.49 - 0.04)
     assert memory[kinked_verdict.EMBEDDING_BALANCE] == pytest.approx(0.09 + 4 * 0.16 - 0.36)
@@ -55,9 +55,9 @@ def test_a_row_is_put_back_on_what_it_conserves():
     row = placed(start)
     row.y[:] += 1e-6 * np.arange(1, 7)
     moved = row.y.copy()
-    kinked_orbit._conserve(row)
+    kinked_orbit.conserve(row)
     assert row.y[2] ** 2 - row.y[3] ** 2 == pytest.approx(0.45, abs=1e-10)
-    assert kinked_orbit._embedding_balance(row.y, 4) == pytest.approx(
+    assert kinked_orbit.embedding_balance(row.y, 4) == pytest.approx(
         row.memory[kinked_verdict.EMBEDDING_BALANCE], abs=1e-10
     )
     assert row.y[4] == moved[4]
@@ -77,15 +77,19 @@ def test_changes_count_relative_to_the_parts_they_belong_to():
         ((1e-3, 0, 0, 0, 1.0), 1 / math.sqrt(5)),
     ]
     for change, expected in cases:
-        assert kinked_orbit._relative(y, np.array(change)) == pytest.approx(expected, rel=1e-12)
+        assert kinked_orbit.relative_change(y, np.array(change)) == pytest.approx(
+            expected, rel=1e-12
+        )
     wide = np.array([0.3, -0.4, 3.0, 4.0, 2.0, 1.2])
     for change, expected in (((0, 0, 0, 0, 0, 1.3e-2), 1e-2), ((0.5e-2, 0, 0, 0, 0, 1.2e-2), 1e-2)):
-        assert kinked_orbit._relative(wide, np.array(change)) == pytest.approx(expected, rel=1e-12)
+        assert kinked_orbit.relative_change(wide, np.array(change)) == pytest.approx(
+            expected, rel=1e-12
+        )
     zero = np.zeros(5)
-    assert kinked_orbit._relative(zero, np.array([0, 0, 1e-3, 0, 0])) > 1e100
-    assert kinked_orbit._size(np.array([np.nan, 1.0])) != 0 < 1
-    assert math.isnan(kinked_orbit._size(np.array([np.nan, 1.0])))
-    assert kinked_orbit._size(np.array([1.0, -7.0, 2.0])) == 7.0
+    assert kinked_orbit.relative_change(zero, np.array([0, 0, 1e-3, 0, 0])) > 1e100
+    assert kinked_orbit.largest_of(np.array([np.nan, 1.0])) != 0 < 1
+    assert math.isnan(kinked_orbit.largest_of(np.array([np.nan, 1.0])))
+    assert kinked_orbit.largest_of(np.array([1.0, -7.0, 2.0])) == 7.0
 
 
 def test_the_rest_of_the_way_is_a_linear_equation_s():
@@ -102,14 +106,14 @@ def test_the_rest_of_the_way_is_a_linear_equation_s():
 
 def test_a_first_step_is_a_tenth_of_the_quickest_time():
     row = placed([0.9, 0.3, 0.8, -0.7, 0.2])
-    assert kinked_orbit._first_step(row) == pytest.approx(0.1 / np.abs(row.derivative).max())
+    assert kinked_orbit.first_step(row) == pytest.approx(0.1 / np.abs(row.derivative).max())
     row.derivative[:] = 1e-9
-    assert kinked_orbit._first_step(row) == pytest.approx(100.0)
+    assert kinked_orbit.first_step(row) == pytest.approx(100.0)
 
 
 def settled(e, rho, w1, w2, off, **options):
     row = placed([e, rho, w1, w2, best(ABOVE) + off], **options)
-    return kinked_verdict._settled(row)
+    return kinked_verdict.is_settled(row)
 
 
 def test_a_row_has_settled_where_its_logits_are_the_unigram_s():
@@ -136,7 +140,7 @@ def test_a_row_has_settled_where_its_logits_are_the_unigram_s():
 @pytest.mark.parametrize("slope", [5.0, 0.4])
 def test_on_the_way_to_rest_two_quantities_stay(slope):
     row = placed([1e-9, -0.5, 0.7, -0.9, best(ABOVE) + 0.3])
-    kinked_verdict._come_to_rest(row, slope)
+    kinked_verdict.come_to_rest(row, slope)
     e, rho, w1, w2, b = row.y
     assert e == 0 and b == pytest.approx(best(ABOVE))
     assert rho == pytest.approx(-math.sqrt(0.25 + 0.09 / 4))
@@ -145,7 +149,7 @@ def test_on_the_way_to_rest_two_quantities_stay(slope):
         -math.sqrt(0.81 + grown)
     )
     row = placed([1e-9, -0.5, 0.01, -0.9, best(ABOVE) + 0.3])
-    kinked_verdict._come_to_rest(row, 0.4)
+    kinked_verdict.come_to_rest(row, 0.4)
     assert row.y[2] == 0
 
 
@@ -176,7 +180,7 @@ def test_a_plane_traps_where_all_slopes_around_do(case):
     e, rho, w1, w2, mode, chain, rule, distance = case
     row = placed([e, rho, w1, w2, best(chain) + 1e-8], chain, mode=mode, amplitude=0.25)
     row.mode[4:] = 1, 4  # coordinates of a step have no say
-    assert kinked_verdict._trapped(row) == rule
+    assert kinked_verdict.is_trapped(row) == rule
     gain, sign = 1 + 4 * w1 * w2, 1 if chain == ABOVE else -1
     attracts = sign > 0 and sign * gain > 0
     expected = np.inf if attracts else abs(rho) / 0.25
@@ -253,8 +257,12 @@ def test_a_step_lands_on_a_kink_or_on_a_loss():
     assert row.velocity[1] < 0  # towards Y₀ = 0
     h = 3e-3 / abs(row.velocity[1])
     assert step(row, h) and row.new[1] < 0
-    assert kinked_orbit._value(row, row.new, np.nan) < 0 < kinked_orbit._value(row, row.y, np.nan)
-    found = kinked_orbit._land(row, h, np.nan)
+    assert (
+        kinked_orbit.event_value(row, row.new, np.nan)
+        < 0
+        < kinked_orbit.event_value(row, row.y, np.nan)
+    )
+    found = kinked_orbit.land(row, h, np.nan)
     assert 0 < found < h and -1e-15 < row.new[1] <= 1e-15
     at = row.new.copy()
     assert step(row, found) and (row.new == at).all()
@@ -264,7 +272,7 @@ def test_a_step_lands_on_a_kink_or_on_a_loss():
     for part in (1e-6, 0.5, 0.999):
         wanted = begin + part * (least - begin)
         step(row, 0.5 * found)
-        assert kinked_orbit._land(row, 0.5 * found, wanted) < 0.5 * found
+        assert kinked_orbit.land(row, 0.5 * found, wanted) < 0.5 * found
         assert rank_one_field.loss(row.new, row.mode, row.reals) == pytest.approx(wanted, abs=1e-15)
 
 
@@ -273,7 +281,7 @@ def test_points_of_a_step_are_ends_of_shorter_ones():
     times, path, count = np.array([1.0, 1.01, 1.02, 1.05]), np.zeros((4, 5)), np.array([0, 0, 1])
     step(row, 0.02 + 1e-15)
     whole = row.new.copy()
-    kinked_orbit._write(row, 1.0, 0.02 + 1e-15, times, path, count)
+    kinked_orbit.write_path(row, 1.0, 0.02 + 1e-15, times, path, count)
     assert count.tolist() == [0, 0, 3] and (row.new == whole).all() and (path[[0, 3]] == 0).all()
     for i in (1, 2):
         step(row, times[i] - 1.0)
@@ -301,7 +309,7 @@ def test_a_row_that_meets_a_kink_lies_on_it():
                     row.y[2] = -tiny * row.mode[3]
                     row.memory[kinked_verdict.FEED_FORWARD_BALANCE] = -1.0
                 before = row.mode.copy()
-                assert kinked_orbit._meet(row)
+                assert kinked_orbit.meet_kink(row)
                 if surface == 0:
                     assert row.y[1] == 0
                 elif surface == 1:
@@ -314,7 +322,7 @@ def test_a_row_that_meets_a_kink_lies_on_it():
                 )
                 assert (row.mode == expected).all()
                 if surface in (0, 1) and row.mode[surface] == SLIDING:
-                    assert not kinked_orbit._meet(row)  # it slides on
+                    assert not kinked_orbit.meet_kink(row)  # it slides on
                 assert (before[4:] == row.mode[4:]).all()
 
 

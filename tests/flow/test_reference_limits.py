@@ -130,8 +130,8 @@ def test_models_in_physical_time_are_never_wrong_and_mostly_decided(p, q, number
 
 def test_a_row_that_needs_too_many_evaluations_is_unresolved(monkeypatch):
     model = CanonicalModel(BinaryChain(0.5, 0.8), "dynamic")
-    monkeypatch.setattr("flowsim.flow.reference_limits._EVALUATIONS", 20)
-    monkeypatch.setattr("flowsim.flow.reference_limits._PER_COORDINATE", 1)
+    monkeypatch.setattr("flowsim.flow.reference_limits.EVALUATIONS", 20)
+    monkeypatch.setattr("flowsim.flow.reference_limits.PER_COORDINATE", 1)
     done = []
     start = torch.tensor([[1.0, -0.5, 0.3], [0.0, -0.5, math.log(5 / 8)]], dtype=torch.float64)
     found = reference_limits(model, start, progress=done.append)

@@ -48,7 +48,7 @@ class Script:
 
 def decided(monkeypatch, *answers, rtol=1e-8, atol=1e-10):
     script = Script(*answers)
-    monkeypatch.setattr(shadows, "_follow", script)
+    monkeypatch.setattr(shadows, "limits_and_doubt", script)
     (found,) = shadows.smooth_limits(MODEL, START, rtol, atol, 1000)
     assert not script.answers
     return found, script.asked
@@ -87,7 +87,7 @@ def test_no_shadow_may_end_elsewhere_and_half_must_be_decided(monkeypatch, other
 
 
 def test_displaced_starts_lie_on_both_sides_of_every_coordinate():
-    moved = shadows._displaced(MODEL, START, 1e-3) - START
+    moved = shadows.displace(MODEL, START, 1e-3) - START
     assert moved.shape == (6, 3, 3)
     torch.testing.assert_close(moved[:3], -moved[3:], rtol=1e-9, atol=0)
     size = torch.stack([START[:, 0].abs(), START[:, 1].abs(), torch.ones(3).double()], 1)
@@ -98,7 +98,7 @@ def test_displaced_starts_lie_on_both_sides_of_every_coordinate():
 def test_of_many_coordinates_four_diagonals_do():
     model = RankOneModel(BinaryChain(0.5, 0.8), 6, attention=True)
     centre = torch.zeros(1, len(model.coordinates), dtype=torch.float64)
-    moved = shadows._displaced(model, centre, 0.5)[:, 0]
+    moved = shadows.displace(model, centre, 0.5)[:, 0]
     assert moved.shape[0] == 8 and torch.equal(moved.abs(), torch.full_like(moved, 0.5))
     assert torch.equal(moved[:4], -moved[4:]) and len({tuple(row.tolist()) for row in moved}) == 8
 
@@ -168,7 +168,7 @@ def test_rows_that_pass_a_kinked_saddle_narrowly_are_followed_more_finely(monkey
         asked.append((rows[:, 0].tolist(), rtol, most))
         return first if len(asked) == 1 else again
 
-    monkeypatch.setattr(kinked_models, "_follow", follow)
+    monkeypatch.setattr(kinked_models, "follow_rows", follow)
     start = torch.arange(1.0, 7.0, dtype=torch.float64)[:, None].expand(6, 5)
     (found,) = kinked_models.rank_one_limits(model, start, 1e-8, 100)
     assert [a[0] for a in asked] == [[1, 2, 3, 4, 5, 6], [1, 3, 5]]

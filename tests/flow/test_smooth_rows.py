@@ -143,7 +143,9 @@ def test_halving_the_width_of_the_rounded_kink_changes_no_label(monkeypatch):
     labels = []
     for width in (attention.RELU_WIDTH, attention.RELU_WIDTH / 2):
         arrays = attention.constants(RANK_ONE.chain, RANK_ONE.length, True, width)
-        monkeypatch.setattr(smooth_models, "_rank_one", lambda model, arrays=arrays: arrays)
+        monkeypatch.setattr(
+            smooth_models, "rank_one_constants", lambda model, arrays=arrays: arrays
+        )
         labels.append(find_limits(RANK_ONE, start).label)
     assert torch.equal(*labels)
     assert len(labels[0].unique()) == 2

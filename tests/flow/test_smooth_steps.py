@@ -92,25 +92,25 @@ def test_a_step_solves_its_eight_linear_equations():
 
 
 def test_sizes_and_errors_are_the_largest_and_see_what_is_no_number():
-    assert smooth_orbit._size(np.array([0.5, -3.0, 2.0])) == 3.0
-    assert smooth_orbit._size(np.array([np.inf, 1.0])) == np.inf
-    assert math.isnan(smooth_orbit._size(np.array([1.0, np.nan, 5.0])))
+    assert smooth_orbit.largest_of(np.array([0.5, -3.0, 2.0])) == 3.0
+    assert smooth_orbit.largest_of(np.array([np.inf, 1.0])) == np.inf
+    assert math.isnan(smooth_orbit.largest_of(np.array([1.0, np.nan, 5.0])))
     y, new = np.array([1.0, -4.0]), np.array([-3.0, 2.0])
     absolute, relative = np.array([0.1, 0.0]), np.array([0.01, 0.5])
-    found = smooth_orbit._error(y, new, np.array([-0.26, 1.0]), absolute, relative)
+    found = smooth_orbit.error_ratio(y, new, np.array([-0.26, 1.0]), absolute, relative)
     assert found == pytest.approx(2.0)
-    assert smooth_orbit._error(y, new, np.array([0.0, 1.0]), absolute, relative) == 0.5
-    assert not smooth_orbit._error(y, new, np.array([np.nan, 1.0]), absolute, relative) <= 1.0
-    assert smooth_orbit._shortened(2.0, np.inf) == 0.2
-    assert smooth_orbit._shortened(2.0, 32.0) == pytest.approx(0.9)
-    assert smooth_orbit._shortened(2.0, 1e9) == 0.2
+    assert smooth_orbit.error_ratio(y, new, np.array([0.0, 1.0]), absolute, relative) == 0.5
+    assert not smooth_orbit.error_ratio(y, new, np.array([np.nan, 1.0]), absolute, relative) <= 1.0
+    assert smooth_orbit.shortened(2.0, np.inf) == 0.2
+    assert smooth_orbit.shortened(2.0, 32.0) == pytest.approx(0.9)
+    assert smooth_orbit.shortened(2.0, 1e9) == 0.2
 
 
 def test_the_slowest_passage_is_recorded():
     record = np.array([0.0, 0.0, 1.0, np.inf, 0.0])
     seen = []
     for speed in (0.5, 0.2, 0.6, 0.7, 0.1, 0.29, 0.3000001, 5.0, 0.01):
-        smooth_orbit._record_speed(record, speed)
+        smooth_orbit.record_speed(record, speed)
         seen.append(record[2:4].tolist())
     assert seen == [[0.5, np.inf], [0.2, np.inf], [0.2, np.inf], [0.2, 0.2], [0.1, 0.2],
                     [0.1, 0.2], [0.1, 0.1], [0.1, 0.1], [0.01, 0.1]]  # fmt: skip
@@ -139,7 +139,7 @@ def test_points_of_a_step_are_ends_of_shorter_ones():
     smooth_step.step(DYNAMIC_BIAS, y, field, jacobian, 0.5, *tools)
     whole = tools[3].copy()
     arguments = DYNAMIC_BIAS, y, field, jacobian, 0.5, 1.0, times, 1, path, tools
-    assert smooth_orbit._write_path(*arguments) == 4
+    assert smooth_orbit.write_path(*arguments) == 4
     assert (tools[3] == whole).all() and (path[[0, 4]] == 0).all()
     for i in (1, 2, 3):
         smooth_step.step(DYNAMIC_BIAS, y, field, jacobian, times[i] - 1.0, *tools)

@@ -66,7 +66,7 @@ def test_curvatures_count_along_the_surface_of_what_is_conserved():
                 lifted += np.abs(np.diag(symmetric)).max() * np.outer(normal, normal)
             least = np.linalg.eigvalsh(lifted)[0]
             for off in (-1e-6, 1e-6):
-                found = attention_verdict._attracts(
+                found = attention_verdict.attracts(
                     y, -hessian / metric[:, None], -least + off, ints, np.empty((k, k))
                 )
                 assert found == (off > 0)

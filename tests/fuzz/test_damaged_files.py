@@ -29,7 +29,7 @@ def records(tmp_path_factory):
     """A record of every kind, in the present schema and sealed: its file and its content."""
     folder, found = tmp_path_factory.mktemp("records"), {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("flowsim.records.trial._try", lambda *_: None)  # these bytes are good
+        patch.setattr("flowsim.records.trial.try_to_read", lambda *_: None)  # these bytes are good
         for packed in sorted(FORMER.glob("*.gz")):
             path = folder / packed.stem
             path.write_bytes(gzip.decompress(packed.read_bytes()))

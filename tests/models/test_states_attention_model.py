@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from flowsim import InputError, MarkovChain, StatesAttentionModel, StatesModel, model, model_of
-from flowsim.models.states.states_law import _next, _pasts, share_law
+from flowsim.models.states.states_law import count_pasts, next_law, share_law
 
 #: S, p, N, m.
 CASES = [(2, 0.65, 6, 1), (3, 0.8, 4, 2), (5, 0.7, 3, 4), (3, 0.3, 1, 3)]
@@ -119,8 +119,8 @@ def test_pasts_are_counted_before_they_are_made(states):
     chain = MarkovChain.symmetric(states, 0.7)
     now = {(1, (0,) * min(states - 1, 12)): 1.0}
     for length in range(1, 13):
-        assert _pasts(states - 1, length) == len(now)
-        now = _next(chain, now, states - 1)
+        assert count_pasts(states - 1, length) == len(now)
+        now = next_law(chain, now, states - 1)
 
 
 def test_nothing_is_conserved_and_no_state_has_a_bias():

@@ -15,9 +15,9 @@ from scipy.stats import chi2
 from flowsim import BinaryChain, CanonicalModel, InputError, find_limits, model, read_record
 from flowsim.drawing.gaussian_curve import draw_gaussian, draw_probability
 from flowsim.landscape.gaussian_integral import (
-    _trapped_below,
     gaussian_limits,
     gaussian_probability,
+    trapped_below,
 )
 from flowsim.scan.gaussian import gaussian_record
 
@@ -60,7 +60,7 @@ def in_many_digits(sigma, above, ratio=1):
 @pytest.mark.parametrize("sigma", [0.02, 0.037, 0.25])
 def test_small_probabilities_are_right_to_their_own_size(sigma):
     assert relative_error(gaussian_probability(ABOVE, sigma), in_many_digits(sigma, True)) < 1e-11
-    assert relative_error(_trapped_below(sigma, sigma), in_many_digits(sigma, False)) < 1e-9
+    assert relative_error(trapped_below(sigma, sigma), in_many_digits(sigma, False)) < 1e-9
 
 
 @pytest.mark.parametrize("sigma", [0.06, 0.25, 2.0])
@@ -68,7 +68,7 @@ def test_small_probabilities_are_right_to_their_own_size(sigma):
 def test_e_and_w_may_have_different_scales(sigma, ratio):
     found = gaussian_probability(ABOVE, sigma, ratio)
     assert relative_error(found, in_many_digits(sigma, True, ratio)) < 1e-10
-    found = _trapped_below(sigma, ratio * sigma)
+    found = trapped_below(sigma, ratio * sigma)
     assert relative_error(found, in_many_digits(sigma, False, ratio)) < 1e-9
     small, large = gaussian_limits(BELOW, ratio)
     assert gaussian_probability(BELOW, 1e-3, ratio) == small == 1

@@ -152,7 +152,7 @@ def test_chunks_of_a_broken_cluster_are_asked_of_the_next(monkeypatch):
         pools.append(next(goods))
         return nullcontext((Dying(pools[-1]), lambda: 3))
 
-    monkeypatch.setattr(jobs_module, "_cluster", open_pool)
+    monkeypatch.setattr(jobs_module, "open_cluster", open_pool)
     goods = iter([2, 0, 4, 0, 100])
     found = dict(run_chunks(run_task, SCAN.task, range(12), scheduler="x"))
     assert sorted(found) == list(range(12))
@@ -171,7 +171,7 @@ def test_a_worker_of_another_version_is_refused():
 
 def test_no_scheduler_is_one_sentence(tmp_path, monkeypatch):
     pytest.importorskip("distributed")
-    monkeypatch.setattr(jobs_module, "_CONNECT", 0.3)
+    monkeypatch.setattr(jobs_module, "CONNECT", 0.3)
     for address in ("tcp://127.0.0.1:9", "nonsense://x", "nowhere"):
         with pytest.raises(InputError, match="no dask scheduler answers"):
             write_scan(SCAN, tmp_path / "a.nc", scheduler=address)

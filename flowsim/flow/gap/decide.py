@@ -39,11 +39,11 @@ _DOUBT = 1e4
 #: The tolerances of the second time, and how far neighbours are displaced: a hundred tolerances.
 _CAREFUL_RTOL, _CAREFUL_ATOL, _DISPLACED = 1e-13, 1e-14, 1e-11
 #: How a row ended whose neighbours end differently, which never moved, or is not finite.
-_DIVIDED, _STILL, _NOT_FINITE = 4, 5, 6
+DIVIDED, STILL, NOT_FINITE = 4, 5, 6
 
-_NONE, _BESIDE = int(Rule.NONE), int(Rule.SHADOWS)
-_CRITICAL, _RESTED = int(Rule.CRITICAL_START), int(Rule.CAME_TO_REST)
-_TRAPPED, _REACHED = int(Rule.TRAPPED_BY_PLANE), int(Rule.REACHED_MINIMA)
+NONE, BESIDE = int(Rule.NONE), int(Rule.SHADOWS)
+CRITICAL, RESTED = int(Rule.CRITICAL_START), int(Rule.CAME_TO_REST)
+TRAPPED, REACHED = int(Rule.TRAPPED_BY_PLANE), int(Rule.REACHED_MINIMA)
 _UNRESOLVED, _GLOBAL = int(Label.UNRESOLVED), int(Label.GLOBAL_MINIMUM)
 _LOCAL, _SADDLE = int(Label.LOCAL_MINIMUM), int(Label.SADDLE)
 _CONVERGED, _TIMED_OUT, _FAILED = int(Status.CONVERGED), int(Status.TIMED_OUT), int(Status.FAILED)
@@ -69,11 +69,11 @@ def end_of(
     sign, x, y, z = point_of(kind, e, second, third)
     scale = 1.0 + x + weight(kind, y)[0] + z * z
     if not math.isfinite(scale):
-        return _NOT_FINITE, x, y, z, _NONE, 0
+        return NOT_FINITE, x, y, z, NONE, 0
     if is_level(kind, (e, second, third), sign, x, y, z):
-        return _STILL, x, y, z, _CRITICAL, 0
+        return STILL, x, y, z, CRITICAL, 0
     if on_minima(kind, sign, x, y, z, target, rtol):
-        return AT_MINIMA, x, y, z, _CRITICAL, 0
+        return AT_MINIMA, x, y, z, CRITICAL, 0
     end, x1, y1, z1, margin, steps = follow(kind, sign, x, y, z, target, rtol, atol, max_steps)
     rule = _rule_of(kind, end)
     if margin >= _DOUBT * rtol * scale or target == 0.0 or end > AT_PLANE:
@@ -83,7 +83,7 @@ def end_of(
     steps += more
     if margin >= _DOUBT * finer * scale:
         return end, x1, y1, z1, _rule_of(kind, end), steps
-    rule = _BESIDE if end <= AT_PLANE else _NONE
+    rule = BESIDE if end <= AT_PLANE else NONE
     for i in range(3 if kind % FAR else 2):
         for side in (-_DISPLACED, _DISPLACED):
             e1 = e + side * _unit(kind, 0, e) if i == 0 else e
@@ -93,7 +93,7 @@ def end_of(
             found = follow(kind, sign, x, y, z, target, finer, least, max_steps)
             steps += found[5]
             if found[0] != end:
-                end, rule = _DIVIDED, _NONE
+                end, rule = DIVIDED, NONE
                 return end, x1, y1, z1, rule, steps
     return end, x1, y1, z1, rule, steps
 
@@ -108,10 +108,10 @@ def _unit(kind: int, i: int, value: float) -> float:
 @compiled
 def _rule_of(kind: int, end: int) -> int:
     if end == AT_MINIMA:
-        return _REACHED
+        return REACHED
     if end == AT_PLANE:
-        return _RESTED if kind % FAR == UNTIED else _TRAPPED
-    return _NONE
+        return RESTED if kind % FAR == UNTIED else TRAPPED
+    return NONE
 
 
 @compiled
@@ -150,7 +150,7 @@ def find_ends(
         end, x, y, z, rule, steps = end_of(chart, target, e, second, third, rtol, atol, max_steps)
         w = third if kind == UNTIED else second
         sign = -1.0 if w < 0 else 1.0
-        moved = end != _STILL and end != _NOT_FINITE
+        moved = end != STILL and end != NOT_FINITE
         if moved:
             e, second, third = theta_of(chart, sign, x, y, z, e, second)
         theta[n, 0], theta[n, 1] = e, second
@@ -160,12 +160,12 @@ def find_ends(
             codes[0, n] = _GLOBAL
         elif end == AT_PLANE:
             codes[0, n] = trap
-        elif end != _STILL:
+        elif end != STILL:
             codes[0, n] = _UNRESOLVED
         codes[1, n] = _CONVERGED
         if end == OUT_OF_STEPS:
             codes[1, n] = _TIMED_OUT
-        elif end in (LOST, _NOT_FINITE):
+        elif end in (LOST, NOT_FINITE):
             codes[1, n] = _FAILED
         codes[2, n] = rule
         here = gap(chart, sign, x, y, z)

@@ -68,7 +68,7 @@ def _tables() -> tuple[np.ndarray, ...]:
     return tuple(np.ascontiguousarray(array) for array in found)
 
 
-_V, _BARYCENTRIC, _INSIDE, _BEFORE, _AFTER, _LAST = _tables()
+_V, _BARYCENTRIC, _INSIDE, BEFORE, AFTER, LAST = _tables()
 #: From coefficients in z = 2v − 1 to the leading ones in v.
 _TAYLOR = np.array(
     [[math.comb(j, i) * 2.0**i * (-1) ** (i + j) for j in range(NODES)] for i in range(4)]
@@ -122,11 +122,11 @@ def prepare(
         kind, sign, x + h * stage15(x0, kx, x12, x13, x14),
         y + h * stage15(y0, ky, y12, y13, y14), z + h * stage15(z0, kz, z12, z13, z14),
     )  # fmt: skip
-    _interpolate(x, h, x0, kx, (x12, x13, x14, x15), work[0])
-    _interpolate(y, h, y0, ky, (y12, y13, y14, y15), work[1])
+    interpolate(x, h, x0, kx, (x12, x13, x14, x15), work[0])
+    interpolate(y, h, y0, ky, (y12, y13, y14, y15), work[1])
     count = 2 if kind % FAR == CANONICAL else 3
     if count == 3:
-        _interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
+        interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
     first = pole - now
     fall, least_change = h / first, 1.0 / abs(first)
     kappa, log_part, total, shaky = work[3], 0.0, 0.0, 0.0
@@ -149,11 +149,11 @@ def prepare(
     for i in range(NODES):
         u = 1.0 - fall * (1.0 - _V[i])
         kappa[i] = fall * (kappa[i] - log_part) / u
-        last += _LAST[0, i] * kappa[i]
-        top += _LAST[1, i] * kappa[i]
-    _transform(_AFTER, kappa, 1.0, course[0])
+        last += LAST[0, i] * kappa[i]
+        top += LAST[1, i] * kappa[i]
+    transform(AFTER, kappa, 1.0, course[0])
     for i in range(count):
-        _transform(_BEFORE, work[i], h, course[1 + i])
+        transform(BEFORE, work[i], h, course[1 + i])
     unsure = _NEGLECTED * (abs(top) + (abs(last) if near else 0.0)) * shaky
     if not unsure < math.inf or (fall == 1.0 and not log_part > 0.0):
         return log_part, math.inf
@@ -161,7 +161,7 @@ def prepare(
 
 
 @compiled
-def _interpolate(
+def interpolate(
     start: float,
     h: float,
     k0: float,
@@ -179,7 +179,7 @@ def _interpolate(
 
 
 @compiled
-def _transform(m: np.ndarray, values: np.ndarray, factor: float, found: np.ndarray) -> None:
+def transform(m: np.ndarray, values: np.ndarray, factor: float, found: np.ndarray) -> None:
     """``factor`` times the values times the matrix m."""
     v0, v1, v2, v3 = values[0], values[1], values[2], values[3]
     v4, v5, v6, v7 = values[4], values[5], values[6], values[7]

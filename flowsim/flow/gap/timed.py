@@ -182,7 +182,7 @@ def _write(
     for i in range(done, len(times)):  # a loop of its own, so that it uses vectors
         path[i, 0] = exponential(max((origin - (times[i] - began)) / log_part, -LARGEST))
     for i in range(done, len(times)):
-        x, y, z = _power_series(series, path[i, 0])
+        x, y, z = power_series(series, path[i, 0])
         _put(theta_of(kind, sign, x, y, z, start[0], start[1]), path[i])
     return len(times)
 
@@ -196,7 +196,7 @@ def _put(theta: Point, row: np.ndarray) -> None:
 
 
 @compiled(fused=True)
-def _power_series(series: np.ndarray, power: float) -> Point:
+def power_series(series: np.ndarray, power: float) -> Point:
     x, y, z = series[0, 4], series[1, 4], series[2, 4]
     for i in range(3, -1, -1):
         x, y, z = x * power + series[0, i], y * power + series[1, i], z * power + series[2, i]

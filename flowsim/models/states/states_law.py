@@ -60,7 +60,7 @@ def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
     if length < 1:
         raise InputError(f"length must be at least 1, not {length}")
     others = chain.states - 1
-    if _pasts(others, length) > MOST_CLASSES:
+    if count_pasts(others, length) > MOST_CLASSES:
         raise _too_many(chain, length)
     now: dict[_Counts, float] = {(1, (0,) * min(others, length)): 1.0}
     found: defaultdict[_Counts, float] = defaultdict(float)
@@ -71,7 +71,7 @@ def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
         if len(found) + len(now) > MOST_CLASSES:
             raise _too_many(chain, length)
         if n < length:
-            now = _next(chain, now, others)
+            now = next_law(chain, now, others)
     return _arrays(found, others)
 
 
@@ -82,7 +82,7 @@ def _too_many(chain: SymmetricChain, length: int) -> InputError:
     )
 
 
-def _pasts(others: int, length: int) -> int:
+def count_pasts(others: int, length: int) -> int:
     """Pasts of N symbols, or of the first 300: partitions of 0 … N − 1 into as many parts.
 
     No more than there are classes; with few states, whose law is quick, those may be many more.
@@ -94,7 +94,7 @@ def _pasts(others: int, length: int) -> int:
     return sum(ways)
 
 
-def _next(chain: SymmetricChain, now: dict[_Counts, float], others: int) -> dict[_Counts, float]:
+def next_law(chain: SymmetricChain, now: dict[_Counts, float], others: int) -> dict[_Counts, float]:
     """The law one position later. Of states never seen only as many are listed as can matter."""
     after: dict[_Counts, float] = {}
     for (own, rest), weight in now.items():

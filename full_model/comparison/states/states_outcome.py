@@ -103,8 +103,8 @@ def _bowl_beside(
     chain: SymmetricChain, weights: Weights, gradient: Gradient
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The same off the plane, from the Hessian in (b̃, Ẽ) at Ẽ = 0, which must be smooth there."""
-    basis = _mean_free(chain.states)
-    block, smooth = _block(basis, weights, gradient)
+    basis = mean_free_basis(chain.states)
+    block, smooth = hessian_block(basis, weights, gradient)
     k = chain.states - 1
     schur = block[:, k:, k:] - block[:, k:, :k] @ block[:, :k, k:] * chain.states
     lowest = torch.linalg.eigvalsh(block)[:, 0]
@@ -125,7 +125,7 @@ def _bowl_beside(
     return (lowest > 0) & (effective > 0) & inside & smooth, lowest, along
 
 
-def _block(basis: Tensor, weights: Weights, gradient: Gradient) -> tuple[Tensor, Tensor]:
+def hessian_block(basis: Tensor, weights: Weights, gradient: Gradient) -> tuple[Tensor, Tensor]:
     """The Hessian in (b̃, Ẽ) at Ẽ = 0, (M, n, n), and whether no kink lies within a step of it."""
     k, states = basis.shape
     d = weights["embedding"].shape[2]
@@ -153,7 +153,7 @@ def _block(basis: Tensor, weights: Weights, gradient: Gradient) -> tuple[Tensor,
     return (both + both.mT) / 2, smooth
 
 
-def _mean_free(states: int) -> Tensor:
+def mean_free_basis(states: int) -> Tensor:
     """An orthonormal basis of what is orthogonal to constants, (S − 1, S)."""
     rows = torch.zeros(states - 1, states, dtype=torch.float64)
     for k in range(1, states):

@@ -21,7 +21,7 @@ from full_model.comparison import chunks, sampled
 
 
 def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(chunks, "_CHUNK_WITH_ATTENTION", 1)
+    monkeypatch.setattr(chunks, "CHUNK_WITH_ATTENTION", 1)
     settings = Comparison(0.5, 0.8, "rank-one", d=3, length=3, noise=0.02)
     whole = compare(settings, POINTS)
 
@@ -58,7 +58,7 @@ def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path, monkeypat
 
 @pytest.mark.parametrize("others", ["pickled", pytest.param("processes", marks=pytest.mark.slow)])
 def test_processes_give_the_numbers_of_one(others, monkeypatch):
-    monkeypatch.setattr(chunks, "_CHUNK", 2)
+    monkeypatch.setattr(chunks, "CHUNK", 2)
     if others == "pickled":
         pickled(monkeypatch)
     settings = Comparison(0.2, 0.3, "rank-one", "flow", d=2, length=3)
@@ -126,7 +126,7 @@ def test_ctrl_c_and_kill_lose_nothing(tmp_path):
     long = [*SMALL[:-6], "--grid", "8x8", "--length", "512", "--noise", "0.02", "--noise-on",
             "others", "--out", "x.png", "--quiet"]  # fmt: skip
     code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += "import full_model.comparison.chunks as module; module._CHUNK = 4; "
+    code += "import full_model.comparison.chunks as module; module.CHUNK = 4; "
     code += "from flowsim.cli.main import main; main()"
     for number, extra in ((signal.SIGINT, []), (signal.SIGKILL, ["--resume"])):
         process = subprocess.Popen(

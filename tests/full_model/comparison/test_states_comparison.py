@@ -22,7 +22,7 @@ from full_model.comparison.choices import predicting_model
 from full_model.comparison.full_side import full_field, lifted_weights
 from full_model.comparison.outcome import EndReason
 from full_model.comparison.states.states_field import StatesField
-from full_model.comparison.states.states_outcome import _block, _mean_free
+from full_model.comparison.states.states_outcome import hessian_block, mean_free_basis
 from full_model.comparison.steps import step_until
 from full_model.lift.states import project_states
 from full_model.model.symbols.symbol_loss import SymbolLoss
@@ -115,9 +115,9 @@ def test_the_projection_gives_back_what_was_lifted():
 def test_the_block_at_the_unigram_is_the_hessian():
     arch, chain = arch_of(3, 2, 3, "softmax"), MarkovChain.symmetric(3, 0.8)
     field, weights = StatesField(arch, chain), random_weights(arch, 2)
-    basis = _mean_free(3)
+    basis = mean_free_basis(3)
     assert (basis @ basis.T - torch.eye(2)).abs().max() < 1e-15 and basis.sum(1).abs().max() < 1e-15
-    block, smooth = _block(basis, weights, field.gradient)
+    block, smooth = hessian_block(basis, weights, field.gradient)
     assert smooth.all() and (block[:, :2, :2] - torch.eye(2) / 3).abs().max() < 1e-6
     mean = weights["embedding"][0].mean(0)
     loss = PopulationLoss(arch, MarkovSource.of(chain))

@@ -59,14 +59,14 @@ def test_kernel_is_autograd(arch, dtype, scale):
 def test_narrower_machines_compile_the_same_numbers(march, monkeypatch):
     if march == "haswell" and "avx2" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this machine has no AVX2")
-    flags = [f"-march={march}" if flag == "-march=native" else flag for flag in native._FLAGS]
-    monkeypatch.setattr(native, "_FLAGS", tuple(flags))
-    native._compiled.cache_clear()
+    flags = [f"-march={march}" if flag == "-march=native" else flag for flag in native.FLAGS]
+    monkeypatch.setattr(native, "FLAGS", tuple(flags))
+    native.compiled_kernel.cache_clear()
     arch = Architecture(5, 19, hidden=7)
     weights, inputs, targets = problem(arch, 3, 2, torch.float64, 0.5)
     loss, gradient = batch_gradient(arch, weights, inputs, targets)
     found = native.loss_and_gradient(arch, weights, inputs, targets, 1)
-    native._compiled.cache_clear()
+    native.compiled_kernel.cache_clear()
     assert found is not None
     assert (found[0] - loss).abs().max() < 1e-12
     for name, expected in gradient.items():
@@ -116,13 +116,13 @@ def test_only_the_papers_model_is_compiled(monkeypatch):
     ):
         assert not native.fits(other, torch.float64, CPU)
     assert not native.fits(Architecture(4, 5), torch.float64, torch.device("meta"))
-    monkeypatch.setattr(native, "_compiler", lambda: None)
+    monkeypatch.setattr(native, "find_compiler", lambda: None)
     assert not native.fits(Architecture(4, 5), torch.float64, CPU)
 
 
 @needs_compiler
 def test_a_compiler_that_fails_leaves_pytorch(cache, monkeypatch, tmp_path):
-    monkeypatch.setattr(native, "_SOURCE", tmp_path / "kernel.cpp")
+    monkeypatch.setattr(native, "SOURCE", tmp_path / "kernel.cpp")
     (tmp_path / "kernel.cpp").write_text("not C++")
     arch = Architecture(4, 7)
     weights, inputs, targets = problem(arch, 2, 2, torch.float64, 0.5)
@@ -135,9 +135,9 @@ def test_a_compiler_that_fails_leaves_pytorch(cache, monkeypatch, tmp_path):
 def cache(monkeypatch, tmp_path):
     """An empty cache of compiled kernels, and nothing loaded from another."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    native._compiled.cache_clear()
+    native.compiled_kernel.cache_clear()
     yield tmp_path / "cache" / "flowsim" / "kernel"
-    native._compiled.cache_clear()
+    native.compiled_kernel.cache_clear()
 
 
 @needs_compiler
@@ -152,7 +152,7 @@ def test_a_damaged_kernel_is_built_again(cache):
     for damaged in (b"", whole[:middle], flipped):
         path.unlink()  # a new file, for the loaded one is still in use
         path.write_bytes(damaged)
-        native._compiled.cache_clear()
+        native.compiled_kernel.cache_clear()
         found = native.loss_and_gradient(arch, weights, inputs, targets, 1)
         assert expected is not None and found is not None
         assert torch.equal(found[0], expected[0])
@@ -164,8 +164,8 @@ def test_a_compiler_that_hangs_is_given_up(cache, monkeypatch, tmp_path):
     compiler = tmp_path / "compiler"
     compiler.write_text('#!/bin/sh\n[ "$1" = --version ] && exit 0\nsleep 600\n')
     compiler.chmod(0o700)
-    monkeypatch.setattr(native, "_compiler", lambda: str(compiler))
-    monkeypatch.setattr(native, "_PATIENCE", 0.2)
+    monkeypatch.setattr(native, "find_compiler", lambda: str(compiler))
+    monkeypatch.setattr(native, "PATIENCE", 0.2)
     arch = Architecture(4, 7)
     weights, inputs, targets = problem(arch, 2, 2, torch.float64, 0.5)
     assert native.loss_and_gradient(arch, weights, inputs, targets, 1) is None

@@ -120,7 +120,7 @@ def test_bad_input_is_one_sentence(what, words):
 
 
 def test_too_many_contexts_are_refused_before_weights_are_made(monkeypatch):
-    monkeypatch.setattr("full_model.theorems.counting_weights._zeros", None)
+    monkeypatch.setattr("full_model.theorems.counting_weights.zero_weights", None)
     with pytest.raises(InputError, match="all pairs of at most 20000"):
         constant_depth(3, 1000, 9)
 

@@ -68,12 +68,12 @@ def test_definiteness_follows_the_regime():
 
 
 def test_a_wrong_formula_fails(monkeypatch):
-    right = unigram._expected_block
+    right = unigram.expected_block
 
     def wrong(positions, excess, tied):
         return right(positions, excess, tied) + 1e-6 * torch.eye(1)
 
-    monkeypatch.setattr(unigram, "_expected_block", wrong)
+    monkeypatch.setattr(unigram, "expected_block", wrong)
     claims = verify(BinaryChain(0.5, 0.8), seeds=[0])
     assert sum(not c.passed for c in claims) >= 2
 

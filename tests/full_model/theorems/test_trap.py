@@ -304,9 +304,9 @@ def test_what_the_rest_moves_while_the_embedding_dies():
     weights["bias"] += 0.01
     near = unigram_trap(arch, weights, chain)
     assert near.at_rest and near.traps
-    from full_model.theorems.trap import _off_the_set, _where_it_ends
+    from full_model.theorems.trap import off_the_set, where_it_ends
 
-    later = _where_it_ends(arch, weights, chain, _off_the_set(arch, weights, chain))
+    later = where_it_ends(arch, weights, chain, off_the_set(arch, weights, chain))
     end, _ = descend(arch, weights, chain, 1500, 0.05)
     rest = [name for name in weights if name not in ("embedding", "bias")]
     moved = math.sqrt(sum(float((end[k] - weights[k]).square().sum()) for k in rest))

@@ -203,7 +203,7 @@ def test_batch_gradient_is_autograds(arch, monkeypatch):
     value = cross_entropy(arch, forward(arch, free, inputs), targets).mean((-2, -1))
     expected = torch.autograd.grad(value.sum(), list(free.values()))
     for piece in (2**20, 6 * 12 * 64, 1):
-        monkeypatch.setattr("full_model.model.batches._PIECE", piece)
+        monkeypatch.setattr("full_model.model.batches.PIECE", piece)
         loss, gradient = batch_gradient(arch, weights, inputs, targets)
         assert (loss - value.detach()).abs().max() < 1e-13
         for k, g in zip(free, expected, strict=True):

@@ -55,11 +55,11 @@ def rank_one_limits(
     """The limits of the rows of ``start`` (n, k), part by part."""
     for part in start.split(_CHUNK):
         rows = part.detach().cpu().numpy().astype(np.float64)
-        found = _follow(model, rows, rtol, max_steps)
+        found = follow_rows(model, rows, rtol, max_steps)
         doubtful = _doubtful(model, found, rtol)
         finer = max(rtol * _FINER, _FINEST)
         if doubtful.any() and finer < rtol:
-            again = _follow(model, rows[doubtful], finer, 5 * max_steps)
+            again = follow_rows(model, rows[doubtful], finer, 5 * max_steps)
             again.counts[:, 0] += found.counts[doubtful, 0]
             lost = _narrow(again, finer) | (again.why != found.why[doubtful]) & _central(again)
             for column, values in zip(found, again, strict=True):
@@ -74,7 +74,7 @@ def rank_one_paths(model: RankOneModel, start: Tensor, times: Tensor, rtol: floa
     NaN from the first time on that is not known.
     """
     rows, at = start.detach().cpu().numpy(), (times - times[0]).cpu().numpy()
-    found = _follow(model, rows, rtol, 100_000, at[1:])
+    found = follow_rows(model, rows, rtol, 100_000, at[1:])
     ended = np.isin(found.why, (CRITICAL, MINIMA, REST))[:, None, None]
     rest = np.isnan(found.paths) & ended
     paths = np.where(rest, found.ends[:, None], found.paths)
@@ -85,12 +85,12 @@ def rank_one_paths(model: RankOneModel, start: Tensor, times: Tensor, rtol: floa
 def rank_one_times(model: RankOneModel, start: Tensor, wanted: Tensor, rtol: float) -> Tensor:
     """Physical time until the loss is ``wanted`` (n,), shape (n,); NaN if it never is."""
     rows = start.detach().cpu().numpy()
-    found = _follow(model, rows, rtol, 100_000, wanted=wanted.detach().cpu().numpy())
+    found = follow_rows(model, rows, rtol, 100_000, wanted=wanted.detach().cpu().numpy())
     times = np.where(found.why == ARRIVED, found.clocks[:, 0], np.nan)
     return torch.as_tensor(times, device=start.device)
 
 
-def _room(model: RankOneModel, rtol: float) -> Row:
+def room_for_row(model: RankOneModel, rtol: float) -> Row:
     """The model's constants, and room for one row."""
     chain, k = model.chain, len(model.coordinates)
     p, q, (pi0, pi1) = chain.p, chain.q, chain.stationary
@@ -124,7 +124,7 @@ def _room(model: RankOneModel, rtol: float) -> Row:
     )
 
 
-def _follow(
+def follow_rows(
     model: RankOneModel,
     rows: np.ndarray,
     rtol: float,
@@ -144,7 +144,7 @@ def _follow(
         counts=np.zeros((n, 3), dtype=np.int64),
         clocks=np.zeros((n, 4)),
     )
-    follow_all(_room(model, rtol), rows, times, wanted, most, found)
+    follow_all(room_for_row(model, rtol), rows, times, wanted, most, found)
     return found
 
 

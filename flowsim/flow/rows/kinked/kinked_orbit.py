@@ -28,7 +28,7 @@ from flowsim.flow.rows.kinked.rank_one_field import LENGTH, RTOL, jacobian, loss
 from flowsim.flow.rows.kinked.row import CLOSED, OPEN, SLIDING, Found, Row
 from flowsim.flow.rows.kinked.straight import straighten
 from flowsim.flow.rows.tableau import ORDER
-from flowsim.flow.rows.vectors import copy
+from flowsim.flow.rows.vectors import copy, largest_of
 
 #: Places in the row's counts.
 ATTEMPTS, KINKS, WRITTEN = range(3)
@@ -45,43 +45,32 @@ _FAR = 1e12
 
 
 @compiled(internal=True)
-def _size(y):
-    largest = 0.0
-    for value in y:
-        if not abs(value) <= largest:
-            largest = abs(value)
-        if largest != largest:
-            return largest  # NaN, which the next value would hide
-    return largest
-
-
-@compiled(internal=True)
-def _linearise(row: Row):
+def linearise(row: Row):
     velocity(row.y, row.mode, row.reals, row.velocity)
     jacobian(row.y, row.mode, row.reals, row.derivative)
     straighten(row)
 
 
 @compiled(internal=True)
-def _begin(row: Row, start):
+def begin_row(row: Row, start):
     """Put the row at its start."""
     y, memory = row.y, row.memory
     copy(start, y)
     memory[FEED_FORWARD_BALANCE] = y[2] * y[2] - y[3] * y[3]
-    memory[EMBEDDING_BALANCE] = _embedding_balance(y, row.reals[LENGTH])
+    memory[EMBEDDING_BALANCE] = embedding_balance(y, row.reals[LENGTH])
     memory[AMPLITUDE] = sqrt(y[0] * y[0] + y[1] * y[1])
     memory[NARROWEST] = memory[CENTRE] = -1.0
     choose_modes(y, row.mode, memory[FEED_FORWARD_BALANCE] < 0.0, row.reals)
-    _linearise(row)
+    linearise(row)
 
 
 @compiled(internal=True)
-def _embedding_balance(y, length):
+def embedding_balance(y, length):
     return y[0] * y[0] + length * y[1] * y[1] - y[5] * y[5] if len(y) == 6 else 0.0
 
 
 @compiled(internal=True)
-def _relative(y, change):
+def relative_change(y, change):
     """A change of y relative to y, (e, ρ, c) and (w₁, w₂) each taken together.
 
     Next to 0 the flow is homogeneous in either, so that nothing absolute would do.
@@ -96,7 +85,7 @@ def _relative(y, change):
 
 
 @compiled(internal=True)
-def _value(row: Row, y, wanted):
+def event_value(row: Row, y, wanted):
     """What is positive before the wanted loss, or before a kink (NaN), and negative behind it."""
     if wanted == wanted:
         return loss(y, row.mode, row.reals) - wanted
@@ -105,13 +94,13 @@ def _value(row: Row, y, wanted):
 
 
 @compiled(internal=True)
-def _land(row: Row, h, wanted):
+def land(row: Row, h, wanted):
     """The length of the step that ends on the wanted loss or, NaN, on a kink, or just behind.
 
     By false position. The step of length h ends behind it. ``row.new`` becomes the point.
     """
-    low, before = 0.0, max(_value(row, row.y, wanted), 1e-300)
-    high, behind = h, _value(row, row.new, wanted)
+    low, before = 0.0, max(event_value(row, row.y, wanted), 1e-300)
+    high, behind = h, event_value(row, row.new, wanted)
     last = 0
     for trial in range(_TRIALS):
         if high - low <= 1e-15 * high or behind == 0.0:
@@ -121,7 +110,7 @@ def _land(row: Row, h, wanted):
             middle = 0.5 * (low + high)
         if not step(row, middle):
             break
-        value = _value(row, row.new, wanted)
+        value = event_value(row, row.new, wanted)
         if value > 0.0:
             low, before = middle, value
             behind *= 0.5 if last == 1 else 1.0
@@ -135,14 +124,14 @@ def _land(row: Row, h, wanted):
 
 
 @compiled(internal=True)
-def _meet(row: Row):
+def meet_kink(row: Row):
     """At a kink that the row has just landed on: go on in the right modes; whether it is new.
 
     A row that stops sliding leaves to the side whose velocity has turned, which is zero here: its
     sign is rounding, and so is that of Y.
     """
     y, mode, margins = row.y, row.mode, row.margins
-    _value(row, y, nan)
+    event_value(row, y, nan)
     met = 0
     for i in range(1, 6):
         if margins[i] < margins[met]:
@@ -168,7 +157,7 @@ def _meet(row: Row):
 
 
 @compiled(internal=True)
-def _conserve(row: Row):
+def conserve(row: Row):
     """Put the row back on w₁² − w₂², on e² + Nρ² − c² and on its surfaces.
 
     The shortest way in the metric to first order, far below the step's error.
@@ -182,7 +171,7 @@ def _conserve(row: Row):
     if len(y) == 6:
         size = y[0] * y[0] + length * y[1] * y[1] + y[5] * y[5]
         if size > 0.0:
-            part = (_embedding_balance(y, length) - memory[EMBEDDING_BALANCE]) / (2.0 * size)
+            part = (embedding_balance(y, length) - memory[EMBEDDING_BALANCE]) / (2.0 * size)
             y[0] *= 1.0 - part
             y[1] *= 1.0 - part
             y[5] *= 1.0 + part
@@ -190,7 +179,7 @@ def _conserve(row: Row):
 
 
 @compiled(internal=True)
-def _write(row: Row, time, h, times, path, count):
+def write_path(row: Row, time, h, times, path, count):
     """Write y at the requested times up to ``time`` + h, each by a step of its own length."""
     first = count[WRITTEN]
     for i in range(first, len(times)):
@@ -204,7 +193,7 @@ def _write(row: Row, time, h, times, path, count):
 
 
 @compiled(internal=True)
-def _first_step(row: Row):
+def first_step(row: Row):
     """A first length of step: a tenth of the largest rate's inverse."""
     rate = 1e-3
     for i in range(len(row.y)):
@@ -215,7 +204,7 @@ def _first_step(row: Row):
 
 @compiled(internal=True)
 def _follow(row: Row, times, path, wanted, most, count, clock):
-    """Follow the row from where ``_begin`` put it; why it stopped (``codes``).
+    """Follow the row from where ``begin_row`` put it; why it stopped (``codes``).
 
     Args:
         times, path: requested times (T,), and where to write y at them (T, k). With times the row
@@ -226,16 +215,16 @@ def _follow(row: Row, times, path, wanted, most, count, clock):
         clock: receives the time, and the time spent sliding.
     """
     y, new, mode, rtol = row.y, row.new, row.mode, row.reals[RTOL]
-    h, size = _first_step(row), _FAR * max(1.0, _size(y))
-    if _relative(y, row.velocity) <= _NO_SPEED:
+    h, size = first_step(row), _FAR * max(1.0, largest_of(y))
+    if relative_change(y, row.velocity) <= _NO_SPEED:
         return CRITICAL
     rule = verdict(row)
     while count[ATTEMPTS] < most:
         if rule != GOING and (rule != TRAPPED or len(times) == 0):
-            _conserve(row)
+            conserve(row)
             return rule
         count[ATTEMPTS] += 1
-        ratio = _relative(y, row.error) / rtol if step(row, h) else inf
+        ratio = relative_change(y, row.error) / rtol if step(row, h) else inf
         if not ratio <= 1.0:
             h *= max(0.1, 0.9 * ratio ** (-1.0 / ORDER)) if ratio < inf else 0.1
             if not h > 1e-15 * clock[0]:
@@ -247,29 +236,29 @@ def _follow(row: Row, times, path, wanted, most, count, clock):
         if part < 1.0:
             h *= part
             step(row, h)
-        landed = _value(row, new, nan) < 0.0
+        landed = event_value(row, new, nan) < 0.0
         if landed:
-            h = _land(row, h, nan)
-            if not _relative(y, row.error) <= _LANDING * rtol:
+            h = land(row, h, nan)
+            if not relative_change(y, row.error) <= _LANDING * rtol:
                 h *= 0.5  # a step's coordinates may be singular on the surface
                 continue
         arrived = wanted > -inf and loss(new, mode, row.reals) <= wanted
         if arrived:
-            h = _land(row, h, wanted)
-        _write(row, clock[0], h, times, path, count)
+            h = land(row, h, wanted)
+        write_path(row, clock[0], h, times, path, count)
         clock[0] += h
         if mode[0] == SLIDING or mode[1] == SLIDING or mode[2] == 1:
             clock[1] += h
         copy(new, y)
         if arrived or (len(times) > 0 and count[WRITTEN] == len(times)):
             return ARRIVED
-        if landed and _meet(row):
+        if landed and meet_kink(row):
             count[KINKS] += 1
         if count[KINKS] > _MOST_KINKS:
             return OUT_OF_STEPS
-        _conserve(row)
-        _linearise(row)
-        if not _size(y) <= size:
+        conserve(row)
+        linearise(row)
+        if not largest_of(y) <= size:
             return DIVERGED
         h = 0.5 * longer if landed else longer
         rule = verdict(row)
@@ -282,13 +271,13 @@ def follow_all(row: Row, starts, times, wanted, most, out: Found):
     for i in range(len(starts)):
         out.why[i] = NOT_FINITE
         copy(starts[i], row.y)
-        if _size(row.y) < inf:
-            _begin(row, starts[i])
-            if _size(row.velocity) < inf:
+        if largest_of(row.y) < inf:
+            begin_row(row, starts[i])
+            if largest_of(row.velocity) < inf:
                 out.why[i] = _follow(
                     row, times, out.paths[i], wanted[i], most, out.counts[i], out.clocks[i]
                 )
-            _linearise(row)
+            linearise(row)
             copy(row.velocity, out.velocities[i])
             out.clocks[i, 2] = row.memory[NARROWEST]
             out.clocks[i, 3] = row.memory[CENTRE]

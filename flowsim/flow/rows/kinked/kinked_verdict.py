@@ -66,8 +66,8 @@ def verdict(row: Row):
     speed = 0.0
     for i in range(len(y)):
         speed = max(speed, abs(row.velocity[i]))
-    if len(y) == 5 and reals[LAMBDA] != 0.0 and abs(y[0]) <= _TRAP and _settled(row):
-        return _trapped(row)  # where weights are large, rounding alone may keep e and b moving
+    if len(y) == 5 and reals[LAMBDA] != 0.0 and abs(y[0]) <= _TRAP and is_settled(row):
+        return is_trapped(row)  # where weights are large, rounding alone may keep e and b moving
     if speed > _SLOW and memory[NARROWEST] >= 0.0 and reals[LAMBDA] != 0.0:
         return GOING
     value = loss(y, mode, reals)
@@ -89,7 +89,7 @@ def verdict(row: Row):
 
 
 @compiled(internal=True)
-def _settled(row: Row):
+def is_settled(row: Row):
     """Whether the logits are the unigram's, and (e, b) alone will still move by much.
 
     Where ρ and the gain are large, e and b follow e·ρ·slope + b = log(π₁/π₀), very slowly. With the
@@ -108,7 +108,7 @@ def _settled(row: Row):
 
 
 @compiled(internal=True)
-def _come_to_rest(row: Row, slope):
+def come_to_rest(row: Row, slope):
     """Set e = 0 and b = b*, its best.
 
     On the way Nρ² + (b − b*)² and both w² + ¼(1 − 1/slope)(b − b*)² stay the same.
@@ -124,7 +124,7 @@ def _come_to_rest(row: Row, slope):
 
 
 @compiled(internal=True)
-def _trapped(row: Row):
+def is_trapped(row: Row):
     """TRAPPED where e → 0 for good. REST where e = ρ = 0 does not trap: it is invariant as well."""
     y, mode, memory, reals = row.y, row.mode, row.memory, row.reals
     sign = -1.0 if reals[LAMBDA] > 0.0 else 1.0
@@ -147,5 +147,5 @@ def _trapped(row: Row):
     if sign * slope <= 0.0 or abs(y[0]) > _CLEAR * abs(y[1]):
         return GOING
     memory[NARROWEST] = abs(slope)
-    _come_to_rest(row, slope)
+    come_to_rest(row, slope)
     return TRAPPED

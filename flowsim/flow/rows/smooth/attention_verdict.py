@@ -103,7 +103,7 @@ def verdict(y, velocity, jacobian, reals, ints, memory, work):
         return MINIMA if whole <= _WHOLE * excess else GOING
     if left > _LEFT * excess or abs(limit - last) > _AGREEMENT * (limit - reals[ENTROPY_RATE]):
         return GOING
-    if not _attracts(y, jacobian, _GROWTH / time, ints, work[0]):
+    if not attracts(y, jacobian, _GROWTH / time, ints, work[0]):
         return GOING
     if limit - reals[ENTROPY_RATE] > _PLANE * information and not _plane_attracts(
         y, jacobian, _GROWTH / time, reals, ints, memory, work
@@ -123,7 +123,7 @@ def _at_rest(y, jacobian, information, reals, ints, memory, work):
         largest = 0.0
         for i in range(len(y)):
             largest = max(largest, abs(jacobian[i, i]))
-        if _attracts(y, jacobian, 1e-9 * (1.0 + largest), ints, work[0]):
+        if attracts(y, jacobian, 1e-9 * (1.0 + largest), ints, work[0]):
             return TRAPPED
     return REST
 
@@ -135,11 +135,11 @@ def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
     point[0], point[ints[LENGTH] + 5] = 0.0, math.log(reals[P] / reals[Q])
     if linearise(point, reals, ints, memory, velocity, work[1]) != 0:
         return False
-    return _attracts(point, work[1], growth, ints, work[0])
+    return attracts(point, work[1], growth, ints, work[0])
 
 
 @compiled(internal=True)
-def _attracts(y, jacobian, growth, ints, work):
+def attracts(y, jacobian, growth, ints, work):
     """Whether no curvature is below −growth along the surface of the conserved quantities.
 
     By Cholesky's factors of G^½(−J)G^−½ + growth, with the normals of the surface lifted. With

@@ -24,13 +24,13 @@ def smooth_limits(
 ) -> Iterator[Limits]:
     """The limits of the rows of ``start``, part by part."""
     for part in start.split(max(1, _SQUARES // start.shape[1] ** 2)):
-        limits, doubtful = _follow(model, part, rtol, atol, max_steps)
+        limits, doubtful = limits_and_doubt(model, part, rtol, atol, max_steps)
         if bool(doubtful.any()):
             _consult_shadows(model, part, limits, doubtful, rtol, atol, max_steps)
         yield limits
 
 
-def _follow(
+def limits_and_doubt(
     model: ReducedModel, start: Tensor, rtol: float, atol: float, max_steps: int
 ) -> tuple[Limits, Tensor]:
     """Limits of the rows of ``start``, and which of them came close to a saddle."""
@@ -52,11 +52,11 @@ def _consult_shadows(
     """
     centre = start[doubtful]
     finer = max(rtol / 10, 1e-12), max(atol / 10, 1e-13)
-    found, near = _follow(model, centre, *finer, max_steps)
+    found, near = limits_and_doubt(model, centre, *finer, max_steps)
     if bool(near.any()):
         size = max(rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
-        displaced = _displaced(model, centre[near], size)
-        shadows, _ = _follow(model, displaced.flatten(0, 1), *finer, max_steps)
+        displaced = displace(model, centre[near], size)
+        shadows, _ = limits_and_doubt(model, displaced.flatten(0, 1), *finer, max_steps)
         labels = shadows.label.reshape(displaced.shape[:2])
         same = labels == found.label[near]
         contradicted = (~same & (labels != Label.UNRESOLVED)).any(dim=0)
@@ -70,7 +70,7 @@ def _consult_shadows(
         getattr(limits, field.name)[doubtful] = getattr(found, field.name)
 
 
-def _displaced(model: ReducedModel, centre: Tensor, size: float) -> Tensor:
+def displace(model: ReducedModel, centre: Tensor, size: float) -> Tensor:
     """Neighbours of each row of ``centre`` (n, k) to both sides, shape (directions, n, k).
 
     Along every coordinate; with many coordinates along four diagonals, which no surface that

@@ -212,10 +212,10 @@ def _constants(model: ReducedModel) -> tuple[Kind, np.ndarray, np.ndarray, int]:
         kind, (reals, ints, room) = STATES_ATTENTION, states_rows.constants(model)
     else:
         assert isinstance(model, RankOneModel)
-        kind, (reals, ints, room) = RANK_ONE_ATTENTION, _rank_one(model)
+        kind, (reals, ints, room) = RANK_ONE_ATTENTION, rank_one_constants(model)
     return kind, reals, ints, room + ROOM  # without corners
 
 
 @lru_cache(maxsize=8)
-def _rank_one(model: RankOneModel) -> tuple[np.ndarray, np.ndarray, int]:
+def rank_one_constants(model: RankOneModel) -> tuple[np.ndarray, np.ndarray, int]:
     return attention.constants(model.chain, model.length, model.tied)

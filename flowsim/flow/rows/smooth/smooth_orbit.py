@@ -28,7 +28,7 @@ from flowsim.flow.rows.smooth.smooth_fields import (
 )
 from flowsim.flow.rows.smooth.smooth_step import step
 from flowsim.flow.rows.tableau import ORDER, STAGES
-from flowsim.flow.rows.vectors import copy
+from flowsim.flow.rows.vectors import copy, largest_of
 
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
@@ -37,18 +37,7 @@ _PASSED = 3.0
 
 
 @compiled(internal=True)
-def _size(values):
-    largest = 0.0
-    for value in values:
-        if not abs(value) <= largest:
-            largest = abs(value)
-        if largest != largest:
-            return largest  # NaN, which the next value would hide
-    return largest
-
-
-@compiled(internal=True)
-def _error(y, new, error, absolute, relative):
+def error_ratio(y, new, error, absolute, relative):
     """The error in units of what is allowed."""
     largest = 0.0
     for i in range(len(y)):
@@ -62,7 +51,7 @@ def _error(y, new, error, absolute, relative):
 
 
 @compiled(late=True)
-def _write_path(kind, y, field, jacobian, h, time, times, written, path, tools):
+def write_path(kind, y, field, jacobian, h, time, times, written, path, tools):
     """Write the points of a step of length h at the requested times; how many are written then.
 
     A point is the end of a shorter step from y. The new point stays that of the whole step, or the
@@ -79,7 +68,7 @@ def _write_path(kind, y, field, jacobian, h, time, times, written, path, tools):
 
 
 @compiled(internal=True)
-def _shortened(h, ratio):
+def shortened(h, ratio):
     """The length after a step refused for the ratio of its error to the tolerance, or a corner."""
     if ratio <= 1.0:
         return 0.25 * h
@@ -87,7 +76,7 @@ def _shortened(h, ratio):
 
 
 @compiled(internal=True)
-def _record_speed(record, speed):
+def record_speed(record, speed):
     """Keep the smallest speed met, and the smallest that was followed by a larger one."""
     if speed > _PASSED * record[2]:
         record[3] = min(record[3], record[2])
@@ -117,14 +106,14 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
         status = linearise(y, reals, ints, memory, field, jacobian, *kind)
     if status != 0:
         return NOT_FINITE if status < 0 else MISSING + status - 1
-    speed = _size(field)
+    speed = largest_of(field)
     record[2], record[3] = speed, inf
     if speed == 0.0:
         return CRITICAL
     while written < len(times) and times[written] <= 0.0:
         copy(y, path[written])
         written += 1
-    h, size = 0.1 / speed, _FAR * max(1.0, _size(y))
+    h, size = 0.1 / speed, _FAR * max(1.0, largest_of(y))
     rule = verdict(y, field, jacobian, reals, ints, memory, work, *kind)
     for _ in range(most):
         if rule != GOING and len(times) == 0 and not (rule == FELL and wanted > -inf):
@@ -135,11 +124,11 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
             return MISSING + status - 1
         ratio, aim, target = inf, NOTHING, 0.0
         if status == 0:
-            ratio = _error(y, new, stages[STAGES - 1], absolute, relative)
+            ratio = error_ratio(y, new, stages[STAGES - 1], absolute, relative)
         if ratio <= 1.0:
             aim, target = meet(y, new, field, h, memory)
         if aim == SHORTER or not ratio <= 1.0:
-            h = _shortened(h, ratio)
+            h = shortened(h, ratio)
             if not h > 1e-15 * time:
                 return NOT_FINITE
             continue
@@ -147,7 +136,7 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
         h = land(kind, y, field, jacobian, h, aim, target, tools)
         arrived = wanted > -inf and loss(new, reals, ints, memory, *kind) <= wanted
         h = land(kind, y, field, jacobian, h, LOSS if arrived else NOTHING, wanted, tools)
-        written = _write_path(kind, y, field, jacobian, h, time, times, written, path, tools)
+        written = write_path(kind, y, field, jacobian, h, time, times, written, path, tools)
         time += h
         record[1] = time
         copy(new, y)
@@ -159,9 +148,9 @@ def follow(kind, y, reals, ints, memory, absolute, relative, times, path, wanted
             status = linearise(y, reals, ints, memory, field, jacobian, *kind)
         if status != 0:
             return NOT_FINITE if status < 0 else MISSING + status - 1
-        if not _size(y) <= size:
+        if not largest_of(y) <= size:
             return DIVERGED
-        _record_speed(record, _size(field))
+        record_speed(record, largest_of(field))
         h = longer
         rule = verdict(y, field, jacobian, reals, ints, memory, work, *kind)
     return OUT_OF_STEPS
@@ -197,7 +186,7 @@ def follow_all(
     for i in range(len(starts)):
         copy(starts[i], ends[i])
         why[i] = NOT_FINITE
-        if _size(starts[i]) < inf:
+        if largest_of(starts[i]) < inf:
             begin(kind, starts[i], 1.0 if held[i] else 0.0, signs[i], ints, memory)
             why[i] = follow(
                 kind,

@@ -77,7 +77,7 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     At K = e²a the loss is M(K, w, b) + e²D + …. The row drifts where it is near a minimum of M and
     D > 0, here and a thousand times further out. Source: docs/derivations.md, 6.
     """
-    push = _push_outwards(y, velocity, jacobian)
+    push = push_outwards(y, velocity, jacobian)
     if push <= 0.0:
         return False
     point, rate, steep = work[0, 0], work[0, 1], work[1]
@@ -97,15 +97,15 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     there = -0.5 * rate[0] - point[2] * slope
     if not 0.7 * push < there < 1.4 * push:
         return False
-    return _is_floor(point, steep, y[1] < _NO_W and rate[1] < 0.0)
+    return is_floor(point, steep, y[1] < _NO_W and rate[1] < 0.0)
 
 
 @compiled(late=True)
-def _push_outwards(y, velocity, jacobian):
+def push_outwards(y, velocity, jacobian):
     """D = ∂L/∂(e²) at constant e²a on the floor of the valley, else 0."""
     push = -0.5 * velocity[0] + y[2] * velocity[2] * math.exp(-2.0 * y[0])
     without_w = y[1] < _NO_W and velocity[1] < 0.0
-    if not abs(velocity[0]) <= _FLOOR * push or not _is_floor(y, jacobian, without_w):
+    if not abs(velocity[0]) <= _FLOOR * push or not is_floor(y, jacobian, without_w):
         return 0.0
     for i in range(len(y)):
         near = abs(velocity[i]) <= _FLOOR * abs(jacobian[i, i])
@@ -115,7 +115,7 @@ def _push_outwards(y, velocity, jacobian):
 
 
 @compiled(internal=True, makes_arrays=True)
-def _is_floor(y, jacobian, without_w):
+def is_floor(y, jacobian, without_w):
     """Whether the loss has a minimum in (log|e|, log|w|, b) near y, at constant a.
 
     There the field is −1/θ² times the loss's slope in log|θ|, so that −θ²J is the Hessian, which
