@@ -43,6 +43,10 @@ _Pipe: TypeAlias = "Connection[Any, Any]"
 _DYING = (
     "the workers keep dying, perhaps for want of memory; the chunks that were finished are kept"
 )
+_NEVER_BEGAN = (
+    "the workers end before they begin: every worker loads the script that asks for several jobs, "
+    'which must be a file that does so below if __name__ == "__main__":'
+)
 
 
 def run_chunks(
@@ -62,7 +66,8 @@ def run_chunks(
         scheduler: address of a running dask scheduler, which then does the work instead.
 
     Raises:
-        InputError: no scheduler answers, dask is not installed, or workers die again and again.
+        InputError: no scheduler answers, dask is not installed, workers die again and again, or
+            none begins, as for a script without ``if __name__ == "__main__"``.
     """
     if scheduler is not None:
         return _by_cluster(scheduler, work, task, chunks)
@@ -84,7 +89,7 @@ def by_processes(
     ``ProcessPoolExecutor`` reads the results of all from one pipe, and waits for ever for the rest
     of a result whose worker was killed.
     """
-    waiting, deaths = deque(chunks), Counter[int]()
+    waiting, deaths, began = deque(chunks), Counter[int](), False
     workers: dict[_Pipe, BaseProcess] = {}  # by the parent's end of their pipes
     busy: dict[_Pipe, int] = {}
 
@@ -104,14 +109,18 @@ def by_processes(
                 pipe = cast(_Pipe, ready)
                 chunk = busy.pop(pipe)
                 try:
-                    result, error = pipe.recv()
+                    answer = pipe.recv()
                 except (EOFError, OSError):
                     workers.pop(pipe).join()
                     deaths[chunk] += 1
-                    if deaths[chunk] == _PATIENCE:
-                        raise InputError(_DYING) from None
+                    if not began or deaths[chunk] == _PATIENCE:
+                        raise InputError(_DYING if began else _NEVER_BEGAN) from None
                     waiting.append(chunk)
                     continue
+                if answer is None:  # it has begun
+                    began, busy[pipe] = True, chunk
+                    continue
+                result, error = answer
                 if waiting:  # before this process turns to the result
                     give(pipe)
                 if error is None:
@@ -143,7 +152,7 @@ def _start_worker(work: Callable[[Any], Result], workers: dict[_Pipe, BaseProces
 
 
 def _serve(pipe: _Pipe, work: Callable[[Any], Any]) -> None:
-    """In a worker: answer each task with (result, None) or (None, error) until the pipe ends."""
+    """In a worker: None, then (result, None) or (None, error) for each task until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
@@ -154,6 +163,7 @@ def _serve(pipe: _Pipe, work: Callable[[Any], Any]) -> None:
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
+        pipe.send(None)
         while True:
             task = pipe.recv()
             result, failed = None, None

@@ -4,6 +4,7 @@ import itertools
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -127,6 +128,18 @@ def test_errors_of_processes_come_after_the_results_that_were_ready():
             found.append(chunk)
     assert sorted(found) == [0, 2, 3]
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_a_script_that_every_worker_would_run_is_told_so(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "from flowsim.scan.workers import run_chunks\nprint(list(run_chunks(abs, int, [1], 2)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, text=True, capture_output=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert 'below if __name__ == "__main__":' in done.stderr.splitlines()[-1]
 
 
 class Dying(Executor):
