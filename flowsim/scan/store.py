@@ -50,7 +50,8 @@ def write_scan(
         out: the record, .nc.
         resume: continue an unfinished scan of the same settings (or begin, if there is none).
         overwrite: replace an existing record, and an unfinished scan unless it is resumed.
-        jobs: processes.
+        jobs: processes; with several, a script does this below
+            ``if __name__ == "__main__":``.
         scheduler: address of a running dask scheduler, which then does the work.
         progress: called with the labels of every chunk, also of those that a resumed scan finds.
         command: stored in the record as what made it; it should leave out what changes no result.

@@ -59,7 +59,8 @@ def compare(
         resume: continue from ``checkpoint``, which must exist and hold the same settings.
         overwrite: start anew although ``checkpoint`` exists.
         progress: see ``Progress``.
-        jobs: processes that share the starts; the numbers are those of one.
+        jobs: processes that share the starts; the numbers are those of one. With several, a script
+            does this below ``if __name__ == "__main__":``.
         scheduler: address of a running dask scheduler, which then does the work instead.
         drawn_points: the points are random draws, so that shares of them have intervals.
 
