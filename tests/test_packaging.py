@@ -68,6 +68,7 @@ def test_both_hold_what_the_packages_need(built):
 def test_the_wheel_works_without_the_repository(built, tmp_path, monkeypatch):
     """In an empty environment: a figure, the compiled kernel of the transformer, and the types."""
     _, wheel = built
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     shell(sys.executable, "-m", "venv", tmp_path / "empty", cwd=tmp_path)
     binaries = tmp_path / "empty" / "bin"
     pins = ROOT / "constraints.txt"
