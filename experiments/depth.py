@@ -157,6 +157,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 
 def counted(case: xr.Dataset) -> dict[str, Any]:
+    """Counts and spans of one case's runs."""
     left, opened, overlap, plateau = leaving(case)
     away = np.isfinite(left)
     return {

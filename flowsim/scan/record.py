@@ -65,7 +65,7 @@ def extend_record(path: Path, longer: xr.Dataset) -> None:
 
     def fill(sink: SafeFile) -> None:
         with h5netcdf.File(sink, "r+") as file:
-            append(file, longer)
+            append_variables(file, longer)
 
     def write(name: Path) -> None:
         shutil.copyfile(path, name)
@@ -75,7 +75,8 @@ def extend_record(path: Path, longer: xr.Dataset) -> None:
     write_atomically(path, write)
 
 
-def append(file: Any, longer: xr.Dataset) -> None:
+def append_variables(file: Any, longer: xr.Dataset) -> None:
+    """Write the variables of ``longer`` that the open file lacks, and their dimensions."""
     for name, variable in longer.variables.items():
         if name in file.variables:
             continue

@@ -94,6 +94,7 @@ def loss_and_gradient(
 
 @lru_cache(maxsize=1)
 def find_compiler() -> str | None:
+    """Path of g++, or None: not on Linux, not installed, or FLOWSIM_KERNEL=0."""
     if os.environ.get("FLOWSIM_KERNEL") == "0" or platform.system() != "Linux":
         return None
     return shutil.which("g++")

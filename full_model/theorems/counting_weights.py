@@ -176,6 +176,7 @@ def _architecture(
 
 
 def zero_weights(arch: Architecture) -> Weights:
+    """Weights of a transformer of this shape, all zero."""
     return {name: torch.zeros(shape, dtype=torch.float64) for name, shape in arch.shapes.items()}
 
 

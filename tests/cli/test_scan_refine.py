@@ -81,7 +81,7 @@ def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path,
         scan = (tmp_path / "scan.nc").read_bytes()
     assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
     with monkeypatch.context() as patch:  # while the longer record is written
-        patch.setattr("flowsim.scan.record.append", stop)
+        patch.setattr("flowsim.scan.record.append_variables", stop)
         assert flowsim(*words, "--resume")[0] == 130
     assert (tmp_path / "scan.nc").read_bytes() == scan
     assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]

@@ -180,7 +180,7 @@ def test_a_plane_traps_where_all_slopes_around_do(case):
     e, rho, w1, w2, mode, chain, rule, distance = case
     row = placed([e, rho, w1, w2, best(chain) + 1e-8], chain, mode=mode, amplitude=0.25)
     row.mode[4:] = 1, 4  # coordinates of a step have no say
-    assert kinked_verdict.is_trapped(row) == rule
+    assert kinked_verdict.trap_verdict(row) == rule
     gain, sign = 1 + 4 * w1 * w2, 1 if chain == ABOVE else -1
     attracts = sign > 0 and sign * gain > 0
     expected = np.inf if attracts else abs(rho) / 0.25

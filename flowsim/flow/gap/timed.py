@@ -197,6 +197,7 @@ def _put(theta: Point, row: np.ndarray) -> None:
 
 @compiled(fused=True)
 def power_series(series: np.ndarray, power: float) -> Point:
+    """Three polynomials of degree 4 in ``power``, the constant coefficient first: (x, y, z)."""
     x, y, z = series[0, 4], series[1, 4], series[2, 4]
     for i in range(3, -1, -1):
         x, y, z = x * power + series[0, i], y * power + series[1, i], z * power + series[2, i]

@@ -46,6 +46,7 @@ _FAR = 1e12
 
 @compiled(internal=True)
 def linearise(row: Row):
+    """The velocity at y in the row's mode and its Jacobian, then with the coordinate replaced."""
     velocity(row.y, row.mode, row.reals, row.velocity)
     jacobian(row.y, row.mode, row.reals, row.derivative)
     straighten(row)
@@ -66,6 +67,7 @@ def begin_row(row: Row, start):
 
 @compiled(internal=True)
 def embedding_balance(y, length):
+    """e² + Nρ² − c², which an untied row keeps; 0 of a tied one."""
     return y[0] * y[0] + length * y[1] * y[1] - y[5] * y[5] if len(y) == 6 else 0.0
 
 

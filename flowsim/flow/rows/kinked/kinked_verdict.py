@@ -67,7 +67,7 @@ def verdict(row: Row):
     for i in range(len(y)):
         speed = max(speed, abs(row.velocity[i]))
     if len(y) == 5 and reals[LAMBDA] != 0.0 and abs(y[0]) <= _TRAP and is_settled(row):
-        return is_trapped(row)  # where weights are large, rounding alone may keep e and b moving
+        return trap_verdict(row)  # where weights are large, rounding alone may keep e and b moving
     if speed > _SLOW and memory[NARROWEST] >= 0.0 and reals[LAMBDA] != 0.0:
         return GOING
     value = loss(y, mode, reals)
@@ -124,7 +124,7 @@ def come_to_rest(row: Row, slope):
 
 
 @compiled(internal=True)
-def is_trapped(row: Row):
+def trap_verdict(row: Row):
     """TRAPPED where e → 0 for good. REST where e = ρ = 0 does not trap: it is invariant as well."""
     y, mode, memory, reals = row.y, row.mode, row.memory, row.reals
     sign = -1.0 if reals[LAMBDA] > 0.0 else 1.0

@@ -218,4 +218,5 @@ def _constants(model: ReducedModel) -> tuple[Kind, np.ndarray, np.ndarray, int]:
 
 @lru_cache(maxsize=8)
 def rank_one_constants(model: RankOneModel) -> tuple[np.ndarray, np.ndarray, int]:
+    """``attention.constants`` of the model, computed once."""
     return attention.constants(model.chain, model.length, model.tied)
