@@ -37,5 +37,5 @@ results:  # the tables of docs/results.md, from the numbers in figures/*.json
 mutants:  # small faults put into the modules that compute, and whether the tests notice: docs/mutants.md
 	$(PYTHON) tests/mutants.py
 
-versions:  # the numerical tests with the lowest and newest libraries, on every Python here: docs/versions.md
+versions:  # the numerical tests with the lowest libraries allowed, on every Python here: docs/versions.md
 	$(PYTHON) tests/versions.py

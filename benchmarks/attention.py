@@ -16,7 +16,7 @@ import torch
 
 from flowsim import BinaryChain
 from flowsim.models.uniform.model import AttentionModel
-from flowsim.models.uniform.nodes import NodeTable
+from flowsim.models.uniform.table import LawTable, law_table
 
 
 def points(count: int, reach: float) -> torch.Tensor:
@@ -47,7 +47,7 @@ def main() -> None:
     print("".join(f"{title:>12}" for title in head))
     for length in options.lengths:
         start = time.perf_counter()
-        NodeTable(chain, length, True, torch.device("cpu"))
+        LawTable(chain, length, False, True)
         built = time.perf_counter() - start
         few = AttentionModel(chain, length)
         exact = AttentionModel(chain, length, compress=False)
@@ -57,7 +57,8 @@ def main() -> None:
             rounds = [(seconds(few, many), seconds(exact, sample)) for _ in range(options.rounds)]
             fast = len(many) / statistics.median(r[0] for r in rounds)
             slow = len(sample) / statistics.median(r[1] for r in rounds)
-            sizes = [model.table(many.device).nbytes / 2**20 for model in (exact, few)]
+            tables = [law_table(chain, length, False, whether) for whether in (False, True)]
+            sizes = [(x.reals.nbytes + x.ints.nbytes) / 2**20 for x in tables]
             numbers = f"{slow:12.4g}{fast:12.4g}{fast / slow:12.1f}{sizes[0]:12.2f}{sizes[1]:12.2f}"
             print(f"{length:12}{reach:12}{numbers}{built:10.2f} s", flush=True)
 

@@ -17,8 +17,8 @@ from flowsim import (
     integrate,
 )
 from flowsim import trajectories as many_trajectories
-from flowsim.landscape.basins import reaches_global_minimum
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
+from flowsim.models.canonical.basins import reaches_global_minimum
 
 torch.set_num_threads(1)
 CHAIN = BinaryChain(0.5, 0.8)

@@ -41,12 +41,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import shutil
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +59,10 @@ from papers import rounded
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from flowsim.records.netcdf import read_record, write_record
 from flowsim.records.provenance import provenance
+from flowsim.scan.workers import run_chunks
 from full_model import Comparison, SideBySide, compare, grid_points, wilson
 from full_model.comparison.choices import predicting_model
 
@@ -276,13 +277,11 @@ def _studied(
 ) -> dict[Case, tuple[xr.Dataset, dict[str, Any]]]:
     """Records and numbers of all cases, in their order."""
     found = {}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context) as pool:
-        futures = {pool.submit(study, case, state): case for case in cases}
-        for future in as_completed(futures):
-            case, (record, line, seconds) = futures[future], future.result()
+    work = partial(study, state=state)
+    with closing(run_chunks(work, cases.__getitem__, range(len(cases)), jobs)) as results:
+        for which, (record, line, seconds) in results:
+            case, right = cases[which], line["rank-one"]
             found[case] = record, line
-            right = line["rank-one"]
             print(
                 f"{case.name}: {seconds:.0f} s of one core, rank-one right for {right['agree']} "
                 f"of {right['decided']}, {line['followed_by_flow']} by flow",

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from papers import ABOVE, BELOW, caption, run_script
 
 from flowsim.drawing.comparison import draw_disagreements, draw_labels
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from full_model import Comparison, compare, grid_points, wilson
 
 NAME = "agreement_adamw"

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from papers import BLUE, ORANGE, caption, run_script
 
 from flowsim.chain import BinaryChain
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from full_model import Comparison, compare, grid_points, wilson
 
 NAME = "agreement_sampled"

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.basins import reaches_global_minimum
-from flowsim.landscape.labels import Label
-from flowsim.models.canonical import CanonicalModel
-from flowsim.models.rank_one import RankOneModel
+from flowsim.labels import Label
+from flowsim.models.canonical.basins import reaches_global_minimum
+from flowsim.models.canonical.model import CanonicalModel
+from flowsim.models.rank_one.model import RankOneModel
 from full_model import Architecture, AttentionFreeField, Comparison, classify, lift_rank_one
 from full_model.comparison.steps import step_until
 

@@ -26,7 +26,8 @@ from matplotlib.figure import Figure
 from papers import run_script
 from scipy.stats import norm, qmc
 
-from flowsim import Label, find_limits, gaussian_probability, model
+from flowsim import find_limits, gaussian_probability, model
+from flowsim.labels import BASINS
 
 NAME = "chain_square"
 DEFAULT = {"chains": 41, "starts": 128}
@@ -46,7 +47,7 @@ def compute(chains: int, starts: int) -> xr.Dataset:
     """Counts of labels by case and chain."""
     axis, points = np.linspace(LOW, HIGH, chains), cloud(starts)
     cases = ["canonical", *(f"rank-one, N = {n}" for n in LENGTHS)]
-    count = np.zeros((len(cases), len(Label), chains, chains), np.int16)
+    count = np.zeros((len(cases), len(BASINS), chains, chains), np.int16)
     for i, p in enumerate(axis):
         for j, q in enumerate(axis):
             for k, case in enumerate(cases):
@@ -54,9 +55,9 @@ def compute(chains: int, starts: int) -> xr.Dataset:
                 of = model(case.split(",")[0], p, q, **options)
                 theta = of.from_canonical(points) if k else points
                 label = find_limits(of, theta).label.numpy()
-                count[k, :, i, j] = np.bincount(label, minlength=len(Label))
+                count[k, :, i, j] = np.bincount(label, minlength=len(BASINS))
         print(f"{i + 1} of {chains} values of p", file=sys.stderr)
-    names = [label.name.lower() for label in Label]
+    names = list(BASINS)
     record = xr.Dataset({"count": (("case", "label", "p", "q"), count)})
     return record.assign_coords(case=cases, label=names, p=axis, q=axis)
 

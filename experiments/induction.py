@@ -25,7 +25,7 @@ from flowsim import (
     MixturePrior,
     draw,
     induction_landscape,
-    induction_record,
+    portrait_record,
     summarize,
 )
 from flowsim.drawing.style import save_figure
@@ -44,7 +44,7 @@ PRIORS = {
 def main() -> None:
     """Draw the plane, and tabulate what rules it."""
     torch.set_num_threads(1)
-    record = induction_record(InductionModel(LENGTH))
+    record = portrait_record(InductionModel(LENGTH))
     save_figure(draw(record), FIGURES / "induction.png")
     lines = [landscape(name, length) for name in PRIORS for length in LENGTHS]
     about = made("python experiments/induction.py")

@@ -24,7 +24,7 @@ from papers import made
 from scipy.optimize import minimize
 from torch.nn.functional import logsigmoid
 
-from flowsim import DirichletPrior, InductionModel, baselines, draw, induction_record
+from flowsim import DirichletPrior, InductionModel, baselines, draw, portrait_record
 from flowsim.chains.exact_losses import count_classes
 from flowsim.drawing.style import TRAINED, save_figure
 from full_model import (
@@ -47,7 +47,7 @@ def main(steps: int = STEPS, folder: Path = FIGURES, **plane: int) -> None:
     """Train, read off the ways, and draw them over the plane."""
     torch.set_num_threads(1)
     way = trained(steps)
-    record = induction_record(InductionModel(LENGTH), **plane)
+    record = portrait_record(InductionModel(LENGTH), **plane)
     figure = draw(record)
     over_plane(figure.axes[0], way)
     save_figure(figure, folder / "induction_path.png")

@@ -31,11 +31,11 @@ from flowsim import (
     ReducedTraining,
     cell_centres,
     model,
+    portrait_record,
     scan_basins,
-    trained_portrait,
 )
+from flowsim.drawing.plane import draw_layers, outcomes
 from flowsim.drawing.style import add_legend
-from flowsim.drawing.trained_basins import draw_trained_layers, outcomes
 from full_model import Architecture, MarkovSource, PopulationLoss, Trainer, lift_rank_one
 
 NAME = "optimizer_basins"
@@ -59,7 +59,7 @@ def compute(length: int, resolution: int, steps: int, seeds: int, full_cells: in
     reduced = model("rank-one", ABOVE.p, ABOVE.q, length=length)
     cells = {"e": cell_centres(*WINDOW, resolution), "w": cell_centres(*WINDOW, resolution)}
     first = choice(DIMENSIONS[0], RATES[0], steps)
-    flow = trained_portrait(reduced, first, WINDOW, WINDOW, resolution)
+    flow = portrait_record(reduced, WINDOW, WINDOW, resolution, optimizer=first)
     rows = []
     for d in DIMENSIONS:
         row = [scan_basins(reduced, cells, optimizer=choice(d, rate, steps)) for rate in RATES]
@@ -123,10 +123,11 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     for d in DIMENSIONS:
         for rate in RATES:
             found = outcomes(_panel(record, d, rate))
-            names = ("learned", "plateau", "between", "above")
+            learned = found == "global_minimum"
             panels[f"d = {d}, rate {rate:g}"] = {
-                **{name: float((found == name).mean()) for name in names},
-                "learned_by_the_flow_alone": float((flow & (found != "learned")).mean()),
+                "learned": float(learned.mean()),
+                **{n: float((found == n).mean()) for n in ("plateau", "between", "above")},
+                "learned_by_the_flow_alone": float((flow & ~learned).mean()),
             }
     cases: dict[str, Any] = {}
     for case in map(str, record.case.values):
@@ -152,9 +153,9 @@ def draw(record: xr.Dataset) -> Figure:
     for i, d in enumerate(DIMENSIONS):
         for j, rate in enumerate(RATES):
             panel, axes = _panel(record, d, rate), grid[i, j]
-            for handle in draw_trained_layers(panel, axes):
+            for handle in draw_layers(panel, axes):
                 handles.setdefault(str(handle.get_label()), handle)
-            learned = 100 * (outcomes(panel) == "learned").mean()
+            learned = 100 * (outcomes(panel) == "global_minimum").mean()
             axes.set_title(f"$d$ = {d}, learning rate {rate:g}: {learned:.1f} % learn", fontsize=10)
             axes.label_outer()
     flow = 100 * (record["flow_label"].values == Label.GLOBAL_MINIMUM).mean()

@@ -29,7 +29,7 @@ from flowsim import (
     portrait_record,
 )
 from flowsim.drawing.style import save_figure
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
 
 FIGURES = Path(__file__).parents[1] / "figures"

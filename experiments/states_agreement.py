@@ -27,7 +27,7 @@ from matplotlib.lines import Line2D
 from papers import run_script
 
 from flowsim.drawing.style import DIFFER, FILL, INK, MARKER, basin_dots
-from flowsim.landscape.labels import Label
+from flowsim.labels import BASINS, Label
 from full_model import Comparison, compare, grid_points, wilson
 from full_model.comparison.outcome import EndReason
 
@@ -39,7 +39,7 @@ LENGTHS = {2: 4, 3: 3, 5: 2}
 CHAINS = ((2, 0.65), (2, 0.35), (3, 0.8), (3, 0.5), (5, 0.95), (5, 0.65))
 NOISE, DIMENSION = (0.0, 0.02, 0.1), 8
 KEPT = ("predicted", "outcome", "end_reason", "open_share", "steps")
-NAMES = [label.name.lower() for label in Label]
+NAMES = list(BASINS)
 
 
 def compute(side: int, steps: int) -> xr.Dataset:

@@ -31,6 +31,7 @@ from flowsim import (
     portrait_record,
 )
 from flowsim.drawing.style import save_figure
+from flowsim.labels import BASINS
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
 
 FIGURES = Path(__file__).parents[1] / "figures"
@@ -48,7 +49,7 @@ def main(steps: int = STEPS, resolution: int = RESOLUTION) -> None:
         records = [portrait_record(model, (-2.0, 2.0), (-2.0, 2.0), resolution, fixed={"v": v})
                    for v in SLICES]  # fmt: skip
         for v, record in zip(SLICES, records, strict=True):
-            counts = {x.name.lower(): record.attrs[f"cells_{x.name.lower()}"] for x in Label}
+            counts = {name: record.attrs[f"cells_{name}"] for name in BASINS}
             confirmed = {k: int(x) for k, x in record.attrs.items() if k.startswith("confirm_")}
             slices.append({"p": p, "v": v, **counts, **confirmed})
             print(slices[-1])

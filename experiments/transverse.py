@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowsim.models.bias import residual_given
-from flowsim.models.rank_one import WIDTH_RATIO, RankOneModel
+from flowsim.models.rank_one.model import WIDTH_RATIO, RankOneModel
 
 
 def transverse_hessian(model: RankOneModel, theta: Tensor) -> Tensor:
@@ -26,7 +25,8 @@ def transverse_hessian(model: RankOneModel, theta: Tensor) -> Tensor:
     for x, chance in enumerate(model.chain.stationary):
         y = rho + x * e
         logit = e * (y + WIDTH_RATIO * w2 * (w1 * y).clamp(min=0)) + b
-        omega = chance * residual_given(model.chain, x, logit)  # ∂L/∂f_x
+        target = 1 - model.chain.q if x else model.chain.p
+        omega = chance * (logit.sigmoid() - target)  # ∂L/∂f_x
         opened = omega * width * (w1 * y > 0)
         hessian[:, 0, 0] += 2 * x * omega
         for (i, j), entry in {

@@ -11,10 +11,11 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numba
@@ -150,7 +151,7 @@ def code_folder() -> str:
     for package in ("flowsim", "full_model"):
         for path in sorted((root / package).rglob("*.py")):
             text = path.read_bytes()
-            if b"@compiled" in text:
+            if any(word in text for word in (b"@compiled", b"@template", b"@hook")):
                 digest.update(str(path.relative_to(root)).encode() + b"\0" + text)
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = base / "flowsim" / f"numba-{digest.hexdigest()[:16]}"
@@ -169,13 +170,16 @@ def compiled(
     internal: bool = False,
     makes_arrays: bool = False,
     late: bool = False,
+    tag: str = "",
 ) -> Any:
     """Decorator: compile ``function`` on its first call and keep the code on disk.
 
     Compiled functions call one another by their global names only: numba compiles anew in every
-    process what is passed as an argument or captured. What the compiler may do to sums is stated
-    for each function, since numba would otherwise take it from the caller. With numba's own
-    switch NUMBA_DISABLE_JIT=1 nothing is compiled: for debuggers, and ``tests/mutants.py``.
+    process what is passed as an argument or captured. An engine that serves many models is written
+    once, of templates, and copied for each model (``template``, ``specialise``). What the compiler
+    may do to sums is stated for each function, since numba would otherwise take it from the
+    caller. With numba's own switch NUMBA_DISABLE_JIT=1 nothing is compiled: for debuggers, and
+    ``tests/mutants.py``.
 
     Args:
         function: what to compile.
@@ -190,12 +194,15 @@ def compiled(
             took a third to a half of the time of a step.
         late: internal, and optimised with its callers only: for what mostly hands on to others.
             First compilation takes a third less time.
+        tag: which of several copies of one function this is: part of the name of its file on disk.
     """
     if function is None:
         return partial(
             compiled, fused=fused, reordered=reordered, inline=inline, internal=internal,
-            makes_arrays=makes_arrays, late=late,
+            makes_arrays=makes_arrays, late=late, tag=tag,
         )  # fmt: skip
+    if tag:  # two copies have the same bytecode: numba tells them apart by this name alone
+        function.__qualname__ = f"{function.__name__}__{tag}"
     if config.DISABLE_JIT:
         return function
     allowed: Any = {"contract"} if fused or reordered else False
@@ -221,3 +228,67 @@ def compiled(
     finally:
         config.CACHE_DIR = before
     return decorated
+
+
+def template(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Decorator: a function of an engine, of which ``specialise`` makes a copy for every model.
+
+    Args:
+        function: its global names may be other templates, and hooks.
+        options: as of ``compiled``.
+    """
+    if function is None:
+        return partial(template, **options)
+    function.__template__ = options  # type: ignore[attr-defined]
+    return function
+
+
+def hook(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: a stub that says what a model's own function is given and returns.
+
+    Its body is what is done for a model without that function.
+    """
+    function.__template__ = {"internal": True}  # type: ignore[attr-defined]
+    return function
+
+
+def specialise(modules: Sequence[ModuleType], tag: str, **hooks: Callable[..., Any]) -> Any:
+    """A compiled copy of an engine that calls a model's functions.
+
+    Args:
+        modules: of the engine, in the order of their imports: the one with the hooks first. Of
+            every template in them a copy is made, whose globals are the copies made before.
+        tag: the model's name; two engines of one tag would share their files on disk.
+        hooks: compiled functions by the names of the stubs that they replace.
+
+    Returns:
+        The copies of all templates, as attributes.
+
+    Raises:
+        TypeError: a hook that no module has.
+    """
+    made: dict[int, Any] = {}
+    copies: dict[str, Any] = {}
+    wanted = dict(hooks)
+    for module in modules:
+        space: dict[str, Any] = dict(vars(module))
+        own = {
+            n: v for n, v in space.items() if _is_template(v) and v.__module__ == module.__name__
+        }
+        for name, value in space.items():
+            if id(value) in made:
+                space[name] = made[id(value)]
+        for name, plain in own.items():
+            copy = wanted.pop(name, None)
+            if copy is None:
+                copy = FunctionType(plain.__code__, space, name, plain.__defaults__)
+                copy.__module__, copy.__doc__ = module.__name__, plain.__doc__
+                copy = compiled(copy, tag=tag, **plain.__template__)
+            space[name] = made[id(plain)] = copies[name] = copy
+    if wanted:
+        raise TypeError(f"the engine has no hook {', '.join(wanted)}")
+    return SimpleNamespace(**copies)
+
+
+def _is_template(value: Any) -> bool:
+    return isinstance(value, FunctionType) and hasattr(value, "__template__")

@@ -1,15 +1,49 @@
-"""Chunks done in this process, of which the work sees what a process of its own would see."""
+"""Chunks done in this process, of which the work sees what a process of its own would see.
 
+And work for processes, in a module that they import at once.
+"""
+
+import os
 import pickle
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from flowsim.errors import InputError
+from flowsim.scan import workers
 
 
-def _pickling(jobs, work, task, chunks):
-    """Everything goes to the work and back as pickled bytes."""
-    for chunk in chunks:
-        function, argument = pickle.loads(pickle.dumps((work, task(chunk))))
-        yield chunk, pickle.loads(pickle.dumps(function(argument)))
+@contextmanager
+def _pickling(jobs):
+    """Everything goes to the work and back as pickled bytes, one chunk at a time."""
+
+    def submit(pickled):
+        future = Future()
+        try:
+            future.set_result(workers.answer(pickled))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    yield workers.Pool(submit, pickle.loads, lambda: 1)
 
 
 def pickled(monkeypatch):
     """From now on ``jobs=2`` pickles instead of starting processes, 3 s each."""
-    monkeypatch.setattr("flowsim.scan.workers.by_processes", _pickling)
+    monkeypatch.setattr("flowsim.scan.workers.open_processes", _pickling)
+
+
+def large(task):
+    """16 MB, far more than a pipe takes at once, of as much."""
+    return task + 1
+
+
+def of_number(number):
+    if number == 2:
+        raise InputError("two is refused")
+    return number
+
+
+def of_death(number):
+    if number == 1:
+        os._exit(1)
+    return number

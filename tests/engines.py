@@ -4,6 +4,7 @@ Of n processes that share the tests (pytest -n) each begins with its part of the
 others then take from the disk: otherwise each would compile all of it, for two minutes of a core.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -17,13 +18,13 @@ from flowsim import (
     MarkovChain,
     RankOneModel,
     StatesAttentionModel,
+    StatesModel,
     UntiedModel,
     find_limits,
     trajectories,
 )
 from flowsim.compiled import config
-from full_model import Architecture, MarkovSource, PrefixTreeLoss, initial_weights
-from full_model.model.symbols.symbol_loss import SymbolLoss
+from full_model import Architecture, AttentionFreeField, EnumeratedField, initial_weights
 
 CHAIN = BinaryChain(0.5, 0.8)
 
@@ -36,27 +37,20 @@ def follow(model):
 
 
 def sum_over_prefixes():
-    """Loss, gradient and stiffness of two transformers on two states."""
+    """Gradient and stiffness of two transformers, with attention and without."""
     arch = Architecture(d=4, length=3)
-    tree = PrefixTreeLoss(arch, MarkovSource.of(CHAIN))
-    weights = initial_weights(arch, "gaussian", [0, 1], std=0.5)
-    tree.gradient_and_stiffness(torch.cat([w.reshape(2, -1) for w in weights.values()], 1))
-    tree.value_and_gradient(weights)
-
-
-def sum_over_symbols():
-    """Loss and gradient of two transformers on three states."""
-    arch = Architecture(d=4, length=3, states=3, output="states")
-    loss = SymbolLoss(arch, MarkovSource.of(MarkovChain.symmetric(3, 0.8)))
-    loss.value_and_gradient(initial_weights(arch, "gaussian", [0, 1], std=0.5))
+    for field in (
+        EnumeratedField(arch, CHAIN),
+        AttentionFreeField(replace(arch, attention="none"), CHAIN),
+    ):
+        field(field.state(initial_weights(field.arch, "gaussian", [0, 1], std=0.5)))
 
 
 #: Every second one takes about half of the time.
 ENGINES = {
     "uniform": partial(follow, AttentionModel(CHAIN, 3)),
     "rank-one with attention": partial(follow, RankOneModel(CHAIN, 3, attention=True)),
-    "three states": sum_over_symbols,
-    "two states": sum_over_prefixes,
+    "full models": sum_over_prefixes,
     "bias": partial(follow, CanonicalModel(CHAIN, bias="dynamic")),
     "rank-one": partial(follow, RankOneModel(CHAIN, 3)),
     "states": partial(follow, StatesAttentionModel(MarkovChain.symmetric(3, 0.8), 2, 4)),
@@ -64,6 +58,7 @@ ENGINES = {
     "induction": partial(follow, InductionModel(4)),
     "linear": partial(follow, LinearAttentionModel(CHAIN)),
     "untied": partial(follow, UntiedModel(CHAIN)),
+    "states in the plane": partial(follow, StatesModel(MarkovChain.symmetric(3, 0.8))),
 }
 
 

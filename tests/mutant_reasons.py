@@ -13,14 +13,10 @@ REASONS = {
     ("full_model.comparison.outcome",
      "`(lowest > 0) & (effective > 0)` becomes `(lowest > 0) | (effective > 0)`"):
     "with π₀π₁ > 0 both hold or neither",
-    ("flowsim.flow.rows.landing", "`1` becomes `2`"): _ROOT,
-    ("flowsim.flow.rows.landing", "`-1` becomes `-2`"): _ROOT,
-    ("flowsim.flow.rows.corners",
-     "`a <= low + _WIDTH * abs(low)` becomes `a < low + _WIDTH * abs(low)`"): _ROUNDED,
-    ("flowsim.flow.rows.smooth.dynamic_bias", "`excess <= 1e-15` becomes `excess < 1e-15`"):
-    _ROUNDED,
-    ("flowsim.flow.rows.smooth.smooth_orbit", "`time + h` becomes `time - h`"):
-    "the same step is only done once more",
+    ("flowsim.flow.rows.orbit", "`1` becomes `2`"): _ROOT,
+    ("flowsim.flow.rows.orbit", "`-1` becomes `-2`"): _ROOT,
+    ("flowsim.models.uniform.corners",
+     "`a <= low + WIDTH * abs(low)` becomes `a < low + WIDTH * abs(low)`"): _ROUNDED,
     ("full_model.comparison.outcome", "`lowest > 0` becomes `lowest >= 0`"):
     "rounded eigenvalues are not 0",
     ("full_model.lift.projection",
@@ -29,13 +25,13 @@ REASONS = {
     "the factor is 1 or −1",
     ("full_model.lift.projection",
      "`1 / math.sqrt(e.shape[-1])` becomes `1 * math.sqrt(e.shape[-1])`"): _DIRECTION,
-    ("flowsim.models.base", "`raise NotImplementedError` becomes `pass`"):
+    ("flowsim.models.gap_family.base", "`raise NotImplementedError` becomes `pass`"):
     "every model has a method of its own",
     ("flowsim.models.bias", "`value < 0` becomes `value <= 0`"):
     "at the root itself no bracket is used",
-    ("flowsim.models.gap_loss", "`0` becomes `1`"):
+    ("flowsim.models.gap_family.loss", "`0` becomes `1`"):
     "between a logit of 0 and one of 1 both forms are right to rounding",
-    ("flowsim.models.rank_one_point",
+    ("flowsim.models.rank_one.point",
      "`self.v.abs() <= NEGLIGIBLE * self.o.abs()` becomes "
      "`self.v.abs() < NEGLIGIBLE * self.o.abs()`"): "they are equal only where both are 0",
     ("flowsim.models.uniform.model", "`1.0` becomes `2.0`"): "the bracket may be wider",
@@ -46,49 +42,44 @@ REASONS = {
     ("flowsim.models.uniform.quadrature", "`0` becomes `1`"):
     "a law of several places has a largest distance that is neither 0 nor 1",
     ("flowsim.models.uniform.shift",
-     "`sign * (_optimal_logit(reals, mean1 - mean0) - mean0)` becomes "
-     "`sign / (_optimal_logit(reals, mean1 - mean0) - mean0)`"): "only a first guess",
+     "`sign * (optimal_logit(reals[PI0], reals[PI1], delta, mean1 - mean0) - mean0)` becomes "
+     "`sign / (optimal_logit(reals[PI0], reals[PI1], delta, mean1 - mean0) - mean0)`"):
+    "only a first guess",
     ("flowsim.models.uniform.table", "`1` becomes `2`"): "the room is not read",
     ("flowsim.flow.gap.engine", "`65536` becomes `131072`"): "rows do not see each other",
-    ("flowsim.flow.gap.field", "`second * second` becomes `second / second`"):
-    "either chart follows the row",
-    ("flowsim.flow.gap.loss", "`1.0` becomes `2.0`"): "of S logits π₀ and π₁ are not read",
-    ("flowsim.flow.induction_labels",
+    ("flowsim.models.untied.compiled", "`u * u` becomes `u / u`"): "either chart follows the row",
+    ("flowsim.models.induction.labels",
      "`float(model.loss(theta)) - end.loss > _NEAR * (landscape.plateau - end.loss)` becomes "
      "`float(model.loss(theta)) - end.loss >= _NEAR * (landscape.plateau - end.loss)`"): _ROUNDED,
-    ("flowsim.flow.rows.codes", "`102` becomes `204`"): _CODE,
-    ("flowsim.flow.rows.codes", "`104` becomes `208`"): _CODE,
-    ("flowsim.flow.rows.codes", "`4` becomes `8`"): _CODE,
-    ("flowsim.flow.rows.codes", "`5` becomes `10`"): _CODE,
-    ("flowsim.flow.rows.kinked.kinked_models", "`6` becomes `12`"):
-    _ROOM,
-    ("flowsim.flow.rows.kinked.kinked_verdict",
+    ("flowsim.models.codes", "`102` becomes `204`"): _CODE,
+    ("flowsim.models.codes", "`104` becomes `208`"): _CODE,
+    ("flowsim.models.rank_one.rows", "`6` becomes `12`"): _ROOM,
+    ("flowsim.models.rank_one.verdict",
      "`value - reals[ENTROPY_RATE] < 1e-06 * information` becomes "
      "`value - reals[ENTROPY_RATE] <= 1e-06 * information`"): _ROUNDED,
-    ("flowsim.flow.rows.smooth.smooth_ends",
-     "`nearest < _DOUBTFUL_LOGARITHMS * scale` becomes `nearest <= _DOUBTFUL_LOGARITHMS * scale`"):
-    _ROUNDED,
-    ("flowsim.flow.rows.smooth.smooth_ends",
-     "`found.dip < _DOUBTFUL * drop` becomes `found.dip <= _DOUBTFUL * drop`"): _ROUNDED,
-    ("flowsim.flow.rows.smooth.smooth_step", "`1` becomes `2`"): "another pivot does as well",
-    ("flowsim.flow.rows.smooth.uniform_rows",
+    ("flowsim.flow.rows.ends",
+     "`nearest < _DOUBTFUL_LOGARITHMS * levels.speed` becomes "
+     "`nearest <= _DOUBTFUL_LOGARITHMS * levels.speed`"): _ROUNDED,
+    ("flowsim.flow.rows.ends",
+     "`found.passed < _DOUBTFUL * scale` becomes `found.passed <= _DOUBTFUL * scale`"): _ROUNDED,
+    ("flowsim.models.vectors", "`1` becomes `2`"): "another pivot does as well",
+    ("flowsim.models.uniform.rows",
      "`stiffness > 1e-290` becomes `stiffness >= 1e-290`"): _ROUNDED,
-    ("flowsim.landscape.basins",
+    ("flowsim.models.canonical.basins",
      "`chain.second_eigenvalue < 0` becomes `chain.second_eigenvalue <= 0`"): _TWICE,
-    ("flowsim.landscape.basins",
+    ("flowsim.models.canonical.basins",
      "`chain.second_eigenvalue > 0` becomes `chain.second_eigenvalue >= 0`"): _TWICE,
-    ("flowsim.landscape.basins",
-     "`(1 + a) * feed_forward_gain(w) * chain.second_eigenvalue > 0` becomes "
-     "`(1 + a) * feed_forward_gain(w) * chain.second_eigenvalue >= 0`"): _ROUNDED,
-    ("flowsim.landscape.basins",
+    ("flowsim.models.linear.model",
+     "`(1 + a) * feed_forward_gain(w) * self.chain.second_eigenvalue > 0` becomes "
+     "`(1 + a) * feed_forward_gain(w) * self.chain.second_eigenvalue >= 0`"): _ROUNDED,
+    ("flowsim.models.canonical.basins",
      "`energy(theta) > SADDLE_ENERGY` becomes `energy(theta) >= SADDLE_ENERGY`"):
     "a rounded start lies beside the separatrix, not on it",
-    ("flowsim.landscape.basins", "`w > SADDLE_W` becomes `w >= SADDLE_W`"): _AT_SADDLE,
-    ("flowsim.landscape.basins", "`w <= SADDLE_W` becomes `w < SADDLE_W`"): _AT_SADDLE,
-    ("flowsim.landscape.basins", "`w < SADDLE_W` becomes `w <= SADDLE_W`"): _AT_SADDLE,
+    ("flowsim.models.canonical.basins", "`w > SADDLE_W` becomes `w >= SADDLE_W`"): _AT_SADDLE,
+    ("flowsim.models.canonical.basins", "`w <= SADDLE_W` becomes `w < SADDLE_W`"): _AT_SADDLE,
+    ("flowsim.models.canonical.basins", "`w < SADDLE_W` becomes `w <= SADDLE_W`"): _AT_SADDLE,
     ("flowsim.landscape.critical_search",
-     "`excess < 1e-09 * (1 + model.chain.mutual_information)` becomes "
-     "`excess <= 1e-09 * (1 + model.chain.mutual_information)`"): _ROUNDED,
+     "`loss - best < 1e-09 * scale` becomes `loss - best <= 1e-09 * scale`"): _ROUNDED,
     ("flowsim.models.uniform.nodes", "`a.abs() >= 1` becomes `a.abs() > 1`"):
     "at |a| = 1 the kink lies at the end of the law",
     ("flowsim.flow.hitting_times", "`0.0` becomes `1.0`"): "either is a tolerance that is allowed",
@@ -99,42 +90,36 @@ REASONS = {
      "`corner // 2 - 0.5 + a * (corner % 2 - 0.5)` becomes "
      "`corner // 2 - 0.5 - a * (corner % 2 - 0.5)`"): "both signs are among the corners",
     ("flowsim.flow.gap.decide", "`5` becomes `10`"): _CODE,
-    ("flowsim.flow.gap.decide", "`w < 0` becomes `w <= 0`"): "w = 0 has no sign",
+    ("flowsim.models.gap_family.compiled", "`w < 0` becomes `w <= 0`"): "w = 0 has no sign",
     ("flowsim.models.uniform.ranges", "`32` becomes `64`"): _ROOM,
     ("flowsim.flow.gap.timed", "`ratio <= 1.0` becomes `ratio < 1.0`"): _ROUNDED,
-    ("flowsim.flow.rows.codes", "`103` becomes `206`"): _CODE,
-    ("flowsim.flow.rows.codes", "`1000` becomes `2000`"): _CODE,
-    ("flowsim.flow.rows.codes", "`0` becomes `1`"): "what is not None is not read",
-    ("flowsim.flow.rows.kinked.kinked_orbit",
-     "`event_value(row, new, nan) < 0.0` becomes `event_value(row, new, nan) <= 0.0`"): _ROUNDED,
-    ("flowsim.flow.rows.kinked.kinked_verdict",
+    ("flowsim.models.codes", "`103` becomes `206`"): _CODE,
+    ("flowsim.models.codes", "`1000` becomes `2000`"): _CODE,
+    ("flowsim.flow.rows.orbit",
+     "`margin(row, new) < 0.0` becomes `margin(row, new) <= 0.0`"): _ROUNDED,
+    ("flowsim.models.rank_one.verdict",
      "`abs(y[0] * inner * (gain if mode[x] == OPEN else 1.0) + way) > _LEVEL` becomes "
      "`abs(y[0] * inner * (gain if mode[x] == OPEN else 1.0) + way) >= _LEVEL`"): _ROUNDED,
-    ("flowsim.flow.rows.smooth.smooth_fields", "`-1` becomes `-2`"):
-    "every row is of one of the kinds",
-    ("flowsim.flow.rows.smooth.smooth_orbit", "`4` becomes `8`"): _ROOT,
-    ("flowsim.flow.rows.smooth.smooth_orbit",
+    ("flowsim.flow.rows.hooks", "`-1` becomes `-2`"): "every model has these of its own",
+    ("flowsim.flow.rows.orbit", "`4` becomes `8`"): _ROOT,
+    ("flowsim.flow.rows.orbit",
      "`trial % 5 == 4` becomes `trial % 5 != 4`"): _ROOT,
-    ("flowsim.flow.rows.smooth.uniform_verdict",
+    ("flowsim.models.uniform.verdict",
      "`others <= _TRAPPED * velocity[0] * velocity[0]` becomes "
      "`others < _TRAPPED * velocity[0] * velocity[0]`"): _ROUNDED,
-    ("flowsim.flow.gap.decide",
-     "`third + side * _unit(kind, 2, third)` becomes `third - side * _unit(kind, 2, third)`"):
-    "both sides are tried",
+    ("flowsim.flow.gap.decide", "`third + move` becomes `third - move`"): "both sides are tried",
     ("flowsim.flow.reference_gap",
      "`-_SHARPNESS * beyond / speed` becomes `-_SHARPNESS * beyond * speed`"):
     "a positive factor on the field changes no orbit",
     ("flowsim.flow.reference_gap",
      "`model.logit_gap(point) - target` becomes `model.logit_gap(point) + target`"):
     "a positive factor on the field changes no orbit",
-    ("flowsim.scan.store", "`folder.mkdir(exist_ok=True)` becomes `pass`"):
-    "this version of filelock makes the folder too",
 }  # fmt: skip
 _BOUND = "a bound that no orbit of the tests reaches"
 #: Faults that no test notices though they change something.
 OTHERS = {
     (
-        "flowsim.landscape.gaussian_integral",
+        "flowsim.models.canonical.gaussian_integral",
         "`0` becomes `1`",
     ): "with fewer pieces the integral is as exact at every σ that is tried",
     ("flowsim.flow.gap.engine", "`3000` becomes `6000`"): _BOUND,

@@ -5,13 +5,12 @@ remembered is what ``integrate`` gave, under all that it depends on.
 """
 
 import flowsim.portraits.orbits as orbits
-from flowsim.models.base import velocity
 
 _integrate, _known = orbits.integrate, {}
 
 
 def _once(model, start, times, rtol, atol, progress):
-    tensors = (start, times, velocity(model, start))
+    tensors = (start, times, model.field(start))
     key = (type(model), repr(model), *(t.numpy().tobytes() for t in tensors), rtol, atol)
     if key not in _known:
         _known[key] = _integrate(model, start, times, rtol, atol, progress)

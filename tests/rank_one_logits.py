@@ -4,7 +4,7 @@ import torch
 
 
 def rank_one_logits(point, tokens, width_ratio=4.0, open_share=1.0):
-    """The equation of ``flowsim.models.rank_one_point``, shape (..., batch, n).
+    """The equation of ``flowsim.models.rank_one.point``, shape (..., batch, n).
 
     ``tokens`` are zeros and ones, (batch, n) or (..., batch, n), ``width_ratio`` is r/d and
     ``open_share`` is φ, the share of hidden signs that are +1.

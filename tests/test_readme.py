@@ -13,10 +13,16 @@ SCANS = (ROOT / "docs/reference/scans.md").read_text()
 
 
 def test_the_lines_of_python_run(tmp_path, monkeypatch, capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    code, own = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert len([line for line in code.splitlines() if line]) == 6
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
+    (tmp_path / "mine.py").write_text(own)
+    line = re.search(r"`flowsim (portrait --model mine.py[^`]*)`", README)[1]
+    done = run(*line.split(), "--resolution", "6", "--out", "own.png", "--quiet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in ("mine.py", "own.png", "own.nc"):
+        (tmp_path / name).unlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["portrait.nc", "portrait.png"]
     assert "'oracle_agree'" in capsys.readouterr().out
 

@@ -61,7 +61,7 @@ assert (kernel < pairs).all() and pairs[-1] - kernel[-1] < 0.3 * (pairs[0] - ker
 
 # %%
 model = flowsim.InductionModel(8)
-record = flowsim.induction_record(model, resolution=32)
+record = flowsim.portrait_record(model, resolution=32)
 figure, ax = plt.subplots(figsize=(6.6, 6.2), dpi=75, layout="constrained")
 flowsim.draw(record, ax)
 plt.show()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 
 #: Times that an edge is halved: the middle of what is left is within 2⁻¹⁰ < 1e-3 of the crossing.
 HALVINGS = 9

@@ -12,10 +12,9 @@ import xarray as xr
 from flowsim.boundary.cells import count_crossed, expected_starts
 from flowsim.boundary.refine import refine_boundary
 from flowsim.errors import InputError, Interrupted
-from flowsim.models.base import ReducedModel
+from flowsim.interface import Model
 from flowsim.models.past_law import available_memory
-from flowsim.records.netcdf import open_record
-from flowsim.scan.record import extend_record
+from flowsim.records.netcdf import open_record, write_record
 
 #: Bytes of memory for every start of the scan, and for every further one (measured: 54 and 420).
 _BYTES_SCAN, _BYTES_NEW = 64, 450
@@ -23,7 +22,7 @@ _BYTES_SCAN, _BYTES_NEW = 64, 450
 
 def add_boundary(
     record: xr.Dataset,
-    model: ReducedModel,
+    model: Model,
     levels: int,
     rtol: float | None = None,
     atol: float = 1e-12,
@@ -47,7 +46,8 @@ def add_boundary(
         times = record.attrs["refine_levels"]
         raise InputError(f"the record has its boundary already, refined {times} times")
     dims = [str(name) for name in record["label"].dims]
-    if not set(dims) <= {*model.coordinates, "e", "w", "a"} & set(map(str, record.coords)):
+    known = {name for names in model.plane.starts for name in names}
+    if not set(dims) <= known & set(map(str, record.coords)):
         raise InputError(f"a boundary needs a scan over a grid, not over {', '.join(dims)}")
     axes = {name: record[name].to_numpy() for name in dims}
     fixed = {str(name): float(v) for name, v in record.coords.items() if not v.dims}
@@ -61,7 +61,7 @@ def add_boundary(
 
 def refine_scan(
     path: Path,
-    model: ReducedModel,
+    model: Model,
     levels: int,
     rtol: float | None,
     atol: float,
@@ -92,7 +92,7 @@ def refine_scan(
                 f"interrupted while the boundary was refined; the scan is whole in {str(path)!r}: "
                 "give the same command with --resume to refine it again"
             ) from None
-        extend_record(path, longer)
+        write_record(longer, path)
 
 
 def check_memory(shape: tuple[int, ...], levels: int, crossed: int | None = None) -> int:

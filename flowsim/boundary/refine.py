@@ -15,15 +15,16 @@ from flowsim.boundary.distance import compare
 from flowsim.boundary.marching import Boundary, march
 from flowsim.boundary.window import Window
 from flowsim.errors import InputError
-from flowsim.landscape.labels import Label
-from flowsim.models.base import ReducedModel
+from flowsim.flow.how import How
+from flowsim.interface import Model
+from flowsim.labels import Label
 from flowsim.models.catalogue import model_attributes
 from flowsim.records.netcdf import flags
 from flowsim.records.provenance import provenance
 
 
 def refine_boundary(
-    model: ReducedModel,
+    model: Model,
     axes: dict[str, np.ndarray],
     fixed: dict[str, float] | None = None,
     levels: int = 0,
@@ -81,14 +82,15 @@ def refine_boundary(
         InputError: axes or levels that are not as above, names that are not the model's
             coordinates, or labels of another shape.
     """
+    how = How(rtol, atol, progress=progress)
     window = Window.over(model, axes, fixed or {}, levels)
     lattice = window.lattice
     shape = tuple(map(len, axes.values()))
     if labels is not None and np.shape(labels) != shape:
         raise InputError(f"labels of shape {np.shape(labels)} do not fit axes of shape {shape}")
-    label = partial(window.labels, rtol=rtol, atol=atol, progress=progress)
+    label = partial(window.labels, how=how)
     known = KnownLabels(lambda nodes: label(lattice.places(nodes)))
-    if labels is not None:
+    if labels is not None and window.ends.named:  # codes of another record are numbered apart
         known.add(lattice.nodes(0), np.asarray(labels, dtype=np.int8).ravel(), 0)
     cells = crossed_cells(lattice, known, window.held())
     inside = known.labels(lattice.corners(cells, levels)) == Label.GLOBAL_MINIMUM
@@ -101,9 +103,9 @@ def refine_boundary(
     settings: dict[str, object] = {
         "kind": "boundary",
         **model_attributes(model),
+        **window.ends.attributes(),
         **window.fixed,
-        "rtol": "default" if rtol is None else rtol,
-        "atol": atol,
+        **how.attributes(),
         **_counts(window, known, cells, crossings),
         **compare(lattice, boundary, points, window.closed_form()),
     }
@@ -173,10 +175,10 @@ def _record(
         record[f"node_{name}"] = ("node", values[nodes[i]])
         record[f"cell_{name}"] = ("cell", values[lower[:, i]])
         record[f"boundary_{name}"] = ("vertex", placed[:, i])
-    record["node_label"] = ("node", known.label, flags(Label))
+    record["node_label"] = ("node", known.label, flags(window.ends.names))
     record["node_level"] = ("node", known.level)
     record["node_number"] = ("node", known.nodes)
-    record["boundary_side"] = ("vertex", known.labels(boundary.outer), flags(Label))
+    record["boundary_side"] = ("vertex", known.labels(boundary.outer), flags(window.ends.names))
     record["boundary_width"] = ("vertex", crossings.width)
     if boundary.curve is not None:
         record["boundary_curve"] = ("vertex", boundary.curve)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +11,10 @@ from torch import Tensor
 from flowsim.boundary.distance import Oracle
 from flowsim.boundary.lattice import Lattice
 from flowsim.errors import InputError
+from flowsim.flow.how import How
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.basins import analytic_basin
-from flowsim.models.base import ReducedModel
+from flowsim.interface import Model
+from flowsim.landscape.ends import Ends
 from flowsim.scan.follow import starting_coordinates, to_model
 
 MAX_LEVELS = 20
@@ -31,17 +31,19 @@ class Window:
         lattice: of the nodes; places in it are whole at nodes and anything between them.
         fine: values of each varied coordinate at the nodes of the finest grid.
         fixed: value of every other coordinate.
+        ends: of the model.
     """
 
-    model: ReducedModel
+    model: Model
     lattice: Lattice
     fine: dict[str, np.ndarray]
     fixed: dict[str, float]
+    ends: Ends
 
     @classmethod
     def over(
         cls,
-        model: ReducedModel,
+        model: Model,
         axes: dict[str, np.ndarray],
         fixed: dict[str, float],
         levels: int,
@@ -60,7 +62,8 @@ class Window:
         lattice = Lattice(tuple(len(v) for v in values.values()), levels)
         if float(np.prod(np.array(lattice.shape, dtype=float))) > 2.0**62:
             raise InputError(f"{levels} levels on this grid are more nodes than can be numbered")
-        return cls(model, lattice, {n: subdivide(v, levels) for n, v in values.items()}, fixed)
+        fine = {n: subdivide(v, levels) for n, v in values.items()}
+        return cls(model, lattice, fine, fixed, Ends(model))
 
     def values(self, places: np.ndarray) -> np.ndarray:
         """The varied coordinates at places, shape (..., axes)."""
@@ -78,31 +81,27 @@ class Window:
         theta = to_model(self.model, [*self.fine, *self.fixed], rows)
         return theta.reshape(*places.shape[:-1], theta.shape[-1])
 
-    def labels(
-        self,
-        places: np.ndarray,
-        rtol: float | None,
-        atol: float,
-        progress: Callable[[int], object] | None,
-    ) -> np.ndarray:
-        """What the starts at places, (n, axes), are labelled by ``find_limits``, int8, (n,)."""
+    def labels(self, places: np.ndarray, how: How) -> np.ndarray:
+        """The ends of the starts at places, (n, axes): labels of ``find_limits`` or codes of ends
+        that were found, int8, (n,)."""
         label = np.empty(len(places), dtype=np.int8)
         for low in range(0, len(places), _AT_ONCE):
             start = self.theta(places[low : low + _AT_ONCE])
-            found = find_limits(self.model, start, rtol, atol, progress=progress)
-            label[low : low + _AT_ONCE] = found.label.numpy()
+            found = find_limits(self.model, start, how.rtol, how.atol, progress=how.progress)
+            codes = self.ends.codes(found.label, found.theta, found.loss)
+            label[low : low + _AT_ONCE] = codes.numpy()
         return label
 
     def held(self) -> dict[int, int]:
         """Axis ↦ place of the plane at zero that the flow never crosses, where nodes lie on it.
 
-        Canonical starts of the rank-one model are critical at e = 0 and keep w = 0.
+        Of starts given in other names than the coordinates the plane knows.
         """
         order = starting_coordinates(self.model, [*self.fine, *self.fixed])
         if order == self.model.coordinates:
             never = {n for n, keeps in zip(order, self.model.keeps_sign, strict=True) if keeps}
         else:
-            never = {"e", "w"}
+            never = set(self.model.plane.never_crossed)
         return {
             i: int(place)
             for i, (name, values) in enumerate(self.fine.items())
@@ -112,8 +111,9 @@ class Window:
 
     def closed_form(self) -> Oracle | None:
         """The closed form of the basin as a function of places, where there is one."""
-        basin = analytic_basin(self.model)
-        return None if basin is None else lambda places: basin(self.theta(places)).numpy()
+        if self.model.basin(self.theta(np.zeros((1, len(self.fine))))) is None:
+            return None
+        return lambda places: self.model.basin(self.theta(places)).numpy()  # type: ignore[union-attr]
 
 
 def subdivide(values: np.ndarray, levels: int) -> np.ndarray:

@@ -8,24 +8,30 @@ makes of it the function that typer reads.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 
 from flowsim.chain import BinaryChain
-from flowsim.cli import options
+from flowsim.cli import options, sizes
 from flowsim.errors import InputError
+from flowsim.models.catalogue import or_list
+from flowsim.training.recipe import MAPPED
 
 if TYPE_CHECKING:
     from flowsim.models.catalogue import ModelChoice
+    from flowsim.models.family import Family
+    from flowsim.training.optimizer_choice import OptimizerChoice
 
 Options = TypeVar("Options")
 
 #: Formats of figures.
 FIGURES = (".png", ".pdf", ".svg")
+#: The papers' clipping of AdamW's gradients (AM Table 2), as ``train`` has it.
+_CLIP = 1.0
 
 
 def command(run: Callable[[Options], None], kind: type[Options]) -> Callable[..., None]:
@@ -71,23 +77,45 @@ class ReducedModelOptions:
     attention: options.Attention = False
     untied: options.Untied = False
     bias: options.Bias = "optimal"
+    set: options.Set = None
     fix: options.Fix = None
 
-    def positions(self) -> int | None:
-        """N: as given, the default where the model has positions, or None."""
-        from flowsim.models.catalogue import has_length
+    @property
+    def family(self) -> Family:
+        """What is known of models of that name."""
+        from flowsim.models.catalogue import family_of
 
-        has = has_length(self.model, self.attention)
-        return options.DEFAULT_LENGTH if has and self.length is None else self.length
+        return self.choice().family if ":" in self.model else family_of(self.model)
+
+    def chosen(self) -> dict[str, Any]:
+        """What the options say of the model, by the names that its family has for them."""
+        own = ("states", "hidden_per_state", "length", "attention", "bias")
+        said = {**{name: getattr(self, name) for name in own}, "tied": not self.untied}
+        if ":" not in self.model:
+            if self.set:
+                raise InputError("--set gives arguments to a model of your own, FILE.py:Class")
+            return said
+        usual = {**{name: getattr(type(self)(), name) for name in own}, "tied": True}
+        given = {name: value for name, value in said.items() if value != usual[name]}
+        return {**given, **dict(self.set or ())}
 
     def choice(self) -> ModelChoice:
         """The model without its chain; InputError for an option that it does not have."""
         from flowsim.models.catalogue import ModelChoice
 
-        own = self.states, self.hidden_per_state
-        return ModelChoice(
-            self.model, self.positions(), self.bias, self.attention, not self.untied, *own
-        )
+        return ModelChoice(self.model, **self.chosen())
+
+    def check_data(self, chances: Mapping[str, object]) -> None:
+        """InputError unless all is given that the model and its chain need."""
+        if ":" in self.model:
+            return
+        options = {name: about for name, about in self.family.options.items() if about.needed}
+        needed = {**options, **self.family.data}
+        given = {**self.chosen(), **chances}
+        if any(given[name] is None for name in needed):
+            names = " and ".join(f"--{name}" for name in needed)
+            what = ", ".join(about.help for about in needed.values())
+            raise InputError(f"{names} are needed: {what}")
 
     def fixed(self) -> dict[str, float]:
         """The value of every coordinate that --fix names."""
@@ -98,10 +126,15 @@ class ReducedModelOptions:
 
     def words(self) -> list[str]:
         """The model as a file's name says it; nothing for the canonical one."""
-        said: list[str] = [] if self.model == "canonical" else [self.model]
+        if ":" in self.model:
+            given = [f"{name}{value}" for name, value in self.set or ()]
+            held = [f"{name}{value:g}" for name, value in self.fix or ()]
+            return [self.model.rpartition(":")[2], *given, *held]
+        said: list[str] = [] if self.model == type(self)().model else [self.model]
         said += [] if self.states is None else [f"S{self.states}"]
         said += [] if self.hidden_per_state is None else [f"m{self.hidden_per_state}"]
-        said += [] if self.positions() is None else [f"N{self.positions()}"]
+        length = self.choice().length
+        said += [] if length is None else [f"N{length}"]
         said += ["attention"] * self.attention + ["untied"] * self.untied
         said += ["dynamic"] * (self.bias == "dynamic")
         return [*said, *(f"{name}{value:g}" for name, value in self.fix or ())]
@@ -113,14 +146,136 @@ class ModelOnChain(OneChain, ReducedModelOptions):
 
     def chain_of_model(self) -> Any:
         """The chain; InputError unless the options describe one that the model is for."""
-        if self.model == "induction":
-            return self.choice().chain(self.p, self.q)
-        if self.model != "states":
-            self.choice()
-            return self.chain()
-        if self.states is None or self.p is None:
-            raise InputError("--model states needs --states and --p, the probability to leave one")
+        self.check_data({"p": self.p, "q": self.q})
         return self.choice().chain(self.p, self.q)
+
+
+@dataclass(frozen=True)
+class OptimizerOptions:
+    """Which optimizer, and its numbers."""
+
+    optimizer: Annotated[
+        Literal["gd", "momentum", "adam", "adamw"] | None,
+        typer.Option(
+            metavar="NAME", rich_help_panel=options.OPTIMIZER,
+            help="Train by steps of gd, momentum (0.9), adam or adamw; else follow the flow.",
+        ),
+    ] = None  # fmt: skip
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(
+            min=1e-300, max=1e300, metavar="X", rich_help_panel=options.OPTIMIZER,
+            help="Learning rate.  [default: 1e-3 for adam and adamw, else 0.1]",
+        ),
+    ] = None  # fmt: skip
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10**9, metavar="K", rich_help_panel=options.OPTIMIZER,
+            help="Steps.  [default: 8000]",
+        ),
+    ] = None  # fmt: skip
+    loss: Annotated[
+        Literal["population", "sampled"] | None,
+        typer.Option(
+            metavar="KIND", rich_help_panel=options.OPTIMIZER,
+            help="Of rank-one: population (exact; default of gd and momentum) or sampled batches, "
+            "the same for all starts (of adam and adamw).",
+        ),
+    ] = None  # fmt: skip
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10**6, metavar="B", rich_help_panel=options.OPTIMIZER,
+            help="Sequences per step of rank-one.  [default: 16]",
+        ),
+    ] = None  # fmt: skip
+    schedule: Annotated[
+        Literal["constant", "cosine"] | None,
+        typer.Option(
+            metavar="KIND", rich_help_panel=options.OPTIMIZER,
+            help="Of the learning rate: constant, or cosine with 2 % warm-up.  [default: cosine "
+            "for adam and adamw]",
+        ),
+    ] = None  # fmt: skip
+    d: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10**6, metavar="D", rich_help_panel=options.OPTIMIZER,
+            help="Embedding dimension of rank-one's transformer; gd does not depend on it.  "
+            "[default: 8]",
+        ),
+    ] = None  # fmt: skip
+    nudge: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=0.1, metavar="X", rich_help_panel=options.OPTIMIZER,
+            help="Relative displacement of the starts, for rank-one off the set w1 = ±w2, which "
+            "rounding does not keep in full training.  [default: 1e-12 there, else 0]",
+        ),
+    ] = None  # fmt: skip
+
+    def choice_of_optimizer(self, model: str, seed: int) -> OptimizerChoice | None:
+        """The optimizer with all its numbers; None where the flow is followed.
+
+        The papers' batches, clipping and nudge are of models whose training is a transformer's.
+        """
+        from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
+
+        if self.optimizer is None:
+            return None
+        names = ("learning_rate", "steps", "loss", "batch", "schedule")
+        numbers: dict[str, Any] = {name: getattr(self, name) for name in names}
+        numbers = {name: value for name, value in numbers.items() if value is not None}
+        mapped, usual = model in MAPPED, 0.0
+        if mapped and self.optimizer in ("adam", "adamw"):
+            numbers["clip"] = _CLIP
+        if mapped:
+            usual = USUAL_NUDGE
+        else:
+            numbers.setdefault("loss", "population")
+        nudge = usual if self.nudge is None else self.nudge
+        choice = OptimizerChoice.named(self.optimizer, self.d or 8, seed, nudge, **numbers)
+        if self.batch is not None and choice.recipe.loss == "population":
+            raise InputError("--batch goes with --loss sampled; the population loss is exact")
+        return choice
+
+    def check_optimizer(self, model: str, rtol: float | None, atol: float, integrator: str) -> None:
+        """InputError for numbers without an optimizer, and for what only the flow has."""
+        if self.optimizer is None:
+            own = ("learning_rate", "steps", "loss", "batch", "schedule", "d", "nudge")
+            for name in own:
+                if getattr(self, name) is not None:
+                    raise InputError(f"--{name.replace('_', '-')} goes with --optimizer")
+            return
+        if model not in MAPPED and (self.d, self.batch, self.loss) != (None, None, None):
+            raise InputError(
+                f"--d, --batch and --loss are of a transformer's training: omit them, or give "
+                f"--model {or_list(MAPPED)}"
+            )
+        if (rtol, atol, integrator) != (None, 1e-12, "flowsim"):
+            raise InputError(
+                "--rtol, --atol and --integrator are of the flow; omit them with --optimizer"
+            )
+        self.choice_of_optimizer(model, 0)
+
+    def check_optimizer_size(self, model: Any, starts: int) -> None:
+        """InputError if training so many starts together needs more memory than there is."""
+        choice = self.choice_of_optimizer(model.name, 0)
+        if choice is None or model.name not in MAPPED:  # others are trained in small parts
+            return
+        batch = choice.recipe.batch if choice.recipe.loss == "sampled" else 0
+        sizes.check_optimizer(batch, model.length, model.attention, starts)
+
+    def optimizer_words(self) -> list[str]:
+        """The optimizer as a file's name says it."""
+        if self.optimizer is None:
+            return []
+        words: list[str] = [self.optimizer]
+        words += [] if self.learning_rate is None else [f"rate{self.learning_rate:g}"]
+        words += [] if self.steps is None else [f"steps{self.steps}"]
+        words += [] if self.loss is None else [self.loss]
+        return words + ([] if self.d is None else [f"d{self.d}"])
 
 
 @dataclass(frozen=True)
@@ -180,6 +335,16 @@ class FigureFiles:
         check_output(out, "--out", FIGURES, self.overwrite)
         check_output(out.with_suffix(".nc"), "--out (its record)", (".nc",), self.overwrite)
         return out, out.with_suffix(".nc")
+
+
+@dataclass(frozen=True)
+class ModelFigure(ModelOnChain, OptimizerOptions, FigureFiles):
+    """A figure of a reduced model on one chain, followed by the flow or trained."""
+
+    def files_of(self, kind: str, *more: str) -> tuple[Path, Path]:
+        """``names``, by default of the kind of figure, the model, the optimizer and the chain."""
+        chances = chain_words(self.p, self.q)
+        return self.names(kind, *self.words(), *self.optimizer_words(), *more, *chances)
 
 
 def only_redraws(given: object) -> None:

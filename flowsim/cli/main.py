@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,7 +32,6 @@ from flowsim.cli.commands import (
     cmd_train,
     cmd_verify,
 )
-from flowsim.cli.former import former_spelling
 from flowsim.cli.output import BAD_INPUT, INTERRUPTED, say, tell
 from flowsim.cli.values import join_ranges
 from flowsim.errors import InputError, Interrupted
@@ -154,22 +152,11 @@ def _ended_as_by_ctrl_c() -> Iterator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _say_without_digest(path: Path) -> None:
-    tell(
-        f"{str(path)!r} is a record of flowsim 0.1.0, without a digest: whether it was changed "
-        "since then cannot be told"
-    )
-
-
 def _run(words: list[str]) -> None:
     """Run the command and end the process with its code."""
-    quiet = "--quiet" in words
-    notices.compiling = None if quiet else _say_compiling
-    notices.without_digest = None if quiet else _say_without_digest
+    notices.compiling = None if "--quiet" in words else _say_compiling
     try:
         _require_folder()
-        if (sentence := former_spelling(words)) is not None:
-            raise InputError(sentence)
         code = app(words or ["--help"], prog_name="flowsim", standalone_mode=False)
     except typer.TyperException as error:
         _fail(error.format_message())

@@ -11,29 +11,46 @@ from flowsim.cli.values import (
     Assignment,
     Cells,
     Interval,
+    Ranges,
+    Setting,
     Spread,
     assignment,
     cells,
     interval,
+    model_name,
     probability,
+    ranges,
+    setting,
     spread,
     states,
 )
+from flowsim.models.catalogue import MODELS, families_with, family_of, or_list
+from flowsim.models.family import LENGTH
 
 #: Sections of a command's help, in their order.
 CHAIN, MODEL, OPTIMIZER, STARTS, FULL, WINDOW, ACCURACY, WORK, OUTPUT = SECTIONS = (
-    "Chain", "Reduced model", "Optimizer, of the rank-one model", "Starts", "Full transformer",
+    "Chain", "Reduced model", "Optimizer", "Starts", "Full transformer",
     "Window", "Accuracy", "Work", "Output",
 )  # fmt: skip
 
 #: Positions N where none are given.
-DEFAULT_LENGTH = 8
+DEFAULT_LENGTH: int = LENGTH.default
 MAX_RESOLUTION = 4000
 MAX_SEED = 2**62
 
-Name = Literal["canonical", "uniform", "linear", "untied", "rank-one", "states", "induction"]
 TrainerName = Literal["flow", "gd", "sgd", "adamw"]
 DeviceName = Literal["cpu", "cuda", "auto"]
+
+
+def _with(option: str, about: bool = False) -> str:
+    """The models that have an option, and what it is there."""
+    named = []
+    for family in families_with(option):
+        own = family.options[option]
+        only = f" with --{own.only_with}" if own.only_with else ""
+        named.append(f"{family.name}{only}{f': {own.help}' if about else ''}")
+    return "; ".join(named) if about else or_list(named)
+
 
 P = Annotated[
     float | None,
@@ -55,22 +72,26 @@ States = Annotated[
     ),
 ]  # fmt: skip
 Model = Annotated[
-    Name,
+    str,
     typer.Option(
-        metavar="NAME",
-        help="canonical (e, w); uniform or linear attention (e, w, a); untied (e, u, w); "
-        "rank-one, the manifold that full training preserves; states (e, w), exact for S "
-        "logits, with --attention (e, w, v); or induction (alpha, beta): kernels drawn anew per "
-        "sequence.",
-        rich_help_panel=MODEL,
+        parser=model_name, metavar="NAME", rich_help_panel=MODEL,
+        autocompletion=lambda: list(MODELS),
+        help=f"{'; '.join(family_of(name).help for name in MODELS)}; or a model of your own, "
+        "FILE.py:Class or package.module:Class, whose code is run.",
     ),
-]
+]  # fmt: skip
+Set = Annotated[
+    list[Setting] | None,
+    typer.Option(
+        "--set", parser=setting, metavar="NAME=VALUE", rich_help_panel=MODEL,
+        help="An argument of your own model's constructor; may be repeated.",
+    ),
+]  # fmt: skip
 Length = Annotated[
     int | None,
     typer.Option(
         min=1, max=10**6, metavar="N",
-        help="Positions, of uniform, rank-one, induction, or states with --attention.  "
-        f"[default: {DEFAULT_LENGTH}]",
+        help=f"Positions, of {_with('length')}.  [default: {DEFAULT_LENGTH}]",
         rich_help_panel=MODEL, show_default=False,
     ),
 ]  # fmt: skip
@@ -79,21 +100,21 @@ Attention = Annotated[
     typer.Option(
         "--attention",
         rich_help_panel=MODEL,
-        help="Give the rank-one model its attention, or states uniform attention a = v|v|.",
+        help=f"With attention ({_with('attention', about=True)}).",
     ),
 ]
 Untied = Annotated[
     bool,
     typer.Option(
-        "--untied", help="Let the rank-one model read with weights of its own.",
-        rich_help_panel=MODEL,
+        "--untied", rich_help_panel=MODEL,
+        help=f"With untied weights ({_with('tied', about=True)}).",
     ),
 ]  # fmt: skip
 HiddenPerState = Annotated[
     int | None,
     typer.Option(
         min=1, max=10**6, metavar="M", rich_help_panel=MODEL, show_default=False,
-        help="Hidden units for each state of the states model.  [default: 4]",
+        help=f"Hidden units for each state, of {_with('hidden_per_state')}.  [default: 4]",
     ),
 ]  # fmt: skip
 Bias = Annotated[
@@ -110,6 +131,14 @@ Fix = Annotated[
     typer.Option(
         parser=assignment, metavar="NAME=X", rich_help_panel=MODEL,
         help="Hold a coordinate at a value, such as a=0.5 or u=1; may be repeated.",
+    ),
+]  # fmt: skip
+Windows = Annotated[
+    Ranges | None,
+    typer.Option(
+        "--window", parser=ranges, metavar="RANGES", rich_help_panel=WINDOW,
+        help="Window, as x=-2:2,y=-1:1, in the axes of the model's plane; of your own model in any "
+        "coordinates. A plane has the first across and the second up.",
     ),
 ]  # fmt: skip
 WRange = Annotated[
@@ -189,7 +218,7 @@ PointsFile = Annotated[
     Path | None,
     typer.Option(
         "--points", metavar="FILE", rich_help_panel=STARTS,
-        help="The starts of a file: .csv with named columns, .npy, or .nc.",
+        help="The starts of a file: .csv with named columns, .npy, or a record (.nc).",
     ),
 ]  # fmt: skip
 Seed = Annotated[

@@ -85,9 +85,17 @@ def _drop(stream: TextIO) -> None:
 
 
 def report(
-    kind: str, summary: Summary, files: dict[str, Path], began: float, printing: Printing
+    kind: str,
+    summary: Summary,
+    files: dict[str, Path],
+    began: float,
+    printing: Printing,
+    require: float | None = None,
 ) -> None:
     """Print a record's summary, its files and the seconds since ``began``, unless quiet.
+
+    The command ends with an exit code of its own where labels contradict a check or are unknown, or
+    where the summary's agreement is below ``require``.
 
     Raises:
         InputError: it cannot be printed; the files are there, whole.
@@ -107,28 +115,18 @@ def report(
         raise InputError(
             f"{error}; {names} {'is' if len(files) == 1 else 'are'} complete"
         ) from None
-
-
-def judge(wrong: int | None, unresolved: int | None) -> None:
-    """End with an exit code of their own where labels contradict a check, or are unknown."""
-    if wrong:
+    if require is not None and (summary["agreement"] is None or summary["agreement"] < require):
+        raise typer.Exit(DISAGREES)
+    wrong = ("oracle_wrong", "wrong", "refine_disagree", "confirm_disagree")
+    if any(summary.get(name) for name in wrong):
         tell("some labels disagree with an independent check")
         raise typer.Exit(DISAGREES)
-    if unresolved:
-        raise typer.Exit(UNRESOLVED)
-
-
-def judge_summary(summary: Summary) -> None:
-    """The same of a record's summary, whatever its kind."""
-    wrong = ("oracle_wrong", "wrong", "refine_disagree", "confirm_disagree")
     unknown = (
         "unresolved", "refine_unresolved", "unresolved_outcomes", "unresolved_predictions",
         "not_finite",
     )  # fmt: skip
-    judge(
-        sum(summary.get(name) or 0 for name in wrong),
-        sum(summary.get(name) or 0 for name in unknown),
-    )
+    if any(summary.get(name) for name in unknown):
+        raise typer.Exit(UNRESOLVED)
 
 
 def write_figure(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flowsim.cli.groups import FIGURES, FigureFiles
-from flowsim.cli.output import Printing, judge_summary, report, require_file, write_figure
+from flowsim.cli.output import Printing, report, require_file, write_figure
 from flowsim.errors import InputError
 
 
@@ -60,4 +60,3 @@ def redraw(
             f"{str(source)!r} cannot be drawn: it does not hold what such a record does ({found})"
         ) from error
     report(kind, summary, {"figure": figure, "record": source}, began, printing)
-    judge_summary(summary)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowsim.cli.other_texts import confirmed_lines, induction_lines, training_lines
-
 #: A summary, ready for JSON; its keys depend on the kind of record.
 Summary = dict[str, Any]
 
@@ -15,44 +13,43 @@ def text_of(kind: str, s: Summary) -> str:
     lines = {
         "portrait": _portrait,
         "phase space": _phase_space,
-        "induction": induction_lines,
         "scan": _scan,
         "gaussian": _gaussian,
         "boundary": _refined,
         "comparison": _comparison,
-        "training": training_lines,
+        "training": _training,
     }[kind](s)
     files = ", ".join(f"{n} {s[n]}" for n in ("figure", "record", "checkpoint") if n in s)
     return "\n".join([*lines, f"{files}, {s['seconds']:.1f} s"])
 
 
-def _chain(s: Summary) -> str:
-    """The chain and its regime, or the law of kernels."""
-    if s["model"] == "induction":
-        return f"kernels from {s['prior']}"
-    other = f"q = {s['q']:g}" if "q" in s else f"{s['states']} states"
-    return f"p = {s['p']:g}, {other} ({s['regime']})"
+def _data(s: Summary) -> str:
+    """What the model is trained on; of several chains what they have in common."""
+    if "text_data" in s["captions"]:
+        return str(s["captions"]["text_data"])
+    named = [n for n in "pq" if n in s or n in s.get("dimensions", {})]
+    return ", ".join(f"{n} = {s[n]:g}" if n in s else f"{n} varies" for n in named)
 
 
 def _model(s: Summary) -> str:
-    """The model's name with what was chosen of it."""
-    words = [str(s["model"])]
-    words += [f"N = {s['length']}"] if s.get("length") is not None else []
-    words += [f"m = {s['hidden_per_state']}"] if "hidden_per_state" in s else []
-    chosen = s["model"] in ("rank-one", "states")
-    words += ["with attention"] * bool(s.get("attention")) * chosen
-    words += ["untied"] * (s.get("tied") == 0)
-    words += [f"{n} = {v:g}" for n, v in s.get("fixed", {}).items()]
-    words += [f"{name} = {s[name]:g}" for name in "av" if name in s]
-    return ", ".join(words)
+    """The model's name with what was chosen of it, and the values that are held."""
+    name = s["captions"].get("text", s["model"])
+    return ", ".join([name, *(f"{n} = {v:g}" for n, v in s.get("fixed", {}).items())])
+
+
+def _about(s: Summary, model_first: bool = False) -> str:
+    """The model and its data in a line."""
+    parts = [part for part in (_data(s), _model(s)) if part]
+    return ", ".join(reversed(parts) if model_first else parts)
 
 
 def _optimizer(s: Summary) -> str:
     """The optimizer with its numbers."""
     words = [f"{s['optimizer']}, learning rate {s['learning_rate']:g}, {s['steps']} steps"]
     words += ["cosine schedule"] * (s["schedule"] == "cosine")
-    words += [f"batches of {s['batch']}" if s["loss"] == "sampled" else "population loss"]
-    words += [f"d = {s['d']}"]
+    if "d" in s:  # of a transformer
+        words += [f"batches of {s['batch']}" if s["loss"] == "sampled" else "population loss"]
+        words += [f"d = {s['d']}"]
     return ", ".join(words)
 
 
@@ -61,9 +58,22 @@ def _trained_portrait(s: Summary) -> list[str]:
     lost = [f"{word} {s[word]}" for word in ("periodic", "diverged") if s[word]]
     unresolved = f"unresolved {s['unresolved']}"
     unresolved += f" and {s['flow_unresolved']} by the flow" if s["flow_unresolved"] else ""
+    about = [": ".join(part for part in (_model(s), _data(s)) if part), _optimizer(s)]
+    if "learned" not in fraction:
+        both = {
+            end: (share, fraction[f"flow_{end}"])
+            for end, share in fraction.items()
+            if f"flow_{end}" in fraction
+        }
+        shares = {
+            end: f"{one:.2%}, by gradient flow {other:.2%}"
+            for end, (one, other) in both.items()
+            if one or other
+        }
+        cells = f"cells: {unresolved}, total {s['cells']}"
+        return [*about, *_shares(s, shares, "window "), cells]
     return [
-        f"{_model(s)}: {_chain(s)}",
-        _optimizer(s),
+        *about,
         f"{name} learns from {fraction['learned']:.2%} of the window, gradient flow from "
         f"{fraction['flow_learned']:.2%}",
         f"trapped at the unigram for good      {fraction['trapped']:.2%}",
@@ -81,29 +91,41 @@ def _portrait(s: Summary) -> list[str]:
         f"{s['oracle_agree']} of {s['oracle_cells']} cells "
         f"({s['oracle_cut']} more are cut by a boundary)"
     )
-    chain = _chain(s)
-    if "switching_factor" in s:
-        factor = f"p + q = {s['switching_factor']:.15g}"
-        chain = f"p = {s['p']:g}, q = {s['q']:g}, {factor} ({s['regime']})"
+    title = s["captions"].get("text_portrait", ": ".join(filter(None, ["{text}", _data(s)])))
+    losses = s["captions"].get("text_losses", "").splitlines()
+    if "entropy_rate" in s:
+        losses.append(f"entropy rate (global minimum)        {s['entropy_rate']:.6f} nats")
+        losses.append(f"stationary entropy (bad minimum)     {s['stationary_entropy']:.6f} nats")
     return [
-        chain if s["model"] == "canonical" else f"{_model(s)}: {chain}",
-        f"entropy rate (global minimum)        {s['entropy_rate']:.6f} nats",
-        f"stationary entropy (bad minimum)     {s['stationary_entropy']:.6f} nats",
-        f"window reaching the global minima    {fraction['global_minimum']:.2%}",
-        f"window trapped in local minima       {fraction['local_minimum']:.2%}",
+        title.replace("{text}", _model(s)),
+        *losses,
+        *_shares(s, {n: f"{share:.2%}" for n, share in fraction.items()}, "window ", 36),
         f"cells: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['cells']}",
         f"agreeing with the analytic basins    {oracle if s['oracle_cells'] else 'no closed form'}",
         *_differing(s),
-        *confirmed_lines(s),
+        *_confirmed(s),
         f"largest drift of a conserved energy  {'none known' if drift is None else f'{drift:.1e}'}",
     ]
 
 
+def _shares(s: Summary, shares: dict[str, str], of: str = "", width: int = 38) -> list[str]:
+    """A line for every end: what share of the starts, or of the window, goes there."""
+    words = {
+        name: s["captions"].get(f"end_{name}", name.replace("_", " ")).ljust(width)
+        for name in shares
+    }
+    if "global_minimum" in shares:
+        words["global_minimum"] = f"{of}reaching the global minima".ljust(width)
+        words["local_minimum"] = f"{of}trapped in local minima".ljust(width)
+    return [f"{words[name]} {text}" for name, text in shares.items()]
+
+
 def _differing(s: Summary) -> list[str]:
-    """Where the canonical model is wrong, and where orbits slide along a kink."""
+    """Where a simpler model is wrong, and where orbits slide along a kink."""
     lines = []
     if "share_differs" in s:
-        lines.append(f"canonical model ends elsewhere       {s['share_differs']:.2%} of the window")
+        words = f"{s['captions'].get('simpler', 'simpler model')} ends elsewhere"
+        lines.append(f"{words:<36} {s['share_differs']:.2%} of the window")
     if s.get("cells_sliding"):
         lines.append(f"sliding along a kink of the ReLU     {s['cells_sliding']} cells")
     if s.get("orbits_unfinished"):
@@ -112,40 +134,32 @@ def _differing(s: Summary) -> list[str]:
 
 
 def _phase_space(s: Summary) -> list[str]:
-    orbits = s["orbits"]
-    return [
-        f"{_chain(s)}, {_model(s)}",
-        f"orbits to the global minima {orbits['global_minimum']}, "
-        f"trapped {orbits['local_minimum']}, saddle {orbits['saddle']}, "
-        f"unresolved {s['unresolved']}",
-    ]
+    words = {name: s["captions"].get(f"end_{name}", name) for name in s["orbits"]}
+    words |= {"global_minimum": "to the global minima", "local_minimum": "trapped"}
+    orbits = [f"{words[name]} {count}" for name, count in s["orbits"].items()]
+    return [_about(s), f"orbits {', '.join(orbits)}, unresolved {s['unresolved']}"]
 
 
 def _scan(s: Summary) -> list[str]:
-    names = {"states": "p", "induction": ""}.get(s["model"], "pq")
-    if all(name in s for name in names):
-        chain = _chain(s)
-    else:
-        chain = ", ".join(f"{n} = {s[n]:g}" if n in s else f"{n} varies" for n in names)
     sizes = " x ".join(f"{n} {name}" for name, n in s["dimensions"].items())
     drifts = [v for name, v in s.items() if name.startswith("largest_drift_")]
-    if "optimizer" in s:
+    if "on_plateau_at_end" in s:
         return [
-            f"{_model(s)}, {chain}: {sizes}",
+            f"{_about(s, model_first=True)}: {sizes}",
             _optimizer(s),
             f"learning the bigram                    {_share(s['basins']['global_minimum'])}",
             f"trapped at the unigram for good        {_share(s['basins']['local_minimum'])}",
             f"points: at the unigram at the end {s['on_plateau_at_end']}, unresolved "
             f"{s['unresolved']}, total {s['points']}",
         ]
+    drift = f"{max(drifts):.1e}" if drifts else "none known"
     return [
-        f"{_model(s)}, {chain}: {sizes}",
-        f"reaching the global minima             {_share(s['basins']['global_minimum'])}",
-        f"trapped in local minima                {_share(s['basins']['local_minimum'])}",
+        f"{_about(s, model_first=True)}: {sizes}",
+        *([_optimizer(s)] if "optimizer" in s else []),
+        *_shares(s, {name: _share(basin) for name, basin in s["basins"].items()}),
         f"points: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['points']}",
-        *confirmed_lines(s),
-        "largest drift of a conserved quantity  "
-        + (f"{max(drifts):.1e}" if drifts else "none known"),
+        *_confirmed(s),
+        *([] if "optimizer" in s else [f"largest drift of a conserved quantity  {drift}"]),
         *([_boundary(s)] if "refine_levels" in s else []),
     ]
 
@@ -163,7 +177,7 @@ def _boundary(s: Summary) -> str:
 
 
 def _refined(s: Summary) -> list[str]:
-    return [f"{_chain(s)}, {_model(s)}", _boundary(s)]
+    return [_about(s), _boundary(s)]
 
 
 def _share(basin: Summary) -> str:
@@ -176,14 +190,14 @@ def _share(basin: Summary) -> str:
 
 
 def _gaussian(s: Summary) -> list[str]:
-    of = "" if s["model"] in ("canonical", "states") else " of the canonical model"
-    of = " of the plane v = 0" if s["model"] == "states" and s.get("attention") else of
+    other = s["captions"].get("integral_of", "").replace("$", "")
+    of = f" of the {other}" if other else ""
     wrong = [f"wrong {s['wrong']}"] if "wrong" in s else []
     labels = [*wrong, f"unresolved {s['unresolved']}", f"total {s['samples'] * len(s['sigma'])}"]
     flow = ("fraction", "fraction_low", "fraction_high")
     if "integral" in s:
         lines = [
-            f"{_chain(s)}, {_model(s)}",
+            _about(s),
             "   sigma  integral   flow      95 % interval",
             *_by_sigma(s, "integral", *flow),
             f"limits of the integral{of}: {s['limit_small_sigma']:g} as sigma goes to 0, "
@@ -191,7 +205,7 @@ def _gaussian(s: Summary) -> list[str]:
             f"intervals that miss the integral     {s['intervals_missed']} of {len(s['sigma'])}",
         ]
     else:
-        lines = [f"{_chain(s)}, {_model(s)}", "   sigma      flow      95 % interval"]
+        lines = [_about(s), "   sigma      flow      95 % interval"]
         lines += _by_sigma(s, *flow)
     lines.append(f"labels: {', '.join(labels)}")
     if "largest_relative_energy_drift" in s:
@@ -224,7 +238,7 @@ def _comparison(s: Summary) -> list[str]:
     different = s.get("different_starts", s["points"])
     mirrored = f", {different} of them different" if different != s["points"] else ""
     return [
-        f"{s['model']} model against {s['trainer']} of {_transformer(s)}, {_chain(s)}, "
+        f"{s['model']} model against {s['trainer']} of {_transformer(s)}, {_data(s)}, "
         f"d = {s['d']}, N = {s['length']}, "
         f"{s['points']} starts{mirrored}",
         f"agreement                {share} ({s['agreeing']} of {s['decided']}{drawn})",
@@ -268,8 +282,6 @@ def _learned(s: Summary) -> list[str]:
 
 def _transformer(s: Summary) -> str:
     """What was trained, and which of its weights had noise."""
-    if "architecture" not in s:  # a record of 0.1.0
-        return "the transformer" if s.get("attention") else "the transformer without attention"
     if not s["noise"]:
         return "the transformer without noise"
     where = {"all": "every weight", "attention": "attention's weights",
@@ -279,10 +291,56 @@ def _transformer(s: Summary) -> str:
 
 def _what_it_is(s: Summary) -> list[str]:
     """A line on what agreement means where nothing was drawn at random."""
-    exact = s["model"] in ("rank-one", "states") and s["trainer"] in ("flow", "gd")
-    if "agreement_interval" in s or not exact or "architecture" not in s:
+    words, exact = s["captions"].get("text_exact"), s["trainer"] in ("flow", "gd")
+    if "agreement_interval" in s or not (words and exact):
         return []
-    if "<" in s["regime"] and s["model"] == "states":
-        return ["                         where the plane traps, the full model has a saddle"]
     steps = ", up to the steps of descent" if s["trainer"] == "gd" else ""
-    return [f"                         a check that theory and code agree{steps}"]
+    return [" " * 25 + words.replace("{steps}", steps)]
+
+
+def _confirmed(s: Summary) -> list[str]:
+    """How many of the sampled cells torchdiffeq decides the same way."""
+    if not s.get("confirm_cells"):
+        return []
+    undecided = s.get("confirm_undecided", 0)
+    more = f" ({undecided} it could not decide)" if undecided else ""
+    line = (
+        f"confirmed by torchdiffeq             {s['confirm_agree']} of {s['confirm_cells']}{more}"
+    )
+    wrong = s.get("confirm_disagree", 0)
+    return [line, *([f"contradicted by torchdiffeq          {wrong}"] if wrong else [])]
+
+
+#: What the losses that a training run is compared with are called.
+_BASELINES = {
+    "uniform": "uniform",
+    "unigram": "unigram",
+    "bigram": "bigram",
+    "Bayes": "Bayes, who knows the prior",
+    "kernel": "who knows the kernel",
+}
+
+
+def _training(s: Summary) -> list[str]:
+    """Final losses, and those that they are compared with."""
+    losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
+    more = " ..." if s["models"] > 8 else ""
+    diverged = [f"models that diverged            {s['not_finite']}"] * bool(s["not_finite"])
+    if "p" in s:
+        return [
+            *diverged,
+            f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: loss {losses}{more} nats",
+            f"entropy rate (bigram)           {s['entropy_rate']:.6f} nats",
+            f"stationary entropy (unigram)    {s['stationary_entropy']:.6f} nats",
+        ]
+    kernels = "one kernel" if s["prior"] == "fixed" else f"kernels from {s['prior']}"
+    return [
+        *diverged,
+        f"{s['trainer']} on {s['states']} states, order {s['order']}, {kernels}: "
+        f"loss {losses}{more} nats",
+        *(
+            f"{_BASELINES.get(name, name):<31} {loss:.6f} nats"
+            for name, loss in s["baselines"].items()
+        ),
+        *([f"others: {s['baselines_missing']}"] if "baselines_missing" in s else []),
+    ]

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import typer
 
+from flowsim.models.catalogue import MODELS
+from flowsim.models.own import argument
+
 MAX_CELLS = 10_000_000
 #: States of a chain: the eigenvalues of a kernel take the third power of their number.
 MAX_STATES = 2000
@@ -29,6 +32,17 @@ class Assignment(NamedTuple):
 
     name: str
     value: float
+
+
+class Setting(NamedTuple):
+    """An argument of a model's constructor."""
+
+    name: str
+    value: object
+
+
+class Ranges(dict[str, Interval]):
+    """Windows by the names of their axes."""
 
 
 class Window(NamedTuple):
@@ -94,6 +108,34 @@ def assignment(text: str) -> Assignment:
     if not name.strip() or not math.isfinite(number(value)):
         raise typer.BadParameter(f"must be NAME=VALUE with a finite value, not {shown(text)}.")
     return Assignment(name.strip(), number(value))
+
+
+def ranges(text: str) -> Ranges:
+    """NAME=LOW:HIGH,NAME=LOW:HIGH."""
+    found = Ranges(window(part) for part in text.split(","))
+    if len(found) != text.count(",") + 1 or "" in found:
+        raise typer.BadParameter(
+            f"must be X=LOW:HIGH,Y=LOW:HIGH, each name once, not {shown(text)}."
+        )
+    return found
+
+
+def setting(text: str) -> Setting:
+    """NAME=VALUE, a number, True, False or a word."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.strip().isidentifier()):
+        raise typer.BadParameter(f"must be NAME=VALUE, not {shown(text)}.")
+    return Setting(name.strip(), argument(value))
+
+
+def model_name(text: str) -> str:
+    """The name of a model, or FILE.py:Class."""
+    if ":" not in text and text not in MODELS:
+        names = ", ".join(MODELS)
+        raise typer.BadParameter(
+            f"must be one of {names}, or FILE.py:Class of your own, not {shown(text)}."
+        )
+    return text
 
 
 def _ends(text: str) -> tuple[float, float, int]:

@@ -14,21 +14,24 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from flowsim.drawing.style import (
-    BASINS,
     INK,
     LINE,
+    Styles,
     add_legend,
-    chain_caption,
+    axes_of,
+    basin_names,
+    captions,
+    data_of,
     figure_of,
     meanings,
-    model_caption,
     name_of,
     own_axes,
     sentence,
+    title_of,
 )
 
 #: Lighter than ink, so that the boundary stands out among the starts that were followed.
-_POINT = {**INK, "global_minimum": "#7fb2d4"}
+_POINT = Styles({**INK, "global_minimum": "#7fb2d4"}, 1)
 BESIDE_SADDLES: dict[str, Any] = {"color": INK["saddle"], "linewidth": 1.2}
 _STYLE: dict[bool, dict[str, Any]] = {
     False: {"color": LINE, "linewidth": 1.8, "zorder": 4},
@@ -67,7 +70,7 @@ def draw_refined(record: xr.Dataset, ax: Any = None) -> Figure:
     ax.set_title("\n".join(_title(record, names)), fontsize=10.5)
     for axis, name in zip("xyz", names, strict=False):
         low, high = record[f"fine_{name}"].to_numpy()[[0, -1]]
-        ax.set(**{f"{axis}label": name_of(name), f"{axis}lim": (low, high)})
+        ax.set(**{f"{axis}label": name_of(record, name), f"{axis}lim": (low, high)})
     add_legend(ax, handles, given)
     return figure_of(ax)
 
@@ -75,18 +78,16 @@ def draw_refined(record: xr.Dataset, ax: Any = None) -> Figure:
 def _title(record: xr.Dataset, names: list[str]) -> list[str]:
     attrs = record.attrs
     held = [c for c in attrs["coordinates"] if c not in names and c in record.coords]
-    words = [model_caption(record), *(f"slice ${c}$ = {float(record[c]):g}" for c in held)]
-    lines = [
-        sentence(", ".join(words)) + ": basin boundary",
-        sentence(chain_caption(record)),
-    ]
+    words = [title_of(record), *(f"slice ${c}$ = {float(record[c]):g}" for c in held)]
+    lines = [", ".join(words) + ": basin boundary", *map(sentence, data_of(record))]
     lines.append(
         f"{attrs['refine_evaluated']:,} starts instead of the {attrs['refine_full']:,} "
         "of the full fine grid"
     )
-    low, high = record["fine_e"].to_numpy()[[0, -1]] if "e" in names else (-1.0, 1.0)
-    if low >= 0 or high <= 0:
-        lines.append("(only one sign of $e$; the other is its mirror image)")
+    up, mirrored = axes_of(record)[1], captions(record).get("mirrored")
+    if mirrored and up in names:
+        low, high = record[f"fine_{up}"].to_numpy()[[0, -1]]
+        lines += [mirrored] if low >= 0 or high <= 0 else []
     return lines
 
 
@@ -96,7 +97,7 @@ def draw_boundary(
     names: Sequence[str] | None = None,
     bright: bool = False,
 ) -> list[Line2D]:
-    """The boundary on given axes, w horizontal and e vertical; three-dimensional ones too.
+    """The boundary on given axes; three-dimensional ones too.
 
     A surface is drawn smooth, its points moved by up to half a cell of the finest grid.
 
@@ -113,8 +114,9 @@ def draw_boundary(
     points = np.stack([record[f"boundary_{n}"].to_numpy() for n in names], axis=-1)
     if not len(points):
         return []
-    codes = meanings(record["boundary_side"])
-    unstable = record["boundary_side"].to_numpy() == codes.index("saddle")
+    side = record["boundary_side"]
+    saddles = [code for code, name in enumerate(meanings(side)) if name.startswith("saddle")]
+    unstable = np.isin(side.to_numpy(), saddles)
     plane = len(names) == 2
     if plane:
         curve = record["boundary_curve"].to_numpy()
@@ -210,16 +212,19 @@ def _draw_nodes(record: xr.Dataset, ax: Axes) -> list[Line2D]:
     label, names = record["node_label"].to_numpy(), meanings(record["node_label"])
     size = min(max(2e4 / len(label), 1.6), 10.0)
     handles = []
-    for name in ("global_minimum", "local_minimum", "unresolved"):
-        chosen, colour = label == names.index(name), _POINT[name]
+    for code, name in enumerate(names):
+        if name == "saddle":
+            continue
+        chosen, colour = label == code, _POINT[name]
         if chosen.any():
             ax.scatter(x[chosen], y[chosen], s=size, color=colour, linewidths=0, rasterized=True)
             style: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 4}
-            handles.append(Line2D([], [], color=colour, label=BASINS[name], **style))
+            handles.append(Line2D([], [], color=colour, label=basin_names(record)[name], **style))
     return handles
 
 
 def _varied(record: xr.Dataset) -> list[str]:
-    """The varied coordinates, horizontal first: e comes last."""
+    """The varied coordinates: the plane's horizontal one first, its vertical one last."""
     names = [str(n).removeprefix("fine_") for n in record.variables if str(n).startswith("fine_")]
-    return sorted(names, key="wauebpo".find if set(names) <= set("wauebpo") else None)
+    across, up = axes_of(record)
+    return sorted(names, key=lambda name: ((name == up) - (name == across), name))

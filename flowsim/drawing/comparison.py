@@ -18,8 +18,10 @@ from flowsim.drawing.style import (
     INK,
     MARKER,
     add_legend,
+    axes_of,
     basin_dots,
-    chain_caption,
+    captions,
+    data_of,
     figure_of,
     label_names,
     name_of,
@@ -68,7 +70,7 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None) -> Figure:
     names = ", ".join(str(name) for name in record["coordinate"].to_numpy())
     draw_losses(record, axes[1, 0])
     draw_spread(record, axes[1, 1], "distance", f"distance of ({names}) from the reduced orbit")
-    family = "plane of S states" if record.attrs["model"] == "states" else "rank-one manifold"
+    family = captions(record).get("family", "model's family")
     draw_spread(record, axes[1, 2], "drift", f"relative distance from the {family}")
     figure.suptitle(_title(record), fontsize=11)
     lines: list[Artist] = [
@@ -81,14 +83,16 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None) -> Figure:
 
 
 def draw_labels(record: xr.Dataset, ax: Axes, variable: str) -> None:
-    """Every start with the marker of its label, w horizontal and e vertical."""
-    w, e, names = record["w"].to_numpy(), record["e"].to_numpy(), label_names(record[variable])
+    """Every start with the marker of its label."""
+    across, up = axes_of(record)
+    x, y = record[across].to_numpy(), record[up].to_numpy()
+    names = label_names(record[variable])
     size = _marker_size(record)
     for name in FILL:
         on = names == name
-        ax.scatter(w[on], e[on], s=size, c=FILL[name], marker=MARKER[name],
+        ax.scatter(x[on], y[on], s=size, c=FILL[name], marker=MARKER[name],
                    edgecolors=INK[name], linewidths=0.5)  # fmt: skip
-    ax.set(xlabel=name_of("w"), ylabel=name_of("e"))
+    ax.set(xlabel=name_of(record, across), ylabel=name_of(record, up))
 
 
 def draw_disagreements(record: xr.Dataset, ax: Axes) -> None:
@@ -97,8 +101,8 @@ def draw_disagreements(record: xr.Dataset, ax: Axes) -> None:
     off = predicted != outcome
     if "predicted_by" not in record.attrs:  # else unresolved means: not learned within the steps
         off &= (predicted != "unresolved") & (outcome != "unresolved")
-    w, e = record["w"].to_numpy(), record["e"].to_numpy()
-    ax.scatter(w[off], e[off], s=2.2 * _marker_size(record), facecolors="none", edgecolors=DIFFER,
+    x, y = (record[name].to_numpy() for name in axes_of(record))
+    ax.scatter(x[off], y[off], s=2.2 * _marker_size(record), facecolors="none", edgecolors=DIFFER,
                linewidths=1.2)  # fmt: skip
 
 
@@ -178,25 +182,18 @@ def _title(record: xr.Dataset) -> str:
     where = {"attention": "attention's weights", "others": "all weights but attention's"}
     noise = f", noise {a['noise']:g} on " if a["noise"] else ""
     noise += where.get(str(a.get("noise_on")), "every weight") if noise else ""
-    layer = "full transformer"
-    if "architecture" not in a and not a.get("attention", 0):  # a record of 0.1.0
-        layer = "full model without attention layer"
-    return (
-        f"{chain_caption(record)}\n"
-        f"{_TRAINER[a['trainer']]} of the {layer}, $d$ = {a['d']}, $N$ = {a['length']}"
-        f"{noise}, against {_reduced(record)}"
+    against = captions(record).get("short", f"the {a['model']} model{_shared(record)}")
+    words = (
+        f"{_TRAINER[a['trainer']]} of the full transformer, $d$ = {a['d']}, $N$ = {a['length']}"
+        f"{noise}, against {against}"
     )
+    return "\n".join([*data_of(record), words])
 
 
-def _reduced(record: xr.Dataset) -> str:
-    """The reduced model, and what its starts share."""
-    a = record.attrs
-    if a["model"] == "states":
-        return f"the plane of {a['states']} states, {a['hidden_per_state']} hidden units for each"
-    return f"the {a['model']} model{_attention(record)}"
-
-
-def _attention(record: xr.Dataset) -> str:
-    """The attention scalar of the starts, if they have one and it is the same for all."""
-    values = np.unique(record["a"].to_numpy()) if "a" in record else np.empty(0)
-    return f", from $a$ = {values[0]:g}" if len(values) == 1 else ""
+def _shared(record: xr.Dataset) -> str:
+    """Coordinates beside the plane that are the same for all starts."""
+    others = [name for name in map(str, record["coordinate"].to_numpy())
+              if name not in axes_of(record)]  # fmt: skip
+    values = {name: np.unique(record[name].to_numpy()) for name in others}
+    same = [f", from ${name}$ = {x[0]:g}" for name, x in values.items() if len(x) == 1]
+    return "".join(same)

@@ -14,12 +14,13 @@ from flowsim.drawing.style import (
     INK,
     SOFT,
     add_legend,
-    chain_caption,
+    captions,
+    data_of,
     figure_of,
-    model_caption,
     optimizer_caption,
     own_axes,
     sentence,
+    title_of,
 )
 
 _EVENT = {False: "reaching the global minima", True: "not reaching the global minima"}
@@ -37,22 +38,19 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None) -> Figure:
     given = ax is not None
     ax = own_axes(ax, 7.0, 5.2)
     draw_probability(record, ax)
-    ax.set_title(
-        f"{sentence(model_caption(record))}, Gaussian starts\n{sentence(chain_caption(record))}",
-        fontsize=10.5,
-    )
+    lines = [f"{title_of(record)}, Gaussian starts", *map(sentence, data_of(record))]
+    ax.set_title("\n".join(lines), fontsize=10.5)
     add_legend(ax, ax.get_legend_handles_labels()[0], given, columns=1)
     return figure_of(ax)
 
 
 def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     """The integral as a curve, the scan as points with intervals, the limits in σ dotted."""
-    sigma, a = record["sigma"].to_numpy(), record.attrs
-    known = "integral" in record  # not of the induction model
+    sigma, a, words = record["sigma"].to_numpy(), record.attrs, captions(record)
+    known = "integral" in record
     small, large = (a["limit_small_sigma"], a["limit_large_sigma"]) if known else (0.5, 0.5)
     flip = bool(small == 1 and large < 1)  # the probability of the rarer end
-    own = a["model"] == "states" and not a.get("attention")
-    canonical = a["model"] == "canonical" or own  # whose own basins are integrated over
+    other = words.get("integral_of")  # whose basins are integrated over, if not its own
 
     def of(name: str) -> np.ndarray:
         values = record[name].to_numpy()
@@ -61,11 +59,10 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     fraction = of("fraction")
     low, high = sorted((of("fraction_low"), of("fraction_high")), key=lambda v: float(v.sum()))
     if known:
-        other = "plane $v$ = 0" if a["model"] == "states" else "canonical model"
-        whose = "" if canonical else f" of the {other}"
+        whose = f" of the {other}" if other else ""
         ax.plot(
             sigma, of("integral"), color=INK["global_minimum"], linewidth=1.8,
-            linestyle="solid" if canonical else "dashed",
+            linestyle="dashed" if other else "solid",
             label=f"integral over the analytic basin{whose}",
         )  # fmt: skip
     # the interval of a fraction of 0 or 1 is cut there only within rounding
@@ -87,15 +84,13 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
         ax.plot(sigma[none], high[none], "v", color=INK["local_minimum"], markersize=4,
                 label="none of them: end of the interval" if none.any() else None)  # fmt: skip
     for limit, text in ((small, "0"), (large, "\\infty")):
-        if canonical and (small == large or limit not in (0, 1)):
-            words = "any $\\sigma$" if small == large else f"limit as $\\sigma \\to {text}$"
-            _mark_limit(ax, 1 - limit if flip else limit, words)
+        if known and not other and (small == large or limit not in (0, 1)):
+            when = "any $\\sigma$" if small == large else f"limit as $\\sigma \\to {text}$"
+            _mark_limit(ax, 1 - limit if flip else limit, when)
     ax.set_xscale("log")
-    with_attention = a.get("attention") or a["model"] in ("uniform", "linear")
-    third = "$v$" if a["model"] == "states" else "$a$"
-    names = f"$e$, $w$ and {third}" if with_attention else "$e$ and $w$"
-    names = names if known else "$\\alpha$ and $\\beta$"
-    ax.set_xlabel(f"standard deviation $\\sigma$ of {names}")
+    *first, last = (f"${name}$" for name in np.atleast_1d(a.get("coordinates", "theta")))
+    usual = f"{', '.join(first)} and {last}" if first else last
+    ax.set_xlabel(f"standard deviation $\\sigma$ of {words.get('starts', usual)}")
     ax.set_ylabel(f"probability of {_EVENT[flip]}")
 
 

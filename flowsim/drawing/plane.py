@@ -1,60 +1,119 @@
-"""Drawing a portrait record. Knows arrays and matplotlib, nothing of models or integration."""
+"""Drawing the plane of a record. Knows arrays and matplotlib, nothing of models or integration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.patheffects import withStroke
 
-from flowsim.drawing.plane_curves import draw_curves, draw_energy
+from flowsim.drawing.boundary_lines import draw_boundary
 from flowsim.drawing.style import (
     ARROW,
-    BASINS,
     FILL,
+    HATCH,
     INK,
     LINE,
     MARKER,
     SOFT,
     TRAINED,
     add_legend,
-    basin_patches,
-    chain_caption,
+    axes_of,
+    basin_names,
+    captions,
+    code_of,
+    data_of,
     edges,
     figure_of,
+    label_names,
     meanings,
-    model_caption,
     name_of,
     new_figure,
+    optimizer_caption,
     own_axes,
     percent,
-    sentence,
+    remark_of,
+    title_of,
 )
 from flowsim.errors import InputError
+from flowsim.records.captions import held_of
 
 #: Cells a side up to which hatching follows their edges, and beyond it their centres.
 _WHOLE_CELLS = 512
-_DIFFERS: dict[str, Any] = {"hatches": ["xxx"], "colour": LINE}
-_SLIDES: dict[str, Any] = {"hatches": [".."], "colour": "#3f6f86"}
+#: Hatches and their colours of cells that a simpler model misjudges, and whose orbits slide.
+_DIFFERS, _SLIDES = ("xxx", LINE), ("..", "#3f6f86")
+#: Colour, hatch and its colour of what became of a cell: its label, or what an optimizer did.
+_CELLS: dict[str, tuple[str, str, str]] = {
+    "unresolved": (FILL["unresolved"], "", LINE),
+    "global_minimum": (FILL["global_minimum"], "", LINE),
+    "local_minimum": (FILL["local_minimum"], "///", "#ffffff"),
+    "saddle": (FILL["saddle"], "", LINE),
+    "plateau": ("#f6d9bd", "...", "#c25700"),
+    "between": ("#f3e27a", "", LINE),
+    "above": ("#a8a8a8", "", LINE),
+    "equal": ("#ffffff", "", LINE),
+    **{name: (FILL[name], HATCH[name], INK[name]) for name in ("periodic", "bounded", "diverged")},
+}
+_BEST = "global_minimum"
+_TRAINED_TEXTS = {
+    "global_minimum": "learns the bigram",
+    "local_minimum": "trapped at the unigram for good",
+    "plateau": "at the unigram after {steps} steps",
+    "between": "between unigram and bigram after {steps} steps",
+    "above": "loss above the unigram's after {steps} steps",
+    "equal": "unigram and bigram have the same loss",
+    "periodic": "large steps go round in a circle",
+    "diverged": "diverges",
+}
+_STEPS_TEXTS = {
+    "unresolved": "on its way after {steps} steps",
+    "periodic": "large steps go round in a circle",
+    "bounded": "steps go back and forth without end",
+    "diverged": "diverges",
+}
+MINIMA: dict[str, Any] = {"color": INK["global_minimum"], "linewidth": 2.6}
+_SADDLE: dict[str, Any] = {
+    "marker": "X", "markersize": 9, "color": "#ffffff", "markeredgecolor": LINE,
+    "linestyle": "none",
+}  # fmt: skip
+CRITICAL: dict[str, dict[str, Any]] = {
+    "local_minimum": {"color": "#a33b00", "linewidth": 3.0},
+    "local_maximum": {"color": LINE, "linewidth": 1.6, "linestyle": (0, (2, 2))},
+    "saddle": {"color": LINE, "linewidth": 1.6, "linestyle": (0, (6, 2, 1, 2))},
+    "global_minimum": MINIMA,
+}
+_KINDS = {"local_minimum": "local minima", "local_maximum": "local maxima", "saddle": "saddles"}
+SEPARATRIX: dict[str, Any] = {"color": LINE, "linewidth": 1.8}
+CANONICAL_SEPARATRIX: dict[str, Any] = {"color": LINE, "linewidth": 1.6, "linestyle": (0, (4, 3))}
+_ENERGY: dict[str, Any] = {"colors": "#7a4fa3", "linewidths": 0.7, "linestyles": "dotted"}
+_FLOW: dict[str, Any] = {
+    "color": LINE, "linewidth": 1.7, "linestyle": (0, (4, 2.5)), "zorder": 4,
+    "path_effects": [withStroke(linewidth=3.2, foreground="#ffffff")],
+}  # fmt: skip
+_VALLEY: dict[str, Any] = {"color": "#2a7f62", "linewidth": 1.6, "linestyle": ":"}
+_LEVEL: dict[str, Any] = {"colors": "#8a8a8a", "linewidths": 0.5}
 
 
 def draw_portrait(record: xr.Dataset, ax: Axes | None = None, energy: bool = False) -> Figure:
-    """A portrait: basins, flow, curves, and where the canonical model predicts another end.
+    """A portrait: basins, flow, curves, and where a simpler model predicts another end.
 
     Args:
-        record: from ``portrait_record`` or read back from its file.
+        record: from ``portrait_record`` or read back from its file; or a scan with an optimizer
+            over a grid in the plane.
         ax: axes to draw on; by default those of a new figure.
         energy: also draw contours of the conserved energy.
 
     Raises:
-        InputError: energy contours of a record without the canonical model's energy.
+        InputError: energy contours of a record without a conserved energy.
     """
     given = ax is not None
     ax = own_axes(ax, 7.0, 7.6)
@@ -74,16 +133,17 @@ def draw_models_side_by_side(records: Sequence[xr.Dataset], energy: bool = False
     figure = new_figure(6.1 * len(records), 7.6)
     panels = figure.subplots(1, len(records), sharex=True, sharey=True, squeeze=False)[0]
     handles: dict[object, Artist] = {}
-    titles = [_title(record) for record in records]
-    one_chain = len({title[1] for title in titles}) == 1
-    for record, ax, title in zip(records, panels, titles, strict=True):
+    data = data_of(records[0])
+    one_chain = all(data_of(record) == data for record in records)
+    for record, ax in zip(records, panels, strict=True):
         for handle in draw_layers(record, ax, energy):
             handles.setdefault(handle.get_label(), handle)
-        ax.set_title("\n".join([title[0], *title[1 + one_chain :]]), fontsize=10.5)
+        ax.set_title("\n".join(_title(record, not one_chain)), fontsize=10.5)
         ax.label_outer()
     if one_chain:
-        figure.suptitle(titles[0][1], fontsize=12)
-    first = [text for text in BASINS.values() if text in handles]
+        figure.suptitle("".join(data), fontsize=12)
+    basins = [text for record in records for text in basin_names(record).values()]
+    first = [text for text in dict.fromkeys(basins) if text in handles]
     order = [*first, *(text for text in handles if text not in first)]
     add_legend(panels[0], [handles[text] for text in order], given=False, columns=3)
     return figure
@@ -100,139 +160,311 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Arti
     return handles + (draw_energy(record, ax) if energy else [])
 
 
-def draw_basins(record: xr.Dataset, ax: Axes, across: str = "w", up: str = "e") -> list[Artist]:
-    """The basins as filled cells, the bad one hatched; a legend's entries."""
-    names = meanings(record["label"])
-    labels = record["label"].transpose(up, across).to_numpy()
-    x, y = edges(record[across].to_numpy(), across), edges(record[up].to_numpy(), up)
-    extent = (x[0], x[-1], y[0], y[-1])
+def draw_basins(record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = None) -> list[Artist]:
+    """The cells by what became of them, some hatched; a legend's entries.
+
+    The cells' horizontal and vertical coordinate are by default those of the record's plane.
+    """
+    across, up = plane or axes_of(record)
+    found, cells = _codes(record, (across, up)), _CELLS
+    if "open_share" not in record:
+        cells = {name: _CELLS[name] if name in _CELLS else
+                 (FILL[name], HATCH[name], "#ffffff" if HATCH[name] else LINE)
+                 for name in meanings(record["label"])}  # fmt: skip
+    names = list(cells)
+    x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     ax.imshow(
-        labels, origin="lower", extent=extent, aspect="auto", vmin=-0.5, vmax=len(names) - 0.5,
-        cmap=ListedColormap([FILL[name] for name in names]), interpolation="nearest",
+        found, origin="lower", aspect="auto", extent=(x[0], x[-1], y[0], y[-1]), vmin=-0.5,
+        vmax=len(names) - 0.5,
+        cmap=ListedColormap([colour for colour, *_ in cells.values()]), interpolation="nearest",
         rasterized=True,
     )  # fmt: skip
-    _hatch(record, ax, labels == names.index("local_minimum"), ["///"], "#ffffff", across, up)
-    ax.set(xlim=extent[:2], ylim=extent[2:], xlabel=name_of(across), ylabel=name_of(up))
-    return basin_patches(name for name in BASINS if (labels == names.index(name)).any())
+    ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
+    ax.set(xlabel=name_of(record, across), ylabel=name_of(record, up))
+    texts = basin_names(record)
+    if "optimizer" in record.attrs:
+        own = _TRAINED_TEXTS if "open_share" in record else _STEPS_TEXTS
+        texts |= {n: s.format(steps=record.attrs["steps"]) for n, s in own.items()}
+    handles: list[Artist] = []
+    for name in (*names[1:], names[0]):
+        on = found == names.index(name)
+        if on.any():
+            colour, hatch, ink = cells[name]
+            if hatch:
+                _hatch(record, ax, on, hatch, ink, across, up)
+            edge = 0.6 if colour == "#ffffff" else 0  # white on white without its edge
+            handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor=ink, linewidth=edge,
+                                 label=texts[name]))  # fmt: skip
+    return handles
+
+
+def outcomes(record: xr.Dataset) -> np.ndarray:
+    """What became of every cell, by name, over the vertical and the horizontal axis."""
+    names = list(_CELLS) if "open_share" in record else meanings(record["label"])
+    return np.array(names)[_codes(record, axes_of(record))]
+
+
+def _codes(record: xr.Dataset, plane: tuple[str, str]) -> np.ndarray:
+    """The places in ``_CELLS`` of labels, and of an optimizer's cells without one."""
+    cells, names = record.transpose(plane[1], plane[0], ...), list(_CELLS)
+    label: np.ndarray = cells["label"].to_numpy()
+    if "open_share" not in record:
+        return label
+    found, open_share = np.full(label.shape, names.index("between")), cells["open_share"].to_numpy()
+    found[open_share > 1] = names.index("above")
+    found[np.isnan(open_share)] = names.index("equal")  # p + q = 1
+    found[cells["on_plateau_at_end"].to_numpy() == 1] = names.index("plateau")
+    found = np.where(np.isin(label, [names.index("global_minimum"), names.index("local_minimum")]),
+                     label, found)  # fmt: skip
+    for name, codes in (("periodic", ("periodic",)), ("diverged", ("diverged", "failed"))):
+        for code in codes:
+            found[cells["status"].to_numpy() == code_of(cells["status"], code)] = names.index(name)
+    return found
 
 
 def _hatch(
-    record: xr.Dataset, ax: Axes, on: np.ndarray, hatches: list[str], colour: str, across: str,
+    record: xr.Dataset, ax: Axes, on: np.ndarray, hatch: str, colour: str, across: str,
     up: str,
 ) -> None:  # fmt: skip
     """Hatch the cells that are ``on``, an array over (up, across)."""
-    if not on.any():
-        return
     x, y = record[across].to_numpy(), record[up].to_numpy()
     if max(on.shape) <= _WHOLE_CELLS:
         x, y = (np.repeat(edges(values), 2)[1:-1] for values in (x, y))
         on = on.repeat(2, axis=0).repeat(2, axis=1)
-    hatch = ax.contourf(x, y, on, levels=[0.5, 1.5], colors="none", hatches=hatches)
-    hatch.set(edgecolor=colour, linewidth=0)
+    drawn = ax.contourf(x, y, on, levels=[0.5, 1.5], colors="none", hatches=[hatch])
+    drawn.set(edgecolor=colour, linewidth=0)
 
 
 def _draw_regions(record: xr.Dataset, ax: Axes) -> list[Artist]:
-    """Cells whose end the canonical model does not predict, and cells whose orbit slides."""
-    regions = {}
+    """Cells whose end a simpler model does not predict, and cells whose orbit slides."""
+    regions, (x, y) = {}, axes_of(record)
     if "differs" in record:
-        regions["the canonical model predicts the other end"] = ("differs", _DIFFERS)
+        regions[f"the {simpler_model(record)} predicts the other end"] = ("differs", _DIFFERS)
     if "sliding_time" in record:
         regions["the orbit slides along a ReLU's kink"] = ("sliding_time", _SLIDES)
     handles: list[Artist] = []
-    for text, (name, style) in regions.items():
-        on = record[name].transpose("e", "w").to_numpy() > 0
+    for text, (name, (hatch, colour)) in regions.items():
+        on = record[name].transpose(y, x).to_numpy() > 0
         if on.any():
-            _hatch(record, ax, on, style["hatches"], style["colour"], "w", "e")
-            patch = Patch(facecolor="#ffffff", hatch=style["hatches"][0], linewidth=0)
-            patch.set(edgecolor=style["colour"], label=f"{text} ({percent(on)})")
-            handles.append(patch)
+            _hatch(record, ax, on, hatch, colour, x, y)
+            handles.append(Patch(facecolor="#ffffff", hatch=hatch, edgecolor=colour, linewidth=0,
+                                 label=f"{text} ({percent(on)})"))  # fmt: skip
     return handles
 
 
 def draw_flow(record: xr.Dataset, ax: Axes) -> list[Artist]:
     """Unit arrows of the flow, and the orbits from the points where they start."""
+    x, y = axes_of(record)
+    if f"arrow_{x}" not in record:
+        return []
     ax.quiver(
-        record["arrow_w"], record["arrow_e"], record["direction_w"], record["direction_e"],
+        *(record[f"{name}_{n}"] for name in ("arrow", "direction") for n in (x, y)),
         angles="xy", pivot="mid", scale=38, width=0.0021, color=ARROW, alpha=0.75,
     )  # fmt: skip
     arrow = Line2D([], [], color=ARROW, marker="$\\rightarrow$", linestyle="none", markersize=11)
     arrow.set_label("direction of the flow")
-    cloud = _draw_cloud(record, ax)
-    if "orbit_w" not in record:
+    cloud = _draw_cloud(record, ax, x, y)
+    if f"orbit_{x}" not in record:
         return [arrow, *cloud]
-    w, e = record["orbit_w"].to_numpy(), record["orbit_e"].to_numpy()
-    ax.plot(w, e, color=SOFT, linewidth=0.9)
-    ax.plot(w[0], e[0], "o", color=SOFT, markersize=2.8)
+    across, up = (record[f"orbit_{n}"].to_numpy() for n in (x, y))
+    ax.plot(across, up, color=SOFT, linewidth=0.9)
+    ax.plot(across[0], up[0], "o", color=SOFT, markersize=2.8)
     line = Line2D([], [], color=SOFT, linewidth=0.9, marker="o", markersize=2.8, markevery=2)
     early = int(record.attrs.get("orbits_unfinished", 0))
     more = f"; {early} stop before their ends" if early else ""
     line.set_label(f"orbit from its start (dot){more}")
-    return [arrow, line, *_draw_training(record, ax), *cloud]
+    return [arrow, line, *_draw_training(record, ax, x, y), *cloud]
 
 
-def _draw_cloud(record: xr.Dataset, ax: Axes) -> list[Artist]:
+def _draw_cloud(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Artist]:
     """The starts of a cloud by where they end, of records of the explorer."""
     if "cloud_label" not in record:
         return []
     label, names = record["cloud_label"].to_numpy(), meanings(record["cloud_label"])
     handles: list[Artist] = []
-    for name, words in BASINS.items():
+    for name, words in basin_names(record).items():
         on = label == names.index(name)
         if on.any():
             share = f"of the cloud {percent(on)} {words}"
-            w, e = (record[f"cloud_{n}"].to_numpy()[on] for n in "we")
-            handles += ax.plot(w, e, MARKER[name], ms=4, mfc=FILL[name], mec=INK[name], mew=0.6,
+            at = (record[f"cloud_{n}"].to_numpy()[on] for n in (x, y))
+            handles += ax.plot(*at, MARKER[name], ms=4, mfc=FILL[name], mec=INK[name], mew=0.6,
                                linestyle="none", label=share)  # fmt: skip
     return handles
 
 
-def _draw_training(record: xr.Dataset, ax: Axes) -> list[Artist]:
+def _draw_training(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Artist]:
     """Paths of full training from the starts of orbits, of records of the explorer."""
-    if "trained_w" not in record:
+    if f"trained_{x}" not in record:
         return []
     style: dict[str, Any] = {"color": TRAINED, "linewidth": 1.6, "linestyle": (0, (2, 1.2))}
-    ax.plot(record["trained_w"].to_numpy(), record["trained_e"].to_numpy(), **style)
+    ax.plot(*(record[f"trained_{n}"].to_numpy() for n in (x, y)), **style)
     return [Line2D([], [], label="full training, projected", **style)]
 
 
-def _title(record: xr.Dataset) -> list[str]:
-    """The model on its chain; shares of the window; what else has to be known of it."""
-    a, total = record.attrs, record["label"].size
-    held = [f"${n}$ = {a[n]:g}" for n in ("a", "v", "u", "b") if n in a]
-    word = "slice" if a["model"] in ("uniform", "linear", "states") else "starts at"
-    model = ", ".join([sentence(model_caption(record)), *(f"{word} {h}" for h in held)])
+def simpler_model(record: xr.Dataset) -> str:
+    """What a simpler model is called that the record's own is compared with."""
+    return captions(record).get("simpler", "simpler model")
+
+
+def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
+    """The model on its data; shares of the window; what else has to be known of it."""
+    a, total, words = record.attrs, record["label"].size, captions(record)
+    verb = words.get("held", "starts at")
+    held = [f"{verb} ${name}$ = {value:g}" for name, value in held_of(a).items()]
+    data = data_of(record) if with_data else []
+    if "optimizer" in a:
+        lifted = ["starts lifted from the plane"] * ("open_share" in record)
+        about = ", ".join([title_of(record), *held, *lifted])
+        return [optimizer_caption(record), about, *data, *_learned(record)]
     verbs = {"global_minimum": "reaches the global minima", "local_minimum": "is trapped",
              "saddle": "ends in a saddle", "unresolved": "is unresolved"}  # fmt: skip
+    names = meanings(record["label"])
     shares = [
-        f"{percent(int(a[f'cells_{name}']), total)} {verb}"
-        for name, verb in verbs.items()
+        f"{percent(int(a[f'cells_{name}']), total)} {words.get(f'end_{name}', verbs.get(name, ''))}"
+        for name in (*names[1:], names[0])
         if a[f"cells_{name}"]
     ]
-    lines = [model, chain_caption(record)]
-    lines.append("of the window " + ", ".join(shares[:2]))
-    lines += [", ".join(shares[2:])] if shares[2:] else []
-    return lines + _remarks(record)
-
-
-def _remarks(record: xr.Dataset) -> list[str]:
-    """What a reader of the portrait would otherwise take for granted."""
-    a, remarks = record.attrs, []
+    lines = [", ".join([title_of(record), *held]), *data]
+    each = 2 if sum(map(len, shares[:2])) <= 66 else 1
+    rows = [", ".join(shares[i : i + each]) for i in range(0, len(shares), each)]
+    lines += [f"of the window {rows[0]}", *rows[1:]]
     if "share_differs" in a:
-        share = percent(int(a["cells_differ"]), record["label"].size)
-        remarks.append(f"{share} ends elsewhere than in the canonical model")
-    if a["model"] == "rank-one":
-        remarks.append("(starts lifted from the plane, orbits projected to it)")
-    if a["model"] == "states" and "v" in a["coordinates"]:
-        where = "; the global minima lie at $v$ = 0" if a.get("v") else ""
-        remarks.append(f"(arrows and orbits without their part along $v${where})")
-    elif a["model"] == "states":
-        trap = str(a["regime"])[2] == "<" and a["cells_local_minimum"]
-        more = ";\nits trap opens to any noise off it, rounding too" if trap else ""
-        remarks.append(f"(exact: full training with $S$ logits never leaves this plane{more})")
-    if a["model"] == "canonical" and str(a["regime"]) == "p + q < 1" and a["cells_local_minimum"]:
-        remarks.append("(no trap of the full model, whose positions move: see rank-one)")
-    if a["model"] in ("uniform", "linear"):
-        elsewhere = a["model"] == "uniform" and a.get("a")
-        more = "; the global minima lie at $a$ = 0" if elsewhere else ""
-        remarks.append(f"(arrows and orbits without their part along $a${more})")
-    return remarks
+        share = percent(int(a["cells_differ"]), total)
+        lines.append(f"{share} ends elsewhere than in the {simpler_model(record)}")
+    return [*lines, *remark_of(record)]
+
+
+def _learned(record: xr.Dataset) -> list[str]:
+    """The share of the window that an optimizer brings to each end, beside that of the flow."""
+    found = outcomes(record)
+    flow = label_names(record["flow_label"]) if "flow_label" in record else None
+    if "open_share" in record:
+        beside = "" if flow is None else f", gradient flow from {percent(flow == _BEST)}"
+        return [f"learns from {percent(found == _BEST)} of the window{beside}"]
+    shown = [n for n in meanings(record["label"])[1:] if (found == n).any()]
+    return [
+        f"{percent(found == name)} {basin_names(record).get(name, name)}"
+        + ("" if flow is None else f", by gradient flow {percent(flow == name)}")
+        for name in shown
+    ]
+
+
+def draw_curves(record: xr.Dataset, ax: Axes) -> list[Artist]:
+    """Separatrix or boundary, curves of minima, critical line by kind, saddles, valleys.
+
+    Returns:
+        Entries for a legend, one for each thing that is in the picture.
+    """
+    across, up = axes_of(record)
+    words = captions(record)
+    handles: list[Artist] = [*_draw_borders(record, ax, across, up, words.get("simpler"))]
+    kinds = _draw_critical_line(record, ax, across) if "critical_line" in record else []
+    minima = record.get(f"minima_{up}")
+    if minima is not None:
+        for sign in (1, -1) if minima.attrs.get("mirrored", 1) else (1,):
+            ax.plot(record[f"curve_{across}"], sign * minima, **MINIMA)
+    label = "global minima"
+    if "global_minimum" in kinds:  # the data leave nothing to learn
+        label = words.get("minima", label)
+        if "minima_x" in words:
+            ax.axvline(float(words["minima_x"]), **MINIMA)
+    if "global_minimum" in kinds or (minima is not None and np.isfinite(minima).any()):
+        handles.append(Line2D([], [], label=label, **MINIMA))
+    handles += [
+        Line2D([], [], label=f"${up} = 0$: {_KINDS[kind]}", **CRITICAL[kind])
+        for kind in kinds
+        if kind != "global_minimum"
+    ]
+    handles += _draw_extras(record, ax, across, up, words)
+    if record.sizes.get("saddle"):
+        saddle = record[f"saddle_{across}"].to_numpy()
+        handles += ax.plot(saddle, np.zeros_like(saddle), label="saddle", **_SADDLE)
+    return handles
+
+
+def _draw_extras(
+    record: xr.Dataset, ax: Axes, across: str, up: str, words: Mapping[str, str]
+) -> list[Artist]:
+    """What only some planes have: levels, a plateau y = 0, valleys, and single minima."""
+    handles: list[Artist] = []
+    if "level" in record:
+        level = record["level"].transpose(up, across).to_numpy()
+        at = np.unique(np.quantile(level, np.linspace(0.02, 0.9, 14)))
+        ax.contour(record[across], record[up], level, at, **_LEVEL)
+        text = words.get("level", "level of the loss")
+        handles.append(Line2D([], [], color=_LEVEL["colors"], linewidth=0.5, label=text))
+    if "plateau" in words:
+        handles.append(ax.axhline(0, color=LINE, linestyle="--", linewidth=1.1,
+                                  label=words["plateau"]))  # fmt: skip
+    if f"valley_{up}" in record:
+        ax.plot(record[across], record[f"valley_{up}"].transpose(across, "side"), **_VALLEY)
+        handles.append(Line2D([], [], label=words.get("valley", "valley"), **_VALLEY))
+    for i, name in enumerate(record["minimum"].to_numpy() if "minimum" in record else ()):
+        x, y = (float(record[f"minimum_{axis}"][i]) for axis in (across, up))
+        (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+        if left <= x <= right and low <= y <= high:
+            handles += ax.plot([x], [y], "*", color=INK[name], markersize=12, linestyle="none",
+                               label=name.replace("_", " "))  # fmt: skip
+    return handles
+
+
+def _draw_borders(
+    record: xr.Dataset, ax: Axes, across: str, up: str, simpler: str | None
+) -> list[Artist]:
+    """The closed form of the basins' border, and the boundary between the labels."""
+    handles: list[Artist] = []
+    if "flow_label" in record:
+        return _draw_flow_boundary(record, ax, across, up)
+    known = bool(np.isfinite(record.get(f"separatrix_{up}", np.nan)).any())
+    if known:
+        style, text, over = SEPARATRIX, "separatrix (analytic)", 2
+        if simpler:
+            style, text, over = CANONICAL_SEPARATRIX, f"separatrix of the {simpler}", 5
+        for sign in (1, -1):
+            ax.plot(record[f"curve_{across}"], sign * record[f"separatrix_{up}"], zorder=over,
+                    **style)  # fmt: skip
+        handles.append(Line2D([], [], label=text, **style))
+    if f"boundary_{across}" in record:
+        own = known and not simpler
+        handles = [*draw_boundary(record, ax, (across, up), own), *handles]
+    return handles
+
+
+def _draw_flow_boundary(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Artist]:
+    """The boundary of the flow's basin, over the cells of an optimizer."""
+    points = np.stack([record[f"boundary_{n}"].to_numpy() for n in (across, up)], -1)
+    curve = record["boundary_curve"].to_numpy()
+    curves = [points[curve == number] for number in np.unique(curve)]
+    ax.add_collection(LineCollection(curves, **_FLOW), autolim=False)
+    several = "ends" in record.attrs and len(np.unique(curve)) > 1
+    text = "boundar" + ("ies between the basins" if several else "y of the basin")
+    text += " of gradient flow"
+    return [Line2D([], [], label=text, **_FLOW)] if curves else []
+
+
+def _draw_critical_line(record: xr.Dataset, ax: Axes, across: str) -> list[str]:
+    """The line y = 0, drawn by kind; the kinds that more than a point of it has."""
+    x, at = record[f"curve_{across}"].to_numpy(), record[f"saddle_{across}"].to_numpy()
+    beside = np.abs(x[:, None] - at).min(axis=1, initial=np.inf) < 1e-9
+    kind, names = record["critical_line"].to_numpy(), meanings(record["critical_line"])
+    values = record["critical_line"].attrs["flag_values"]
+    saddle = values[names.index("saddle")]
+    drawn = []
+    for value, name in zip(values, names, strict=True):
+        if (kind == value).sum() > max(1, at.size):
+            joined = (kind == value) | ((kind == saddle) & beside)
+            ax.plot(np.where(joined, x, np.nan), np.zeros_like(x), **CRITICAL[name])
+            drawn.append(name)
+    return sorted(drawn, key=list(CRITICAL).index)
+
+
+def draw_energy(record: xr.Dataset, ax: Axes) -> list[Artist]:
+    """Contours of the conserved energy, along which orbits run; a legend's entry."""
+    across, up = axes_of(record)
+    x, y = record[across].to_numpy(), record[up].to_numpy()
+    values = record["energy"].transpose(up, across).to_numpy()
+    for side in (x < 0, x > 0):  # E is infinite at x = 0
+        if side.sum() > 1:
+            levels = np.arange(-8.0, 9.0, 2.0)
+            ax.contour(x[side], y, values[:, side], levels=levels, **_ENERGY)
+    return [Line2D([], [], color="#7a4fa3", linewidth=0.9, linestyle="dotted", label="energy $E$")]

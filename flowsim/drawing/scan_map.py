@@ -6,30 +6,32 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from flowsim.drawing.plane import draw_basins
 from flowsim.drawing.style import (
-    BASINS,
     FILL,
     INK,
     MARKER,
     add_legend,
+    axes_of,
     basin_dots,
-    basin_patches,
-    chain_caption,
+    basin_names,
     code_of,
+    data_of,
     edges,
     figure_of,
-    model_caption,
+    meanings,
     name_of,
     new_figure,
     optimizer_caption,
     own_axes,
     percent,
     sentence,
+    title_of,
 )
 from flowsim.errors import InputError
 
@@ -41,9 +43,9 @@ def draw_scan(record: xr.Dataset, ax: Axes | None = None, show: str = "label") -
     """A scan: basins over a grid, starts as points, or shares over p, q and σ.
 
     A grid over two coordinates is drawn as filled cells, one over three as up to six slices; starts
-    from a file or a cloud as points at their first two coordinates (w horizontal, e vertical where
-    they have both). Where p, q or σ vary, the share of starts that reach the global minima is
-    drawn instead: against one of them with its 95 % interval, or over two as a map.
+    from a file or a cloud as points in the record's plane, or at their first two coordinates where
+    they have not both of its. Where p, q or σ vary, the share of starts that reach the global
+    minima is drawn instead: against one of them with its 95 % interval, or over two as a map.
 
     Args:
         record: from ``write_scan``, read back from its file.
@@ -89,11 +91,12 @@ def _draw_map(record: xr.Dataset, ax: Axes | None, up: str, across: str) -> Figu
     ax = own_axes(ax, 7.0, 6.0)
     if {across, up} == {"p", "q"}:  # p across, as in the papers
         across, up = "p", "q"
-    share = record["share"].sel(basin="global_minimum").transpose(up, across)
+    best = str(record["basin"][1].item())
+    share = record["share"].sel(basin=best).transpose(up, across)
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     mesh = ax.pcolormesh(x, y, share, cmap="cividis", vmin=0, vmax=1, rasterized=True)
-    figure_of(ax).colorbar(mesh, ax=ax, label="share of starts that reach the global minima")
-    ax.set(xlabel=name_of(across), ylabel=name_of(up))
+    figure_of(ax).colorbar(mesh, ax=ax, label=f"share: {basin_names(record)[best]}")
+    ax.set(xlabel=name_of(record, across), ylabel=name_of(record, up))
     if {across, up} == {"p", "q"}:
         low, high = max(x[0], 1 - y[-1]), min(x[-1], 1 - y[0])
         if low < high:
@@ -107,17 +110,18 @@ def _draw_map(record: xr.Dataset, ax: Axes | None, up: str, across: str) -> Figu
 def _draw_curve(record: xr.Dataset, ax: Axes | None, varied: str) -> Figure:
     ax = own_axes(ax, 7.0, 5.0)
     drawn = "share_low" in record  # of chosen starts a share has no sampling error
-    for name in ("global_minimum", "local_minimum", "unresolved"):
+    names = [str(name) for name in record["basin"].to_numpy()]
+    for name in (*names[1:], names[0]):
         here = record.sel(basin=name)
-        if name == "unresolved" and not here["count"].any():
+        if name not in ("global_minimum", "local_minimum") and not here["count"].any():
             continue
         colour, x = INK[name], here[varied].to_numpy()
         if drawn:
             low, high = here["share_low"], here["share_high"]
             ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
         style: dict[str, Any] = {"marker": MARKER[name], "markersize": 4, "linewidth": 1.4}
-        ax.plot(x, here["share"], color=colour, label=BASINS[name], **style)
-    ax.set(xlabel=name_of(varied), ylabel="share of the starts", ylim=(-0.02, 1.02))
+        ax.plot(x, here["share"], color=colour, label=basin_names(record)[name], **style)
+    ax.set(xlabel=name_of(record, varied), ylabel="share of the starts", ylim=(-0.02, 1.02))
     ax.legend(title="with 95 % Wilson interval" if drawn else None, framealpha=1)
     ax.set_title(_title(record), fontsize=10.5)
     return figure_of(ax)
@@ -127,11 +131,12 @@ def _draw_points(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
     given = ax is not None
     ax = own_axes(ax, 7.0, 6.4)
     names = [str(name).removeprefix("start_") for name in record if str(name).startswith("start_")]
-    names = ["w", "e"] if {"w", "e"} <= set(names) else (names * 2)[:2]
+    plane = axes_of(record)
+    names = list(plane) if set(plane) <= set(names) else (names * 2)[:2]
     x, y = (record[f"start_{name}"].to_numpy() for name in names)
     labels = record["label"].to_numpy()
     size = 12.0 if labels.size > 2000 else 26.0
-    present = [name for name in BASINS if record.attrs[f"points_{name}"]]
+    present = [name for name in meanings(record["label"]) if record.attrs[f"points_{name}"]]
     timed = show != "label"
     for name in present:
         here = labels == code_of(record["label"], name)
@@ -141,10 +146,11 @@ def _draw_points(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
         style: dict[str, Any] = {"facecolor": FILL[name], "edgecolor": INK[name], "linewidth": 0.6}
         many = labels.size > 2000
         ax.scatter(x[here], y[here], s=size, rasterized=many, marker=MARKER[name], **style)
-    ax.set(xlabel=f"start: {name_of(names[0])}", ylabel=f"start: {name_of(names[1])}")
+    across, up = (f"start: {name_of(record, name)}" for name in names)
+    ax.set(xlabel=across, ylabel=up)
     ax.set_title(_title(record), fontsize=10.5)
     shown = [name for name in present if not (timed and name == "global_minimum")]
-    add_legend(ax, basin_dots(shown), given)
+    add_legend(ax, basin_dots(shown, basin_names(record)), given)
     return figure_of(ax)
 
 
@@ -180,7 +186,7 @@ def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
     if ax is not None:
         raise InputError("a grid over three coordinates has several slices; omit ax, or select one")
     dims = check_grid(record)
-    across, up = _directions(dims)
+    across, up = _directions(record, dims)
     slicing = next(name for name in dims if name not in (across, up))
     values = record[slicing].to_numpy()
     chosen = np.unique(np.linspace(0, len(values) - 1, _PANELS).round().astype(int))
@@ -189,15 +195,17 @@ def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
     figure = new_figure(3.4 * columns, 3.2 * rows + 0.9)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     norm = _time_norm(record) if show != "label" else None
+    handles: dict[object, Artist] = {}
     for panel, at in zip(panels.flat, chosen, strict=False):
-        _draw_cells(record.isel({slicing: at}), panel, across, up, norm)
+        for handle in _draw_cells(record.isel({slicing: at}), panel, across, up, norm):
+            handles.setdefault(handle.get_label(), handle)
         panel.set_title(f"${slicing}$ = {values[at]:.3g}", fontsize=10)
     for panel in panels.flat[len(chosen) :]:
         panel.set_axis_off()
     for panel in panels.flat:
         panel.label_outer()
     figure.suptitle(_title(record), fontsize=10.5)
-    add_legend(panels.flat[0], _legend(record, show), given=False)
+    add_legend(panels.flat[0], list(handles.values()), given=False)
     return figure
 
 
@@ -205,28 +213,25 @@ def _draw_grid(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
     given = ax is not None
     ax = own_axes(ax, 7.0, 6.6)
     norm = _time_norm(record) if show != "label" else None
-    _draw_cells(record, ax, *_directions(check_grid(record)), norm)
+    handles = _draw_cells(record, ax, *_directions(record, check_grid(record)), norm)
     ax.set_title(_title(record), fontsize=10.5)
-    add_legend(ax, _legend(record, show), given)
+    add_legend(ax, handles, given)
     return figure_of(ax)
 
 
-def _directions(dims: list[str]) -> tuple[str, str]:
+def _directions(record: xr.Dataset, dims: list[str]) -> tuple[str, str]:
     """The horizontal and the vertical coordinate."""
-    pairs = [("w", "e"), ("alpha", "beta")]
-    return next((pair for pair in pairs if set(pair) <= set(dims)), (dims[1], dims[0]))
+    plane = axes_of(record)
+    return plane if set(plane) <= set(dims) else (dims[1], dims[0])
 
 
-def _legend(record: xr.Dataset, show: str) -> list[Any]:
-    present = [name for name in BASINS if record.attrs[f"points_{name}"]]
-    return basin_patches(n for n in present if show == "label" or n != "global_minimum")
-
-
-def _draw_cells(record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNorm | None) -> None:
-    """Basins, and over the cells that learn their hitting times if ``norm`` is given."""
-    draw_basins(record, ax, across, up)
+def _draw_cells(
+    record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNorm | None
+) -> list[Artist]:
+    """Basins, and over the cells that learn their hitting times if ``norm`` is given; a legend."""
+    handles = draw_basins(record, ax, (across, up))
     if norm is None:
-        return
+        return handles
     label = record["label"].transpose(up, across).to_numpy()
     times = record["hitting_time"].transpose(up, across).to_numpy()
     learned = label == code_of(record["label"], "global_minimum")
@@ -236,20 +241,23 @@ def _draw_cells(record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNor
     place = ax.get_subplotspec()
     if place is None or place.is_last_col():
         figure_of(ax).colorbar(mesh, ax=ax, label=_time_text(record))
+    learns = basin_names(record)["global_minimum"]
+    return [handle for handle in handles if handle.get_label() != learns]
 
 
 def _title(record: xr.Dataset) -> str:
-    a = record.attrs
-    if a["model"] == "induction" or ("p" in a and ("q" in a or "states" in a)):
-        chain = sentence(chain_caption(record))
-    else:
-        kept = [f"${n}$ = {a[n]:g}" for n in "pq" if n in a]
-        chain = f"Markov chains, {kept[0]}" if kept else "Markov chains"
-    total = sum(int(a[f"points_{name}"]) for name in BASINS)
+    a, data = record.attrs, data_of(record)
+    kept = [f"${n}$ = {a[n]:g}" for n in "pq" if n in a]
+    several = ", ".join(["Markov chains", *kept]) if {"p", "q"} & set(record.dims) else ""
+    counts = {str(name): int(a[f"points_{name}"]) for name in record["basin"].to_numpy()}
     fixed = [f"${n}$ = {float(v):g}" for n, v in record.coords.items() if not v.dims]
-    share = percent(int(a["points_global_minimum"]), total)
-    trained = f"{optimizer_caption(record)}\n" if "optimizer" in a else ""
-    return (
-        f"{trained}{', '.join([sentence(model_caption(record)), *fixed])}\n{chain}\n"
-        f"{share} of {total:,} starts reach the global minima"
-    )
+    best, total = [*counts, ""][1], sum(counts.values())  # the first code is what is unresolved
+    known = best in ("global_minimum", "")
+    reached = "the global minima" if known else basin_names(record)[best]
+    lines = [
+        optimizer_caption(record) if "optimizer" in a else "",
+        ", ".join([title_of(record), *fixed]),
+        sentence("".join(data)) or several,
+        f"{percent(counts.get(best, 0), total)} of {total:,} starts reach {reached}",
+    ]
+    return "\n".join(line for line in lines if line)

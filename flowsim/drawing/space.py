@@ -1,4 +1,4 @@
-"""Drawing a phase-space record in (w, e, a). Knows arrays and matplotlib only."""
+"""Drawing a phase-space record. Knows arrays and matplotlib only."""
 
 from __future__ import annotations
 
@@ -15,18 +15,25 @@ from matplotlib.patches import Patch
 from flowsim.drawing.style import (
     INK,
     LINE,
+    MARKER,
     add_legend,
-    chain_caption,
+    axes_of,
+    basin_names,
+    captions,
+    data_of,
     figure_of,
     meanings,
-    model_caption,
+    name_of,
     new_figure,
-    sentence,
+    remark_of,
+    title_of,
 )
 from flowsim.errors import InputError
 
-_ORBIT = {"global_minimum": "#3a87b7", "local_minimum": INK["local_minimum"]}
-_STYLE: dict[str, Any] = {"global_minimum": "solid", "local_minimum": (0, (5, 1.5))}
+_ORBIT = {"global_minimum": "#3a87b7", "saddle": "#000000"}
+#: Line styles of orbits by the code of their end; further codes have the last four again.
+_STYLES: tuple[Any, ...] = ("dotted", "solid", (0, (5, 1.5)), "dotted", (0, (6, 2, 1, 2)))
+_TEXTS = {"global_minimum": "to the global minima", "local_minimum": "trapped in bad minima"}
 _PLANE = {-1: "#e9e9e9", 0: "#ffffff", 1: "#f2c09c", 2: "#cfe4f1"}
 _PLANE_NAMES = {1: "local minima", -1: "local maxima", 2: "global minima"}
 _MINIMA = INK["global_minimum"]
@@ -35,12 +42,11 @@ _ZOOM = 0.5
 
 
 def draw_phase_space(record: xr.Dataset, ax: Axes | None = None) -> Figure:
-    """The orbits from afar with the global minima, and a zoom at the origin.
+    """The orbits from afar with the global minima or the ends; a zoom at the origin where known.
 
     Args:
         record: from ``phase_space_record`` or read back from its file.
-        ax: axes with ``projection="3d"``, for the orbits from afar alone; by default a figure of
-            two panels.
+        ax: axes with ``projection="3d"``, for the orbits from afar alone; by default a new figure.
 
     Raises:
         InputError: ``ax`` is not three-dimensional.
@@ -50,12 +56,14 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None) -> Figure:
         ax.set_title("\n".join(_title(record)), fontsize=10.5)
         add_legend(ax, handles, given=True)
         return figure_of(ax)
-    figure = new_figure(11.5, 5.4)
-    panels = [figure.add_subplot(1, 2, i, projection="3d") for i in (1, 2)]
-    handles = draw_space(record, panels[0])
-    draw_space(record, panels[1], "near")
+    zoomed = "near_label" in record
+    figure = new_figure(11.5 if zoomed else 7.5, 5.4 if zoomed else 6.6)
+    ax = figure.add_subplot(1, 1 + zoomed, 1, projection="3d")
+    handles = draw_space(record, ax)
+    if zoomed:
+        draw_space(record, figure.add_subplot(1, 2, 2, projection="3d"), "near")
     figure.suptitle("\n".join(_title(record)), fontsize=11)
-    add_legend(panels[0], handles, given=False, columns=3)
+    add_legend(ax, handles, given=False, columns=3 if zoomed else 2)
     return figure
 
 
@@ -76,10 +84,11 @@ def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artis
     plane = _draw_plane(record, ax, box)
     minima = _draw_minima(record, ax, box)
     handles = [*_draw_orbits(record, ax, family, box), *minima, *plane]
-    ax.set(xlabel="feed-forward $w$", ylabel="attention $a$", zlabel="embedding $e$")
-    ax.set(xlim=box["w"], ylim=box["a"], zlim=box["e"])
-    where = "whole window" if family == "orbit" else "window around the origin"
-    ax.set_title(where, fontsize=10, y=0.98)
+    for axis, (name, interval) in zip("xyz", box.items(), strict=True):
+        ax.set(**{f"{axis}label": name_of(record, name, short=True), f"{axis}lim": interval})
+    if "near_label" in record:
+        where = "whole window" if family == "orbit" else "window around the origin"
+        ax.set_title(where, fontsize=10, y=0.98)
     ax.view_init(elev=20, azim=-63)
     ax.set_box_aspect((1.25, 1.0, 1.0), zoom=1.05)
     for axis in "xyz":
@@ -88,10 +97,15 @@ def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artis
 
 
 def _box(record: xr.Dataset, family: str) -> dict[str, tuple[float, float]]:
-    """The drawn interval of each coordinate; records of flowsim 0.1.0 have none for e."""
+    """The drawn interval of each coordinate, that of the vertical axis last: z, or y where the
+    plane y = 0 is critical."""
+    x, y = axes_of(record)
+    others = {str(name).removeprefix("orbit_") for name in record if "orbit_" in str(name)}
+    (z,) = others - {x, y, "label"}
+    names = (x, y, z) if "ends" in record.attrs else (x, z, y)
     if family == "near":
-        return dict.fromkeys("wae", (-_ZOOM, _ZOOM))
-    kept = {name: record.attrs.get(f"{name}_range", (-2.0, 2.0)) for name in "wae"}
+        return dict.fromkeys(names, (-_ZOOM, _ZOOM))
+    kept = {name: record.attrs[f"{name}_range"] for name in names}
     return {name: (float(low), float(high)) for name, (low, high) in kept.items()}
 
 
@@ -100,79 +114,97 @@ def _inside(values: np.ndarray, interval: tuple[float, float]) -> np.ndarray:
 
 
 def _clipped(columns: list[np.ndarray], box: dict[str, tuple[float, float]]) -> list[np.ndarray]:
-    """w, a and e with NaN outside of the box: matplotlib does not clip in three dimensions."""
-    within = np.all([_inside(x, box[n]) for x, n in zip(columns, "wae", strict=True)], axis=0)
+    """The columns, NaN outside of the box: matplotlib does not clip in three dimensions."""
+    pairs = zip(columns, box.values(), strict=True)
+    within = np.all([_inside(x, interval) for x, interval in pairs], axis=0)
     return [np.where(within, x, np.nan) for x in columns]
 
 
 def _draw_plane(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]]) -> list[Artist]:
-    """The critical plane e = 0 by kind, and the saddle curve in it."""
-    if "plane" not in record or not _inside(np.zeros(1), box["e"])[0]:
+    """The critical plane y = 0 by kind, and the saddle curve in it."""
+    first, second, up = box
+    if "plane" not in record or not _inside(np.zeros(1), box[up])[0]:
         return []
-    w, a = record["plane_w"].to_numpy(), record["plane_a"].to_numpy()
-    inside_w, inside_a = _inside(w, box["w"]), _inside(a, box["a"])
-    kind = record["plane"].to_numpy()[np.ix_(inside_a, inside_w)]
-    grid_w, grid_a = np.meshgrid(w[inside_w], a[inside_a])
+    x, z = (record[f"plane_{name}"].to_numpy() for name in (first, second))
+    inside_x, inside_z = _inside(x, box[first]), _inside(z, box[second])
+    kind = record["plane"].to_numpy()[np.ix_(inside_z, inside_x)]
+    grid_x, grid_z = np.meshgrid(x[inside_x], z[inside_z])
     ax.plot_surface(
-        grid_w, grid_a, np.zeros_like(grid_w), facecolors=np.vectorize(_PLANE.__getitem__)(kind),
+        grid_x, grid_z, np.zeros_like(grid_x), facecolors=np.vectorize(_PLANE.__getitem__)(kind),
         alpha=0.55, shade=False, linewidth=0, antialiased=False, rasterized=True, rcount=81,
         ccount=81,
     )  # fmt: skip
     handles: list[Artist] = [
-        Patch(facecolor=_PLANE[value], label=f"plane $e = 0$: {name}")
+        Patch(facecolor=_PLANE[value], label=f"plane ${up} = 0$: {name}")
         for value, name in _PLANE_NAMES.items()
         if (kind == value).any()
     ]
-    w, a = record["saddle_w"].to_numpy(), record["saddle_a"].to_numpy()
-    near = _inside(w, box["w"]) & _inside(a, box["a"])
+    x, z = (record[f"saddle_{name}"].to_numpy() for name in (first, second))
+    near = _inside(x, box[first]) & _inside(z, box[second])
     if near.any():
-        order = np.argsort(a[near], kind="stable")
-        ax.plot(w[near][order], a[near][order], 0, color=LINE, linewidth=2.2, zorder=6)
+        order = np.argsort(z[near], kind="stable")
+        ax.plot(x[near][order], z[near][order], 0, color=LINE, linewidth=2.2, zorder=6)
         handles.append(Line2D([], [], color=LINE, linewidth=2.2, label="saddle curve"))
     return handles
 
 
 def _draw_minima(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]]) -> list[Artist]:
-    """The global minima: a curve at a = 0, or a surface for linear attention."""
-    if "minima_e" in record:
-        w, e = record["minima_w"].to_numpy(), record["minima_e"].to_numpy()
+    """The global minima: a curve where the third coordinate is 0, or a surface."""
+    first, second, up = box
+    if f"minima_{up}" in record:
+        x, y = (record[f"minima_{name}"].to_numpy() for name in (first, up))
         for sign in (1, -1):
-            w_in, a_in, e_in = _clipped([w, np.zeros_like(w), sign * e], box)
-            ax.plot(w_in, a_in, e_in, color=_MINIMA, linewidth=2.8, zorder=7)
-        return [Line2D([], [], color=_MINIMA, linewidth=2.8, label="global minima (at $a = 0$)")]
-    if "minima_surface_e" not in record:
+            columns = _clipped([x, np.zeros_like(x), sign * y], box)
+            ax.plot(*columns, color=_MINIMA, linewidth=2.8, zorder=7)
+        return [Line2D([], [], color=_MINIMA, linewidth=2.8,
+                       label=f"global minima (at ${second} = 0$)")]  # fmt: skip
+    if f"minima_surface_{up}" not in record:
         return []
-    e = record["minima_surface_e"].to_numpy()
-    grid_w, grid_a = np.meshgrid(record["plane_w"], record["plane_a"])
+    y = record[f"minima_surface_{up}"].to_numpy()
+    grid_x, grid_z = np.meshgrid(record[f"plane_{first}"], record[f"plane_{second}"])
     for sign in (1, -1):
-        w_in, a_in, e_in = _clipped([grid_w, grid_a, sign * e], box)
-        ax.plot_wireframe(w_in, a_in, e_in, color=_MINIMA, linewidth=0.5, alpha=0.6,
+        columns = _clipped([grid_x, grid_z, sign * y], box)
+        ax.plot_wireframe(*columns, color=_MINIMA, linewidth=0.5, alpha=0.6,
                           rcount=16, ccount=22)  # fmt: skip
-    text = "global minima: $\\Delta = \\Delta^*$"
+    text = captions(record).get("minima_surface", "global minima")
     return [Line2D([], [], color=_MINIMA, linewidth=0.6, label=text)]
 
 
 def _draw_orbits(
     record: xr.Dataset, ax: Any, family: str, box: dict[str, tuple[float, float]]
 ) -> list[Artist]:
-    """Each orbit from its start (dot) with an arrow along it, coloured by where it ends."""
+    """Each orbit from its start (dot) with an arrow along it, coloured by where it ends.
+
+    Ends that were found are marked; others are drawn as the minima that the model knows.
+    """
     names = meanings(record[f"{family}_label"])
-    columns = [record[f"{family}_{name}"].to_numpy() for name in ("w", "a", "e")]
-    size = {name: box[name][1] - box[name][0] for name in box}
+    found, words = "ends" in record.attrs, basin_names(record)
+    columns = [record[f"{family}_{name}"].to_numpy() for name in box]
+    parts = np.linspace(0, len(columns[0]) - 1, 20 * len(columns[0]) - 19)
+    size = np.array([high - low for low, high in box.values()])
     drawn: dict[str, Artist] = {}
     for i, code in enumerate(record[f"{family}_label"].to_numpy()):
-        path = np.stack(_clipped([column[:, i] for column in columns], box))
+        rows = [column[:, i] for column in columns]
+        if found:  # nearly as far as the sides of the box, where an orbit leaves it
+            rows = [np.interp(parts, np.arange(len(row)), row) for row in rows]
+        path = np.stack(_clipped(rows, box))
         if not np.isfinite(path[:, 0]).all():
             continue  # it starts outside of the box
-        colour = _ORBIT.get(names[code], "#000000")
-        ax.plot(*path, color=colour, linewidth=1.1, linestyle=_STYLE.get(names[code], "dotted"))
+        name = names[code]
+        colour = _ORBIT.get(name, INK[name])
+        line: dict[str, Any] = {"color": colour, "linewidth": 1.1,
+                                "linestyle": _STYLES[code and (code - 1) % 4 + 1]}  # fmt: skip
+        ax.plot(*path, **line)
         ax.plot(*path[:, :1], "o", color=colour, markersize=3)
-        _draw_arrow(ax, path, np.array([size["w"], size["a"], size["e"]]), colour)
-        texts = {"global_minimum": "to the global minima", "local_minimum": "trapped in bad minima"}
-        label = f"orbit from its start (dot) {texts.get(names[code], names[code])}"
-        drawn.setdefault(names[code], Line2D([], [], color=colour, linewidth=1.1, marker="o",
-                         markersize=3, markevery=2, label=label,
-                         linestyle=_STYLE.get(names[code], "dotted")))  # fmt: skip
+        _draw_arrow(ax, path, size, colour)
+        mark: dict[str, Any] = {"marker": "o", "markersize": 3}
+        text = f"orbit from its start (dot) {_TEXTS.get(name, name)}"
+        if found:
+            text = f"to {words[name].removeprefix('to ')}" if code else words[name]
+        if found and code and not name.startswith("infinity"):
+            mark = {"marker": MARKER[name], "markersize": 7, "markeredgecolor": "#ffffff"}
+            ax.plot(*path[:, -1:], color=colour, linestyle="none", zorder=8, **mark)
+        drawn.setdefault(name, Line2D([], [], markevery=2, label=text, **line, **mark))
     return [drawn[name] for name in sorted(drawn)]
 
 
@@ -190,8 +222,8 @@ def _draw_arrow(ax: Any, path: np.ndarray, size: np.ndarray, colour: str) -> Non
 
 
 def _title(record: xr.Dataset) -> list[str]:
-    model = sentence(model_caption(record))
-    lines = [f"{model}: gradient flow in $(w, e, a)$, {chain_caption(record)}"]
-    if record.attrs["model"] == "rank-one":
-        lines.append("(starts lifted, orbits projected)")
-    return lines
+    x, y = axes_of(record)
+    (z,) = set(_box(record, "orbit")) - {x, y}
+    first = [f"{title_of(record)}: gradient flow in $({x}, {y}, {z})$", *data_of(record)]
+    starts = ["orbits from their starts (dots) to their ends"] * ("ends" in record.attrs)
+    return [", ".join(first), *starts, *remark_of(record, "remark_space")]

@@ -6,7 +6,7 @@ have the same role, a hatch, a marker or a line style separates them too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,25 +18,62 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 
 from flowsim.errors import InputError
+from flowsim.records.captions import captions_of
+
+#: Fill, ink, marker and hatch of ends that are numbered.
+_MINIMA = (
+    ("#d6e9f5", "#00537f", "o", ""), ("#e8965a", "#c25700", "^", "///"),
+    ("#b9dcb0", "#2f6b1f", "v", "\\\\\\"), ("#f3d36b", "#8a6a00", "D", "..."),
+    ("#cdb8de", "#5b3a80", "P", "|||"), ("#9fc9cf", "#1e6570", "<", "---"),
+)  # fmt: skip
+_INFINITIES = (
+    ("#eeeeee", "#4d4d4d", "*", "oo"), ("#c9c9c9", "#9a3b6b", "h", "xx"),
+    ("#dfd3c3", "#6b5433", "p", "++"), ("#c3cfdf", "#33486b", ">", "OO"),
+)  # fmt: skip
+#: The same of what an optimizer's steps do beside coming to rest.
+_STEPS = {
+    "periodic": ("#cdb9df", "#7a4fa3", "8", "xx"),
+    "bounded": ("#f6d9bd", "#c25700", "d", "..."),
+    "diverged": ("#000000", "#000000", "x", ""),
+}
+
+
+class Styles(dict[str, Any]):
+    """What labels look like; of numbered ends what their kind and number say."""
+
+    def __init__(self, known: Mapping[str, Any], part: int) -> None:
+        super().__init__(known)
+        self.part = part
+
+    def __missing__(self, name: str) -> Any:
+        if name in _STEPS:
+            return _STEPS[name][self.part]
+        kind, _, number = name.rpartition("_")
+        if kind in self:
+            return self[kind]
+        styles = _INFINITIES if kind == "infinity" else _MINIMA
+        return styles[(int(number) - 1) % len(styles) if number.isdecimal() else -1][self.part]
+
 
 #: Areas, by label: light, dark and hatched, white, black.
-FILL = {
+FILL = Styles({
     "global_minimum": "#d6e9f5",
     "local_minimum": "#e8965a",
     "saddle": "#ffffff",
     "unresolved": "#000000",
-}
+}, 0)  # fmt: skip
 #: Lines, dots and edges of markers, by label.
-INK = {
+INK = Styles({
     "global_minimum": "#00537f",
     "local_minimum": "#c25700",
     "saddle": "#7a4fa3",
     "unresolved": "#000000",
-}
-MARKER = {"global_minimum": "o", "local_minimum": "^", "saddle": "s", "unresolved": "X"}
+}, 1)  # fmt: skip
+MARKER = Styles({"global_minimum": "o", "local_minimum": "^", "saddle": "s", "unresolved": "X"}, 2)
+#: Hatches of areas, by label.
+HATCH = Styles({"global_minimum": "", "local_minimum": "///", "saddle": "", "unresolved": ""}, 3)
 #: What a legend calls the labels.
 BASINS = {
     "global_minimum": "reaches the global minima",
@@ -44,22 +81,8 @@ BASINS = {
     "saddle": "ends in a saddle",
     "unresolved": "unresolved",
 }
-#: What the axes of a figure call the coordinates.
-NAMES = {
-    "w": "feed-forward weight $w$",
-    "e": "embedding $e$",
-    "a": "attention $a$",
-    "v": "attention $v$, $a = v|v|$",
-    "u": "unembedding $u$",
-    "b": "bias $b$",
-    "p": "$p$ = P(0→1)",
-    "q": "$q$ = P(1→0)",
-    "alpha": "previous symbol $\\alpha$",
-    "beta": "match $\\beta$",
-    "sigma": "standard deviation $\\sigma$ of the starts",
-}
-#: What a figure calls laws of kernels; of older records by another word.
-PRIORS = {"dirichlet": "Dirichlet(1)", "DirichletPrior": "Dirichlet(1)"}
+#: What every figure calls the deviation of Gaussian starts.
+_SIGMA = {"name_sigma": "standard deviation $\\sigma$ of the starts"}
 #: What a figure calls the optimizers.
 OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
 LINE, SOFT, ARROW = "#111111", "#4d4d4d", "#6a6a6a"
@@ -67,53 +90,59 @@ LINE, SOFT, ARROW = "#111111", "#4d4d4d", "#6a6a6a"
 TRAINED = "#7b1161"
 #: Runs that end as predicted, and runs that do not.
 AGREE, DIFFER = "#8c8c8c", "#7b1161"
-_HATCH: dict[str, dict[str, Any]] = {
-    "local_minimum": {"hatch": "///", "edgecolor": "#ffffff", "linewidth": 0},
-    "saddle": {"edgecolor": LINE, "linewidth": 0.6},  # white on white without its edge
-}
 #: Dots per inch of every figure.
 DPI = 150
 
 
-def name_of(coordinate: str) -> str:
+def captions(record: xr.Dataset) -> dict[str, str]:
+    """The words that the record's model gave it."""
+    return _SIGMA | captions_of(record.attrs)
+
+
+def name_of(record: xr.Dataset, coordinate: str, short: bool = False) -> str:
     """What an axis calls a coordinate."""
-    return NAMES.get(coordinate, f"${coordinate}$")
+    words = captions(record)
+    name = words.get(f"name_{coordinate}", f"${coordinate}$")
+    return words.get(f"short_{coordinate}", name) if short else name
 
 
-def chain_caption(record: xr.Dataset) -> str:
-    """A record's Markov chain and its regime, as a figure's title says them."""
-    a = record.attrs
-    if a["model"] == "induction":
-        return f"kernels from {PRIORS.get(str(a['prior']), str(a['prior']))}, anew per sequence"
-    if a["model"] == "states":
-        return f"Markov chain $p$ = {a['p']:g}:  ${a['regime']}$"
-    p, q = a["p"], a["q"]
-    sign = a["regime"].removeprefix("p + q ")
-    regime = f"{p + q:.15g} {'' if sign.startswith('=') else sign}".rstrip()
-    return f"Markov chain $p$ = {p:g}, $q$ = {q:g}:  $p + q$ = {regime}"
+def axes_of(record: xr.Dataset) -> tuple[str, str]:
+    """The horizontal and the vertical coordinate of a record's plane.
+
+    Raises:
+        InputError: the record does not say them.
+    """
+    words = captions(record)
+    if "x" in words and "y" in words:
+        return words["x"], words["y"]
+    if "label" not in record or record["label"].ndim != 2:
+        raise InputError("the record does not say what its axes are")
+    up, across = map(str, record["label"].dims)
+    return across, up
 
 
-def model_caption(record: xr.Dataset) -> str:
-    """The reduced model of a record, as a figure's title says it."""
-    a = record.attrs
-    name, over = str(a["model"]), f"$N$ = {a['length']}" if "length" in a else ""
-    if name == "uniform":
-        words = f"uniform attention over {over}"
-    elif name == "rank-one":
-        kinds = ["with attention"] * bool(a.get("attention", 0))
-        kinds += ["untied"] * (not a.get("tied", 1))
-        words = ", ".join([f"rank-one model, {over}", *kinds])
-    elif name == "induction":
-        words = f"induction head on {a['length']} symbols"
-    elif name == "states":
-        words = f"$S$ = {a['states']} states, {a['hidden_per_state']} hidden units for each"
-        if "v" in a["coordinates"]:
-            m = a["hidden_per_state"]
-            words = f"$S$ = {a['states']} states, $m$ = {m}, uniform attention over {over}"
-    else:
-        plain = {"linear": "linear attention", "untied": "untied weights"}
-        words = plain.get(name, f"{name} model")
-    return f"{words}, bias as a coordinate" if a.get("bias") == "dynamic" else words
+def basin_names(record: xr.Dataset) -> dict[str, str]:
+    """What a legend calls the labels of a record."""
+    words = captions(record)
+    own = {key.removeprefix("end_"): text for key, text in words.items() if key[:4] == "end_"}
+    return BASINS | own
+
+
+def title_of(record: xr.Dataset) -> str:
+    """The model of a record, as a figure's title says it."""
+    return sentence(captions(record).get("title", ""))
+
+
+def data_of(record: xr.Dataset) -> list[str]:
+    """The line of a title that says what the model is trained on, if the record says it."""
+    return [words["data"]] if "data" in (words := captions(record)) else []
+
+
+def remark_of(record: xr.Dataset, key: str = "remark") -> list[str]:
+    """What a reader would otherwise take for granted, by what the record's attributes say."""
+    words, a = captions(record), record.attrs
+    names = [f"{key}_{name}" for name in a if f"{key}_{name}" in words and a[name]]
+    return [words[name] for name in (*names, key) if name in words][:1]
 
 
 def optimizer_caption(record: xr.Dataset) -> str:
@@ -122,9 +151,9 @@ def optimizer_caption(record: xr.Dataset) -> str:
     words = [OPTIMIZERS[str(a["optimizer"])], f"learning rate {a['learning_rate']:g}"]
     words += ["cosine schedule"] * (a["schedule"] == "cosine")
     words += [f"{a['steps']} steps"]
-    sampled = a["loss"] == "sampled"
-    words += [f"batches of {a['batch']}" if sampled else "population loss"]
-    words += [f"$d$ = {a['d']}"] if a["optimizer"] in ("adam", "adamw") else []
+    if "d" in a:  # of a transformer
+        words += [f"batches of {a['batch']}" if a["loss"] == "sampled" else "population loss"]
+        words += [f"$d$ = {a['d']}"] if a["optimizer"] in ("adam", "adamw") else []
     return sentence(", ".join(words))
 
 
@@ -173,19 +202,13 @@ def edges(values: np.ndarray, name: str = "an axis") -> np.ndarray:
     return np.append(values - steps[0] / 2, values[-1] + steps[0] / 2)
 
 
-def basin_patches(names: Iterable[str]) -> list[Artist]:
-    """A legend's entries for filled basins."""
-    return [
-        Patch(facecolor=FILL[name], label=BASINS[name], **_HATCH.get(name, {"linewidth": 0}))
-        for name in names
-    ]
-
-
-def basin_dots(names: Iterable[str], size: float = 5.0) -> list[Artist]:
+def basin_dots(
+    names: Iterable[str], words: Mapping[str, str] = BASINS, size: float = 5.0
+) -> list[Artist]:
     """A legend's entries for starts drawn as markers."""
     return [
         Line2D([], [], marker=MARKER[name], color=FILL[name], linestyle="none", markersize=size,
-               markeredgecolor=INK[name], label=BASINS[name])
+               markeredgecolor=INK[name], label=words[name])
         for name in names
     ]  # fmt: skip
 

@@ -79,12 +79,9 @@ def _words(record: xr.Dataset, chain: tuple[float, ...]) -> str:
 
 
 def _baselines(record: xr.Dataset, model: int) -> dict[str, float]:
-    """The losses that one model's loss is compared with; a record of 0.1.0 has two of them."""
-    if "baseline_loss" in record:
-        names = [str(name) for name in record["baseline"].to_numpy()]
-        return dict(zip(names, record["baseline_loss"].to_numpy()[model].tolist(), strict=True))
-    former = (("unigram", "stationary_entropy"), ("bigram", "entropy_rate"))
-    return {name: float(record[old].to_numpy()[model]) for name, old in former}
+    """The losses that one model's loss is compared with."""
+    names = [str(name) for name in record["baseline"].to_numpy()]
+    return dict(zip(names, record["baseline_loss"].to_numpy()[model].tolist(), strict=True))
 
 
 def name_lines(ax: Axes, known: list[tuple[str, float]]) -> None:

@@ -6,28 +6,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 import xarray as xr
 
-from flowsim.explorer.plane_layers import Cells, Stop, centres, followed, landscape, levels, refined
+from flowsim.explorer.plane_layers import (
+    Cells,
+    Stop,
+    centres,
+    ends_of,
+    followed,
+    landscape,
+    levels,
+    refined,
+)
 from flowsim.explorer.view import View
-from flowsim.landscape.basins import analytic_basin
-from flowsim.landscape.labels import Label
-from flowsim.portraits.numerical_boundary import HALVINGS, with_boundary
+from flowsim.labels import Label
+from flowsim.portraits.in_plane import HALVINGS, with_boundary
 from flowsim.records.netcdf import flags
 
 #: Halvings of an edge within a slider's move, between cells of the coarsest level and others.
 _FIRST, _QUICK = 2, 4
 
-#: e and w along a curve, NaN where it is not drawn.
+#: y and x along a curve, NaN where it is not drawn.
 Curve = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Border:
-    """Curves around the basin of the global minima, each (e, w) along it.
+    """Curves around the basin of the global minima, or around all, each (y, x) along it.
 
     Attributes:
-        basins: towards trapped or unresolved starts.
+        basins: towards trapped or unresolved starts, or between ends that were found.
         saddles: towards starts that end in a saddle.
         within: how far a point may be from the boundary along the edge on which it lies, in parts
             of a cell.
@@ -48,7 +57,7 @@ class _StoppedEarlyError(Exception):
 
 def has_border(view: View) -> bool:
     """Whether the view's boundary is found numerically, for want of a closed form."""
-    return analytic_basin(view.model) is None
+    return view.model.basin(torch.zeros(1, len(view.model.coordinates))) is None
 
 
 def border(view: View, cells: Cells, stop: Stop) -> Border | None:
@@ -57,24 +66,31 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
     Between cells that are still to be refined edges are halved fewer times.
     """
 
-    def label(e: np.ndarray, w: np.ndarray) -> np.ndarray:
-        found = followed(view, e, w, stop)
+    def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        found = followed(view, y, x, stop)
         if found is None:
             raise _StoppedEarlyError
         return found
 
-    e, w = centres(view, cells.label.shape[0])
-    halvings = HALVINGS if cells.final else _FIRST if len(e) == levels(view)[0] else _QUICK
-    record = xr.Dataset({"label": (("e", "w"), cells.label, flags(Label))}, {"e": e, "w": w})
+    y, x = centres(view, cells.label.shape[0])
+    halvings = HALVINGS if cells.final else _FIRST if len(y) == levels(view)[0] else _QUICK
+    ends, names = ends_of(view), (view.y, view.x)
+    record = xr.Dataset(
+        {"label": (names, cells.label, flags(ends.names))},
+        dict(zip(names, (y, x), strict=True)),
+        {} if ends.named else {"ends": "found"},
+    )
     try:
         record = with_boundary(record, label, halvings)
     except _StoppedEarlyError:
         return None
-    names = ("boundary_e", "boundary_w", "boundary_curve", "boundary_side")
-    e, w, curve, side = (record[name].to_numpy() for name in names)
-    unstable = side == Label.SADDLE
+    if "boundary_curve" not in record:
+        return Border(within=0.5**halvings)
+    columns = (*names, "curve", "side")
+    y, x, curve, side = (record[f"boundary_{name}"].to_numpy() for name in columns)
+    unstable = (side == Label.SADDLE) & ends.named
     parts = [np.flatnonzero(curve == number) for number in np.unique(curve)]
-    both = [tuple(_curves(e, w, parts, on)) for on in (_and_beside(~unstable, curve), unstable)]
+    both = [tuple(_curves(y, x, parts, on)) for on in (_and_beside(~unstable, curve), unstable)]
     return Border(both[0], both[1], 0.5**halvings)
 
 
@@ -88,12 +104,12 @@ def _and_beside(on: np.ndarray, curve: np.ndarray) -> np.ndarray:
 
 
 def _curves(
-    e: np.ndarray, w: np.ndarray, parts: list[np.ndarray], on: np.ndarray
+    y: np.ndarray, x: np.ndarray, parts: list[np.ndarray], on: np.ndarray
 ) -> Iterator[Curve]:
     """The curves, NaN where they are not on, but for those that are so nowhere."""
     for part in parts:
         if on[part].any():
-            yield np.where(on, e, np.nan)[part], np.where(on, w, np.nan)[part]
+            yield np.where(on, y, np.nan)[part], np.where(on, x, np.nan)[part]
 
 
 def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Layer]:

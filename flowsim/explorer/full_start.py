@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.view import Start, View, full_length
-from flowsim.models.rank_one import RankOneModel
-from flowsim.models.rank_one_point import RankOnePoint
 from full_model.comparison.choices import Comparison
+from full_model.comparison.comparable import exact_model
 from full_model.lift.initial import with_noise
-from full_model.lift.lifting import lift_rank_one
+from full_model.lift.lifting import lift_held
 from full_model.lift.projection import project
 from full_model.lift.states import lift_states, project_states
 from full_model.model.architecture import Architecture, Weights
@@ -42,11 +38,9 @@ def check_training(view: View, settings: FullSettings) -> None:
 def full_comparison(view: View, settings: FullSettings) -> Comparison:
     """The settings of training by ``gd`` or ``flow`` in the words of a comparison."""
     choice = view.choice
-    states = choice.name == "states"
     return Comparison(
-        view.p,
-        None if states else view.q,
-        model="states" if states else "rank-one",
+        **{name: getattr(view, name) for name in choice.family.data},
+        model=exact_model(choice),
         trainer=settings.trainer,
         d=settings.d,
         length=full_length(view, settings.length),
@@ -72,7 +66,7 @@ def full_architecture(view: View, settings: FullSettings) -> Architecture:
 
 def is_untied(view: View) -> bool:
     """Whether the unembedding is a weight of its own."""
-    return view.choice.name == "untied" or not view.choice.tied
+    return not view.choice.options.get("tied", view.choice.family.tied)
 
 
 def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
@@ -85,15 +79,8 @@ def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
     if view.choice.states is not None:
         clean = lift_states(point, arch)
     else:
-        chain = BinaryChain(view.p, view.q)
-        model = RankOneModel(chain, arch.length, attention=view.has_slice, tied=arch.tied)
-        theta = model.from_canonical(point)
-        if "u" in view.held:
-            theta[:, -1] = view.held["u"]
-        lifted = RankOnePoint.from_coordinates(theta, arch.length, model.attention, model.tied)
-        best = model.optimal_bias(theta)
-        bias = torch.full_like(best, view.held["b"]) if "b" in view.held else best
-        clean = lift_rank_one(replace(lifted, b=bias), arch)
+        held = view.held.get("u"), view.held.get("b")
+        clean = lift_held(point, arch, view.model.chain, *held)
     if not settings.noise:
         return clean
     return with_noise(arch, clean, settings.noise, [torch.Generator().manual_seed(settings.seed)])
@@ -102,7 +89,7 @@ def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
 def canonical_point(view: View, start: Start) -> Tensor:
     """The start as a canonical point, (1, 2), or (1, 3) with the view's a where it has one."""
     held = [view.held.get("a", 0.0)] if view.has_slice else []
-    return torch.tensor([[start.e, start.w, *held]], dtype=torch.float64)
+    return torch.tensor([[start.y, start.x, *held]], dtype=torch.float64)
 
 
 def place(arch: Architecture, weights: Weights) -> tuple[float, float]:

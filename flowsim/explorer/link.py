@@ -11,24 +11,29 @@ from urllib.parse import urlencode
 from flowsim.errors import InputError
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
-from flowsim.models.catalogue import ModelChoice
+from flowsim.models.catalogue import MODELS, ModelChoice, family_of
+from flowsim.models.own import is_own
 
 #: Letters of one value that are read, and values of one name.
-_LONGEST, _MOST = 80, MOST_STARTS
+_LONGEST, _MOST = 300, MOST_STARTS
 #: Settings of full training by their names in a link.
 _FULL = {"train": "trainer", "d": "d", "positions": "length", "noise": "noise",
          "rate": "learning_rate", "steps": "steps", "seed": "seed"}  # fmt: skip
 
+#: Options whose name in a link is another; a switch there says whether it is not as usual.
+_SPELLED = {"hidden_per_state": "hidden", "tied": "untied"}
+
 
 def to_query(view: View, full: FullSettings | None = None) -> str:
     """The query that ``from_query`` reads as this view; numbers are written so that they return."""
-    pairs = [("model", view.choice.name), *_model_pairs(view), ("p", f"{view.p!r}")]
-    pairs += [("q", f"{view.q!r}")] if view.choice.states is None else []
+    pairs = [("model", view.choice.name), *_model_pairs(view)]
+    pairs += [(name, repr(getattr(view, name))) for name in view.choice.family.data]
     pairs += [(f"fix-{name}", f"{value!r}") for name, value in view.fixed]
-    if view.window != Window():
-        w_low, w_high, e_low, e_high = view.window
-        pairs += [("w", f"{w_low!r}:{w_high!r}"), ("e", f"{e_low!r}:{e_high!r}")]
-    pairs += [("start", f"{e!r},{w!r}") for e, w in view.starts]
+    if view.window != view.usual_window:
+        x_low, x_high, y_low, y_high = view.window
+        pairs += [(_side(view, view.x), f"{x_low!r}:{x_high!r}"),
+                  (_side(view, view.y), f"{y_low!r}:{y_high!r}")]  # fmt: skip
+    pairs += [("start", f"{y!r},{x!r}") for y, x in view.starts]
     pairs += [("backward", "1")] if view.backward else []
     pairs += [("cloud", ",".join(f"{x!r}" for x in view.puff))] if view.puff else []
     if full is not None:
@@ -98,33 +103,52 @@ def _full_value(name: str, text: str) -> Any:
 
 
 def _model_pairs(view: View) -> list[tuple[str, str]]:
-    """The model's options that are not the usual ones."""
-    choice, pairs = view.choice, []
-    if choice.length is not None:
-        pairs.append(("length", str(choice.length)))
-    if choice.states is not None:
-        pairs += [("states", str(choice.states)), ("hidden", str(choice.hidden_per_state))]
-    pairs += [("attention", "1")] if choice.attention else []
-    pairs += [("untied", "1")] if not choice.tied else []
-    pairs += [("bias", choice.bias)] if choice.bias != "optimal" else []
+    """The model's sizes, and those of its other options that are not the usual ones; of a user's
+    own the numbers with which it is made."""
+    if is_own(view.model):
+        return [(f"set-{name}", repr(value)) for name, value in view.arguments.items()]
+    pairs = []
+    for name, value in view.choice.options.items():
+        usual = view.choice.family.options[name].default
+        if type(value) is int or value != usual:
+            text = "1" if isinstance(value, bool) else str(value)
+            pairs.append((_SPELLED.get(name, name), text))
     return pairs
 
 
 def _read_model(view: View, words: Mapping[str, list[str]]) -> View:
-    own = ("model", "length", "states", "hidden", "attention", "untied", "bias")
-    given = {name: words[name][-1] for name in own if name in words}
-    if not given:
+    known = {k: option.default for n in MODELS for k, option in family_of(n).options.items()}
+    given = {name: words[_SPELLED.get(name, name)][-1] for name in known
+             if _SPELLED.get(name, name) in words}  # fmt: skip
+    if not given and "model" not in words:
         return view
-    options: dict[str, object] = {
-        "length": _whole(given["length"]) if "length" in given else None,
-        "states": _whole(given["states"]) if "states" in given else None,
-        "hidden_per_state": _whole(given["hidden"]) if "hidden" in given else None,
-        "attention": given.get("attention") == "1",
-        "tied": given.get("untied") != "1",
-        "bias": given.get("bias", "optimal"),
+    options: dict[str, Any] = {
+        name: _option_value(known[name], text) for name, text in given.items()
     }
-    choice = ModelChoice(given.get("model", view.choice.name), **options)  # type: ignore[arg-type]
-    return replace(view, choice=choice, fixed=())
+    name = words["model"][-1] if "model" in words else view.choice.name
+    if name == view.choice.name and ":" in name:
+        return _read_arguments(view, words)
+    if ":" in name:  # which would be run
+        raise InputError("a link opens no model of your own: use flowsim explore --model")
+    found = replace(view, choice=ModelChoice(name, **options), fixed=(), axes=())
+    moved = view.window == view.usual_window  # nobody has chosen it
+    return replace(found, window=found.usual_window) if moved else found
+
+
+def _read_arguments(view: View, words: Mapping[str, list[str]]) -> View:
+    """The user's own model that is served, with other numbers."""
+    found: dict[str, Any] = {}
+    for name, value in view.arguments.items():
+        if f"set-{name}" in words:
+            number = _number(words[f"set-{name}"][-1])
+            found[name] = int(number) if type(value) is int else number
+    return view.with_model(view.choice.name, **found)
+
+
+def _option_value(usual: object, text: str) -> object:
+    if isinstance(usual, bool):
+        return usual != (text == "1")
+    return _whole(text) if isinstance(usual, int) else text
 
 
 def _read_chain(view: View, words: Mapping[str, list[str]]) -> View:
@@ -139,10 +163,15 @@ def _read_fixed(view: View, words: Mapping[str, list[str]]) -> View:
 
 def _read_window(view: View, words: Mapping[str, list[str]]) -> View:
     sides: list[float] = list(view.window)
-    for place, name in ((0, "w"), (2, "e")):
+    for place, name in ((0, _side(view, view.x)), (2, _side(view, view.y))):
         if name in words:
             sides[place : place + 2] = _parts(words[name][-1], ":", 2)
     return replace(view, window=Window(*sides))
+
+
+def _side(view: View, axis: str) -> str:
+    """What a link calls an axis; a user's may have the name of something else."""
+    return axis if view.trains else f"range-{axis}"
 
 
 def _read_starts(view: View, words: Mapping[str, list[str]]) -> View:

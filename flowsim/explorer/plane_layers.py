@@ -6,9 +6,11 @@ model has one; cells that are not decided yet carry ``UNKNOWN`` and never a neig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
+from threading import Lock
 from time import perf_counter
 
 import numpy as np
@@ -16,25 +18,30 @@ import torch
 import xarray as xr
 
 from flowsim.explorer.view import View
+from flowsim.flow.ends import Limits
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.basins import analytic_basin
-from flowsim.landscape.labels import Label
-from flowsim.models.rank_one import RankOneModel
-from flowsim.models.uniform.model import AttentionModel
-from flowsim.portraits.curves import with_landscape
-from flowsim.portraits.starts_in_plane import grid_starts, plane_starts
+from flowsim.interface import Model
+from flowsim.labels import Label
+from flowsim.landscape.ends import Ends
+from flowsim.portraits.in_plane import with_landscape
 from flowsim.scan.starts import cell_centres
 
-#: The code of a cell that is not decided yet, beside those of ``Label``.
-UNKNOWN = len(Label)
+#: The code of a cell that is not decided yet, beside those of ends.
+UNKNOWN = 127
+#: Starts a side from which the ends of a model that names none are found.
+_LOOK = 12
 #: Cells a side that are decided by the closed form, or by the flow within a slider's move.
 _CLOSED, _AT_ONCE = 128, 40
 #: Seconds of one call of an engine, which lets nothing else run meanwhile, and its first starts.
 _SLICE, _FIRST = 0.008, 8
+#: Starts of one call where all rows of a call are followed together.
+_TOGETHER = 1024
 #: Points of curves and arrows a side, while a slider moves and at rest.
 _QUICK, _FINE = (241, 15), (601, 19)
 
 Stop = Callable[[], bool]
+#: Held while the ends of a model are looked up, so that two threads get the same.
+_ONE = Lock()
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Cells:
     """Labels of a grid of cells.
 
     Attributes:
-        label: int8, axes (e, w), codes of ``Label`` or ``UNKNOWN``.
+        label: int8, axes (y, x), codes of ``ends_of`` or ``UNKNOWN``.
         how: "closed form", "flow", or "" while nothing is known.
         final: whether these are the finest that the page computes.
     """
@@ -51,37 +58,82 @@ class Cells:
     how: str
     final: bool = False
 
-    @property
-    def shares(self) -> dict[str, float]:
-        """The share of every label among the decided cells, by name."""
+    def shares(self, names: Sequence[str]) -> dict[str, float]:
+        """The share of every end among the decided cells, by the names of their codes."""
         known = self.label[self.label != UNKNOWN]
-        return {x.name.lower(): float((known == x).mean()) for x in Label if (known == x).any()}
+        found = {name: float((known == code).mean()) for code, name in enumerate(names)
+                 if (known == code).any()}  # fmt: skip
+        return dict(sorted(found.items(), key=lambda item: item[0] == "unresolved"))
+
+
+class KnownEnds:
+    """The ends of a model, which all parts of all pages number alike.
+
+    Of a model that names none, the first limits wait for those of its usual window, which number
+    the ends. Until then none is known, so that a page's own thread never waits.
+
+    Attributes:
+        named: whether the codes are labels.
+        names: of codes 0, 1, …, as far as they are known.
+        captions: what a legend calls ends that were found, by name.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._lock, self._ends = Lock(), Ends(model)
+        self.named, self.names = self._ends.named, self._ends.names
+        self.captions: dict[str, str] = {}
+
+    def codes(self, limits: Limits) -> np.ndarray:
+        """The code of every limit, int8 (n,)."""
+        ends = self._ends
+        with self._lock:
+            if not self.named and not ends.found:
+                plane = ends.model.plane
+                x, y = (cell_centres(*plane.window[name], _LOOK) for name in (plane.x, plane.y))
+                first = find_limits(ends.model, plane.grid(x, y, {}).flatten(0, 1))
+                ends.codes(first.label, first.theta, first.loss)
+            codes: np.ndarray = ends.codes(limits.label, limits.theta, limits.loss).numpy()
+            self.captions = {x.name: x.caption(ends.model.coordinates) for x in ends.found}
+            self.names = ends.names
+            return codes
+
+
+@lru_cache(maxsize=64)
+def _known_ends(model: Model) -> KnownEnds:
+    return KnownEnds(model)
+
+
+def ends_of(view: View) -> KnownEnds:
+    """The ends of the view's model, by the codes of its cells."""
+    with _ONE:
+        return _known_ends(view.model)
 
 
 def levels(view: View) -> tuple[int, ...]:
     """Cells a side, from coarse to fine, that the flow decides once the sliders rest."""
     model = view.model
-    if model.loss_of_gap:
+    if model.fast:
         return (208,)
-    if isinstance(model, RankOneModel) and model.attention:
+    if model.slow:
         return (4, 8, 16, 32)  # an orbit takes four times as long as elsewhere
     return (6, 16, 32, 64)
 
 
 def cells_at_once(view: View) -> Cells:
     """What can be shown within a slider's move: exact labels, or none."""
-    model, oracle = view.model, analytic_basin(view.model)
-    if oracle is not None:
-        e, w = centres(view, _CLOSED)
-        inside = oracle(grid_starts(model, e, w, view.held)).numpy()
+    model = view.model
+    y, x = centres(view, _CLOSED)
+    inside = model.basin(model.plane.grid(x, y, view.held))
+    if inside is not None:
         outside = np.int8(Label.LOCAL_MINIMUM)
-        label = np.where(inside, np.int8(Label.GLOBAL_MINIMUM), outside)
-        label[e == 0] = UNKNOWN  # starts that never move are no basin's
+        label = np.where(inside.numpy(), np.int8(Label.GLOBAL_MINIMUM), outside)
+        label[y == 0] = UNKNOWN  # starts that never move are no basin's
         return Cells(label, "closed form")
-    if model.loss_of_gap:
-        e, w = centres(view, _AT_ONCE)
-        theta = grid_starts(model, e, w, view.held)
-        return Cells(find_limits(model, theta).label.numpy(), "flow")
+    if model.fast:
+        y, x = centres(view, _AT_ONCE)
+        theta = model.plane.grid(x, y, view.held).flatten(0, 1)
+        label = ends_of(view).codes(find_limits(model, theta))
+        return Cells(label.reshape(_AT_ONCE, _AT_ONCE), "flow")
     return Cells(np.full((2, 2), UNKNOWN, np.int8), "")
 
 
@@ -93,8 +145,8 @@ def refined(view: View, stop: Stop, beyond: int = 0) -> Iterator[Cells]:
     """
     sizes = levels(view)
     for size in (size for size in sizes if size > beyond):
-        e, w = (x.ravel() for x in np.meshgrid(*centres(view, size), indexing="ij"))
-        label = followed(view, e, w, stop)
+        y, x = (v.ravel() for v in np.meshgrid(*centres(view, size), indexing="ij"))
+        label = followed(view, y, x, stop)
         if label is None:
             return
         yield Cells(label.reshape(size, size), "flow", final=size == sizes[-1])
@@ -107,34 +159,35 @@ def first_look(view: View, stop: Stop) -> Iterator[Cells | xr.Dataset]:
         yield landscape(view, fine=False)
 
 
-def followed(view: View, e: np.ndarray, w: np.ndarray, stop: Stop) -> np.ndarray | None:
-    """Labels of starts, each array (n,), by the flow; None if stopped.
+def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray | None:
+    """Codes of the ends of starts, each array (n,), by the flow; None if stopped.
 
-    Starts at e and −e have mirrored orbits, unless the unembedding is held, and are followed once.
+    Starts whose orbits mirror each other are followed once.
     """
     model = view.model
-    mirrored = "u" not in view.held
-    place = np.round(np.abs(e) if mirrored else e, 12) + 1j * np.round(w, 12)
+    mirrored = model.plane.mirrored(view.held)
+    place = np.round(np.abs(y) if mirrored else y, 12) + 1j * np.round(x, 12)
     _, first, back = np.unique(place, return_index=True, return_inverse=True)
-    one_e, one_w = (torch.from_numpy(np.ascontiguousarray(x[first])) for x in (e, w))
-    rows = plane_starts(model, one_e, one_w, view.held)
+    one_y, one_x = (torch.from_numpy(np.ascontiguousarray(v[first])) for v in (y, x))
+    rows, ends = model.plane.at(one_x, one_y, view.held), ends_of(view)
     parts: list[np.ndarray] = []
-    done, count = 0, _FIRST
+    together = model.flow() is None  # in torch, where a row more costs little
+    done, count = 0, _TOGETHER if together else _FIRST
     while done < len(rows):
         if stop():
             return None
         began = perf_counter()
-        parts.append(find_limits(model, rows[done : done + count]).label.numpy())
+        parts.append(ends.codes(find_limits(model, rows[done : done + count])))
         done += count
         took = max(perf_counter() - began, 1e-6)
-        count = max(1, min(int(count * min(_SLICE / took, 8.0)), 8192))
+        count = count if together else max(1, min(int(count * min(_SLICE / took, 8.0)), 8192))
     return np.concatenate(parts)[back] if parts else np.empty(0, np.int8)
 
 
 def centres(view: View, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The middles of the window's cells along e and along w."""
-    w_low, w_high, e_low, e_high = view.window
-    return cell_centres(e_low, e_high, size), cell_centres(w_low, w_high, size)
+    """The middles of the window's cells along y and along x."""
+    x_low, x_high, y_low, y_high = view.window
+    return cell_centres(y_low, y_high, size), cell_centres(x_low, x_high, size)
 
 
 def landscape(view: View, fine: bool, line: bool = True) -> xr.Dataset:
@@ -146,25 +199,21 @@ def landscape(view: View, fine: bool, line: bool = True) -> xr.Dataset:
             saddles where they are slow to find.
         line: find the critical line and the saddles.
     """
-    w_low, w_high, e_low, e_high = view.window
+    x_low, x_high, y_low, y_high = view.window
     points, arrows = _FINE if fine else _QUICK
-    model = view.model
-    slow = isinstance(model, AttentionModel) or (
-        isinstance(model, RankOneModel) and model.attention
-    )
-    critical = line and (fine or not slow)
-    sides = (w_low, w_high), (e_low, e_high)
-    record = xr.Dataset()
-    return with_landscape(record, model, *sides, view.held, points, arrows, critical)
+    plane = view.model.plane
+    critical = line and (fine or not plane.slow_line)
+    window = {plane.x: (x_low, x_high), plane.y: (y_low, y_high)}
+    return with_landscape(xr.Dataset(), plane, window, view.held, points, arrows, critical)
 
 
 def line_key(view: View) -> tuple[object, ...] | None:
-    """What the critical line depends on where L = ℓ(Δ): the sign of Δ* alone of the chain.
+    """What the critical line depends on in fast models: of the chain the sign of Δ* alone.
 
     None for other models, whose line may move with p and q.
     """
     model = view.model
-    if not model.loss_of_gap:
+    if not model.fast:
         return None
     value = model.chain.second_eigenvalue
     return view.choice, view.fixed, view.window, (value > 0) - (value < 0)
@@ -182,6 +231,5 @@ def runs(on: np.ndarray) -> np.ndarray:
 
 def warm(view: View) -> None:
     """Follow one orbit, so that its engine is compiled before anybody waits for it."""
-    e, w = torch.tensor([0.7]).double(), torch.tensor([-1.1]).double()
-    theta = plane_starts(view.model, e, w, view.held)
-    find_limits(view.model, theta)
+    y, x = torch.tensor([0.7]).double(), torch.tensor([-1.1]).double()
+    find_limits(view.model, view.model.plane.at(x, y, view.held))

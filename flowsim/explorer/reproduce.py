@@ -5,23 +5,26 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.full_start import first_weights, is_untied
-from flowsim.explorer.plane_layers import levels
-from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, View, Window, full_length
+from flowsim.explorer.plane_layers import ends_of, levels
+from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, View, full_length
+from flowsim.models.catalogue import ModelChoice
+from flowsim.models.own import is_own
 
 
 def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
     """Shell lines: the page again, its figure, its orbits' ends, its cloud, its training."""
     model = [*_chain_options(view), *_model_options(view)]
-    w_low, w_high, e_low, e_high = view.window
-    window = [f"--w-range={w_low!r}:{w_high!r}", f"--e-range={e_low!r}:{e_high!r}"]
-    window = window if view.window != Window() else []
+    x_low, x_high, y_low, y_high = view.window
+    window = [f"--window={view.x}={x_low!r}:{x_high!r},{view.y}={y_low!r}:{y_high!r}"]
+    window = window if view.axes or view.window != view.usual_window else []
     size = ["--resolution", str(levels(view)[-1])]
     lines = [shlex.join(["flowsim", "portrait", *model, *window, *size])]
     if view.starts:
-        rows = "\\n".join(["e,w", *(f"{e!r},{w!r}" for e, w in view.starts)])
+        rows = "\\n".join([f"{view.y},{view.x}", *(f"{y!r},{x!r}" for y, x in view.starts)])
         lines.append(f"printf '{rows}\\n' > starts.csv")
         lines.append(
             shlex.join(["flowsim", "scan", *model, "--points", "starts.csv", "--out", "orbits.nc"])
@@ -38,22 +41,24 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
 
 def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
     """Python that computes and draws what the page shows."""
-    w_low, w_high, e_low, e_high = view.window
+    x_low, x_high, y_low, y_high = view.window
     lines = ["import flowsim", ""]
-    lines.append(f"model = flowsim.model({', '.join(_model_words(view))})")
+    shown = f".showing{view.axes!r}" if view.axes else ""
+    lines.append(f"model = flowsim.model({', '.join(_model_words(view))}){shown}")
     held = f", fixed={view.held!r}" if view.held else ""
     lines.append(
-        f"record = flowsim.portrait_record(model, ({w_low!r}, {w_high!r}), ({e_low!r}, {e_high!r}),"
+        f'window = {{"{view.x}": ({x_low!r}, {x_high!r}), "{view.y}": ({y_low!r}, {y_high!r})}}'
     )
-    lines.append(f"                                  resolution={levels(view)[-1]}{held})")
+    size = levels(view)[-1]
+    lines.append(f"record = flowsim.portrait_record(model, resolution={size}, window=window{held})")
     lines += ['flowsim.draw(record).savefig("explored.png")', 'print(record["label"])']
     if view.starts or view.puff is not None:
-        lines += ["", "import torch", "from flowsim.portraits.starts_in_plane import plane_starts"]
+        lines += ["", "import torch"]
     if view.starts:
-        for name, values in zip("ew", zip(*view.starts, strict=True), strict=True):
+        for name, values in zip("yx", zip(*view.starts, strict=True), strict=True):
             lines.append(f"{name} = torch.tensor({list(values)!r}, dtype=torch.float64)")
         lines += [
-            f"starts = plane_starts(model, e, w, {view.held!r})",
+            f"starts = model.plane.at(x, y, {view.held!r})",
             "limits = flowsim.find_limits(model, starts)",
             "print([flowsim.Label(int(code)).name for code in limits.label])",
             "orbits = flowsim.trajectories(model, starts, torch.linspace(0, 100, 201))",
@@ -68,13 +73,15 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
 def _cloud_lines(view: View) -> list[str]:
     puff = view.puff
     assert puff is not None
-    count = DRAWS if view.model.loss_of_gap else FEWER_DRAWS
+    count = DRAWS if view.model.fast else FEWER_DRAWS
     return [
         "import numpy as np",
         f"unit = np.random.Generator(np.random.PCG64(0)).standard_normal(({count}, 2))",
-        f"e, w = torch.from_numpy({puff.sigma!r} * unit.T + [[{puff.e!r}], [{puff.w!r}]])",
-        f"cloud = flowsim.find_limits(model, plane_starts(model, e, w, {view.held!r}))",
-        "print((cloud.label == flowsim.Label.LOCAL_MINIMUM).double().mean())",
+        f"y, x = torch.from_numpy({puff.sigma!r} * unit.T + [[{puff.y!r}], [{puff.x!r}]])",
+        f"cloud = flowsim.find_limits(model, model.plane.at(x, y, {view.held!r}))",
+        "print((cloud.label == flowsim.Label.LOCAL_MINIMUM).double().mean())"
+        if ends_of(view).named
+        else "print(cloud.theta.unique(dim=0).shape, cloud.loss.unique())",
     ]
 
 
@@ -89,7 +96,7 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
 
 
 def _lines_of_two_states(view: View, full: FullSettings, start: Start) -> list[str]:
-    theta = (start.e, start.w, *([view.held.get("a", 0.0)] if view.has_slice else []))
+    theta = (start.y, start.x, *([view.held.get("a", 0.0)] if view.has_slice else []))
     untied = ", tied=False" * is_untied(view)
     length = full_length(view, full.length)
     lines = [
@@ -125,7 +132,7 @@ def _lines_of_states(view: View, full: FullSettings, start: Start) -> list[str]:
         f"arch = full_model.Architecture(d={full.d}, length={full_length(view, full.length)}, "
         f"hidden={hidden},",
         f"                               states={choice.states}, {rest})",
-        f"weights = full_model.lift_states(torch.tensor([{(start.e, start.w)!r}]).double(), arch)",
+        f"weights = full_model.lift_states(torch.tensor([{(start.y, start.x)!r}]).double(), arch)",
     ]
     if full.noise:
         lines += [
@@ -143,7 +150,7 @@ def _lines_of_states(view: View, full: FullSettings, start: Start) -> list[str]:
 
 def _train_words(view: View, full: FullSettings, start: Start) -> list[str]:
     held = [f"{view.held.get('a', 0.0)!r}"] if view.has_slice else []
-    point = ",".join([f"{start.e!r}", f"{start.w!r}", *held])
+    point = ",".join([f"{start.y!r}", f"{start.x!r}", *held])
     words = ["flowsim", "train", *_chain_options(view), "--trainer", full.trainer]
     words += ["--untied"] * is_untied(view)
     words += ["--d", str(full.d), "--length", str(full_length(view, full.length))]
@@ -158,31 +165,31 @@ def _lifted_by_command(view: View) -> bool:
     return view.choice.states is None and not {"u", "b"} & view.held.keys()
 
 
-def _chances(view: View) -> tuple[str, ...]:
-    return ("p",) if view.choice.states is not None else ("p", "q")
-
-
 def _chain_options(view: View) -> list[str]:
-    return [word for n in _chances(view) for word in (f"--{n}", f"{getattr(view, n)!r}")]
+    chances = view.choice.family.data
+    return [word for n in chances for word in (f"--{n}", f"{getattr(view, n)!r}")]
+
+
+def _told(view: View) -> dict[str, Any]:
+    """The options of the view's model that are told: sizes, and what is not as usual."""
+    if is_own(view.model):
+        return dict(view.choice.options)
+    usual = view.choice.family.options
+    own = view.choice.options.items()
+    return {k: v for k, v in own if type(v) is int or v != usual[k].default}
 
 
 def _model_options(view: View) -> list[str]:
-    choice = view.choice
-    words = [] if choice.name == "canonical" else ["--model", choice.name]
-    for name, option in (("length", "--length"), ("states", "--states"),
-                         ("hidden_per_state", "--hidden-per-state")):  # fmt: skip
-        value = getattr(choice, name)
-        words += [] if value is None else [option, str(value)]
-    words += ["--attention"] * choice.attention + ["--untied"] * (not choice.tied)
-    words += ["--bias", choice.bias] if choice.bias != "optimal" else []
+    words = [] if view.choice.name == ModelChoice().name else ["--model", view.choice.name]
+    for name, value in _told(view).items():
+        if is_own(view.model):
+            words += ["--set", f"{name}={value}"]
+            continue
+        option = "--" + ("untied" if name == "tied" else name.replace("_", "-"))
+        words += [option] if isinstance(value, bool) else [option, str(value)]
     return words + [word for n, value in view.fixed for word in ("--fix", f"{n}={value!r}")]
 
 
 def _model_words(view: View) -> list[str]:
-    choice = view.choice
-    words = [repr(choice.name), *(f"{getattr(view, n)!r}" for n in _chances(view))]
-    for name in ("length", "states", "hidden_per_state"):
-        value = getattr(choice, name)
-        words += [] if value is None else [f"{name}={value}"]
-    words += ["attention=True"] * choice.attention + ["tied=False"] * (not choice.tied)
-    return words + ([f"bias={choice.bias!r}"] if choice.bias != "optimal" else [])
+    words = [repr(view.choice.name), *(f"{getattr(view, n)!r}" for n in view.choice.family.data)]
+    return words + [f"{name}={value!r}" for name, value in _told(view).items()]

@@ -15,11 +15,11 @@ from flowsim.explorer.clouds import cloud_shares
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.link import to_query
 from flowsim.explorer.orbits_from_starts import Orbit
-from flowsim.explorer.plane_layers import levels
+from flowsim.explorer.plane_layers import ends_of, levels
 from flowsim.explorer.reproduce import command_lines
 from flowsim.explorer.training_stream import Run
 from flowsim.explorer.view import View
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from flowsim.portraits.in_plane import portrait_record
 from flowsim.records.netcdf import flags, store_record
 
@@ -36,12 +36,12 @@ def explored_record(
 ) -> xr.Dataset:
     """The portrait of the view's window with its own orbits and training runs in it.
 
-    Every cell is followed anew, as by ``flowsim portrait`` with the same settings; ``orbit_e`` and
-    ``orbit_w`` (time, orbit) are the page's orbits, at their own times and NaN after their ends,
-    with ``orbit_label``; ``trained_e``, ``trained_w``, ``trained_loss`` and ``trained_time``
-    (look, run) what full training did, ``cloud_e``, ``cloud_w`` and ``cloud_label`` where the
-    starts of the cloud end. ``command`` draws the plane again, ``link`` is the query
-    that brings the page back.
+    Every cell is followed anew, as by ``flowsim portrait`` with the same settings. Of planes
+    (w, e), ``orbit_e`` and ``orbit_w`` (time, orbit) are the page's orbits, at their own times and
+    NaN after their ends, with ``orbit_label``; ``cloud_e``, ``cloud_w`` and ``cloud_label`` are
+    where the starts of the cloud end; ``trained_e``, ``trained_w``, ``trained_loss`` and
+    ``trained_time`` (look, run) are what full training did. ``command`` draws the plane again,
+    ``link`` is the query that brings the page back.
 
     Raises:
         Stopped: ``stop`` said so.
@@ -51,24 +51,27 @@ def explored_record(
         if stop():
             raise Stopped
 
-    model, (w_low, w_high, e_low, e_high) = view.model, view.window
-    confirm = None if model.loss_of_gap else 0
+    model, (x_low, x_high, y_low, y_high) = view.model, view.window
+    confirm = None if model.fast else 0
+    window = {view.x: (x_low, x_high), view.y: (y_low, y_high)}
     record = portrait_record(
-        model, (w_low, w_high), (e_low, e_high), levels(view)[-1], fixed=view.held,
-        progress=look, confirm=confirm,
+        model, resolution=levels(view)[-1], fixed=view.held, progress=look, confirm=confirm,
+        window=window,
     )  # fmt: skip
-    record = record.drop_vars(["orbit_e", "orbit_w"])
+    names = f"orbit_{view.y}", f"orbit_{view.x}"
+    record = record.drop_vars(names)
     full = runs[-1].settings if runs else FullSettings()
     record.attrs["command"] = command_lines(view, full, ()).splitlines()[0]
     record.attrs["link"] = f"flowsim explore, ?{to_query(view, full)}"
     record.attrs["orbits_unfinished"] = sum(o.label == Label.UNRESOLVED for o in orbits)
     if orbits:
-        paths = [(np.append(o.forward.e, o.end[0]), np.append(o.forward.w, o.end[1]))
+        paths = [(np.append(o.forward.y, o.end[0]), np.append(o.forward.x, o.end[1]))
                  for o in orbits]  # fmt: skip
-        record["orbit_e"] = (("time", "orbit"), _columns([e for e, _ in paths]))
-        record["orbit_w"] = (("time", "orbit"), _columns([w for _, w in paths]))
-        labels = np.array([o.label for o in orbits], np.int8)
-        record["orbit_label"] = ("orbit", labels, flags(Label))
+        for name, columns in zip(names, zip(*paths, strict=True), strict=True):
+            record[name] = (("time", "orbit"), _columns(columns))
+        ends = ends_of(view).names
+        labels = np.array([ends.index(o.kind) for o in orbits], np.int8)
+        record["orbit_label"] = ("orbit", labels, flags(ends))
     curves = [list(run.curve) for run in runs if run.curve]
     for name in ("e", "w", "loss", "time") if curves else ():
         values = [np.array([getattr(point, name) for point in curve]) for curve in curves]
@@ -86,8 +89,9 @@ def _add_cloud(record: xr.Dataset, view: View, stop: Callable[[], bool]) -> None
         if not shares or len(shares[-1].label) < shares[-1].drawn:
             raise Stopped
         found = shares[-1]
-        record["cloud_e"], record["cloud_w"] = ("draw", found.e), ("draw", found.w)
-        record["cloud_label"] = ("draw", found.label, flags(Label))
+        for name, values in ((view.y, found.y), (view.x, found.x)):
+            record[f"cloud_{name}"] = ("draw", values)
+        record["cloud_label"] = ("draw", found.label, flags(ends_of(view).names))
 
 
 def saved_file(
@@ -99,8 +103,8 @@ def saved_file(
 ) -> tuple[str, bytes]:
     """A name and the bytes of the figure ("png", "svg") or the record ("nc") of a page."""
     record = explored_record(view, orbits, runs, stop)
-    names = ("p",) if view.choice.states is not None else ("p", "q")
-    words = [view.choice.name, *(f"{n}{getattr(view, n):g}" for n in names)]
+    chances = [f"{name}{getattr(view, name):g}" for name in view.choice.family.data]
+    words = [view.choice.name.rpartition(":")[2], *chances]
     name = f"explored_{'_'.join(words)}.{suffix}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name

@@ -28,7 +28,7 @@ from flowsim.explorer.full_start import (
     probe_tokens,
 )
 from flowsim.explorer.view import Start, View
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from flowsim.markov import GapChain
 from full_model.comparison.full_side import FullSide
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap

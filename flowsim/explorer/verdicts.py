@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flowsim.explorer.training_stream import LONGEST, Run
 from flowsim.explorer.view import View
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from full_model.comparison.outcome import open_gap
 
 

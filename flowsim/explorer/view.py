@@ -8,42 +8,45 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from flowsim.errors import InputError
-from flowsim.models.base import ReducedModel
-from flowsim.models.catalogue import DEFAULT_LENGTH, ModelChoice
-from flowsim.models.rank_one import RankOneModel
-from flowsim.portraits.starts_in_plane import check_fixed
+from flowsim.interface import Model
+from flowsim.models.catalogue import ModelChoice, family_of
+from flowsim.models.family import LENGTH
+from flowsim.models.own import is_own
 
 #: Bounds that keep every page quick, whatever a link asks for.
 MOST_STARTS, MOST_POSITIONS, MOST_STATES = 12, 64, 50
-SMALLEST_CHANCE, FARTHEST, NARROWEST = 0.001, 20.0, 1e-6
+SMALLEST_CHANCE, FARTHEST, NARROWEST = 0.001, 1000.0, 1e-6
+#: What may be held beside the plane of a model that has a full transformer.
+HELD = ("a", "u", "b")
 #: Draws of a cloud where labels come quickly, and elsewhere.
 DRAWS, FEWER_DRAWS = 1000, 200
 
 
 class Window(NamedTuple):
-    """The part of the (w, e) plane that is shown."""
+    """The part of the plane that is shown: of planes (w, e), x is w and y is e."""
 
-    w_low: float = -3.0
-    w_high: float = 3.0
-    e_low: float = -3.0
-    e_high: float = 3.0
+    x_low: float = -3.0
+    x_high: float = 3.0
+    y_low: float = -3.0
+    y_high: float = 3.0
 
 
 class Start(NamedTuple):
-    """A start of an orbit."""
+    """A start of an orbit; of planes (w, e), y is e and x is w."""
 
-    e: float
-    w: float
+    y: float
+    x: float
 
 
 class Puff(NamedTuple):
-    """A cloud of normal starts around a point, of the same deviation along e and along w."""
+    """A cloud of normal starts around a point, of the same deviation along both axes."""
 
-    e: float
-    w: float
+    y: float
+    x: float
     sigma: float
 
 
@@ -53,8 +56,9 @@ class View:
 
     Args:
         choice: the reduced model without its chain.
-        p, q: the chain; of S states p alone counts.
-        fixed: values of coordinates beside e and w, by name; without an entry as ``plane_starts``.
+        p, q: the chain; of S states p alone counts, of models without a chain neither.
+        fixed: values of coordinates beside the plane, by name; without an entry as in its plane.
+        axes: coordinates along the plane's axes, of a user's own model; () for the usual ones.
         window: what is seen of the plane.
         starts: of the orbits, in the order in which they were chosen.
         backward: whether the orbits are drawn backward too.
@@ -68,16 +72,13 @@ class View:
     p: float = 0.5
     q: float = 0.8
     fixed: tuple[tuple[str, float], ...] = ()
+    axes: tuple[str, ...] = ()
     window: Window = field(default_factory=Window)
     starts: tuple[Start, ...] = ()
     backward: bool = False
     puff: Puff | None = None
 
     def __post_init__(self) -> None:
-        if self.choice.name == "induction":
-            raise InputError("the explorer shows planes (w, e); the induction model's is another")
-        if self.choice.name == "states" and self.choice.attention:
-            raise InputError("the explorer shows S states without attention")
         for name in ("p", "q"):
             _within(name, getattr(self, name), SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
         if (self.choice.length or 1) > MOST_POSITIONS:
@@ -88,7 +89,7 @@ class View:
             raise InputError(f"the explorer shows at most m = {MOST_STATES} units for each state")
         for name, value in self.fixed:
             _within(name, value, -FARTHEST, FARTHEST)
-        check_fixed(self.model, self.held)
+        self._check_plane()
         for low, high in (self.window[:2], self.window[2:]):
             _within("the window", low, -FARTHEST, FARTHEST)
             _within("the window", high, -FARTHEST, FARTHEST)
@@ -97,18 +98,57 @@ class View:
         if len(self.starts) > MOST_STARTS:
             raise InputError(f"at most {MOST_STARTS} orbits are shown at once")
         for start in self.starts:
-            for name, value in zip("ew", start, strict=True):
+            for name, value in zip((self.y, self.x), start, strict=True):
                 _within(f"{name} of a start", value, -FARTHEST, FARTHEST)
         if self.puff is not None:
-            _within("e of the cloud", self.puff.e, -FARTHEST, FARTHEST)
-            _within("w of the cloud", self.puff.w, -FARTHEST, FARTHEST)
+            _within(f"{self.y} of the cloud", self.puff.y, -FARTHEST, FARTHEST)
+            _within(f"{self.x} of the cloud", self.puff.x, -FARTHEST, FARTHEST)
             _within("the cloud's spread", self.puff.sigma, NARROWEST, FARTHEST)
 
+    def _check_plane(self) -> None:
+        """InputError unless what is held exists, and full training can begin there."""
+        plane, name = self.model.plane, self.choice.name
+        for other in plane.holds if self.trains else ():
+            if other not in HELD:
+                raise InputError(
+                    f"the explorer holds {', '.join(HELD)} beside its planes, and the {name} "
+                    f"model, as chosen, has {other}"
+                )
+        plane.hold(self.held)
+
     @property
-    def model(self) -> ReducedModel:
+    def model(self) -> Model:
         """The reduced model on its chain."""
-        q = None if self.choice.name == "states" else self.q
-        return self.choice.on(self.choice.chain(self.p, q))
+        data = {name: getattr(self, name) for name in self.choice.family.data}
+        return _showing(self.choice.on(self.choice.chain(**data)), self.axes)
+
+    @property
+    def x(self) -> str:
+        """The name of the horizontal axis."""
+        return self.model.plane.x
+
+    @property
+    def y(self) -> str:
+        """The name of the vertical axis."""
+        return self.model.plane.y
+
+    @property
+    def usual_window(self) -> Window:
+        """The window of the model's plane."""
+        window = self.model.plane.window
+        return Window(*window[self.x], *window[self.y])
+
+    @property
+    def trains(self) -> bool:
+        """Whether a full transformer can be trained beside: the model is of a Markov chain."""
+        return bool(self.choice.family.data)
+
+    @property
+    def arguments(self) -> dict[str, float]:
+        """The numbers with which a model of the user's own is made, by name: its sliders."""
+        if not is_own(self.model):
+            return {}
+        return {k: v for k, v in self.choice.options.items() if type(v) in (int, float)}
 
     @property
     def held(self) -> dict[str, float]:
@@ -118,48 +158,54 @@ class View:
     @property
     def has_slice(self) -> bool:
         """Whether the model has an attention coordinate a, of which the plane is a slice."""
-        model = self.model
-        return "a" in model.coordinates or (isinstance(model, RankOneModel) and model.attention)
+        return "a" in self.model.plane.holds
+
+    @property
+    def slice_name(self) -> str | None:
+        """The coordinate beside the plane that the page has a slider for: a, or a user's first."""
+        if self.has_slice:
+            return "a"
+        holds = self.model.plane.holds
+        return holds[0] if holds and not self.trains else None
 
     def on_chain(self, p: float, q: float) -> View:
         """The same on another chain."""
         return replace(self, p=p, q=q)
 
     def with_model(self, name: str, **options: object) -> View:
-        """Another model, with those of the options and held values that it has."""
-        has = {
-            "length": name in ("uniform", "rank-one"),
-            "attention": name == "rank-one",
-            "tied": name == "rank-one",
-            "bias": name not in ("rank-one", "states"),
-            "states": name == "states",
-            "hidden_per_state": name == "states",
-        }
-        kept: dict[str, object] = {
-            key: getattr(self.choice, key)
-            for key in has
-            if self.choice.name == name or key in ("length", "bias")
-        }
-        kept |= options
-        chosen = {key: value for key, value in kept.items() if has[key] and value is not None}
-        if name == "states":
-            chosen.setdefault("states", 5)
-        choice = ModelChoice(name, **chosen)  # type: ignore[arg-type]
-        view = replace(self, choice=choice, fixed=())
+        """Another model, with those of the options and held values that it has.
+
+        Sizes and words are kept, switches belong to their model.
+        """
+        same = name == self.choice.name
+        family = self.choice.family if same else family_of(name)
+        begun = {key: about.default for key, about in family.options.items() if about.needed}
+        kept = {k: v for k, v in self.choice.options.items() if same or not isinstance(v, bool)}
+        wanted = begun | kept | {key: value for key, value in options.items() if value is not None}
+        chosen = {key: value for key, value in wanted.items() if family.has(key, wanted)}
+        choice = ModelChoice.of_family(family, family.complete(chosen))
+        if same and not self.trains:
+            return replace(self, choice=choice)
+        view = replace(self, choice=choice, fixed=(), axes=(), starts=(), puff=None)
+        if (view.x, view.y) == (self.x, self.y):
+            view = replace(view, starts=self.starts, puff=self.puff)
+        else:
+            view = replace(view, window=view.usual_window)
         if view.has_slice and "a" in self.held:
             view = replace(view, fixed=(("a", self.held["a"]),))
         return view
 
-    def with_slice(self, a: float) -> View:
-        """The slice at another a, of a model that has it."""
-        held = {**self.held, "a": a}
-        return replace(self, fixed=tuple(held.items()) if a else _without(held, "a"))
+    def with_slice(self, value: float) -> View:
+        """The slice at another value of the coordinate that has the slider."""
+        name = self.slice_name or "a"
+        held = {**self.held, name: value}
+        return replace(self, fixed=tuple(held.items()) if value else _without(held, name))
 
-    def with_start(self, e: float, w: float) -> View:
+    def with_start(self, y: float, x: float) -> View:
         """One more orbit; its start is rounded to what a click can mean in the window."""
-        side = min(self.window.w_high - self.window.w_low, self.window.e_high - self.window.e_low)
+        side = min(self.window.x_high - self.window.x_low, self.window.y_high - self.window.y_low)
         digits = max(0, 3 - math.floor(math.log10(side)))
-        return replace(self, starts=(*self.starts, Start(round(e, digits), round(w, digits))))
+        return replace(self, starts=(*self.starts, Start(round(y, digits), round(x, digits))))
 
     def without_last(self) -> View:
         """One orbit less: the last that was started."""
@@ -167,17 +213,23 @@ class View:
 
     def zoomed(self, factor: float) -> View:
         """The window's middle, so many times smaller along both axes, as far as bounds allow."""
-        w_low, w_high, e_low, e_high = self.window
+        x_low, x_high, y_low, y_high = self.window
         sides = []
-        for low, high in ((w_low, w_high), (e_low, e_high)):
+        for low, high in ((x_low, x_high), (y_low, y_high)):
             middle, half = (low + high) / 2, (high - low) / 2 / factor
             sides += [max(middle - half, -FARTHEST), min(middle + half, FARTHEST)]
         return replace(self, window=Window(*sides))
 
 
+@lru_cache(maxsize=64)
+def _showing(model: Model, axes: tuple[str, ...]) -> Model:
+    """The same object for the same model and axes, as what is known of it is kept by it."""
+    return model.showing(*axes)
+
+
 def full_length(view: View, wanted: int | None = None) -> int:
     """N of the full transformer: what is wanted, else the view's model's own, else the usual."""
-    return wanted or view.choice.length or DEFAULT_LENGTH
+    return wanted or view.choice.length or LENGTH.default
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torchdiffeq import odeint
 
-from flowsim.models.base import ReducedModel
+from flowsim.interface import Model
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Chart:
     held: bool
 
     @classmethod
-    def at(cls, model: ReducedModel, theta: Tensor) -> Chart:
+    def at(cls, model: Model, theta: Tensor) -> Chart:
         """The chart of the orthant in which each row of θ lies."""
         signs = torch.sign(theta)
         logarithmic = torch.tensor(model.keeps_sign, device=theta.device)
@@ -40,11 +40,15 @@ class Chart:
 
     def to_chart(self, theta: Tensor) -> Tensor:
         """y(θ), shape (n, k); zero for a coordinate that is held at zero, NaN for another sign."""
+        if not self._any_logarithmic:
+            return theta
         logs = torch.where(self.signs == 0, 0.0, (self.signs * theta).log().clamp_min(-700.0))
         return torch.where(self.logarithmic, logs, theta)
 
     def to_theta(self, y: Tensor) -> Tensor:
         """θ(y), shape of y; a logarithm below −700 counts as −700, so that no θᵢ underflows."""
+        if not self._any_logarithmic:
+            return y
         size = y.clamp_min(-700.0).exp()
         if self._all_logarithmic:
             return self.signs * size
@@ -52,10 +56,31 @@ class Chart:
 
     def push(self, theta: Tensor, vector: Tensor) -> Tensor:
         """A tangent vector in the chart: vᵢ/θᵢ for a logarithmic coordinate, vᵢ otherwise."""
+        if not self._any_logarithmic:
+            return vector
         ratio = vector / theta
         if self.held:
             ratio = torch.where(self.signs == 0, 0.0, ratio)
         return ratio if self._all_logarithmic else torch.where(self.logarithmic, ratio, vector)
+
+    def velocity(self, model: Model, y: Tensor) -> Tensor:
+        """dy/dt of the model's flow at y, shape of y."""
+        theta = self.to_theta(y)
+        return self.push(theta, model.field(theta))
+
+    def push_jacobian(self, theta: Tensor, rates: Tensor, jacobian: Tensor) -> Tensor:
+        """∂(dy/dt)/∂y, shape (n, k, k), from ∂(dθ/dt)/∂θ there and ``rates`` = dy/dt."""
+        if not self._any_logarithmic:
+            return jacobian
+        scale = torch.where(self.logarithmic, theta, 1.0)
+        pushed = jacobian * scale.unsqueeze(-2) / scale.unsqueeze(-1)
+        if self.held:
+            pushed = torch.where((scale == 0).unsqueeze(-1), 0.0, pushed)
+        return pushed - torch.diag_embed(torch.where(self.logarithmic, rates, 0.0))
+
+    def rows(self, which: Tensor | slice) -> Chart:
+        """The chart of some of the rows, by a mask or by their numbers."""
+        return Chart(self.signs[which], self.logarithmic, self.held)
 
     def odeint(
         self,
@@ -98,3 +123,7 @@ class Chart:
     @cached_property
     def _all_logarithmic(self) -> bool:
         return bool(self.logarithmic.all())
+
+    @cached_property
+    def _any_logarithmic(self) -> bool:
+        return bool(self.logarithmic.any())

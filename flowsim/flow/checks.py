@@ -9,12 +9,14 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
-from flowsim.models.base import ReducedModel
+from flowsim.interface import Model
+from flowsim.models.own import check_coordinates, check_own, is_own
 
 
-def check_starts(model: ReducedModel, theta0: Numbers, rtol: float, atol: float) -> Tensor:
+def check_starts(model: Model, theta0: Numbers, rtol: float, atol: float) -> Tensor:
     """``theta0`` as a tensor (..., k); InputError for a wrong shape or bad tolerances."""
     starts = to_tensor(theta0, "starts")
+    check_coordinates(model.name, getattr(model, "coordinates", None))
     k = len(model.coordinates)
     if starts.ndim == 0 or starts.shape[-1] != k or starts.numel() == 0:
         names = ", ".join(model.coordinates)
@@ -23,6 +25,8 @@ def check_starts(model: ReducedModel, theta0: Numbers, rtol: float, atol: float)
         raise InputError(f"rtol must be a positive number, not {rtol}")
     if not (0 <= atol < math.inf):
         raise InputError(f"atol must be a number that is not negative, not {atol}")
+    if is_own(model):
+        check_own(model, starts.reshape(-1, k))
     return starts
 
 

@@ -9,32 +9,31 @@ import torch
 
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
-from flowsim.flow.reference_limits import default_rtol, reference_labels
-from flowsim.landscape.labels import Label
-from flowsim.models.base import ReducedModel
-
-#: Called before a stage of the work with what is counted and how many; returns what counts them.
-Stage = Callable[[str, int], Callable[[int], object]]
+from flowsim.flow.reference_limits import default_rtol, reference_labels, reference_limits
+from flowsim.interface import Model
+from flowsim.labels import Label
+from flowsim.landscape.ends import Ends
 
 #: By how much smaller the tolerance is with which a label that differs is decided again.
 _TIGHTER = 1e-3
 
 
-def sample_size(model: ReducedModel) -> int:
+def sample_size(model: Model) -> int:
     """How many labels are confirmed unless another number is asked for.
 
-    256 where the loss is a function of the logit gap, 16 elsewhere: there a row takes a second.
+    256 where orbits are fast, 16 elsewhere: there a row takes a second.
     """
-    return 256 if model.loss_of_gap else 16
+    return 256 if model.fast else 16
 
 
 def confirm(
-    model: ReducedModel,
+    model: Model,
     theta0: Numbers,
     labels: Numbers,
     count: int,
     seed: int = 0,
     progress: Callable[[int], object] | None = None,
+    ends: Ends | None = None,
 ) -> dict[str, int]:
     """How many labels of a random sample torchdiffeq finds again.
 
@@ -48,6 +47,7 @@ def confirm(
         count: how many rows to draw, at most; without replacement.
         seed: of the draw.
         progress: called with the number of rows decided.
+        ends: whose codes the labels are, of a model whose ends were found.
 
     Returns:
         confirm_cells rows drawn: confirm_agree with the same label, confirm_disagree with another,
@@ -70,11 +70,11 @@ def confirm(
     own, rows = own[drawn], rows[drawn]
     found = torch.zeros_like(own)
     if len(rows):
-        found = reference_labels(model, rows, progress=progress)
+        found = _decided(model, ends, rows, None, 1e-12, progress)
         again = ((found != own) & (found != Label.UNRESOLVED)).nonzero()[:, 0]
         if len(again):
             tight = _TIGHTER * default_rtol(model)
-            found[again] = reference_labels(model, rows[again], tight, 1e-13)
+            found[again] = _decided(model, ends, rows[again], tight, 1e-13, None)
     undecided = int((found == Label.UNRESOLVED).sum())
     agree = int((found == own).sum())
     return {
@@ -83,3 +83,19 @@ def confirm(
         "confirm_disagree": len(rows) - agree - undecided,
         "confirm_undecided": undecided,
     }
+
+
+def _decided(
+    model: Model,
+    ends: Ends | None,
+    rows: torch.Tensor,
+    rtol: float | None,
+    atol: float,
+    progress: Callable[[int], object] | None,
+) -> torch.Tensor:
+    """What torchdiffeq says of the rows: labels, or the codes of ends."""
+    if ends is None or ends.named:
+        labels: torch.Tensor = reference_labels(model, rows, rtol, atol, progress)
+        return labels
+    limits = reference_limits(model, rows, rtol, atol, progress)
+    return ends.codes(limits.label, limits.theta, limits.loss)

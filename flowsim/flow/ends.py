@@ -20,8 +20,9 @@ class Limits:
         loss: loss at the end point, in nats.
         gradient_norm: ‖∇L‖ at the end point.
         evaluations: evaluations of the field, int64.
-        kinks: how many times the orbit met a ReLU's kink, int32; zero in smooth fields.
-        sliding_time: time that it spent sliding along kinks, physical gradient-flow time.
+        kinks: how many times the orbit met a surface where its field jumps, such as a ReLU's kink,
+            int32; 0 where the engine looks for none.
+        sliding_time: time that it spent sliding along them, physical gradient-flow time.
     """
 
     theta: Tensor

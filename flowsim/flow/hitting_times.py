@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 from flowsim.arrays import Numbers
+from flowsim.flow.any_loss import any_times
 from flowsim.flow.checks import check_fraction, check_starts, in_kind
 from flowsim.flow.ends import Limits
 from flowsim.flow.gap.engine import gap_times
 from flowsim.flow.limits import find_limits
-from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_times
-from flowsim.flow.rows.smooth.smooth_models import loss_followed, smooth_times
-from flowsim.landscape.labels import Label, Rule
-from flowsim.models.base import ReducedModel
+from flowsim.flow.rows.engine import loss_followed, row_times
+from flowsim.interface import Gap, Model
+from flowsim.labels import Label, Rule
 
 
 def hitting_times(
-    model: ReducedModel,
+    model: Model,
     theta0: Numbers,
     fraction: float = 1e-3,
     rtol: float | None = None,
@@ -27,14 +27,22 @@ def hitting_times(
 ) -> Any:
     """Physical time until it is learned: ``settling_times`` of starts that reach the global minima.
 
+    Of a model that names no levels they are those of starts that reach any minimum, or infinity.
     Arguments, result and errors are those of ``settling_times``; NaN also for starts that end
     elsewhere, which never learn.
     """
-    return _times(model, theta0, fraction, rtol, limits, (Label.GLOBAL_MINIMUM,))
+    return _times(model, theta0, fraction, rtol, limits, learned_labels(model))
+
+
+def learned_labels(model: Model) -> tuple[Label, ...]:
+    """The labels of limits at which it is learned."""
+    if model.levels() is not None:
+        return (Label.GLOBAL_MINIMUM,)
+    return (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM, Label.INFINITY)
 
 
 def settling_times(
-    model: ReducedModel,
+    model: Model,
     theta0: Numbers,
     fraction: float = 1e-3,
     rtol: float | None = None,
@@ -65,7 +73,7 @@ def settling_times(
 
 
 def _times(
-    model: ReducedModel,
+    model: Model,
     theta0: Numbers,
     fraction: float,
     rtol: float | None,
@@ -87,7 +95,7 @@ def _times(
 
 
 def _until(
-    model: ReducedModel,
+    model: Model,
     start: Tensor,
     end_loss: Tensor,
     label: Tensor,
@@ -95,16 +103,15 @@ def _until(
     rtol: float | None,
 ) -> Tensor:
     """The times of rows that move, shape (n,)."""
-    if model.loss_of_gap:
-        learned = (label == Label.GLOBAL_MINIMUM).to(start)
-        gap = learned * model.chain.target_logit_gap
-        return gap_times(model, start, gap, fraction, rtol or 1e-12)
-    start_loss = model.loss(start) if in_modes(model) else loss_followed(model, start)
+    half = model.flow()
+    if isinstance(half, Gap):
+        return gap_times(half, start, label == Label.GLOBAL_MINIMUM, fraction, rtol or 1e-12)
+    start_loss = model.loss(start) if half is None else loss_followed(model, half, start)
     wanted = end_loss + fraction * (start_loss - end_loss)
     times = torch.full_like(wanted, torch.nan)
     falls = start_loss > end_loss
-    if in_modes(model):
-        times[falls] = rank_one_times(model, start[falls], wanted[falls], rtol or 1e-10)
-        return times
-    times[falls] = smooth_times(model, start[falls], wanted[falls], rtol or 1e-8)
+    if half is None:
+        times[falls] = any_times(model, start[falls], wanted[falls], rtol or 1e-8)
+    else:
+        times[falls] = row_times(model, half, start[falls], wanted[falls], rtol or half.time_rtol)
     return times

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flowsim.arrays import Numbers
+from flowsim.flow.any_loss import any_limits
 from flowsim.flow.checks import check_starts
 from flowsim.flow.ends import Limits
 from flowsim.flow.gap.engine import gap_limits
-from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_limits
-from flowsim.flow.rows.smooth.shadows import smooth_limits
-from flowsim.models.base import ReducedModel
-from flowsim.models.in_context.induction import InductionModel
+from flowsim.flow.rows.ends import row_limits
+from flowsim.interface import Gap, Model
 
 
 def find_limits(
-    model: ReducedModel,
+    model: Model,
     theta0: Numbers,
     rtol: float | None = None,
     atol: float = 1e-12,
@@ -33,8 +32,8 @@ def find_limits(
     variable, else by ``rtol``); where they disagree the label is unresolved. Rank-one orbits
     without attention are followed from kink to kink of the ReLU, across and along them; since their
     critical points have one of two losses, an orbit that falls below the higher one ends in the
-    global minima (``flow.rows.kinked``). Orbits of the induction model end on the side of β = 0 on
-    which they fall below its plateau (``flow.induction_labels``). No conserved quantity is
+    global minima (``flow.rows``). Orbits of the induction model end on the side of β = 0 on
+    which they fall below its plateau (``models.induction.labels``). No conserved quantity is
     consulted.
 
     Args:
@@ -57,19 +56,17 @@ def find_limits(
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
     """
-    by_gap, by_modes = model.loss_of_gap, in_modes(model)
-    fine = by_modes or isinstance(model, InductionModel)
-    rtol = rtol if rtol is not None else 1e-10 if by_gap else 1e-8 if fine else 1e-6
+    half = model.flow()
+    if rtol is None:
+        rtol = 1e-6 if half is None else half.rtol
     starts = check_starts(model, theta0, rtol, atol)
     rows = starts.reshape(-1, starts.shape[-1])
-    if max_steps is None:
-        max_steps = 30_000 if by_modes else 3000
-    if by_gap:
-        found = gap_limits(model, rows, rtol, atol, max_steps)
-    elif in_modes(model):
-        found = rank_one_limits(model, rows, rtol, max_steps)
+    if half is None:
+        found = any_limits(model, rows, rtol, atol, max_steps or 3000)
+    elif isinstance(half, Gap):
+        found = gap_limits(model, half, rows, rtol, atol, max_steps or 3000)
     else:
-        found = smooth_limits(model, rows, rtol, atol, max_steps)
+        found = row_limits(model, half, rows, rtol, atol, max_steps or half.max_steps)
     parts = []
     for limits in found:
         parts.append(limits)

@@ -11,14 +11,14 @@ from torch import Tensor
 from flowsim.arrays import Numbers
 from flowsim.flow.chart import Chart
 from flowsim.flow.checks import check_starts, check_times, in_kind
-from flowsim.models.base import ReducedModel, velocity
+from flowsim.interface import Model
 
 #: Steps after which a row is given up as too stiff for an explicit method.
 MAX_STEPS = 20_000
 
 
 def integrate(
-    model: ReducedModel,
+    model: Model,
     theta0: Numbers,
     t: Numbers,
     rtol: float = 1e-11,
@@ -67,7 +67,7 @@ def integrate(
 
 
 def _integrate_rows(
-    model: ReducedModel,
+    model: Model,
     start: Tensor,
     times: Tensor,
     rtol: float,
@@ -80,6 +80,6 @@ def _integrate_rows(
         if progress is not None:
             progress(float((times <= t).sum()) / len(times))
         theta = chart.to_theta(y)
-        return chart.push(theta, velocity(model, theta))
+        return chart.push(theta, model.field(theta))
 
     return chart.odeint(field, start, times, rtol, atol, MAX_STEPS)

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from flowsim.flow.chart import Chart
 from flowsim.flow.ends import Limits
+from flowsim.labels import Label, Status
 from flowsim.landscape.curvature import classify_critical
-from flowsim.landscape.labels import Label, Status
-from flowsim.models.base import GapModel
+from flowsim.models.gap_family.base import GapModel
 
 #: Steps in one stretch of time, the first stretch, and what none reaches.
 _STEPS, _STRETCH, _HORIZON = 1000, 4.0, 1e6

@@ -19,12 +19,10 @@ from flowsim.arrays import Numbers
 from flowsim.flow.chart import Chart
 from flowsim.flow.checks import check_starts, in_kind
 from flowsim.flow.ends import Limits
-from flowsim.flow.induction_labels import settled_side
 from flowsim.flow.reference_gap import follow_by_gap
+from flowsim.interface import Gap, Model
+from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.curvature import classify_critical
-from flowsim.landscape.labels import Label, Rule, Status
-from flowsim.models.base import GapModel, ReducedModel, velocity
-from flowsim.models.in_context.induction import InductionModel
 
 #: Rows of a model whose loss is a function of the gap that share their steps.
 _TOGETHER = 1024
@@ -37,7 +35,7 @@ _AT_MINIMA, _AT_REST = 1e-6, 1e-8
 
 
 def reference_limits(
-    model: ReducedModel,
+    model: Model,
     theta0: Numbers,
     rtol: float | None = None,
     atol: float = 1e-12,
@@ -71,13 +69,13 @@ def reference_limits(
     return _decide(model, check_starts(model, theta0, rtol, atol), rtol, atol, True, progress)
 
 
-def default_rtol(model: ReducedModel) -> float:
+def default_rtol(model: Model) -> float:
     """1e-8 where L = ℓ(Δ), else 1e-6."""
-    return 1e-8 if model.loss_of_gap else 1e-6
+    return 1e-8 if isinstance(model.flow(), Gap) else 1e-6
 
 
 def reference_labels(
-    model: ReducedModel,
+    model: Model,
     theta0: Numbers,
     rtol: float | None = None,
     atol: float = 1e-12,
@@ -90,7 +88,7 @@ def reference_labels(
 
 
 def _decide(
-    model: ReducedModel,
+    model: Model,
     starts: Tensor,
     rtol: float,
     atol: float,
@@ -102,9 +100,10 @@ def _decide(
     found, report = _unmoved(model, rows), progress or (lambda _: None)
     moving = (found.status == Status.TIMED_OUT) & (found.label == Label.UNRESOLVED)
     report(len(rows) - int(moving.sum()))
-    for index in moving.nonzero()[:, 0].split(_TOGETHER if model.loss_of_gap else 1):
-        if isinstance(model, GapModel) and model.loss_of_gap and len(index):
-            follow_by_gap(model, found, index, rtol, atol, ends)
+    by_gap = isinstance(model.flow(), Gap)
+    for index in moving.nonzero()[:, 0].split(_TOGETHER if by_gap else 1):
+        if by_gap and len(index):
+            follow_by_gap(model, found, index, rtol, atol, ends)  # type: ignore[arg-type]
         elif len(index):
             _follow_in_time(model, found, index, rtol, atol)
         report(len(index))
@@ -115,7 +114,7 @@ def _decide(
     return Limits.joined([found], starts.shape[:-1])
 
 
-def _unmoved(model: ReducedModel, rows: Tensor) -> Limits:
+def _unmoved(model: Model, rows: Tensor) -> Limits:
     """Limits of starts before anything moves: those that are critical have their label."""
     finite = torch.isfinite(rows).all(dim=1)
     label = torch.full_like(finite, Label.UNRESOLVED, dtype=torch.int8)
@@ -133,9 +132,7 @@ class _Spent(Exception):
     """A row has used up its evaluations of the field."""
 
 
-def _follow_in_time(
-    model: ReducedModel, found: Limits, index: Tensor, rtol: float, atol: float
-) -> None:
+def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, atol: float) -> None:
     """One row by a stiff method, in stretches of time that double, until it is decided.
 
     In the chart v = −G⁻¹∇L; the field is v/(1 + ‖v‖).
@@ -149,7 +146,7 @@ def _follow_in_time(
         if calls > most:
             raise _Spent
         point = chart.to_theta(y)
-        v = chart.push(point, velocity(model, point))
+        v = chart.push(point, model.field(point))
         return v / (1 + v.norm())
 
     stretch = _STRETCH
@@ -177,17 +174,18 @@ def _follow_in_time(
     found.evaluations[index] += calls
 
 
-def _settled(model: ReducedModel, theta: Tensor) -> int:
+def _settled(model: Model, theta: Tensor) -> int:
     """The label of a row, (1, k), that its loss, or its gradient and curvature, decide."""
-    if isinstance(model, InductionModel):
-        return settled_side(model, theta)
-    chain = model.chain
-    excess = float(model.loss(theta)) - chain.entropy_rate
-    if excess <= _AT_MINIMA * chain.mutual_information + 1e-15:
-        # close to p + q = 1 no loss is told from another in float64
-        blurred = 0 < chain.mutual_information < 1e-9
-        return Label.UNRESOLVED if blurred else Label.GLOBAL_MINIMUM
-    if float(model.gradient(theta).norm()) < _AT_REST * chain.mutual_information:
+    settled, levels = model.settled(theta), model.levels()
+    if settled is not None:
+        return int(settled)
+    scale = 1.0
+    if levels is not None:
+        scale = levels.difference
+        if float(model.loss(theta)) - levels.best <= _AT_MINIMA * scale + 1e-15:
+            # close to p + q = 1 no loss is told from another in float64
+            return Label.UNRESOLVED if 0 < scale < 1e-9 else Label.GLOBAL_MINIMUM
+    if float(model.gradient(theta).norm()) < _AT_REST * scale:
         kind = int(classify_critical(model, theta, decisive=True))
         return Label.LOCAL_MINIMUM if kind == Label.LOCAL_MINIMUM else Label.UNRESOLVED
     return Label.UNRESOLVED

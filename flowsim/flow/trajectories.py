@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from flowsim.arrays import Numbers
+from flowsim.flow.any_loss import any_paths
 from flowsim.flow.checks import check_starts, check_times, in_kind
 from flowsim.flow.gap.engine import gap_paths
-from flowsim.flow.rows.kinked.kinked_models import in_modes, rank_one_paths
-from flowsim.flow.rows.smooth.smooth_models import smooth_paths
-from flowsim.models.base import ReducedModel
+from flowsim.flow.rows.engine import row_paths
+from flowsim.interface import Gap, Model
 
 
 def trajectories(
-    model: ReducedModel, theta0: Numbers, t: Numbers, rtol: float = 1e-10, atol: float = 1e-12
+    model: Model, theta0: Numbers, t: Numbers, rtol: float = 1e-10, atol: float = 1e-12
 ) -> Any:
     """Trajectories of dθ/dt = −G⁻¹∇L at the times ``t``, in physical gradient-flow time.
 
@@ -40,10 +40,11 @@ def trajectories(
     """
     starts, times = check_starts(model, theta0, rtol, atol), check_times(t)
     rows = starts.reshape(-1, starts.shape[-1])
-    if model.loss_of_gap:
-        path = gap_paths(model, rows, times, rtol, atol)
-    elif in_modes(model):
-        path = rank_one_paths(model, rows, times, rtol)
+    half = model.flow()
+    if half is None:
+        path = any_paths(model, rows, times, rtol, atol)
+    elif isinstance(half, Gap):
+        path = gap_paths(half, rows, times, rtol, atol)
     else:
-        path = smooth_paths(model, rows, times, rtol, atol)
+        path = row_paths(model, half, rows, times, rtol, atol)
     return in_kind(path.reshape(len(times), *starts.shape), theta0)

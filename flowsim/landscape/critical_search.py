@@ -9,8 +9,8 @@ import torch
 from scipy.optimize import least_squares
 from torch import Tensor
 
-from flowsim.landscape.curvature import curvatures, hessian
-from flowsim.models.base import ReducedModel
+from flowsim.interface import Model
+from flowsim.landscape.curvature import curvatures
 
 
 @dataclass
@@ -19,7 +19,9 @@ class CriticalSearch:
 
     Attributes:
         starts: how many starts there were, and ``half_width`` of the box they filled.
-        on_plane, global_minima: how many ended in the plane e = 0, at a global minimum.
+        on_plane, global_minima: how many ended in the critical plane e = 0, if there is one, and
+            at a global minimum: the lowest point found, if the model knows no
+            levels.
         not_found: how many ended where ‖∇L‖ is not below 1e-10.
         theta: the points that are neither, one of each kind, shape (m, k); see ``loss`` (nats)
             and ``curvature`` (eigenvalues, ascending, shape (m, k)).
@@ -36,7 +38,7 @@ class CriticalSearch:
 
 
 def search_critical_points(
-    model: ReducedModel,
+    model: Model,
     generator: torch.Generator,
     starts: int = 100,
     half_width: tuple[float, ...] = (2.0, 2.0, 0.95),
@@ -44,7 +46,7 @@ def search_critical_points(
     """Minimise ‖∇L‖² by least squares from uniform starts in a box around the origin.
 
     Args:
-        model: a reduced model whose first coordinate is e.
+        model: any reduced model.
         generator: draws the starts.
         starts: how many.
         half_width: of the box, one per coordinate.
@@ -60,7 +62,7 @@ def search_critical_points(
         return model.gradient(torch.from_numpy(x)).numpy()
 
     def jacobian(x: np.ndarray) -> np.ndarray:
-        return hessian(model, torch.from_numpy(x)).numpy()
+        return model.hessian(torch.from_numpy(x)).numpy()
 
     ends = []
     for point in points:
@@ -69,9 +71,14 @@ def search_critical_points(
         ends.append(torch.from_numpy(fit.x))
     theta = torch.stack(ends)
     still = model.gradient(theta).norm(dim=1) < 1e-10
-    on_plane = still & (theta[:, 0].abs() < 1e-3)
-    excess = model.loss(theta) - model.chain.entropy_rate
-    is_global = still & ~on_plane & (excess < 1e-9 * (1 + model.chain.mutual_information))
+    height, across = model.plane.project(theta)[:, :2].unbind(-1)
+    on_plane = still & (height.abs() < 1e-3)
+    if model.plane.line(across[:1], {}) is None:  # it is no line of critical points
+        on_plane &= False
+    loss, levels = model.loss(theta), model.levels()
+    best = (float(loss[still].min()) if still.any() else 0.0) if levels is None else levels.best
+    scale = 1 + (0.0 if levels is None else levels.difference)
+    is_global = still & ~on_plane & (loss - best < 1e-9 * scale)
     others = theta[still & ~on_plane & ~is_global]
     distinct: list[Tensor] = []
     for candidate in others:

@@ -6,7 +6,6 @@ of the three is one opaque function of θ whose derivative is the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -71,15 +70,3 @@ class Hessian(_Function):
     @staticmethod
     def forward(model: ByRows, theta: Tensor) -> Tensor:
         return model.by_rows(theta, "hessian")
-
-
-def second_derivatives(loss: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-    """∂²loss, shape (rows, k, k), of a function from (rows, k) to (rows,) that keeps rows apart."""
-    with torch.enable_grad():
-        rows = rows.detach().clone().requires_grad_()
-        (first,) = torch.autograd.grad(loss(rows).sum(), rows, create_graph=True)
-        columns = [
-            torch.autograd.grad(column.sum(), rows, retain_graph=True)[0]
-            for column in first.unbind(-1)
-        ]
-    return torch.stack(columns, dim=-2)

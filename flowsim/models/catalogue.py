@@ -2,96 +2,131 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from flowsim.chain import BinaryChain
-from flowsim.chains.priors import Prior
 from flowsim.errors import InputError
-from flowsim.markov import GapChain, SymmetricChain
-from flowsim.models.base import ReducedModel
-from flowsim.models.canonical import CanonicalModel
-from flowsim.models.in_context.induction import DIRICHLET, InductionModel
-from flowsim.models.linear import LinearAttentionModel
-from flowsim.models.rank_one import RELU_WIDTH, RankOneModel
-from flowsim.models.states.states_attention import StatesAttentionModel
-from flowsim.models.states.states_plane import HIDDEN_PER_STATE, StatesModel
-from flowsim.models.uniform.model import AttentionModel
-from flowsim.models.untied import UntiedModel
+from flowsim.models.family import Family
+from flowsim.models.own import (
+    OwnFamily,
+    family_of_model,
+    is_own,
+    load_family,
+    options_of,
+    source_attributes,
+    source_digest,
+)
+from flowsim.models.words import model_captions
 
-MODELS = ("canonical", "uniform", "linear", "untied", "rank-one", "states", "induction")
-#: The models that have positions, and those chosen with or without attention.
-_WITH_LENGTH, _WITH_ATTENTION = ("uniform", "rank-one", "induction"), ("rank-one", "states")
-#: N, the positions of the models that have them, unless given; everywhere.
-DEFAULT_LENGTH = 8
-_OF_STATES = ("states", "hidden_per_state")
+if TYPE_CHECKING:
+    from flowsim.interface import Model
+    from flowsim.markov import GapChain
+
+#: The folder of every model: one more is one more line.
+_FOLDERS = {
+    "canonical": "canonical",
+    "uniform": "uniform",
+    "linear": "linear",
+    "untied": "untied",
+    "rank-one": "rank_one",
+    "states": "states",
+    "induction": "induction",
+}
+MODELS = tuple(_FOLDERS)
 
 
-def has_length(name: str, attention: bool) -> bool:
-    """Whether the model of that name has positions; that of S states has them with attention."""
-    return name in _WITH_LENGTH or (name == "states" and attention)
+@cache
+def family_of(name: str) -> Family:
+    """What the models of a name are chosen with; InputError for a name that is not listed."""
+    if name not in _FOLDERS:
+        raise InputError(f"model must be one of {', '.join(MODELS)}, not {name!r}")
+    found: Family = import_module(f"flowsim.models.{_FOLDERS[name]}.family").FAMILY
+    return found
 
 
-@dataclass(frozen=True)
+def families_with(option: str) -> list[Family]:
+    """The families that have an option of that name."""
+    return [family for family in map(family_of, MODELS) if option in family.options]
+
+
+def or_list(names: Iterable[str]) -> str:
+    """a, b or c."""
+    *some, last = names
+    return " or ".join([", ".join(some), last] if some else [last])
+
+
 class ModelChoice:
     """A reduced model without its chain.
 
     Args:
         name: one of canonical (e, w), uniform and linear (e, w, a), untied (e, u, w), rank-one,
-            states (e, w), with attention (e, w, v), induction (alpha, beta).
+            states (e, w), with attention (e, w, v), induction (alpha, beta); or a class of your
+            own, as FILE.py:Class or package.module:Class, whose file is run.
         length: N, the positions of the uniform and the rank-one model and of S states with
             attention, or the symbols of a sequence of the induction model; by default 8 there.
-        bias: "optimal" or "dynamic" (b as last coordinate); the rank-one model always has b.
-        attention: give the rank-one model, or that of S states, its attention layer.
-        tied: whether the rank-one model's unembedding is its embedding.
-        states: S, of the states model, which needs it.
-        hidden_per_state: m, of the states model; by default 4 there.
+        options: bias, attention, tied, states, hidden_per_state, as the model's family has them;
+            None, or a switch as it is without the option, says nothing. Of a class of your own the
+            arguments of its constructor.
+
+    Attributes:
+        name, options: the name, and every option that the model has, by name.
+        length, bias, …: the same; of a model without the option what says nothing.
+        family: all that is known of models of this name.
 
     Raises:
         InputError: an unknown name, or an option that the model does not have.
     """
 
-    name: str = "canonical"
-    length: int | None = None
-    bias: str = "optimal"
-    attention: bool = False
-    tied: bool = True
-    states: int | None = None
-    hidden_per_state: int | None = None
+    name: str
+    family: Family
+    options: Mapping[str, Any]
 
-    def __post_init__(self) -> None:
-        if self.name not in MODELS:
-            raise InputError(f"model must be one of {', '.join(MODELS)}, not {self.name!r}")
-        positions = has_length(self.name, self.attention)
-        if positions and self.length is None:
-            object.__setattr__(self, "length", DEFAULT_LENGTH)
-        if not positions and self.length is not None:
-            without = " without attention" if self.name == "states" else ""
-            raise InputError(f"the {self.name} model has no length{without}; omit it")
-        if self.attention and self.name not in _WITH_ATTENTION:
-            raise InputError("only rank-one and states are chosen with attention")
-        if not self.tied and self.name != "rank-one":
-            raise InputError("only the rank-one model is chosen untied")
-        if self.name == "rank-one" and self.bias != "optimal":
-            raise InputError("the rank-one model always has its bias as a coordinate; omit bias")
-        if self.name == "induction" and self.bias != "optimal":
-            raise InputError("the induction model has no bias; omit it")
-        self._check_states()
-
-    def _check_states(self) -> None:
-        """InputError unless the states model, and only it, has its options; m by default."""
-        if self.name != "states":
-            if (self.states, self.hidden_per_state) != (None, None):
-                raise InputError("states and hidden_per_state go with the states model; omit them")
+    def __init__(self, name: str = "canonical", length: int | None = None, **options: Any) -> None:
+        given = {k: v for k, v in {"length": length, **options}.items() if v is not None}
+        if ":" in name:
+            own = load_family(name)
+            self._set(own, own.complete(given))
             return
-        if self.bias != "optimal":
-            raise InputError("the states model's bias is zero by symmetry; omit bias")
-        if self.states is None:
-            raise InputError("the states model needs states, their number")
-        if self.hidden_per_state is None:
-            object.__setattr__(self, "hidden_per_state", HIDDEN_PER_STATE)
+        family = family_of(name)
+        for option in [option for option in given if option not in family.options]:
+            if not families_with(option):
+                raise InputError(f"no model has an option {option!r}")
+            if given.pop(option) != _without(option):
+                raise InputError(_lacks(family, option))
+        self._set(family, family.complete(given))
+
+    def _set(self, family: Family, options: Mapping[str, Any]) -> None:
+        kept = MappingProxyType(dict(options))
+        vars(self).update(name=family.name, family=family, options=kept)
+
+    def __getattr__(self, name: str) -> Any:
+        options = vars(self).get("options", {})
+        if name not in options and (name.startswith("_") or not families_with(name)):
+            raise AttributeError(f"no model has an option {name!r}")
+        return options[name] if name in options else _without(name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a choice of model is not changed, but made anew")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ModelChoice):
+            return False
+        return self.family == other.family and self.settings() == other.settings()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.settings().items()))
+
+    def __repr__(self) -> str:
+        own = [f"{name}={value!r}" for name, value in self.options.items()]
+        return f"ModelChoice({', '.join([repr(self.name), *own])})"
+
+    def __reduce__(self) -> Any:
+        if isinstance(self.family, OwnFamily):
+            return ModelChoice.of_family, (self.family, dict(self.options))
+        return ModelChoice.from_settings, (self.settings(),)
 
     def chain(self, p: float | None = None, q: float | None = None) -> Any:
         """The chain of those probabilities that the model is for.
@@ -102,23 +137,17 @@ class ModelChoice:
             InputError: p or q is missing, or given of a model that has none; or they are no
                 probabilities.
         """
-        if self.name == "induction":
-            if (p, q) != (None, None):
-                raise InputError(
-                    "the induction model draws the kernel of every sequence: omit p and q"
-                )
-            return DIRICHLET
-        if p is None:
-            raise InputError(f"the chain of the {self.name} model needs p")
-        if self.states is None:
-            if q is None:
-                raise InputError(f"the chain of the {self.name} model needs q beside p")
-            return BinaryChain(p, q)
-        if q is not None:
-            raise InputError("the states model takes no q: its chain stays with probability 1 - p")
-        return SymmetricChain(self.states, p)
+        family = self.family
+        given = {name: value for name, value in (("p", p), ("q", q)) if value is not None}
+        for name in given.keys() - family.data.keys():
+            raise InputError(_lacks(family, name))
+        for name in family.data:
+            if name not in given:
+                beside = f" beside {', '.join(given)}" if given else ""
+                raise InputError(f"the chain of the {self.name} model needs {name}{beside}")
+        return family.chain(self.options, **given)
 
-    def on(self, chain: GapChain | Prior) -> ReducedModel:
+    def on(self, chain: Any) -> Model:
         """The model on a chain, built once and kept while it is among the last eight.
 
         Raises:
@@ -127,84 +156,81 @@ class ModelChoice:
         return _built(self, chain)
 
     @classmethod
-    def of(cls, model: ReducedModel) -> ModelChoice:
-        """The choice that gives a model of this catalogue again, on whatever chain."""
-        dynamic = bool(getattr(model, "dynamic_bias", False))
-        return cls(
-            model.name,
-            getattr(model, "length", None),
-            "dynamic" if dynamic else "optimal",
-            bool(getattr(model, "attention", False)),
-            bool(getattr(model, "tied", True)),
-            model.chain.states if isinstance(model, (StatesModel, StatesAttentionModel)) else None,
-            getattr(model, "hidden_per_state", None),
-        )
+    def of(cls, model: Model) -> ModelChoice:
+        """The choice that gives a model again, on whatever chain."""
+        if is_own(model):
+            return cls.of_family(family_of_model(model), options_of(model))
+        return cls.of_family(family_of(model.name), model.options())
+
+    @classmethod
+    def of_family(cls, family: Family, options: Mapping[str, Any]) -> ModelChoice:
+        """The choice of a family that is known, with every option that its model has."""
+        found = cls.__new__(cls)
+        found._set(family, options)
+        return found
 
     def settings(self) -> dict[str, str]:
         """Texts that identify the model."""
-        own = {"model" if k == "name" else k: str(v) for k, v in asdict(self).items()}
-        return own if self.states else {k: v for k, v in own.items() if k not in _OF_STATES}
+        texts = {"model": self.name, **{name: str(value) for name, value in self.options.items()}}
+        if isinstance(self.family, OwnFamily):
+            texts["source_digest"] = source_digest(self.family.kind)
+        return texts
 
     @classmethod
-    def from_settings(cls, texts: dict[str, str]) -> ModelChoice:
+    def from_settings(cls, texts: Mapping[str, str]) -> ModelChoice:
         """The inverse of ``settings``."""
-        length = None if texts["length"] == "None" else int(texts["length"])
-        on = {"True": True, "False": False}
-        own = [int(texts[name]) if name in texts else None for name in _OF_STATES]
-        switches = on[texts["attention"]], on[texts["tied"]]
-        return cls(texts["model"], length, texts["bias"], *switches, *own)
+        return _stored(texts)
+
+
+def _without(option: str) -> Any:
+    """The value that a model without the option has: a switch's usual one, or no number."""
+    usual = families_with(option)[0].options[option].default
+    return usual if isinstance(usual, (bool, str)) else None
+
+
+def _lacks(family: Family, name: str) -> str:
+    """Why a family has not what others have."""
+    if name in family.without:
+        return f"the {family.name} model {family.without[name]}"
+    having = families_with(name)
+    word = (having[0].options[name].word if having else "") or name
+    others = or_list(other.name for other in having) if having else ""
+    omit = f"omit it, or choose {others}" if others else "omit it"
+    return f"the {family.name} model has no {word}; {omit}"
+
+
+def _stored(stored: Mapping[str, Any]) -> ModelChoice:
+    """The choice of a record's attributes or of settings, of which others are left alone."""
+    family = family_of(str(stored["model"]))
+    found = {name: option.read(stored[name]) for name, option in family.options.items()
+             if name in stored}  # fmt: skip
+    own = {name: value for name, value in found.items() if family.has(name, found)}
+    return ModelChoice(family.name, **own)
 
 
 @lru_cache(maxsize=8)
-def _built(choice: ModelChoice, chain: GapChain | Prior) -> ReducedModel:
-    if choice.name == "induction":
-        if not isinstance(chain, Prior):
-            raise InputError(f"the induction model needs a law of kernels, not {chain!r}")
-        return InductionModel(choice.length or 0, chain)
-    if choice.name == "states":
-        if not isinstance(chain, SymmetricChain) or chain.states != choice.states:
-            raise InputError(f"the model of {choice.states} states is not for {chain!r}")
-        assert choice.hidden_per_state is not None
-        if choice.attention:
-            return StatesAttentionModel(chain, choice.length or 0, choice.hidden_per_state)
-        return StatesModel(chain, choice.hidden_per_state)
-    if not isinstance(chain, BinaryChain):
-        raise InputError(f"the {choice.name} model is of binary chains, not for {chain!r}")
-    if choice.name == "rank-one":
-        return RankOneModel(chain, choice.length or 0, choice.attention, choice.tied)
-    if choice.name == "uniform":
-        return AttentionModel(chain, choice.length or 0, choice.bias)
-    closed = {"canonical": CanonicalModel, "linear": LinearAttentionModel, "untied": UntiedModel}
-    return closed[choice.name](chain, choice.bias)
+def _built(choice: ModelChoice, chain: Any) -> Model:
+    return choice.family.build(chain, choice.options)
 
 
-def reduced_model(
-    name: str,
-    chain: GapChain | Prior,
-    length: int | None = None,
-    bias: str = "optimal",
-    attention: bool = False,
-    tied: bool = True,
-    hidden_per_state: int | None = None,
-) -> ReducedModel:
+def reduced_model(name: str, chain: Any, length: int | None = None, **options: Any) -> Model:
     """The reduced model of that name on a chain.
 
     Args:
         name: canonical, uniform, linear, untied, rank-one, states or induction.
         chain: the data; of the induction model a law of kernels, such as ``DirichletPrior(2)``.
-        length, bias, attention, tied, hidden_per_state: as in :class:`ModelChoice`.
+        length, options: as in :class:`ModelChoice`; what the chain itself says may be left out.
 
     Raises:
         InputError: an unknown name, an option that the model does not have, or an N that is wrong
             or too large.
     """
-    states = chain.states if name == "states" else None
-    return ModelChoice(name, length, bias, attention, tied, states, hidden_per_state).on(chain)
+    needed = [option for option, about in family_of(name).options.items() if about.needed]
+    of_chain = {option: getattr(chain, option) for option in needed if hasattr(chain, option)}
+    return ModelChoice(name, length, **{**of_chain, **options}).on(chain)
 
 
-def model(
-    name: str, p: float | None = None, q: float | None = None, **options: Any
-) -> ReducedModel:
+def model(name: str, p: float | None = None, q: float | None = None, **options: Any) -> Model:
     """The reduced model of that name on the chain with P(0→1) = p and P(1→0) = q.
 
     Args:
@@ -221,38 +247,19 @@ def model(
     return choice.on(choice.chain(p, q))
 
 
-def model_attributes(model: ReducedModel) -> dict[str, object]:
-    """What a record says of its model and chain, for ``model_of`` to build them from."""
-    chain = model.chain
-    if isinstance(chain, Prior):
-        return {**option_attributes(model), "prior": _prior_text(chain)}
-    chances = {name: getattr(chain, name) for name in ("p", "q") if hasattr(chain, name)}
-    return {**option_attributes(model), **chances, "regime": chain.regime}
+def model_attributes(model: Model, varied: Sequence[str] = ()) -> dict[str, Any]:
+    """What a record says of its model and data, for ``model_of`` to build them from.
 
-
-def _prior_text(prior: Prior) -> str:
-    """A law of kernels as records have it; "dirichlet" is that of the models by name."""
-    return "dirichlet" if prior.settings() == DIRICHLET.settings() else repr(prior)
-
-
-def option_attributes(model: ReducedModel) -> dict[str, object]:
-    """What a record says of its model alone: name, coordinates, N and options."""
-    choice = ModelChoice.of(model)
-    return {
-        "model": choice.name,
-        "coordinates": model.coordinates,
-        **({} if choice.length is None else {"length": choice.length}),
-        "bias": choice.bias,
-        "attention": int(choice.attention),
-        "tied": int(choice.tied),
-        **({"relu_width": RELU_WIDTH} if choice.name == "rank-one" and choice.attention else {}),
-        **{name: getattr(choice, name) for name in _OF_STATES if choice.states},
-    }
+    With ``varied``, names of what several chains differ in, only what they have in common.
+    """
+    left = {*varied, "regime"} if varied else set()
+    known = {name: value for name, value in model.attributes().items() if name not in left}
+    return {**known, **source_attributes(model), **model_captions(model, varied)}
 
 
 def model_of(
     attributes: Mapping[str, Any], p: float | None = None, q: float | None = None
-) -> ReducedModel:
+) -> Model:
     """The reduced model that a record is about.
 
     Args:
@@ -262,38 +269,20 @@ def model_of(
     Raises:
         InputError: the record names no model or none of this catalogue, or no one chain.
     """
-    p, q = attributes.get("p") if p is None else p, attributes.get("q") if q is None else q
     name = attributes.get("model")
-    if name == "induction":
-        if attributes.get("prior") != "dirichlet":
-            raise InputError(
-                f"the record's kernels are from {attributes.get('prior')}: build the model by "
-                "flowsim.InductionModel"
-            )
-        return ModelChoice(name, int(attributes["length"])).on(DIRICHLET)
-    if p is None or (q is None and name != "states"):
-        raise InputError("the record is not of one chain: give p and q")
-    if name not in MODELS:
+    if name not in _FOLDERS:
         raise InputError(f"the record's model is {name!r}, not one of {', '.join(MODELS)}")
-    own = name == "rank-one"  # a comparison has these of its transformer too
-    attention = own and bool(attributes.get("attention", False))
-    attention |= name == "states" and "v" in attributes.get("coordinates", ())
-    length = attributes.get("length") if has_length(name, attention) else None
-    choice = ModelChoice(
-        name,
-        None if length is None else int(length),
-        str(attributes.get("bias", "optimal")),
-        attention,
-        bool(attributes.get("tied", True)) or not own,
-        *(int(attributes[n]) if name == "states" else None for n in _OF_STATES),
-    )
-    return choice.on(choice.chain(p, q))
+    choice = _stored(attributes)
+    given = {key: value for key, value in (("p", p), ("q", q)) if value is not None}
+    return choice.on(choice.family.read_chain({**attributes, **given}, choice.options))
 
 
 def chain_of(attributes: Mapping[str, Any]) -> GapChain:
     """The chain that a record is about, of its attributes; InputError if it is of several."""
-    if attributes.get("model") == "states" and "p" in attributes:
-        return SymmetricChain(int(attributes["states"]), attributes["p"])
-    if "p" not in attributes or "q" not in attributes:
+    named = {"model": MODELS[0], **attributes}
+    data = family_of(named["model"]).data
+    if not data or not data.keys() <= named.keys():
         raise InputError("the record is not of one chain")
-    return BinaryChain(attributes["p"], attributes["q"])
+    choice = _stored(named)
+    found: GapChain = choice.family.read_chain(named, choice.options)
+    return found

@@ -1,46 +1,46 @@
-"""Everything a phase portrait in the (w, e) plane shows, computed into one record."""
+"""Everything a portrait in a model's plane shows, of the flow or of an optimizer, in one record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from torch import Tensor
 
+from flowsim.boundary.bisection import find_crossings
+from flowsim.boundary.lattice import Lattice
+from flowsim.boundary.marching import march
 from flowsim.errors import InputError
-from flowsim.flow.confirm import Stage
+from flowsim.flow.confirm import confirm as confirm_labels
+from flowsim.flow.confirm import sample_size
+from flowsim.flow.how import How, Stage
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.basins import analytic_basin, reaches_global_minimum
-from flowsim.landscape.labels import Label
-from flowsim.models.base import ReducedModel
-from flowsim.models.canonical import CanonicalModel, energy
+from flowsim.interface import Model, Plane
+from flowsim.labels import BASINS, CriticalPoint, Label, Status
+from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes, model_of
-from flowsim.models.in_context.induction import InductionModel
-from flowsim.models.rank_one import RankOneModel
-from flowsim.portraits.curves import with_landscape
-from flowsim.portraits.induction_plane import induction_record
-from flowsim.portraits.numerical_boundary import with_boundary
-from flowsim.portraits.orbits import orbit_paths, window_starts
-from flowsim.portraits.starts_in_plane import (
-    check_fixed,
-    confirmed,
-    grid_starts,
-    mesh,
-    plane_starts,
-    usual_resolution,
-)
+from flowsim.portraits.orbits import orbit_paths
+from flowsim.records.captions import held_attributes
+from flowsim.records.netcdf import flags
 from flowsim.records.provenance import provenance
-from flowsim.scan.follow import follow_grid
+from flowsim.scan.follow import as_dataset, follow, trains
 from flowsim.scan.starts import cell_centres
+from flowsim.training.optimizer_choice import OptimizerChoice
+
+CURVE_POINTS = 1201
+ARROWS = 23
+#: Times that a cell's edge is halved to find where the boundary crosses it.
+HALVINGS = 8
 
 Window = tuple[float, float]
-_WINDOW: Window = (-3.0, 3.0)
 
 
 def portrait_record(
-    model: ReducedModel,
+    model: Model,
     w_range: Window | None = None,
     e_range: Window | None = None,
     resolution: int | None = None,
@@ -51,6 +51,8 @@ def portrait_record(
     integrator: str = "flowsim",
     confirm: int | None = None,
     stage: Stage | None = None,
+    window: Mapping[str, Window] | None = None,
+    optimizer: OptimizerChoice | None = None,
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -60,116 +62,302 @@ def portrait_record(
     and the cells centred on e = 0. Where they have none, their boundary is found numerically.
 
     Args:
-        model: any reduced model. Starts of the rank-one model are lifted from the plane. The
-            induction model has a plane of its own: its portrait is that of ``induction_record``.
-        w_range, e_range: the window, by default from −3 to 3; not of the induction model.
-        resolution: cells along each axis, by default 208 where the loss is a function of the
-            logit gap, 64 elsewhere.
+        model: any reduced model. Starts of the rank-one model are lifted from the plane.
+        w_range, e_range: the window of planes (w, e), by default the plane's own.
+        resolution: cells along each axis, by default as the model's plane has it.
         rtol, atol: error allowed per step, for labels and orbits; by default as ``find_limits``.
         fixed: values of the coordinates beside the plane: a or v (by default 0), the unembedding u
             (by default e), a bias b that is a coordinate (by default at its optimum).
-        progress: called with the number of cells done.
+        progress: called with the number of cells done, or of steps taken by an optimizer.
         integrator: "torchdiffeq" decides every cell by its odeint alone.
-        confirm: cells of a random sample that torchdiffeq decides again; by default 256 where the
-            loss is a function of the logit gap, 16 elsewhere, and none with torchdiffeq itself.
-        stage: called before the orbits and before the sample with what follows and how many;
-            returns what to call with the number done.
+        confirm: cells of a random sample that torchdiffeq decides again; by default 256 where
+            orbits are fast, 16 elsewhere, and none with torchdiffeq itself.
+        stage: called before the orbits, the sample and the flow beside an optimizer with what
+            follows and how many; returns what to call with the number done.
+        window: ranges of the plane's axes by name. Of a model without a plane of its own, the
+            names choose the axes, the horizontal one first; ``fixed`` holds the other coordinates.
+        optimizer: trains the starts by its steps instead. With the rank-one model its ``nudge``
+            should not be 0, see ``OptimizerChoice``.
 
     Returns:
-        Dataset over (e, w) as ``scan_basins`` gives, plus the separatrix and the minima curve
-        (NaN where there is no closed form), the kind of the critical line above each w, unit
-        arrows, orbits (time, orbit), the energy of the canonical model, and for the rank-one
-        model without attention ``differs``, 1 where the canonical model's start ends elsewhere.
-        Attributes hold every setting and count; ``share_differs`` is the share of ``differs``.
+        Dataset over (e, w), or the axes of the model's plane, as ``scan_basins`` gives, plus the
+        separatrix and the minima curve (NaN where there is no closed form), the kind of the
+        critical line above each w, unit arrows, orbits (time, orbit), the conserved quantities
+        where there are two coordinates, what else the model's plane knows (``Plane.extras``), and
+        for the rank-one model without attention ``differs``, 1 where the canonical model's start
+        ends elsewhere. Attributes hold every setting and count; ``share_differs`` is the share of
+        ``differs``. With an optimizer, beside what ``scan_basins`` gives: ``flow_label``, the
+        boundary of the flow's basin, the minima curve, and counts of cells.
 
     Raises:
-        InputError: ``fixed`` names what the model has not, or what ``scan_basins`` refuses.
+        InputError: ``fixed`` names what the plane does not hold, ``window`` what are not its axes,
+            or what ``scan_basins`` refuses.
     """
-    fixed = check_fixed(model, fixed)
-    if isinstance(model, InductionModel):
-        if (w_range, e_range) != (None, None):
-            raise InputError("the induction model's plane is (alpha, beta): omit w_range, e_range")
-        return induction_record(
-            model,
-            resolution=resolution,
-            rtol=rtol,
-            atol=atol,
-            progress=progress,
-            integrator=integrator,
-            confirm=confirm,
-            stage=stage,
-        )
-    w_range, e_range = w_range or _WINDOW, e_range or _WINDOW
-    resolution = resolution or usual_resolution(model)
-    e, w = cell_centres(*e_range, resolution), cell_centres(*w_range, resolution)
-    theta = grid_starts(model, e, w, fixed)
-    record = follow_grid(model, theta, {"e": e, "w": w}, rtol, atol, progress, integrator)
-    record = with_landscape(record, model, w_range, e_range, fixed)
-    counts = _compare(model, record, fixed)
-    if not counts["oracle_cells"] and min(len(e), len(w)) > 1:
-        record = with_boundary(record, lambda e, w: _labels(model, e, w, fixed, rtol, atol).numpy())
-    start = window_starts(model, w_range, e_range, fixed)
-    counted = stage("orbits", len(start)) if stage is not None else None
-    orbits = orbit_paths(model, start, rtol, atol, counted)[0][..., :2]
-    record["orbit_e"] = (("time", "orbit"), orbits[..., 0].numpy())
-    record["orbit_w"] = (("time", "orbit"), orbits[..., 1].numpy())
-    drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in model.conserved_names]
-    if isinstance(model, CanonicalModel) and model.loss_of_gap:
-        record["energy"] = (("e", "w"), energy(theta).numpy())
-        moved = (energy(orbits) - energy(orbits[0])).abs().nan_to_num()
-        drifts.append(float(moved.max()))
+    how = How(rtol, atol, None, integrator, optimizer, confirm, progress, stage)
+    how = trains(model, how)
+    given = given_ranges(window, w=w_range, e=e_range)
+    model = model.showing(*given)
+    plane = model.plane
+    held = plane.hold(fixed)
+    sides = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
+    resolution = resolution or plane.resolution
+    y = cell_centres(*sides[plane.y], resolution)
+    x = cell_centres(*sides[plane.x], resolution)
+    theta = plane.grid(x, y, held)
+    ends = Ends(model)
+    points = follow(model, theta.reshape(-1, theta.shape[-1]), how)
+    flow = None if optimizer is None else _ends_of_flow(model, theta, how, ends)
+    record = as_dataset(points, {plane.y: y, plane.x: x}, ends).assign_attrs(ends.attributes())
+    if flow is not None:
+        record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names))
+    complete = _with_flow if optimizer is None else _with_flow_beside
+    record, found = complete(record, plane, theta, sides, held, how, ends)
     settings: dict[str, object] = {
         "kind": "portrait",
         **model_attributes(model),
-        **fixed,
-        "w_range": w_range,
-        "e_range": e_range,
+        **held_attributes(held),
+        **{f"{name}_range": side for name, side in sides.items()},
         "resolution": resolution,
-        "rtol": "default" if rtol is None else rtol,
-        "atol": atol,
-        **({} if integrator == "flowsim" else {"integrator": integrator}),
-        "largest_energy_drift": max(drifts, default=float("nan")),
-        "orbits_unfinished": int(orbits[-1].isnan().any(dim=-1).sum()),
-        **counts,
-        **_differences(model, record),
-        **confirmed(model, theta, record, integrator, confirm, stage),
+        **how.attributes(),
+        **ends.attributes(),
+        **found,
+        **_counts(record["label"], "cells"),
     }
-    for label in Label:
-        settings[f"cells_{label.name.lower()}"] = int((record["label"] == label).sum())
-    record.attrs = provenance(settings)
-    return record
+    return record.assign_attrs(provenance(settings))
+
+
+def _with_flow(
+    record: xr.Dataset,
+    plane: Plane,
+    theta: Tensor,
+    sides: Mapping[str, Window],
+    held: Mapping[str, float],
+    how: How,
+    ends: Ends,
+) -> tuple[xr.Dataset, dict[str, object]]:
+    """The record with all that is known of the flow in the window, and its attributes."""
+    model = plane.model
+    record = with_landscape(record, plane, sides, held)
+    record = record.assign(_extras(plane, record))
+    counts = _compare(plane, record, held)
+    if not counts["oracle_cells"] and theta.shape[0] > 1:
+        record = with_boundary(record, _labels_at(plane, held, how, ends))
+    drift, unfinished = _add_orbits(record, plane, sides, held, how)
+    if len(model.coordinates) == 2:  # what is conserved is a function of the plane
+        for i, name in enumerate(model.conserved_names):
+            record[name] = ((plane.y, plane.x), model.conserved(theta)[..., i].numpy())
+    return record, {
+        "largest_energy_drift": drift,
+        "orbits_unfinished": unfinished,
+        **counts,
+        **_differences(plane, record),
+        **_confirmed(model, theta, record, how, ends),
+    }
+
+
+def _ends_of_flow(model: Model, theta: Tensor, how: How, ends: Ends) -> np.ndarray:
+    """The ends of the starts (..., k) by the flow beside an optimizer, as codes (...)."""
+    progress = how.counted("cells by the flow", theta.shape[:-1].numel())
+    limits = find_limits(model, theta.flatten(0, -2), progress=progress)
+    codes = ends.codes(limits.label, limits.theta, limits.loss)
+    return codes.reshape(theta.shape[:-1]).numpy()
+
+
+def _with_flow_beside(
+    record: xr.Dataset,
+    plane: Plane,
+    theta: Tensor,
+    sides: Mapping[str, Window],
+    held: Mapping[str, float],
+    how: How,
+    ends: Ends,
+) -> tuple[xr.Dataset, dict[str, object]]:
+    """The record of an optimizer with the flow's labels, their boundary, and the minima."""
+    record = with_boundary(record, _labels_at(plane, held, How(), ends), of="flow_label")
+    curve = torch.linspace(*sides[plane.x], CURVE_POINTS, dtype=torch.float64)
+    minima = plane.minima(curve, {name: value for name, value in held.items() if name != "b"})
+    record[f"curve_{plane.x}"] = ("curve", curve.numpy())
+    values = torch.full_like(curve, torch.nan) if minima is None else minima
+    record[f"minima_{plane.y}"] = ("curve", values.numpy())
+    status, more = record["status"].to_numpy(), {}
+    if "on_plateau_at_end" in record:
+        more["cells_on_plateau"] = int(record["on_plateau_at_end"].sum())
+    return record, {
+        **more,
+        "cells_periodic": int((status == Status.PERIODIC).sum()),
+        "cells_diverged": int((status == Status.DIVERGED).sum()),
+        **_counts(record["flow_label"], "cells_flow"),
+    }
+
+
+def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
+    """How many cells have each label."""
+    codes, names = label.to_numpy(), str(label.attrs["flag_meanings"]).split()
+    return {f"{prefix}_{name}": int((codes == i).sum()) for i, name in enumerate(names)}
+
+
+def _extras(plane: Plane, record: xr.Dataset) -> dict[str, Any]:
+    """What the plane knows beyond its curves, for the record's cells."""
+    return plane.extras(*(torch.tensor(record[name].to_numpy()) for name in (plane.x, plane.y)))
 
 
 def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
-    """A scan over a grid in e and w as a portrait record: with its curves and arrows.
+    """A scan over a grid in the plane's axes as a portrait record: with its curves and arrows.
 
     Args:
-        scan: record of ``write_scan`` over the dimensions e and w only, each with at least two
-            evenly spaced values.
+        scan: record of ``write_scan`` over the axes of the model's plane only, each with at least
+            two evenly spaced values.
 
     Returns:
         What ``flowsim.draw_portrait`` draws; nothing is integrated.
+
+    Raises:
+        InputError: a model that is not of the catalogue, or another plane.
     """
-    model = model_of(scan.attrs)
-    fixed = {str(name): float(v) for name, v in scan.coords.items() if not v.dims}
-    record = scan.transpose("e", "w", ...)
-    low, high = ({n: float(_corners(scan[n].to_numpy())[end]) for n in "we"} for end in (0, -1))
-    windows = {name: (low[name], high[name]) for name in "we"}
-    record = with_landscape(record, model, windows["w"], windows["e"], fixed)
-    counts = {f"cells_{x.name.lower()}": scan.attrs[f"points_{x.name.lower()}"] for x in Label}
-    return record.assign_attrs(counts, **fixed, **_differences(model, record))
+    plane = model_of(scan.attrs).plane
+    if {str(name) for name in scan["label"].dims} != {plane.x, plane.y}:
+        raise InputError(f"curves are known of scans over {plane.y} and {plane.x} alone")
+    held = {str(name): float(v) for name, v in scan.coords.items() if not v.dims}
+    record = scan.transpose(plane.y, plane.x, ...)
+    edges = {name: _corners(scan[name].to_numpy())[[0, -1]] for name in (plane.x, plane.y)}
+    window = {name: (float(low), float(high)) for name, (low, high) in edges.items()}
+    record = with_landscape(record, plane, window, held)
+    record = record.assign(_extras(plane, record))
+    counts = {f"cells_{name}": scan.attrs[f"points_{name}"] for name in BASINS}
+    return record.assign_attrs(counts, **held_attributes(held), **_differences(plane, record))
 
 
-def _labels(
-    model: ReducedModel,
-    e: np.ndarray,
-    w: np.ndarray,
-    fixed: dict[str, float],
-    rtol: float | None,
-    atol: float,
-) -> Tensor:
-    theta = plane_starts(model, torch.from_numpy(e), torch.from_numpy(w), fixed)
-    return find_limits(model, theta, rtol, atol).label
+def _labels_at(
+    plane: Plane, held: Mapping[str, float], how: How, ends: Ends
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """A function that gives the ends of starts at (y, x), each of shape (n,), by the flow."""
+
+    def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
+        theta = plane.at(torch.from_numpy(x), torch.from_numpy(y), held)
+        limits = find_limits(plane.model, theta, how.rtol, how.atol)
+        return ends.codes(limits.label, limits.theta, limits.loss).numpy()
+
+    return label
+
+
+def with_landscape(
+    record: xr.Dataset,
+    plane: Plane,
+    window: Mapping[str, Window],
+    held: Mapping[str, float],
+    points: int = CURVE_POINTS,
+    arrows: int = ARROWS,
+    critical: bool = True,
+) -> xr.Dataset:
+    """The record with the window's curves, critical line, saddles and arrows.
+
+    With axes (w, e), ``separatrix_e`` and ``minima_e`` (curve) are the closed forms above each
+    ``curve_w``, for both signs of e unless the variable's attribute ``mirrored`` is 0; NaN where
+    there is none. ``critical_line`` is the kind of the points (0, w), where all of them are
+    critical; it and the saddles are left out unless ``critical``, since they can be slow to find.
+    ``points`` along each curve, ``arrows`` a side.
+    """
+    x = torch.linspace(*window[plane.x], points, dtype=torch.float64)
+    saddles = plane.saddles(x, held) if critical else x[:0]
+    if len(saddles):  # none of them twice
+        x = x[(x.unsqueeze(-1) - saddles).abs().amin(dim=-1) > 1e-9]
+    x = torch.cat([x, saddles]).sort().values
+    nowhere = torch.full_like(x, torch.nan)
+    border, minima = plane.separatrix(x, held), plane.minima(x, held)
+    mirrored = {"mirrored": int(plane.mirrored(held))}
+    record[f"saddle_{plane.x}"] = ("saddle", saddles.numpy())
+    record[f"curve_{plane.x}"] = ("curve", x.numpy())
+    for name, curve, more in (("separatrix", border, {}), ("minima", minima, mirrored)):
+        values = nowhere if curve is None else curve
+        record[f"{name}_{plane.y}"] = ("curve", values.numpy(), more)
+    kind = plane.line(x, held) if critical else None
+    if kind is not None:
+        record["critical_line"] = ("curve", kind.numpy(), flags(CriticalPoint))
+
+    sides = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
+    unit = _directions(plane, plane.grid(sides[plane.x], sides[plane.y], held)).numpy()
+    dims = (f"arrow_{plane.y}", f"arrow_{plane.x}")
+    record = record.assign_coords({f"arrow_{name}": values for name, values in sides.items()})
+    record[f"direction_{plane.y}"] = (dims, unit[..., 0])
+    record[f"direction_{plane.x}"] = (dims, unit[..., 1])
+    return record
+
+
+def _directions(plane: Plane, theta: Tensor) -> Tensor:
+    """The flow's direction along (y, x), unit vectors of shape (..., 2); 0 where it rests."""
+    moved: Tensor = torch.func.jvp(plane.project, (theta,), (plane.model.field(theta),))[1]
+    along = moved[..., :2].nan_to_num(nan=0.0)  # a root's slope at 0, where nothing moves
+    size = along.abs().amax(dim=-1, keepdim=True)
+    square_fits = (size > 1e-150) & (size < 1e150)
+    along = torch.where(square_fits, along, along / size)
+    return torch.nan_to_num(along / along.norm(dim=-1, keepdim=True))
+
+
+def with_boundary(
+    record: xr.Dataset,
+    label: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    halvings: int = HALVINGS,
+    of: str = "label",
+) -> xr.Dataset:
+    """The record with the boundary of the basin of the global minima, finer than its cells; or
+    with those of every basin, where ends were found.
+
+    The curves separate centres of cells in the basin from others (marching triangles); each of
+    their points is found by bisection on the edge between two centres.
+
+    Args:
+        record: with labels over (y, x), such as (e, w).
+        label: labels of starts with the given y and x, each of shape (n,).
+        halvings: of every edge; 8 of them place a point to 2⁻⁸ of it.
+        of: the variable with the labels.
+
+    Returns:
+        The record with, for axes (w, e), ``boundary_w``, ``boundary_e``, ``boundary_curve`` (the
+        number of the curve) and ``boundary_side`` (the label beside the basin), all over
+        ``vertex``.
+    """
+    codes, several = record[of].to_numpy(), "ends" in record.attrs
+    names = [str(name) for name in record[of].dims]
+    axes = [record[name].to_numpy() for name in names]
+    lattice = Lattice(codes.shape, 0)
+    cells = lattice.cells(0)
+    places: list[np.ndarray] = []
+    curves: list[np.ndarray] = []
+    sides: list[np.ndarray] = []
+    for end in map(int, np.unique(codes[codes > 0])[:-1] if several else [Label.GLOBAL_MINIMUM]):
+
+        def one(x: np.ndarray, end: int = end) -> np.ndarray:
+            """1 in the basin of the end, 0 where a start is unresolved, 2 elsewhere."""
+            there = label(x[:, 0], x[:, 1])
+            return np.where(there == end, 1, np.where(there == Label.UNRESOLVED, 0, 2))
+
+        inside = (codes.ravel() == end)[lattice.corners(cells, 0)]
+        crossed = inside.any(axis=1) & ~inside.all(axis=1)
+        found = march(lattice, cells[crossed], inside[crossed])
+        inner, outer = (
+            np.stack([v[lattice.places(nodes)[:, i]] for i, v in enumerate(axes)], axis=-1)
+            for nodes in (found.inner, found.outer)
+        )
+        places.append(find_crossings(one, inner, outer, halvings).along(inner, outer))
+        assert found.curve is not None
+        curves.append(found.curve + sum(c.max(initial=-1) + 1 for c in curves))
+        sides.append(codes.ravel()[found.outer])
+    if not places:
+        return record
+    for name, column in zip(names, np.concatenate(places).T, strict=True):
+        record[f"boundary_{name}"] = ("vertex", column)
+    record["boundary_curve"] = ("vertex", np.concatenate(curves))
+    record["boundary_side"] = ("vertex", np.concatenate(sides), record[of].attrs)
+    return record
+
+
+def given_ranges(window: Mapping[str, Window] | None, **more: Window | None) -> dict[str, Window]:
+    """The ranges that are given, by name; InputError for one that does not increase."""
+    found = {**(window or {}), **{name: side for name, side in more.items() if side is not None}}
+    for name, (low, high) in found.items():
+        if not -math.inf < low < high < math.inf:
+            raise InputError(f"the window in {name} must be LOW < HIGH, not {low:g} to {high:g}")
+    return found
 
 
 def _corners(centres: np.ndarray) -> np.ndarray:
@@ -179,18 +367,17 @@ def _corners(centres: np.ndarray) -> np.ndarray:
     return np.concatenate([centres[:1] - half, between, centres[-1:] + half])
 
 
-def _compare(model: ReducedModel, record: xr.Dataset, fixed: dict[str, float]) -> dict[str, object]:
+def _compare(plane: Plane, record: xr.Dataset, held: Mapping[str, float]) -> dict[str, int]:
     """How many labels agree with the closed form, away from the cells that a boundary cuts."""
-    oracle = analytic_basin(model)
-    e, w = (record[name].to_numpy() for name in "ew")
-    if oracle is None or min(len(e), len(w)) < 2:
+    y, x = (record[name].to_numpy() for name in (plane.y, plane.x))
+    basin = plane.model.basin(plane.grid(x, y, held))
+    if basin is None or min(len(x), len(y)) < 2:
         return {"oracle_cells": 0, "oracle_agree": 0, "oracle_wrong": 0, "oracle_cut": 0}
-    expected = oracle(grid_starts(model, e, w, fixed)).numpy()
-    inside = oracle(grid_starts(model, _corners(e), _corners(w), fixed)).numpy()
-    corner_sum = sum(
-        inside[i : len(e) + i, j : len(w) + j].astype(int) for i in (0, 1) for j in (0, 1)
-    )
-    cut = (corner_sum % 4 != 0) | (e[:, None] == 0)
+    around = plane.model.basin(plane.grid(_corners(x), _corners(y), held))
+    assert around is not None
+    inside, expected = around.numpy().astype(int), basin.numpy()
+    corner_sum = sum(inside[i : len(y) + i, j : len(x) + j] for i in (0, 1) for j in (0, 1))
+    cut = (corner_sum % 4 != 0) | (y[:, None] == 0)
     label = record["label"].to_numpy()
     resolved = label != Label.UNRESOLVED
     agree = resolved & ((label == Label.GLOBAL_MINIMUM) == expected)
@@ -202,18 +389,59 @@ def _compare(model: ReducedModel, record: xr.Dataset, fixed: dict[str, float]) -
     }
 
 
-def _differences(model: ReducedModel, record: xr.Dataset) -> dict[str, object]:
-    """Where the canonical model predicts another end for the same start, and how often.
+def _add_orbits(
+    record: xr.Dataset,
+    plane: Plane,
+    window: Mapping[str, Window],
+    held: Mapping[str, float],
+    how: How,
+) -> tuple[float, int]:
+    """Put the orbits into the record.
 
-    Of the rank-one model without attention, tied; unresolved cells and those on e = 0 count as
-    cells where nothing differs.
+    Returns:
+        The largest drift of a conserved quantity, of cells and of orbits in two coordinates; and
+        how many orbits were not followed to their ends.
     """
-    if not isinstance(model, RankOneModel) or model.attention or not model.tied:
+    ends = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64)
+    low, high = ends.clamp(-plane.reach, plane.reach).T
+    places = low + torch.tensor(plane.orbits, dtype=torch.float64) * (high - low)
+    model, start = plane.model, plane.at(places[:, 0], places[:, 1], held)
+    path, _ = orbit_paths(model, start, how, how.counted("orbits", len(start)))
+    for i, name in enumerate((plane.y, plane.x)):
+        record[f"orbit_{name}"] = (("time", "orbit"), plane.project(path)[..., i].numpy())
+    drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in model.conserved_names]
+    if drifts and len(model.coordinates) == 2:
+        moved = (model.conserved(path) - model.conserved(path[0])).abs()
+        drifts.append(float(moved.nan_to_num().max()))
+    return max(drifts, default=float("nan")), int(path[-1].isnan().any(dim=-1).sum())
+
+
+def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
+    """Where a simpler model predicts another end for the same start, and how often.
+
+    Unresolved cells and those on y = 0 count as cells where nothing differs.
+    """
+    axes = [torch.tensor(record[name].to_numpy()) for name in (plane.y, plane.x)]
+    starts: Tensor = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+    simpler = plane.simpler(starts)
+    if simpler is None:
         return {}
-    e, w = mesh(record["e"].to_numpy(), record["w"].to_numpy())
-    canonical = reaches_global_minimum(model.chain, torch.stack([e, w], dim=-1)).numpy()
-    label = record["label"].transpose("e", "w").to_numpy()
-    differs = ((label == Label.GLOBAL_MINIMUM) != canonical) & (e.numpy() != 0)
-    differs &= label != Label.UNRESOLVED
-    record["differs"] = (("e", "w"), differs.astype(np.int8))
+    label = record["label"].transpose(plane.y, plane.x).to_numpy()
+    differs = (label == Label.GLOBAL_MINIMUM) != simpler.numpy()
+    differs &= (starts[..., 0].numpy() != 0) & (label != Label.UNRESOLVED)
+    record["differs"] = ((plane.y, plane.x), differs.astype(np.int8))
     return {"cells_differ": int(differs.sum()), "share_differs": float(differs.mean())}
+
+
+def _confirmed(
+    model: Model, theta: Tensor, record: xr.Dataset, how: How, ends: Ends
+) -> dict[str, int]:
+    """How many cells of a sample torchdiffeq labels alike: attributes ``confirm_…``."""
+    usual = 0 if how.integrator == "torchdiffeq" else sample_size(model)
+    count = usual if how.confirm is None else how.confirm
+    if not count:
+        return {}
+    labels = record["label"].to_numpy()
+    count = min(count, int((labels != Label.UNRESOLVED).sum()))
+    progress = how.counted("cells checked by torchdiffeq", count)
+    return confirm_labels(model, theta, labels, count, progress=progress, ends=ends)

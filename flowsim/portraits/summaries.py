@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from flowsim.models.catalogue import chain_of
+from flowsim.records.captions import captions_of, held_of
 
 
 def summarize(record: xr.Dataset) -> dict[str, Any]:
@@ -27,7 +29,6 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
     summaries = {
         "portrait": portrait_summary,
         "phase space": phase_space_summary,
-        "induction": induction_summary,
         "scan": scan_summary,
         "boundary": boundary_summary,
         "gaussian": gaussian_summary,
@@ -42,20 +43,38 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value of a record as JSON has it; None for what is not known (NaN)."""
+    """A value of a record as JSON has it; None for what is not known (NaN) or at infinity."""
     if isinstance(value, dict):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
         return [plain(part) for part in value]
     value = value.item() if hasattr(value, "item") else value
-    return None if value != value else value
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _chosen(record: xr.Dataset) -> dict[str, Any]:
-    """The chain and the model of a record, with what was chosen of it."""
+    """The chain and the model of a record, with what was chosen of it and its words."""
     names = ["p", "q", "states", "hidden_per_state", "regime", "model", "length", "attention",
              "tied", "bias", "prior"]  # fmt: skip
-    return {name: record.attrs[name] for name in names if name in record.attrs}
+    chosen = {name: record.attrs[name] for name in names if name in record.attrs}
+    return {**chosen, "captions": captions_of(record.attrs)}
+
+
+def _data(record: xr.Dataset) -> dict[str, Any]:
+    """What is known of a record's chain; nothing if it has none, or several."""
+    try:
+        chain = chain_of(record.attrs)
+    except InputError:
+        return {}
+    names = ("switching_factor", "entropy_rate", "stationary_entropy", "mutual_information",
+             "target_logit_gap")  # fmt: skip
+    return {name: getattr(chain, name) for name in names if hasattr(chain, name)}
+
+
+def _held(record: xr.Dataset) -> dict[str, Any]:
+    """The values that are held, each by its name and all together as "fixed"."""
+    held = held_of(record.attrs)
+    return {**held, "fixed": held}
 
 
 def _starting_with(record: xr.Dataset, *prefixes: str) -> dict[str, Any]:
@@ -70,33 +89,46 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
     """
     if "optimizer" in record.attrs:
         return trained_summary(record)
-    a = record.attrs
-    chain = chain_of(a)
-    binary = {"switching_factor": chain.switching_factor} if isinstance(chain, BinaryChain) else {}
-    cells = record["label"].size
+    a, cells = record.attrs, record["label"].size
     names = str(record["label"].attrs["flag_meanings"]).split()
     counts = {name: int(a[f"cells_{name}"]) for name in names}
     return {
         **_chosen(record),
-        **binary,
-        "entropy_rate": chain.entropy_rate,
-        "stationary_entropy": chain.stationary_entropy,
-        "mutual_information": chain.mutual_information,
-        "target_logit_gap": chain.target_logit_gap,
+        **_data(record),
         "cells": cells,
-        "fraction": {n: counts[n] / cells for n in ("global_minimum", "local_minimum")},
-        "saddle": counts["saddle"],
+        "fraction": {n: counts[n] / cells for n in _ends(names)},
+        "saddle": sum(counts[name] for name in names if name.startswith("saddle")),
         "unresolved": counts["unresolved"],
         "oracle_cells": int(a["oracle_cells"]),
         "oracle_agree": int(a["oracle_agree"]),
         "oracle_wrong": int(a["oracle_wrong"]),
         "oracle_cut": int(a["oracle_cut"]),
         "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
-        **{name: float(a[name]) for name in ("a", "v") if name in a},
-        "fixed": {name: float(a[name]) for name in ("u", "b") if name in a},
+        **_held(record),
         **_starting_with(record, "confirm_", "share_differs", "cells_differ", "orbits_unfinished"),
+        **_landscape(record),
         **({"cells_sliding": _sliding(record)} if "sliding_time" in record else {}),
     }
+
+
+def _ends(names: Sequence[str]) -> list[str]:
+    """Those of the labels that are ends and no saddles."""
+    return [name for name in names if name != "unresolved" and not name.startswith("saddle")]
+
+
+def _landscape(record: xr.Dataset) -> dict[str, Any]:
+    """Where the saddles are, and what else a plane knows: losses, and the ends of its orbits."""
+    found: dict[str, Any] = {}
+    for key, variable in record.items():
+        kind, _, name = str(key).partition("_")
+        if kind == "saddle":
+            found["saddles"] = variable.to_numpy().tolist()
+        elif kind == "loss":
+            found[str(key)] = float(variable)
+        elif kind == "minimum":
+            for label, value in zip(record["minimum"].to_numpy(), variable, strict=True):
+                found.setdefault("ends", {}).setdefault(str(label), {})[name] = float(value)
+    return found
 
 
 def _sliding(record: xr.Dataset) -> int:
@@ -113,42 +145,31 @@ def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:
     return {**_chosen(record), "orbits": counts, "unresolved": unresolved, **more}
 
 
-def induction_summary(record: xr.Dataset) -> dict[str, Any]:
-    """The numbers of a record of the induction head's plane: losses, ends, shares of the window."""
-    a, cells = record.attrs, record["label"].size
-    names = ("global_minimum", "local_minimum")
-    ends = {n: {x: float(a[f"{n}_{x}"]) for x in ("share", "beta", "loss")}
-            for n in names if f"{n}_loss" in a}  # fmt: skip
-    return {
-        **{name: a[name] for name in ("model", "length", "prior")},
-        **{name: float(a[name]) for name in ("plateau_loss", "bayes_loss")},
-        "saddles": record["saddle"].to_numpy(),
-        "ends": ends,
-        "cells": cells,
-        "fraction": {name: int(a[f"cells_{name}"]) / cells for name in names},
-        "unresolved": int(a["cells_unresolved"]),
-        **_starting_with(record, "confirm_"),
-    }
-
-
 def trained_summary(record: xr.Dataset) -> dict[str, Any]:
     """The numbers of a portrait of an optimizer's basins, beside those of the flow."""
-    a, cells = record.attrs, record["label"].size
-    counts = {name: int(a[f"cells_{name}"]) for name in (
-        "global_minimum", "local_minimum", "unresolved", "on_plateau", "periodic", "diverged",
-        "flow_global_minimum", "flow_unresolved")}  # fmt: skip
+    cells = record["label"].size
+    counts = {name.removeprefix("cells_"): int(count)
+              for name, count in _starting_with(record, "cells_").items()}  # fmt: skip
+    if "on_plateau" in counts:
+        shown = {
+            "learned": "global_minimum",
+            "trapped": "local_minimum",
+            "on_plateau_at_end": "on_plateau",
+            "flow_learned": "flow_global_minimum",
+        }
+    else:
+        names = _ends(str(record["flow_label"].attrs["flag_meanings"]).split())
+        names += [
+            n for n in _ends(str(record["label"].attrs["flag_meanings"]).split()) if n not in names
+        ]
+        shown = {name: name for name in [*names, *(f"flow_{name}" for name in names)]}
     return {
         **_chosen(record),
         **_trained(record),
         "cells": cells,
-        "fraction": {
-            "learned": counts["global_minimum"] / cells,
-            "trapped": counts["local_minimum"] / cells,
-            "on_plateau_at_end": counts["on_plateau"] / cells,
-            "flow_learned": counts["flow_global_minimum"] / cells,
-        },
-        "fixed": {name: float(a[name]) for name in ("a", "v", "b") if name in a},
-        **{name: counts[name] for name in ("unresolved", "periodic", "diverged")},
+        "fraction": {name: counts.get(count, 0) / cells for name, count in shown.items()},
+        **_held(record),
+        **{name: counts.get(name, 0) for name in ("unresolved", "periodic", "diverged")},
         "flow_unresolved": counts["flow_unresolved"],
     }
 
@@ -167,14 +188,14 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
     names = [str(name) for name in record["basin"].to_numpy()]
     counts = {name: int(a[f"points_{name}"]) for name in names}
     basins = {}
-    for name in ("global_minimum", "local_minimum"):
+    for name in _ends(names):
         here = record.sel(basin=name)
         basins[name] = {"fraction": [float(here["share"].min()), float(here["share"].max())]}
         if "share_low" in record:  # a grid has no sampling error
             low, high = float(here["share_low"].min()), float(here["share_high"].max())
             basins[name]["wilson"] = [low, high]
     trained = _trained(record)
-    if trained:
+    if "on_plateau_at_end" in record:
         trained["on_plateau_at_end"] = int(record["on_plateau_at_end"].sum())
     return {
         **_chosen(record),
@@ -182,6 +203,7 @@ def scan_summary(record: xr.Dataset) -> dict[str, Any]:
         "dimensions": {str(dim): int(n) for dim, n in record["label"].sizes.items()},
         "points": sum(counts.values()),
         **counts,
+        "saddle": sum(counts[name] for name in names if name.startswith("saddle")),
         "basins": basins,
         **_starting_with(record, "largest_drift_", "refine_", "confirm_"),
     }

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-#: Of records: 1 is that of flowsim 0.1.0; 2 is sealed and names its basins and its model's options.
+#: What records of this form have as their attribute ``schema``.
 SCHEMA = 2
 
 #: Everything that a number can depend on.
@@ -32,7 +32,7 @@ def provenance(settings: dict[str, object]) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "device": "cpu",
-        **{name: value for name, value in settings.items() if name != "schema"},
+        **settings,
         "versions": package_versions(),
         "command": command_line([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,47 +12,33 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.ends import Limits
-from flowsim.flow.hitting_times import settling_times
+from flowsim.flow.hitting_times import learned_labels, settling_times
+from flowsim.flow.how import How
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.labels import Label, Rule, Status
-from flowsim.models.base import ReducedModel
-from flowsim.models.rank_one import RankOneModel
+from flowsim.interface import Model
+from flowsim.labels import BASINS, Label, Rule, Status
+from flowsim.landscape.ends import Ends
 from flowsim.records.describe import attributes_of
 from flowsim.records.netcdf import flags
-from flowsim.scan.trained_points import trained_points
-from flowsim.training.optimizer_choice import OptimizerChoice
-
-#: What decides where starts end: this package's engines, or torchdiffeq's odeint alone.
-INTEGRATORS = ("flowsim", "torchdiffeq")
+from flowsim.training.descent import descend
+from flowsim.training.trained import recorded
 
 
-def follow(
-    model: ReducedModel,
-    names: Sequence[str],
-    rows: np.ndarray,
-    rtol: float | None,
-    atol: float,
-    fraction: float | None,
-    progress: Callable[[int], object] | None = None,
-    integrator: str = "flowsim",
-    optimizer: OptimizerChoice | None = None,
-) -> np.ndarray:
-    """What a scan records of starts whose columns are ``names``: a structured array, shape (n,).
+def follow(model: Model, theta: Tensor, how: How, fraction: float | None = None) -> np.ndarray:
+    """What a scan records of the starts θ, shape (n, k): a structured array, shape (n,).
 
     A pure function of its arguments, up to the last bits that depend on how many rows there are.
     With an optimizer the starts are trained, and progress counts steps instead of starts.
     """
-    theta = to_model(model, names, torch.from_numpy(np.ascontiguousarray(rows)))
-    if optimizer is not None:
-        return trained_points(model, theta, optimizer, progress)
-    if check_integrator(integrator) == "flowsim":
-        limits = find_limits(model, theta, rtol, atol, progress=progress)
+    if how.optimizer is not None:
+        return trained_points(model, theta, how)
+    if how.integrator == "flowsim":
+        limits = find_limits(model, theta, how.rtol, how.atol, how.max_steps, how.progress)
     else:
         from flowsim.flow.reference_limits import reference_limits
 
-        limits = reference_limits(model, theta, rtol, atol, progress)
-    points = np.empty(len(rows), point_dtype(model, fraction))
+        limits = reference_limits(model, theta, how.rtol, how.atol, how.progress)
+    points = np.empty(len(theta), point_dtype(model, fraction))
     for name in ("label", "status", "rule", "gradient_norm", "evaluations", *_of_kinks(model)):
         points[name] = getattr(limits, name).numpy()
     points["limit_loss"] = limits.loss.numpy()
@@ -62,48 +48,66 @@ def follow(
     for i, name in enumerate(model.conserved_names):
         points[f"drift_{name}"] = drift[:, i].numpy()
     if fraction is not None:
-        times = settling_times(model, theta, fraction, rtol, limits).numpy()
+        times = settling_times(model, theta, fraction, how.rtol, limits).numpy()
         points["settling_time"] = times
-        learned = points["label"] == Label.GLOBAL_MINIMUM
+        learned = np.isin(points["label"], learned_labels(model))
         points["hitting_time"] = np.where(learned, times, np.nan)
     return points
 
 
+def name_ends(ends: Ends, columns: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """The columns with the codes of ends as labels, of a model that names none."""
+    if ends.named:
+        return columns
+    there, loss = ("limit", "limit_loss") if "limit_loss" in columns else ("end", "loss")
+    theta = [columns[f"{there}_{name}"].ravel() for name in ends.model.coordinates]
+    parts = columns["label"].ravel(), np.stack(theta, axis=-1), columns[loss].ravel()
+    codes = ends.codes(*(torch.tensor(part) for part in parts)).numpy()
+    return {**columns, "label": codes.reshape(columns["label"].shape)}
+
+
+def names_of_codes(ends: Ends, label: np.ndarray) -> list[str]:
+    """The names of the labels' codes; all there are where an optimizer's runs have others."""
+    known = not ends.named or label.max(initial=0) < len(ends.names)
+    return ends.names if known else [code.name.lower() for code in Label]
+
+
 def as_variables(
-    points: np.ndarray, dims: Sequence[str], shape: Sequence[int], fraction: float | None = None
+    columns: Mapping[str, np.ndarray],
+    dims: Sequence[str],
+    fraction: float | None = None,
+    names: Sequence[str] = BASINS,
 ) -> dict[str, tuple[Sequence[str], np.ndarray, dict[str, Any]]]:
-    """What ``follow`` found of a grid of starts, in C order, as the variables of a record."""
-    columns = point_attributes(points.dtype, fraction)
-    names = points.dtype.names or ()
-    return {name: (dims, points[name].reshape(shape), columns[name]) for name in names}
+    """What ``follow`` found, each column over ``dims``, as the variables of a record.
+
+    ``names`` are those of the labels' codes.
+    """
+    flagged: dict[str, dict[str, Any]] = {
+        name: flags(codes) for name, codes in (("label", names), ("status", Status), ("rule", Rule))
+    }
+    if fraction is not None:
+        flagged["settling_time"] = {"fraction": fraction, "of": "excess loss over the limit's"}
+        flagged["hitting_time"] = {"fraction": fraction, "of": "excess loss, NaN if never"}
+    return {
+        name: (dims, column, (own := flagged.get(name, {})) | attributes_of(name, kind, own))
+        for name, column in columns.items()
+        for kind in column.dtype.kind
+    }
 
 
-def follow_grid(
-    model: ReducedModel,
-    theta: Tensor,
-    axes: dict[str, np.ndarray],
-    rtol: float | None = None,
-    atol: float = 1e-12,
-    progress: Callable[[int], object] | None = None,
-    integrator: str = "flowsim",
-    optimizer: OptimizerChoice | None = None,
-) -> xr.Dataset:
-    """What a scan records of the starts θ, shape (*axes, k), as a dataset over those axes."""
-    rows, shape = theta.reshape(-1, theta.shape[-1]).numpy(), theta.shape[:-1]
-    points = follow(
-        model, model.coordinates, rows, rtol, atol, None, progress, integrator, optimizer
-    )
-    return xr.Dataset(as_variables(points, tuple(axes), shape), axes)
+def shaped(points: np.ndarray, shape: Sequence[int]) -> dict[str, np.ndarray]:
+    """The columns of what ``follow`` found of starts in C order, each of that shape."""
+    return {name: points[name].reshape(shape) for name in points.dtype.names or ()}
 
 
-def check_integrator(name: str) -> str:
-    """``name`` itself, one of ``INTEGRATORS``; else InputError."""
-    if name not in INTEGRATORS:
-        raise InputError(f"integrator must be one of {', '.join(INTEGRATORS)}, not {name!r}")
-    return name
+def as_dataset(points: np.ndarray, axes: dict[str, np.ndarray], ends: Ends) -> xr.Dataset:
+    """What ``follow`` found of the starts of a grid, as a dataset over its axes."""
+    columns = name_ends(ends, shaped(points, [len(values) for values in axes.values()]))
+    names = names_of_codes(ends, columns["label"])
+    return xr.Dataset(as_variables(columns, tuple(axes), names=names), axes)
 
 
-def to_model(model: ReducedModel, names: Sequence[str], rows: Tensor) -> Tensor:
+def to_model(model: Model, names: Sequence[str], rows: Tensor | np.ndarray) -> Tensor:
     """Rows with columns ``names`` in the model's coordinates, shape (n, len(coordinates)).
 
     Starts of the rank-one model may be canonical, (e, w), (e, w, a) or either with b: they are
@@ -112,23 +116,20 @@ def to_model(model: ReducedModel, names: Sequence[str], rows: Tensor) -> Tensor:
     Raises:
         InputError: the names are not the model's coordinates.
     """
-    order = starting_coordinates(model, names)
-    theta = rows[:, [list(names).index(name) for name in order]]
-    if isinstance(model, RankOneModel) and order != model.coordinates:
-        return model.from_canonical(theta)
-    return theta
+    order, rows = starting_coordinates(model, names), torch.as_tensor(rows)
+    columns = {name: rows[:, list(names).index(name)] for name in order}
+    if order == model.coordinates:
+        return torch.stack(list(columns.values()), dim=-1)
+    return model.plane.embed(columns)
 
 
-def starting_coordinates(model: ReducedModel, names: Sequence[str]) -> tuple[str, ...]:
+def starting_coordinates(model: Model, names: Sequence[str]) -> tuple[str, ...]:
     """The coordinates in which starts named ``names`` are given, in the model's order.
 
     Raises:
-        InputError: they are not exactly the model's, nor canonical ones that it can lift.
+        InputError: they are none of the sets that the model's plane takes.
     """
-    allowed = [model.coordinates]
-    if isinstance(model, RankOneModel):
-        canonical = ("e", "w", "a") if model.attention else ("e", "w")
-        allowed = [canonical, (*canonical, "b"), model.coordinates]
+    allowed = model.plane.starts
     for order in allowed:
         if sorted(names) == sorted(order):
             return order
@@ -142,7 +143,7 @@ def _shortened(names: Sequence[str]) -> Sequence[str]:
     return names if len(names) < 10 else (*names[:3], "…", *names[-5:])
 
 
-def point_dtype(model: ReducedModel, fraction: float | None) -> np.dtype:
+def point_dtype(model: Model, fraction: float | None) -> np.dtype:
     """Names and types of what ``follow`` records of one point."""
     floats = [f"limit_{name}" for name in model.coordinates] + ["limit_loss", "gradient_norm"]
     floats += ["hitting_time", "settling_time"] * (fraction is not None)
@@ -152,19 +153,43 @@ def point_dtype(model: ReducedModel, fraction: float | None) -> np.dtype:
     return np.dtype([*codes, *numbers, *_of_kinks(model).items(), *drifts])
 
 
-def _of_kinks(model: ReducedModel) -> dict[str, str]:
-    """What ``Limits`` says of a rank-one orbit's kinks, with the types of its columns."""
-    columns = {"kinks": "<i4", "sliding_time": "<f8"}
-    known = {f.name for f in fields(Limits)} if isinstance(model, RankOneModel) else set()
-    return {name: kind for name, kind in columns.items() if name in known}
+def _of_kinks(model: Model) -> dict[str, str]:
+    """What ``Limits`` says of the kinks that an orbit met, with the types of its columns."""
+    return {"kinks": "<i4", "sliding_time": "<f8"} if model.kinked else {}
 
 
-def point_attributes(dtype: np.dtype, fraction: float | None) -> dict[str, dict[str, Any]]:
-    """NetCDF attributes of every variable of ``point_dtype``."""
-    attributes: dict[str, dict[str, Any]] = {name: {} for name in dtype.names or ()}
-    for name, codes in (("label", Label), ("status", Status), ("rule", Rule)):
-        attributes[name] = flags(codes)
-    if fraction is not None:
-        attributes["settling_time"] = {"fraction": fraction, "of": "excess loss over the limit's"}
-        attributes["hitting_time"] = {"fraction": fraction, "of": "excess loss, NaN if never"}
-    return {n: a | attributes_of(n, dtype[n].kind, a) for n, a in attributes.items()}
+def training_dtype(model: Model) -> np.dtype:
+    """Names and types of what is recorded of one start."""
+    ends = [(f"end_{name}", "<f8") for name in model.coordinates]
+    codes = [(name, "i1") for name in ("label", "status", "rule")]
+    return np.dtype([*codes, *recorded(model).items(), *ends])
+
+
+def trained_points(model: Model, theta: Tensor, how: How) -> np.ndarray:
+    """What became of every row of ``theta``, a structured array of shape (n,).
+
+    ``how.progress`` is called with how many more steps were taken, summed over the starts.
+    """
+    found = descend(model, theta, how.optimizer, how.progress)
+    points = np.empty(len(theta), training_dtype(model))
+    for name in ("label", "status", "rule", *recorded(model)):
+        points[name] = getattr(found, name).numpy()
+    for i, name in enumerate(model.coordinates):
+        points[f"end_{name}"] = found.theta[:, i].numpy()
+    return points
+
+
+def trains(model: Model, how: How, fraction: float | None = None) -> How:
+    """How starts are followed, with the optimizer, if any, as it trains that model.
+
+    Raises:
+        InputError: options that steps of an optimizer do not have, or batches of a model without.
+    """
+    if how.optimizer is None:
+        return how
+    if (fraction, how.rtol, how.integrator) != (None, None, "flowsim"):
+        raise InputError(
+            "fraction, tolerances and integrator belong to the flow: an optimizer takes its own "
+            "steps; omit them"
+        )
+    return replace(how, optimizer=how.optimizer.on(model))

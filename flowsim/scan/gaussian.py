@@ -10,22 +10,18 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
+from flowsim.flow.ends import Limits
+from flowsim.flow.how import How
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.basins import SADDLE_ENERGY, reaches_global_minimum
-from flowsim.landscape.gaussian_integral import gaussian_limits, gaussian_probability
-from flowsim.landscape.labels import Label
-from flowsim.markov import GapChain
-from flowsim.models.base import ReducedModel
-from flowsim.models.canonical import CanonicalModel, energy
+from flowsim.interface import Integral, Model
+from flowsim.labels import Label
+from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes
-from flowsim.models.in_context.induction import InductionModel
-from flowsim.models.rank_one import RankOneModel
-from flowsim.models.states.states_attention import StatesAttentionModel
-from flowsim.models.states.states_plane import StatesModel
 from flowsim.records.provenance import provenance
+from flowsim.scan.follow import to_model
 from flowsim.scan.statistics import wilson_interval
+from flowsim.training.descent import descend
 from flowsim.training.optimizer_choice import OptimizerChoice
-from flowsim.training.reduced import ReducedTraining
 
 #: Scales between which float64 holds every start of a cloud, its energy and its orbit.
 SMALLEST_SIGMA, LARGEST_SIGMA = 1e-12, 1e3
@@ -35,7 +31,7 @@ _ENERGY_BAND = 1e-9
 
 
 def gaussian_record(
-    model: ReducedModel,
+    model: Model,
     sigmas: np.ndarray,
     samples: int = 4096,
     seed: int = 0,
@@ -59,7 +55,7 @@ def gaussian_record(
         seed: of the one generator that draws all clouds.
         rtol, atol: error allowed per step, as in ``find_limits``.
         progress: called with the number of starts done, or with an optimizer of steps taken.
-        optimizer: train from the same starts as well, by its map in the rank-one model.
+        optimizer: train from the same starts as well.
 
     Returns:
         Dataset over sigma: integral, of the canonical model or that of S states, and none of the
@@ -75,50 +71,47 @@ def gaussian_record(
     Raises:
         InputError: a model, scale or number of samples that is not as above.
     """
-    sigmas = _checked(model, sigmas, samples)
-    training = None if optimizer is None else ReducedTraining(model, optimizer)
+    names, sigmas = model.plane.drawn, _checked(sigmas, samples)
+    how = How(rtol, atol, progress=progress if optimizer is None else None)
+    optimizer = optimizer if optimizer is None else optimizer.on(model)
     generator = torch.Generator().manual_seed(seed)
-    shape = (len(sigmas), samples, 3 if _has_attention(model) else 2)
+    shape = (len(sigmas), samples, len(names))
     start = torch.randn(shape, dtype=torch.float64, generator=generator)
     start *= torch.from_numpy(sigmas).reshape(-1, 1, 1)
-    theta = model.from_canonical(start) if isinstance(model, RankOneModel) else start
-    shown = progress if training is None else None
-    limits = find_limits(model, theta, rtol, atol, progress=shown)
+    theta = to_model(model, names, start.reshape(-1, len(names))).reshape(*shape[:2], -1)
+    limits = find_limits(model, theta, how.rtol, how.atol, progress=how.progress)
 
-    record = _counted(limits.label, sigmas, samples)
-    if not isinstance(model, InductionModel):
-        record = _beside_the_integral(record, model)
+    ends = Ends(model)
+    flat = limits.label.flatten(), limits.theta.flatten(0, 1), limits.loss.flatten()
+    codes = ends.codes(*flat).reshape(limits.label.shape)
+    record, integral = _counted(codes, sigmas, samples, ends.names), model.integral()
+    if integral is not None:
+        record = _beside_the_integral(record, integral)
     record.attrs |= {
         "kind": "gaussian",
         **model_attributes(model),
+        **ends.attributes(),
         "samples": samples,
         "seed": seed,
-        "rtol": "default" if rtol is None else rtol,
-        "atol": atol,
+        **how.attributes(),
         "unresolved": int(record["count_unresolved"].sum()),
     }
-    if training is not None and optimizer is not None:
-        found = training.run(theta.reshape(-1, theta.shape[-1]), progress).label
+    if optimizer is not None:
+        trained = descend(model, theta.reshape(-1, theta.shape[-1]), optimizer, progress)
+        found = ends.codes(trained.label, trained.theta, trained.loss)
         learned = (found == Label.GLOBAL_MINIMUM).reshape(len(sigmas), samples).sum(1).numpy()
         low, high = wilson_interval(learned, samples)
         columns = {"learned": learned / samples, "learned_low": low, "learned_high": high}
         record = record.assign({name: ("sigma", column) for name, column in columns.items()})
         record.attrs |= optimizer.attributes()
-    if isinstance(model, CanonicalModel):
-        record = _against_the_closed_form(record, model.chain, start, limits.theta, limits.label)
-    elif isinstance(model, StatesModel):
-        plane = model.canonical(start), model.canonical(limits.theta)
-        record = _against_the_closed_form(record, model.chain, *plane, limits.label)
+    if integral is not None:
+        record = _against_the_closed_form(record, model, integral, theta, limits)
     record.attrs = provenance(record.attrs)
     return record
 
 
-def _checked(model: ReducedModel, sigmas: np.ndarray, samples: int) -> np.ndarray:
+def _checked(sigmas: np.ndarray, samples: int) -> np.ndarray:
     """The scales as an array; InputError for what ``gaussian_record`` does not take."""
-    lifted = isinstance(model, RankOneModel)
-    tied = getattr(model, "tied", True) and "u" not in model.coordinates
-    if not tied or (not lifted and "b" in model.coordinates):
-        raise InputError("Gaussian starts (e, w) or (e, w, a) need a tied model, bias optimal")
     sigmas = np.asarray(sigmas, dtype=np.float64)
     increasing = sigmas.ndim == 1 and sigmas.size > 0 and bool((np.diff(sigmas) > 0).all())
     if not (increasing and sigmas[0] >= SMALLEST_SIGMA and sigmas[-1] <= LARGEST_SIGMA):
@@ -130,50 +123,45 @@ def _checked(model: ReducedModel, sigmas: np.ndarray, samples: int) -> np.ndarra
     return sigmas
 
 
-def _has_attention(model: ReducedModel) -> bool:
-    return "a" in model.coordinates or bool(getattr(model, "attention", False))
-
-
-def _counted(label: Tensor, sigmas: np.ndarray, samples: int) -> xr.Dataset:
-    """Counts of every label and the share of the global minima with its interval, per σ."""
+def _counted(label: Tensor, sigmas: np.ndarray, samples: int, names: list[str]) -> xr.Dataset:
+    """Counts of every label and the share of the first, the best, with its interval, per σ."""
     record = xr.Dataset(coords={"sigma": sigmas})
-    counts = {code: (label == code).sum(dim=1).numpy() for code in Label}
+    counts = {code: (label == code).sum(dim=1).numpy() for code in range(len(names))}
     reached, unknown = counts[Label.GLOBAL_MINIMUM], counts[Label.UNRESOLVED]
     record["fraction"] = ("sigma", reached / samples)
     record["fraction_low"] = ("sigma", wilson_interval(reached, samples)[0])
     record["fraction_high"] = ("sigma", wilson_interval(reached + unknown, samples)[1])
     for code, count in counts.items():
-        record[f"count_{code.name.lower()}"] = ("sigma", count)
+        record[f"count_{names[code]}"] = ("sigma", count)
     return record
 
 
-def _beside_the_integral(record: xr.Dataset, model: ReducedModel) -> xr.Dataset:
+def _beside_the_integral(record: xr.Dataset, integral: Integral) -> xr.Dataset:
     """The record with the integral over the analytic basin, and how often intervals miss it."""
-    plane = model.plane if isinstance(model, StatesAttentionModel) else model
-    per_e, per_w = plane.to_canonical if isinstance(plane, StatesModel) else (1.0, 1.0)
-    ratio, sigmas = per_w / per_e, record["sigma"].to_numpy()
-    exact = [gaussian_probability(model.chain, per_e * float(sigma), ratio) for sigma in sigmas]
+    exact = [integral.probability(float(sigma)) for sigma in record["sigma"].to_numpy()]
     record["integral"] = ("sigma", np.array(exact))
     missed = (record["integral"] < record["fraction_low"]) | (
         record["integral"] > record["fraction_high"]
     )
-    small, large = gaussian_limits(model.chain, ratio)
-    limits = {"limit_small_sigma": small, "limit_large_sigma": large}
+    limits = {"limit_small_sigma": integral.small, "limit_large_sigma": integral.large}
     return record.assign_attrs(limits, intervals_missed=int(missed.sum()))
 
 
 def _against_the_closed_form(
-    record: xr.Dataset, chain: GapChain, start: Tensor, end: Tensor, label: Tensor
+    record: xr.Dataset, model: Model, integral: Integral, start: Tensor, limits: Limits
 ) -> xr.Dataset:
     """The record with the labels that contradict the analytic basin, and the energy's drift."""
-    expected, level = reaches_global_minimum(chain, start), energy(start)
-    clear = ~((level - SADDLE_ENERGY).abs() <= _ENERGY_BAND)
-    known = label != Label.UNRESOLVED
-    wrong = clear & known & ((label == Label.GLOBAL_MINIMUM) != expected)
+    expected, energy = model.basin(start), integral.energy
+    if expected is None or energy is None:
+        return record
+    level, end = energy(start), energy(limits.theta)
+    clear = ~((level - integral.saddle_energy).abs() <= _ENERGY_BAND)
+    known = limits.label != Label.UNRESOLVED
+    wrong = clear & known & ((limits.label == Label.GLOBAL_MINIMUM) != expected)
     record["wrong"] = ("sigma", wrong.sum(dim=1).numpy())
-    normal = end[..., 1].abs() > 1e-300  # below that w is not followed any further
-    drift = (energy(end) - level).abs() / level.abs().clamp_min(1)
-    drift = torch.where(normal, drift, torch.nan)
+    # a coordinate that keeps its sign is not followed below that
+    normal = model.plane.project(limits.theta)[..., 1].abs() > 1e-300
+    drift = torch.where(normal, (end - level).abs() / level.abs().clamp_min(1), torch.nan)
     record.attrs["wrong"] = int(wrong.sum())
     record.attrs["largest_relative_energy_drift"] = float(np.nanmax(drift.numpy(), initial=0))
     return record

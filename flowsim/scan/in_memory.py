@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
 
-from flowsim.models.base import ReducedModel
-from flowsim.models.catalogue import ModelChoice, model_attributes
-from flowsim.records.describe import described
-from flowsim.records.provenance import provenance
-from flowsim.scan.follow import as_variables, follow
-from flowsim.scan.plan import how_attributes, scan_settings
+from flowsim.interface import Model
+from flowsim.scan.follow import follow, shaped, to_model
+from flowsim.scan.plan import Scan
+from flowsim.scan.record import scan_record
 from flowsim.scan.starts import Grid, Starts
-from flowsim.scan.statistics import (
-    BASINS,
-    count_labels,
-    largest_drifts,
-    result_attributes,
-    share_variables,
-)
-from flowsim.scan.trained_points import check_training
 from flowsim.training.optimizer_choice import OptimizerChoice
 
 
 def scan_basins(
-    model: ReducedModel,
+    model: Model,
     starts: Starts | dict[str, np.ndarray],
     fixed: dict[str, float] | None = None,
     rtol: float | None = None,
@@ -70,27 +60,10 @@ def scan_basins(
             ``hitting_times`` refuse.
     """
     starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
-    rows = starts.block(0, int(np.prod(starts.shape)))
-    check_training(model, optimizer, fraction, rtol, integrator)
-    points = follow(
-        model, starts.names, rows, rtol, atol, fraction, progress, integrator, optimizer
+    size = int(np.prod(starts.shape))
+    scan = Scan(
+        model, None, None, starts, fraction, rtol, atol, size, integrator, optimizer=optimizer
     )
-    record = xr.Dataset(coords={**starts.coords(), "basin": list(BASINS)})
-    record = record.assign(as_variables(points, starts.dims, starts.shape, fraction))
-    if starts.scattered:
-        for i, name in enumerate(starts.names):
-            record[f"start_{name}"] = (starts.dims, rows[:, i].reshape(starts.shape))
-    families = starts.shape[:-1] if starts.dims[0] == "sigma" else ()
-    counts = count_labels(points["label"].reshape(*families, -1))
-    record = record.assign(share_variables(counts, starts.dims, starts.drawn))
-    choice = ModelChoice.of(model)
-    settings = scan_settings(choice, starts, fraction, rtol, atol, integrator, optimizer)
-    attributes = {
-        "kind": "scan",
-        **model_attributes(model),
-        **how_attributes(rtol, atol, integrator, optimizer),
-        **starts.attributes(),
-        **result_attributes(counts, largest_drifts(points)),
-        "settings": json.dumps(settings),
-    }
-    return described(record.assign_attrs(provenance(attributes)))
+    theta = to_model(model, starts.names, starts.block(0, size))
+    points = follow(model, theta, replace(scan.how, progress=progress), fraction)
+    return scan_record(scan, shaped(points, starts.shape), scan.settings())

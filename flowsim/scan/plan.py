@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from flowsim.errors import InputError
-from flowsim.models.base import ReducedModel
+from flowsim.flow.how import How
+from flowsim.interface import Model
 from flowsim.models.catalogue import ModelChoice, model_attributes
 from flowsim.records.provenance import source_versions
-from flowsim.scan.follow import check_integrator, follow, point_dtype, starting_coordinates
+from flowsim.scan.follow import (
+    follow,
+    point_dtype,
+    starting_coordinates,
+    to_model,
+    training_dtype,
+    trains,
+)
 from flowsim.scan.starts import Starts, values_text
-from flowsim.scan.trained_points import check_training, training_dtype
 from flowsim.training.optimizer_choice import OptimizerChoice
 
 
@@ -23,24 +31,21 @@ class Task(NamedTuple):
     """One chunk: plain data, so that any process on any machine can follow it.
 
     Attributes:
-        model: the reduced model by name.
+        model: the reduced model without its chain, or a model as it is.
         pieces: (p, q, number of rows) of consecutive rows; None where the model has no p or no q.
         names: the coordinates of the columns.
         rows: starts, float64, shape (n, k).
-        fraction, rtol, atol, integrator, optimizer: as in ``scan_basins``.
+        fraction, how: as in ``scan_basins``.
         versions: of flowsim and what computes, which must be the same everywhere.
     """
 
-    model: ModelChoice
+    model: ModelChoice | Model
     pieces: tuple[tuple[float | None, float | None, int], ...]
     names: tuple[str, ...]
     rows: np.ndarray
     fraction: float | None
-    rtol: float | None
-    atol: float
-    integrator: str
+    how: How
     versions: str
-    optimizer: OptimizerChoice | None = None
 
 
 def run_task(task: Task) -> np.ndarray:
@@ -59,10 +64,9 @@ def run_task(task: Task) -> np.ndarray:
         parts, low = [], 0
         for p, q, count in task.pieces:
             rows = task.rows[low : low + count]
-            model = task.model.on(task.model.chain(p, q))
-            numbers = task.rtol, task.atol, task.fraction
-            by = task.integrator, task.optimizer
-            parts.append(follow(model, task.names, rows, *numbers, None, *by))
+            model = _on(task.model, p, q)
+            theta = to_model(model, task.names, rows)
+            parts.append(follow(model, theta, task.how, task.fraction))
             low += count
     finally:
         torch.set_num_threads(threads)
@@ -75,26 +79,32 @@ class Scan:
     """Every start of ``starts`` on every chain (p, q).
 
     Args:
-        model: which reduced model.
+        model: which reduced model; or a model as it is, such as an object of your own class.
         p, q: P(0→1) and P(1→0), each one number or several; several become a dimension. Of the
             states model p is the probability to leave a state, and q is None; of the induction
-            model both are.
+            model, and of a model as it is, both are.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
         fraction, rtol, atol, integrator, optimizer: as in ``scan_basins``.
-        chunk: rows computed, stored and possibly lost at once; by default 65 536 where the loss is
-            a function of the logit gap, 1024 with an optimizer, else 2048, or 256 with more than
+        chunk: rows computed, stored and possibly lost at once; by default 65 536 where orbits
+            are fast, 1024 with an optimizer, else 2048, or 256 with more than
             four coordinates, for which an orbit takes a third of a second. The last bits of a
             result of the flow depend on it.
         confirm: points, drawn at random by a fixed seed, that torchdiffeq decides again; none with
             an optimizer.
 
+    Attributes:
+        how: the options of how starts are followed, as one value.
+        dims, shape: dimensions of the record, those of the chains first, and their lengths.
+        families: how many leading dimensions, of p, q and sigma, have basin shares of their own.
+        size, chunks: points in all, and tasks.
+
     Raises:
-        InputError: p or q outside (0, 1) or not increasing, starts with other coordinates than the
-            model, a fraction outside (0, 1), an unknown integrator, an optimizer with options of
-            the flow, or for another model than the rank-one.
+        InputError: p or q outside (0, 1) or not increasing, or beside a model as it is; starts with
+            other coordinates than the model, a fraction outside (0, 1), an unknown integrator, an
+            optimizer with options of the flow, or with batches of a model that has none.
     """
 
-    model: ModelChoice
+    model: ModelChoice | Model
     p: float | tuple[float, ...] | None
     q: float | tuple[float, ...] | None
     starts: Starts
@@ -105,55 +115,50 @@ class Scan:
     integrator: str = "flowsim"
     confirm: int = 0
     optimizer: OptimizerChoice | None = None
+    how: How = field(init=False, repr=False)
     dtype: np.dtype = field(init=False, repr=False)
+    dims: tuple[str, ...] = field(init=False, repr=False)
+    shape: tuple[int, ...] = field(init=False, repr=False)
+    families: int = field(init=False, repr=False)
+    size: int = field(init=False, repr=False)
+    chunks: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in "pq":
             value = getattr(self, name)
             if np.ndim(value) and (not len(value) or (np.diff(value) <= 0).any()):
                 raise InputError(f"several values of {name} must increase")
-        chains = [self.model.chain(p, q) for p in _several(self.p) for q in _several(self.q)]
+        if isinstance(self.model, Model):
+            if (self.p, self.q) != (None, None):
+                raise InputError(f"{self.model!r} takes neither p nor q: its data are given")
+        else:
+            for p, q in product(_several(self.p), _several(self.q)):
+                self.model.chain(p, q)
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
-        check_integrator(self.integrator)
-        if self.confirm < 0:
-            raise InputError(f"confirm must not be negative, not {self.confirm}")
-        if self.confirm and self.optimizer is not None:
-            raise InputError("confirm goes with the flow: torchdiffeq follows no optimizer")
-        model = self.model.on(chains[0])
+        model = _on(self.model, _several(self.p)[0], _several(self.q)[0])
         starting_coordinates(model, self.starts.names)
-        check_training(model, self.optimizer, self.fraction, self.rtol, self.integrator)
+        how = How(self.rtol, self.atol, None, self.integrator, self.optimizer, self.confirm)
+        how = trains(model, how, self.fraction)
         trained = training_dtype(model) if self.optimizer is not None else None
-        object.__setattr__(self, "dtype", trained or point_dtype(model, self.fraction))
-        if self.chunk < 1:
-            size = 1024 if trained else 2048 if len(model.coordinates) <= 4 else 256
-            object.__setattr__(self, "chunk", 65_536 if model.loss_of_gap else size)
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        """Dimensions of the record, those of the chains first."""
-        return (*(n for n in "pq" if np.ndim(getattr(self, n))), *self.starts.dims)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Lengths of ``dims``."""
-        chains = (len(v) for v in (self.p, self.q) if isinstance(v, tuple))
-        return (*chains, *self.starts.shape)
-
-    @property
-    def families(self) -> int:
-        """How many leading dimensions, of p, q and sigma, have basin shares of their own."""
-        return sum(name in ("p", "q", "sigma") for name in self.dims)
-
-    @property
-    def size(self) -> int:
-        """Points in all."""
-        return int(np.prod(self.shape, dtype=object))
-
-    @property
-    def chunks(self) -> int:
-        """How many tasks there are."""
-        return -(-self.size // self.chunk)
+        several = {n: len(v) for n in "pq" if isinstance(v := getattr(self, n), tuple)}
+        shape = (*several.values(), *self.starts.shape)
+        size = int(np.prod(shape, dtype=object))
+        usual = 1024 if trained else 2048 if len(model.coordinates) <= 4 else 256
+        chunk = self.chunk if self.chunk >= 1 else 65_536 if model.fast and not trained else usual
+        dims = (*several, *self.starts.dims)
+        found = {
+            "how": how,
+            "dtype": trained or point_dtype(model, self.fraction),
+            "dims": dims,
+            "shape": shape,
+            "families": sum(name in ("p", "q", "sigma") for name in dims),
+            "size": size,
+            "chunk": chunk,
+            "chunks": -(-size // chunk),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     def bounds(self, index: int) -> tuple[int, int]:
         """First point of a chunk, and the one after its last, in C order."""
@@ -168,7 +173,7 @@ class Scan:
             rows.append(self.starts.block(first, last, chain))
         return Task(
             self.model, tuple(pieces), self.starts.names, np.concatenate(rows), self.fraction,
-            self.rtol, self.atol, self.integrator, source_versions(), self.optimizer,
+            self.how, source_versions(),
         )  # fmt: skip
 
     def starts_of(self, low: int, high: int) -> np.ndarray:
@@ -176,10 +181,13 @@ class Scan:
         stretches = self._stretches(low, high)
         return np.concatenate([self.starts.block(a, b, chain) for chain, a, b in stretches])
 
-    def model_at(self, point: int) -> ReducedModel:
+    def chain_of(self, point: int) -> int:
+        """The number of a point's chain."""
+        return point // int(np.prod(self.starts.shape, dtype=object))
+
+    def model_at(self, point: int) -> Model:
         """The model of a point, on its chain."""
-        ((chain, _, _),) = self._stretches(point, point + 1)
-        return self.model.on(self.model.chain(*self._chances(chain)))
+        return _on(self.model, *self._chances(self.chain_of(point)))
 
     def _chances(self, chain: int) -> tuple[float | None, float | None]:
         """(p, q) of a chain, q running fastest."""
@@ -197,59 +205,47 @@ class Scan:
             low += last - first
 
     def settings(self) -> dict[str, str]:
-        """Texts that together determine every byte of the record, for comparison and for show."""
+        """Texts that together determine every value of the record, for comparison and for show."""
         given = {name: getattr(self, name) for name in "pq" if getattr(self, name) is not None}
         chains = {name: values_text(np.array(_several(v))) for name, v in given.items()}
-        numbers = self.fraction, self.rtol, self.atol
-        settings = scan_settings(self.model, self.starts, *numbers, self.integrator, self.optimizer)
-        chains |= {"confirm": str(self.confirm)} if self.confirm else {}
-        own = {"chunk": str(self.chunk), "versions": source_versions()}
-        return {**settings, **chains, **own}
+        own = {"confirm": str(self.confirm)} if self.confirm else {}
+        own |= {"chunk": str(self.chunk), "versions": source_versions()}
+        settings = {**_model_settings(self.model), **self.starts.settings()}
+        if self.optimizer is not None:
+            return {**settings, **self.optimizer.settings(), **chains, **own}
+        return {
+            **settings,
+            "fraction": "none" if self.fraction is None else repr(self.fraction),
+            "rtol": "default" if self.rtol is None else repr(self.rtol),
+            "atol": repr(self.atol),
+            **({} if self.integrator == "flowsim" else {"integrator": self.integrator}),
+            **chains,
+            **own,
+        }
 
     def attributes(self) -> dict[str, Any]:
         """What a record says of its scan."""
-        model = self.model_at(0)
         several = [name for name in "pq" if isinstance(getattr(self, name), tuple)]
-        known = model_attributes(model)
         return {
             "kind": "scan",
-            **{k: v for k, v in known.items() if not several or k not in (*several, "regime")},
-            **how_attributes(self.rtol, self.atol, self.integrator, self.optimizer),
+            **model_attributes(self.model_at(0), several),
+            **self.how.attributes(),
             **self.starts.attributes(),
             "chunk": self.chunk,
         }
 
 
-def scan_settings(
-    model: ModelChoice,
-    starts: Starts,
-    fraction: float | None,
-    rtol: float | None,
-    atol: float,
-    integrator: str,
-    optimizer: OptimizerChoice | None = None,
-) -> dict[str, str]:
-    """Texts that identify a scan's model and starts, and how these are followed."""
-    if optimizer is not None:
-        return {**model.settings(), **starts.settings(), **optimizer.settings()}
-    return {
-        **model.settings(),
-        **starts.settings(),
-        "fraction": "none" if fraction is None else repr(fraction),
-        "rtol": "default" if rtol is None else repr(rtol),
-        "atol": repr(atol),
-        **({} if integrator == "flowsim" else {"integrator": integrator}),
-    }
+def _on(model: ModelChoice | Model, p: float | None, q: float | None) -> Model:
+    """The model on the chain of p and q; a model that is on its chain as it is."""
+    return model if isinstance(model, Model) else model.on(model.chain(p, q))
 
 
-def how_attributes(
-    rtol: float | None, atol: float, integrator: str, optimizer: OptimizerChoice | None
-) -> dict[str, Any]:
-    """What a record says of how its starts were followed: by the flow, or by an optimizer."""
-    if optimizer is not None:
-        return optimizer.attributes()
-    other = {} if integrator == "flowsim" else {"integrator": integrator}
-    return {"rtol": "default" if rtol is None else rtol, "atol": atol, **other}
+def _model_settings(model: ModelChoice | Model) -> dict[str, str]:
+    """Texts that identify the model; one that is none of flowsim's by the digest of its source."""
+    if not isinstance(model, Model):
+        return model.settings()
+    told = {name: str(value) for name, value in model.attributes().items()}
+    return told | ModelChoice.of(model).settings()
 
 
 def _several(values: float | tuple[float, ...] | None) -> tuple[float | None, ...]:

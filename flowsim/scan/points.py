@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from flowsim.errors import InputError
-from flowsim.records.seal import sealed
-from flowsim.records.trial import open_netcdf
+from flowsim.records.netcdf import open_sealed
 
 
 class Points:
@@ -58,11 +57,11 @@ class Points:
         Args:
             path: .csv with a header that names the columns, of which others than the coordinates
                 are left out; .npy with one row per point and the columns in the order of
-                ``coordinates``; .nc with one variable per coordinate.
+                ``coordinates``; .nc that flowsim wrote, with one variable per coordinate.
             coordinates: the coordinates that must be there, each exactly once.
 
         Raises:
-            InputError: no such file, another format, or a coordinate that is missing.
+            InputError: no such file, another format, no valid digest, or a missing coordinate.
         """
         path, wanted = Path(path), ", ".join(coordinates)
         readers = {".csv": _read_csv, ".npy": _read_npy, ".nc": _read_netcdf}
@@ -76,7 +75,7 @@ class Points:
             names, rows = readers[path.suffix.lower()](path, tuple(coordinates))
         except InputError:
             raise
-        except Exception as error:  # numpy and h5py raise many kinds for damaged files
+        except Exception as error:  # numpy raises many kinds for damaged files
             words = " ".join(str(error).split()) or type(error).__name__
             raise InputError(f"{str(path)!r} cannot be read as points: {words[:200]}") from None
         if sorted(names) != sorted(coordinates):
@@ -141,13 +140,7 @@ def _check_type(path: Path, dtype: np.dtype) -> None:
 
 
 def _read_netcdf(path: Path, names: tuple[str, ...]) -> tuple[tuple[str, ...], np.ndarray]:
-    if (whole := sealed(path)) is False:
-        raise ValueError("it is damaged, or another program changed it after flowsim wrote it")
-    try:
-        data = open_netcdf(path, whole is True)
-    except InputError as error:
-        raise ValueError(error) from None
-    with data:
+    with open_sealed(path) as data:
         if missing := [name for name in names if name not in data.variables]:
             raise InputError(f"{str(path)!r} has no variable {', '.join(missing)}")
         columns = [data[name] for name in names]

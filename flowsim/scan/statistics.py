@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from flowsim.landscape.labels import Label
+from flowsim.labels import BASINS
 
 #: Standard normal quantile of a two-sided interval at 95 %.
 _Z95 = 1.959963984540054
 
-#: The names along the coordinate ``basin``, in the order of the labels' codes.
-BASINS = tuple(label.name.lower() for label in Label)
 
-
-def count_labels(labels: np.ndarray) -> np.ndarray:
+def count_labels(labels: np.ndarray, kinds: int = len(BASINS)) -> np.ndarray:
     """How many of the labels along the last axis there are of each kind, shape (..., kinds)."""
-    return np.stack([(labels == code).sum(axis=-1) for code in Label], axis=-1)
+    return np.stack([(labels == code).sum(axis=-1) for code in range(kinds)], axis=-1)
 
 
 def share_variables(
@@ -41,19 +38,21 @@ def share_variables(
     return {name: (over, values) for name, values in named.items()}
 
 
-def result_attributes(counts: np.ndarray, drifts: dict[str, float]) -> dict[str, Any]:
+def result_attributes(
+    counts: np.ndarray, drifts: dict[str, float], names: Sequence[str] = BASINS
+) -> dict[str, Any]:
     """Points by label, from counts over (..., basin), and the largest drifts, by name."""
-    totals = counts.reshape(-1, len(BASINS)).sum(axis=0).tolist()
+    totals = counts.reshape(-1, len(names)).sum(axis=0).tolist()
     return {
-        **{f"points_{name}": total for name, total in zip(BASINS, totals, strict=True)},
+        **{f"points_{name}": total for name, total in zip(names, totals, strict=True)},
         **{f"largest_{name}": value for name, value in drifts.items()},
     }
 
 
-def largest_drifts(points: np.ndarray) -> dict[str, float]:
-    """The largest drift of every conserved quantity among points of ``point_dtype``."""
-    names = [name for name in points.dtype.names or () if name.startswith("drift_")]
-    return {name: float(np.nanmax(points[name], initial=0.0)) for name in names}
+def largest_drifts(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The largest drift of every conserved quantity among what ``follow`` found, by column."""
+    drifts = {name: column for name, column in columns.items() if name.startswith("drift_")}
+    return {name: float(np.nanmax(column, initial=0.0)) for name, column in drifts.items()}
 
 
 def wilson_interval(

@@ -1,33 +1,34 @@
-"""Scans to disk: chunk after chunk beside the output, then one record, whatever happens.
+"""Scans to disk: chunk after chunk into one file beside the output, then the record.
 
-While a scan runs, ``scan.nc.parts`` holds its settings, a lock and one file per finished chunk.
-When all are there the record is put together in that folder, renamed to ``scan.nc``, and the folder
-is removed. Every file appears whole or not at all, and parts carry a checksum, so that a run that
-was killed at any moment can be resumed, and ends with the bytes of an undisturbed one.
+While a scan runs, ``scan.nc.parts`` holds a line with its settings, a digest for every chunk, and
+room for all points. A chunk is finished where the digest is that of what lies in its place, so that
+a run that was killed at any moment can be resumed. When all are finished the record is written to
+``scan.nc.draft``, which becomes ``scan.nc``. ``scan.nc.lock`` keeps others out.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 from filelock import FileLock, Timeout
 
 from flowsim.errors import InputError, Interrupted
-from flowsim.flow.confirm import Stage
-from flowsim.records.atomic import check_output, write_atomically
-from flowsim.records.netcdf import open_record
-from flowsim.scan.parts import Parts, read_file, replace_file, write_file
+from flowsim.flow.how import Stage
+from flowsim.records.atomic import check_output
+from flowsim.records.netcdf import open_record, store_record
+from flowsim.scan.follow import shaped
 from flowsim.scan.plan import Scan, run_task
-from flowsim.scan.record import write_scan_record
+from flowsim.scan.record import scan_record
 from flowsim.scan.workers import run_chunks
 
-_SETTINGS, _LOCK, _RECORD = "settings.json", "lock", "record.nc"
 #: Seconds within which a lock can be had unless another run holds it.
 _LOCK_SECONDS = 0.2
 
@@ -50,8 +51,7 @@ def write_scan(
         out: the record, .nc.
         resume: continue an unfinished scan of the same settings (or begin, if there is none).
         overwrite: replace an existing record, and an unfinished scan unless it is resumed.
-        jobs: processes; with several, a script does this below
-            ``if __name__ == "__main__":``.
+        jobs: processes.
         scheduler: address of a running dask scheduler, which then does the work.
         progress: called with the labels of every chunk, also of those that a resumed scan finds.
         command: stored in the record as what made it; it should leave out what changes no result.
@@ -59,7 +59,7 @@ def write_scan(
             how many; returns what to call with the number done.
 
     Returns:
-        The path of the record. Its bytes depend on the scan and the command only.
+        The path of the record. Its values depend on the scan and the command only.
 
     Raises:
         InputError: an output that cannot be written or exists, an unfinished scan or a record of
@@ -70,183 +70,207 @@ def write_scan(
     out = Path(out)
     check_output(out, "--out", (".nc",), overwrite or resume)
     settings = {**scan.settings(), "command": command}
-    with _locked(out) as folder:
+    with _locked(out):
+        parts = Parts(scan, out.with_name(f"{out.name}.parts"), settings)
         if os.path.lexists(out) and not overwrite:
-            _refuse_others(_record_settings(out), settings, out, "is a record")
-            _discard(folder)
+            with open_record(out, "scan") as record:
+                _refuse_others(record.attrs.get("settings"), settings, out, "is a record")
+            _discard(parts.path)
             return out
-        _tidy(folder, keep_parts=_continues(out, folder, settings, resume, overwrite))
-        _check_space(scan, folder)
-        text = json.dumps(settings, indent=1)
-        write_file(folder / _SETTINGS, text.encode())
+        if not _continues(out, parts.path, settings, resume, overwrite):
+            _check_space(scan, out)
+            _discard(parts.path)
         try:
-            record = folder / _RECORD
-            parts = _follow_missing(scan, Parts(scan, folder, text), jobs, scheduler, progress)
-            write_atomically(
-                record, lambda name: write_scan_record(scan, parts.demand, name, settings, stage)
-            )
-            replace_file(record, out)
+            if not os.path.lexists(parts.path):
+                _put(parts.path, lambda draft: draft.write_bytes(parts.head))
+            _follow_missing(parts, jobs, scheduler, progress)
+            record = scan_record(scan, parts.columns(), settings, stage)
+            record.attrs |= {"command": command, "threads": 1}
+            _put(out, lambda draft: store_record(record, draft))
         except KeyboardInterrupt:
-            raise _interrupted(folder) from None
-        _discard(folder)
+            raise Interrupted(
+                "interrupted before anything was finished; nothing is left half written"
+                if parts.empty()
+                else f"interrupted; what is finished is kept in {str(parts.path)!r}: "
+                "give the same command with --resume to continue"
+            ) from None
+        finally:
+            if parts.empty():
+                _discard(parts.path)
+        _discard(parts.path)
     return out
 
 
 def _continues(
-    out: Path, folder: Path, settings: dict[str, str], resume: bool, overwrite: bool
+    out: Path, parts: Path, settings: dict[str, str], resume: bool, overwrite: bool
 ) -> bool:
-    """Whether an unfinished scan of the same settings lies in the folder, to be continued.
+    """Whether there is an unfinished scan of the same settings, to be continued.
 
     Raises:
         InputError: it has other settings, or it is neither to be continued nor replaced.
     """
-    stored = folder / _SETTINGS
-    unfinished = os.path.lexists(stored)
+    unfinished = os.path.lexists(parts)
     if unfinished and resume:
-        _refuse_others(_read_settings(stored), settings, out, "has an unfinished scan")
+        with _one_sentence("read", parts):
+            found = b""
+            if stat.S_ISREG(parts.lstat().st_mode):  # a fifo would never end
+                with parts.open("rb") as file:
+                    found = file.readline()
+        _refuse_others(found, settings, out, "has an unfinished scan")
     elif unfinished and not overwrite:
         raise InputError(
-            f"an unfinished scan for {str(out)!r} lies in {str(folder)!r}: give --resume to "
+            f"an unfinished scan for {str(out)!r} lies in {str(parts)!r}: give --resume to "
             "continue it, or --overwrite to start afresh"
         )
     return unfinished and resume
 
 
-def _interrupted(folder: Path) -> Interrupted:
-    if not any(folder.glob("*.part")):
-        return Interrupted("interrupted before anything was finished; nothing is left half written")
-    return Interrupted(
-        f"interrupted; what is finished is kept in {str(folder)!r}: "
-        "give the same command with --resume to continue"
-    )
+def _refuse_others(
+    stored: str | bytes | None, wanted: dict[str, str], out: Path, what: str
+) -> None:
+    """InputError with the differences, unless the settings, a JSON table, are the same."""
+    try:
+        found = dict(json.loads(stored or ""))
+    except (TypeError, ValueError, RecursionError):
+        raise InputError(
+            f"{str(out)!r} {what} whose settings cannot be read; give --overwrite"
+        ) from None
+    if names := [n for n in {**found, **wanted} if found.get(n) != wanted.get(n)]:
+        shown = (f"{n}: {found.get(n, 'none')}, now {wanted.get(n, 'none')}" for n in names)
+        raise InputError(f"{str(out)!r} {what} of other settings ({'; '.join(shown)})")
 
 
 def _follow_missing(
-    scan: Scan,
     parts: Parts,
     jobs: int,
     scheduler: str | None,
     progress: Callable[[np.ndarray], object] | None,
-) -> Parts:
-    """All chunks, of which those that are not there yet are followed."""
+) -> None:
+    """Follow the chunks that are not there yet."""
+    scan, missing = parts.scan, []
     for chunk in range(scan.chunks):
         points = parts.read(chunk)
-        if points is not None and progress is not None:
+        if points is None:
+            missing.append(chunk)
+        elif progress is not None:
             progress(points["label"])
-    missing = [chunk for chunk in range(scan.chunks) if not parts.has(chunk)]
     with closing(run_chunks(run_task, scan.task, missing, jobs, scheduler)) as results:
         for chunk, points in results:
             parts.write(chunk, points)
             if progress is not None:
                 progress(points["label"])
-    return parts
 
 
 @contextmanager
-def _locked(out: Path) -> Iterator[Path]:
-    """The folder beside ``out``, which no other run holds; removed again if no part is there."""
-    folder = out.with_name(f"{out.name}.parts")
-    while True:
-        lock = FileLock(folder / _LOCK, timeout=_LOCK_SECONDS)
+def _locked(out: Path) -> Iterator[None]:
+    """Keep other runs on the same output away."""
+    path = out.with_name(f"{out.name}.lock")
+    lock = FileLock(path, timeout=_LOCK_SECONDS)
+    with _one_sentence("lock", path):
         try:
-            folder.mkdir(exist_ok=True)
             lock.acquire()
-        except FileNotFoundError:
-            continue  # a run that just finished removed the folder in between
         except Timeout:
             raise InputError(f"another run is writing {str(out)!r}") from None
-        except (OSError, NotImplementedError) as error:
-            raise _unusable(folder, error) from None
-        if (folder / _LOCK).exists():
-            break
-        lock.release()  # of a folder that was removed before it was locked
     try:
-        yield folder
+        yield
     finally:
-        if not (folder / _SETTINGS).exists() or not any(folder.glob("*.part")):
-            _discard(folder)
+        _discard(path)
         lock.release()
 
 
-def _unusable(folder: Path, error: Exception) -> InputError:
-    reason = getattr(error, "strerror", None) or error
-    return InputError(f"cannot use the folder {str(folder)!r}: {reason}")
+@contextmanager
+def _one_sentence(verb: str, path: Path) -> Iterator[None]:
+    """InputError where a file cannot be read, written or locked."""
+    try:
+        yield
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot {verb} {str(path)!r}: {reason}") from None
 
 
-def _discard(folder: Path) -> None:
-    """Remove the folder. The settings go first: without them the rest counts for nothing."""
-    (folder / _SETTINGS).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
+def _discard(path: Path) -> None:
+    """Remove a file; a folder in its place, or a file that cannot be removed, stays."""
+    with suppress(OSError):
+        path.unlink()
 
 
-def _tidy(folder: Path, keep_parts: bool) -> None:
-    """Remove what killed runs left half written and, unless they are kept, all parts."""
-    for path in folder.iterdir():
-        kept = path.name == _LOCK or (
-            keep_parts and (path.suffix == ".part" or path.name == _SETTINGS)
-        )
-        if path.name.startswith(".") or not kept:
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as error:
-                raise InputError(
-                    f"{str(path)!r} is none of a scan's files and cannot be removed "
-                    f"({error.strerror}): remove it yourself"
-                ) from None
+def _put(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file that appears whole; the draft that a killed run left goes first.
+
+    Raises:
+        InputError: the disk is full or the folder went away.
+    """
+    draft = path.with_name(f"{path.name.removesuffix('.parts')}.draft")
+    with _one_sentence("write", path):
+        try:
+            draft.unlink(missing_ok=True)
+            write(draft)
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        finally:
+            _discard(draft)
 
 
-def _check_space(scan: Scan, folder: Path) -> None:
+def _check_space(scan: Scan, out: Path) -> None:
     """Refuse a scan whose parts and record would not fit on the disk."""
     needed = scan.size * (2 * scan.dtype.itemsize + 8 * len(scan.starts.names))
-    free = shutil.disk_usage(folder).free
-    present = sum(path.lstat().st_size for path in folder.iterdir())
-    if needed > free + present:
+    free = shutil.disk_usage(out.parent).free
+    if needed > free:
         raise InputError(
-            f"the scan's {scan.size} points need about {_size(needed)} in {str(folder.parent)!r}, "
-            f"where {_size(free)} are free"
+            f"the scan's {scan.size} points need about {needed / 2**30:.3g} GiB in "
+            f"{str(out.parent)!r}, where {free / 2**30:.3g} GiB are free"
         )
 
 
-def _size(count: float) -> str:
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if count < 1024 or unit == "PiB":
-            break
-        count /= 1024
-    return f"{count:.3g} {unit}" if count < 1e4 else f"{count:.0f} {unit}"
+class Parts:
+    """The finished chunks in a file: a line of settings, digests of the chunks, then all points."""
 
+    def __init__(self, scan: Scan, path: Path, settings: dict[str, str]) -> None:
+        self.scan, self.path = scan, path
+        self.head = json.dumps(settings).encode() + b"\n"
+        self._points = len(self.head) + 32 * scan.chunks
 
-def _refuse_others(
-    found: dict[str, str] | None, wanted: dict[str, str], out: Path, what: str
-) -> None:
-    """InputError with the differences, unless the settings are the same."""
-    if found is None:
-        raise InputError(f"{str(out)!r} {what} whose settings cannot be read; give --overwrite")
-    names = [n for n in {**found, **wanted} if found.get(n) != wanted.get(n)]
-    if names:
-        shown = "; ".join(
-            f"{n}: {found.get(n, 'none')}, now {wanted.get(n, 'none')}" for n in names
-        )
-        raise InputError(f"{str(out)!r} {what} of other settings ({shown})")
+    def read(self, chunk: int) -> np.ndarray | None:
+        """The points of a chunk; None where it is not finished, or damaged."""
+        low, high = (at * self.scan.dtype.itemsize for at in self.scan.bounds(chunk))
+        with _one_sentence("read", self.path), self.path.open("rb") as file:
+            file.seek(len(self.head) + 32 * chunk)
+            digest = file.read(32)
+            if not any(digest):
+                return None
+            file.seek(self._points + low)
+            data = file.read(high - low)
+        return np.frombuffer(data, self.scan.dtype) if digest == self._digest(chunk, data) else None
 
+    def write(self, chunk: int, points: np.ndarray) -> None:
+        """Store the points of a chunk.
 
-def _read_settings(path: Path) -> dict[str, str] | None:
-    try:
-        return _texts(json.loads(read_file(path)))
-    except (OSError, ValueError, RecursionError):
-        return None
+        Raises:
+            InputError: the disk is full or the folder went away; what is finished stays.
+        """
+        low, _ = self.scan.bounds(chunk)
+        data = points.tobytes()
+        with _one_sentence("write", self.path), self.path.open("r+b") as file:
+            file.seek(self._points + low * self.scan.dtype.itemsize)
+            file.write(data)
+            file.seek(len(self.head) + 32 * chunk)
+            file.write(self._digest(chunk, data))
+            file.flush()
+            os.fsync(file.fileno())
 
+    def empty(self) -> bool:
+        """Whether no chunk is finished."""
+        with suppress(OSError), self.path.open("rb") as file:
+            file.seek(len(self.head))
+            return not any(file.read(32 * self.scan.chunks))
+        return True
 
-def _record_settings(path: Path) -> dict[str, str] | None:
-    """The settings of a record that is whole, to the last bit; None where it is not a scan's."""
-    with open_record(path, "scan") as record:
-        try:
-            return _texts(json.loads(str(record.attrs.get("settings"))))
-        except (ValueError, RecursionError):
-            return None
+    def columns(self) -> dict[str, np.ndarray]:
+        """All points by column, of the scan's shape; they are read when they are used."""
+        with _one_sentence("read", self.path):
+            points = np.memmap(self.path, self.scan.dtype, "r", self._points, self.scan.size)
+        return shaped(points, self.scan.shape)
 
-
-def _texts(found: object) -> dict[str, str] | None:
-    """A table of texts, or None for anything else."""
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
-        return None
-    return found
+    def _digest(self, chunk: int, data: bytes) -> bytes:
+        return hashlib.sha256(b"%d " % chunk + self.head + data).digest()

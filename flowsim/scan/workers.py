@@ -6,47 +6,43 @@ All three give the same bytes; the chunks of a worker that dies are computed aga
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
+import pickle
+import shutil
 import signal
 import threading
-import traceback
-from collections import Counter, deque
+import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    BrokenExecutor,
-    CancelledError,
-    Executor,
-    Future,
-    wait,
-)
-from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection
-from multiprocessing.connection import wait as wait_for_pipes
-from multiprocessing.process import BaseProcess
-from typing import Any, TypeAlias, TypeVar, cast
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, TypeVar
 
 from flowsim.errors import InputError
 
 #: What is found of one chunk.
 Result = TypeVar("Result")
 
-#: Times that the worker of one chunk may die, or a cluster without finishing a chunk in between.
+#: Times that workers may die without finishing a chunk in between.
 _PATIENCE = 3
 #: Seconds to wait for a scheduler's answer.
 CONNECT = 10
 
-#: One end of the pipe between this process and a worker.
-_Pipe: TypeAlias = "Connection[Any, Any]"
-
 _DYING = (
     "the workers keep dying, perhaps for want of memory; the chunks that were finished are kept"
 )
-_NEVER_BEGAN = (
-    "the workers end before they begin: every worker loads the script that asks for several jobs, "
-    'which must be a file that does so below if __name__ == "__main__":'
-)
+
+
+class Pool(NamedTuple):
+    """Workers: what gives them pickled work, what unpickles an answer, how many they may owe."""
+
+    submit: Callable[[bytes], Future[Any]]
+    result: Callable[[Any], Any]
+    limit: Callable[[], int]
 
 
 def run_chunks(
@@ -58,142 +54,49 @@ def run_chunks(
 ) -> Generator[tuple[int, Result], None, None]:
     """Results of the given chunks as (chunk, result), in the order in which they are finished.
 
+    Work and tasks reach other processes by cloudpickle, so that both may hold what a script or a
+    notebook defines.
+
     Args:
-        work: what is done of one chunk, a pure function at the top of its module.
-        task: its argument by the number of the chunk: plain data.
+        work: what is done of one chunk, a pure function.
+        task: its argument by the number of the chunk.
         chunks: which chunks.
         jobs: processes; 1 computes in this one.
         scheduler: address of a running dask scheduler, which then does the work instead.
 
     Raises:
-        InputError: no scheduler answers, dask is not installed, workers die again and again, or
-            none begins, as for a script without ``if __name__ == "__main__"``.
+        InputError: no scheduler answers, dask is not installed, or workers die again and again.
     """
+    waiting = deque(chunks)
     if scheduler is not None:
-        return _by_cluster(scheduler, work, task, chunks)
+        return _by_workers(partial(open_cluster, scheduler), work, task, waiting)
     if jobs > 1:
-        return by_processes(jobs, work, task, chunks)
-    return ((chunk, work(task(chunk))) for chunk in chunks)
+        return _by_workers(partial(open_processes, min(jobs, len(waiting))), work, task, waiting)
+    return ((chunk, work(task(chunk))) for chunk in waiting)
 
 
-def by_processes(
-    jobs: int,
+def _by_workers(
+    open_pool: Callable[[], AbstractContextManager[Pool]],
     work: Callable[[Any], Result],
     task: Callable[[int], Any],
-    chunks: Iterable[int],
+    waiting: deque[int],
 ) -> Generator[tuple[int, Result], None, None]:
-    """Results of spawned processes, of which none is left when this ends, however it ends.
+    """Results of a pool of workers; when some are lost, a new one is asked for what is missing."""
+    import cloudpickle
 
-    Each process has a pipe of its own and none shares a lock with another, so that each may die at
-    any moment, in the middle of a result too: its pipe then ends, and its chunk goes to another.
-    ``ProcessPoolExecutor`` reads the results of all from one pipe, and waits for ever for the rest
-    of a result whose worker was killed.
-    """
-    waiting, deaths, began = deque(chunks), Counter[int](), False
-    workers: dict[_Pipe, BaseProcess] = {}  # by the parent's end of their pipes
-    busy: dict[_Pipe, int] = {}
-
-    def give(pipe: _Pipe) -> None:
-        busy[pipe] = waiting.popleft()
-        with suppress(OSError):  # it is dead, and its pipe says so below
-            pipe.send(task(busy[pipe]))
-
-    try:
-        while waiting or busy:
-            for _ in range(min(jobs, len(waiting) + len(busy)) - len(workers)):
-                _start_worker(work, workers)
-            for pipe in [pipe for pipe in workers if pipe not in busy][: len(waiting)]:
-                give(pipe)
-            failed: Exception | None = None
-            for ready in wait_for_pipes(list(busy)):
-                pipe = cast(_Pipe, ready)
-                chunk = busy.pop(pipe)
-                try:
-                    answer = pipe.recv()
-                except (EOFError, OSError):
-                    workers.pop(pipe).join()
-                    deaths[chunk] += 1
-                    if not began or deaths[chunk] == _PATIENCE:
-                        raise InputError(_DYING if began else _NEVER_BEGAN) from None
-                    waiting.append(chunk)
-                    continue
-                if answer is None:  # it has begun
-                    began, busy[pipe] = True, chunk
-                    continue
-                result, error = answer
-                if waiting:  # before this process turns to the result
-                    give(pipe)
-                if error is None:
-                    yield chunk, result
-                failed = failed or error
-            if failed is not None:  # after the good results
-                raise failed
-    finally:  # after an error or Ctrl-C the chunks under way are abandoned
-        for pipe, process in workers.items():
-            process.kill()
-            process.join()
-            pipe.close()
-
-
-def _start_worker(work: Callable[[Any], Result], workers: dict[_Pipe, BaseProcess]) -> None:
-    """Start a process and enter it, with Ctrl-C blocked for it: the parent answers that."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(theirs, work), daemon=True)
-    masks = hasattr(signal, "pthread_sigmask")  # Windows: a worker ignores it once it has begun
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if masks else None
-    try:
-        process.start()
-    finally:
-        if before is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()  # of which the worker has the only one now, so that its end is the pipe's
-    workers[ours] = process
-
-
-def _serve(pipe: _Pipe, work: Callable[[Any], Any]) -> None:
-    """In a worker: None, then (result, None) or (None, error) for each task until the pipe ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def end_with_parent() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=end_with_parent, daemon=True).start()
-    with suppress(EOFError, OSError):
-        pipe.send(None)
-        while True:
-            task = pipe.recv()
-            result, failed = None, None
-            try:
-                result = work(task)
-            except Exception as error:
-                error.add_note(f"in a worker:\n{traceback.format_exc()}")
-                failed = error
-            pipe.send((result, failed))
-
-
-def _by_cluster(
-    address: str,
-    work: Callable[[Any], Result],
-    task: Callable[[int], Any],
-    chunks: Iterable[int],
-) -> Generator[tuple[int, Result], None, None]:
-    """Results of a dask cluster; when workers are lost, a new client asks for what is missing."""
-    waiting, broken = deque(chunks), 0
+    broken = 0
     while waiting:
-        running: dict[Future[Result], int] = {}
+        running: dict[Future[Any], int] = {}
         try:
-            with open_cluster(address) as (pool, limit):
+            with open_pool() as pool:
                 while waiting or running:
-                    while waiting and len(running) < limit():
-                        future = pool.submit(work, task(waiting[0]))
+                    # after a loss one at a time, so that what kills a worker takes no other along
+                    while waiting and len(running) < (1 if broken else pool.limit()):
+                        future = pool.submit(cloudpickle.dumps((work, task(waiting[0]))))
                         running[future] = waiting.popleft()
                     done = wait(running, return_when=FIRST_COMPLETED).done
                     for future in sorted(done, key=_has_failed):  # good results first
-                        result = future.result()
+                        result = pool.result(future.result())
                         broken = 0
                         yield running.pop(future), result
         except _lost_workers():
@@ -203,13 +106,86 @@ def _by_cluster(
             waiting.extend(running.values())
 
 
-def _has_failed(future: Future[Result]) -> bool:
+def _has_failed(future: Future[Any]) -> bool:
     return future.cancelled() or future.exception() is not None
 
 
+def answer(pickled: bytes) -> bytes:
+    """In a worker: the result of the work."""
+    import cloudpickle
+
+    work, task = pickle.loads(pickled)
+    found: bytes = cloudpickle.dumps(work(task))
+    return found
+
+
 @contextmanager
-def open_cluster(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
-    """The workers of a running dask scheduler, and how many chunks they should have at a time."""
+def open_processes(jobs: int) -> Iterator[Pool]:
+    """Processes of this machine, of which none is left when this ends, however it ends.
+
+    Work and results lie in files. All processes share the pool's two pipes, and one that is killed
+    in the middle of a long message leaves the others waiting for its rest; the names of files are
+    so short that a pipe takes them whole or not at all.
+    """
+    from loky import ProcessPoolExecutor
+
+    with TemporaryDirectory(prefix="flowsim-", ignore_cleanup_errors=True) as folder:
+        pool = ProcessPoolExecutor(jobs, initializer=_end_with, initargs=(os.getpid(), folder))
+        names = (Path(folder, str(number)) for number in count())
+
+        def submit(pickled: bytes) -> Future[Any]:
+            name = next(names)
+            name.write_bytes(pickled)
+            with _signals_blocked():
+                return pool.submit(_answer_in_file, name)
+
+        try:
+            yield Pool(submit, _taken, lambda: 2 * jobs)
+        finally:
+            pool.shutdown(kill_workers=True)
+
+
+def _answer_in_file(name: Path) -> Path:
+    """In a worker: put the result of the work in its place."""
+    name.write_bytes(answer(name.read_bytes()))
+    return name
+
+
+def _taken(name: Path) -> Any:
+    """The result in a file, which is removed."""
+    result = pickle.loads(name.read_bytes())
+    name.unlink()
+    return result
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Processes that start here never see Ctrl-C or SIGTERM: this one answers, and kills them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with(parent: int, folder: str) -> None:
+    """In a worker: end, and remove the folder, when the parent is no more."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def open_cluster(address: str) -> Iterator[Pool]:
+    """The workers of a running dask scheduler."""
     try:
         from distributed import Client
         from distributed.comm import parse_address, parse_host_port
@@ -228,8 +204,12 @@ def open_cluster(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"no dask scheduler answers at {address!r} ({reason})") from None
     try:
-        pool = client.get_executor(pure=False)
-        yield pool, lambda: 2 * sum(client.ncores().values()) + 2
+        executor = client.get_executor(pure=False)
+        yield Pool(
+            partial(executor.submit, answer),
+            pickle.loads,
+            lambda: 2 * sum(client.ncores().values()) + 2,
+        )
     finally:
         client.close()
 

@@ -1,151 +1,293 @@
-"""Steps of gradient descent, momentum and Adam in rank-one coordinates: loops over one row.
+"""Gradient descent, momentum, Adam and AdamW on the loss of any model, and what becomes of rows.
 
-A row holds (e, ρ_1 … ρ_C, w1, w2[, o, v], b[, c]), C = N positions, or 1 that all share. The
-derivation of the map is in docs/derivations.md, 10.
+All rows take their steps together in torch; no row's result depends on the others, and rows leave
+when they are done. The coordinates of a step are yᵢ = √Gᵢ·θᵢ with the model's metric G, in which
+its flow is −∇L: so small steps of gradient descent follow the flow.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, exponential
-from flowsim.models.rank_one import WIDTH_RATIO
+import torch
+from torch import Tensor
 
-#: Where the numbers of an optimizer stand in ``reals``.
-BETA1, BETA2, EPSILON, MOMENTUM, CLIP, GUARD = range(6)
-#: Where its choices stand in ``kinds``: positions C, attention, tied weights, whether Adam.
-POSITIONS, ATTENTION, TIED, ADAM = range(4)
+from flowsim.arrays import Numbers
+from flowsim.interface import Model
+from flowsim.labels import Label, Rule, Status
+from flowsim.landscape.curvature import classify_critical
+from flowsim.models.rank_one.model import RankOneModel
+from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
+from flowsim.training.recipe import CLIP_GUARD, Recipe
+from flowsim.training.reduced import ReducedTraining
+from flowsim.training.trained import Trained
 
-
-@compiled(reordered=True, internal=True)
-def _logits(row, kinds, place, values, low, high, means, logits):
-    """Y and the output of every atom, logits[0] and [1], and the mean of X over the past."""
-    count = kinds[POSITIONS]
-    e, w1, w2 = row[0], row[1 + count], row[2 + count]
-    inner = row[3 + count] * row[4 + count] if kinds[ATTENTION] else 0.0
-    total = 0.0
-    for n in range(count):
-        total += row[1 + n]
-        means[n] = total / (n + 1)
-    for j in range(low, high):
-        n = place[j]
-        past = e * values[1, j] + means[n]
-        y = values[0, j] * e + row[1 + n] + inner * past
-        opened = w1 * y
-        opened = opened if opened > 0.0 else 0.0
-        logits[0, j - low] = y
-        logits[1, j - low] = y + WIDTH_RATIO * w2 * opened
-        logits[2, j - low] = past
-
-
-@compiled(reordered=True, internal=True)
-def _residuals(u, b, values, low, high, logits):
-    """By the logit f = u·output + b of every atom: weight·σ(f) − weight of ones, logits[3]."""
-    for j in range(high - low):
-        chance = 1.0 / (1.0 + exponential(clipped(-(u * logits[1, j] + b))))
-        logits[3, j] = values[2, low + j] * chance - values[3, low + j]
+#: Rows are looked at after so many steps, the places of which are held; the longest period that is
+#: looked for, and through how many periods in a row a place has to come back.
+_BLOCK, _LONGEST, _PERIODS = 256, 64, 4
+#: Numbers in a part of the rows, of which a block is held at once.
+_NUMBERS = 2**15
+#: A row comes back within this part of its size, after having been away by that part.
+_BACK, _AWAY = 1e-12, 1e-6
+#: A row this many times further out than it started, or than 1, has diverged.
+_FAR = 1e9
+#: A row whose largest coordinate grew by this factor in the second half of the steps is growing.
+_GROWS = 1.1
+#: A row stays about a minimum if it keeps within this part of its largest |y| of the point to which
+#: so many Newton steps lead.
+_ABOUT, _POLISH = 1e-2, 8
+#: A row rests where it is so near to a critical point, in parts of 1 + |y|, along directions that
+#: are stiffer than the second of the stiffest; along the others at this slope, and at what this
+#: part of its coordinates changes in it.
+_NEAR, _FLAT, _STATIONARY, _ROUNDING = 1e-12, 1e-9, 1e-12, 1e-15
 
 
-@compiled(reordered=True, internal=True)
-def _gradient(row, kinds, place, values, low, high, means, logits, gradient):
-    """∂L/∂row of the loss whose atoms are low … high − 1, into ``gradient``."""
-    count, attended, tied = kinds[POSITIONS], kinds[ATTENTION], kinds[TIED]
-    e, w1, w2 = row[0], row[1 + count], row[2 + count]
-    at = 5 + count if attended else 3 + count
-    u = e if tied else row[at + 1]
-    inner = row[3 + count] * row[4 + count] if attended else 0.0
-    _logits(row, kinds, place, values, low, high, means, logits)
-    _residuals(u, row[at], values, low, high, logits)
-    gradient[:] = 0.0
-    by_e, by_w, by_mean, by_b, by_u = 0.0, 0.0, 0.0, 0.0, 0.0
-    for j in range(high - low):
-        omega, y = logits[3, j], logits[0, j]
-        by_relu = WIDTH_RATIO * u * omega if w1 * y > 0.0 else 0.0
-        here = u * omega + w1 * w2 * by_relu
-        by_w += by_relu * y
-        by_b += omega
-        by_u += omega * logits[1, j]
-        by_mean += here * logits[2, j]
-        by_e += here * (values[0, low + j] + inner * values[1, low + j])
-        gradient[1 + place[low + j]] += here
-    gradient[0] = by_e
-    gradient[1 + count], gradient[2 + count] = w2 * by_w, w1 * by_w
-    gradient[at] = by_b
-    if tied:
-        gradient[0] += by_u
-    else:
-        gradient[at + 1] = by_u
-    if attended:
-        gradient[3 + count] = row[4 + count] * by_mean
-        gradient[4 + count] = row[3 + count] * by_mean
-        later = 0.0  # Σ_{k≥n} of ∂L/∂Y_k / k
-        for n in range(count - 1, -1, -1):
-            later += gradient[1 + n] / (n + 1)
-            gradient[1 + n] += inner * later
+def descend(
+    model: Model,
+    theta0: Numbers,
+    optimizer: OptimizerChoice | str = "gd",
+    progress: Callable[[int], object] | None = None,
+    **numbers: Any,
+) -> Trained:
+    """Take an optimizer's steps from every start and say what became of it.
 
+    Of the rank-one model they are the steps of the full transformer, see ``ReducedTraining``. Of
+    every other one they descend the model's own loss, with gradient descent θ ← θ − η·G⁻¹∇L, and
+    the label is what they do:
 
-@compiled(fused=True, internal=True)
-def _move(row, gradient, first, second, kinds, reals, scales, rate, by_first, by_second):
-    """One step along the gradient of the loss; ``scales`` holds κ, κ/M, M and the decay.
+    - a run that rests gets the label of the critical point it rests at, as the flow does; so does
+      one that at the end stays about a minimum, within 1 % of its ``largest``;
+    - PERIODIC: at a constant rate it comes back to where it was, within 1e-12 of its size, after
+      ``period`` steps, 2 to 64 of them, four times in a row;
+    - DIVERGED: it is no longer finite, or 1e9 times further out than it started, or than 1;
+    - BOUNDED: at the end it still goes back and forth, and was hardly further out in the second
+      half of the steps than in the first;
+    - else it is UNRESOLVED: still on its way.
 
-    rate is the learning rate, by_first = rate/(1 − β₁ᵗ) and by_second = (1 − β₂ᵗ)^(−1/2).
+    Args:
+        model: any model.
+        theta0: starts, shape (n, k).
+        optimizer: an ``OptimizerChoice``, or a name (gd, momentum, adam, adamw) with ``numbers``.
+        progress: called with how many more steps were taken, summed over the starts.
+        numbers: as of ``OptimizerChoice.named``; the loss of a model without batches is exact.
+
+    Raises:
+        InputError: wrong number of coordinates, or what ``OptimizerChoice`` refuses.
     """
-    k, shrink = len(row), 1.0
-    for i in range(k):
-        gradient[i] *= scales[1, i]  # of one entry
-    if reals[CLIP] > 0.0:
-        square = 0.0
-        for i in range(k):
-            square += scales[2, i] * gradient[i] * gradient[i]
-        shrink = reals[CLIP] / (math.sqrt(square) + reals[GUARD])
-        shrink = shrink if shrink < 1.0 else 1.0
-    for i in range(k):
-        g = shrink * gradient[i]
-        kept = row[i] * (1.0 - rate * scales[3, i])
-        if kinds[ADAM]:
-            first[i] += (1.0 - reals[BETA1]) * (g - first[i])
-            second[i] = reals[BETA2] * second[i] + (1.0 - reals[BETA2]) * g * g
-            size = math.sqrt(second[i]) * by_second + reals[EPSILON]
-            row[i] = kept - scales[0, i] * by_first * first[i] / size
-        else:
-            first[i] = reals[MOMENTUM] * first[i] + g
-            row[i] = kept - scales[0, i] * rate * first[i]
+    if isinstance(model, RankOneModel):
+        return ReducedTraining(model, optimizer, **numbers).run(theta0, progress)
+    if isinstance(optimizer, str):
+        numbers = {"loss": "population", **numbers}
+    choice = chosen(optimizer, numbers).on(model)
+    starts = starts_of(model, theta0).detach()
+    starts = starts * torch.from_numpy(choice.nudges(starts.shape[1])).to(starts)
+    size = max(1, _NUMBERS // max(1, starts.shape[1]))
+    parts = [_follow(model, choice, part, progress) for part in starts.split(size)]
+    return Trained.joined(parts)
 
 
-@compiled
-def advance(
-    rows, first, second, kinds, reals, scales, rates, order, place, values, bounds, means, logits,
-    gradient,
-):  # fmt: skip
-    """Take the steps of ``rates`` (steps, 3) with every row; rows and moments are changed.
+@dataclass
+class _Rows:
+    """Rows on their way.
 
-    Step t of row i descends the loss order[0] + order[1]·t + order[2]·i.
+    Attributes:
+        index: their numbers among the starts, (m,).
+        y: where they are, (m, k).
+        first, second: the optimizer's means of gradients and of their squares, (m, k).
+        going: which have not diverged, (m,).
+        largest: the largest |y| so far, (m,), and ``before``, in the first half of the steps.
+        far: |y| beyond which they have diverged, (m,).
+        turned: the last step that went beyond the least loss along its way, (m,).
+        taken: how many steps they have taken, (m,).
     """
-    for i in range(len(rows)):
-        row = rows[i]
-        for t in range(len(rates)):
-            which = order[0] + order[1] * t + order[2] * i
-            low, high = bounds[which], bounds[which + 1]
-            _gradient(row, kinds, place, values, low, high, means, logits, gradient)
-            _move(
-                row, gradient, first[i], second[i], kinds, reals, scales,
-                rates[t, 0], rates[t, 1], rates[t, 2],
-            )  # fmt: skip
+
+    index: Tensor
+    y: Tensor
+    first: Tensor
+    second: Tensor
+    going: Tensor
+    largest: Tensor
+    before: Tensor
+    far: Tensor
+    turned: Tensor
+    taken: Tensor
+
+    def some(self, which: Tensor) -> _Rows:
+        return _Rows(**{name: values[which] for name, values in vars(self).items()})
 
 
-@compiled
-def losses_of(rows, kinds, place, values, means, logits, found):
-    """The loss of every row in nats, all atoms being those of one loss."""
-    count, size = kinds[POSITIONS], len(place)
-    at = 5 + count if kinds[ATTENTION] else 3 + count
-    for i in range(len(rows)):
-        row = rows[i]
-        u = row[0] if kinds[TIED] else row[at + 1]
-        _logits(row, kinds, place, values, 0, size, means, logits)
-        total = 0.0
-        for j in range(size):
-            f = u * logits[1, j] + row[at]
-            softplus = (f if f > 0.0 else 0.0) + math.log1p(math.exp(-abs(f)))
-            total += values[2, j] * softplus - values[3, j] * f
-        found[i] = total
+def _follow(
+    model: Model,
+    choice: OptimizerChoice,
+    start: Tensor,
+    progress: Callable[[int], object] | None,
+) -> Trained:
+    """What becomes of the starts (n, k)."""
+    recipe, found = choice.recipe, Trained.unknown(start)
+    root = torch.tensor(model.metric).to(start).sqrt()
+    index = start.isfinite().all(1).nonzero()[:, 0]
+    if len(index):
+        known = model.gradient(start[index]).isfinite().all(1) & model.loss(start[index]).isfinite()
+        index = index[known]
+    y = root * start[index]
+    none, size = torch.zeros_like(index), y.abs().amax(1)
+    rows = _Rows(
+        index, y, torch.zeros_like(y), torch.zeros_like(y), none == 0, size, size,
+        _FAR * size.clamp_min(1.0), none - _BLOCK, none.int(),
+    )  # fmt: skip
+    for begin in range(0, recipe.steps, _BLOCK):
+        end = min(begin + _BLOCK, recipe.steps)
+        if progress is not None:
+            progress((end - begin) * len(start))
+        if len(rows.index):
+            path = _advance(model, choice, rows, root, begin, end)
+            done = _judge(model, recipe, rows, root, path, found)
+            if end == recipe.steps:
+                _look_around(model, rows, root, path, found)
+                done |= True
+            if not bool(done.any()):
+                continue
+            index, last = rows.index[done], rows.y[done] / root
+            found.theta[index], found.largest[index] = last, rows.largest[done]
+            found.loss[index], found.steps_taken[index] = model.loss(last), rows.taken[done]
+            rows = rows.some(~done)
+    return found
+
+
+def _advance(
+    model: Model, choice: OptimizerChoice, rows: _Rows, root: Tensor, begin: int, end: int
+) -> Tensor:
+    """Take steps ``begin`` to ``end`` − 1; where the rows were, (end − begin + 1, m, k)."""
+    path = rows.y.new_empty(end - begin + 1, *rows.y.shape)
+    path[0] = rows.y
+    for step in range(begin, end):
+        gradient = model.gradient(rows.y / root) / root
+        if step > begin:
+            back = (gradient * (rows.y - path[step - begin - 1])).sum(1) > 0
+            rows.turned = torch.where(back, step, rows.turned)
+        new = _moved(choice, rows, gradient, step)
+        finite, going = new.isfinite().all(1), rows.going
+        rows.y = torch.where((going & finite).unsqueeze(1), new, rows.y)
+        rows.taken = rows.taken + going
+        rows.largest = torch.maximum(rows.largest, rows.y.abs().amax(1))
+        rows.going = going & finite & (rows.largest <= rows.far)
+        if 2 * step < choice.recipe.steps:
+            rows.before = rows.largest
+        path[step - begin + 1] = rows.y
+    return path
+
+
+def _moved(choice: OptimizerChoice, rows: _Rows, gradient: Tensor, step: int) -> Tensor:
+    """Where the optimizer goes from the rows; its means of gradients are changed."""
+    recipe, y = choice.recipe, rows.y
+    rate = recipe.rate(step)
+    if recipe.clip is not None:
+        norm = gradient.norm(dim=1, keepdim=True)
+        gradient = gradient * (recipe.clip / (norm + CLIP_GUARD)).clamp_max(1.0)
+    kept = y * (1 - rate * recipe.weight_decay) if recipe.weight_decay else y
+    if recipe.trainer != "adamw":
+        momentum = recipe.momentum if choice.has_momentum else 0.0
+        rows.first = momentum * rows.first + gradient
+        return kept - rate * rows.first
+    one, two = recipe.beta1, recipe.beta2
+    rows.first = rows.first + (1 - one) * (gradient - rows.first)
+    rows.second = two * rows.second + (1 - two) * gradient.square()
+    size = rows.second.sqrt() / (1 - two ** (step + 1)) ** 0.5 + recipe.epsilon
+    return kept - rate / (1 - one ** (step + 1)) * rows.first / size
+
+
+def _judge(
+    model: Model, recipe: Recipe, rows: _Rows, root: Tensor, path: Tensor, found: Trained
+) -> Tensor:
+    """Which rows are done after a block, (m,); their labels, or those they have for now."""
+    label = torch.full_like(rows.index, Label.UNRESOLVED, dtype=torch.int8)
+    status = torch.full_like(label, Status.TIMED_OUT)
+    rule, period = torch.full_like(label, Rule.NONE), torch.zeros_like(label, dtype=torch.int32)
+    size, rows.going = path.abs().amax((0, 2)), rows.going & model.loss(path[-1] / root).isfinite()
+    label[_goes_on(rows, recipe)] = Label.BOUNDED
+    if recipe.schedule == "constant":
+        period = _period(path, size)
+        label[period > 0], status[period > 0] = Label.PERIODIC, Status.PERIODIC
+    label[~rows.going], status[~rows.going] = Label.DIVERGED, Status.DIVERGED
+    period[~rows.going] = 0
+    rule[label != Label.UNRESOLVED] = Rule.STEPS
+    still = rows.going & ((path[-1] - path[-2]).abs().amax(1) <= _BACK * rows.largest)
+    rests = still.nonzero()[:, 0]
+    rests = rests[_rests(model, rows.y[rests], root)] if len(rests) else rests
+    if len(rests):
+        unmoved = (path[:, rests] == path[0, rests]).all(2).all(0)
+        unmoved &= rows.taken[rests] < len(path)
+        at = rows.y[rests] / root
+        kind = classify_critical(model, at, decisive=True)
+        kind = torch.where(unmoved, classify_critical(model, at), kind)
+        why = torch.where(kind == Label.GLOBAL_MINIMUM, Rule.REACHED_MINIMA, Rule.CAME_TO_REST)
+        why = torch.where(unmoved, Rule.CRITICAL_START, why)
+        label[rests], status[rests], period[rests] = kind, Status.CONVERGED, 0
+        rule[rests] = torch.where(kind == Label.UNRESOLVED, Rule.NONE, why).to(torch.int8)
+    for name, values in (("label", label), ("status", status), ("rule", rule), ("period", period)):
+        getattr(found, name)[rows.index] = values
+    return status != Status.TIMED_OUT
+
+
+def _look_around(model: Model, rows: _Rows, root: Tensor, path: Tensor, found: Trained) -> None:
+    """Label the rows that stay about a minimum at the end, as Adam's do, which never rest."""
+    index = (found.status[rows.index] == Status.TIMED_OUT).nonzero()[:, 0]
+    if not len(index):
+        return
+    y = path[:, index].mean(0)
+    for _ in range(_POLISH):
+        gradient, curved, directions = _curves(model, y, root)
+        stiff = curved.abs() > _FLAT * curved.abs().amax(1, keepdim=True)
+        along = (directions.mT @ gradient.unsqueeze(2)).squeeze(2) / curved
+        y = y - (directions @ torch.where(stiff, along, 0.0).unsqueeze(2)).squeeze(2)
+    about = (path[:, index] - y).abs().amax((0, 2)) <= _ABOUT * rows.largest[index]
+    about[about.clone()] = _rests(model, y[about], root)
+    if bool(about.any()):
+        kind = classify_critical(model, y[about] / root, decisive=True)
+        least = (kind == Label.GLOBAL_MINIMUM) | (kind == Label.LOCAL_MINIMUM)
+        index = rows.index[index[about][least]]
+        found.label[index], found.rule[index] = kind[least], int(Rule.STEPS)
+
+
+def _goes_on(rows: _Rows, recipe: Recipe) -> Tensor:
+    """Which rows went back and forth in the last block without growing, (m,)."""
+    turns = rows.taken - rows.turned < _BLOCK
+    return turns & (rows.largest <= _GROWS * rows.before)
+
+
+def _period(path: Tensor, size: Tensor) -> Tensor:
+    """After how many steps, of at least two, rows come back, int32 (m,); 0 if they do not."""
+    longest = min(_LONGEST, (len(path) - 1) // _PERIODS)
+    period = torch.zeros_like(size, dtype=torch.int32)
+    if longest < 2:
+        return period
+    off = (path[-1 - longest : -1].flip(0) - path[-1]).abs().amax(2)  # after 1, 2, … steps
+    back = off <= _BACK * size
+    after = torch.where(back.any(0), back.int().argmax(0) + 1, 0)
+    for k in after.unique().tolist():
+        index = (after == k).nonzero()[:, 0]
+        if k >= 2:
+            last = path[-1 - _PERIODS * k :, index]
+            again = (last[k:] - last[:-k]).abs().amax((0, 2)) <= _BACK * size[index]
+            away = off[: k - 1, index].amax(0) >= _AWAY * size[index]
+            period[index[again & away]] = k
+    return period
+
+
+def _rests(model: Model, y: Tensor, root: Tensor) -> Tensor:
+    """Which rows (m, k), whose steps have vanished, are at a critical point of the loss."""
+    gradient, curved, directions = _curves(model, y, root)
+    along = (directions.mT @ gradient.unsqueeze(2)).squeeze(2).abs()
+    size, steepest = y.abs().amax(1, keepdim=True), curved.abs().amax(1, keepdim=True)
+    stiff = curved.abs() > _FLAT * steepest
+    allowed = torch.where(stiff, _NEAR * (1.0 + size) * curved.abs(), _STATIONARY)
+    return (along <= allowed + _ROUNDING * steepest * size.clamp_min(1.0)).all(1)
+
+
+def _curves(model: Model, y: Tensor, root: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """∇L in the coordinates y (m, k), and the curvatures (m, k) with their directions."""
+    theta = y / root
+    hessian = model.hessian(theta) / root / root.unsqueeze(1)
+    return model.gradient(theta) / root, *torch.linalg.eigh(hessian)

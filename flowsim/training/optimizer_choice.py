@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
+from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
+from flowsim.interface import Model
+from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.recipe import Recipe
 
 OPTIMIZERS = ("gd", "momentum", "adam", "adamw")
@@ -19,12 +25,13 @@ _LAST_SEED = 2**63 - 1
 
 @dataclass(frozen=True)
 class OptimizerChoice:
-    """How lifted weights are trained: the recipe, the embedding dimension, the seed of the batches.
+    """How a model is trained: the recipe, the embedding dimension, the seed of the batches.
 
     Args:
         recipe: trainer "gd", "sgd" or "adamw" with its numbers; gradient flow is no optimizer.
-        d: embedding dimension of the transformer, at least 1; its hidden width is 4d. Gradient
-            descent is the same for every d; Adam's steps are not.
+        d: embedding dimension of the transformer whose lifted weights are trained, at least 1; its
+            hidden width is 4d. Gradient descent is the same for every d; Adam's steps are not.
+            None of a model that is trained in its own coordinates.
         seed: of the sampled batches and the nudge, an integer of at least 0.
         nudge: every coordinate of a start is multiplied by 1 + nudge·z with a normal number z of
             its own, the same for all starts. Starts lifted from the (w, e) plane lie on the set
@@ -36,7 +43,7 @@ class OptimizerChoice:
     """
 
     recipe: Recipe
-    d: int = 8
+    d: int | None = 8
     seed: int = 0
     nudge: float = 0.0
 
@@ -45,6 +52,8 @@ class OptimizerChoice:
             raise InputError("gradient flow is no optimizer with steps: flowsim.find_limits has it")
         for name, least in (("d", 1), ("seed", 0)):
             value = getattr(self, name)
+            if name == "d" and value is None:
+                continue
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not whole or not least <= value <= _LAST_SEED:
                 raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
@@ -53,7 +62,7 @@ class OptimizerChoice:
 
     @classmethod
     def named(
-        cls, name: str, d: int = 8, seed: int = 0, nudge: float = 0.0, **numbers: Any
+        cls, name: str, d: int | None = 8, seed: int = 0, nudge: float = 0.0, **numbers: Any
     ) -> OptimizerChoice:
         """The optimizer of that name.
 
@@ -98,6 +107,28 @@ class OptimizerChoice:
         """Whether a velocity is kept, which gradient descent of the full trainer never does."""
         return self.recipe.trainer == "sgd" and self.recipe.momentum > 0
 
+    def on(self, model: Model) -> OptimizerChoice:
+        """The choice as it trains that model: d and batches are of a transformer alone.
+
+        Raises:
+            InputError: sampled batches of a model that has none.
+        """
+        if isinstance(model, RankOneModel):
+            return replace(self, d=self.d or 8)
+        if self.recipe.loss == "sampled":
+            raise InputError(
+                f'the {model.name} model has no batches: choose loss="population", its own loss'
+            )
+        return replace(self, d=None)
+
+    def nudges(self, columns: int) -> np.ndarray:
+        """What the coordinates of every start are multiplied by, shape (columns,)."""
+        if not self.nudge:
+            return np.ones(columns)
+        source = np.random.SeedSequence(self.seed, spawn_key=(1,))
+        drawn: np.ndarray = np.random.default_rng(source).standard_normal(columns)
+        return 1 + self.nudge * drawn
+
     def attributes(self) -> dict[str, Any]:
         """Every number that decides a result, for a record; those that do nothing are left out."""
         recipe = self.recipe
@@ -110,10 +141,32 @@ class OptimizerChoice:
         found: dict[str, Any] = {"optimizer": self.name}
         found |= {name: getattr(recipe, name) for name in names}
         found["clip"] = "none" if recipe.clip is None else recipe.clip
-        found |= {"d": self.d, "nudge": self.nudge}
+        found |= ({} if self.d is None else {"d": self.d}) | {"nudge": self.nudge}
         drawn = recipe.loss == "sampled" or self.nudge
         return found | ({"training_seed": self.seed} if drawn else {})
 
     def settings(self) -> dict[str, str]:
         """Texts that identify the optimizer."""
         return {name: str(value) for name, value in self.attributes().items()}
+
+
+def chosen(optimizer: OptimizerChoice | str, numbers: dict[str, Any]) -> OptimizerChoice:
+    """The choice itself, or the optimizer of that name with its numbers, as ``named`` takes them.
+
+    Raises:
+        InputError: numbers beside a choice, or what ``named`` refuses.
+    """
+    if isinstance(optimizer, str):
+        return OptimizerChoice.named(optimizer, **numbers)
+    if numbers:
+        raise InputError("numbers go with the name of an optimizer, not with a choice")
+    return optimizer
+
+
+def starts_of(model: Model, theta0: Numbers) -> Tensor:
+    """Starts as a float64 tensor (n, k); InputError for another number of coordinates."""
+    starts, k = to_tensor(theta0, "starts"), len(model.coordinates)
+    if starts.ndim != 2 or starts.shape[1] != k:
+        names = ", ".join(model.coordinates)
+        raise InputError(f"starts need shape (n, {k}) = ({names}), not {tuple(starts.shape)}")
+    return starts

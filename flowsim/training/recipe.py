@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from flowsim.errors import InputError
 
+#: The models whose training is that of a full transformer, with its d and its batches.
+MAPPED = ("rank-one",)
 TRAINERS = ("flow", "gd", "sgd", "adamw")
 LOSSES = ("population", "sampled")
 SCHEDULES = ("constant", "cosine")

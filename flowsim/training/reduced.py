@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from flowsim.arrays import Numbers, to_tensor
+from flowsim.arrays import Numbers
 from flowsim.errors import InputError
-from flowsim.landscape.labels import Status
-from flowsim.models.base import ReducedModel
-from flowsim.models.rank_one import WIDTH_RATIO, RankOneModel
-from flowsim.training import descent
-from flowsim.training.optimizer_choice import OptimizerChoice
+from flowsim.interface import Model
+from flowsim.labels import Status
+from flowsim.models.rank_one.model import WIDTH_RATIO, RankOneModel
+from flowsim.training import rank_one_steps as loops
+from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
 from flowsim.training.recipe import CLIP_GUARD
 from flowsim.training.sequences import Atoms, population_atoms, sampled_atoms
 from flowsim.training.trained import LAST, Trained, judged
@@ -54,17 +54,12 @@ class ReducedTraining:
         InputError: another model, or what ``OptimizerChoice.named`` refuses.
     """
 
-    def __init__(
-        self, model: ReducedModel, optimizer: OptimizerChoice | str, **numbers: Any
-    ) -> None:
+    def __init__(self, model: Model, optimizer: OptimizerChoice | str, **numbers: Any) -> None:
         if not isinstance(model, RankOneModel):
             raise InputError(
                 f"optimizers have reduced maps in the rank-one model, not in the {model.name} one"
             )
-        if isinstance(optimizer, str):
-            optimizer = OptimizerChoice.named(optimizer, **numbers)
-        elif numbers:
-            raise InputError("numbers go with the name of an optimizer, not with a choice")
+        optimizer = chosen(optimizer, numbers).on(model)
         self.model, self.optimizer = model, optimizer
         self.sampled = optimizer.recipe.loss == "sampled"
         self.positions = model.length if model.attention or self.sampled else 1
@@ -74,14 +69,23 @@ class ReducedTraining:
         self._exact = population_atoms(model.chain, self.positions, model.attention)
         recipe = optimizer.recipe
         self._kinds = np.zeros(4, dtype=np.int64)
-        self._kinds[descent.POSITIONS] = self.positions
-        self._kinds[descent.ATTENTION], self._kinds[descent.TIED] = model.attention, model.tied
-        self._kinds[descent.ADAM] = recipe.trainer == "adamw"
+        self._kinds[loops.POSITIONS] = self.positions
+        self._kinds[loops.ATTENTION], self._kinds[loops.TIED] = (
+            model.attention,
+            model.tied,
+        )
+        self._kinds[loops.ADAM] = recipe.trainer == "adamw"
         self._reals = np.zeros(6)
-        self._reals[descent.BETA1], self._reals[descent.BETA2] = recipe.beta1, recipe.beta2
-        self._reals[descent.EPSILON], self._reals[descent.GUARD] = recipe.epsilon, CLIP_GUARD
-        self._reals[descent.MOMENTUM] = recipe.momentum if optimizer.has_momentum else 0.0
-        self._reals[descent.CLIP] = recipe.clip or 0.0
+        self._reals[loops.BETA1], self._reals[loops.BETA2] = (
+            recipe.beta1,
+            recipe.beta2,
+        )
+        self._reals[loops.EPSILON], self._reals[loops.GUARD] = (
+            recipe.epsilon,
+            CLIP_GUARD,
+        )
+        self._reals[loops.MOMENTUM] = recipe.momentum if optimizer.has_momentum else 0.0
+        self._reals[loops.CLIP] = recipe.clip or 0.0
 
     def run(
         self,
@@ -130,26 +134,17 @@ class ReducedTraining:
 
     def states(self, theta0: Numbers) -> np.ndarray:
         """The starts, nudged, one ρ for each of the map's positions: float64, (n, columns)."""
-        starts, k = to_tensor(theta0, "starts"), len(self.model.coordinates)
-        if starts.ndim != 2 or starts.shape[1] != k:
-            names = ", ".join(self.model.coordinates)
-            raise InputError(f"starts need shape (n, {k}) = ({names}), not {tuple(starts.shape)}")
-        rows = np.array(starts.detach().cpu().numpy())
+        rows = np.array(starts_of(self.model, theta0).detach().cpu().numpy())
         if self.positions > 1 and not self.model.attention:
             rho = np.repeat(rows[:, 1:2], self.positions, axis=1)
             rows = np.concatenate([rows[:, :1], rho, rows[:, 2:]], axis=1)
-        if self.optimizer.nudge:
-            source = np.random.SeedSequence(self.optimizer.seed, spawn_key=(1,))
-            rows *= 1 + self.optimizer.nudge * np.random.default_rng(source).standard_normal(
-                len(self.coordinates)
-            )
-        return rows
+        return rows * self.optimizer.nudges(len(self.coordinates))
 
     def losses(self, rows: np.ndarray) -> np.ndarray:
         """The exact expected loss of every state in nats, shape (n,)."""
         found, atoms = np.empty(len(rows)), self._exact
         for part in self._parts(len(rows), len(atoms.place)):
-            descent.losses_of(
+            loops.losses_of(
                 rows[part], self._kinds, atoms.place, atoms.values, *self._room(atoms)[:2],
                 found[part],
             )  # fmt: skip
@@ -180,7 +175,7 @@ class ReducedTraining:
             cost = count * int(np.diff(atoms.bounds).max())
             for part in self._parts(len(rows), cost):
                 order = np.array([part.start * by_row, by_step, by_row])
-                descent.advance(
+                loops.advance(
                     rows[part], *moments[:, part], self._kinds, self._reals, self._scales(), rates,
                     order, *atoms, *room,
                 )  # fmt: skip
@@ -200,7 +195,7 @@ class ReducedTraining:
 
     def _scales(self) -> np.ndarray:
         """κ, κ/M, M and the decay of every column: coordinate = κ·entry, M entries in its block."""
-        d, decay = float(self.optimizer.d), self.optimizer.recipe.weight_decay or 0.0
+        d, decay = float(self.optimizer.d or 8), self.optimizer.recipe.weight_decay or 0.0
         shared = self.model.length / self.positions  # positions that one column stands for
         width = WIDTH_RATIO * d * d
         blocks = {"e": (math.sqrt(d), d, 0.0), "w1": (d, width, decay), "w2": (d, width, decay),

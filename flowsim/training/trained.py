@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from flowsim.landscape.labels import Label, Rule, Status
-from flowsim.models.rank_one import RankOneModel
+from flowsim.interface import Model
+from flowsim.labels import Label, Rule, Status
+from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.optimizer_choice import OptimizerChoice
 from flowsim.training.traps import trapped
 
@@ -20,6 +21,15 @@ LEARNED_SAMPLED, LEARNED_POPULATION = 0.1, 0.01
 AT_UNIGRAM = 0.1
 #: Steps at the end of which each is looked at, so that no short period is missed.
 LAST = 8
+#: What is recorded of a run beside its codes and its end, and as what: of the rank-one model, and
+#: of every other.
+_RANK_ONE = {"on_plateau_at_end": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
+_OTHERS = {"loss": "<f8", "period": "<i4", "largest": "<f8", "steps_taken": "<i4"}
+
+
+def recorded(model: Model) -> dict[str, str]:
+    """The attributes of ``Trained`` that a record has of runs in that model, with their types."""
+    return _RANK_ONE if isinstance(model, RankOneModel) else _OTHERS
 
 
 @dataclass
@@ -27,17 +37,26 @@ class Trained:
     """Ends of training runs, one entry per start.
 
     Attributes:
-        theta: ends in the model's coordinates, shape (n, k); without attention and with sampled
-            batches rho is the mean of the positions.
-        label: ``Label`` values, int8. GLOBAL_MINIMUM: the exact loss ended, after each of the last
-            8 steps, with at most 10 % (sampled) or 1 % (population) of the gap open. LOCAL_MINIMUM:
-            gradient descent at a constant rate in the basin of a stable unigram point, from
-            which it provably does not come back (docs/derivations.md, 10). Else UNRESOLVED: Adam
-            and sampled batches are never trapped for certain.
-        status: ``Status`` values, int8: CONVERGED where there is a label, TIMED_OUT where the steps
-            ended, PERIODIC where large steps go round in a circle, DIVERGED, FAILED.
+        theta: ends in the model's coordinates, shape (n, k); of the rank-one model without
+            attention and with sampled batches rho is the mean of the positions.
+        label: ``Label`` values, int8: what became of the run, see ``descend``. Of the rank-one
+            model GLOBAL_MINIMUM: the exact loss ended, after each of the last 8 steps, with at most
+            10 % (sampled) or 1 % (population) of the gap open. LOCAL_MINIMUM: gradient descent at a
+            constant rate in the basin of a stable unigram point, from which it provably does not
+            come back (docs/derivations.md, 10). Else UNRESOLVED: Adam and sampled batches are never
+            trapped for certain.
+        status: ``Status`` values, int8: CONVERGED where it rests, or has a label in the rank-one
+            model; TIMED_OUT where the steps ended, PERIODIC where large steps go round in a circle,
+            DIVERGED, FAILED.
         rule: ``Rule`` values, int8.
-        loss: exact expected loss at the end, in nats.
+        loss: exact loss at the end, in nats.
+        period: int32, after how many steps a periodic run comes back; else 0.
+        largest: the largest |√Gᵢ·θᵢ| on the way, G being the model's metric.
+        steps_taken: until the run was decided, int32.
+
+    Of the rank-one model these three are empty; the others are empty but of the rank-one model:
+
+    Attributes:
         open_share: (loss − entropy rate)/(h(π₁) − entropy rate), 1 at the unigram and 0 at the
             bigram; NaN where p + q = 1.
         on_plateau_at_end: int8, 1 where the open share is within 0.1 of 1.
@@ -53,12 +72,31 @@ class Trained:
     status: Tensor
     rule: Tensor
     loss: Tensor
-    open_share: Tensor
-    on_plateau_at_end: Tensor
-    learned_step: Tensor
+    period: Tensor = field(default_factory=lambda: torch.zeros(0))
+    largest: Tensor = field(default_factory=lambda: torch.zeros(0))
+    steps_taken: Tensor = field(default_factory=lambda: torch.zeros(0))
+    open_share: Tensor = field(default_factory=lambda: torch.zeros(0))
+    on_plateau_at_end: Tensor = field(default_factory=lambda: torch.zeros(0))
+    learned_step: Tensor = field(default_factory=lambda: torch.zeros(0))
     state: Tensor = field(default_factory=lambda: torch.zeros(0))
     path: Tensor = field(default_factory=lambda: torch.zeros(0))
     path_loss: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+    @classmethod
+    def unknown(cls, theta: Tensor) -> Trained:
+        """Runs from θ (n, k) that have failed unless more is known of them."""
+        none = torch.zeros_like(theta[:, 0], dtype=torch.int8)
+        nothing, count = torch.full_like(theta[:, 0], torch.nan), none.to(torch.int32)
+        status = torch.full_like(none, Status.FAILED)
+        return cls(
+            torch.full_like(theta, torch.nan), none, status, none.clone(), nothing, count,
+            nothing.clone(), count.clone(),
+        )  # fmt: skip
+
+    @classmethod
+    def joined(cls, parts: list[Trained]) -> Trained:
+        """All runs of the parts."""
+        return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
 
     def fail(self, rows: Tensor) -> None:
         """Mark starts that were not finite."""

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from flowsim.models.rank_one import WIDTH_RATIO, RankOneModel
+from flowsim.models.rank_one.model import WIDTH_RATIO, RankOneModel
 from flowsim.training.optimizer_choice import OptimizerChoice
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import xarray as xr
 
 from flowsim.errors import InputError
-from flowsim.landscape.labels import Label
+from flowsim.labels import BASINS, Label
 from flowsim.scan.statistics import wilson_interval
 
-LABELS = tuple(label.name.lower() for label in Label)
+LABELS = BASINS
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.interface import Model
 from flowsim.markov import GapChain, SymmetricChain
-from flowsim.models.base import ReducedModel
-from flowsim.models.catalogue import ModelChoice, reduced_model
+from flowsim.models.catalogue import ModelChoice, family_of
+from full_model.comparison.comparable import COMPARABLE
 from full_model.model.architecture import Architecture
 from full_model.training.recipe import TRAINERS
 from full_model.training.settings import resolve_device
-
-MODELS = ("canonical", "uniform", "rank-one", "states")
 
 #: Parts of the full model that noise can be added to.
 NOISE_ON = ("all", "attention", "others")
@@ -78,7 +77,7 @@ class Comparison:
 
     def __post_init__(self) -> None:
         for name, value, names in (
-            ("model", self.model, MODELS),
+            ("model", self.model, COMPARABLE),
             ("trainer", self.trainer, TRAINERS),
             ("noise_on", self.noise_on, NOISE_ON),
         ):
@@ -171,21 +170,18 @@ class Comparison:
         return self.trainer in ("sgd", "adamw")
 
 
-def predicting_model(settings: Comparison, dimensions: int) -> ReducedModel:
+def predicting_model(settings: Comparison, dimensions: int) -> Model:
     """The model that predicts, for points of that many coordinates.
 
     Raises:
         InputError: points (e, w) for the uniform model, or (e, w, a) for the canonical one or for
             S states.
     """
-    attention = dimensions == 3
-    if settings.states is not None and not attention:
-        m = settings.hidden_per_state
-        return reduced_model("states", settings.chain, hidden_per_state=m)
-    if settings.model == "rank-one":
-        return reduced_model("rank-one", settings.chain, settings.length, attention=attention)
-    if attention != (settings.model == "uniform"):
-        wanted = "(e, w, a)" if settings.model == "uniform" else "(e, w)"
+    family = family_of(settings.model)
+    if ("e", "w", "a")[:dimensions] not in family.lifts:
+        wanted = " or ".join(f"({', '.join(names)})" for names in family.lifts)
         raise InputError(f"the {settings.model} model takes points {wanted}")
-    length = settings.length if attention else None
-    return reduced_model(settings.model, settings.chain, length)
+    known = {"length": settings.length, "attention": dimensions == 3, "states": settings.states,
+             "hidden_per_state": settings.hidden_per_state}  # fmt: skip
+    own = {name: value for name, value in known.items() if family.has(name, known)}
+    return ModelChoice(settings.model, **own).on(settings.chain)

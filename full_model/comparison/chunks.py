@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,14 +20,19 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.records.provenance import source_versions
+from flowsim.scan.workers import run_chunks
 from full_model.comparison.choices import Comparison, predicting_model
 from full_model.comparison.full_side import attention_stays_zero
 from full_model.comparison.side_by_side import CURVES, ENDS, SideBySide
+from full_model.model.threads import threads
 from full_model.training.checkpoints import load_checkpoint, refuse_other_settings, save_checkpoint
 
 #: Starts computed and possibly lost at once: as many as make good use of array operations, and
 #: fewer where each of them takes long.
 CHUNK, CHUNK_WITH_ATTENTION = 50, 10
+
+#: What was found at a chunk's starts, by name.
+Part = dict[str, np.ndarray]
 
 
 class Task(NamedTuple):
@@ -61,16 +68,12 @@ def require_versions(started: str) -> None:
         raise InputError(f"a worker runs {here}, but the comparison was started with {started}")
 
 
-def run_task(task: Task) -> dict[str, np.ndarray]:
+def run_task(task: Task) -> Part:
     """What was found at the task's starts: a pure function, on one thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads(1):
         work = begin(task)
         work.run()
         return work.found()
-    finally:
-        torch.set_num_threads(threads)
 
 
 class Chunks:
@@ -118,10 +121,34 @@ class Chunks:
         seeds = tuple(int(i) + self.settings.seed for i in which)
         return Task(self.settings, self.points[which], seeds, source_versions())
 
-    def joined(self, parts: dict[int, dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    def run(
+        self,
+        work: Callable[[Any], Part],
+        parts: dict[int, Part],
+        checkpoint: Path | None,
+        jobs: int,
+        scheduler: str | None,
+        finished: Callable[[dict[int, Part]], object],
+    ) -> None:
+        """Add the missing chunks to ``parts``, and keep what is finished.
+
+        Args:
+            work: what is done with a chunk's task.
+            checkpoint, jobs, scheduler: as of ``compare``.
+            finished: called with all parts after each chunk.
+        """
+        missing = [chunk for chunk in range(self.count) if chunk not in parts]
+        with closing(run_chunks(work, self.task, missing, jobs, scheduler)) as results:
+            for chunk, found in results:
+                parts[chunk] = found
+                if checkpoint is not None:
+                    self.save(checkpoint, parts)
+                finished(parts)
+
+    def joined(self, parts: dict[int, Part]) -> Part:
         """What was found at all points, from what was found at all chunks' starts."""
         times = max((part[self.clock] for part in parts.values()), key=len)
-        found: dict[str, np.ndarray] = {self.clock: times}
+        found: Part = {self.clock: times}
         turned = np.sign(self.points[:, 0]) != np.sign(self.points[self.first, 0])[self.stands_for]
         for name in (*self.curves, *self.ends):
             like = parts[0][name]
@@ -148,7 +175,7 @@ class Chunks:
                "versions": source_versions()}  # fmt: skip
         return json.loads(json.dumps(asdict(self.settings))) | own
 
-    def save(self, path: Path, parts: dict[int, dict[str, np.ndarray]]) -> None:
+    def save(self, path: Path, parts: dict[int, Part]) -> None:
         """Write what is finished."""
         tensors = {
             f"{chunk}/{name}": torch.from_numpy(column)
@@ -157,7 +184,7 @@ class Chunks:
         }
         save_checkpoint(path, tensors, {"settings": self.identity(), "chunks": sorted(parts)})
 
-    def restore(self, path: Path) -> dict[int, dict[str, np.ndarray]]:
+    def restore(self, path: Path) -> dict[int, Part]:
         """What a checkpoint holds of the finished chunks.
 
         Raises:
@@ -165,7 +192,7 @@ class Chunks:
         """
         tensors, state = load_checkpoint(path)
         refuse_other_settings(path, self.identity(), state.get("settings"))
-        parts: dict[int, dict[str, np.ndarray]] = {}
+        parts: dict[int, Part] = {}
         try:
             for chunk in state["chunks"]:
                 names = (self.clock, *self.curves, *self.ends)

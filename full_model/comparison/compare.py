@@ -9,7 +9,6 @@ maps in reduced coordinates.
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,9 +18,9 @@ import numpy as np
 import xarray as xr
 from torch import Tensor
 
-from flowsim.landscape.labels import Label
+from flowsim.labels import BASINS
+from flowsim.models.words import model_captions
 from flowsim.records.netcdf import flags
-from flowsim.scan.workers import run_chunks
 from full_model.comparison.agreement import add_agreement
 from full_model.comparison.choices import Comparison, Progress, predicting_model
 from full_model.comparison.chunks import Chunks, Task, begin, run_task
@@ -33,7 +32,7 @@ from full_model.comparison.side_by_side import CURVES, ENDS, SideBySide
 from full_model.model.population import check_enumeration
 from full_model.training.checkpoints import check_checkpoint
 
-_CODES = {"predicted": Label, "outcome": Label, "end_reason": EndReason}
+_CODES: dict[str, Any] = {"predicted": BASINS, "outcome": BASINS, "end_reason": EndReason}
 _VECTORS = ("trained", "orbit")
 #: Steps from which on their pace tells how long the others will take.
 _TELLING = 500
@@ -59,8 +58,7 @@ def compare(
         resume: continue from ``checkpoint``, which must exist and hold the same settings.
         overwrite: start anew although ``checkpoint`` exists.
         progress: see ``Progress``.
-        jobs: processes that share the starts; the numbers are those of one. With several, a script
-            does this below ``if __name__ == "__main__":``.
+        jobs: processes that share the starts; the numbers are those of one.
         scheduler: address of a running dask scheduler, which then does the work instead.
         drawn_points: the points are random draws, so that shares of them have intervals.
 
@@ -88,7 +86,11 @@ def compare(
             check_enumeration(settings.architecture, settings.length)
         chunks = Chunks(settings, points)
         parts = chunks.restore(checkpoint) if resume and checkpoint is not None else {}
-        _follow(chunks, parts, checkpoint, progress, jobs, scheduler)
+        report = _Report(chunks, progress)
+        report.begins(parts)
+        alone = jobs == 1 and scheduler is None
+        work = partial(_run_and_report, report) if alone else run_task
+        chunks.run(work, parts, checkpoint, jobs, scheduler, report.finished)
         record = _record(chunks, parts)
     for i, name in enumerate(("e", "w", "a")[: points.shape[1]]):
         record = record.assign_coords({name: ("point", points[:, i].numpy())})
@@ -109,6 +111,7 @@ def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:
     logits = "" if settings.states is None else ", S logits"
     return {
         **kept,
+        **model_captions(predicting_model(settings, dimensions)),
         "regime": settings.chain.regime,
         "entropy_rate": settings.chain.entropy_rate,
         "stationary_entropy": settings.chain.stationary_entropy,
@@ -133,28 +136,6 @@ def _record(chunks: Chunks, parts: dict[int, dict[str, np.ndarray]]) -> xr.Datas
     record = xr.Dataset(data, {"time": found["time"], "coordinate": names})
     record.attrs["different_starts"] = chunks.different
     return record
-
-
-def _follow(
-    chunks: Chunks,
-    parts: dict[int, dict[str, np.ndarray]],
-    checkpoint: Path | None,
-    progress: Progress | None,
-    jobs: int,
-    scheduler: str | None,
-) -> None:
-    """Add the missing chunks to ``parts``, and keep what is finished."""
-    missing = [chunk for chunk in range(chunks.count) if chunk not in parts]
-    report = _Report(chunks, progress)
-    report.begins(parts)
-    alone = jobs == 1 and scheduler is None
-    work = partial(_run_and_report, report) if alone else run_task
-    with closing(run_chunks(work, chunks.task, missing, jobs, scheduler)) as results:
-        for chunk, found in results:
-            parts[chunk] = found
-            if checkpoint is not None:
-                chunks.save(checkpoint, parts)
-            report.finished(parts)
 
 
 class _Report:

@@ -4,8 +4,8 @@ Without attention position n sees its own symbol only, Y_{n,x} = p_n + x·e, and
 
     f_{n,x} = ⟨u, Y + W_2 ReLU(W_1 Y)⟩ + b,    L = (1/N) Σ_n Σ_x π_x H(t(x), σ(f_{n,x})),
 
-so the 2N pairs (n, x) are all there is to sum over, at any N, and the derivatives are a few batched
-matrix products. Positions that start equal stay equal (their gradients are equal), so one of them
+and likewise of S logits, so that the pairs (n, x) are all there is to sum over, at any N. Positions
+that start equal stay equal (their gradients are equal), so one of them
 can stand for all N, each moving with 1/N of their common gradient. With attention the sum runs over
 all prefixes of the sequences.
 """
@@ -14,21 +14,18 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.markov import GapChain
-from flowsim.models.rank_one import RankOneModel
+from flowsim.models.rank_one.model import RankOneModel
 from full_model.lift.projection import project
-from full_model.model.architecture import Architecture, Weights
+from full_model.model.architecture import Architecture, Weights, flatten, unflatten
 from full_model.model.attention_free import without_attention
-from full_model.model.population import PopulationLoss
 from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
 from full_model.model.source import MarkovSource
-from full_model.model.symbols.symbol_loss import SymbolLoss
 
 
 class FullField:
@@ -42,18 +39,14 @@ class FullField:
         metric: (K,), by which a state's gradient is divided: 1, and N for a shared position.
     """
 
-    population: PrefixTreeLoss | PopulationLoss | SymbolLoss
-
     def __init__(
-        self,
-        arch: Architecture,
-        chain: GapChain,
-        device: str = "cpu",
-        rounding: float = 0.0,
-        population: PrefixTreeLoss | PopulationLoss | SymbolLoss | None = None,
+        self, arch: Architecture, chain: GapChain, device: str = "cpu", rounding: float = 0.0
     ) -> None:
-        self.arch, self.rounding = arch, rounding
-        self.population = population or exact_loss(arch, MarkovSource.of(chain), device=device)
+        if rounding and torch.device(device).type != "cpu":
+            raise InputError("gradient flow is computed on the CPU")
+        self.arch, self.chain, self.rounding = arch, chain, rounding
+        self.source = MarkovSource.of(chain)
+        self.population = exact_loss(arch, self.source, device=device)
         self.shapes = dict(arch.shapes)
         self.metric = torch.ones(self.size, dtype=torch.float64, device=device)
 
@@ -72,12 +65,7 @@ class FullField:
 
     def weights(self, state: Tensor) -> Weights:
         """The weights of states (M, K) by name, a shared position as (M, 1, d)."""
-        found, start = {}, 0
-        for name, shape in self.shapes.items():
-            size = math.prod(shape)
-            found[name] = state[:, start : start + size].reshape(-1, *shape)
-            start += size
-        return found
+        return unflatten(self.shapes, state)
 
     def whole(self, state: Tensor) -> Weights:
         """The weights of the full models, every position written out."""
@@ -87,53 +75,23 @@ class FullField:
 
     def state(self, weights: Weights) -> Tensor:
         """(M, K) from the weights of full models, or of models with a shared position."""
-        parts = {**weights, "positions": weights["positions"][:, : self.shapes["positions"][0]]}
-        members = len(weights["bias"])
-        return torch.cat([parts[name].reshape(members, -1) for name in self.shapes], dim=1)
+        positions = weights["positions"][:, : self.shapes["positions"][0]]
+        return flatten(self.shapes, {**weights, "positions": positions})
 
     def gradient(self, weights: Weights) -> Weights:
         """The gradient by name, at weights by name."""
         return self.weights(self(self.state(weights))[0])
 
+    def projected_stiffness(self, weights: Weights) -> Tensor:
+        """(M,) that of the rank-one model at the weights' projection onto α = 1/√d."""
+        assert isinstance(self.chain, BinaryChain)
+        arch, attention = self.arch, self.arch.attention != "none"
+        model = RankOneModel(self.chain, arch.length, attention=attention, tied=arch.tied)
+        return model.stiffness(rank_one_coordinates(model, arch, weights))
+
     def metric_weights(self) -> Weights:
         """The metric by name, each (1, *shape)."""
         return self.weights(self.metric.unsqueeze(0))
-
-
-class EnumeratedField(FullField):
-    """The field of models with attention, exact over all 2^N sequences.
-
-    On the CPU, the sum over their prefixes, with the trace of the Gauss-Newton matrix for the
-    stiffness, see ``AttentionFreeField``. Elsewhere, automatic differentiation of all sequences,
-    with that trace for the rank-one model at the weights' projection onto α = 1/√d; on the
-    manifold, both are the same.
-
-    Args:
-        arch: one layer, one head, that can carry a lift.
-        chain: the data.
-        rounding: see ``FullField``; 0 where automatic differentiation is used.
-
-    Raises:
-        InputError: another architecture, too many sequences, or kinks to be rounded off elsewhere
-            than on the CPU.
-    """
-
-    def __init__(
-        self, arch: Architecture, chain: BinaryChain, device: str = "cpu", rounding: float = 0.0
-    ) -> None:
-        super().__init__(arch, chain, device, rounding)
-        if rounding and not isinstance(self.population, PrefixTreeLoss):
-            raise InputError("gradient flow is computed on the CPU")
-        self.reduced = RankOneModel(chain, arch.length, attention=True, tied=arch.tied)
-
-    def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        if isinstance(self.population, PrefixTreeLoss):
-            return self.population.gradient_and_stiffness(state, self.rounding)
-        weights = self.weights(state)
-        with torch.enable_grad():
-            _, gradient = self.population.value_and_gradient(weights)
-        stiffness = self.reduced.stiffness(rank_one_coordinates(self.reduced, self.arch, weights))
-        return self.state(gradient), stiffness
 
 
 def rank_one_coordinates(model: RankOneModel, arch: Architecture, weights: Weights) -> Tensor:
@@ -142,11 +100,39 @@ def rank_one_coordinates(model: RankOneModel, arch: Architecture, weights: Weigh
     return project(arch, weights, alpha).point.to_coordinates(model.attention, model.tied)
 
 
+class EnumeratedField(FullField):
+    """The field of models with attention, exact over all sequences.
+
+    On the CPU, the sum over their prefixes, with the trace of the Gauss-Newton matrix for the
+    stiffness, see ``AttentionFreeField``. Elsewhere, automatic differentiation of all sequences,
+    with that trace for the rank-one model at the weights' projection onto α = 1/√d; on the
+    manifold, both are the same.
+
+    Args:
+        arch: one layer, one head, that can carry a lift; elsewhere than on the CPU a binary logit.
+        chain: the data.
+        rounding: see ``FullField``; 0 where automatic differentiation is used.
+
+    Raises:
+        InputError: another architecture, too many sequences, or kinks to be rounded off elsewhere
+            than on the CPU.
+    """
+
+    def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        if isinstance(self.population, PrefixTreeLoss):
+            return self.population.gradient_and_stiffness(state, self.rounding)
+        weights = self.weights(state)
+        with torch.enable_grad():
+            _, gradient = self.population.value_and_gradient(weights)
+        return self.state(gradient), self.projected_stiffness(weights)
+
+
 class AttentionFreeField(FullField):
     """The field of gradient descent on M flattened models without attention.
 
     Args:
-        arch: one layer, no attention, ReLU, learned positions, a binary logit.
+        arch: one layer, no attention, ReLU, learned positions; elsewhere than on the CPU a binary
+            logit.
         chain: the data.
         shared: the N positions of every model are equal, and the state holds them once.
         rounding: see ``FullField``.
@@ -158,19 +144,15 @@ class AttentionFreeField(FullField):
     def __init__(
         self,
         arch: Architecture,
-        chain: BinaryChain,
+        chain: GapChain,
         shared: bool = False,
         device: str = "cpu",
         rounding: float = 0.0,
     ) -> None:
-        fits = arch.layers == 1 and arch.attention == "none" and arch.output == "binary"
         plain = arch.activation == "relu" and arch.positions == "learned" and not arch.layer_norm
-        if not (fits and plain):
+        if not (arch.layers == 1 and arch.attention == "none" and plain):
             raise InputError("the closed form needs one ReLU layer with positions, no attention")
-        if rounding and torch.device(device).type != "cpu":
-            raise InputError("gradient flow is computed on the CPU")
         super().__init__(arch, chain, device, rounding)
-        self.chain = chain
         if shared:
             self.shapes["positions"] = (1, arch.d)
             self.metric = self.metric.new_ones(self.size)
@@ -179,26 +161,24 @@ class AttentionFreeField(FullField):
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """Gradient (M, K) and stiffness (M,) of states (M, K).
 
-        On the CPU the stiffness is the trace of the Gauss-Newton matrix Σ law·s·∇f ∇fᵀ in the
-        metric, with s the larger of σ′(f) and t(1 − t): it bounds the largest curvature where f is
-        near its target, so that a step well below its inverse neither oscillates nor jumps.
-        Elsewhere it is that trace at the weights' projection, as for models with attention.
+        On the CPU the stiffness of a binary logit is the trace of the Gauss-Newton matrix
+        Σ law·s·∇f ∇fᵀ in the metric, with s the larger of σ′(f) and t(1 − t): it bounds the largest
+        curvature where f is near its target, so that a step well below its inverse neither
+        oscillates nor jumps. Of S logits it is that of Σ law Σ_c h_c ∇(f_c − f̄) ∇(f_c − f̄)ᵀ, f̄
+        their mean under the model's chances and h_c the larger of chance and target. Elsewhere it
+        is that trace at the weights' projection, as for models with attention.
         """
-        count, chain = self.shapes["positions"][0], self.chain
+        count, arch = self.shapes["positions"][0], self.arch
         if state.device.type != "cpu":
             whole = self.whole(state)
             with torch.enable_grad():
                 _, gradient = self.population.value_and_gradient(whole)
             if count == 1:
                 gradient["positions"] = gradient["positions"].sum(1, keepdim=True)
-            return self.state(gradient), self._projected_stiffness(whole)
+            return self.state(gradient), self.projected_stiffness(whole)
         found = without_attention(
-            state.contiguous().numpy(), np.array(chain.stationary),
-            np.array([chain.p, 1 - chain.q]), count, self.arch.length, self.arch.d,
-            self.arch.width, self.arch.tied, self.rounding,
+            state.contiguous().numpy(), self.source.stationary[0].numpy(),
+            self.source.kernel[0].numpy(), count, arch.length, arch.d, arch.width, arch.logits,
+            arch.tied, self.rounding,
         )  # fmt: skip
         return torch.from_numpy(found[0]), torch.from_numpy(found[1])
-
-    def _projected_stiffness(self, whole: Weights) -> Tensor:
-        model = RankOneModel(self.chain, self.arch.length, tied=self.arch.tied)
-        return model.stiffness(rank_one_coordinates(model, self.arch, whole))

@@ -8,14 +8,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from flowsim.markov import SymmetricChain
-from flowsim.models.rank_one import RankOneModel
+from flowsim.models.rank_one.model import RankOneModel
 from full_model.comparison.choices import Comparison
 from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
 from full_model.comparison.outcome import EndReason, Outcome, classify, open_at_unigram
-from full_model.comparison.states.states_field import StatesField
 from full_model.comparison.states.states_outcome import classify_states
 from full_model.comparison.steps import chatters, step_until
 from full_model.lift.initial import with_noise
@@ -84,12 +83,9 @@ def full_field(
     plain = attention_stays_zero(settings, dimensions)
     if plain:
         arch, shared = replace(arch, attention="none"), settings.noise == 0
-    if settings.states is not None:
-        return StatesField(arch, settings.chain, shared, rounding)
-    chain = settings.binary_chain
     if plain:
-        return AttentionFreeField(arch, chain, shared, settings.device, rounding)
-    return EnumeratedField(arch, chain, settings.device, rounding)
+        return AttentionFreeField(arch, settings.chain, shared, settings.device, rounding)
+    return EnumeratedField(arch, settings.chain, settings.device, rounding)
 
 
 class FullSide:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from flowsim.markov import GapChain
 from full_model.model.architecture import Weights
 
@@ -136,11 +136,22 @@ def _at_unigram(
     e = weights["embedding"]
     along = (e * (schur @ e.unsqueeze(-1)).squeeze(-1)).sum(-1)  # ‖e‖² S_e
     bowl = (lowest > 0) & (effective > 0) & _inside(chain, weights, gradient, schur)
+    return verdict(bowl, along, lowest, rest, total), lowest
+
+
+def verdict(bowl: Tensor, along: Tensor, lowest: Tensor, rest: Tensor, total: Tensor) -> Tensor:
+    """Labels of runs near the unigram: in a bowl and at rest but for it, or without any gradient.
+
+    Args:
+        bowl: (M,) whether a run is in one.
+        along, lowest: (M,) ⟨e, curvature e⟩ and the smallest curvature there.
+        rest, total: (M,) squares of the gradient: by the other weights, and by all.
+    """
     pull = along.clamp(min=0) * lowest.clamp(min=0)
     trapped = bowl & (rest <= AT_REST**2 * pull)
     stuck = ~bowl & (total.sqrt() <= 1e-14)
     label = torch.where(trapped, Label.LOCAL_MINIMUM, Label.UNRESOLVED)
-    return torch.where(stuck, Label.SADDLE, label).to(torch.int8), lowest
+    return torch.where(stuck, Label.SADDLE, label).to(torch.int8)
 
 
 def open_at_unigram(

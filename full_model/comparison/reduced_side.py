@@ -9,8 +9,7 @@ from torch import Tensor
 
 from flowsim.flow.limits import find_limits
 from flowsim.flow.trajectories import trajectories
-from flowsim.models.base import ReducedModel
-from flowsim.models.rank_one import RankOneModel
+from flowsim.interface import Model
 
 #: Error of a step of the orbits: they are drawn, and training is as far from them as it is.
 _RTOL = 1e-8
@@ -28,12 +27,9 @@ class ReducedSide:
         predicted: (n,) int8 labels of their limits.
     """
 
-    def __init__(self, model: ReducedModel, points: Tensor) -> None:
+    def __init__(self, model: Model, points: Tensor) -> None:
         self.model = model
-        if isinstance(model, RankOneModel):
-            self.start = model.from_canonical(points)
-        else:
-            self.start = points.clone()
+        self.start = model.plane.embed(dict(zip("ewa", points.unbind(-1), strict=False)))
         self.predicted = find_limits(model, self.start).label
 
     def orbit_at(self, times: Sequence[float]) -> tuple[Tensor, Tensor]:
@@ -48,5 +44,4 @@ class ReducedSide:
             path = trajectories(self.model, self.start, wanted, rtol=_RTOL)
         known = path.isfinite().all(-1)
         loss = self.model.loss(torch.where(known.unsqueeze(-1), path, self.start))
-        orbit = self.model.to_canonical(path) if isinstance(self.model, RankOneModel) else path
-        return orbit, torch.where(known, loss, torch.nan)
+        return self.model.plane.project(path), torch.where(known, loss, torch.nan)

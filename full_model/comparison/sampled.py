@@ -10,7 +10,6 @@ others are unresolved, in training and in the map, which here means "not learned
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,16 +20,15 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.flow.limits import find_limits
-from flowsim.landscape.labels import Label, Status
-from flowsim.models.base import ReducedModel
-from flowsim.models.rank_one import RankOneModel
+from flowsim.interface import Model
+from flowsim.labels import BASINS, Label, Status
+from flowsim.models.rank_one.model import RankOneModel
 from flowsim.records.netcdf import flags
 from flowsim.records.provenance import source_versions
-from flowsim.scan.workers import run_chunks
 from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
 from flowsim.training.reduced import ReducedTraining
 from full_model.comparison.choices import Comparison, Progress
-from full_model.comparison.chunks import Chunks, require_versions
+from full_model.comparison.chunks import Chunks, Part, require_versions
 from full_model.comparison.full_side import lifted_weights
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.model.threads import threads
@@ -112,7 +110,7 @@ def train_chunk(task: SampledTask) -> dict[str, np.ndarray]:
 def compare_sampled(
     settings: Comparison,
     points: Tensor,
-    model: ReducedModel,
+    model: Model,
     checkpoint: Path | None,
     resume: bool,
     overwrite: bool,
@@ -143,29 +141,15 @@ def compare_sampled(
         trained = chunks.found(train(run, checkpoint, resume, overwrite, weights, shown)[0])
     else:
         parts = chunks.restore(checkpoint) if resume and checkpoint is not None else {}
-        _train(chunks, parts, checkpoint, progress, jobs, scheduler)
-        trained = chunks.joined(parts)
-    return _with_map(settings, points, model, trained)
 
-
-def _train(
-    chunks: SampledChunks,
-    parts: dict[int, dict[str, np.ndarray]],
-    checkpoint: Path | None,
-    progress: Progress | None,
-    jobs: int,
-    scheduler: str | None,
-) -> None:
-    """Add the missing chunks to ``parts``, and keep what is finished."""
-    missing = [chunk for chunk in range(chunks.count) if chunk not in parts]
-    with closing(run_chunks(train_chunk, chunks.task, missing, jobs, scheduler)) as results:
-        for chunk, found in results:
-            parts[chunk] = found
-            if checkpoint is not None:
-                chunks.save(checkpoint, parts)
+        def finished(parts: dict[int, Part]) -> None:
             if progress is not None:
                 done = sum(len(chunks.members(chunk)) for chunk in parts)
-                progress(done, chunks.different, f"{chunks.settings.steps} steps each", None)
+                progress(done, chunks.different, f"{settings.steps} steps each", None)
+
+        chunks.run(train_chunk, parts, checkpoint, jobs, scheduler, finished)
+        trained = chunks.joined(parts)
+    return _with_map(settings, points, model, trained)
 
 
 def _with_map(
@@ -185,8 +169,8 @@ def _with_map(
         torch.tensor([settings.chain.entropy_rate], dtype=torch.float64),
     )  # fmt: skip
     loss = found.path_loss.numpy()
-    record["predicted"] = ("point", _labels(settings, escape.numpy(), loss[-1]), flags(Label))
-    record["flow_predicted"] = ("point", find_limits(model, start).label.numpy(), flags(Label))
+    record["predicted"] = ("point", _labels(settings, escape.numpy(), loss[-1]), flags(BASINS))
+    record["flow_predicted"] = ("point", find_limits(model, start).label.numpy(), flags(BASINS))
     record["predicted_escape"] = ("point", escape.numpy())
     record["orbit"] = (("step", "point", "coordinate"), model.to_canonical(found.path).numpy())
     record["reduced_loss"] = (("step", "point"), loss)
@@ -258,7 +242,7 @@ def _record(settings: Comparison, points: Tensor, found: dict[str, np.ndarray]) 
         "loss": (("step", "point"), found["loss"]),
         "drift": (("step", "point"), found["relative_distance"]),
         "trained": (("step", "point", "coordinate"), trained),
-        "outcome": ("point", outcome, flags(Label)),
+        "outcome": ("point", outcome, flags(BASINS)),
         "open_share": ("point", share),
     }
     for name in ("plateau_start", "plateau_length", "escape"):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from flowsim.models.base import ReducedModel
+from flowsim.interface import Model
 from full_model.comparison.choices import Comparison
 from full_model.comparison.full_side import FullSide
 from full_model.comparison.reduced_side import ReducedSide
@@ -35,7 +35,7 @@ class SideBySide:
         self,
         settings: Comparison,
         points: Tensor,
-        model: ReducedModel,
+        model: Model,
         seeds: Sequence[int] | None = None,
     ) -> None:
         self.settings = settings

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import torch
 from torch import Tensor
 
+from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.models.rank_one_point import RankOnePoint
+from flowsim.models.rank_one.model import RankOneModel
+from flowsim.models.rank_one.point import RankOnePoint
 from full_model.lift.directions import unit_vector
 from full_model.model.architecture import Architecture, Weights
 
@@ -37,6 +39,31 @@ def lift_canonical(
     return lift_rank_one(point, arch, alpha, hidden_signs, beta)
 
 
+def lift_held(
+    theta: Tensor,
+    arch: Architecture,
+    chain: BinaryChain,
+    unembedding: float | None = None,
+    bias: float | None = None,
+) -> Weights:
+    """Full weights of canonical points, their unembedding and their bias at given values.
+
+    Args:
+        theta: (n, 2), or (n, 3) with attention.
+        arch: see ``lift_rank_one``.
+        chain: the data, for which the bias is best unless given.
+        unembedding: c of an untied transformer; e unless given.
+        bias: b.
+    """
+    model = RankOneModel(chain, arch.length, attention=theta.shape[-1] == 3, tied=arch.tied)
+    lifted = model.from_canonical(theta)
+    if unembedding is not None:
+        lifted[:, -1] = unembedding
+    best = model.optimal_bias(lifted)
+    held = best if bias is None else torch.full_like(best, bias)
+    return lift_rank_one(replace(model.point(lifted), b=held), arch)
+
+
 def lift_rank_one(
     point: RankOnePoint,
     arch: Architecture,
@@ -57,7 +84,7 @@ def lift_rank_one(
         InputError: another architecture; c ≠ ε where tied; o v ≠ 0 without attention; a vector that
             is not of unit length; a sign that is not ±1; a number that is not finite.
     """
-    _check_rank_one_architecture(arch)
+    check_carries(arch, "reduced points lift", output="binary", positions="learned")
     for field in fields(point):
         if not torch.isfinite(getattr(point, field.name)).all():
             raise InputError(f"the coordinate {field.name} to be lifted is not finite")
@@ -96,20 +123,11 @@ def lift_rank_one(
     }
 
 
-def _check_rank_one_architecture(arch: Architecture) -> None:
-    wanted = {
-        "layers": 1,
-        "heads": 1,
-        "output": "binary",
-        "activation": "relu",
-        "positions": "learned",
-        "layer_norm": False,
-        "window": None,
-    }
-    for name, value in wanted.items():
+def check_carries(arch: Architecture, what: str, **wanted: object) -> None:
+    """InputError unless it is one ReLU layer and head that also has what else is wanted."""
+    plain = {"layers": 1, "heads": 1, "activation": "relu", "layer_norm": False, "window": None}
+    for name, value in (plain | wanted).items():
         if getattr(arch, name) != value:
-            raise InputError(
-                f"reduced points lift to a model with {name} = {value}, not {getattr(arch, name)}"
-            )
+            raise InputError(f"{what} to a model with {name} = {value}, not {getattr(arch, name)}")
     if not arch.width:
-        raise InputError("reduced points lift to a model with hidden units, not hidden = 0")
+        raise InputError(f"{what} to a model with hidden units, not hidden = 0")

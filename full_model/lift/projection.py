@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.models.rank_one_point import NEGLIGIBLE, RankOnePoint
+from flowsim.models.rank_one.point import NEGLIGIBLE, RankOnePoint
 from full_model.lift.directions import first_sign, leading_direction, unit_vector
 from full_model.model.architecture import Architecture, Weights, check_weights
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
+from full_model.lift.lifting import check_carries
 from full_model.model.architecture import Architecture, Weights
 
 
@@ -132,21 +133,8 @@ def simplex(states: int, d: int) -> Tensor:
 
 
 def _check_architecture(arch: Architecture) -> None:
-    wanted = {
-        "layers": 1,
-        "heads": 1,
-        "output": "states",
-        "tied": True,
-        "activation": "relu",
-        "layer_norm": False,
-        "window": None,
-    }
-    for name, value in wanted.items():
-        if getattr(arch, name) != value:
-            raise InputError(
-                f"the plane of S states lifts to {name} = {value}, not {getattr(arch, name)}"
-            )
+    check_carries(arch, "the plane of S states lifts", output="states", tied=True)
     if arch.has_relative:
         raise InputError("the plane of S states has no relative positions")
-    if arch.width % arch.states or not arch.width:
+    if arch.width % arch.states:
         raise InputError(f"hidden must be a multiple of the {arch.states} states, not {arch.width}")

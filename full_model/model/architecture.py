@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
@@ -104,15 +107,20 @@ class Architecture:
         return 4 * self.d if self.hidden is None else self.hidden
 
     @property
+    def logits(self) -> int:
+        """1 of a binary logit, else k."""
+        return 1 if self.output == "binary" else self.states
+
+    @property
     def has_relative(self) -> bool:
         """Do attention scores depend on distances."""
         return self.positions in ("relative", "relative-values")
 
     @property
     def plain_softmax(self) -> bool:
-        """Is it one ReLU layer with one softmax head and learned positions, read as one logit."""
+        """Is it one ReLU layer with one softmax head and learned positions."""
         return (
-            (self.layers, self.heads, self.output) == (1, 1, "binary")
+            (self.layers, self.heads) == (1, 1)
             and (self.attention, self.activation) == ("softmax", "relu")
             and self.positions == "learned"
             and not self.layer_norm
@@ -150,6 +158,18 @@ class Architecture:
             shapes["unembedding"] = shapes["embedding"]
         shapes["bias"] = () if binary else (self.states,)
         return shapes
+
+
+def flatten(shapes: Mapping[str, object], weights: Weights) -> Tensor:
+    """Weights (M, *shape) as rows (M, K), in the order of ``shapes``."""
+    return torch.cat([weights[name].reshape(len(weights[name]), -1) for name in shapes], dim=1)
+
+
+def unflatten(shapes: Mapping[str, tuple[int, ...]], rows: Tensor) -> Weights:
+    """Views (M, *shape) of rows (M, K) by name."""
+    parts = rows.split([math.prod(shape) for shape in shapes.values()], dim=1)
+    pairs = zip(shapes.items(), parts, strict=True)
+    return {name: part.reshape(-1, *shape) for (name, shape), part in pairs}
 
 
 def check_weights(arch: Architecture, weights: Weights) -> tuple[int, ...]:

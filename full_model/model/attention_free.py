@@ -1,20 +1,114 @@
 """Gradient and stiffness of the exact loss of a transformer without attention, compiled.
 
-Position n sees its own symbol only, Y_{n,x} = p_n + x·e, and f = ⟨u, Y⟩ + ⟨W_2ᵀu, ReLU(W_1 Y)⟩ + b:
+Position n sees its own symbol only, Y_{n,x} = p_n + E_x, and f = U(Y + W_2 ReLU(W_1 Y)) + b:
 the sum runs over the pairs (n, x), one model after the other.
 """
 
 from __future__ import annotations
 
-import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from flowsim.compiled import compiled
+from full_model.model.tree.outputs import aim, chances, new_outputs
+
+
+class _Weights(NamedTuple):
+    """One model's weights, or its gradient, as views of a row of numbers."""
+
+    embedding: Any
+    positions: Any
+    up: Any
+    down: Any
+    reader: Any
+    bias: Any
+
+
+class _Room(NamedTuple):
+    """Numbers of one pair: Y, z, u, ∂φ/∂Y, hidden units; U W_2, and the sum of ω gains Hᵀ."""
+
+    y: Any
+    z: Any
+    u: Any
+    slope: Any
+    hidden: Any
+    opened: Any
+    back: Any
+    reads: Any
+    read: Any
+    outputs: Any
+    logit: Any
+    gains: Any
+
+
+@compiled(internal=True, makes_arrays=True)
+def _new_room(d, width, logits):
+    outputs = new_outputs(np.zeros((logits, 1)))
+    return _Room(
+        np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(width), np.zeros(width),
+        np.zeros(width), np.zeros((logits, width)), np.zeros((logits, width)), outputs,
+        outputs.logit.reshape(logits), outputs.gains.reshape(logits),
+    )  # fmt: skip
+
+
+@compiled(inline=True, internal=True, makes_arrays=True)
+def _read(row, count, d, width, logits, tied):
+    """Views of a row in the order of ``Architecture.shapes``."""
+    a = logits * d
+    b = a + count * d
+    c = b + width * d
+    e = c + d * width
+    reader = 0 if tied else e
+    return _Weights(
+        row[:a].reshape(logits, d), row[a:b].reshape(count, d), row[b:c].reshape(width, d),
+        row[c:e].reshape(d, width), row[reader : reader + a].reshape(logits, d),
+        row[row.shape[0] - logits :],
+    )  # fmt: skip
+
+
+@compiled(reordered=True, inline=True, internal=True)
+def _apply(matrix, x, out):
+    """out = M x."""
+    for i in range(matrix.shape[0]):
+        total = 0.0
+        for j in range(matrix.shape[1]):
+            total += matrix[i, j] * x[j]
+        out[i] = total
+
+
+@compiled(reordered=True, inline=True, internal=True)
+def _apply_transposed(matrix, x, out):
+    """out = Mᵀ x."""
+    for j in range(matrix.shape[1]):
+        out[j] = 0.0
+    for i in range(matrix.shape[0]):
+        factor = x[i]
+        if factor != 0.0:
+            for j in range(matrix.shape[1]):
+                out[j] += factor * matrix[i, j]
+
+
+@compiled(reordered=True, inline=True, internal=True)
+def _add_outer(factor, a, b, out):
+    """out += factor · a bᵀ."""
+    for i in range(a.shape[0]):
+        part = factor * a[i]
+        if part != 0.0:
+            for j in range(b.shape[0]):
+                out[i, j] += part * b[j]
+
+
+@compiled(reordered=True, inline=True, internal=True)
+def _squared(vector):
+    total = 0.0
+    for value in vector:
+        total += value * value
+    return total
 
 
 @compiled(internal=True)
-def hidden_units(up, y, rounding, hidden, opened):
+def _hidden_units(up, y, rounding, hidden, opened):
     """ReLU of W_1 Y and its derivative, its kink rounded off over ``rounding`` to both sides."""
     for k in range(up.shape[0]):
         total = 0.0
@@ -29,107 +123,103 @@ def hidden_units(up, y, rounding, hidden, opened):
             hidden[k] = rounding * (3.0 + t * (8.0 + t * (6.0 - t * t))) / 16.0
 
 
-@compiled(reordered=True, internal=True)
-def _outputs(down, u, up, y, hidden, back, z, slope):
-    """z = Y + W_2 H, and ∂f/∂Y; returns the reader's part of the logit, ⟨u, z⟩."""
-    logit = 0.0
-    for i in range(y.shape[0]):
-        total = y[i]
-        for k in range(hidden.shape[0]):
-            total += down[i, k] * hidden[k]
-        z[i] = total
-        logit += u[i] * total
-        slope[i] = u[i]
-    for k in range(hidden.shape[0]):
-        if back[k] != 0.0:
-            for i in range(y.shape[0]):
-                slope[i] += back[k] * up[k, i]
-    return logit
+@compiled(inline=True, internal=True)
+def _squares(row, tied, length, room):
+    """|∇φ|² in the metric of N positions, of which each sees 1/N of the sequences."""
+    own, read = _squared(room.gains), _squared(room.u) * _squared(room.hidden)
+    found = own + read + _squared(room.slope) / length + _squared(room.back) * _squared(room.y)
+    for a in range(room.gains.shape[0]):
+        gain, here = room.gains[a] if tied else 0.0, 1.0 if a == row else 0.0
+        for i in range(room.z.shape[0]):
+            found += (gain * room.z[i] + here * room.slope[i]) ** 2
+    return found if tied else found + own * _squared(room.z)
 
 
-@compiled(reordered=True, internal=True)
-def _squared(vector):
-    total = 0.0
-    for value in vector:
-        total += value * value
-    return total
+@compiled(inline=True, internal=True)
+def _add(row, n, omega, room, out):
+    """Add a pair's part to the gradient, and ω gains Hᵀ to ``read``."""
+    _add_outer(omega, room.gains, room.z, out.reader)
+    _add_outer(omega, room.gains, room.hidden, room.read)
+    _add_outer(omega, room.back, room.y, out.up)
+    for i in range(room.y.shape[0]):
+        out.positions[n, i] += omega * room.slope[i]
+        if row >= 0:
+            out.embedding[row, i] += omega * room.slope[i]
+    for a in range(room.gains.shape[0]):
+        out.bias[a] += omega * room.gains[a]
 
 
-@compiled(internal=True)
-def _squares(x, tied, length, u, y, z, slope, hidden, back):
-    """|∇f|² in the metric of N positions, of which each sees 1/N of the sequences."""
-    through = 0.0
-    for i in range(y.shape[0]):
-        part = x * slope[i] + (z[i] if tied else 0.0)
-        through += part * part
-    found = through + _squared(slope) / length + _squared(back) * _squared(y)
-    found += _squared(u) * _squared(hidden) + 1.0
-    return found if tied else found + _squared(z)
+@compiled(inline=True, internal=True)
+def _forward(weights, row, n, rounding, room):
+    """From Y to the chances of one pair."""
+    for i in range(room.y.shape[0]):
+        room.y[i] = weights.positions[n, i]
+        room.y[i] += weights.embedding[row, i] if row >= 0 else 0.0
+    _hidden_units(weights.up, room.y, rounding, room.hidden, room.opened)
+    _apply(weights.down, room.hidden, room.z)
+    for i in range(room.y.shape[0]):
+        room.z[i] += room.y[i]
+    _apply(weights.reader, room.z, room.logit)
+    for a in range(room.logit.shape[0]):
+        room.logit[a] += weights.bias[a]
+    chances(1, room.outputs)
 
 
-@compiled(internal=True)
-def _add(x, omega, y, z, slope, hidden, back, tied, out_e, out_p, out_up, out_u, read):
-    """Add a pair's part to the gradient."""
-    for i in range(y.shape[0]):
-        out_p[i] += omega * slope[i]
-        out_e[i] += x * omega * slope[i]
-        out_u[i] += omega * z[i]
-    for k in range(hidden.shape[0]):
-        read[k] += omega * hidden[k]
-        scale = omega * back[k]
-        if scale != 0.0:
-            for i in range(y.shape[0]):
-                out_up[k, i] += scale * y[i]
+@compiled(inline=True, internal=True)
+def _backward(weights, room):
+    """From the gains to u, ``back`` and ∂φ/∂Y."""
+    _apply_transposed(weights.reader, room.gains, room.u)
+    _apply_transposed(room.reads, room.gains, room.back)
+    for k in range(room.back.shape[0]):
+        room.back[k] *= room.opened[k]
+    _apply_transposed(weights.up, room.back, room.slope)
+    for i in range(room.u.shape[0]):
+        room.slope[i] += room.u[i]
+
+
+@compiled(inline=True, internal=True)
+def _one(weights, out, law, kernel, length, tied, rounding, room):
+    """Stiffness of one model; its gradient is added to ``out``."""
+    symbols, logits, stiffness = kernel.shape[0], room.gains.shape[0], 0.0
+    for a in range(logits):
+        _apply_transposed(weights.down, weights.reader[a], room.reads[a])
+        for k in range(room.hidden.shape[0]):
+            room.read[a, k] = 0.0
+    for n in range(weights.positions.shape[0]):
+        for x in range(symbols):
+            row = x - (symbols - logits)
+            _forward(weights, row, n, rounding, room)
+            for a in range(logits):
+                room.outputs.target[a, 0] = kernel[x, symbols - logits + a]
+            for which in range(1 if logits == 1 else 1 + logits):
+                aim(which, law, x, 1, room.outputs)
+                _backward(weights, room)
+                if which == 0:
+                    _add(row, n, room.outputs.omega[0], room, out)
+                if which > 0 or logits == 1:
+                    stiffness += room.outputs.spread[0] * _squares(row, tied, length, room)
+    for a in range(logits):
+        _add_outer(1.0, weights.reader[a], room.read[a], out.down)
+    return stiffness
 
 
 @compiled(makes_arrays=True)
-def without_attention(states, stationary, targets, count, length, d, width, tied, rounding):
-    """Gradient (M, K) and stiffness (M,), the trace of the Gauss-Newton matrix Σ law·s·∇f ∇fᵀ.
-
-    s is the larger of σ′(f) and t(1 − t).
+def without_attention(states, initial, kernel, count, length, d, width, logits, tied, rounding):
+    """Gradient (M, K) and stiffness (M,) of models, each by itself; see ``aim``.
 
     Args:
         states: (M, K) float64: embedding, positions, W_1, W_2, the reader if untied, bias.
-        stationary, targets: (2,), π and P(1 | x).
+        initial, kernel: (S,) and (S, S), stationary law and kernel of the chain.
         count: positions in a state, each of them standing for ``length``/``count``.
         length, d, width: N, dimension and hidden units.
-        tied: is the reader u the embedding.
+        logits: 1 for S = 2 symbols with the embeddings 0 and e, or S.
+        tied: is the reader the embedding.
         rounding: half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
     """
     gradient, stiffness = np.zeros(states.shape), np.zeros(states.shape[0])
-    y, z, slope = np.empty(d), np.empty(d), np.empty(d)
-    hidden, opened, back = np.empty(width), np.empty(width), np.empty(width)
-    reads, read = np.empty(width), np.empty(width)
-    a, b = d + count * d, width * d
+    room, law = _new_room(d, width, logits), initial / count
     for m in range(states.shape[0]):
-        row, out = states[m], gradient[m]
-        up, out_up = row[a : a + b].reshape(width, d), out[a : a + b].reshape(width, d)
-        down, out_down = row[a + b : a + 2 * b].reshape(d, width), out[a + b : a + 2 * b]
-        start = 0 if tied else a + 2 * b
-        u, out_u = row[start : start + d], out[start : start + d]
-        reads[:] = 0.0
-        read[:] = 0.0
-        for i in range(d):
-            for k in range(width):
-                reads[k] += u[i] * down[i, k]
-        for pair in range(2 * count):
-            n, x = pair // 2, float(pair % 2)
-            for i in range(d):
-                y[i] = row[d + n * d + i] + x * row[i]
-            hidden_units(up, y, rounding, hidden, opened)
-            for k in range(width):
-                back[k] = reads[k] * opened[k]
-            f = _outputs(down, u, up, y, hidden, back, z, slope) + row[row.shape[0] - 1]
-            chance = 1.0 / (1.0 + math.exp(-min(max(f, -700.0), 700.0)))
-            law, target = stationary[pair % 2] / count, targets[pair % 2]
-            omega = law * (chance - target)
-            out_p = out[d + n * d : d + n * d + d]
-            _add(x, omega, y, z, slope, hidden, back, tied, out[:d], out_p, out_up, out_u, read)
-            out[out.shape[0] - 1] += omega
-            steep = max(chance * (1.0 - chance), target * (1.0 - target))
-            squares = _squares(x, tied, length, u, y, z, slope, hidden, back)
-            stiffness[m] += law * steep * squares
-        for i in range(d):
-            for k in range(width):
-                out_down[i * width + k] = u[i] * read[k]
+        weights = _read(states[m], count, d, width, logits, tied)
+        out = _read(gradient[m], count, d, width, logits, tied)
+        stiffness[m] = _one(weights, out, law, kernel, length, tied, rounding, room)
     return gradient, stiffness

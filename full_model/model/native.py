@@ -41,7 +41,7 @@ _REAL = {torch.float32: "float", torch.float64: "double"}
 
 def fits(arch: Architecture, dtype: torch.dtype, device: torch.device) -> bool:
     """Is this the model the kernel is written for, and is there a compiler for it."""
-    small = arch.length <= 4096 and arch.width <= 512 and arch.d <= 64
+    small = arch.length <= 4096 and arch.width <= 512 and arch.d <= 64 and arch.logits == 1
     known = dtype in _REAL and device.type == "cpu"
     return arch.plain_softmax and small and known and bool(find_compiler())
 

@@ -1,16 +1,15 @@
 """The exact population loss of a softmax transformer, as a sum over the tree of all prefixes.
 
-A prediction depends on the symbols up to its position alone, so that the 2^(N+1) − 2 prefixes of
-the binary sequences are all there is:
+A prediction depends on the symbols up to its position alone, so that the prefixes of sequences are
+all there is, 2^(N+1) − 2 of two symbols:
 
-    L = (1/N) Σ_prefix π(x_0) Π P(x_m | x_{m−1}) H(P(1 | last symbol), σ(f_prefix)).
+    L = (1/N) Σ_prefix π(x_0) Π P(x_m | x_{m−1}) H(P(· | last symbol), softmax f_prefix).
 
 Every model is computed by itself, in compiled loops; its numbers do not depend on its neighbours.
 """
 
 from __future__ import annotations
 
-import math
 from copy import copy
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from full_model.model.architecture import Architecture, Weights, check_weights
+from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
 from full_model.model.population import PopulationLoss, check_enumeration
 from full_model.model.sequence_source import SequenceSource
 from full_model.model.source import MarkovSource
@@ -45,7 +44,7 @@ class PrefixTreeLoss:
     """The loss of ``PopulationLoss`` and its gradient, equal to rounding, for float64 on the CPU.
 
     Args:
-        arch: one layer, one head, softmax attention, ReLU, learned positions, a binary logit.
+        arch: one layer, one head, softmax attention, ReLU, learned positions.
         source: the chains, one for all or one per member.
         length: N if it is to be shorter than the context.
 
@@ -58,10 +57,12 @@ class PrefixTreeLoss:
         if not arch.plain_softmax:
             raise InputError(
                 "sums over prefixes need one layer and head of softmax attention, learned "
-                "positions, ReLU and a binary logit, without layer norm or window"
+                "positions and ReLU, without layer norm or window"
             )
-        if source.states != 2:
-            raise InputError(f"a source on {source.states} states cannot feed a model on 2")
+        if source.states != arch.states:
+            raise InputError(
+                f"a source on {source.states} states cannot feed a model on {arch.states}"
+            )
         if not 1 <= n <= arch.length:
             raise InputError(f"length must be from 1 to {arch.length}, not {n}")
         check_enumeration(arch, n)
@@ -82,13 +83,9 @@ class PrefixTreeLoss:
 
         states, ensemble = self._flat(weights)
         loss, flat, _ = self._evaluate(states, LOSS | GRADIENT)
-        gradient, start = {}, 0
-        for name, shape in self.arch.shapes.items():
-            size = math.prod(shape)
-            part = flat[:, start : start + size].reshape(ensemble + shape)
-            gradient[name] = part.contiguous()
-            start += size
-        return loss.reshape(ensemble), gradient
+        parts = unflatten(self.arch.shapes, flat)
+        gradient = {n: part.reshape(ensemble + self.arch.shapes[n]) for n, part in parts.items()}
+        return loss.reshape(ensemble), {n: part.contiguous() for n, part in gradient.items()}
 
     def gradient_and_stiffness(
         self, states: Tensor, rounding: float = 0.0
@@ -98,8 +95,8 @@ class PrefixTreeLoss:
         Where ``rounding`` is not 0, that of a ReLU whose kink is rounded off to both sides of it:
         its derivative there is (2 + 3t − t³)/4 at t = input/rounding.
 
-        The stiffness is the trace of the Gauss-Newton matrix Σ law·s·∇f ∇fᵀ, s the larger of σ′(f)
-        and t(1 − t), see ``AttentionFreeField``.
+        The stiffness is the trace of a matrix no less than the Gauss-Newton matrix, see
+        ``AttentionFreeField``.
         """
         from full_model.model.tree.evaluate import GRADIENT, STIFFNESS
 
@@ -119,9 +116,9 @@ class PrefixTreeLoss:
         ensemble = check_weights(self.arch, weights)
         if len(ensemble) > 1:
             raise InputError(f"the population loss takes one ensemble axis, not {len(ensemble)}")
-        members = ensemble[0] if ensemble else 1
-        parts = [weights[name].reshape(members, -1) for name in self.arch.shapes]
-        return torch.cat(parts, dim=1), ensemble
+        if not ensemble:
+            weights = {name: w.unsqueeze(0) for name, w in weights.items()}
+        return flatten(self.arch.shapes, weights), ensemble
 
     def _evaluate(
         self, states: Tensor, what: int, rounding: float = 0.0
@@ -135,7 +132,7 @@ class PrefixTreeLoss:
         arch = self.arch
         found = evaluate(
             states.detach().contiguous().numpy(), self._first, self._kernels, arch.length,
-            self.length, arch.d, arch.width, arch.tied, what, rounding,
+            self.length, arch.d, arch.width, arch.logits, arch.tied, what, rounding,
         )  # fmt: skip
         loss, gradient, stiffness = (torch.from_numpy(values) for values in found)
         return loss, gradient, stiffness

@@ -7,7 +7,7 @@ import math
 import torch
 
 from flowsim.chain import BinaryChain
-from flowsim.models.rank_one_point import RankOnePoint
+from flowsim.models.rank_one.point import RankOnePoint
 from full_model.lift.lifting import lift_rank_one
 from full_model.model.architecture import Architecture, Weights
 from full_model.model.population import PopulationLoss

@@ -49,10 +49,11 @@ def constant_depth(order: int, states: int, length: int) -> tuple[Architecture, 
     Source: arXiv 2407.17686, the three-layer theorem, in our own blocks and with our own κ. Read
     differently: (1) eqs. 50-53 scale the scores of the first two layers by κ, which leaves the
     farthest symbol alone in u and v; the predictions of k = 2 are then off by 0.71. Here they are
-    i log 3. (2) A flag that grows as 3^k κ drowns the match in rounding: off by 2e-4 at k = 8.
-    Here it is at most 54. The usual ε = 1e-5 of the layer norm does no harm up to k = 8, since
-    contexts that lie close have u of nearly one length. These numbers are of S = 2, N = 400, and
-    tests hold them; without the flag k = 2 is off by 0.67.
+    i log 3. (2) A flag that grows as 3^k κ makes scores of 2.5e12 at k = 8, whose neighbours in
+    float64 are 5e-4 apart: on one processor the predictions were off by 2e-4, on another by
+    nothing. Here it is at most 54. The usual ε = 1e-5 of the layer norm does no harm up to k = 8,
+    since contexts that lie close have u of nearly one length. These numbers are of S = 2, N = 400;
+    without the flag k = 2 is off by 0.67.
     """
     _check(order, states, length)
     sharpness = _APART / (nearest_contexts(order, states) ** 2)  # κ

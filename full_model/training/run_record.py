@@ -109,7 +109,6 @@ def _attributes(settings: RunSettings, trainer: Trainer, losses: RunLosses) -> d
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
         "field_evaluations": trainer.evaluations,
-        "schema": 1,
     }
     return found | ({"baselines_missing": losses.missing} if losses.missing else {})
 

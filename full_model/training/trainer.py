@@ -6,8 +6,6 @@ computes for one model depends on another.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
@@ -17,7 +15,7 @@ from torchdiffeq import odeint
 from flowsim.errors import InputError
 from flowsim.training.recipe import CLIP_GUARD, DECAYING, Recipe
 from full_model.model import native
-from full_model.model.architecture import Architecture, Weights, check_weights
+from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
 from full_model.model.batches import batch_gradient
 from full_model.model.prefix_tree import exact_loss
 from full_model.model.sequence_source import SequenceSource
@@ -170,7 +168,7 @@ class Trainer:
     def _flow(self, steps: int) -> Tensor:
         """Gradient flow over ``steps`` intervals; models that fail are ended, not the batch."""
         span = self.recipe.horizon * steps / self.recipe.steps
-        state = self._flatten(self.weights)
+        state = flatten(self.arch.shapes, self.weights)
         moving = self.alive.nonzero()[:, 0]
         together = self.recipe.method == "rk4"
         for rows in [moving] if together else moving.split(1):
@@ -178,7 +176,7 @@ class Trainer:
                 state[rows] = self._integrate(state[rows], rows, span)
             except AssertionError:  # torchdiffeq's way to say that a step underflows
                 state[rows] = torch.nan
-        self.weights = {name: w.clone() for name, w in self._unflatten(state).items()}
+        self.weights = {name: w.clone() for name, w in unflatten(self.arch.shapes, state).items()}
         self.step += steps
         with torch.no_grad():
             loss = self.population(self.weights)
@@ -193,8 +191,8 @@ class Trainer:
 
         def field(t: Tensor, flat: Tensor) -> Tensor:
             self.evaluations += 1
-            _, gradient = population.value_and_gradient(self._unflatten(flat))
-            return -self._flatten(gradient)
+            _, gradient = population.value_and_gradient(unflatten(self.arch.shapes, flat))
+            return -flatten(self.arch.shapes, gradient)
 
         times = torch.tensor([0.0, span], dtype=state.dtype, device=state.device)
         if self.recipe.method == "rk4":
@@ -210,17 +208,6 @@ class Trainer:
             method=self.recipe.method,
             options=options,
         )[-1]
-
-    def _flatten(self, weights: Weights) -> Tensor:
-        return torch.cat([weights[k].reshape(len(weights[k]), -1) for k in self.arch.shapes], 1)
-
-    def _unflatten(self, flat: Tensor) -> Weights:
-        weights, start = {}, 0
-        for name, shape in self.arch.shapes.items():
-            size = math.prod(shape)
-            weights[name] = flat[:, start : start + size].reshape(-1, *shape)
-            start += size
-        return weights
 
 
 def finite_members(weights: Weights) -> Tensor:

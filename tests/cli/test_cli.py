@@ -110,7 +110,7 @@ def test_bad_values_name_the_option(tmp_path, option, value):
         (["portrait", "--from", "x.nc", "--p", "0.5", "--q", "0.8"], "--from"),
         (["portrait", "--from", "x.nc", "--resolution", "7"], "--from"),
         (["portrait", *SMALL, "--w-range", "3", "-3"], "--w-range"),
-        (["portrait", *SMALL, "--model", "softmax"], "'softmax' is not one of 'canonical'"),
+        (["portrait", *SMALL, "--model", "softmax"], "must be one of canonical, uniform"),
         (["portrait", *SMALL, "--length", "8"], "no length"),
         (["portrait", *SMALL, "--model", "uniform", "--length", "0"], "--length"),
         (["portrait", *SMALL, "--model", "uniform", "--length", "2.5"], "--length"),

@@ -38,6 +38,25 @@ def test_a_scan_is_trained(tmp_path):
     assert "scan_rank-one_N4_momentum_steps40_p0.5_q0.8_grid6x6.nc" in done.stdout
 
 
+def test_any_model_is_trained_by_its_own_loss(tmp_path):
+    words = [*CHAIN, "--optimizer", "adam", "--learning-rate", "0.1", "--steps", "60"]
+    done = run("portrait", *words, "--resolution", "4", "--out", "a.png", cwd=tmp_path)
+    assert done.returncode in (0, 3), done.stderr
+    assert "adam, learning rate 0.1, 60 steps, cosine schedule\n" in done.stdout
+    a = read_record(tmp_path / "a.nc").attrs
+    assert "d" not in a and (a["loss"], a["nudge"], a["clip"]) == ("population", 0.0, "none")
+    scan = ["--model", "mine.py:Bowl", "--optimizer", "gd", "--grid", "3x3", "--out", "b.nc"]
+    (tmp_path / "mine.py").write_text(
+        "from flowsim import Model\nclass Bowl(Model):\n    coordinates = ('x', 'y')\n"
+        "    def loss(self, theta):\n        return theta.square().sum(-1)\n"
+    )
+    done = run("scan", *scan, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "minimum 1 (loss 0)" in done.stdout and "100.00%" in done.stdout
+    done = run("portrait", "--from", "b.nc", "--out", "b.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_gaussian_starts_are_trained_beside_the_flow(tmp_path):
     words = [*TRAINED, "gd", "--learning-rate", "0.05", "--steps", "5000", "--sigma", "0.5:1:2",
              "--samples", "24", "--seed", "3", "--out", "a.png"]  # fmt: skip
@@ -62,7 +81,8 @@ def test_gaussian_starts_are_trained_beside_the_flow(tmp_path):
     [(["--learning-rate", "0.1"], "--learning-rate goes with --optimizer"),
      (["--steps", "5"], "--steps goes with --optimizer"),
      (["--seed", "5"], "--seed goes with --optimizer"),
-     (["--optimizer", "adamw"], "--optimizer needs --model rank-one"),
+     (["--optimizer", "adamw", "--d", "4"], "--d, --batch and --loss are of a transformer's"),
+     (["--optimizer", "adam", "--loss", "sampled"], "or give --model rank-one"),
      (["--optimizer", "sgd"], "'sgd' is not one of 'gd', 'momentum', 'adam', 'adamw'"),
      ([*TRAINED[4:], "gd", "--steps", "0"], "'--steps'"),
      ([*TRAINED[4:], "gd", "--d", "0"], "'--d'"),

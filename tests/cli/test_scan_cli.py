@@ -2,14 +2,12 @@
 
 import json
 import sys
-from typing import get_args
 
 import numpy as np
 import pytest
 from command import assert_refused, interrupted
 
 from flowsim import Label, read_record
-from flowsim.cli import options
 from flowsim.cli.output import neutral_command
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
@@ -108,7 +106,7 @@ BAD = [
     (["--grid", "4"], "2, not 1"),
     (["--grid", "4x4", "--model", "linear"], "e, w, a: 3, not 2"),
     (["--grid", "99999999999x4"], "--grid"),
-    (["--grid", "9999999x9999999"], "PiB"),
+    (["--grid", "9999999x9999999"], "GiB"),
     ([*GRID, "--w-range", "3:-3"], "--w-range"),
     ([*GRID, "--w-range", "1:1"], "--w-range"),
     ([*GRID, "--a-range", "0:1"], "no coordinate 'a'"),
@@ -147,7 +145,6 @@ BAD = [
     ([*GRID, "--bias", "none"], "--bias"),
     ([*GRID, "--fraction", "1"], "--fraction"),
     ([*GRID, "--rtol", "0"], "--rtol"),
-    ([*GRID, "--compile"], "--compile is gone"),
     ([*GRID, "--jobs", "0"], "--jobs"),
     ([*GRID, "--p", "0.\u0665"], "--p"),
     (["--grid", "\u0665x5"], "--grid"),
@@ -208,12 +205,6 @@ def test_scans_that_no_figure_shows(flowsim):
         assert_refused(flowsim("portrait", "--from", "scan.nc", "--energy"), "--energy")
 
 
-def test_names_of_models_are_the_catalogues():
-    from flowsim.models.catalogue import MODELS
-
-    assert get_args(options.Name) == MODELS
-
-
 def test_the_command_of_a_record(monkeypatch):
     words = ["scan", "--p", "0.5", "--jobs", "2", "--out=x.nc", "--resume", "--w-range", "-1", "1"]
     monkeypatch.setattr(sys, "argv", ["/usr/bin/flowsim", *words])
@@ -232,7 +223,7 @@ def test_ctrl_c_on_a_terminal_keeps_what_is_done(tmp_path):
     assert "interrupted; what is finished is kept" in last
     assert "--resume" in last
     assert "Traceback" not in text
-    assert list((tmp_path / "scan.nc.parts").glob("*.part"))
+    assert [path.name for path in tmp_path.iterdir()] == ["scan.nc.parts"]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path,
         scan = (tmp_path / "scan.nc").read_bytes()
     assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
     with monkeypatch.context() as patch:  # while the longer record is written
-        patch.setattr("flowsim.scan.record.append_variables", stop)
+        patch.setattr("flowsim.records.netcdf.seal", stop)
         assert flowsim(*words, "--resume")[0] == 130
     assert (tmp_path / "scan.nc").read_bytes() == scan
     assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]
@@ -125,7 +125,7 @@ def test_the_record_on_disk_gets_what_the_one_in_memory_gets(tmp_path, fixed):
     refine_scan(path, model, 3, None, 1e-12, progress)
     found = read_record(path, "scan")
     assert found.drop_attrs().identical(expected.drop_attrs())
-    for name in set(found.attrs) - {"variables"}:
+    for name in found.attrs:
         assert np.array_equal(found.attrs[name], expected.attrs[name]), name
     new = found.attrs["refine_evaluated"] - found["label"].size
     assert sum(told) == new + found.attrs["refine_bisected"]

@@ -50,7 +50,7 @@ LARGE = ["--length", "9", "--order", "3", "--states", "1000"]
          "10^1086419"),
         (["portrait", "--model", "states", "--attention", "--states", "1000", "--p", "0.9",
           "--length", "1000000", "--fix", "v=0.5"], "different pasts"),
-        (["scan", *CHAIN, "--cloud", "1000000000000", "--sigma", "1"], "TiB"),
+        (["scan", *CHAIN, "--cloud", "1000000000000", "--sigma", "1"], "GiB"),
         (["scan", *CHAIN, "--grid", "9" * 400 + "x2"], "--grid"),
         (["portrait", *CHAIN, "--resolution", "4001"], "--resolution"),
         (["portrait", *CHAIN, "--model", "uniform", "--length", "1000000"], "GiB"),

@@ -50,7 +50,10 @@ def test_gaussian_starts_have_v_too(tmp_path):
         (["portrait", *STATES[:-1], "300"], "more than 50,000 different pasts"),
         (["portrait", *STATES[:6], "--length", "3"], "no length without attention"),
         (["compare", *STATES], "without attention: omit --attention"),
-        (["explore", *STATES, "--no-browser"], "shows S states without attention"),
+        (
+            ["explore", *STATES, "--no-browser"],
+            "the states model, as chosen, has v",
+        ),
     ],
     ids=["space", "other-coordinate", "too-long", "no-attention", "compare", "explore"],
 )

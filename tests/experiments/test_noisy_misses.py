@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flowsim.chain import BinaryChain
-from flowsim.models.rank_one import RankOneModel
+from flowsim.models.rank_one.model import RankOneModel
 from full_model import (
     Architecture,
     Comparison,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from flowsim import AttentionModel, BinaryChain, LinearAttentionModel
-from flowsim.models.rank_one_point import RankOnePoint
+from flowsim.models.rank_one.point import RankOnePoint
 from full_model import Architecture, lift_rank_one
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))

@@ -1,22 +1,23 @@
 """What the page computes: labels, orbits, clouds and training, without a browser."""
 
 from dataclasses import replace
-from itertools import count
+from itertools import count, islice
 
 import numpy as np
 import pytest
 import torch
 
-from flowsim import InputError, Label, find_limits, model_of, read_record, trajectories
+from flowsim import InputError, Label, Model, find_limits, model_of, read_record, trajectories
 from flowsim.explorer import training_stream
 from flowsim.explorer.border import border, has_border
 from flowsim.explorer.clouds import CloudShare, cloud_shares
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.full_start import check_training, is_untied
-from flowsim.explorer.orbits_from_starts import follow_start, mean_gap
+from flowsim.explorer.orbits_from_starts import follow_start
 from flowsim.explorer.plane_layers import (
     UNKNOWN,
     cells_at_once,
+    ends_of,
     first_look,
     followed,
     landscape,
@@ -27,9 +28,9 @@ from flowsim.explorer.reproduce import command_lines, python_lines
 from flowsim.explorer.saved import saved_file
 from flowsim.explorer.training_stream import Run, training
 from flowsim.explorer.verdicts import verdict
-from flowsim.explorer.view import Puff, Start, View
-from flowsim.landscape.basins import analytic_basin
-from flowsim.portraits.starts_in_plane import plane_starts
+from flowsim.explorer.view import Puff, Start, View, Window
+from flowsim.labels import BASINS
+from flowsim.models.catalogue import ModelChoice
 
 GOOD, BAD = Start(0.5, -1.2), Start(1.0, 0.5)  # on both sides of the separatrix for p + q > 1
 
@@ -40,12 +41,13 @@ def test_what_is_shown_at_once_is_what_the_flow_says(name):
     first, (last,) = cells_at_once(view), refined(view, lambda: False)
     assert first.how == "closed form" and last.how == "flow" and last.final
     assert set(np.unique(last.label)) == {Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM}
-    assert abs(first.shares["local_minimum"] - last.shares["local_minimum"]) < 0.01
+    one, other = (cells.shares(BASINS)["local_minimum"] for cells in (first, last))
+    assert abs(one - other) < 0.01
 
 
 def test_slow_models_claim_nothing_before_they_know():
     view = View().with_model("rank-one")
-    assert (cells_at_once(view).label == UNKNOWN).all() and cells_at_once(view).shares == {}
+    assert (cells_at_once(view).label == UNKNOWN).all() and cells_at_once(view).shares(BASINS) == {}
     first, _ = first_look(view, lambda: False)
     assert first.label.shape == (6, 6) and not (first.label == UNKNOWN).any()
     assert list(refined(view, lambda: True)) == []
@@ -79,13 +81,14 @@ def test_starts_at_minus_e_end_alike(name, options):
     view = View().with_model(name, **options).with_slice(0.3 if name == "uniform" else 0.0)
     e, w = np.random.Generator(np.random.PCG64(2)).uniform(0.1, 2.0, (2, 12))
     w *= np.where(np.arange(12) % 2, 1, -1)
-    both = [find_limits(view.model, plane_starts(view.model, *map(torch.from_numpy, (sign * e, w)),
-                                                 view.held)).label for sign in (1, -1)]  # fmt: skip
+    plane = view.model.plane
+    starts = [plane.at(*map(torch.from_numpy, (w, sign * e)), view.held) for sign in (1, -1)]
+    both = [find_limits(view.model, theta).label for theta in starts]
     assert both[0].tolist() == both[1].tolist()
     held = replace(View().with_model("untied"), fixed=(("u", 0.8),))
     found = followed(held, np.append(e, -e), np.append(w, w), lambda: False)
-    assert found.tolist() == find_limits(held.model, plane_starts(
-        held.model, torch.from_numpy(np.append(e, -e)), torch.from_numpy(np.append(w, w)),
+    assert found.tolist() == find_limits(held.model, held.model.plane.at(
+        torch.from_numpy(np.append(w, w)), torch.from_numpy(np.append(e, -e)),
         held.held)).label.tolist()  # fmt: skip
 
 
@@ -109,7 +112,7 @@ def test_orbits_end_where_their_labels_say(name, p, q):
     view = View().with_model(name).on_chain(p, q)
     for start in (GOOD, BAD):
         orbit = follow_start(view, start)
-        assert (orbit.forward.e[0], orbit.forward.w[0]) == pytest.approx(start)
+        assert (orbit.forward.y[0], orbit.forward.x[0]) == pytest.approx(start)
         assert (np.diff(orbit.forward.loss) < 1e-12).all()
         assert orbit.forward.loss[-1] == pytest.approx(orbit.end_loss, abs=1e-3)
         learns = orbit.label == Label.GLOBAL_MINIMUM
@@ -123,9 +126,9 @@ def test_the_way_back_leads_to_the_start():
     view = replace(View(), backward=True)
     for start in (GOOD, BAD, Start(0.3, -0.4)):
         path = follow_start(view, start).backward
-        assert (path.e[-1], path.w[-1]) == pytest.approx(start) and path.time[-1] == 0
+        assert (path.y[-1], path.x[-1]) == pytest.approx(start) and path.time[-1] == 0
         assert (np.diff(path.time) > 0).all() and (np.diff(path.loss) < 1e-9).all()
-        first = torch.tensor([path.e[5], path.w[5]], dtype=torch.float64)
+        first = torch.tensor([path.y[5], path.x[5]], dtype=torch.float64)
         again = trajectories(view.model, first, [0.0, -float(path.time[5])])[-1]
         assert again.tolist() == pytest.approx(start, abs=0.02)
 
@@ -135,7 +138,7 @@ def test_the_mean_gap_of_attention_models_is_that_of_the_canonical_model_at_a_0(
     canonical = View().model
     expected = canonical.logit_gap(torch.stack([e, w], -1)).numpy()
     for view in (View().with_model("uniform"), View().with_model("rank-one", attention=True)):
-        found = mean_gap(view.model, plane_starts(view.model, e, w, {}))
+        found = view.model.logit_gap(view.model.plane.at(w, e, {})).numpy()
         assert found == pytest.approx(expected, abs=1e-12)
 
 
@@ -143,11 +146,11 @@ def test_a_cloud_is_counted_and_has_its_interval():
     view = replace(View(), puff=Puff(0.3, -0.9, 0.3))
     (found,) = cloud_shares(view)
     trapped, low, high = found.share(Label.LOCAL_MINIMUM)
-    inside = analytic_basin(view.model)(torch.from_numpy(np.stack([found.e, found.w], -1)))
+    inside = view.model.basin(torch.from_numpy(np.stack([found.y, found.x], -1)))
     assert trapped == pytest.approx(1 - float(inside.double().mean()))
     assert 0 < low < trapped < high < 1 and len(found.label) == found.drawn == 1000
     assert list(cloud_shares(View())) == []
-    all_trapped = CloudShare(found.e[:4], found.w[:4], np.full(4, Label.LOCAL_MINIMUM), 4)
+    all_trapped = CloudShare(found.y[:4], found.x[:4], np.full(4, Label.LOCAL_MINIMUM), 4)
     assert all_trapped.share(Label.LOCAL_MINIMUM) == pytest.approx((1, 0.5101, 1), abs=1e-4)
 
 
@@ -233,12 +236,12 @@ def test_every_model_is_trained_from_where_its_orbit_begins(trainer, name, optio
 @pytest.mark.parametrize("name", ["states", "untied"])
 def test_sampled_training_of_other_models(trainer, name):
     view = View().with_model(name, **({"states": 3} if name == "states" else {})).on_chain(0.9, 0.8)
-    start = Start(0.2, GOOD.w)  # where the loss has far to fall
+    start = Start(0.2, GOOD.x)  # where the loss has far to fall
     run = Run(start, FullSettings(trainer, length=3, noise=0.01, steps=60), Label.GLOBAL_MINIMUM)
     for _ in training(view, run, lambda: False):
         pass
     assert run.curve[-1].step == 60 and run.curve[-1].loss < 0.98 * run.curve[0].loss
-    assert run.curve[0].e == pytest.approx(start.e, abs=0.05)
+    assert run.curve[0].e == pytest.approx(start.y, abs=0.05)
 
 
 def test_what_cannot_be_trained_is_said():
@@ -273,7 +276,7 @@ def test_files_hold_what_is_on_the_page(explored, tmp_path):
     assert model_of(record.attrs).chain == view.model.chain
     assert record["orbit_label"].values.tolist() == [o.label for o in orbits]
     assert (record["orbit_e"][0].values, record["orbit_w"][0].values) == (
-        pytest.approx([GOOD.e, BAD.e]), pytest.approx([GOOD.w, BAD.w])
+        pytest.approx([GOOD.y, BAD.y]), pytest.approx([GOOD.x, BAD.x])
     )  # fmt: skip
     assert record["trained_loss"].values[-1] == pytest.approx(trained[0].curve[-1].loss)
     assert record.attrs["oracle_wrong"] == 0
@@ -297,3 +300,37 @@ def test_the_lines_reproduce_the_page(explored, tmp_path, monkeypatch, capsys):
         "flowsim scan --p 0.5 --q 0.8 --points starts.csv --out orbits.nc",
     ]
     assert lines[-1].startswith("flowsim train --p 0.5 --q 0.8 --trainer gd --d 8 --length 8")
+
+
+class Well(Model):
+    coordinates = ("x", "y")
+
+    def __init__(self, g=0.2):
+        self.g = g
+
+    def loss(self, theta):
+        x, y = theta.unbind(-1)
+        return (x**2 - 1) ** 2 / 4 + y**2 / 2 + self.g * x
+
+
+def test_the_ends_of_a_users_model_have_one_code_on_all_parts_of_a_page(tmp_path):
+    view = View(ModelChoice.of(Well()), window=Window(-2, 2, -2, 2), puff=Puff(0.0, 0.5, 0.01))
+    assert ends_of(view).names == ["unresolved"]  # nobody has waited for them
+    first, last = islice(refined(view, lambda: False), 2)
+    assert ends_of(view).names == ["unresolved", "minimum_1", "minimum_2"]
+    assert first.label[0].tolist() == [1, 1, 1, 2, 2, 2]
+    assert last.shares(ends_of(view).names) == {"minimum_1": 9 / 16, "minimum_2": 7 / 16}
+    orbit = follow_start(view, Start(1.0, 1.0))
+    assert orbit.kind == "minimum_2" and orbit.forward.y[0] == 1.0
+    roots = np.roots([1, 0, -1, 0.2])
+    assert orbit.end == pytest.approx((0, roots.max()), abs=1e-6)
+    found = border(view, last, lambda: False)
+    middle = np.sort(roots)[1]
+    ((y, x),) = found.basins
+    assert np.ptp(y) > 3.5 and x == pytest.approx(np.full(len(x), middle), abs=0.02)
+    (*_, cloud) = cloud_shares(view)
+    assert set(cloud.label) == {2} and len(cloud.label) == cloud.drawn
+    name, content = saved_file(view, [orbit], [], "nc")
+    (tmp_path / name).write_bytes(content)
+    record = read_record(tmp_path / name)
+    assert record["orbit_label"].item() == 2 and record["orbit_x"][0, 0] == 1.0

@@ -7,7 +7,8 @@ import pytest
 from visitor import Served, Visitor
 
 from flowsim import read_record
-from flowsim.explorer.page.controls import MODEL_WORDS
+from flowsim.explorer.page.controls import model_words
+from flowsim.explorer.view import View
 
 pytestmark = pytest.mark.slow
 
@@ -146,13 +147,56 @@ def test_every_model_can_be_chosen(visit):
     at = visit()
     at.click(-1.2, 0.5)
     at.reads("Orbit 1 from")
-    for name, words in MODEL_WORDS[1:]:
+    for name, words in model_words(View())[1:-1]:
         at.page.get_by_label("Model").select_option(label=words)
         at.link_has(f"model={name}")
         at.reads("points, each followed by the flow")
         at.reads("Orbit 1 from w = -1.200")
     at.reads("p is below the threshold")
     assert not at.page.get_by_text("q: chance of 0 after 1").is_visible()  # S states have no q
+
+
+def test_a_plane_of_its_own_has_its_own_starts_and_trains_nothing(visit):
+    at = visit("?start=0.5,-1.2")
+    at.page.get_by_label("Model").select_option(label="Induction: kernels drawn anew")
+    at.reads("Click anywhere in the square")
+    at.click(1.0, 2.0)
+    at.reads("Orbit 1 from alpha = 1.0")
+    assert not at.page.get_by_role("button", name="Train", exact=True).is_visible()
+    assert not at.page.get_by_text("p: chance of 1 after 0").is_visible()
+
+
+OWN = """
+import flowsim
+
+class Well(flowsim.Model):
+    coordinates = ("x", "y")
+    def __init__(self, g=0.2):
+        self.g = g
+    def loss(self, theta):
+        x, y = theta.unbind(-1)
+        return (x**2 - 1) ** 2 / 4 + y**2 / 2 + self.g * x
+"""
+
+
+def test_a_model_of_the_users_own(browser, tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    served = Served("--model", f"{tmp_path / 'mine.py'}:Well", "--window", "x=-2:2,y=-2:2")
+    try:
+        at = Visitor(browser, served.address)
+        at.reads("go to minimum 1 (loss −0.209)")
+        at.reads("64 × 64 points")
+        at.click(0.5, 1.0)
+        at.reads("goes to minimum 2")
+        at.reads("Orbit 1 from x = 0.500, y = 1.000")
+        at.page.locator(".noUi-handle:visible").first.focus()
+        at.page.keyboard.press("End")
+        at.link_has("set-g=0.8")
+        at.reads("100 % go to minimum 1")
+        assert at.errors == [] and at.foreign == []
+    finally:
+        code, errors = served.end()
+    assert (code, errors) == (0, "")
 
 
 def test_files_and_commands(visit, tmp_path):

@@ -9,6 +9,7 @@ from flowsim import InputError
 from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.link import from_query, to_query
 from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
+from flowsim.models.catalogue import ModelChoice
 
 VIEWS = [
     View(),
@@ -18,6 +19,7 @@ VIEWS = [
     replace(View().with_model("rank-one", attention=True).with_slice(-0.5), backward=True),
     View().with_model("rank-one", tied=False).zoomed(4),
     View().with_model("canonical", bias="dynamic"),
+    View().with_model("induction", length=9).with_start(0.5, 2.0),
 ]
 
 
@@ -45,6 +47,40 @@ def test_what_a_link_may_not_ask_for_changes_nothing(query):
     view, full, problems = from_query(parse_qs(query, keep_blank_values=True))
     assert len(problems) == 1
     assert (view, full) == (View(), FullSettings()) or "model=" in query
+
+
+WELL = """
+import pathlib
+import flowsim
+
+pathlib.Path(__file__).with_suffix(".was_run").touch()
+
+class Well(flowsim.Model):
+    coordinates = ("x", "y", "model")
+    def __init__(self, g=0.2, n=2, word="a"):
+        self.g, self.n, self.word = g, n, word
+    def loss(self, theta):
+        x, y, z = theta.unbind(-1)
+        return (x**2 - 1) ** self.n / 4 + (y**2 + z**2) / 2 + self.g * x
+"""
+
+
+def test_a_link_restores_a_model_of_the_users_own(tmp_path):
+    (tmp_path / "mine.py").write_text(WELL)
+    usual = View(ModelChoice(f"{tmp_path / 'mine.py'}:Well"), window=Window(-2, 2, -1, 1))
+    view = usual.with_model(usual.choice.name, g=-0.3).with_start(0.1, 0.2).with_slice(0.5)
+    view = replace(view, window=Window(-4.0, 2.0, -1.0, 1.0))
+    assert view.arguments == {"g": -0.3, "n": 2} and view.held == {"model": 0.5}
+    assert from_query(parse_qs(to_query(view)), usual) == (view, FullSettings(), [])
+    assert view.with_model("canonical").usual_window == Window()
+
+
+def test_a_link_runs_no_file(tmp_path):
+    (tmp_path / "mine.py").write_text(WELL)
+    name = f"{tmp_path / 'mine.py'}:Well"
+    view, _, (problem,) = from_query({"model": [name]})
+    assert view == View() and "a link opens no model of your own" in problem
+    assert not (tmp_path / "mine.was_run").exists()
 
 
 def test_a_link_of_any_length_is_bounded():

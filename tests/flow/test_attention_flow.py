@@ -15,15 +15,9 @@ from flowsim import (
     integrate,
     search_critical_points,
 )
-from flowsim.landscape.basins import SADDLE_W
-from flowsim.landscape.curvature import (
-    critical_plane,
-    curvatures,
-    hessian,
-    plane_curvature,
-    saddle_points,
-)
-from flowsim.landscape.labels import CriticalPoint
+from flowsim.labels import CriticalPoint
+from flowsim.landscape.curvature import curvatures
+from flowsim.models.canonical.basins import SADDLE_W
 
 
 def starts(n, generator, width=(2.5, 2.5, 0.9)):
@@ -49,7 +43,8 @@ def test_every_start_ends_on_the_minima_curve_or_in_the_plane(p, q, length, gene
     assert (limit.loss[is_global] - model.chain.entropy_rate).abs().max() < 1e-12
     trapped = limit.theta[is_local]
     assert (trapped[:, 0] == 0).all()
-    assert (critical_plane(model, trapped) == CriticalPoint.LOCAL_MINIMUM).all()
+    kinds = [model.plane.line(w[None], {"a": float(a)}) for _, w, a in trapped]
+    assert (torch.cat(kinds) == CriticalPoint.LOCAL_MINIMUM).all()
 
 
 def test_limits_are_where_torchdiffeq_s_trajectories_go(generator):
@@ -131,11 +126,12 @@ def test_plane_curvature_is_minus_twice_lambda_c(length):
     for a in (-0.8, 0.3, 1.7):
         line = torch.stack([torch.zeros_like(w), w, torch.full_like(w, a)], dim=-1)
         expected = -2 * model.chain.second_eigenvalue * model.plane_covariance(w, line[:, 2])
-        assert (plane_curvature(model, line) - expected).abs().max() < 1e-8
-        (saddle,) = saddle_points(model, line)
-        assert model.plane_covariance(saddle[1], saddle[2]).abs() < 1e-8
+        assert (model.plane.curvature(w, {"a": a}) - expected).abs().max() < 1e-8
+        saddle = model.plane.saddles(w, {"a": a})
+        assert saddle.shape == (1,)
+        assert model.plane_covariance(saddle, torch.full_like(saddle, a)).abs() < 1e-8
         inside = line[1:-1]
-        curvature = hessian(model, inside)[:, 0, 0]
+        curvature = model.hessian(inside)[:, 0, 0]
         assert (curvature - expected[1:-1]).abs().max() < 1e-8
 
 
@@ -145,8 +141,7 @@ def test_saddle_of_the_plane_without_attention_is_the_canonical_one():
         AttentionModel(BinaryChain(0.5, 0.8), 8),
         LinearAttentionModel(BinaryChain(0.5, 0.8)),
     ):
-        line = torch.stack([torch.zeros_like(w), w, torch.zeros_like(w)], dim=-1)
-        assert saddle_points(model, line)[0, 1].item() == pytest.approx(SADDLE_W, abs=1e-9)
+        assert model.plane.saddles(w, {})[0].item() == pytest.approx(SADDLE_W, abs=1e-9)
 
 
 def test_search_reports_its_extent_and_what_it_found(generator):

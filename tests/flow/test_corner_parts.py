@@ -3,124 +3,171 @@
 import numpy as np
 import pytest
 import torch
+from one_row import begun
 
-from flowsim import AttentionModel, BinaryChain, LinearAttentionModel
+from flowsim import AttentionModel, BinaryChain
 from flowsim.compiled import config
-from flowsim.flow.rows import corners, landing
-from flowsim.flow.rows.codes import DRIFTS, DYNAMIC_BIAS, GOING, TRAPPED, UNIFORM
-from flowsim.flow.rows.smooth import (
-    dynamic_bias,
-    smooth_fields,
-    smooth_orbit,
-    uniform_rows,
-    uniform_verdict,
-)
-from flowsim.models.uniform.table import ENTROPY_RATE, STEEPEST, UNIGRAM, LawTable
+from flowsim.models.codes import DRIFTS, GOING, TRAPPED
+from flowsim.models.uniform import verdict as ends
+from flowsim.models.uniform.corners import HIGH, LOW, ORDER, SLIDES, enclose
+from flowsim.models.uniform.rows import KNOWN
+from flowsim.models.uniform.table import ENTROPY_RATE, STEEPEST, UNIGRAM
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 CHAIN = BinaryChain(0.5, 0.8)
+LINEAR = AttentionModel(CHAIN, 1, "dynamic")  # with one corner, at a = −1
 
 
-def in_logs(theta):
-    return np.array([*np.log(np.abs(theta[:2])), *theta[2:]])
+def pulls(e, w, b, a=-1.0):
+    """da/dt above and below a."""
+    beside = torch.tensor([[e, w, a + off, b] for off in (1e-9, -1e-9)], dtype=torch.float64)
+    return (-LINEAR.gradient(beside)[:, 2]).tolist()
 
 
-def linear(theta):
-    """(y, reals, ints, memory) of a row of linear attention with a bias."""
-    reals, ints, size = dynamic_bias.constants(CHAIN, dynamic_bias.LINEAR)
-    y, memory = in_logs(theta), np.zeros(size)
-    smooth_fields.begin(DYNAMIC_BIAS, y, 0.0, np.sign(theta), ints, memory)
-    return y, reals, ints, memory
+def at_corner(e, w, b, side=1.0):
+    """(engine, row) of linear attention on a = −1, with the ReLUs of that side."""
+    engine, row = begun(LINEAR, (e, w, -0.9, b))
+    row.y[2], row.memory[SLIDES] = -1.0, 0.0
+    enclose(-1.0, side, row.memory)
+    return engine, row
 
 
-@pytest.mark.parametrize("theta", [(0.7, -0.6, 0.3), (0.9, 0.8, -0.4), (1.3, -1.1, 0.0)])
-def test_the_pulls_at_a_corner_are_the_slopes_on_both_sides(theta):
-    e, w, b = theta
-    y, reals, ints, memory = linear((e, w, -1.0, b))
-    kept, slope = memory.copy(), np.empty(4)
-    found = landing.pulls(*DYNAMIC_BIAS[:2], DYNAMIC_BIAS, y, reals, ints, memory, slope)
-    model = LinearAttentionModel(CHAIN, bias="dynamic")
-    beside = torch.tensor([[e, w, -1.0 + off, b] for off in (1e-9, -1e-9)], dtype=torch.float64)
-    assert found == pytest.approx((-model.gradient(beside)[:, 2]).tolist(), rel=1e-6)
-    assert found[0] != pytest.approx(found[1], rel=1e-3)
-    assert (memory[corners.ORDER :] == kept[corners.ORDER :]).all() and y[2] == -1.0
-    away, *rest = linear((e, w, -0.9, b))
-    found = landing.pulls(*DYNAMIC_BIAS[:2], DYNAMIC_BIAS, away, *rest, slope)
-    assert np.isnan(found).all()
+#: e, w and b at a = −1, and whether a rises or falls there; 0 where it slides.
+CORNERS = [
+    (0.5, -1.5, -0.5, 1), (0.9, -1.5, -1.0, 1), (0.7, -0.3, -1.5, -1), (0.5, -1.5, -2.0, 0),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "pulled, slides, between",
-    [((-1.0, 2.0), 1.0, (-1.0, np.inf)), ((-2.0, 1.0), 1.0, (-np.inf, -1.0)),
-     ((1.0, 2.0), 0.0, (-1.0, np.inf)), ((-1.0, -2.0), 0.0, (-np.inf, -1.0)),
-     ((2.0, -1.0), 0.0, (-1.0, np.inf)), ((0.0, 0.0), 1.0, None)],
-)  # fmt: skip
-def test_a_row_at_a_corner_crosses_or_slides(pulled, slides, between):
-    y, _, _, memory = linear((0.7, -0.6, -1.0 - 1e-13, 0.3))
-    assert landing.turn(y, pulled, memory) == 1 and y[2] == -1.0
-    assert memory[corners.SLIDES] == slides
-    if between:
-        assert (memory[corners.LOW], memory[corners.HIGH]) == between
-    assert landing.turn(y, (np.nan, 1.0), memory) == -1
-    y[2] = -0.5
-    memory[corners.LOW], memory[corners.HIGH] = -1.0, np.inf
-    assert landing.turn(y, pulled, memory) == 0
+@pytest.mark.parametrize("e, w, b, way", CORNERS)
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_a_row_at_a_corner_crosses_or_slides(e, w, b, way, side):
+    above, below = pulls(e, w, b)
+    assert above != pytest.approx(below, rel=1e-3)
+    assert way == (0 if above < 0 < below else 1 if above + below > 0 else -1)
+    engine, row = at_corner(e, w, b, side)
+    row.y[2] -= side * 1e-13
+    assert engine.meet(row) == 1 and row.y[2] == -1.0
+    assert row.memory[SLIDES] == (way == 0)
+    assert engine.slides(row) == (way == 0)
+    if way:
+        between = (-1.0, np.inf) if way > 0 else (-np.inf, -1.0)
+        assert (row.memory[LOW], row.memory[HIGH]) == between
+    engine.linearise(row)
+    rate = above if way > 0 else below if way < 0 else 0.0
+    assert row.velocity[2] == pytest.approx(rate, rel=1e-6)
+    assert (row.derivative[2] != 0).any() == (way != 0)
 
 
-@pytest.mark.parametrize(
-    "slope, bend, wanted",
-    [(-1.0, 0.625, landing.NOTHING), (-2.4, 2.4, landing.SHORTER), (-1.6, 1.2, landing.SHORTER),
-     (0.3, 0.0, landing.NOTHING)],
-)  # fmt: skip
-def test_a_step_that_turns_back_meets_the_corner_that_its_parabola_passes(slope, bend, wanted):
-    """a goes from −0.5 by slope·t + bend·t², and the corner is at −1."""
-    y, _, _, memory = linear((0.7, -0.6, -0.5, 0.3))
-    memory[corners.LOW], memory[corners.HIGH], memory[corners.SLIDES] = -1.0, np.inf, 0.0
-    new, t = y.copy(), np.linspace(0, 1, 1001)
-    new[2] = y[2] + slope + bend
-    passes = (y[2] + slope * t + bend * t * t).min() < -1.0 < new[2]
-    assert (wanted == landing.SHORTER) == passes
-    assert landing.meet(y, new, np.array([0.0, 0.0, slope, 0.0]), 1.0, memory) == (wanted, 0.0)
+def test_away_from_corners_a_row_goes_on_and_what_is_not_finite_fails():
+    engine, row = at_corner(0.7, -0.6, 0.3)
+    row.y[2] = -0.5
+    kept = row.y.copy(), row.memory[ORDER:].copy()
+    assert engine.meet(row) == 0
+    assert (row.y == kept[0]).all() and (row.memory[ORDER:] == kept[1]).all()
+    engine, row = at_corner(0.7, -0.6, 0.3)
+    row.y[3] = np.nan
+    assert engine.meet(row) == -1
+    assert (row.memory[ORDER:] == kept[1]).all() and row.y[2] == -1.0
+
+
+@pytest.mark.parametrize("e, w, b, way", CORNERS)
+def test_a_start_on_a_corner_goes_on_as_a_row_that_met_it(e, w, b, way):
+    _, row = begun(LINEAR, (e, w, -1.0, b))
+    assert row.memory[SLIDES] == (way == 0)
+    if way:
+        between = (-1.0, np.inf) if way > 0 else (-np.inf, -1.0)
+        assert (row.memory[LOW], row.memory[HIGH]) == between
+
+
+def test_a_start_that_both_sides_repel_leaves_to_the_faster():
+    found = set()
+    for w in (-0.6, -1.5):
+        for b in np.linspace(-2.0, 1.0, 13):
+            above, below = pulls(0.5, w, b)
+            if below < 0 < above:
+                _, row = begun(LINEAR, (0.5, w, -1.0, b))
+                assert row.memory[SLIDES] == 0
+                assert (row.memory[LOW] == -1.0) == (above + below > 0)
+                found.add(above + below > 0)
+    assert found == {True, False}
+
+
+def test_margins_are_distances_to_the_corners_and_pulls_along_one():
+    engine, row = begun(AttentionModel(CHAIN, 4), (0.7, -0.6, -1.2))
+    for a, nearest in ((-1.1, -1.0), (-1.9, -2.0), (-2.2, -2.0), (2.5, 3.0), (-1.0, -1.0)):
+        enclose(a, -1.0, row.memory)
+        low, high = row.memory[LOW], row.memory[HIGH]
+        assert nearest in (low, high)
+        row.y[2] = a
+        assert engine.margin(row, row.y) == pytest.approx(min(a - low, high - a), abs=1e-11)
+    row.y[2] = -1.0 + 1e-9
+    assert engine.margin(row, row.y) < 0
+    for e, w, b, way in CORNERS:
+        engine, row = at_corner(e, w, b)
+        row.memory[SLIDES] = 1.0
+        kept = row.memory[ORDER:].copy()
+        above, below = pulls(e, w, b)
+        found = engine.margin(row, row.y)
+        assert found == pytest.approx(min(-above, below), rel=1e-6) and (found > 0) == (way == 0)
+        assert (row.memory[ORDER:] == kept).all() and row.y[2] == -1.0
+    engine, row = begun(LINEAR, (0.7, -0.6, -0.9, 0.3))
+    assert engine.margin(row, row.y) == pytest.approx(0.1)
+    row.y[2] = 50.0
+    assert engine.margin(row, row.y) == pytest.approx(51.0)
+
+
+@pytest.mark.parametrize("slope, bend, turn", [(-1.0, 0.625, 1.0), (-2.4, 2.4, 0.5),
+                                               (-1.6, 1.2, 2 / 3), (0.3, 0.0, 1.0)])  # fmt: skip
+@pytest.mark.parametrize("side", [1, -1])
+def test_a_step_that_turns_back_is_cut_where_its_parabola_is_beyond_the_corner(
+    slope, bend, turn, side
+):
+    """a goes from ½ before a corner by slope·t + bend·t², and may pass it."""
+    engine, row = begun(LINEAR, (0.7, -0.6, -0.5, 0.3))
+    h, t = 0.25, np.linspace(0, 1, 1001)
+    row.memory[LOW], row.memory[HIGH] = (-1.0, np.inf) if side > 0 else (-np.inf, 1.0)
+    row.y[2], row.velocity[2] = -0.5 * side, side * slope / h
+    row.new[2], row.slope[2] = row.y[2] + side * (slope + bend), side * (slope + 2 * bend) / h
+    passes = (0.5 + slope * t + bend * t * t).min() < 0 < 0.5 + slope + bend
+    assert (turn < 1) == passes
+    assert engine.dip(row, h) == pytest.approx(turn if passes else 1.0)
+    row.memory[SLIDES] = 1.0
+    assert engine.dip(row, h) == 1.0
 
 
 def drifting():
-    """A row of two positions at the bottom of its valley, where it is said to drift."""
-    theta = (0.9, 1.2, -1.9)
-    table = LawTable(CHAIN, 2, False, True)
-    table.add(int(table.ints[STEEPEST]))
-    y, memory, record = in_logs(theta), np.zeros(uniform_rows.MEMORY), np.zeros(5)
-    smooth_fields.begin(UNIFORM, y, 0.0, np.sign(theta), table.ints, memory)
-    why = smooth_orbit.follow(
-        UNIFORM, y, table.reals, table.ints, memory, np.full(3, 1e-8), np.full(3, 1e-15),
-        np.empty(0), np.empty((0, 3)), -np.inf, 3000, record,
-    )  # fmt: skip
-    assert why == DRIFTS
-    return y, table, memory
+    """(engine, row) of two positions at the bottom of its valley, where it is said to drift."""
+    half = AttentionModel(CHAIN, 2).flow()
+    half.extend(int(half.constants()[1][STEEPEST]))
+    engine, row = begun(AttentionModel(CHAIN, 2), (0.9, 1.2, -1.9))
+    given = np.full(3, 1e-8), np.full(3, 1e-15), np.empty(0), np.empty((0, 3)), -np.inf, 3000
+    assert engine.follow(row, *given, np.zeros(3, int), np.zeros(5)) == DRIFTS
+    return engine, row
 
 
-def decide(y, table, memory):
-    velocity, jacobian, work = np.empty(3), np.empty((3, 3)), np.empty((2, 3, 3))
-    given = table.reals, table.ints, memory
-    memory[uniform_rows.KNOWN] = 0.0
-    assert uniform_rows.expand(y, *given, velocity, jacobian, 1.0) == 0
-    return uniform_verdict.verdict(y, velocity, jacobian, *given, work)
+def decide(engine, row, y=None):
+    row.y[:] = row.y if y is None else y
+    row.memory[KNOWN] = 0.0
+    assert engine.linearise(row) == 0
+    return engine.verdict(row)
 
 
 def test_a_row_drifts_on_the_floor_of_a_valley_alone(monkeypatch):
-    y, table, memory = drifting()
+    engine, row = drifting()
+    y, reals = row.y.copy(), row.reals
     model = AttentionModel(CHAIN, 2)
     further = torch.tensor([np.exp(y[0]) / 1e3, np.exp(y[1]), y[2] * 1e6], dtype=torch.float64)
     assert float(model.loss(further)) > CHAIN.entropy_rate + 0.02 * CHAIN.mutual_information
-    assert decide(y, table, memory) == DRIFTS
+    assert decide(engine, row) == DRIFTS
     for i, off in ((0, 0.2), (0, -0.2), (2, 0.4 * y[2])):
         moved = y.copy()
         moved[i] += off
-        assert decide(moved, table, memory) == GOING
-    least, most = table.reals[ENTROPY_RATE], table.reals[UNIGRAM]
+        assert decide(engine, row, moved) == GOING
+    least, most = reals[ENTROPY_RATE], reals[UNIGRAM]
     for share, rule in ((0.019, GOING), (0.021, DRIFTS)):
         value = least + share * (most - least)
-        monkeypatch.setattr(uniform_verdict, "loss", lambda *_, value=value: value)
-        assert decide(y, table, memory) == rule
+        monkeypatch.setattr(ends, "loss", lambda *_, value=value: value)
+        assert decide(engine, row, y) == rule
 
 
 @pytest.mark.parametrize(
@@ -128,35 +175,31 @@ def test_a_row_drifts_on_the_floor_of_a_valley_alone(monkeypatch):
 )
 def test_a_row_drifts_where_it_is_pushed_alike_further_out(monkeypatch, share, rule):
     """The push a thousand times further out is of the size of that where the row is."""
-    y, table, memory = drifting()
-    own = uniform_verdict.push_outwards
-    monkeypatch.setattr(uniform_verdict, "push_outwards", lambda *given: own(*given) / share)
-    assert decide(y, table, memory) == rule
+    engine, row = drifting()
+    own = ends.push_outwards
+    monkeypatch.setattr(ends, "push_outwards", lambda *given: own(*given) / share)
+    assert decide(engine, row) == rule
 
 
 def test_the_floor_has_a_minimum_in_all_but_a():
     y = np.array([-1.0, 0.5, -50.0, 0.3])
-    assert uniform_verdict.is_floor(y, -np.eye(4), False)
+    assert ends.is_floor(y, -np.eye(4), False)
     for i, floor in ((0, False), (1, False), (2, True), (3, False)):
         jacobian = -np.eye(4)
         jacobian[i, i] = 1.0
-        assert uniform_verdict.is_floor(y, jacobian, False) == floor
+        assert ends.is_floor(y, jacobian, False) == floor
     jacobian = -np.eye(4)
     jacobian[1, 1] = 1.0
-    assert uniform_verdict.is_floor(y, jacobian, True)
+    assert ends.is_floor(y, jacobian, True)
     jacobian = -np.eye(4)
     jacobian[0, 3] = jacobian[3, 0] = 2.0
-    assert not uniform_verdict.is_floor(y, jacobian, False)
+    assert not ends.is_floor(y, jacobian, False)
 
 
 def test_a_bias_that_moves_by_its_rounding_does_not_keep_a_row_from_being_trapped():
-    table = LawTable(CHAIN, 3, True, True)
-    table.add(int(table.ints[STEEPEST]))
-    memory, work = np.zeros(uniform_rows.MEMORY), np.empty((2, 4, 4))
-    memory[uniform_rows.SIGN] = 1.0
-    y = np.array([-9.0, np.log(1.5), 0.2, np.log(0.5 / 0.8)])
-    given = table.reals, table.ints, memory, work
+    theta = np.exp(-9.0), 1.5, 0.2, np.log(0.5 / 0.8)
+    engine, row = begun(AttentionModel(CHAIN, 3, "dynamic"), theta)
     for bias, rule in ((0.9e-16, TRAPPED), (1.1e-16, GOING)):
-        velocity = np.array([-1e-10, 0.0, 0.0, bias])
-        found = uniform_verdict.verdict(y, velocity, np.eye(4), *given)
-        assert found == (rule if bias < 1e-16 else GOING), bias
+        row.velocity[:] = -1e-10, 0.0, 0.0, bias
+        row.derivative[:] = np.eye(4)
+        assert engine.verdict(row) == rule, bias

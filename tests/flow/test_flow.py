@@ -6,7 +6,6 @@ from conftest import REFERENCE, uniform_starts
 from scipy.integrate import solve_ivp
 
 from flowsim import BinaryChain, CanonicalModel, InputError, energy, find_limits, integrate
-from flowsim.models.base import velocity
 
 MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
 TIMES = torch.linspace(0, 40, 9, dtype=torch.float64)
@@ -27,7 +26,7 @@ def test_same_path_as_an_independent_integrator(generator):
     assert path.shape == (9, 3, 2)
 
     def field(_, y):
-        return velocity(MODEL, torch.from_numpy(y)).numpy()
+        return MODEL.field(torch.from_numpy(y)).numpy()
 
     for i in range(3):
         reference = solve_ivp(

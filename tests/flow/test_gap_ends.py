@@ -5,10 +5,13 @@ Called from Python they have to be plain Python: see ``test_plain_python``.
 
 import math
 
+import numpy as np
 import pytest
 
+import flowsim
 from flowsim.compiled import config
-from flowsim.flow.gap import decide, field
+from flowsim.flow.gap import decide
+from flowsim.flow.gap.engine import engine_of
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 
@@ -26,14 +29,16 @@ class Orbits:
         return end, 1.0, 2.0, 3.0, margin, 10
 
 
-def end_of(monkeypatch, kind, theta, *answers, target=-1.4, rtol=1e-8, atol=1e-10):
-    orbits = Orbits(*answers)
-    monkeypatch.setattr(decide, "follow", orbits)
-    found = decide.end_of(kind, target, *theta, rtol, atol, 99)
-    return found, orbits.asked
+def end_of(monkeypatch, name, far, theta, *answers, target=-1.4, rtol=1e-8, atol=1e-10):
+    model = flowsim.model(name, 0.5, 0.8)
+    end_of, orbits = engine_of(model.flow()).end_of, Orbits(*answers)
+    monkeypatch.setitem(end_of.__globals__, "follow", orbits)
+    units = 1.0 - np.array(model.keeps_sign, float)
+    end, _, *found = end_of(far, target, theta, units, rtol, atol, 99)
+    return (end, *found), orbits.asked
 
 
-@pytest.mark.parametrize("far", [0, field.FAR])
+@pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize(
     "name, theta",
     [
@@ -46,23 +51,21 @@ def end_of(monkeypatch, kind, theta, *answers, target=-1.4, rtol=1e-8, atol=1e-1
 def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
     monkeypatch, name, theta, far
 ):
-    kind, minima, plane = field.KINDS[name] + far, decide.AT_MINIMA, decide.AT_PLANE
-    model, (sign, x, y, z) = field.KINDS[name], field.point_of(kind, *theta)
+    minima, plane = decide.AT_MINIMA, decide.AT_PLANE
+    point_of = engine_of(flowsim.model(name, 0.5, 0.8).flow()).point_of
+    sign, x, y, z = point_of(far, *theta)
     scale = 1 + x + theta[2 if name == "untied" else 1] ** 2 + z * z
-    rules = {
-        minima: decide.REACHED,
-        plane: decide.RESTED if name == "untied" else decide.TRAPPED,
-    }
+    rules = {minima: decide.REACHED, plane: decide.TRAPPED}
     clear, doubt = 1.01e-4 * scale, 0.99e-4 * scale  # 10⁴ tolerances
     for end in (minima, plane):
-        found, asked = end_of(monkeypatch, kind, theta, (end, clear))
+        found, asked = end_of(monkeypatch, name, far, theta, (end, clear))
         assert found == (end, 1.0, 2.0, 3.0, rules[end], 10)
-        assert asked == [(kind, sign, x, y, z, -1.4, 1e-8, 1e-10, 99)]
-        found, asked = end_of(monkeypatch, kind, theta, (end, doubt), (end, 1.01e-9 * scale))
+        assert asked == [(far, sign, x, y, z, -1.4, 1e-8, 1e-10, 99)]
+        found, asked = end_of(monkeypatch, name, far, theta, (end, doubt), (end, 1.01e-9 * scale))
         assert found[0] == end and found[4:] == (rules[end], 20) and len(asked) == 2
-        assert asked[1] == (kind, sign, x, y, z, -1.4, 1e-13, 1e-14, 99)
+        assert asked[1] == (far, sign, x, y, z, -1.4, 1e-13, 1e-14, 99)
         count = 2 if name == "canonical" else 3
-        found, asked = end_of(monkeypatch, kind, theta, (end, doubt), (end, 0.99e-9 * scale))
+        found, asked = end_of(monkeypatch, name, far, theta, (end, doubt), (end, 0.99e-9 * scale))
         assert found[0] == end and found[4:] == (decide.BESIDE, 20 + 20 * count)
         signed = {"canonical": (), "linear": (2,), "untied": (0, 1)}[name]
         moves = [1e-11 * (max(abs(v), 1.0) if i in signed else abs(v)) for i, v in enumerate(theta)]
@@ -70,23 +73,22 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
         for i in range(count):
             for side in (-1, 1):
                 moved = [v + side * moves[j] * (i == j) for j, v in enumerate(theta)]
-                wanted.append(field.point_of(kind, *moved))
+                wanted.append(point_of(far, *moved))
         for given, point in zip(asked[2:], wanted, strict=True):
             assert given[1:5] == pytest.approx(point, rel=1e-14, abs=0)
             assert given[5:] == (-1.4, 1e-13, 1e-14, 99)
         for place in range(2 * count):
             answers = [(end, 0.0)] * (2 + place) + [(1 - end, 0.0)]
-            found, _ = end_of(monkeypatch, kind, theta, *answers)
+            found, _ = end_of(monkeypatch, name, far, theta, *answers)
             assert (found[0], *found[4:]) == (decide.DIVIDED, decide.NONE, 30 + 10 * place)
-    assert len(end_of(monkeypatch, kind, theta, (minima, 0.0), target=0.0)[1]) == 1
-    assert len(end_of(monkeypatch, kind, theta, (decide.OUT_OF_STEPS, 0.0))[1]) == 1
-    assert end_of(monkeypatch, kind, theta, (decide.LOST, 0.0))[0][4] == decide.NONE
-    found, asked = end_of(monkeypatch, kind, theta, (minima, 0.0), rtol=1e-14, atol=1e-15)
+    assert len(end_of(monkeypatch, name, far, theta, (minima, 0.0), target=0.0)[1]) == 1
+    assert len(end_of(monkeypatch, name, far, theta, (decide.OUT_OF_STEPS, 0.0))[1]) == 1
+    assert end_of(monkeypatch, name, far, theta, (decide.LOST, 0.0))[0][4] == decide.NONE
+    found, asked = end_of(monkeypatch, name, far, theta, (minima, 0.0), rtol=1e-14, atol=1e-15)
     assert {given[6:8] for given in asked} == {(1e-14, 1e-15)} and len(asked) > 2
     broken = (math.nan, *theta[1:])
-    assert end_of(monkeypatch, kind, broken)[0][-1] == 0
-    assert end_of(monkeypatch, kind, broken)[0][0] == decide.NOT_FINITE
-    assert model == kind % field.FAR
-    assert (model == field.UNTIED) == (
-        end_of(monkeypatch, kind, (0.0, *theta[1:]), (minima, clear))[1] != []
+    assert end_of(monkeypatch, name, far, broken)[0][-1] == 0
+    assert end_of(monkeypatch, name, far, broken)[0][0] == decide.NOT_FINITE
+    assert (name == "untied") == (
+        end_of(monkeypatch, name, far, (0.0, *theta[1:]), (minima, clear))[1] != []
     )

@@ -1,7 +1,9 @@
 """Orbits with the logit gap as independent variable: the field, the step, and where they end."""
 
 import math
+from functools import partial
 
+import gap_twin
 import numpy as np
 import pytest
 import torch
@@ -18,111 +20,60 @@ from flowsim import (
     UntiedModel,
     find_limits,
 )
-from flowsim.flow.gap import field, loss
-from flowsim.flow.gap.step import error, step
-from flowsim.landscape.basins import SADDLE_ENERGY, analytic_basin
-from flowsim.models.gap_loss import gap_loss, gap_slope
+from flowsim.models.canonical.basins import SADDLE_ENERGY
+from flowsim.models.gap_family.compiled import law_of, loss, slope
+from flowsim.models.gap_family.loss import gap_loss, gap_slope, optimal_logit
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.1, 0.1), (0.02, 0.9), (0.4, 0.6001)]
 MODELS = [CanonicalModel, LinearAttentionModel, UntiedModel]
 
 
-def three(row):
-    """θ as three numbers, the canonical third being 0."""
-    return (*row, 0.0) if len(row) == 2 else tuple(row)
-
-
-def tuples(kind, sign, x, y, z, h):
-    """A step from a point: its start, its end, the slopes and the stages."""
-    slopes = field.rates(kind, sign, x, y, z)
-    x1, y1, z1, *stages = step(kind, sign, h, x, y, z, *slopes)
-    return (x, y, z), (x1, y1, z1), slopes, tuple(stages)
-
-
-@pytest.mark.parametrize("far", [0, field.FAR])
-@pytest.mark.parametrize("model", MODELS)
-def test_coordinates_rates_and_steepness_are_those_of_the_model(model, far, generator):
-    model = model(BinaryChain(0.5, 0.8))
-    theta = box(100, len(model.coordinates), generator)
-    gradient = model.logit_gap_gradient(theta)
-    kind = field.KINDS[model.name] + far
-    for row, slope in zip(theta.tolist(), gradient, strict=True):
-        sign, *point = field.point_of(kind, *three(row))
-        back = field.theta_of(kind, sign, *point, *row[:2])
-        assert back == pytest.approx(three(row), rel=1e-14, abs=1e-14)
-        assert field.gap(kind, sign, *point) == pytest.approx(model.logit_gap(row), rel=1e-12)
-        squared = slope.square().sum().item()
-        assert field.steepness(kind, sign, *point) == pytest.approx(squared, rel=1e-12)
-        moved = [a + 1e-7 * b for a, b in zip(row, (slope / squared).tolist(), strict=True)]
-        ahead = field.point_of(kind, *three(moved))[1:]
-        found = [(b - a) / 1e-7 for a, b in zip(point, ahead, strict=True)]
-        assert field.rates(kind, sign, *point) == pytest.approx(found, rel=1e-4, abs=1e-5)
-
-
 @pytest.mark.parametrize(("p", "q"), [*CHAINS, (0.3, 0.7), (0.5, 0.5), (1e-9, 0.3), (0.8, 0.2)])
 def test_scalar_loss_and_slope_are_the_models(p, q):
     chain = BinaryChain(p, q)
-    numbers = loss.numbers(chain)
+    law = law_of(chain)
     for gap in (-1e4, -500.0, -30.0, -2.0, -1e-9, 0.0, 1e-3, 1.7, 40.0, 1e5):
         at = torch.tensor(gap, dtype=torch.float64)
-        assert loss.loss(numbers, gap) == pytest.approx(gap_loss(chain, at).item(), rel=1e-13)
-        slope = loss.slope(numbers, gap - chain.target_logit_gap)
-        assert slope == pytest.approx(gap_slope(chain, at).item(), rel=1e-9, abs=1e-15)
+        assert loss(law, gap) == pytest.approx(gap_twin.gap_loss(chain, at).item(), rel=1e-13)
+        assert loss(law, gap) == gap_loss(chain, at).item()
+        found = slope(law, gap - chain.target_logit_gap)
+        assert found == pytest.approx(gap_twin.gap_slope(chain, at).item(), rel=1e-9, abs=1e-15)
+        assert found == gap_slope(chain, at).item()
+        logit = gap_twin.optimal_logit(chain, at)
+        torch.testing.assert_close(optimal_logit(chain, at), logit, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize(("p", "q"), [*CHAINS, (0.5, 0.5), (1e-6, 0.3)])
+def test_derivatives_of_the_loss_are_those_of_its_twin(p, q, generator):
+    """By autograd twice, by torch.func, and for gaps that are not finite."""
+    chain = BinaryChain(p, q)
+    gap = 30 * torch.randn(200, dtype=torch.float64, generator=generator)
+    for own, twin in ((gap_loss, gap_twin.gap_loss), (gap_slope, gap_twin.gap_slope)):
+        found = []
+        for function in (own, twin):
+            at = gap.clone().requires_grad_()
+            (first,) = torch.autograd.grad(function(chain, at).sum(), at, create_graph=True)
+            found.append(first)
+            if function in (gap_loss, gap_twin.gap_loss):
+                found.append(torch.autograd.grad(first.sum(), at)[0])
+        half = len(found) // 2
+        for one, other in zip(found[:half], found[half:], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-12)
+        rise = torch.func.vmap(torch.func.grad(partial(own, chain)))(gap)
+        torch.testing.assert_close(rise, found[0].detach(), rtol=0, atol=0)
+        assert torch.equal(torch.func.jvp(partial(own, chain), (gap,), (gap,))[1], rise * gap)
+    bend = torch.func.vmap(torch.func.hessian(partial(gap_loss, chain)))(gap)
+    assert torch.equal(bend, torch.func.vmap(torch.func.grad(partial(gap_slope, chain)))(gap))
+    lost = torch.tensor([math.nan, 1.0], dtype=torch.float64)
+    for function in (gap_loss, gap_slope, optimal_logit):
+        assert torch.isnan(function(chain, lost)).tolist() == [True, False]
 
 
 def test_the_slope_is_right_to_rounding_next_to_the_minimum():
-    numbers = loss.numbers(BinaryChain(0.5, 0.8))
-    curvature = loss.slope(numbers, 1e-6) / 1e-6
+    law = law_of(BinaryChain(0.5, 0.8))
+    curvature = slope(law, 1e-6) / 1e-6
     for beyond in (1e-12, -1e-12, 1e-200):
-        assert loss.slope(numbers, beyond) / beyond == pytest.approx(curvature, rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", range(3))
-def test_the_step_is_of_order_eight_and_its_error_estimate_of_order_seven(kind):
-    start = (0.7, 0.6, 0.9)
-    ends, ratios = [], []
-    for count in (1, 2, 4, 64):
-        point = start
-        for _ in range(count):
-            before, point, slopes, stages = tuples(kind, 1.0, *point, 1.6 / count)
-        ends.append(np.array(point))
-        h = 1.6 / count
-        ratios.append(error(kind, h, before, point, slopes, stages, 1.0, 0.0))
-    errors = [np.abs(end - ends[-1]).max() for end in ends[:-1]]
-    assert errors[0] / errors[1] > 2**7 and errors[1] / errors[2] > 2**7
-    assert ratios[0] / ratios[1] > 2**6
-    before, after, slopes, stages = tuples(kind, 1.0, *start, 1.6)
-    estimate = error(kind, 1.6, before, after, slopes, stages, 1.0, 0.0)
-    exact = np.abs(np.array(after) - ends[-1]) / np.abs(start)
-    assert exact.max() < estimate < 1e4 * exact.max()
-
-
-def test_the_error_allowed_is_relative_to_what_each_coordinate_is():
-    def ratio(kind, point, rtol, atol=0.0, h=1.0):
-        before, after, slopes, stages = tuples(kind, -1.0, *point, h)
-        return error(kind, h, before, after, slopes, stages, rtol, atol)
-
-    canonical, linear = (3.0, 0.1, 0.0), (3.0, 0.1, 0.5)
-    for kind, point in ((0, canonical), (1, linear), (2, linear)):
-        assert ratio(kind, point, 1e-9) == pytest.approx(10 * ratio(kind, point, 1e-8), rel=1e-9)
-    assert ratio(0, canonical, 1e-9, 1.0) == ratio(0, canonical, 1e-9)
-    assert ratio(1, linear, 1e-9, 1.0) <= ratio(1, linear, 1e-9)
-    stages = ((0.0,) * 7, (1.0, 0.3, -0.2, 0.7, 0.1, 0.5, 0.9), (0.0,) * 7)
-    ratios = [
-        error(kind, 1.0, (1.0, before, 0.0), (1.0, after, 0.0), (0.0, 1.0, 0.0), stages, 1e-9, 0.0)
-        for kind, before, after in (
-            (0, 1.0, 1.0),
-            (field.FAR, -5.0, -5.0),
-            (0, 0.1, 1.0),
-            (0, 1.0, 0.1),
-            (0, 0.1, -0.1),
-        )
-    ]
-    assert ratios[1] == pytest.approx(ratios[0], rel=1e-4)  # rtol of log w is rtol of w
-    assert ratios[2] == pytest.approx(10 * ratios[0], rel=1e-9)
-    assert ratios[3] == ratios[2] and ratios[4] == math.inf
-    bad = ((0.0,) * 7, (1e300,) * 7, (0.0,) * 7)  # not finite: no step at all
-    assert error(0, 1.0, canonical, canonical, (0.0, 1.0, 0.0), bad, 1e-9, 0.0) == math.inf
+        assert slope(law, beyond) / beyond == pytest.approx(curvature, rel=1e-6)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -148,7 +99,7 @@ def test_ends_are_those_of_another_integrator(model, p, q, generator):
 def checked(model, start, unresolved=0, **options):
     """Limits whose labels are the closed form's; at most so many are unresolved."""
     limits = find_limits(model, start, **options)
-    expected = torch.where(analytic_basin(model)(start), 1, 2)
+    expected = torch.where(model.basin(start), 1, 2)
     resolved = limits.label != Label.UNRESOLVED
     assert (limits.label == expected)[resolved].all()
     assert (~resolved).sum() <= unresolved
@@ -200,13 +151,13 @@ def test_no_label_stands_that_a_displaced_neighbour_does_not_share(p, q):
         for i in range(2):
             moved = start.clone()
             moved[:, i] *= factor
-            neighbours.append(analytic_basin(model)(moved))
+            neighbours.append(model.basin(moved))
     shared = torch.stack(neighbours)
     divided = shared.any(dim=0) & ~shared.all(dim=0)
     assert (label[divided] == Label.UNRESOLVED).all()
-    expected = torch.where(analytic_basin(model)(start), 1, 2)
+    expected = torch.where(model.basin(start), 1, 2)
     assert ((label == expected) | (label == Label.UNRESOLVED)).all()
-    wide = torch.stack([analytic_basin(model)(start * f) for f in (1 - 1e-10, 1 + 1e-10)])
+    wide = torch.stack([model.basin(start * f) for f in (1 - 1e-10, 1 + 1e-10)])
     clear = (wide[0] == wide[1]) & (steps.abs() > 2.5e-10).expand_as(squared).reshape(-1)
     assert clear.any() and divided.any()
     assert (label == expected)[clear].all()

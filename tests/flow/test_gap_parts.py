@@ -8,16 +8,40 @@ import math
 import numpy as np
 import pytest
 import torch
+from conftest import box
 from numpy.polynomial import polynomial
 from scipy.integrate import DOP853, quad
 from scipy.optimize import brentq
 
-from flowsim import BinaryChain, model
+import flowsim
+from flowsim import BinaryChain
 from flowsim.compiled import config
-from flowsim.flow.gap import dense, field, loss, orbit, step, timed
+from flowsim.flow.gap.dense import AFTER, BEFORE, LAST, NODES
+from flowsim.flow.gap.engine import engine_of
+from flowsim.models.gap_family.compiled import law_of, log_add, log_sigmoid, loss, slope
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
-NODES = dense.NODES
+NAMES = ["canonical", "linear", "untied"]
+
+
+def engine_for(name):
+    return engine_of(flowsim.model(name, 0.5, 0.8).flow())
+
+
+#: Its parts that ask a model nothing.
+ENGINE = engine_for("linear")
+
+
+def three(row):
+    """θ as three numbers, the canonical third being 0."""
+    return (*row, 0.0) if len(row) == 2 else tuple(row)
+
+
+def tuples(engine, sign, x, y, z, h):
+    """A step from a point: its start, its end, the slopes and the stages."""
+    slopes = engine.rates(False, sign, x, y, z)
+    x1, y1, z1, *stages = engine.step(False, sign, h, x, y, z, *slopes)
+    return (x, y, z), (x1, y1, z1), slopes, tuple(stages)
 
 
 @pytest.fixture
@@ -43,7 +67,7 @@ def test_time_and_place_on_a_step_are_each_other_s_inverse(random, fall):
         last = -3.0 if fall == 1.0 else math.log(1 - fall)
         for share in (0.1, 0.5, 0.95):
             at = share * last
-            late, kappa, u = dense.late_by(course, log_part, fall, at, 0.3)
+            late, kappa, u = ENGINE.late_by(course, log_part, fall, at, 0.3)
             assert late == pytest.approx(time(at) - 0.3, rel=1e-12, abs=1e-13)
             assert u == pytest.approx(math.exp(at), rel=1e-15)
             slope = (time(at + 1e-5) - time(at - 1e-5)) / 2e-5
@@ -51,14 +75,14 @@ def test_time_and_place_on_a_step_are_each_other_s_inverse(random, fall):
             t = time(at)
             exact = brentq(lambda s, t=t: time(s) - t, last, 0.0, xtol=1e-15, rtol=1e-14)
             for guess in (0.0, at + 0.01, at, 99.0):
-                s, u, kappa = dense.place(course, log_part, fall, t, guess, 1e-4)
+                s, u, kappa = ENGINE.place(course, log_part, fall, t, guess, 1e-4)
                 assert s == pytest.approx(exact, abs=1e-7)
                 assert u == pytest.approx(math.exp(exact), rel=1e-7)
                 assert kappa == pytest.approx(-slope, rel=1e-2)
         if fall == 1.0:
-            assert dense.duration(course, log_part, fall) == math.inf
+            assert ENGINE.duration(course, log_part, fall) == math.inf
         else:
-            whole = dense.duration(course, log_part, fall)
+            whole = ENGINE.duration(course, log_part, fall)
             assert whole == pytest.approx(time(math.log(1 - fall)), rel=1e-12)
 
 
@@ -67,21 +91,21 @@ def test_points_of_a_step_and_the_series_at_its_end(random):
     series = np.zeros((3, 5))
     for v in (0.0, 0.3, 1.0):
         expected = [after[i] - v * polynomial.polyval(2 * v - 1, course[1 + i]) for i in range(3)]
-        assert dense.point_at(field.LINEAR, course, after, v) == pytest.approx(expected, rel=1e-14)
-        assert dense.point_at(field.CANONICAL + field.FAR, course, after, v)[2] == 0
-    origin, late = dense.tail(course, log_part, after, 1e-12, series)
+        assert ENGINE.point_at(course, after, v) == pytest.approx(expected, rel=1e-14)
+        assert engine_for("canonical").point_at(course, after, v)[2] == 0
+    origin, late = ENGINE.tail(course, log_part, after, 1e-12, series)
     assert origin == pytest.approx(polynomial.polyval(-1, course[0]), rel=1e-13)
     for t in (late, late + 1.0, late + 20.0):
-        _, u, _ = dense.place(course, log_part, 1.0, t, 0.0, 1e-12)
-        found = timed.power_series(series, math.exp((origin - t) / log_part))
-        expected = dense.point_at(field.LINEAR, course, after, u)
+        _, u, _ = ENGINE.place(course, log_part, 1.0, t, 0.0, 1e-12)
+        found = ENGINE.power_series(series, math.exp((origin - t) / log_part))
+        expected = ENGINE.point_at(course, after, u)
         assert found == pytest.approx(expected, rel=2e-12)
     errors = []
     for power in (0.04, 0.02):  # four terms are kept
         t = origin - log_part * math.log(power)
-        _, u, _ = dense.place(course, log_part, 1.0, t, 0.0, 1e-13)
-        expected = np.array(dense.point_at(field.LINEAR, course, after, u))
-        errors.append(np.abs(timed.power_series(series, power) - expected).max())
+        _, u, _ = ENGINE.place(course, log_part, 1.0, t, 0.0, 1e-13)
+        expected = np.array(ENGINE.point_at(course, after, u))
+        errors.append(np.abs(ENGINE.power_series(series, power) - expected).max())
     assert 20 < errors[0] / errors[1] < 45
 
 
@@ -93,23 +117,23 @@ def test_what_a_step_knows_between_its_ends_is_scipy_s(random):
     late = [solver.K_extended[i, 0] for i in range(12, 16)]
     k = solver.K_extended[:, 0]
     values = np.zeros(NODES)
-    dense.interpolate(1.3, h, k[0], tuple(k[5:12]), tuple(late), values)
+    ENGINE.interpolate(1.3, h, k[0], tuple(k[5:12]), tuple(late), values)
     nodes = (np.polynomial.legendre.leggauss(NODES)[0] + 1) / 2
     expected = [output(solver.t - v * h)[0] for v in nodes]
     assert values == pytest.approx(expected, rel=1e-13)
     powers = random.uniform(-1, 1, NODES)
     sampled = polynomial.polyval(nodes, powers)
     below, above = np.zeros(NODES), np.zeros(NODES)
-    dense.transform(dense.BEFORE, sampled, 3.0, below)
-    dense.transform(dense.AFTER, sampled, -2.0, above)
+    ENGINE.transform(BEFORE, sampled, 3.0, below)
+    ENGINE.transform(AFTER, sampled, -2.0, above)
     for v in (0.1, 0.5, 0.8):
         mean, _ = quad(lambda x: polynomial.polyval(x, powers), 0, v)
-        assert dense.polynomial(below, 2 * v - 1) == pytest.approx(3 * mean / v, rel=1e-12)
+        assert ENGINE.polynomial(below, 2 * v - 1) == pytest.approx(3 * mean / v, rel=1e-12)
         mean, _ = quad(lambda x: polynomial.polyval(x, powers), v, 1)
-        assert dense.polynomial(above, 2 * v - 1) == pytest.approx(-2 * mean / (1 - v), rel=1e-12)
+        assert ENGINE.polynomial(above, 2 * v - 1) == pytest.approx(-2 * mean / (1 - v), rel=1e-12)
     legendre = np.polynomial.legendre.poly2leg(np.polynomial.Polynomial(powers)(
         np.polynomial.Polynomial([0.5, 0.5])).coef)  # fmt: skip
-    assert dense.LAST @ sampled == pytest.approx(legendre[-2:], rel=1e-10)
+    assert LAST @ sampled == pytest.approx(legendre[-2:], rel=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -122,19 +146,19 @@ def test_what_a_step_knows_between_its_ends_is_scipy_s(random):
 )
 def test_a_course_keeps_time_and_place(name, starts):
     """One step of the engine against quadrature of dt = dΔ/(ℓ′ ‖∇Δ‖²) along scipy's orbit."""
-    chain = loss.numbers(BinaryChain(0.5, 0.8))
+    law, engine = law_of(BinaryChain(0.5, 0.8)), engine_for(name)
     for theta in starts:
-        kind = field.kind_at(field.KINDS[name], *theta, chain[4])
-        sign, x, y, z = field.point_of(kind, *theta)
-        now, h = field.gap(kind, sign, x, y, z), -0.02
-        slopes = field.rates(kind, sign, x, y, z)
-        *after, kx, ky, kz = step.step(kind, sign, h, x, y, z, *slopes)
+        far = engine.is_far(*theta, law[0])
+        sign, x, y, z = engine.point_of(far, *theta)
+        now, h = engine.gap(far, sign, x, y, z), -0.02
+        slopes = engine.rates(far, sign, x, y, z)
+        *after, kx, ky, kz = engine.step(far, sign, h, x, y, z, *slopes)
         course = np.zeros((4, NODES))
-        log_part, unsure = dense.prepare(
-            kind, sign, chain, now, h, chain[4], (x, y, z), tuple(after), slopes, (kx, ky, kz),
+        log_part, unsure = engine.prepare(
+            far, sign, law, now, h, law[0], (x, y, z), tuple(after), slopes, (kx, ky, kz),
             1e-2, np.zeros((4, NODES)), course,
         )  # fmt: skip
-        run = DOP853(lambda _, p: field.rates(kind, sign, *p), now, [x, y, z], now + h,  # noqa: B023
+        run = DOP853(lambda _, p: engine.rates(far, sign, *p), now, [x, y, z], now + h,  # noqa: B023
                      rtol=1e-13, atol=1e-14)  # fmt: skip
         pieces = []
         while run.status == "running":
@@ -144,48 +168,48 @@ def test_a_course_keeps_time_and_place(name, starts):
         def point(delta, pieces=pieces):
             return next(p for p in pieces if p.t_old >= delta >= p.t or p is pieces[-1])(delta)
 
-        def rate(delta, kind=kind, sign=sign, point=point):
-            steep = field.steepness(kind, sign, *point(delta))
-            return -1 / (loss.slope(chain, delta - chain[4]) * steep)
+        def rate(delta, far=far, sign=sign, point=point):
+            steep = engine.steepness(far, sign, *point(delta))
+            return -1 / (slope(law, delta - law[0]) * steep)
 
-        fall = h / (chain[4] - now)
+        fall = h / (law[0] - now)
         whole, _ = quad(rate, now, now + h, epsabs=1e-13, epsrel=1e-12)
-        assert dense.duration(course, log_part, fall) == pytest.approx(whole, rel=1e-9)
+        assert engine.duration(course, log_part, fall) == pytest.approx(whole, rel=1e-9)
         assert 0 <= unsure < 1e-6
         for v in (0.8, 0.3):
             at = now + (1 - v) * h
-            found = dense.point_at(kind, course, tuple(after), v)
+            found = engine.point_at(course, tuple(after), v)
             assert found == pytest.approx(point(at), rel=1e-9, abs=1e-10)
             t, _ = quad(rate, now, at, epsabs=1e-13, epsrel=1e-12)
-            _, u, _ = dense.place(course, log_part, fall, t, 0.0, 1e-12)
+            _, u, _ = engine.place(course, log_part, fall, t, 0.0, 1e-12)
             assert u == pytest.approx(1 - fall * (1 - v), rel=1e-9)
 
 
 def test_lengths_of_steps():
-    assert step.first_length(-0.1, 0.2, 1e-8) == pytest.approx(2 * 0.1 * 0.3)
-    assert step.first_length(-5.0, 2.0, 1e-8) == pytest.approx(2 * 0.1 * 5.0)
-    assert step.first_length(1.0, 4.0, 1e-8) == pytest.approx(2 * 0.1 * 4.0)
-    assert step.first_length(4.0, 4.1, 1e-2) == pytest.approx(0.1)
-    assert step.reach(field.LINEAR, -3.0, 0.5) == 6.0
-    assert step.reach(field.LINEAR, 3.0, 0.0) == step.reach(4, 3.0, 0.5) == math.inf
+    assert ENGINE.first_length(-0.1, 0.2, 1e-8) == pytest.approx(2 * 0.1 * 0.3)
+    assert ENGINE.first_length(-5.0, 2.0, 1e-8) == pytest.approx(2 * 0.1 * 5.0)
+    assert ENGINE.first_length(1.0, 4.0, 1e-8) == pytest.approx(2 * 0.1 * 4.0)
+    assert ENGINE.first_length(4.0, 4.1, 1e-2) == pytest.approx(0.1)
+    assert ENGINE.reach(False, -3.0, 0.5) == 6.0
+    assert ENGINE.reach(False, 3.0, 0.0) == ENGINE.reach(True, 3.0, 0.5) == math.inf
     for ratio in (1e-3, 1.0, 256.0):
-        assert step.growth(ratio) == pytest.approx(ratio ** (-1 / 8), rel=1e-14)
-    assert step.growth(0.0) == pytest.approx(100.0)
-    assert step.next_length(-2.0, 1.5, 0.0, 1.0) == pytest.approx(2.7)
-    assert step.next_length(2.0, 100.0, 0.0, 1.0) == 16.0
-    assert step.next_length(2.0, 0.01, 0.0, 1.0) == 0.2
-    assert step.next_length(2.0, 1.5, -1.0, 3.0) == pytest.approx(2 * 0.9 * 1.5)  # 1.5²/3·2 = 1.5
-    assert step.next_length(2.0, 1.2, 1.0, 3.0) == pytest.approx(2 * 0.9 * 0.96)
-    assert step.shorter(2.0, math.inf) == step.shorter(2.0, math.nan) == pytest.approx(0.2)
-    assert step.shorter(-2.0, 256.0) == pytest.approx(-0.9)
-    assert step.shorter(2.0, 1e20) == pytest.approx(0.2)
-    assert step.towards(1.0, -0.9) == -0.9 and step.towards(0.9, -0.9) == -0.9
-    assert step.towards(1.0, -1.2) == pytest.approx(-0.72)  # no small rest
-    assert step.towards(1.0, 5.0) == 1.0 and step.towards(1.0, -5.0) == -1.0
+        assert ENGINE.growth(ratio) == pytest.approx(ratio ** (-1 / 8), rel=1e-14)
+    assert ENGINE.growth(0.0) == pytest.approx(100.0)
+    assert ENGINE.next_length(-2.0, 1.5, 0.0, 1.0) == pytest.approx(2.7)
+    assert ENGINE.next_length(2.0, 100.0, 0.0, 1.0) == 16.0
+    assert ENGINE.next_length(2.0, 0.01, 0.0, 1.0) == 0.2
+    assert ENGINE.next_length(2.0, 1.5, -1.0, 3.0) == pytest.approx(2 * 0.9 * 1.5)  # 1.5²/3·2 = 1.5
+    assert ENGINE.next_length(2.0, 1.2, 1.0, 3.0) == pytest.approx(2 * 0.9 * 0.96)
+    assert ENGINE.shorter(2.0, math.inf) == ENGINE.shorter(2.0, math.nan) == pytest.approx(0.2)
+    assert ENGINE.shorter(-2.0, 256.0) == pytest.approx(-0.9)
+    assert ENGINE.shorter(2.0, 1e20) == pytest.approx(0.2)
+    assert ENGINE.towards(1.0, -0.9) == -0.9 and ENGINE.towards(0.9, -0.9) == -0.9
+    assert ENGINE.towards(1.0, -1.2) == pytest.approx(-0.72)  # no small rest
+    assert ENGINE.towards(1.0, 5.0) == 1.0 and ENGINE.towards(1.0, -5.0) == -1.0
 
 
 def test_whether_the_way_leads_over_the_plane():
-    canonical, linear, untied = range(3)
+    canonical, linear, untied = map(engine_for, NAMES)
     turns = [
         (canonical, -1.0, 1.0, 0.8, 0.0, 1.0, True),  # g = −0.28
         (canonical, -1.0, 1.0, 0.8, 0.0, -1.0, False),
@@ -195,26 +219,29 @@ def test_whether_the_way_leads_over_the_plane():
         (untied, 1.0, 1.0, 0.8, 0.0, -1.0, True), (untied, 1.0, 0.0, 0.8, 1.0, 1.0, True),
         (untied, 1.0, 1.0, 0.8, 0.1, -1.0, False), (untied, 1.0, 1.0, 0.8, 0.0, 1.0, False),
     ]  # fmt: skip
-    for *point, expected in turns:
-        assert field.turns_back(*point) == expected
+    for engine, *point, expected in turns:
+        assert engine.turns_back(False, *point) == expected
     g = 1 - 2 * 0.36
-    assert field.margins(canonical, -1.0, 0.3, 0.6, 0.0) == pytest.approx((0.3, 0.25 * g * g))
-    assert field.margins(linear, -1.0, 0.3, 0.6, 0.09) == pytest.approx((0.3, 0.0162))
-    assert field.margins(linear, -1.0, 0.3, 0.6, 2.0) == pytest.approx((0.3, 0.25 * g * g))
-    assert field.margins(untied, -1.0, 0.3, 0.6, 0.0) == pytest.approx((0.3, 0.25 * g * g))
-    assert field.margins(untied, -1.0, 0.3, 0.6, 0.1)[0] == math.inf
-    assert field.relative(-3.0, 2.0) == 1.5 and field.relative(0.0, 0.0) == 0.0
-    for kind in (0, 4):
-        y = 0.6 if kind == 0 else math.log(0.6)
-        assert field.size(kind, 0.5, y, 0.0) == pytest.approx(0.5 * 1.72)
-        assert field.size(kind + 1, 0.5, y, -3.0) == pytest.approx(0.5 * 4 * 1.72)
-        assert field.size(kind + 2, 0.5, y, 3.0) == pytest.approx(0.5 * 3.5 * 1.72)
-    kinds = [(0, (6.3, 1.0, 0.0), 0), (0, (6.4, 1.0, 0.0), 4), (0, (6.4, 0.0, 0.0), 0),
-             (1, (1.0, 9.0, 9.0), 1), (2, (4.5, 4.4, 0.5), 2), (2, (4.5, 4.5, 0.5), 6),
-             (2, (4.5, 4.5, 0.0), 2)]  # fmt: skip
-    for kind, theta, expected in kinds:
-        assert field.kind_at(kind, *theta, 1.0) == expected
-    assert field.kind_at(0, 1.0, 1.0, 0.0, -41.0) == 4
+    assert canonical.margins(False, -1.0, 0.3, 0.6, 0.0) == pytest.approx((0.3, 0.25 * g * g))
+    assert linear.margins(False, -1.0, 0.3, 0.6, 0.09) == pytest.approx((0.3, 0.0162))
+    assert linear.margins(False, -1.0, 0.3, 0.6, 2.0) == pytest.approx((0.3, 0.25 * g * g))
+    assert untied.margins(False, -1.0, 0.3, 0.6, 0.0) == pytest.approx((0.3, 0.25 * g * g))
+    assert untied.margins(False, -1.0, 0.3, 0.6, 0.1)[0] == math.inf
+    assert ENGINE.relative(-3.0, 2.0) == 1.5 and ENGINE.relative(0.0, 0.0) == 0.0
+    for far in (False, True):
+        y = math.log(0.6) if far else 0.6
+        assert canonical.size(far, 0.5, y, 0.0) == pytest.approx(0.5 * 1.72)
+        assert linear.size(far, 0.5, y, -3.0) == pytest.approx(0.5 * 4 * 1.72)
+        assert untied.size(far, 0.5, y, 3.0) == pytest.approx(0.5 * 3.5 * 1.72)
+    rows = [
+        (canonical, (6.3, 1.0, 0.0), False), (canonical, (6.4, 1.0, 0.0), True),
+        (canonical, (6.4, 0.0, 0.0), False), (linear, (1.0, 9.0, 9.0), False),
+        (untied, (4.5, 4.4, 0.5), False), (untied, (4.5, 4.5, 0.5), True),
+        (untied, (4.5, 4.5, 0.0), False),
+    ]  # fmt: skip
+    for engine, theta, expected in rows:
+        assert engine.is_far(*theta, 1.0) == expected
+    assert canonical.is_far(1.0, 1.0, 0.0, -41.0)
 
 
 def test_a_point_on_a_level_or_on_the_minima_is_known():
@@ -226,41 +253,115 @@ def test_a_point_on_a_level_or_on_the_minima_is_known():
         (2, (0.0, 0.3, -half), True), (2, (0.3, 0.1, -half), False), (2, (0.3, 0.0, -half), True),
     ]  # fmt: skip
     for kind, theta, expected in cases:
-        point = field.point_of(kind, *theta)
-        assert orbit.is_level(kind, theta, *point) == expected, (kind, theta)
-    for name in field.KINDS:
-        kind, k = field.KINDS[name], 2 if name == "canonical" else 3
+        engine = engine_for(NAMES[kind])
+        point = engine.point_of(False, *theta)
+        assert engine.is_level(False, theta, *point) == expected, (kind, theta)
+    for name in NAMES:
+        engine, k = engine_for(name), 2 if name == "canonical" else 3
         theta = (0.8, 0.6, 0.5)
-        sign, x, y, z = field.point_of(kind, *theta)
-        gap = field.gap(kind, sign, x, y, z)
+        sign, x, y, z = engine.point_of(False, *theta)
+        gap = engine.gap(False, sign, x, y, z)
         given = torch.tensor(theta[:k], dtype=torch.float64)
-        assert gap == pytest.approx(float(model(name, 0.5, 0.8).logit_gap(given)), rel=1e-12)
-        rates = field.rates(kind, sign, x, y, z)
+        assert gap == pytest.approx(
+            float(flowsim.model(name, 0.5, 0.8).logit_gap(given)), rel=1e-12
+        )
+        rates = engine.rates(False, sign, x, y, z)
         room = min(abs(x / rates[0]), abs(y / rates[1]), max(abs(z), 1) / abs(rates[2] or 1e-9))
         for tolerance, least in ((1e-12, 1e-14), (1e-3, 1e-12)):
             for off, expected in ((0.99, True), (1.01, False)):
                 target = gap + off * least * room
                 close = abs(target - gap) / (least * room)
                 if 0.98 < close < 1.02:  # the gap has digits enough
-                    assert orbit.on_minima(kind, sign, x, y, z, target, tolerance) == expected
-        landed = orbit.land(kind, sign, x, y, z, gap + 1e-3, False)
-        assert field.gap(kind, sign, *landed) == pytest.approx(gap + 1e-3, rel=1e-14)
-        plane = orbit.land(kind, sign, 1e-9, y, 1e-9 if name == "untied" else z, 0.0, True)
+                    assert engine.on_minima(False, sign, x, y, z, target, tolerance) == expected
+        landed = engine.land(False, sign, x, y, z, gap + 1e-3, False)
+        assert engine.gap(False, sign, *landed) == pytest.approx(gap + 1e-3, rel=1e-14)
+        plane = engine.land(False, sign, 1e-9, y, 1e-9 if name == "untied" else z, 0.0, True)
         assert plane[0] == 0 and plane[2] == (0 if name == "untied" else pytest.approx(z, abs=1e-6))
 
 
 @pytest.mark.parametrize("pq", [(0.5, 0.8), (0.2, 0.3), (0.5, 0.5)])
 def test_the_gap_of_a_loss_is_found(pq):
-    chain = loss.numbers(BinaryChain(*pq))
-    for start, end in ((chain[4] + 2, chain[4]), (chain[4] - 3, chain[4]), (2.0, 0.0)):
-        low, high = loss.loss(chain, end), loss.loss(chain, start)
+    law, gap_at = law_of(BinaryChain(*pq)), ENGINE.gap_at
+    for start, end in ((law[0] + 2, law[0]), (law[0] - 3, law[0]), (2.0, 0.0)):
+        low, high = loss(law, end), loss(law, start)
         if high <= low:
             continue
         for share in (1e-6, 0.3, 0.999):
             wanted = low + share * (high - low)
-            found = loss.gap_at(chain, start, end, wanted)
+            found = gap_at(law, start, end, wanted)
             assert min(start, end) <= found <= max(start, end)
-            assert loss.loss(chain, found) == pytest.approx(wanted, abs=3e-16)
-    assert loss.log_sigmoid(-800.0) == -800.0
-    assert loss.log_sigmoid(0.0) == pytest.approx(-math.log(2))
-    assert loss.log_add(3.0, -1.0) == pytest.approx(math.log(math.exp(3) + math.exp(-1)), rel=1e-15)
+            assert loss(law, found) == pytest.approx(wanted, abs=3e-16)
+    assert log_sigmoid(-800.0) == -800.0
+    assert log_sigmoid(0.0) == pytest.approx(-math.log(2))
+    assert log_add(3.0, -1.0) == pytest.approx(math.log(math.exp(3) + math.exp(-1)), rel=1e-15)
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_coordinates_rates_and_steepness_are_those_of_the_model(name, far, generator):
+    model, engine = flowsim.model(name, 0.5, 0.8), engine_for(name)
+    theta = box(100, len(model.coordinates), generator)
+    gradient = model.logit_gap_gradient(theta)
+    for row, rise in zip(theta.tolist(), gradient, strict=True):
+        sign, *point = engine.point_of(far, *three(row))
+        back = engine.theta_of(far, sign, *point, *row[:2])
+        assert back == pytest.approx(three(row), rel=1e-14, abs=1e-14)
+        assert engine.gap(far, sign, *point) == pytest.approx(model.logit_gap(row), rel=1e-12)
+        squared = rise.square().sum().item()
+        assert engine.steepness(far, sign, *point) == pytest.approx(squared, rel=1e-12)
+        moved = [a + 1e-7 * b for a, b in zip(row, (rise / squared).tolist(), strict=True)]
+        ahead = engine.point_of(far, *three(moved))[1:]
+        found = [(b - a) / 1e-7 for a, b in zip(point, ahead, strict=True)]
+        assert engine.rates(far, sign, *point) == pytest.approx(found, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_step_is_of_order_eight_and_its_error_estimate_of_order_seven(name):
+    engine = engine_for(name)
+    start = (0.7, 0.6, 0.9)
+    ends, ratios = [], []
+    for count in (1, 2, 4, 64):
+        point = start
+        for _ in range(count):
+            before, point, slopes, stages = tuples(engine, 1.0, *point, 1.6 / count)
+        ends.append(np.array(point))
+        h = 1.6 / count
+        ratios.append(engine.error(False, h, before, point, slopes, stages, 1.0, 0.0))
+    errors = [np.abs(end - ends[-1]).max() for end in ends[:-1]]
+    assert errors[0] / errors[1] > 2**7 and errors[1] / errors[2] > 2**7
+    assert ratios[0] / ratios[1] > 2**6
+    before, after, slopes, stages = tuples(engine, 1.0, *start, 1.6)
+    estimate = engine.error(False, 1.6, before, after, slopes, stages, 1.0, 0.0)
+    exact = np.abs(np.array(after) - ends[-1]) / np.abs(start)
+    assert exact.max() < estimate < 1e4 * exact.max()
+
+
+def test_the_error_allowed_is_relative_to_what_each_coordinate_is():
+    def ratio(name, point, rtol, atol=0.0, h=1.0):
+        engine = engine_for(name)
+        before, after, slopes, stages = tuples(engine, -1.0, *point, h)
+        return engine.error(False, h, before, after, slopes, stages, rtol, atol)
+
+    canonical, linear = (3.0, 0.1, 0.0), (3.0, 0.1, 0.5)
+    for name, point in (("canonical", canonical), ("linear", linear), ("untied", linear)):
+        assert ratio(name, point, 1e-9) == pytest.approx(10 * ratio(name, point, 1e-8), rel=1e-9)
+    for name, point in (("canonical", canonical), ("untied", linear)):
+        assert ratio(name, point, 1e-9, 1.0) == ratio(name, point, 1e-9)
+    assert ratio("linear", linear, 1e-9, 1.0) <= ratio("linear", linear, 1e-9)
+    stages = ((0.0,) * 7, (1.0, 0.3, -0.2, 0.7, 0.1, 0.5, 0.9), (0.0,) * 7)
+    error = engine_for("canonical").error
+    ratios = [
+        error(far, 1.0, (1.0, before, 0.0), (1.0, after, 0.0), (0.0, 1.0, 0.0), stages, 1e-9, 0.0)
+        for far, before, after in (
+            (False, 1.0, 1.0),
+            (True, -5.0, -5.0),
+            (False, 0.1, 1.0),
+            (False, 1.0, 0.1),
+            (False, 0.1, -0.1),
+        )
+    ]
+    assert ratios[1] == pytest.approx(ratios[0], rel=1e-4)  # rtol of log w is rtol of w
+    assert ratios[2] == pytest.approx(10 * ratios[0], rel=1e-9)
+    assert ratios[3] == ratios[2] and ratios[4] == math.inf
+    bad = ((0.0,) * 7, (1e300,) * 7, (0.0,) * 7)  # not finite: no step at all
+    assert error(False, 1.0, canonical, canonical, (0.0, 1.0, 0.0), bad, 1e-9, 0.0) == math.inf

@@ -22,7 +22,7 @@ from flowsim import (
     settling_times,
     trajectories,
 )
-from flowsim.landscape.basins import SADDLE_ENERGY, SADDLE_W
+from flowsim.models.canonical.basins import SADDLE_ENERGY, SADDLE_W
 
 NAMES = {"global": Label.GLOBAL_MINIMUM, "local": Label.LOCAL_MINIMUM}
 

@@ -20,7 +20,7 @@ from flowsim import (
     settling_times,
     trajectories,
 )
-from flowsim.landscape.basins import SADDLE_ENERGY, minima_curve
+from flowsim.models.canonical.basins import SADDLE_ENERGY, minima_curve
 
 MODEL = CanonicalModel(BinaryChain(0.5, 0.8))
 #: Uneven, from far below every time scale on, and not from zero on.

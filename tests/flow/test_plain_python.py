@@ -17,7 +17,7 @@ import torch
 
 import flowsim
 from flowsim import Label, Rule, find_limits, integrate, settling_times, trajectories
-from flowsim.landscape.basins import SADDLE_ENERGY
+from flowsim.models.canonical.basins import SADDLE_ENERGY
 
 TABLE = Path(__file__).with_name("orbits.json")
 #: Shares of the time until 0.3 of the excess is left, at which paths are noted; and that share.
@@ -27,9 +27,9 @@ STEPS = 0.05
 
 #: Tests of functions that only compiled functions call.
 PARTS = [
-    "test_gap_parts.py", "test_gap_ends.py", "test_smooth_fields.py", "test_smooth_steps.py",
-    "test_smooth_verdicts.py", "test_corner_parts.py", "test_kinked_field.py",
-    "test_kinked_verdict.py",
+    "test_gap_parts.py", "test_gap_ends.py", "test_rows_orbit.py", "test_rows_verdicts.py",
+    "test_corner_parts.py", "test_rank_one_field.py", "test_rank_one_verdict.py",
+    "test_induction_field.py",
 ]  # fmt: skip
 
 CASES = [

@@ -30,9 +30,7 @@ from flowsim import (
     reference_limits,
 )
 from flowsim.flow.confirm import sample_size
-from flowsim.flow.induction_labels import settled_side
 from flowsim.flow.reference_limits import default_rtol
-from flowsim.landscape.basins import linear_reaches_global_minimum
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3)]
 BOTH = pytest.mark.parametrize(("p", "q"), CHAINS)
@@ -58,7 +56,7 @@ def test_the_canonical_basins_and_limits(p, q, generator):
 def test_the_basins_with_linear_attention(p, q, generator):
     model = LinearAttentionModel(BinaryChain(p, q))
     start = 4 * torch.rand(150, 3, dtype=torch.float64, generator=generator) - 2
-    inside = linear_reaches_global_minimum(model.chain, start)
+    inside = model.basin(start)
     assert torch.equal(reference_labels(model, start) == Label.GLOBAL_MINIMUM, inside)
 
 
@@ -190,12 +188,10 @@ def test_fewer_labels_are_confirmed_where_a_row_takes_long():
 
 
 def test_every_evaluation_of_the_field_is_counted(monkeypatch):
-    from flowsim.flow import reference_limits as module
-
-    asked, velocity = [], module.velocity
-    monkeypatch.setattr(module, "velocity", lambda *given: asked.append(1) or velocity(*given))
-    model = CanonicalModel(BinaryChain(0.5, 0.8), "dynamic")
-    found = module.reference_limits(model, torch.tensor([[1.0, 0.5, 0.3]]).double())
+    model, asked = CanonicalModel(BinaryChain(0.5, 0.8), "dynamic"), []
+    field = model.field
+    monkeypatch.setattr(model, "field", lambda theta: asked.append(1) or field(theta))
+    found = reference_limits(model, torch.tensor([[1.0, 0.5, 0.3]]).double())
     assert found.evaluations.tolist() == [1 + len(asked)] and len(asked) > 10
 
 
@@ -205,7 +201,7 @@ def test_a_row_of_the_induction_model_is_settled_within_a_hundredth_of_the_drop(
     betas, seen = torch.linspace(-30, 30, 601, dtype=torch.float64), set()
     for theta in torch.stack([6 * betas.sign(), betas], dim=-1)[:, None]:
         end = landscape.ends.get(int(theta[0, 1].sign()))
-        label = settled_side(model, theta)
+        (label,) = model.settled(theta)
         if end is None:
             assert label == Label.UNRESOLVED
             continue

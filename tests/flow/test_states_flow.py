@@ -7,8 +7,7 @@ import torch
 
 import flowsim
 from flowsim import Label, Status, find_limits, hitting_times, integrate, trajectories
-from flowsim.flow.gap import loss as compiled
-from flowsim.landscape.basins import analytic_basin
+from flowsim.models.states import compiled
 
 F64 = torch.float64
 CASES = [(2, 0.8, 4), (3, 0.5, 4), (3, 0.8, 1), (5, 0.9, 4), (5, 0.801, 2), (10, 0.6, 2)]
@@ -21,15 +20,13 @@ def states(s, p, m):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_compiled_loss_and_slope_are_the_models(case):
     model = states(*case)
-    chain = compiled.numbers_of_states(model.chain)
+    law = compiled.law_of(model.chain)
     for gap in (-30.0, -1.0, 0.0, 0.2, 9.0, model.chain.target_logit_gap):
         here = torch.tensor(gap, dtype=F64)
         theirs = gap / model.gap_factor
-        assert compiled.loss(chain, theirs) == pytest.approx(float(model.loss_at(here)), rel=1e-14)
+        assert compiled.loss(law, theirs) == pytest.approx(float(model.loss_at(here)), rel=1e-14)
         slope = model.gap_factor * float(model.slope_at(here))
-        assert compiled.slope(chain, theirs - chain[4]) == pytest.approx(
-            slope, rel=1e-12, abs=1e-15
-        )
+        assert compiled.slope(law, theirs - law[0]) == pytest.approx(slope, rel=1e-12, abs=1e-15)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -39,9 +36,7 @@ def test_every_label_is_that_of_the_closed_form(case, scale, generator):
     theta = scale * torch.randn(3000, 2, dtype=F64, generator=generator)
     found = find_limits(model, theta)
     assert bool((found.status == Status.CONVERGED).all())
-    expected = torch.where(
-        analytic_basin(model)(theta), int(Label.GLOBAL_MINIMUM), int(Label.LOCAL_MINIMUM)
-    )
+    expected = torch.where(model.basin(theta), int(Label.GLOBAL_MINIMUM), int(Label.LOCAL_MINIMUM))
     assert bool((found.label == expected).all())
     learned = found.label == Label.GLOBAL_MINIMUM
     ends = model.logit_gap(found.theta[learned]) - model.chain.target_logit_gap
@@ -69,7 +64,7 @@ def test_labels_next_to_the_separatrix_are_right_or_open(case, generator):
             away = (model.conserved(theta)[:, 0] + 2).abs() / (1 + omega.square())
             label = find_limits(model, theta).label
             known = (away > 1e-12) & (label != Label.UNRESOLVED)
-            inside = analytic_basin(model)(theta)
+            inside = model.basin(theta)
             assert bool(((label == Label.GLOBAL_MINIMUM) == inside)[known].all())
             assert bool((label != Label.UNRESOLVED)[away > 1e-9].all())
 
@@ -83,7 +78,7 @@ def test_paths_and_times_against_torchdiffeq(case, generator):
     assert (own - theirs).abs().max() < 1e-7
     hits = hitting_times(model, theta)
     lowest = model.chain.entropy_rate
-    learned = analytic_basin(model)(theta)
+    learned = model.basin(theta)
     assert bool((torch.isfinite(hits) == learned).all())
     for row, hit in zip(theta[learned][:4], hits[learned][:4].tolist(), strict=True):
         until = torch.tensor([0.0, hit * (1 - 1e-6), hit * (1 + 1e-6)], dtype=F64)

@@ -14,8 +14,7 @@ from flowsim import (
     integrate,
     settling_times,
 )
-from flowsim.landscape.labels import Label, Rule
-from flowsim.models.base import velocity
+from flowsim.labels import Label, Rule
 
 CHAIN = BinaryChain(0.5, 0.8)
 
@@ -27,7 +26,7 @@ def time_by_trajectory(model, start, wanted):
     """
     time, here = 0.0, start
     while True:
-        slope = (model.gradient(here) * velocity(model, here)).sum().item()
+        slope = (model.gradient(here) * model.field(here)).sum().item()
         step = (wanted - model.loss(here).item()) / slope
         if step <= 1e-9 * time:
             return time + step

@@ -1,6 +1,6 @@
 """Seeded damage to the bytes of a file."""
 
-KINDS = ("bit", "bytes", "cut", "zeros", "more", "swap", "nothing left")
+KINDS = ("bit", "bytes", "cut", "zeros", "insert", "more", "swap", "nothing left")
 
 
 def damaged(content, kind, draw):
@@ -24,6 +24,8 @@ def damaged(content, kind, draw):
     if kind == "zeros":
         size = min(draw.randrange(1, 5000), len(content) - at)
         return content[:at] + bytes(size) + content[at + size :]
+    if kind == "insert":
+        return content[:at] + draw.randbytes(draw.randrange(1, 200)) + content[at:]
     if kind == "more":
         return content + draw.randbytes(draw.randrange(1, 200))
     if kind == "nothing left":

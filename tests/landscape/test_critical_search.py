@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from flowsim import AttentionModel, BinaryChain, search_critical_points
+from flowsim.models.on_chain import OnChain
 
 CHAIN = BinaryChain(0.5, 0.8)
 
 
-class Hills:
+class Hills(OnChain):
     """L = floor + ∫ g(e) + w²/2 with g = (e + 2) e (e − 1) (e − 1.5) (e − 3)."""
 
     coordinates, chain, metric = ("e", "w"), CHAIN, (1.0, 1.0)

@@ -18,14 +18,12 @@ from flowsim import (
     reaches_global_minimum,
     separatrix,
 )
-from flowsim.landscape.basins import (
+from flowsim.labels import CriticalPoint, Rule, Status
+from flowsim.landscape.curvature import classify_critical
+from flowsim.models.canonical.basins import (
     SADDLE_ENERGY,
     SADDLE_W,
-    analytic_basin,
-    linear_reaches_global_minimum,
 )
-from flowsim.landscape.curvature import classify_critical, critical_plane
-from flowsim.landscape.labels import CriticalPoint, Rule, Status
 
 W = torch.linspace(-3, 3, 400, dtype=torch.float64)
 
@@ -59,7 +57,7 @@ def test_the_line_that_never_moves_is_in_no_basin(p, q):
     line = torch.stack([torch.zeros_like(W), W], dim=-1)
     assert not reaches_global_minimum(chain, line).any()
     space = torch.stack([torch.zeros_like(W), W, torch.full_like(W, 0.3)], dim=-1)
-    assert not linear_reaches_global_minimum(chain, space).any()
+    assert not LinearAttentionModel(chain).basin(space).any()
 
 
 @pytest.mark.parametrize(("p", "q"), CHAINS)
@@ -67,8 +65,7 @@ def test_linear_attention_turns_the_side_of_the_feed_forward_layer(p, q):
     """Behind a = -1 at small e the basin is that of the plane's other side; far out it is all."""
     chain = BinaryChain(p, q)
     side = 1.0 if chain.second_eigenvalue > 0 else -1.0
-    found = linear_reaches_global_minimum(
-        chain,
+    found = LinearAttentionModel(chain).basin(
         torch.tensor(
             [[0.1, 0.2, 1.0], [0.1, 0.2, -3.0], [2.9, 0.2, -3.0], [2.8, 0.2, -3.0],
              [0.1, 0.2, -0.9], [0.1, 0.2, -1.1]], dtype=torch.float64,
@@ -81,18 +78,16 @@ def test_linear_attention_turns_the_side_of_the_feed_forward_layer(p, q):
 def test_models_with_a_closed_form_have_their_own():
     chain = BinaryChain(0.5, 0.8)
     theta = torch.tensor([[1.0, -0.5], [0.1, 0.3]], dtype=torch.float64)
-    found = analytic_basin(CanonicalModel(chain))
-    assert torch.equal(found(theta), reaches_global_minimum(chain, theta))
+    assert torch.equal(CanonicalModel(chain).basin(theta), reaches_global_minimum(chain, theta))
     space = torch.cat([theta, torch.tensor([[0.4], [-3.0]], dtype=torch.float64)], dim=1)
-    found = analytic_basin(LinearAttentionModel(chain))
-    assert torch.equal(found(space), linear_reaches_global_minimum(chain, space))
+    assert LinearAttentionModel(chain).basin(space).tolist() == [True, True]
     for model in (CanonicalModel(chain, bias="dynamic"), UntiedModel(chain),
                   LinearAttentionModel(chain, bias="dynamic")):  # fmt: skip
-        assert analytic_basin(model) is None
+        assert model.basin(torch.zeros(1, len(model.coordinates))) is None
     states = StatesModel(SymmetricChain(3, 0.4), 4)
     plane = torch.tensor([[0.2, -0.9], [0.2, 0.5], [3.0, -0.2]], dtype=torch.float64)
     expected = reaches_global_minimum(states.chain, states.canonical(plane))
-    assert torch.equal(analytic_basin(states)(plane), expected)
+    assert torch.equal(states.basin(plane), expected)
 
 
 @pytest.mark.parametrize(("p", "q"), CHAINS)
@@ -113,7 +108,7 @@ def test_critical_line_by_sign_agrees_with_its_hessian(p, q):
     model = CanonicalModel(chain)
     line = torch.stack([torch.zeros_like(W), W], dim=-1)
     values = curvatures(model, line)
-    kind = critical_plane(model, line)
+    kind = model.plane.line(W, {})
     expected = torch.sign(-(1 + 2 * W * W.abs()) * chain.target_logit_gap)
     assert torch.equal(kind, expected.to(torch.int8))
     assert ((values[:, 1] > 1e-12) == (kind == CriticalPoint.LOCAL_MINIMUM)).all()
@@ -121,12 +116,11 @@ def test_critical_line_by_sign_agrees_with_its_hessian(p, q):
     label = classify_critical(model, line)
     assert ((label == Label.LOCAL_MINIMUM) == (kind == CriticalPoint.LOCAL_MINIMUM)).all()
     saddle = torch.tensor([[0.0, SADDLE_W]], dtype=torch.float64)
-    assert critical_plane(model, saddle) == CriticalPoint.SADDLE
+    assert model.plane.line(saddle[:, 1], {}) == CriticalPoint.SADDLE
     assert classify_critical(model, saddle) == Label.SADDLE
     close = -torch.tensor([0.5 - 5e-8, 0.5 + 5e-8], dtype=torch.float64).sqrt()
-    beside = torch.stack([torch.zeros(2), close], dim=-1)
     expected = -torch.tensor([1, -1]) * torch.sign(torch.tensor(chain.target_logit_gap))
-    assert torch.equal(critical_plane(model, beside), expected.to(torch.int8))
+    assert torch.equal(model.plane.line(close, {}), expected.to(torch.int8))
 
 
 def test_without_information_there_are_no_bad_minima():
@@ -135,7 +129,7 @@ def test_without_information_there_are_no_bad_minima():
     line = torch.stack([torch.zeros_like(W), W], dim=-1)
     assert torch.isnan(separatrix(chain, W)).all()
     assert reaches_global_minimum(chain, line).all()
-    assert (critical_plane(model, line) == CriticalPoint.GLOBAL_MINIMUM).all()
+    assert (model.plane.line(W, {}) == CriticalPoint.GLOBAL_MINIMUM).all()
     assert (classify_critical(model, line) == Label.GLOBAL_MINIMUM).all()
 
 
@@ -148,15 +142,16 @@ def test_saddle_energy_is_the_energy_at_the_saddle():
 def test_codes_of_records_never_change():
     assert {label.name: label.value for label in Label} == {
         "UNRESOLVED": 0, "GLOBAL_MINIMUM": 1, "LOCAL_MINIMUM": 2, "SADDLE": 3,
+        "PERIODIC": 4, "BOUNDED": 5, "DIVERGED": 6, "INFINITY": 7,
     }  # fmt: skip
     assert {code.name: code.value for code in Status} == {
         "CONVERGED": 0, "TIMED_OUT": 1, "DIVERGED": 2, "FAILED": 3, "PERIODIC": 4,
     }  # fmt: skip
     assert [rule.name for rule in sorted(Rule)] == [
         "NONE", "CRITICAL_START", "TRAPPED_BY_PLANE", "REACHED_MINIMA", "CAME_TO_REST", "SHADOWS",
-        "SLID", "DRIFTS", "REFERENCE", "LEARNED",
+        "DRIFTS", "REFERENCE", "LEARNED", "STEPS",
     ]  # fmt: skip
-    assert sorted(map(int, Rule)) == list(range(10))
+    assert sorted(map(int, Rule)) == [0, 1, 2, 3, 4, 5, 7, 8, 9, 10]
     assert {point.name: point.value for point in CriticalPoint} == {
         "LOCAL_MAXIMUM": -1, "SADDLE": 0, "LOCAL_MINIMUM": 1, "GLOBAL_MINIMUM": 2,
     }  # fmt: skip

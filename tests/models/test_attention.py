@@ -11,7 +11,8 @@ from conftest import BAD_LENGTHS, slopes_of_gradient
 
 from flowsim import BinaryChain
 from flowsim.errors import InputError
-from flowsim.models.canonical import CanonicalModel
+from flowsim.models.canonical.model import CanonicalModel
+from flowsim.models.past_law import running_mean_law
 from flowsim.models.uniform.model import AttentionModel
 
 REFERENCE = json.loads((Path(__file__).parents[1] / "reference_attention.json").read_text())
@@ -148,7 +149,7 @@ def test_steep_rows_fall_back_to_the_whole_law():
 def test_gradient_is_that_of_the_loss_of_every_atom(bias):
     """Against autograd through the plain sum over atoms, with the bias held at its optimum."""
     model = AttentionModel(CHAIN, 30, bias)
-    law = AttentionModel(CHAIN, 30, compress=False).table(torch.device("cpu")).nodes(-2, None)
+    laws = running_mean_law(CHAIN, 30)
     theta = cloud(60, [2, 2, 2.5], seed=3)
     b = AttentionModel(CHAIN, 30).optimal_bias(theta) + (0.7 if bias == "dynamic" else 0)
     if bias == "dynamic":
@@ -158,9 +159,10 @@ def test_gradient_is_that_of_the_loss_of_every_atom(bias):
     b = theta[:, 3] if bias == "dynamic" else b
     loss = torch.zeros(len(theta), dtype=torch.float64)
     for x, t in ((0, CHAIN.p), (1, 1 - CHAIN.q)):
-        s = x - 0.5 + a * law[x].m
+        m, weight = (torch.from_numpy(part) for part in laws[x])
+        s = x - 0.5 + a * m
         f = e**2 * (s + 4 * w * w.abs() * torch.relu(s)) + b[:, None]
-        loss = loss + (law[x].weight * (torch.logaddexp(f, torch.zeros_like(f)) - t * f)).sum(-1)
+        loss = loss + (weight * (torch.logaddexp(f, torch.zeros_like(f)) - t * f)).sum(-1)
     (expected,) = torch.autograd.grad(loss.sum(), theta)
     torch.testing.assert_close(model.loss(theta.detach()), loss.detach(), rtol=1e-13, atol=0)
     torch.testing.assert_close(model.gradient(theta.detach()), expected, rtol=1e-11, atol=1e-14)
@@ -212,10 +214,11 @@ def test_plane_covariance_has_the_closed_form_of_the_law():
     w, a = torch.meshgrid(tensor([-1.5, -0.7, 0.8]), tensor([-0.99, -0.4, 0, 0.9]), indexing="ij")
     covariance = 0.0
     pi0, pi1 = CHAIN.stationary
-    for law, pi in zip(model.table(w.device).nodes(-2, None), (-pi1, pi0), strict=True):
-        s = law.x - 0.5 + a[..., None] * law.m[0]
+    for x, pi in enumerate((-pi1, pi0)):
+        m, weight = (torch.from_numpy(part) for part in running_mean_law(CHAIN, 37)[x])
+        s = x - 0.5 + a[..., None] * m
         logit = s + 4 * (w * w.abs())[..., None] * torch.relu(s)
-        covariance = covariance + pi * (law.weight[0] * logit).sum(-1)
+        covariance = covariance + pi * (weight * logit).sum(-1)
     torch.testing.assert_close(model.plane_covariance(w, a), covariance, rtol=1e-12, atol=1e-15)
 
 

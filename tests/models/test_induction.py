@@ -34,7 +34,7 @@ from flowsim import (
     trajectories,
     write_record,
 )
-from flowsim.landscape.labels import Rule
+from flowsim.labels import Rule
 from flowsim.models.catalogue import ModelChoice, model_of
 
 
@@ -184,7 +184,7 @@ def test_scans_and_clouds_have_its_coordinates(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [({"length": 5, "p": 0.5}, "omit p and q"), ({"length": 5, "bias": "dynamic"}, "no bias"),
-     ({"length": 2}, "from 3 to 24, not 2"), ({"length": 5, "tied": False}, "only the rank-one")],
+     ({"length": 2}, "from 3 to 24, not 2"), ({"tied": False}, "no untied weights; omit it")],
     ids=["p", "bias", "length", "untied"],
 )  # fmt: skip
 def test_what_the_model_does_not_have(options, said):
@@ -206,16 +206,24 @@ def test_the_portrait_shows_plateau_and_valleys(record, tmp_path):
     learns = near["label"] == int(Label.GLOBAL_MINIMUM)
     clear = abs(record["plateau_slope"]) > 0.004
     assert (learns == (record["plateau_slope"] < 0)).where(clear, True).all()
-    assert (record["valley_below"].dropna("alpha") < 0).all()
-    assert (record["valley_above"].dropna("alpha") > 0).all()
+    below, above = record["valley_beta"]
+    assert (below.dropna("alpha") < 0).all() and (above.dropna("alpha") > 0).all()
     model = InductionModel(6)
-    line = np.stack([record["separatrix_alpha"], record["separatrix_beta"]], -1)
-    assert (np.diff(model.loss(line), axis=0) > 0).all()  # backwards it climbs
+    assert record["level"].values == pytest.approx(model.loss(
+        np.stack(np.meshgrid(record.alpha, record.beta), -1)))  # fmt: skip
+    (saddle,) = record["saddle_alpha"].values
+    order = np.argsort(record["boundary_beta"].values)
+    alpha, beta = (record[f"boundary_{n}"].values[order] for n in ("alpha", "beta"))
+    assert np.interp(0, beta, alpha) == pytest.approx(saddle, abs=0.1)  # cells are 1 wide
+    assert (np.diff(alpha) < 0).all()
     write_record(record, tmp_path / "a.nc")
     again = read_record(tmp_path / "a.nc")
     assert json.dumps(summarize(again)) == json.dumps(summarize(record))
     texts = {text.get_text() for text in draw(again).legends[0].get_texts()}
-    assert {"saddle", "separatrix", "learns to look at what followed before"} <= texts
+    assert {"saddle", "basin boundary", "learns to look at what followed before"} <= texts
+    assert {"plateau β = 0, the in-context unigram", "valley: least loss at this α"} <= texts
+    assert "level of the loss" in texts
+    assert "on the plateau, 0.6107 of Bayes" in draw(again).axes[0].get_title()
 
 
 def test_the_command(tmp_path):
@@ -229,7 +237,7 @@ def test_the_command(tmp_path):
     found = json.loads(run(*words, "--json", "--overwrite", cwd=tmp_path).stdout)
     assert found["ends"]["local_minimum"]["share"] == 0
     again = run("portrait", "--from", "portrait_induction_N4.nc", "--overwrite", cwd=tmp_path)
-    assert again.returncode == 0 and "window that learns" in again.stdout
+    assert again.returncode == 0 and "window reaching the global minima" in again.stdout
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import torch
 from conftest import CHAINS
 
 from flowsim import BinaryChain, CanonicalModel, Label, LinearAttentionModel, Status, find_limits
-from flowsim.landscape.basins import SADDLE_W, linear_reaches_global_minimum
+from flowsim.models.canonical.basins import SADDLE_W
 
 
 def cube(n, generator, half_width=3.0):
@@ -71,7 +71,7 @@ def test_labels_agree_with_the_two_conserved_quantities(p, q, generator):
     start = cube(5000, generator)
     limit = find_limits(model, start)
     assert (limit.status == Status.CONVERGED).all()
-    expected = linear_reaches_global_minimum(model.chain, start)
+    expected = model.basin(start)
     assert torch.equal(limit.label == Label.GLOBAL_MINIMUM, expected)
     assert (limit.label != Label.UNRESOLVED).all()
     assert (model.conserved(limit.theta) - model.conserved(start)).abs().max() <= 1e-8

@@ -4,10 +4,12 @@ import torch
 from conftest import CHAINS, REFERENCE, relative_error, uniform_starts
 from oracle import Canonical
 
+import flowsim
 from flowsim import BinaryChain, CanonicalModel, InputError, UntiedModel, energy, model_of
+from flowsim.interface import Gap
 from flowsim.models import past_law
 from flowsim.models.catalogue import chain_of
-from flowsim.models.gap_loss import gap_loss, gap_slope
+from flowsim.models.gap_family.loss import gap_loss, gap_slope
 
 
 def row_of(*values):
@@ -104,6 +106,20 @@ def test_slope_is_exact_far_out_in_the_tails():
     for gap in (-300.0, -30.0, 30.0, 300.0):
         slope = Canonical("1e-6", "0.3").loss_of_gap(mpmath.mpf(gap))[2]
         assert relative_error(gap_slope(chain, row_of(gap)).item(), slope) < 1e-9
+
+
+@pytest.mark.parametrize("name", ["canonical", "linear", "untied", "states"])
+def test_a_compiled_half_is_handed_out_by_the_class_itself_alone(name):
+    """Not by a subclass, which may have other formulas, nor with a bias that moves."""
+    data = {"states": 3, "p": 0.8} if name == "states" else {"p": 0.5, "q": 0.8}
+    model = flowsim.model(name, **data)
+    half = model.flow()
+    assert isinstance(half, Gap) and half.of is type(model)
+    assert half.law[0] * (6.0 if name == "states" else 1.0) == model.chain.target_logit_gap
+    other = type("Other", (type(model),), {})(model.chain)
+    assert other.flow() is None
+    if name != "states":
+        assert type(model)(model.chain, bias="dynamic").flow() is None
 
 
 def test_unknown_bias_is_refused():

@@ -8,9 +8,9 @@ from conftest import BAD_LENGTHS, slopes_of_gradient
 
 from flowsim import BinaryChain
 from flowsim.errors import InputError
-from flowsim.models.canonical import CanonicalModel
-from flowsim.models.rank_one import RankOneModel
-from flowsim.models.rank_one_point import RankOnePoint
+from flowsim.models.canonical.model import CanonicalModel
+from flowsim.models.rank_one.model import RankOneModel
+from flowsim.models.rank_one.point import RankOnePoint
 from flowsim.models.uniform.model import AttentionModel
 
 CHAIN = BinaryChain(0.5, 0.8)

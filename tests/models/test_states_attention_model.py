@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from flowsim import InputError, MarkovChain, StatesAttentionModel, StatesModel, model, model_of
-from flowsim.models.states.states_law import count_pasts, next_law, share_law
+from flowsim.models.states.law import count_pasts, next_law, share_law
 
 #: S, p, N, m.
 CASES = [(2, 0.65, 6, 1), (3, 0.8, 4, 2), (5, 0.7, 3, 4), (3, 0.3, 1, 3)]
@@ -107,9 +107,9 @@ def test_large_weights_have_finite_losses():
 def test_the_bound_on_classes_is_met_by_those_found_and_those_at_hand(monkeypatch):
     """Of two symbols of two states two shares are found, and two pasts are at hand."""
     chain = MarkovChain.symmetric(2, 0.7)
-    monkeypatch.setattr("flowsim.models.states.states_law.MOST_CLASSES", 4)
+    monkeypatch.setattr("flowsim.models.states.law.MOST_CLASSES", 4)
     assert len(share_law.__wrapped__(chain, 2).weight) == 2
-    monkeypatch.setattr("flowsim.models.states.states_law.MOST_CLASSES", 3)
+    monkeypatch.setattr("flowsim.models.states.law.MOST_CLASSES", 3)
     with pytest.raises(InputError, match="more than 3 different pasts"):
         share_law.__wrapped__(chain, 2)
 
@@ -157,5 +157,5 @@ def test_bad_sizes_are_refused(length, m, message):
 def test_options_it_does_not_have_are_refused():
     with pytest.raises(InputError, match="no length without attention"):
         model("states", 0.8, states=3, length=4)
-    with pytest.raises(InputError, match="chosen with attention"):
+    with pytest.raises(InputError, match="no attention; omit it, or choose rank-one or states"):
         model("canonical", 0.5, 0.8, attention=True)

@@ -8,9 +8,8 @@ from mpmath import exp, log, mp, mpf
 
 import flowsim
 from flowsim import BinaryChain, InputError, ModelChoice, SymmetricChain
-from flowsim.models.base import velocity
-from flowsim.models.catalogue import chain_of, model_attributes
-from flowsim.models.gap_loss import gap_loss
+from flowsim.models.catalogue import chain_of
+from flowsim.models.gap_family.loss import gap_loss
 
 CASES = [(2, 0.3, 4), (3, 0.8, 1), (5, 0.9, 4), (10, 0.85, 2), (1000, 0.5, 3)]
 
@@ -56,7 +55,7 @@ def test_gradient_energy_and_the_canonical_plane(case, generator):
     (slope,) = torch.autograd.grad(model.loss(free).sum(), free)
     assert torch.allclose(model.gradient(theta), slope, rtol=1e-11, atol=1e-14)
     (along,) = torch.autograd.grad(model.conserved(free)[:, 0].sum(), free)
-    field = velocity(model, theta)
+    field = model.field(theta)
     drift = (along * field).sum(1) / (along.norm(dim=1) * field.norm(dim=1))
     assert drift.abs().max() < 1e-12
     plane = flowsim.CanonicalModel(BinaryChain(0.5, 0.8))
@@ -84,7 +83,7 @@ def test_two_states_are_the_binary_loss_of_twice_the_gap():
 
 def test_records_and_settings_name_the_model():
     model = states(5, 0.9, 2)
-    attributes = model_attributes(model)
+    attributes = model.attributes()
     assert {"model": "states", "states": 5, "hidden_per_state": 2, "p": 0.9}.items() <= (
         attributes.items()
     )
@@ -113,7 +112,10 @@ def test_records_and_settings_name_the_model():
         (lambda: flowsim.model("states", 0.5, states=3, bias="dynamic"), "omit bias"),
         (lambda: flowsim.model("states", 0.5, states=3, length=4), "has no length"),
         (lambda: flowsim.model("canonical", 0.5), "needs q"),
-        (lambda: flowsim.model("canonical", 0.5, 0.5, states=3), "go with the states model"),
+        (
+            lambda: flowsim.model("canonical", 0.5, 0.5, states=3),
+            "omit it, or choose states",
+        ),
         (lambda: ModelChoice("canonical").on(SymmetricChain(3, 0.5)), "is of binary chains"),
         (lambda: ModelChoice("states", states=4).on(SymmetricChain(3, 0.5)), "is not for"),
     ],

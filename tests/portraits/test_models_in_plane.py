@@ -20,7 +20,6 @@ from flowsim import (
     summarize,
     write_record,
 )
-from flowsim.portraits.curves import lifted_line
 
 WINDOW = {"w_range": (-1.5, 0.5), "e_range": (0.2, 1.8)}
 
@@ -89,7 +88,7 @@ def test_kinds_of_the_lifted_line_show_in_nearby_losses():
         near[..., of.coordinates.index("b")] = bias
         change = of.loss(near) - of.loss(line).unsqueeze(1)
         falls, rises = (change < -1e-12).any(dim=1), (change > 1e-12).any(dim=1)
-        kind = lifted_line(of, w)
+        kind = of.plane.line(w, {})
         assert torch.equal(kind == 1, rises & ~falls)
         assert torch.equal(kind == 0, rises & falls)
         assert torch.equal(kind == -1, falls & ~rises)

@@ -10,7 +10,7 @@ from flowsim import (
     phase_space_record,
     portrait_record,
 )
-from flowsim.landscape.labels import CriticalPoint
+from flowsim.labels import CriticalPoint
 
 MODELS = {
     "linear above": LinearAttentionModel(BinaryChain(0.5, 0.8)),

@@ -79,11 +79,11 @@ def test_portrait_and_scan_on_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["portrait", "--model", "states", "--p", "0.5"], "needs --states and --p"),
-        (["scan", "--model", "states", "--states", "3", "--grid", "3x3"], "needs --states and --p"),
+        (["portrait", "--model", "states", "--p", "0.5"], "--states and --p are needed"),
+        (["scan", "--model", "states", "--states", "3", "--grid", "3x3"], "and --p are needed"),
         (["portrait", *STATES, "--q", "0.5"], "takes no q"),
         (["scan", *STATES, "--q", "0.5", "--grid", "3x3"], "takes no q"),
-        (["portrait", "--p", "0.5", "--q", "0.5", "--states", "3"], "go with the states model"),
+        (["portrait", "--p", "0.5", "--q", "0.5", "--states", "3"], "has no states; omit it"),
         (["gaussian", *STATES, "--fix", "w=1"], "--fix has no use"),
         (["compare", *STATES, "--trainer", "sgd"], "give --trainer gd or flow"),
         (["portrait", *STATES, "--length", "4"], "has no length"),

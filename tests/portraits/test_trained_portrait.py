@@ -10,14 +10,15 @@ from flowsim import (
     OptimizerChoice,
     draw,
     find_limits,
+    from_loss,
     model,
+    portrait_record,
     read_record,
     scan_basins,
     summarize,
-    trained_portrait,
     write_record,
 )
-from flowsim.drawing.trained_basins import outcomes
+from flowsim.drawing.plane import outcomes
 
 RANK_ONE = model("rank-one", 0.5, 0.8, length=4)
 DESCENT = OptimizerChoice.named("gd", steps=1500, learning_rate=0.1)
@@ -25,7 +26,7 @@ DESCENT = OptimizerChoice.named("gd", steps=1500, learning_rate=0.1)
 
 @pytest.fixture(scope="module")
 def portrait():
-    return trained_portrait(RANK_ONE, DESCENT, (-2.0, 2.0), (-1.5, 1.5), 12)
+    return portrait_record(RANK_ONE, (-2.0, 2.0), (-1.5, 1.5), 12, optimizer=DESCENT)
 
 
 def test_cells_are_the_starts_and_the_flow_is_that_of_the_model(portrait):
@@ -52,11 +53,13 @@ def test_the_summary_counts_the_cells(portrait, tmp_path):
 
 def test_every_cell_is_drawn_as_what_became_of_it(portrait):
     found = outcomes(portrait)
-    assert set(found.ravel()) <= {"learned", "trapped", "plateau", "between", "above"}
-    np.testing.assert_array_equal(found == "trapped", portrait["label"] == Label.LOCAL_MINIMUM)
+    assert set(found.ravel()) <= {"global_minimum", "local_minimum", "plateau", "between", "above"}
+    np.testing.assert_array_equal(
+        found == "local_minimum", portrait["label"] == Label.LOCAL_MINIMUM
+    )
     figure = draw(portrait)
     title = figure.axes[0].get_title()
-    share = 100 * (found == "learned").mean()
+    share = 100 * (found == "global_minimum").mean()
     assert "Gradient descent, learning rate 0.1, 1500 steps" in title
     assert f"learns from {share:.1f} % of the window, gradient flow from" in title
     words = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -72,13 +75,58 @@ def test_a_scan_of_the_plane_is_drawn_alike():
 
 
 def test_where_there_is_no_gap_nothing_is_said_to_be_learned():
-    found = trained_portrait(model("rank-one", 0.3, 0.7, length=4), DESCENT, resolution=4)
+    found = portrait_record(model("rank-one", 0.3, 0.7, length=4), resolution=4, optimizer=DESCENT)
     assert set(outcomes(found).ravel()) <= {"equal", "diverged", "periodic"}
     assert "learns from 0 % of the window" in draw(found).axes[0].get_title()
 
 
-def test_energy_and_other_models_are_refused(portrait):
+def test_energy_is_refused(portrait):
     with pytest.raises(InputError, match="energy"):
         draw(portrait, energy=True)
-    with pytest.raises(InputError, match="rank-one"):
-        trained_portrait(model("canonical", 0.5, 0.8), DESCENT)
+
+
+def iterated(x, tilt, rate, steps):
+    """What x ← x − η(x³ − x + g) does, by numpy alone: the names of a portrait's ends."""
+    path = [x]
+    for _ in range(steps):
+        path.append(np.clip(path[-1] - rate * (path[-1] ** 3 - path[-1] + tilt), -1e6, 1e6))
+    roots = np.sort(np.roots([1, 0, -1, tilt]).real)
+    names = np.full(x.shape, "periodic", dtype=object)
+    names[np.abs(path[-1] - roots[0]) < 1e-6] = "minimum_1"
+    names[np.abs(path[-1] - roots[2]) < 1e-6] = "minimum_2"
+    names[np.abs(path[-1]) > 1e3] = "diverged"
+    again = np.abs(path[-1] - path[-3]) < 1e-9
+    assert again[names == "periodic"].all()
+    return names
+
+
+@pytest.mark.parametrize("rate", [0.3, 1.05])
+def test_descent_of_a_users_loss_is_what_its_steps_do(rate, tmp_path):
+    well = from_loss(lambda x, y, g=0.1: (x**2 - 1) ** 2 / 4 + y**2 / 2 + g * x, "well")
+    window = {"x": (-2.0, 2.0), "y": (-1.0, 1.0)}
+    optimizer = OptimizerChoice.named("gd", learning_rate=rate, steps=500)
+    record = portrait_record(well, window=window, resolution=16, optimizer=optimizer)
+    x = np.broadcast_to(record.x.values, (16, 16))
+    found = outcomes(record)
+    np.testing.assert_array_equal(found, iterated(x, 0.1, rate, 500))
+    hill = np.sort(np.roots([1, 0, -1, 0.1]).real)[1]
+    codes = record["flow_label"].attrs["flag_meanings"].split()
+    np.testing.assert_array_equal(record["flow_label"] == codes.index("minimum_1"), x < hill)
+    np.testing.assert_allclose(record["boundary_x"], hill, atol=1e-3)
+    write_record(record, tmp_path / "a.nc")
+    summary = summarize(read_record(tmp_path / "a.nc"))
+    assert summary["fraction"]["flow_minimum_1"] == (x < hill).mean()
+    assert summary["fraction"].get("periodic", 0) == (found == "periodic").mean()
+    title = draw(record).axes[0].get_title()
+    assert f"Gradient descent, learning rate {rate}, 500 steps" in title
+    assert "lifted" not in title and ("periodic" in title) == (rate > 1)
+
+
+def test_large_steps_in_a_model_with_known_levels_have_names():
+    optimizer = OptimizerChoice.named("gd", learning_rate=5.0, steps=400)
+    record = portrait_record(model("canonical", 0.5, 0.8), resolution=8, optimizer=optimizer)
+    found = outcomes(record)
+    assert {"diverged", "local_minimum"} <= set(found.ravel())
+    np.testing.assert_array_equal(found == "diverged", record["label"] == Label.DIVERGED)
+    words = [text.get_text() for text in draw(record).legends[0].get_texts()]
+    assert "diverges" in words and "trapped in bad local minima" in words

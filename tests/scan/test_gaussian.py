@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 from flowsim import BinaryChain, CanonicalModel, InputError, find_limits, model, read_record
 from flowsim.drawing.gaussian_curve import draw_gaussian, draw_probability
-from flowsim.landscape.gaussian_integral import (
+from flowsim.models.canonical.gaussian_integral import (
     gaussian_limits,
     gaussian_probability,
     trapped_below,

@@ -30,9 +30,9 @@ from flowsim import (
     write_scan,
 )
 from flowsim.scan import store as store_module
+from flowsim.scan.follow import shaped
 from flowsim.scan.plan import run_task
-from flowsim.scan.record import write_scan_record
-from flowsim.scan.slabs import slabs
+from flowsim.scan.record import scan_record
 
 AXES = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
 
@@ -42,26 +42,12 @@ def small(**changes):
     return Scan(**{**settings, **changes})
 
 
-def parts(folder):
+def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("shape", [(7,), (3, 4), (1, 5, 2), (2, 3, 2, 2), (1, 1, 1)])
-def test_slabs_cover_every_range_in_order(shape):
-    size = int(np.prod(shape))
-    values = np.arange(size)
-    for low, high in itertools.combinations(range(size + 1), 2):
-        out, at = np.full(shape, -1), low
-        boxes = list(slabs(shape, low, high))
-        for where, lengths in boxes:
-            count = int(np.prod(lengths))
-            out[where] = values[at : at + count].reshape(lengths)
-            at += count
-        assert at == high
-        assert np.array_equal(out.ravel()[low:high], values[low:high])
-        assert (out.ravel()[:low] == -1).all()
-        assert (out.ravel()[high:] == -1).all()
-        assert len(boxes) <= 2 * len(shape) - 1
+def parts_of(out):
+    return out.with_name(f"{out.name}.parts")
 
 
 @pytest.mark.parametrize("chunk", [0, 5, 16, 63])
@@ -77,8 +63,10 @@ def test_no_chunk_size_changes_a_label_or_moves_a_limit(tmp_path, chunk):
         assert record[name].dims == ("e", "w")
     assert list(tmp_path.iterdir()) == [tmp_path / "a.nc"]
     assert record.attrs["largest_drift_energy"] == float(record["drift_energy"].max()) < 1e-8
-    counts = {label: int((record["label"] == label).sum()) for label in Label}
-    assert counts == {label: record.attrs[f"points_{label.name.lower()}"] for label in Label}
+    counts = {label: int((record["label"] == label).sum()) for label in tuple(Label)[:4]}
+    assert counts == {
+        label: record.attrs[f"points_{label.name.lower()}"] for label in tuple(Label)[:4]
+    }
 
 
 def test_chains_and_spreads_become_dimensions(tmp_path):
@@ -140,13 +128,10 @@ def test_a_sample_of_the_points_is_decided_again(tmp_path):
     again = write_scan(scan, tmp_path / "b.nc")
     assert again.read_bytes() == (tmp_path / "a.nc").read_bytes()
 
-    def swapped(chunk):
-        points = run_task(scan.task(chunk))
-        points["label"] = np.choose(points["label"], [0, 2, 1, 3])
-        return points
-
-    write_scan_record(scan, swapped, tmp_path / "c.nc", {"command": "none"})
-    wrong = read_record(tmp_path / "c.nc").attrs  # starts on e = 0 < |w| may be saddles, as before
+    points = np.concatenate([run_task(scan.task(chunk)) for chunk in range(scan.chunks)])
+    points["label"] = np.choose(points["label"], [0, 2, 1, 3])
+    wrong = scan_record(scan, shaped(points, scan.shape), {}).attrs
+    # starts on e = 0 < |w| may be saddles, as before
     assert 30 <= wrong["confirm_disagree"] == 40 - wrong["confirm_agree"]
     assert "confirm_cells" not in read_record(write_scan(small(), tmp_path / "d.nc")).attrs
     with pytest.raises(InputError, match="confirm must not be negative"):
@@ -205,7 +190,7 @@ def test_the_same_scan_has_the_same_bytes(tmp_path):
 
 
 KILLS = """
-import os, random, shutil, signal, sys, time
+import io, os, random, signal, sys, time
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
@@ -223,35 +208,36 @@ def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def inside_a_write(countdown):
-    # half of a part or of the settings, half of the record, or between two steps of the end
-    whole, rename, create = Path.write_bytes, os.replace, h5netcdf.File.create_variable
-    def half(path, content):
-        countdown[0] -= 1
-        if countdown[0] < 0:
-            with path.open("wb") as file:
-                file.write(content[: len(content) // 2])
-            die()
-        return whole(path, content)
+    # half of a column, a digest or the settings, half of the record, or before or after a step
+    class Half(io.FileIO):
+        def write(self, content):
+            countdown[0] -= 1
+            if countdown[0] < 0:
+                super().write(content[: len(content) // 2])
+                die()
+            return super().write(content)
+    opened, create, rename, remove = (
+        Path.open, h5netcdf.File.create_variable, os.replace, Path.unlink)
+    def half(path, mode="r", *rest, **keywords):
+        ours = path.suffix in (".parts", ".draft") and mode in ("wb", "r+b")
+        return Half(path, mode) if ours else opened(path, mode, *rest, **keywords)
     def variable(file, *args, **keywords):
         countdown[0] -= 1
         return die() if countdown[0] < 0 else create(file, *args, **keywords)
-    def replace(source, target):
-        countdown[0] -= 1
-        if countdown[0] < 0 and draw.random() < 0.5:
-            rename(source, target)
-        return die() if countdown[0] < 0 else rename(source, target)
-    def some(path, **keywords):
-        for at in list(Path(path).iterdir())[: draw.randrange(3)]:
-            at.unlink()
-        die()
-    Path.write_bytes, h5netcdf.File.create_variable, os.replace = half, variable, replace
-    if draw.random() < 0.3:
-        shutil.rmtree = some
+    def step(function):
+        def stepped(*args, **keywords):
+            countdown[0] -= 1
+            if countdown[0] < 0 and draw.random() < 0.5:
+                function(*args, **keywords)
+            return die() if countdown[0] < 0 else function(*args, **keywords)
+        return stepped
+    Path.open, h5netcdf.File.create_variable = half, variable
+    os.replace, Path.unlink = step(rename), step(remove)
 
-kills = inside = finished = 0
-while kills < wanted or not out.exists():
+kills = inside = finished = calm_run = 0
+while kills < wanted or not calm_run:
     inject = kills < wanted and inside <= kills - inside
-    countdown = [draw.randrange(12)]
+    countdown = [draw.randrange(60)]
     draw.random()
     child = os.fork()
     if child == 0:
@@ -273,7 +259,8 @@ while kills < wanted or not out.exists():
     assert status == 0, status
     assert out.read_bytes() == calm
     finished += 1
-    if kills < wanted:
+    calm_run = kills >= wanted  # the last one ends: a kill after the record stood leaves its parts
+    if not calm_run:
         out.unlink()
 assert sorted(os.listdir(folder)) == ["a.nc", "calm.nc"], os.listdir(folder)
 print(kills, inside, finished)
@@ -292,13 +279,12 @@ def test_a_hundred_kills_change_no_byte(tmp_path):
 
 
 def test_a_second_run_on_the_same_output_stops_at_once(tmp_path):
-    folder = tmp_path / "a.nc.parts"
-    folder.mkdir()
-    with FileLock(folder / "lock"):
+    with FileLock(tmp_path / "a.nc.lock"):
         for resume in (False, True):
             with pytest.raises(InputError, match="another run is writing"):
                 write_scan(small(), tmp_path / "a.nc", resume=resume)
     write_scan(small(), tmp_path / "a.nc")
+    assert names(tmp_path) == ["a.nc"]
 
 
 def stop_after(count):
@@ -317,13 +303,7 @@ def unfinished(tmp_path):
     out = tmp_path / "a.nc"
     with pytest.raises(Interrupted, match="--resume"):
         write_scan(small(), out, progress=stop_after(2))
-    assert not out.exists()
-    assert parts(tmp_path / "a.nc.parts") == [
-        "00000000.part",
-        "00000001.part",
-        "lock",
-        "settings.json",
-    ]
+    assert names(tmp_path) == ["a.nc.parts"]
     return out
 
 
@@ -369,13 +349,13 @@ def test_starting_afresh_has_to_be_asked_for(unfinished, calm):
     ],
 )
 def test_other_settings_are_refused_with_the_difference(unfinished, calm, changes, words):
-    before = parts(unfinished.with_name("a.nc.parts"))
+    before = parts_of(unfinished).read_bytes()
     with pytest.raises(InputError) as refused:
         write_scan(small(**changes), unfinished, resume=True)
     for word in words:
         assert word.replace("from ", "") in str(refused.value)
     assert "p:" not in str(refused.value)
-    assert parts(unfinished.with_name("a.nc.parts")) == before
+    assert parts_of(unfinished).read_bytes() == before
     write_scan(small(), unfinished, resume=True)
     assert unfinished.read_bytes() == calm
     with pytest.raises(InputError, match="record of other settings") as refused:
@@ -392,40 +372,43 @@ def test_a_finished_record_is_not_computed_again(tmp_path, calm, monkeypatch):
     with pytest.raises(InputError, match="exists"):
         write_scan(small(), out)
     out.write_bytes(b"something else")
-    with pytest.raises(InputError, match="no record of flowsim"):
+    with pytest.raises(InputError, match="no valid digest"):
         write_scan(small(), out, resume=True)
     assert out.read_bytes() == b"something else"
     for at in (8, 3000, len(calm) - 200, len(calm) - 1):
         damaged = calm[:at] + bytes([calm[at] ^ 4]) + calm[at + 1 :]
         out.write_bytes(damaged)
-        with pytest.raises(InputError, match="damaged"):
+        with pytest.raises(InputError, match="no valid digest"):
             write_scan(small(), out, resume=True)
         assert out.read_bytes() == damaged
 
 
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "swap", "missing"])
-def test_damaged_parts_are_computed_again(unfinished, calm, damage):
-    folder = unfinished.with_name("a.nc.parts")
-    first, second = folder / "00000000.part", folder / "00000001.part"
-    content = first.read_bytes()
+@pytest.mark.parametrize("damage", ["cut", "flip", "flip digest", "swap", "no points"])
+def test_damaged_chunks_are_computed_again(unfinished, calm, damage):
+    path, scan = parts_of(unfinished), small()
+    content = bytearray(path.read_bytes())
+    digests = content.index(b"\n") + 1
+    points, size = digests + 32 * scan.chunks, 16 * scan.dtype.itemsize
     if damage == "cut":
-        first.write_bytes(content[:-5])
+        del content[-5:]
     elif damage == "flip":
-        first.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
-    elif damage == "empty":
-        first.write_bytes(b"")
-    elif damage == "swap":
-        shutil.copy(second, first)
+        content[points + 3] ^= 1
+    elif damage == "flip digest":
+        content[digests + 3] ^= 1
+    elif damage == "swap":  # chunks 0 and 1, both finished
+        a, b = slice(points, points + size), slice(points + size, points + 2 * size)
+        content[a], content[b] = content[b], content[a]
     else:
-        first.unlink()
+        del content[points:]
+    path.write_bytes(content)
     write_scan(small(), unfinished, resume=True)
     assert unfinished.read_bytes() == calm
 
 
 @pytest.mark.parametrize("text", ["{", "[" * 100_000, "[1]", '{"p": 0.5}', '{"p": {"q": "0"}}', ""])
 def test_damaged_settings_are_no_settings(unfinished, calm, text):
-    (unfinished.with_name("a.nc.parts") / "settings.json").write_text(text)
-    with pytest.raises(InputError, match="cannot be read"):
+    parts_of(unfinished).write_text(text)
+    with pytest.raises(InputError, match=r"cannot be read|other settings \(p: "):
         write_scan(small(), unfinished, resume=True)
     write_scan(small(), unfinished, overwrite=True)
     assert unfinished.read_bytes() == calm
@@ -444,12 +427,10 @@ def as_link(path):
     path.symlink_to("/etc/hostname")
 
 
-@pytest.mark.parametrize(
-    "name", ["00000001.part", "settings.json", "lock", "stray", ".stray-7.part"]
-)
+@pytest.mark.parametrize("suffix", ["parts", "lock", "draft"])
 @pytest.mark.parametrize("odd", [as_folder, as_loop, as_link, os.mkfifo])
-def test_odd_things_in_the_folder_are_one_sentence_or_no_matter(unfinished, calm, name, odd):
-    path = unfinished.with_name("a.nc.parts") / name
+def test_odd_things_beside_the_output_are_one_sentence_or_no_matter(unfinished, calm, suffix, odd):
+    path, other = unfinished.with_name(f"a.nc.{suffix}"), Path("/etc/hostname").read_bytes()
     path.unlink(missing_ok=True)
     odd(path)
     for keywords in ({"resume": True}, {"overwrite": True}):
@@ -462,16 +443,9 @@ def test_odd_things_in_the_folder_are_one_sentence_or_no_matter(unfinished, calm
         else:
             assert unfinished.read_bytes() == calm
             break
-    assert Path("/etc/hostname").is_file()
+    assert Path("/etc/hostname").read_bytes() == other
     if path.is_dir():
         assert (path / "inside").read_text() == "kept"
-
-
-@pytest.mark.parametrize("odd", [Path.touch, as_loop, os.mkfifo])
-def test_something_else_in_the_place_of_the_folder_is_one_sentence(tmp_path, odd):
-    odd(tmp_path / "a.nc.parts")
-    with pytest.raises(InputError, match="cannot use the folder"):
-        write_scan(small(), tmp_path / "a.nc")
 
 
 LIMIT = """
@@ -518,7 +492,7 @@ def test_a_full_disk_is_one_sentence_and_costs_nothing(tmp_path, calm):
 
 def test_a_scan_that_cannot_fit_is_refused_before_it_starts(tmp_path):
     wide = np.linspace(-3, 3, 3_000_000)
-    with pytest.raises(InputError, match=r"9000000000000 points need about \d+ TiB"):
+    with pytest.raises(InputError, match=r"9000000000000 points need about \S+ GiB"):
         write_scan(small(starts=Grid({"e": wide, "w": wide}), chunk=0), tmp_path / "a.nc")
     assert list(tmp_path.iterdir()) == []
 
@@ -530,11 +504,13 @@ def test_an_output_that_vanishes_is_one_sentence(tmp_path):
         write_scan(small(), folder / "a.nc", progress=lambda labels: shutil.rmtree(folder))
     folder.mkdir()
 
-    def lose_a_part(labels):
-        (folder / "a.nc.parts" / "00000000.part").unlink(missing_ok=True)
+    def lose_the_parts(labels):
+        (folder / "a.nc.parts").unlink()
 
-    with pytest.raises(InputError, match="went missing"):
-        write_scan(small(), folder / "a.nc", progress=lose_a_part)
+    with pytest.raises(InputError, match="cannot write"):
+        write_scan(small(), folder / "a.nc", progress=lose_the_parts)
+    with pytest.raises(InputError, match="cannot read"):
+        write_scan(small(chunk=100), folder / "a.nc", progress=lose_the_parts)
     with pytest.raises(InputError, match="does not exist"):
         write_scan(small(), tmp_path / "nowhere" / "a.nc")
 
@@ -584,10 +560,10 @@ def test_a_scan_that_torchdiffeq_decides(tmp_path):
     (OSError(5, "Input/output error"), "Input/output error"),
     (NotImplementedError("no locks on this system"), "no locks on this system"),
 ])  # fmt: skip
-def test_a_folder_without_locks_is_refused_with_the_reason(tmp_path, monkeypatch, error, reason):
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, error, reason):
     def acquire(self):
         raise error
 
     monkeypatch.setattr(store_module.FileLock, "acquire", acquire)
-    with pytest.raises(InputError, match=f"cannot use the folder .*: {reason}"):
+    with pytest.raises(InputError, match=f"cannot lock .*: {reason}"):
         write_scan(small(), tmp_path / "scan.nc")

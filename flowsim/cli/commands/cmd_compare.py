@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,8 +19,6 @@ from flowsim.cli.groups import (
     only_redraws,
 )
 from flowsim.cli.output import (
-    DISAGREES,
-    judge_summary,
     neutral_command,
     report,
     require_file,
@@ -96,29 +94,30 @@ class Compare(ModelOnChain, Budget, FigureFiles, Printed):
     scheduler: options.Scheduler = None
     resume: options.Resume = False
 
-    def positions(self) -> int | None:
-        """N of the reduced model; the transformer has --length positions beside any model."""
-        return self.length if self.model in ("uniform", "rank-one") else None
+    def chosen(self) -> dict[str, Any]:
+        """As of other commands; but the transformer has --length positions beside any model."""
+        found = super().chosen()
+        return found if self.family.has("length", found) else found | {"length": None}
 
     def hidden(self) -> int:
         """Hidden units of the transformer."""
-        if self.states is None:
-            return 4 * self.d
-        return self.states * (self.choice().hidden_per_state or 0)
+        m = self.choice().hidden_per_state
+        return 4 * self.d if self.states is None else self.states * m
 
     def name_words(self) -> list[str]:
         """What the files are named after; InputError for a chain that the model is not for."""
         own, words = {"S": self.states, "m": self.hidden_per_state}, [str(self.model), self.trainer]
         words += [f"{letter}{value}" for letter, value in own.items() if value]
         words += [] if self.points is None else [self.points.stem]
-        if self.p is not None and (self.q is not None or self.model == "states"):
+        if all(vars(self)[name] is not None for name in self.family.data):
             words += chain_words(self.p, self.q)
         return words
 
     def dimensions(self) -> int:
         """3 where starts are (e, w, a), else 2."""
-        rank_one = self.model == "rank-one" and (self.attention or "a" in self.fixed())
-        return 3 if self.model == "uniform" or rank_one else 2
+        from full_model.comparison.comparable import lifted_from
+
+        return len(lifted_from(self.choice(), self.fixed()))
 
 
 def compare(given: Compare) -> None:
@@ -153,20 +152,15 @@ def compare(given: Compare) -> None:
     record = _train(given, settings, points, stored.with_suffix(".safetensors"))
     record.attrs |= starts
     summary = write_figure(record, figure, stored)
-    report("comparison", summary, {"figure": figure, "record": stored}, began, given)
-    agreement = summary["agreement"]
-    if given.require is not None and (agreement is None or agreement < given.require):
-        raise typer.Exit(DISAGREES)
-    judge_summary(summary)
+    files = {"figure": figure, "record": stored}
+    report("comparison", summary, files, began, given, given.require)
 
 
 def _check(given: Compare) -> None:
     """Options that must or must not come together."""
-    if given.model not in ("canonical", "uniform", "rank-one", "states"):
-        raise InputError(
-            f"no full transformer begins where --model {given.model} does: choose canonical, "
-            "uniform, rank-one or states"
-        )
+    from full_model.comparison.comparable import check_comparable, check_sampled
+
+    check_comparable(given.model)
     _check_chain(given)
     window = [x for x in (given.grid, given.w_range, given.e_range) if x is not None]
     if (given.points is not None) + (given.cloud is not None) + bool(window) > 1:
@@ -183,23 +177,14 @@ def _check(given: Compare) -> None:
         raise InputError("--grid needs two numbers of cells here, along e and along w, as 20x20")
     if given.bias != "optimal" or given.untied:
         raise InputError("--bias and --untied have no use here: tied transformers are compared")
-    fixed = given.fixed()
-    if set(fixed) - {"a"} or (
-        fixed
-        and (
-            given.dimensions() == 2
-            or (window == [] and (given.cloud is not None or given.points is not None))
-        )
-    ):
-        raise InputError("--fix a=X goes with a grid and --model uniform or rank-one")
+    given.dimensions()
+    if given.fix and not window and (given.cloud is not None or given.points is not None):
+        raise InputError("--fix a=X goes with a grid")
     sampled = given.trainer in ("sgd", "adamw")
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
-    if sampled and given.model != "rank-one":
-        instead = "--trainer gd or flow" if given.model == "states" else "--model rank-one"
-        raise InputError(
-            f"{given.trainer} is predicted by its map in rank-one coordinates: give {instead}"
-        )
+    if sampled:
+        check_sampled(given.model, given.trainer)
     if given.noise_on != "all" and not given.noise:
         raise InputError("--noise-on says where the noise is, and there is none: give --noise")
     if not sampled and (given.batch, given.learning_rate) != (16, None):
@@ -207,15 +192,11 @@ def _check(given: Compare) -> None:
 
 
 def _check_chain(given: Compare) -> None:
-    """Options of the chain; InputError unless they go with the model and the starts."""
-    if given.model == "states" and given.attention:
-        raise InputError("S states are compared without attention: omit --attention")
-    if given.model == "states":
+    """InputError unless the chain is given, or a record of binary starts that has one."""
+    needs = any(option.needed for option in given.family.options.values())
+    if given.points is None or needs or (given.p, given.q) != (None, None):
         given.chain_of_model()
-    elif (given.states, given.hidden_per_state) != (None, None):
-        raise InputError("--states and --hidden-per-state go with --model states; omit them here")
-    elif given.points is None or (given.p is None) != (given.q is None):
-        given.chain()
+    given.choice()
 
 
 def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:

@@ -22,6 +22,7 @@ class Explore(ReducedModelOptions):
 
     p: options.P = None
     q: options.Q = None
+    window: options.Windows = None
     port: Annotated[
         int,
         typer.Option(
@@ -48,6 +49,7 @@ def explore(given: Explore) -> None:
     Examples:
       flowsim explore
       flowsim explore --p 0.2 --q 0.3 --model rank-one
+      flowsim explore --model mine.py:DoubleWell --window x=-2:2,y=-2:2
     """
     view = _view(given)
     try:
@@ -73,12 +75,15 @@ def explore(given: Explore) -> None:
 
 def _view(given: Explore) -> View:
     """What a page shows first."""
-    from flowsim.explorer.view import View
+    from flowsim.explorer.view import View, Window
 
-    usual = View()
-    states = given.model == "states"
-    if states and given.q is not None:
-        raise InputError("the states model takes no q: its chain stays with probability 1 - p")
-    p = given.p if given.p is not None else (0.9 if states else usual.p)
-    choice = given.choice()
-    return View(choice, p, usual.q if given.q is None else given.q, tuple(given.fixed().items()))
+    choice, given_data = given.choice(), {"p": given.p, "q": given.q}
+    usual = {name: about.default for name, about in choice.family.data.items()}
+    data = usual | {name: value for name, value in given_data.items() if value is not None}
+    model = choice.on(choice.chain(**data)).showing(*(given.window or ()))
+    plane = model.plane
+    window = {**plane.window, **(given.window or {})}
+    return View(
+        choice, **data, fixed=tuple(given.fixed().items()),
+        window=Window(*window[plane.x], *window[plane.y]), axes=model.shown,
+    )  # fmt: skip

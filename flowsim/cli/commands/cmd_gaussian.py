@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.commands.optimizer_options import OptimizerOptions
-from flowsim.cli.groups import (
-    FigureFiles,
-    ModelOnChain,
-    Printed,
-    Tolerances,
-    chain_words,
-    only_redraws,
-)
-from flowsim.cli.output import judge_summary, report, write_figure
+from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
+from flowsim.cli.output import report, write_figure
 from flowsim.cli.redraw import redraw
 from flowsim.cli.values import Spread, spread
 from flowsim.errors import InputError
@@ -32,7 +24,7 @@ MAX_STARTS = 10_000_000
 
 
 @dataclass(frozen=True)
-class Gaussian(ModelOnChain, OptimizerOptions, Tolerances, FigureFiles, Printed):
+class Gaussian(ModelFigure, Tolerances, Printed):
     """The options of ``gaussian``."""
 
     sigma: Annotated[
@@ -73,15 +65,11 @@ def gaussian(given: Gaussian) -> None:
     given.check_optimizer(given.model, None, 1e-12, "flowsim")
     samples = given.samples or (4096 if given.optimizer is None else 256)
     sigmas = _sigmas(given, samples)
-    given.chain_of_model()
-    figure, stored = given.names(
-        "gaussian", *given.words(), *given.optimizer_words(), *chain_words(given.p, given.q)
-    )
-    record = _compute(given, sigmas, samples)
+    chain = given.chain_of_model()
+    figure, stored = given.files_of("gaussian")
+    record = _compute(given, chain, sigmas, samples)
     summary = write_figure(record, figure, stored)
-    files = {"figure": figure, "record": stored}
-    report("gaussian", summary, files, began, given)
-    judge_summary(summary)
+    report("gaussian", summary, {"figure": figure, "record": stored}, began, given)
 
 
 def _sigmas(given: Gaussian, samples: int) -> tuple[float, ...]:
@@ -98,7 +86,7 @@ def _sigmas(given: Gaussian, samples: int) -> tuple[float, ...]:
     return sigmas
 
 
-def _compute(given: Gaussian, sigmas: tuple[float, ...], samples: int) -> xr.Dataset:
+def _compute(given: Gaussian, chain: Any, sigmas: tuple[float, ...], samples: int) -> xr.Dataset:
     """Follow the starts of every scale."""
     import numpy as np
     import torch
@@ -107,11 +95,11 @@ def _compute(given: Gaussian, sigmas: tuple[float, ...], samples: int) -> xr.Dat
     from flowsim.scan.gaussian import gaussian_record
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = given.choice().on(given.chain_of_model())
+    model = given.choice().on(chain)
     if given.fixed():
         raise InputError("--fix has no use here: every coordinate is drawn")
     scales: np.ndarray = np.array(sigmas)
-    optimizer = given.choice_of_optimizer(given.seed)
+    optimizer = given.choice_of_optimizer(given.model, given.seed)
     starts = len(sigmas) * samples
     given.check_optimizer_size(model, starts)
     total, unit = starts, "starts"

@@ -13,7 +13,6 @@ import typer
 from flowsim.cli import options
 from flowsim.cli.output import require_file, say
 from flowsim.cli.texts import Summary
-from flowsim.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _FIRST = ("kind", "model", "p", "q", "regime")
 _LAST = ("command", "commit", "versions", "schema", "digest")
 #: Attributes that are said in a way of their own.
-_HIDDEN = ("variables", "settings")
+_HIDDEN = ("settings", "captions")
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,7 @@ def _record(path: Path) -> Summary:
     from flowsim.records.netcdf import open_record
 
     with open_record(path) as record:
-        try:
-            return _contents(record)
-        except InputError as error:
-            raise InputError(f"{str(path)!r} is no record of flowsim: {error}") from None
+        return _contents(record)
 
 
 def _contents(record: xr.Dataset) -> Summary:
@@ -70,11 +66,9 @@ def _contents(record: xr.Dataset) -> Summary:
     kept = {name: attributes[name] for name in order if name in attributes}
     sizes = {str(name): int(size) for name, size in record.sizes.items()}
     variables = {str(name): list(map(str, v.dims)) for name, v in record.variables.items()}
-    if isinstance(text := attributes.get("settings"), str):
-        try:
-            kept["settings"] = json.loads(text)
-        except (ValueError, RecursionError):
-            raise InputError("its settings are no JSON") from None
+    for name in ("settings", "captions"):
+        if name in attributes:
+            kept[name] = json.loads(str(attributes[name]))
     return {**kept, "dimensions": sizes, "variables": variables}
 
 

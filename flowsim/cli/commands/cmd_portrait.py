@@ -9,29 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.commands.optimizer_options import OptimizerOptions
-from flowsim.cli.groups import (
-    FigureFiles,
-    ModelOnChain,
-    Printed,
-    Tolerances,
-    chain_words,
-    only_redraws,
-)
-from flowsim.cli.output import judge_summary, report, write_figure
+from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
+from flowsim.cli.output import report, write_figure
 from flowsim.cli.redraw import redraw
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from flowsim.models.base import ReducedModel
+    from flowsim.interface import Model
 
 
 @dataclass(frozen=True)
-class Portrait(ModelOnChain, OptimizerOptions, Tolerances, FigureFiles, Printed):
+class Portrait(ModelFigure, Tolerances, Printed):
     """The options of ``portrait``."""
 
+    window: options.Windows = None
     w_range: options.WRange = None
     e_range: options.ERange = None
     resolution: Annotated[
@@ -45,7 +38,8 @@ class Portrait(ModelOnChain, OptimizerOptions, Tolerances, FigureFiles, Printed)
         Literal["plane", "3d"],
         typer.Option(
             metavar="VIEW", rich_help_panel=options.WINDOW,
-            help="plane: basins in (w, e); 3d: orbits in (w, e, a) of a model with attention.",
+            help="plane: basins in (w, e); 3d: orbits in (w, e, a) of a model with attention, or "
+            "of three coordinates.",
         ),
     ] = "plane"  # fmt: skip
     a_range: options.ARange = None
@@ -75,13 +69,13 @@ class Portrait(ModelOnChain, OptimizerOptions, Tolerances, FigureFiles, Printed)
 
 
 def portrait(given: Portrait) -> None:
-    """Draw basins of attraction of gradient flow in the (w, e) plane, or orbits in (w, e, a).
+    """Draw basins of attraction of gradient flow in the (w, e) plane, or orbits in space.
 
     A start (e, w) of the rank-one model is the point that the full transformer is lifted from; of
     the untied model it is the tied one, u = e, unless --fix holds u. The induction model has a
-    plane of its own, (alpha, beta). With --from, any record is
-    drawn again: of scan, gaussian, compare and train too. With --optimizer the basins are those of
-    training by its steps, beside those of the flow.
+    plane of its own, (alpha, beta). Of your own model --window names the two axes. With --from, any
+    record is drawn again: of scan, gaussian, compare and train too. With --optimizer the basins are
+    those of training by its steps, beside those of the flow.
 
     \b
     Examples:
@@ -90,26 +84,30 @@ def portrait(given: Portrait) -> None:
       flowsim portrait --p 0.5 --q 0.8 --model uniform --length 1024 --fix a=0.5
       flowsim portrait --p 0.5 --q 0.8 --model rank-one --optimizer adamw
       flowsim portrait --model induction --length 9
+      flowsim portrait --model mine.py:DoubleWell --window x=-2:2,y=-2:2
+      flowsim portrait --model mine.py:Three --window y=-2:2,z=-1:1 --fix x=0.3
+      flowsim portrait --model mine.py:Three --view 3d
     """
     began = time.perf_counter()
     if given.source is not None:
         only_redraws(given)
         redraw(given.source, given, given, given.energy, given.show)
         return
-    figure, stored = given.names("portrait", *_words(given))
-    record = _compute(given)
+    chain = given.chain_of_model()
+    _check(given)
+    view = ["3d"] if given.view == "3d" else []
+    import torch
+
+    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
+    model = given.choice().on(chain)
+    if given.view == "plane":
+        model = model.showing(*(given.window or ()))
+    figure, stored = given.files_of("portrait", *view, *model.shown)
+    _check_plane(given, model)
+    record = _space(given, model) if given.view == "3d" else _plane(given, model)
     summary = write_figure(record, figure, stored, given.energy)
     kind = str(record.attrs["kind"])
     report(kind, summary, {"figure": figure, "record": stored}, began, given)
-    judge_summary(summary)
-
-
-def _words(given: Portrait) -> list[str]:
-    """What the files are named after; InputError for options that do not fit."""
-    given.chain_of_model()
-    _check(given)
-    view = ["3d"] if given.view == "3d" else []
-    return [*given.words(), *given.optimizer_words(), *view, *chain_words(given.p, given.q)]
 
 
 def _check(given: Portrait) -> None:
@@ -121,19 +119,9 @@ def _check(given: Portrait) -> None:
         raise InputError("--view 3d and --confirm are of the flow; omit them with --optimizer")
     if given.show != "label":
         raise InputError("--show goes with --from and the record of a scan")
-    if given.energy and given.model != "canonical":
-        raise InputError("--energy draws the conserved energy of the canonical model; omit it here")
-    if given.model == "induction" and (given.w_range, given.e_range) != (None, None):
-        raise InputError("the induction model's plane is (alpha, beta): omit --w-range, --e-range")
     if given.view == "plane" and given.a_range is not None:
         raise InputError("--a-range goes with --view 3d; in the plane --fix a=X chooses the slice")
     if given.view == "3d":
-        rank_one = given.model == "rank-one" and given.attention
-        if given.model not in ("uniform", "linear") and not rank_one:
-            raise InputError(
-                "--view 3d shows (w, e, a): it needs --model uniform, linear, or rank-one with "
-                "--attention"
-            )
         plane = (given.resolution, given.confirm) != (None, None) or given.integrator != "flowsim"
         if given.fix or plane:
             raise InputError(
@@ -142,78 +130,54 @@ def _check(given: Portrait) -> None:
             )
 
 
-def _compute(given: Portrait) -> xr.Dataset:
-    """The record of either view."""
-    import torch
-
-    torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = given.choice().on(given.chain_of_model())
-    if given.optimizer is not None:
-        return _trained(given, model)
-    return _space(given, model) if given.view == "3d" else _plane(given, model)
-
-
-def _trained(given: Portrait, model: ReducedModel) -> xr.Dataset:
-    from flowsim.cli.progress import progress
-    from flowsim.portraits.trained_in_plane import trained_portrait
-
-    optimizer, resolution = given.choice_of_optimizer(given.seed), given.resolution or 64
-    assert optimizer is not None
-    cells, followed = resolution**2, 0
-    given.check_optimizer_size(model, cells)
-    with progress(cells * optimizer.recipe.steps, "steps", given.quiet) as meter:
-
-        def follow(more: int) -> None:
-            nonlocal followed
-            followed += more
-            meter.reach(meter.done, f"then {followed} of {cells} cells by the flow")
-
-        return trained_portrait(
-            model,
-            optimizer,
-            given.w_range or (-3.0, 3.0),
-            given.e_range or (-3.0, 3.0),
-            resolution,
-            given.fixed(),
-            meter.advance,
-            follow,
+def _check_plane(given: Portrait, model: Model) -> None:
+    """InputError for a window, a view or contours that the model's plane does not have."""
+    plane = model.plane
+    for name, given_range in (("w", given.w_range), ("e", given.e_range)):
+        if given_range is not None and name not in plane.window:
+            raise InputError(
+                f"the {model.name} model's plane is ({plane.x}, {plane.y}): omit --{name}-range"
+            )
+    planar = len(model.coordinates) == 2
+    if given.energy and not (planar and "energy" in model.conserved_names):
+        raise InputError(
+            f"--energy draws a conserved energy, and the plane of the {model.name} model, as "
+            "chosen, has none; omit it here"
         )
 
 
-def _plane(given: Portrait, model: ReducedModel) -> xr.Dataset:
+def _plane(given: Portrait, model: Model) -> xr.Dataset:
     from flowsim.cli.progress import progress
     from flowsim.portraits.in_plane import portrait_record
-    from flowsim.portraits.starts_in_plane import usual_resolution
 
-    resolution = given.resolution or usual_resolution(model)
-    with progress(resolution**2, "cells", given.quiet) as meter:
+    resolution = given.resolution or model.plane.resolution
+    total, unit = resolution**2, "cells"
+    optimizer = given.choice_of_optimizer(given.model, given.seed)
+    if optimizer is not None:
+        given.check_optimizer_size(model, total)
+        total, unit = total * optimizer.recipe.steps, "steps"
+    with progress(total, unit, given.quiet) as meter:
         return portrait_record(
+            model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
+            meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
+            optimizer=optimizer,
+        )  # fmt: skip
+
+
+def _space(given: Portrait, model: Model) -> xr.Dataset:
+    from flowsim.cli.progress import progress
+    from flowsim.portraits.in_space import phase_space_record
+
+    plane = model.plane
+    with progress(len(plane.far) + len(plane.near), "orbits", given.quiet) as meter:
+        return phase_space_record(
             model,
             given.w_range,
             given.e_range,
-            resolution,
-            given.rtol,
-            given.atol,
-            given.fixed(),
-            meter.advance,
-            given.integrator,
-            given.confirm,
-            meter.then,
-        )
-
-
-def _space(given: Portrait, model: ReducedModel) -> xr.Dataset:
-    from flowsim.cli.progress import progress
-    from flowsim.portraits.in_space import NEAR_STARTS, STARTS, WINDOW, phase_space_record
-
-    with progress(len(STARTS) + len(NEAR_STARTS), "orbits", given.quiet) as meter:
-        return phase_space_record(
-            model,
-            given.w_range or WINDOW["w"],
-            given.e_range or WINDOW["e"],
-            given.a_range or WINDOW["a"],
+            given.a_range,
             given.rtol,
             1e-10 if given.rtol is None else given.atol,
             meter.advance,
             meter.then,
+            given.window,
         )

@@ -12,22 +12,84 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.commands.optimizer_options import OptimizerOptions
-from flowsim.cli.commands.scan_starts import StartOptions, starts_of
-from flowsim.cli.groups import Printed, ReducedModelOptions, Tolerances
-from flowsim.cli.output import judge_summary, neutral_command, report
+from flowsim.cli.groups import OptimizerOptions, Printed, ReducedModelOptions, Tolerances
+from flowsim.cli.output import neutral_command, report, require_file
 from flowsim.cli.texts import Summary
-from flowsim.cli.values import Numbers, probabilities
+from flowsim.cli.values import Interval, Numbers, Window, probabilities
+from flowsim.cli.values import window as one_window
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
-    from flowsim.models.base import ReducedModel
+    from flowsim.interface import Model, Plane
+    from flowsim.models.catalogue import ModelChoice
     from flowsim.scan.starts import Starts
 
 #: How labels are called beside a count, in the order of display.
 SHOWN = {1: "minima", 2: "trapped", 3: "saddle", 0: "unresolved"}
 
 _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """Where a scan starts."""
+
+    grid: options.Grid = None
+    window: options.Windows = None
+    e_range: options.ERange = None
+    w_range: options.WRange = None
+    a_range: options.ARange = None
+    ranges: Annotated[
+        list[Window] | None,
+        typer.Option(
+            "--range", parser=one_window, metavar="NAME=LOW:HIGH", rich_help_panel=options.WINDOW,
+            help="Window in any coordinate; may be repeated.  [default: -3:3]",
+        ),
+    ] = None  # fmt: skip
+    points: options.PointsFile = None
+    cloud: options.Cloud = None
+    sigma: options.Sigma = None
+    seed: options.Seed = 0
+
+    def windows(self) -> dict[str, Interval]:
+        """The window of every coordinate that has one; InputError if one has two."""
+        named = {"e": self.e_range, "w": self.w_range, "a": self.a_range}
+        found = {name: bounds for name, bounds in named.items() if bounds is not None}
+        for name, bounds in [*(self.ranges or ()), *(self.window or {}).items()]:
+            if name in found:
+                raise InputError(f"{name} has two ranges: give it one of them")
+            found[name] = bounds
+        return found
+
+    def start_words(self) -> list[str]:
+        """The starts as a file's name says them."""
+        if self.grid is not None:
+            return [f"grid{'x'.join(map(str, self.grid))}"]
+        if self.points is not None:
+            return [self.points.stem]
+        return [f"cloud{self.cloud}"]
+
+    def check_starts(self, seeded: bool = False) -> None:
+        """InputError unless one kind of starts is given, with what goes with it.
+
+        Args:
+            seeded: whether the seed has another use than drawing a cloud.
+        """
+        if (self.grid, self.points, self.cloud).count(None) != 2:
+            raise InputError("give the starts: one of --grid, --points and --cloud")
+        if self.cloud is not None and self.sigma is None:
+            raise InputError(
+                "--cloud needs --sigma, the spread of its draws: a number, LOW:HIGH:COUNT or "
+                "e=S,w=S"
+            )
+        if self.cloud is None and self.sigma is not None:
+            raise InputError("--sigma, the spread of draws, goes with --cloud")
+        if self.cloud is None and self.seed and not seeded:
+            raise InputError("--seed goes with --cloud or --optimizer: nothing else here is random")
+        if self.windows() and self.grid is None:
+            raise InputError("ranges go with --grid")
+        if self.points is not None:
+            require_file(self.points)
 
 
 @dataclass(frozen=True)
@@ -76,42 +138,15 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     ] = None  # fmt: skip
     overwrite: options.Overwrite = False
 
-    def chances(self) -> tuple[Numbers | None, Numbers | None]:
-        """All p and all q; no q of the states model, and neither of the induction model."""
-        if self.model == "induction":
-            self.choice().chain(_first(self.p), _first(self.q))
-            return None, None
-        if self.model == "states":
-            if self.states is None or self.p is None:
-                raise InputError(
-                    "--model states needs --states and --p, the probability to leave one"
-                )
-            if self.q is not None:
-                self.choice().chain(self.p[0], self.q[0])
-            return self.p, None
-        if self.p is None or self.q is None:
-            raise InputError("--p and --q are needed: probabilities, or ranges LOW:HIGH:COUNT")
-        return self.p, self.q
-
-    def first_model(self) -> ReducedModel:
-        """The model on the first of the chains."""
-        choice = self.choice()
-        return choice.on(choice.chain(*map(_first, self.chances())))
-
     def path(self) -> Path:
         """--out, or a name that says model, chain and starts."""
         words = ["scan", *self.words(), *self.optimizer_words()]
-        for name, values in zip("pq", self.chances(), strict=True):
-            if values is None:
-                continue
-            ends = values if len(values) == 1 else (values[0], values[-1])
-            words.append(name + "to".join(f"{value:g}" for value in ends))
+        for name, values in (("p", self.p), ("q", self.q)):
+            if values is not None:
+                ends = values if len(values) == 1 else (values[0], values[-1])
+                words.append(name + "to".join(f"{value:g}" for value in ends))
         refined = [] if self.refine is None else [f"refine{self.refine}"]
         return self.out or Path("_".join([*words, *self.start_words(), *refined]) + ".nc")
-
-
-def _first(values: Numbers | None) -> float | None:
-    return None if values is None else values[0]
 
 
 def scan(given: ScanOptions) -> None:
@@ -132,23 +167,24 @@ def scan(given: ScanOptions) -> None:
       flowsim scan --model induction --length 9 --grid 64x64 --range alpha=-6:6
     """
     began = time.perf_counter()
+    given.check_data({"p": given.p, "q": given.q})
+    choice = given.choice()
+    chain = choice.chain(*(None if v is None else v[0] for v in (given.p, given.q)))
     _check(given)
     import torch
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = given.first_model()
-    starts = starts_of(given, model, given.fixed())
+    model = choice.on(chain)
+    starts = _starts_of(given, model, given.fixed())
     if given.refine is not None:
         _check_refine(starts, given.refine)
     out = given.path()
-    summary = _run(given, starts, model, out)
+    summary = _run(given, choice, starts, model, out)
     report("scan", summary, {"record": out}, began, given)
-    judge_summary(summary)
 
 
 def _check(given: ScanOptions) -> None:
     """Options that must or must not come together."""
-    given.chances()
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute a scan: give one of them")
     given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
@@ -159,10 +195,61 @@ def _check(given: ScanOptions) -> None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
         )
-    one = all(values is None or len(values) == 1 for values in given.chances())
+    one = all(values is None or len(values) == 1 for values in (given.p, given.q))
     alone = given.grid is not None and one and min(given.grid) > 1
     if given.refine is not None and not alone:
         raise InputError("--refine goes with --grid, of two cells or more a side, at one p and q")
+
+
+def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> Starts:
+    """The starts, in coordinates of the model.
+
+    Args:
+        given: the options, checked.
+        model: whose coordinates they are.
+        fixed: coordinates held at a value.
+    """
+    from flowsim.scan.points import Points
+    from flowsim.scan.starts import Cloud
+
+    sigma = None if given.sigma is None else given.sigma.sigma
+    spread = list(sigma) if isinstance(sigma, dict) else []
+    names = _coordinates(model, [*given.windows(), *fixed, *spread])
+    free = [name for name in names if name not in fixed]
+    if given.points is not None:
+        return Points.read(given.points, names)
+    if given.cloud is not None and sigma is not None:
+        return Cloud(free, given.cloud, sigma, fixed, given.seed)
+    return _grid(given, model.plane, free, fixed)
+
+
+def _grid(given: StartOptions, plane: Plane, free: list[str], fixed: dict[str, float]) -> Starts:
+    from flowsim.scan.starts import Grid, cell_centres
+
+    cells, windows = given.grid or (), given.windows()
+    if len(cells) != len(free) or not free:
+        raise InputError(
+            f"--grid needs one number of cells for each of {', '.join(free) or 'no coordinate'}: "
+            f"{len(free)}, not {len(cells)}; --fix NAME=VALUE holds a coordinate"
+        )
+    for name in windows:
+        if name not in free:
+            raise InputError(f"{name} has a range and is also fixed")
+    axes, usual = {}, {**plane.space, **plane.window}
+    for name, count in zip(free, cells, strict=True):
+        low, high = windows.get(name, usual.get(name, (-3.0, 3.0)))
+        axes[name] = cell_centres(low, high, count)
+    return Grid(axes, fixed)
+
+
+def _coordinates(model: Model, mentioned: list[str]) -> tuple[str, ...]:
+    """The coordinates of the starts, given those that the options mention."""
+    for names in model.plane.starts:
+        if set(mentioned) <= set(names):
+            return names
+    own = model.coordinates
+    name = next(name for name in mentioned if name not in own)
+    raise InputError(f"the model has no coordinate {name!r}; it has {', '.join(own)}")
 
 
 def _check_refine(starts: Starts, levels: int) -> None:
@@ -175,7 +262,9 @@ def _check_refine(starts: Starts, levels: int) -> None:
     check_memory(starts.shape, levels)
 
 
-def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> Summary:
+def _run(
+    given: ScanOptions, choice: ModelChoice, starts: Starts, model: Model, out: Path
+) -> Summary:
     """Compute the record, refine its boundary, and return what it says."""
     import xarray as xr
 
@@ -185,11 +274,11 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
     from flowsim.scan.plan import Scan
     from flowsim.scan.store import write_scan
 
-    p, q = (v[0] if v is not None and len(v) == 1 else v for v in given.chances())
+    p, q = (v[0] if v is not None and len(v) == 1 else v for v in (given.p, given.q))
     task = Scan(
-        given.choice(), p, q, starts, given.fraction, given.rtol, given.atol,
+        choice, p, q, starts, given.fraction, given.rtol, given.atol,
         integrator=given.integrator, confirm=_sample(given, model),
-        optimizer=given.choice_of_optimizer(given.seed),
+        optimizer=given.choice_of_optimizer(given.model, given.seed),
     )  # fmt: skip
     given.check_optimizer_size(model, min(task.size, task.chunk))
     with progress(task.size, "points", given.quiet) as meter:
@@ -209,7 +298,7 @@ def _run(given: ScanOptions, starts: Starts, model: ReducedModel, out: Path) -> 
         return summarize(record)
 
 
-def _sample(given: ScanOptions, model: ReducedModel) -> int:
+def _sample(given: ScanOptions, model: Model) -> int:
     """How many points torchdiffeq decides again: none where it, or an optimizer, decides all."""
     from flowsim.flow.confirm import sample_size
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flowsim.cli import sizes
 from flowsim.cli.commands.train_options import Train
-from flowsim.cli.output import judge_summary, report, write_figure
+from flowsim.cli.output import report, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ def train(given: Train) -> None:
     files = given.files()
     summary = _write(record, files)
     report("training", summary, files, began, given)
-    judge_summary(summary)
 
 
 def _check(given: Train) -> None:

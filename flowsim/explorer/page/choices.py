@@ -26,6 +26,8 @@ class Choices:
         c = visit.controls
         for name in ("p", "q", "a"):
             getattr(c, name).on_change("value", partial(self._slid, name))
+        for name, slider in c.sliders.items():
+            slider.on_change("value", partial(self._set, name))
         for widget in (c.model, c.length, c.states):
             widget.on_change("value", self._model_chosen)
         c.options.on_change("active", self._model_chosen)
@@ -34,18 +36,29 @@ class Choices:
     def show(self) -> None:
         """Let the widgets show the page's view, without their callbacks."""
         c, view = self.visit.controls, self.visit.view
-        choice, states = view.choice, view.choice.name == "states"
+        choice = view.choice
+        options, data = choice.family.options, choice.family.data
         self.showing = True
         try:
-            for slider, value in ((c.p, view.p), (c.q, view.q), (c.a, view.held.get("a", 0.0))):
+            own = view.arguments
+            pairs = [(c.p, view.p), (c.q, view.q), (c.a, view.held.get(view.slice_name or "", 0.0))]
+            pairs += [(slider, own[name]) for name, slider in c.sliders.items() if name in own]
+            for slider, value in pairs:
                 if not abs(slider.value - value) <= 1e-6:  # one that is moved is left alone
                     slider.value = value
-            c.p.title = "p: chance to leave a state" if states else "p: chance of 1 after 0"
-            c.q.visible, c.a.visible = not states, view.has_slice
+            c.p.title = f"p: {data['p'].help}" if data else ""
+            c.p.visible, c.q.visible = "p" in data, "q" in data
+            c.a.visible, c.arguments.visible = view.slice_name is not None, bool(own)
+            c.a.title = f"{view.slice_name}: {'attention of the ' * view.trains}slice"
+            c.place.title = f"Start at {view.x}, {view.y}"
+            for widget in c.of_training:
+                widget.visible = view.trains
             c.model.value = choice.name
-            c.length.value, c.length.visible = choice.length or 8, choice.length is not None
-            c.states.value, c.states.visible = choice.states or 5, states
-            c.options.visible = choice.name == "rank-one"
+            for widget, name in ((c.length, "length"), (c.states, "states")):
+                widget.visible = name in choice.options
+                if widget.visible:
+                    widget.value = choice.options[name]
+            c.options.visible = {"attention", "tied"} <= options.keys()
             c.options.active = [0] * choice.attention + [1] * (not choice.tied)
             c.backward.active = [0] if view.backward else []
             c.undo.disabled = not self.visit.can_undo
@@ -62,11 +75,20 @@ class Choices:
 
         self.visit.try_to(change)
 
+    def _set(self, name: str, _attribute: str, _old: Any, new: Any) -> None:
+        def change() -> View:
+            view = self.visit.view
+            number = int(new) if type(view.arguments[name]) is int else round(float(new), 9)
+            return view.with_model(view.choice.name, **{name: number})
+
+        self.visit.try_to(change)
+
     def _model_chosen(self, _attribute: str, _old: Any, _new: Any) -> None:
         c, view = self.visit.controls, self.visit.view
         on, name = list(c.options.active), str(c.model.value)
-        options: dict[str, Any] = {"attention": 0 in on, "tied": 1 not in on}
-        if name == view.choice.name:  # the others' sizes belong to the model before
+        options: dict[str, Any] = {}
+        if name == view.choice.name and view.trains:  # what is chosen belongs to the model before
+            options |= {"attention": 0 in on, "tied": 1 not in on}
             options["length"] = None if c.length.value is None else int(c.length.value)
             options["states"] = None if c.states.value is None else int(c.states.value)
         self.visit.try_to(lambda: view.with_model(name, **options))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from bokeh.layouts import column
 from bokeh.models import (
     Button,
     CheckboxGroup,
@@ -17,17 +19,9 @@ from bokeh.models import (
 )
 
 from flowsim.explorer.full_settings import MOST_D, MOST_N, MOST_NOISE, MOST_RATE, MOST_STEPS
-from flowsim.explorer.view import MOST_POSITIONS, MOST_STATES
+from flowsim.explorer.view import MOST_POSITIONS, MOST_STATES, View
+from flowsim.models.catalogue import MODELS, family_of
 
-#: The models by their names, in the words of the page.
-MODEL_WORDS = [
-    ("canonical", "Canonical: weights e and w"),
-    ("linear", "Linear attention, a slice"),
-    ("uniform", "Uniform attention, a slice"),
-    ("untied", "Untied, from u = e"),
-    ("rank-one", "Rank-one: full training"),
-    ("states", "More than two states"),
-]
 TRAINER_WORDS = [
     ("gd", "gradient descent"), ("flow", "gradient flow"), ("sgd", "SGD"), ("adamw", "AdamW"),
 ]  # fmt: skip
@@ -41,15 +35,30 @@ _STYLE = """
 """
 
 
-class Controls:
-    """All widgets of a page, by what they are for."""
+def model_words(view: View) -> list[tuple[str, str]]:
+    """The models that the page shows, by their names, with what a menu calls them; first the
+    user's own, if the page was opened with one."""
+    families = [view.choice.family] if view.choice.name not in MODELS else []
+    return [(family.name, family.title) for family in (*families, *map(family_of, MODELS))]
 
-    def __init__(self) -> None:
+
+class Controls:
+    """All widgets of a page, by what they are for.
+
+    Args:
+        view: what the page begins with.
+    """
+
+    def __init__(self, view: View) -> None:
         wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_look()]}
-        self.model = Select(title="Model", options=MODEL_WORDS, name="model", **wide)
+        self.model = Select(title="Model", options=model_words(view), name="model", **wide)
         self.p = _slider("p: chance of 1 after 0", 0.01, 0.99, "p")
         self.q = _slider("q: chance of 0 after 1", 0.01, 0.99, "q")
         self.a = _slider("a: attention of the slice", -2.0, 2.0, "a", 0.05)
+        self.sliders = {name: _slider(name, *_range(value), name, _step(value))
+                        for name, value in view.arguments.items()}  # fmt: skip
+        self.arguments = column(*self.sliders.values(), sizing_mode="stretch_width")
+        self.arguments.name = "arguments"
         self.length = Spinner(title="N, positions", low=1, high=MOST_POSITIONS, step=1,
                               name="length", **wide)  # fmt: skip
         self.states = Spinner(title="S, states", low=2, high=MOST_STATES, step=1, name="states",
@@ -64,7 +73,7 @@ class Controls:
         self.undo = Button(label="Undo", name="undo", **wide)
         self.clear = Button(label="Clear all", name="clear", **wide)
         self.backward = CheckboxGroup(labels=["also backward in time"], name="backward", **wide)
-        self.place = TextInput(title="Start at w, e", placeholder="-1.2, 0.5", name="place", **wide)
+        self.place = TextInput(placeholder="-1.2, 0.5", name="place", **wide)
         self.go = Button(label="Start", name="go", **wide)
         self.legend = _words("legend")
         self.story = _words("story")
@@ -75,6 +84,8 @@ class Controls:
         self._add_saving(wide)
 
     def _add_training(self, wide: dict[str, Any]) -> None:
+        self.heading = _words("heading")
+        self.heading.text = "<b>Train the full transformer from the chosen start</b>"
         self.trainer = Select(title="Trainer", options=TRAINER_WORDS, value="gd", name="trainer",
                               **wide)  # fmt: skip
         self.d = Spinner(title="width d", low=1, high=MOST_D, step=1, value=8, name="d", **wide)
@@ -97,6 +108,14 @@ class Controls:
         self.code = Button(label="Commands", name="code", **wide)
         self.lines = _words("lines")
 
+    @property
+    def of_training(self) -> tuple[Any, ...]:
+        """The widgets of full training."""
+        return (
+            self.heading, self.trainer, self.d, self.positions, self.noise, self.rate, self.steps,
+            self.train, self.halt, self.verdict,
+        )  # fmt: skip
+
     def roots(self) -> dict[str, Any]:
         """Every widget by its name, for the page's template."""
         widgets = [value for value in vars(self).values() if hasattr(value, "name")]
@@ -106,6 +125,21 @@ class Controls:
 def _look() -> InlineStyleSheet:
     """The style of one page's widgets: pages share no models, which end with their page."""
     return InlineStyleSheet(css=_STYLE)
+
+
+def _range(value: float) -> tuple[float, float]:
+    """Where the slider of an argument ends: four times its value to both sides, or from −1 to 1."""
+    reach = 4 * abs(value) or 1.0
+    return -reach, reach
+
+
+def _step(value: float) -> float:
+    """A hundredth of the range, rounded down to 1, 2 or 5 of a power of ten; 1 of whole numbers."""
+    if isinstance(value, int):
+        return 1
+    part = _range(value)[1] / 50
+    power = 10.0 ** math.floor(math.log10(part))
+    return next(power * digit for digit in (5, 2, 1) if power * digit <= part)
 
 
 def _slider(title: str, low: float, high: float, name: str, step: float = 0.01) -> Slider:

@@ -65,15 +65,15 @@ class Gestures:
     def can_undo(self) -> bool:
         return bool(self._undone or self.visit.view.starts)
 
-    def start(self, e: float, w: float) -> None:
+    def start(self, y: float, x: float) -> None:
         """Start an orbit, or choose the one whose start was clicked."""
         visit = self.visit
-        near = visit.start_at(e, w)
+        near = visit.start_at(y, x)
         if near is not None:
             visit.choose(near)
             return
         self._remember()
-        visit.try_to(lambda: visit.view.with_start(e, w))
+        visit.try_to(lambda: visit.view.with_start(y, x))
 
     def undo(self) -> None:
         """Take back the last orbit, cloud or clearing; then the orbits of the link."""
@@ -93,20 +93,20 @@ class Gestures:
 
     def zoom_back(self) -> None:
         """The window before, or the usual one."""
-        window = self._windows.pop() if self._windows else Window()
+        window = self._windows.pop() if self._windows else self.visit.view.usual_window
         self.visit.try_to(lambda: replace(self.visit.view, window=window))
 
-    def closer(self, e: float, w: float) -> None:
+    def closer(self, y: float, x: float) -> None:
         """A window of half the size around a point."""
-        w_low, w_high, e_low, e_high = self.visit.view.window
-        half = (w_high - w_low) / 4, (e_high - e_low) / 4
-        self._zoom_within([w - half[0], w + half[0], e - half[1], e + half[1]])
+        x_low, x_high, y_low, y_high = self.visit.view.window
+        half = (x_high - x_low) / 4, (y_high - y_low) / 4
+        self._zoom_within([x - half[0], x + half[0], y - half[1], y + half[1]])
 
-    def throw(self, e: float, w: float) -> None:
+    def throw(self, y: float, x: float) -> None:
         """The cloud around a point, as wide as before."""
         puff, window = self.visit.view.puff, self.visit.view.window
         self._remember()
-        self._puff(Puff(e, w, puff.sigma if puff else (window.w_high - window.w_low) / 20))
+        self._puff(Puff(y, x, puff.sigma if puff else (window.x_high - window.x_low) / 20))
 
     def spread(self, factor: float) -> None:
         """The cloud so many times as wide."""
@@ -122,11 +122,11 @@ class Gestures:
         """A click, once it is sure that it is no half of a double click."""
         if event.x is None or event.y is None:
             return
-        e, w = float(event.y), float(event.x)
+        y, x = float(event.y), float(event.x)
 
         def begin() -> None:
             self._click, before = None, self.visit.view
-            self.start(e, w)
+            self.start(y, x)
             self._clicked = self.visit.view if self.visit.view != before else None
 
         self._forget_click()
@@ -169,30 +169,30 @@ class Gestures:
         if not self.throws or event.x is None or event.y is None:
             return
         self._remember()
-        puff, e, w = self.visit.view.puff, float(event.y), float(event.x)
-        inside = puff is not None and (e - puff.e) ** 2 + (w - puff.w) ** 2 < 4 * puff.sigma**2
-        self._grip = (puff.e - e, puff.w - w) if inside and puff is not None else None
+        puff, y, x = self.visit.view.puff, float(event.y), float(event.x)
+        inside = puff is not None and (y - puff.y) ** 2 + (x - puff.x) ** 2 < 4 * puff.sigma**2
+        self._grip = (puff.y - y, puff.x - x) if inside and puff is not None else None
         if self._grip is None:
-            side = self.visit.view.window.w_high - self.visit.view.window.w_low
-            self._puff(Puff(e, w, max(side / 200, NARROWEST)))
+            side = self.visit.view.window.x_high - self.visit.view.window.x_low
+            self._puff(Puff(y, x, max(side / 200, NARROWEST)))
 
     def _pan(self, event: Pan) -> None:
         puff = self.visit.view.puff
         if not self.throws or event.x is None or event.y is None or puff is None:
             return
-        e, w = float(event.y), float(event.x)
+        y, x = float(event.y), float(event.x)
         if self._grip is not None:
-            self._puff(Puff(e + self._grip[0], w + self._grip[1], puff.sigma))
+            self._puff(Puff(y + self._grip[0], x + self._grip[1], puff.sigma))
         else:
-            reach = ((e - puff.e) ** 2 + (w - puff.w) ** 2) ** 0.5
-            self._puff(Puff(puff.e, puff.w, max(reach / 2, NARROWEST)))
+            reach = ((y - puff.y) ** 2 + (x - puff.x) ** 2) ** 0.5
+            self._puff(Puff(puff.y, puff.x, max(reach / 2, NARROWEST)))
 
     def _pan_end(self, event: PanEnd) -> None:
         self._grip = None
 
     def _puff(self, puff: Puff) -> None:
         sigma = max(float(f"{puff.sigma:.3g}"), NARROWEST)
-        puff = Puff(round(puff.e, 4), round(puff.w, 4), sigma)
+        puff = Puff(round(puff.y, 4), round(puff.x, 4), sigma)
         self.visit.try_to(lambda: replace(self.visit.view, puff=puff))
 
     def _clear(self) -> None:
@@ -200,13 +200,16 @@ class Gestures:
         self.visit.try_to(lambda: replace(self.visit.view, starts=(), puff=None))
 
     def _typed(self) -> None:
-        """A start written as "w, e"."""
+        """A start written as two numbers, the horizontal one first."""
         words = str(self.visit.controls.place.value)[:60].replace(";", ",").split(",")
         try:
-            w, e = (float(word) for word in words)
-            start = Start(e, w)
+            x, y = (float(word) for word in words)
+            start = Start(y, x)
         except ValueError:
-            self.visit.say_problem("Write a start as two numbers, w and e, like -1.2, 0.5")
+            view = self.visit.view
+            self.visit.say_problem(
+                f"Write a start as two numbers, {view.x} and {view.y}, like -1.2, 0.5"
+            )
             return
         with suppress(InputError):
             self.start(*start)

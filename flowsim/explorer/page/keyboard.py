@@ -37,7 +37,8 @@ _KEYS = """
     const number = (x) => Number(x.toFixed(digits())).toString();
     if (place !== null) at = place.map((x) => Number(number(x)));
     const data = place === null ? {x: [], y: [], text: []}
-      : {x: [at[0]], y: [at[1]], text: [`w = ${number(at[0])}, e = ${number(at[1])}`]};
+      : {x: [at[0]], y: [at[1]], text: [["x", "y"].map((axis, i) =>
+          `${names.data[axis][0]} = ${number(at[i])}`).join(", ")]};
     cross.setv({data}, {sync: false});
     words.hidden = place === null;
     usual.hidden = place !== null;
@@ -91,26 +92,26 @@ class Keyboard:
         visit.controls.place.tags = [keyed]  # so that it is of the page
         arguments = {
             "across": figure.x_range, "up": figure.y_range, "cross": visit.plane.sources["cross"],
-            "keyed": keyed, "steps": _STEPS,
+            "keyed": keyed, "steps": _STEPS, "names": visit.plane.names,
         }  # fmt: skip
         visit.document.js_on_event(DocumentReady, CustomJS(args=arguments, code=_KEYS))
 
     def _keyed(self, _attribute: str, _old: Any, new: Any) -> None:
         """A key at the cross-hair; what is no place and no key changes nothing."""
         try:
-            w, e, key = float(new["x"][0]), float(new["y"][0]), str(new["key"][0])
+            x, y, key = float(new["x"][0]), float(new["y"][0]), str(new["key"][0])
         except (KeyError, IndexError, TypeError, ValueError):
             return
         gestures = self.gestures
         if key == "Enter" and gestures.throws:
-            gestures.throw(e, w)
+            gestures.throw(y, x)
         elif key == "Enter":
-            gestures.start(e, w)
+            gestures.start(y, x)
         elif key in ("+", "=") and gestures.throws:
             gestures.spread(1.25)
         elif key == "-" and gestures.throws:
             gestures.spread(0.8)
         elif key in ("+", "="):
-            gestures.closer(e, w)
+            gestures.closer(y, x)
         elif key == "-":
             gestures.zoom_back()

@@ -11,7 +11,7 @@ from bokeh.models import BoxZoomTool, ColumnDataSource, LinearColorMapper, Wheel
 from bokeh.plotting import figure
 
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
-from flowsim.drawing.plane_curves import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
+from flowsim.drawing.plane import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
 from flowsim.drawing.style import (
     ARROW,
     FILL,
@@ -25,23 +25,26 @@ from flowsim.drawing.style import (
 from flowsim.explorer.border import Border
 from flowsim.explorer.clouds import CloudShare
 from flowsim.explorer.orbits_from_starts import Orbit
-from flowsim.explorer.plane_layers import Cells, runs
+from flowsim.explorer.plane_layers import Cells, ends_of, runs
 from flowsim.explorer.training_stream import Run
 from flowsim.explorer.view import View, Window
-from flowsim.landscape.labels import Label
 
 #: Cells that are not decided yet.
 NOT_YET = "#e9e9e9"
-_SHAPES = {"o": "circle", "^": "triangle", "s": "square", "X": "x"}
+_SHAPES = {
+    "o": "circle", "^": "triangle", "s": "square", "X": "x", "v": "inverted_triangle",
+    "D": "diamond", "P": "plus", "<": "hex", "*": "star", "h": "hex", "p": "star_dot",
+    ">": "square_pin",
+}  # fmt: skip
 #: Arrows: half their length, and their heads, in parts of the distance between two.
 _ARROW_HALF, _ARROW_HEAD = 0.36, 0.2
 _NO_CURVES: dict[str, Any] = {"xs": [], "ys": []}
 _MARKS = ("x", "y", "fill", "line", "marker")
 
 
-def shape_of(label: Label) -> str:
-    """The marker of a label, the same as in the figures."""
-    return _SHAPES[MARKER[label.name.lower()]]
+def shape_of(kind: str) -> str:
+    """The marker of an end, the same as in the figures."""
+    return _SHAPES[MARKER[kind]]
 
 
 class PlaneFigure:
@@ -50,22 +53,23 @@ class PlaneFigure:
     Attributes:
         figure: to be laid out and to take events from.
         zoom: the tool that a drag uses while dragging zooms.
+        names: of the axes, for what runs in the browser.
     """
 
     def __init__(self, window: Window) -> None:
-        w_low, w_high, e_low, e_high = window
+        x_low, x_high, y_low, y_high = window
         self.zoom = BoxZoomTool()
         wheel = WheelZoomTool(zoom_together="all")
         self.figure = figure(
-            x_range=(w_low, w_high), y_range=(e_low, e_high), tools=[self.zoom, wheel],
+            x_range=(x_low, x_high), y_range=(y_low, y_high), tools=[self.zoom, wheel],
             active_scroll=wheel, toolbar_location=None, sizing_mode="stretch_both",
-            x_axis_label="feed-forward weight w", y_axis_label="embedding e",
             lod_threshold=None, name="plane",
         )  # fmt: skip
         self.figure.toolbar.active_drag = self.zoom
         self.figure.grid.visible = False
         self.figure.min_border = 8
         self.sources: dict[str, ColumnDataSource] = {}
+        self.names = ColumnDataSource({"x": [], "y": []}, name="names")
         self._add_cells()
         self._add_curves()
         self._add_starts()
@@ -75,11 +79,10 @@ class PlaneFigure:
         return self.sources[name]
 
     def _add_cells(self) -> None:
-        palette = [FILL[label.name.lower()] for label in Label] + [NOT_YET]
-        mapper = LinearColorMapper(palette=palette, low=-0.5, high=len(palette) - 0.5)
+        self.mapper = LinearColorMapper(palette=[NOT_YET], low=-0.5, high=0.5, high_color=NOT_YET)
         cells = self._source("cells", "image", "x", "y", "dw", "dh")
         self.figure.image("image", x="x", y="y", dw="dw", dh="dh", source=cells,
-                          color_mapper=mapper, level="image")  # fmt: skip
+                          color_mapper=self.mapper, level="image")  # fmt: skip
         for name, pattern, colour, alpha in (
             ("trapped", "right_diagonal_line", "#ffffff", 0.9), ("saddle", "dot", LINE, 0.35),
         ):  # fmt: skip
@@ -149,76 +152,88 @@ class PlaneFigure:
         if any(len(x) for x in data.values()) or any(len(x) for x in source.data.values()):
             source.data = data
 
+    def show_axes(self, view: View) -> None:
+        """Name the axes."""
+        words = view.model.captions()
+        self.names.data = {"x": [view.x], "y": [view.y]}
+        for axis, name in ((self.figure.xaxis[0], view.x), (self.figure.yaxis[0], view.y)):
+            axis.axis_label = words.get(f"name_{name}", name).replace("$", "").replace("\\", "")
+
     def show_window(self, window: Window) -> None:
         """Move the axes, without an event of the user's."""
-        w_low, w_high, e_low, e_high = window
+        x_low, x_high, y_low, y_high = window
         x, y = self.figure.x_range, self.figure.y_range
-        x.update(start=w_low, end=w_high)
-        y.update(start=e_low, end=e_high)
+        x.update(start=x_low, end=x_high)
+        y.update(start=y_low, end=y_high)
 
     def show_cells(self, view: View, cells: Cells) -> None:
         """Basins, the trapped ones hatched and the saddles' dotted."""
-        w_low, w_high, e_low, e_high = view.window
-        size = {"x": [w_low], "y": [e_low], "dw": [w_high - w_low], "dh": [e_high - e_low]}
+        x_low, x_high, y_low, y_high = view.window
+        size = {"x": [x_low], "y": [y_low], "dw": [x_high - x_low], "dh": [y_high - y_low]}
+        names = ends_of(view).names
+        palette = [FILL[name] for name in names]
+        if palette != self.mapper.palette:
+            self.mapper.update(palette=palette, high=len(palette) - 0.5)
         self._put("cells", {"image": [cells.label.astype(np.uint8)], **size})
         rows, columns = cells.label.shape
-        for name, label in (("trapped", Label.LOCAL_MINIMUM), ("saddle", Label.SADDLE)):
-            row, first, end = runs(cells.label == label).T
-            tall, wide = (e_high - e_low) / rows, (w_high - w_low) / columns
+        for name, end in (("trapped", "local_minimum"), ("saddle", "saddle")):
+            there = np.isin(cells.label, [i for i, x in enumerate(names) if x.startswith(end)])
+            row, first, last = runs(there).T
+            tall, wide = (y_high - y_low) / rows, (x_high - x_low) / columns
             self._put(name, {
-                "left": w_low + wide * first, "right": w_low + wide * end,
-                "bottom": e_low + tall * row, "top": e_low + tall * (row + 1),
+                "left": x_low + wide * first, "right": x_low + wide * last,
+                "bottom": y_low + tall * row, "top": y_low + tall * (row + 1),
             })  # fmt: skip
 
     def show_border(self, border: Border) -> None:
         """The boundary of the basins, found between the cells."""
         for name, curves in (("border", border.basins), ("beside saddles", border.saddles)):
-            self._put(name, {"xs": [w for _, w in curves], "ys": [e for e, _ in curves]})
+            self._put(name, {"xs": [x for _, x in curves], "ys": [y for y, _ in curves]})
 
     def show_landscape(self, view: View, record: xr.Dataset, keep_line: bool = False) -> None:
         """Curves, critical line by kind, saddle points and arrows.
 
         With ``keep_line`` the line and the saddle points stay as they are.
         """
-        w = record["curve_w"].to_numpy()
-        both = bool(record["minima_e"].attrs.get("mirrored", 1))
-        lifted = view.choice.name == "rank-one"
-        border = "canonical separatrix" if lifted else "separatrix"
+        x = record[f"curve_{view.x}"].to_numpy()
+        found, valley = record[f"separatrix_{view.y}"], record[f"minima_{view.y}"]
+        both = bool(valley.attrs.get("mirrored", 1))
+        words = view.model.captions()
+        border = "canonical separatrix" if "simpler" in words else "separatrix"
         for name in ("separatrix", "canonical separatrix"):
             there = name == border
-            curves = _mirrored(w, record["separatrix_e"].to_numpy(), True) if there else _NO_CURVES
+            curves = _mirrored(x, found.to_numpy(), True) if there else _NO_CURVES
             self._put(name, curves)
-        minima = _mirrored(w, record["minima_e"].to_numpy(), both)
-        if view.model.chain.second_eigenvalue == 0:  # there also above one w
-            at = -1 / np.sqrt(view.choice.hidden_per_state or 2)
+        minima = _mirrored(x, valley.to_numpy(), both)
+        if "minima_x" in words:  # there also above one w
+            at = float(words["minima_x"])
             minima["xs"].append(np.array([at, at]))
             minima["ys"].append(np.array(view.window[2:]))
         self._put("minima", minima)
         if not keep_line:
-            self._show_line(w, record)
+            self._show_line(x, record[f"saddle_{view.x}"].to_numpy(), record)
         self._show_arrows(view, record)
 
-    def _show_line(self, w: np.ndarray, record: xr.Dataset) -> None:
-        saddle = record["saddle_w"].to_numpy()
+    def _show_line(self, x: np.ndarray, saddle: np.ndarray, record: xr.Dataset) -> None:
         self._put("saddle points", {"x": saddle, "y": np.zeros_like(saddle)})
         for kind in CRITICAL:
-            on = np.zeros(len(w), bool)
+            on = np.zeros(len(x), bool)
             if "critical_line" in record:
                 on = record["critical_line"].to_numpy() == code_of(record["critical_line"], kind)
             on &= on.sum() > max(1, len(saddle))
-            drawn = np.where(on, w, np.nan) if on.any() else np.array([])
+            drawn = np.where(on, x, np.nan) if on.any() else np.array([])
             self._put(f"line {kind}", {"x": drawn, "y": np.zeros_like(drawn)})
 
     def _show_arrows(self, view: View, record: xr.Dataset) -> None:
-        w_low, w_high, e_low, e_high = view.window
-        x, y = np.meshgrid(record["arrow_w"].to_numpy(), record["arrow_e"].to_numpy())
+        x_low, x_high, y_low, y_high = view.window
+        x, y = np.meshgrid(*(record[f"arrow_{name}"].to_numpy() for name in (view.x, view.y)))
         u, v = (record[f"direction_{n}"].to_numpy() / s for n, s in
-                (("w", w_high - w_low), ("e", e_high - e_low)))  # fmt: skip
+                ((view.x, x_high - x_low), (view.y, y_high - y_low)))  # fmt: skip
         length = np.hypot(u, v)
         there = length > 0
         u, v = u[there] / length[there], v[there] / length[there]
-        half = _ARROW_HALF / len(record["arrow_w"])
-        dx, dy = half * u * (w_high - w_low), half * v * (e_high - e_low)
+        half = _ARROW_HALF / len(record[f"arrow_{view.x}"])
+        dx, dy = half * u * (x_high - x_low), half * v * (y_high - y_low)
         x, y = x[there], y[there]
         self._put("arrows", {
             "x0": x - dx, "y0": y - dy, "x1": x + dx, "y1": y + dy,
@@ -227,22 +242,22 @@ class PlaneFigure:
 
     def show_orbits(self, view: View, orbits: Sequence[Orbit], chosen: int) -> None:
         """Orbits from their numbered starts to the markers of their labels."""
-        paths = [(np.append(o.forward.w, o.end[1]), np.append(o.forward.e, o.end[0]))
+        paths = [(np.append(o.forward.x, o.end[1]), np.append(o.forward.y, o.end[0]))
                  for o in orbits]  # fmt: skip
         width = [3.2 if i == chosen else 1.6 for i in range(len(orbits))]
         self._put("orbits", {
             "xs": [x for x, _ in paths], "ys": [y for _, y in paths], "width": width,
         })  # fmt: skip
         behind = [o.backward for o in orbits if o.backward is not None]
-        self._put("backward", {"xs": [p.w for p in behind], "ys": [p.e for p in behind]})
+        self._put("backward", {"xs": [p.x for p in behind], "ys": [p.y for p in behind]})
         self._put("starts", {
-            "x": [s.w for s in view.starts], "y": [s.e for s in view.starts],
+            "x": [s.x for s in view.starts], "y": [s.y for s in view.starts],
             "number": [str(i + 1) for i in range(len(view.starts))],
         })  # fmt: skip
         ended = [o for o in orbits if np.isfinite(o.end[0])]
         at = [o.end for o in ended]
         self.sources["ends"].data = _marks(
-            np.array([w for _, w in at]), np.array([e for e, _ in at]), [o.label for o in ended]
+            np.array([x for _, x in at]), np.array([y for y, _ in at]), [o.kind for o in ended]
         )
 
     def show_runs(self, training: Sequence[Run]) -> None:
@@ -264,28 +279,28 @@ class PlaneFigure:
         puff = view.puff
         width = [] if puff is None else [4 * puff.sigma]
         self._put("ring", {
-            "x": [] if puff is None else [puff.w], "y": [] if puff is None else [puff.e],
+            "x": [] if puff is None else [puff.x], "y": [] if puff is None else [puff.y],
             "width": width, "height": width,
         })  # fmt: skip
         if found is None:
             self._put("cloud", {name: [] for name in _MARKS})
         else:
-            kinds = [Label(int(code)) for code in found.label]
-            self.sources["cloud"].data = _marks(found.w, found.e, kinds)
+            names = ends_of(view).names
+            kinds = [names[code] for code in found.label]
+            self.sources["cloud"].data = _marks(found.x, found.y, kinds)
 
 
-def _marks(x: np.ndarray, y: np.ndarray, labels: Sequence[Label]) -> dict[str, Any]:
-    """Markers by label, in their colours and shapes."""
-    names = [label.name.lower() for label in labels]
+def _marks(x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """Markers by end, in their colours and shapes."""
     return {
         "x": x, "y": y, "fill": [FILL[name] for name in names],
-        "line": [INK[name] for name in names], "marker": [shape_of(label) for label in labels],
+        "line": [INK[name] for name in names], "marker": [shape_of(name) for name in names],
     }  # fmt: skip
 
 
-def _mirrored(w: np.ndarray, e: np.ndarray, both: bool) -> dict[str, Any]:
-    """A curve, and its image at −e."""
-    return {"xs": [w, w] if both else [w], "ys": [e, -e] if both else [e]}
+def _mirrored(x: np.ndarray, y: np.ndarray, both: bool) -> dict[str, Any]:
+    """A curve, and its image at −y."""
+    return {"xs": [x, x] if both else [x], "ys": [y, -y] if both else [y]}
 
 
 def _line(style: dict[str, Any]) -> dict[str, Any]:

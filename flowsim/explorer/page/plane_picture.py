@@ -29,7 +29,7 @@ _NOTHING = Cells(np.full((2, 2), UNKNOWN, np.int8), "")
 class Picture:
     """What the plane shows beside orbits, training and cloud.
 
-    Where the loss depends on the gap alone, labels come at once, on the page's own thread.
+    Of a fast model labels come at once, on the page's own thread.
     Elsewhere a thread makes a first look; a slider that moves on meanwhile does not interrupt it,
     so that the picture follows the slider, and gets its own first look afterwards.
 
@@ -59,10 +59,11 @@ class Picture:
         if altogether:
             self.visit.jobs.stop("first look")
             self._looking = self._waiting = self._again = False
+            self.landscape = self.line = self._line_key = None  # which may have other axes
 
     def draw(self) -> None:
         """What is known at once, and the rest once the sliders rest."""
-        if not self.visit.view.model.loss_of_gap:
+        if not self.visit.view.model.fast:
             self._look()
             return
         view, began = self.visit.view, monotonic()
@@ -78,7 +79,7 @@ class Picture:
     def _draw_curves(self) -> None:
         """The curves, and the boundary between the cells that are shown."""
         view = self.visit.view
-        if not view.model.loss_of_gap:
+        if not view.model.fast:
             return
         key = line_key(view)
         same, self._line_key = key == self._line_key, key
@@ -133,7 +134,7 @@ class Picture:
 
     def _rest(self) -> None:
         """Finer labels, unless the model is by now one that is looked at in a thread."""
-        if self.visit.view.model.loss_of_gap:
+        if self.visit.view.model.fast:
             self._refine()
 
     def _refine(self, first: Cells | None = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,11 @@ from flowsim.drawing.style import INK, LINE, SOFT, TRAINED
 from flowsim.explorer.orbits_from_starts import Orbit, Path
 from flowsim.explorer.training_stream import Run
 from flowsim.explorer.view import View
-from flowsim.landscape.labels import Label
 
 #: Panels from top to bottom.
 _PANELS = ("loss", "logit gap", "coordinates")
 #: How coordinates are told apart in the third panel, without colour too.
-_DASH = {"e": [], "w": [7, 4], "a": [2, 3], "u": [9, 3, 2, 3], "b": [1, 4]}
+_DASHES: tuple[list[int], ...] = ([], [7, 4], [2, 3], [9, 3, 2, 3], [1, 4], [5, 2])
 #: The same of full training, e and w.
 _TRAINED_DASH = ([3, 3], [7, 3, 2, 3])
 
@@ -36,6 +36,7 @@ class TimeFigures:
         self.sources: dict[str, ColumnDataSource] = {}
         self.figures = []
         self.time = Range1d(0, 1)
+        self.axes = "e", "w"
         for name in _PANELS:
             last = name == _PANELS[-1]
             plot = figure(
@@ -79,7 +80,12 @@ class TimeFigures:
                   x_offset=3, text_baseline="middle")  # fmt: skip
 
     def show_chain(self, view: View) -> None:
-        """The least loss, the loss of the unigram, and the gap of the minima."""
+        """The least loss, the loss of the unigram, and the gap of the minima, of a chain."""
+        self.axes = view.y, view.x
+        for part in (self.best, self.unigram, self.target, *self.names, self.figures[1]):
+            part.visible = view.trains
+        if not view.trains:
+            return
         chain = view.model.chain
         least = chain.entropy_rate
         places = least, least + chain.mutual_information, chain.target_logit_gap
@@ -93,15 +99,15 @@ class TimeFigures:
         words: dict[str, list[tuple[float, float, str]]] = {n: [] for n in _PANELS}
         for i, orbit in enumerate(orbits):
             whole = _joined(orbit)
-            ink = INK[orbit.label.name.lower()]
+            ink = INK[orbit.kind]
             width = 2.8 if i == chosen else 1.3
             for name, values in (("loss", whole.loss), ("logit gap", whole.gap)):
                 found[name].append((whole.time, values, ink, width, []))
                 words[name].append((whole.time[-1], values[-1], str(i + 1)))
             if i == chosen:
-                several = {"e": whole.e, "w": whole.w, **whole.others}
-                for name, values in several.items():
-                    found["coordinates"].append((whole.time, values, ink, 2.0, _DASH[name]))
+                several = dict(zip(self.axes, (whole.y, whole.x), strict=True)) | whole.others
+                for values, dash in zip(several.values(), cycle(_DASHES), strict=False):
+                    found["coordinates"].append((whole.time, values, ink, 2.0, dash))
                 words["coordinates"] = _at_ends(whole.time, several)
         for name in _PANELS:
             self.sources[f"{name} flow"].data = _columns(found[name])
@@ -121,7 +127,7 @@ class TimeFigures:
             lines = [np.asarray(ys, float)[np.asarray(xs) >= 0] for xs, ys in pairs]
             values = np.concatenate(lines) if lines else np.zeros(0)
             values = values[np.isfinite(values)]
-            if i < 2 and len(values):  # the dashed lines are worth seeing too
+            if i < 2 and len(values) and self.best.visible:  # the dashed lines are worth seeing too
                 marks = (self.best, self.unigram) if i == 0 else (self.target,)
                 values = np.append(values, [mark.location for mark in marks])
             low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
@@ -193,7 +199,7 @@ def _joined(orbit: Orbit) -> Path:
 
     others = {name: join(back.others[name], values) for name, values in ahead.others.items()}
     named = {
-        n: join(getattr(back, n), getattr(ahead, n)) for n in ("time", "e", "w", "loss", "gap")
+        n: join(getattr(back, n), getattr(ahead, n)) for n in ("time", "y", "x", "loss", "gap")
     }
     return Path(**named, others=others)
 
@@ -203,17 +209,3 @@ def _columns(lines: list[tuple[Any, Any, str, float, list[int]]]) -> dict[str, A
     columns: dict[str, Any] = {name: [line[i] for line in lines] for i, name in enumerate(names)}
     columns["dash"] = [" ".join(map(str, dash)) or "solid" for dash in columns["dash"]]
     return columns
-
-
-def ends_where(orbit: Orbit) -> str:
-    """An orbit's end in plain words."""
-    words = {
-        Label.GLOBAL_MINIMUM: "reaches the global minima",
-        Label.LOCAL_MINIMUM: "is trapped in a bad local minimum",
-        Label.SADDLE: "ends in a saddle",
-        Label.UNRESOLVED: "is unresolved",
-    }[orbit.label]
-    if not np.isfinite(orbit.end[0]):
-        return words
-    e, w = (0.0 if abs(x) < 5e-4 else x for x in orbit.end)
-    return f"{words} at w = {w:.3f}, e = {e:.3f}, loss {orbit.end_loss:.4f}"

@@ -14,7 +14,7 @@ from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.training_stream import Run, training
 from flowsim.explorer.verdicts import verdict
 from flowsim.explorer.view import full_length
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 
 #: Milliseconds between two drawings of a run.
 _MOST_RUNS = 8

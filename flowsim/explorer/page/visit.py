@@ -53,7 +53,7 @@ class Visit:
         pools: Pools,
     ) -> None:
         self.document, self.view = document, view
-        self.controls, self.times = Controls(), TimeFigures()
+        self.controls, self.times = Controls(view), TimeFigures()
         self.plane = PlaneFigure(view.window)
         self.jobs = Jobs(document, pools, self.say_problem)
         self.chosen = len(view.starts) - 1
@@ -89,12 +89,12 @@ class Visit:
     def can_undo(self) -> bool:
         return self.gestures.can_undo
 
-    def start_at(self, e: float, w: float) -> int | None:
+    def start_at(self, y: float, x: float) -> int | None:
         """The number of the start that a click is meant for: within 2 % of the window."""
-        w_low, w_high, e_low, e_high = self.view.window
-        near = 0.02 * (w_high - w_low), 0.02 * (e_high - e_low)
+        x_low, x_high, y_low, y_high = self.view.window
+        near = 0.02 * (x_high - x_low), 0.02 * (y_high - y_low)
         for i, start in enumerate(self.view.starts):
-            if abs(start.w - w) < near[0] and abs(start.e - e) < near[1]:
+            if abs(start.x - x) < near[0] and abs(start.y - y) < near[1]:
                 return i
         return None
 
@@ -136,6 +136,7 @@ class Visit:
         if window or everything:
             self.plane.show_window(view.window)
         if model:
+            self.plane.show_axes(view)
             self.panel.forget()
             self.soon("chain", 0 if everything else REST, self._show_chain)
         if model or window:
@@ -204,7 +205,7 @@ class Visit:
         self.times.show_orbits(self.orbits, self.chosen)
         self.panel.show()
         waiting = len(view.starts) - len(self.orbits)
-        self.controls.story.text = story(self.orbits, self.chosen, waiting)
+        self.controls.story.text = story(view, self.orbits, self.chosen, waiting)
 
     def _follow_cloud(self) -> None:
         view = self.view

@@ -10,16 +10,21 @@ import numpy as np
 import xarray as xr
 
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
-from flowsim.drawing.plane_curves import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
+from flowsim.drawing.plane import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
 from flowsim.drawing.style import BASINS, FILL, LINE, SOFT, TRAINED, code_of
 from flowsim.explorer.border import Border
 from flowsim.explorer.clouds import CloudShare
 from flowsim.explorer.orbits_from_starts import Orbit
-from flowsim.explorer.page.time_figures import ends_where
-from flowsim.explorer.plane_layers import UNKNOWN, Cells
+from flowsim.explorer.plane_layers import UNKNOWN, Cells, ends_of
 from flowsim.explorer.view import View
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 
+_ENDS = {
+    "global_minimum": "reaches the global minima",
+    "local_minimum": "is trapped in a bad local minimum",
+    "saddle": "ends in a saddle",
+    "unresolved": "is unresolved",
+}
 _VERBS = {
     "global_minimum": "reach the global minima",
     "local_minimum": "are trapped",
@@ -36,37 +41,51 @@ def percent(share: float) -> str:
     return "<0.1 %" if value < 0.05 else ">99.9 %" if value >= 99.95 else f"{value:.1f} %"
 
 
+def _goes_to(view: View) -> dict[str, str]:
+    """What starts do, by the names of the ends."""
+    found = ends_of(view).captions.items()
+    return {**_VERBS, **{name: escape(f"go {_to(caption)}") for name, caption in found}}
+
+
+def _to(caption: str) -> str:
+    """Where an end that was found leads: "to minimum 1 (loss 0)", "to infinity: …"."""
+    return caption if caption.startswith("to ") else f"to {caption}"
+
+
 def reading(view: View, cells: Cells) -> str:
     """The chain's regime and the shares of the window."""
-    if view.choice.states is not None:
-        threshold = (view.choice.states - 1) / view.choice.states
-        sign = "above" if view.p > threshold else "below" if view.p < threshold else "at"
-        regime = f"p is {sign} the threshold <nobr>(S − 1)/S</nobr> = {threshold:.3g}"
-    else:
-        total = view.p + view.q
-        sign = "&gt;" if total > 1 else "&lt;" if total < 1 else "="
-        regime = f"p + q = {total:.4g} {sign} 1" if sign != "=" else "p + q = 1: nothing to learn"
-    shares = cells.shares
-    parts = [f"<b>{percent(shares[name])}</b> {_VERBS[name]}" for name in _VERBS if name in shares]
+    regime = escape(view.model.captions().get("text_regime", ""))
+    shares, verbs = cells.shares(ends_of(view).names), _goes_to(view)
+    parts = [f"<b>{percent(share)}</b> {verbs[name]}" for name, share in shares.items()]
     said = ", ".join(parts) if parts else "being worked out …"
     side = cells.label.shape[0]
     ways = {"closed form": "by the closed form", "flow": "each followed by the flow"}
     how = f"{side} × {side} points, {ways[cells.how]}" if cells.how else ""
     more = "" if cells.final or not parts else " …"
     note = f"<p style='color:#555;font-size:12px'>{how}{more}</p>" if how else ""
-    return f"<p>{regime}.</p><p>Of this square {said}.</p>{note}"
+    first = f"<p>{regime}.</p>" if regime else ""
+    return f"{first}<p>Of this square {said}.</p>{note}"
 
 
-def story(orbits: Sequence[Orbit], chosen: int, waiting: int) -> str:
+def story(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str:
     """What the chosen orbit does."""
     if not orbits and not waiting:
         return "<p>Click anywhere in the square to start an orbit.</p>"
     if not 0 <= chosen < len(orbits):
         return "<p>Following the flow …</p>"
     orbit = orbits[chosen]
-    e, w = orbit.start
-    start = f"Orbit {chosen + 1} from w = {w:.3f}, e = {e:.3f}"
-    return f"<p>{start} <b>{escape(ends_where(orbit))}</b>.</p>"
+    y, x = orbit.start
+    start = f"Orbit {chosen + 1} from {view.x} = {x:.3f}, {view.y} = {y:.3f}"
+    return f"<p>{start} <b>{escape(_ends_where(view, orbit))}</b>.</p>"
+
+
+def _ends_where(view: View, orbit: Orbit) -> str:
+    """An orbit's end in plain words."""
+    words = f"goes {_to(orbit.caption)}" if orbit.caption else _ENDS[orbit.kind]
+    if not np.isfinite(orbit.end).all():
+        return words
+    y, x = (0.0 if abs(value) < 5e-4 else value for value in orbit.end)
+    return f"{words} at {view.x} = {x:.3f}, {view.y} = {y:.3f}, loss {orbit.end_loss:.4f}"
 
 
 def cloud_words(view: View, found: CloudShare | None) -> str:
@@ -75,6 +94,8 @@ def cloud_words(view: View, found: CloudShare | None) -> str:
         return ""
     if found is None:
         return "<p>Following the cloud …</p>"
+    if not ends_of(view).named:
+        return _cloud_of_found(view, found)
     trapped, low, high = found.share(Label.LOCAL_MINIMUM)
     text = (
         f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g}: "
@@ -85,6 +106,19 @@ def cloud_words(view: View, found: CloudShare | None) -> str:
         text += f", {percent(share)} {_VERBS[label.name.lower()]}" if share else ""
     text += f"; {found.drawn} are followed in all …" if len(found.label) < found.drawn else ""
     return text + ". Drag inside its ring to move it.</p>"
+
+
+def _cloud_of_found(view: View, found: CloudShare) -> str:
+    """The shares of a cloud among ends that were found, with their intervals."""
+    verbs, parts = _goes_to(view), []
+    for code, name in enumerate(ends_of(view).names):
+        share, low, high = found.share(code)
+        if share:
+            interval = f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+            parts.append(f"<b>{percent(share)}</b> {verbs[name]} {interval}")
+    assert view.puff is not None
+    begin = f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g}: "
+    return begin + ", ".join(parts) + ". Drag inside its ring to move it.</p>"
 
 
 _BOXES = {
@@ -102,32 +136,41 @@ def legend(
     view: View, cells: Cells, border: Border, record: xr.Dataset, line: xr.Dataset, training: bool
 ) -> str:
     """What is in the picture, and nothing else; the critical line and saddles are of ``line``."""
-    codes = set(cells.label.ravel().tolist())
-    items = [_box(_BOXES[name], BASINS[name]) for name in BASINS
-             if Label[name.upper()] in codes]  # fmt: skip
+    codes, ends = set(cells.label.ravel().tolist()), ends_of(view)
+    here = [name for code, name in enumerate(ends.names) if code in codes]
+    called = BASINS | ends.captions
+    items = [_box(_BOXES.get(name) or _plain_box(name), called[name])
+             for name in sorted(here, key=lambda name: name == "unresolved")]  # fmt: skip
     if UNKNOWN in codes:
         items.append(_box("<rect width='22' height='13' fill='#e9e9e9'/>", "not known yet"))
     items += [_stroke(SEPARATRIX, "basin boundary")] if border.basins else []
     items += [_stroke(BESIDE_SADDLES, "edge of starts that end in a saddle")] * bool(border.saddles)
-    if np.isfinite(record["separatrix_e"]).any():
-        lifted = view.choice.name == "rank-one"
-        style = CANONICAL_SEPARATRIX if lifted else SEPARATRIX
-        items.append(_stroke(style, "separatrix" + " of the canonical model" * lifted))
-    if np.isfinite(record["minima_e"]).any() or view.model.chain.second_eigenvalue == 0:
+    words = view.model.captions()
+    if np.isfinite(record[f"separatrix_{view.y}"]).any():
+        whose = f" of the {words['simpler']}" if "simpler" in words else ""
+        style = CANONICAL_SEPARATRIX if whose else SEPARATRIX
+        items.append(_stroke(style, f"separatrix{whose}"))
+    if np.isfinite(record[f"minima_{view.y}"]).any() or "minima_x" in words:
         items.append(_stroke(MINIMA, "global minima"))
-    saddles = line["saddle_w"].size
+    saddles = line[f"saddle_{view.x}"].size
     if "critical_line" in line:
         kinds = line["critical_line"]
         items += [
-            _stroke(CRITICAL[kind], f"{words} on e = 0")
-            for kind, words in _LINES.items()
+            _stroke(CRITICAL[kind], f"{text} on e = 0")
+            for kind, text in _LINES.items()
             if (kinds == code_of(kinds, kind)).sum() > max(1, saddles)
         ]
     items += ["✕ saddle"] if saddles else []
-    items += ["○ start, ● reaches, ▲ trapped"] if view.starts or view.puff else []
+    if view.starts or view.puff:
+        items += ["○ start, ● reaches, ▲ trapped"] if ends.named else ["○ start"]
     dashed = {"color": TRAINED, "linewidth": 3, "linestyle": (0, (1, 1))}
     items += [_stroke(dashed, "full training ◇")] if training else []
     return "<div class='legend'>" + "".join(f"<span>{item}</span>" for item in items) + "</div>"
+
+
+def _plain_box(name: str) -> str:
+    """The area of an end that was found."""
+    return f"<rect width='22' height='13' fill='{FILL[name]}'/>"
 
 
 def _box(inside: str, text: str) -> str:

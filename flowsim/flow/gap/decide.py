@@ -6,33 +6,25 @@ import math
 
 import numpy as np
 
-from flowsim.compiled import compiled
+from flowsim.compiled import template
 from flowsim.flow.gap.dop853 import STAGES
-from flowsim.flow.gap.field import (
-    FAR,
-    LINEAR,
-    UNTIED,
+from flowsim.flow.gap.hooks import (
+    Law,
+    Point,
     gap,
-    kind_at,
+    is_far,
+    is_level,
+    loss,
     point_of,
+    slope,
     steepness,
     theta_of,
-    weight,
 )
-from flowsim.flow.gap.loss import Chain, loss, slope
-from flowsim.flow.gap.orbit import (
-    AT_MINIMA,
-    AT_PLANE,
-    LOST,
-    OUT_OF_STEPS,
-    follow,
-    is_level,
-    on_minima,
-)
-from flowsim.landscape.labels import Label, Rule, Status
+from flowsim.flow.gap.orbit import AT_MINIMA, AT_PLANE, LOST, OUT_OF_STEPS, follow, on_minima
+from flowsim.labels import Label, Rule, Status
 
-#: Ends and numbers of one row: how it ended, x, y, z, what decided, attempted steps.
-End = tuple[int, float, float, float, int, int]
+#: Ends and numbers of one row: how it ended, its sign, x, y, z, what decided, attempted steps.
+End = tuple[int, float, float, float, float, int, int]
 
 #: A row is followed again where its margin at Δ = 0 is below this many times the tolerance.
 _DOUBT = 1e4
@@ -45,79 +37,71 @@ NONE, BESIDE = int(Rule.NONE), int(Rule.SHADOWS)
 CRITICAL, RESTED = int(Rule.CRITICAL_START), int(Rule.CAME_TO_REST)
 TRAPPED, REACHED = int(Rule.TRAPPED_BY_PLANE), int(Rule.REACHED_MINIMA)
 _UNRESOLVED, _GLOBAL = int(Label.UNRESOLVED), int(Label.GLOBAL_MINIMUM)
-_LOCAL, _SADDLE = int(Label.LOCAL_MINIMUM), int(Label.SADDLE)
+_LOCAL = int(Label.LOCAL_MINIMUM)
 _CONVERGED, _TIMED_OUT, _FAILED = int(Status.CONVERGED), int(Status.TIMED_OUT), int(Status.FAILED)
 
 
-@compiled
+@template(internal=True)
 def end_of(
-    kind: int,
+    far: bool,
     target: float,
-    e: float,
-    second: float,
-    third: float,
+    theta: Point,
+    units: np.ndarray,
     rtol: float,
     atol: float,
     max_steps: int,
 ) -> End:
-    """Where the orbit from θ ends, and what decided it.
+    """Where the orbit from θ ends, and what decided it; at the plane the rule is ``TRAPPED``.
 
-    An orbit that met or missed the plane e = 0 by little is followed again at the careful
-    tolerance. Where that too is close, its label stands only if all orbits from starts displaced
-    by ``_DISPLACED`` to both sides, along every coordinate, end alike.
+    An orbit that met or missed the plane by little is followed again at the careful tolerance.
+    Where that too is close, its label stands only if all orbits from starts displaced by
+    ``_DISPLACED`` to both sides, along every coordinate, end alike.
     """
-    sign, x, y, z = point_of(kind, e, second, third)
-    scale = 1.0 + x + weight(kind, y)[0] + z * z
+    first, second, third = theta
+    sign, x, y, z = point_of(far, first, second, third)
+    scale = 1.0 + x + (math.exp(2.0 * y) if far else y * y) + z * z
     if not math.isfinite(scale):
-        return NOT_FINITE, x, y, z, NONE, 0
-    if is_level(kind, (e, second, third), sign, x, y, z):
-        return STILL, x, y, z, CRITICAL, 0
-    if on_minima(kind, sign, x, y, z, target, rtol):
-        return AT_MINIMA, x, y, z, CRITICAL, 0
-    end, x1, y1, z1, margin, steps = follow(kind, sign, x, y, z, target, rtol, atol, max_steps)
-    rule = _rule_of(kind, end)
+        return NOT_FINITE, sign, x, y, z, NONE, 0
+    if is_level(far, theta, sign, x, y, z):
+        return STILL, sign, x, y, z, CRITICAL, 0
+    if on_minima(far, sign, x, y, z, target, rtol):
+        return AT_MINIMA, sign, x, y, z, CRITICAL, 0
+    end, x1, y1, z1, margin, steps = follow(far, sign, x, y, z, target, rtol, atol, max_steps)
+    rule = _rule_of(end)
     if margin >= _DOUBT * rtol * scale or target == 0.0 or end > AT_PLANE:
-        return end, x1, y1, z1, rule, steps
+        return end, sign, x1, y1, z1, rule, steps
     finer, least = min(rtol, _CAREFUL_RTOL), min(atol, _CAREFUL_ATOL)
-    end, x1, y1, z1, margin, more = follow(kind, sign, x, y, z, target, finer, least, max_steps)
+    end, x1, y1, z1, margin, more = follow(far, sign, x, y, z, target, finer, least, max_steps)
     steps += more
     if margin >= _DOUBT * finer * scale:
-        return end, x1, y1, z1, _rule_of(kind, end), steps
+        return end, sign, x1, y1, z1, _rule_of(end), steps
     rule = BESIDE if end <= AT_PLANE else NONE
-    for i in range(3 if kind % FAR else 2):
+    for i in range(len(units)):
         for side in (-_DISPLACED, _DISPLACED):
-            e1 = e + side * _unit(kind, 0, e) if i == 0 else e
-            second1 = second + side * _unit(kind, 1, second) if i == 1 else second
-            third1 = third + side * _unit(kind, 2, third) if i == 2 else third
-            sign, x, y, z = point_of(kind, e1, second1, third1)
-            found = follow(kind, sign, x, y, z, target, finer, least, max_steps)
+            move = side * max(abs(theta[i]), units[i])
+            _, x, y, z = point_of(
+                far, first + move if i == 0 else first, second + move if i == 1 else second,
+                third + move if i == 2 else third,
+            )  # fmt: skip
+            found = follow(far, sign, x, y, z, target, finer, least, max_steps)
             steps += found[5]
             if found[0] != end:
-                end, rule = DIVIDED, NONE
-                return end, x1, y1, z1, rule, steps
-    return end, x1, y1, z1, rule, steps
+                return DIVIDED, sign, x1, y1, z1, NONE, steps
+    return end, sign, x1, y1, z1, rule, steps
 
 
-@compiled
-def _unit(kind: int, i: int, value: float) -> float:
-    """What a displacement of a coordinate is relative to: |θᵢ|, and at least 1 for a, e and u."""
-    signed = (i == 2 and kind % FAR == LINEAR) or (i < 2 and kind % FAR == UNTIED)
-    return max(abs(value), 1.0) if signed else abs(value)
-
-
-@compiled
-def _rule_of(kind: int, end: int) -> int:
+@template(internal=True)
+def _rule_of(end: int) -> int:
     if end == AT_MINIMA:
         return REACHED
-    if end == AT_PLANE:
-        return RESTED if kind % FAR == UNTIED else TRAPPED
-    return NONE
+    return TRAPPED if end == AT_PLANE else NONE
 
 
-@compiled
+@template
 def find_ends(
-    kind: int,
-    chain: Chain,
+    law: Law,
+    trap: int,
+    units: np.ndarray,
     starts: np.ndarray,
     rtol: float,
     atol: float,
@@ -130,7 +114,9 @@ def find_ends(
     """The ends of all rows, each for itself.
 
     Args:
-        kind, chain: the model and its data.
+        law: the model's data.
+        trap: the label of ends in the plane, where Δ* ≠ 0.
+        units: what a displacement of each coordinate is relative to at least, shape (k,).
         starts: shape (n, k).
         rtol, atol, max_steps: error allowed per step, and attempted steps per orbit.
         theta: to be filled with the end points, shape (n, k).
@@ -139,27 +125,20 @@ def find_ends(
         values: to be filled with loss and ‖∇L‖ at the end, shape (2, n).
         evaluations: to be filled with the evaluations of the field, shape (n,).
     """
-    k, target = starts.shape[1], chain[4]
-    trap = _SADDLE if kind == UNTIED else _LOCAL
-    if target == 0.0:
-        trap = _GLOBAL
+    k, target = starts.shape[1], law[0]
     for n in range(len(starts)):
-        e, second = starts[n, 0], starts[n, 1]
-        third = starts[n, 2] if k == 3 else 0.0
-        chart = kind_at(kind, e, second, third, target)
-        end, x, y, z, rule, steps = end_of(chart, target, e, second, third, rtol, atol, max_steps)
-        w = third if kind == UNTIED else second
-        sign = -1.0 if w < 0 else 1.0
-        moved = end != STILL and end != NOT_FINITE
-        if moved:
-            e, second, third = theta_of(chart, sign, x, y, z, e, second)
-        theta[n, 0], theta[n, 1] = e, second
-        if k == 3:
-            theta[n, 2] = third
+        start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
+        far = is_far(start[0], start[1], start[2], target)
+        end, sign, x, y, z, rule, steps = end_of(far, target, start, units, rtol, atol, max_steps)
+        last = start
+        if end != STILL and end != NOT_FINITE:
+            last = theta_of(far, sign, x, y, z, start[0], start[1])
+        for i in range(k):
+            theta[n, i] = last[i]
         if end == AT_MINIMA:
             codes[0, n] = _GLOBAL
         elif end == AT_PLANE:
-            codes[0, n] = trap
+            codes[0, n] = trap if target != 0.0 else _GLOBAL
         elif end != STILL:
             codes[0, n] = _UNRESOLVED
         codes[1, n] = _CONVERGED
@@ -167,8 +146,8 @@ def find_ends(
             codes[1, n] = _TIMED_OUT
         elif end in (LOST, NOT_FINITE):
             codes[1, n] = _FAILED
-        codes[2, n] = rule
-        here = gap(chart, sign, x, y, z)
-        values[0, n] = loss(chain, here)
-        values[1, n] = abs(slope(chain, here - target)) * math.sqrt(steepness(chart, sign, x, y, z))
+        codes[2, n] = RESTED if rule == TRAPPED and trap != _LOCAL else rule
+        here = gap(far, sign, x, y, z)
+        values[0, n] = loss(law, here)
+        values[1, n] = abs(slope(law, here - target)) * math.sqrt(steepness(far, sign, x, y, z))
         evaluations[n] = 1 + STAGES * steps

@@ -21,10 +21,9 @@ import numpy as np
 from numpy.polynomial import legendre
 from scipy.integrate import DOP853
 
-from flowsim.compiled import compiled
+from flowsim.compiled import template
 from flowsim.flow.gap.dop853 import Slopes, stage13, stage14, stage15
-from flowsim.flow.gap.field import CANONICAL, FAR, Point, rates, relative, steepness
-from flowsim.flow.gap.loss import Chain, slope
+from flowsim.flow.gap.hooks import Law, Point, rates, sign_of_z, slope, steepness
 
 #: Gauss nodes on a step, and so the number of coefficients of its polynomials.
 NODES = 8
@@ -75,11 +74,11 @@ _TAYLOR = np.array(
 )
 
 
-@compiled
+@template(internal=True)
 def prepare(
-    kind: int,
+    far: bool,
     sign: float,
-    chain: Chain,
+    law: Law,
     now: float,
     h: float,
     pole: float,
@@ -97,7 +96,7 @@ def prepare(
         pole: where u = 0, ahead or behind.
         before, after: both ends of the step.
         slopes, stages: dy/dΔ at its start, and at its stages 5 to 11.
-        near_zero: the size of 1 + a below which its error is absolute.
+        near_zero: the size of z below which its error is absolute.
         work: scratch, shape (4, NODES).
         course: to be filled with coefficients in z = 2v − 1, shape (4, NODES): φ times the mean of
             G over [v, 1], and (Δ_b − Δₐ) times the means of x′, y′ and z′ over [0, v].
@@ -109,22 +108,22 @@ def prepare(
     kx, ky, kz = stages
     x0, y0, z0 = slopes
     x, y, z = before
-    x12, y12, z12 = rates(kind, sign, after[0], after[1], after[2])
+    x12, y12, z12 = rates(far, sign, after[0], after[1], after[2])
     x13, y13, z13 = rates(
-        kind, sign, x + h * stage13(x0, kx, x12), y + h * stage13(y0, ky, y12),
-        z + h * stage13(z0, kz, z12),
+        far, sign, x + h * stage13(x0, *kx, x12), y + h * stage13(y0, *ky, y12),
+        z + h * stage13(z0, *kz, z12),
     )  # fmt: skip
     x14, y14, z14 = rates(
-        kind, sign, x + h * stage14(x0, kx, x12, x13), y + h * stage14(y0, ky, y12, y13),
-        z + h * stage14(z0, kz, z12, z13),
+        far, sign, x + h * stage14(x0, *kx, x12, x13), y + h * stage14(y0, *ky, y12, y13),
+        z + h * stage14(z0, *kz, z12, z13),
     )  # fmt: skip
     x15, y15, z15 = rates(
-        kind, sign, x + h * stage15(x0, kx, x12, x13, x14),
-        y + h * stage15(y0, ky, y12, y13, y14), z + h * stage15(z0, kz, z12, z13, z14),
+        far, sign, x + h * stage15(x0, *kx, x12, x13, x14),
+        y + h * stage15(y0, *ky, y12, y13, y14), z + h * stage15(z0, *kz, z12, z13, z14),
     )  # fmt: skip
     interpolate(x, h, x0, kx, (x12, x13, x14, x15), work[0])
     interpolate(y, h, y0, ky, (y12, y13, y14, y15), work[1])
-    count = 2 if kind % FAR == CANONICAL else 3
+    count = 2 if sign_of_z() == 0 else 3
     if count == 3:
         interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
     first = pole - now
@@ -133,10 +132,10 @@ def prepare(
     for i in range(NODES):
         x, y, z = work[0, i], work[1, i], work[2, i]
         u = 1.0 - fall * (1.0 - _V[i])
-        speed = slope(chain, pole - chain[4] - first * u) * steepness(kind, sign, x, y, z)
+        speed = slope(law, pole - law[0] - first * u) * steepness(far, sign, x, y, z)
         kappa[i] = -first * u / speed
-        x1, y1, z1 = rates(kind, sign, x, y, z)
-        change = max(relative(x1, x), abs(y1) if kind >= FAR else relative(y1, y))
+        x1, y1, z1 = rates(far, sign, x, y, z)
+        change = max(relative(x1, x), abs(y1) if far else relative(y1, y))
         change = max(change, relative(z1, abs(z) + near_zero))
         shaky = max(shaky, abs(speed) * max(least_change, change))
         work[0, i], work[1, i], work[2, i] = x1, y1, z1
@@ -160,7 +159,13 @@ def prepare(
     return log_part, unsure
 
 
-@compiled
+@template(internal=True)
+def relative(rate: float, value: float) -> float:
+    """|rate/value|; 0 where the value stays 0."""
+    return abs(rate / value) if rate != 0.0 else 0.0
+
+
+@template(internal=True)
 def interpolate(
     start: float,
     h: float,
@@ -178,7 +183,7 @@ def interpolate(
         values[i] = start + h * total
 
 
-@compiled
+@template(internal=True)
 def transform(m: np.ndarray, values: np.ndarray, factor: float, found: np.ndarray) -> None:
     """``factor`` times the values times the matrix m."""
     v0, v1, v2, v3 = values[0], values[1], values[2], values[3]
@@ -189,7 +194,7 @@ def transform(m: np.ndarray, values: np.ndarray, factor: float, found: np.ndarra
         found[i] = factor * (half + rest)
 
 
-@compiled
+@template(internal=True)
 def duration(course: np.ndarray, log_part: float, fall: float) -> float:
     """Physical time of the whole step, infinite where it ends at the pole."""
     if fall == 1.0:
@@ -197,7 +202,7 @@ def duration(course: np.ndarray, log_part: float, fall: float) -> float:
     return polynomial(course[0], -1.0) - log_part * math.log1p(-fall)
 
 
-@compiled(fused=True)
+@template(fused=True, internal=True)
 def polynomial(coefficients: np.ndarray, z: float) -> float:
     """Σ cᵢ zⁱ."""
     value = coefficients[NODES - 1]
@@ -206,7 +211,7 @@ def polynomial(coefficients: np.ndarray, z: float) -> float:
     return value
 
 
-@compiled(fused=True)
+@template(fused=True, internal=True)
 def late_by(
     course: np.ndarray, log_part: float, fall: float, s: float, t: float
 ) -> tuple[float, float, float]:
@@ -223,7 +228,7 @@ def late_by(
     return rest * value - log_part * s - t, kappa, u
 
 
-@compiled
+@template(internal=True)
 def place(
     course: np.ndarray, log_part: float, fall: float, t: float, s: float, close: float
 ) -> tuple[float, float, float]:
@@ -250,15 +255,15 @@ def place(
     return s, u * (1.0 + move), kappa
 
 
-@compiled
-def point_at(kind: int, course: np.ndarray, after: Point, v: float) -> Point:
+@template(internal=True)
+def point_at(course: np.ndarray, after: Point, v: float) -> Point:
     """x, y, z at v."""
     z = 2.0 * v - 1.0
-    third = 0.0 if kind % FAR == CANONICAL else after[2] - v * polynomial(course[3], z)
+    third = 0.0 if sign_of_z() == 0 else after[2] - v * polynomial(course[3], z)
     return after[0] - v * polynomial(course[1], z), after[1] - v * polynomial(course[2], z), third
 
 
-@compiled
+@template(internal=True)
 def tail(
     course: np.ndarray, log_part: float, after: Point, allowed: float, series: np.ndarray
 ) -> tuple[float, float]:
@@ -288,7 +293,7 @@ def tail(
     return g0, g0 + log_part * math.log(grow / (_SMALL * allowed) ** 0.2)
 
 
-@compiled
+@template(internal=True)
 def _leading(coefficients: np.ndarray) -> tuple[float, float, float, float]:
     """The first four coefficients in v of a polynomial in z = 2v − 1."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0

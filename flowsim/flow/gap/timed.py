@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from flowsim.compiled import compiled
+from flowsim.compiled import template
 from flowsim.flow.gap.dense import (
     NODES,
     duration,
@@ -15,19 +15,22 @@ from flowsim.flow.gap.dense import (
     prepare,
     tail,
 )
-from flowsim.flow.gap.field import (
+from flowsim.flow.gap.hooks import (
+    Law,
     Point,
     gap,
-    kind_at,
+    is_far,
+    is_level,
+    loss,
     margins,
     point_of,
     rates,
     size,
+    slope,
     theta_of,
     turns_back,
 )
-from flowsim.flow.gap.loss import Chain, gap_at, loss
-from flowsim.flow.gap.orbit import LANDED, ROUNDING, is_level, land, on_minima
+from flowsim.flow.gap.orbit import LANDED, ROUNDING, land, on_minima
 from flowsim.flow.gap.step import (
     error,
     first_length,
@@ -53,10 +56,10 @@ def scratch_arrays() -> Scratch:
     return np.zeros((4, NODES)), np.zeros((4, NODES)), np.zeros((3, 5))
 
 
-@compiled
+@template(internal=True)
 def trace(
-    kind: int,
-    chain: Chain,
+    far: bool,
+    law: Law,
     start: Point,
     wanted: float,
     times: np.ndarray,
@@ -69,8 +72,8 @@ def trace(
     """Follow an orbit until Δ = ``wanted``, the last of ``times``, or its end.
 
     Args:
-        kind, chain: the model, with ``FAR`` where the row needs it, and its data.
-        start: θ, the canonical third coordinate being 0.
+        far, law: the chart of the row, and the model's data.
+        start: θ as three numbers.
         wanted: the gap at which to stop; NaN for none.
         times: since the start, increasing.
         rtol, atol, max_steps: error allowed per step, of Δ's remaining way too, and attempts.
@@ -83,35 +86,35 @@ def trace(
     """
     work, course, series = scratch
     close = math.sqrt(_PLACED * rtol)
-    target, count, done, time = chain[4], len(times), 0, 0.0
-    sign, x, y, z = point_of(kind, start[0], start[1], start[2])
-    end = 0.0 if turns_back(kind, sign, x, y, z, target) else target
-    now = gap(kind, sign, x, y, z)
+    target, count, done, time = law[0], len(times), 0, 0.0
+    sign, x, y, z = point_of(far, start[0], start[1], start[2])
+    end = 0.0 if turns_back(far, sign, x, y, z, target) else target
+    now = gap(far, sign, x, y, z)
     aim = wanted if (wanted - now) * (wanted - end) <= 0.0 else end
-    x0, y0, z0 = rates(kind, sign, x, y, z)
-    length = min(first_length(now, end, rtol), reach(kind, y, y0))
+    x0, y0, z0 = rates(far, sign, x, y, z)
+    length = min(first_length(now, end, rtol), reach(far, y, y0))
     h = towards(length, aim - now)
     last_h, last_grow = 0.0, 1.0
     for _ in range(max_steps):
-        x1, y1, z1, kx, ky, kz = step(kind, sign, h, x, y, z, x0, y0, z0)
+        x1, y1, z1, kx, ky, kz = step(far, sign, h, x, y, z, x0, y0, z0)
         before, after, slopes, stages = (x, y, z), (x1, y1, z1), (x0, y0, z0), (kx, ky, kz)
-        ratio = error(kind, h, before, after, slopes, stages, rtol, atol)
+        ratio = error(far, h, before, after, slopes, stages, rtol, atol)
         aimed, landed, pole, left = h == aim - now, False, end, 0.0
         if aimed and ratio <= 1.0:
-            left = aim - gap(kind, sign, x1, y1, z1)
-            landed = abs(left) <= max(LANDED * abs(h), ROUNDING * size(kind, x1, y1, z1))
+            left = aim - gap(far, sign, x1, y1, z1)
+            landed = abs(left) <= max(LANDED * abs(h), ROUNDING * size(far, x1, y1, z1))
         if landed:
             on_plane = False
             if aim == 0.0 and end == 0.0:
-                plane, other = margins(kind, sign, x1, y1, z1)
+                plane, other = margins(far, sign, x1, y1, z1)
                 on_plane = plane < other
                 pole = 0.0 if on_plane else target
-            after = land(kind, sign, x1, y1, z1, aim, on_plane)
+            after = land(far, sign, x1, y1, z1, aim, on_plane)
         if ratio <= 1.0:
             if pole != 0.0 and not (landed and aim == pole) and 0.0 < now / pole < 0.5:
                 pole = 0.0  # behind
             log_part, unsure = prepare(
-                kind, sign, chain, now, h, pole, before, after, slopes, stages, atol / rtol,
+                far, sign, law, now, h, pole, before, after, slopes, stages, atol / rtol,
                 work, course,
             )  # fmt: skip
             ratio = max(ratio, unsure / max(rtol, _UNSURE))
@@ -122,7 +125,7 @@ def trace(
             continue
         fall = h / (pole - now)
         ended = time + duration(course, log_part, fall)
-        done = _write(kind, sign, start, course, log_part, fall, after, series,
+        done = _write(far, sign, start, course, log_part, fall, after, series,
                       times, time, ended, done, close, path)  # fmt: skip
         if landed and (aim == wanted or fall == 1.0):
             return ended
@@ -130,21 +133,21 @@ def trace(
             return ended
         time = ended
         x, y, z = after
-        now = gap(kind, sign, x, y, z)
+        now = gap(far, sign, x, y, z)
         if landed:  # on Δ = 0, and on the way to Δ*
             end = target
             aim = wanted if (wanted - now) * (wanted - end) <= 0.0 else end
-        x0, y0, z0 = rates(kind, sign, x, y, z)
+        x0, y0, z0 = rates(far, sign, x, y, z)
         grow = growth(ratio)
         length = next_length(h, grow, last_h, last_grow)
         last_h, last_grow = h, grow
-        h = towards(min(length, reach(kind, y, y0)), aim - now)
+        h = towards(min(length, reach(far, y, y0)), aim - now)
     return math.nan
 
 
-@compiled
+@template(internal=True)
 def _write(
-    kind: int,
+    far: bool,
     sign: float,
     start: Point,
     course: np.ndarray,
@@ -174,8 +177,8 @@ def _write(
         change = (-1.0 / kappa - fast) / (t - last) if last > 0.0 else 0.0
         last, fast = t, -1.0 / kappa
         v = 1.0 - (1.0 - u) / fall
-        x, y, z = point_at(kind, course, after, max(v, 0.0))
-        _put(theta_of(kind, sign, x, y, z, start[0], start[1]), path[done])
+        x, y, z = point_at(course, after, max(v, 0.0))
+        _put(theta_of(far, sign, x, y, z, start[0], start[1]), path[done])
         done += 1
     if fall != 1.0:
         return done
@@ -183,11 +186,11 @@ def _write(
         path[i, 0] = exponential(max((origin - (times[i] - began)) / log_part, -LARGEST))
     for i in range(done, len(times)):
         x, y, z = power_series(series, path[i, 0])
-        _put(theta_of(kind, sign, x, y, z, start[0], start[1]), path[i])
+        _put(theta_of(far, sign, x, y, z, start[0], start[1]), path[i])
     return len(times)
 
 
-@compiled(internal=True)
+@template(internal=True)
 def _put(theta: Point, row: np.ndarray) -> None:
     """Write the first two or three of θ's coordinates into a row of a path."""
     row[0], row[1] = theta[0], theta[1]
@@ -195,7 +198,7 @@ def _put(theta: Point, row: np.ndarray) -> None:
         row[2] = theta[2]
 
 
-@compiled(fused=True)
+@template(fused=True, internal=True)
 def power_series(series: np.ndarray, power: float) -> Point:
     """Three polynomials of degree 4 in ``power``, the constant coefficient first: (x, y, z)."""
     x, y, z = series[0, 4], series[1, 4], series[2, 4]
@@ -204,10 +207,32 @@ def power_series(series: np.ndarray, power: float) -> Point:
     return x, y, z
 
 
-@compiled
+@template(internal=True)
+def gap_at(law: Law, start: float, end: float, wanted: float) -> float:
+    """The gap between start and end, where ℓ is monotone, with ℓ(Δ) = wanted.
+
+    Newton's method, bracketed, until it moves no more.
+    """
+    above, below = start, end  # where the loss is above and below what is wanted
+    gap = 0.5 * (start + end)
+    for _ in range(200):
+        excess = loss(law, gap) - wanted
+        if excess > 0.0:
+            above = gap
+        else:
+            below = gap
+        last, steep = gap, slope(law, gap - law[0])
+        gap = gap - excess / steep if steep != 0.0 else math.nan
+        if not (min(above, below) <= gap <= max(above, below)):
+            gap = 0.5 * (above + below)
+        if abs(gap - last) <= 1e-16 * abs(gap):
+            break
+    return gap
+
+
+@template
 def find_paths(
-    kind: int,
-    chain: Chain,
+    law: Law,
     starts: np.ndarray,
     times: np.ndarray,
     rtol: float,
@@ -220,26 +245,25 @@ def find_paths(
 
     A row that cannot be followed is NaN from the first time on that is not known.
     """
-    k, target = starts.shape[1], chain[4]
+    k, target = starts.shape[1], law[0]
     for n in range(len(starts)):
         path[n] = math.nan
         start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
         if not math.isfinite(start[0] + start[1] + start[2]):
             continue
-        chart = kind_at(kind, start[0], start[1], start[2], target)
-        sign, x, y, z = point_of(chart, start[0], start[1], start[2])
-        if is_level(chart, start, sign, x, y, z) or on_minima(chart, sign, x, y, z, target, rtol):
+        far = is_far(start[0], start[1], start[2], target)
+        sign, x, y, z = point_of(far, start[0], start[1], start[2])
+        if is_level(far, start, sign, x, y, z) or on_minima(far, sign, x, y, z, target, rtol):
             for i in range(len(times)):
                 for j in range(k):
                     path[n, i, j] = starts[n, j]
             continue
-        trace(chart, chain, start, math.nan, times, rtol, atol, max_steps, scratch, path[n])
+        trace(far, law, start, math.nan, times, rtol, atol, max_steps, scratch, path[n])
 
 
-@compiled
+@template
 def find_times(
-    kind: int,
-    chain: Chain,
+    law: Law,
     starts: np.ndarray,
     ends: np.ndarray,
     fraction: float,
@@ -256,15 +280,15 @@ def find_times(
     k = starts.shape[1]
     for n in range(len(starts)):
         start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
-        chart = kind_at(kind, start[0], start[1], start[2], chain[4])
-        sign, x, y, z = point_of(chart, start[0], start[1], start[2])
-        now, lowest = gap(chart, sign, x, y, z), loss(chain, ends[n])
-        excess = loss(chain, now) - lowest
+        far = is_far(start[0], start[1], start[2], law[0])
+        sign, x, y, z = point_of(far, start[0], start[1], start[2])
+        now, lowest = gap(far, sign, x, y, z), loss(law, ends[n])
+        excess = loss(law, now) - lowest
         if not excess > 0.0:
             found[n] = math.nan
             continue
-        wanted = gap_at(chain, now, ends[n], lowest + fraction * excess)
+        wanted = gap_at(law, now, ends[n], lowest + fraction * excess)
         found[n] = trace(
-            chart, chain, start, wanted, ends[:0], rtol, 1e-2 * rtol, max_steps, scratch,
+            far, law, start, wanted, ends[:0], rtol, 1e-2 * rtol, max_steps, scratch,
             starts[n : n + 1],
         )  # fmt: skip

@@ -11,26 +11,28 @@ Source: LG (canonical parameters); the exact law is own derivation.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.interface import Rows, of_theta
 from flowsim.models.autograd import Gradient, Hessian, Loss
-from flowsim.models.base import described, of_theta
-from flowsim.models.bias import entropy_given, optimal_shift
+from flowsim.models.on_chain import AttentionPlane, OnChain
 from flowsim.models.past_law import check_length, running_mean_law
-from flowsim.models.uniform.expansion import Expansion, class_sums, expand
-from flowsim.models.uniform.nodes import NOT_FINITE, Nodes, NodeTable, affine_logits, node_table
+from flowsim.models.uniform.table import LawTable, law_table
+from flowsim.models.uniform.values import QUANTITIES, values_of
+from flowsim.models.uniform.verdict import rows_of
+from flowsim.models.words import binary_words
 
-#: Node values computed at once: temporaries take a few times 8 bytes of this.
-CHUNK = 2**17
+#: Points of one call, after which Ctrl-C is seen.
+_AT_ONCE = 4096
 
 
-class AttentionModel:
+class AttentionModel(OnChain):
     """The reduced model with uniform attention, θ = (e, w, a), or (e, w, a, b) with dynamic bias.
 
     The loss is convex in b, so b is minimised out ("optimal") or one more coordinate ("dynamic").
@@ -69,8 +71,25 @@ class AttentionModel:
             self.keeps_sign = (*self.keeps_sign, False)
         self.metric = (1.0,) * len(self.coordinates)
 
-    def __repr__(self) -> str:
-        return described(self)
+    @property
+    def plane(self) -> AttentionPlane:
+        plane = AttentionPlane(self)
+        plane.slow_line = True
+        return plane
+
+    def options(self) -> dict[str, Any]:
+        return {"length": self.length, "bias": "dynamic" if self.dynamic_bias else "optimal"}
+
+    def captions(self) -> dict[str, str]:
+        """Words of a figure."""
+        title = f"uniform attention over $N$ = {self.length}"
+        text = f"{self.name}, N = {self.length}"
+        return binary_words(self.chain, title, text, self.dynamic_bias) | {
+            "held": "slice",
+            "remark": "(arrows and orbits without their part along $a$)",
+            "remark_a": "(arrows and orbits without their part along $a$; "
+            "the global minima lie at $a$ = 0)",
+        }
 
     @of_theta
     def loss(self, theta: Tensor) -> Tensor:
@@ -95,11 +114,6 @@ class AttentionModel:
         derivative.
         """
         return self.by_rows(theta, "bias")
-
-    @of_theta
-    def conserved(self, theta: Tensor) -> Tensor:
-        """Shape (..., 0): no conserved quantity is known."""
-        return theta.new_zeros(*theta.shape[:-1], 0)
 
     @of_theta
     def hessian(self, theta: Tensor) -> Tensor:
@@ -130,80 +144,32 @@ class AttentionModel:
         result[beyond] = self.by_rows(theta, "covariance")
         return result
 
-    def table(self, device: torch.device) -> NodeTable:
-        """The law's nodes on a device."""
-        return node_table(self.chain, self.length, self.compress, device)
+    @of_theta
+    def logit_gap(self, theta: Tensor) -> Tensor:
+        """E[f | x = 1] − E[f | x = 0], the mean over n, shape (...): e² C(w, a)/(π₀π₁)."""
+        pi0, pi1 = self.chain.stationary
+        e, w, a = theta[..., :3].unbind(-1)
+        return e.square() * self.plane_covariance(w, a) / (pi0 * pi1)
+
+    def flow(self) -> Rows | None:
+        """The compiled half, for uniform attention over the law of the past."""
+        if type(self) is not AttentionModel:
+            return None
+        return rows_of(self._table())
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
-        """One quantity for all rows, group by group and chunk by chunk."""
-        rows = theta.detach().reshape(-1, theta.shape[-1]).double()
-        k = rows.shape[-1]
-        shape = {"gradient": (k,), "hessian": (k, k)}.get(quantity, ())
-        result = rows.new_full((len(rows), *shape), torch.nan)
-        table = self.table(theta.device)
-        groups = table.groups(rows)
-        for group, index in _chunks(groups, table):
-            result[index] = getattr(self, f"_{quantity}")(rows[index], group, table)
-        return result.reshape((*theta.shape[:-1], *shape))
+        """One quantity at all points, by the compiled formula."""
+        what, axes = QUANTITIES[quantity]
+        rows = theta.detach().reshape(-1, theta.shape[-1]).double().cpu().numpy()
+        k, table = rows.shape[1], self._table()
+        found = np.empty((len(rows), k**axes))
+        for part in np.split(np.arange(len(rows)), range(_AT_ONCE, len(rows), _AT_ONCE)):
+            values = np.empty((len(part), k**axes))
+            while (status := values_of(what, rows[part], table.reals, table.ints, values)) > 0:
+                table.add(status - 1)
+            found[part] = values
+        shape = (*theta.shape[:-1], *[k] * axes)
+        return torch.from_numpy(found).reshape(shape).to(theta.device)
 
-    def _shift(self, rows: Tensor, group: int, table: NodeTable, nodes: list[Nodes]) -> Tensor:
-        """β = b − e²/2 at the optimal bias or, where b is a coordinate, at that."""
-        if self.dynamic_bias:
-            return rows[:, 3] - rows[:, 0].square() / 2
-        return self._optimal_shift(rows, group, table, nodes)
-
-    def _optimal_shift(
-        self, rows: Tensor, group: int, table: NodeTable, nodes: list[Nodes]
-    ) -> Tensor:
-        e, w, a = rows[:, :3].unbind(-1)
-        ends = torch.tensor([-1.0, -1.0, 1.0, 1.0, 0.0], device=rows.device) / 2
-        s = ends + a[:, None] * torch.tensor([-0.5, 0.5, -0.5, 0.5, 0.0], device=rows.device)
-        h = e[:, None] ** 2 * (s + 0.5 + (4 * w * w.abs())[:, None] * s.clamp(min=0.0))
-        centre = math.log(self.chain.p / self.chain.q)
-        bracket = centre - h.amax(-1) - 1, centre - h.amin(-1) + 1
-        affine, guess = affine_logits(rows), None
-        if (coarse := table.coarse_nodes(group, a)) is not None:
-            guess = [n.weight for n in coarse], [n.logits(affine) for n in coarse]
-        logits = [n.logits(affine) for n in nodes]
-        return optimal_shift(self.chain, [n.weight for n in nodes], logits, bracket, guess)
-
-    def _bias(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
-        nodes = table.nodes(group, rows[:, 2])
-        return self._optimal_shift(rows, group, table, nodes) + rows[:, 0].square() / 2
-
-    def _loss(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
-        nodes = table.nodes(group, rows[:, 2])
-        affine, shift = affine_logits(rows), self._shift(rows, group, table, nodes)
-        total = torch.zeros_like(shift)
-        for law in nodes:
-            f = law.logits(affine, shift)
-            total = total + law.integrate(entropy_given(self.chain, law.x, f))
-        return total
-
-    def _gradient(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
-        return self._expand(rows, group, table, second=False).gradient
-
-    def _covariance(self, rows: Tensor, group: int, table: NodeTable) -> Tensor:
-        """C from the law, for e = 1."""
-        pi0, pi1 = self.chain.stationary
-        nodes, affine = table.nodes(group, rows[:, 2]), affine_logits(rows)
-        given0, given1 = (n.integrate(n.logits(affine)) for n in nodes)
-        return pi0 * given1 - pi1 * given0
-
-    def _hessian(self, rows: Tensor, group: int, table: NodeTable) -> Tensor | None:
-        return self._expand(rows, group, table, second=True).hessian
-
-    def _expand(self, rows: Tensor, group: int, table: NodeTable, second: bool) -> Expansion:
-        nodes = table.nodes(group, rows[:, 2])
-        shift = self._shift(rows, group, table, nodes)
-        sums = class_sums(self.chain, nodes, affine_logits(rows), shift)
-        return expand(sums, rows, second)
-
-
-def _chunks(groups: Tensor, table: NodeTable) -> Iterator[tuple[int, Tensor]]:
-    """Every group that is finite with the indices of its rows, a bounded number at a time."""
-    for group in groups.unique().tolist():
-        if group != NOT_FINITE:
-            members = (groups == group).nonzero()[:, 0]
-            for index in members.split(max(1, CHUNK // table.size(group))):
-                yield group, index
+    def _table(self) -> LawTable:
+        return law_table(self.chain, self.length, self.dynamic_bias, self.compress)

@@ -21,9 +21,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from flowsim.landscape.labels import Label
 from flowsim.markov import SymmetricChain
-from full_model.comparison.outcome import AT_REST, PARABOLA, Gradient, Outcome, classify
+from full_model.comparison.outcome import PARABOLA, Gradient, Outcome, classify, verdict
 from full_model.lift.states import StatesProjection
 from full_model.model.architecture import Weights
 
@@ -75,11 +74,7 @@ def _at_unigram(
     bowl = torch.where(on_plane, plane[0], bowl)
     lowest = torch.where(on_plane, plane[1], lowest)
     along = torch.where(on_plane, plane[2], along)
-    pull = along.clamp(min=0) * lowest.clamp(min=0)
-    trapped = bowl & (rest <= AT_REST**2 * pull)
-    stuck = ~bowl & (total.sqrt() <= 1e-14)
-    label = torch.where(trapped, Label.LOCAL_MINIMUM, Label.UNRESOLVED)
-    return torch.where(stuck, Label.SADDLE, label).to(torch.int8), lowest
+    return verdict(bowl, along, lowest, rest, total), lowest
 
 
 def _bowl_of_plane(

@@ -8,16 +8,16 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from full_model.model.tree.columns import weighted_sum
+from full_model.model.tree.outputs import aim, chances, entropies
 from full_model.model.tree.prefixes import (
     BLOCK,
+    add_gradient,
     backward,
-    chances,
-    entropies,
     forward,
     new_room,
     new_sums,
 )
-from full_model.model.tree.shares import columns_of, laws, mix, unmix
+from full_model.model.tree.shares import columns_of, first_prefixes, laws, mix, symbols_of, unmix
 from full_model.model.tree.squares import fixed_parts, new_square_room, trace
 from full_model.model.tree.tree_weights import (
     add_applied,
@@ -32,40 +32,43 @@ LOSS, GRADIENT, STIFFNESS = 1, 2, 4
 
 
 @compiled(internal=True)
-def _start_block(places, kernel, length, start, count, room):
-    """Y = X_n, its symbol and target for every prefix of a block."""
-    for q in range(2 * length):
-        low, high = columns_of(q, length, start, count)
+def _start_block(places, kernel, first, start, count, room):
+    """Y = X_n and the target of every prefix of a block."""
+    target, states = room.outputs.target, kernel.shape[0]
+    skipped = states - target.shape[0]
+    for q in range(first.shape[0] - 1):
+        low, high = columns_of(first, q, start, count)
         if low < high:
-            x = q % 2
-            for j in range(low, high):
-                room.symbol[j], room.target[j] = x, kernel[x, 1]
+            for a in range(target.shape[0]):
+                for j in range(low, high):
+                    target[a, j] = kernel[q % states, skipped + a]
             for i in range(room.y.shape[0]):
                 for j in range(low, high):
                     room.y[i, j] = places.symbols[q, i]
 
 
 @compiled(internal=True)
-def _end_block(length, start, count, room, sums):
+def _end_block(first, start, count, room, sums):
     """∂L/∂X_n through the residual stream: Σ ωg over the prefixes that end in a place."""
-    for q in range(2 * length):
-        low, high = columns_of(q, length, start, count)
+    for q in range(first.shape[0] - 1):
+        low, high = columns_of(first, q, start, count)
         if low < high:
             for i in range(room.g.shape[0]):
-                sums.places[q, i] += weighted_sum(room.omega, room.g[i], low, high)
+                sums.places[q, i] += weighted_sum(room.outputs.omega, room.g[i], low, high)
 
 
 @compiled(internal=True, makes_arrays=True)
-def _through_attention(layer, places, length, mixed, by_symbol, inner):
+def _through_attention(layer, places, first, states, mixed, by_symbol, inner):
     """Gradients by W_Q, W_K, W_V and W_O, (4, d, d); what reaches X_s is added to ``by_symbol``."""
-    d, count = layer.embedding.shape[0], 2 * length
+    count, d = by_symbol.shape
     by_move, by_value = np.zeros((count, d)), np.zeros((count, d))
     by_key, by_query = np.zeros((count, d)), np.zeros((count, d))
     held = np.empty((count, d + 1))
     for q in range(count):
-        unmix(length, mixed, q, held)
-        for step in range(q // 2 * 2 + 1):
-            s = q if step == q // 2 * 2 else step
+        unmix(first, states, mixed, q, held)
+        before = q // states * states
+        for step in range(before + 1):
+            s = q if step == before else step
             slope = held[s, d]
             for i in range(d):
                 slope += held[s, i] * places.moves[s, i]
@@ -86,14 +89,16 @@ def _through_attention(layer, places, length, mixed, by_symbol, inner):
 
 
 @compiled(internal=True)
-def _write(layer, sums, inner, hidden, tied, length, out):
+def _write(layer, sums, inner, hidden, tied, states, out):
     """The gradient by all weights, in their order."""
-    d, context = layer.embedding.shape[0], layer.positions.shape[0]
-    for s in range(2 * length):
+    (logits, d), context = layer.embedding.shape, layer.positions.shape[0]
+    for s in range(sums.places.shape[0]):
+        row = s % states - (states - logits)
         for i in range(d):
-            out[i] += (s % 2) * sums.places[s, i]
-            out[d + s // 2 * d + i] += sums.places[s, i]
-    at = d + context * d
+            if row >= 0:
+                out[row * d + i] += sums.places[s, i]
+            out[(logits + s // states) * d + i] += sums.places[s, i]
+    at = (logits + context) * d
     for which in range(4):
         for i in range(d):
             for k in range(d):
@@ -102,57 +107,66 @@ def _write(layer, sums, inner, hidden, tied, length, out):
     reader = 0 if tied else at + 2 * hidden * d
     for k in range(hidden):
         for i in range(d):
-            out[at + k * d + i] = layer.read[0, k] * sums.up[k, i]
-            out[at + hidden * d + i * hidden + k] = layer.u[0, i] * sums.read[k, 0]
-            out[reader + i] += layer.down[i, k] * sums.read[k, 0]
-    for i in range(d):
-        out[reader + i] += sums.y[i]
-    out[out.shape[0] - 1] = sums.bias[0]
+            out[at + k * d + i] = sums.up[k, i]
+            for a in range(logits):
+                out[at + hidden * d + i * hidden + k] += layer.reader[a, i] * sums.read[k, a]
+                out[reader + a * d + i] += layer.down[i, k] * sums.read[k, a]
+    for a in range(logits):
+        for i in range(d):
+            out[reader + a * d + i] += sums.y[a, i]
+        out[out.shape[0] - logits + a] = sums.bias[a]
 
 
 @compiled(makes_arrays=True)
-def evaluate(states, first, kernels, context, length, d, hidden, tied, what, rounding):
-    """Loss (M,), gradient (M, K) and stiffness (M,) of models, each by itself.
+def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, what, rounding):
+    """Loss (M,), gradient (M, K) and stiffness (M,) of models, each by itself; see ``aim``.
 
     Args:
-        states: (M, K) float64, weights in the order of ``Architecture.shapes``.
-        first, kernels: (1 or M, 2) and (1 or M, 2, 2), stationary law and kernel of the chains.
+        rows: (M, K) float64, weights in the order of ``Architecture.shapes``.
+        initial, kernels: (1 or M, S) and (1 or M, S, S), stationary law and kernel of the chains.
         context, length: positions of a model, and how many of them sequences have.
         d, hidden: dimension and hidden units.
-        tied: is the reader u the embedding.
+        logits: 1 for S = 2 symbols with the embeddings 0 and e, or S.
+        tied: is the reader the embedding.
         what: which of LOSS, GRADIENT and STIFFNESS to compute; the others are zero.
         rounding: half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
     """
-    models, count, wide = states.shape[0], 2 << length, hidden + (-hidden) % 4
-    loss, stiffness = np.zeros(models), np.zeros(models)
-    gradient = np.zeros(states.shape)
+    models, states, wide = rows.shape[0], kernels.shape[1], hidden + (-hidden) % 4
+    loss, gradient, stiffness = np.zeros(models), np.zeros(rows.shape), np.zeros(models)
+    first = first_prefixes(states, length)
+    symbols = symbols_of(first, states, logits, length if what & STIFFNESS else 0)
+    count = first[-1]
     law, mixed = np.empty(count), np.empty((d + 1, count))
-    room, square_room = new_room(d, wide), new_square_room(d, length)
+    room, square_room = new_room(d, wide, logits), new_square_room(d, length, logits)
+    aims = 1 + logits if what & STIFFNESS and logits > 1 else int(what != LOSS)
     for i in range(models):
-        chain = i if kernels.shape[0] > 1 else 0
-        kernel = kernels[chain]
+        kernel = kernels[i if kernels.shape[0] > 1 else 0]
         if i == 0 or kernels.shape[0] > 1:
-            laws(first[chain], kernel, length, law)
-        layer = read_layer(states[i], context, d, hidden, tied, rounding)
-        places = read_places(layer, length)
-        mix(places.weight, places.symbols, length, mixed)
-        fixed, sums = fixed_parts(layer, places, length), new_sums(d, wide, length)
+            laws(initial[i if kernels.shape[0] > 1 else 0], kernel, first, length, law)
+        layer = read_layer(rows[i], context, d, hidden, logits, tied, rounding)
+        places = read_places(layer, states, length)
+        mix(places.weight, places.symbols, first, states, mixed)
+        fixed = fixed_parts(layer, places, length)
+        sums = new_sums(d, wide, logits, states * length)
         for start in range(0, count, BLOCK):
             size = min(BLOCK, count - start)
-            _start_block(places, kernel, length, start, size, room)
+            _start_block(places, kernel, first, start, size, room)
             forward(layer, mixed, start, size, room)
             if what & LOSS:
-                loss[i] += entropies(law, start, size, room)
-            if what & (GRADIENT | STIFFNESS):
-                chances(law, start, size, room)
-                backward(layer, mixed, start, size, room, sums)
-                _end_block(length, start, size, room, sums)
-            if what & STIFFNESS:
-                stiffness[i] += trace(
-                    layer, fixed, places, length, tied, law, start, size, room, square_room
-                )
+                loss[i] += entropies(law, start, size, room.outputs)
+            chances(size if aims else 0, room.outputs)
+            for which in range(aims):
+                aim(which, law, start, size, room.outputs)
+                backward(layer, size, room)
+                if which == 0:
+                    add_gradient(mixed, start, size, room, sums)
+                    _end_block(first, start, size, room, sums)
+                if what & STIFFNESS and (which > 0 or logits == 1):
+                    stiffness[i] += trace(
+                        layer, fixed, places, first, symbols, tied, start, size, room, square_room
+                    )
         if what & GRADIENT:
             inner = np.zeros((4, d, d))
-            _through_attention(layer, places, length, mixed, sums.places, inner)
-            _write(layer, sums, inner, hidden, tied, length, gradient[i])
+            _through_attention(layer, places, first, states, mixed, sums.places, inner)
+            _write(layer, sums, inner, hidden, tied, states, gradient[i])
     return loss, gradient, stiffness

@@ -1,11 +1,12 @@
 """Attention over the tree of all prefixes, by sums that prefixes share.
 
-Position n with symbol x is *place* 2n + x, n = 0 … N − 1. Prefixes are numbered by depth, then by
-their last symbol, then by the symbols before it, the first one running fastest: a prefix
-x_0 … x_n has number 2^(n+1) − 2 + Σ x_m 2^m, and those that end in one place are neighbours. All of
-them have the same query, so that their attention is a mixture with weights E_{q,s}, known for each
-pair of places, divided by their sum. Both sums over a prefix are made from those over its first
-symbols: the tree that is followed has one more symbol at each step, two additions for each prefix.
+Of S symbols, position n with symbol x is *place* Sn + x, n = 0 … N − 1. Prefixes are numbered by
+depth, then by their last symbol, then by the symbols before it, the first one running fastest:
+those that end in one place are neighbours, and symbols x_0 … x_{n−1} are number Σ x_m S^m of them.
+All of them have the same query, so that their attention is a mixture with weights E_{q,s}, known
+for each pair of places, divided by their sum. Both sums over a prefix are made from those over its
+first symbols: the tree that is followed has one more symbol at each step, two additions for each
+prefix.
 Own derivation.
 """
 
@@ -19,53 +20,75 @@ from flowsim.compiled import compiled
 
 #: A range of scores whose exponentials, centred, are normal numbers, and so are their inverses.
 WIDEST = 1360.0
-#: A lead in score of which rounding leaves nothing: exp(−37) is less than 2^−53. The last query of
-#: N positions has at most 2(N − 1) of them: they fit into that range up to N = 19.
+#: A lead in score of which rounding leaves nothing: exp(−37) is less than 2^−53. Scores have at
+#: most S(N − 1) + 1 of them, less where they would not fit into that range.
 LEAD = 37.0
 
 
-@compiled(internal=True)
-def first_prefix(place):
-    """Number of the first prefix that ends in ``place``; of place 2N, how many there are."""
-    n = place // 2
-    return (2 << n) - 2 + (place % 2) * (1 << n)
+@compiled(internal=True, makes_arrays=True)
+def first_prefixes(states, length):
+    """Number of the first prefix that ends in each place; behind them, how many there are."""
+    first = np.zeros(states * length + 1, np.int64)
+    each = 1
+    for q in range(states * length):
+        first[q + 1] = first[q] + each
+        each *= states if q % states == states - 1 else 1
+    return first
 
 
 @compiled(internal=True)
-def columns_of(place, length, start, count):
-    """Which columns of a block hold prefixes that end in ``place``: from, and up to.
-
-    Two columns behind all prefixes fill the number up to 2^(N+1); they count to the last place.
-    """
-    behind = first_prefix(place + 1) + (2 if place == 2 * length - 1 else 0)
-    return max(first_prefix(place) - start, 0), min(behind - start, count)
+def columns_of(first, place, start, count):
+    """Which columns of a block hold prefixes that end in ``place``: from, and up to."""
+    return max(first[place] - start, 0), min(first[place + 1] - start, count)
 
 
 @compiled(internal=True, makes_arrays=True)
-def exponentials(scores, length):
+def symbols_of(first, states, logits, length):
+    """For each of the last R symbols: 1 where symbol m of a prefix is that one, else 0.
+
+    Shape (R, N + 1, prefixes); the last row is of a prefix's last symbol.
+    """
+    found = np.zeros((logits, length + 1, first[states * length]))
+    for q in range(states * length):
+        size = 1
+        for m in range(q // states):
+            for x in range(states - logits, states):
+                for begin in range(first[q] + x * size, first[q + 1], states * size):
+                    for j in range(begin, begin + size):
+                        found[x - states + logits, m, j] = 1.0
+            size *= states
+        if q % states >= states - logits:
+            row = found[q % states - states + logits]
+            for j in range(first[q], first[q + 1]):
+                row[q // states, j] = row[length, j] = 1.0
+    return found
+
+
+@compiled(internal=True, makes_arrays=True)
+def exponentials(scores, states):
     """Replace every query's scores by exponentials, up to a factor of each query.
 
-    A prefix holds its own place and one of two at every position before: its largest score is no
+    A prefix holds its own place and one of S at every position before: its largest score is no
     less than ``least``. Where scores reach further above that than exponentials do, leads of more
     than ``LEAD`` are shortened to it, which changes no attention by more than rounding.
     """
-    seen = np.empty(2 * length - 1)
-    for q in range(2 * length):
-        n = q // 2
-        for s in range(2 * n):
+    seen = np.empty(scores.shape[0])
+    for q in range(scores.shape[0]):
+        before = q // states * states
+        for s in range(before):
             seen[s] = scores[q, s]
-        seen[2 * n] = scores[q, q]
-        least = most = seen[2 * n]
-        for m in range(n):
-            zero, one = seen[2 * m], seen[2 * m + 1]
-            least = max(least, min(zero, one))
-            most = max(most, max(zero, one))
+        seen[before] = least = most = scores[q, q]
+        for begin in range(0, before, states):
+            lowest = seen[begin]
+            for s in range(begin, begin + states):
+                lowest, most = min(lowest, seen[s]), max(most, seen[s])
+            least = max(least, lowest)
         if most - least > WIDEST:
-            most = _shorten(seen, 2 * n + 1, least)
+            most = _shorten(seen, before + 1, least)
         middle = least + (most - least) / 2
-        for s in range(2 * n):
+        for s in range(before):
             scores[q, s] = math.exp(seen[s] - middle)
-        scores[q, q] = math.exp(seen[2 * n] - middle)
+        scores[q, q] = math.exp(seen[before] - middle)
 
 
 @compiled(internal=True, makes_arrays=True)
@@ -78,66 +101,70 @@ def _shorten(values, count, least):
             if values[order[j]] >= values[order[j - 1]]:
                 break
             order[j], order[j - 1] = order[j - 1], order[j]
-    before = after = least
+    before, after, lead = least, least, min(LEAD, WIDEST / count)
     for i in order:
         value = values[i]
         if value > least:
-            after += min(value - before, LEAD)
+            after += min(value - before, lead)
             before, values[i] = value, after
     return after
 
 
 @compiled(internal=True)
-def laws(first, kernel, length, law):
-    """Probability of every prefix, divided by N: law(x_0) Π P(x_m | x_{m−1})/N; of no other."""
-    law[0], law[1] = first[0] / length, first[1] / length
-    law[-2], law[-1] = 0.0, 0.0
-    for n in range(1, length):
-        before, half = first_prefix(2 * n - 2), 1 << (n - 1)
-        for x in range(2):
-            begin = first_prefix(2 * n + x)
-            for last in range(2):
-                step, shift = kernel[last, x], last * half
-                for j in range(shift, shift + half):
-                    law[begin + j] = law[before + j] * step
+def laws(initial, kernel, first, length, law):
+    """Probability of every prefix, divided by N: law(x_0) Π P(x_m | x_{m−1})/N."""
+    states = kernel.shape[0]
+    for q in range(states * length):
+        x, at = q % states, first[q]
+        if q < states:
+            law[at] = initial[x] / length
+            continue
+        for before in range(states):
+            last = q - x - states + before
+            for j in range(first[last], first[last + 1]):
+                law[at] = law[j] * kernel[before, x]
+                at += 1
 
 
 @compiled(reordered=True, internal=True)
-def mix(weight, symbols, length, mixed):
-    """mixed[c] = Σ_m weight·symbols[place, c] over the places of every prefix; 1 behind them."""
-    for c in range(symbols.shape[1]):
-        mixed[c, -2], mixed[c, -1] = 1.0, 1.0
-    for q in range(2 * length):
-        n, begin = q // 2, first_prefix(q)
+def mix(weight, symbols, first, states, mixed):
+    """mixed[c] = Σ_m weight·symbols[place, c] over the places of every prefix."""
+    for q in range(weight.shape[0]):
         for c in range(symbols.shape[1]):
-            row = mixed[c]
-            row[begin] = weight[q, q] * symbols[q, c]
-            for m in range(n):
-                half, s = 1 << m, 2 * m
-                zero, one = weight[q, s] * symbols[s, c], weight[q, s + 1] * symbols[s + 1, c]
-                low, high = row[begin : begin + half], row[begin + half : begin + 2 * half]
-                for j in range(half):
-                    high[j] = low[j] + one
-                for j in range(half):
-                    low[j] += zero
+            row = mixed[c, first[q] : first[q + 1]]
+            row[0], size = weight[q, q] * symbols[q, c], 1
+            for begin in range(0, q // states * states, states):
+                low = row[:size]
+                for x in range(1, states):
+                    part = row[x * size : x * size + size]
+                    more = weight[q, begin + x] * symbols[begin + x, c]
+                    for j in range(size):
+                        part[j] = low[j] + more
+                more = weight[q, begin] * symbols[begin, c]
+                for j in range(size):
+                    low[j] += more
+                size *= states
 
 
 @compiled(reordered=True, internal=True)
-def unmix(length, mixed, q, sums):
+def unmix(first, states, mixed, q, sums):
     """sums[s, c] = Σ mixed[c] over the prefixes that end in place q and hold place s.
 
     The transpose of ``mix``; what it sums is lost.
     """
-    n, begin = q // 2, first_prefix(q)
+    before, whole = q // states * states, first[q + 1] - first[q]
     for c in range(mixed.shape[0]):
-        row = mixed[c]
-        for m in range(n - 1, -1, -1):
-            half = 1 << m
-            low, high = row[begin : begin + half], row[begin + half : begin + 2 * half]
-            zero = one = 0.0
-            for j in range(half):
-                zero += low[j]
-                one += high[j]
-                low[j] += high[j]
-            sums[2 * m, c], sums[2 * m + 1, c] = zero, one
-        sums[q, c] = row[begin]
+        row, size = mixed[c, first[q] : first[q + 1]], whole
+        for begin in range(before - states, -1, -states):
+            size //= states
+            low, total = row[:size], 0.0
+            for j in range(size):
+                total += low[j]
+            sums[begin, c] = total
+            for x in range(1, states):
+                part, total = row[x * size : x * size + size], 0.0
+                for j in range(size):
+                    total += part[j]
+                    low[j] += part[j]
+                sums[begin + x, c] = total
+        sums[q, c] = row[0]

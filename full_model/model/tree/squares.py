@@ -1,14 +1,14 @@
-"""Squared length of each prefix's ∂f/∂θ, for the trace of the Gauss-Newton matrix.
+"""Squared length of each prefix's ∂φ/∂θ, φ = Σ gains_a f_a, for the trace of the stiffness.
 
 Over the positions m ≤ n of a prefix, with attention A_m, a = (W_O W_V)ᵀg, κ = W_Kᵀq/√d and
 
-    D_m = ∂f/∂(score of m) = A_m(⟨a, X_m⟩ − ⟨a, S⟩),  ξ = Σ_m D_m X_m,  h = g + W_QᵀW_Kξ/√d,
+    D_m = ∂φ/∂(score of m) = A_m(⟨a, X_m⟩ − ⟨a, S⟩),  ξ = Σ_m D_m X_m,  h = g + W_QᵀW_Kξ/√d,
 
-∂f/∂X_m is A_m a + D_m κ, and h more at m = n, in all h + a since Σ D_m = 0. Positions that move
+∂φ/∂X_m is A_m a + D_m κ, and h more at m = n, in all h + a since Σ D_m = 0. Positions that move
 together move N times slower: they count with |h + a|²/N, as in the rank-one model, and with
 |κ|² Σ D_m² for what tells them apart. The other derivatives are products of two vectors:
-g Vᵀ for W_O, W_Oᵀg Sᵀ for W_V, q ξᵀ/√d for W_K, W_Kξ X_nᵀ/√d for W_Q, (W_2ᵀu ∘ [H > 0]) Yᵀ for
-W_1, u Hᵀ for W_2; u itself gets z = Y + W_2 H. Own derivation.
+g Vᵀ for W_O, W_Oᵀg Sᵀ for W_V, q ξᵀ/√d for W_K, W_Kξ X_nᵀ/√d for W_Q, u = Uᵀgains and
+(W_2ᵀu ∘ [H > 0]) Yᵀ for W_1, u Hᵀ for W_2; U itself gets gains zᵀ, z = Y + W_2 H. Own derivation.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flowsim.compiled import compiled
-from full_model.model.tree.columns import add_all, inner, product
+from full_model.model.tree.columns import add_all, inner, product, weighted_sum
 from full_model.model.tree.prefixes import BLOCK
 from full_model.model.tree.shares import columns_of
-from full_model.model.tree.tree_weights import add_applied, transposed
+from full_model.model.tree.tree_weights import add_applied, stacked, transposed
 
 
 class Fixed(NamedTuple):
     """What is the same for all prefixes of a model; ``kappa`` has a row for each place.
 
-    ``sizes`` has three: |κ|², |q|²/d and |X_n|²/d of each place. ``positions`` ends with e, and
-    ``query_t`` is divided by √d.
+    ``sizes`` has three: |κ|², |q|²/d and |X_n|²/d of each place. ``positions`` ends with the
+    embeddings, ``query_t`` is divided by √d, and ``gram`` is U Uᵀ.
     """
 
     out_t: Any
@@ -39,12 +39,14 @@ class Fixed(NamedTuple):
     positions_t: Any
     kappa: Any
     sizes: Any
-    read_square: Any
-    reader_square: Any
+    gram: Any
 
 
 class SquareRoom(NamedTuple):
-    """A block's numbers, as ``prefixes.Room``: vectors (d, BLOCK), by position (N, BLOCK), rows."""
+    """A block's numbers, as ``prefixes.Room``: vectors (d, BLOCK), by position (N, BLOCK), rows.
+
+    ``slope`` has behind the positions a row for each embedding, as ``held`` has for the shares.
+    """
 
     z: Any
     inner_g: Any
@@ -55,21 +57,22 @@ class SquareRoom(NamedTuple):
     h: Any
     share: Any
     slope: Any
+    held: Any
     own: Any
-    one: Any
     factor: Any
     line: Any
     total: Any
 
 
 @compiled(internal=True, makes_arrays=True)
-def new_square_room(d, length):
+def new_square_room(d, length, logits):
     """A room for d dimensions and N positions."""
-    vector, share, slope, row = (d, BLOCK), (length, BLOCK), (length + 1, BLOCK), BLOCK
+    vector, share, held, row = (d, BLOCK), (length, BLOCK), (logits, BLOCK), BLOCK
     return SquareRoom(
         np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(vector),
-        np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(share), np.zeros(slope),
-        np.zeros((3, BLOCK)), np.zeros((1, BLOCK)), np.zeros(row), np.zeros(row), np.zeros(row),
+        np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(share),
+        np.zeros((length + logits, BLOCK)), np.zeros(held), np.zeros((3, BLOCK)), np.zeros(row),
+        np.zeros(row), np.zeros(row),
     )  # fmt: skip
 
 
@@ -88,32 +91,27 @@ def _sizes(kappa, places):
 @compiled(internal=True, makes_arrays=True)
 def fixed_parts(layer, places, length):
     """The tables of a model."""
-    d, wide = layer.embedding.shape[0], length + 1
-    positions, scaled = np.empty((wide, d)), transposed(layer.query)
+    logits, d = layer.embedding.shape
+    positions, scaled = stacked(layer.positions[:length], layer.embedding), transposed(layer.query)
     for i in range(d):
-        for n in range(length):
-            positions[n, i] = layer.positions[n, i]
-        positions[length, i] = layer.embedding[i]
         for k in range(d):
             scaled[i, k] /= math.sqrt(d)
-    square, kappa = np.empty(layer.read.shape), np.zeros(places.queries.shape)
-    for k in range(square.shape[1]):
-        square[0, k] = layer.read[0, k] * layer.read[0, k]
-    reader = 0.0
-    for i in range(layer.u.shape[1]):
-        reader += layer.u[0, i] * layer.u[0, i]
+    gram, kappa = np.zeros((logits, logits)), np.zeros(places.queries.shape)
+    add_applied(layer.reader, layer.reader, 1.0, gram)
     add_applied(transposed(layer.key), places.queries, 1.0, kappa)
     return Fixed(
         transposed(layer.out), transposed(layer.value), scaled, positions,
-        transposed(positions), kappa, _sizes(kappa, places), square, reader,
+        transposed(positions), kappa, _sizes(kappa, places), gram,
     )  # fmt: skip
 
 
 @compiled(internal=True)
-def _start(weight, fixed, start, count, room, out):
+def _start(weight, fixed, first, symbols, start, room, out, count):
     """κ and sizes of every prefix's place; out.share[m] = A_m, zero for positions it has not."""
-    for q in range(fixed.kappa.shape[0]):
-        low, high = columns_of(q, out.share.shape[0], start, count)
+    places, length = fixed.kappa.shape[0], out.share.shape[0]
+    states = places // length
+    for q in range(places):
+        low, high = columns_of(first, q, start, count)
         if low >= high:
             continue
         for i in range(3):
@@ -122,45 +120,54 @@ def _start(weight, fixed, start, count, room, out):
         for i in range(fixed.kappa.shape[1]):
             for j in range(low, high):
                 out.kappa[i, j] = fixed.kappa[q, i]
-        n = q // 2
-        for m in range(out.share.shape[0]):
-            s = 2 * m if m < n else q
-            zero, one = weight[q, s], weight[q, s + 1] if m < n else weight[q, s]
+        n, logits = q // states, symbols.shape[0]
+        for m in range(length):
+            row, s, more = out.share[m], states * m if m < n else q, 1 if m < n else 0
+            zero, one = weight[q, s], weight[q, s + more]
             if m > n:
                 zero = one = 0.0
-            row = out.share[m]
+            is_one = symbols[logits - states + 1, m]
             for j in range(low, high):
-                picked = one if ((start + j + 2) >> m) & 1 else zero
-                row[j] = picked * room.inverse[j]
+                row[j] = (one if is_one[start + j] != 0.0 else zero) * room.inverse[j]
+            for x in range(2, states if m < n else 0):
+                known, is_x = weight[q, s + x], symbols[logits - states + x, m]
+                for j in range(low, high):
+                    row[j] = known * room.inverse[j] if is_x[start + j] != 0.0 else row[j]
 
 
 @compiled(reordered=True, internal=True)
-def _slopes(fixed, start, count, room, out):
-    """out.slope[m] = D_m, behind them the sum over the positions with a one, and out.xi."""
-    length = out.share.shape[0]
+def _slopes(fixed, symbols, start, count, room, out):
+    """out.slope[m] = D_m, behind them the sums over the positions with a symbol, and out.xi."""
+    length, logits = out.share.shape[0], symbols.shape[0]
     product(fixed.out_t, room.g, out.inner_g, count)
     product(fixed.value_t, out.inner_g, out.a, count)
     product(fixed.positions, out.a, out.slope, count)
     inner(out.a, room.mixture, out.line, count)
-    through_e = out.slope[length]
+    through = out.slope[length:]
     for m in range(length):
         slope, share = out.slope[m], out.share[m]
+        for x in range(logits - 1):
+            more, is_x = through[x], symbols[x, m]
+            for j in range(count):
+                slope[j] += more[j] * is_x[start + j]
+        more, is_x = through[logits - 1], symbols[logits - 1, m]
         for j in range(count):
-            more = through_e[j] if ((start + j + 2) >> m) & 1 else 0.0
-            slope[j] = share[j] * (slope[j] + more - out.line[j])
-    _over_ones(out.slope, length, start, count, through_e)
+            slope[j] = share[j] * (slope[j] + more[j] * is_x[start + j] - out.line[j])
+    _by_symbol(out.slope, symbols, start, count, through)
     product(fixed.positions_t, out.slope, out.xi, count)
 
 
 @compiled(reordered=True, internal=True)
-def _over_ones(x, length, start, count, out):
-    """out_j = Σ_m x_mj over the positions of prefix j whose symbol is one."""
-    for j in range(count):
-        out[j] = 0.0
-    for m in range(length):
-        row = x[m]
+def _by_symbol(x, symbols, start, count, out):
+    """out_yj = Σ_m x_mj over the positions of prefix j whose symbol has embedding y."""
+    for y in range(out.shape[0]):
+        total = out[y]
         for j in range(count):
-            out[j] += row[j] if ((start + j + 2) >> m) & 1 else 0.0
+            total[j] = 0.0
+        for m in range(symbols.shape[1] - 1):
+            row, is_y = x[m], symbols[y, m]
+            for j in range(count):
+                total[j] += row[j] * is_y[start + j]
 
 
 @compiled(reordered=True, internal=True)
@@ -191,50 +198,45 @@ def _add_positions(layer, fixed, length, count, room, out):
 
 
 @compiled(reordered=True, internal=True, makes_arrays=True)
-def _add_embedding(layer, tied, start, count, room, out):
-    """|∂f/∂e|², and where untied |∂f/∂u|²."""
+def _add_embedding(layer, symbols, tied, start, count, room, out):
+    """|∂φ/∂E|², and where untied |∂φ/∂U|²."""
     product(layer.down, room.hidden, out.z, count)
     add_all(out.z, room.y, out.z)
+    gains, last = room.outputs.gains, symbols.shape[1] - 1
     if not tied:
-        inner(out.z, out.z, out.line, count)
+        inner(gains, gains, out.factor, count)
+        _add(out.z, out.z, out.factor, count, out)
+    _by_symbol(out.share, symbols, start, count, out.held)
+    for x in range(gains.shape[0]):
+        share, slope, own = out.held[x], out.slope[last + x], symbols[x, last]
         for j in range(count):
-            out.total[j] += out.line[j]
-        rest = out.z.ravel()
-        for j in range(rest.shape[0]):
-            rest[j] = 0.0
-    length = out.share.shape[0]
-    _over_ones(out.share, length, start, count, out.factor)
-    slope = out.slope[length]
-    for i in range(out.z.shape[0]):
-        z, h, a, kappa = out.z[i], out.h[i], out.a[i], out.kappa[i]
-        for j in range(count):
-            z[j] += out.factor[j] * a[j] + slope[j] * kappa[j] + room.symbol[j] * h[j]
-    inner(out.z, out.z, out.line, count)
-    for j in range(count):
-        out.total[j] += out.line[j]
+            out.line[j] = gains[x, j] if tied else 0.0
+        for i in range(out.z.shape[0]):
+            z, h, a, kappa = out.z[i], out.h[i], out.a[i], out.kappa[i]
+            for j in range(count):
+                part = out.line[j] * z[j] + share[j] * a[j] + slope[j] * kappa[j]
+                part += own[start + j] * h[j]
+                out.total[j] += part * part
 
 
 @compiled(reordered=True, internal=True)
-def trace(layer, fixed, places, length, tied, law, start, count, room, out):
-    """Σ law·s·|∂f/∂θ|² over a block, s = max(σ′(f), t(1 − t))."""
-    for j in range(count):
-        out.total[j] = 1.0
-    _start(places.weight, fixed, start, count, room, out)
-    _slopes(fixed, start, count, room, out)
+def trace(layer, fixed, places, first, symbols, tied, start, count, room, out):
+    """Σ spread·|∂φ/∂θ|² over a block."""
+    gains, length = room.outputs.gains, out.share.shape[0]
+    inner(gains, gains, out.total, count)
+    _start(places.weight, fixed, first, symbols, start, room, out, count)
+    _slopes(fixed, symbols, start, count, room, out)
     _add_positions(layer, fixed, length, count, room, out)
-    _add_embedding(layer, tied, start, count, room, out)
-    for j in range(count):
-        out.factor[j] = fixed.reader_square
-    _add(room.hidden, room.hidden, out.factor, count, out)
-    product(fixed.read_square, room.open, out.one, count)
-    _add(room.y, room.y, out.one[0], count, out)
+    _add_embedding(layer, symbols, tied, start, count, room, out)
+    product(fixed.gram, gains, out.held, count)
+    inner(out.held, gains, out.factor, count)
+    hidden = room.hidden[: layer.down.shape[1]]
+    _add(hidden, hidden, out.factor, count, out)
+    units = room.back[: room.open.shape[0]]
+    inner(units, units, out.factor, count)
+    _add(room.y, room.y, out.factor, count, out)
     inner(room.g, room.g, out.factor, count)
     _add(room.values, room.values, out.factor, count, out)
     inner(room.mixture, room.mixture, out.factor, count)
     _add(out.inner_g, out.inner_g, out.factor, count, out)
-    found = 0.0
-    for j in range(count):
-        chance, target = room.chance[j], room.target[j]
-        spread = max(chance * (1.0 - chance), target * (1.0 - target))
-        found += law[start + j] * spread * out.total[j]
-    return found
+    return weighted_sum(room.outputs.spread, out.total, 0, count)

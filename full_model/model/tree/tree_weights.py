@@ -12,10 +12,12 @@ from full_model.model.tree.shares import exponentials
 
 
 class Layer(NamedTuple):
-    """Weights of one model; the hidden units filled up with zeros to a multiple of four.
+    """Weights of one model; hidden units are filled up with zeros to a multiple of four.
 
-    ``read`` is W_2ᵀu, a row like u, and all that a logit sees of W_2:
-    f = ⟨u, Y⟩ + ⟨W_2ᵀu, ReLU(W_1Y)⟩ + b. ``steep`` is W_1ᵀ with column k times its k-th entry.
+    Of S symbols the last R = 1 or S have an embedding, a row each, and the first of R = 1 has 0.
+    ``down`` is not filled up.
+    The ``reader`` has a row for each of R logits. ``reads`` is U W_2, all that logits see of W_2:
+    f = U Y + U W_2 ReLU(W_1 Y) + b. ``back`` is W_1ᵀ beside Uᵀ.
     ``rounding`` is half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
     """
 
@@ -27,17 +29,17 @@ class Layer(NamedTuple):
     out: Any
     up: Any
     down: Any
-    u: Any
+    reader: Any
     bias: Any
-    read: Any
-    steep: Any
+    reads: Any
+    back: Any
     rounding: Any
 
 
 class Places(NamedTuple):
-    """What there is for each of the 2N places s = 2n + x, one a row.
+    """What there is for each of the SN places s = Sn + x, one a row.
 
-    symbols: X_s = p_n + x e, and a last column of ones; queries: W_Q X_s/√d; keys: W_K X_s; values:
+    symbols: X_s = p_n + E_x, and a last column of ones; queries: W_Q X_s/√d; keys: W_K X_s; values:
     W_V X_s; moves: W_O W_V X_s; weight: attention of place q to place s, up to a factor of each q
     (see ``shares``).
     """
@@ -62,6 +64,18 @@ def transposed(matrix):
 
 
 @compiled(internal=True, makes_arrays=True)
+def stacked(above, below):
+    """The rows of one matrix, and those of another under them."""
+    out = np.empty((above.shape[0] + below.shape[0], above.shape[1]))
+    for k in range(out.shape[1]):
+        for i in range(above.shape[0]):
+            out[i, k] = above[i, k]
+        for i in range(below.shape[0]):
+            out[above.shape[0] + i, k] = below[i, k]
+    return out
+
+
+@compiled(internal=True, makes_arrays=True)
 def _matrix(row, begin, rows, columns, high, wide):
     """A matrix that lies in ``row``, filled up with zeros to ``high`` rows, ``wide`` columns."""
     out = np.zeros((high, wide))
@@ -72,30 +86,26 @@ def _matrix(row, begin, rows, columns, high, wide):
 
 
 @compiled(internal=True, makes_arrays=True)
-def read_layer(row, context, d, hidden, tied, rounding):
+def read_layer(row, context, d, hidden, logits, tied, rounding):
     """The weights in ``row``, in the order of ``Architecture.shapes``."""
-    square, wide = d * d, hidden + (-hidden) % 4
-    at = d + context * d
+    square, wide, symbols = d * d, hidden + (-hidden) % 4, logits * d
+    embedding = _matrix(row, 0, logits, d, logits, d)
+    positions = _matrix(row, symbols, context, d, context, d)
+    at = symbols + context * d
     query, key = _matrix(row, at, d, d, d, d), _matrix(row, at + square, d, d, d, d)
     at += 2 * square
     value, out = _matrix(row, at, d, d, d, d), _matrix(row, at + square, d, d, d, d)
     at += 2 * square
     up = _matrix(row, at, hidden, d, wide, d)
-    down = _matrix(row, at + hidden * d, d, hidden, d, wide)
-    u = _matrix(row, 0 if tied else at + 2 * hidden * d, 1, d, 1, d)
-    read = np.zeros((1, wide))
-    for i in range(d):
-        for k in range(hidden):
-            read[0, k] += u[0, i] * down[i, k]
-    steep = np.zeros((d, wide))
-    for k in range(hidden):
-        for i in range(d):
-            steep[i, k] = up[k, i] * read[0, k]
-    positions = _matrix(row, d, context, d, context, d)
-    bias = row[row.shape[0] - 1]
+    down = _matrix(row, at + hidden * d, d, hidden, d, hidden)
+    reader = _matrix(row, 0 if tied else at + 2 * hidden * d, logits, d, logits, d)
+    reads = np.zeros((logits, wide))
+    add_applied(transposed(down), reader, 1.0, reads)
+    back = transposed(stacked(up, reader))
     return Layer(
-        row[:d], positions, query, key, value, out, up, down, u, bias, read, steep, rounding
-    )
+        embedding, positions, query, key, value, out, up, down, reader,
+        row[row.shape[0] - logits :], reads, back, rounding,
+    )  # fmt: skip
 
 
 @compiled(fused=True, internal=True)
@@ -120,19 +130,22 @@ def add_outer(left, right, factor, out):
 
 
 @compiled(internal=True, makes_arrays=True)
-def read_places(layer, length):
+def read_places(layer, states, length):
     """The tables of a model for sequences of that length."""
-    d, count = layer.embedding.shape[0], 2 * length
+    (logits, d), count = layer.embedding.shape, states * length
     symbols, weight = np.ones((count, d + 1)), np.zeros((count, count))
     queries, keys = np.zeros((count, d)), np.zeros((count, d))
     values, moves = np.zeros((count, d)), np.zeros((count, d))
     for s in range(count):
+        row = s % states - (states - logits)
         for i in range(d):
-            symbols[s, i] = layer.positions[s // 2, i] + (s % 2) * layer.embedding[i]
+            symbols[s, i] = layer.positions[s // states, i]
+            if row >= 0:
+                symbols[s, i] += layer.embedding[row, i]
     add_applied(layer.query, symbols, 1.0 / math.sqrt(d), queries)
     add_applied(layer.key, symbols, 1.0, keys)
     add_applied(layer.value, symbols, 1.0, values)
     add_applied(layer.out, values, 1.0, moves)
     add_applied(keys, queries, 1.0, weight)
-    exponentials(weight, length)
+    exponentials(weight, states)
     return Places(symbols, queries, keys, values, moves, weight)

@@ -18,7 +18,7 @@ from flowsim import (
 from flowsim.cli.texts import text_of
 from flowsim.drawing.comparison import draw_comparison
 from flowsim.errors import InputError
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from full_model import (
     Architecture,
     AttentionFreeField,

@@ -6,10 +6,12 @@ import torch
 from command import assert_refused, run
 
 from flowsim import InputError, MarkovChain, model, read_record
-from flowsim.landscape.labels import Label
+from flowsim.labels import Label
 from full_model import (
     Architecture,
+    AttentionFreeField,
     Comparison,
+    EnumeratedField,
     MarkovSource,
     PopulationLoss,
     SideBySide,
@@ -21,11 +23,9 @@ from full_model import (
 from full_model.comparison.choices import predicting_model
 from full_model.comparison.full_side import full_field, lifted_weights
 from full_model.comparison.outcome import EndReason
-from full_model.comparison.states.states_field import StatesField
 from full_model.comparison.states.states_outcome import hessian_block, mean_free_basis
 from full_model.comparison.steps import step_until
 from full_model.lift.states import project_states
-from full_model.model.symbols.symbol_loss import SymbolLoss
 from full_model.model.transformer import forward
 
 F64 = torch.float64
@@ -41,6 +41,11 @@ def arch_of(states, length, d, attention, m=2):
     )
 
 
+def field_of(arch, chain):
+    field = AttentionFreeField if arch.attention == "none" else EnumeratedField
+    return field(arch, chain)
+
+
 def random_weights(arch, members=3):
     weights = initial_weights(arch, "gaussian", range(members), std=0.8)
     weights["bias"] = torch.linspace(-1, 1, members * arch.states, dtype=F64).reshape(members, -1)
@@ -50,13 +55,13 @@ def random_weights(arch, members=3):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_loss_and_gradient_are_those_of_enumeration(case):
     states, p, length, d, attention = case
-    arch, source = arch_of(states, length, d, attention), None
+    arch = arch_of(states, length, d, attention)
     source = MarkovSource.of(MarkovChain.symmetric(states, p))
     weights = random_weights(arch)
-    loss, gradient = SymbolLoss(arch, source).value_and_gradient(weights)
+    field = field_of(arch, MarkovChain.symmetric(states, p))
+    loss, gradient = field.loss(field.state(weights)), field.gradient(weights)
     expected, by_name = PopulationLoss(arch, source).value_and_gradient(weights)
     torch.testing.assert_close(loss, expected, rtol=1e-13, atol=0)
-    torch.testing.assert_close(SymbolLoss(arch, source)(weights), expected, rtol=1e-13, atol=0)
     for name, value in by_name.items():
         torch.testing.assert_close(gradient[name], value, rtol=1e-11, atol=1e-14)
 
@@ -66,7 +71,7 @@ def test_the_stiffness_bounds_gauss_newton(case):
     """No less than half the largest curvature of Σ law J ᵀ(diag t − ttᵀ) J, t model or target."""
     states, p, length, d, attention = case
     arch = arch_of(states, length, d, attention)
-    field = StatesField(arch, MarkovChain.symmetric(states, p))
+    field = field_of(arch, MarkovChain.symmetric(states, p))
     weights = random_weights(arch, 1)
     flat = field.state(weights)
     loss = PopulationLoss(arch, MarkovSource.of(MarkovChain.symmetric(states, p)))
@@ -87,7 +92,7 @@ def test_a_shared_position_moves_as_all_of_them():
     arch, chain = arch_of(3, 4, 4, "none"), MarkovChain.symmetric(3, 0.7)
     weights = random_weights(arch)
     weights["positions"] = weights["positions"][:, :1].expand(-1, 4, -1)
-    one, every = (StatesField(arch, chain, shared) for shared in (True, False))
+    one, every = (AttentionFreeField(arch, chain, shared) for shared in (True, False))
     found = one.whole(one(one.state(weights))[0] / one.metric)
     for name, value in every.gradient(weights).items():
         torch.testing.assert_close(found[name], value, rtol=1e-12, atol=1e-15)
@@ -114,7 +119,7 @@ def test_the_projection_gives_back_what_was_lifted():
 
 def test_the_block_at_the_unigram_is_the_hessian():
     arch, chain = arch_of(3, 2, 3, "softmax"), MarkovChain.symmetric(3, 0.8)
-    field, weights = StatesField(arch, chain), random_weights(arch, 2)
+    field, weights = EnumeratedField(arch, chain), random_weights(arch, 2)
     basis = mean_free_basis(3)
     assert (basis @ basis.T - torch.eye(2)).abs().max() < 1e-15 and basis.sum(1).abs().max() < 1e-15
     block, smooth = hessian_block(basis, weights, field.gradient)
@@ -231,7 +236,7 @@ def test_noise_reaches_the_weights_that_are_named():
         ({"q": 0.5}, "takes no q"),
         ({"trainer": "adamw"}, "choose flow or gd"),
         ({"d": 1}, "3 states need d of at least 2"),
-        ({"model": "rank-one", "q": 0.5}, "go with the states model"),
+        ({"model": "rank-one", "q": 0.5}, "has no states; omit it"),
         ({"hidden_per_state": 0}, "hidden"),
     ],
 )

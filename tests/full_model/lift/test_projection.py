@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from flowsim import BinaryChain
-from flowsim.models.rank_one import RankOneModel
-from flowsim.models.rank_one_point import RankOnePoint
+from flowsim.models.rank_one.model import RankOneModel
+from flowsim.models.rank_one.point import RankOnePoint
 from full_model import Architecture, lift_canonical, lift_rank_one, project
 from full_model.lift.directions import leading_direction
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from flowsim import BinaryChain
+from flowsim import BinaryChain, MarkovChain
 from flowsim.errors import InputError
 from full_model import Architecture, MarkovSource, PopulationLoss, PrefixTreeLoss, initial_weights
 
@@ -41,6 +41,21 @@ def test_value_and_gradient_are_those_of_all_sequences(length, d, hidden, std, t
     assert_same(arch, MarkovSource.of(CHAINS), gaussian(arch, std))
 
 
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize(
+    ("states", "length", "d", "hidden", "std"),
+    [(2, 6, 3, 5, 0.8), (3, 4, 6, None, 0.6), (7, 2, 2, 1, 2.0)],
+)
+def test_sums_over_many_symbols_are_those_of_all_sequences(states, length, d, hidden, std, tied):
+    """Of chains without symmetry, one for each model."""
+    arch = Architecture(d, length, hidden=hidden, states=states, output="states", tied=tied)
+    generator = torch.Generator().manual_seed(states)
+    kernel = torch.rand(3, states, states, dtype=F64, generator=generator) + 0.05
+    source = MarkovSource(kernel / kernel.sum(-1, keepdim=True))
+    assert_same(arch, source, gaussian(arch, std))
+    assert_same(arch, source, gaussian(arch, std), length=length - 1)
+
+
 def test_shorter_sequences_and_a_single_model():
     arch = Architecture(3, 6)
     assert_same(arch, MarkovSource.of(CHAIN), gaussian(arch, 0.6), length=4)
@@ -50,26 +65,28 @@ def test_shorter_sequences_and_a_single_model():
     assert abs(tree(alone) - PopulationLoss(arch, MarkovSource.of(CHAIN))(alone)) < 1e-14
 
 
+@pytest.mark.parametrize("options", [{}, {"states": 3, "output": "states"}], ids=["two", "three"])
 @pytest.mark.parametrize("sharpness", [10.0, 300.0, 1e4])
-def test_scores_beyond_the_range_of_exponentials(sharpness):
+def test_scores_beyond_the_range_of_exponentials(sharpness, options):
     """Differences of scores up to 1e7: what attends to what is decided, and nothing overflows."""
-    arch = Architecture(3, 6)
+    arch = Architecture(3, 6, **options)
     weights = gaussian(arch, 0.7)
     weights["0.query"] = weights["0.query"] * sharpness
     weights["0.key"] = weights["0.key"] * sharpness
-    x = weights["positions"][0] + weights["embedding"][0]
+    x = weights["positions"][0] + weights["embedding"][0].reshape(-1, 3)[-1]
     scores = (x @ weights["0.query"][0].mT) @ (x @ weights["0.key"][0].mT).mT
     assert float(scores.max() - scores.min()) > sharpness
     # the scores themselves are known to 1e-16 of their size only
-    assert_same(arch, MarkovSource.of(CHAIN), weights, tolerance=1e-13 * (10 + sharpness**2 / 10))
+    chain = MarkovChain.symmetric(3, 0.8) if options else CHAIN
+    assert_same(arch, MarkovSource.of(chain), weights, tolerance=1e-13 * (10 + sharpness**2 / 10))
 
 
 @pytest.mark.parametrize("bias", [-2000.0, -40.0, 40.0, 2000.0])
 def test_saturated_logits(bias):
-    arch = Architecture(2, 4)
-    weights = gaussian(arch, 0.5)
-    weights["bias"] = weights["bias"] + bias
-    assert_same(arch, MarkovSource.of(CHAIN), weights)
+    for arch in (Architecture(2, 4), Architecture(2, 4, output="states")):
+        weights = gaussian(arch, 0.5)
+        weights["bias"].reshape(3, -1)[:, -1] += bias
+        assert_same(arch, MarkovSource.of(CHAIN), weights)
 
 
 def test_a_model_does_not_depend_on_its_neighbours():
@@ -93,10 +110,11 @@ def test_what_it_refuses():
         Architecture(4, 4, heads=2), Architecture(4, 4, layers=2), Architecture(4, 4, window=2),
         Architecture(4, 4, attention="none"), Architecture(4, 4, positions="none"),
         Architecture(4, 4, activation="gelu"), Architecture(4, 4, layer_norm=True),
-        Architecture(4, 4, output="states"),
     ):  # fmt: skip
         with pytest.raises(InputError, match="one layer"):
             PrefixTreeLoss(other, source)
+    with pytest.raises(InputError, match="a source on 2 states cannot feed a model on 3"):
+        PrefixTreeLoss(Architecture(4, 4, states=3, output="states"), source)
     with pytest.raises(InputError, match=r"2\^40 sequences.*GiB"):
         PrefixTreeLoss(Architecture(4, 40), source)
     with pytest.raises(InputError, match="length"):

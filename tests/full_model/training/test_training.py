@@ -9,8 +9,8 @@ from rank_one_logits import rank_one_logits
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain
-from flowsim.models.canonical import CanonicalModel
-from flowsim.models.rank_one_point import RankOnePoint
+from flowsim.models.canonical.model import CanonicalModel
+from flowsim.models.rank_one.point import RankOnePoint
 from full_model import (
     Architecture,
     MarkovSource,

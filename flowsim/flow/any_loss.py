@@ -1,0 +1,318 @@
+"""Gradient flow of any smooth loss: all rows together in torch, every row with its own step.
+
+Nothing is asked of a model but its field and the field's derivative. Rows are followed in the chart
+of ``flow.chart`` by Rodas5P and leave when they are done; no row's result depends on the others.
+Where the loss has kinks, steps become as short as the error demands; a row that creeps along a kink
+spends its steps and is left unresolved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from flowsim.flow.any_rows import Rows
+from flowsim.flow.doubt import beyond_doubt
+from flowsim.flow.ends import Limits
+from flowsim.interface import Levels, Model
+from flowsim.labels import Label, Rule, Status
+from flowsim.landscape.curvature import classify_critical
+
+#: Rows followed at once, times k².
+_SQUARES = 2**18
+#: Attempted steps of a row that is followed to times or to a loss.
+_MANY_STEPS = 20_000
+#: A row is at rest at this speed, and at what this part of its coordinates changes in its speed.
+_STATIONARY, _ROUNDING = 1e-12, 1e-15
+#: The rest of its way is then at most this, in parts of 1 + |y|, along directions that are stiffer
+#: than the second of the stiffest.
+_SHORT, _FLAT = 1e-6, 1e-9
+#: Others are slower than this times (its rate)² where a coordinate falls to zero; log|θᵢ| where its
+#: plane has to attract; what falls slower than this part of the fastest does not fall with it.
+_TRAPPED, _NEAR_PLANE, _TOGETHER = 1e-13, math.log(1e-6), 1e-3
+#: A speed this many times one met before means that a saddle was passed; a row that passed one so
+#: near, in units of its chart, is in doubt.
+_PASSED, _DOUBTFUL = 3.0, 1e-3
+#: After so many very short steps a row creeps along a kink; on the way to times it may for longer.
+_CREEPING, _CREEPING_LONG = 200, 2000
+#: A row this far out, with no end to its growth, has gone to infinity.
+_BEYOND = 1e9
+#: No orbit takes longer.
+_FOR_EVER = 1e30
+#: What grows by as much in every tenfold time, or by the same factor, goes to infinity: within the
+#: first, and by the second at least; in it coordinates take part that grow by the third of the
+#: fastest.
+_STEADY, _LEAST, _GROWS = 0.02, 1e-3, 0.05
+#: Evaluations of the field in a step.
+_EVALUATIONS = 8
+#: Why a row stopped: a value of ``Rule``, or one of these.
+_GOING = int(Rule.NONE)
+_OUT_OF_STEPS, _NOT_FINITE, _DIVERGED = 100, 101, 102
+_STATUS = {
+    _OUT_OF_STEPS: Status.TIMED_OUT,
+    _NOT_FINITE: Status.FAILED,
+    _DIVERGED: Status.DIVERGED,
+}
+
+
+def any_limits(
+    model: Model, rows: Tensor, rtol: float, atol: float, max_steps: int
+) -> Iterator[Limits]:
+    """Where the rows (n, k) end, part by part."""
+    for part in rows.split(max(1, _SQUARES // rows.shape[1] ** 2)):
+        yield beyond_doubt(partial(follow, model), model, part, rtol, atol, max_steps)
+
+
+def any_paths(model: Model, rows: Tensor, times: Tensor, rtol: float, atol: float) -> Tensor:
+    """θ at the times, shape (T, n, k), of rows that are at ``rows`` at times[0]; NaN if unknown."""
+    path = rows.new_full((len(times), *rows.shape), torch.nan)
+    path[0] = rows
+    times = times.to(rows) - times[0].to(rows)
+    state = Rows.at(model, rows, rtol, atol)
+    written = torch.ones_like(state.index)  # how many times of each row
+    for _ in range(_MANY_STEPS):
+        if not len(state.index):
+            break
+        left = times[written] - state.time
+        lands = state.h >= left
+        moved = state.advance(torch.where(lands, left, state.h))
+        arrived = moved & lands
+        state.time = torch.where(arrived, times[written], state.time)
+        path[written[arrived], state.index[arrived]] = state.theta[arrived]
+        written = written + arrived.long()
+        stays = (written < len(times)) & ~state.stuck & (state.short <= _CREEPING_LONG)
+        if not bool(stays.all()):
+            written = written[stays]
+            state = state.some(stays)
+    return path
+
+
+def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, rtol: float) -> Tensor:
+    """The time until the loss of each row is as wanted, (n,); NaN where that was not reached."""
+    found = torch.full_like(wanted_loss, torch.nan)
+    state = Rows.at(model, rows, rtol, 1e-2 * rtol)
+    for _ in range(_MANY_STEPS):
+        if not len(state.index):
+            break
+        before, wanted, h = state.some(slice(None)), wanted_loss[state.index], state.h
+        below = state.advance(h) & (model.loss(state.theta) <= wanted)
+        if bool(below.any()):
+            last = before.some(below)
+            found[last.index] = last.time + last.land(h[below], wanted[below])
+        rests = (state.field.abs() <= 10.0 * _noise(state)).all(1) | (state.time > _FOR_EVER)
+        stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
+        if not bool(stays.all()):
+            state = state.some(stays)
+    return found
+
+
+def follow(
+    model: Model,
+    start: Tensor,
+    rtol: float,
+    atol: float,
+    max_steps: int,
+    before: Tensor | None = None,
+) -> tuple[Limits, Tensor]:
+    """Limits of the rows, and which of them came so close to a saddle that they are in doubt."""
+    levels, state = model.levels(), Rows.at(model, start, rtol, atol)
+    theta, why = start.clone(), torch.full_like(start[:, 0], _NOT_FINITE, dtype=torch.long)
+    attempts, closest = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
+    # the least speed met; how near the row was to a critical point then, at its nearest, and at the
+    # nearest that it left again
+    slow = _speed(state)
+    near = nearest = passed = torch.full_like(slow, torch.inf)
+    decades = _Decades.of(start) if levels is None else None
+    for attempt in range(max_steps + 1):
+        reason, falls = _verdict(state, levels, attempt == 0)
+        given_up = (reason == _GOING) & ((state.short > _CREEPING) | (attempt == max_steps))
+        reason = torch.where(given_up, _OUT_OF_STEPS, reason)
+        done = reason != _GOING
+        if bool(done.any()):
+            index, trapped = state.index[done], reason[done] == Rule.TRAPPED_BY_PLANE
+            why[index], attempts[index] = reason[done], attempt
+            theta[index] = torch.where(falls[done], 0.0, state.theta[done])
+            closest[index] = torch.where(trapped, nearest[done], passed[done])
+            stays = ~done
+            state = state.some(stays)
+            slow, near, nearest, passed = (x[stays] for x in (slow, near, nearest, passed))
+        if not len(state.index):
+            break
+        state.advance(state.h)
+        if decades is not None:
+            decades.note(state)
+        speed, steep = _speed(state), state.jacobian.abs().amax((1, 2))
+        distance = speed / steep
+        passed = torch.where(speed > _PASSED * slow, torch.minimum(passed, near), passed)
+        near = torch.where(speed < slow, distance, near)
+        slow, nearest = torch.minimum(slow, speed), torch.minimum(nearest, distance)
+    limits, doubtful = _labelled(model, levels, start, theta, why, attempts, closest)
+    if decades is not None:
+        decades.name(model, limits)
+    return limits, doubtful
+
+
+class _Decades:
+    """Where rows were when their time had grown tenfold, the last three times that it had.
+
+    Attributes:
+        time, theta: (n, 3) and (n, 3, k), the latest last; NaN before.
+    """
+
+    def __init__(self, time: Tensor, theta: Tensor) -> None:
+        self.time, self.theta = time, theta
+
+    @classmethod
+    def of(cls, start: Tensor) -> _Decades:
+        time = torch.full_like(start[:, :1], torch.nan).repeat(1, 3)
+        return cls(time, torch.full_like(start[:, None], torch.nan).repeat(1, 3, 1))
+
+    def note(self, rows: Rows) -> None:
+        """Keep where the rows are whose time is ten times that of the last note."""
+        due = ~(rows.time < 10 * self.time[rows.index, -1]) & (rows.time > 0)
+        if bool(due.any()):
+            index = rows.index[due]
+            for kept, now in ((self.time, rows.time[due]), (self.theta, rows.theta[due])):
+                kept[index, :-1] = kept[index, 1:].clone()
+                kept[index, -1] = now
+
+    def name(self, model: Model, limits: Limits) -> None:
+        """Label the rows that go to infinity; their limits and the limit of their loss.
+
+        |θ| grows like a power of time or like its logarithm over the last three notes and still
+        does at the end, or has grown beyond all bounds.
+        """
+        found = (limits.label == Label.UNRESOLVED) | (limits.label == Label.LOCAL_MINIMUM)
+        size, logs = self.theta.abs().amax(2), self.time.log().diff(dim=1)
+        growth = size.diff(dim=1) / logs
+        steady = torch.zeros_like(found)
+        for law in (growth, size.log().diff(dim=1) / logs):
+            steady |= ((law[:, 1] / law[:, 0] - 1).abs() <= _STEADY) & (law > _LEAST).all(1)
+        steady &= self.time[:, -1] * limits.gradient_norm >= 0.05 * growth[:, -1]
+        end = limits.theta
+        beyond = (limits.status == Status.DIVERGED) & (end.abs().amax(1) >= _BEYOND)
+        index = (found & (steady | beyond)).nonzero()[:, 0]
+        if not len(index):
+            return
+        beyond, end, before = beyond[index], end[index], self.theta[index]
+        grown = (before[:, 2] - before[:, 1]).abs()
+        grown = torch.where(beyond.unsqueeze(1), end.abs(), grown)
+        grows = grown > _GROWS * grown.amax(1, keepdim=True)
+        loss = model.loss(before)
+        last, one = (loss[:, 1] - loss[:, 2]), (loss[:, 0] - loss[:, 1])
+        rest = (last * last / (one - last)).where((last > 0) & (last < one), 0.0)
+        limits.loss[index] = torch.where(beyond, _limit_beyond(model, end), loss[:, 2] - rest)
+        limits.theta[index] = torch.where(grows, end.sign() * torch.inf, end)
+        limits.label[index] = Label.INFINITY
+        limits.rule[index] = Rule.DRIFTS
+
+
+def _limit_beyond(model: Model, theta: Tensor) -> Tensor:
+    """The loss that is left far out, (n,): −∞ where it falls on and on."""
+    loss, farther = model.loss(theta), model.loss(10 * theta)
+    return torch.where(farther < 2 * loss - 1, -torch.inf, loss)
+
+
+def _speed(rows: Rows) -> Tensor:
+    return rows.field.abs().amax(1)
+
+
+def _verdict(rows: Rows, levels: Levels | None, first: bool) -> tuple[Tensor, Tensor]:
+    """Why rows stop, (m,), _GOING for those that do not; and which coordinates are zero then."""
+    size, why = rows.size(), torch.full_like(rows.index, _GOING)
+    speed = rows.field.abs()
+    noise = _noise(rows)
+    falls = _falling(rows, noise)
+    why[falls.any(1)] = Rule.TRAPPED_BY_PLANE
+    quiet = (speed <= _STATIONARY + noise).all(1)
+    if levels is not None and levels.flat:
+        why[rows.model.loss(rows.theta) - levels.best <= 1e-15] = Rule.REACHED_MINIMA
+    index = (quiet & (why == _GOING)).nonzero()[:, 0]
+    if len(index):
+        rest = _is_short(rows.field[index], rows.jacobian[index], 1.0 + size[index].amax(1))
+        if levels is not None:
+            rest |= levels.reached(rows.model.loss(rows.theta[index]))
+        why[index[rest]] = Rule.CAME_TO_REST
+    far = (size.amax(1) > rows.far) | (rows.time > _FOR_EVER)
+    why[(why == _GOING) & far] = _DIVERGED
+    why[(why == _GOING) & rows.stuck] = _NOT_FINITE
+    if first:
+        why[(speed == 0).all(1)] = Rule.CRITICAL_START
+    return why, falls & (why == Rule.TRAPPED_BY_PLANE).unsqueeze(1)
+
+
+def _noise(rows: Rows) -> Tensor:
+    """What rounding may change in dy/dt, (m, k)."""
+    units = torch.where(rows.chart.logarithmic, 1.0, rows.y.abs().clamp_min(1.0))
+    return _ROUNDING * (rows.jacobian.abs() @ units.unsqueeze(2)).squeeze(2)
+
+
+def _falling(rows: Rows, noise: Tensor) -> Tensor:
+    """Coordinates that fall to zero exponentially while nothing else moves any more, (m, k)."""
+    fall = torch.where(rows.chart.logarithmic, -rows.field, 0.0)
+    rate = fall.amax(1, keepdim=True)
+    falls = (fall > 0) & (fall >= _TOGETHER * rate)
+    least = torch.where(falls, fall, torch.inf).amin(1, keepdim=True)
+    allowed = torch.maximum(_TRAPPED * least.square(), torch.minimum(noise, 1e-6 * least))
+    falls &= (falls | (rows.field.abs() <= allowed)).all(1, keepdim=True)
+    index = falls.any(1).nonzero()[:, 0]
+    if len(index):  # whether they fall as fast further down, and nothing else moves there
+        lower = torch.where(falls[index], rows.y[index].clamp_max(_NEAR_PLANE), rows.y[index])
+        there = rows.chart.rows(index).velocity(rows.model, lower)
+        rates = there / rows.field[index]
+        alike = torch.where(
+            falls[index], (rates > 0.5) & (rates < 2.0), there.abs() <= allowed[index]
+        )
+        falls[index] &= alike.all(1, keepdim=True)
+    return falls
+
+
+def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor) -> Tensor:
+    """Whether the rest of the way, by the curvature, is short in parts of ``scale``."""
+    left, stiff, _ = torch.linalg.svd(jacobian)
+    along = (left.mT @ field.unsqueeze(2)).squeeze(2).abs()
+    counts = stiff > _FLAT * stiff[:, :1]
+    return ((along <= _SHORT * scale.unsqueeze(1) * stiff) | ~counts).all(1) & (stiff[:, 0] > 0)
+
+
+def _labelled(
+    model: Model,
+    levels: Levels | None,
+    start: Tensor,
+    theta: Tensor,
+    why: Tensor,
+    attempts: Tensor,
+    closest: Tensor,
+) -> tuple[Limits, Tensor]:
+    """Limits of rows that stopped at ``theta``, and which are in doubt."""
+    label = torch.full_like(why, Label.UNRESOLVED, dtype=torch.int8)
+    status = torch.full_like(label, Status.CONVERGED)
+    for code, value in _STATUS.items():
+        status[why == code] = value
+    critical, trapped = why == Rule.CRITICAL_START, why == Rule.TRAPPED_BY_PLANE
+    finite = theta.isfinite().all(1)
+    loss, speed = torch.full_like(closest, torch.nan), torch.full_like(closest, torch.nan)
+    loss[finite] = model.loss(theta[finite])
+    metric = torch.tensor(model.metric).to(theta)
+    speed[finite] = (model.field(theta[finite]) * metric).norm(dim=1)
+    speed[trapped] = 0.0
+    label[trapped] = Label.LOCAL_MINIMUM
+    for rows, decisive in ((critical, False), (why == Rule.CAME_TO_REST, True)):
+        if bool(rows.any()):
+            label[rows] = classify_critical(model, theta[rows], decisive)
+    rule = torch.where(label == Label.UNRESOLVED, _GOING, why)
+    if levels is not None:
+        best = (why == Rule.REACHED_MINIMA) | (trapped & (levels.reached(loss) | levels.flat))
+        label[best] = Label.UNRESOLVED if levels.blurred else Label.GLOBAL_MINIMUM
+        rule[best & ~trapped] = Rule.REACHED_MINIMA
+        reached = (why == Rule.CAME_TO_REST) & (label == Label.GLOBAL_MINIMUM)
+        rule[reached] = Rule.REACHED_MINIMA
+        rule[label == Label.UNRESOLVED] = _GOING
+    limits = Limits(
+        theta, label, status, rule.to(torch.int8), loss, speed, 1 + _EVALUATIONS * attempts
+    )
+    return limits, (closest < _DOUBTFUL) & (label != Label.UNRESOLVED) & ~critical

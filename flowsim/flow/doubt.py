@@ -1,0 +1,89 @@
+"""Rows that came close to a saddle: followed again, more finely and beside neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from flowsim.flow.ends import Limits
+from flowsim.interface import Model
+from flowsim.labels import Label, Rule
+from flowsim.landscape.ends import Ends
+
+#: Coordinates along each of which a doubtful row is displaced.
+_MOST_DIRECTIONS = 6
+#: (starts (n, k), rtol, atol, max_steps, labels found before with larger tolerances, or None) ↦
+#: limits, and which rows came close to a saddle, (n,).
+Follow = Callable[..., tuple[Limits, Tensor]]
+
+
+def beyond_doubt(
+    follow: Follow,
+    model: Model,
+    start: Tensor,
+    rtol: float,
+    atol: float,
+    max_steps: int,
+    finer: float = 0.1,
+    finest: float = 1e-12,
+    more: int = 1,
+) -> Limits:
+    """Limits of the rows of ``start`` (n, k).
+
+    A doubtful row is followed again more finely. Where that too comes near a saddle, it is followed
+    beside displaced neighbours, of which none may end otherwise and half must be decided.
+
+    Args:
+        follow: see ``Follow``.
+        model: the model.
+        start: the rows, (n, k).
+        rtol, atol, max_steps: of the first time.
+        finer, more: the tolerances and the steps of the second time, over these.
+        finest: the least tolerance; a row followed with that already is not followed again.
+    """
+    limits, doubtful = follow(start, rtol, atol, max_steps, None)
+    if not bool(doubtful.any()) or rtol <= finest:
+        return limits
+    centre, before = start[doubtful], limits.label[doubtful]
+    how = max(rtol * finer, finest), max(atol * finer, 1e-13), more * max_steps
+    found, near = follow(centre, *how, before)
+    if bool(near.any()):
+        size = max(rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
+        displaced = displace(model, centre[near], size)
+        neighbours, _ = follow(displaced.flatten(0, 1), *how, None)
+        ends = Ends(model)
+        own = ends.codes(found.label, found.theta, found.loss)[near]
+        labels = ends.codes(neighbours.label, neighbours.theta, neighbours.loss)
+        labels = labels.reshape(displaced.shape[:2])
+        same = labels == own
+        contradicted = (~same & (labels != Label.UNRESOLVED)).any(dim=0)
+        agree = ~contradicted & (same.double().mean(dim=0) >= 0.5)
+        decided = torch.where(agree, found.label[near], Label.UNRESOLVED)
+        found.label[near] = decided.to(torch.int8)
+        decided = found.label[near] != Label.UNRESOLVED
+        found.rule[near] = torch.where(decided, Rule.SHADOWS, Rule.NONE).to(torch.int8)
+        found.evaluations[near] += neighbours.evaluations.reshape(labels.shape).sum(dim=0)
+    found.evaluations += limits.evaluations[doubtful]
+    for field in fields(Limits):
+        getattr(limits, field.name)[doubtful] = getattr(found, field.name)
+    return limits
+
+
+def displace(model: Model, centre: Tensor, size: float) -> Tensor:
+    """Neighbours of each row of ``centre`` (n, k) to both sides, shape (directions, n, k).
+
+    Along every coordinate; with many coordinates along four diagonals, which no surface that
+    divides two basins can contain all.
+    """
+    k = centre.shape[1]
+    directions = torch.eye(k).to(centre)
+    if k > _MOST_DIRECTIONS:
+        place = torch.arange(k)
+        directions = torch.stack([1.0 - 2.0 * ((place >> j) & 1) for j in range(4)]).to(centre)
+    keeps = torch.tensor(model.keeps_sign, device=centre.device)
+    step = size * torch.where(keeps, centre.abs(), 1.0)
+    moved = directions[:, None] * step
+    return torch.cat([centre + moved, centre - moved])

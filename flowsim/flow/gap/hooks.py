@@ -1,0 +1,111 @@
+"""What the gap engine asks of a model, compiled: coordinates in which its orbits are regular in Δ.
+
+Along the gradient flow of L = ℓ(Δ) the gap Δ is monotone, so an orbit may be written with Δ as
+independent variable, dθ/dΔ = ∇Δ/‖∇Δ‖². A model chooses x, y and z such that this field is regular
+also on the plane (or line) where Δ = 0 and ∇Δ = 0, at which orbits of bad starts end: there x = 0.
+Of y ≥ 0 the engine follows the logarithm in rows that are ``far``; ``sign`` is that of the
+coordinate of θ that y is the size of, and is kept. θ is handed over as three numbers, the third
+being 0 where a model has two. The engine's templates call these names; ``engine`` copies them for
+each model, whose functions of the same names stand in their places.
+"""
+
+from __future__ import annotations
+
+from flowsim.compiled import hook
+
+#: x, y, z; or their derivatives, or θ.
+Point = tuple[float, float, float]
+#: What ℓ is a function of beside the gap; the first is Δ*.
+Law = tuple[float, ...]
+
+
+@hook
+def is_far(first: float, second: float, third: float, target: float) -> bool:
+    """Whether a row's y is a logarithm: the row, or Δ* = ``target``, is far from the origin."""
+    return False
+
+
+@hook
+def point_of(
+    far: bool, first: float, second: float, third: float
+) -> tuple[float, float, float, float]:
+    """The sign, and x, y, z of θ."""
+    raise NotImplementedError
+
+
+@hook
+def theta_of(
+    far: bool, sign: float, x: float, y: float, z: float, first: float, second: float
+) -> Point:
+    """θ at a point of the orbit whose start has these first two coordinates."""
+    raise NotImplementedError
+
+
+@hook
+def on_plane(x: float, y: float, z: float) -> Point:
+    """The point of the plane beside a point that is next to it."""
+    return 0.0, y, z
+
+
+@hook
+def sign_of_z() -> int:
+    """Of z: 0 if it is always 0, 1 if it is never negative, −1 if it may have either sign."""
+    return 1
+
+
+@hook
+def gap(far: bool, sign: float, x: float, y: float, z: float) -> float:
+    """Δ."""
+    raise NotImplementedError
+
+
+@hook
+def size(far: bool, x: float, y: float, z: float) -> float:
+    """The largest of the terms that make up Δ, in which it is rounded."""
+    raise NotImplementedError
+
+
+@hook
+def rates(far: bool, sign: float, x: float, y: float, z: float) -> Point:
+    """dx/dΔ, dy/dΔ and dz/dΔ."""
+    raise NotImplementedError
+
+
+@hook
+def steepness(far: bool, sign: float, x: float, y: float, z: float) -> float:
+    """‖∇Δ‖², over the coordinates θ."""
+    raise NotImplementedError
+
+
+@hook
+def is_level(far: bool, start: Point, sign: float, x: float, y: float, z: float) -> bool:
+    """Whether ∇Δ = 0, but for rounding. ``start`` is θ, of which x may have underflowed."""
+    raise NotImplementedError
+
+
+@hook
+def turns_back(far: bool, sign: float, x: float, y: float, z: float, target: float) -> bool:
+    """Whether the way to Δ* leads over Δ = 0, where the orbit may end in the plane."""
+    raise NotImplementedError
+
+
+@hook
+def margins(far: bool, sign: float, x: float, y: float, z: float) -> tuple[float, float]:
+    """How far a point with Δ = 0 is from the plane, and from where another factor vanishes.
+
+    Both in units of x, along the saddle's level of what is conserved: one of the two is zero but
+    for errors, and the other one says how large an error could have made the orbit end differently.
+    """
+    raise NotImplementedError
+
+
+@hook
+def loss(law: Law, gap: float) -> float:
+    """ℓ(Δ) in nats."""
+    raise NotImplementedError
+
+
+@hook
+def slope(law: Law, beyond: float) -> float:
+    """ℓ′ at Δ = Δ* + ``beyond``, with the sign of ``beyond`` and right to rounding next to Δ*."""
+    raise NotImplementedError

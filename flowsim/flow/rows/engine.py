@@ -1,0 +1,190 @@
+"""The rows engine: rows of models with compiled halves, from tensors to compiled loops and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.compiled import specialise
+from flowsim.flow.rows import hooks, orbit, step
+from flowsim.flow.rows.orbit import ATTEMPTS, KINKS, LOSS, PASSED, SLIDING, SLOWEST, TIME, Found
+from flowsim.flow.tableau import STAGES
+from flowsim.interface import Model, Rows
+from flowsim.models.codes import ARRIVED, CRITICAL, MINIMA, MISSING, REST
+from flowsim.models.row import room_for_row
+
+#: log|θᵢ| of a coordinate that is smaller still.
+_SMALLEST = -700.0
+
+_engines: dict[str, Any] = {}
+
+
+@cache
+def _engine(tag: str) -> Any:
+    return specialise((hooks, step, orbit), tag, **_engines[tag])
+
+
+def engine_of(half: Rows) -> Any:
+    """The copy of the engine that calls the half's functions, made once."""
+    _engines.setdefault(half.tag, half.hooks)
+    return _engine(half.tag)
+
+
+class RowChart:
+    """The rows' coordinates: log|θᵢ| for coordinates that keep their sign, and the rest as it is.
+
+    A zero stays zero; its logarithm is not used. ``held`` says where θ₀ is such a zero.
+    """
+
+    def __init__(self, start: np.ndarray, model: Model) -> None:
+        self.logarithmic, self.signs = np.array(model.keeps_sign), np.sign(start)
+        with np.errstate(divide="ignore"):
+            logs = np.maximum(np.log(np.abs(start)), _SMALLEST)
+        self.y = np.where(self.logarithmic, logs, start)
+        self.held = np.zeros(len(start), dtype=bool)
+        if model.keeps_sign[0]:
+            self.held = start[:, 0] == 0
+
+    def theta(self, y: np.ndarray) -> np.ndarray:
+        """θ(y) for y of shape (n, ..., k)."""
+        signs = self.signs.reshape(len(y), *[1] * (y.ndim - 2), y.shape[-1])
+        size = np.exp(np.clip(np.where(self.logarithmic, y, 0.0), _SMALLEST, -_SMALLEST))
+        return np.where(self.logarithmic, signs * size, y)
+
+    def derivative(self, y: np.ndarray) -> np.ndarray:
+        """∂θᵢ/∂yᵢ, (n, k)."""
+        return np.where(self.logarithmic, self.theta(y), 1.0)
+
+
+@dataclass
+class Followed:
+    """What the compiled loop found, one entry per row.
+
+    Attributes:
+        theta: where the rows stopped, (n, k).
+        why: a value of ``models.codes``, (n,).
+        attempts, kinks: attempted steps, and surfaces met, (n,).
+        time, sliding: when, and how long on surfaces, (n,).
+        slowest, passed: the smallest speed met, and the smallest that was followed by one three
+            times as large (the passage of a saddle), infinite without one; in the row's chart.
+        loss: of what was followed at the end, in nats, (n,).
+        speed: ‖G dθ/dt‖ = ‖∇L‖ there, (n,).
+        path: θ at the requested times, (n, T, k).
+        near: what the model says of its passage of saddles, (n, 2).
+    """
+
+    theta: Tensor
+    why: Tensor
+    attempts: Tensor
+    kinks: Tensor
+    time: Tensor
+    sliding: Tensor
+    slowest: Tensor
+    passed: Tensor
+    loss: Tensor
+    speed: Tensor
+    path: Tensor
+    near: Tensor
+
+
+def follow_rows(
+    model: Model,
+    half: Rows,
+    theta: Tensor,
+    rtol: float,
+    atol: float,
+    most: int,
+    times: Tensor | None = None,
+    wanted: Tensor | None = None,
+) -> Followed:
+    """Follow every row to its end, to the last of the times, or to a loss.
+
+    Args:
+        model: the model, and its compiled ``half``.
+        theta: starts, (n, k).
+        rtol, atol: error allowed per step: rtol in logarithms, else atol + rtol·|θᵢ|, unless the
+            half measures errors by itself.
+        most: attempted steps per row.
+        times: positive and increasing, the start being at 0, (T,).
+        wanted: losses at which the rows stop, (n,).
+    """
+    start = theta.detach().cpu().numpy().astype(np.float64)
+    n, k = start.shape
+    chart, engine = RowChart(start, model), engine_of(half)
+    absolute = np.where(chart.logarithmic, rtol, atol)
+    relative = np.where(chart.logarithmic, 1e-15, rtol)
+    at = np.empty(0) if times is None else times.detach().cpu().numpy().astype(np.float64)
+    goal = np.full(n, -np.inf) if wanted is None else wanted.detach().cpu().numpy()
+    found = _nothing(n, k, len(at))
+    for rows in np.split(np.arange(n), range(half.at_once, n, half.at_once)):
+        while len(rows):
+            row, part = _room(half, k), _nothing(len(rows), k, len(at))
+            begun = chart.y[rows], chart.held[rows], chart.signs[rows]
+            engine.follow_all(row, *begun, absolute, relative, at, goal[rows], most, part)
+            for whole, values in zip(found, part, strict=True):
+                whole[rows] = values
+            missing = part.why >= MISSING
+            if missing.any() and half.extend is not None:
+                half.extend(int(part.why.max()) - MISSING)
+            rows = rows[missing]
+    scale = chart.derivative(found.ends) * np.asarray(model.metric)
+    speed = np.linalg.norm(found.velocities * scale, axis=1)
+    numbers, ends, paths = found.numbers.T, chart.theta(found.ends), chart.theta(found.paths)
+    columns = (
+        ends, found.why, found.counts[:, ATTEMPTS], found.counts[:, KINKS], numbers[TIME],
+        numbers[SLIDING], numbers[SLOWEST], numbers[PASSED], numbers[LOSS], speed, paths,
+        found.near,
+    )  # fmt: skip
+    return Followed(
+        *(torch.as_tensor(np.ascontiguousarray(c), device=theta.device) for c in columns)
+    )
+
+
+def row_paths(
+    model: Model, half: Rows, start: Tensor, times: Tensor, rtol: float, atol: float
+) -> Tensor:
+    """θ at ``times``, (T, n, k), from ``start`` (n, k) at times[0]; NaN where it is not known."""
+    found = follow_rows(model, half, start, rtol, atol, half.long, (times - times[0])[1:])
+    critical = found.why == CRITICAL
+    found.theta[critical] = start[critical]
+    rests = torch.isin(found.why, torch.tensor([CRITICAL, MINIMA, REST]))[:, None, None]
+    path = torch.where(found.path.isnan() & rests, found.theta.unsqueeze(1), found.path)
+    return torch.cat([start.unsqueeze(1), path], dim=1).transpose(0, 1)
+
+
+def row_times(model: Model, half: Rows, start: Tensor, wanted: Tensor, rtol: float) -> Tensor:
+    """The time until the loss is as wanted, (n,); NaN where that was not reached."""
+    found = follow_rows(model, half, start, rtol, 1e-2 * rtol, half.long, wanted=wanted)
+    return torch.where(found.why == ARRIVED, found.time, torch.nan)
+
+
+def loss_followed(model: Model, half: Rows, theta: Tensor) -> Tensor:
+    """The loss whose gradient moves the rows, (n,), which may be the model's, its kinks rounded."""
+    start = theta.detach().cpu().numpy().astype(np.float64)
+    chart, engine, row = RowChart(start, model), engine_of(half), _room(half, start.shape[1])
+    values = [
+        engine.loss_of_row(row, *given)
+        for given in zip(chart.y, chart.held.astype(float), chart.signs, strict=True)
+    ]
+    return torch.tensor(values, dtype=torch.float64, device=theta.device)
+
+
+def _room(half: Rows, k: int) -> Any:
+    return room_for_row(*half.constants(), k, STAGES, half.own_steps)
+
+
+def _nothing(n: int, k: int, times: int) -> Found:
+    return Found(
+        ends=np.zeros((n, k)),
+        velocities=np.zeros((n, k)),
+        paths=np.full((n, times, k), np.nan),
+        why=np.zeros(n, dtype=np.int64),
+        counts=np.zeros((n, 3), dtype=np.int64),
+        numbers=np.zeros((n, 5)),
+        near=np.zeros((n, 2)),
+    )

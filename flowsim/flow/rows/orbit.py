@@ -1,0 +1,279 @@
+"""The orbit of one row: step, error, surface, land, go on."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import NamedTuple
+
+import numpy as np
+
+from flowsim.compiled import template
+from flowsim.flow.rows.hooks import (
+    begin,
+    closeness,
+    conserve,
+    dip,
+    error_ratio,
+    is_critical,
+    linearise,
+    loss,
+    margin,
+    meet,
+    rests,
+    slides,
+    velocity,
+    verdict,
+)
+from flowsim.flow.rows.step import step
+from flowsim.flow.tableau import ORDER
+from flowsim.models.codes import (
+    ARRIVED,
+    CRITICAL,
+    DIVERGED,
+    GOING,
+    MISSING,
+    NOT_FINITE,
+    OUT_OF_STEPS,
+)
+from flowsim.models.row import Row
+from flowsim.models.vectors import copy, largest_of
+
+#: Places in a row's counts, and in its numbers.
+ATTEMPTS, KINKS, WRITTEN = range(3)
+TIME, SLIDING, SLOWEST, PASSED, LOSS = range(5)
+#: Surfaces met before a row is given up.
+_MOST_KINKS = 1000
+#: The error allowed in a step that has been shortened to land.
+_LANDING = 2.0
+#: Trials when landing.
+_TRIALS = 60
+#: A row this many times larger than it was, or than 1, has diverged.
+_FAR = 1e12
+#: A speed this many times one met before means that a saddle was passed.
+_SPEEDS_UP = 3.0
+
+
+class Found(NamedTuple):
+    """What ``follow_all`` finds of n rows, to be filled.
+
+    Attributes:
+        ends, velocities: where the rows stopped and dy/dt there, (n, k).
+        paths: y at the requested times, (n, T, k).
+        why: a value of ``models.codes``, (n,).
+        counts: attempted steps, surfaces met and times written, (n, 3).
+        numbers: time, time spent sliding, the smallest speed met, the smallest that was followed by
+            one three times as large (infinite without one), and the loss at the end, (n, 5).
+        near: what ``closeness`` writes, (n, 2).
+    """
+
+    ends: np.ndarray
+    velocities: np.ndarray
+    paths: np.ndarray
+    why: np.ndarray
+    counts: np.ndarray
+    numbers: np.ndarray
+    near: np.ndarray
+
+
+@template(internal=True)
+def event_value(row: Row, y, wanted):
+    """What is positive before the wanted loss, or before a surface (NaN), and negative behind."""
+    if wanted == wanted:
+        return loss(y, row.reals, row.ints, row.memory) - wanted
+    return margin(row, y)
+
+
+@template(internal=True)
+def land(row: Row, h, wanted):
+    """The length of the step that ends on the wanted loss or, NaN, on a surface, or just behind.
+
+    By false position (Illinois). The step of length h ends behind it. ``row.new`` becomes the
+    point.
+    """
+    low, before = 0.0, max(event_value(row, row.y, wanted), 1e-300)
+    high, behind = h, event_value(row, row.new, wanted)
+    last = 0
+    for trial in range(_TRIALS):
+        if high - low <= 1e-15 * high or behind == 0.0:
+            break
+        middle = low + (high - low) * before / (before - behind)
+        if trial % 5 == 4 or not low < middle < high:
+            middle = 0.5 * (low + high)
+        if step(row, middle) != 0:
+            break
+        value = event_value(row, row.new, wanted)
+        if value > 0.0:
+            low, before = middle, value
+            behind *= 0.5 if last == 1 else 1.0
+            last = 1
+        else:
+            high, behind = middle, value
+            before *= 0.5 if last == -1 else 1.0
+            last = -1
+    step(row, high)
+    return high
+
+
+@template(internal=True)
+def write_path(row: Row, time, h, times, path, count):
+    """Write y at the requested times up to ``time`` + h, each by a step of its own length."""
+    first = count[WRITTEN]
+    for i in range(first, len(times)):
+        if times[i] > time + h:
+            break
+        step(row, times[i] - time)
+        copy(row.new, path[i])
+        count[WRITTEN] += 1
+    if count[WRITTEN] > first:
+        step(row, h)
+
+
+@template(internal=True)
+def first_step(row: Row):
+    """A first length of step: a tenth of the largest rate's inverse."""
+    rate = 1e-3
+    for i in range(len(row.y)):
+        for j in range(len(row.y)):
+            rate = max(rate, abs(row.derivative[i, j]))
+    return 0.1 / rate
+
+
+@template(internal=True)
+def factor(ratio, most):
+    """What to multiply a step's length by, given the ratio of its error to the one allowed."""
+    if not ratio < inf:
+        return 0.1
+    return min(most, max(0.1, 0.9 * max(ratio, 1e-10) ** (-1.0 / ORDER)))
+
+
+@template(internal=True)
+def why_not(status):
+    """Why a row stops whose field could not be evaluated."""
+    return NOT_FINITE if status < 0 else MISSING + status - 1
+
+
+@template(internal=True)
+def note_speed(row: Row, number):
+    """Keep the smallest speed met, and the smallest that was followed by a larger one."""
+    speed = largest_of(row.velocity)
+    if speed > _SPEEDS_UP * number[SLOWEST]:
+        number[PASSED] = min(number[PASSED], number[SLOWEST])
+    number[SLOWEST] = min(number[SLOWEST], speed)
+
+
+@template(internal=True)
+def follow(row: Row, absolute, relative, times, path, wanted, most, count, number):
+    """Follow the row from where ``begin`` put it; why it stopped (``models.codes``).
+
+    Args:
+        row: at its start.
+        absolute, relative: error allowed per step and coordinate, (k,).
+        times, path: requested times (T,), and where to write y at them (T, k). With times the row
+            is followed to the last of them, or to its rest.
+        wanted: the loss at which the row has arrived, or −inf.
+        most: attempted steps allowed.
+        count, number: receive what ``Found`` calls counts and numbers.
+    """
+    y, new = row.y, row.new
+    status = linearise(row)
+    if status != 0:
+        return why_not(status)
+    if not largest_of(row.velocity) < inf:
+        return NOT_FINITE
+    if is_critical(row):
+        return CRITICAL
+    number[SLOWEST], number[PASSED] = largest_of(row.velocity), inf
+    h, size = first_step(row), _FAR * max(1.0, largest_of(y))
+    rule = verdict(row)
+    while count[ATTEMPTS] < most:
+        if rule != GOING and rests(rule, len(times) > 0, wanted > -inf):
+            conserve(row, number[TIME])
+            return rule
+        count[ATTEMPTS] += 1
+        status = step(row, h)
+        if status > 0:
+            return why_not(status)
+        ratio = error_ratio(y, new, row.error, absolute, relative) if status == 0 else inf
+        if not ratio <= 1.0:
+            h *= factor(ratio, 1.0)
+            if not h > 1e-15 * number[TIME]:
+                return NOT_FINITE
+            continue
+        longer = h * factor(ratio, 6.0)
+        part = dip(row, h)
+        if part < 1.0:
+            h *= part
+            step(row, h)
+        landed = margin(row, new) < 0.0
+        if landed:
+            h = land(row, h, nan)
+            if not error_ratio(y, new, row.error, absolute, relative) <= _LANDING:
+                h *= 0.5  # a step's coordinates may be singular on the surface
+                continue
+        arrived = wanted > -inf and loss(new, row.reals, row.ints, row.memory) <= wanted
+        if arrived:
+            h = land(row, h, wanted)
+        write_path(row, number[TIME], h, times, path, count)
+        number[TIME] += h
+        number[SLIDING] += h if slides(row) else 0.0
+        copy(new, y)
+        if arrived or (len(times) > 0 and count[WRITTEN] == len(times)):
+            return ARRIVED
+        if landed:
+            met = meet(row)
+            count[KINKS] += met
+            if met < 0 or count[KINKS] > _MOST_KINKS:
+                return NOT_FINITE if met < 0 else OUT_OF_STEPS
+        conserve(row, number[TIME])
+        status = linearise(row)
+        if status != 0:
+            return why_not(status)
+        if not largest_of(y) <= size:
+            return DIVERGED
+        note_speed(row, number)
+        h = 0.5 * longer if landed else longer
+        rule = verdict(row)
+    return OUT_OF_STEPS
+
+
+@template
+def follow_all(row: Row, starts, held, signs, absolute, relative, times, wanted, most, out: Found):
+    """Follow every row of ``starts`` (n, k), one after the other; see ``follow``, ``begin``."""
+    for i in range(len(starts)):
+        out.why[i] = NOT_FINITE
+        copy(starts[i], row.y)
+        if largest_of(row.y) < inf:
+            for j in range(len(row.memory)):
+                row.memory[j] = 0.0
+            status = begin(row, 1.0 if held[i] else 0.0, signs[i])
+            if status > 0:
+                out.why[i] = MISSING + status - 1
+            elif status == 0:
+                out.why[i] = follow(
+                    row,
+                    absolute,
+                    relative,
+                    times,
+                    out.paths[i],
+                    wanted[i],
+                    most,
+                    out.counts[i],
+                    out.numbers[i],
+                )
+            if out.why[i] < MISSING:
+                out.numbers[i, LOSS] = loss(row.y, row.reals, row.ints, row.memory)
+                velocity(row.y, row.reals, row.ints, row.memory, row.velocity)
+                copy(row.velocity, out.velocities[i])
+                closeness(row, out.near[i])
+        copy(row.y, out.ends[i])
+
+
+@template
+def loss_of_row(row: Row, start, held, signs):
+    """The loss at a start, as the flow has it."""
+    copy(start, row.y)
+    for j in range(len(row.memory)):
+        row.memory[j] = 0.0
+    if begin(row, held, signs) != 0:
+        return nan
+    return loss(row.y, row.reals, row.ints, row.memory)

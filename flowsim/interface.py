@@ -1,0 +1,504 @@
+"""The interface of a model: all that the rest of flowsim may ask of it.
+
+A model must say its coordinates and its loss. Everything else has a default, and whatever a model
+says beyond the loss makes its results faster, sharper or better labelled. Nothing outside
+``flowsim.models`` asks *which* model it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass
+from functools import wraps
+from itertools import product
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from flowsim.arrays import Numbers, to_tensor
+from flowsim.errors import InputError
+from flowsim.labels import Label
+
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def of_theta(method: _Method) -> _Method:
+    """Let a model's method of θ take tensors, arrays and lists, and check the number of columns.
+
+    The method raises InputError for θ with another number of columns than coordinates.
+    """
+
+    @wraps(method)
+    def checked(model: Any, theta: Numbers) -> Any:
+        if not isinstance(theta, Tensor):
+            found = checked(model, to_tensor(theta, "theta"))
+            return found.numpy() if isinstance(found, Tensor) else found
+        k = len(model.coordinates)
+        if theta.ndim == 0 or theta.shape[-1] != k:
+            names = ", ".join(model.coordinates)
+            raise InputError(f"theta needs shape (..., {k}) = ({names}), not {tuple(theta.shape)}")
+        return method(model, theta)
+
+    return checked  # type: ignore[return-value]
+
+
+class Levels(NamedTuple):
+    """The losses at which orbits of a model can end.
+
+    Attributes:
+        best: the least loss, in nats.
+        trap: the loss of the bad minima.
+        difference: trap − best, right to rounding where the two are close.
+        speed: the slowest rate of the flow beside the bad minima; below 1e-4 of it the flow is
+            slow. Zero where there are no bad minima because trap = best.
+    """
+
+    best: float
+    trap: float
+    difference: float
+    speed: float
+
+    @property
+    def flat(self) -> bool:
+        """Whether every end has the least loss, trap being best."""
+        return self.speed == 0
+
+    @property
+    def blurred(self) -> bool:
+        """Whether trap and best are so close, without being equal, that float64 cannot tell."""
+        return 0 < self.difference < 1e-13
+
+    def reached(self, loss: Tensor) -> Tensor:
+        """Whether losses are the best, within what an integrator leaves, bool of their shape."""
+        return loss - self.best <= 1e-9 * self.difference + 1e-15
+
+
+class Integral(NamedTuple):
+    """The probability that a Gaussian start of deviation σ reaches the best loss.
+
+    Attributes:
+        probability: σ ↦ probability.
+        small, large: its limits as σ → 0 and as σ → ∞.
+        energy: a function of starts (..., axes) that is conserved, and ``saddle_energy`` its value
+            on the boundary, where the integral is of this very model; None where it is of a
+            simpler model that is only compared.
+        of: which model it is of, where it is another one.
+    """
+
+    probability: Callable[[float], float]
+    small: float
+    large: float
+    energy: Callable[[Tensor], Tensor] | None = None
+    saddle_energy: float = 0.0
+    of: str = ""
+
+
+#: Places a little inside the four sides of the unit square.
+_SIDE = (0.04, 0.224, 0.408, 0.592, 0.776, 0.96)
+_AROUND = tuple((x, y) for y in _SIDE for x in _SIDE if {x, y} & {0.04, 0.96})
+
+
+#: A lattice of starts in (−3, 3)³, no two of whose numbers have the same size: off the diagonals
+#: and mirror planes, on which orbits of symmetric losses stay.
+_FAR = tuple(product((-2.3, -0.4, 2.1), (-2.5, -0.9, 0.8, 2.4), (-2.2, 0.3, 2.6)))
+
+
+class Plane:
+    """Two axes on which starts are laid, and the way to the model's coordinates and back.
+
+    By default two coordinates of the model, ``Model.showing``, the others held at 0. A model with
+    more to say returns a subclass of its own. ``held`` are values by name, of those in ``holds``.
+
+    Attributes:
+        x, y: names of the horizontal and the vertical axis.
+        window: the usual range of either axis, by name.
+        holds: the names beside the axes that can be held at a value.
+        third: the third axis of views in space, one of ``holds``; None without such a view. By
+            default the coordinate that is left of three.
+        space: the usual ranges of all three axes in these views, by name.
+        far, near: where their orbits start, (y, x, third), in the window ``space`` and in a second
+            panel around the origin, if there are any.
+        starts: sets of names in which starts of a scan may be given, the usual one first.
+        resolution: cells along each axis of a portrait, unless given.
+        orbits: where a portrait's orbits start, (x, y) in parts of the window's sides.
+        reach: how far from the origin they start at most.
+        never_crossed: names of axes whose zero no orbit crosses.
+        slow_line: whether ``line`` and ``saddles`` take long.
+    """
+
+    x = y = ""
+    third: str | None = ""
+    space: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    far: tuple[tuple[float, ...], ...] = _FAR
+    near: tuple[tuple[float, ...], ...] = ()
+    orbits: tuple[tuple[float, float], ...] = _AROUND
+    reach = 4.0
+    slow_line = False
+
+    def __init__(self, model: Model) -> None:
+        if len(model.coordinates) < 2:
+            raise InputError(f"the model {model.name} has one coordinate, and no plane")
+        self.model = model
+        across, up = model.shown or model.coordinates[:2]
+        self.x, self.y = self.x or across, self.y or up
+        self.window = dict.fromkeys((self.x, self.y), (-3.0, 3.0))
+        self.holds = tuple(name for name in model.coordinates if name not in (self.x, self.y))
+        if self.third == "":
+            three = len(model.coordinates) == 3 == len(self.holds) + 2
+            self.third = self.holds[0] if three else None
+            self.space = dict.fromkeys(self.axes, (-3.0, 3.0))
+        self.starts: tuple[tuple[str, ...], ...] = (model.coordinates,)
+        self.resolution = 208 if model.fast else 64
+        keeps = zip(model.coordinates, model.keeps_sign, strict=True)
+        self.never_crossed = tuple(name for name, sign in keeps if sign)
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """The names of what Gaussian starts draw; InputError where they make no sense."""
+        return self.starts[0]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Names of the axes as columns of starts have them: (y, x), then the third."""
+        return (self.y, self.x) if self.third is None else (self.y, self.x, self.third)
+
+    def hold(self, values: Mapping[str, float] | None) -> dict[str, float]:
+        """Values to be held, as numbers; those at 0 too, where that is what ``embed`` does.
+
+        Raises:
+            InputError: a name that is not in ``holds``, or a value that is not finite.
+        """
+        for name, value in (values or {}).items():
+            if name not in self.holds:
+                only = f"only {' and '.join(self.holds)} can be fixed"
+                raise InputError(
+                    f"the {self.model.name} model's plane ({self.x}, {self.y}) takes no fixed "
+                    f"{name}: {only if self.holds else 'it has no other coordinate'}"
+                )
+            if not math.isfinite(value):
+                raise InputError(f"the fixed value of {name} must be finite, not {value}")
+        usual = dict.fromkeys(self.holds, 0.0) if type(self).embed is Plane.embed else {}
+        return {name: float(value) for name, value in {**usual, **(values or {})}.items()}
+
+    def at(self, x: Tensor, y: Tensor, held: Mapping[str, float]) -> Tensor:
+        """θ, shape (..., k), of places (x, y), each (...), with the rest held or as usual."""
+        values = {name: torch.full_like(x, value) for name, value in held.items()}
+        return self.embed({self.x: x, self.y: y, **values})
+
+    def grid(self, x: Numbers, y: Numbers, held: Mapping[str, float]) -> Tensor:
+        """``at`` every point of a grid, shape (len(y), len(x), k)."""
+        rows, columns = torch.meshgrid(to_tensor(y), to_tensor(x), indexing="ij")
+        return self.at(columns, rows, held)
+
+    def embed(self, values: Mapping[str, Tensor]) -> Tensor:
+        """θ, shape (..., k), of starts given by the axes and by held values, each (...)."""
+        some = next(iter(values.values()))
+        columns = [values.get(name, torch.zeros_like(some)) for name in self.model.coordinates]
+        return torch.stack([column.expand_as(some) for column in columns], dim=-1)
+
+    def project(self, theta: Tensor) -> Tensor:
+        """The ``axes`` of points θ, shape (..., 2 or 3)."""
+        return theta[..., [self.model.coordinates.index(name) for name in self.axes]]
+
+    def mirrored(self, held: Mapping[str, float]) -> bool:
+        """Whether what starts at −y moves like what starts at y."""
+        return False
+
+    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
+        """The y ≥ 0 of the basins' boundary above each x, in closed form; NaN where none is."""
+        return None
+
+    def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
+        """The y of the minima of best loss above each x, in closed form; NaN where none is."""
+        return None
+
+    def line(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
+        """The kind of the critical points (y = 0, x), ``CriticalPoint`` values, int8."""
+        return None
+
+    def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        """The x of saddles on y = 0 between the increasing values ``x``, shape (m,)."""
+        return x[:0]
+
+    def simpler(self, theta: Tensor) -> Tensor | None:
+        """Whether a simpler model predicts the best loss for starts (..., axes), bool (...)."""
+        return None
+
+    def extras(self, x: Tensor, y: Tensor) -> dict[str, Any]:
+        """More variables of a portrait with cells at x and y, (dimensions, array, attributes).
+
+        Figures show ``level``, a function of the cells, by its contours; ``valley_<y>``, over
+        (side, x), as curves; ``minimum_<x>`` and ``minimum_<y>``, over the labels ``minimum``, as
+        stars. Summaries have all of ``minimum_…`` and every number ``loss_…``.
+        """
+        return {}
+
+
+def _derivative(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
+    """∂f/∂θ, shape (..., k, k), of a function whose rows do not depend on one another."""
+    k = theta.shape[-1]
+    with torch.enable_grad():  # one copy of the rows for every component: one way back, not k
+        point = theta.detach().expand(k, *theta.shape).clone().requires_grad_()
+        values = function(point)
+        if not values.requires_grad:  # constant
+            return theta.new_zeros(*theta.shape, k)
+        own = values.diagonal(dim1=0, dim2=-1).sum()
+        derivative: Tensor = torch.autograd.grad(own, point)[0]
+    return derivative.movedim(0, -2)
+
+
+class Model:
+    """A loss of a few numbers, whose gradient flow is followed.
+
+    Parameters θ have shape (..., k), one column per coordinate. Methods of θ take and return
+    float64 tensors, any number of rows together. A subclass must set ``coordinates`` and write
+    ``loss``; the rest may be said.
+
+    Attributes:
+        name: the name it has in records; by default that of the class.
+        coordinates: names of the columns of θ.
+        metric: the diagonal of G; the flow is −G⁻¹∇L. Ones by default.
+        keeps_sign: coordinates whose zero the flow never crosses; they are followed as log|θᵢ|.
+        shown: the coordinates along the axes of the plane, the horizontal one first; () for the
+            first two. ``showing`` sets it.
+        conserved_names: of the columns of ``conserved``.
+        kinked: whether the loss has kinks, so that orbits may slide.
+        fast: whether an orbit costs microseconds, so that portraits, samples and chunks are large.
+        slow: whether an orbit costs so much more than elsewhere that a first look has few of them.
+        data: what it is trained on; None for a loss that is just a formula.
+    """
+
+    name: str = "Model"
+    coordinates: tuple[str, ...]
+    metric: tuple[float, ...]
+    keeps_sign: tuple[bool, ...]
+    shown: tuple[str, ...] = ()
+    conserved_names: tuple[str, ...] = ()
+    kinked = False
+    fast = False
+    slow = False
+    data: Any = None
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "name" not in cls.__dict__ and cls.name == Model.name:
+            cls.name = cls.__name__
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "metric":
+            return (1.0,) * len(self.coordinates)
+        if name == "keeps_sign":
+            return (False,) * len(self.coordinates)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def loss(self, theta: Tensor) -> Tensor:
+        """L, shape (...) for θ of shape (..., k)."""
+        raise NotImplementedError(f"{type(self).__name__} needs a method loss(theta)")
+
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇L, shape of θ; by automatic differentiation of ``loss`` unless written."""
+        with torch.enable_grad():
+            point = theta if theta.requires_grad else theta.detach().requires_grad_()
+            loss = self.loss(point).sum()
+            return torch.autograd.grad(loss, point, create_graph=theta.requires_grad)[0]
+
+    def hessian(self, theta: Tensor) -> Tensor:
+        """∂²L, shape (..., k, k); by automatic differentiation of ``gradient``."""
+        return _derivative(self.gradient, theta)
+
+    def field(self, theta: Tensor) -> Tensor:
+        """dθ/dt, shape of θ: −G⁻¹∇L unless written, for flows that are no gradient flow."""
+        metric = torch.tensor(self.metric, dtype=theta.dtype, device=theta.device)
+        return -self.gradient(theta) / metric
+
+    def jacobian(self, theta: Tensor) -> Tensor:
+        """∂(dθ/dt)/∂θ, shape (..., k, k): −G⁻¹∂²L, or the derivative of a written ``field``."""
+        if type(self).field is not Model.field:
+            return _derivative(self.field, theta)
+        metric = torch.tensor(self.metric, dtype=theta.dtype, device=theta.device)
+        return -self.hessian(theta) / metric.unsqueeze(-1)
+
+    @of_theta
+    def conserved(self, theta: Tensor) -> Tensor:
+        """Conserved quantities, shape (..., len(conserved_names)); by default none is known."""
+        return theta.new_zeros(*theta.shape[:-1], 0)
+
+    @property
+    def plane(self) -> Plane:
+        """The plane in which it is drawn."""
+        return Plane(self)
+
+    def showing(self, *axes: str) -> Model:
+        """The same model with two of its coordinates along the axes of its plane.
+
+        Args:
+            axes: the horizontal one, then the vertical one. The model is returned as it is for
+                none, for one axis that it has, and for the axes of a plane of its own.
+
+        Raises:
+            InputError: a coordinate that it has not, another number of them than two, one that is
+                named twice, or a model that has a plane of its own.
+        """
+        plane, named = self.plane, ", ".join(axes)
+        of_these, own = {*axes} <= {plane.x, plane.y}, type(self).plane is not Model.plane
+        if own and not of_these:
+            raise InputError(
+                f"the {self.name} model's plane is ({plane.x}, {plane.y}), not ({named})"
+            )
+        if (of_these and (own or len(axes) < 2)) or axes == (plane.x, plane.y):
+            return self
+        if len(axes) != 2 or len({*axes} & {*self.coordinates}) != 2:
+            known = ", ".join(self.coordinates)
+            raise InputError(f"a plane of {self.name} has two axes of {known}, not {named}")
+        other = copy(self)
+        other.shown = axes
+        return other
+
+    def levels(self) -> Levels | None:
+        """The losses at which orbits can end; None where ends are found and told apart."""
+        return None
+
+    def pace(self) -> float:
+        """A typical rate of the flow near its slowest critical points: the unit of time shown."""
+        return 1.0
+
+    def classify(self, theta: Tensor, decisive: bool = False) -> Tensor | None:
+        """Labels of critical points (n, k), int8 (n,); None: by their loss and curvature.
+
+        With ``decisive`` the points are critical only within an integrator's error.
+        """
+        return None
+
+    def settled(self, theta: Tensor) -> Tensor | None:
+        """Labels that points (n, k) of orbits are sure to get, int8 (n,), or UNRESOLVED.
+
+        None: an orbit is known by its loss alone, or where it rests.
+        """
+        return None
+
+    def basin(self, theta: Tensor) -> Tensor | None:
+        """Whether starts reach the best loss, by a closed form, bool (...); None without one."""
+        return None
+
+    def integral(self) -> Integral | None:
+        """The probability that Gaussian starts reach the best loss; None where none is known."""
+        return None
+
+    def logit_gap(self, theta: Tensor) -> Tensor | None:
+        """The mean logit after a one minus that after a zero, (...); None without such logits."""
+        return None
+
+    def stiffness(self, theta: Tensor) -> Tensor | None:
+        """A bound of the curvature, (...), where the field jumps; None where it is smooth."""
+        return None
+
+    def captions(self) -> dict[str, str]:
+        """Words of figures and summaries; they are in every record, so that drawing asks no model.
+
+        All may be missing. In figures, where a name between dollars is set as mathematics:
+
+        - ``title``, ``data``: the model, what it is trained on; ``held``: said before held values;
+        - ``x``, ``y``: names of the axes, by default those of ``plane``; ``name_<coordinate>``:
+          what an axis is called, ``short_<coordinate>`` where there is little room;
+        - ``end_<label>``: what a legend calls the starts with this label;
+        - ``remark``: a line below the title, ``remark_space`` in views in space; instead of it
+          ``remark_<attribute>`` where that attribute of the record is there and not 0;
+        - ``minima``, ``minima_surface``: of a legend; ``minima_x``: where all points above x
+          are minima too;
+        - ``plateau``, ``valley``, ``level``: what a legend calls y = 0, where it is drawn, and
+          what ``Plane.extras`` adds;
+        - ``mirrored``: said where a boundary is shown on one side of y = 0 alone;
+        - ``simpler``, ``integral_of``: whose separatrix and basins, whose integral is shown, if not
+          its own; ``starts``: what Gaussian starts are drawn in;
+        - ``short``, ``family``: of comparisons, the model and where full training keeps to it.
+
+        On the terminal: ``text`` and ``text_data``; ``text_portrait``, the first line of a
+        portrait, with ``{text}`` for the model and what is held; ``text_losses``, lines below it;
+        ``text_regime``; ``text_exact``: what agreement with full training means where
+        nothing is random, with ``{steps}``.
+        """
+        return {"title": self.name.rpartition(":")[2]}
+
+    def options(self) -> dict[str, Any]:
+        """What it was chosen with beside its data, by name."""
+        return {}
+
+    def attributes(self) -> dict[str, Any]:
+        """What a record says of the model and its data, for another one to be built from."""
+        own = {k: int(v) if isinstance(v, bool) else v for k, v in self.options().items()}
+        return {"model": self.name, "coordinates": self.coordinates, **own}
+
+    def flow(self) -> Any:
+        """The compiled half by which the flow is followed: ``Gap`` or ``Rows``; None for none."""
+        return None
+
+    def __repr__(self) -> str:
+        own = {k: v for k, v in vars(self).items() if isinstance(v, (int, float, str, bool))}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in own.items())})"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The compiled half of a model whose rows the rows engine follows.
+
+    Attributes:
+        tag: the name under which its copy of the engine is kept on disk.
+        hooks: compiled functions by the names of ``flow.rows.hooks``.
+        constants: gives ``reals``, ``ints`` and the size of a row's memory.
+        extend: adds a level to the model's table, where it has one.
+        own_steps: whether the coordinates of a step are not those of the row.
+        rtol, time_rtol: error allowed per step unless given, for ends and for times.
+        max_steps, long: attempted steps of a row unless given, to its end and to given times.
+        at_once: rows of one call, after which Ctrl-C is seen.
+        finer, finest, more: the tolerance of a row in doubt, over that before, but not below the
+            second; and its steps, over those before.
+        doubtful: which rows came so close to a saddle that they are in doubt, of what ``closeness``
+            wrote, which rows have a label, rtol, and, the second time, which have another label
+            than before (else None). By default those that passed slowly.
+        scale: of slopes near saddles, of the losses at the ends; by default the levels' speed.
+        name: names ends by itself: (rows below the plateau, θ, labels, losses) ↦ rules.
+    """
+
+    tag: str
+    hooks: Mapping[str, Callable[..., Any]]
+    constants: Callable[[], tuple[Any, Any, int]]
+    extend: Callable[[int], None] | None = None
+    own_steps: bool = False
+    rtol: float = 1e-6
+    time_rtol: float = 1e-8
+    max_steps: int = 3000
+    long: int = 20_000
+    at_once: int = 1024
+    finer: float = 0.1
+    finest: float = 1e-12
+    more: int = 1
+    doubtful: Callable[..., Any] | None = None
+    scale: Callable[[Tensor], Tensor] | None = None
+    name: Callable[..., Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The compiled half of a model with L = ℓ(Δ), whose orbits ``flow.gap`` follows in Δ.
+
+    Attributes:
+        of: the class of the model.
+        hooks: compiled functions, named as the hooks in ``flow.gap.hooks`` that they replace.
+        law: what ℓ is a function of beside the gap; the first is Δ*.
+        trap: the label of ends in the plane where Δ = 0 and ∇Δ = 0.
+        scale: the coordinates that the hooks have over the model's.
+        time: the model's time over theirs.
+        rtol: error allowed per step, unless given.
+    """
+
+    of: type
+    hooks: tuple[Callable[..., Any], ...]
+    law: tuple[float, ...]
+    trap: Label = Label.LOCAL_MINIMUM
+    scale: tuple[float, ...] = ()
+    time: float = 1.0
+    rtol: float = 1e-10

@@ -1,0 +1,95 @@
+"""The canonical model without attention: embedding e and feed-forward weight w."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from flowsim.interface import Gap, Integral, of_theta
+from flowsim.models.canonical.basins import (
+    SADDLE_ENERGY,
+    energy,
+    feed_forward_gain,
+    reaches_global_minimum,
+    separatrix,
+)
+from flowsim.models.gap_family.base import BinaryGapModel
+from flowsim.models.on_chain import ChainPlane, canonical_integral
+from flowsim.models.words import binary_words
+
+
+class CanonicalPlane(ChainPlane):
+    """(w, e); the separatrix is known unless the bias is a coordinate."""
+
+    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        if self.model.dynamic_bias:
+            return super().separatrix(x, held)
+        return separatrix(self.model.chain, x)
+
+
+class CanonicalModel(BinaryGapModel):
+    """The canonical model without attention, θ = (e, w).
+
+    Δ = e²(1 + 2w|w|), L = ℓ(Δ), ∇L = ℓ′(Δ) (2e(1 + 2w|w|), 4|w|e²); every orbit conserves the
+    energy E = e² − w² − sign(w) log|w|. Source: LG (canonical parameters, energy).
+
+    Args:
+        chain: the data.
+        bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, b)).
+    """
+
+    name = "canonical"
+
+    coordinates: tuple[str, ...] = ("e", "w")
+    keeps_sign: tuple[bool, ...] = (True, True)
+    conserved_names: tuple[str, ...] = ("energy",)
+
+    def captions(self) -> dict[str, str]:
+        """Words of a figure; where the full model has no trap, a remark says so."""
+        words = binary_words(self.chain, "canonical model", "canonical", self.dynamic_bias)
+        words["text_portrait"] = words["text_portrait"].removeprefix("{text}: ")
+        del words["integral_of"]  # it is of this model itself
+        if self.chain.second_eigenvalue > 0:
+            words["remark_cells_local_minimum"] = (
+                "(no trap of the full model, whose positions move: see rank-one)"
+            )
+        return words
+
+    @of_theta
+    def logit_gap(self, theta: Tensor) -> Tensor:
+        e, w = theta[..., 0], theta[..., 1]
+        return e * e * feed_forward_gain(w)
+
+    def logit_gap_gradient(self, theta: Tensor) -> Tensor:
+        e, w = theta[..., 0], theta[..., 1]
+        return torch.stack([2.0 * e * feed_forward_gain(w), 4.0 * w.abs() * e * e], dim=-1)
+
+    def offset(self, theta: Tensor) -> Tensor:
+        return -theta[..., 0].square() / 2
+
+    def offset_gradient(self, theta: Tensor) -> Tensor:
+        e = theta[..., 0]
+        return torch.stack([-e, torch.zeros_like(e)], dim=-1)
+
+    def flow(self) -> Gap | None:
+        if type(self) is not CanonicalModel or self.dynamic_bias:
+            return None
+        from flowsim.models.canonical.compiled import HOOKS
+
+        return Gap(CanonicalModel, HOOKS, self.law)
+
+    def _conserved(self, theta: Tensor) -> Tensor:
+        return energy(theta).unsqueeze(-1)
+
+    @property
+    def plane(self) -> CanonicalPlane:
+        return CanonicalPlane(self)
+
+    @of_theta
+    def basin(self, theta: Tensor) -> Tensor | None:
+        return None if self.dynamic_bias else reaches_global_minimum(self.chain, theta)
+
+    def integral(self) -> Integral:
+        return canonical_integral(self.chain)._replace(energy=energy, saddle_energy=SADDLE_ENERGY)

@@ -1,0 +1,17 @@
+"""Why a row stopped: the values of ``Rule``, then reasons that are no rule."""
+
+from __future__ import annotations
+
+from flowsim.labels import Rule
+
+GOING = int(Rule.NONE)
+CRITICAL = int(Rule.CRITICAL_START)
+TRAPPED = int(Rule.TRAPPED_BY_PLANE)
+MINIMA = int(Rule.REACHED_MINIMA)
+REST = int(Rule.CAME_TO_REST)
+DRIFTS = int(Rule.DRIFTS)
+OUT_OF_STEPS, NOT_FINITE, DIVERGED, ARRIVED = 100, 101, 102, 103
+#: Of the induction model: below the plateau, from where each side has one end.
+FELL = 104
+#: The row needs level L of its model's table: this plus L.
+MISSING = 1000

@@ -1,0 +1,151 @@
+"""The models whose loss is a function of the logit gap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from flowsim.interface import of_theta
+from flowsim.markov import GapChain
+from flowsim.models.gap_family.loss import (
+    cross_entropy,
+    gap_loss,
+    gap_slope,
+    optimal_logit,
+    residual0,
+    residual1,
+)
+from flowsim.models.on_chain import OnChain
+
+
+class GapModel(OnChain):
+    """Models whose prediction is one logit gap: L = ℓ(Δ(θ)), ∇L = ℓ′(Δ) ∇Δ.
+
+    Subclasses give Δ and its gradient, ℓ and ℓ′, and what is conserved. ℓ is convex and smallest at
+    the chain's target gap.
+    """
+
+    name: str
+    chain: GapChain
+    coordinates: tuple[str, ...]
+    metric: tuple[float, ...]
+    keeps_sign: tuple[bool, ...]
+    conserved_names: tuple[str, ...]
+    loss_of_gap = True
+    fast = True
+
+    def logit_gap(self, theta: Tensor) -> Tensor:
+        """Δ, shape (...)."""
+        raise NotImplementedError
+
+    def logit_gap_gradient(self, theta: Tensor) -> Tensor:
+        """∇Δ over the coordinates without the bias; shape (..., k)."""
+        raise NotImplementedError
+
+    def loss_at(self, gap: Tensor) -> Tensor:
+        """ℓ(Δ) in nats, shape of Δ."""
+        raise NotImplementedError
+
+    def slope_at(self, gap: Tensor) -> Tensor:
+        """ℓ′(Δ), of the sign of Δ − Δ*."""
+        raise NotImplementedError
+
+    @of_theta
+    def conserved(self, theta: Tensor) -> Tensor:
+        """Conserved quantities, shape (..., len(conserved_names)); none with a dynamic bias."""
+        if self.dynamic_bias:
+            return super().conserved(theta)
+        return self._conserved(theta)
+
+    def _conserved(self, theta: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    @of_theta
+    def loss(self, theta: Tensor) -> Tensor:
+        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
+        return self.loss_at(self.logit_gap(theta))
+
+    @of_theta
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇L = ℓ′(Δ) ∇Δ, shape of ``theta``."""
+        slope = self.slope_at(self.logit_gap(theta))
+        return slope.unsqueeze(-1) * self.logit_gap_gradient(theta)
+
+
+class BinaryGapModel(GapModel):
+    """Models with logit f₀ = b + c(θ) after a zero and f₁ = f₀ + Δ(θ) after a one.
+
+    With ``bias="optimal"`` the bias is minimised out and L = ℓ(Δ(θ)); with ``bias="dynamic"`` it
+    is one more coordinate, the last, as in the authors' own three-parameter code. Subclasses give
+    Δ, the offset c and their gradients.
+
+    Raises:
+        InputError: ``bias`` is neither "optimal" nor "dynamic".
+    """
+
+    chain: BinaryChain
+
+    def __init__(self, chain: BinaryChain, bias: str = "optimal") -> None:
+        if bias not in ("optimal", "dynamic"):
+            raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
+        self.chain = chain
+        self.dynamic_bias = bias == "dynamic"
+        self.loss_of_gap = self.fast = not self.dynamic_bias
+        if self.dynamic_bias:  # the conservation laws need the bias at its optimum
+            self.coordinates = (*self.coordinates, "b")
+            self.keeps_sign = (*self.keeps_sign, False)
+            self.conserved_names = ()
+        self.metric: tuple[float, ...] = (1.0,) * len(self.coordinates)
+
+    @property
+    def law(self) -> tuple[float, ...]:
+        """What ℓ(Δ) is a function of beside Δ, as compiled functions take it."""
+        from flowsim.models.gap_family.compiled import law_of
+
+        return law_of(self.chain)
+
+    def options(self) -> dict[str, Any]:
+        return {"bias": "dynamic" if self.dynamic_bias else "optimal"}
+
+    def offset(self, theta: Tensor) -> Tensor:
+        """c, the logit after a zero minus the bias; shape (...)."""
+        raise NotImplementedError
+
+    def offset_gradient(self, theta: Tensor) -> Tensor:
+        """∇c over the coordinates without the bias; shape (..., k)."""
+        raise NotImplementedError
+
+    def loss_at(self, gap: Tensor) -> Tensor:
+        return gap_loss(self.chain, gap)
+
+    def slope_at(self, gap: Tensor) -> Tensor:
+        return gap_slope(self.chain, gap)
+
+    @of_theta
+    def optimal_bias(self, theta: Tensor) -> Tensor:
+        """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored."""
+        return optimal_logit(self.chain, self.logit_gap(theta)) - self.offset(theta)
+
+    @of_theta
+    def loss(self, theta: Tensor) -> Tensor:
+        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
+        if not self.dynamic_bias:
+            return self.loss_at(self.logit_gap(theta))
+        logit0 = theta[..., -1] + self.offset(theta)
+        return cross_entropy(self.chain, logit0, logit0 + self.logit_gap(theta))
+
+    @of_theta
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇L, shape of ``theta``: ℓ′(Δ) ∇Δ, or its three terms when the bias is a coordinate."""
+        if not self.dynamic_bias:
+            slope = self.slope_at(self.logit_gap(theta))
+            return slope.unsqueeze(-1) * self.logit_gap_gradient(theta)
+        logit0 = theta[..., -1] + self.offset(theta)
+        after_one = residual1(self.chain, logit0 + self.logit_gap(theta)).unsqueeze(-1)
+        both = residual0(self.chain, logit0).unsqueeze(-1) + after_one
+        weights = both * self.offset_gradient(theta) + after_one * self.logit_gap_gradient(theta)
+        return torch.cat([weights, both], dim=-1)

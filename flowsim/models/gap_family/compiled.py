@@ -1,0 +1,173 @@
+"""What the models of the gap family have in common, compiled: ℓ(Δ) of binary chains, and w.
+
+A compiled model gives its orbits as functions of the logit gap Δ, in coordinates x, y and z of its
+own (``flow.gap``); y is |w|, or log|w| in the chart of rows that are far. The hooks of that engine
+are documented in ``flow.gap.hooks``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from flowsim.chain import BinaryChain
+from flowsim.compiled import compiled
+
+#: What ℓ is a function of beside Δ: of binary chains Δ*, p, q, π₀, π₁ and what the slope needs at
+#: every call, d, P* and x* of ``slope``.
+Law = tuple[float, ...]
+#: x, y, z; or their derivatives.
+Point = tuple[float, float, float]
+
+#: e² (or e² + u²) and |Δ*| beyond which y is log|w|.
+_FAR_AWAY = 40.0
+
+
+def law_of(chain: BinaryChain) -> Law:
+    """What ``loss`` and ``slope`` need of a chain; the first is Δ*."""
+    p, q = chain.p, chain.q
+    pi0, pi1 = chain.stationary
+    last = 4.0 * (1.0 - p) * (1.0 - q) / (p + q) ** 2
+    difference, end = (q - p) / (q + p), 2.0 * pi0 * (1.0 - q) / q
+    return chain.target_logit_gap, p, q, pi0, pi1, difference, last, end
+
+
+@compiled
+def slope(law: Law, beyond: float) -> float:
+    """ℓ′ at Δ = Δ* + ``beyond``, with the sign of ``beyond`` and right to rounding next to Δ*.
+
+    With d = π₀ − π₁ and the positive root x of x² + 2dx = P, P = 4π₀π₁ e^Δ, it is
+    π₁ q (x − x*)/(x + 2π₀), and (x − x*)(x* + P/x) = P − P*. Where |Δ − Δ*| ≥ 600 it has its
+    limit. Source: docs/derivations.md, 2 and 13.
+    """
+    _, _, q, pi0, pi1, d, last, end = law
+    beyond = min(max(beyond, -600.0), 600.0)
+    if abs(beyond) < 0.5:
+        rise = math.expm1(beyond)
+        factor = 1.0 + rise
+    else:
+        factor = math.exp(beyond)
+        rise = factor - 1.0
+    product = last * factor
+    big = math.sqrt(product + d * d) + abs(d)
+    small = product / big  # x and P/x are these two
+    x, inverse = (small, big) if d > 0.0 else (big, small)
+    return pi1 * q * last * rise / ((x + 2.0 * pi0) * (end + inverse))
+
+
+@compiled(internal=True)
+def log_sigmoid(x: float) -> float:
+    return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
+
+
+@compiled(internal=True)
+def log_add(a: float, b: float) -> float:
+    """log(eᵃ + eᵇ)."""
+    return max(a, b) + math.log1p(math.exp(-abs(a - b)))
+
+
+@compiled
+def optimal_logit(pi0: float, pi1: float, difference: float, gap: float) -> float:
+    """The logit f₀ after a zero that minimises the loss at logit gap Δ.
+
+    ``difference`` is π₀ − π₁. exp(f₀) is the positive root z of π₀ e^Δ z² + (π₀ − π₁) z = π₁, the
+    zero of the loss's derivative in the bias. Of the root's two forms the one without cancellation
+    is taken, in log space: Δ reaches ±10⁴ on ordinary grids. Source: docs/derivations.md, 1.
+    """
+    half_root = 0.5 * (gap + math.log(4.0 * pi0 * pi1))
+    if difference == 0:
+        return math.log(2.0 * pi1) - half_root
+    log_abs = math.log(abs(difference))
+    log_sum = log_add(log_abs, log_add(2.0 * log_abs, 2.0 * half_root) / 2.0)
+    if difference > 0:
+        return math.log(2.0 * pi1) - log_sum
+    return log_sum - gap - math.log(2.0 * pi0)
+
+
+@compiled
+def loss(law: Law, gap: float) -> float:
+    """ℓ(Δ) in nats: the cross-entropy at the logits f₀ and f₀ + Δ with the best f₀."""
+    _, p, q, pi0, pi1, difference, _, _ = law
+    logit = optimal_logit(pi0, pi1, difference, gap)
+    after_zero = p * log_sigmoid(logit) + (1.0 - p) * log_sigmoid(-logit)
+    after_one = (1.0 - q) * log_sigmoid(logit + gap) + q * log_sigmoid(-logit - gap)
+    return -pi0 * after_zero - pi1 * after_one
+
+
+@compiled(internal=True)
+def curvature(law: Law, beyond: float) -> float:
+    """ℓ″ = π₀π₁ P/((x + 2π₀)² √(P + d²)) at Δ = Δ* + ``beyond``; 0 where ℓ′ has its limit."""
+    _, _, _, pi0, pi1, d, last, _ = law
+    if not abs(beyond) < 600.0:
+        return beyond - beyond  # NaN stays
+    product = last * math.exp(beyond)
+    root = math.sqrt(product + d * d)
+    x = product / (root + d) if d > 0.0 else root - d
+    return pi0 * pi1 * product / ((x + 2.0 * pi0) ** 2 * root)
+
+
+@compiled
+def losses(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
+    """ℓ at each gap, shape (n,)."""
+    for i in range(len(gaps)):
+        found[i] = loss(law, gaps[i])
+
+
+@compiled
+def slopes(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
+    """ℓ′ at each gap."""
+    for i in range(len(gaps)):
+        found[i] = slope(law, gaps[i] - law[0])
+
+
+@compiled
+def curvatures(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
+    """ℓ″ at each gap."""
+    for i in range(len(gaps)):
+        found[i] = curvature(law, gaps[i] - law[0])
+
+
+@compiled
+def optimal_logits(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
+    """f₀ at each gap."""
+    for i in range(len(gaps)):
+        found[i] = optimal_logit(law[3], law[4], law[5], gaps[i])
+
+
+@compiled(internal=True)
+def far_away(x: float, w: float, target: float) -> bool:
+    """Whether a row begins or ends so far from the origin that w may run over many decades."""
+    return max(x, abs(target)) > _FAR_AWAY and w != 0.0
+
+
+@compiled(internal=True)
+def split(far: bool, w: float) -> tuple[float, float]:
+    """The sign of w, and y."""
+    return -1.0 if w < 0 else 1.0, math.log(abs(w)) if far else abs(w)
+
+
+@compiled(internal=True)
+def joined(far: bool, sign: float, y: float) -> float:
+    """w."""
+    return sign * math.exp(y) if far else sign * y
+
+
+@compiled(internal=True)
+def weight(far: bool, y: float) -> tuple[float, float]:
+    """w², and dy/dlog|w|."""
+    if far:
+        return math.exp(2.0 * y), 1.0
+    return y * y, y
+
+
+@compiled(internal=True)
+def gain(far: bool, sign: float, y: float) -> float:
+    """g = 1 + 2w|w|."""
+    return 1.0 + 2.0 * sign * weight(far, y)[0]
+
+
+@compiled(internal=True)
+def no_gain(far: bool, sign: float, y: float) -> bool:
+    """Whether g = 0, but for rounding."""
+    return abs(gain(far, sign, y)) <= 4e-16 * gain(far, 1.0, y)

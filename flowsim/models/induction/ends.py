@@ -1,0 +1,181 @@
+"""Plateau, saddles and ends of the induction model's plane, found on a lattice and refined."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+from torch import Tensor
+
+
+class OfShares(Protocol):
+    """What is asked of the induction model here."""
+
+    @property
+    def plateau(self) -> float: ...
+
+    def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
+#: |β| of the strip in which ends are known: far beyond, near s = 1, a second valley begins.
+STRIP = 8.0
+#: Shares s and sizes of β on which critical points are looked for.
+_SHARES = np.linspace(0, 1, 101)
+_SIZES = np.geomspace(1e-3, STRIP, 160)
+#: Losses closer to the plateau's than this are not told from it.
+_ROUNDING = 1e-13
+
+
+@dataclass(frozen=True)
+class InductionEnd:
+    """Where orbits end on one side of β = 0.
+
+    Attributes:
+        share: s in [0, 1]; at 0 and 1 the orbit creeps to α = ∓∞.
+        beta: β there.
+        loss: L there, below the plateau's.
+    """
+
+    share: float
+    beta: float
+    loss: float
+
+    @property
+    def alpha(self) -> float:
+        """log s/(1 − s), infinite at both ends of the shares."""
+        if self.share in (0.0, 1.0):
+            return math.copysign(math.inf, self.share - 0.5)
+        return math.log(self.share) - math.log1p(-self.share)
+
+
+@dataclass(frozen=True)
+class InductionLandscape:
+    """The critical set of the plane.
+
+    Attributes:
+        plateau: the loss on β = 0.
+        saddles: the α at which ∂L/∂β vanishes on β = 0; elsewhere on it orbits leave at once.
+        ends: by side of β, −1 and 1, the one end of all orbits that come below the plateau there,
+            within |β| ≤ 8; absent where no point lies below it, or where there may be several ends.
+    """
+
+    plateau: float
+    saddles: tuple[float, ...]
+    ends: dict[int, InductionEnd]
+
+    @property
+    def best(self) -> int:
+        """The side of the lower end; 0 if there is none."""
+        return min(self.ends, key=lambda side: self.ends[side].loss, default=0)
+
+    @property
+    def by_loss(self) -> list[InductionEnd]:
+        """The ends, the lower first."""
+        return sorted(self.ends.values(), key=lambda end: end.loss)
+
+
+@lru_cache(maxsize=8)
+def induction_landscape(model: OfShares) -> InductionLandscape:
+    """Plateau, saddles and ends; of the last eight models they are kept.
+
+    L is one number on β = 0, so that no orbit below the plateau's loss crosses it again: it ends
+    on its own side at a critical point of that side, or creeps to s = 0 or 1. At |β| = 8 the flow
+    points inwards, so that orbits stay in the strip. There, for every share, the places with
+    ∂L/∂β = 0 below the plateau are counted on a lattice. Where there is at most one, g(s) =
+    min_β L is followed, and where g has a single minimum it is the only end.
+
+    Source: own derivation, docs/derivations.md, 19.
+    """
+    plateau = model.plateau
+    ends = {side: _end(model, side, plateau) for side in (-1, 1)}
+    known = {side: end for side, end in ends.items() if end is not None}
+    return InductionLandscape(plateau, _saddles(model), known)
+
+
+def valley(model: OfShares, side: int, shares: np.ndarray) -> np.ndarray | None:
+    """β of least loss on one side at every share, NaN where nothing lies below the plateau.
+
+    None if some share has several such places within |β| ≤ 8, or the flow leaves this strip.
+    """
+    plateau = model.plateau
+    s, size = (torch.from_numpy(x) for x in np.meshgrid(shares, _SIZES, indexing="ij"))
+    loss, _, slope = (x.numpy() for x in model.by_share(s, side * size))
+    outward = side * slope
+    turns = (outward[:, :-1] < -_ROUNDING) & (outward[:, 1:] >= -_ROUNDING)
+    turns &= np.minimum(loss[:, :-1], loss[:, 1:]) < plateau - _ROUNDING
+    escapes = (outward[:, -1] <= 0) & (loss[:, -1] < plateau)
+    if (turns.sum(1) > 1).any() or escapes.any():
+        return None
+    found = np.full(len(shares), np.nan)
+    for i in np.flatnonzero(turns.any(1)):
+        j = int(turns[i].argmax())
+        found[i] = side * brentq(
+            lambda b, share=shares[i]: side * _slope(model, share, side * b), _SIZES[j],
+            _SIZES[j + 1], xtol=1e-13,
+        )  # fmt: skip
+    return found
+
+
+def _end(model: OfShares, side: int, plateau: float) -> InductionEnd | None:
+    beta = valley(model, side, _SHARES)
+    if beta is None:
+        return None
+    there = np.isfinite(beta)
+    loss = np.full(len(_SHARES), np.inf)
+    loss[there] = model.by_share(*map(torch.from_numpy, (_SHARES[there], beta[there])))[0]
+    around = np.concatenate([[np.inf], loss, [np.inf]])
+    lowest = np.flatnonzero(there & (loss < around[:-2]) & (loss <= around[2:]))
+    if len(lowest) != 1:
+        return None
+    i = int(lowest[0])
+    if i in (0, len(_SHARES) - 1) and _leaves(model, _SHARES[i], beta[i]):
+        return InductionEnd(float(_SHARES[i]), float(beta[i]), float(loss[i]))
+    low, high = _SHARES[max(i - 1, 0)], _SHARES[min(i + 1, len(_SHARES) - 1)]
+    share = brentq(lambda s: _along_valley(model, side, s), low, high, xtol=1e-14)
+    here = _lowest(model, side, share)
+    return InductionEnd(share, here, _value(model, share, here))
+
+
+def _lowest(model: OfShares, side: int, share: float) -> float:
+    found = valley(model, side, np.array([share]))
+    assert found is not None
+    return float(found[0])
+
+
+def _along_valley(model: OfShares, side: int, share: float) -> float:
+    """g′(s) = ∂L/∂s at the valley's β."""
+    return float(model.by_share(*_point(share, _lowest(model, side, share)))[1])
+
+
+def _leaves(model: OfShares, share: float, beta: float) -> bool:
+    """Whether the loss falls towards the end s = 0 or 1."""
+    slope = float(model.by_share(*_point(share, beta))[1])
+    return slope > 0 if share == 0 else slope < 0
+
+
+def _saddles(model: OfShares) -> tuple[float, ...]:
+    shares = torch.from_numpy(_SHARES)
+    slope = model.by_share(shares, torch.zeros_like(shares))[2].numpy()
+    found = []
+    for i in np.flatnonzero(slope[:-1] * slope[1:] < 0):
+        low, high = _SHARES[i], _SHARES[i + 1]
+        share = brentq(lambda s: _slope(model, s, 0.0), low, high, xtol=1e-14)
+        found.append(math.log(share) - math.log1p(-share))
+    return tuple(found)
+
+
+def _point(share: float, beta: float) -> tuple[Tensor, Tensor]:
+    return torch.tensor(share, dtype=torch.float64), torch.tensor(beta, dtype=torch.float64)
+
+
+def _slope(model: OfShares, share: float, beta: float) -> float:
+    return float(model.by_share(*_point(share, beta))[2])
+
+
+def _value(model: OfShares, share: float, beta: float) -> float:
+    return float(model.by_share(*_point(share, beta))[0])

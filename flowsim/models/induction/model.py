@@ -1,0 +1,204 @@
+"""The induction head reduced to two numbers: how it finds the symbol before, and how it matches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.chains.exact_losses import count_classes
+from flowsim.chains.priors import DirichletPrior, Prior
+from flowsim.errors import InputError
+from flowsim.interface import Levels, Model, Rows, of_theta
+from flowsim.labels import Label
+from flowsim.models.induction.ends import induction_landscape
+from flowsim.models.induction.field import Terms, induction_fields
+from flowsim.models.induction.labels import settled_sides
+from flowsim.models.induction.plane import InductionPlane
+from flowsim.models.induction.rows import rows_of
+
+#: The law of kernels unless another is given.
+DIRICHLET = DirichletPrior(2)
+#: Beyond this length a portrait takes more than a minute: there are some T³/6 classes.
+MAX_LENGTH = 24
+
+
+class InductionModel(Model):
+    """θ = (α, β): two layers of attention over sequences whose kernels are drawn anew, S = 2.
+
+    Layer 1 puts the share s = σ(α) on the symbol before and the rest on the own one,
+    u_i = s e_{x_{i−1}} + (1 − s) e_{x_i}. Layer 2 attends with scores β⟨u_i, e_{x_n}⟩ to the places
+    i = 2 … n, and what it finds is read as shares of n − 1 counts to which one is added:
+
+        P(x_{n+1} = x) = ((n − 1) Σ_i A_i 1{x_i = x} + 1)/(n + 1).
+
+    On β = 0 this is the in-context unigram for every α, a plateau; for large α and β it looks at
+    what followed x_n before. The loss is the mean over n = 2 … T of the expected cross-entropy, and
+    exact: scores depend on (x_{i−1}, x_i, x_n) alone, so that a sequence enters through its counts
+    of pairs.
+
+    Args:
+        length: T, from 3 to 24.
+        prior: the law of kernels, of order 1 on two states; Dirichlet(1) rows if None.
+
+    Raises:
+        InputError: T out of range, or another kind of prior.
+
+    Source: own derivation, docs/derivations.md, 19.
+    """
+
+    name = "induction"
+    coordinates: tuple[str, ...] = ("alpha", "beta")
+    metric: tuple[float, ...] = (1.0, 1.0)
+    keeps_sign: tuple[bool, ...] = (False, False)
+    conserved_names: tuple[str, ...] = ()
+    loss_of_gap = False
+
+    def __init__(self, length: int, prior: Prior | None = None) -> None:
+        prior = DIRICHLET if prior is None else prior
+        if isinstance(length, bool) or not isinstance(length, int) or not 3 <= length <= MAX_LENGTH:
+            raise InputError(
+                f"the induction model needs a length from 3 to {MAX_LENGTH}, not {length!r}"
+            )
+        if (prior.states, prior.order) != (2, 1):
+            raise InputError(
+                f"the induction model is of order 1 on two states, not of order {prior.order} on "
+                f"{prior.states}"
+            )
+        self.length, self.prior = length, prior
+        self.terms, self.bayes = _terms(prior, length)
+
+    def __repr__(self) -> str:
+        return f"InductionModel(length={self.length}, prior={type(self.prior).__name__})"
+
+    def options(self) -> dict[str, Any]:
+        return {"length": self.length}
+
+    def attributes(self) -> dict[str, Any]:
+        usual = self.prior.settings() == DIRICHLET.settings()
+        return {**super().attributes(), "prior": "dirichlet" if usual else repr(self.prior)}
+
+    def captions(self) -> dict[str, str]:
+        """Words of a figure, with the names of both ends."""
+        usual = self.prior.settings() == DIRICHLET.settings()
+        prior = "Dirichlet(1)" if usual else repr(self.prior)
+        kernels = f"kernels from {'dirichlet' if usual else prior}"
+        found = induction_landscape(self)
+        lines = [("plateau (in-context unigram)", found.plateau), ("Bayes", self.bayes)]
+        for name, end in zip(("learned", "trapped"), found.by_loss, strict=False):
+            lines.append((f"{name} at s = {end.share:.4g}, beta = {end.beta:.4g}", end.loss))
+        return {
+            "title": f"induction head on {self.length} symbols",
+            "data": f"kernels from {prior}, anew per sequence",
+            "text": f"{self.name}, N = {self.length}",
+            "text_portrait": f"induction head on sequences of {self.length} symbols, {kernels}",
+            "text_losses": "\n".join(f"{name:<36} {loss:.6f} nats" for name, loss in lines),
+            "text_data": kernels,
+            "remark": f"loss {found.plateau:.4f} on the plateau, {self.bayes:.4f} of Bayes",
+            "name_alpha": "previous symbol $\\alpha$",
+            "name_beta": "match $\\beta$",
+            "starts": "$\\alpha$ and $\\beta$",
+            "end_global_minimum": "learns to look at what followed before",
+            "end_local_minimum": "creeps along the other valley (own symbol, β < 0)",
+            "plateau": "plateau β = 0, the in-context unigram",
+            "valley": "valley: least loss at this α",
+        }
+
+    @property
+    def chain(self) -> Any:
+        """The law of kernels, which stands where other models have their one chain."""
+        return self.prior
+
+    @property
+    def plane(self) -> InductionPlane:
+        return InductionPlane(self)
+
+    def levels(self) -> Levels | None:
+        """The lower end and the plateau; None where no end is known."""
+        found = induction_landscape(self)
+        if not found.ends:
+            return None
+        best = found.ends[found.best].loss
+        drop = found.plateau - best
+        return Levels(best, found.plateau, drop, drop)
+
+    def pace(self) -> float:
+        return 6e-5
+
+    @of_theta
+    def classify(self, theta: Tensor, decisive: bool = False) -> Tensor:
+        """Saddles by their curvature; the minima are at no finite place that rows start at."""
+        values = torch.linalg.eigvalsh(self.hessian(theta))
+        falls = values[:, 0] < -1e-9 * values.abs().amax(dim=-1)
+        return torch.where(falls, Label.SADDLE, Label.UNRESOLVED).to(torch.int8)
+
+    @property
+    def plateau(self) -> float:
+        """The loss of the in-context unigram, that of every point with β = 0."""
+        return float(self.loss(torch.zeros(2, dtype=torch.float64)))
+
+    @of_theta
+    def loss(self, theta: Tensor) -> Tensor:
+        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
+        return self.by_share(theta[..., 0].double().sigmoid(), theta[..., 1])[0]
+
+    @of_theta
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇L, shape of θ."""
+        share = theta[..., 0].double().sigmoid()
+        _, along_share, along_beta = self.by_share(share, theta[..., 1])
+        return torch.stack([along_share * share * (1 - share), along_beta], dim=-1)
+
+    @of_theta
+    def hessian(self, theta: Tensor) -> Tensor:
+        """∂²L, shape (..., 2, 2)."""
+        share = theta[..., 0].double().sigmoid()
+        _, by_s, _, by_ss, by_sb, by_bb = self._fields(share, theta[..., 1], 6)
+        rate = share * (1 - share)  # ds/dα, whose own derivative is (1 − 2s) times it
+        by_aa = rate * (rate * by_ss + (1 - 2 * share) * by_s)
+        mixed = rate * by_sb
+        return torch.stack([by_aa, mixed, mixed, by_bb], dim=-1).unflatten(-1, (2, 2))
+
+    @of_theta
+    def optimal_bias(self, theta: Tensor) -> Tensor:
+        """Zero: the head has no bias."""
+        return torch.zeros_like(theta[..., 0])
+
+    def settled(self, theta: Tensor) -> Tensor:
+        return settled_sides(self, theta)
+
+    def flow(self) -> Rows | None:
+        """The compiled half."""
+        return rows_of(self) if type(self) is InductionModel else None
+
+    def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """L, ∂L/∂s and ∂L/∂β at shares s in [0, 1], its ends included; all of one shape."""
+        loss, along_share, along_beta = self._fields(share, beta, 3)
+        return loss, along_share, along_beta
+
+    def _fields(self, share: Tensor, beta: Tensor, count: int) -> list[Tensor]:
+        """The first 3 or all 6 rows of ``induction_fields``, each of the shares' shape."""
+        flat = [x.detach().reshape(-1).double().cpu().numpy() for x in (share, beta)]
+        found = np.empty((count, len(flat[0])))
+        induction_fields(*self.terms, *flat, found)
+        return [torch.from_numpy(x).reshape(share.shape) for x in found]
+
+
+def _terms(prior: Prior, length: int) -> tuple[Terms, float]:
+    """The classes of sequences of 2 … T symbols, seen from their last symbol, and Bayes's loss."""
+    rows, bayes = [], 0.0
+    for n, classes in enumerate(count_classes(prior, length, 1), 1):
+        if n == 1:
+            continue
+        chance = prior.predict(classes.counts, classes.context)
+        weight = classes.weight / (length - 1)
+        bayes -= float((weight[:, None] * torch.xlogy(chance, chance)).sum())
+        place, q = torch.arange(len(weight)), classes.context
+        counts = classes.counts
+        seen = [counts[place, q, q], counts[place, 1 - q, q], counts[place, q, 1 - q],
+                counts[place, 1 - q, 1 - q]]  # fmt: skip
+        rows.append(torch.stack([*seen, weight, chance[place, q]]))
+    whole = torch.cat(rows, dim=1).numpy()
+    return Terms.merged(whole[:4], whole[4], whole[5]), bayes

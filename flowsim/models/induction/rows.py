@@ -1,0 +1,125 @@
+"""The induction model for the rows engine: field, Jacobian, loss and verdict.
+
+The rows' coordinates are α and β. The loss is one number on β = 0, so that a row has its end when
+it falls below that within |β| ≤ 8: each side of β = 0 has one end (docs/derivations.md, 19).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from flowsim.compiled import compiled
+from flowsim.interface import Rows
+from flowsim.models.codes import FELL, GOING
+from flowsim.models.induction.ends import STRIP
+from flowsim.models.induction.field import (
+    induction_curvatures,
+    induction_loss,
+    induction_slopes,
+)
+from flowsim.models.induction.labels import name_ends
+
+#: Below the plateau by this: losses are right to 1e-15.
+_BELOW = 1e-12
+#: Places in ``reals``: the loss to fall below, the width of the strip, and the first count.
+_LOSS, _STRIP, _COUNTS = 0, 1, 2
+
+
+def constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
+    """``reals``, ``ints`` (how many classes of sequences) and the size of a row's memory."""
+    first = np.array([model.plateau - _BELOW, STRIP])
+    reals = np.concatenate([first, *(part.ravel() for part in model.terms)])
+    return reals, np.array([len(model.terms.weight)], dtype=np.int64), 1
+
+
+@compiled(internal=True, makes_arrays=True)
+def _classes(reals, ints):
+    """counts (4, A), weight (A,) and chance (A,)."""
+    many = ints[0]
+    weight = _COUNTS + 4 * many
+    counts = reals[_COUNTS:weight].reshape((4, many))
+    return counts, reals[weight : weight + many], reals[weight + many : weight + 2 * many]
+
+
+@compiled(internal=True)
+def _share(alpha):
+    """σ(α)."""
+    return 0.0 if alpha < -700.0 else 1.0 / (1.0 + math.exp(-alpha))
+
+
+@compiled(makes_arrays=True)
+def expand(y, reals, ints, memory, out, jacobian, second):
+    """dy/dt into ``out``, where ``second`` is 1.0 its derivative into ``jacobian``; 0 or −1."""
+    counts, weight, chance = _classes(reals, ints)
+    s = _share(y[0])
+    by_share, by_beta = induction_slopes(counts, weight, chance, s, y[1])
+    rate = s * (1.0 - s)
+    out[0], out[1] = -rate * by_share, -by_beta
+    if not (math.isfinite(out[0]) and math.isfinite(out[1])):
+        return -1
+    if second:
+        by_ss, by_sb, by_bb = induction_curvatures(counts, weight, chance, s, y[1])
+        jacobian[0, 0] = -rate * (rate * by_ss + (1.0 - 2.0 * s) * by_share)
+        jacobian[0, 1] = jacobian[1, 0] = -rate * by_sb
+        jacobian[1, 1] = -by_bb
+    return 0
+
+
+@compiled(makes_arrays=True)
+def loss(y, reals, ints, memory):
+    """The loss in nats."""
+    counts, weight, chance = _classes(reals, ints)
+    return induction_loss(counts, weight, chance, _share(y[0]), y[1])
+
+
+@compiled(internal=True)
+def _velocity(y, reals, ints, memory, out):
+    return expand(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
+
+
+@compiled(internal=True)
+def _linearise(row):
+    given = row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative
+    return expand(*given, 1.0)
+
+
+@compiled(internal=True)
+def _verdict(row):
+    """FELL once the row is below the plateau within the strip, else GOING."""
+    y, reals = row.y, row.reals
+    if abs(y[1]) <= reals[_STRIP] and loss(y, reals, row.ints, row.memory) < reals[_LOSS]:
+        return FELL
+    return GOING
+
+
+@compiled(internal=True)
+def _rests(rule, timed, wanted):
+    return not timed and not wanted
+
+
+HOOKS = {
+    "velocity": _velocity,
+    "linearise": _linearise,
+    "loss": loss,
+    "verdict": _verdict,
+    "rests": _rests,
+}
+
+
+def rows_of(model: Any) -> Rows:
+    """The compiled half of the model."""
+
+    def name(*found: Any) -> Any:
+        return name_ends(model, *found)
+
+    return Rows(
+        "induction",
+        HOOKS,
+        lambda: constants(model),
+        rtol=1e-8,
+        scale=lambda loss: model.plateau - loss,  # from the plateau to the end
+        name=name,
+    )

@@ -1,0 +1,125 @@
+"""The reduced model with linear rank-one attention: closed form in three dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from flowsim.interface import Gap, of_theta
+from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, feed_forward_gain
+from flowsim.models.gap_family.base import BinaryGapModel
+from flowsim.models.on_chain import AttentionPlane
+from flowsim.models.words import binary_words
+
+
+class LinearPlane(AttentionPlane):
+    """(w, e) with a held."""
+
+    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        """Where e² passes 2(1 + a)², or the level of the saddle's energy, an orbit changes side."""
+        if self.model.dynamic_bias:
+            return super().separatrix(x, held)
+        share = 1 + held.get("a", 0.0)
+        level = x.square() - x.abs().log() + SADDLE_ENERGY
+        level = torch.where(x < 0, level.clamp_min(0), torch.inf).clamp_max(2 * share**2)
+        trapping = share * feed_forward_gain(x) * self.model.chain.second_eigenvalue < 0
+        return torch.where(trapping, level.sqrt(), torch.nan)
+
+    def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        if "b" in held:
+            return torch.full_like(x, torch.nan)
+        gain = (1 + held.get("a", 0.0)) * feed_forward_gain(x)
+        squared = self.model.chain.target_logit_gap / gain
+        return torch.where(squared > 0, squared.sqrt(), torch.nan)
+
+
+class LinearAttentionModel(BinaryGapModel):
+    """θ = (e, w, a) with scores that are products of rank-one queries and keys, without softmax.
+
+    Since (xᵢ − ½)² = ¼, the attention output is proportional to the current symbol for every
+    position: s = (1 + a)(x − ½), Δ = e²(1 + a)(1 + 2w|w|), L = ℓ(Δ). Every orbit conserves
+    e² − w² − sign(w) log|w| and e² − 2(1 + a)², which makes the model the exact oracle of the
+    tests in three dimensions. Source: docs/derivations.md, 4.
+
+    Args:
+        chain: the data.
+        bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, a, b)).
+    """
+
+    name = "linear"
+
+    coordinates: tuple[str, ...] = ("e", "w", "a")
+    keeps_sign: tuple[bool, ...] = (True, True, False)
+    conserved_names: tuple[str, ...] = ("energy", "attention_energy")
+
+    def captions(self) -> dict[str, str]:
+        """Words of a figure."""
+        return binary_words(self.chain, "linear attention", "linear", self.dynamic_bias) | {
+            "held": "slice",
+            "remark": "(arrows and orbits without their part along $a$)",
+            "minima_surface": "global minima: $\\Delta = \\Delta^*$",
+        }
+
+    @of_theta
+    def logit_gap(self, theta: Tensor) -> Tensor:
+        e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+        return e * e * (1.0 + a) * feed_forward_gain(w)
+
+    def logit_gap_gradient(self, theta: Tensor) -> Tensor:
+        e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+        gain, share, squared = feed_forward_gain(w), 1.0 + a, e * e
+        along_w = 4.0 * w.abs() * squared * share
+        return torch.stack([2.0 * e * share * gain, along_w, squared * gain], dim=-1)
+
+    def offset(self, theta: Tensor) -> Tensor:
+        """The logit after a zero: for a < −1 it is the zero that opens the ReLU."""
+        e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+        return -e.square() * (1 + a) / 2 * self._opened(w, a)
+
+    def offset_gradient(self, theta: Tensor) -> Tensor:
+        e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+        opened, squared = self._opened(w, a), e.square()
+        along_w = torch.where(a < -1, -squared * (1 + a) * 4 * w.abs(), 0.0)
+        return torch.stack([-e * (1 + a) * opened, along_w, -squared / 2 * opened], dim=-1)
+
+    @staticmethod
+    def _opened(w: Tensor, a: Tensor) -> Tensor:
+        """1 + 4w|w| where a zero opens the ReLU, 1 elsewhere."""
+        return torch.where(a < -1, 1 + 4 * w * w.abs(), 1.0)
+
+    def flow(self) -> Gap | None:
+        if type(self) is not LinearAttentionModel or self.dynamic_bias:
+            return None
+        from flowsim.models.linear.compiled import HOOKS
+
+        return Gap(LinearAttentionModel, HOOKS, self.law)
+
+    def _conserved(self, theta: Tensor) -> Tensor:
+        attention = theta[..., 0].square() - 2 * (1 + theta[..., 2]).square()
+        return torch.stack([energy(theta), attention], dim=-1)
+
+    @property
+    def plane(self) -> LinearPlane:
+        return LinearPlane(self)
+
+    @of_theta
+    def basin(self, theta: Tensor) -> Tensor | None:
+        """Whether starts reach the global minima, bool (...); None with a dynamic bias.
+
+        Write c = 1 + a and g = 1 + 2w|w|. Where cgΔ* > 0 an orbit is on the side of Δ*, which it
+        reaches. Elsewhere e falls, and the orbit changes side iff it meets c = 0 or g = 0 before
+        e = 0: at e² = E₂ = e² − 2c² if that is positive, or at e² = E − E_s if w < 0 and that is
+        positive (w = 0 is invariant). The plane e = 0 never moves and counts only for p + q = 1.
+        Source: own derivation from the two conserved quantities.
+        """
+        if self.dynamic_bias:
+            return None
+        e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
+        if self.chain.second_eigenvalue == 0:
+            return torch.ones_like(e, dtype=torch.bool)
+        side = (1 + a) * feed_forward_gain(w) * self.chain.second_eigenvalue > 0
+        through_attention = e.square() > 2 * (1 + a).square()
+        through_feed_forward = (w < 0) & (energy(theta) > SADDLE_ENERGY)
+        return (e != 0) & (side | through_attention | through_feed_forward)

@@ -1,0 +1,155 @@
+"""What models of one Markov chain have in common: their levels, and the plane (w, e)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from inspect import signature
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowsim.errors import InputError
+from flowsim.interface import Integral, Levels, Model, Plane
+from flowsim.labels import CriticalPoint
+from flowsim.markov import GapChain
+from flowsim.models.canonical.basins import minima_curve
+from flowsim.models.canonical.gaussian_integral import gaussian_limits, gaussian_probability
+
+
+class OnChain(Model):
+    """A model of one chain, whose first coordinate is e. The points e = 0 predict the unigram.
+
+    Attributes:
+        chain: the data.
+        dynamic_bias: whether the bias is a coordinate.
+        tied: whether the unembedding is the embedding.
+    """
+
+    chain: Any
+    dynamic_bias = False
+    tied = True
+
+    def __repr__(self) -> str:
+        usual = signature(type(self)).parameters
+        own = [f"{k}={v!r}" for k, v in self.options().items() if v != usual[k].default]
+        words = [f"p={self.chain.p!r}", f"q={self.chain.q!r}", *own]
+        return f"{type(self).__name__}({', '.join(words)})"
+
+    def optimal_bias(self, theta: Tensor) -> Tensor:
+        """The bias that minimises the loss at θ, shape (...)."""
+        raise NotImplementedError
+
+    @property
+    def plane(self) -> Plane:
+        return ChainPlane(self)
+
+    def levels(self) -> Levels:
+        chain: GapChain = self.chain
+        law, gap = chain.stationary, chain.mutual_information
+        speed = law[0] * law[-1] * abs(chain.second_eigenvalue)
+        return Levels(chain.entropy_rate, chain.stationary_entropy, gap, speed)
+
+    def pace(self) -> float:
+        law = self.chain.stationary
+        return law[0] * law[-1] * max(abs(self.chain.second_eigenvalue), 0.1)
+
+    def integral(self) -> Integral | None:
+        """That of the canonical model, with which the others are compared."""
+        return canonical_integral(self.chain)._replace(of="canonical")
+
+    def attributes(self) -> dict[str, Any]:
+        own = {name: getattr(self.chain, name) for name in "pq" if hasattr(self.chain, name)}
+        return {**super().attributes(), **own, "regime": self.chain.regime}
+
+
+def canonical_integral(chain: GapChain, scale: float = 1.0, ratio: float = 1.0) -> Integral:
+    """The integral over the canonical model's basin of starts with e ~ N(0, (scale σ)²).
+
+    The deviation of w is that of e times ``ratio``.
+    """
+    limits = gaussian_limits(chain, ratio)
+    return Integral(lambda sigma: gaussian_probability(chain, scale * sigma, ratio), *limits)
+
+
+class ChainPlane(Plane):
+    """(w, e) of a model of one chain; the points (w, 0) are critical, and −e mirrors e.
+
+    What is not held is 0, but for an unembedding u, which is e, and a bias b, at its optimum.
+    """
+
+    model: OnChain
+    x, y = "w", "e"
+    third: str | None = None
+
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        if {"b", "u"} & {*self.starts[0]} or not self.model.tied:
+            raise InputError("Gaussian starts (e, w) or (e, w, a) need a tied model, bias optimal")
+        return super().drawn
+
+    def embed(self, values: Mapping[str, Tensor]) -> Tensor:
+        theta = super().embed({"u": values["e"], **values})
+        if self.model.dynamic_bias and "b" not in values:
+            theta[..., -1] = self.model.optimal_bias(theta)
+        return theta
+
+    def mirrored(self, held: Mapping[str, float]) -> bool:
+        return True
+
+    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        return torch.full_like(x, torch.nan)
+
+    def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        """Those of the canonical model, which hold without attention and without a held bias."""
+        flat = "b" not in held and not held.get("a")
+        return minima_curve(self.model.chain, x) if flat else torch.full_like(x, torch.nan)
+
+    def line(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
+        """By the sign of the curvature in e, unless the bias is held: then they do not rest.
+
+        ∂²L/∂e² is read off the gradient a little above the line, where it is ∂L/∂e / e. With
+        attention its sign is that of −λC(w, a), and C = 0 is the saddle curve
+        (docs/derivations.md, 6).
+        """
+        if "b" in held:
+            return None
+        eigenvalue, law = self.model.chain.second_eigenvalue, self.model.chain.stationary
+        if eigenvalue == 0:
+            return torch.full_like(x, CriticalPoint.GLOBAL_MINIMUM, dtype=torch.int8)
+        curvature = self.curvature(x, held)
+        flat = curvature.abs() < 1e-10 * law[0] * law[-1] * abs(eigenvalue)
+        return torch.where(flat, 0.0, torch.sign(curvature)).to(torch.int8)
+
+    def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        """Where the curvature in e changes its sign, to 1e-12 of a segment by bisection."""
+        if "b" in held or self.model.chain.second_eigenvalue == 0:
+            return x[:0]
+        above = self.curvature(x, held) > 0
+        change = above[1:] != above[:-1]
+        low, high, below = x[:-1][change], x[1:][change], above[:-1][change]
+        for _ in range(45):
+            middle = (low + high) / 2
+            same = (self.curvature(middle, held) > 0) == below
+            low, high = torch.where(same, middle, low), torch.where(same, high, middle)
+        return (low + high) / 2
+
+    def curvature(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        """∂²L/∂e² on e = 0 above each x."""
+        theta = self.at(x, torch.zeros_like(x), held)
+        theta[..., 0] = 1e-6
+        return self.model.gradient(theta)[..., 0] / 1e-6
+
+
+class AttentionPlane(ChainPlane):
+    """(w, e) with a held; in space (e, w, a), unless the bias is a coordinate too."""
+
+    far = tuple(product((-1.6, 0.5, 1.6), (-1.9, -1.1, -0.35, 0.35, 1.5), (-0.7, 0.1, 0.8)))
+    near = tuple(product((-0.12, 0.12), (-0.28, -0.1, 0.1, 0.28), (-0.28, 0.0, 0.28)))
+
+    def __init__(self, model: OnChain) -> None:
+        super().__init__(model)
+        if not model.dynamic_bias:
+            self.third = "a"
+            self.space = {"w": (-2.5, 2.5), "e": (-2.0, 2.0), "a": (-1.0, 1.0)}

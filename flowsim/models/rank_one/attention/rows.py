@@ -1,0 +1,52 @@
+"""The rank-one flow with attention for the rows engine."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from flowsim.compiled import compiled
+from flowsim.interface import Rows
+from flowsim.models.rank_one.attention import field, jacobian, verdict
+from flowsim.models.rank_one.attention.verdict import TIME
+
+_jacobian, _begin_row, _back = jacobian.linearise, verdict.begin, verdict.conserve
+
+
+@compiled(internal=True)
+def _begin(row, held, signs):
+    _begin_row(row.y, row.ints, row.memory)
+    return 0
+
+
+@compiled(internal=True)
+def _linearise(row):
+    return _jacobian(row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative)
+
+
+@compiled(internal=True)
+def _conserve(row, time):
+    row.memory[TIME] = time
+    _back(row.y, row.ints, row.memory)
+
+
+HOOKS = {
+    "begin": _begin,
+    "velocity": field.velocity,
+    "linearise": _linearise,
+    "loss": field.loss,
+    "verdict": verdict.verdict,
+    "conserve": _conserve,
+}
+
+
+@lru_cache(maxsize=8)
+def _constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
+    return field.constants(model.chain, model.length, model.tied)
+
+
+def rows_of(model: Any) -> Rows:
+    """The compiled half of the model."""
+    return Rows("rank_one_attention", HOOKS, lambda: _constants(model), at_once=32)

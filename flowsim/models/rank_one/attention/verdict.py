@@ -1,0 +1,177 @@
+"""When a rank-one row with attention has come to its end, also where that is at infinity.
+
+Many orbits creep: the loss falls like a power of time along a valley that leads to infinity (with
+e → 0 and |o v| → ∞, attention counts the past; with positions that have shut their units, |w| → ∞).
+So the loss is noted twice a decade of time, and its limit is extrapolated from the geometric series
+of its falls (Aitken). Such a row is decided where two successive extrapolations agree, what is left
+to fall is far less than what is left above the entropy rate, and the valley attracts: along the
+surface of constant w₁² − w₂² and o² − v² no curvature is below −0.3/t, so that nothing grows by
+more than a small power of time. Source: own derivation.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flowsim.compiled import compiled
+from flowsim.models.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
+from flowsim.models.rank_one.attention.field import (
+    ENTROPY_RATE,
+    LAMBDA,
+    LENGTH,
+    UNIGRAM,
+    UNTIED,
+    P,
+    Q,
+    loss,
+)
+from flowsim.models.rank_one.attention.jacobian import linearise
+
+#: Places in a row's memory: w₁² − w₂² and o² − v² at its start, the time, the last mark, the last
+#: extrapolation of the loss, and the losses at the marks, two for each decade of time from 1.
+BALANCE, TIME, MARK, LIMIT, LOSSES = 0, 2, 3, 4, 8
+_MARKS = 48
+#: A row is at rest once no coordinate moves faster than this.
+_STATIONARY = 1e-12
+#: The first time at which a row may be found to creep, as a mark.
+_FIRST_MARK = 6
+#: Ratios of successive falls, per decade, of a power law; slower ones cannot be extrapolated.
+_FASTEST, _SLOWEST = 1e-3, 0.8
+#: How far two extrapolations may differ, and what may be left to fall, relative to the excess.
+_AGREEMENT, _LEFT = 0.005, 0.005
+#: An excess below this share of the mutual information, of which nothing is left but this part when
+#: its fall is extrapolated, twice, tends to zero.
+_SMALL, _WHOLE = 1e-6, 0.1
+#: Curvatures above −this/t count as none.
+_GROWTH = 0.3
+#: With limits above this share of h(π₁) the plane e = 0 must attract, too.
+_PLANE = 0.9
+
+
+@compiled
+def begin(y, ints, memory):
+    """Note what the flow conserves."""
+    n = ints[LENGTH]
+    memory[BALANCE] = y[n + 1] * y[n + 1] - y[n + 2] * y[n + 2]
+    memory[BALANCE + 1] = y[n + 3] * y[n + 3] - y[n + 4] * y[n + 4]
+    memory[TIME], memory[MARK], memory[LIMIT] = 0.0, -1.0, math.inf
+
+
+@compiled
+def conserve(y, ints, memory):
+    """Put y back on its conserved quantities, to first order; far below the step's error."""
+    for pair in range(2):
+        i = ints[LENGTH] + 1 + 2 * pair
+        size = y[i] * y[i] + y[i + 1] * y[i + 1]
+        if size > 0.0:
+            part = (y[i] * y[i] - y[i + 1] * y[i + 1] - memory[BALANCE + pair]) / (2.0 * size)
+            y[i] *= 1.0 - part
+            y[i + 1] *= 1.0 + part
+
+
+@compiled
+def verdict(row):
+    """GOING, or the rule that ends the row."""
+    y, velocity, jacobian, work = row.y, row.velocity, row.derivative, row.work
+    reals, ints, memory = row.reals, row.ints, row.memory
+    information = reals[UNIGRAM] - reals[ENTROPY_RATE]
+    speed = 0.0
+    for value in velocity:
+        speed = max(speed, abs(value))
+    if speed <= _STATIONARY:
+        return _at_rest(y, jacobian, information, reals, ints, memory, work)
+    time = memory[TIME]
+    mark = math.floor(2.0 * math.log10(time)) if time >= 1.0 else -1
+    if mark <= memory[MARK] or mark >= _MARKS:
+        return GOING
+    value = loss(y, reals, ints, memory)
+    for m in range(int(memory[MARK]) + 1, mark + 1):
+        memory[LOSSES + m] = value
+    memory[MARK] = mark
+    excess = value - reals[ENTROPY_RATE]
+    if excess <= 1e-9 * information + 1e-15:
+        return MINIMA
+    if mark < _FIRST_MARK:
+        return GOING
+    before = memory[LOSSES + mark - 4] - memory[LOSSES + mark - 2]
+    fall = memory[LOSSES + mark - 2] - value
+    if not (before > 0.0 and _FASTEST * before < fall < _SLOWEST * before):
+        return GOING
+    left = fall * fall / (before - fall)
+    limit, last = value - left, memory[LIMIT]
+    memory[LIMIT] = limit
+    if excess <= _SMALL * information:
+        whole = max(abs(limit - reals[ENTROPY_RATE]), abs(last - reals[ENTROPY_RATE]))
+        return MINIMA if whole <= _WHOLE * excess else GOING
+    if left > _LEFT * excess or abs(limit - last) > _AGREEMENT * (limit - reals[ENTROPY_RATE]):
+        return GOING
+    if not attracts(y, jacobian, _GROWTH / time, ints, work[0]):
+        return GOING
+    if limit - reals[ENTROPY_RATE] > _PLANE * information and not _plane_attracts(
+        y, jacobian, _GROWTH / time, reals, ints, memory, work
+    ):
+        return GOING
+    return DRIFTS
+
+
+@compiled(internal=True)
+def _at_rest(y, jacobian, information, reals, ints, memory, work):
+    """What a point without velocity is; TRAPPED also sets e to zero."""
+    excess = loss(y, reals, ints, memory) - reals[ENTROPY_RATE]
+    if excess <= 1e-9 * information + 1e-15:
+        return MINIMA
+    tied = ints[UNTIED] == 0
+    if tied and reals[LAMBDA] != 0.0 and abs(excess - information) <= 1e-9 * information:
+        largest = 0.0
+        for i in range(len(y)):
+            largest = max(largest, abs(jacobian[i, i]))
+        if attracts(y, jacobian, 1e-9 * (1.0 + largest), ints, work[0]):
+            return TRAPPED
+    return REST
+
+
+@compiled(internal=True, makes_arrays=True)
+def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
+    """Whether the plane e = 0 attracts at the point of it below y with the optimal bias."""
+    point, velocity = y.copy(), work[0, 0]
+    point[0], point[ints[LENGTH] + 5] = 0.0, math.log(reals[P] / reals[Q])
+    if linearise(point, reals, ints, memory, velocity, work[1]) != 0:
+        return False
+    return attracts(point, work[1], growth, ints, work[0])
+
+
+@compiled(internal=True)
+def attracts(y, jacobian, growth, ints, work):
+    """Whether no curvature is below −growth along the surface of the conserved quantities.
+
+    By Cholesky's factors of G^½(−J)G^−½ + growth, with the normals of the surface lifted. With
+    e² + Σρ² − c² too, where untied, more is asked than needed.
+    """
+    k, first = len(y), ints[LENGTH] + 1
+    largest = 0.0
+    for i in range(k):
+        root = 2.0 if i == first or i == first + 1 else 1.0
+        for j in range(i + 1):
+            other = 2.0 if j == first or j == first + 1 else 1.0
+            upper, lower = jacobian[j, i] * other / root, jacobian[i, j] * root / other
+            work[i, j] = -0.5 * (upper + lower)
+        largest = max(largest, abs(work[i, i]))
+        work[i, i] += growth
+    for i in range(first, first + 3, 2):
+        size = y[i] * y[i] + y[i + 1] * y[i + 1]
+        if size > 0.0:
+            work[i, i] += largest * y[i] * y[i] / size
+            work[i + 1, i] -= largest * y[i] * y[i + 1] / size
+            work[i + 1, i + 1] += largest * y[i + 1] * y[i + 1] / size
+    for i in range(k):
+        for j in range(i + 1):
+            value = work[i, j]
+            for m in range(j):
+                value -= work[i, m] * work[j, m]
+            if j < i:
+                work[i, j] = value / work[j, j]
+            elif value > 0.0:
+                work[i, i] = math.sqrt(value)
+            else:
+                return False
+    return True

@@ -1,0 +1,163 @@
+"""The rank-one flow without attention: field, Jacobian and loss inside one mode of its two units.
+
+With Y_0 = ρ, Y_1 = e + ρ, slope s_x = 1 + 4w₁w₂ where unit x is open (w₁Y_x > 0) and 1 where it is
+closed, and u = e (tied) or c (untied), the logits are f_x = u Y_x s_x + b and the loss is
+Σ_x π_x CE(f_x). A unit *slides* where the orbit stays on Y_x = 0: there the flow is the gradient
+flow of the loss restricted to that surface, on which Y_x = 0 and e moves with ρ = −e (metric
+1 + N) or alone with ρ = 0. Inside a mode all of this is analytic, also beyond the surface where the
+mode ends. Own derivation (docs/derivations.md).
+"""
+
+from __future__ import annotations
+
+from math import exp, log1p
+
+from flowsim.compiled import compiled
+
+#: Modes of a unit (``kinks``).
+CLOSED, OPEN, SLIDING = range(3)
+
+#: Places in ``Row.reals``.
+TARGET0, TARGET1, OTHER0, OTHER1, PI0, PI1, LENGTH = range(7)
+BIAS, ENTROPY_RATE, UNIGRAM, LAMBDA = range(7, 11)
+
+
+@compiled(inline=True, internal=True)
+def probability(logit):
+    """σ(f), without overflow."""
+    if logit >= 0.0:
+        return 1.0 / (1.0 + exp(-logit))
+    tail = exp(logit)
+    return tail / (1.0 + tail)
+
+
+@compiled(inline=True, internal=True)
+def residual(logit, target, other):
+    """σ(f) − t, without cancellation for t near 1; ``other`` is 1 − t."""
+    if target <= other:
+        return probability(logit) - target
+    return other - probability(-logit)
+
+
+@compiled(internal=True)
+def entropy(logit, target, other):
+    """The cross-entropy −t log σ(f) − (1 − t) log σ(−f) in nats."""
+    if logit >= 0.0:
+        return log1p(exp(-logit)) + other * logit
+    return log1p(exp(logit)) - target * logit
+
+
+@compiled(internal=True)
+def loss(y, mode, reals):
+    """The loss in nats, units open or closed as ``mode`` says."""
+    u = y[0] if len(y) == 5 else y[5]
+    gain = 1.0 + 4.0 * y[2] * y[3]
+    f0 = u * y[1] * (gain if mode[0] == OPEN else 1.0) + y[4]
+    f1 = u * (y[0] + y[1]) * (gain if mode[1] == OPEN else 1.0) + y[4]
+    return reals[PI0] * entropy(f0, reals[TARGET0], reals[OTHER0]) + reals[PI1] * entropy(
+        f1, reals[TARGET1], reals[OTHER1]
+    )
+
+
+@compiled(inline=True, internal=True)
+def inner(y, mode, x):
+    """Y_x and its derivatives by e and ρ, as functions of the coordinates free in this mode."""
+    if mode[x] == SLIDING:
+        return 0.0, 0.0, 0.0
+    if mode[1 - x] == SLIDING:  # the other unit keeps ρ = −e or ρ = 0
+        return (-y[0], -1.0, 0.0) if x == 0 else (y[0], 1.0, 0.0)
+    return (y[1], 0.0, 1.0) if x == 0 else (y[0] + y[1], 1.0, 1.0)
+
+
+@compiled(inline=True, internal=True)
+def unit(value, opened, product, u, b, target, other, share):
+    """(ω_x, s_x, out_x) of a unit with Y_x = ``value``; ``product`` is 4w₁w₂."""
+    slope = 1.0 + product if opened else 1.0
+    output = value * slope
+    return share * residual(u * output + b, target, other), slope, output
+
+
+@compiled(inline=True, internal=True)
+def velocity(y, mode, reals, out):
+    """dy/dt = −G⁻¹∇L for y = (e, ρ, w₁, w₂, b[, c])."""
+    tied, b, length = len(y) == 5, y[4], reals[LENGTH]
+    u = y[0] if tied else y[5]
+    product = 4.0 * y[2] * y[3]
+    y0, e0, rho0 = inner(y, mode, 0)
+    y1, e1, rho1 = inner(y, mode, 1)
+    open0, open1 = mode[0] == OPEN and mode[2] == 0, mode[1] == OPEN and mode[2] == 0
+    omega0, s0, out0 = unit(y0, open0, product, u, b, reals[TARGET0], reals[OTHER0], reals[PI0])
+    omega1, s1, out1 = unit(y1, open1, product, u, b, reals[TARGET1], reals[OTHER1], reals[PI1])
+    by_u = omega0 * out0 + omega1 * out1
+    by_e = u * (omega0 * s0 * e0 + omega1 * s1 * e1)
+    by_relu = (omega0 * y0 if open0 else 0.0) + (omega1 * y1 if open1 else 0.0)
+    if tied:
+        by_e += by_u
+    else:
+        out[5] = -by_u
+    if mode[1] == SLIDING and mode[0] != SLIDING:
+        out[0] = -by_e / (1.0 + length)
+        out[1] = -out[0]
+    else:
+        out[0] = -by_e
+        out[1] = -u * (omega0 * s0 * rho0 + omega1 * s1 * rho1) / length
+    out[2] = -u * by_relu * y[3]
+    out[3] = -u * by_relu * y[2]
+    out[4] = -omega0 - omega1
+
+
+@compiled(internal=True)
+def jacobian(y, mode, reals, out):
+    """∂(dy/dt)/∂y into ``out``: −G⁻¹ Σ_x (v_x ∇f_x ∇f_xᵀ + ω_x ∇²f_x), v = πσ′."""
+    k = len(y)
+    tied, held = len(y) == 5, mode[2] == 1
+    u, u_e = (y[0], 1.0) if tied else (y[5], 0.0)
+    w1, w2 = y[2], y[3]
+    for i in range(k):
+        for j in range(k):
+            out[i, j] = 0.0
+    for x in range(2):
+        value, inner_e, inner_rho = inner(y, mode, x)
+        gate = 4.0 if mode[x] == OPEN and not held else 0.0
+        slope = 1.0 + gate * w1 * w2
+        output = value * slope
+        logit = u * output + y[4]
+        omega = reals[PI0 + x] * residual(logit, reals[TARGET0 + x], reals[OTHER0 + x])
+        chance = probability(logit)
+        v = reals[PI0 + x] * chance * (1.0 - chance)
+        f0, f1 = u * slope * inner_e + u_e * output, u * slope * inner_rho
+        f2, f3 = u * gate * w2 * value, u * gate * w1 * value
+        mixed = omega * gate * (u * inner_e + u_e * value)
+        out[0, 0] -= v * f0 * f0 + omega * 2.0 * u_e * slope * inner_e
+        out[0, 1] -= v * f0 * f1 + omega * u_e * slope * inner_rho
+        out[0, 2] -= v * f0 * f2 + mixed * w2
+        out[0, 3] -= v * f0 * f3 + mixed * w1
+        out[0, 4] -= v * f0
+        out[1, 1] -= v * f1 * f1
+        out[1, 2] -= v * f1 * f2 + omega * u * gate * w2 * inner_rho
+        out[1, 3] -= v * f1 * f3 + omega * u * gate * w1 * inner_rho
+        out[1, 4] -= v * f1
+        out[2, 2] -= v * f2 * f2
+        out[2, 3] -= v * f2 * f3 + omega * u * gate * value
+        out[2, 4] -= v * f2
+        out[3, 3] -= v * f3 * f3
+        out[3, 4] -= v * f3
+        out[4, 4] -= v
+        if not tied:
+            out[0, 5] -= v * f0 * output + omega * slope * inner_e
+            out[1, 5] -= v * f1 * output + omega * slope * inner_rho
+            out[2, 5] -= v * f2 * output + omega * gate * w2 * value
+            out[3, 5] -= v * f3 * output + omega * gate * w1 * value
+            out[4, 5] -= v * output
+            out[5, 5] -= v * output * output
+    for i in range(k):
+        for j in range(i):
+            out[i, j] = out[j, i]
+    together = mode[1] == SLIDING and mode[0] != SLIDING
+    length = reals[LENGTH]
+    e_mass = 1.0 + length if together else 1.0
+    for j in range(k):
+        out[0, j] /= e_mass
+        out[1, j] = -out[0, j] if together else out[1, j] / length
+        out[2, j] *= 0.25
+        out[3, j] *= 0.25

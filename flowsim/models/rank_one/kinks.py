@@ -1,0 +1,254 @@
+"""The kinks of the rank-one flow without attention: which side a row is on, and what comes next.
+
+The field jumps on Y_0 = 0, on Y_1 = 0 and, where w₁² < w₂², on w₁ = 0. On a surface the velocities
+across it, taken from both sides, say what happens: both to one side, the row crosses; towards each
+other, it slides; away from each other, it leaves to the faster side. A mode lasts while its
+*margins* are positive: the distance to the surface for a unit that is open or closed, and for one
+that slides both velocities, counted towards the surface.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from flowsim.compiled import compiled
+from flowsim.models.rank_one.field import (
+    CLOSED,
+    LENGTH,
+    OPEN,
+    OTHER0,
+    OTHER1,
+    PI0,
+    PI1,
+    SLIDING,
+    TARGET0,
+    TARGET1,
+    residual,
+)
+from flowsim.models.vectors import lowest_between
+
+#: A row this near to a surface, relative to its size, is on it: the rounding of Y.
+_NEAR = 1e-15
+
+#: Surfaces: of the two units, and w₁ = 0.
+UNIT0, UNIT1, WEIGHT = range(3)
+
+
+@compiled(internal=True)
+def across(y, slope0, slope1, reals):
+    """(Y_0′, Y_1′) if the units' slopes were s_0 and s_1."""
+    tied = len(y) == 5
+    u = y[0] if tied else y[5]
+    out0, out1 = y[1] * slope0, (y[0] + y[1]) * slope1
+    omega0 = reals[PI0] * residual(u * out0 + y[4], reals[TARGET0], reals[OTHER0])
+    omega1 = reals[PI1] * residual(u * out1 + y[4], reals[TARGET1], reals[OTHER1])
+    rho = -u * (omega0 * slope0 + omega1 * slope1) / reals[LENGTH]
+    e = -u * omega1 * slope1
+    if tied:
+        e -= omega0 * out0 + omega1 * out1
+    return rho, e + rho
+
+
+@compiled(internal=True)
+def _slope(unit_mode, gain):
+    """Of a unit that is open or closed; one that slides has Y = 0 and no say on outputs."""
+    return gain if unit_mode == OPEN else 1.0
+
+
+@compiled(internal=True)
+def unit_velocities(y, mode, unit, reals):
+    """The velocity of Y across its surface towards the open side, unit open and unit closed."""
+    gain = 1.0 + 4.0 * y[2] * y[3]
+    if unit == UNIT0:
+        other = _slope(mode[1], gain)
+        opened = across(y, gain, other, reals)[0]
+        closed = across(y, 1.0, other, reals)[0]
+    else:
+        other = _slope(mode[0], gain)
+        opened = across(y, other, gain, reals)[1]
+        closed = across(y, other, 1.0, reals)[1]
+    return mode[3] * opened, mode[3] * closed
+
+
+@compiled(internal=True)
+def weight_velocities(y, reals):
+    """w₁′ at w₁ = 0 if w₁ were positive, and if it were negative."""
+    u = y[0] if len(y) == 5 else y[5]
+    inner0, inner1 = y[1], y[0] + y[1]
+    omega0 = reals[PI0] * residual(u * inner0 + y[4], reals[TARGET0], reals[OTHER0])
+    omega1 = reals[PI1] * residual(u * inner1 + y[4], reals[TARGET1], reals[OTHER1])
+    factor = -u * y[3]
+    positive = factor * (omega0 * max(inner0, 0.0) + omega1 * max(inner1, 0.0))
+    negative = factor * (omega0 * min(inner0, 0.0) + omega1 * min(inner1, 0.0))
+    return positive, negative
+
+
+@compiled(internal=True)
+def _holds(y, mode, unit, reals):
+    """Positive while the loss rises with |Y| of this unit, both units being at Y = 0.
+
+    There e = ρ = 0 and only b moves. To first order the loss is u Σ_x ω_x s_x Y_x, where s_x is
+    1 + 4w₁w₂ < 0 on the open side and 1 on the other.
+    """
+    u = y[0] if len(y) == 5 else y[5]
+    if unit == UNIT0:
+        omega = residual(y[4], reals[TARGET0], reals[OTHER0])
+    else:
+        omega = residual(y[4], reals[TARGET1], reals[OTHER1])
+    return mode[3] * u * omega * 4.0 * y[2] * y[3]
+
+
+@compiled(internal=True)
+def smallest_margin(y, mode, kinked, reals, margins):
+    """Fill ``margins`` (two for each surface) and return the smallest.
+
+    ``kinked``: whether w₁ can reach 0.
+    """
+    for i in range(6):
+        margins[i] = inf
+    for unit in range(2):
+        inner = y[1] if unit == UNIT0 else y[0] + y[1]
+        if mode[2] == 1:
+            continue  # w₁ = 0: units do not matter
+        if mode[unit] == SLIDING:
+            if mode[1 - unit] == SLIDING:
+                margins[2 * unit] = _holds(y, mode, unit, reals)
+                continue
+            opened, closed = unit_velocities(y, mode, unit, reals)
+            margins[2 * unit], margins[2 * unit + 1] = -opened, closed
+        else:
+            side = mode[3] if mode[unit] == OPEN else -mode[3]
+            margins[2 * unit] = side * inner + _NEAR * (abs(y[0]) + abs(y[1]))
+    if mode[2] == 1:
+        positive, negative = weight_velocities(y, reals)
+        margins[4], margins[5] = -positive, negative
+    elif kinked:
+        margins[4] = mode[3] * y[2] + _NEAR * abs(y[3])
+    smallest = margins[0]
+    for i in range(1, 6):
+        if margins[i] < smallest:
+            smallest = margins[i]
+    return smallest
+
+
+@compiled(internal=True)
+def project(y, mode):
+    """Put the row exactly on the surfaces on which it slides or is held."""
+    if mode[0] == SLIDING:
+        y[1] = 0.0
+        if mode[1] == SLIDING:
+            y[0] = 0.0
+    elif mode[1] == SLIDING:
+        y[1] = -y[0]
+    if mode[2] == 1:
+        y[2] = 0.0
+
+
+@compiled(internal=True)
+def choose_modes(y, mode, kinked, reals):
+    """The modes in which the row goes on from y, which may lie on any of the surfaces."""
+    mode[2] = 0
+    if y[2] != 0.0:
+        mode[3] = 1 if y[2] > 0.0 else -1
+    elif kinked:
+        positive, negative = weight_velocities(y, reals)
+        if positive < 0.0 < negative:
+            mode[2] = 1
+        else:
+            mode[3] = 1 if positive + negative >= 0.0 else -1
+    else:
+        mode[3] = 1
+    inner0, inner1 = y[1], y[0] + y[1]
+    mode[0] = OPEN if mode[3] * inner0 > 0.0 else CLOSED
+    mode[1] = OPEN if mode[3] * inner1 > 0.0 else CLOSED
+    if mode[2] == 1:
+        return
+    if inner0 == 0.0 and inner1 == 0.0:
+        _choose_both(y, mode, reals)
+        return
+    for unit in range(2):
+        if (inner0 if unit == UNIT0 else inner1) == 0.0:
+            mode[unit] = _choose(y, mode, unit, reals)
+
+
+@compiled(internal=True)
+def _choose(y, mode, unit, reals):
+    """The mode of a unit on its surface while the other one is off its own."""
+    opened, closed = unit_velocities(y, mode, unit, reals)
+    if opened < 0.0 < closed:
+        return SLIDING
+    return OPEN if opened + closed >= 0.0 else CLOSED
+
+
+@compiled(internal=True)
+def _choose_both(y, mode, reals):
+    """e = ρ = 0: the first pair of modes that agrees with the velocities it causes.
+
+    Where a unit may leave to both sides, it leaves to the faster one.
+
+    With the outputs zero both velocities are linear in the slopes, so that the slopes that keep a
+    unit on its surface follow from a linear equation.
+    """
+    u = y[0] if len(y) == 5 else y[5]
+    omega0 = reals[PI0] * residual(y[4], reals[TARGET0], reals[OTHER0])
+    omega1 = reals[PI1] * residual(y[4], reals[TARGET1], reals[OTHER1])
+    gain = 1.0 + 4.0 * y[2] * y[3]
+    low, high = min(1.0, gain), max(1.0, gain)
+    ratio = 1.0 / reals[LENGTH]
+    order = (OPEN, CLOSED, SLIDING) if abs(gain) >= 1.0 else (CLOSED, OPEN, SLIDING)
+    for pair in range(9):
+        first, second = order[pair % 3], order[pair // 3]
+        slope0, slope1 = _slope(first, gain), _slope(second, gain)
+        if first == SLIDING and second == SLIDING:
+            slope0 = slope1 = 0.0
+        elif first == SLIDING:
+            slope0 = -omega1 * slope1 / omega0
+        elif second == SLIDING:
+            slope1 = -omega0 * slope0 * ratio / (omega1 * (1.0 + ratio))
+        drift = -u * ratio * (omega0 * slope0 + omega1 * slope1)
+        toward0, toward1 = mode[3] * drift, mode[3] * (drift - u * omega1 * slope1)
+        fits0 = low <= slope0 <= high if first == SLIDING else _agrees(first, toward0)
+        fits1 = low <= slope1 <= high if second == SLIDING else _agrees(second, toward1)
+        if fits0 and fits1:
+            mode[0], mode[1] = first, second
+            return
+    mode[0], mode[1] = CLOSED, CLOSED
+
+
+@compiled(internal=True)
+def _agrees(unit_mode, toward_open):
+    return toward_open >= 0.0 if unit_mode == OPEN else toward_open <= 0.0
+
+
+@compiled(internal=True)
+def dip(y, velocity, new, slope, mode, kinked, h):
+    """The fraction of a step at which a distance to a surface is negative and least, else 1.
+
+    The step begins and ends inside its mode; between, the distance is taken as the cubic through
+    its values and slopes at both ends.
+    """
+    fraction = 1.0
+    if mode[2] == 1:
+        return fraction
+    for surface in range(3):
+        if surface == WEIGHT:
+            if not kinked:
+                continue
+            side = mode[3]
+            before, after = y[2], new[2]
+            fall, rise = velocity[2], slope[2]
+        else:
+            if mode[surface] == SLIDING:
+                continue
+            side = mode[3] if mode[surface] == OPEN else -mode[3]
+            share = 1.0 if surface == UNIT1 else 0.0
+            before, after = share * y[0] + y[1], share * new[0] + new[1]
+            fall, rise = share * velocity[0] + velocity[1], share * slope[0] + slope[1]
+        before, after, fall, rise = side * before, side * after, side * h * fall, side * h * rise
+        if not (fall < 0.0 < rise):
+            continue
+        place, least = lowest_between(before, after, fall, rise)
+        near = _NEAR * (abs(y[3]) if surface == WEIGHT else abs(y[0]) + abs(y[1]))
+        if least < -near and 0.0 < place < fraction:
+            fraction = place
+    return fraction

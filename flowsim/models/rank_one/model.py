@@ -1,0 +1,302 @@
+"""The rank-one manifold: coordinates in which the full transformer's gradient flow is exact.
+
+Embedding e·α, positions ρ_n·α, W_1 = (w₁/√d) 1 αᵀ, W_2 = (w₂/√d) α 1ᵀ with r/d = 4 hidden units per
+dimension, W_V = v β αᵀ, W_O = o α βᵀ, zero queries and keys, a bias b and, untied, an unembedding
+c·α: gradient flow never leaves this set. With X_i = e x_i + ρ_i, Y_n = X_n + o v (1/n) Σ_{i≤n} X_i,
+
+    logit_n = u [Y_n + 4 w₂ ReLU(w₁ Y_n)] + b,      u = e (tied) or c (untied).
+
+Source: docs/derivations.md, 7; LG for the rank-one form.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.arrays import accepts_arrays
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from flowsim.interface import Rows, of_theta
+from flowsim.labels import Label
+from flowsim.models.autograd import Gradient, Hessian, Loss
+from flowsim.models.bias import best_shifts
+from flowsim.models.on_chain import OnChain
+from flowsim.models.past_law import check_length
+from flowsim.models.rank_one import rows
+from flowsim.models.rank_one.attention import rows as attention_rows
+from flowsim.models.rank_one.attention.field import RELU_WIDTH, WEIGHTS
+from flowsim.models.rank_one.attention.field import constants as attention_constants
+from flowsim.models.rank_one.plane import RankOnePlane
+from flowsim.models.rank_one.point import RankOnePoint
+from flowsim.models.rank_one.rows import constants as plain_constants
+from flowsim.models.rank_one.values import (
+    GRADIENT,
+    HESSIAN,
+    LOGITS,
+    LOSS,
+    STIFFNESS,
+    attention_values,
+    plain_values,
+)
+from flowsim.models.words import binary_words
+
+#: r/d, hidden units per embedding dimension, as in AM.
+WIDTH_RATIO = 4.0
+#: Points of one call, after which Ctrl-C is seen, and logits held at once.
+_AT_ONCE, _ROOM = 4096, 2**20
+#: Peak bytes per unit of N(N + 1) with attention: the law, then a row's values.
+_BYTES = 250
+
+
+class RankOneModel(OnChain):
+    """The reduced model on the rank-one manifold; its flow is −G⁻¹∇L with the induced metric G.
+
+    Coordinates without attention: (e, rho, w1, w2, b) with metric (1, N, 4, 4, 1), all positions
+    being equal; with attention: (e, rho1, …, rhoN, w1, w2, o, v, b) with metric 1 except 4 for w1
+    and w2. Untied, c comes last. The ReLU makes the loss piecewise smooth; ReLU'(0) = 0, as in
+    torch. The gradient is discontinuous where w₁Y_n = 0, and orbits may slide along that set.
+
+    Conserved are w₁² − w₂² ("feed_forward_balance"), o² − v² ("attention_balance") and, untied,
+    e² + Σ_n ρ_n² − c² ("embedding_balance"): the logit without b is homogeneous in (e, ρ) and c.
+
+    Args:
+        chain: the data.
+        length: N ≥ 1.
+        attention: whether the attention layer is there; its cost is about N² per row.
+        tied: whether the unembedding is the embedding.
+
+    Raises:
+        InputError: N is not an integer, below 1 or too large for the memory.
+    """
+
+    name = "rank-one"
+    loss_of_gap = False
+    kinked = True
+
+    def __init__(
+        self, chain: BinaryChain, length: int, attention: bool = False, tied: bool = True
+    ) -> None:
+        self.chain, self.attention, self.tied = chain, attention, tied
+        self.length, self.slow = check_length(length, _BYTES if attention else 0), attention
+        count = self.length if attention else 1
+        rho = [f"rho{n}" for n in range(1, count + 1)] if attention else ["rho"]
+        layer = ["o", "v"] if attention else []
+        self.coordinates = ("e", *rho, "w1", "w2", *layer, "b", *([] if tied else ["c"]))
+        position = 1.0 if attention else float(self.length)
+        ones = [1.0] * (len(layer) + 1 + (not tied))
+        self.metric = (1.0, *[position] * count, WIDTH_RATIO, WIDTH_RATIO, *ones)
+        self.keeps_sign = (False,) * len(self.coordinates)
+        names = [("feed_forward_balance", True), ("attention_balance", attention)]
+        names.append(("embedding_balance", not tied))
+        self.conserved_names = tuple(name for name, present in names if present)
+
+    @property
+    def plane(self) -> RankOnePlane:
+        return RankOnePlane(self)
+
+    def options(self) -> dict[str, Any]:
+        return {"length": self.length, "attention": self.attention, "tied": self.tied}
+
+    def attributes(self) -> dict[str, Any]:
+        rounded = {"relu_width": RELU_WIDTH} if self.attention else {}
+        return {**super().attributes(), **rounded}
+
+    def captions(self) -> dict[str, str]:
+        """Words of a figure; the separatrix and the integral are the canonical model's."""
+        kinds = ["with attention"] * self.attention + ["untied"] * (not self.tied)
+        title = ", ".join([f"rank-one model, $N$ = {self.length}", *kinds])
+        text = ", ".join([f"{self.name}, N = {self.length}", *kinds])
+        return binary_words(self.chain, title, text) | {
+            "simpler": "canonical model",
+            "starts": "$e$, $w$ and $a$" if self.attention else "$e$ and $w$",
+            "remark": "(starts lifted from the plane, orbits projected to it)",
+            "remark_space": "(starts lifted, orbits projected)",
+            "text_exact": "a check that theory and code agree{steps}",
+        }
+
+    @of_theta
+    def loss(self, theta: Tensor) -> Tensor:
+        """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
+        return Loss.apply(self, theta)
+
+    @of_theta
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇L, shape of ``theta``; the flow is −∇L divided by the metric."""
+        return Gradient.apply(self, theta)
+
+    @of_theta
+    def hessian(self, theta: Tensor) -> Tensor:
+        """∂²L shape (..., k, k), without the jumps at ReLU kinks.
+
+        With attention, at e = ρ = 0, where all kinks meet: of the side with all units open or, for
+        p + q < 1, closed. Where the loss falls to neither of these sides, it falls nowhere.
+        """
+        if self.attention:
+            meet = (theta[..., : self.length + 1] == 0.0).all(-1, keepdim=True)
+            side = theta[..., self.length + 1, None].sign() * (-self.chain.second_eigenvalue)
+            beside = torch.zeros_like(theta)
+            beside[..., 1 : self.length + 1] = 1e-100 * side
+            theta = theta + torch.where(meet, beside, 0.0)
+        return Hessian.apply(self, theta)
+
+    @of_theta
+    def optimal_bias(self, theta: Tensor) -> Tensor:
+        """The bias b that minimises the loss at θ, shape (...); the stored bias is ignored."""
+        return self.by_rows(theta, "bias")
+
+    @of_theta
+    def logit_gap(self, theta: Tensor) -> Tensor:
+        """E[logit_n | x_n = 1] − E[logit_n | x_n = 0], the mean over n, shape (...)."""
+        return self.by_rows(theta, "gap")
+
+    def stiffness(self, theta: Tensor) -> Tensor:
+        """Trace of G⁻¹ Σ law·s·∇f ∇fᵀ with s = max(σ′(f), t(1 − t)), shape (...).
+
+        Near the target it bounds the largest curvature of the loss in the metric, so that a step
+        well below its inverse is stable (own derivation; the Gauss-Newton matrix). The positions
+        count as one that moves N times slower.
+        """
+        return self.by_rows(theta, "stiffness")
+
+    def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
+        """One quantity at all points, by the compiled formula."""
+        rows = np.ascontiguousarray(theta.detach().reshape(-1, theta.shape[-1]).double().cpu())
+        k = rows.shape[1]
+        if quantity in ("bias", "gap"):
+            found = self._of_logits(rows, quantity == "bias")
+        else:
+            what, axes = {"loss": (LOSS, 0), "gradient": (GRADIENT, 1), "hessian": (HESSIAN, 2),
+                          "stiffness": (STIFFNESS, 0)}[quantity]  # fmt: skip
+            found = self._values(what, rows, k**axes).reshape(len(rows), *[k] * axes)
+        return torch.from_numpy(found.reshape(theta.shape[:-1] + found.shape[1:])).to(theta.device)
+
+    def _values(self, what: int, rows: np.ndarray, width: int) -> np.ndarray:
+        """A compiled quantity of rows (n, k), shape (n, width)."""
+        found, metric = np.empty((len(rows), width)), np.array(self.metric)
+        for low in range(0, len(rows), _AT_ONCE):
+            part = slice(low, low + _AT_ONCE)
+            if self.attention:
+                reals, ints, room = self._exact
+                attention_values(what, rows[part], metric, reals, ints, room, found[part])
+            else:
+                plain_values(what, rows[part], metric, self._exact[0], found[part])
+        return found
+
+    @cached_property
+    def _exact(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """The compiled formula's constants, with the ReLU itself."""
+        if self.attention:
+            return attention_constants(self.chain, self.length, self.tied, width=0.0)
+        return plain_constants(self)
+
+    def _of_logits(self, rows: np.ndarray, bias: bool) -> np.ndarray:
+        """The optimal bias of rows (n, k), or their mean logit gap, shape (n,)."""
+        length, found = self.length if self.attention else 1, np.empty(len(rows))
+        if self.attention:  # the symbol x of every value (n, x, S), and the values' weights
+            symbol = np.concatenate([np.repeat([0, 1], n) for n in range(1, length + 1)])
+            law = self._exact[0][WEIGHTS:]
+            weights = np.stack([law[symbol == x] for x in (0, 1)])
+        else:
+            symbol, weights = np.array([0, 1]), np.array(self.chain.stationary)[:, None]
+        size = max(1, _ROOM // len(symbol))
+        for low in range(0, len(rows), size):
+            part = rows[low : low + size].copy()
+            part[:, self.coordinates.index("b")] = 0.0
+            logits = self._values(LOGITS, part, len(symbol))
+            both = np.stack([logits[:, symbol == x] for x in (0, 1)], axis=1)
+            if bias:
+                best_shifts(both, weights, self.chain.p, self.chain.q, found[low : low + size])
+            else:
+                zeros, ones = ((both[:, x] @ weights[x]) / weights[x].sum() for x in (0, 1))
+                found[low : low + size] = ones - zeros
+        return found
+
+    @of_theta
+    def conserved(self, theta: Tensor) -> Tensor:
+        """The conserved quantities in the order of ``conserved_names``, shape (..., count)."""
+        part = self.point(theta)
+        values = [part.w1.square() - part.w2.square()]
+        if self.attention:
+            values.append(part.o.square() - part.v.square())
+        if not self.tied:
+            positions = part.rho.square().sum(-1)
+            values.append(part.eps.square() + positions - part.c.square())
+        return torch.stack(values, dim=-1)
+
+    @accepts_arrays
+    def from_canonical(self, theta: Tensor) -> Tensor:
+        """The lift of canonical coordinates: a point of this model with the same logits.
+
+        As ``RankOnePoint.from_canonical``, with c = e and b, if not given, at its optimum.
+
+        Args:
+            theta: (e, w) or, with attention, (e, w, a), optionally followed by b; shape (..., k).
+
+        Returns:
+            Shape (..., len(coordinates)).
+
+        Raises:
+            InputError: ``theta`` has another number of columns.
+        """
+        given = theta.shape[-1] - 2 - self.attention
+        if given not in (0, 1):
+            names = "(e, w, a)" if self.attention else "(e, w)"
+            raise InputError(
+                f"canonical coordinates are {names}, optionally with b, "
+                f"not {theta.shape[-1]} columns"
+            )
+        canonical = theta[..., : 2 + self.attention]
+        count = self.length if self.attention else 1
+        bias = theta[..., -1] if given else 0.0
+        point = RankOnePoint.from_canonical(canonical, count, bias)
+        lifted = point.to_coordinates(self.attention, self.tied)
+        if not given:
+            lifted[..., self.coordinates.index("b")] = self.optimal_bias(lifted)
+        return lifted
+
+    def point(self, theta: Tensor) -> RankOnePoint:
+        """The point at θ of shape (..., k) by names, with all N positions."""
+        return RankOnePoint.from_coordinates(theta, self.length, self.attention, self.tied)
+
+    @of_theta
+    def to_canonical(self, theta: Tensor) -> Tensor:
+        """(e, w) or (e, w, a) with w|w| = w₁w₂ and a = o v, shape (..., 2 or 3).
+
+        Inverts :meth:`from_canonical` on its image, up to b; elsewhere it is a projection.
+        """
+        return self.point(theta).to_canonical()[..., : 2 + self.attention]
+
+    def classify(self, theta: Tensor, decisive: bool = False) -> Tensor | None:
+        """Labels of critical points (n, k), int8, by their loss and by what is around them.
+
+        Where the loss is h(π₁), it is h(π₁) + π₀π₁(p + q − 1)·slope·e² next to a tied point, slope
+        being that of the units there: 1 if closed, 1 + 4w₁w₂ if open, both next to ρ = 0. Untied
+        points are saddles, since the sign of e c is free. None with attention.
+        """
+        if self.attention:
+            return None
+        chain = self.chain
+        levels = self.levels()
+        lowest = levels.reached(self.loss(theta))
+        rho, w1 = theta[:, 1], theta[:, 2]
+        product = 4 * w1 * theta[:, 3]
+        gain = 1 + product
+        gain = torch.where(gain.abs() <= 1e-9 * (1 + product.abs()), 0.0, gain)
+        sign = -1.0 if chain.second_eigenvalue > 0 else float(chain.second_eigenvalue < 0)
+        opened, closed = sign * gain > 0, torch.full_like(lowest, sign > 0)
+        traps = torch.where(w1 * rho > 0, opened, closed)
+        traps = torch.where(rho == 0, opened & closed, traps) & self.tied
+        label = torch.where(traps, Label.LOCAL_MINIMUM, Label.SADDLE)
+        best = Label.UNRESOLVED if levels.blurred else Label.GLOBAL_MINIMUM
+        return torch.where(lowest, best, label).to(torch.int8)
+
+    def flow(self) -> Rows | None:
+        """The compiled half, with or without attention."""
+        if type(self) is not RankOneModel:
+            return None
+        return attention_rows.rows_of(self) if self.attention else rows.rows_of(self)

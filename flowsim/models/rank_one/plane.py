@@ -1,0 +1,83 @@
+"""The plane of the rank-one model: canonical starts, lifted, and orbits, projected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowsim.labels import CriticalPoint
+from flowsim.models.canonical.basins import reaches_global_minimum, separatrix
+from flowsim.models.on_chain import AttentionPlane, OnChain
+
+#: Where orbits start, in parts of the window's sides: where they move without being stiff.
+_PLACES = tuple(x / 3.5 + 0.5 for x in (-1.6, -0.55, 0.55, 1.6))
+
+
+class RankOnePlane(AttentionPlane):
+    """Canonical (w, e), lifted to points with the same logits; b and, with attention, a are held.
+
+    Without attention the separatrix drawn is that of the canonical model.
+    """
+
+    model: Any
+    orbits = tuple((x, y) for y, x in product(_PLACES, _PLACES))
+    reach = 1.75
+
+    def __init__(self, model: OnChain) -> None:
+        super().__init__(model)
+        self.holds = ("a", "b") if model.attention else ("b",)
+        if not (model.attention and model.tied):
+            self.third, self.space = None, {}
+        canonical = ("e", "w", "a") if model.attention else ("e", "w")
+        self.starts = (canonical, (*canonical, "b"), model.coordinates)
+        self.never_crossed = ("e", "w")
+
+    def embed(self, values: Mapping[str, Tensor]) -> Tensor:
+        zero = torch.zeros_like(values["e"])
+        names = [*self.starts[0], *(["b"] if "b" in values else [])]
+        columns = [values.get(name, zero).expand_as(zero) for name in names]
+        return self.model.from_canonical(torch.stack(columns, dim=-1))
+
+    def project(self, theta: Tensor) -> Tensor:
+        return self.model.to_canonical(theta)
+
+    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        if self.model.attention or "b" in held:
+            return super().separatrix(x, held)
+        return separatrix(self.model.chain, x)
+
+    def line(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
+        """The kind of the lifts of (0, w) in the tied model without attention.
+
+        Near such a point, with e and ρ small and w₁w₂ = w|w| as lifted, the logit gap is
+        Δ = e(e + 4w₂[ReLU(w₁(e + ρ)) − ReLU(w₁ρ)]): homogeneous, and over all ρ it takes every
+        value between e² and e²(1 + 4w|w|). The loss falls where Δ has the sign of Δ*. So for
+        p + q > 1 the point is a local minimum iff 1 + 4w|w| ≥ 0, that is w ≥ −1/2, and a saddle
+        below; for p + q < 1 there is none: it is a maximum for w ≥ −1/2 and a saddle below.
+        Source: own derivation.
+        """
+        if not self._known(held):
+            return None
+        sign = self.model.chain.second_eigenvalue
+        if sign == 0:
+            return torch.full_like(x, CriticalPoint.GLOBAL_MINIMUM, dtype=torch.int8)
+        other = CriticalPoint.LOCAL_MINIMUM if sign < 0 else CriticalPoint.LOCAL_MAXIMUM
+        return torch.where(x > -0.5, other, CriticalPoint.SADDLE).to(torch.int8)
+
+    def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        inside = bool(x[0] < -0.5 < x[-1]) and self.model.chain.second_eigenvalue != 0
+        return x.new_tensor([-0.5]) if inside and self._known(held) else x[:0]
+
+    def _known(self, held: Mapping[str, float]) -> bool:
+        """Whether all points (w, 0) are critical and their kind is known."""
+        return not self.model.attention and self.model.tied and "b" not in held
+
+    def simpler(self, theta: Tensor) -> Tensor | None:
+        """What the canonical model predicts, where it is a model of the same transformer."""
+        if self.model.attention or not self.model.tied:
+            return None
+        return reaches_global_minimum(self.model.chain, theta)

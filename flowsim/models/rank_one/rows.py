@@ -1,0 +1,258 @@
+"""The rank-one flow without attention for the rows engine: its surfaces are the ReLUs' kinks."""
+
+from __future__ import annotations
+
+import math
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from flowsim.compiled import compiled
+from flowsim.interface import Rows
+from flowsim.models.codes import TRAPPED
+from flowsim.models.rank_one import field as of_mode
+from flowsim.models.rank_one import kinks, straight
+from flowsim.models.rank_one import verdict as ends
+from flowsim.models.rank_one.field import CLOSED, LENGTH, OPEN, SLIDING
+from flowsim.models.rank_one.kinks import UNIT0, UNIT1
+from flowsim.models.rank_one.verdict import (
+    AMPLITUDE,
+    CENTRE,
+    EMBEDDING_BALANCE,
+    FEED_FORWARD_BALANCE,
+    NARROWEST,
+)
+
+#: Numbers of ``ints``: units 0 and 1, w₁ held at 0, sign of w₁; then the coordinates of a step.
+_MODES, _MEMORY = 6, 5
+#: A start that moves slower than this, relative to its size, is critical.
+_NO_SPEED = 1e-15
+#: A row that passed a saddle within the root of this many tolerances, or a central one within this
+#: part of its start, is followed again.
+_NARROW, _CENTRAL = 1e3, 1e-2
+
+_field, _jacobian, _loss, _verdict = of_mode.velocity, of_mode.jacobian, of_mode.loss, ends.verdict
+_choose_modes, _dip, _smallest = kinks.choose_modes, kinks.dip, kinks.smallest_margin
+_project = kinks.project
+_straighten, _enter, _stage, _finish = (
+    straight.straighten,
+    straight.enter,
+    straight.straight_velocity,
+    straight.finish,
+)
+
+
+def constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
+    """``reals``, ``ints`` and the size of a row's memory."""
+    chain = model.chain
+    p, q, (pi0, pi1) = chain.p, chain.q, chain.stationary
+    reals = [p, 1 - q, 1 - p, q, pi0, pi1, model.length, math.log(pi1 / pi0)]
+    reals += [chain.entropy_rate, chain.stationary_entropy, chain.second_eigenvalue]
+    return np.array(reals, dtype=np.float64), np.zeros(_MODES, dtype=np.int64), _MEMORY
+
+
+@compiled(internal=True)
+def _embedding_balance(y, length):
+    """e² + Nρ² − c², which an untied row keeps; 0 of a tied one."""
+    return y[0] * y[0] + length * y[1] * y[1] - y[5] * y[5] if len(y) == 6 else 0.0
+
+
+@compiled(internal=True)
+def _begin(row, held, signs):
+    y, memory = row.y, row.memory
+    memory[FEED_FORWARD_BALANCE] = y[2] * y[2] - y[3] * y[3]
+    memory[EMBEDDING_BALANCE] = _embedding_balance(y, row.reals[LENGTH])
+    memory[AMPLITUDE] = sqrt(y[0] * y[0] + y[1] * y[1])
+    memory[NARROWEST] = memory[CENTRE] = -1.0
+    _choose_modes(y, row.ints, memory[FEED_FORWARD_BALANCE] < 0.0, row.reals)
+    return 0
+
+
+@compiled(internal=True)
+def _velocity(y, reals, ints, memory, out):
+    _field(y, ints, reals, out)
+    return 0
+
+
+@compiled(internal=True)
+def _linearise(row):
+    _field(row.y, row.ints, row.reals, row.velocity)
+    _jacobian(row.y, row.ints, row.reals, row.derivative)
+    _straighten(row)
+    return 0
+
+
+@compiled(internal=True)
+def _loss_of(y, reals, ints, memory):
+    return _loss(y, ints, reals)
+
+
+@compiled(internal=True)
+def _relative_change(y, change):
+    """A change of y relative to y, (e, ρ, c) and (w₁, w₂) each taken together.
+
+    Next to 0 the flow is homogeneous in either, so that nothing absolute would do.
+    """
+    inner, inner_change = y[0] * y[0] + y[1] * y[1], change[0] * change[0] + change[1] * change[1]
+    if len(y) == 6:
+        inner += y[5] * y[5]
+        inner_change += change[5] * change[5]
+    outer, outer_change = y[2] * y[2] + y[3] * y[3], change[2] * change[2] + change[3] * change[3]
+    ratio = max(inner_change / (inner + 1e-300), outer_change / (outer + 1e-300))
+    return sqrt(max(ratio, change[4] * change[4] / (1.0 + y[4] * y[4])))
+
+
+@compiled(internal=True)
+def _error_ratio(y, new, error, absolute, relative):
+    return _relative_change(y, error) / relative[0]
+
+
+@compiled(internal=True)
+def _is_critical(row):
+    return _relative_change(row.y, row.velocity) <= _NO_SPEED
+
+
+@compiled(internal=True)
+def _rests(rule, timed, wanted):
+    return not timed or rule != TRAPPED
+
+
+@compiled(internal=True)
+def _conserve(row, time):
+    """Put the row back on w₁² − w₂², on e² + Nρ² − c² and on its surfaces.
+
+    The shortest way in the metric to first order, far below the step's error.
+    """
+    y, memory, length = row.y, row.memory, row.reals[LENGTH]
+    size = y[2] * y[2] + y[3] * y[3]
+    if size > 0.0 and row.ints[2] == 0:
+        excess = y[2] * y[2] - y[3] * y[3] - memory[FEED_FORWARD_BALANCE]
+        y[2] *= 1.0 - excess / (2.0 * size)
+        y[3] *= 1.0 + excess / (2.0 * size)
+    if len(y) == 6:
+        size = y[0] * y[0] + length * y[1] * y[1] + y[5] * y[5]
+        if size > 0.0:
+            part = (_embedding_balance(y, length) - memory[EMBEDDING_BALANCE]) / (2.0 * size)
+            y[0] *= 1.0 - part
+            y[1] *= 1.0 - part
+            y[5] *= 1.0 + part
+    _project(y, row.ints)
+
+
+@compiled(internal=True)
+def _margin(row, y):
+    kinked = row.memory[FEED_FORWARD_BALANCE] < 0.0
+    return _smallest(y, row.ints, kinked, row.reals, row.margins)
+
+
+@compiled(internal=True)
+def _dip_of(row, h):
+    kinked = row.memory[FEED_FORWARD_BALANCE] < 0.0
+    return _dip(row.y, row.velocity, row.new, row.slope, row.ints, kinked, h)
+
+
+@compiled(internal=True)
+def _meet(row):
+    """At a kink that the row has just landed on: go on in the right modes; whether it is new.
+
+    A row that stops sliding leaves to the side whose velocity has turned, which is zero here: its
+    sign is rounding, and so is that of Y.
+    """
+    y, mode, margins = row.y, row.ints, row.margins
+    _margin(row, y)
+    met = 0
+    for i in range(1, 6):
+        if margins[i] < margins[met]:
+            met = i
+    unit = UNIT0 if met < 2 else UNIT1
+    leaves = False
+    if met >= 4:
+        fresh = mode[2] == 0
+        y[2] = 0.0
+    else:
+        fresh = mode[unit] != SLIDING
+        if fresh and mode[1 - unit] == SLIDING:
+            y[0] = y[1] = 0.0
+        elif fresh:
+            y[1] = 0.0 if unit == UNIT0 else -y[0]
+        else:
+            leaves = mode[1 - unit] != SLIDING
+            _project(y, mode)
+    _choose_modes(y, mode, row.memory[FEED_FORWARD_BALANCE] < 0.0, row.reals)
+    if leaves and mode[2] == 0:
+        mode[unit] = OPEN if met % 2 == 0 else CLOSED
+    return 1 if fresh else 0
+
+
+@compiled(internal=True)
+def _slides(row):
+    return row.ints[0] == SLIDING or row.ints[1] == SLIDING or row.ints[2] == 1
+
+
+@compiled(internal=True)
+def _closeness(row, out):
+    out[0], out[1] = row.memory[NARROWEST], row.memory[CENTRE]
+
+
+@compiled(internal=True)
+def _enter_step(row):
+    _enter(row.origin, row.ints, row.slope)
+
+
+@compiled(internal=True)
+def _stage_of(row, point, out):
+    _stage(point, row.y, row.ints, row.reals, out)
+    return 0
+
+
+@compiled(internal=True)
+def _finish_step(row):
+    _finish(row.new, row.error, row.slope, row.y, row.ints, row.point)
+
+
+HOOKS = {
+    "begin": _begin,
+    "velocity": _velocity,
+    "linearise": _linearise,
+    "loss": _loss_of,
+    "verdict": _verdict,
+    "error_ratio": _error_ratio,
+    "is_critical": _is_critical,
+    "rests": _rests,
+    "conserve": _conserve,
+    "margin": _margin,
+    "dip": _dip_of,
+    "meet": _meet,
+    "slides": _slides,
+    "closeness": _closeness,
+    "enter": _enter_step,
+    "stage": _stage_of,
+    "finish": _finish_step,
+}
+
+
+def rows_of(model: Any) -> Rows:
+    """The compiled half of the model."""
+
+    def doubtful(near: np.ndarray, known: np.ndarray, rtol: float, changed: Any) -> np.ndarray:
+        """Untied rows are never in doubt: their bad minima are saddles."""
+        narrow, central = near[:, 0] ** 2 < _NARROW * rtol, near[:, 1] < _CENTRAL
+        central = central if changed is None else central & changed
+        return known & (narrow | central) & (model.tied and model.chain.mutual_information > 0)
+
+    return Rows(
+        tag="rank_one",
+        hooks=HOOKS,
+        constants=lambda: constants(model),
+        own_steps=True,
+        rtol=1e-8,
+        time_rtol=1e-10,
+        max_steps=30_000,
+        long=100_000,
+        at_once=2048,
+        finer=1e-4,
+        finest=1e-13,
+        more=5,
+        doubtful=doubtful,
+    )

@@ -1,0 +1,125 @@
+"""Loss, gradient, Hessian, stiffness and logits of the rank-one model at many points (compiled).
+
+The formulas are those by which rows are followed: without attention inside a mode, with attention
+with the ReLU itself, its width being 0.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from flowsim.compiled import compiled
+from flowsim.models.rank_one import field as plain
+from flowsim.models.rank_one import straight
+from flowsim.models.rank_one.attention import field as attention
+from flowsim.models.rank_one.attention import jacobian as of_attention
+from flowsim.models.rank_one.attention.field import FIRST, WEIGHTS
+from flowsim.models.rank_one.field import CLOSED, OPEN, PI0, TARGET0
+
+#: What is computed.
+LOSS, GRADIENT, HESSIAN, STIFFNESS, LOGITS = range(5)
+
+_velocity, _jacobian, _loss, _probability = (
+    plain.velocity,
+    plain.jacobian,
+    plain.loss,
+    plain.probability,
+)
+_logit = straight.logit_and_gradient
+_P, _Q, _LENGTH, _UNTIED = attention.P, attention.Q, attention.LENGTH, attention.UNTIED
+_evaluate, _far_velocity, _far_loss = attention.evaluate, attention.velocity, attention.loss
+_far_jacobian = of_attention.linearise
+
+
+@compiled(makes_arrays=True)
+def plain_values(what, theta, metric, reals, found):
+    """Without attention: fill ``found`` (n, 1, k, k² or 2) at ``theta`` (n, k), ReLU'(0) = 0."""
+    k = theta.shape[1]
+    mode, rate, steep = np.zeros(6, dtype=np.int64), np.zeros(k), np.zeros((k, k))
+    for i in range(len(theta)):
+        y = theta[i]
+        mode[0] = OPEN if y[2] * y[1] > 0.0 else CLOSED
+        mode[1] = OPEN if y[2] * (y[0] + y[1]) > 0.0 else CLOSED
+        if what == LOSS:
+            found[i, 0] = _loss(y, mode, reals)
+        elif what == GRADIENT:
+            _velocity(y, mode, reals, rate)
+            for j in range(k):
+                found[i, j] = -metric[j] * rate[j]
+        elif what == HESSIAN:
+            _jacobian(y, mode, reals, steep)
+            for j in range(k):
+                for m in range(k):
+                    found[i, k * j + m] = -metric[j] * steep[j, m]
+        else:
+            total = 0.0
+            for x in range(2):
+                f = _logit(y, mode, x, rate)
+                if what == LOGITS:
+                    found[i, x] = f - y[4]
+                    continue
+                squares = 0.0
+                for j in range(k):
+                    squares += rate[j] * rate[j] / metric[j]
+                chance, target = _probability(f), reals[TARGET0 + x]
+                total += (
+                    reals[PI0 + x] * squares * max(chance * (1.0 - chance), target * (1.0 - target))
+                )
+            if what == STIFFNESS:
+                found[i, 0] = total
+
+
+@compiled(makes_arrays=True)
+def attention_values(what, theta, metric, reals, ints, room, found):
+    """With attention: fill ``found`` (n, 1, k, k² or N(N + 1)); logits in the order (n, x, S)."""
+    k, memory = theta.shape[1], np.zeros(room)
+    rate, steep = np.zeros(k), np.zeros((k, k))
+    length = ints[_LENGTH]
+    for i in range(len(theta)):
+        y = theta[i]
+        found[i] = math.nan
+        if what == LOSS:
+            found[i, 0] = _far_loss(y, reals, ints, memory)
+        elif what == GRADIENT:
+            if _far_velocity(y, reals, ints, memory, rate) == 0:
+                for j in range(k):
+                    found[i, j] = -metric[j] * rate[j]
+        elif what == HESSIAN:
+            if _far_jacobian(y, reals, ints, memory, rate, steep) == 0:
+                for j in range(k):
+                    for m in range(k):
+                        found[i, k * j + m] = -metric[j] * steep[j, m]
+        elif _evaluate(y, reals, ints, memory):
+            if what == LOGITS:
+                for j in range(length * (length + 1)):
+                    found[i, j] = memory[FIRST + j] - y[length + 5]
+            else:
+                found[i, 0] = _stiffness(y, reals, ints, memory)
+
+
+@compiled(internal=True)
+def _stiffness(y, reals, ints, memory):
+    length, untied = ints[_LENGTH], ints[_UNTIED] == 1
+    count, e, w1, w2 = length * (length + 1), y[0], y[length + 1], y[length + 2]
+    o, v = y[length + 3], y[length + 4]
+    u = y[length + 6] if untied else e
+    at, sum_of_rho, total = FIRST, 0.0, 0.0
+    for n in range(1, length + 1):
+        sum_of_rho += y[n]
+        for x in range(2):
+            target = 1.0 - reals[_Q] if x else reals[_P]
+            for s in range(x, n + x):
+                inner, relu = memory[at + 3 * count], memory[at + 4 * count]
+                opened = memory[at + 5 * count]
+                slope, output = u * (1.0 + 4.0 * w1 * w2 * opened), inner + 4.0 * w2 * relu
+                mean = slope * (e * s + sum_of_rho) / n
+                by_e = slope * (x + o * v * s / n) + (0.0 if untied else output)
+                squares = 1.0 + by_e * by_e + (slope * (1.0 + o * v)) ** 2 / length
+                squares += 4.0 * u * u * (relu * relu + (w2 * opened * inner) ** 2)
+                squares += (o * o + v * v) * mean * mean + (output * output if untied else 0.0)
+                curved = max(memory[at + 2 * count], target * (1.0 - target))
+                total += reals[WEIGHTS + at - FIRST] * curved * squares
+                at += 1
+    return total

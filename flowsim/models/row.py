@@ -1,0 +1,68 @@
+"""The state of one row that is followed, which an engine and a model's compiled half share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+#: Numbers in ``Row.margins``.
+MARGINS = 6
+
+
+class Row(NamedTuple):
+    """One row of k coordinates, and room to work in.
+
+    Attributes:
+        reals, ints: the model's constants; ``ints`` may also hold what a row is in the middle of.
+        memory: what the model keeps of the orbit.
+        y: where the row is, in the chart (log|θᵢ| where θᵢ keeps its sign).
+        velocity, derivative: dy/dt and ∂(dy/dt)/∂y there.
+        field, jacobian: the same two in the coordinates of a step; the very same arrays where
+            these are y.
+        new, error, slope: of the step being tried: its end, its error, dy/dt next to its end.
+        stages: of the step, (stages, k); the others are scratch: ``work`` (2, k, k), ``margins``,
+            ``point`` and ``origin``.
+    """
+
+    reals: np.ndarray
+    ints: np.ndarray
+    memory: np.ndarray
+    y: np.ndarray
+    velocity: np.ndarray
+    derivative: np.ndarray
+    field: np.ndarray
+    jacobian: np.ndarray
+    new: np.ndarray
+    error: np.ndarray
+    slope: np.ndarray
+    stages: np.ndarray
+    work: np.ndarray
+    margins: np.ndarray
+    point: np.ndarray
+    origin: np.ndarray
+
+
+def room_for_row(
+    reals: np.ndarray, ints: np.ndarray, memory: int, k: int, stages: int, own_steps: bool
+) -> Row:
+    """Room for one row; ``own_steps``: the coordinates of a step are not y."""
+    velocity, derivative = np.zeros(k), np.zeros((k, k))
+    return Row(
+        reals=reals,
+        ints=ints,
+        memory=np.zeros(memory),
+        y=np.zeros(k),
+        velocity=velocity,
+        derivative=derivative,
+        field=np.zeros(k) if own_steps else velocity,
+        jacobian=np.zeros((k, k)) if own_steps else derivative,
+        new=np.zeros(k),
+        error=np.zeros(k),
+        slope=np.zeros(k),
+        stages=np.zeros((stages, k)),
+        work=np.zeros((2, k, k)),
+        margins=np.zeros(MARGINS),
+        point=np.zeros(k),
+        origin=np.zeros(k),
+    )

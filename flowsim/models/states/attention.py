@@ -1,0 +1,154 @@
+"""The model of S states with uniform attention, which full training never leaves either."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowsim.interface import Integral, of_theta
+from flowsim.markov import SymmetricChain
+from flowsim.models.on_chain import OnChain
+from flowsim.models.states.family import HIDDEN_PER_STATE
+from flowsim.models.states.law import ShareLaw, share_law
+from flowsim.models.states.plane import StatesModel
+from flowsim.models.states.planes import StatesPlane
+from flowsim.models.words import symmetric_words
+
+#: Numbers of an array of logits, at most.
+_CHUNK = 4_000_000
+
+
+class StatesAttentionModel(OnChain):
+    """θ = (e, w, v): the plane of S states with attention W_O W_V = v|v| P, uniform over the past.
+
+    With c = S/(S − 1), a = v|v|, f_t the share of state t among x_1 … x_n and
+    u_t = 1{x_n = t} + a f_t − (1 + a)/S, the logit of t is, up to a number common to all,
+
+        z_t = A u_t + B ReLU(u_t),   A = c e²,   B = c m w|w| A,
+
+    and L the mean over n ≤ N of the expected cross-entropy of softmax(z), exact by enumeration of
+    the shares. The metric is S (de² + 2m dw²) + 2(S − 1) dv². At v = 0 this is ``StatesModel``.
+    The field jumps where a value of a opens or shuts units: nowhere for −1 < a < 1/(S − 1).
+    Source: own derivation, docs/derivations.md, 20.
+
+    Args:
+        chain: the data, symmetric on S states.
+        length: N ≥ 1, the number of positions averaged over.
+        hidden_per_state: m, at least 1.
+
+    Raises:
+        InputError: m or N is not an integer of at least 1, or the pasts are too many.
+    """
+
+    name = "states"
+    attention = True
+
+    coordinates: tuple[str, ...] = ("e", "w", "v")
+    keeps_sign: tuple[bool, ...] = (True, True, True)
+    conserved_names: tuple[str, ...] = ()
+    loss_of_gap = False
+
+    def __init__(
+        self, chain: SymmetricChain, length: int, hidden_per_state: int = HIDDEN_PER_STATE
+    ) -> None:
+        #: The model at v = 0, where no row leaves it.
+        self.without_attention = StatesModel(chain, hidden_per_state)
+        self.chain, self.length, self.hidden_per_state = chain, length, hidden_per_state
+        self.law: ShareLaw = share_law(chain, length)
+        self.metric: tuple[float, ...] = (*self.without_attention.metric, 2.0 * (chain.states - 1))
+
+    def __repr__(self) -> str:
+        chosen = f"length={self.length}, hidden_per_state={self.hidden_per_state}"
+        return f"StatesAttentionModel({self.chain!r}, {chosen})"
+
+    @property
+    def plane(self) -> StatesPlane:
+        plane = self.without_attention
+        return StatesPlane(self, *plane.to_canonical, plane.gap_factor)
+
+    def integral(self) -> Integral:
+        """That of the plane without attention."""
+        return self.without_attention.integral()._replace(energy=None, of="states")
+
+    def options(self) -> dict[str, Any]:
+        attends = {"attention": True, "length": self.length}
+        return {**self.without_attention.options(), **attends}
+
+    def captions(self) -> dict[str, str]:
+        """Words of a figure; the integral is that of the plane v = 0."""
+        n, m = self.length, self.hidden_per_state
+        title = f"$S$ = {self.chain.states} states, $m$ = {m}, uniform attention over $N$ = {n}"
+        text = f"{self.name}, N = {n}, m = {m}, with attention"
+        return symmetric_words(self.chain, m, title, text) | {
+            "name_v": "attention $v$, $a = v|v|$",
+            "held": "slice",
+            "remark": "(arrows and orbits without their part along $v$)",
+            "remark_v": "(arrows and orbits without their part along $v$; "
+            "the global minima lie at $v$ = 0)",
+            "integral_of": "plane $v$ = 0",
+        }
+
+    @of_theta
+    def loss(self, theta: Tensor) -> Tensor:
+        """Exact expected next-symbol cross-entropy in nats, shape (...)."""
+        return self._by_chunks(theta, self._loss)
+
+    @of_theta
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇L, shape of θ. With δ_t = softmax(z)_t − P(x_n, t) and sums over t and the law,
+
+        ∂L/∂A = Σ δ u, ∂L/∂B = Σ δ ReLU(u), ∂L/∂a = Σ δ (f − 1/S)(A + B 1{u > 0}).
+        """
+        return self._by_chunks(theta, self._gradient)
+
+    @of_theta
+    def optimal_bias(self, theta: Tensor) -> Tensor:
+        """Zero: by symmetry no state's bias is above another's."""
+        return torch.zeros_like(theta[..., 0])
+
+    def _by_chunks(self, theta: Tensor, quantity: Callable[[Tensor], Tensor]) -> Tensor:
+        rows = theta.reshape(-1, 3).double()
+        most = max(1, _CHUNK // self.law.share.size)
+        found = torch.cat([quantity(part) for part in rows.split(most)]) if len(rows) else rows
+        return found.reshape((*theta.shape[:-1], *found.shape[1:]))
+
+    def _terms(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """A, B (n, 1, 1); u, f − 1/S (n, C, T); the logits; the law's weight, many and target."""
+        e, w, v = rows[:, :, None, None].unbind(1)
+        weight, share, many = (torch.as_tensor(part, device=rows.device) for part in self.law)
+        states, m = self.chain.states, self.hidden_per_state
+        ratio, a = states / (states - 1), v * v.abs()
+        own = torch.zeros_like(share)
+        own[:, 0] = 1.0
+        beyond = (share - 1 / states).expand(len(rows), *share.shape)
+        u = own - 1 / states + a * beyond
+        big_a = ratio * e.square()
+        big_b = ratio * m * w * w.abs() * big_a
+        logits = big_a * u + big_b * u.clamp(min=0)
+        target = own * (1 - self.chain.p) + (1 - own) * self.chain.p / (states - 1)
+        return big_a, big_b, u, beyond, logits, weight, many, target
+
+    def _loss(self, rows: Tensor) -> Tensor:
+        *_, logits, weight, many, target = self._terms(rows)
+        top = torch.where(many > 0, logits, -torch.inf).amax(-1, keepdim=True)
+        below = logits - top
+        total = (many * below.clamp(max=0).exp()).sum(-1).log()
+        return ((total - (many * target * below).sum(-1)) * weight).sum(-1)
+
+    def _gradient(self, rows: Tensor) -> Tensor:
+        big_a, big_b, u, beyond, logits, weight, many, target = self._terms(rows)
+        chance = torch.softmax(torch.where(many > 0, logits + many.log(), -torch.inf), dim=-1)
+        off = weight.unsqueeze(-1) * (chance - many * target)
+        by_a = (off * u).sum((-2, -1))
+        by_b = (off * u.clamp(min=0)).sum((-2, -1))
+        by_share = (off * beyond * (big_a + big_b * (u > 0))).sum((-2, -1))
+        e, w, v = rows.unbind(-1)
+        ratio = self.chain.states / (self.chain.states - 1)
+        gain = ratio * self.hidden_per_state * w * w.abs()
+        along_w = 2 * ratio * self.hidden_per_state * w.abs() * ratio * e.square() * by_b
+        return torch.stack(
+            [2 * ratio * e * (by_a + gain * by_b), along_w, 2 * v.abs() * by_share], dim=-1
+        )

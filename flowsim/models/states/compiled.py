@@ -1,0 +1,46 @@
+"""The loss of S logits on a symmetric chain, compiled: ℓ of the gap in the canonical plane.
+
+There the orbits are the canonical model's, and the gap is Δ over ``gap_factor``.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flowsim.compiled import compiled
+from flowsim.markov import SymmetricChain
+from flowsim.models.canonical.compiled import HOOKS as CANONICAL
+from flowsim.models.gap_family.compiled import Law, log_sigmoid
+
+
+def law_of(chain: SymmetricChain) -> Law:
+    """Δ* over ``gap_factor``, p, S."""
+    states = float(chain.states)
+    return chain.target_logit_gap / gap_factor(states), chain.p, states
+
+
+@compiled
+def gap_factor(states: float) -> float:
+    """Δ over the gap of the plane, 4S/(S − 1)."""
+    return 4.0 * states / (states - 1.0)
+
+
+@compiled
+def slope(law: Law, beyond: float) -> float:
+    """p(1 − p)(x − 1)/((1 − p)x + p) times the factor, log x being Δ − Δ*."""
+    _, p, states = law
+    factor = gap_factor(states)
+    beyond = min(max(factor * beyond, -600.0), 600.0)
+    return factor * p * (1.0 - p) * math.expm1(beyond) / ((1.0 - p) * math.exp(beyond) + p)
+
+
+@compiled
+def loss(law: Law, gap: float) -> float:
+    """A sum of terms that are not negative."""
+    _, p, states = law
+    others = math.log(states - 1.0)
+    beyond = gap_factor(states) * gap - others
+    return -(1.0 - p) * log_sigmoid(beyond) + p * (others - log_sigmoid(-beyond))
+
+
+HOOKS = (*CANONICAL, loss, slope)

@@ -1,0 +1,147 @@
+"""The planar model of S states that full training never leaves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from flowsim.errors import InputError
+from flowsim.interface import Gap, Integral, of_theta
+from flowsim.markov import SymmetricChain
+from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, reaches_global_minimum
+from flowsim.models.gap_family.base import GapModel
+from flowsim.models.on_chain import canonical_integral
+from flowsim.models.states.family import HIDDEN_PER_STATE
+from flowsim.models.states.planes import StatesPlane
+from flowsim.models.words import symmetric_words
+
+
+class StatesModel(GapModel):
+    """θ = (e, w): the tied transformer with S logits on a simplex of embeddings.
+
+    Embeddings e v_s, rows of W_1 |w| v_t, columns of W_2 w v_t, m units for each state t, with unit
+    vectors v_s of sum zero; positions, bias and the attention's values are zero. The logit of the
+    current state is above every other by Δ = (S/(S − 1)) e² (1 + m w|w|), and
+    L = log(e^Δ + S − 1) − (1 − p) Δ. In E = e/2 and W = √(m/2) w the orbits are those of the
+    canonical model: Δ = (4S/(S − 1)) E² (1 + 2W|W|), and the metric is 4S (dE² + dW²).
+    Every orbit conserves e² − 4 sign(ω) log|ω| − 2ω², ω = √m w; the saddle is at ω = −1, with −2.
+    Source: own derivation, docs/derivations.md, 13.
+
+    Args:
+        chain: the data, symmetric on S states.
+        hidden_per_state: m, at least 1.
+
+    Raises:
+        InputError: m is not an integer of at least 1.
+    """
+
+    name = "states"
+    attention = False
+
+    coordinates: tuple[str, ...] = ("e", "w")
+    keeps_sign: tuple[bool, ...] = (True, True)
+    conserved_names: tuple[str, ...] = ("energy",)
+    chain: SymmetricChain
+
+    def __init__(self, chain: SymmetricChain, hidden_per_state: int = HIDDEN_PER_STATE) -> None:
+        m = hidden_per_state
+        if isinstance(m, bool) or not isinstance(m, int) or m < 1:
+            raise InputError(f"hidden_per_state must be an integer of at least 1, not {m!r}")
+        self.chain, self.hidden_per_state = chain, m
+        self.metric = (float(chain.states), 2.0 * chain.states * m)
+
+    def __repr__(self) -> str:
+        chain = self.chain
+        return f"StatesModel({chain!r}, hidden_per_state={self.hidden_per_state})"
+
+    def options(self) -> dict[str, Any]:
+        m = self.hidden_per_state
+        return {"states": self.chain.states, "hidden_per_state": m, "attention": False}
+
+    def captions(self) -> dict[str, str]:
+        """Words of a figure; below the threshold a remark says what opens the trap."""
+        states, m = self.chain.states, self.hidden_per_state
+        title = f"$S$ = {states} states, {m} hidden units for each"
+        exact = "(exact: full training with $S$ logits never leaves this plane"
+        words = symmetric_words(self.chain, m, title, f"{self.name}, m = {m}")
+        words |= {"held": "slice", "remark": f"{exact})"}
+        if self.chain.second_eigenvalue > 0:
+            opens = ";\nits trap opens to any noise off it, rounding too)"
+            words["remark_cells_local_minimum"] = exact + opens
+        return words
+
+    @property
+    def gap_factor(self) -> float:
+        """4S/(S − 1): Δ over the canonical model's, at the canonical coordinates."""
+        return 4 * self.chain.states / (self.chain.states - 1)
+
+    @property
+    def to_canonical(self) -> tuple[float, float]:
+        """E/e and W/w, of the plane in which the orbits are the canonical model's."""
+        return 0.5, math.sqrt(self.hidden_per_state / 2)
+
+    @property
+    def plane(self) -> StatesPlane:
+        return StatesPlane(self, *self.to_canonical, self.gap_factor)
+
+    @of_theta
+    def basin(self, theta: Tensor) -> Tensor:
+        """That of the canonical model, in canonical coordinates."""
+        return reaches_global_minimum(self.chain, self.canonical(theta))
+
+    def integral(self) -> Integral:
+        per_e, per_w = self.to_canonical
+        found = canonical_integral(self.chain, per_e, per_w / per_e)
+        return found._replace(
+            energy=lambda theta: energy(self.canonical(theta)), saddle_energy=SADDLE_ENERGY
+        )
+
+    @of_theta
+    def logit_gap(self, theta: Tensor) -> Tensor:
+        return self.gap_factor / 4 * theta[..., 0].square() * self._gain(theta)
+
+    def logit_gap_gradient(self, theta: Tensor) -> Tensor:
+        e, w = theta[..., 0], theta[..., 1]
+        along_w = self.hidden_per_state * w.abs() * e * e
+        return self.gap_factor / 2 * torch.stack([e * self._gain(theta), along_w], dim=-1)
+
+    def loss_at(self, gap: Tensor) -> Tensor:
+        """ℓ(Δ) as a sum of terms that are not negative."""
+        others = math.log(self.chain.states - 1)
+        stays, moves = -logsigmoid(gap - others), others - logsigmoid(others - gap)
+        return (1 - self.chain.p) * stays + self.chain.p * moves
+
+    def slope_at(self, gap: Tensor) -> Tensor:
+        """ℓ′(Δ) = σ(Δ − log(S − 1)) − (1 − p) = p(1 − p)(x − 1)/((1 − p)x + p), log x = Δ − Δ*."""
+        p, beyond = self.chain.p, (gap - self.chain.target_logit_gap).clamp(-600.0, 600.0)
+        return p * (1 - p) * beyond.expm1() / ((1 - p) * beyond.exp() + p)
+
+    @of_theta
+    def optimal_bias(self, theta: Tensor) -> Tensor:
+        """Zero: by symmetry no state's bias is above another's."""
+        return torch.zeros_like(theta[..., 0])
+
+    def canonical(self, theta: Tensor) -> Tensor:
+        """(E, W), shape of θ."""
+        return theta * torch.tensor(self.to_canonical, dtype=theta.dtype, device=theta.device)
+
+    def _gain(self, theta: Tensor) -> Tensor:
+        w = theta[..., 1]
+        return 1 + self.hidden_per_state * w * w.abs()
+
+    def flow(self) -> Gap | None:
+        if type(self) is not StatesModel:
+            return None
+        from flowsim.models.states.compiled import HOOKS, law_of
+
+        law, slower = law_of(self.chain), 4.0 * self.chain.states
+        return Gap(StatesModel, HOOKS, law, scale=self.to_canonical, time=slower)
+
+    def _conserved(self, theta: Tensor) -> Tensor:
+        w = theta[..., 1]
+        constant = 2 * math.log(2) * torch.sign(w)  # log|W| = log|ω| − ½ log 2
+        return (4 * energy(self.canonical(theta)) - constant).unsqueeze(-1)

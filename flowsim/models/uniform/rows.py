@@ -1,0 +1,305 @@
+"""Uniform attention for the rows engine: field, Jacobian and loss of one row, from one pass.
+
+The row's coordinates are y = (log|e|, log|w|, a), followed by b where the bias is dynamic; the sign
+of w is kept in its memory. With γ = 4w|w| and, for each class (x, o), G = 1 + γ o, c = (x − ½)G,
+k = aG, ω and v as in ``models.uniform.sums``, and all sums at the optimal bias,
+
+    (log|e|)′ = −2 Σ ω(c + k m),   (log|w|)′ = −8 sign(w) e² Σ_{o=1} ω(x − ½ + a m),
+    a′ = −e² Σ ω G m,              b′ = −Σ ω.
+
+Derivatives follow from ∂ω = v ∂f, f = b + e²(c + k m), with ∂b = −Σ v ∂f / Σ v where the bias is
+minimised out. Source: own derivation.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flowsim.compiled import compiled
+from flowsim.models.uniform import ranges
+from flowsim.models.uniform.corners import (
+    HIGH,
+    LOW,
+    MOST,
+    ORDER,
+    ROOM,
+    SLIDES,
+    WIDTH,
+    enclose,
+    inside,
+    nearest,
+)
+from flowsim.models.uniform.ranges import gather
+from flowsim.models.uniform.shift import newton_shift
+from flowsim.models.uniform.sums import EACH, SUMS, class_sums, loss_of_ranges
+from flowsim.models.uniform.table import DYNAMIC, LENGTH
+from flowsim.models.vectors import lowest_between
+
+#: Places in a row's memory: whether e is 0 for ever and the sign of w (both set before the row
+#: begins), whether a shift is known,
+#: β at the last evaluation, where that was, ∂β/∂y there, and where the step begins.
+SIGN, KNOWN, SHIFT, PLACE, SLOPE, ORIGIN = 1, 2, 3, 4, 8, ranges.MEMORY
+HELD, MEMORY = ranges.MEMORY + 4, ranges.MEMORY + 5 + ROOM
+#: An evaluation further than this from where the step begins, in log|e| and log|w|, or relative in
+#: a and b, belongs to a step that will be rejected anyway, and steep logits are expensive.
+_FAR = 3.0
+#: log|w| below which w no longer enters the logits.
+_NO_W = -25.0
+
+
+@compiled(internal=True)
+def _is_far(y, memory):
+    for j in range(len(y)):
+        if j == 1 and max(y[1], memory[ORIGIN + 1]) < _NO_W:
+            continue
+        far = _FAR if j < 2 else 1.0 + 10.0 * abs(memory[ORIGIN + j])
+        if not abs(y[j] - memory[ORIGIN + j]) < far:
+            return True
+    return False
+
+
+@compiled(internal=True)
+def _sums_at(y, square, gamma, reals, ints, memory):
+    """Leave the sums at y in memory; (status, Newton's last step of the bias)."""
+    if memory[KNOWN] != 0.0 and _is_far(y, memory):
+        return -1, 0.0
+    status = gather(square, gamma, y[2], inside(y[2], memory), reals, ints, memory)
+    if status != 0:
+        return status, 0.0
+    if ints[DYNAMIC] == 1:
+        class_sums(square, gamma, y[2], y[3] - square / 2, reals, memory)
+        return 0, 0.0
+    guess = math.nan
+    if memory[KNOWN] != 0.0:
+        guess = memory[SHIFT]
+        for j in range(3):
+            guess += memory[SLOPE + j] * (y[j] - memory[PLACE + j])
+    shift, step = newton_shift(square, gamma, y[2], guess, reals, memory)
+    memory[SHIFT] = shift + step
+    return 0, step
+
+
+@compiled(internal=True)
+def _gamma(y, memory):
+    """4w|w|; zero where w = 0."""
+    return 4.0 * memory[SIGN] * math.exp(2.0 * y[1]) if memory[SIGN] != 0.0 else 0.0
+
+
+@compiled
+def expand(y, reals, ints, memory, out, jacobian, second):
+    """dy/dt into ``out`` and, where ``second`` (1.0, not 0.0), its derivative into ``jacobian``.
+
+    Returns 0, or −1 where not finite, or 1 + a level that the table lacks.
+    """
+    square, gamma = math.exp(2.0 * y[0]), _gamma(y, memory)
+    status, step = _sums_at(y, square, gamma, reals, ints, memory)
+    if status != 0:
+        return status
+    memory[KNOWN] = 1.0
+    for i in range(len(y)):
+        memory[PLACE + i] = y[i]
+        if second:
+            memory[ORIGIN + i] = y[i]
+    assemble(square, gamma, y[2], step, memory, out, jacobian, second)
+    if memory[HELD] == 1.0:
+        out[0] = 0.0
+        if second:
+            jacobian[0] = 0.0
+    if memory[SLIDES] == 1.0:
+        out[2] = 0.0
+        if second:
+            jacobian[2] = 0.0
+    return 0
+
+
+@compiled
+def assemble(square, gamma, a, step, memory, out, jacobian, second):
+    """dy/dt, and its derivative, of the sums in memory; ``step`` is Newton's last of the bias."""
+    k = len(out)
+    stiffness = bias_e = bias_w = bias_a = 0.0
+    for c in range(4):
+        gain, half = 1.0 + gamma * (c % 2), c // 2 - 0.5
+        v0, v1 = memory[SUMS + EACH * c + 2], memory[SUMS + EACH * c + 3]
+        stiffness += v0
+        bias_e -= 2.0 * square * gain * (half * v0 + a * v1)
+        bias_w -= 2.0 * square * gamma * (c % 2) * (half * v0 + a * v1)
+        bias_a -= square * gain * v1
+    inverse = 1.0 / stiffness if stiffness > 1e-290 else 0.0
+    if k == 4:
+        inverse = 0.0
+    bias_e, bias_w, bias_a = bias_e * inverse, bias_w * inverse, bias_a * inverse
+    memory[SLOPE], memory[SLOPE + 1], memory[SLOPE + 2] = bias_e - square, bias_w, bias_a
+    for i in range(k):
+        out[i] = 0.0
+        if second:
+            jacobian[i] = 0.0
+    for c in range(4):
+        if _has_nodes(c, memory):
+            _add_class(c, square, gamma, a, step, memory, out)
+            if second:
+                _add_derivatives(
+                    c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian
+                )
+    if second:
+        jacobian[1, 0] += 2.0 * out[1]
+        jacobian[2, 0] += 2.0 * out[2]
+
+
+@compiled(internal=True)
+def _has_nodes(c, memory):
+    """Whether the law has nodes in a class; far out Σv underflows there, but not Σω."""
+    place = SUMS + EACH * c
+    return memory[place + 2] > 0.0 or memory[place] != 0.0
+
+
+@compiled(internal=True)
+def _add_class(c, square, gamma, a, step, memory, out):
+    """A class's share of dy/dt."""
+    o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
+    place = SUMS + EACH * c
+    zeroth = memory[place] + step * memory[place + 2]
+    first = memory[place + 1] + step * memory[place + 3]
+    inner = half * zeroth + a * first
+    out[0] -= 2.0 * gain * inner
+    out[1] -= 8.0 * memory[SIGN] * square * o * inner
+    out[2] -= square * gain * first
+    if len(out) == 4:
+        out[3] -= zeroth
+
+
+@compiled(internal=True)
+def _add_derivatives(c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian):
+    """A class's share of the Jacobian, but for ∂e²/∂log|e| in front of a sum."""
+    k = len(jacobian)
+    o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
+    place = SUMS + EACH * c
+    v0, v1, v2 = memory[place + 2], memory[place + 3], memory[place + 4]
+    by_w = 8.0 * memory[SIGN] * square * o
+    for j in range(k):
+        # ∂f = level + steep·m
+        level, steep = 1.0, 0.0
+        if j == 0:
+            level, steep = 2.0 * square * gain * half + bias_e, 2.0 * square * gain * a
+        elif j == 1:
+            level, steep = 2.0 * square * gamma * o * half + bias_w, 2.0 * square * gamma * o * a
+        elif j == 2:
+            level, steep = bias_a, square * gain
+        zeroth, first = v0 * level + v1 * steep, v1 * level + v2 * steep
+        inner = half * zeroth + a * first
+        jacobian[0, j] -= 2.0 * gain * inner
+        jacobian[1, j] -= by_w * inner
+        jacobian[2, j] -= square * gain * first
+        if k == 4:
+            jacobian[3, j] -= zeroth
+    zeroth = memory[place] + step * v0
+    first = memory[place + 1] + step * v1
+    jacobian[0, 1] -= 4.0 * gamma * o * (half * zeroth + a * first)
+    jacobian[0, 2] -= 2.0 * gain * first
+    jacobian[1, 2] -= by_w * first
+    jacobian[2, 1] -= 2.0 * square * gamma * o * first
+
+
+@compiled
+def loss(y, reals, ints, memory):
+    """The loss in nats; NaN where it cannot be evaluated."""
+    square, gamma = math.exp(2.0 * y[0]), _gamma(y, memory)
+    if _sums_at(y, square, gamma, reals, ints, memory)[0] != 0:
+        return math.nan
+    shift = y[3] - square / 2 if ints[DYNAMIC] == 1 else memory[SHIFT]
+    return loss_of_ranges(square, gamma, y[2], shift, reals, memory)
+
+
+@compiled(internal=True)
+def _velocity(y, reals, ints, memory, out):
+    return expand(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
+
+
+@compiled(internal=True)
+def _linearise(row):
+    given = row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative
+    return expand(*given, 1.0)
+
+
+@compiled(internal=True)
+def _pulls(row, y, corner):
+    """da/dt at a corner that y is on or beyond, from above and from below; NaN if not finite."""
+    memory, slope = row.memory, row.point
+    a, low, high, slides = y[2], memory[LOW], memory[HIGH], memory[SLIDES]
+    y[2], memory[SLIDES], above = corner, 0.0, math.nan
+    for side in range(2):
+        above = slope[2] if side == 1 else math.nan
+        enclose(corner, 1.0 - 2.0 * side, memory)
+        if _velocity(y, row.reals, row.ints, memory, slope) != 0:
+            slope[2] = math.nan
+    y[2], memory[LOW], memory[HIGH], memory[SLIDES] = a, low, high, slides
+    return above, slope[2]
+
+
+@compiled(internal=True)
+def _meet(row):
+    """Both rates of a to one side: cross. Both towards the corner: slide, a stays. Else leave."""
+    y, memory = row.y, row.memory
+    corner = nearest(y[2], memory)
+    if corner == math.inf:
+        return 0
+    above, below = _pulls(row, y, corner)
+    if not above + below < math.inf:
+        return -1
+    y[2] = corner
+    enclose(corner, 1.0 if above + below > 0.0 else -1.0, memory)
+    memory[SLIDES] = 1.0 if above < 0.0 < below or above == 0.0 == below else 0.0
+    return 1
+
+
+@compiled(internal=True)
+def _begin(row, held, signs):
+    memory = row.memory
+    memory[SIGN], memory[HELD] = signs[1], held
+    memory[ORDER] = min(MOST, row.ints[LENGTH])
+    enclose(row.y[2], 1.0, memory)
+    status = _linearise(row)
+    return status if status != 0 else min(_meet(row), 0)
+
+
+@compiled(internal=True)
+def _margin(row, y):
+    memory = row.memory
+    if memory[SLIDES] == 1.0:
+        above, below = _pulls(row, y, nearest(y[2], memory))
+        return min(-above, below)
+    low, high = memory[LOW], memory[HIGH]
+    before = y[2] - low + WIDTH * abs(low) if low > -math.inf else math.inf
+    return min(before, high - y[2] + WIDTH * abs(high)) if high < math.inf else before
+
+
+@compiled(internal=True)
+def _dip(row, h):
+    memory, fraction = row.memory, 1.0
+    if memory[SLIDES] == 1.0:
+        return fraction
+    for side in (1.0, -1.0):
+        corner = memory[LOW] if side > 0.0 else memory[HIGH]
+        fall, rise = side * h * row.velocity[2], side * h * row.slope[2]
+        if abs(corner) < math.inf and fall < 0.0 < rise:
+            before, after = side * (row.y[2] - corner), side * (row.new[2] - corner)
+            place, least = lowest_between(before, after, fall, rise)
+            if least < -WIDTH * abs(corner) and 0.0 < place < fraction:
+                fraction = place
+    return fraction
+
+
+@compiled(internal=True)
+def _slides(row):
+    return row.memory[SLIDES] == 1.0
+
+
+HOOKS = {
+    "begin": _begin,
+    "velocity": _velocity,
+    "linearise": _linearise,
+    "loss": loss,
+    "margin": _margin,
+    "dip": _dip,
+    "meet": _meet,
+    "slides": _slides,
+}

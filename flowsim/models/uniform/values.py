@@ -1,0 +1,93 @@
+"""Loss, gradient, Hessian and optimal bias of uniform attention at many points (compiled).
+
+With y = (log|e|, log|w|, a[, b]) and the field ẏ of ``rows``, whose first two rates lack the
+factors 1/e² and 1/w² that a division would bring in,
+
+    ∂L/∂e = −e ẏ₀,   ∂L/∂w = −w ẏ₁,   ∂L/∂a = −ẏ₂,   ∂L/∂b = −ẏ₃,
+
+and the Hessian follows from ∂ẏ/∂y alike.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from flowsim.compiled import compiled
+from flowsim.models.bias import mean_logit
+from flowsim.models.uniform.ranges import gather
+from flowsim.models.uniform.rows import MEMORY, SIGN, assemble
+from flowsim.models.uniform.shift import best_shift
+from flowsim.models.uniform.sums import class_sums, loss_of_ranges
+from flowsim.models.uniform.table import DYNAMIC, PI0, PI1
+
+#: What is computed, by name, and how many axes of length k it has.
+LOSS, BIAS, COVARIANCE, GRADIENT, HESSIAN = range(5)
+QUANTITIES = {"loss": (LOSS, 0), "bias": (BIAS, 0), "covariance": (COVARIANCE, 0),
+              "gradient": (GRADIENT, 1), "hessian": (HESSIAN, 2)}  # fmt: skip
+
+
+@compiled(makes_arrays=True)
+def values_of(what, theta, reals, ints, found):
+    """Fill ``found`` (n, 1, k or k²) at the points ``theta`` (n, k), NaN where not finite.
+
+    Returns 0, or 1 + a level that the table lacks, which must be added first.
+    """
+    k, memory = theta.shape[1], np.zeros(MEMORY)
+    rate, steep = np.zeros(k), np.zeros((k, k))
+    for i in range(len(theta)):
+        e, w, a = theta[i, 0], theta[i, 1], theta[i, 2]
+        square, gamma = e * e, 4.0 * w * abs(w)
+        status = -1
+        if math.isfinite(e + w + a):
+            status = gather(square, gamma, a, a, reals, ints, memory)
+        if status > 0:
+            return status
+        found[i] = math.nan
+        if status < 0:
+            continue
+        if what == COVARIANCE:  # for e = 1
+            ones = mean_logit(square, gamma, a, 1, reals, memory)
+            found[i, 0] = reals[PI0] * ones - reals[PI1] * mean_logit(
+                square, gamma, a, 0, reals, memory
+            )
+            continue
+        if ints[DYNAMIC] == 1 and what != BIAS:
+            shift = theta[i, 3] - square / 2
+        else:
+            shift = best_shift(square, gamma, a, reals, memory)
+        if what == BIAS:
+            found[i, 0] = shift + square / 2
+        elif what == LOSS:
+            found[i, 0] = loss_of_ranges(square, gamma, a, shift, reals, memory)
+        else:
+            memory[SIGN] = 1.0 if w > 0.0 else -1.0 if w < 0.0 else 0.0
+            class_sums(square, gamma, a, shift, reals, memory)
+            assemble(square, gamma, a, 0.0, memory, rate, steep, 1.0)
+            if what == GRADIENT:
+                for j in range(k):
+                    found[i, j] = -_factor(j, e, w) * rate[j]
+            else:
+                _write_hessian(e, w, rate, steep, found[i])
+    return 0
+
+
+@compiled(internal=True)
+def _factor(j, e, w):
+    return e if j == 0 else w if j == 1 else 1.0
+
+
+@compiled(internal=True)
+def _write_hessian(e, w, rate, steep, found):
+    """The symmetric matrix, row by row, into ``found`` (k²,)."""
+    k = len(rate)
+    for i in range(k):
+        for j in range(i, k):
+            value = -_factor(i, e, w) * steep[i, j]
+            if i < 2:
+                if i == j:
+                    value = -steep[i, i] - rate[i]
+                elif j == 1:
+                    value = value / w if w != 0.0 else 0.0
+            found[k * i + j] = found[k * j + i] = value

@@ -1,0 +1,89 @@
+"""The reduced model with untied weights: embedding e, unembedding u."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from flowsim.interface import Gap, of_theta
+from flowsim.labels import Label
+from flowsim.models.canonical.basins import feed_forward_gain
+from flowsim.models.gap_family.base import BinaryGapModel
+from flowsim.models.on_chain import ChainPlane
+from flowsim.models.words import binary_words
+
+
+class UntiedPlane(ChainPlane):
+    """(w, e); the points e = 0 move unless u = 0."""
+
+    def mirrored(self, held: Mapping[str, float]) -> bool:
+        return "u" not in held
+
+    def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        if "u" not in held or "b" in held:
+            return super().minima(x, held)
+        return self.model.chain.target_logit_gap / (held["u"] * feed_forward_gain(x))
+
+    def line(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
+        return None
+
+    def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        return x[:0]
+
+
+class UntiedModel(BinaryGapModel):
+    """θ = (e, u, w): Δ = e u (1 + 2w|w|), L = ℓ(Δ).
+
+    e² − u² is conserved, and so is e² + u² − w² − sign(w) log|w|. Untying turns the bad minima
+    of the tied model, the points e = u = 0, into saddles: there the Hessian in (e, u) is
+    ℓ′(0)(1 + 2w|w|) [0 1; 1 0]. Source: AM Thm. 3; docs/derivations.md, 5.
+
+    Args:
+        chain: the data.
+        bias: "optimal" (minimised out) or "dynamic" (θ = (e, u, w, b)).
+    """
+
+    name = "untied"
+
+    coordinates: tuple[str, ...] = ("e", "u", "w")
+    keeps_sign: tuple[bool, ...] = (False, False, True)
+    conserved_names: tuple[str, ...] = ("embedding_difference", "energy")
+
+    def captions(self) -> dict[str, str]:
+        """Words of a figure."""
+        return binary_words(self.chain, "untied weights", "untied", self.dynamic_bias)
+
+    @of_theta
+    def logit_gap(self, theta: Tensor) -> Tensor:
+        e, u, w = theta[..., 0], theta[..., 1], theta[..., 2]
+        return e * u * feed_forward_gain(w)
+
+    def logit_gap_gradient(self, theta: Tensor) -> Tensor:
+        e, u, w = theta[..., 0], theta[..., 1], theta[..., 2]
+        gain = feed_forward_gain(w)
+        return torch.stack([u * gain, e * gain, 4.0 * w.abs() * e * u], dim=-1)
+
+    def offset(self, theta: Tensor) -> Tensor:
+        return -theta[..., 0] * theta[..., 1] / 2
+
+    def offset_gradient(self, theta: Tensor) -> Tensor:
+        e, u = theta[..., 0], theta[..., 1]
+        return torch.stack([-u / 2, -e / 2, torch.zeros_like(e)], dim=-1)
+
+    def flow(self) -> Gap | None:
+        if type(self) is not UntiedModel or self.dynamic_bias:
+            return None
+        from flowsim.models.untied.compiled import HOOKS
+
+        return Gap(UntiedModel, HOOKS, self.law, Label.SADDLE)
+
+    def _conserved(self, theta: Tensor) -> Tensor:
+        e2, u2, w = theta[..., 0].square(), theta[..., 1].square(), theta[..., 2]
+        potential = torch.where(w == 0, torch.nan, w.square() + torch.sign(w) * w.abs().log())
+        return torch.stack([e2 - u2, e2 + u2 - potential], dim=-1)
+
+    @property
+    def plane(self) -> UntiedPlane:
+        return UntiedPlane(self)

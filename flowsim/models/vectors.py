@@ -1,0 +1,86 @@
+"""Copies, norms and small matrices for compiled rows, without slice assignment.
+
+``x[:] = y`` would compile a message about shapes at every place.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from flowsim.compiled import compiled
+
+
+@compiled(internal=True)
+def copy(source, target):
+    """Write the numbers of ``source`` into ``target``, of the same length."""
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+@compiled(internal=True)
+def largest_of(values):
+    """The largest |value|, or NaN where there is one."""
+    largest = 0.0
+    for value in values:
+        if not abs(value) <= largest:
+            largest = abs(value)
+        if largest != largest:
+            return largest  # NaN, which the next value would hide
+    return largest
+
+
+@compiled(internal=True)
+def invert(matrix, inverse):
+    """The inverse of ``matrix``, which is overwritten, by elimination with partial pivoting.
+
+    Returns whether it exists. With eight right-hand sides a step, and k small, products with the
+    inverse are cheaper than substitutions.
+    """
+    k = len(matrix)
+    for i in range(k):
+        for j in range(k):
+            inverse[i, j] = 1.0 if i == j else 0.0
+    for column in range(k):
+        pivot = column
+        for i in range(column + 1, k):
+            if abs(matrix[i, column]) > abs(matrix[pivot, column]):
+                pivot = i
+        if not abs(matrix[pivot, column]) > 0.0:
+            return False
+        if pivot != column:
+            for j in range(k):
+                matrix[column, j], matrix[pivot, j] = matrix[pivot, j], matrix[column, j]
+                inverse[column, j], inverse[pivot, j] = inverse[pivot, j], inverse[column, j]
+        scale = 1.0 / matrix[column, column]
+        for j in range(k):
+            matrix[column, j] *= scale
+            inverse[column, j] *= scale
+        for i in range(k):
+            factor = matrix[i, column]
+            if i != column and factor != 0.0:
+                for j in range(column, k):
+                    matrix[i, j] -= factor * matrix[column, j]
+                for j in range(k):
+                    inverse[i, j] -= factor * inverse[column, j]
+    return True
+
+
+@compiled(inline=True)
+def multiply(matrix, vector, out):
+    """``out`` = matrix · vector."""
+    k = len(vector)
+    for i in range(k):
+        value = 0.0
+        for j in range(k):
+            value += matrix[i, j] * vector[j]
+        out[i] = value
+
+
+@compiled(inline=True, internal=True)
+def lowest_between(before, after, fall, rise):
+    """Where on a step, and how low, the cubic with those ends and end slopes has its minimum."""
+    # before + fall x + c2 x² + c3 x³, least where its slope fall + 2 c2 x + 3 c3 x² is zero
+    c2 = 3.0 * (after - before) - 2.0 * fall - rise
+    c3 = 2.0 * (before - after) + fall + rise
+    place = -fall / (c2 + sqrt(max(c2 * c2 - 3.0 * c3 * fall, 0.0)))
+    return place, before + place * (fall + place * (c2 + place * c3))

@@ -1,0 +1,151 @@
+"""Steps of gradient descent, momentum and Adam in rank-one coordinates: loops over one row.
+
+A row holds (e, ρ_1 … ρ_C, w1, w2[, o, v], b[, c]), C = N positions, or 1 that all share. The
+derivation of the map is in docs/derivations.md, 10.
+"""
+
+from __future__ import annotations
+
+import math
+
+from flowsim.compiled import compiled
+from flowsim.models.elementary import clipped, exponential
+from flowsim.models.rank_one.model import WIDTH_RATIO
+
+#: Where the numbers of an optimizer stand in ``reals``.
+BETA1, BETA2, EPSILON, MOMENTUM, CLIP, GUARD = range(6)
+#: Where its choices stand in ``kinds``: positions C, attention, tied weights, whether Adam.
+POSITIONS, ATTENTION, TIED, ADAM = range(4)
+
+
+@compiled(reordered=True, internal=True)
+def _logits(row, kinds, place, values, low, high, means, logits):
+    """Y and the output of every atom, logits[0] and [1], and the mean of X over the past."""
+    count = kinds[POSITIONS]
+    e, w1, w2 = row[0], row[1 + count], row[2 + count]
+    inner = row[3 + count] * row[4 + count] if kinds[ATTENTION] else 0.0
+    total = 0.0
+    for n in range(count):
+        total += row[1 + n]
+        means[n] = total / (n + 1)
+    for j in range(low, high):
+        n = place[j]
+        past = e * values[1, j] + means[n]
+        y = values[0, j] * e + row[1 + n] + inner * past
+        opened = w1 * y
+        opened = opened if opened > 0.0 else 0.0
+        logits[0, j - low] = y
+        logits[1, j - low] = y + WIDTH_RATIO * w2 * opened
+        logits[2, j - low] = past
+
+
+@compiled(reordered=True, internal=True)
+def _residuals(u, b, values, low, high, logits):
+    """By the logit f = u·output + b of every atom: weight·σ(f) − weight of ones, logits[3]."""
+    for j in range(high - low):
+        chance = 1.0 / (1.0 + exponential(clipped(-(u * logits[1, j] + b))))
+        logits[3, j] = values[2, low + j] * chance - values[3, low + j]
+
+
+@compiled(reordered=True, internal=True)
+def _gradient(row, kinds, place, values, low, high, means, logits, gradient):
+    """∂L/∂row of the loss whose atoms are low … high − 1, into ``gradient``."""
+    count, attended, tied = kinds[POSITIONS], kinds[ATTENTION], kinds[TIED]
+    e, w1, w2 = row[0], row[1 + count], row[2 + count]
+    at = 5 + count if attended else 3 + count
+    u = e if tied else row[at + 1]
+    inner = row[3 + count] * row[4 + count] if attended else 0.0
+    _logits(row, kinds, place, values, low, high, means, logits)
+    _residuals(u, row[at], values, low, high, logits)
+    gradient[:] = 0.0
+    by_e, by_w, by_mean, by_b, by_u = 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(high - low):
+        omega, y = logits[3, j], logits[0, j]
+        by_relu = WIDTH_RATIO * u * omega if w1 * y > 0.0 else 0.0
+        here = u * omega + w1 * w2 * by_relu
+        by_w += by_relu * y
+        by_b += omega
+        by_u += omega * logits[1, j]
+        by_mean += here * logits[2, j]
+        by_e += here * (values[0, low + j] + inner * values[1, low + j])
+        gradient[1 + place[low + j]] += here
+    gradient[0] = by_e
+    gradient[1 + count], gradient[2 + count] = w2 * by_w, w1 * by_w
+    gradient[at] = by_b
+    if tied:
+        gradient[0] += by_u
+    else:
+        gradient[at + 1] = by_u
+    if attended:
+        gradient[3 + count] = row[4 + count] * by_mean
+        gradient[4 + count] = row[3 + count] * by_mean
+        later = 0.0  # Σ_{k≥n} of ∂L/∂Y_k / k
+        for n in range(count - 1, -1, -1):
+            later += gradient[1 + n] / (n + 1)
+            gradient[1 + n] += inner * later
+
+
+@compiled(fused=True, internal=True)
+def _move(row, gradient, first, second, kinds, reals, scales, rate, by_first, by_second):
+    """One step along the gradient of the loss; ``scales`` holds κ, κ/M, M and the decay.
+
+    rate is the learning rate, by_first = rate/(1 − β₁ᵗ) and by_second = (1 − β₂ᵗ)^(−1/2).
+    """
+    k, shrink = len(row), 1.0
+    for i in range(k):
+        gradient[i] *= scales[1, i]  # of one entry
+    if reals[CLIP] > 0.0:
+        square = 0.0
+        for i in range(k):
+            square += scales[2, i] * gradient[i] * gradient[i]
+        shrink = reals[CLIP] / (math.sqrt(square) + reals[GUARD])
+        shrink = shrink if shrink < 1.0 else 1.0
+    for i in range(k):
+        g = shrink * gradient[i]
+        kept = row[i] * (1.0 - rate * scales[3, i])
+        if kinds[ADAM]:
+            first[i] += (1.0 - reals[BETA1]) * (g - first[i])
+            second[i] = reals[BETA2] * second[i] + (1.0 - reals[BETA2]) * g * g
+            size = math.sqrt(second[i]) * by_second + reals[EPSILON]
+            row[i] = kept - scales[0, i] * by_first * first[i] / size
+        else:
+            first[i] = reals[MOMENTUM] * first[i] + g
+            row[i] = kept - scales[0, i] * rate * first[i]
+
+
+@compiled
+def advance(
+    rows, first, second, kinds, reals, scales, rates, order, place, values, bounds, means, logits,
+    gradient,
+):  # fmt: skip
+    """Take the steps of ``rates`` (steps, 3) with every row; rows and moments are changed.
+
+    Step t of row i descends the loss order[0] + order[1]·t + order[2]·i.
+    """
+    for i in range(len(rows)):
+        row = rows[i]
+        for t in range(len(rates)):
+            which = order[0] + order[1] * t + order[2] * i
+            low, high = bounds[which], bounds[which + 1]
+            _gradient(row, kinds, place, values, low, high, means, logits, gradient)
+            _move(
+                row, gradient, first[i], second[i], kinds, reals, scales,
+                rates[t, 0], rates[t, 1], rates[t, 2],
+            )  # fmt: skip
+
+
+@compiled
+def losses_of(rows, kinds, place, values, means, logits, found):
+    """The loss of every row in nats, all atoms being those of one loss."""
+    count, size = kinds[POSITIONS], len(place)
+    at = 5 + count if kinds[ATTENTION] else 3 + count
+    for i in range(len(rows)):
+        row = rows[i]
+        u = row[0] if kinds[TIED] else row[at + 1]
+        _logits(row, kinds, place, values, 0, size, means, logits)
+        total = 0.0
+        for j in range(size):
+            f = u * logits[1, j] + row[at]
+            softplus = (f if f > 0.0 else 0.0) + math.log1p(math.exp(-abs(f)))
+            total += values[2, j] * softplus - values[3, j] * f
+        found[i] = total

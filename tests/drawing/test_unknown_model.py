@@ -1,0 +1,149 @@
+"""Records of models that drawing has never heard of: other names, other axes, other words."""
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.text import Text
+
+from flowsim import (
+    ModelChoice,
+    draw,
+    gaussian_record,
+    model,
+    phase_space_record,
+    portrait_record,
+    read_record,
+    refine_boundary,
+    scan_basins,
+    summarize,
+    write_record,
+)
+from flowsim.cli.texts import text_of
+
+WORDS = {
+    "title": "my model of spin",
+    "data": "a field of 3 units",
+    "x": "spin",
+    "y": "tilt",
+    "name_spin": "spin $s$",
+    "end_global_minimum": "falls to the left",
+    "remark": "(measured in the morning)",
+    "text": "mine",
+}
+AXES = {"e": np.linspace(-2, 2, 6), "w": np.linspace(-1.9, 2, 8)}
+
+
+def renamed(record, words=WORDS):
+    """The record of another model: in spin and tilt instead of w and e, on no chain."""
+    new = {"w": "spin", "e": "tilt", "a": "drift"}
+    names = {}
+    for name in (*map(str, record.variables), *map(str, record.dims)):
+        head, _, tail = name.rpartition("_")
+        if tail in new:
+            names[name] = f"{head}_{new[tail]}" if head else new[tail]
+    record = record.rename(names)
+    for name in ("p", "q", "regime", "bias", "attention", "tied"):
+        record.attrs.pop(name, None)
+    ranges = {f"{new[n]}_range": record.attrs.pop(f"{n}_range") for n in new
+              if f"{n}_range" in record.attrs}  # fmt: skip
+    axes = list(new.values())[: len(record.attrs["coordinates"])]
+    own = {"model": "mine.py:Spin", "coordinates": axes, "captions": json.dumps(words)}
+    return record.assign_attrs(own, **ranges)
+
+
+def words_of(figure):
+    """Everything that a figure says."""
+    texts = figure.findobj(Text)
+    return "\n".join(text.get_text() for text in texts)
+
+
+@pytest.fixture(scope="module")
+def records():
+    of = model("canonical", 0.5, 0.8)
+    return {
+        "portrait": portrait_record(of, resolution=8),
+        "scan": scan_basins(of, AXES),
+        "boundary": refine_boundary(of, AXES, levels=1),
+        "gaussian": gaussian_record(of, np.array([0.5, 1.0]), 60),
+        "phase space": phase_space_record(model("linear", 0.5, 0.8)),
+    }
+
+
+KINDS = ("portrait", "scan", "boundary", "gaussian", "phase space")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_of_an_unknown_model_is_stored_drawn_and_summarized(records, kind, tmp_path):
+    if kind != "boundary":  # stored within a scan alone
+        write_record(renamed(records[kind]), tmp_path / "a.nc")
+        record = read_record(tmp_path / "a.nc")
+    else:
+        record = renamed(records[kind])
+    said = words_of(draw(record))
+    assert "My model of spin" in said
+    assert "field of 3 units" in said
+    if kind != "gaussian":
+        assert "spin $s$" in said
+        assert "$tilt$" in said
+    for former in ("Canonical", "canonical", "feed-forward", "embedding", "Markov", "$e"):
+        assert former not in said
+    summary = summarize(record)
+    assert summary["captions"] == WORDS
+    text = text_of(kind, {**summary, "seconds": 1.0})
+    assert text.startswith("mine")
+    assert "p =" not in text
+
+
+@pytest.mark.parametrize("kind", ["portrait", "scan"])
+def test_ends_have_the_names_that_the_model_gave_them(records, kind):
+    said = words_of(draw(renamed(records[kind])))
+    assert "falls to the left" in said
+    assert "trapped in bad local minima" in said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_that_says_no_more_than_its_axes_is_drawn(records, kind):
+    said = words_of(draw(renamed(records[kind], {"x": "spin", "y": "tilt"})))
+    assert said
+    assert "Markov" not in said
+
+
+def test_a_remark_is_replaced_where_an_attribute_is_not_zero(records):
+    words = {**WORDS, "remark_noise": "(with noise)"}
+    record = renamed(records["portrait"], words)
+    for noise, remark in ((0.0, "(measured in the morning)"), (0.3, "(with noise)")):
+        title = draw(record.assign_attrs(noise=noise)).axes[0].get_title()
+        assert title.endswith(remark)
+
+
+def test_held_values_are_those_that_the_record_lists(records):
+    record = renamed(records["portrait"], {**WORDS, "held": "cut at"})
+    record = record.assign_attrs(held="drift", drift=0.25)
+    assert "cut at $drift$ = 0.25" in draw(record).axes[0].get_title()
+    assert summarize(record)["fixed"] == {"drift": 0.25}
+
+
+CHOICES = [
+    ModelChoice("canonical"),
+    ModelChoice("uniform", 3, bias="dynamic"),
+    ModelChoice("linear"),
+    ModelChoice("untied"),
+    ModelChoice("rank-one", 3, attention=True, tied=False),
+    ModelChoice("states", states=3),
+    ModelChoice("states", 2, attention=True, states=3),
+    ModelChoice("induction", 4),
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.name)
+def test_every_model_says_its_words(choice):
+    binary = choice.name not in ("states", "induction")
+    numbers = {"induction": (), "states": (0.3,)}.get(choice.name, (0.5, 0.8))
+    words = choice.on(choice.chain(*numbers)).captions()
+    assert all(isinstance(text, str) and text for text in words.values())
+    assert {"title", "data", "text", "text_data", "text_portrait"} <= set(words)
+    assert words["text"].startswith(choice.name)
+    assert ("bias as a coordinate" in words["title"]) == ("dynamic" in choice.settings().values())
+    if binary:
+        assert words["text_data"] == "p = 0.5, q = 0.8 (p + q > 1)"

@@ -1,0 +1,162 @@
+"""The five published models of examples/, each against what its formulas imply."""
+
+import importlib.util
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+
+import flowsim
+from flowsim.landscape.ends import Ends
+
+FOLDER = Path(__file__).parents[2] / "examples"
+
+
+def made(file, kind, **options):
+    """A model of a class in a file of examples/."""
+    spec = importlib.util.spec_from_file_location(f"example_{file}", FOLDER / f"{file}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, kind)(**options)
+
+
+def ends_of(model, starts):
+    """The ends of some starts, the code of each start, and its limit."""
+    limits, ends = (
+        flowsim.find_limits(model, torch.tensor(starts, dtype=torch.float64)),
+        Ends(model),
+    )
+    return ends.found, ends.codes(limits.label, limits.theta, limits.loss).tolist(), limits
+
+
+def drift(model, starts, times):
+    path = flowsim.trajectories(model, starts, times)
+    kept = model.conserved(path)
+    return float((kept - kept[0]).abs().max()), path
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_is_one_class_in_at_most_forty_lines(path):
+    text = path.read_text()
+    assert len(text.splitlines()) <= 40
+    assert text.count("\nclass ") == 1 and "(flowsim.Model):" in text and "arXiv 2" in text
+
+
+def test_there_are_five():
+    assert len(list(FOLDER.glob("*.py"))) == 5
+
+
+def test_two_factors_keep_their_difference_and_end_on_either_branch_of_a_hyperbola():
+    model = made("two_factor", "TwoFactor")
+    starts = torch.tensor([[2.0, 0.5], [-1.0, 3.0], [0.3, -0.2], [-2.0, 1.0]]).double()
+    times = torch.linspace(0, 5, 6).double()
+    lost, path = drift(model, starts, times)
+    assert lost < 1e-6 and float((path[-1] - path[0]).abs().max()) > 0.3
+    found, codes, limits = ends_of(model, starts.tolist())
+    captions = [end.caption(model.coordinates) for end in found]
+    assert captions == ["minima 1, a curve (loss 0)", "minima 2, a curve (loss 0)"]
+    # the larger of |a| and |b| keeps its sign, and so does a + b, which is never 0
+    assert codes == [2, 2, 2, 1]
+    torch.testing.assert_close(limits.theta.prod(1), torch.ones(4).double(), rtol=0, atol=1e-7)
+
+
+def test_linear_attention_ends_on_four_surfaces_by_the_signs_of_the_two_largest():
+    model = made("linear_attention", "LinearAttention", eigenvalue=1.3, trace=2.0, length=6)
+    starts = [[1.5, 0.9, 0.2], [-1.5, 0.9, 0.2], [1.5, -0.9, 0.2], [-1.5, -0.9, 0.2],
+              [0.3, -1.0, 1.4], [1.2, 0.1, 0.8]]  # fmt: skip
+    lost, path = drift(model, torch.tensor(starts).double(), torch.linspace(0, 5, 4).double())
+    assert lost < 1e-6 and float((path[-1] - path[0]).abs().max()) > 0.3
+    found, codes, limits = ends_of(model, starts)
+    assert [(end.kind, end.flat) for end in found] == [("minimum", 2)] * 4
+    best = 1 / (1.3 * (1 + 1 / 6) + 2.0 / 6)
+    assert np.allclose(limits.theta.prod(1), best, rtol=0, atol=1e-7)
+    assert np.allclose(limits.loss, 1.0 - 1.3**2 * best / 2, rtol=0, atol=1e-12)
+    # v² − k² and v² − q² let only the smallest of the three change its sign
+    signs = [(1, 1, 1), (-1, 1, -1), (1, -1, -1), (-1, -1, 1), (-1, -1, 1), (1, 1, 1)]
+    assert [tuple(row) for row in limits.theta.sign().int().tolist()] == signs
+    assert [codes[i] == codes[j] for i, j in ((4, 3), (5, 0))] == [True, True]
+    assert len(set(codes[:4])) == 4
+
+
+def heads(theta, m):
+    """The field of two heads as the paper has it, with both entries of every s_k."""
+    v, s = theta[2:].reshape(2, 2), [np.array([p, 1 - p]) for p in theta[:2]]
+    rest = np.diag([m, 1.0]) - sum(np.outer(v[k], s[k]) for k in (0, 1))
+    moves = [(np.diag(s[k]) - np.outer(s[k], s[k])) @ rest.T @ v[k] for k in (0, 1)]
+    return moves, np.concatenate([rest @ s[k] for k in (0, 1)])
+
+
+def test_competing_heads_follow_the_written_field():
+    model, rng = made("competing_heads", "CompetingHeads", ratio=1.4), np.random.default_rng(0)
+    starts = np.concatenate([rng.uniform(0.1, 0.9, (5, 2)), rng.normal(size=(5, 4))], 1)
+    field = model.field(torch.tensor(starts)).numpy()
+    for theta, found in zip(starts, field, strict=True):
+        moves, values = heads(theta, 1.4)
+        assert np.allclose([move.sum() for move in moves], 0, atol=1e-14)  # each s_k stays
+        assert np.allclose(found, [*(move[0] for move in moves), *values], rtol=0, atol=1e-13)
+    # a gradient flow after all where s = sin²φ: its metric is 1 for values and 4 for φ
+    slope = -model.gradient(torch.tensor(starts)).numpy()
+    slope[:, :2] *= starts[:, :2] * (1 - starts[:, :2])
+    assert np.allclose(field, slope, rtol=0, atol=1e-13)
+
+
+def test_competing_heads_end_on_two_surfaces_by_who_looks_more_at_position_one():
+    model = made("competing_heads", "CompetingHeads")
+    starts = [[0.7, 0.4, 0.0, 0.0, 0.0, 0.0], [0.2, 0.5, 0.0, 0.0, 0.0, 0.0]]
+    found, codes, limits = ends_of(model, starts)
+    assert [(end.kind, end.flat) for end in found] == [("minimum", 2)] * 2
+    s = limits.theta[:, :2]
+    assert codes[0] != codes[1] and s[0, 0] > s[0, 1] and s[1, 0] < s[1, 1]
+    assert bool(((s > 0) & (s < 1)).all()) and float(limits.loss.max()) < 1e-14
+
+
+def test_value_softmax_goes_to_infinity_either_way():
+    model = made("value_softmax", "ValueSoftmax")
+    edge = 2 * math.sinh(0.5)  # where (u₁ − u₂)² − 2 cosh δ is that of the saddle, at δ = 1
+    starts = [[1.0, 0.0, 0.0], [-1.0, edge - 0.98, 1.0], [-1.0, edge - 1.02, 1.0]]
+    lost, path = drift(model, torch.tensor(starts).double(), torch.linspace(0, 9, 4).double())
+    assert lost < 1e-6 and float((path[-1] - path[0]).abs().max()) > 0.3
+    found, codes, limits = ends_of(model, starts)
+    far = [[math.isinf(x) for x in end.theta.tolist()[:2]] for end in found]
+    assert [end.kind for end in found] == ["infinity"] * 2 and sorted(far) == [[0, 1], [1, 0]]
+    assert codes[0] == codes[2] != codes[1] and np.allclose(limits.loss, 0, atol=1e-6)
+    # in the entries a₁ and a₂ themselves, where the metric is 1
+    u, a = torch.tensor([0.7, -0.4]).double(), torch.tensor([0.5, -0.3]).double().requires_grad_()
+    loss = torch.log1p(torch.exp(-(u @ torch.softmax(a, 0))))
+    (slope,) = torch.autograd.grad(loss, a)
+    here = torch.tensor([[0.7, -0.4, 0.8]]).double()
+    assert float(model.loss(here)) == pytest.approx(loss.item(), abs=1e-14)
+    moved = -float(slope[0] - slope[1])  # d(a₁ − a₂)/dt
+    assert float(model.field(here)[0, 2]) == pytest.approx(moved, abs=1e-14)
+
+
+def test_coopetition_passes_a_saddle_for_a_time_that_grows_with_the_logarithm():
+    mu1, mu2 = 0.1, 0.2
+    model = made("coopetition", "Coopetition", mu1=mu1, mu2=mu2, alpha=0.0)
+    size = np.array([1e-2, 1e-3, 1e-4])
+    starts = np.stack([size, size, 0 * size, 1 + 0 * size], 1)  # beside a = d = b = 0, c = 1
+    times = flowsim.settling_times(model, starts, fraction=0.3)
+    # there da/dt = (½ + μ₂)b, dd/dt = (½ + μ₁)b, db/dt = (½ + μ₂)a + (½ + μ₁)d
+    rate = math.hypot(0.5 + mu1, 0.5 + mu2)
+    assert np.allclose(np.diff(times), math.log(10) / rate, rtol=0.01)
+
+
+def test_coopetition_is_followed_as_by_a_stiff_integrator():
+    model = made("coopetition", "Coopetition")
+    start = np.array([0.05, 0.02, 0.1, 1.0])
+
+    def field(_, theta):
+        a, d, b, c = theta
+        one, other = a * b * c - 1, d * b * c - 1
+        left, right = one**2 / 2 + model.mu1, other**2 / 2 + model.mu2
+        x, y = one * right, other * left
+        return [-x * b * c - model.alpha * a * d**2, -y * b * c - model.alpha * a**2 * d,
+                -x * a * c - y * d * c, -x * a * b - y * d * b]  # fmt: skip
+
+    times = np.array([0.0, 3.0, 10.0, 100.0])
+    known = solve_ivp(field, (0, 100), start, "Radau", times, rtol=1e-9, atol=1e-12).y.T
+    lost, path = drift(model, torch.tensor(start[None]), torch.tensor(times))
+    assert lost < 1e-6 and np.allclose(path[:, 0], known, rtol=0, atol=1e-6)

@@ -1,0 +1,25 @@
+"""The rows engine's copy for a model, and one row of it, at its start."""
+
+import numpy as np
+
+from flowsim.flow.rows.engine import RowChart, engine_of
+from flowsim.flow.tableau import STAGES
+from flowsim.models.row import room_for_row
+
+
+def room(model):
+    half = model.flow()
+    return room_for_row(*half.constants(), len(model.coordinates), STAGES, half.own_steps)
+
+
+def begun(model, theta):
+    """(engine, row) with the row at θ, its field there known."""
+    half, chart = model.flow(), RowChart(np.array([theta], dtype=float), model)
+    engine, status = engine_of(half), 1
+    while status > 0:
+        row = room(model)
+        row.y[:] = chart.y[0]
+        status = engine.begin(row, float(chart.held[0]), chart.signs[0]) or engine.linearise(row)
+        if status > 0:
+            half.extend(status - 1)
+    return engine, row

@@ -1,0 +1,175 @@
+"""Any loss: ends, paths and times, against the compiled engines, scipy, and closed forms."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import solve_ivp
+
+import flowsim
+from flowsim import Label, Rule, Status
+from flowsim.flow.any_loss import any_limits, any_paths, any_times
+from flowsim.flow.ends import Limits
+from flowsim.interface import Model
+
+
+class Well(Model):
+    """Two wells; the tilt makes the left one deeper."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        x, y = theta.unbind(-1)
+        return (x**2 - 1) ** 2 / 4 + y**2 / 2 + 0.2 * x
+
+
+class Valley(Model):
+    """Rosenbrock's."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        x, y = theta.unbind(-1)
+        return (1 - x) ** 2 + 100 * (y - x**2) ** 2
+
+
+class Net(Model):
+    """Four layers of one number."""
+
+    coordinates = ("a", "b", "c", "d")
+
+    def loss(self, theta):
+        return (theta.prod(-1) - 1) ** 2
+
+
+class Bowl(Model):
+    """A quadratic of condition number 1e6."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        return 5e5 * theta[..., 0] ** 2 + theta[..., 1] ** 2 / 2
+
+
+class Spiral(Bowl):
+    """No gradient flow: round the origin and into it."""
+
+    def field(self, theta):
+        x, y = theta.unbind(-1)
+        return torch.stack([-x - 3 * y, 3 * x - y], dim=-1)
+
+
+class Slope(Model):
+    """A loss that falls for ever."""
+
+    coordinates = ("x",)
+
+    def loss(self, theta):
+        return torch.nn.functional.softplus(-theta[..., 0])
+
+
+class Fold(Model):
+    """A kink at x = 0, along which orbits creep."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        return theta[..., 0].abs() + theta[..., 1] ** 2 / 2
+
+
+def limits_of(model, rows, rtol=1e-6, atol=1e-12, max_steps=3000):
+    return Limits.joined(list(any_limits(model, rows, rtol, atol, max_steps)), rows.shape[:-1])
+
+
+def starts(model, n, size=2.0, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    unit = torch.rand(n, len(model.coordinates), generator=draw, dtype=torch.float64)
+    return size * (2 * unit - 1)
+
+
+@pytest.mark.parametrize("kind", [Well, Valley, Net, Bowl, Spiral])
+def test_every_start_is_decided(kind):
+    model = kind()
+    found = limits_of(model, starts(model, 200))
+    assert found.label.unique().tolist() == [Label.LOCAL_MINIMUM]
+    assert found.rule[found.rule != Rule.SHADOWS].unique().tolist() == [Rule.CAME_TO_REST]
+    assert not found.status.any()
+    lowest = {Valley: torch.ones(2), Bowl: torch.zeros(2), Spiral: torch.zeros(2)}
+    if kind in lowest:
+        assert (found.theta - lowest[kind]).abs().max() < 1e-5
+    assert kind is not Net or (found.theta.prod(1) - 1).abs().max() < 1e-9
+
+
+def test_both_wells_are_found_on_their_sides():
+    model, rows = Well(), starts(Well(), 200)
+    # the hill between the wells, and the wells: x³ − x + 0.2 = 0
+    left, hill, right = sorted(np.roots([1, 0, -1, 0.2]).real)
+    found = limits_of(model, rows)
+    expected = torch.where(rows[:, 0] < hill, left, right)
+    assert (found.theta[:, 0] - expected).abs().max() < 1e-6
+    top = limits_of(model, torch.tensor([[hill, 0.3]], dtype=torch.float64))
+    assert top.label.item() in (Label.UNRESOLVED, Label.SADDLE)
+
+
+def test_rows_do_not_depend_on_their_neighbours():
+    model, rows = Well(), starts(Well(), 20)
+    together = limits_of(model, rows)
+    alone = Limits.joined([limits_of(model, row[None]) for row in rows], torch.Size([20]))
+    assert torch.equal(together.label, alone.label)
+    torch.testing.assert_close(together.theta, alone.theta, rtol=0, atol=1e-9)
+
+
+def test_what_has_no_end_goes_to_infinity_and_what_creeps_has_no_label():
+    away = limits_of(Slope(), starts(Slope(), 5))
+    assert (away.label == Label.INFINITY).all() and (away.theta == torch.inf).all()
+    assert away.status.unique().tolist() == [Status.DIVERGED]
+    folded = limits_of(Fold(), torch.tensor([[0.3, 1.0], [torch.nan, 1.0]]).double())
+    assert not folded.label.any()
+    assert folded.status[0] in (Status.TIMED_OUT, Status.FAILED)
+    assert folded.status[1] == Status.FAILED
+
+
+@pytest.mark.parametrize("kind", [Well, Valley, Spiral])
+def test_paths_and_times_are_those_of_scipy(kind):
+    model, times = kind(), torch.tensor([0.0, 0.01, 0.3, 1.0, 5.0]).double()
+    rows = starts(model, 2)
+    path = any_paths(model, rows, times, 1e-10, 1e-12)
+    for i, row in enumerate(rows.numpy()):
+        wanted = solve_ivp(
+            lambda _, y: model.field(torch.tensor(y)).numpy(), (0.0, 5.0), row, method="Radau",
+            rtol=1e-10, atol=1e-12, t_eval=times.numpy(),
+            jac=lambda _, y: model.jacobian(torch.tensor(y)).numpy(),
+        )  # fmt: skip
+        assert np.abs(path[:, i].numpy() - wanted.y.T).max() < 1e-7
+    if kind is not Spiral:  # where the loss is none of the flow
+        found = any_times(model, rows, model.loss(path[2]), 1e-10)
+        torch.testing.assert_close(found, times[2].expand(2), rtol=1e-6, atol=0)
+
+
+BUILT_IN = {
+    "canonical": ("canonical", {"p": 0.5, "q": 0.8}, 2.0),
+    "linear": ("linear", {"p": 0.2, "q": 0.3}, 2.0),
+    "untied": ("untied", {"p": 0.5, "q": 0.8}, 2.0),
+    "uniform": ("uniform", {"p": 0.5, "q": 0.8, "length": 8}, 0.95),
+    "states": ("states", {"states": 3, "p": 0.9}, 2.0),
+}
+
+
+def agree(name, count):
+    kind, words, size = BUILT_IN[name]
+    model = flowsim.model(kind, **words)
+    rows = starts(model, count, size)
+    found, wanted = limits_of(model, rows), flowsim.find_limits(model, rows)
+    assert torch.equal(found.label, wanted.label)
+    assert (found.loss - wanted.loss).abs().max() < 1e-6
+    assert (found.theta - wanted.theta).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_labels_are_those_of_the_compiled_engines(name):
+    agree(name, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_labels_of_many_starts_are_those_of_the_compiled_engines(name):
+    agree(name, 1000)

@@ -1,0 +1,264 @@
+"""Rank-one rows without attention: labels, limits and times against an independent integration."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import box, rows
+from rank_one_oracle import Oracle, UndecidedError
+
+from flowsim import BinaryChain, find_limits, hitting_times, trajectories
+from flowsim.labels import Label, Rule, Status
+from flowsim.models.rank_one.model import RankOneModel
+
+CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.9, 0.9), (0.97, 0.6), (0.04, 0.11)]
+BOTH = [True, False]
+
+
+def gaussian(model, n, generator, sigma=1.0):
+    shape = n, len(model.coordinates)
+    return sigma * torch.randn(shape, dtype=torch.float64, generator=generator)
+
+
+def lifted(model, n, generator):
+    return model.from_canonical(box(n, 2, generator))
+
+
+#: Tolerances of the oracle's two runs, which must agree on a time for it to be decided.
+TWICE = (1e-12, 1e-11)
+
+
+def check_against_the_oracle(model, starts):
+    """How many starts the oracle decided, and how many of them slid."""
+    oracle = Oracle(model.chain.p, model.chain.q, model.length, model.tied)
+    rate, unigram = oracle.entropies
+    limits = find_limits(model, starts)
+    times = hitting_times(model, starts, 1e-3, limits=limits)
+    decided = slid = 0
+    for i, start in enumerate(starts.numpy()):
+        wanted = rate + 1e-3 * (oracle.loss(start) - rate)
+        try:
+            why, _, end = oracle.follow(start, rate + 1e-10 * (unigram - rate), rest=True)
+            hits = [oracle.follow(start, wanted, rtol=r)[1] for r in TWICE if why == "loss"]
+        except UndecidedError:
+            continue
+        if why == "time" or (hits and hits[0] != pytest.approx(hits[1], rel=1e-7)):
+            continue  # at some kinks the oracle's own two runs part
+        decided += 1
+        slid += bool(limits.sliding_time[i] > 0)
+        found = limits.theta[i].numpy()
+        if why == "loss":
+            assert limits.label[i] == Label.GLOBAL_MINIMUM
+            np.testing.assert_allclose(found, end, rtol=1e-6, atol=1e-6)
+            assert times[i].item() == pytest.approx(hits[0], rel=1e-6)
+        else:  # the oracle stops at |e| = 1e-8, where b is still on its way
+            assert limits.label[i] == Label.LOCAL_MINIMUM and found[0] == 0
+            np.testing.assert_allclose(found[1:4], end[1:4], rtol=1e-6, atol=1e-6)
+    return decided, slid
+
+
+def test_a_row_leaves_a_slide_to_the_side_whose_velocity_has_turned():
+    """Two of 10⁵ Gaussian starts, which rounding had sent back to the slide they were leaving."""
+    model = RankOneModel(BinaryChain(0.5, 0.8), 8)
+    starts = torch.tensor([
+        [-1.7741220919842564, 0.09112293163524925, 1.242710525855403, -0.34135046650503487,
+         1.1883406868288522],
+        [1.588491759792923, -0.3198560735383692, -0.7879288969307869, 1.5165310478559968,
+         1.5844341817143057],
+    ], dtype=torch.float64)  # fmt: skip
+    limits = find_limits(model, starts)
+    assert limits.status.tolist() == 2 * [Status.CONVERGED]
+    assert limits.kinks.tolist() == [2, 1]
+    assert check_against_the_oracle(model, starts) == (1, 1)  # the other's two runs part
+
+
+def test_limits_and_times_are_those_of_an_independent_integration(generator):
+    counts = []
+    for (p, q), length, tied in zip(CHAINS, (8, 3, 1024, 8, 64), [*BOTH, *BOTH, True], strict=True):
+        model = RankOneModel(BinaryChain(p, q), length, tied=tied)
+        starts = torch.cat([gaussian(model, 2, generator), lifted(model, 2, generator)])
+        counts.append(check_against_the_oracle(model, starts))
+    decided, slid = np.sum(counts, axis=0)
+    assert decided >= 12 and slid >= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tied", BOTH)
+@pytest.mark.parametrize("length", [1, 8, 1024, 10**6])
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_limits_and_times_of_hundreds_of_starts(p, q, length, tied, generator):
+    model = RankOneModel(BinaryChain(p, q), length, tied=tied)
+    clouds = [gaussian(model, 5, generator), gaussian(model, 5, generator, 3.0)]
+    starts = torch.cat([*clouds, lifted(model, 5, generator)])
+    decided, _ = check_against_the_oracle(model, starts)
+    assert decided >= 8
+
+
+@pytest.mark.parametrize("tied", BOTH)
+def test_an_orbit_that_slides_is_right_to_a_millionth(tied):
+    model = RankOneModel(BinaryChain(0.2, 0.3), 8, tied=tied)
+    starts = model.from_canonical(rows([0.5, -1.2], [0.9, -1.1], [-0.8, -1.6], [1.4, -0.9]))
+    limits = find_limits(model, starts)
+    assert (limits.sliding_time > 0).sum() >= 3 and (limits.kinks >= 1).sum() >= 3
+    decided, slid = check_against_the_oracle(model, starts)
+    assert decided >= 3 and slid >= 2
+
+
+@pytest.mark.parametrize("tied", BOTH)
+@pytest.mark.parametrize("length", [1, 8, 10**6])
+def test_what_the_flow_conserves_does_not_drift(tied, length, generator):
+    for p, q in CHAINS:
+        model = RankOneModel(BinaryChain(p, q), length, tied=tied)
+        starts = torch.cat([gaussian(model, 20, generator), lifted(model, 10, generator)])
+        limits = find_limits(model, starts)
+        assert (limits.label != Label.UNRESOLVED).all()
+        drift = (model.conserved(limits.theta) - model.conserved(starts)).abs()
+        assert drift[:, 0].max() <= 1e-12
+        size = model.conserved(starts).abs().amax(dim=0).clamp_min(1.0)
+        assert (drift <= 1e-11 * size).all()
+
+
+@pytest.mark.parametrize("tied", BOTH)
+def test_a_row_does_not_depend_on_its_neighbours(tied, generator):
+    model = RankOneModel(BinaryChain(0.5, 0.8), 8, tied=tied)
+    starts = gaussian(model, 12, generator, 2.0)
+    together = find_limits(model, starts)
+    for i in range(len(starts)):
+        alone = find_limits(model, starts[i : i + 1])
+        for name in ("theta", "label", "rule", "evaluations", "kinks", "sliding_time"):
+            assert torch.equal(getattr(alone, name)[0], getattr(together, name)[i]), name
+
+
+@pytest.mark.parametrize("tied", BOTH)
+def test_the_opposite_direction_is_the_same_run(tied, generator):
+    """α → −α turns the signs of all coordinates but the bias, and changes no logit."""
+    model = RankOneModel(BinaryChain(0.9, 0.9), 8, tied=tied)
+    turn = torch.tensor([-1.0, -1, -1, -1, 1, -1][: len(model.coordinates)], dtype=torch.float64)
+    starts = gaussian(model, 30, generator, 2.0)
+    here, there = find_limits(model, starts), find_limits(model, starts * turn)
+    assert torch.equal(here.label, there.label)
+    torch.testing.assert_close(here.theta * turn, there.theta, rtol=0, atol=1e-10)
+
+
+def test_every_start_is_decided(generator):
+    for p, q in CHAINS:
+        for length in (1, 64, 10**6):
+            model = RankOneModel(BinaryChain(p, q), length)
+            starts = torch.cat([lifted(model, 60, generator), gaussian(model, 60, generator, 3.0)])
+            limits = find_limits(model, starts)
+            assert (limits.label != Label.UNRESOLVED).all()
+            below = model.loss(starts) < model.chain.stationary_entropy - 1e-12
+            assert (limits.label[below] == Label.GLOBAL_MINIMUM).all()
+            minima = limits.label == Label.GLOBAL_MINIMUM
+            excess = limits.loss[minima] - model.chain.entropy_rate
+            assert excess.abs().max() < 1e-12 and limits.gradient_norm.max() < 1e-6
+
+
+def test_starts_far_out_are_decided(generator):
+    """Where w₁w₂ grows to 10⁵ and more, e and b come to rest in times without end."""
+    for p, q in CHAINS:
+        model = RankOneModel(BinaryChain(p, q), 8)
+        starts = model.from_canonical(box(100, 2, generator, 9.0))
+        limits = find_limits(model, starts)
+        assert (limits.label != Label.UNRESOLVED).all()
+        trapped = limits.label == Label.LOCAL_MINIMUM
+        excess = limits.loss[trapped] - model.chain.stationary_entropy
+        assert bool(trapped.any()) == (p + q > 1)
+        assert (excess.abs() < 1e-12).all()
+        assert (limits.theta[trapped, 0] == 0).all()
+
+
+def test_untied_orbits_all_reach_the_global_minima(generator):
+    """Untied, the bad minima are saddles (AM Thm. 3)."""
+    model = RankOneModel(BinaryChain(0.5, 0.8), 8, tied=False)
+    limits = find_limits(model, gaussian(model, 200, generator))
+    assert (limits.label == Label.GLOBAL_MINIMUM).all()
+
+
+def test_critical_starts_are_called_what_they_are():
+    model = RankOneModel(BinaryChain(0.5, 0.8), 8)  # p + q > 1: traps where the slope is positive
+    bias = model.optimal_bias(rows([0.0, 0, 0, 0, 0])).item()
+    cases = {
+        (0.0, 0.5, 1.0, 1.0): Label.LOCAL_MINIMUM,  # open, slope 5
+        (0.0, 0.5, 1.0, -1.0): Label.SADDLE,  # open, slope −3
+        (0.0, 0.5, -1.0, 1.0): Label.LOCAL_MINIMUM,  # closed
+        (0.0, 0.0, 1.0, -1.0): Label.SADDLE,  # a unit opens next to it
+        (0.0, 0.0, 1.0, 1.0): Label.LOCAL_MINIMUM,
+        (0.0, 0.5, 0.5, -0.5): Label.SADDLE,  # slope 0
+    }
+    limits = find_limits(model, rows(*[[*start, bias] for start in cases]))
+    assert limits.label.tolist() == list(cases.values())
+    assert (limits.rule == Rule.CRITICAL_START).all() and (limits.kinks == 0).all()
+    untied = RankOneModel(BinaryChain(0.5, 0.8), 8, tied=False)
+    assert find_limits(untied, rows([0.0, 0.5, 1, 1, bias, 0])).label.item() == Label.SADDLE
+
+
+@pytest.mark.parametrize("tied", BOTH)
+@pytest.mark.parametrize(("p", "q"), CHAINS)
+def test_starts_on_a_surface_are_decided(p, q, tied):
+    model = RankOneModel(BinaryChain(p, q), 8, tied=tied)
+    starts = rows(
+        [0.7, 0.0, 0.9, 0.4, 0.1, 0.3],  # Y_0 = 0
+        [0.7, -0.7, 0.9, -0.8, 0.1, 0.3],  # Y_1 = 0
+        [0.0, 0.4, 0.9, 0.4, 1.1, 0.3],  # e = 0, the bias not at its optimum
+        [0.6, -0.2, 0.0, 1.3, 0.1, 0.3],  # w₁ = 0, which it may cross
+        [0.6, -0.2, 1.3, 0.0, 0.1, 0.3],
+        [0.6, -0.2, 0.0, 0.0, 0.1, 0.3],
+        [0.0, 0.0, 1.2, -0.8, 0.1, 0.3],  # both surfaces at once
+    )[:, : len(model.coordinates)]
+    limits = find_limits(model, starts)
+    assert (limits.label != Label.UNRESOLVED).all()
+    assert (limits.status == Status.CONVERGED).all()
+    if not tied:
+        assert (limits.label == Label.GLOBAL_MINIMUM).all()
+
+
+def test_where_p_and_q_sum_to_one_everything_is_a_global_minimum(generator):
+    model = RankOneModel(BinaryChain(0.3, 0.7), 8)
+    limits = find_limits(model, gaussian(model, 20, generator))
+    assert (limits.label == Label.GLOBAL_MINIMUM).all()
+
+
+def test_a_start_that_is_not_finite_has_failed():
+    model = RankOneModel(BinaryChain(0.5, 0.8), 8)
+    limits = find_limits(model, rows([torch.nan, 0, 0, 0, 0], [1.0, -0.5, 0.3, -0.3, 0.1]))
+    assert limits.status.tolist() == [Status.FAILED, Status.CONVERGED]
+    assert limits.label[0] == Label.UNRESOLVED and limits.label[1] != Label.UNRESOLVED
+
+
+@pytest.mark.parametrize("tied", BOTH)
+def test_paths_pass_through_the_hitting_time(tied, generator):
+    model = RankOneModel(BinaryChain(0.2, 0.3), 8, tied=tied)
+    starts = torch.cat([gaussian(model, 6, generator), lifted(model, 6, generator)])
+    limits = find_limits(model, starts)
+    times = hitting_times(model, starts, 0.05, limits=limits)
+    learned = limits.label == Label.GLOBAL_MINIMUM
+    for i in learned.nonzero()[:, 0]:
+        path = trajectories(
+            model, starts[i], torch.stack([torch.zeros(()), times[i], 2 * times[i]])
+        )
+        fall = model.loss(starts[i]) - limits.loss[i]
+        left = (model.loss(path[1]) - limits.loss[i]) / fall
+        assert left.item() == pytest.approx(0.05, rel=1e-6)
+        assert torch.equal(path[0], starts[i]) and model.loss(path[2]) < model.loss(path[1])
+
+
+def test_paths_end_at_the_limits_and_do_not_depend_on_the_times(generator):
+    model = RankOneModel(BinaryChain(0.5, 0.8), 8)
+    starts = gaussian(model, 10, generator)
+    limits = find_limits(model, starts)
+    few = trajectories(model, starts, torch.tensor([0.0, 3.0, 1e9], dtype=torch.float64))
+    many = trajectories(model, starts, torch.linspace(0, 3, 31, dtype=torch.float64))
+    torch.testing.assert_close(few[1], many[-1], rtol=0, atol=1e-8)
+    torch.testing.assert_close(few[2], limits.theta, rtol=1e-6, atol=1e-6)
+
+
+def test_a_tighter_tolerance_gives_smaller_errors(generator):
+    model = RankOneModel(BinaryChain(0.2, 0.3), 8)
+    starts = gaussian(model, 20, generator)
+    times = torch.tensor([0.0, 2.0], dtype=torch.float64)
+    exact = trajectories(model, starts, times, rtol=1e-13)[1]
+    errors = [
+        (trajectories(model, starts, times, rtol=rtol)[1] - exact).abs().max().item()
+        for rtol in (1e-5, 1e-7, 1e-9)
+    ]
+    assert errors[1] < errors[0] / 20 and errors[2] < errors[1] / 20 and errors[2] < 1e-7

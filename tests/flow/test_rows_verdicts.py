@@ -1,0 +1,233 @@
+"""Verdicts on smooth rows: minima, traps, planes, creeping, rest; against numpy and formulas.
+
+Called from Python they have to be plain Python: see ``test_plain_python``.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from mpmath import exp, log, mpf
+from one_row import begun
+
+from flowsim import AttentionModel, BinaryChain, RankOneModel
+from flowsim.compiled import config
+from flowsim.models.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
+from flowsim.models.rank_one.attention import field
+from flowsim.models.rank_one.attention import verdict as ends
+from flowsim.models.uniform.ranges import gather
+from flowsim.models.uniform.rows import MEMORY
+from flowsim.models.uniform.sums import EACH, SUMS, class_sums
+from flowsim.models.uniform.table import LAMBDA, STEEPEST, LawTable
+
+pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
+THETA = (0.5, 0.2, -0.6, -0.7, 0.6, -0.5, 0.3, 0.2)
+
+
+def attention_row(length=2, theta=THETA, chain=(0.5, 0.8)):
+    return begun(RankOneModel(BinaryChain(*chain), length, attention=True), theta)[1]
+
+
+def uniform_row(length, y, chain=(0.5, 0.8), sign=1):
+    """(engine, row) at y = (log|e|, log|w|, a[, b]), w of that sign."""
+    bias = "dynamic" if len(y) == 4 else "optimal"
+    model = AttentionModel(BinaryChain(*chain), length, bias)
+    return begun(model, [math.exp(y[0]), sign * math.exp(y[1]), *y[2:]])
+
+
+def decide(engine, row, velocity, jacobian=None, y=None):
+    """The verdict on a row with this velocity and Jacobian (by default the identity)."""
+    row.y[:] = row.y if y is None else y
+    row.velocity[:] = velocity
+    row.derivative[:] = np.eye(len(row.y)) if jacobian is None else jacobian
+    return engine.verdict(row)
+
+
+def test_curvatures_count_along_the_surface_of_what_is_conserved():
+    """Against numpy's eigenvalues of the Hessian in the metric with the normals lifted."""
+    random, length = np.random.default_rng(2), 3
+    for untied in (0, 1):
+        k, first = length + 6 + untied, length + 1
+        metric, ints = np.ones(k), np.array([length, untied])
+        metric[first : first + 2] = 4.0
+        for trial in range(12):
+            y = random.normal(size=k)
+            hessian = random.normal(size=(k, k))
+            hessian = hessian @ hessian.T / 3 + (trial % 3) * 0.3 * np.eye(k) - 0.4 * np.eye(k)
+            symmetric = hessian / np.sqrt(metric) / np.sqrt(metric)[:, None]
+            lifted = symmetric.copy()
+            for i in (first, first + 2):
+                normal = np.zeros(k)
+                normal[i : i + 2] = y[i], -y[i + 1]
+                normal /= np.linalg.norm(normal)
+                lifted += np.abs(np.diag(symmetric)).max() * np.outer(normal, normal)
+            least = np.linalg.eigvalsh(lifted)[0]
+            for off in (-1e-6, 1e-6):
+                found = ends.attracts(
+                    y, -hessian / metric[:, None], -least + off, ints, np.empty((k, k))
+                )
+                assert found == (off > 0)
+
+
+def test_a_row_with_attention_keeps_what_it_conserves():
+    row = attention_row()
+    y, ints, memory = row.y, row.ints, row.memory
+    assert memory[ends.BALANCE] == pytest.approx(0.49 - 0.36)
+    assert memory[ends.BALANCE + 1] == pytest.approx(0.25 - 0.09)
+    assert memory[ends.MARK] == -1 and memory[ends.LIMIT] == np.inf
+    off = y + 1e-6 * np.arange(8)
+    ends.conserve(off, ints, memory)
+    assert (off[[0, 1, 2, 7]] == (y + 1e-6 * np.arange(8))[[0, 1, 2, 7]]).all()
+    assert off[3] ** 2 - off[4] ** 2 == pytest.approx(0.49 - 0.36, abs=1e-10)
+    assert off[5] ** 2 - off[6] ** 2 == pytest.approx(0.25 - 0.09, abs=1e-10)
+    flat = off.copy()
+    flat[3:7] = 0.0
+    ends.conserve(flat, ints, memory)
+    assert (flat[3:7] == 0).all()
+
+
+#: Of a row that creeps: what its loss fell by in the decade before the last, in this one, what
+#: the last extrapolation is off by, the sign of the curvature; and whether it is decided.
+CREEPS = [
+    (1e-3, 3e-4, 0.0, 1, True), (1e-3, 3e-4, 0.0, -1, False), (-1e-3, 3e-4, 0.0, 1, False),
+    (1e-6, 0.81e-6, 0.0, 1, False), (1e-6, 0.79e-6, 0.0, 1, True), (1e-3, 0.9e-6, 0.0, 1, False),
+    (1e-3, 1.1e-6, 0.0, 1, True), (1e-3, 3e-4, 0.0049, 1, True), (1e-3, 3e-4, 0.0051, 1, False),
+    (1e-3, 3e-4, -0.0051, 1, False), (6e-3, 3e-3, 0.0, 1, False), (1e-3, -3e-4, 0.0, 1, False),
+]  # fmt: skip
+
+
+def creeping(before, fall, off, sign=1, time=1.01e4, mark=7, theta=THETA):
+    row = attention_row(theta=theta)
+    value = field.loss(row.y, row.reals, row.ints, row.memory)
+    limit, memory = value - fall * fall / (before - fall), row.memory
+    memory[ends.TIME], memory[ends.MARK] = time, mark
+    memory[ends.LIMIT] = limit + off * (limit - row.reals[field.ENTROPY_RATE])
+    memory[ends.LOSSES + 6] = value + fall
+    memory[ends.LOSSES + 4] = value + fall + before
+    return decide(ends, row, 1e-3, -sign * np.eye(len(row.y))), limit, memory
+
+
+@pytest.mark.parametrize("case", CREEPS, ids=str)
+def test_a_row_that_creeps_is_decided_by_its_falls(case):
+    *falls, decided = case
+    theta = [0.3, 0.2, -0.1, -0.7, 0.6, -0.5, 0.3, 0.2]
+    row = attention_row(theta=theta)
+    reals = row.reals
+    excess = field.loss(row.y, reals, row.ints, row.memory) - reals[field.ENTROPY_RATE]
+    assert 0.02 < excess < 0.8 * (reals[field.UNIGRAM] - reals[field.ENTROPY_RATE]) + 0.2
+    rule, limit, memory = creeping(*falls, theta=theta)
+    high = limit - reals[field.ENTROPY_RATE] > 0.9 * (
+        reals[field.UNIGRAM] - reals[field.ENTROPY_RATE]
+    )
+    if not high or not decided:
+        assert rule == (DRIFTS if decided else GOING)
+    assert memory[ends.MARK] == 8
+
+
+def test_a_mark_is_passed_once_and_not_too_early():
+    assert creeping(1e-3, 3e-4, 0.0, mark=8)[2][ends.LIMIT] == pytest.approx(
+        creeping(1e-3, 3e-4, 0.0, mark=8)[1]
+    )
+    _, _, memory = creeping(1e-3, 3e-4, 0.0, time=0.99, mark=-1)
+    assert memory[ends.MARK] == -1
+    _, _, memory = creeping(1e-3, 3e-4, 0.0, time=1.0, mark=-1)
+    assert memory[ends.MARK] == 0
+    _, _, memory = creeping(1e-3, 3e-4, 0.0, time=500.0, mark=2)
+    assert memory[ends.MARK] == 5
+    assert (memory[ends.LOSSES + 3 : ends.LOSSES + 6] > 0).all()
+    rule, _, memory = creeping(1e-3, 3e-4, 0.0, time=1e24, mark=7)
+    assert rule == GOING and memory[ends.MARK] == 7
+
+
+@pytest.mark.parametrize("sign, trap", [(1, True), (-1, False)])  # γ = ±9: λ(1 + γ/2) < 0 or > 0
+@pytest.mark.parametrize("bias", [[], [math.log(0.5 / 0.8)]], ids=["optimal", "dynamic"])
+def test_a_row_is_trapped_by_a_plane_that_attracts(sign, trap, bias):
+    place = np.array([-9.0, math.log(1.5), 0.2, *bias])
+    engine, row = uniform_row(3, place, sign=sign)
+
+    def found(*velocity, at=place):
+        return decide(engine, row, [*velocity, *[0.0] * (len(at) - len(velocity))], y=at)
+
+    assert found(-1e-3, 0.9e-19, -0.9e-19) == (TRAPPED if trap else GOING)
+    assert found(-1e-3, 0.9e-19, -1.1e-15) == GOING
+    if bias:  # whose velocity is a rounded difference
+        assert found(-1e-3, 0.9e-19, 0.0, -0.9e-15) == (TRAPPED if trap else GOING)
+        assert found(-1e-3, 0.9e-19, 0.0, -1.1e-15) == GOING
+    assert found(-1e-3, 1.1e-19, 0.0) == GOING
+    assert found(1e-3, 0.0, 0.0) == GOING
+    high = place.copy()
+    high[0] = 0.3  # the plane below counts, not the row
+    assert found(-1e-3, 0.0, 0.0, at=high) == (TRAPPED if trap else GOING)
+    assert found(*[0.9e-12] * len(place)) == REST
+    assert found(1.1e-12, 0.0, 0.0) == GOING
+    assert found(0.0, -1.1e-12, 0.0) == GOING
+    small = place.copy()
+    small[1] = math.log(1e-4)
+    assert found(0.0, 1e-9, 0.0, at=small) == REST
+    assert found(0.0, 1e-7, 0.0, at=small) == GOING
+
+
+@pytest.mark.parametrize("off, rule", [(0.0, MINIMA), (3e-6, MINIMA), (1e-3, REST)])
+def test_a_row_that_stands_still_is_at_a_minimum_or_rests(off, rule):
+    target = math.log(0.2 / 0.8)
+    for y in ([0.0, 0.0, target - 1, target / 2 + off], [off, 0.0, target - 1]):
+        engine, row = uniform_row(1, y, sign=0)
+        assert decide(engine, row, 0.0) == rule
+        assert decide(engine, row, 1.1e-12) == GOING
+
+
+def test_next_to_p_and_q_of_sum_one_rounding_does_not_hide_a_minimum():
+    """The information is 1e-12, a billionth of it far below the loss's rounding."""
+    chain = 0.3, 0.7 + 1e-6
+    odds = math.log(0.3 / 0.7), math.log((0.3 - 1e-6) / (0.7 + 1e-6))
+    gap = odds[1] - odds[0]
+    for y in ([0.0, 0.0, gap - 1], [0.0, 0.0, gap - 1, sum(odds) / 2]):
+        engine, row = uniform_row(1, y, chain, sign=0)
+        assert decide(engine, row, 0.0) == MINIMA
+    # closed for zeros and open for ones, of slope s: f₁ − f₀ = ½s + ½
+    theta = [1.0, -0.5, 1.0, (2 * gap - 2) / 4, 0.0, 0.0, odds[0] + 0.5]
+    row = attention_row(1, theta, chain)
+    assert decide(ends, row, 0.0, -np.eye(len(theta))) == MINIMA
+
+
+@pytest.mark.parametrize("q", [1 - 1e-12, 1e-12])
+def test_residuals_of_rare_symbols_keep_their_digits(q):
+    """Σω of ones at N = 1, where the next symbol is nearly certain."""
+    table, memory = LawTable(BinaryChain(0.5, q), 1, False, True), np.zeros(MEMORY)
+    table.add(int(table.ints[STEEPEST]))
+    assert gather(1.0, 0.0, 0.0, 0.0, table.reals, table.ints, memory) == 0
+    target = mpf(1) - mpf(q)
+    shift = float(log(target / (1 - target))) - 1.0 + 1e-3
+    class_sums(1.0, 0.0, 0.0, shift, table.reals, memory)
+    pi1 = mpf(0.5) / (mpf(0.5) + mpf(q))
+    exact = pi1 * (1 / (1 + exp(-(mpf(shift) + 1))) - target)
+    found = memory[SUMS + 2 * EACH] + memory[SUMS + 3 * EACH]
+    assert found == pytest.approx(float(exact), rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("bias", [[], [math.log(0.3 / 0.7)]], ids=["optimal", "dynamic"])
+def test_where_p_and_q_sum_to_one_the_loss_alone_decides(bias):
+    for e, rule in ((-12.0, MINIMA), (0.0, GOING)):
+        engine, row = uniform_row(2, [e, 0.0, 0.3, *bias], (0.3, 0.7))
+        assert row.reals[LAMBDA] == 0
+        assert decide(engine, row, [-1.0, *[1.0] * (2 + len(bias))]) == rule
+
+
+def test_a_row_with_attention_at_rest_is_a_minimum_a_trap_or_a_rest():
+    model = RankOneModel(BinaryChain(0.5, 0.8), 2, attention=True)
+    log_odds = [math.log(1.0), math.log(0.2 / 0.8)]
+    gap = log_odds[1] - log_odds[0]
+    # Y = ∓½, closed for zeros and open for ones with slope s: f₁ − f₀ = ½s + ½
+    minimum = [1.0, -0.5, -0.5, 1.0, (2 * gap - 2) / 4, 0.0, 0.0, log_odds[0] + 0.5]
+    assert float(model.loss(torch.tensor(minimum).double())) == pytest.approx(
+        model.chain.entropy_rate, abs=1e-12
+    )
+    bias = math.log(0.5 / 0.8)
+    plane = [0.0, 0.5, 0.5, 1.0, 1.0, 0.3, 0.2, bias]
+    for theta, curvature, rule in (
+        (minimum, 1.0, MINIMA), (plane, 1.0, TRAPPED), (plane, -1.0, REST),
+        ([*plane[:-1], bias + 0.1], 1.0, REST),
+    ):  # fmt: skip
+        row = attention_row(theta=theta)
+        assert decide(ends, row, 0.9e-12, -curvature * np.eye(len(theta))) == rule

@@ -1,0 +1,76 @@
+"""Ends that are found: grouped by place, connection, and where they grow without bound."""
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import Ends, from_loss
+from flowsim.flow.limits import find_limits
+
+MODELS = {
+    "six wells": (
+        lambda x, y: (4 - 2.1 * x**2 + x**4 / 3) * x**2 + x * y + (-4 + 4 * y**2) * y**2,
+        ["minimum"] * 6, [0] * 6,
+    ),
+    "two curves": (lambda a, b: (a * b - 1) ** 2 / 2, ["minimum"] * 2, [1, 1]),
+    "a circle": (lambda x, y: (x**2 + y**2 - 1) ** 2, ["minimum"], [1]),
+    "four surfaces": (lambda a, b, c: (a * b * c - 1) ** 2 / 2, ["minimum"] * 4, [2] * 4),
+    "a valley": (lambda x, y: (1 - x) ** 2 + 100 * (y - x**2) ** 2, ["minimum"], [0]),
+    "a stiff one": (lambda x, y: x**2 / 2 + 5e5 * (y - x.sin()) ** 2, ["minimum"], [0]),
+    "a slope": (lambda x, y: torch.exp(-x) + y**2 / 2, ["infinity"], [0]),
+    "a saddle": (lambda x, y: y**2 - x**2, ["infinity"] * 2, [0, 0]),
+}  # fmt: skip
+
+
+def ends_of(name, count=120, shift=0):
+    """The model, its ends, and the codes of starts drawn from [−2, 2]ᵏ."""
+    model = from_loss(MODELS[name][0], "model")
+    source = torch.Generator().manual_seed(3 + shift)
+    starts = 4 * torch.rand(count, len(model.coordinates), generator=source).double() - 2
+    limits, ends = find_limits(model, starts), Ends(model)
+    return model, ends, ends.codes(limits.label, limits.theta, limits.loss), limits
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_start_is_decided_and_ends_are_told_apart(name):
+    _, ends, codes, _ = ends_of(name)
+    _, kinds, flat = MODELS[name]
+    assert [end.kind for end in ends.found] == kinds
+    assert [end.flat for end in ends.found] == flat
+    assert (codes > 0).all() and set(codes.tolist()) == set(range(1, len(kinds) + 1))
+    losses = [end.loss for end in ends.found]
+    np.testing.assert_allclose(losses, sorted(losses), atol=1e-9)
+    numbers = [f"{kind}_{kinds[: i + 1].count(kind)}" for i, kind in enumerate(kinds)]
+    assert ends.names == ["unresolved", *numbers]
+
+
+def test_the_wells_are_those_of_the_six_hump_camel():
+    """Dixon & Szegő: the lowest two at ±(0.0898, −0.7126), loss −1.0316."""
+    _, ends, _, _ = ends_of("six wells")
+    for end in ends.found[:2]:
+        assert abs(end.loss + 1.0316284535) < 1e-9
+        np.testing.assert_allclose(end.theta.abs(), [0.08984201, 0.7126564], atol=1e-7)
+
+
+def test_branches_of_one_loss_are_told_apart_by_their_signs():
+    _, _, codes, limits = ends_of("four surfaces", 200)
+    signs = (limits.theta.sign() * torch.tensor([4.0, 2.0, 1.0])).sum(1)
+    for code in range(1, 5):
+        assert len(signs[codes == code].unique()) == 1
+
+
+def test_at_infinity_the_limit_of_the_loss_is_estimated():
+    _, ends, _, limits = ends_of("a slope")
+    assert abs(ends.found[0].loss) < 1e-9
+    assert (limits.theta[:, 0] == torch.inf).all() and limits.theta[:, 1].isfinite().all()
+    assert ends.found[0].caption(("x", "y")) == "to infinity: x → +∞ (loss → 0)"
+    assert [end.loss for end in ends_of("a saddle")[1].found] == [-np.inf, -np.inf]
+
+
+def test_later_starts_get_the_codes_of_the_ends_that_are_known():
+    _, ends, _, _ = ends_of("six wells")
+    names, fresh = ends.names, ends_of("six wells", shift=1)
+    limits = fresh[3]
+    again = ends.codes(limits.label, limits.theta, limits.loss)
+    assert ends.names == names
+    torch.testing.assert_close(again, fresh[2])

@@ -1,0 +1,87 @@
+"""The list of models, and what each family says of itself."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from flowsim import InputError, ModelChoice, SymmetricChain, reduced_model
+from flowsim.models.catalogue import MODELS, families_with, family_of
+
+#: A choice of every model, with an option that is not as usual where there is one.
+CHOICES = [
+    ModelChoice("canonical", bias="dynamic"),
+    ModelChoice("uniform", 3),
+    ModelChoice("linear"),
+    ModelChoice("untied"),
+    ModelChoice("rank-one", 2, attention=True, tied=False),
+    ModelChoice("states", states=3, attention=True, length=2, hidden_per_state=5),
+    ModelChoice("induction", length=4),
+]
+
+
+def test_every_name_has_a_family_and_its_options_are_what_its_models_say():
+    assert tuple(choice.name for choice in CHOICES) == MODELS
+    for choice in CHOICES:
+        family = choice.family
+        assert family is family_of(choice.name) and family.name == choice.name
+        data = {name: about.default for name, about in family.data.items()}
+        model = choice.on(choice.chain(**data))
+        assert model.name == choice.name and ModelChoice.of(model) == choice
+        assert {*model.options()} == {*choice.options} <= {*family.options}
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.name)
+def test_a_choice_is_a_value(choice):
+    for again in (pickle.loads(pickle.dumps(choice)), copy.deepcopy(choice)):
+        assert again == choice and hash(again) == hash(choice) and repr(again) == repr(choice)
+    assert choice != ModelChoice("linear", bias="dynamic")
+    with pytest.raises(AttributeError, match="made anew"):
+        choice.length = 5
+
+
+def test_what_a_model_lacks_is_as_without_it():
+    choice = ModelChoice("canonical", bias="optimal", attention=False, tied=True, states=None)
+    assert choice == ModelChoice() and [*choice.options] == ["bias"]
+    assert (choice.length, choice.states, choice.attention, choice.tied) == (
+        None,
+        None,
+        False,
+        True,
+    )
+    with pytest.raises(AttributeError, match="no model has an option 'depth'"):
+        choice.depth  # noqa: B018
+
+
+def test_a_chain_says_what_else_would_be_given():
+    assert reduced_model("states", SymmetricChain(7, 0.5)).options()["states"] == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("softmax", {}, "model must be one of canonical, uniform"),
+        ("canonical", {"depth": 2}, "no model has an option 'depth'"),
+        ("linear", {"length": 3}, "no length; omit it, or choose uniform, rank-one, states or"),
+        ("canonical", {"attention": True}, "no attention; omit it, or choose rank-one or states"),
+        ("untied", {"tied": False}, "no untied weights; omit it, or choose rank-one"),
+        ("rank-one", {"bias": "dynamic"}, "always has its bias as a coordinate; omit bias"),
+        ("states", {}, "needs states, the number of states"),
+    ],
+)
+def test_other_names_and_options_are_refused_in_one_sentence(name, options, said):
+    with pytest.raises(InputError, match=said):
+        ModelChoice(name, **options)
+
+
+def test_families_are_asked_before_anything_large_is_imported():
+    """So that help and mistakes in options appear at once."""
+    code = (
+        "import sys, flowsim.cli.main, full_model.comparison.comparable as c\n"
+        "assert c.COMPARABLE and not {'torch', 'numba', 'xarray'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [family.name for family in families_with("states")] == ["states"]

@@ -1,0 +1,175 @@
+"""A model of a user's own: from a file, a module, an object, a formula; and what is told of it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from command import assert_refused, run
+
+import flowsim
+from flowsim import InputError, ModelChoice, from_loss
+
+WELL = '''
+import flowsim
+
+class DoubleWell(flowsim.Model):
+    """Two wells, tilted by g."""
+    coordinates = ("x", "y")
+
+    def __init__(self, g: float = 0.2):
+        self.g = g
+
+    def loss(self, theta):
+        x, y = theta.unbind(-1)
+        return (x**2 - 1) ** 2 / 4 + y**2 / 2 + self.g * x
+'''
+WINDOW = {"x": (-2.0, 2.0), "y": (-2.0, 2.0)}
+AXES = {"x": np.linspace(-2, 2, 6), "y": np.linspace(-2, 2, 6)}
+#: The critical points of (x² − 1)²/4 + g x, from numpy's roots: a hill between two wells.
+ROOTS = {g: sorted(np.roots([1, 0, -1, g]).real) for g in (0.2, 0.1)}
+WELLS = {g: roots[::2] for g, roots in ROOTS.items()}
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(WELL)
+    return tmp_path
+
+
+def well():
+    return from_loss(lambda x, y, g=0.2: (x**2 - 1) ** 2 / 4 + y**2 / 2 + g * x, "well")
+
+
+def test_a_file_names_a_model_that_keeps_its_arguments(mine):
+    choice = ModelChoice("mine.py:DoubleWell", g=0.1)
+    model = choice.on(choice.chain())
+    assert model.name == "mine.py:DoubleWell" and model.g == 0.1
+    assert ModelChoice.of(model).options == {"g": 0.1}
+    record = flowsim.scan_basins(model, AXES)
+    assert record.attrs["model"] == "mine.py:DoubleWell"
+    assert json.loads(record.attrs["arguments"]) == {"g": 0.1}
+    assert record.attrs["source"] == WELL and len(record.attrs["source_digest"]) == 64
+    ends = sorted(np.unique(record["limit_x"].to_numpy().round(6)))
+    np.testing.assert_allclose(ends, WELLS[0.1], atol=1e-6)
+
+
+def test_the_lowest_minimum_is_the_first_wherever_the_starts_are():
+    record = flowsim.scan_basins(well(), {**AXES, "x": np.array([-1.0, 1.0])})
+    assert record["basin"].to_numpy().tolist() == ["unresolved", "minimum_1", "minimum_2"]
+    captions = json.loads(record.attrs["captions"])
+    assert captions["end_minimum_1"] == "minimum 1 (loss −0.209)"
+    assert captions["end_minimum_2"] == "minimum 2 (loss 0.189)"
+    assert (record["label"].sel(x=-1.0) == 1).all() and (record["label"].sel(x=1.0) == 2).all()
+    assert "by place" in record.attrs["ends"]
+
+
+def test_every_function_takes_it():
+    model, starts = well(), torch.tensor([[-1.5, 1.0], [1.5, -1.0]]).double()
+    limits = flowsim.find_limits(model, starts)
+    np.testing.assert_allclose(limits.theta[:, 0], WELLS[0.2], atol=1e-6)
+    times = torch.tensor([0.0, 0.5, 2.0]).double()
+    paths = flowsim.trajectories(model, starts, times)
+    reference = flowsim.integrate(model, starts, times)
+    torch.testing.assert_close(paths, reference, atol=1e-7, rtol=0)
+    assert (flowsim.curvatures(model, limits.theta) > 0).all()
+    times = flowsim.settling_times(model, starts, 0.1)
+    assert (times > 0).all() and torch.equal(times, flowsim.hitting_times(model, starts, 0.1))
+    assert (flowsim.reference_limits(model, starts).theta - limits.theta).abs().max() < 1e-5
+    boundary = flowsim.refine_boundary(model, AXES, levels=1)
+    assert np.abs(boundary["boundary_x"] - ROOTS[0.2][1]).max() < 0.01
+    gaussian = flowsim.gaussian_record(model, np.array([0.5, 1.0]), 40)
+    assert {"count_minimum_1", "count_minimum_2"} <= set(gaussian)
+
+
+def test_a_portrait_is_drawn_from_its_file_alone(mine):
+    words = ["--model", "mine.py:DoubleWell", "--set", "g=0.1", "--window", "x=-2:2,y=-2:2"]
+    done = run("portrait", *words, "--resolution", "6", "--quiet", "--json", cwd=mine)
+    assert done.returncode == 0, done.stderr
+    shares = json.loads(done.stdout)["fraction"]
+    assert set(shares) == {"minimum_1", "minimum_2"} and sum(shares.values()) == 1
+    (mine / "mine.py").write_text("raise SystemExit('this file must not be run')")
+    name = "portrait_DoubleWell_g0.1.nc"
+    record = flowsim.read_record(mine / name)
+    assert record.attrs["cells_minimum_1"] == record.attrs["cells_minimum_2"] == 18
+    assert run("portrait", "--from", name, "--out", "again.png", cwd=mine).returncode == 0
+    assert run("info", name, cwd=mine).returncode == 0
+    with pytest.raises(InputError, match=r"the record's model is 'mine.py:DoubleWell'"):
+        flowsim.model_of(record.attrs)
+
+
+BAD = {
+    "shape": ("return theta", r"has the shape \(3, 2\) for θ of shape \(3, 2\); it must be \(3,\)"),
+    "numpy": ("return theta.sum(-1).detach().numpy()", "is ndarray, not a tensor"),
+    "detached": ("return theta.detach().sum(-1)", "is not differentiable"),
+    "nan": ("return theta.sum(-1).log()", "is nan at the start x = "),
+    "changes": ("theta *= 2; return theta.sum(-1)", "changes its argument"),
+    "mixes": ("return (theta - theta.mean(0)).square().sum(-1)", "mixes the rows"),
+    "raises": ("return 1 / 0", "failed: ZeroDivisionError"),
+    "float": ("return theta.sum(-1).float()", "it must be float64"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_loss_is_told_in_a_sentence(name, mine):
+    body, reason = BAD[name]
+    head = "import flowsim\nclass Bad(flowsim.Model):\n    coordinates = ('x', 'y')\n"
+    (mine / "bad.py").write_text(f"{head}    def loss(self, theta):\n        {body}\n")
+    done = run("portrait", "--model", "bad.py:Bad", "--resolution", "4", "--quiet", cwd=mine)
+    assert_refused(done, "bad.py:Bad")
+    model = ModelChoice("bad.py:Bad").on(None)
+    with pytest.raises(InputError, match=reason):
+        flowsim.find_limits(model, [[-1.0, -0.5], [0.5, -2.0]])
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--model", "none.py:A"], "'none.py' cannot be read"),
+        (["--model", "mine.py:A"], "'mine.py' has no class A; it has DoubleWell"),
+        (["--model", "no.such.module:A"], "no.such.module cannot be imported"),
+        (["--model", "json:JSONDecoder"], "no class derived from flowsim.Model"),
+        (["--model", "mine.py:DoubleWell", "--set", "h=1"], "has no argument h; it takes g"),
+        (["--model", "mine.py:DoubleWell", "--length", "3"], "has no argument length"),
+        (["--model", "mine.py:DoubleWell", "--p", "0.3"], "has no p; omit it"),
+        (["--model", "mine.py:DoubleWell", "--window", "z=0:1"], "has two axes of x, y, not z"),
+        (["--model", "broken.py:A"], "'broken.py' failed: NameError"),
+        (["--model", "needs.py:A"], "needs.py:A needs k: give --set k="),
+        (["--model", "nothing.py:A"], "needs coordinates"),
+        (["--model", "canonical", "--p", "0.5", "--q", "0.8", "--set", "g=1"], "of your own"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_a_sentence(words, reason, mine):
+    (mine / "broken.py").write_text("undefined")
+    head = "import flowsim\nclass A(flowsim.Model):\n"
+    (mine / "needs.py").write_text(
+        f"{head}    coordinates = ('x', 'y')\n    def __init__(self, k): self.k = k\n"
+    )
+    (mine / "nothing.py").write_text(f"{head}    coordinates = ('x', 'x')\n")
+    assert_refused(run("portrait", *words, "--resolution", "4", "--quiet", cwd=mine), reason)
+
+
+SCRIPT = (
+    WELL
+    + """
+import numpy as np
+if __name__ == "__main__":
+    starts = flowsim.Grid({"x": np.linspace(-2, 2, 5), "y": np.linspace(-1, 1, 4)})
+    scan = flowsim.Scan(flowsim.ModelChoice.of(DoubleWell(0.1)), None, None, starts, chunk=7)
+    for jobs in (1, 2):
+        flowsim.write_scan(scan, f"{jobs}.nc", jobs=jobs)
+"""
+)
+
+
+def test_a_class_of_a_script_reaches_the_workers(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    words = [sys.executable, "script.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    one, two = (flowsim.read_record(tmp_path / f"{jobs}.nc") for jobs in (1, 2))
+    np.testing.assert_array_equal(one["label"], two["label"])
+    assert one.attrs["points_minimum_1"] + one.attrs["points_minimum_2"] == 20

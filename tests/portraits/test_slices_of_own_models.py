@@ -1,0 +1,182 @@
+"""Slices and views in space of a user's own model of three coordinates, by its closed form."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from command import assert_refused, run
+
+import flowsim
+from flowsim import InputError, ModelChoice, draw, portrait_record, read_record, write_record
+from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.plane_layers import ends_of
+from flowsim.explorer.reproduce import command_lines, python_lines
+from flowsim.explorer.view import View, Window
+
+TILTED = '''
+import flowsim
+
+class Tilted(flowsim.Model):
+    """Two wells along s = x + y + z: of s the flow is ds/dt = -3(s³ - s + g) in every slice."""
+    coordinates = ("x", "y", "z")
+
+    def __init__(self, g: float = 0.2):
+        self.g = g
+
+    def loss(self, theta):
+        s = theta.sum(-1)
+        return (s**2 - 1) ** 2 / 4 + self.g * s + (theta.square().sum(-1) - s**2 / 3) / 2
+'''
+#: The sums s of the lower well, of the saddle that parts the basins, and of the other well.
+LOW, EDGE, HIGH = sorted(np.roots([1, 0, -1, 0.2]).real)
+SIDES = {"x": (-2.0, 1.5), "y": (-1.0, 2.0), "z": (-1.5, 1.0)}
+SLICES = [("xy", {}), ("yz", {"x": 0.3}), ("zx", {"y": -0.5})]
+FILE = ["--model", "mine.py:Tilted", "--quiet"]
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TILTED)
+    return tmp_path
+
+
+@pytest.fixture
+def model(mine):
+    return ModelChoice("mine.py:Tilted").on(None)
+
+
+def window(names):
+    return {name: SIDES[name] for name in names}
+
+
+@pytest.mark.parametrize(("names", "fixed"), SLICES, ids=[names for names, _ in SLICES])
+def test_a_slice_has_the_basins_of_the_closed_form(names, fixed, model):
+    across, up = names
+    record = portrait_record(model, resolution=9, window=window(names), fixed=fixed)
+    assert record["label"].dims == (up, across)
+    (other,) = {*"xyz"} - {*names}
+    held = fixed.get(other, 0.0)
+    assert record.attrs["held"] == other and record.attrs[other] == held
+    expected = np.where(record[up] + record[across] + held < EDGE, 1, 2)
+    np.testing.assert_array_equal(record["label"], expected)
+    assert record.attrs["confirm_agree"] == record.attrs["confirm_cells"] == 16
+    edge = record[f"boundary_{across}"] + record[f"boundary_{up}"] + held
+    assert edge.size > 5 and np.abs(edge - EDGE).max() < 3 / 9 / 2**7
+    write_record(record, "slice.nc")
+    ax = draw(read_record("slice.nc")).axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == (f"${across}$", f"${up}$")
+    assert f"Tilted, starts at ${other}$ = {held:g}" in ax.get_title()
+    low, high = SIDES[across]
+    assert ax.get_xlim() == (pytest.approx(low), pytest.approx(high))
+
+
+def test_the_command_line_draws_a_slice_and_draws_it_again_from_its_file(mine):
+    words = ["--window", "z=-1:1,y=-2:2", "--fix", "x=0.3", "--resolution", "6", "--json"]
+    done = run("portrait", *FILE, *words, "--confirm", "2", cwd=mine)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["fixed"] == {"x": 0.3}
+    record = read_record(mine / "portrait_Tilted_x0.3_z_y.nc")
+    assert record["label"].dims == ("y", "z")
+    words = ["--from", "portrait_Tilted_x0.3_z_y.nc", "--out", "again.png"]
+    done = run("portrait", *words, cwd=mine)
+    assert done.returncode == 0 and "mine.py:Tilted, x = 0.3" in done.stdout
+    words = ["--window", "z=-1:1,y=-2:2", "--fix", "x=0.3", "--grid", "4x4", "--out", "scan.nc"]
+    assert run("scan", *FILE, *words, cwd=mine).returncode == 0
+    assert run("portrait", "--from", "scan.nc", cwd=mine).returncode == 0
+
+
+PORTRAIT, SPACE = ["portrait", *FILE], ["portrait", *FILE, "--view", "3d"]
+BAD = [
+    ([*PORTRAIT, "--window", "y=0:1,q=0:1"], "has two axes of x, y, z, not y, q"),
+    ([*PORTRAIT, "--window", "z=0:1"], "has two axes of x, y, z, not z"),
+    ([*PORTRAIT, "--window", "x=0:1,y=0:1,z=0:1"], "has two axes of x, y, z, not x, y, z"),
+    ([*PORTRAIT, "--window", "y=0:1,y=0:2"], "each name once"),
+    ([*PORTRAIT, "--window", "y=0:1,z=1:1"], "must be LOW:HIGH, increasing"),
+    ([*PORTRAIT, "--window", "y=0:1,z=0:1", "--fix", "y=0"], "(y, z) takes no fixed y: only x"),
+    ([*SPACE, "--window", "y=0:1,q=0:1"], "the axes x, y, z, not q"),
+    ([*SPACE, "--fix", "x=0"], "go with the plane"),
+    (["explore", *FILE, "--window", "y=0:1,q=0:1"], "has two axes of x, y, z, not y, q"),
+]
+
+
+@pytest.mark.parametrize(("words", "reason"), BAD, ids=[reason for _, reason in BAD])
+def test_what_is_no_slice_is_told_in_a_sentence(words, reason, mine):
+    assert_refused(run(*words, cwd=mine), reason)
+
+
+def test_what_is_no_slice_is_told_in_python(model):
+    for sides in ({"x": (1.0, -1.0)}, {"x": (0.0, np.nan)}):
+        with pytest.raises(InputError, match="the window in x must be LOW < HIGH"):
+            portrait_record(model, window=sides)
+    with pytest.raises(InputError, match="has two axes of x, y, z, not y, y"):
+        model.showing("y", "y")
+    four = flowsim.from_loss(lambda x, y, z, u: x**2 + y**2 + z**2 + u**2, "four")
+    for flat in (four, four.showing("z", "u")):
+        with pytest.raises(InputError, match="the four model, as chosen, has no view in space"):
+            flowsim.phase_space_record(flat)
+
+
+def test_a_model_with_a_plane_of_its_own_keeps_it():
+    model = flowsim.model("canonical", 0.5, 0.8)
+    assert model.showing("e", "w") is model
+    with pytest.raises(InputError, match=r"plane is \(w, e\), not \(w, a\)"):
+        model.showing("w", "a")
+
+
+def test_orbits_in_space_end_where_the_closed_form_says(model, mine):
+    record = flowsim.phase_space_record(model, window=window("xyz"))
+    path = np.stack([record[f"orbit_{name}"] for name in "xyz"], axis=-1)
+    for i, name in enumerate("xyz"):
+        assert SIDES[name][0] < path[0, :, i].min() < path[0, :, i].max() < SIDES[name][1]
+    low = path[0].sum(-1) < EDGE
+    assert 0 < low.sum() < low.size and record.attrs["orbits_unfinished"] == 0
+    np.testing.assert_array_equal(record["orbit_label"], np.where(low, 1, 2))
+    np.testing.assert_allclose(path[-1].sum(-1), np.where(low, LOW, HIGH), atol=1e-6)
+    assert "near_label" not in record and "plane" not in record
+    write_record(record, "space.nc")
+    figure = draw(read_record("space.nc"))
+    (ax,) = figure.axes
+    assert [ax.get_xlabel(), ax.get_ylabel(), ax.get_zlabel()] == ["$x$", "$y$", "$z$"]
+    assert (ax.get_xlim(), ax.get_ylim(), ax.get_zlim()) == tuple(SIDES.values())
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert [text[:12] for text in texts] == ["to minimum 1", "to minimum 2"]
+    marks = [np.array(line.get_data_3d()).sum() for line in ax.lines if line.get_marker() in "^"]
+    np.testing.assert_allclose(marks, HIGH, atol=1e-6)
+
+
+def test_an_orbit_that_leaves_the_box_is_drawn_to_its_side():
+    falls = flowsim.from_loss(lambda x, y, z: y**2 + z**2 - x, "falls")
+    figure = draw(flowsim.phase_space_record(falls, rtol=1e-6))
+    (text,) = figure.legends[0].get_texts()
+    assert text.get_text().startswith("to infinity: x → +∞")
+    last = [np.nanmax(line.get_data_3d()[0]) for line in figure.axes[0].lines
+            if len(line.get_data_3d()[0]) > 1]  # fmt: skip
+    assert min(last) > 2.85
+
+
+def test_the_command_line_draws_a_view_in_space(mine):
+    done = run(*SPACE, "--window", "x=-2:2,y=-2:2,z=-1:1", "--json", cwd=mine)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["orbits"]) == {"minimum_1", "minimum_2"}
+    done = run("portrait", "--from", "portrait_Tilted_3d.nc", "--out", "a.png", cwd=mine)
+    assert done.returncode == 0 and "orbits minimum 1 (loss " in done.stdout
+
+
+def test_the_explorer_shows_a_slice(mine):
+    view = View(ModelChoice("mine.py:Tilted"), axes=("y", "z"), window=Window(-1, 1, -2, 2))
+    assert (view.x, view.y, view.slice_name) == ("y", "z", "x")
+    assert ends_of(view) is ends_of(view.with_slice(0.3))
+    command = command_lines(view.with_slice(0.3), FullSettings(), ()).splitlines()[0]
+    assert "--window=y=-1:1,z=-2:2" in command and "--fix x=0.3" in command
+    assert ".showing('y', 'z')" in python_lines(view, FullSettings(), ())
+    assert view.with_model("canonical").axes == ()
+
+
+def test_the_plane_of_a_model_that_was_shown_otherwise_stays_as_it_was(model):
+    shown = model.showing("z", "x")
+    assert (shown.plane.x, shown.plane.y, shown.plane.third) == ("z", "x", "y")
+    assert (model.plane.x, model.plane.y, model.plane.third) == ("x", "y", "z")
+    theta = torch.tensor([[1.0, 2.0, 3.0]])
+    assert shown.plane.project(theta).tolist() == [[1.0, 3.0, 2.0]]

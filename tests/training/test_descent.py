@@ -1,0 +1,348 @@
+"""Optimizers on any loss: the steps against torch's, and what becomes of a run against oracles."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq
+
+from flowsim import (
+    InputError,
+    Label,
+    Model,
+    OptimizerChoice,
+    ReducedTraining,
+    Rule,
+    Status,
+    descend,
+    find_limits,
+    model,
+)
+
+F64 = torch.float64
+
+
+class Factors(Model):
+    """Two factors of one number (arXiv 2605.21292)."""
+
+    coordinates = ("a", "b")
+
+    def loss(self, theta):
+        a, b = theta.unbind(-1)
+        return (a * b - 1) ** 2 / 2
+
+
+class Bowl(Model):
+    """A quadratic with the curvatures 1 and 4."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        return theta[..., 0] ** 2 / 2 + 2 * theta[..., 1] ** 2
+
+
+class Wells(Model):
+    """Two wells of equal depth, of curvature 2, and a saddle between them."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        x, y = theta.unbind(-1)
+        return (x**2 - 1) ** 2 / 4 + y**2 / 2
+
+
+class Mixed(Model):
+    """Exponentials and the like, in a metric of its own."""
+
+    coordinates = ("x", "y", "z")
+    metric = (1.0, 4.0, 0.25)
+
+    def loss(self, theta):
+        x, y, z = theta.unbind(-1)
+        wave = torch.exp(-x) * torch.sin(y) ** 2 + torch.log1p(torch.exp(z * x))
+        return wave + x**2 / 2 + torch.tanh(z) ** 2
+
+
+class Plain(Mixed):
+    metric = (1.0, 1.0, 1.0)
+
+
+class Narrow(Model):
+    """A slope on which a run never arrives, and that is not defined where x < 0."""
+
+    coordinates = ("x",)
+
+    def loss(self, theta):
+        return -theta[..., 0].log()
+
+
+def drawn(count, columns, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, columns, generator=generator, dtype=F64)
+
+
+def labels(found):
+    return {Label(int(code)).name for code in found.label}
+
+
+RATES = (0.3, 1.0, 1.7)
+
+
+def ellipse(theta, rate):
+    a, b = theta.unbind(-1)
+    return rate * ((a + b) ** 2 / (2 + rate) + (a - b) ** 2 / (2 - rate)) / 4
+
+
+def on_the_ellipse(rate, count=40):
+    angle = torch.linspace(0, 2 * math.pi, count + 1, dtype=F64)[:-1] + 0.05
+    u = angle.cos() * math.sqrt((2 + rate) / rate)
+    v = angle.sin() * math.sqrt((2 - rate) / rate)
+    return torch.stack([u + v, u - v], dim=-1)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_the_ellipse_of_two_factors_is_invariant(rate):
+    start = on_the_ellipse(rate)
+    torch.testing.assert_close(ellipse(start, rate), torch.ones(40, dtype=F64), rtol=1e-14, atol=0)
+    after = descend(Factors(), start, "gd", learning_rate=rate, steps=1).theta
+    assert (after - start).abs().amax() > 0.1
+    assert (ellipse(after, rate) - 1).abs().max() < 1e-14
+    found = descend(Factors(), start, "gd", learning_rate=rate, steps=10)
+    assert (ellipse(found.theta, rate) - 1).abs().max() < 1e-9  # what is off it moves away from it
+    assert labels(found) == {"BOUNDED"} and (found.status == Status.TIMED_OUT).all()
+    assert (found.largest <= start.abs().max() * 1.01).all() and (found.rule == Rule.STEPS).all()
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_inside_the_ellipse_nothing_diverges_and_far_outside_much_does(rate):
+    radius = torch.rand(40, 1, generator=torch.Generator().manual_seed(3), dtype=F64).sqrt()
+    start = on_the_ellipse(rate) * radius.clamp(max=0.99)
+    found = descend(Factors(), start, "gd", learning_rate=rate, steps=1000)
+    assert not labels(found) & {"DIVERGED", "UNRESOLVED"}
+    assert (ellipse(found.theta, rate) < 1).all()
+    far = descend(Factors(), 3 * on_the_ellipse(rate), "gd", learning_rate=rate, steps=2000)
+    away = far.label == Label.DIVERGED
+    assert away.double().mean() > 0.9
+    assert (far.status[away] == Status.DIVERGED).all() and far.theta[away].isfinite().all()
+    assert (far.largest[away] > 1e9).all()
+
+
+def test_a_long_period_is_the_least_after_which_plain_steps_come_back():
+    found = descend(Factors(), [[0.7, 0.9], [-0.4, 0.2]], "gd", learning_rate=1.7, steps=2000)
+    assert labels(found) == {"PERIODIC"} and found.period.tolist() == [6, 6]
+    for a, b in found.theta.tolist():
+        places = [(a, b)]
+        for _ in range(18):
+            a, b = a - 1.7 * b * (a * b - 1), b - 1.7 * a * (a * b - 1)
+            places.append((a, b))
+        off = np.abs(np.array(places) - places[0]).max(axis=1)
+        assert off[[6, 12, 18]].max() < 1e-11 and off[1:6].min() > 1e-2
+
+
+def torch_steps(loss, start, make, steps):
+    point = torch.nn.Parameter(start.clone())
+    optimizer = make([point])
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(point).sum().backward()
+        optimizer.step()
+    return point.detach()
+
+
+@pytest.mark.parametrize("steps", [2, 120])
+@pytest.mark.parametrize(
+    ("name", "numbers", "make"),
+    [("gd", {}, lambda x: torch.optim.SGD(x, 0.05)),
+     ("momentum", {"momentum": 0.8}, lambda x: torch.optim.SGD(x, 0.05, momentum=0.8)),
+     ("adam", {"beta2": 0.99}, lambda x: torch.optim.Adam(x, 0.05, (0.9, 0.99))),
+     ("adamw", {"weight_decay": 0.1, "epsilon": 1e-6},
+      lambda x: torch.optim.AdamW(x, 0.05, (0.9, 0.95), 1e-6, 0.1))],
+)  # fmt: skip
+def test_steps_are_those_of_torch(name, numbers, make, steps):
+    start, plain = drawn(2, 3), Plain()
+    numbers = {**numbers, "schedule": "constant", "learning_rate": 0.05}
+    found = descend(plain, start, name, steps=steps, **numbers)
+    for row, end in zip(start, found.theta, strict=True):  # a norm that clips is of each row alone
+        assert (torch_steps(plain.loss, row, make, steps) - end).abs().max() < 1e-12
+
+    def clipped(points):
+        optimizer = make(points)
+        before = optimizer.step
+
+        def step():
+            torch.nn.utils.clip_grad_norm_(points, 0.3)
+            before()
+
+        optimizer.step = step
+        return optimizer
+
+    found = descend(plain, start, name, steps=steps, clip=0.3, **numbers)
+    for row, end in zip(start, found.theta, strict=True):
+        assert (torch_steps(plain.loss, row, clipped, steps) - end).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("name", ["gd", "adam"])
+def test_in_a_metric_steps_are_those_of_the_coordinates_in_which_the_flow_is_the_gradient(name):
+    start, root = drawn(5, 3, 1), torch.tensor(Mixed.metric, dtype=F64).sqrt()
+    kind = torch.optim.SGD if name == "gd" else torch.optim.Adam
+    found = descend(Mixed(), start, name, learning_rate=0.01, steps=50, schedule="constant",
+                    **({} if name == "gd" else {"beta2": 0.999}))  # fmt: skip
+    y = torch_steps(lambda y: Mixed().loss(y / root), start * root, lambda x: kind(x, 0.01), 50)
+    assert (y / root - found.theta).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("name", ["gd", "momentum"])
+def test_in_its_metric_the_rank_one_loss_is_descended_as_by_the_full_transformer(name):
+    reduced = model("rank-one", 0.5, 0.8, length=6)
+
+    class Copy(Model):
+        coordinates, metric = reduced.coordinates, reduced.metric
+
+        def loss(self, theta):
+            return reduced.loss(theta)
+
+        def gradient(self, theta):
+            return reduced.gradient(theta)
+
+    theta = reduced.from_canonical(drawn(6, 2, 4))
+    numbers = {"learning_rate": 0.1, "steps": 200}
+    full = ReducedTraining(reduced, name, **numbers).run(theta)
+    assert (descend(Copy(), theta, name, **numbers).theta - full.theta).abs().max() < 1e-12
+    assert torch.equal(descend(reduced, theta, name, **numbers).theta, full.theta)
+
+
+@pytest.mark.parametrize(
+    ("rate", "ends"),
+    [(0.4, ["LOCAL_MINIMUM"] * 3), (0.5, ["LOCAL_MINIMUM", "PERIODIC", "PERIODIC"]),
+     (0.6, ["LOCAL_MINIMUM", "DIVERGED", "DIVERGED"]),
+     (0.499999, ["LOCAL_MINIMUM", "BOUNDED", "BOUNDED"]),
+     (0.5005, ["LOCAL_MINIMUM", "UNRESOLVED", "UNRESOLVED"])],
+)  # fmt: skip
+def test_a_quadratic_rests_below_twice_its_curvature_and_diverges_above(rate, ends):
+    """At ηλ = 2 exactly y goes to −y; a little beside it neither is reached within the steps."""
+    start = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.5, -0.3]], dtype=F64)
+    found = descend(Bowl(), start, "gd", learning_rate=rate, steps=2048)
+    assert [Label(int(code)).name for code in found.label] == ends
+    assert found.period.tolist() == [2 * (end == "PERIODIC") for end in ends]
+    if "PERIODIC" in ends:
+        assert torch.equal(found.theta[1:, 1], start[1:, 1])
+        assert (found.status[1:] == Status.PERIODIC).all()
+
+
+def test_beyond_the_edge_of_stability_a_well_has_the_period_two_that_a_root_finder_finds():
+    rate = 1.1  # 2 over the curvature of the wells is 1
+
+    def step(x):
+        return x - rate * x * (x**2 - 1)
+
+    ends = [brentq(lambda x: step(step(x)) - x, *bracket, xtol=1e-15)
+            for bracket in ((0.6, 0.95), (1.02, 1.3))]  # fmt: skip
+    assert step(ends[0]) == pytest.approx(ends[1], rel=1e-12) and ends[1] - ends[0] > 0.1
+    start = torch.tensor([[0.9, 0.5], [0.4, -1.0], [-1.3, 0.1]], dtype=F64)
+    found = descend(Wells(), start, "gd", learning_rate=rate, steps=3000)
+    assert labels(found) == {"PERIODIC"} and (found.period == 2).all()
+    for x in found.theta[:, 0].abs().tolist():
+        assert min(abs(x - end) for end in ends) < 1e-11
+    below = descend(Wells(), start, "gd", learning_rate=0.9, steps=3000)
+    assert labels(below) == {"LOCAL_MINIMUM"}
+
+
+def test_further_beyond_it_steps_wander_for_ever_and_are_bounded():
+    start = [[0.9, 0.5], [0.4, -1.0]]
+    found = descend(Wells(), start, "gd", learning_rate=1.4, steps=3000)
+    assert labels(found) == {"BOUNDED"} and not found.period.any()
+    x = found.theta[:, 0].numpy().copy()
+    seen = []
+    for _ in range(20_000):
+        x = x - 1.4 * x * (x**2 - 1)
+        seen.append(x)
+    assert np.abs(seen).max() < 1.05 * found.largest.max()
+    assert len(np.unique(np.round(seen, 6))) > 1000
+
+
+def test_small_steps_end_where_the_flow_does():
+    start = torch.cat(
+        [drawn(40, 2).clamp(-2, 2), torch.tensor([[0.0, 1.3], [0.0, 0.0], [1.0, 0.0]])]
+    )
+    found = descend(Wells(), start, "gd", learning_rate=0.05, steps=4000)
+    flow = find_limits(Wells(), start)
+    assert torch.equal(found.label, flow.label)
+    assert labels(found) == {"LOCAL_MINIMUM", "SADDLE"}
+    assert (found.theta - flow.theta).abs().max() < 1e-6
+    assert (found.status == Status.CONVERGED).all()
+    assert found.rule.tolist() == [Rule.CAME_TO_REST] * 41 + [Rule.CRITICAL_START] * 2
+
+
+def test_a_model_that_names_its_ends_names_those_of_steps_too():
+    canonical = model("canonical", 0.5, 0.8)
+    start = 1.2 * drawn(40, 2, 2)
+    found = descend(canonical, start, "gd", learning_rate=0.05, steps=3000)
+    decided = found.label != Label.UNRESOLVED
+    assert decided.sum() >= 38
+    assert (found.label == find_limits(canonical, start).label)[decided].double().mean() > 0.95
+    best = found.label == Label.GLOBAL_MINIMUM
+    assert best.any() and (found.rule[best] == Rule.REACHED_MINIMA).all()
+    assert (found.loss[best] - canonical.levels().best).abs().max() < 1e-12
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw"])
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_adam_never_rests_and_is_known_by_the_minimum_that_it_stays_about(name, schedule):
+    found = descend(Wells(), [[0.6, 0.8], [-1.4, 0.1]], name, learning_rate=0.01, steps=700,
+                    schedule=schedule)  # fmt: skip
+    assert labels(found) == {"LOCAL_MINIMUM"}
+    moving = found.status == Status.TIMED_OUT
+    assert (found.rule[moving] == Rule.STEPS).all()
+    assert (found.theta - torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).abs().max() < 1e-2
+    wild = descend(Wells(), [[0.6, 0.8]], "adam", learning_rate=0.3, steps=700,
+                   schedule="constant")  # fmt: skip
+    assert not labels(wild) & {"LOCAL_MINIMUM", "DIVERGED", "UNRESOLVED"}
+
+
+def test_what_is_still_on_its_way_is_unresolved():
+    creeping = descend(Wells(), [[0.2, 0.8]], "gd", learning_rate=1e-4, steps=500)
+    away = descend(Narrow(), [[1.0]], "gd", learning_rate=1e-2, steps=500)
+    for found in (creeping, away):
+        assert labels(found) == {"UNRESOLVED"} and found.status[0] == Status.TIMED_OUT
+        assert found.rule[0] == Rule.NONE and found.steps_taken[0] == 500
+
+
+@pytest.mark.parametrize("name", ["gd", "momentum", "adam", "adamw"])
+def test_a_row_alone_is_the_row_among_others_bit_for_bit(name):
+    start = torch.cat([drawn(4, 3), torch.tensor([[math.nan, 0, 0], [0, math.inf, 0]])])
+    numbers = {"learning_rate": 0.05, "steps": 400}
+    found = descend(Mixed(), start, name, **numbers)
+    for i in range(len(start)):
+        alone = descend(Mixed(), start[i : i + 1], name, **numbers)
+        for column in ("theta", "label", "status", "rule", "loss", "period", "largest",
+                       "steps_taken"):  # fmt: skip
+            one, among = getattr(alone, column)[0], getattr(found, column)[i]
+            assert torch.equal(one.nan_to_num(), among.nan_to_num())
+            assert torch.equal(one.isnan(), among.isnan())
+    assert found.status[-2:].tolist() == [Status.FAILED] * 2
+    assert found.label[-2:].tolist() == [Label.UNRESOLVED] * 2
+
+
+def test_a_loss_that_ends_has_diverged_where_a_step_left_it_and_failed_where_it_began_outside():
+    found = descend(Narrow(), [[1.0], [-1.0]], "gd", learning_rate=1e300, steps=5)
+    assert found.label.tolist() == [Label.DIVERGED, Label.UNRESOLVED]
+    found = descend(Narrow(), [[0.0]], "gd", steps=5)
+    assert found.status.tolist() == [Status.FAILED] and found.theta.isnan().all()
+
+
+def test_progress_counts_every_step_also_of_rows_that_are_done():
+    done = []
+    descend(Bowl(), drawn(7, 2), "gd", done.append, learning_rate=0.3, steps=700)
+    assert sum(done) == 7 * 700
+
+
+def test_batches_and_other_numbers_of_columns_are_refused():
+    with pytest.raises(InputError, match="the Bowl model has no batches"):
+        descend(Bowl(), [[1.0, 1.0]], OptimizerChoice.named("adam"))
+    with pytest.raises(InputError, match=r"shape \(n, 2\) = \(x, y\)"):
+        descend(Bowl(), [[1.0, 1.0, 1.0]], "gd")
+    with pytest.raises(InputError, match="name of an optimizer"):
+        descend(Bowl(), [[1.0, 1.0]], OptimizerChoice.named("gd"), steps=5)
+    with pytest.raises(InputError, match="has no momentum"):
+        descend(Bowl(), [[1.0, 1.0]], "gd", momentum=0.5)
