@@ -15,7 +15,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from flowsim.flow.any_rows import Rows
+from flowsim.flow.any_rows import Rows, filled
 from flowsim.flow.doubt import beyond_doubt
 from flowsim.flow.ends import Limits
 from flowsim.interface import Levels, Model
@@ -86,8 +86,8 @@ def any_paths(model: Model, rows: Tensor, times: Tensor, rtol: float, atol: floa
         written = written + arrived.long()
         stays = (written < len(times)) & ~state.stuck & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
-            written = written[stays]
-            state = state.some(stays)
+            kept = filled(stays)
+            written, state = written[kept], state.some(kept)
     return path
 
 
@@ -101,12 +101,13 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, rtol: float) -> T
         before, wanted, h = state.some(slice(None)), wanted_loss[state.index], state.h
         below = state.advance(h) & (model.loss(state.theta) <= wanted)
         if bool(below.any()):
-            last = before.some(below)
-            found[last.index] = last.time + last.land(h[below], wanted[below])
+            which = filled(below)
+            last = before.some(which)
+            found[last.index] = last.time + last.land(h[which], wanted[which])
         rests = (state.field.abs() <= 10.0 * _noise(state)).all(1) | (state.time > _FOR_EVER)
         stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
-            state = state.some(stays)
+            state = state.some(filled(stays))
     return found
 
 
@@ -137,7 +138,7 @@ def follow(
             why[index], attempts[index] = reason[done], attempt
             theta[index] = torch.where(falls[done], 0.0, state.theta[done])
             closest[index] = torch.where(trapped, nearest[done], passed[done])
-            stays = ~done
+            stays = filled(~done)
             state = state.some(stays)
             slow, near, nearest, passed = (x[stays] for x in (slow, near, nearest, passed))
         if not len(state.index):
@@ -294,7 +295,7 @@ def _labelled(
     for code, value in _STATUS.items():
         status[why == code] = value
     critical, trapped = why == Rule.CRITICAL_START, why == Rule.TRAPPED_BY_PLANE
-    finite = theta.isfinite().all(1)
+    finite = filled(theta.isfinite().all(1))
     loss, speed = torch.full_like(closest, torch.nan), torch.full_like(closest, torch.nan)
     loss[finite] = model.loss(theta[finite])
     metric = torch.tensor(model.metric).to(theta)

@@ -21,6 +21,18 @@ _GONE = -600.0
 _SHORT = 1e-4
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
+#: Numbers that torch takes at once, with AVX-512; it rounds those that are left otherwise.
+_AT_ONCE = 16
+
+
+def filled(which: Tensor) -> Tensor:
+    """The numbers of the rows (m,) that are True, the last again and again until they fill vectors.
+
+    So the rounding of no row depends on its place; a row that is there twice goes the same way
+    twice.
+    """
+    index = which.nonzero()[:, 0]
+    return torch.cat([index, index[-1:].expand(-len(index) % _AT_ONCE)]) if len(index) else index
 
 
 @dataclass
@@ -57,8 +69,8 @@ class Rows:
 
     @classmethod
     def at(cls, model: Model, theta: Tensor, rtol: float, atol: float) -> Rows:
-        """The finite rows of θ (n, k)."""
-        index = theta.isfinite().all(1).nonzero()[:, 0]
+        """The finite rows of θ (n, k), ``filled``."""
+        index = filled(theta.isfinite().all(1))
         theta = theta[index].detach()
         chart = Chart.at(model, theta)
         y = chart.to_chart(theta)
@@ -132,14 +144,15 @@ class Rows:
         rate = (1 / h).unsqueeze(1)
         matrix = torch.diag_embed((rate / GAMMA).expand(m, k)) - self.jacobian
         inverse, _ = torch.linalg.inv_ex(matrix)
-        stages = self.y.new_empty(STAGES, m * k)
-        a, c = torch.as_tensor(_A).to(h), torch.as_tensor(_C).to(h)
+        stages = self.y.new_empty(m, STAGES, k)
+        # products of each row alone: in one of all rows, rounding would depend on a row's place
+        a, c = (torch.as_tensor(x).to(h).expand(m, -1, -1) for x in (_A, _C))
         point, right = self.y, self.field
         for s in range(STAGES):
             if s:
-                point = self.y + (a[s, :s] @ stages[:s]).view(m, k)
+                point = self.y + torch.bmm(a[:, s : s + 1, :s], stages[:, :s]).view(m, k)
                 right = self.chart.velocity(self.model, point)
-                right = right + (c[s, :s] @ stages[:s]).view(m, k) * rate
-            stages[s] = torch.bmm(inverse, right.unsqueeze(2)).view(-1)
-        error = stages[-1].view(m, k)
+                right = right + torch.bmm(c[:, s : s + 1, :s], stages[:, :s]).view(m, k) * rate
+            stages[:, s] = torch.bmm(inverse, right.unsqueeze(2)).view(m, k)
+        error = stages[:, -1]
         return point + error, error

@@ -45,7 +45,7 @@ def test_gaussian_starts_have_v_too(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["portrait", *STATES, "--view", "3d"], "--view 3d shows (w, e, a)"),
+        (["portrait", *STATES, "--view", "3d"], "states model, as chosen, has no view in space"),
         (["portrait", *STATES, "--fix", "a=0.5"], "takes no fixed a: only v can be fixed"),
         (["portrait", *STATES[:-1], "300"], "more than 50,000 different pasts"),
         (["portrait", *STATES[:6], "--length", "3"], "no length without attention"),
