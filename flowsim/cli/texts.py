@@ -121,13 +121,18 @@ def _shares(s: Summary, shares: dict[str, str], of: str = "", width: int = 38) -
 
 
 def _differing(s: Summary) -> list[str]:
-    """Where a simpler model is wrong, and where orbits slide along a kink."""
+    """Where a simpler model is wrong or orbits slide along a kink, and critical points."""
     lines = []
     if "share_differs" in s:
         words = f"{s['captions'].get('simpler', 'simpler model')} ends elsewhere"
         lines.append(f"{words:<36} {s['share_differs']:.2%} of the window")
     if s.get("cells_sliding"):
         lines.append(f"sliding along a kink of the ReLU     {s['cells_sliding']} cells")
+    if "critical_points" in s:
+        kinds = [point["kind"] for point in s["critical_points"]]
+        names = {"minimum": "minima", "saddle": "saddles", "maximum": "maxima"}
+        counts = [f"{name} {kinds.count(kind)}" for kind, name in names.items()]
+        lines.append(f"isolated critical points found       {', '.join(counts)}")
     if s.get("orbits_unfinished"):
         lines.append(f"orbits that torchdiffeq left open    {s['orbits_unfinished']}")
     return lines

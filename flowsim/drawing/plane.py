@@ -85,6 +85,8 @@ _SADDLE: dict[str, Any] = {
     "marker": "X", "markersize": 9, "color": "#ffffff", "markeredgecolor": LINE,
     "linestyle": "none",
 }  # fmt: skip
+#: Critical points that were found in the window, by kind: marker and its filling.
+FOUND = {"minimum": ("o", LINE), "saddle": ("X", "#ffffff"), "maximum": ("^", "#ffffff")}
 CRITICAL: dict[str, dict[str, Any]] = {
     "local_minimum": {"color": "#a33b00", "linewidth": 3.0},
     "local_maximum": {"color": LINE, "linewidth": 1.6, "linestyle": (0, (2, 2))},
@@ -379,6 +381,18 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Artist]:
     if record.sizes.get("saddle"):
         saddle = record[f"saddle_{across}"].to_numpy()
         handles += ax.plot(saddle, np.zeros_like(saddle), label="saddle", **_SADDLE)
+    return handles + _draw_critical_points(record, ax, across, up)
+
+
+def _draw_critical_points(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Artist]:
+    """The critical points that were found in the window, by kind."""
+    handles: list[Artist] = []
+    kinds = label_names(record["critical_point"]) if "critical_point" in record else np.array([])
+    for kind, (marker, fill) in FOUND.items():
+        if kind in kinds:
+            x, y = (record[f"critical_point_{n}"][kinds == kind] for n in (across, up))
+            handles += ax.plot(x, y, marker, color=fill, markeredgecolor=LINE, markersize=8,
+                               linestyle="none", label=kind)  # fmt: skip
     return handles
 
 

@@ -1,4 +1,4 @@
-"""A search for critical points beside the known ones, from many starts."""
+"""Searches for critical points: beside the known ones of a model, and in a window."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from torch import Tensor
 
 from flowsim.interface import Model
 from flowsim.landscape.curvature import curvatures
+
+#: Starts along every axis of a window, and steps of each of them.
+_STARTS, _STEPS = 24, 100
+#: The last step, and how far apart two points are, in parts of the window; the least curvature, in
+#: parts of the largest, of a point that is not one of a curve of them.
+_ARRIVED, _APART, _CURVED = 1e-9, 1e-6, 1e-6
 
 
 @dataclass
@@ -95,3 +101,52 @@ def search_critical_points(
         model.loss(listed),
         curvatures(model, listed) if len(listed) else listed,
     )
+
+
+def critical_points_in(model: Model, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """The isolated critical points in a box of all the model's coordinates.
+
+    Every point of a grid goes to a zero of dθ/dt by Levenberg and Marquardt's steps
+    −(JᵀJ + μ)⁻¹Jᵀ dθ/dt with a μ of its own. Points of curves and planes of critical points, and
+    points with a curvature of zero, are left out. A point that no step of the grid leads to is not
+    found.
+
+    Args:
+        model: any model.
+        low, high: corners of the box, shape (k,).
+
+    Returns:
+        The points, shape (m, k), in the order of their first coordinates, then of the next; and in
+        how many directions the flow leaves each, int8, shape (m,): 0 of a minimum, k of a maximum.
+    """
+    width, count = high - low, len(low)
+    unit = (torch.arange(_STARTS, dtype=torch.float64) + 0.5) / _STARTS
+    theta = low + width * torch.cartesian_prod(*[unit] * count).reshape(-1, count)
+    damping = torch.ones(len(theta), 1, 1, dtype=torch.float64)
+    field, jacobian = model.field(theta), model.jacobian(theta)
+    for _ in range(_STEPS):
+        across = jacobian.mT
+        square = across @ jacobian
+        size = square.diagonal(dim1=-2, dim2=-1).amax(-1)[:, None, None]
+        matrix = square + damping * size * torch.eye(count).to(theta)
+        moved = -torch.linalg.solve_ex(matrix, across @ field.unsqueeze(-1))[0].squeeze(-1)
+        trial = theta + moved
+        there = model.field(trial)
+        better = there.norm(dim=1) <= field.norm(dim=1)
+        theta = torch.where(better[:, None], trial, theta)
+        field = torch.where(better[:, None], there, field)
+        jacobian = model.jacobian(theta)
+        damping = torch.where(better[:, None, None], damping / 10, damping * 10).clamp(1e-15, 1e15)
+    newton = torch.linalg.solve_ex(jacobian, field.unsqueeze(-1))[0].squeeze(-1)
+    inside = ((theta >= low) & (theta <= high)).all(1)
+    theta = theta[inside & (newton.abs() <= _ARRIVED * width).all(1)]
+    values = curvatures(model, theta) if len(theta) else theta
+    rest = theta[values.abs().amin(1) > _CURVED * values.abs().amax(1)]
+    found: list[Tensor] = []
+    while len(rest):
+        found.append(rest[0])
+        rest = rest[((rest - rest[0]).abs() > _APART * width).any(1)]
+    found.sort(key=lambda point: (point / (_APART * width)).round().tolist())
+    points = torch.stack(found) if found else theta[:0]
+    unstable = (curvatures(model, points) < 0).sum(1) if found else theta.new_empty(0)
+    return points, unstable.to(torch.int8)

@@ -21,6 +21,7 @@ from flowsim.flow.how import How, Stage
 from flowsim.flow.limits import find_limits
 from flowsim.interface import Model, Plane
 from flowsim.labels import BASINS, CriticalPoint, Label, Status
+from flowsim.landscape.critical_search import critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes, model_of
 from flowsim.portraits.orbits import orbit_paths
@@ -31,6 +32,9 @@ from flowsim.scan.follow import as_dataset, follow, trains
 from flowsim.scan.starts import cell_centres
 from flowsim.training.optimizer_choice import OptimizerChoice
 
+#: Kinds of critical points in a plane, by the number of directions in which the flow leaves them;
+#: of a flow that is no gradient flow, attracting and repelling points are minima and maxima.
+CRITICAL = ("minimum", "saddle", "maximum")
 CURVE_POINTS = 1201
 ARROWS = 23
 #: Times that a cell's edge is halved to find where the boundary crosses it.
@@ -255,7 +259,8 @@ def with_landscape(
     ``curve_w``, for both signs of e unless the variable's attribute ``mirrored`` is 0; NaN where
     there is none. ``critical_line`` is the kind of the points (0, w), where all of them are
     critical; it and the saddles are left out unless ``critical``, since they can be slow to find.
-    ``points`` along each curve, ``arrows`` a side.
+    ``points`` along each curve, ``arrows`` a side. Of a user's own model of two coordinates,
+    ``critical_point`` are the kinds of the isolated critical points that were found in the window.
     """
     x = torch.linspace(*window[plane.x], points, dtype=torch.float64)
     saddles = plane.saddles(x, held) if critical else x[:0]
@@ -273,6 +278,8 @@ def with_landscape(
     kind = plane.line(x, held) if critical else None
     if kind is not None:
         record["critical_line"] = ("curve", kind.numpy(), flags(CriticalPoint))
+    if critical and type(plane) is Plane and len(plane.model.coordinates) == 2:
+        record = record.assign(_critical_points(plane, window))
 
     sides = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
     unit = _directions(plane, plane.grid(sides[plane.x], sides[plane.y], held)).numpy()
@@ -281,6 +288,18 @@ def with_landscape(
     record[f"direction_{plane.y}"] = (dims, unit[..., 0])
     record[f"direction_{plane.x}"] = (dims, unit[..., 1])
     return record
+
+
+def _critical_points(plane: Plane, window: Mapping[str, Window]) -> dict[str, Any]:
+    """The isolated critical points in the window of a model of two coordinates, and their kinds."""
+    names = plane.model.coordinates
+    low, high = torch.tensor([window[name] for name in names], dtype=torch.float64).T
+    points, unstable = critical_points_in(plane.model, low, high)
+    places = zip(names, points.T.numpy(), strict=True)
+    return {
+        "critical_point": ("critical_point", unstable.numpy(), flags(CRITICAL)),
+        **{f"critical_point_{name}": ("critical_point", column) for name, column in places},
+    }
 
 
 def _directions(plane: Plane, theta: Tensor) -> Tensor:

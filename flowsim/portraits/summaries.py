@@ -128,6 +128,14 @@ def _landscape(record: xr.Dataset) -> dict[str, Any]:
         elif kind == "minimum":
             for label, value in zip(record["minimum"].to_numpy(), variable, strict=True):
                 found.setdefault("ends", {}).setdefault(str(label), {})[name] = float(value)
+    if "critical_point" in record:
+        kinds = str(record["critical_point"].attrs["flag_meanings"]).split()
+        axes = [str(name) for name in record if str(name).startswith("critical_point_")]
+        found["critical_points"] = [
+            {"kind": kinds[code], **{x.removeprefix("critical_point_"): float(record[x][i])
+                                     for x in axes}}
+            for i, code in enumerate(record["critical_point"].to_numpy())
+        ]  # fmt: skip
     return found
 
 

@@ -109,6 +109,8 @@ _NAMES = [
     (r"beta", "score β of a match in the second layer"),
     (r"level", "loss of the starts, in nats"),
     (r"valley_(\w+)", r"{} of least loss, on either side of the axis"),
+    (r"critical_point", "kind of the isolated critical points that were found in the window"),
+    (r"critical_point_(\w+)", "{} of the isolated critical points"),
     (r"minimum", "label of the minima"),
     (r"minimum_(\w+)", r"{} of the minima"),
     (r"loss_(\w+)", r"loss of the {}, in nats"),

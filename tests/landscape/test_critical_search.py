@@ -1,11 +1,13 @@
-"""The search for critical points, on a loss whose critical points are known."""
+"""The searches for critical points, on losses whose critical points are known."""
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
-from flowsim import AttentionModel, BinaryChain, search_critical_points
+from flowsim import AttentionModel, BinaryChain, Model, search_critical_points
+from flowsim.landscape.critical_search import critical_points_in
 from flowsim.models.on_chain import OnChain
 
 CHAIN = BinaryChain(0.5, 0.8)
@@ -74,3 +76,57 @@ def test_starts_fill_the_box_evenly(monkeypatch):
     assert (points.abs().amax(0) <= torch.tensor([2.0, 0.5])).all() and found.not_found == 400
     assert points.abs().amax(0).tolist() == pytest.approx([2.0, 0.5], rel=0.05)
     assert points.mean(0).tolist() == pytest.approx([0.0, 0.0], abs=0.2)
+
+
+class Formula(Model):
+    """A loss of x and y, or a flow that is no gradient flow."""
+
+    coordinates = ("x", "y")
+
+    def __init__(self, of):
+        self.of = of
+
+    def loss(self, theta):
+        return self.of(*theta.unbind(-1))
+
+
+class VanDerPol(Formula):
+    def field(self, theta):
+        x, y = theta.unbind(-1)
+        return torch.stack([y, y - x - y * x**2], -1)
+
+
+WELLS = sorted(np.roots([1, 0, -1, 0.2]).real)
+IN_WINDOW = {
+    "wells": (
+        Formula(lambda x, y: (x**2 - 1) ** 2 / 4 + 0.2 * x + y**2 / 2),
+        [(x, 0, unstable) for x, unstable in zip(WELLS, (0, 1, 0), strict=True)],
+    ),
+    "waves": (
+        Formula(lambda x, y: x.cos() + y.cos()),
+        [(i * np.pi, j * np.pi, 2 - i % 2 - j % 2) for i in (-1, 0, 1) for j in (-1, 0, 1)],
+    ),
+    "valley": (Formula(lambda x, y: (1 - x) ** 2 + 100 * (y - x**2) ** 2), [(1, 1, 0)]),
+    # not the curve xy = 1 of minima
+    "curve": (Formula(lambda x, y: (x * y - 1) ** 2), [(0, 0, 1)]),
+    "slope": (Formula(lambda x, y: torch.nn.functional.softplus(-x) + y**2), []),
+    "kink": (Formula(lambda x, y: x.abs() + y.abs()), []),
+    "undefined beyond an edge": (Formula(lambda x, y: x.log() ** 2 + y**2), [(1, 0, 0)]),
+    "cycle": (VanDerPol(lambda x, y: x + y), [(0, 0, 2)]),
+}
+
+
+@pytest.mark.parametrize("name", IN_WINDOW)
+def test_the_critical_points_of_a_window(name):
+    model, expected = IN_WINDOW[name]
+    high = torch.tensor([4.0, 3.5]).double()
+    points, unstable = critical_points_in(model, -high, high)
+    assert unstable.tolist() == [kind for *_, kind in expected]
+    places = torch.tensor([place for *place, _ in expected], dtype=torch.float64).reshape(-1, 2)
+    torch.testing.assert_close(points, places, rtol=0, atol=1e-9)
+
+
+def test_points_outside_the_window_are_not_of_it():
+    low, high = torch.tensor([[0.5, -1.0], [2.0, 1.0]]).double()
+    points, _ = critical_points_in(IN_WINDOW["wells"][0], low, high)
+    assert points[:, 0].tolist() == pytest.approx([WELLS[2]])

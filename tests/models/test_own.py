@@ -11,6 +11,7 @@ from command import assert_refused, run
 
 import flowsim
 from flowsim import InputError, ModelChoice, from_loss
+from flowsim.cli.texts import text_of
 
 WELL = '''
 import flowsim
@@ -89,14 +90,21 @@ def test_a_portrait_is_drawn_from_its_file_alone(mine):
     words = ["--model", "mine.py:DoubleWell", "--set", "g=0.1", "--window", "x=-2:2,y=-2:2"]
     done = run("portrait", *words, "--resolution", "6", "--quiet", "--json", cwd=mine)
     assert done.returncode == 0, done.stderr
-    shares = json.loads(done.stdout)["fraction"]
+    summary = json.loads(done.stdout)
+    shares, points = summary["fraction"], summary["critical_points"]
     assert set(shares) == {"minimum_1", "minimum_2"} and sum(shares.values()) == 1
     (mine / "mine.py").write_text("raise SystemExit('this file must not be run')")
     name = "portrait_DoubleWell_g0.1.nc"
     record = flowsim.read_record(mine / name)
     assert record.attrs["cells_minimum_1"] == record.attrs["cells_minimum_2"] == 18
+    assert [point["kind"] for point in points] == ["minimum", "saddle", "minimum"]
+    np.testing.assert_allclose([[p["x"], p["y"]] for p in points], [(x, 0) for x in ROOTS[0.1]])
+    at = {(line.get_label(), *line.get_xdata()) for line in flowsim.draw(record).axes[0].lines}
+    found = record["critical_point_x"].to_numpy()
+    assert {("minimum", *found[::2]), ("saddle", *found[1:2])} <= at
     assert run("portrait", "--from", name, "--out", "again.png", cwd=mine).returncode == 0
     assert run("info", name, cwd=mine).returncode == 0
+    assert "points found       minima 2, saddles 1, maxima 0" in text_of("portrait", summary)
     with pytest.raises(InputError, match=r"the record's model is 'mine.py:DoubleWell'"):
         flowsim.model_of(record.attrs)
 

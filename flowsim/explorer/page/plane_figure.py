@@ -11,7 +11,7 @@ from bokeh.models import BoxZoomTool, ColumnDataSource, LinearColorMapper, Wheel
 from bokeh.plotting import figure
 
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
-from flowsim.drawing.plane import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
+from flowsim.drawing.plane import CANONICAL_SEPARATRIX, CRITICAL, FOUND, MINIMA, SEPARATRIX
 from flowsim.drawing.style import (
     ARROW,
     FILL,
@@ -21,6 +21,7 @@ from flowsim.drawing.style import (
     SOFT,
     TRAINED,
     code_of,
+    label_names,
 )
 from flowsim.explorer.border import Border
 from flowsim.explorer.clouds import CloudShare
@@ -109,6 +110,9 @@ class PlaneFigure:
             plot.multi_line("xs", "ys", source=self._source(name, "xs", "ys"), **_line(style))
         plot.scatter("x", "y", source=self._source("saddle points", "x", "y"), marker="x",
                      size=11, line_width=3, color=LINE)  # fmt: skip
+        points = self._source("critical points", *_MARKS)
+        plot.scatter("x", "y", marker="marker", fill_color="fill", line_color="line", size=9,
+                     source=points)  # fmt: skip
 
     def _add_starts(self) -> None:
         plot = self.figure
@@ -212,7 +216,18 @@ class PlaneFigure:
         self._put("minima", minima)
         if not keep_line:
             self._show_line(x, record[f"saddle_{view.x}"].to_numpy(), record)
+            self._show_critical_points(view, record)
         self._show_arrows(view, record)
+
+    def _show_critical_points(self, view: View, record: xr.Dataset) -> None:
+        marks, x, y = [], np.array([]), np.array([])
+        if "critical_point" in record:
+            marks = [FOUND[kind] for kind in label_names(record["critical_point"])]
+            x, y = (record[f"critical_point_{name}"].to_numpy() for name in (view.x, view.y))
+        self._put("critical points", {
+            "x": x, "y": y, "fill": [fill for _, fill in marks], "line": [LINE] * len(marks),
+            "marker": [_SHAPES[marker] for marker, _ in marks],
+        })  # fmt: skip
 
     def _show_line(self, x: np.ndarray, saddle: np.ndarray, record: xr.Dataset) -> None:
         self._put("saddle points", {"x": saddle, "y": np.zeros_like(saddle)})

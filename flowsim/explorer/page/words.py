@@ -11,7 +11,7 @@ import xarray as xr
 
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
 from flowsim.drawing.plane import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
-from flowsim.drawing.style import BASINS, FILL, LINE, SOFT, TRAINED, code_of
+from flowsim.drawing.style import BASINS, FILL, LINE, SOFT, TRAINED, code_of, label_names
 from flowsim.explorer.border import Border
 from flowsim.explorer.clouds import CloudShare
 from flowsim.explorer.orbits_from_starts import Orbit
@@ -129,6 +129,7 @@ _BOXES = {
     f" M10 10h2 M16 10h2' stroke='{LINE}' stroke-width='2'/>",
     "unresolved": "<rect width='22' height='13' fill='#000'/>",
 }
+_POINTS = {"minimum": "●", "saddle": "✕", "maximum": "△"}
 _LINES = {"local_minimum": "local minima", "local_maximum": "local maxima", "saddle": "saddles"}
 
 
@@ -161,6 +162,9 @@ def legend(
             if (kinds == code_of(kinds, kind)).sum() > max(1, saddles)
         ]
     items += ["✕ saddle"] if saddles else []
+    if "critical_point" in line:
+        there = set(label_names(line["critical_point"]))
+        items += [f"{_POINTS[kind]} {kind}" for kind in _POINTS if kind in there]
     if view.starts or view.puff:
         items += ["○ start, ● reaches, ▲ trapped"] if ends.named else ["○ start"]
     dashed = {"color": TRAINED, "linewidth": 3, "linestyle": (0, (1, 1))}
