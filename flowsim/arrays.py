@@ -42,6 +42,21 @@ def to_tensor(values: Any, name: str = "values") -> Tensor:
     return torch.from_numpy(np.array(array, dtype=np.float64))  # a copy, which may be written to
 
 
+def resolve_device(device: str) -> str:
+    """ "cpu" or "cuda"; "auto" takes CUDA if there is one.
+
+    Raises:
+        InputError: another word, or CUDA asked for where there is none.
+    """
+    if device not in ("cpu", "cuda", "auto"):
+        raise InputError(f"device must be cpu, cuda or auto, not {device!r}")
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device cuda is asked for, and this machine has no CUDA device")
+    return device
+
+
 def accepts_arrays(function: _Function) -> _Function:
     """Let a function of tensors take arrays, lists and numbers too, and answer in kind.
 

@@ -12,7 +12,7 @@ from flowsim.boundary.distance import Oracle
 from flowsim.boundary.lattice import Lattice
 from flowsim.errors import InputError
 from flowsim.flow.how import How
-from flowsim.flow.limits import find_limits
+from flowsim.flow.limits import limits_by
 from flowsim.interface import Model
 from flowsim.landscape.ends import Ends
 from flowsim.scan.follow import starting_coordinates, to_model
@@ -87,7 +87,7 @@ class Window:
         label = np.empty(len(places), dtype=np.int8)
         for low in range(0, len(places), _AT_ONCE):
             start = self.theta(places[low : low + _AT_ONCE])
-            found = find_limits(self.model, start, how.rtol, how.atol, progress=how.progress)
+            found = limits_by(self.model, start, how)
             codes = self.ends.codes(found.label, found.theta, found.loss)
             label[low : low + _AT_ONCE] = codes.numpy()
         return label

@@ -298,7 +298,7 @@ def _labelled(
     finite = filled(theta.isfinite().all(1))
     loss, speed = torch.full_like(closest, torch.nan), torch.full_like(closest, torch.nan)
     loss[finite] = model.loss(theta[finite])
-    metric = torch.tensor(model.metric).to(theta)
+    metric = theta.new_tensor(model.metric)
     speed[finite] = (model.field(theta[finite]) * metric).norm(dim=1)
     speed[trapped] = 0.0
     label[trapped] = Label.LOCAL_MINIMUM

@@ -146,7 +146,7 @@ class Rows:
         inverse, _ = torch.linalg.inv_ex(matrix)
         stages = self.y.new_empty(m, STAGES, k)
         # products of each row alone: in one of all rows, rounding would depend on a row's place
-        a, c = (torch.as_tensor(x).to(h).expand(m, -1, -1) for x in (_A, _C))
+        a, c = (h.new_tensor(x).expand(m, -1, -1) for x in (_A, _C))
         point, right = self.y, self.field
         for s in range(STAGES):
             if s:

@@ -79,9 +79,9 @@ def displace(model: Model, centre: Tensor, size: float) -> Tensor:
     divides two basins can contain all.
     """
     k = centre.shape[1]
-    directions = torch.eye(k).to(centre)
+    directions = torch.eye(k, dtype=centre.dtype, device=centre.device)
     if k > _MOST_DIRECTIONS:
-        place = torch.arange(k)
+        place = torch.arange(k, device=centre.device)
         directions = torch.stack([1.0 - 2.0 * ((place >> j) & 1) for j in range(4)]).to(centre)
     keeps = torch.tensor(model.keeps_sign, device=centre.device)
     step = size * torch.where(keeps, centre.abs(), 1.0)

@@ -40,6 +40,10 @@ class Limits:
             self.kinks = torch.zeros_like(self.label, dtype=torch.int32)
             self.sliding_time = torch.zeros_like(self.loss)
 
+    def on(self, device: str) -> Limits:
+        """The same on another device."""
+        return Limits(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+
     @classmethod
     def joined(cls, parts: list[Limits], lead: torch.Size) -> Limits:
         """All rows of the parts, with the leading shape ``lead``."""

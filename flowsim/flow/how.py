@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from flowsim.arrays import resolve_device
 from flowsim.errors import InputError
 
 #: What decides where starts end: this package's engines, or torchdiffeq's odeint alone.
@@ -26,9 +27,12 @@ class How:
         confirm: how many labels of a sample torchdiffeq decides again; None for the usual number.
         progress: called with the number of starts done, or of steps taken by an optimizer.
         stage: called before a further stage of the work; see ``Stage``.
+        device: where the engine for any loss follows them: "cpu", or "cuda"; "auto" takes CUDA if
+            there is one.
 
     Raises:
-        InputError: a tolerance that is not positive, an unknown integrator, a negative sample.
+        InputError: a tolerance that is not positive, an unknown integrator, a negative sample, a
+            device that is not there, or CUDA for an optimizer or torchdiffeq.
     """
 
     rtol: float | None = None
@@ -39,6 +43,7 @@ class How:
     confirm: int | None = None
     progress: Callable[[int], object] | None = None
     stage: Stage | None = None
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.rtol is not None and not 0 < self.rtol < math.inf:
@@ -52,6 +57,9 @@ class How:
             raise InputError(f"confirm must not be negative, not {self.confirm}")
         if self.confirm and self.optimizer is not None:
             raise InputError("confirm goes with the flow: torchdiffeq follows no optimizer")
+        object.__setattr__(self, "device", resolve_device(self.device))
+        if self.device != "cpu" and (self.optimizer is not None or self.integrator != "flowsim"):
+            raise InputError("optimizers and torchdiffeq run on the CPU: omit the device")
 
     def counted(self, what: str, count: int) -> Callable[[int], object] | None:
         """Announce a stage of the work; returns what to call with the number done."""
@@ -61,5 +69,6 @@ class How:
         """What a record says of it: tolerances, or the optimizer's numbers."""
         if self.optimizer is not None:
             return dict(self.optimizer.attributes())
-        other = {} if self.integrator == "flowsim" else {"integrator": self.integrator}
+        usual = {"integrator": "flowsim", "device": "cpu"}
+        other = {name: own for name, word in usual.items() if (own := getattr(self, name)) != word}
         return {"rtol": "default" if self.rtol is None else self.rtol, "atol": self.atol, **other}

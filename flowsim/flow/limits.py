@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from torch import Tensor
+
 from flowsim.arrays import Numbers
+from flowsim.errors import InputError
 from flowsim.flow.any_loss import any_limits
 from flowsim.flow.checks import check_starts
 from flowsim.flow.ends import Limits
 from flowsim.flow.gap.engine import gap_limits
+from flowsim.flow.how import How
 from flowsim.flow.rows.ends import row_limits
 from flowsim.interface import Gap, Model
 
@@ -73,3 +77,15 @@ def find_limits(
         if progress is not None:
             progress(len(limits.label))
     return Limits.joined(parts, starts.shape[:-1])
+
+
+def limits_by(model: Model, theta: Tensor, how: How) -> Limits:
+    """``find_limits`` as ``how`` says; the limits are on the CPU wherever they were found.
+
+    Raises:
+        InputError: CUDA for a model whose engine is compiled for the CPU.
+    """
+    if how.device != "cpu" and model.flow() is not None:
+        raise InputError(f"the {model.name} model's engine is for the CPU: omit the device")
+    there = theta.to(how.device)
+    return find_limits(model, there, how.rtol, how.atol, how.max_steps, how.progress).on("cpu")

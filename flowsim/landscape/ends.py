@@ -115,6 +115,7 @@ class Ends:
         """Which end limits have, int8 (n,), of their labels, places (n, k) and losses; or 0."""
         if self.named:
             return label
+        device, label, theta, loss = label.device, label.cpu(), theta.cpu(), loss.cpu()
         codes, new = torch.zeros_like(label), not self.found
         for value in label.unique().tolist():
             if value != Label.UNRESOLVED:
@@ -123,7 +124,7 @@ class Ends:
                 codes[rows] = self._assigned(kind, theta[rows], loss[rows]).to(codes)
         if new and self.found:
             codes = self._sort()[codes.long()].to(codes)
-        return codes
+        return codes.to(device)
 
     def _assigned(self, kind: str, theta: Tensor, loss: Tensor) -> Tensor:
         """The codes (n,) of points (n, k) of one kind; ends that are new are put into ``found``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from flowsim.errors import InputError
 from flowsim.flow.confirm import confirm as confirm_labels
 from flowsim.flow.confirm import sample_size
 from flowsim.flow.how import How, Stage
-from flowsim.flow.limits import find_limits
+from flowsim.flow.limits import find_limits, limits_by
 from flowsim.interface import Model, Plane
 from flowsim.labels import BASINS, CriticalPoint, Label, Status
 from flowsim.landscape.critical_search import critical_points_in
@@ -57,6 +58,7 @@ def portrait_record(
     stage: Stage | None = None,
     window: Mapping[str, Window] | None = None,
     optimizer: OptimizerChoice | None = None,
+    device: str = "cpu",
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -82,6 +84,7 @@ def portrait_record(
             names choose the axes, the horizontal one first; ``fixed`` holds the other coordinates.
         optimizer: trains the starts by its steps instead. With the rank-one model its ``nudge``
             should not be 0, see ``OptimizerChoice``.
+        device: as in ``scan_basins``, for the cells and their boundary.
 
     Returns:
         Dataset over (e, w), or the axes of the model's plane, as ``scan_basins`` gives, plus the
@@ -97,7 +100,7 @@ def portrait_record(
         InputError: ``fixed`` names what the plane does not hold, ``window`` what are not its axes,
             or what ``scan_basins`` refuses.
     """
-    how = How(rtol, atol, None, integrator, optimizer, confirm, progress, stage)
+    how = How(rtol, atol, None, integrator, optimizer, confirm, progress, stage, device)
     how = trains(model, how)
     given = given_ranges(window, w=w_range, e=e_range)
     model = model.showing(*given)
@@ -238,7 +241,7 @@ def _labels_at(
 
     def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         theta = plane.at(torch.from_numpy(x), torch.from_numpy(y), held)
-        limits = find_limits(plane.model, theta, how.rtol, how.atol)
+        limits = limits_by(plane.model, theta, replace(how, progress=None))
         return ends.codes(limits.label, limits.theta, limits.loss).numpy()
 
     return label

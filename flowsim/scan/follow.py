@@ -14,7 +14,7 @@ from torch import Tensor
 from flowsim.errors import InputError
 from flowsim.flow.hitting_times import learned_labels, settling_times
 from flowsim.flow.how import How
-from flowsim.flow.limits import find_limits
+from flowsim.flow.limits import limits_by
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Rule, Status
 from flowsim.landscape.ends import Ends
@@ -33,7 +33,7 @@ def follow(model: Model, theta: Tensor, how: How, fraction: float | None = None)
     if how.optimizer is not None:
         return trained_points(model, theta, how)
     if how.integrator == "flowsim":
-        limits = find_limits(model, theta, how.rtol, how.atol, how.max_steps, how.progress)
+        limits = limits_by(model, theta, how)
     else:
         from flowsim.flow.reference_limits import reference_limits
 

@@ -26,6 +26,7 @@ def scan_basins(
     fraction: float | None = None,
     integrator: str = "flowsim",
     optimizer: OptimizerChoice | None = None,
+    device: str = "cpu",
 ) -> xr.Dataset:
     """The limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
 
@@ -41,6 +42,8 @@ def scan_basins(
         integrator: "torchdiffeq" decides every start by its odeint alone (``reference_limits``).
         optimizer: train from every start instead of following the flow; for the rank-one model.
             Progress then counts steps.
+        device: "cuda" follows the starts of a model without a compiled engine on the GPU; "auto"
+            does where there is one.
 
     Returns:
         Dataset over the dimensions of the starts: label, status and rule (flags);
@@ -62,8 +65,9 @@ def scan_basins(
     starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
     size = int(np.prod(starts.shape))
     scan = Scan(
-        model, None, None, starts, fraction, rtol, atol, size, integrator, optimizer=optimizer
-    )
+        model, None, None, starts, fraction, rtol, atol, size, integrator, optimizer=optimizer,
+        device=device,
+    )  # fmt: skip
     theta = to_model(model, starts.names, starts.block(0, size))
     points = follow(model, theta, replace(scan.how, progress=progress), fraction)
     return scan_record(scan, shaped(points, starts.shape), scan.settings())

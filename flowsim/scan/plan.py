@@ -84,7 +84,7 @@ class Scan:
             states model p is the probability to leave a state, and q is None; of the induction
             model, and of a model as it is, both are.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
-        fraction, rtol, atol, integrator, optimizer: as in ``scan_basins``.
+        fraction, rtol, atol, integrator, optimizer, device: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where orbits
             are fast, 1024 with an optimizer, else 2048, or 256 with more than
             four coordinates, for which an orbit takes a third of a second. The last bits of a
@@ -115,6 +115,7 @@ class Scan:
     integrator: str = "flowsim"
     confirm: int = 0
     optimizer: OptimizerChoice | None = None
+    device: str = "cpu"
     how: How = field(init=False, repr=False)
     dtype: np.dtype = field(init=False, repr=False)
     dims: tuple[str, ...] = field(init=False, repr=False)
@@ -138,7 +139,10 @@ class Scan:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         model = _on(self.model, _several(self.p)[0], _several(self.q)[0])
         starting_coordinates(model, self.starts.names)
-        how = How(self.rtol, self.atol, None, self.integrator, self.optimizer, self.confirm)
+        how = How(
+            self.rtol, self.atol, None, self.integrator, self.optimizer, self.confirm,
+            device=self.device,
+        )  # fmt: skip
         how = trains(model, how, self.fraction)
         trained = training_dtype(model) if self.optimizer is not None else None
         several = {n: len(v) for n in "pq" if isinstance(v := getattr(self, n), tuple)}
@@ -219,6 +223,7 @@ class Scan:
             "rtol": "default" if self.rtol is None else repr(self.rtol),
             "atol": repr(self.atol),
             **({} if self.integrator == "flowsim" else {"integrator": self.integrator}),
+            **({} if self.how.device == "cpu" else {"device": self.how.device}),
             **chains,
             **own,
         }

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flowsim.arrays import resolve_device
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.interface import Model
@@ -14,7 +15,6 @@ from flowsim.models.catalogue import ModelChoice, family_of
 from full_model.comparison.comparable import COMPARABLE
 from full_model.model.architecture import Architecture
 from full_model.training.recipe import TRAINERS
-from full_model.training.settings import resolve_device
 
 #: Parts of the full model that noise can be added to.
 NOISE_ON = ("all", "attention", "others")

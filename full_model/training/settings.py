@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from flowsim.arrays import resolve_device
 from flowsim.chain import BinaryChain
 from flowsim.chains.higher_order import OrderChain
 from flowsim.chains.priors import Prior
@@ -159,21 +160,6 @@ class RunSettings:
         if self.ensemble is None:
             del found["rows"], found["ensemble"]
         return json.loads(json.dumps(found))
-
-
-def resolve_device(device: str) -> str:
-    """ "cpu" or "cuda"; "auto" takes CUDA if there is one.
-
-    Raises:
-        InputError: another word, or CUDA asked for where there is none.
-    """
-    if device not in ("cpu", "cuda", "auto"):
-        raise InputError(f"device must be cpu, cuda or auto, not {device!r}")
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if device == "cuda" and not torch.cuda.is_available():
-        raise InputError("device cuda is asked for, and this machine has no CUDA device")
-    return device
 
 
 def starting_weights(settings: RunSettings) -> Weights:

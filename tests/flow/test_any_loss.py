@@ -8,9 +8,12 @@ import torch
 from scipy.integrate import solve_ivp
 
 import flowsim
-from flowsim import Label, Rule, Status
+from flowsim import InputError, Label, Rule, Status
 from flowsim.flow.any_loss import any_limits, any_paths, any_times
+from flowsim.flow.doubt import displace
 from flowsim.flow.ends import Limits
+from flowsim.flow.how import How
+from flowsim.flow.limits import limits_by
 from flowsim.interface import Model
 
 
@@ -185,3 +188,44 @@ def test_labels_are_those_of_the_compiled_engines(name):
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_labels_of_many_starts_are_those_of_the_compiled_engines(name):
     agree(name, 1000)
+
+
+def test_nothing_is_made_on_a_device_where_the_starts_are_not():
+    """Where every tensor without a device would lie elsewhere, all is as before."""
+    model, rows = Well(), starts(Well(), 50)
+    times, loss = torch.tensor([0.0, 1.0, 2.0]).double(), torch.full((50,), 0.1).double()
+
+    def everything():
+        return (
+            limits_of(model, rows).theta,
+            displace(model, rows, 1e-6),
+            any_paths(model, rows, times, 1e-6, 1e-9),
+            any_times(model, rows, loss, 1e-6),
+        )
+
+    expected = everything()
+    with torch.device("meta"):
+        found = everything()
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_device_is_one_that_is_there_and_that_the_engine_has(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert How(device="auto").device == "cpu"
+    with pytest.raises(InputError, match="this machine has no CUDA device"):
+        How(device="cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert How(device="auto").attributes()["device"] == "cuda"
+    with pytest.raises(InputError, match="torchdiffeq run on the CPU"):
+        How(device="cuda", integrator="torchdiffeq")
+    with pytest.raises(InputError, match="the canonical model's engine is for the CPU"):
+        limits_by(flowsim.model("canonical", 0.5, 0.8), torch.ones(1, 2), How(device="cuda"))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_labels_on_a_gpu_are_those_on_the_cpu():
+    model, rows = Well(), starts(Well(), 1000)
+    here, there = (limits_by(model, rows, How(device=device)) for device in ("cpu", "cuda"))
+    assert torch.equal(here.label, there.label)
+    torch.testing.assert_close(here.theta, there.theta, rtol=0, atol=1e-6)

@@ -173,6 +173,16 @@ if __name__ == "__main__":
 )
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("command", ["portrait", "scan"])
+def test_a_gpu_that_is_not_there_is_told(command, mine):
+    size = ["--grid", "4x4"] if command == "scan" else ["--resolution", "4"]
+    words = ["--model", "mine.py:DoubleWell", *size, "--device"]
+    assert_refused(run(command, *words, "cuda", cwd=mine), "this machine has no CUDA device")
+    done = run(command, *words, "auto", cwd=mine)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_class_of_a_script_reaches_the_workers(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     words = [sys.executable, "script.py"]

@@ -45,6 +45,7 @@ class Portrait(ModelFigure, Tolerances, Printed):
     a_range: options.ARange = None
     integrator: options.Integrator = "flowsim"
     confirm: options.Confirm = None
+    device: options.Device = "cpu"
     seed: Annotated[
         int,
         typer.Option(
@@ -122,11 +123,11 @@ def _check(given: Portrait) -> None:
     if given.view == "plane" and given.a_range is not None:
         raise InputError("--a-range goes with --view 3d; in the plane --fix a=X chooses the slice")
     if given.view == "3d":
-        plane = (given.resolution, given.confirm) != (None, None) or given.integrator != "flowsim"
-        if given.fix or plane:
+        plane = (given.resolution, given.confirm) != (None, None)
+        if given.fix or plane or (given.integrator, given.device) != ("flowsim", "cpu"):
             raise InputError(
-                "--fix, --resolution, --integrator and --confirm go with the plane; omit them in "
-                "--view 3d"
+                "--fix, --resolution, --integrator, --device and --confirm go with the plane; omit "
+                "them in --view 3d"
             )
 
 
@@ -160,7 +161,7 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
         return portrait_record(
             model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
             meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
-            optimizer=optimizer,
+            optimizer=optimizer, device=given.device,
         )  # fmt: skip
 
 

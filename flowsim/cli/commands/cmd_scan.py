@@ -126,6 +126,7 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     ] = None  # fmt: skip
     integrator: options.Integrator = "flowsim"
     confirm: options.Confirm = None
+    device: options.Device = "cpu"
     jobs: options.Jobs = 1
     scheduler: options.Scheduler = None
     resume: options.Resume = False
@@ -278,7 +279,7 @@ def _run(
     task = Scan(
         choice, p, q, starts, given.fraction, given.rtol, given.atol,
         integrator=given.integrator, confirm=_sample(given, model),
-        optimizer=given.choice_of_optimizer(given.model, given.seed),
+        optimizer=given.choice_of_optimizer(given.model, given.seed), device=given.device,
     )  # fmt: skip
     given.check_optimizer_size(model, min(task.size, task.chunk))
     with progress(task.size, "points", given.quiet) as meter:

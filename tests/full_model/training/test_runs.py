@@ -11,6 +11,7 @@ import xarray as xr
 from command import assert_refused, run
 
 import flowsim
+from flowsim.arrays import resolve_device
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.records.netcdf import write_record
@@ -31,7 +32,6 @@ from full_model.training.probes import (
     leading_shares,
     predicted_probabilities,
 )
-from full_model.training.settings import resolve_device
 
 F64 = torch.float64
 
