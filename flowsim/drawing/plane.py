@@ -184,7 +184,7 @@ def draw_basins(record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = No
     ax.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
     ax.set(xlabel=name_of(record, across), ylabel=name_of(record, up))
     texts = basin_names(record)
-    if "optimizer" in record.attrs:
+    if "steps" in record.attrs:
         own = _TRAINED_TEXTS if "open_share" in record else _STEPS_TEXTS
         texts |= {n: s.format(steps=record.attrs["steps"]) for n, s in own.items()}
     handles: list[Artist] = []
