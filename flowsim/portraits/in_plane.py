@@ -307,8 +307,13 @@ def _critical_points(plane: Plane, window: Mapping[str, Window]) -> dict[str, An
 
 def _directions(plane: Plane, theta: Tensor) -> Tensor:
     """The flow's direction along (y, x), unit vectors of shape (..., 2); 0 where it rests."""
-    moved: Tensor = torch.func.jvp(plane.project, (theta,), (plane.model.field(theta),))[1]
-    along = moved[..., :2].nan_to_num(nan=0.0)  # a root's slope at 0, where nothing moves
+    start = theta.detach().requires_grad_()
+    place = plane.project(start)[..., :2]
+    # J v is the derivative of v·Jᵀu in u; torch's other ways import a quarter of a second of it
+    u = torch.zeros_like(place, requires_grad=True)
+    (back,) = torch.autograd.grad((place * u).sum(), start, create_graph=True)
+    (along,) = torch.autograd.grad((back * plane.model.field(theta)).sum(), u)
+    along = along.nan_to_num(nan=0.0)  # a root's slope at 0, where nothing moves
     size = along.abs().amax(dim=-1, keepdim=True)
     square_fits = (size > 1e-150) & (size < 1e150)
     along = torch.where(square_fits, along, along / size)
