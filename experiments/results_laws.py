@@ -87,6 +87,18 @@ def escapes(found: dict[str, Any]) -> Rows:
     return head, rows
 
 
+def exact_rates(found: dict[str, Any]) -> Rows:
+    """Of AdamW on the exact loss: how many runs escape at every rate, and when."""
+    settings = {name: line for name, line in found.items() if name.startswith("(")}
+    rates = list(next(iter(settings.values())))
+    rows = [
+        [name, *[f"{x['escaped']} of {x['runs']}" + (f", step {x['escape_median']:.0f}"
+                 if x["escaped"] else "") for x in line.values()]]
+        for name, line in settings.items()
+    ]  # fmt: skip
+    return ["(p, q), d, r", *rates], rows
+
+
 def escape_law(found: dict[str, Any]) -> Rows:
     """Exponents of κ: derived, and fitted for either start of b."""
     names = {"r": "r", "d": "d", "rate": "η", "batch N": "batch·N",
@@ -171,6 +183,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows], bool]] = {
     "rungs": ("ladder", rungs, False),
     "balanced": ("balanced_start", balanced, True),
     "escapes": ("adamw_escape", escapes, True),
+    "exact_rates": ("exact_rates", exact_rates, True),
     "escape_law": ("adamw_escape", escape_law, False),
     "escape_chains": ("adamw_escape", escape_chains, False),
     "escape_scores": ("adamw_escape", escape_scores, False),
