@@ -111,8 +111,8 @@ class PlaneFigure:
         plot.scatter("x", "y", source=self._source("saddle points", "x", "y"), marker="x",
                      size=11, line_width=3, color=LINE)  # fmt: skip
         points = self._source("critical points", *_MARKS)
-        plot.scatter("x", "y", marker="marker", fill_color="fill", line_color="line", size=9,
-                     source=points)  # fmt: skip
+        plot.scatter("x", "y", marker="marker", fill_color="fill", line_color="line", size=10,
+                     line_width=3, source=points)  # fmt: skip
 
     def _add_starts(self) -> None:
         plot = self.figure
