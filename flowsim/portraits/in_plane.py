@@ -19,7 +19,7 @@ from flowsim.errors import InputError
 from flowsim.flow.confirm import confirm as confirm_labels
 from flowsim.flow.confirm import sample_size
 from flowsim.flow.how import How, Stage
-from flowsim.flow.limits import find_limits, limits_by
+from flowsim.flow.limits import limits_by
 from flowsim.interface import Model, Plane
 from flowsim.labels import BASINS, CriticalPoint, Label, Status
 from flowsim.landscape.critical_search import critical_points_in
@@ -113,7 +113,11 @@ def portrait_record(
     theta = plane.grid(x, y, held)
     ends = Ends(model)
     points = follow(model, theta.reshape(-1, theta.shape[-1]), how)
-    flow = None if optimizer is None else _ends_of_flow(model, theta, how, ends)
+    flow = None
+    if optimizer is not None:
+        count = theta.shape[:-1].numel()
+        beside = How(progress=how.counted("cells by the flow", count))
+        flow = _codes(theta.flatten(0, -2), beside, ends).reshape(theta.shape[:-1])
     record = as_dataset(points, {plane.y: y, plane.x: x}, ends).assign_attrs(ends.attributes())
     if flow is not None:
         record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names))
@@ -162,12 +166,10 @@ def _with_flow(
     }
 
 
-def _ends_of_flow(model: Model, theta: Tensor, how: How, ends: Ends) -> np.ndarray:
-    """The ends of the starts (..., k) by the flow beside an optimizer, as codes (...)."""
-    progress = how.counted("cells by the flow", theta.shape[:-1].numel())
-    limits = find_limits(model, theta.flatten(0, -2), progress=progress)
-    codes = ends.codes(limits.label, limits.theta, limits.loss)
-    return codes.reshape(theta.shape[:-1]).numpy()
+def _codes(theta: Tensor, how: How, ends: Ends) -> np.ndarray:
+    """The ends of starts (n, k) by the flow, as codes (n,)."""
+    limits = limits_by(ends.model, theta, how)
+    return ends.codes(limits.label, limits.theta, limits.loss).numpy()
 
 
 def _with_flow_beside(
@@ -241,8 +243,7 @@ def _labels_at(
 
     def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         theta = plane.at(torch.from_numpy(x), torch.from_numpy(y), held)
-        limits = limits_by(plane.model, theta, replace(how, progress=None))
-        return ends.codes(limits.label, limits.theta, limits.loss).numpy()
+        return _codes(theta, replace(how, progress=None), ends)
 
     return label
 
