@@ -1,4 +1,4 @@
-# Every number and figure of docs/results.md, from nothing, on a CPU: hours on two cores, most of
+# Every number and figure of docs/results, from nothing, on a CPU: hours on two cores, most of
 # them in agreement. Each target can be made alone, and says how long it took.
 #
 #   make reproduce PYTHON=.venv/bin/python
@@ -31,7 +31,7 @@ notebooks:
 docs:  # the site, with the extra "docs"; every warning and every dead link ends the build
 	$(PYTHON) -m sphinx -q -W --keep-going -b html docs $(SITE)
 
-results:  # the tables of docs/results.md, from the numbers in figures/*.json
+results:  # the tables of docs/results, from the numbers in figures/*.json
 	$(call timed,experiments/results_page.py)
 
 mutants:  # small faults put into the modules that compute, and whether the tests notice: docs/mutants.md

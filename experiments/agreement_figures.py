@@ -18,7 +18,7 @@ from flowsim.chain import BinaryChain
 from flowsim.drawing.style import FILL, INK, MARKER
 from flowsim.models.canonical.basins import SADDLE_ENERGY, SADDLE_W
 
-#: The chains of the rows: the lines of the others are in the table of docs/results.md.
+#: The chains of the rows: the lines of the others are in the table of docs/results/tables.md.
 ROWS = (BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.2, 0.3))
 #: d, N and noise of the columns.
 COLUMNS = (

@@ -1,4 +1,4 @@
-"""What the tables of docs/results.md share: their shape, and which entries of a json are cases."""
+"""What the tables of docs/results share: their shape, and which entries of a json are cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of docs/results.md about kernels drawn anew: head and rows from a study's json."""
+"""Tables about kernels drawn anew: head and rows from a study's json."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def heads(found: dict[str, Any]) -> Rows:
 
 #: As ``results_laws.TABLES``.
 TABLES = {
-    "affine": ("induction_path", affine, False),
-    "induction_path": ("induction_path", path, True),
-    "induction": ("induction", induction, False),
-    "in_context": ("in_context", training, True),
-    "in_context_heads": ("in_context_heads", heads, True),
+    "affine": ("induction_path", affine),
+    "induction_path": ("induction_path", path),
+    "induction": ("induction", induction),
+    "in_context": ("in_context", training),
+    "in_context_heads": ("in_context_heads", heads),
 }

@@ -1,4 +1,4 @@
-"""Tables of docs/results.md about plateaus and escapes: head and rows from a study's json."""
+"""Tables about plateaus and escapes: head and rows from a study's json."""
 
 from __future__ import annotations
 
@@ -176,16 +176,16 @@ def _between(pair: list[float]) -> str:
     return f"{pair[0]:.2%} to {pair[1]:.2%}"
 
 
-#: Table, the study whose json it is made from, and whether the study's figure stands below it.
-TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows], bool]] = {
-    "ladder": ("ladder", ladder, True),
-    "ladder_freed": ("ladder", ladder_freed, False),
-    "rungs": ("ladder", rungs, False),
-    "balanced": ("balanced_start", balanced, True),
-    "escapes": ("adamw_escape", escapes, True),
-    "exact_rates": ("exact_rates", exact_rates, True),
-    "escape_law": ("adamw_escape", escape_law, False),
-    "escape_chains": ("adamw_escape", escape_chains, False),
-    "escape_scores": ("adamw_escape", escape_scores, False),
-    "width": ("width_of_truth", width, True),
+#: Table, and the study whose json it is made from.
+TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows]]] = {
+    "ladder": ("ladder", ladder),
+    "ladder_freed": ("ladder", ladder_freed),
+    "rungs": ("ladder", rungs),
+    "balanced": ("balanced_start", balanced),
+    "escapes": ("adamw_escape", escapes),
+    "exact_rates": ("exact_rates", exact_rates),
+    "escape_law": ("adamw_escape", escape_law),
+    "escape_chains": ("adamw_escape", escape_chains),
+    "escape_scores": ("adamw_escape", escape_scores),
+    "width": ("width_of_truth", width),
 }

@@ -1,4 +1,4 @@
-"""Tables of docs/results.md about optimizers and sampled batches: head and rows."""
+"""Tables about optimizers and sampled batches: head and rows."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def sampled(found: dict[str, Any]) -> Rows:
 
 
 #: As ``results_laws.TABLES``.
-TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows], bool]] = {
-    "optimizers": ("optimizer_basins", basins, True),
-    "optimizers_by_kind": ("optimizer_basins", basins_by_kind, False),
-    "gaussian_adamw": ("gaussian_adamw", gaussian, True),
-    "sampled": ("agreement_sampled", sampled, True),
+TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows]]] = {
+    "optimizers": ("optimizer_basins", basins),
+    "optimizers_by_kind": ("optimizer_basins", basins_by_kind),
+    "gaussian_adamw": ("gaussian_adamw", gaussian),
+    "sampled": ("agreement_sampled", sampled),
 }

@@ -1,4 +1,4 @@
-"""Tables of docs/results.md about more than two states: head and rows from a study's json."""
+"""Tables about more than two states: head and rows from a study's json."""
 
 from __future__ import annotations
 
@@ -122,9 +122,9 @@ def slices(found: dict[str, Any]) -> Rows:
 
 #: As ``results_laws.TABLES``.
 TABLES = {
-    "states_slices": ("states_attention", slices, False),
-    "states_attention": ("states_attention", attention, True),
-    "states_agreement": ("states_agreement", agreement, True),
-    "states_threshold": ("states_threshold", threshold, True),
-    "depth": ("depth", depth, True),
+    "states_slices": ("states_attention", slices),
+    "states_attention": ("states_attention", attention),
+    "states_agreement": ("states_agreement", agreement),
+    "states_threshold": ("states_threshold", threshold),
+    "depth": ("depth", depth),
 }

@@ -93,7 +93,12 @@ def test_the_site_is_built_and_loads_nothing_from_elsewhere(tmp_path):
     done = subprocess.run(command, cwd=ROOT, env=SETTINGS, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     pages = {str(path.relative_to(site)): path.read_text() for path in site.rglob("*.html")}
-    assert {"index.html", "learn/reduced_flow.html", "why.html", "results.html"} <= pages.keys()
+    assert {
+        "index.html",
+        "learn/reduced_flow.html",
+        "why.html",
+        "results/index.html",
+    } <= pages.keys()
     loads = r"<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=\"([^\"]+)\""
     for name, page in pages.items():
         for address in re.findall(loads, page):

@@ -1,4 +1,4 @@
-"""The page of results: its tables are those of the numbers beside the figures."""
+"""The pages of results: their tables are those of the numbers beside the figures."""
 
 import json
 import re
@@ -11,38 +11,48 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "results.md"
+FOLDER = ROOT / "docs" / "results"
 sys.path.append(str(ROOT / "experiments"))
 import results_page  # noqa: E402
 
 
+def pages():
+    return {path: path.read_text() for path in sorted(FOLDER.glob("*.md"))}
+
+
 def test_the_tables_are_those_of_the_numbers():
-    page = PAGE.read_text()
-    assert results_page.filled(page) == page
+    for path, text in results_page.filled(pages()).items():
+        assert path.read_text() == text, path.name
+    assert {path.stem for path in (FOLDER / "tables").iterdir()} == {
+        name for name in results_page.TABLES if results_page.table(name)[1]
+    }
 
 
-def test_a_changed_number_changes_the_page(tmp_path, monkeypatch):
+def test_a_changed_number_changes_its_page(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "figures", tmp_path / "figures")
     monkeypatch.setattr(results_page, "FIGURES", tmp_path / "figures")
     path = tmp_path / "figures" / "headline.json"
     path.write_text(
         path.read_text().replace('"escape_step_median": 1400', '"escape_step_median": 1')
     )
-    before = PAGE.read_text()
-    changed = set(results_page.filled(before).splitlines()) - set(before.splitlines())
+    before, page = pages(), FOLDER / "escape.md"
+    after = results_page.filled(before)
+    assert {path for path in after if path.read_text() != after[path]} == {page}
+    changed = set(after[page].splitlines()) - set(before[page].splitlines())
     assert [line.split("|")[-2].strip() for line in changed] == ["1"]
     path.unlink()
-    assert "Not measured yet: `make headline`" in results_page.filled(before)
+    assert "Not measured yet: `make headline`" in results_page.filled(before)[page]
 
 
-def test_a_page_without_a_place_for_a_table_is_refused():
+def test_pages_without_a_place_for_a_table_are_refused():
+    without = {path: text.replace("<!-- square -->", "") for path, text in pages().items()}
     with pytest.raises(ValueError, match="0 places for the table 'square'"):
-        results_page.filled(PAGE.read_text().replace("<!-- square -->", ""))
+        results_page.filled(without)
 
 
-def test_every_file_that_the_page_names_exists():
-    for name in re.findall(r"\]\(([^)#]+)\)", PAGE.read_text()):
-        assert (PAGE.parent / name).exists(), name
+def test_long_tables_have_a_place_in_the_appendix():
+    shown = re.findall(r":file: tables/(\w+)\.csv", (FOLDER / "tables.md").read_text())
+    assert shown == sorted(path.stem for path in (FOLDER / "tables").iterdir())
 
 
 @pytest.mark.slow
@@ -60,7 +70,7 @@ def test_agreement_becomes_tables(tmp_path, monkeypatch):
     (tmp_path / "agreement_adamw.json").write_text(json.dumps(found))
     monkeypatch.setattr(results_page, "FIGURES", tmp_path)
     descent, reasons, adamw = (
-        getattr(results_page, name)().splitlines() for name in ("agreement", "reasons", "adamw")
+        results_page.table(name)[0].splitlines() for name in ("agreement", "reasons", "adamw")
     )
     assert descent[2].startswith("| p=0.5 q=0.8 d=8 N=8 | 8 | 0 | 0 | 8 of 8, 100.0% | nowhere |")
     assert "noise 0.02 on attention | 2 | 0 | 0 | 2 of 2, 100.0% [" in descent[3]
