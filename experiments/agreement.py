@@ -60,8 +60,8 @@ from papers import rounded
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.labels import Label
+from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import read_record, write_record
-from flowsim.records.provenance import provenance
 from flowsim.scan.workers import run_chunks
 from full_model import Comparison, SideBySide, compare, grid_points, wilson
 from full_model.comparison.choices import predicting_model

@@ -45,8 +45,8 @@ from papers import caption, draw_levels, made, write_png
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import write_record
-from flowsim.records.provenance import provenance
 from full_model import Architecture, Recipe, RunSettings, papers_recipe, train
 
 CHAINS = ((0.5, 0.8), (0.2, 0.3))

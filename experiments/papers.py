@@ -26,9 +26,8 @@ from scipy.stats import binomtest
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.records.atomic import write_atomically
-from flowsim.records.netcdf import write_record
-from flowsim.records.provenance import provenance
+from flowsim.records.attributes import provenance
+from flowsim.records.netcdf import write_atomically, write_record
 from full_model import RunSettings, Weights, train
 
 FIGURES = Path(__file__).parents[1] / "figures"

@@ -77,11 +77,11 @@ from flowsim.records.netcdf import open_record as open_record
 from flowsim.records.netcdf import read_record as read_record
 from flowsim.records.netcdf import write_record as write_record
 from flowsim.scan.gaussian import gaussian_record as gaussian_record
-from flowsim.scan.in_memory import scan_basins as scan_basins
 from flowsim.scan.plan import Scan as Scan
-from flowsim.scan.points import Points as Points
+from flowsim.scan.record import scan_basins as scan_basins
 from flowsim.scan.starts import Cloud as Cloud
 from flowsim.scan.starts import Grid as Grid
+from flowsim.scan.starts import Points as Points
 from flowsim.scan.starts import cell_centres as cell_centres
 from flowsim.scan.store import write_scan as write_scan
 from flowsim.training.descent import descend as descend

@@ -4,7 +4,7 @@ They are two thirds of what a small portrait costs, and dozens of tests draw the
 remembered is what ``integrate`` gave, under all that it depends on.
 """
 
-import flowsim.portraits.orbits as orbits
+import flowsim.portraits.in_plane as orbits
 
 _integrate, _known = orbits.integrate, {}
 

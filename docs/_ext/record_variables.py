@@ -9,7 +9,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import flowsim
 import full_model
-from flowsim.records.describe import described
+from flowsim.records.attributes import described
 
 HEAD = ("variable", "dimensions", "type", "meaning")
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import xarray as xr
 
-from flowsim.boundary.cells import count_crossed, expected_starts
-from flowsim.boundary.refine import refine_boundary
+from flowsim.boundary.refine import count_crossed, expected_starts, refine_boundary
 from flowsim.errors import InputError, Interrupted
 from flowsim.interface import Model
 from flowsim.models.past_law import available_memory

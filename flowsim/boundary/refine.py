@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 
 import numpy as np
+import torch
 import xarray as xr
+from torch import Tensor
 
-from flowsim.boundary.bisection import HALVINGS, Crossings, find_crossings
-from flowsim.boundary.cells import KnownLabels, crossed_cells
-from flowsim.boundary.distance import compare
-from flowsim.boundary.marching import Boundary, march
-from flowsim.boundary.window import Window
+from flowsim.boundary.geometry import HALVINGS, Boundary, Crossings, Lattice, find_crossings, march
 from flowsim.errors import InputError
 from flowsim.flow.how import How
+from flowsim.flow.limits import limits_by
 from flowsim.interface import Model
 from flowsim.labels import Label
+from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes
+from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import flags
-from flowsim.records.provenance import provenance
+from flowsim.scan.follow import starting_coordinates, to_model
 
 
 def refine_boundary(
@@ -185,3 +187,288 @@ def _record(
     else:
         record["boundary_face"] = (("face", "corner"), boundary.pieces.astype(np.int32))
     return record
+
+
+#: Cells whose corners are held at once.
+_BLOCK = 2**18
+
+
+@dataclass
+class KnownLabels:
+    """Labels of the nodes evaluated so far, by node number, and the level that asked first."""
+
+    evaluate: Callable[[np.ndarray], np.ndarray]
+    nodes: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    label: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int8))
+    level: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int8))
+
+    def add(self, nodes: np.ndarray, label: np.ndarray, level: int) -> None:
+        """Put in new nodes, which are sorted."""
+        at = np.searchsorted(self.nodes, nodes)
+        self.nodes = np.insert(self.nodes, at, nodes)
+        self.label = np.insert(self.label, at, label)
+        self.level = np.insert(self.level, at, np.int8(level))
+
+    def labels(self, nodes: np.ndarray, level: int = 0) -> np.ndarray:
+        """The labels of nodes, evaluated where they are not known yet, shape of ``nodes``."""
+        new = _missing(np.unique(nodes), self.nodes)
+        if len(new):
+            self.add(new, self.evaluate(new), level)
+        return self.label[np.searchsorted(self.nodes, nodes)]
+
+
+def crossed_cells(lattice: Lattice, known: KnownLabels, held: dict[int, int]) -> np.ndarray:
+    """The crossed cells of the finest level, sorted; ``known`` holds all that was evaluated.
+
+    Args:
+        lattice: the grids.
+        known: what evaluates nodes, and what is known of them beforehand.
+        held: place, along some axes, of a plane that is to lie on nodes.
+    """
+    cells, crossed = lattice.cells(0), np.empty(0, dtype=np.int64)
+    for level in range(lattice.levels + 1):
+        found, new, looked_at = [cells[:0]], cells, cells
+        while len(new):
+            found.append(_crossed(lattice, known, new, level))
+            new = _missing(lattice.neighbours(found[-1], level), looked_at)
+            if len(new):
+                looked_at = np.sort(np.concatenate([looked_at, new]))
+        crossed = np.concatenate(found)
+        marked = [lattice.neighbours(crossed, level)]
+        for axis, place in held.items():
+            if place % lattice.step(level):
+                marked.append(lattice.cells(level, axis, place))
+        if level < lattice.levels:
+            cells = lattice.children(np.unique(np.concatenate(marked)), level + 1)
+    return np.sort(crossed)
+
+
+def expected_starts(crossed: int, dimensions: int, levels: int) -> int:
+    """About how many starts beside the coarsest grid's nodes a refined boundary follows in all.
+
+    The boundary crosses 2^(k−1) times as many cells of k dimensions at every level; found were four
+    to eight new nodes for each of them, and in the plane three edges to be halved for each of the
+    finest. What is returned is eight, and the halvings of four edges, or eight in space.
+
+    Args:
+        crossed: how many cells of the coarsest grid are crossed.
+        dimensions: k.
+        levels: how many times they are halved.
+    """
+    nodes = sum(8 * crossed << level * (dimensions - 1) for level in range(1, levels + 1))
+    edges = (4 if dimensions == 2 else 8) * crossed << levels * (dimensions - 1)
+    return nodes + HALVINGS * edges
+
+
+def count_crossed(labels: np.ndarray) -> int:
+    """How many cells between labelled nodes have corners of different labels."""
+    low = high = labels
+    for axis in range(labels.ndim):
+        here, there = (np.delete(np.arange(labels.shape[axis]), end) for end in (-1, 0))
+        low = np.minimum(low.take(here, axis), low.take(there, axis))
+        high = np.maximum(high.take(here, axis), high.take(there, axis))
+    return int((low != high).sum())
+
+
+def _crossed(lattice: Lattice, known: KnownLabels, cells: np.ndarray, level: int) -> np.ndarray:
+    """Those of the cells whose corners have different labels, looked for block by block."""
+    found = [cells[:0]]
+    for low in range(0, len(cells), _BLOCK):
+        block = cells[low : low + _BLOCK]
+        corners = known.labels(lattice.corners(block, level), level)
+        found.append(block[(corners != corners[:, :1]).any(axis=1)])
+    return np.concatenate(found)
+
+
+def _missing(wanted: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Those of ``wanted`` that the sorted array ``there`` lacks."""
+    at = np.searchsorted(there, wanted)
+    inside = at < len(there)
+    inside[inside] = there[at[inside]] == wanted[inside]
+    return wanted[~inside]
+
+
+MAX_LEVELS = 20
+#: Starts followed at once, which bounds the memory that their orbits need.
+_AT_ONCE = 2**16
+
+
+@dataclass(frozen=True)
+class Window:
+    """Starts of a model over a lattice, and what they are labelled.
+
+    Attributes:
+        model: the reduced model.
+        lattice: of the nodes; places in it are whole at nodes and anything between them.
+        fine: values of each varied coordinate at the nodes of the finest grid.
+        fixed: value of every other coordinate.
+        ends: of the model.
+    """
+
+    model: Model
+    lattice: Lattice
+    fine: dict[str, np.ndarray]
+    fixed: dict[str, float]
+    ends: Ends
+
+    @classmethod
+    def over(
+        cls,
+        model: Model,
+        axes: dict[str, np.ndarray],
+        fixed: dict[str, float],
+        levels: int,
+    ) -> Window:
+        """The window with the nodes ``axes`` and cells halved ``levels`` times; or InputError."""
+        starting_coordinates(model, [*axes, *fixed])
+        if len(axes) not in (2, 3):
+            raise InputError(f"a boundary is refined along two or three axes, not {len(axes)}")
+        values = {name: np.asarray(v, dtype=np.float64) for name, v in axes.items()}
+        for name, v in values.items():
+            rising = v.ndim == 1 and len(v) > 1 and bool((np.diff(v) > 0).all())
+            if not (rising and np.isfinite(v).all()):
+                raise InputError(f"the axis {name} needs at least two finite, increasing values")
+        if not 0 <= levels <= MAX_LEVELS:
+            raise InputError(f"levels must be an integer from 0 to {MAX_LEVELS}, not {levels}")
+        lattice = Lattice(tuple(len(v) for v in values.values()), levels)
+        if float(np.prod(np.array(lattice.shape, dtype=float))) > 2.0**62:
+            raise InputError(f"{levels} levels on this grid are more nodes than can be numbered")
+        fine = {n: subdivide(v, levels) for n, v in values.items()}
+        return cls(model, lattice, fine, fixed, Ends(model))
+
+    def values(self, places: np.ndarray) -> np.ndarray:
+        """The varied coordinates at places, shape (..., axes)."""
+        columns = [
+            np.interp(places[..., i], np.arange(len(v)), v)
+            for i, v in enumerate(self.fine.values())
+        ]
+        return np.stack(columns, axis=-1)
+
+    def theta(self, places: np.ndarray) -> Tensor:
+        """Starts at places, in the model's coordinates, shape (..., k)."""
+        varied = self.values(places).reshape(-1, len(self.fine))
+        held = np.broadcast_to(list(self.fixed.values()), (len(varied), len(self.fixed)))
+        rows = torch.from_numpy(np.concatenate([varied, held], axis=1))
+        theta = to_model(self.model, [*self.fine, *self.fixed], rows)
+        return theta.reshape(*places.shape[:-1], theta.shape[-1])
+
+    def labels(self, places: np.ndarray, how: How) -> np.ndarray:
+        """The ends of the starts at places, (n, axes): labels of ``find_limits`` or codes of ends
+        that were found, int8, (n,)."""
+        label = np.empty(len(places), dtype=np.int8)
+        for low in range(0, len(places), _AT_ONCE):
+            start = self.theta(places[low : low + _AT_ONCE])
+            found = limits_by(self.model, start, how)
+            codes = self.ends.codes(found.label, found.theta, found.loss)
+            label[low : low + _AT_ONCE] = codes.numpy()
+        return label
+
+    def held(self) -> dict[int, int]:
+        """Axis ↦ place of the plane at zero that the flow never crosses, where nodes lie on it.
+
+        Of starts given in other names than the coordinates the plane knows.
+        """
+        order = starting_coordinates(self.model, [*self.fine, *self.fixed])
+        if order == self.model.coordinates:
+            never = {n for n, keeps in zip(order, self.model.keeps_sign, strict=True) if keeps}
+        else:
+            never = set(self.model.plane.never_crossed)
+        return {
+            i: int(place)
+            for i, (name, values) in enumerate(self.fine.items())
+            if name in never
+            for place in np.flatnonzero(values == 0)
+        }
+
+    def closed_form(self) -> Oracle | None:
+        """The closed form of the basin as a function of places, where there is one."""
+        if self.model.basin(self.theta(np.zeros((1, len(self.fine))))) is None:
+            return None
+        return lambda places: self.model.basin(self.theta(places)).numpy()  # type: ignore[union-attr]
+
+
+def subdivide(values: np.ndarray, levels: int) -> np.ndarray:
+    """The values with 2^levels − 1 more between neighbours, of which rounding beside 0 is 0."""
+    place = np.arange(((len(values) - 1) << levels) + 1) / (1 << levels)
+    fine = np.interp(place, np.arange(len(values)), values)
+    fine[np.abs(fine) < 1e-9 * np.diff(fine).min()] = 0.0
+    fine[:: 1 << levels] = values  # the given ones stay what they are
+    return fine
+
+
+#: Places in the finest grid, whole or between nodes, shape (..., k) -> whether in the basin.
+Oracle = Callable[[np.ndarray], np.ndarray]
+
+#: Lines per axis along which the closed form is searched, by the number of axes.
+_LINES = {2: 64, 3: 16}
+
+
+def compare(
+    lattice: Lattice, boundary: Boundary, points: np.ndarray, oracle: Oracle | None
+) -> dict[str, float | int]:
+    """How far the boundary and the analytic one are apart, each from the other.
+
+    Both nodes of a point are asked whether they are in the analytic basin. If one is and the other
+    is not, the analytic boundary lies between them and is found by bisection; it is also looked
+    for along lines that pass between the nodes.
+
+    Args:
+        lattice: of the finest grid.
+        boundary: found in it, and the places of its ``points``, shape (n, k).
+        oracle: the closed form of the basin at places of the grid, or None.
+
+    Returns:
+        refine_distance, refine_missed (finest cells, largest over the axes; NaN where there is
+        nothing to compare) and refine_disagree, as ``refine_boundary`` records them.
+    """
+    nothing = {"refine_distance": np.nan, "refine_missed": np.nan, "refine_disagree": 0}
+    if oracle is None:
+        return nothing
+    inner, outer = (
+        lattice.places(nodes).astype(np.float64) for nodes in (boundary.inner, boundary.outer)
+    )
+    differ = oracle(inner) & ~oracle(outer)
+    crossing = _bisect(oracle, inner[differ], outer[differ])
+    away = np.abs(crossing - points[differ]).max(axis=1)
+    analytic = _lines(lattice, oracle)
+    missed = np.nan
+    if len(analytic):
+        missed = np.inf
+        if len(points):
+            from scipy.spatial import cKDTree
+
+            missed = float(cKDTree(points).query(analytic, p=np.inf)[0].max())
+    return {
+        "refine_distance": float(away.max()) if len(away) else np.nan,
+        "refine_missed": missed,
+        "refine_disagree": int((~differ).sum()),
+    }
+
+
+def _lines(lattice: Lattice, oracle: Oracle) -> np.ndarray:
+    """Places where the closed form changes along lines between the nodes, shape (m, k)."""
+    k, found = len(lattice.shape), []
+    for axis in range(k):
+        # lines at an irrational part of a cell, so that they pass no nodes
+        across = [
+            np.unique(np.linspace(0, n - 2, min(_LINES[k], n - 1)).astype(int)) + 0.381966
+            for n in lattice.shape
+        ]
+        across[axis] = np.arange(lattice.shape[axis], dtype=np.float64)
+        places = np.stack(np.meshgrid(*across, indexing="ij"), axis=-1)
+        places = np.moveaxis(places, axis, 0)
+        inside = oracle(places)
+        change = inside[1:] != inside[:-1]
+        low, high = places[:-1][change], places[1:][change]
+        was = inside[:-1][change][:, None]
+        found.append(_bisect(oracle, np.where(was, low, high), np.where(was, high, low)))
+    return np.concatenate(found)
+
+
+def _bisect(oracle: Oracle, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
+    """Where the closed form changes between places inside and outside the basin, to 1e-9."""
+    for _ in range(30):
+        middle = (inner + outer) / 2
+        inside = oracle(middle)[..., None]
+        inner, outer = np.where(inside, middle, inner), np.where(inside, outer, middle)
+    return (inner + outer) / 2

@@ -329,7 +329,7 @@ class FigureFiles:
         Raises:
             InputError: a name that cannot be written, or a file that exists.
         """
-        from flowsim.records.atomic import check_output
+        from flowsim.records.netcdf import check_output
 
         out = self.out or Path(f"{'_'.join(words)}.png")
         check_output(out, "--out", FIGURES, self.overwrite)

@@ -32,8 +32,8 @@ from flowsim.cli.commands import (
     cmd_train,
     cmd_verify,
 )
+from flowsim.cli.options import join_ranges
 from flowsim.cli.output import BAD_INPUT, INTERRUPTED, say, tell
-from flowsim.cli.values import join_ranges
 from flowsim.errors import InputError, Interrupted
 
 _NO_MEMORY = "this needs more memory than there is: choose smaller sizes"

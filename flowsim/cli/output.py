@@ -1,21 +1,28 @@
-"""How commands end: files that appear together, the summary in words or as JSON, the exit code."""
+"""How commands end: files that appear together, the summary in words or as JSON, the exit code.
+
+While they run, progress goes to stderr: a bar on a terminal, a line every ten seconds elsewhere.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import typer
 
+from flowsim.cli.groups import FIGURES, FigureFiles
+from flowsim.cli.options import join_ranges
 from flowsim.cli.texts import Summary, text_of
-from flowsim.cli.values import join_ranges
 from flowsim.errors import InputError
-from flowsim.records.provenance import command_line
+from flowsim.records.attributes import command_line
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -152,8 +159,7 @@ def write_figure(
     from flowsim.drawing.front import draw
     from flowsim.drawing.style import save_figure
     from flowsim.portraits.summaries import summarize
-    from flowsim.records.atomic import write_together
-    from flowsim.records.netcdf import store_record
+    from flowsim.records.netcdf import store_record, write_together
 
     drawn, summary = draw(record, energy=energy, show=show), summarize(record)
     record_file = [] if stored is None else [(stored, partial(store_record, record))]
@@ -173,3 +179,171 @@ def neutral_command() -> str:
         elif word not in _NEUTRAL_FLAGS and word.partition("=")[0] not in _NEUTRAL_VALUES:
             kept.append(word)
     return command_line(["flowsim", *kept])
+
+
+def redraw(
+    source: Path,
+    files: FigureFiles,
+    printing: Printing,
+    energy: bool = False,
+    show: str = "label",
+    kinds: Sequence[str] = (),
+) -> None:
+    """Draw a record under --out, by default beside it, and print what it holds.
+
+    Args:
+        source: the record.
+        files, printing: the command's options.
+        energy, show: as of ``flowsim.draw``.
+        kinds: what the record may be; by default any kind.
+
+    Raises:
+        InputError: no record of these kinds, or a figure that cannot be drawn or written.
+    """
+    from flowsim.records.netcdf import check_output, read_record
+
+    began = time.perf_counter()
+    require_file(source)
+    if not source.name:
+        raise InputError(f"--from needs the name of a record, not {str(source)!r}")
+    figure = files.out or source.with_suffix(".png")
+    check_output(figure, "--out", FIGURES, files.overwrite)
+    record = read_record(source)
+    kind = str(record.attrs["kind"])
+    if kinds and kind not in kinds:
+        raise InputError(
+            f"{str(source)!r} is a record of the kind {kind!r}: flowsim portrait --from draws it; "
+            "here --from redraws only what this command computes, and starts are --points"
+        )
+    if energy and "energy" not in record:
+        raise InputError("--energy draws the conserved energy of the canonical model; omit it here")
+    if show != "label" and show not in record:
+        raise InputError(f"--show {show} needs the record of a scan made with --fraction")
+    try:
+        summary = write_figure(record, figure, energy=energy, show=show)
+    except (InputError, OSError, MemoryError):
+        raise
+    except Exception as error:  # anything may be missing of what another program wrote
+        found = " ".join(f"{type(error).__name__}: {error}".split())
+        raise InputError(
+            f"{str(source)!r} cannot be drawn: it does not hold what such a record does ({found})"
+        ) from error
+    report(kind, summary, {"figure": figure, "record": source}, began, printing)
+
+
+#: Seconds between two plain lines.
+EVERY = 10.0
+
+
+class Meter:
+    """Counts what is done of ``total``, with the time left and a note.
+
+    Args:
+        total: how much there is to do.
+        unit: what is counted, in the plural.
+    """
+
+    def __init__(self, total: int, unit: str) -> None:
+        self.total, self.unit = total, unit
+        self.done, self.note = 0, ""
+        self.most: float | None = None
+        self._began, self._before = time.monotonic(), 0.0
+        self.show: Callable[[], object] = lambda: None
+        self._counts: dict[str, int] = {}
+
+    def advance(self, more: int) -> None:
+        """So much more is done."""
+        self.reach(self.done + more)
+
+    def reach(self, done: int, note: str | None = None, most: float | None = None) -> None:
+        """So much is done in all, and what may be said of it.
+
+        Args:
+            done: how much.
+            note: words about it; the former ones if None.
+            most: seconds that are left at most, where what is done does not tell how many.
+        """
+        self.done, self.note, self.most = done, self.note if note is None else note, most
+        self.show()
+
+    def labels(self, labels: Any, names: dict[int, str]) -> None:
+        """Points were decided: an array of their labels, and what to call each."""
+        for code, name in names.items():
+            self._counts[name] = self._counts.get(name, 0) + int((labels == code).sum())
+        self.note = ", ".join(f"{name}={count}" for name, count in self._counts.items() if count)
+        self.advance(len(labels))
+
+    def then(self, unit: str, total: int) -> Callable[[int], object]:
+        """What was counted is done, and so much of another thing follows; what counts it."""
+        self.total, self.unit, self.done, self.note, self.most = total, unit, 0, "", None
+        self._before = time.monotonic() - self._began
+        self.show()
+        return self.advance
+
+    def line(self, elapsed: float) -> str:
+        """Where things are after so many seconds, in one plain sentence."""
+        text = f"{self.done} of {self.total} {self.unit}, {duration(elapsed)}"
+        if self.most is not None:
+            text += f", at most {duration(self.most)} left"
+        elif 0 < self.done < self.total:
+            spent = elapsed - self._before
+            text += f", about {duration(spent * (self.total - self.done) / self.done)} left"
+        return f"{text}; {self.note}" if self.note else text
+
+
+def duration(seconds: float) -> str:
+    """So many seconds in the unit that a reader would choose."""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+@contextmanager
+def progress(total: int, unit: str, quiet: bool = False) -> Iterator[Meter]:
+    """A meter that is shown while the body runs; nothing is shown if quiet."""
+    meter = Meter(total, unit)
+    if quiet:
+        yield meter
+    elif sys.stderr.isatty():
+        with _bar(meter):
+            yield meter
+    else:
+        with _lines(meter, sys.stderr):
+            yield meter
+
+
+@contextmanager
+def _bar(meter: Meter) -> Iterator[None]:
+    from tqdm import tqdm
+
+    with tqdm(total=meter.total, unit=f" {meter.unit}", leave=False, delay=0.5) as bar:
+
+        def show() -> None:
+            if bar.unit != f" {meter.unit}":
+                bar.unit = f" {meter.unit}"
+                bar.reset(meter.total)
+            bar.total = meter.total
+            bar.set_postfix_str(meter.note, refresh=False)
+            bar.update(meter.done - bar.n)
+
+        meter.show = show
+        yield
+
+
+@contextmanager
+def _lines(meter: Meter, stream: TextIO, every: float | None = None) -> Iterator[None]:
+    """A thread prints, since a single call of the body may take minutes."""
+    ended, began = threading.Event(), time.monotonic()
+
+    def go_on() -> None:
+        while not ended.wait(EVERY if every is None else every):
+            tell(meter.line(time.monotonic() - began), stream)
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

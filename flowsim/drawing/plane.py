@@ -45,7 +45,7 @@ from flowsim.drawing.style import (
     title_of,
 )
 from flowsim.errors import InputError
-from flowsim.records.captions import held_of
+from flowsim.records.attributes import held_of
 
 #: Cells a side up to which hatching follows their edges, and beyond it their centres.
 _WHOLE_CELLS = 512

@@ -20,7 +20,7 @@ from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 
 from flowsim.errors import InputError
-from flowsim.records.captions import captions_of
+from flowsim.records.attributes import captions_of
 
 #: Fill, ink, marker and hatch of ends that are numbered.
 _MINIMA = (

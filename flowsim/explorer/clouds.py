@@ -11,7 +11,7 @@ import torch
 from flowsim.explorer.plane_layers import ends_of
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, View
 from flowsim.flow.limits import find_limits
-from flowsim.scan.statistics import wilson_interval
+from flowsim.scan.record import wilson_interval
 
 #: Starts that are followed between two looks at whether anybody still waits.
 _AT_ONCE = 10

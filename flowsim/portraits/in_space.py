@@ -13,10 +13,9 @@ from flowsim.interface import Model, Plane
 from flowsim.labels import CriticalPoint
 from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes
-from flowsim.portraits.in_plane import CURVE_POINTS, given_ranges
-from flowsim.portraits.orbits import orbit_paths
+from flowsim.portraits.in_plane import CURVE_POINTS, given_ranges, orbit_paths
+from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import flags
-from flowsim.records.provenance import provenance
 
 PLANE_POINTS = 81
 Window = tuple[float, float]

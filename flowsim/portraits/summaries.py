@@ -13,7 +13,7 @@ import xarray as xr
 from flowsim.errors import InputError
 from flowsim.labels import Label
 from flowsim.models.catalogue import chain_of
-from flowsim.records.captions import captions_of, held_of
+from flowsim.records.attributes import captions_of, held_of
 
 
 def summarize(record: xr.Dataset) -> dict[str, Any]:

@@ -1,21 +1,22 @@
-"""Records as NetCDF files: written whole or not at all, checked when they are read."""
+"""Records as NetCDF files: written whole or not at all, sealed by a digest, checked when read."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import os
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from flowsim.errors import InputError
-from flowsim.records.atomic import SafeFile, write_atomically
-from flowsim.records.describe import CONVENTIONS, described
-from flowsim.records.provenance import SCHEMA
-from flowsim.records.seal import seal, sealed
+from flowsim.records.attributes import CONVENTIONS, SCHEMA, described
 
 
 def flags(codes: Iterable[IntEnum] | Sequence[str]) -> dict[str, object]:
@@ -126,3 +127,164 @@ def open_sealed(path: Path) -> xr.Dataset:
         f"{str(path)!r} has no valid digest: it is damaged, or flowsim did not write it as it is; "
         "xarray.open_dataset opens a file that you trust"
     )
+
+
+def check_output(path: Path, option: str, suffixes: Iterable[str], overwrite: bool) -> None:
+    """Refuse an output that could not be written, before anything is computed.
+
+    Raises:
+        InputError: unknown suffix, missing or read-only folder, or an existing file without
+            ``overwrite``, be it a link that leads nowhere.
+    """
+    known = ", ".join(suffixes)
+    if path.suffix.lower() not in suffixes:
+        raise InputError(f"{option} must end in one of {known}, not {path.name!r}")
+    if not path.parent.is_dir():
+        raise InputError(f"{option}: the folder {str(path.parent)!r} does not exist")
+    try:  # ask the file system itself: permission bits do not tell of read-only mounts
+        with TemporaryFile(dir=path.parent):  # nameless: a kill leaves nothing behind
+            pass
+    except OSError as error:
+        reason = error.strerror or "not writable"
+        raise InputError(
+            f"{option}: cannot write in the folder {str(path.parent)!r} ({reason})"
+        ) from None
+    try:
+        found = path.exists() or os.path.lexists(path)
+    except OSError as error:  # a name that no file can have
+        raise InputError(f"{option}: {str(path)!r} ({error.strerror})") from None
+    if path.is_dir():
+        raise InputError(f"{option}: {str(path)!r} is a folder")
+    if found and not overwrite:
+        raise InputError(f"{option}: {str(path)!r} exists; give --overwrite to replace it")
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Call ``write`` with a temporary name beside ``path``, flush it to disk and rename.
+
+    Raises:
+        InputError: the disk is full or the folder went away.
+    """
+    write_together([(path, write)])
+
+
+def write_together(files: Sequence[tuple[Path, Callable[[Path], object]]]) -> None:
+    """Files that appear together: all are finished before one of them takes its place.
+
+    Args:
+        files: the name of each, and what writes it under a temporary name beside that.
+
+    Raises:
+        InputError: the disk is full or a folder went away; none of the files is there then, and
+            what they were to replace is as it was.
+    """
+    drafts = [path.with_name(f".{os.getpid()}-{path.stem[:40]}{path.suffix}") for path, _ in files]
+    current = Path()
+    try:
+        for (path, write), draft in zip(files, drafts, strict=True):
+            current = path
+            write(draft)
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())
+        for (path, _), draft in zip(files, drafts, strict=True):
+            current = path
+            os.replace(draft, path)
+    except OSError as error:
+        raise InputError(f"cannot write {str(current)!r}: {error.strerror or error}") from None
+    finally:
+        for draft in drafts:
+            draft.unlink(missing_ok=True)
+
+
+class SafeFile(io.RawIOBase):
+    """A file for HDF5, to which every write seems to succeed; ``check`` raises the first failure.
+
+    HDF5 itself can neither go on nor close its file once the disk is full: it ends the process.
+    """
+
+    def __init__(self, path: Path, mode: Literal["w+b", "r+b"] = "w+b") -> None:
+        self._file = path.open(mode, buffering=0)
+        self._error: OSError | None = None
+
+    def check(self) -> None:
+        """OSError if a write has failed."""
+        if self._error is not None:
+            raise self._error
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        size = len(rest)
+        try:
+            while rest and self._error is None:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._error = error
+        return size
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        found = self._file.readinto(view) or 0
+        if self._error is not None:  # what was lost reads as zeros
+            view[found:] = bytes(len(view) - found)
+            return len(view)
+        return found
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return self._file.truncate(size)
+        except OSError as error:
+            self._error = self._error or error
+            return size or 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+_WORDS = b"\nflowsim record, sha256 "
+#: Length of the line: the words, the digest and the line's end.
+LENGTH = len(_WORDS) + 64 + 1
+_BLOCK = 2**20
+
+
+def seal(path: Path) -> None:
+    """Append the seal to a file that has none.
+
+    Raises:
+        OSError: the disk is full.
+    """
+    with path.open("r+b") as file:
+        line = _line(file, path.stat().st_size)
+        file.seek(0, os.SEEK_END)
+        file.write(line)
+
+
+def unseal(path: Path) -> None:
+    """Cut the seal off a sealed file, which can then be written to."""
+    os.truncate(path, path.stat().st_size - LENGTH)
+
+
+def sealed(path: Path) -> bool:
+    """Whether the file ends in a seal, and the seal is right.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        size = max(path.stat().st_size - LENGTH, 0)
+        return _line(file, size) == file.read()
+
+
+def _line(file: IO[bytes], size: int) -> bytes:
+    """The seal of the first ``size`` bytes, which are read."""
+    found, left = hashlib.sha256(), size
+    while left and (block := file.read(min(left, _BLOCK))):
+        found.update(block)
+        left -= len(block)
+    return _WORDS + found.hexdigest().encode() + b"\n"

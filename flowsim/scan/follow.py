@@ -18,7 +18,7 @@ from flowsim.flow.limits import limits_by
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Rule, Status
 from flowsim.landscape.ends import Ends
-from flowsim.records.describe import attributes_of
+from flowsim.records.attributes import attributes_of
 from flowsim.records.netcdf import flags
 from flowsim.training.descent import descend
 from flowsim.training.trained import recorded

@@ -17,9 +17,9 @@ from flowsim.interface import Integral, Model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes
-from flowsim.records.provenance import provenance
+from flowsim.records.attributes import provenance
 from flowsim.scan.follow import to_model
-from flowsim.scan.statistics import wilson_interval
+from flowsim.scan.record import wilson_interval
 from flowsim.training.descent import descend
 from flowsim.training.optimizer_choice import OptimizerChoice
 

@@ -14,7 +14,7 @@ from flowsim.errors import InputError
 from flowsim.flow.how import How
 from flowsim.interface import Model
 from flowsim.models.catalogue import ModelChoice, model_attributes
-from flowsim.records.provenance import source_versions
+from flowsim.records.attributes import source_versions
 from flowsim.scan.follow import (
     follow,
     point_dtype,

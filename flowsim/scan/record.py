@@ -1,9 +1,10 @@
-"""What a scan found, as one labelled record."""
+"""What a scan found, as one labelled record; in memory, where it is small."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -13,17 +14,14 @@ import xarray as xr
 
 from flowsim.flow.confirm import confirm
 from flowsim.flow.how import Stage
+from flowsim.interface import Model
+from flowsim.labels import BASINS
 from flowsim.landscape.ends import Ends
-from flowsim.records.describe import described
-from flowsim.records.provenance import provenance
-from flowsim.scan.follow import as_variables, name_ends, names_of_codes, to_model
+from flowsim.records.attributes import described, provenance
+from flowsim.scan.follow import as_variables, follow, name_ends, names_of_codes, shaped, to_model
 from flowsim.scan.plan import Scan
-from flowsim.scan.statistics import (
-    count_labels,
-    largest_drifts,
-    result_attributes,
-    share_variables,
-)
+from flowsim.scan.starts import Grid, Starts
+from flowsim.training.optimizer_choice import OptimizerChoice
 
 
 def scan_record(
@@ -79,3 +77,119 @@ def _confirmed(scan: Scan, label: np.ndarray, stage: Stage | None, ends: Ends) -
         counts = confirm(model, theta, label[points].tolist(), len(points), 0, counted, ends)
         found = {name: found.get(name, 0) + n for name, n in counts.items()}
     return found
+
+
+def scan_basins(
+    model: Model,
+    starts: Starts | dict[str, np.ndarray],
+    fixed: dict[str, float] | None = None,
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    progress: Callable[[int], object] | None = None,
+    fraction: float | None = None,
+    integrator: str = "flowsim",
+    optimizer: OptimizerChoice | None = None,
+    device: str = "cpu",
+) -> xr.Dataset:
+    """The limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
+
+    Args:
+        model: the reduced model.
+        starts: a ``Grid``, ``Points`` or ``Cloud``; or the axes of a grid: values of each varied
+            coordinate, in the order of the record's dimensions.
+        fixed: with axes, the value of every other coordinate.
+        rtol, atol: error allowed per step, as in ``find_limits``.
+        progress: called with the number of starts done.
+        fraction: also find the physical time until the excess loss has fallen to this part of its
+            start; by default not, since it costs several times as much as the limits.
+        integrator: "torchdiffeq" decides every start by its odeint alone (``reference_limits``).
+        optimizer: train from every start instead of following the flow; for the rank-one model.
+            Progress then counts steps.
+        device: "cuda" follows the starts of a model without a compiled engine on the GPU; "auto"
+            does where there is one.
+
+    Returns:
+        Dataset over the dimensions of the starts: label, status and rule (flags);
+        limit_<coordinate>; limit_loss (nats); gradient_norm; if asked for, hitting_time (NaN of
+        starts that do not end in the global minima) and settling_time (of all that end);
+        evaluations of the field; drift_<conserved> = |Q(end) − Q(start)|, NaN where the quantity
+        is not defined; start_<coordinate> of starts that are not a grid. Over the basins, by name,
+        and over sigma where it varies: count and share and, of a ``Cloud``, the share's 95 %
+        Wilson interval share_low, share_high. Attributes as of a stored scan: model, chain,
+        settings, points by label, largest drifts and provenance.
+
+        With an optimizer: label, status and rule, on_plateau_at_end, loss, open_share,
+        learned_step and end_<coordinate>, as ``Trained`` has them.
+
+    Raises:
+        InputError: the starts have other coordinates than the model, or what ``find_limits`` and
+            ``hitting_times`` refuse.
+    """
+    starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
+    size = int(np.prod(starts.shape))
+    scan = Scan(
+        model, None, None, starts, fraction, rtol, atol, size, integrator, optimizer=optimizer,
+        device=device,
+    )  # fmt: skip
+    theta = to_model(model, starts.names, starts.block(0, size))
+    points = follow(model, theta, replace(scan.how, progress=progress), fraction)
+    return scan_record(scan, shaped(points, starts.shape), scan.settings())
+
+
+#: Standard normal quantile of a two-sided interval at 95 %.
+_Z95 = 1.959963984540054
+
+
+def count_labels(labels: np.ndarray, kinds: int = len(BASINS)) -> np.ndarray:
+    """How many of the labels along the last axis there are of each kind, shape (..., kinds)."""
+    return np.stack([(labels == code).sum(axis=-1) for code in range(kinds)], axis=-1)
+
+
+def share_variables(
+    counts: np.ndarray, dims: Sequence[str], drawn: bool
+) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+    """The variables count and share and, of starts drawn at random, the share's 95 % interval.
+
+    Args:
+        counts: of starts by label, over (some leading ``dims``, basin).
+        dims: of the scan.
+        drawn: whether the starts were drawn; a share of chosen starts has no sampling error.
+
+    Returns:
+        count, share and, if drawn, share_low and share_high: name ↦ (dimensions, values).
+    """
+    over, total = (*dims[: counts.ndim - 1], "basin"), counts.sum(axis=-1, keepdims=True)
+    named = {"count": counts, "share": counts / total}
+    if drawn:
+        named["share_low"], named["share_high"] = wilson_interval(counts, total)
+    return {name: (over, values) for name, values in named.items()}
+
+
+def result_attributes(
+    counts: np.ndarray, drifts: dict[str, float], names: Sequence[str] = BASINS
+) -> dict[str, Any]:
+    """Points by label, from counts over (..., basin), and the largest drifts, by name."""
+    totals = counts.reshape(-1, len(names)).sum(axis=0).tolist()
+    return {
+        **{f"points_{name}": total for name, total in zip(names, totals, strict=True)},
+        **{f"largest_{name}": value for name, value in drifts.items()},
+    }
+
+
+def largest_drifts(columns: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The largest drift of every conserved quantity among what ``follow`` found, by column."""
+    drifts = {name: column for name, column in columns.items() if name.startswith("drift_")}
+    return {name: float(np.nanmax(column, initial=0.0)) for name, column in drifts.items()}
+
+
+def wilson_interval(
+    successes: np.ndarray, trials: np.ndarray | int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The 95 % score interval of a probability (Wilson 1927): (low, high), shape of successes.
+
+    Solves |k/n − P| = z √(P(1 − P)/n) for P; no continuity correction.
+    """
+    centre = successes + _Z95**2 / 2
+    spread = _Z95 * np.sqrt(successes * (trials - successes) / trials + _Z95**2 / 4)
+    low, high = (centre - spread) / (trials + _Z95**2), (centre + spread) / (trials + _Z95**2)
+    return np.where(successes == 0, 0.0, low), np.where(successes == trials, 1.0, high)

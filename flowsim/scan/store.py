@@ -22,8 +22,7 @@ from filelock import FileLock, Timeout
 
 from flowsim.errors import InputError, Interrupted
 from flowsim.flow.how import Stage
-from flowsim.records.atomic import check_output
-from flowsim.records.netcdf import open_record, store_record
+from flowsim.records.netcdf import check_output, open_record, store_record
 from flowsim.scan.follow import shaped
 from flowsim.scan.plan import Scan, run_task
 from flowsim.scan.record import scan_record

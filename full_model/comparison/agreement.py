@@ -7,7 +7,7 @@ import xarray as xr
 
 from flowsim.errors import InputError
 from flowsim.labels import BASINS, Label
-from flowsim.scan.statistics import wilson_interval
+from flowsim.scan.record import wilson_interval
 
 LABELS = BASINS
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.records.provenance import source_versions
+from flowsim.records.attributes import source_versions
 from flowsim.scan.workers import run_chunks
 from full_model.comparison.choices import Comparison, predicting_model
 from full_model.comparison.full_side import attention_stays_zero

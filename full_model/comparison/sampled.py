@@ -23,8 +23,8 @@ from flowsim.flow.limits import find_limits
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Status
 from flowsim.models.rank_one.model import RankOneModel
+from flowsim.records.attributes import source_versions
 from flowsim.records.netcdf import flags
-from flowsim.records.provenance import source_versions
 from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
 from flowsim.training.reduced import ReducedTraining
 from full_model.comparison.choices import Comparison, Progress

@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from flowsim.records.atomic import write_atomically
+from flowsim.records.netcdf import write_atomically
 from full_model.model.architecture import Architecture, Weights
 
 SOURCE = Path(__file__).with_name("kernel.cpp")

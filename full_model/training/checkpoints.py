@@ -18,7 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.records.atomic import write_atomically
+from flowsim.records.netcdf import write_atomically
 
 FORMAT, VERSION = "full_model checkpoint", 1
 _ENTRY = "full_model"

@@ -26,10 +26,8 @@ from flowsim import (
     scan_basins,
     write_record,
 )
-from flowsim.boundary.bisection import find_crossings
-from flowsim.boundary.cells import KnownLabels, crossed_cells
-from flowsim.boundary.lattice import Lattice
-from flowsim.boundary.marching import march
+from flowsim.boundary.geometry import Lattice, find_crossings, march
+from flowsim.boundary.refine import KnownLabels, crossed_cells
 
 
 def full_labels(model, record):

@@ -10,8 +10,8 @@ import orbits_once
 import pytest
 from command import FLOWSIM, interrupted, run
 
-from flowsim.cli import progress as shown
-from flowsim.cli.progress import Meter, progress
+from flowsim.cli import output as shown
+from flowsim.cli.output import Meter, progress
 
 
 class Terminal(io.StringIO):
@@ -32,7 +32,7 @@ def test_a_line_says_how_much_how_long_and_how_much_longer():
 
 def test_what_follows_has_its_own_time_left(monkeypatch):
     now = iter([100.0, 130.0])  # the meter begins, and after 30 s something else follows
-    monkeypatch.setattr("flowsim.cli.progress.time.monotonic", lambda: next(now))
+    monkeypatch.setattr("flowsim.cli.output.time.monotonic", lambda: next(now))
     meter = Meter(64, "points")
     meter.reach(64, "minima=64")
     count = meter.then("points checked", 16)

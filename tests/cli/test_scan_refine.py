@@ -26,8 +26,8 @@ from flowsim import (
     refined_labels,
     write_scan,
 )
-from flowsim.boundary.cells import count_crossed, expected_starts
 from flowsim.boundary.in_record import refine_scan
+from flowsim.boundary.refine import count_crossed, expected_starts
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 SCAN = ["scan", "--out", "scan.nc"]

@@ -11,7 +11,7 @@ from command import assert_refused, run
 from fuzz.damage import KINDS, damaged
 
 import flowsim
-from flowsim.scan.points import Points
+from flowsim.scan.starts import Points
 from full_model.training.checkpoints import load_checkpoint, save_checkpoint
 
 

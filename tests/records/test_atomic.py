@@ -3,7 +3,7 @@
 import pytest
 
 from flowsim import InputError
-from flowsim.records.atomic import check_output, write_atomically, write_together
+from flowsim.records.netcdf import check_output, write_atomically, write_together
 
 
 def writer(text):

@@ -10,9 +10,8 @@ from command import assert_refused, run
 from fuzz.damage import KINDS, damaged
 
 import flowsim
-from flowsim.records.netcdf import open_record, write_record
-from flowsim.records.seal import LENGTH, sealed
-from flowsim.scan.points import Points
+from flowsim.records.netcdf import LENGTH, open_record, sealed, write_record
+from flowsim.scan.starts import Points
 
 CHAIN = flowsim.BinaryChain(0.5, 0.8)
 

@@ -6,8 +6,7 @@ import pytest
 import xarray as xr
 
 from flowsim import BinaryChain, CanonicalModel, InputError, portrait_record
-from flowsim.records.atomic import check_output, write_atomically
-from flowsim.records.netcdf import read_record, write_record
+from flowsim.records.netcdf import check_output, read_record, write_atomically, write_record
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from flowsim import (
 )
 from flowsim.models.rank_one.model import RELU_WIDTH
 from flowsim.scan.follow import starting_coordinates, to_model
+from flowsim.scan.record import wilson_interval
 from flowsim.scan.starts import STREAM
-from flowsim.scan.statistics import wilson_interval
 
 CHAIN = BinaryChain(0.5, 0.8)
 

@@ -1,26 +1,196 @@
-"""The command ``chain``: what is known of a Markov chain before anything is trained."""
+"""The command ``chain``: what is known of a Markov chain, given by options or by a file."""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.commands.kernel_files import (
-    AnyChain,
-    prior_lines,
-    prior_summary,
-)
-from flowsim.cli.output import say
+from flowsim.cli.groups import OneChain
+from flowsim.cli.options import MAX_STATES, number, shown
+from flowsim.cli.output import require_file, say
 from flowsim.cli.texts import Summary
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain, SymmetricChain
 
 if TYPE_CHECKING:
     from flowsim.chains.higher_order import OrderChain
+    from flowsim.chains.priors import Prior
+
+#: S^k contexts are at most 2000.
+MAX_ORDER = 10
+
+
+@dataclass(frozen=True)
+class AnyChain(OneChain):
+    """A chain on any number of states and of any order, or a law of kernels."""
+
+    states: options.States = None
+    kernel: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", rich_help_panel=options.CHAIN,
+            help="A transition matrix: a row a line, numbers with commas between them.",
+        ),
+    ] = None  # fmt: skip
+    order: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MAX_ORDER, metavar="K", rich_help_panel=options.CHAIN,
+            help="The next symbol depends on the last K; --kernel then has S^K rows, the oldest "
+            "symbol varying slowest.",
+        ),
+    ] = None  # fmt: skip
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PRIOR", rich_help_panel=options.CHAIN,
+            help="Kernels drawn anew per sequence: dirichlet, doubly-stochastic or a FILE as of "
+            "--kernel; several with weights, as doubly-stochastic:0.75,dirichlet:0.25.",
+        ),
+    ] = None  # fmt: skip
+
+    def any_chain(self) -> MarkovChain | OrderChain:
+        """The chain that the options describe; InputError unless they describe one."""
+        if self.kernel is not None:
+            if (self.states, self.p, self.q) != (None, None, None):
+                raise InputError("--kernel says the whole chain: omit --states, --p and --q")
+            rows = read_kernel(self.kernel)
+            return MarkovChain(rows) if self.order is None else chain_of_order(rows, self.order)
+        if self.order is not None:
+            raise InputError("--order needs --kernel, a row for every context, or --prior")
+        if self.states is None:
+            return self.chain()
+        if self.q is not None:
+            raise InputError("--states goes with --p, the probability to leave a state: omit --q")
+        if self.p is None:
+            raise InputError("--states needs --p, the probability to leave a state")
+        return SymmetricChain(self.states, self.p)
+
+    def any_prior(self) -> Prior:
+        """The law of kernels that --prior describes, with --states and --order."""
+        if (self.p, self.q, self.kernel) != (None, None, None):
+            raise InputError(
+                "--prior draws the kernel of every sequence: omit --p, --q and --kernel"
+            )
+        assert self.prior is not None
+        return prior_of(self.prior, self.states, self.order)
+
+
+def read_kernel(path: Path) -> list[list[float]]:
+    """The numbers of a text file, line by line."""
+    require_file(path)
+    if not path.is_file():
+        raise InputError(f"{str(path)!r} is no file")
+    rows: list[list[float]] = []
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for place, line in enumerate(lines, 1):
+                words = line.strip().split(",") if line.strip() else []
+                if len(rows) >= MAX_STATES or len(words) > MAX_STATES:
+                    raise InputError(f"{str(path)!r} has more than {MAX_STATES} states")
+                row = [number(word) for word in words]
+                if any(value != value for value in row):
+                    raise InputError(f"line {place} of {str(path)!r} is {shown(line.strip())}, "
+                                     "not numbers with commas between them")  # fmt: skip
+                rows += [row] if row else []
+    except UnicodeDecodeError:
+        raise InputError(f"{str(path)!r} is no text file") from None
+    return rows
+
+
+def chain_of_order(rows: list[list[float]], order: int) -> OrderChain:
+    """The chain of that order with these rows; InputError if they are of another."""
+    from flowsim.chains.higher_order import OrderChain
+
+    chain = OrderChain(rows)
+    if chain.order != order:
+        raise InputError(
+            f"a kernel of order {order} on {chain.states} states has {chain.states**order} rows, "
+            f"not {len(rows)}"
+        )
+    return chain
+
+
+def prior_of(words: str, states: int | None, order: int | None) -> Prior:
+    """The prior that --prior, --states and --order describe together.
+
+    Raises:
+        InputError: an unknown name, weights that are none, or options that do not fit.
+    """
+    from flowsim.chains.priors import MixturePrior
+
+    names, given = [], []
+    for part in words.split(","):
+        name, colon, weight = part.strip().rpartition(":")
+        names.append(name if colon else weight)
+        given += [number(weight)] * bool(colon)
+    spelled = all(map(math.isfinite, given)) and len(given) in (0, len(names))
+    if not spelled or (len(names) == 1 and given not in ([], [1.0])):
+        raise InputError(
+            "--prior is NAME, or NAME:WEIGHT,NAME:WEIGHT with a weight for every name, not "
+            f"{shown(words)}"
+        )
+    parts = [_part(name, states, order) for name in names]
+    for found in parts:
+        if states is not None and found.states != states:
+            raise InputError(f"--states is {states}, and a kernel of --prior has {found.states}")
+    return parts[0] if len(parts) == 1 else MixturePrior(parts, given or None)
+
+
+def _part(name: str, states: int | None, order: int | None) -> Prior:
+    from flowsim.chains.priors import DirichletPrior, DoublyStochasticPrior, FinitePrior
+
+    if name not in ("dirichlet", "doubly-stochastic"):
+        if not Path(name).suffix:
+            raise InputError(
+                "--prior knows dirichlet, doubly-stochastic and files of kernels, not "
+                f"{shown(name)}"
+            )
+        return FinitePrior([chain_of_order(read_kernel(Path(name)), order or 1)])
+    if states is None:
+        raise InputError(f"--prior {name} needs --states, their number")
+    if name == "dirichlet":
+        return DirichletPrior(states, order or 1)
+    if order not in (None, 1):
+        raise InputError(f"doubly stochastic kernels are of order 1: omit --order {order}")
+    return DoublyStochasticPrior(states)
+
+
+def prior_summary(prior: Prior, words: str, length: int) -> Summary:
+    """The exact losses under a prior, ready for JSON."""
+    from flowsim.chains.exact_losses import prior_losses
+
+    found = prior_losses(prior, length)
+    return {
+        "prior": words,
+        "states": prior.states,
+        "order": prior.order,
+        "length": length,
+        "uniform": found.uniform,
+        "counting": {str(j): loss for j, loss in found.counting.items()},
+        "bayes": found.bayes,
+        "kernel": found.kernel,
+    }
+
+
+def prior_lines(s: Summary) -> list[str]:
+    """The same in words."""
+    rows = [("uniform", s["uniform"])]
+    names = {"0": " (unigram)", "1": " (bigram)"}
+    for order, loss in s["counting"].items():
+        rows.append((f"counting in context, order {order}{names.get(order, '')}", loss))
+    rows += [("Bayes, who knows the prior", s["bayes"]), ("who knows the kernel", s["kernel"])]
+    return [
+        f"prior {s['prior']}, {s['states']} states, order {s['order']}",
+        f"exact mean losses after {s['order']} to {s['length']} symbols; counting adds one",
+        *(f"{name:<41}{loss:.6f} nats" for name, loss in rows),
+    ]
 
 
 @dataclass(frozen=True)

@@ -18,21 +18,21 @@ from flowsim.cli.groups import (
     chain_words,
     only_redraws,
 )
+from flowsim.cli.options import Interval
 from flowsim.cli.output import (
     neutral_command,
+    redraw,
     report,
     require_file,
     write_figure,
 )
-from flowsim.cli.redraw import redraw
-from flowsim.cli.values import Interval
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
     from torch import Tensor
 
-    from flowsim.cli.progress import Meter
+    from flowsim.cli.output import Meter
     from flowsim.markov import GapChain
     from full_model.comparison.choices import Comparison
 
@@ -242,7 +242,7 @@ def _points_of_file(given: Compare, path: Path, dimensions: int) -> tuple[Tensor
     """The starts of a record, with its chain, or of a table of points."""
     import torch
 
-    from flowsim.scan.points import Points
+    from flowsim.scan.starts import Points
     from full_model.comparison.points import check_points, stored_points
 
     chain = None if given.p is None else given.chain_of_model()
@@ -258,8 +258,8 @@ def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Pat
     """Run the comparison, and say of the record how it was made."""
     import torch
 
-    from flowsim.cli.progress import progress
-    from flowsim.records.provenance import provenance
+    from flowsim.cli.output import progress
+    from flowsim.records.attributes import provenance
     from full_model.comparison.compare import compare as run
 
     if not settings.stochastic:

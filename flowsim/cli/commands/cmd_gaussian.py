@@ -10,9 +10,8 @@ import typer
 
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
-from flowsim.cli.output import report, write_figure
-from flowsim.cli.redraw import redraw
-from flowsim.cli.values import Spread, spread
+from flowsim.cli.options import Spread, spread
+from flowsim.cli.output import redraw, report, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def _compute(given: Gaussian, chain: Any, sigmas: tuple[float, ...], samples: in
     import numpy as np
     import torch
 
-    from flowsim.cli.progress import progress
+    from flowsim.cli.output import progress
     from flowsim.scan.gaussian import gaussian_record
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down

@@ -10,8 +10,7 @@ import typer
 
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
-from flowsim.cli.output import report, write_figure
-from flowsim.cli.redraw import redraw
+from flowsim.cli.output import redraw, report, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def _check_plane(given: Portrait, model: Model) -> None:
 
 
 def _plane(given: Portrait, model: Model) -> xr.Dataset:
-    from flowsim.cli.progress import progress
+    from flowsim.cli.output import progress
     from flowsim.portraits.in_plane import portrait_record
 
     resolution = given.resolution or model.plane.resolution
@@ -166,7 +165,7 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
 
 
 def _space(given: Portrait, model: Model) -> xr.Dataset:
-    from flowsim.cli.progress import progress
+    from flowsim.cli.output import progress
     from flowsim.portraits.in_space import phase_space_record
 
     plane = model.plane

@@ -13,10 +13,10 @@ import typer
 
 from flowsim.cli import options
 from flowsim.cli.groups import OptimizerOptions, Printed, ReducedModelOptions, Tolerances
+from flowsim.cli.options import Interval, Numbers, Window, probabilities
+from flowsim.cli.options import window as one_window
 from flowsim.cli.output import neutral_command, report, require_file
 from flowsim.cli.texts import Summary
-from flowsim.cli.values import Interval, Numbers, Window, probabilities
-from flowsim.cli.values import window as one_window
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -210,8 +210,7 @@ def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> St
         model: whose coordinates they are.
         fixed: coordinates held at a value.
     """
-    from flowsim.scan.points import Points
-    from flowsim.scan.starts import Cloud
+    from flowsim.scan.starts import Cloud, Points
 
     sigma = None if given.sigma is None else given.sigma.sigma
     spread = list(sigma) if isinstance(sigma, dict) else []
@@ -270,7 +269,7 @@ def _run(
     import xarray as xr
 
     from flowsim.boundary.in_record import refine_scan
-    from flowsim.cli.progress import progress
+    from flowsim.cli.output import progress
     from flowsim.portraits.summaries import summarize
     from flowsim.scan.plan import Scan
     from flowsim.scan.store import write_scan

@@ -16,8 +16,8 @@ from flowsim import (
 )
 from flowsim.errors import InputError
 from flowsim.labels import Label
+from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import flags
-from flowsim.records.provenance import provenance
 from full_model import (
     Comparison,
     cloud_points,

@@ -1,10 +1,22 @@
-"""Units and long names of a record's variables, as the CF conventions have them."""
+"""What a record says beside its values: names and units, words of its figure, its making."""
 
 from __future__ import annotations
 
+import json
+import platform
 import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import xarray as xr
+if TYPE_CHECKING:
+    import xarray as xr
 
 CONVENTIONS = "CF-1.11"
 
@@ -141,3 +153,86 @@ def attributes_of(name: str, kind: str, present: object = ()) -> dict[str, str]:
     if kind in "iuf" and not flagged:
         found["units"] = "1"
     return found
+
+
+def captions_of(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """The words that a record's model gave it; of a record without them, the model's name."""
+    if "captions" not in attributes:
+        return {"title": str(attributes["model"])} if "model" in attributes else {}
+    found: dict[str, str] = json.loads(attributes["captions"])
+    return found
+
+
+def held_attributes(held: Mapping[str, float]) -> dict[str, object]:
+    """Values of names beside the axes as attributes of a record, and which ones these are."""
+    return {**held, "held": " ".join(held)} if held else {}
+
+
+def held_of(attributes: Mapping[str, Any]) -> dict[str, float]:
+    """The inverse of ``held_attributes``; records of before have names of coordinates alone."""
+    former = [str(name) for name in attributes.get("coordinates", ()) if name in attributes]
+    names = str(attributes["held"]).split() if "held" in attributes else former
+    return {name: float(attributes[name]) for name in names}
+
+
+#: What records of this form have as their attribute ``schema``.
+SCHEMA = 2
+
+#: Everything that a number can depend on.
+LIBRARIES = (
+    "flowsim", "torch", "torchdiffeq", "numpy", "scipy", "numba", "xarray", "h5py", "h5netcdf",
+    "safetensors",
+)  # fmt: skip
+
+
+def provenance(settings: dict[str, object]) -> dict[str, object]:
+    """What a record says of its making: every setting, versions, command, source commit, device.
+
+    Neither date nor duration, so that the same run writes the same bytes. The device is the CPU
+    unless the settings name another, and a seed is one of the settings.
+    """
+    import torch
+
+    return {
+        "schema": SCHEMA,
+        "device": "cpu",
+        **settings,
+        "versions": package_versions(),
+        "command": command_line([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "commit": _commit(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def command_line(words: list[str]) -> str:
+    """Words as a shell takes them; bytes that are no text, which no file holds, are escaped."""
+    return shlex.join(words).encode("utf-8", "backslashreplace").decode()
+
+
+def package_versions(packages: tuple[str, ...] = LIBRARIES) -> str:
+    """The versions of Python and of the named packages that are installed; none is imported."""
+    named = []
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            named.append(f"{package} {version(package)}")
+    return ", ".join([f"python {platform.python_version()}", *named])
+
+
+@lru_cache
+def source_versions() -> str:
+    """The versions of what computes, with the commit where flowsim runs from its sources."""
+    return f"{package_versions(LIBRARIES[:6])}, commit {_commit()}"
+
+
+@lru_cache
+def _commit() -> str:
+    """The commit of the source tree that runs, "unknown" for an installed package."""
+    root = Path(__file__).parents[2]
+    if not (root / ".git").exists():
+        return "unknown"
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()

@@ -1,0 +1,240 @@
+"""Nested grids, and the curve or surface that separates some of their nodes from others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import permutations, product
+
+import numpy as np
+
+from flowsim.labels import Label
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The nodes of the finest grid and the cells of every coarser one that nests in it.
+
+    A node is the flat (row-major) number of its place in ``shape``. A cell of a level is the node
+    in its lower corner; its edges are ``step(level)`` = 2^(levels − level) nodes long.
+
+    Attributes:
+        coarse: nodes of the coarsest grid along each axis, each at least 2.
+        levels: how many times its cells are halved.
+    """
+
+    coarse: tuple[int, ...]
+    levels: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Nodes of the finest grid along each axis."""
+        return tuple(((n - 1) << self.levels) + 1 for n in self.coarse)
+
+    @property
+    def strides(self) -> np.ndarray:
+        """What one node along each axis adds to a flat number, int64, shape (k,)."""
+        tail = (*self.shape[1:], 1)
+        return np.cumprod(np.array(tail[::-1], dtype=np.int64))[::-1]
+
+    def step(self, level: int) -> int:
+        """Finest nodes along the edge of a cell of this level."""
+        return 1 << (self.levels - level)
+
+    def places(self, nodes: np.ndarray) -> np.ndarray:
+        """Integer place of each node along each axis, shape (..., k)."""
+        return np.stack(np.unravel_index(nodes, self.shape), axis=-1)
+
+    def nodes(self, level: int) -> np.ndarray:
+        """All nodes of a level, sorted."""
+        return self._mesh([np.arange(0, n, self.step(level)) for n in self.shape])
+
+    def cells(self, level: int, axis: int | None = None, place: int = 0) -> np.ndarray:
+        """All cells of a level, or those around ``place`` along one axis; sorted."""
+        step = self.step(level)
+        ranges = [np.arange(0, n - 1, step) for n in self.shape]
+        if axis is not None:
+            ranges[axis] = np.array([place // step * step])
+        return self._mesh(ranges)
+
+    def _mesh(self, ranges: list[np.ndarray]) -> np.ndarray:
+        """Flat numbers of all combinations of places, without an array of places on the way."""
+        found = np.zeros((), dtype=np.int64)
+        for places, stride in zip(ranges, self.strides, strict=True):
+            found = found[..., None] + places * stride
+        return found.ravel()
+
+    def corners(self, cells: np.ndarray, level: int) -> np.ndarray:
+        """The 2^k corner nodes of each cell, shape (n, 2^k)."""
+        offsets = np.array(list(product((0, 1), repeat=len(self.coarse)))) @ self.strides
+        return cells[:, None] + self.step(level) * offsets
+
+    def children(self, cells: np.ndarray, level: int) -> np.ndarray:
+        """The cells of ``level`` that fill the given cells of the level before, sorted."""
+        return np.unique(self.corners(cells, level))
+
+    def neighbours(self, cells: np.ndarray, level: int) -> np.ndarray:
+        """The given cells and all that touch them, also at a corner, sorted."""
+        step, limit = self.step(level), np.array(self.shape) - 1
+        around = np.array(list(product((-1, 0, 1), repeat=len(self.coarse))))
+        places = (self.places(cells)[:, None] + step * around).reshape(-1, len(self.coarse))
+        inside = ((places >= 0) & (places < limit)).all(axis=1)
+        return np.unique(places[inside] @ self.strides)
+
+
+#: Times that an edge is halved: the middle of what is left is within 2⁻¹⁰ < 1e-3 of the crossing.
+HALVINGS = 9
+
+
+@dataclass
+class Crossings:
+    """Where edges are crossed, as parts of them: 0 is the end in the basin, 1 the other.
+
+    Attributes:
+        at: middle of the bracket that is left of each edge, shape (n,).
+        width: of that bracket; 2⁻⁹, or more where a start on the edge has no label.
+        followed: how many starts that took.
+    """
+
+    at: np.ndarray
+    width: np.ndarray
+    followed: int
+
+    def along(self, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
+        """The crossings of edges from ``inner`` to ``outer``, shape (n, k)."""
+        return inner + self.at[:, None] * (outer - inner)
+
+
+def find_crossings(
+    label: Callable[[np.ndarray], np.ndarray],
+    inner: np.ndarray,
+    outer: np.ndarray,
+    halvings: int = HALVINGS,
+) -> Crossings:
+    """Bisect edges between starts inside and outside the basin of the global minima.
+
+    Where a start has no label the edge keeps the bracket it has.
+
+    Args:
+        label: labels of points, shape (n, k) -> (n,).
+        inner, outer: ends of the edges, shape (n, k).
+        halvings: how many times every edge is halved.
+    """
+    low, high, followed = np.zeros(len(inner)), np.ones(len(inner)), 0
+    waiting = np.arange(len(inner))
+    for _ in range(halvings):
+        if not len(waiting):
+            break
+        middle = (low[waiting] + high[waiting]) / 2
+        first, last = inner[waiting], outer[waiting]
+        found = label(first + middle[:, None] * (last - first))
+        followed += len(waiting)
+        within = found == Label.GLOBAL_MINIMUM
+        low[waiting[within]] = middle[within]
+        without = ~within & (found != Label.UNRESOLVED)
+        high[waiting[without]] = middle[without]
+        waiting = waiting[within | without]
+    return Crossings((low + high) / 2, high - low, followed)
+
+
+@dataclass
+class Boundary:
+    """Curves (two axes) or a triangulated surface (three).
+
+    Attributes:
+        inner, outer: the two nodes between which each vertex lies, inside and outside the set.
+        pieces: vertices of each segment or triangle, shape (m, 2) or (m, 3).
+        curve: two axes: number of the curve that each vertex belongs to. The vertices are then in
+            order along their curve, and a closed curve ends with its first vertex again.
+    """
+
+    inner: np.ndarray
+    outer: np.ndarray
+    pieces: np.ndarray
+    curve: np.ndarray | None = None
+
+
+def march(lattice: Lattice, cells: np.ndarray, inside: np.ndarray) -> Boundary:
+    """Separate the corners inside a set from those outside, in the finest cells given.
+
+    Each cell is cut along its main diagonal into two triangles or six tetrahedra, alike in all
+    cells (Kuhn's triangulation), so that neighbours match: curves and surfaces have no gaps and
+    end only at the edge of the grid. A vertex stands for the middle of the edge between its nodes.
+
+    Args:
+        lattice: of two or three axes.
+        cells: every finest cell whose corners differ, shape (n,).
+        inside: bool for each corner of each, in the order of ``Lattice.corners``, shape (n, 2^k).
+    """
+    k = len(lattice.coarse)
+    corners = lattice.corners(cells, lattice.levels)
+    bits = 1 << np.arange(k)[::-1]  # the corner's number: its first axis is the highest bit
+    ends: list[np.ndarray] = []
+    for order in permutations(range(k)):
+        path = np.cumsum([0, *bits[list(order)]])
+        nodes, within = corners[:, path], inside[:, path]
+        count = within.sum(axis=1)
+        for many in range(1, k + 1):
+            chosen = count == many
+            # those inside first, each kind in the order of the path
+            rank = np.argsort(~within[chosen], axis=1, kind="stable")
+            ranked = np.take_along_axis(nodes[chosen], rank, axis=1)
+            ends += [ranked[:, _CUTS[k, many][piece]] for piece in range(len(_CUTS[k, many]))]
+    edges = np.concatenate(ends) if ends else np.empty((0, k, 2), dtype=np.int64)
+    pairs, pieces = np.unique(edges.reshape(-1, 2), axis=0, return_inverse=True)
+    pieces = pieces.reshape(-1, k)
+    found = Boundary(pairs[:, 0], pairs[:, 1], pieces)
+    return _link(found) if k == 2 else _orient(lattice, found)
+
+
+#: Pieces in a simplex with so many of its vertices inside (they come first): each piece's
+#: vertices as pairs (inner, outer) of the simplex's, by (axes, vertices inside).
+_CUTS = {
+    (2, 1): np.array([[(0, 1), (0, 2)]]),
+    (2, 2): np.array([[(0, 2), (1, 2)]]),
+    (3, 1): np.array([[(0, 1), (0, 2), (0, 3)]]),
+    (3, 2): np.array([[(0, 2), (0, 3), (1, 3)], [(0, 2), (1, 3), (1, 2)]]),
+    (3, 3): np.array([[(0, 3), (1, 3), (2, 3)]]),
+}
+
+
+def _orient(lattice: Lattice, surface: Boundary) -> Boundary:
+    """Turn the triangles so that their normals (right-hand rule) point out of the set."""
+    inner, outer = lattice.places(surface.inner), lattice.places(surface.outer)
+    corner = (inner + outer)[surface.pieces]  # twice the place, exact
+    normal = np.cross(corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0])
+    outwards = (outer - inner)[surface.pieces].sum(axis=1)
+    turned = (normal * outwards).sum(axis=1) < 0
+    surface.pieces[turned] = surface.pieces[turned][:, ::-1]
+    return surface
+
+
+def _link(loose: Boundary) -> Boundary:
+    """Order the vertices of segments along their curves: open ones first, then closed ones."""
+    beside = np.full((len(loose.inner), 2), -1)
+    for a, b in loose.pieces:
+        for start, end in ((a, b), (b, a)):
+            beside[start, int(beside[start, 0] >= 0)] = end
+    ends = np.flatnonzero(beside[:, 1] < 0)
+    seen = np.zeros(len(beside), dtype=bool)
+    order: list[int] = []
+    curve: list[int] = []
+    number = 0
+    for first in [*ends, *range(len(beside))]:
+        if seen[first]:
+            continue
+        walk, here = [int(first)], int(first)
+        seen[first] = True
+        while (following := [n for n in beside[here] if n >= 0 and not seen[n]]) != []:
+            here = int(following[0])
+            seen[here] = True
+            walk.append(here)
+        if len(walk) > 2 and first in beside[here]:
+            walk.append(int(first))
+        order += walk
+        curve += [number] * len(walk)
+        number += 1
+    index, curves = np.array(order, dtype=np.int64), np.array(curve, dtype=np.int32)
+    joined = np.flatnonzero(curves[1:] == curves[:-1])
+    pieces = np.stack([joined, joined + 1], axis=1)
+    return Boundary(loose.inner[index], loose.outer[index], pieces, curves)
