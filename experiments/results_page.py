@@ -10,6 +10,7 @@ quotes some of the same numbers: read it again when a table changes.
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import json
@@ -29,6 +30,18 @@ FIGURES, PAGES = ROOT / "figures", ROOT / "docs" / "results"
 TABLES = {**TRAINING, **LAWS, **OPTIMIZERS, **IN_CONTEXT, **STATES}
 #: A longer table is a file of its own.
 LONGEST = 12
+#: The papers' figures, whose scripts say in their first lines what they show and find.
+PAPERS = {
+    "am_fig1_depth": "AM Fig. 1, depth",
+    "am_fig3_tying": "AM Fig. 3, tying",
+    "am_fig4_square": "AM Fig. 4, all p and q",
+    "am_appendix_d": "AM App. D, the formula",
+    "lg_fig1_basins": "LG Fig. 1, basins",
+    "lg_fig2_attention": "LG Fig. 2, attention",
+    "lg_losses": "LG, loss of both models",
+    "lg_rank_one_energy": "LG, rank-one energy",
+    "lg_initialization": "LG, initialization",
+}
 
 
 def filled(pages: dict[Path, str]) -> dict[Path, str]:
@@ -38,8 +51,8 @@ def filled(pages: dict[Path, str]) -> dict[Path, str]:
         ValueError: a table has no place on the pages, or more than one.
     """
     found = dict(pages)
-    for name in TABLES:
-        text, long = table(name)
+    for name in [*TABLES, "figures"]:
+        text, long = (figures(), "") if name == "figures" else table(name)
         if long:
             found[PAGES / "tables" / f"{name}.csv"] = long
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
@@ -68,6 +81,16 @@ def table(name: str) -> tuple[str, str]:
     return f"All {len(rows)} lines: {link}, as a file [here](tables/{name}.csv).\n", _csv(
         head, rows
     )
+
+
+def figures() -> str:
+    """The papers' figures, each with the first lines of its script."""
+    parts = []
+    for name, title in PAPERS.items():
+        script = (ROOT / "experiments" / f"{name}.py").read_text()
+        said = ast.get_docstring(ast.parse(script)) or ""
+        parts.append(f"## {title}\n\n![{title}](../../figures/{name}.png)\n\n{said}\n")
+    return "\n".join(parts)
 
 
 def _markdown(head: list[str], rows: list[list[Any]]) -> str:

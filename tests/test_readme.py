@@ -24,7 +24,16 @@ def test_the_lines_of_python_run(tmp_path, monkeypatch, capsys):
     for name in ("mine.py", "own.png", "own.nc"):
         (tmp_path / name).unlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["portrait.nc", "portrait.png"]
-    assert "'oracle_agree'" in capsys.readouterr().out
+    (printed,) = re.findall(r"^It prints `(.*)`\.$", README, flags=re.M)
+    assert capsys.readouterr().out.splitlines()[0] == printed
+
+
+def test_the_first_screen_is_short():
+    """From the title to the first line of Python, pictures and commands apart."""
+    screen = README.partition("```python")[0]
+    screen = re.sub(r"```.*?```|<!--.*?-->|^!.*$", "", screen, flags=re.DOTALL | re.M)
+    assert len(screen.split()) <= 130
+    assert len(re.findall(r"\b\d[\d. ]*\b", screen)) <= 3
 
 
 def test_it_is_read_in_two_minutes():
