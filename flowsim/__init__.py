@@ -101,6 +101,7 @@ _HOME = {
     "prior_losses": "chains.exact_losses",
     "reaches_global_minimum": "models.canonical.basins",
     "read_record": "records.netcdf",
+    "reduce": "reduction.found",
     "reduced_model": "models.catalogue",
     "reference_labels": "flow.reference_limits",
     "reference_limits": "flow.reference_limits",

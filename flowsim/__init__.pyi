@@ -76,6 +76,7 @@ from flowsim.portraits.summaries import summarize as summarize
 from flowsim.records.netcdf import open_record as open_record
 from flowsim.records.netcdf import read_record as read_record
 from flowsim.records.netcdf import write_record as write_record
+from flowsim.reduction.found import reduce as reduce
 from flowsim.scan.gaussian import gaussian_record as gaussian_record
 from flowsim.scan.plan import Scan as Scan
 from flowsim.scan.record import scan_basins as scan_basins

@@ -25,6 +25,7 @@ FLOWSIM = {
     "landscape": "errors labels arrays interface markov chain models",
     "flow": "errors labels arrays compiled interface markov chain models landscape",
     "training": "errors labels arrays compiled interface markov chain models landscape",
+    "reduction": "errors labels arrays interface markov chain models landscape flow",
     "scan": "errors labels arrays interface markov chain records models landscape flow training",
     "boundary": "errors labels arrays interface markov chain records models landscape flow scan",
     "portraits": "errors labels arrays interface markov chain records models landscape flow "

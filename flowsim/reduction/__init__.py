@@ -1,0 +1,1 @@
+"""Reduced models found by machine: any network, any start."""

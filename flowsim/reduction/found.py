@@ -1,0 +1,160 @@
+"""``flowsim.reduce``: the model of a few coordinates that all weights follow from a start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from flowsim.errors import InputError
+from flowsim.interface import Model
+from flowsim.reduction.names import readable
+from flowsim.reduction.network import Network
+from flowsim.reduction.span import equal_steps, grow, off_span
+
+#: The largest part of a gradient outside the span of a model that is returned.
+_EXACT = 1e-7
+
+
+@dataclass(frozen=True)
+class Exactness:
+    """How exactly a found model is the training of all weights, as measured.
+
+    Attributes:
+        weights: how many there are.
+        off_span: the largest part of the gradient outside the span, at 48 fresh points of it.
+        steps: of gradient descent that all weights and the coordinates took from the start.
+        differ: how far they are apart after these, in parts of the largest weight.
+        sizes: (dimensions so far, size of the largest new direction), round by round.
+    """
+
+    weights: int
+    off_span: float
+    steps: int
+    differ: float
+    sizes: tuple[tuple[int, float], ...]
+
+
+class Found(Model):
+    """A loss restricted to a span of weights; ``reduce`` makes it.
+
+    Coordinates are along orthonormal directions, so that the metric is the identity.
+
+    Attributes:
+        network: the loss of all weights.
+        basis: the directions, (P, k).
+        start: the coordinates of the start, (k,).
+        exactness: what was measured.
+    """
+
+    network: Network
+    basis: Tensor
+    start: Tensor
+    exactness: Exactness
+    called: dict[str, str]
+
+    def loss(self, theta: Tensor) -> Tensor:
+        """L at the weights that θ (..., k) stands for, shape (...)."""
+        flat = theta.reshape(-1, theta.shape[-1]) @ self.basis.to(theta).T
+        return self.network.rows(flat).reshape(theta.shape[:-1])
+
+    def weights(self, theta: Tensor) -> dict[str, Tensor]:
+        """All weights by name, (..., *shape), at θ (..., k)."""
+        return self.network.named(theta @ self.basis.to(theta).T)
+
+    def project(self, weights: Any) -> tuple[Tensor, Tensor]:
+        """The nearest point of the span, (k,), of weights such as the start was, and how far."""
+        flat = Network(self.network.loss, weights).start
+        theta = flat @ self.basis
+        return theta, (flat - self.basis @ theta).norm()
+
+    def captions(self) -> dict[str, str]:
+        """Words of figures: how many weights it stands for, and what coordinates are called."""
+        found = f"{self.exactness.weights} weights in {len(self.coordinates)} coordinates"
+        called = {f"name_{name}": text for name, text in self.called.items()}
+        return {**super().captions(), "data": found, **called}
+
+    def attributes(self) -> dict[str, Any]:
+        """What a record says: the model's name, and how exact it is."""
+        measured = {k: v for k, v in asdict(self.exactness).items() if k != "sizes"}
+        found = {f"reduced_{name}": value for name, value in measured.items()}
+        return {**super().attributes(), **found, "reduced_start": self.start.tolist()}
+
+
+def reduce(
+    loss: Callable[..., Tensor],
+    weights: Tensor | dict[str, Tensor] | nn.Module,
+    name: str = "",
+    most: int = 64,
+    steps: int = 100,
+) -> Found:
+    """The reduced model that gradient flow of all weights follows from a start, found by machine.
+
+    The smallest linear space that holds the start and all gradients at its own points is grown from
+    random ones. The model is the loss restricted to it: dθ/dt = −∇L in its coordinates is the
+    gradient flow of all weights from any of its points, and so are steps of gradient descent.
+
+    Args:
+        loss: of ``weights``, one number, in torch; it draws no samples. Of a module it takes the
+            module or nothing.
+        weights: the start: a tensor, a dictionary of tensors, or a module, whose parameters are
+            trained unless they need no gradient. All is computed in float64.
+        name: of the model; by default that of the loss.
+        most: the largest number of coordinates.
+        steps: of gradient descent by which it is tested.
+
+    Returns:
+        A ``Model`` with ``basis``, ``start``, ``exactness`` and ``weights(theta)``. A coordinate is
+        named after the tensor, or the tensors, that it moves, and is the distance along a direction
+        of unit length.
+
+    Raises:
+        InputError: there is no such model of at most ``most`` coordinates; the start lies on kinks;
+            the loss is random, no torch, or not finite; the network has no weights.
+
+    >>> import torch
+    >>> product = lambda w: (w["a"] @ w["b"] - 1) ** 2 / 2
+    >>> model = reduce(product, {"a": torch.full((5,), 0.3), "b": torch.full((5,), 0.1)})
+    >>> model.coordinates, model.exactness.off_span < 1e-12
+    (('a', 'b'), True)
+    """
+    network = Network(loss, weights)
+    network.check()
+    _refuse_kinks(network, network.start, "the start lies")
+    span = grow(network, most)
+    generic = (network.start + span.basis @ (span.basis.T @ torch.cos(
+        torch.arange(len(network.start), dtype=torch.float64)).to(network.start)))  # fmt: skip
+    _refuse_kinks(network, generic, "all of its span lies")
+    basis, coordinates, called = readable(span.basis, network.shapes)
+    off = off_span(network, basis)
+    if off > _EXACT:
+        raise InputError(
+            f"no exact model: at fresh points of the span of {len(coordinates)} dimensions the "
+            f"gradient has a part of {off:.1e} outside it"
+        )
+    title = name or getattr(loss, "__name__", type(loss).__name__).strip("<>")
+    home = getattr(loss, "__module__", None) or "__main__"
+    kind = type(title, (Found,), {
+        "coordinates": coordinates, "formula": staticmethod(loss), "__doc__": title,
+        "__module__": "__main__" if home.startswith("flowsim.") else home, "name": title,
+    })  # fmt: skip
+    model: Found = kind()
+    model.network, model.basis, model.called = network, basis, called
+    model.start = basis.T @ network.start
+    model.exactness = Exactness(
+        len(basis), off, steps, equal_steps(network, basis, steps), span.sizes
+    )
+    return model
+
+
+def _refuse_kinks(network: Network, at: Tensor, what: str) -> None:
+    jumps = network.kinks(at)
+    if jumps:
+        named = ", ".join(f"{name} (by {jump:.0e} of it)" for name, jump in jumps.items())
+        raise InputError(
+            f"{what} on kinks of the loss, where the flow is not defined: the gradient jumps in "
+            f"{named}"
+        )

@@ -1,0 +1,134 @@
+"""A basis of a span that a person can read: directions of single weights, signs and names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+#: Eigenvalues and entries closer than this are equal.
+_SAME = 1e-7
+#: A pivot is the first entry that is not smaller than this part of the largest.
+_PIVOT = 0.3
+
+
+def readable(
+    basis: Tensor, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[Tensor, tuple[str, ...], dict[str, str]]:
+    """An orthonormal basis of the same span, (P, k), a name for each vector, and what it is called.
+
+    Where the span holds directions of one tensor alone, these come first among equals and are
+    named after it. Directions that move several tensors in fixed proportions are named after all
+    of them, ``up_minus_down``. Each vector has as few weights as a reduced row echelon form gives
+    it, unit length, and its first large entry is positive; they are ordered by that entry.
+    """
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    groups = []
+    rest = basis
+    for part in rest.split(sizes):  # directions of this tensor alone
+        values, vectors = torch.linalg.eigh(part.T @ part)
+        alone = values > 1 - _SAME
+        if bool(alone.any()):
+            groups.append(basis @ vectors[:, alone])
+    if groups:
+        pure = torch.cat(groups, 1)
+        left, values, _ = torch.linalg.svd(rest - pure @ (pure.T @ rest), full_matrices=False)
+        rest = left[:, values > 0.5]
+    groups += _coupled(rest, sizes) if rest.shape[1] else []
+    vectors = torch.cat([_sparse(group) for group in groups], 1)
+    order = sorted(range(vectors.shape[1]), key=lambda i: _first(vectors[:, i]))
+    vectors = vectors[:, order]
+    vectors = vectors * torch.stack([v[_first(v)].sign() for v in vectors.T])
+    return vectors, *_names(vectors, shapes)
+
+
+def _first(vector: Tensor) -> int:
+    """The index of the first large entry."""
+    return int((vector.abs() > _PIVOT * vector.abs().max()).nonzero()[0, 0])
+
+
+def _coupled(basis: Tensor, sizes: list[int]) -> list[Tensor]:
+    """Parts of a span of directions, in each of which tensors move in the same proportions."""
+    shares = [part.T @ part for part in basis.split(sizes)]
+    mixed = sum(math.sqrt(2 + i) * share for i, share in enumerate(shares))
+    assert isinstance(mixed, Tensor)
+    values, vectors = torch.linalg.eigh(mixed)
+    parts = []
+    start = 0
+    for i in range(1, len(values) + 1):
+        if i == len(values) or values[i] - values[i - 1] > _SAME:
+            parts.append(vectors[:, start:i])
+            start = i
+    for share in shares:  # else the proportions are not fixed
+        if any(float((share @ p - p @ (p.T @ share @ p)).abs().max()) > _SAME for p in parts):
+            return [basis]
+    return [basis @ part for part in parts]
+
+
+def _sparse(group: Tensor) -> Tensor:
+    """An orthonormal basis (P, m) of the same space, by elimination."""
+    rows = group.T.clone()
+    used: list[int] = []
+    for _ in range(len(rows)):
+        open_rows = torch.ones(len(rows), dtype=torch.bool, device=rows.device)
+        open_rows[used] = False
+        column = _first(torch.where(open_rows[:, None], rows, 0.0).abs().amax(0))
+        row = int(torch.where(open_rows, rows[:, column].abs(), -1.0).argmax())
+        rows[row] = rows[row] / rows[row, column]
+        others = torch.arange(len(rows), device=rows.device) != row
+        rows[others] = rows[others] - rows[others, column, None] * rows[row]
+        used.append(row)
+    rows = rows[used]
+    rows = torch.where(rows.abs() < _SAME * rows.abs().amax(1, keepdim=True), 0.0, rows)
+    found: list[Tensor] = []
+    for row in rows:  # disjoint ones are orthogonal as they are
+        for earlier in found:
+            row = row - (row @ earlier) * earlier
+        found.append(row / row.norm())
+    return torch.stack(found, 1)
+
+
+def _names(
+    vectors: Tensor, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Names that differ, and what those that are not the name of a tensor are called."""
+    short = _identifiers(shapes)
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    plain, called = [], []
+    for vector in vectors.T:
+        words: list[str] = []
+        for name, part in zip(short, vector.split(sizes), strict=True):
+            if len(part) and float(part.norm()) > _SAME:
+                sign = "_plus_" if part[_first(part)] > 0 else "_minus_"
+                words += [sign, name] if words else [name]
+        plain.append("".join(words) if len(words) <= 5 else f"{words[0]}_and_{len(words) // 2}")
+        called.append(
+            "".join(words).replace("_plus_", " + ").replace("_minus_", " − ")
+            if len(words) <= 5
+            else f"{words[0]} and {len(words) // 2} more"
+        )
+    names, text = [], {}
+    for i, name in enumerate(plain):
+        alike = [j for j, other in enumerate(plain) if other == name]
+        number = "" if len(alike) == 1 else f"_{alike.index(i) + 1}"
+        names.append(name + number)
+        if called[i] != name:
+            text[name + number] = called[i] + number.replace("_", " ")
+    return tuple(names), text
+
+
+def _identifiers(shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
+    """A name for each tensor that Python takes: its last word where that says which one it is."""
+    last = [name.split(".")[-1] for name in shapes]
+    found: list[str] = []
+    for name, word in zip(shapes, last, strict=True):
+        vague = last.count(word) > 1 or word in ("weight", "bias")
+        text = re.sub(r"\W", "_", name if vague else word).strip("_")
+        digits, rest = re.match(r"(\d*)_*(.*)", text).groups()  # type: ignore[union-attr]
+        text = rest + (f"_{digits}" if rest and digits else digits)
+        text = text if text.isidentifier() else f"weights_{text}"
+        found.append(text if text not in found else f"{text}_{len(found)}")
+    return found

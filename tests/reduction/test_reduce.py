@@ -1,0 +1,251 @@
+"""The reduced model of a network and a start: what is found, how exactly, and what is refused."""
+
+import math
+import pickle
+
+import cloudpickle
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import flowsim
+from flowsim import BinaryChain, InputError, MarkovChain
+from flowsim.models.rank_one.model import RankOneModel
+from full_model import (
+    Architecture,
+    MarkovSource,
+    PopulationLoss,
+    RankOnePoint,
+    lift_rank_one,
+    lift_states,
+)
+
+CHAIN = BinaryChain(0.5, 0.8)
+
+
+def number(value):
+    return torch.tensor(value, dtype=torch.float64)
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def loss_of(arch, chain):
+    """The population loss of one model, of a dictionary of its weights."""
+    population = PopulationLoss(arch, MarkovSource.of(chain))
+
+    def loss(weights):
+        return population({name: w[None] for name, w in weights.items()})[0]
+
+    return loss
+
+
+def lifted(arch, alpha, **other):
+    point = {"eps": 0.7, "w1": 0.6, "w2": -0.5, "o": 0.0, "v": 0.0, "b": 0.1, "c": 0.7}
+    if arch.attention != "none":
+        point |= {"o": 0.3, "v": 0.2}
+    point |= other
+    rho = point.pop("rho", [-0.35, -0.3, -0.2, -0.4][: arch.length])
+    point = RankOnePoint(rho=number(rho), **{n: number(x) for n, x in point.items()})
+    return lift_rank_one(point, arch, alpha=alpha)
+
+
+ALPHA = number([0.5, -0.5, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("attention", ["none", "softmax"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_rank_one_manifold_is_found(tied, attention):
+    arch = Architecture(d=4, length=4, tied=tied, attention=attention)
+    c = {} if tied else {"c": 0.4}
+    model = flowsim.reduce(loss_of(arch, CHAIN), lifted(arch, ALPHA, **c))
+    known = ["embedding", *(f"positions_{n}" for n in range(1, 5))]
+    known += ["value", "out"] if attention == "softmax" else []
+    known += ["up", "down"] + ([] if tied else ["unembedding"]) + ["bias"]
+    assert list(model.coordinates) == known
+    assert model.exactness.off_span < 1e-10 and model.exactness.differ < 1e-11
+    point = {"embedding": 0.7, "value": 0.2, "out": 0.3, "up": 1.2, "down": -1.0, "bias": 0.1}
+    point |= {"unembedding": 0.4}
+    point |= {f"positions_{n}": x for n, x in enumerate([-0.35, -0.3, -0.2, -0.4], 1)}
+    np.testing.assert_allclose(model.start, [point[name] for name in known], atol=1e-12)
+    theirs = RankOneModel(CHAIN, 4, attention=attention == "softmax", tied=tied)
+    if attention == "softmax":  # the same function of the known coordinates, up to scale
+        ours = {"e": "embedding", "w1": "up", "w2": "down", "o": "out", "v": "value", "b": "bias"}
+        ours |= {"c": "unembedding"} | {f"rho{n}": f"positions_{n}" for n in range(1, 5)}
+        column = [known.index(ours[name]) for name in theirs.coordinates]
+        theta, moved = drawn(5, len(known)), torch.empty(5, len(known), dtype=torch.float64)
+        moved[:, column] = theta * number([2.0 if name in ("w1", "w2") else 1.0
+                                           for name in theirs.coordinates])  # fmt: skip
+        np.testing.assert_allclose(model.loss(moved), theirs.loss(theta), rtol=1e-12)
+
+
+@pytest.mark.parametrize("attention", ["none", "softmax"])
+def test_equal_sizes_stay_equal(attention):
+    arch = Architecture(d=4, length=4, attention=attention)
+    start = lifted(arch, ALPHA, rho=[-0.35] * 4, w2=-0.6, o=0.0, v=0.0)
+    model = flowsim.reduce(loss_of(arch, CHAIN), start)
+    assert model.coordinates == ("embedding", "positions", "up_minus_down", "bias")
+    assert model.captions()["name_up_minus_down"] == "up − down"
+    np.testing.assert_allclose(model.start, [0.7, -0.7, 1.2 * math.sqrt(2), 0.1], atol=1e-12)
+
+
+@pytest.mark.parametrize("states", [3, 5])
+def test_states(states):
+    arch = Architecture(
+        d=4, length=3, hidden=2 * states, states=states, output="states", attention="none"
+    )
+    chain = MarkovChain.symmetric(states, 0.7)
+    model = flowsim.reduce(loss_of(arch, chain), lift_states(number([0.8, -0.5]), arch))
+    assert model.coordinates == ("embedding", "up_minus_down")
+    known, (e, w) = flowsim.model("states", 0.7, states=states, hidden_per_state=2), (0.6, -0.4)
+    theirs = known.loss(number([e, w]))
+    ours = model.loss(number([e * math.sqrt(states), -w * math.sqrt(4 * states)]))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+
+
+def two_layers(x, y):
+    def loss(weights):
+        return ((torch.relu(x @ weights["first"].T) @ weights["second"] - y) ** 2).mean()
+
+    return loss
+
+
+def test_equal_units_are_one():
+    x, y = drawn(20, 2), drawn(20, seed=1)
+    row = number([0.5, -0.3])
+    start = {"first": row.repeat(6, 1), "second": torch.full((6,), 0.4, dtype=torch.float64)}
+    model = flowsim.reduce(two_layers(x, y), start)
+    assert model.coordinates == ("first_1", "first_2", "second")
+
+
+def test_opposite_units_are_two():
+    x, y = drawn(20, 2), drawn(20, seed=1)
+    row = number([0.5, -0.3])
+    start = {"first": torch.stack([row, -row] * 3), "second": number([0.4, -0.4] * 3)}
+    model = flowsim.reduce(two_layers(x, y), start)
+    assert len(model.coordinates) == 6 and model.exactness.off_span < 1e-12
+
+
+def deep(target):
+    def loss(weights):
+        return ((weights["c"] @ weights["b"] @ weights["a"] - target) ** 2).sum() / 2
+
+    return loss
+
+
+def test_a_deep_linear_network_that_is_aligned_has_one_coordinate():
+    target = drawn(5, 5, seed=5)
+    u, _, v = torch.linalg.svd(target)
+    inner = torch.outer(v[0], v[0])
+    start = {"a": 0.2 * inner, "b": 0.2 * inner, "c": 0.2 * torch.outer(u[:, 0], v[0])}
+    model = flowsim.reduce(deep(target), start)
+    assert len(model.coordinates) == 1 and model.exactness.off_span < 1e-12
+
+
+def test_a_random_start_says_why_not():
+    target = drawn(5, 5, seed=5)
+    start = {name: 0.2 * drawn(5, 5, seed=i) for i, name in enumerate("abc")}
+    with pytest.raises(InputError, match=r"more than 20 of 75 dimensions; .* at 1, .* at \d+"):
+        flowsim.reduce(deep(target), start, most=20)
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 6, bias=False), nn.Linear(6, 1, bias=False)
+        with torch.no_grad():
+            self.first.weight.copy_(number([0.5, -0.3]).repeat(6, 1))
+            self.second.weight.fill_(0.4)
+
+    def forward(self, x):
+        return self.second(torch.relu(self.first(x)))[..., 0]
+
+
+@pytest.mark.parametrize("takes", ["module", "nothing"])
+def test_a_module_and_its_closure(takes):
+    x, y, net = drawn(20, 2), drawn(20, seed=1), Small()
+    loss = {
+        "module": lambda m: ((m(x) - y) ** 2).mean(),
+        "nothing": lambda: ((net(x) - y) ** 2).mean(),
+    }[takes]
+    model = flowsim.reduce(loss, net, name="small")
+    assert model.coordinates == ("first_weight_1", "first_weight_2", "second_weight")
+    assert net.first.weight.dtype == torch.float32
+    again = pickle.loads(cloudpickle.dumps(model))
+    theta = drawn(3, 3)
+    assert torch.equal(again.loss(theta), model.loss(theta))
+    net.first.weight.requires_grad_(False)
+    assert flowsim.reduce(loss, net).coordinates == ("second_weight",)
+
+
+def test_a_tensor():
+    model = flowsim.reduce(lambda w: (w[:3] @ w[3:] - 1) ** 2, number([0.3] * 3 + [0.1] * 3))
+    assert model.coordinates == ("weights_1", "weights_2")
+
+
+def refused():
+    x, y = drawn(20, 2), drawn(20, seed=1)
+    generator = torch.Generator().manual_seed(0)
+    ones = torch.ones(4, dtype=torch.float64)
+    zero = {"first": torch.zeros(6, 2), "second": torch.ones(6)}
+    at_zero = {"first": number([[1.0, 0.0]]), "second": number([1.0])}
+    yield "kinks of the loss.* in second|kinks of the loss.* in first", two_layers(x, y), zero
+    yield "start lies on kinks.* first", two_layers(number([[0.0, 1.0], [1.0, 0]]), 1.0), at_zero
+    yield (
+        "the loss is random",
+        lambda w: (w * torch.rand(4, generator=generator)).sum() ** 2,
+        ones,
+    )
+    yield "gradient of a is not finite", lambda w: (w["a"] - 1).sqrt().sum(), {"a": ones}
+    yield "loss is not finite", lambda w: (w - 2).log().sum(), ones
+    yield r"one number .* \(4,\)", lambda w: w, ones
+    yield "written in torch", lambda w: torch.tensor(float(w.detach().sum())), ones
+    yield "weights must be a tensor", lambda w: w, [1.0]
+    yield "no weights", lambda w: w, {}
+    yield "not all finite", lambda w: w.sum(), ones / 0
+    yield "not finite at", lambda w: (w @ w - 2).sqrt() - w[0], ones
+
+
+@pytest.mark.parametrize("why, loss, start", list(refused()))
+def test_it_says_why_not(why, loss, start):
+    with pytest.raises(InputError, match=why) as error:
+        flowsim.reduce(loss, start)
+    assert "\n" not in str(error.value)
+
+
+def found():
+    """(ab)² wells with two weights each: a model of a plane with two minima."""
+
+    def wells(weights):
+        a, b = weights["a"].sum(), weights["b"].square().sum()
+        return (a**2 - 1) ** 2 / 4 + b / 2 + 0.1 * a
+
+    start = {"a": torch.full((3,), 0.2), "b": torch.full((2,), 0.4)}
+    return flowsim.reduce(wells, start)
+
+
+def test_it_goes_wherever_a_model_of_a_user_goes(tmp_path):
+    model = found()
+    assert model.coordinates == ("a", "b")
+    starts = flowsim.Grid({"a": np.linspace(-1, 1, 4), "b": np.linspace(0.5, 1, 2)})
+    scan = flowsim.Scan(model, None, None, starts, chunk=4, confirm=0)
+    flowsim.write_scan(scan, tmp_path / "found.nc", jobs=2)  # in processes of their own
+    record = flowsim.read_record(tmp_path / "found.nc")
+    assert len(np.unique(record.label)) == 2
+    assert record.attrs["reduced_weights"] == 5 and record.attrs["reduced_off_span"] < 1e-12
+    weights = model.weights(model.start)
+    assert torch.allclose(weights["a"], torch.full((3,), 0.2).double())
+    theta, off = model.project(weights)
+    assert torch.allclose(theta, model.start) and off < 1e-12
+
+
+@pytest.mark.slow
+def test_its_portrait_and_boundary(tmp_path):
+    model = found()
+    record = flowsim.portrait_record(model, resolution=16)
+    assert record.attrs["reduced_steps"] == 100
+    flowsim.draw(record).savefig(tmp_path / "found.png")
+    axes = {"a": np.linspace(-1, 1, 5), "b": np.linspace(0.5, 1, 5)}
+    assert flowsim.refine_boundary(model, axes, levels=1).sizes
