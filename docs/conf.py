@@ -1,6 +1,6 @@
 """The documentation site: Sphinx, MyST-NB and Furo. ``make docs`` builds it into docs/_build/html.
 
-No page loads anything from elsewhere: no fonts, no MathJax (formulas are plain text), no badges.
+No page loads anything from elsewhere: no fonts, no badges. Formulas in blocks become MathML here.
 The notebooks of learn/ are shown with their stored outputs, which the tests compare with new ones.
 """
 
@@ -23,13 +23,15 @@ html_theme_options = {
 
 extensions = [
     "myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "plain_docstrings", "command_help",
-    "record_variables",
+    "mathml", "record_variables",
 ]  # fmt: skip
 exclude_patterns = ["_build", "_ext", "learn/*.py"]
 nb_execution_mode = "off"
 nb_code_prompt_show = "the checks"
 nb_code_prompt_hide = "the checks"
 myst_heading_anchors = 3
+myst_fence_as_directive = ["math"]
+html_math_renderer = "mathml"
 suppress_warnings = ["misc.highlighting_failure"]
 
 autodoc_member_order = "bysource"
