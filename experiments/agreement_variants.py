@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
-from flowsim.flow.limits import find_limits
+from flowsim.flow.orbits import find_limits
 from flowsim.labels import Label
 from flowsim.models.canonical.basins import reaches_global_minimum
 from flowsim.models.canonical.model import CanonicalModel

@@ -54,7 +54,7 @@ from torch import Tensor
 from transverse import attention_gain, follow
 
 from flowsim.chain import BinaryChain
-from flowsim.flow.limits import find_limits
+from flowsim.flow.orbits import find_limits
 from flowsim.labels import Label
 from flowsim.models.rank_one.model import RankOneModel
 from full_model import Comparison, FullSide, SideBySide, Weights, grid_points

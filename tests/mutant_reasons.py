@@ -78,12 +78,12 @@ REASONS = {
     ("flowsim.models.canonical.basins", "`w > SADDLE_W` becomes `w >= SADDLE_W`"): _AT_SADDLE,
     ("flowsim.models.canonical.basins", "`w <= SADDLE_W` becomes `w < SADDLE_W`"): _AT_SADDLE,
     ("flowsim.models.canonical.basins", "`w < SADDLE_W` becomes `w <= SADDLE_W`"): _AT_SADDLE,
-    ("flowsim.landscape.critical_search",
+    ("flowsim.landscape.critical",
      "`loss - best < 1e-09 * scale` becomes `loss - best <= 1e-09 * scale`"): _ROUNDED,
     ("flowsim.models.uniform.nodes", "`a.abs() >= 1` becomes `a.abs() > 1`"):
     "at |a| = 1 the kink lies at the end of the law",
-    ("flowsim.flow.hitting_times", "`0.0` becomes `1.0`"): "either is a tolerance that is allowed",
-    ("flowsim.flow.hitting_times", "`0` becomes `1`"): "only the shape counts",
+    ("flowsim.flow.orbits", "`0.0` becomes `1.0`"): "either is a tolerance that is allowed",
+    ("flowsim.flow.orbits", "`0` becomes `1`"): "only the shape counts",
     ("flowsim.flow.gap.orbit", "`plane < other` becomes `plane <= other`"): _ROUNDED,
     ("flowsim.flow.gap.timed", "`t - last` becomes `t + last`"): "only a first guess",
     ("flowsim.models.uniform.shift",
@@ -108,10 +108,10 @@ REASONS = {
      "`others <= _TRAPPED * velocity[0] * velocity[0]` becomes "
      "`others < _TRAPPED * velocity[0] * velocity[0]`"): _ROUNDED,
     ("flowsim.flow.gap.decide", "`third + move` becomes `third - move`"): "both sides are tried",
-    ("flowsim.flow.reference_gap",
+    ("flowsim.flow.reference",
      "`-_SHARPNESS * beyond / speed` becomes `-_SHARPNESS * beyond * speed`"):
     "a positive factor on the field changes no orbit",
-    ("flowsim.flow.reference_gap",
+    ("flowsim.flow.reference",
      "`model.logit_gap(point) - target` becomes `model.logit_gap(point) + target`"):
     "a positive factor on the field changes no orbit",
 }  # fmt: skip
@@ -123,10 +123,10 @@ OTHERS = {
         "`0` becomes `1`",
     ): "with fewer pieces the integral is as exact at every σ that is tried",
     ("flowsim.flow.gap.engine", "`3000` becomes `6000`"): _BOUND,
-    ("flowsim.flow.reference_limits", "`10000000.0` becomes `20000000.0`"): _BOUND,
-    ("flowsim.flow.reference_limits", "`200` becomes `400`"): _BOUND,
+    ("flowsim.flow.reference", "`10000000.0` becomes `20000000.0`"): _BOUND,
+    ("flowsim.flow.reference", "`200` becomes `400`"): _BOUND,
     (
-        "flowsim.flow.reference_limits",
+        "flowsim.flow.reference",
         "`0.0` becomes `1.0`",
     ): "ends move by less than they are known to",
 }

@@ -15,7 +15,7 @@ from torch import Tensor
 from flowsim.boundary.geometry import HALVINGS, Boundary, Crossings, Lattice, find_crossings, march
 from flowsim.errors import InputError
 from flowsim.flow.how import How
-from flowsim.flow.limits import limits_by
+from flowsim.flow.orbits import limits_by
 from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends

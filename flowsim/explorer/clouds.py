@@ -10,7 +10,7 @@ import torch
 
 from flowsim.explorer.plane_layers import ends_of
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, View
-from flowsim.flow.limits import find_limits
+from flowsim.flow.orbits import find_limits
 from flowsim.scan.record import wilson_interval
 
 #: Starts that are followed between two looks at whether anybody still waits.

@@ -12,10 +12,8 @@ from torch import Tensor
 
 from flowsim.explorer.plane_layers import ends_of
 from flowsim.explorer.view import Start, View, Window
-from flowsim.flow.ends import Limits
-from flowsim.flow.hitting_times import settling_times
-from flowsim.flow.limits import find_limits
-from flowsim.flow.trajectories import trajectories
+from flowsim.flow.how import Limits
+from flowsim.flow.orbits import find_limits, settling_times, trajectories
 from flowsim.interface import Model
 from flowsim.labels import Label
 

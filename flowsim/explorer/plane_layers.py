@@ -18,8 +18,8 @@ import torch
 import xarray as xr
 
 from flowsim.explorer.view import View
-from flowsim.flow.ends import Limits
-from flowsim.flow.limits import find_limits
+from flowsim.flow.how import Limits
+from flowsim.flow.orbits import find_limits
 from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends

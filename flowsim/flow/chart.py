@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
-from torchdiffeq import odeint
 
 from flowsim.interface import Model
 
@@ -81,44 +79,6 @@ class Chart:
     def rows(self, which: Tensor | slice) -> Chart:
         """The chart of some of the rows, by a mask or by their numbers."""
         return Chart(self.signs[which], self.logarithmic, self.held)
-
-    def odeint(
-        self,
-        field: Callable[[Tensor, Tensor], Tensor],
-        theta: Tensor,
-        times: Tensor,
-        rtol: float,
-        atol: float,
-        max_steps: int,
-    ) -> Tensor:
-        """θ at the times, shape (T, n, k), by torchdiffeq's Dormand-Prince 8(7) in the chart.
-
-        Steps end on every time, since the interpolant is of lower order than the step. The error
-        norm is the largest component, so that no row is less accurate for being among others.
-
-        Args:
-            field: dy/dt from (t, y), both in the chart.
-            theta: the rows at times[0], shape (n, k).
-            times: increasing, shape (T,).
-            rtol, atol, max_steps: as ``integrate`` has them.
-
-        Raises:
-            AssertionError: torchdiffeq's "underflow in dt", too many steps, or not finite.
-        """
-        path = odeint(
-            field,
-            self.to_chart(theta),
-            times,
-            rtol=torch.where(self.logarithmic, 0.0, rtol),
-            atol=torch.where(self.logarithmic, rtol, atol),
-            method="dopri8",
-            options={
-                "norm": lambda error: error.abs().max(),
-                "step_t": times[1:],
-                "max_num_steps": max_steps,
-            },
-        )
-        return torch.stack([self.to_theta(y) for y in path])
 
     @cached_property
     def _all_logarithmic(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from flowsim.flow.ends import Limits
+from flowsim.flow.how import Limits
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule
 from flowsim.landscape.ends import Ends

@@ -1,14 +1,19 @@
-"""How starts are followed, as one value that is checked once."""
+"""How starts are followed: settings, checks of what is given, and the limits that come of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from flowsim.arrays import resolve_device
+import torch
+from torch import Tensor
+
+from flowsim.arrays import Numbers, resolve_device, to_tensor
 from flowsim.errors import InputError
+from flowsim.interface import Model
+from flowsim.models.own import check_coordinates, check_own, is_own
 
 #: What decides where starts end: this package's engines, or torchdiffeq's odeint alone.
 INTEGRATORS = ("flowsim", "torchdiffeq")
@@ -46,10 +51,7 @@ class How:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.rtol is not None and not 0 < self.rtol < math.inf:
-            raise InputError(f"rtol must be a positive number, not {self.rtol}")
-        if not 0 <= self.atol < math.inf:
-            raise InputError(f"atol must be a number that is not negative, not {self.atol}")
+        _check_tolerances(1.0 if self.rtol is None else self.rtol, self.atol)
         if self.integrator not in INTEGRATORS:
             known = ", ".join(INTEGRATORS)
             raise InputError(f"integrator must be one of {known}, not {self.integrator!r}")
@@ -72,3 +74,88 @@ class How:
         usual = {"integrator": "flowsim", "device": "cpu"}
         other = {name: own for name, word in usual.items() if (own := getattr(self, name)) != word}
         return {"rtol": "default" if self.rtol is None else self.rtol, "atol": self.atol, **other}
+
+
+@dataclass
+class Limits:
+    """Ends of trajectories, one entry per leading index of the starts.
+
+    Attributes:
+        theta: end points, shape (..., k).
+        label: ``Label`` values, int8; UNRESOLVED unless the flow itself decided.
+        status: ``Status`` values, int8.
+        rule: ``Rule`` values, int8.
+        loss: loss at the end point, in nats.
+        gradient_norm: ‖∇L‖ at the end point.
+        evaluations: evaluations of the field, int64.
+        kinks: how many times the orbit met a surface where its field jumps, such as a ReLU's kink,
+            int32; 0 where the engine looks for none.
+        sliding_time: time that it spent sliding along them, physical gradient-flow time.
+    """
+
+    theta: Tensor
+    label: Tensor
+    status: Tensor
+    rule: Tensor
+    loss: Tensor
+    gradient_norm: Tensor
+    evaluations: Tensor
+    kinks: Tensor = field(default_factory=lambda: torch.zeros(0))
+    sliding_time: Tensor = field(default_factory=lambda: torch.zeros(0))
+
+    def __post_init__(self) -> None:
+        if self.kinks.shape != self.label.shape:
+            self.kinks = torch.zeros_like(self.label, dtype=torch.int32)
+            self.sliding_time = torch.zeros_like(self.loss)
+
+    def on(self, device: str) -> Limits:
+        """The same on another device."""
+        return Limits(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+
+    @classmethod
+    def joined(cls, parts: list[Limits], lead: torch.Size) -> Limits:
+        """All rows of the parts, with the leading shape ``lead``."""
+        columns = {f.name: torch.cat([getattr(p, f.name) for p in parts]) for f in fields(cls)}
+        return cls(**{name: c.reshape(lead + c.shape[1:]) for name, c in columns.items()})
+
+
+def check_starts(model: Model, theta0: Numbers, rtol: float, atol: float) -> Tensor:
+    """``theta0`` as a tensor (..., k); InputError for a wrong shape or bad tolerances."""
+    starts = to_tensor(theta0, "starts")
+    check_coordinates(model.name, getattr(model, "coordinates", None))
+    k = len(model.coordinates)
+    if starts.ndim == 0 or starts.shape[-1] != k or starts.numel() == 0:
+        names = ", ".join(model.coordinates)
+        raise InputError(f"starts need shape (..., {k}) = ({names}), not {tuple(starts.shape)}")
+    _check_tolerances(rtol, atol)
+    if is_own(model):
+        check_own(model, starts.reshape(-1, k))
+    return starts
+
+
+def _check_tolerances(rtol: float, atol: float) -> None:
+    if not 0 < rtol < math.inf:
+        raise InputError(f"rtol must be a positive number, not {rtol}")
+    if not 0 <= atol < math.inf:
+        raise InputError(f"atol must be a number that is not negative, not {atol}")
+
+
+def check_times(t: Numbers) -> Tensor:
+    """``t`` as a tensor of at least two increasing, finite times; else InputError."""
+    times = to_tensor(t, "t")
+    increasing = times.ndim == 1 and len(times) > 1 and bool((times.diff() > 0).all())
+    if not (increasing and bool(times.isfinite().all())):
+        raise InputError("t must be a vector of at least two increasing, finite times")
+    return times
+
+
+def check_fraction(fraction: float) -> float:
+    """``fraction`` itself, between 0 and 1; else InputError."""
+    if not 0 < fraction < 1:
+        raise InputError(f"fraction must lie strictly between 0 and 1, not {fraction}")
+    return fraction
+
+
+def in_kind(found: Tensor, theta0: Any) -> Any:
+    """The result as a tensor if the starts were one, else as a numpy array."""
+    return found if isinstance(theta0, Tensor) else found.numpy()

@@ -1,20 +1,50 @@
-"""Gradient-flow trajectories in physical time, through torchdiffeq."""
+"""The reference: orbits and their ends by torchdiffeq's odeint alone, no engine of ours.
+
+Where L = ℓ(Δ), all rows together on the rescaled field (Dormand-Prince 8(7)): a positive factor on
+the field changes no orbit. Elsewhere the flow is stiff, explicit methods stall, and every row runs
+alone by odeint's method "scipy_solver" (LSODA).
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torchdiffeq import odeint
 
-from flowsim.arrays import Numbers
+from flowsim.arrays import Numbers, to_tensor
+from flowsim.errors import InputError
 from flowsim.flow.chart import Chart
-from flowsim.flow.checks import check_starts, check_times, in_kind
-from flowsim.interface import Model
+from flowsim.flow.how import Limits, check_starts, check_times, in_kind
+from flowsim.interface import Gap, Model
+from flowsim.labels import Label, Rule, Status
+from flowsim.landscape.critical import classify_critical
+from flowsim.landscape.ends import Ends
+from flowsim.models.gap_family.base import GapModel
 
 #: Steps after which a row is given up as too stiff for an explicit method.
 MAX_STEPS = 20_000
+#: Rows of a model whose loss is a function of the gap that share their steps.
+_TOGETHER = 1024
+#: The first stretch of time, and what no stretch reaches.
+_STRETCH, _HORIZON = 16.0, 1e7
+#: Evaluations of the field for a row that runs alone: this many, or so many per coordinate.
+EVALUATIONS, PER_COORDINATE = 1000, 200
+#: Excess loss at the minima, and ‖∇L‖ at rest, in parts of the mutual information.
+_AT_MINIMA, _AT_REST = 1e-6, 1e-8
+#: Steps in one stretch of time, the first stretch, and what none reaches.
+_GAP_STEPS, _GAP_STRETCH, _GAP_HORIZON = 1000, 4.0, 1e6
+#: How sharply the rescaled field slows down around Δ*, in units of the chart.
+_SHARPNESS = 2.0
+#: ‖∇Δ‖ where the curvature decides. Orbits that only pass a saddle stay far above it: what keeps
+#: them from it, the rounding of their start at least, grows as fast as their distance falls.
+_STEEPNESS = 1e-10
+#: By how much smaller the tolerance is with which a label that differs is decided again.
+_TIGHTER = 1e-3
 
 
 def integrate(
@@ -82,4 +112,400 @@ def _integrate_rows(
         theta = chart.to_theta(y)
         return chart.push(theta, model.field(theta))
 
-    return chart.odeint(field, start, times, rtol, atol, MAX_STEPS)
+    return _odeint(chart, field, start, times, rtol, atol, MAX_STEPS)
+
+
+def _odeint(
+    chart: Chart,
+    field: Callable[[Tensor, Tensor], Tensor],
+    theta: Tensor,
+    times: Tensor,
+    rtol: float,
+    atol: float,
+    max_steps: int,
+) -> Tensor:
+    """θ at the times, shape (T, n, k), by torchdiffeq's Dormand-Prince 8(7) in the chart.
+
+    Steps end on every time, since the interpolant is of lower order than the step. The error
+    norm is the largest component, so that no row is less accurate for being among others.
+
+    Args:
+        chart: of the rows.
+        field: dy/dt from (t, y), both in the chart.
+        theta: the rows at times[0], shape (n, k).
+        times: increasing, shape (T,).
+        rtol, atol, max_steps: as ``integrate`` has them.
+
+    Raises:
+        AssertionError: torchdiffeq's "underflow in dt", too many steps, or not finite.
+    """
+    path = odeint(
+        field,
+        chart.to_chart(theta),
+        times,
+        rtol=torch.where(chart.logarithmic, 0.0, rtol),
+        atol=torch.where(chart.logarithmic, rtol, atol),
+        method="dopri8",
+        options={
+            "norm": lambda error: error.abs().max(),
+            "step_t": times[1:],
+            "max_num_steps": max_steps,
+        },
+    )
+    return torch.stack([chart.to_theta(y) for y in path])
+
+
+def reference_limits(
+    model: Model,
+    theta0: Numbers,
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    progress: Callable[[int], object] | None = None,
+) -> Limits:
+    """Where orbits end, as torchdiffeq's odeint finds it.
+
+    Where L = ℓ(Δ), orbits are those of ±∇Δ, along which Δ never turns: an orbit that has passed Δ*
+    reaches the global minima there, one whose ∇Δ vanishes ends at a critical point, and its
+    curvature tells which. Elsewhere an orbit has reached the minima when its loss is within 1e-6 of
+    the mutual information of the entropy rate, and a local minimum when ‖∇L‖ is below 1e-8 of it
+    and the curvature says so; an orbit of the induction model has its side's end when its loss is
+    within a hundredth of the drop to it from the plateau. A row that is not decided after its share
+    of steps is UNRESOLVED: rank-one orbits that slide along a ReLU's kink usually are.
+
+    Args:
+        model: any reduced model.
+        theta0: starts, shape (..., k): a tensor, an array or lists.
+        rtol: error allowed per step, relative for coordinates that keep their sign; by default
+            1e-8 where L = ℓ(Δ), else 1e-6.
+        atol: absolute error allowed per step for the other coordinates.
+        progress: called with the number of starts done.
+
+    Returns:
+        Limits with the leading shape of ``theta0``; the rule is REFERENCE where there is a label.
+
+    Raises:
+        InputError: wrong number of coordinates, or tolerances that are not positive.
+    """
+    rtol = default_rtol(model) if rtol is None else rtol
+    return _decide(model, check_starts(model, theta0, rtol, atol), rtol, atol, True, progress)
+
+
+def default_rtol(model: Model) -> float:
+    """1e-8 where L = ℓ(Δ), else 1e-6."""
+    return 1e-8 if isinstance(model.flow(), Gap) else 1e-6
+
+
+def reference_labels(
+    model: Model,
+    theta0: Numbers,
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    progress: Callable[[int], object] | None = None,
+) -> Any:
+    """The labels of :func:`reference_limits`, int8, shape (...), as tensor or array as given."""
+    rtol = default_rtol(model) if rtol is None else rtol
+    starts = check_starts(model, theta0, rtol, atol)
+    return in_kind(_decide(model, starts, rtol, atol, False, progress).label, theta0)
+
+
+def _decide(
+    model: Model,
+    starts: Tensor,
+    rtol: float,
+    atol: float,
+    ends: bool,
+    progress: Callable[[int], object] | None,
+) -> Limits:
+    """Limits of starts, (..., k); without ``ends`` only labels are of use."""
+    rows = starts.reshape(-1, starts.shape[-1])
+    found, report = _unmoved(model, rows), progress or (lambda _: None)
+    moving = (found.status == Status.TIMED_OUT) & (found.label == Label.UNRESOLVED)
+    report(len(rows) - int(moving.sum()))
+    by_gap = isinstance(model.flow(), Gap)
+    for index in moving.nonzero()[:, 0].split(_TOGETHER if by_gap else 1):
+        if by_gap and len(index):
+            follow_by_gap(model, found, index, rtol, atol, ends)  # type: ignore[arg-type]
+        elif len(index):
+            _follow_in_time(model, found, index, rtol, atol)
+        report(len(index))
+    known = found.label != Label.UNRESOLVED
+    found.rule[known], found.status[known] = Rule.REFERENCE, Status.CONVERGED
+    found.loss[:] = model.loss(found.theta)
+    found.gradient_norm[:] = model.gradient(found.theta).norm(dim=1)
+    return Limits.joined([found], starts.shape[:-1])
+
+
+def _unmoved(model: Model, rows: Tensor) -> Limits:
+    """Limits of starts before anything moves: those that are critical have their label."""
+    finite = torch.isfinite(rows).all(dim=1)
+    label = torch.full_like(finite, Label.UNRESOLVED, dtype=torch.int8)
+    status = torch.where(finite, Status.TIMED_OUT, Status.FAILED).to(torch.int8)
+    gradient = model.gradient(rows)
+    norm = gradient.norm(dim=1)
+    critical = finite & (gradient == 0).all(dim=1)  # a norm of 1e-200 squares to zero
+    if bool(critical.any()):
+        label[critical] = classify_critical(model, rows[critical])
+    rule, zeros = torch.full_like(label, Rule.NONE), torch.zeros_like(norm)
+    return Limits(rows.clone(), label, status, rule, zeros, norm, finite.long())
+
+
+class _Spent(Exception):
+    """A row has used up its evaluations of the field."""
+
+
+def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, atol: float) -> None:
+    """One row by a stiff method, in stretches of time that double, until it is decided.
+
+    In the chart v = −G⁻¹∇L; the field is v/(1 + ‖v‖).
+    """
+    theta, most = found.theta[index], max(EVALUATIONS, PER_COORDINATE * found.theta.shape[1])
+    chart, calls = Chart.at(model, theta), 0
+
+    def field(_: Tensor, y: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls > most:
+            raise _Spent
+        point = chart.to_theta(y)
+        v = chart.push(point, model.field(point))
+        return v / (1 + v.norm())
+
+    stretch = _STRETCH
+    label = _settled(model, theta)
+    while label == Label.UNRESOLVED and stretch < _HORIZON:
+        times = torch.tensor([0.0, stretch], dtype=torch.float64, device=theta.device)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # LSODA: "excess work", seen below
+                path = odeint(
+                    field, chart.to_chart(theta), times,
+                    rtol=torch.where(chart.logarithmic, 0.0, rtol).numpy(),
+                    atol=torch.where(chart.logarithmic, rtol, atol).numpy(),
+                    method="scipy_solver", options={"solver": "LSODA"},
+                )  # fmt: skip
+        except _Spent:
+            break
+        if len(path) < 2 or not bool(path.isfinite().all()):  # LSODA has given up
+            found.status[index] = Status.FAILED
+            break
+        theta = chart.to_theta(path[-1])
+        label = _settled(model, theta)
+        stretch *= 2
+    found.theta[index], found.label[index] = theta, label
+    found.evaluations[index] += calls
+
+
+def _settled(model: Model, theta: Tensor) -> int:
+    """The label of a row, (1, k), that its loss, or its gradient and curvature, decide."""
+    settled, levels = model.settled(theta), model.levels()
+    if settled is not None:
+        return int(settled)
+    scale = 1.0
+    if levels is not None:
+        scale = levels.difference
+        if float(model.loss(theta)) - levels.best <= _AT_MINIMA * scale + 1e-15:
+            # close to p + q = 1 no loss is told from another in float64
+            return Label.UNRESOLVED if 0 < scale < 1e-9 else Label.GLOBAL_MINIMUM
+    if float(model.gradient(theta).norm()) < _AT_REST * scale:
+        kind = int(classify_critical(model, theta, decisive=True))
+        return Label.LOCAL_MINIMUM if kind == Label.LOCAL_MINIMUM else Label.UNRESOLVED
+    return Label.UNRESOLVED
+
+
+def follow_by_gap(
+    model: GapModel, found: Limits, index: Tensor, rtol: float, atol: float, ends: bool
+) -> None:
+    """Follow rows on the rescaled field, in stretches of time that double, until decided.
+
+    Args:
+        model: whose loss is ℓ(Δ), bias at its optimum.
+        found: where labels, points and evaluations are put.
+        index: rows of ``found``, not critical.
+        rtol: error allowed per step for coordinates that are integrated as logarithms.
+        atol: absolute error allowed for the others.
+        ends: take rows that reach the minima to Δ = Δ*; else they are left beyond it.
+    """
+    stretch = _GAP_STRETCH
+    side = torch.sign(model.chain.target_logit_gap - model.logit_gap(found.theta[index]))
+    steep = model.logit_gap_gradient(found.theta[index]).norm(dim=1)
+    while len(index) and stretch < _GAP_HORIZON:
+        theta, calls, moved = _stretch_of_gap(model, found.theta[index], side, stretch, rtol, atol)
+        found.evaluations[index] += calls
+        found.status[index[~moved]] = Status.FAILED
+        index, side, theta = index[moved], side[moved], theta[moved]
+        before = steep[moved]
+        found.theta[index] = theta
+        past = side * (model.logit_gap(theta) - model.chain.target_logit_gap) >= 0
+        label = torch.where(past, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).to(torch.int8)
+        steep = model.logit_gap_gradient(theta).norm(dim=1)
+        still = ~past & (steep < _STEEPNESS)
+        if bool(still.any()):
+            kind = classify_critical(model, theta[still], decisive=True)
+            held = steep < before / 2
+            kind[(kind == Label.SADDLE) & ~held[still]] = Label.UNRESOLVED
+            label[still] = kind
+        if ends and bool(past.any()):
+            _land(model, found, index[past], rtol, atol)
+        found.label[index] = label
+        open_ = label == Label.UNRESOLVED
+        index, side, steep = index[open_], side[open_], steep[open_]
+        stretch *= 2
+
+
+def _stretch_of_gap(
+    model: GapModel,
+    theta: Tensor,
+    side: Tensor,
+    duration: float,
+    rtol: float,
+    atol: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows after some rescaled time, evaluations of each, and which of them could be moved.
+
+    In the chart v = ±G⁻¹∇Δ; the field is v/(1 + ‖v‖), times σ(−2z/(1 + ‖v‖)) where z is how far Δ
+    has passed Δ*, so that rows come to a stop soon after. If the rows cannot be moved together
+    they are tried in halves, so that a bad row costs itself only.
+    """
+    chart, target, calls = Chart.at(model, theta), model.chain.target_logit_gap, 0
+    metric = _metric(model, theta)
+
+    def field(_: Tensor, y: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        point = chart.to_theta(y)
+        v = side[:, None] * chart.push(point, model.logit_gap_gradient(point) / metric)
+        speed = 1 + v.norm(dim=1)
+        beyond = side * (model.logit_gap(point) - target)
+        return v * ((-_SHARPNESS * beyond / speed).sigmoid() / speed)[:, None]
+
+    try:
+        end = _odeint(chart, field, theta, _until(duration, theta), rtol, atol, _GAP_STEPS)[-1]
+    except AssertionError:  # torchdiffeq: "underflow in dt", too many steps, not finite
+        spent, moved = torch.full_like(side, calls).long(), torch.zeros_like(side).bool()
+        if len(theta) == 1:
+            return theta, spent, moved
+        half = len(theta) // 2
+        parts = [
+            _stretch_of_gap(model, theta[part], side[part], duration, rtol, atol)
+            for part in (slice(None, half), slice(half, None))
+        ]
+        end, more, moved = (torch.cat(columns) for columns in zip(*parts, strict=True))
+        return end, spent + more, moved
+    return end, torch.full_like(side, calls).long(), torch.ones_like(side).bool()
+
+
+def _land(model: GapModel, found: Limits, index: Tensor, rtol: float, atol: float) -> None:
+    """Take rows that have passed Δ* back to it; they stay where they are if that fails.
+
+    Time u is the gap, Δ = Δ* + (Δ₀ − Δ*)(1 − u)⁴: dθ/du = (dΔ/du) v/⟨∇Δ, v⟩, v = G⁻¹∇Δ.
+    """
+    theta = found.theta[index]
+    chart = Chart.at(model, theta)
+    length = model.chain.target_logit_gap - model.logit_gap(theta)
+    metric = _metric(model, theta)
+
+    def field(u: Tensor, y: Tensor) -> Tensor:
+        point = chart.to_theta(y)
+        slope = model.logit_gap_gradient(point)
+        ahead = slope / metric
+        rate = 4 * (1 - u) ** 3 * length / (slope * ahead).sum(dim=1)
+        return chart.push(point, rate[:, None] * ahead)
+
+    try:
+        end = _odeint(chart, field, theta, _until(1.0, theta), rtol, atol, _GAP_STEPS)[-1]
+        found.theta[index] = end
+    except AssertionError:
+        if len(index) > 1:
+            for half in index.chunk(2):
+                _land(model, found, half, rtol, atol)
+
+
+def _metric(model: GapModel, theta: Tensor) -> Tensor:
+    return torch.tensor(model.metric, dtype=theta.dtype, device=theta.device)
+
+
+def _until(end: float, theta: Tensor) -> Tensor:
+    return torch.tensor([0.0, end], dtype=torch.float64, device=theta.device)
+
+
+def sample_size(model: Model) -> int:
+    """How many labels are confirmed unless another number is asked for.
+
+    256 where orbits are fast, 16 elsewhere: there a row takes a second.
+    """
+    return 256 if model.fast else 16
+
+
+def confirm(
+    model: Model,
+    theta0: Numbers,
+    labels: Numbers,
+    count: int,
+    seed: int = 0,
+    progress: Callable[[int], object] | None = None,
+    ends: Ends | None = None,
+) -> dict[str, int]:
+    """How many labels of a random sample torchdiffeq finds again.
+
+    Rows without a label are not drawn. Where torchdiffeq differs, it decides again with tolerances
+    a thousand times smaller, since close to a boundary its own error can change sides.
+
+    Args:
+        model: the reduced model.
+        theta0: starts, shape (..., k).
+        labels: ``Label`` values of the starts, shape (...).
+        count: how many rows to draw, at most; without replacement.
+        seed: of the draw.
+        progress: called with the number of rows decided.
+        ends: whose codes the labels are, of a model whose ends were found.
+
+    Returns:
+        confirm_cells rows drawn: confirm_agree with the same label, confirm_disagree with another,
+        confirm_undecided by torchdiffeq.
+
+    Raises:
+        InputError: a negative count or seed, labels of another shape, or bad starts.
+    """
+    own, starts = to_tensor(labels, "labels").to(torch.int8), to_tensor(theta0, "starts")
+    if count < 0 or seed < 0:
+        raise InputError(f"count and seed must not be negative, not {count} and {seed}")
+    if own.shape != starts.shape[:-1]:
+        raise InputError(
+            f"labels of shape {tuple(own.shape)} do not fit starts of shape {tuple(starts.shape)}"
+        )
+    own, rows = own.reshape(-1), starts.reshape(-1, starts.shape[-1])
+    labelled = (own != Label.UNRESOLVED).nonzero()[:, 0].numpy()
+    source = np.random.default_rng(seed)
+    drawn = source.choice(labelled, min(count, len(labelled)), replace=False)
+    own, rows = own[drawn], rows[drawn]
+    found = torch.zeros_like(own)
+    if len(rows):
+        found = _decided(model, ends, rows, None, 1e-12, progress)
+        again = ((found != own) & (found != Label.UNRESOLVED)).nonzero()[:, 0]
+        if len(again):
+            tight = _TIGHTER * default_rtol(model)
+            found[again] = _decided(model, ends, rows[again], tight, 1e-13, None)
+    undecided = int((found == Label.UNRESOLVED).sum())
+    agree = int((found == own).sum())
+    return {
+        "confirm_cells": len(rows),
+        "confirm_agree": agree,
+        "confirm_disagree": len(rows) - agree - undecided,
+        "confirm_undecided": undecided,
+    }
+
+
+def _decided(
+    model: Model,
+    ends: Ends | None,
+    rows: torch.Tensor,
+    rtol: float | None,
+    atol: float,
+    progress: Callable[[int], object] | None,
+) -> torch.Tensor:
+    """What torchdiffeq says of the rows: labels, or the codes of ends."""
+    if ends is None or ends.named:
+        labels: torch.Tensor = reference_labels(model, rows, rtol, atol, progress)
+        return labels
+    limits = reference_limits(model, rows, rtol, atol, progress)
+    return ends.codes(limits.label, limits.theta, limits.loss)

@@ -15,15 +15,13 @@ from torchdiffeq import odeint
 
 from flowsim.boundary.geometry import Lattice, find_crossings, march
 from flowsim.errors import InputError
-from flowsim.flow.confirm import confirm as confirm_labels
-from flowsim.flow.confirm import sample_size
-from flowsim.flow.ends import Limits
-from flowsim.flow.how import How, Stage
-from flowsim.flow.limits import find_limits, limits_by
-from flowsim.flow.reference import integrate
+from flowsim.flow.how import How, Limits, Stage
+from flowsim.flow.orbits import find_limits, limits_by
+from flowsim.flow.reference import confirm as confirm_labels
+from flowsim.flow.reference import integrate, sample_size
 from flowsim.interface import Model, Plane
 from flowsim.labels import BASINS, CriticalPoint, Label, Status
-from flowsim.landscape.critical_search import critical_points_in
+from flowsim.landscape.critical import critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes, model_of
 from flowsim.records.attributes import held_attributes, provenance

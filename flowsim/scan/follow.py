@@ -12,9 +12,8 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.hitting_times import learned_labels, settling_times
 from flowsim.flow.how import How
-from flowsim.flow.limits import limits_by
+from flowsim.flow.orbits import learned_labels, limits_by, settling_times
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Rule, Status
 from flowsim.landscape.ends import Ends
@@ -35,7 +34,7 @@ def follow(model: Model, theta: Tensor, how: How, fraction: float | None = None)
     if how.integrator == "flowsim":
         limits = limits_by(model, theta, how)
     else:
-        from flowsim.flow.reference_limits import reference_limits
+        from flowsim.flow.reference import reference_limits
 
         limits = reference_limits(model, theta, how.rtol, how.atol, how.progress)
     points = np.empty(len(theta), point_dtype(model, fraction))

@@ -10,9 +10,8 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.ends import Limits
-from flowsim.flow.how import How
-from flowsim.flow.limits import find_limits
+from flowsim.flow.how import How, Limits
+from flowsim.flow.orbits import find_limits
 from flowsim.interface import Integral, Model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends

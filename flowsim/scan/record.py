@@ -12,8 +12,8 @@ import numpy as np
 import torch
 import xarray as xr
 
-from flowsim.flow.confirm import confirm
 from flowsim.flow.how import Stage
+from flowsim.flow.reference import confirm
 from flowsim.interface import Model
 from flowsim.labels import BASINS
 from flowsim.landscape.ends import Ends

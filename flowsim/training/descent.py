@@ -17,7 +17,7 @@ from torch import Tensor
 from flowsim.arrays import Numbers
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
-from flowsim.landscape.curvature import classify_critical
+from flowsim.landscape.critical import classify_critical
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
 from flowsim.training.recipe import CLIP_GUARD, Recipe

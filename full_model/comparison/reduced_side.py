@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from flowsim.flow.limits import find_limits
-from flowsim.flow.trajectories import trajectories
+from flowsim.flow.orbits import find_limits, trajectories
 from flowsim.interface import Model
 
 #: Error of a step of the orbits: they are drawn, and training is as far from them as it is.

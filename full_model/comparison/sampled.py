@@ -19,7 +19,7 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.limits import find_limits
+from flowsim.flow.orbits import find_limits
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Status
 from flowsim.models.rank_one.model import RankOneModel

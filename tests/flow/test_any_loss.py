@@ -11,9 +11,8 @@ import flowsim
 from flowsim import InputError, Label, Rule, Status
 from flowsim.flow.any_loss import any_limits, any_paths, any_times
 from flowsim.flow.doubt import displace
-from flowsim.flow.ends import Limits
-from flowsim.flow.how import How
-from flowsim.flow.limits import limits_by
+from flowsim.flow.how import How, Limits
+from flowsim.flow.orbits import limits_by
 from flowsim.interface import Model
 
 

@@ -16,7 +16,7 @@ from flowsim import (
     search_critical_points,
 )
 from flowsim.labels import CriticalPoint
-from flowsim.landscape.curvature import curvatures
+from flowsim.landscape.critical import curvatures
 from flowsim.models.canonical.basins import SADDLE_W
 
 

@@ -29,8 +29,7 @@ from flowsim import (
     reference_labels,
     reference_limits,
 )
-from flowsim.flow.confirm import sample_size
-from flowsim.flow.reference_limits import default_rtol
+from flowsim.flow.reference import default_rtol, sample_size
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3)]
 BOTH = pytest.mark.parametrize(("p", "q"), CHAINS)
@@ -128,8 +127,8 @@ def test_models_in_physical_time_are_never_wrong_and_mostly_decided(p, q, number
 
 def test_a_row_that_needs_too_many_evaluations_is_unresolved(monkeypatch):
     model = CanonicalModel(BinaryChain(0.5, 0.8), "dynamic")
-    monkeypatch.setattr("flowsim.flow.reference_limits.EVALUATIONS", 20)
-    monkeypatch.setattr("flowsim.flow.reference_limits.PER_COORDINATE", 1)
+    monkeypatch.setattr("flowsim.flow.reference.EVALUATIONS", 20)
+    monkeypatch.setattr("flowsim.flow.reference.PER_COORDINATE", 1)
     done = []
     start = torch.tensor([[1.0, -0.5, 0.3], [0.0, -0.5, math.log(5 / 8)]], dtype=torch.float64)
     found = reference_limits(model, start, progress=done.append)
@@ -163,8 +162,8 @@ def test_beside_the_separatrix_the_tolerance_is_tightened(monkeypatch):
     labels = torch.full((8,), Label.GLOBAL_MINIMUM)
     usual = reference_labels(model, start, rtol=1e-5)
     assert (usual == Label.LOCAL_MINIMUM).any()
-    monkeypatch.setattr("flowsim.flow.confirm.default_rtol", lambda _: 1e-5)
-    monkeypatch.setattr("flowsim.flow.reference_limits.default_rtol", lambda _: 1e-5)
+    monkeypatch.setattr("flowsim.flow.reference.default_rtol", lambda _: 1e-5)
+    monkeypatch.setattr("flowsim.flow.reference.default_rtol", lambda _: 1e-5)
     assert confirm(model, start, labels, 8)["confirm_disagree"] == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from flowsim import AttentionModel, BinaryChain, Model, search_critical_points
-from flowsim.landscape.critical_search import critical_points_in
+from flowsim.landscape.critical import critical_points_in
 from flowsim.models.on_chain import OnChain
 
 CHAIN = BinaryChain(0.5, 0.8)
@@ -62,7 +62,7 @@ def test_starts_lie_within_two_of_the_origin_and_before_the_relu_turns():
 
 
 def test_starts_fill_the_box_evenly(monkeypatch):
-    from flowsim.landscape import critical_search
+    from flowsim.landscape import critical
 
     seen = []
 
@@ -70,7 +70,7 @@ def test_starts_fill_the_box_evenly(monkeypatch):
         seen.append(torch.from_numpy(x.copy()))
         return SimpleNamespace(x=x)
 
-    monkeypatch.setattr(critical_search, "least_squares", stay)
+    monkeypatch.setattr(critical, "least_squares", stay)
     found = search_critical_points(Hills(), torch.Generator().manual_seed(1), 400, (2.0, 0.5))
     points = torch.stack(seen)
     assert (points.abs().amax(0) <= torch.tensor([2.0, 0.5])).all() and found.not_found == 400

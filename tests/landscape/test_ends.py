@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from flowsim import Ends, from_loss
-from flowsim.flow.limits import find_limits
+from flowsim.flow.orbits import find_limits
 
 MODELS = {
     "six wells": (

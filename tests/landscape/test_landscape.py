@@ -19,7 +19,7 @@ from flowsim import (
     separatrix,
 )
 from flowsim.labels import CriticalPoint, Rule, Status
-from flowsim.landscape.curvature import classify_critical
+from flowsim.landscape.critical import classify_critical
 from flowsim.models.canonical.basins import (
     SADDLE_ENERGY,
     SADDLE_W,

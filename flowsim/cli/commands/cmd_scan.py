@@ -300,7 +300,7 @@ def _run(
 
 def _sample(given: ScanOptions, model: Model) -> int:
     """How many points torchdiffeq decides again: none where it, or an optimizer, decides all."""
-    from flowsim.flow.confirm import sample_size
+    from flowsim.flow.reference import sample_size
 
     if given.confirm is not None:
         return given.confirm

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from flowsim.compiled import specialise
-from flowsim.flow.ends import Limits
 from flowsim.flow.gap import decide, dense, hooks, orbit, step, timed
+from flowsim.flow.how import Limits
 from flowsim.interface import Gap, Model
 from flowsim.labels import Label, Rule
-from flowsim.landscape.curvature import classify_critical
+from flowsim.landscape.critical import classify_critical
 
 #: Rows between two reports of progress.
 PART = 65_536

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.doubt import beyond_doubt
-from flowsim.flow.ends import Limits
+from flowsim.flow.how import Limits
 from flowsim.flow.rows.engine import Followed, follow_rows
 from flowsim.interface import Levels, Model, Rows
 from flowsim.labels import Label, Rule, Status
-from flowsim.landscape.curvature import classify_critical, curvatures
+from flowsim.landscape.critical import classify_critical, curvatures
 from flowsim.models.codes import (
     CRITICAL,
     DIVERGED,

@@ -1,0 +1,233 @@
+"""Orbits of many starts: where they end, where they are at given times, and how long they take.
+
+Every row has its own steps. The engine is that of the model's compiled half, or the any-loss one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowsim.arrays import Numbers
+from flowsim.errors import InputError
+from flowsim.flow.any_loss import any_limits, any_paths, any_times
+from flowsim.flow.gap.engine import gap_limits, gap_paths, gap_times
+from flowsim.flow.how import How, Limits, check_fraction, check_starts, check_times, in_kind
+from flowsim.flow.rows.ends import row_limits
+from flowsim.flow.rows.engine import loss_followed, row_paths, row_times
+from flowsim.interface import Gap, Model
+from flowsim.labels import Label, Rule
+
+
+def find_limits(
+    model: Model,
+    theta0: Numbers,
+    rtol: float | None = None,
+    atol: float = 1e-12,
+    max_steps: int | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> Limits:
+    """The end of the gradient-flow trajectory of every start.
+
+    Each row advances with its own step and is labelled by what it did: it met the global minima,
+    or e fell to zero where the plane e = 0 attracts, or it came to rest at a point whose loss and
+    curvature tell what it is, or it started critical. Where the loss is a function of the logit
+    gap, the gap is the independent variable (``flow.gap``), and both ends are met exactly. An
+    orbit that came close to a saddle is computed again at a finer tolerance, beside starts that
+    are displaced to both sides along every coordinate (by 1e-11 where the gap is the independent
+    variable, else by ``rtol``); where they disagree the label is unresolved. Rank-one orbits
+    without attention are followed from kink to kink of the ReLU, across and along them; since their
+    critical points have one of two losses, an orbit that falls below the higher one ends in the
+    global minima (``flow.rows``). Orbits of the induction model end on the side of β = 0 on
+    which they fall below its plateau (``models.induction.labels``). No conserved quantity is
+    consulted.
+
+    Args:
+        model: any reduced model.
+        theta0: starts, shape (..., k): a tensor, an array or lists.
+        rtol: error allowed per step, relative for coordinates that keep their sign; by default
+            1e-10 where the loss is a function of the logit gap, so that energies drift by less
+            than 1e-8; 1e-8 for the rank-one model without attention, whose limits are then right
+            to about 1e-7, and for the induction model; else 1e-6 (with |a| > 1 the field jumps
+            wherever an atom of the law crosses the ReLU's kink).
+        atol: absolute error allowed per step for the other coordinates; not used by the rank-one
+            model without attention.
+        max_steps: attempted steps per orbit before it has timed out; by default 30 000 for the
+            rank-one model without attention, else 3000.
+        progress: called with the number of starts done, after each part.
+
+    Returns:
+        Limits, tensors with the leading shape of ``theta0``. A start that is not finite has failed.
+
+    Raises:
+        InputError: wrong number of coordinates, or tolerances that are not positive.
+    """
+    half = model.flow()
+    if rtol is None:
+        rtol = 1e-6 if half is None else half.rtol
+    starts = check_starts(model, theta0, rtol, atol)
+    rows = starts.reshape(-1, starts.shape[-1])
+    if half is None:
+        found = any_limits(model, rows, rtol, atol, max_steps or 3000)
+    elif isinstance(half, Gap):
+        found = gap_limits(model, half, rows, rtol, atol, max_steps or 3000)
+    else:
+        found = row_limits(model, half, rows, rtol, atol, max_steps or half.max_steps)
+    parts = []
+    for limits in found:
+        parts.append(limits)
+        if progress is not None:
+            progress(len(limits.label))
+    return Limits.joined(parts, starts.shape[:-1])
+
+
+def limits_by(model: Model, theta: Tensor, how: How) -> Limits:
+    """``find_limits`` as ``how`` says; the limits are on the CPU wherever they were found.
+
+    Raises:
+        InputError: CUDA for a model whose engine is compiled for the CPU.
+    """
+    if how.device != "cpu" and model.flow() is not None:
+        raise InputError(f"the {model.name} model's engine is for the CPU: omit the device")
+    there = theta.to(how.device)
+    return find_limits(model, there, how.rtol, how.atol, how.max_steps, how.progress).on("cpu")
+
+
+def trajectories(
+    model: Model, theta0: Numbers, t: Numbers, rtol: float = 1e-10, atol: float = 1e-12
+) -> Any:
+    """Trajectories of dθ/dt = −G⁻¹∇L at the times ``t``, in physical gradient-flow time.
+
+    The same as ``integrate``, and much faster for many rows: every row has steps of its own, which
+    need not end on the requested times. Where L = ℓ(Δ) the logit gap Δ is the independent variable,
+    dt = dΔ/(−ℓ′(Δ) ‖∇Δ‖²), and physical time is inverted for each of ``t`` (``flow.gap.dense``);
+    the steps of other models are linearly implicit in physical time (``flow.rows``).
+
+    Args:
+        model: any reduced model.
+        theta0: starts at time t[0], shape (..., k): a tensor, an array or lists.
+        t: increasing times, shape (T,), T ≥ 2.
+        rtol: error allowed per step, relative for coordinates that keep their sign. Errors at the
+            times are found to be about ten times as large.
+        atol: absolute error allowed per step for the other coordinates.
+
+    Returns:
+        θ, shape (T, ..., k), a tensor if ``theta0`` is one, else an array. No row depends on the
+        others, nor on the choice of times beyond the tolerance. A row that cannot be followed is
+        NaN from the first time that is not known.
+
+    Raises:
+        InputError: wrong shapes, times that do not increase, tolerances that are not positive.
+    """
+    starts, times = check_starts(model, theta0, rtol, atol), check_times(t)
+    rows = starts.reshape(-1, starts.shape[-1])
+    half = model.flow()
+    if half is None:
+        path = any_paths(model, rows, times, rtol, atol)
+    elif isinstance(half, Gap):
+        path = gap_paths(half, rows, times, rtol, atol)
+    else:
+        path = row_paths(model, half, rows, times, rtol, atol)
+    return in_kind(path.reshape(len(times), *starts.shape), theta0)
+
+
+def hitting_times(
+    model: Model,
+    theta0: Numbers,
+    fraction: float = 1e-3,
+    rtol: float | None = None,
+    limits: Limits | None = None,
+) -> Any:
+    """Physical time until it is learned: ``settling_times`` of starts that reach the global minima.
+
+    Of a model that names no levels they are those of starts that reach any minimum, or infinity.
+    Arguments, result and errors are those of ``settling_times``; NaN also for starts that end
+    elsewhere, which never learn.
+    """
+    return _times(model, theta0, fraction, rtol, limits, learned_labels(model))
+
+
+def learned_labels(model: Model) -> tuple[Label, ...]:
+    """The labels of limits at which it is learned."""
+    if model.levels() is not None:
+        return (Label.GLOBAL_MINIMUM,)
+    return (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM, Label.INFINITY)
+
+
+def settling_times(
+    model: Model,
+    theta0: Numbers,
+    fraction: float = 1e-3,
+    rtol: float | None = None,
+    limits: Limits | None = None,
+) -> Any:
+    """Physical time until the excess loss has fallen to ``fraction`` of its start.
+
+    The excess is L(θ(t)) − L(θ(∞)), with the limit found by ``find_limits``, whatever it is; it
+    falls all the time, so the moment is unique. Where L = ℓ(Δ) the orbit is followed to the gap Δ
+    with the wanted loss; other models are followed in physical time and land on the loss itself.
+
+    Args:
+        model: any reduced model.
+        theta0: starts, shape (..., k): a tensor, an array or lists.
+        fraction: in (0, 1).
+        rtol: relative error allowed per step, in time too; by default 1e-12 where the loss is a
+            function of the gap, else 1e-8.
+        limits: of ``theta0``, if they are known already.
+
+    Returns:
+        Times, shape (...), a tensor if ``theta0`` is one, else an array; NaN for starts that never
+        move or whose limit is unresolved, and where the excess at the start is lost in rounding.
+
+    Raises:
+        InputError: ``fraction`` outside (0, 1), or what ``find_limits`` raises.
+    """
+    return _times(model, theta0, fraction, rtol, limits, tuple(Label))
+
+
+def _times(
+    model: Model,
+    theta0: Numbers,
+    fraction: float,
+    rtol: float | None,
+    limits: Limits | None,
+    labels: tuple[Label, ...],
+) -> Any:
+    """The times of rows that move and end with one of the labels."""
+    check_fraction(fraction)
+    starts = check_starts(model, theta0, 1.0 if rtol is None else rtol, 0.0)
+    limits = find_limits(model, starts) if limits is None else limits
+    rows, label = starts.reshape(-1, starts.shape[-1]), limits.label.reshape(-1)
+    wanted = torch.isin(label, torch.tensor(labels, dtype=label.dtype, device=label.device))
+    moves = wanted & (label != Label.UNRESOLVED) & (limits.rule.reshape(-1) != Rule.CRITICAL_START)
+    times = torch.full_like(rows[:, 0], torch.nan)
+    if bool(moves.any()):
+        losses = limits.loss.reshape(-1)[moves]
+        times[moves] = _until(model, rows[moves], losses, label[moves], fraction, rtol)
+    return in_kind(times.reshape(starts.shape[:-1]), theta0)
+
+
+def _until(
+    model: Model,
+    start: Tensor,
+    end_loss: Tensor,
+    label: Tensor,
+    fraction: float,
+    rtol: float | None,
+) -> Tensor:
+    """The times of rows that move, shape (n,)."""
+    half = model.flow()
+    if isinstance(half, Gap):
+        return gap_times(half, start, label == Label.GLOBAL_MINIMUM, fraction, rtol or 1e-12)
+    start_loss = model.loss(start) if half is None else loss_followed(model, half, start)
+    wanted = end_loss + fraction * (start_loss - end_loss)
+    times = torch.full_like(wanted, torch.nan)
+    falls = start_loss > end_loss
+    if half is None:
+        times[falls] = any_times(model, start[falls], wanted[falls], rtol or 1e-8)
+    else:
+        times[falls] = row_times(model, half, start[falls], wanted[falls], rtol or half.time_rtol)
+    return times
