@@ -14,7 +14,7 @@ TRAINED = headline $(PAPERS) agreement agreement_adamw agreement_sampled noisy_m
 
 timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - began)) s"
 
-.PHONY: docs mutants versions reproduce results notebooks $(FLOW) $(TRAINED)
+.PHONY: cuda docs mutants versions reproduce results notebooks $(FLOW) $(TRAINED)
 .NOTPARALLEL:
 
 reproduce: $(FLOW) $(TRAINED) notebooks results
@@ -27,6 +27,9 @@ $(TRAINED):
 
 notebooks:
 	$(call timed,docs/learn/execute.py)
+
+cuda:  # what a GPU does beside the CPU: tests, times, labels, AdamW at the papers' sizes
+	$(call timed,experiments/cuda.py)
 
 docs:  # the site, with the extra "docs"; every warning and every dead link ends the build
 	$(PYTHON) -m sphinx -q -W --keep-going -b html docs $(SITE)

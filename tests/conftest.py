@@ -31,6 +31,13 @@ BAD_LENGTHS = [0, -1, 1.5, "8", None]
 
 def pytest_addoption(parser):
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in a random order")
+    words = "where the tests of the marker device compute (default: cpu)"
+    parser.addoption("--device", choices=["cpu", "cuda"], default="cpu", help=words)
+
+
+def pytest_configure(config):
+    if config.getoption("device") == "cuda" and not torch.cuda.is_available():
+        raise pytest.UsageError("--device cuda is asked for, and this machine has no CUDA device")
 
 
 def pytest_sessionstart(session):
@@ -72,6 +79,12 @@ def forty_digits():
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(20240607)
+
+
+@pytest.fixture
+def device(pytestconfig) -> str:
+    """Where the tests of the marker ``device`` compute."""
+    return pytestconfig.getoption("device")
 
 
 @pytest.fixture

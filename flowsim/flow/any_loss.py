@@ -26,8 +26,8 @@ from flowsim.interface import Levels, Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 
-#: Rows followed at once, times k².
-_SQUARES = 2**18
+#: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
+_SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
 #: Attempted steps of a row that is followed to times or to a loss.
 _MANY_STEPS = 20_000
 #: A row is at rest at this speed, and at what this part of its coordinates changes in its speed.
@@ -210,7 +210,8 @@ def any_limits(
     model: Model, rows: Tensor, rtol: float, atol: float, max_steps: int
 ) -> Iterator[Limits]:
     """Where the rows (n, k) end, part by part."""
-    for part in rows.split(max(1, _SQUARES // rows.shape[1] ** 2)):
+    squares = _SQUARES if rows.device.type == "cpu" else _SQUARES_ON_GPU
+    for part in rows.split(max(1, squares // rows.shape[1] ** 2)):
         yield beyond_doubt(partial(follow, model), model, part, rtol, atol, max_steps)
 
 

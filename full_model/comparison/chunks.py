@@ -24,11 +24,11 @@ from flowsim.scan.workers import run_chunks
 from full_model.comparison.choices import Comparison, predicting_model
 from full_model.comparison.full_side import attention_stays_zero
 from full_model.comparison.side_by_side import CURVES, ENDS, SideBySide
-from full_model.model.threads import threads
+from full_model.model.execution import threads
 from full_model.training.checkpoints import load_checkpoint, refuse_other_settings, save_checkpoint
 
 #: Starts computed and possibly lost at once: as many as make good use of array operations, and
-#: fewer where each of them takes long.
+#: fewer where each of them takes long. A GPU takes all.
 CHUNK, CHUNK_WITH_ATTENTION = 50, 10
 
 #: What was found at a chunk's starts, by name.
@@ -109,6 +109,8 @@ class Chunks:
         self.different = len(self.first)
         plain = attention_stays_zero(settings, self.points.shape[1])
         self.size = CHUNK if plain else CHUNK_WITH_ATTENTION
+        if settings.device != "cpu":
+            self.size = self.different
         self.count = -(-self.different // self.size)
 
     def members(self, chunk: int) -> np.ndarray:

@@ -158,8 +158,8 @@ def open_at_unigram(
     rows: Tensor, weights: Weights, gradient: Gradient, metric: Weights
 ) -> tuple[Tensor, Tensor]:
     """Nothing is decided of untied runs there: e = u = 0 is no minimum (AM Thm. 3)."""
-    label = torch.full((len(rows),), Label.UNRESOLVED, dtype=torch.int8)
-    return label, torch.full((len(rows),), torch.nan, dtype=torch.float64)
+    label = torch.full_like(rows, Label.UNRESOLVED, dtype=torch.int8)
+    return label, torch.full_like(rows, torch.nan, dtype=torch.float64)
 
 
 def _inside(chain: BinaryChain, weights: Weights, gradient: Gradient, schur: Tensor) -> Tensor:

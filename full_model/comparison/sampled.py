@@ -31,7 +31,7 @@ from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.chunks import Chunks, Part, require_versions
 from full_model.comparison.full_side import lifted_weights
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
-from full_model.model.threads import threads
+from full_model.model.execution import threads
 from full_model.training.baseline_losses import RunLosses
 from full_model.training.probes import plateau
 from full_model.training.recipe import Recipe

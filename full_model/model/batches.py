@@ -9,8 +9,14 @@ from full_model.model import native
 from full_model.model.architecture import Architecture, Weights
 from full_model.model.transformer import cross_entropy, forward
 
-#: Numbers in the widest activation of one piece on the CPU: 4 MiB of float32.
-PIECE = 2**20
+#: Numbers in the widest activation of one piece: 4 MiB of float32 on a CPU, whose cache holds it,
+#: and 2 GiB on a GPU, of which backpropagation holds about ten.
+PIECE, PIECE_ON_GPU = 2**20, 2**29
+
+
+def widest(arch: Architecture, n: int) -> int:
+    """Numbers of the widest activation at one of n positions."""
+    return max(arch.width, arch.d, arch.heads * n if arch.attention == "softmax" else 0)
 
 
 def batch_gradient(
@@ -21,12 +27,11 @@ def batch_gradient(
     Args:
         arch, weights: M models, weights of shape (M, *shape).
         inputs, targets: symbols, (M, batch, n).
-
         fast: threads for the compiled kernel, where it fits; the numbers agree to rounding. 0 for
             PyTorch.
 
-    On a CPU the models go through in pieces whose activations fit the cache: a model's numbers do
-    not depend on the piece it falls into beyond rounding.
+    The models go through in pieces: a model's numbers do not depend on the piece it falls into
+    beyond rounding.
     """
     like = weights["bias"]
     if fast and native.fits(arch, like.dtype, like.device):
@@ -34,10 +39,8 @@ def batch_gradient(
         if found is not None:
             return found
     members, batch, n = inputs.shape
-    widest = max(arch.width, arch.d, arch.heads * n if arch.attention == "softmax" else 0)
-    size = members
-    if inputs.device.type == "cpu":
-        size = max(1, min(members, PIECE // (batch * n * widest)))
+    numbers = PIECE if inputs.device.type == "cpu" else PIECE_ON_GPU
+    size = max(1, min(members, numbers // (batch * n * widest(arch, n))))
     losses, pieces = [], []
     for start in range(0, members, size):
         part = slice(start, start + size)

@@ -12,7 +12,7 @@ import xarray as xr
 
 from flowsim.errors import InputError
 from full_model.model.architecture import Weights, check_weights
-from full_model.model.threads import threads
+from full_model.model.execution import threads
 from full_model.training.checkpoints import (
     check_checkpoint,
     fingerprint,
@@ -68,7 +68,7 @@ def train(
         identity = settings.as_dict() | {
             "start": fingerprint(first), "arithmetic": arithmetic, "telemetry": TELEMETRY,
         }  # fmt: skip
-        count = torch.get_num_threads()
+        count = 1 if session.trainer.small else torch.get_num_threads()
         if resume:
             assert checkpoint is not None
             tensors, state = load_checkpoint(checkpoint)
@@ -76,7 +76,7 @@ def train(
             count = session.restore(checkpoint, tensors, state)
         with threads(count):
             session.run(checkpoint, identity, progress)
-        return session.record(), session.trainer.weights
+            return session.record(), session.trainer.weights
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from full_model.model.architecture import Weights
+from full_model.model.batches import PIECE_ON_GPU
 from full_model.model.population import PopulationLoss
 from full_model.training.baseline_losses import RunLosses
 from full_model.training.checkpoints import save_checkpoint
@@ -87,7 +88,8 @@ class RunSession:
         trainer, arch = self.trainer, self.settings.arch
         found: dict[str, list[Tensor]] = {}
         numbers = self.tokens[0].numel() * max(arch.width, arch.heads * arch.length)
-        size = max(1, _PROBE_NUMBERS // numbers)
+        on_cpu = self.tokens.device.type == "cpu"
+        size = max(1, (_PROBE_NUMBERS if on_cpu else PIECE_ON_GPU) // numbers)
         for start in range(0, trainer.members, size):
             part = slice(start, start + size)
             weights = {name: w[part] for name, w in trainer.weights.items()}

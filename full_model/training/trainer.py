@@ -6,6 +6,8 @@ computes for one model depends on another.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
@@ -16,10 +18,10 @@ from flowsim.errors import InputError
 from flowsim.training.recipe import CLIP_GUARD, DECAYING, Recipe
 from full_model.model import native
 from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
-from full_model.model.batches import batch_gradient
-from full_model.model.prefix_tree import exact_loss
+from full_model.model.batches import PIECE, batch_gradient, widest
+from full_model.model.execution import Repeated, threads
+from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
 from full_model.model.sequence_source import SequenceSource
-from full_model.model.threads import threads
 
 #: Symbols to be trained on from which a second of compiling pays.
 _WORTH_COMPILING = 2**22
@@ -42,7 +44,9 @@ class Trainer:
             a model: its weights stay NaN.
         evaluations: field evaluations of the flow so far.
         fast: does the compiled kernel do the sampled batches; it depends on the settings and on
-            there being a compiler.
+            there being a compiler. It takes as many threads as torch had when the trainer was made.
+        small: do a step's arrays fit a cache; then torch takes one thread, for a second one waits
+            for the first, and with busy cores for the other programs.
 
     Raises:
         InputError: weights, source, device and recipe that do not fit together.
@@ -74,40 +78,47 @@ class Trainer:
         self.moments: dict[str, Weights] = {}
         if recipe.loss == "population":
             self.population = exact_loss(arch, source, like.dtype, like.device)
+            self._descent = Repeated.on(like.device, self.population.value_and_gradient)
+            rows = 1 if isinstance(self.population, PrefixTreeLoss) else len(self.population.tokens)
         else:
             if generator is None or generator.device.type != like.device.type:
                 raise InputError("sampled batches need a generator on the weights' device")
             self.per_member = source.repeat(self.members)
+            self._descent = Repeated.on(like.device, partial(batch_gradient, arch))
+            rows = recipe.batch
         work = recipe.steps * recipe.batch * arch.length * self.members
         self.fast = work >= _WORTH_COMPILING and native.fits(arch, like.dtype, like.device)
+        self.small = self.members * rows * arch.length * widest(arch, arch.length) < PIECE
+        self.workers = torch.get_num_threads()
         slots = {"adamw": ("first", "second"), "sgd": ("velocity",) if recipe.momentum else ()}
         for slot in slots.get(recipe.trainer, ()):
             self.moments[slot] = {name: torch.zeros_like(w) for name, w in self.weights.items()}
 
-    def _gradient(self, workers: int) -> tuple[Tensor, Weights]:
+    def _gradient(self) -> tuple[Tensor, Weights]:
         """The loss (M,) that this step descends, and its gradient; draws the batch if sampled."""
         if self.recipe.loss == "population":
-            return self.population.value_and_gradient(self.weights)
+            return self._descent(self.weights)
         assert self.generator is not None
         inputs, targets = self.per_member.sample(
             self.recipe.batch, self.arch.length, self.generator
         )
-        fast = workers if self.fast else 0
-        return batch_gradient(self.arch, self.weights, inputs, targets, fast)
+        if self.fast:
+            return batch_gradient(self.arch, self.weights, inputs, targets, self.workers)
+        return self._descent(self.weights, inputs, targets)
 
     def advance(self, steps: int = 1) -> Tensor:
         """Take some steps; the loss (M,) seen by the last one, before its move (after the flow)."""
         if self.recipe.trainer == "flow":
             return self._flow(steps)
-        loss, count = torch.zeros(0), torch.get_num_threads()
+        loss = torch.zeros(0)
         # torch's idle workers spin, in the way of the kernel's own threads
-        with threads(1 if self.fast else count):
+        with threads(1 if self.fast or self.small else torch.get_num_threads()):
             for _ in range(steps):
-                loss, gradient = self._gradient(count)
+                loss, gradient = self._gradient()
                 self._move(gradient)
                 self.step += 1
         self.alive &= loss.isfinite() & finite_members(self.weights)
-        return loss
+        return loss.clone()  # the next step of a captured one overwrites it
 
     @torch.no_grad()
     def _move(self, gradient: Weights) -> None:

@@ -222,9 +222,9 @@ def test_a_device_is_one_that_is_there_and_that_the_engine_has(monkeypatch):
         limits_by(flowsim.model("canonical", 0.5, 0.8), torch.ones(1, 2), How(device="cuda"))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_labels_on_a_gpu_are_those_on_the_cpu():
+@pytest.mark.device
+def test_labels_on_a_device_are_those_on_the_cpu(device):
     model, rows = Well(), starts(Well(), 1000)
-    here, there = (limits_by(model, rows, How(device=device)) for device in ("cpu", "cuda"))
+    here, there = (limits_by(model, rows, How(device=where)) for where in ("cpu", device))
     assert torch.equal(here.label, there.label)
     torch.testing.assert_close(here.theta, there.theta, rtol=0, atol=1e-6)

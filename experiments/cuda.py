@@ -1,0 +1,331 @@
+"""What a GPU does: the same numbers as the CPU, and how much sooner. One command, part by part.
+
+1. tests: every test that computes on a device, there: losses and gradients of transformers, lifts,
+   trainers and the engine for any loss equal the CPU's to 1e-10 in float64.
+2. any_loss: that engine on a million starts of the canonical and the linear model with a dynamic
+   bias and of a user's model (examples/two_factor.py), beside one core, on a hundredth of them.
+3. ensembles: a step of AdamW (AM Table 2) of 4 096 transformers with softmax attention, d = 8, at
+   N = 64 and N = 1 024, beside the compiled kernel on one core with fewer of them.
+4. compare: 400 lifted starts with noise at four chains on the exact loss, d = N = 8, beside the
+   labels that the CPU finds.
+5. adamw: 64 seeds of AdamW at the papers' sizes, N = 1 024 and 8 000 steps, d = 4, 8 and 16, at
+   p + q above and below 1.
+
+Each part has a record of its own, cuda_PART.json, which stays when a later one fails; the command
+begins again with the first that is not there. A part that has used its minutes ends between two
+steps and says how far it came. In the end cuda.png and the table cuda.md are made of the records.
+
+    python experiments/cuda.py [--device cpu --small] [--minutes 1.6] [--out figures] [--overwrite]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from papers import ABOVE, BELOW, BLUE, FIGURES, ORANGE, made, outcome, rounded, write_png
+
+import flowsim
+from flowsim import BinaryChain
+from flowsim.arrays import resolve_device
+from flowsim.errors import InputError
+from flowsim.flow.how import How
+from flowsim.flow.limits import limits_by
+from flowsim.records.atomic import write_atomically
+from full_model import (
+    Architecture,
+    Comparison,
+    MarkovSource,
+    RunSettings,
+    Trainer,
+    compare,
+    grid_points,
+    initial_weights,
+    papers_recipe,
+    train,
+)
+
+ROOT = Path(__file__).parents[1]
+NAME = "cuda"
+CHAINS = (ABOVE, BinaryChain(0.9, 0.9), BELOW, BinaryChain(0.1, 0.1))
+#: Sizes of the parts, and those of --small.
+LARGE = {
+    "tests": "", "dynamic": ("canonical", "linear"), "starts": 10**6, "models": 4096,
+    "lengths": (64, 1024), "cells": 20, "steps": 2000, "seeds": 64, "training": (1024, 8000),
+    "widths": (4, 8, 16),
+}  # fmt: skip
+SMALL = {
+    "tests": "losses or captured", "dynamic": ("canonical",), "starts": 200, "models": 8,
+    "lengths": (16, 32), "cells": 2, "steps": 40, "seeds": 2, "training": (16, 40), "widths": (4,),
+}  # fmt: skip
+
+Found = dict[str, Any]
+
+
+class OutOfTimeError(Exception):
+    """A part has used its minutes."""
+
+
+class Clock:
+    """The time of one part.
+
+    Args:
+        minutes: what it may take.
+        device: where it computes.
+    """
+
+    def __init__(self, minutes: float, device: str) -> None:
+        self.began, self.device, self.seconds = time.perf_counter(), device, 60 * minutes
+
+    def passed(self) -> float:
+        """Seconds since the part began, when all that was asked of the device is done."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - self.began
+
+    def left(self) -> float:
+        """Seconds that are left; OutOfTimeError if none are."""
+        left = self.seconds - self.passed()
+        if left <= 0:
+            raise OutOfTimeError
+        return left
+
+
+def tests(found: Found, device: str, sizes: Found, clock: Clock) -> None:
+    """Run the tests of the marker ``device``."""
+    words = [sys.executable, "-m", "pytest", "-q", "-m", "device", "--device", device, "-k",
+             sizes["tests"], "tests/full_model/test_device.py", "tests/flow"]  # fmt: skip
+    try:
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=clock.left())
+    except subprocess.TimeoutExpired:
+        raise OutOfTimeError from None
+    found |= {"exit": done.returncode, "last line": (done.stdout.split("\n") or [""])[-2]}
+    if done.returncode:
+        print(done.stdout[-4000:], file=sys.stderr)
+
+
+def any_loss(found: Found, device: str, sizes: Found, clock: Clock) -> None:
+    """Starts per second, and labels, of the device and of one core."""
+    sys.path.append(str(ROOT / "examples"))
+    from two_factor import TwoFactor
+
+    models = {name: flowsim.model(name, 0.5, 0.8, bias="dynamic")
+              for name in sizes["dynamic"]}  # fmt: skip
+    for name, model in {**models, "two_factor": TwoFactor()}.items():
+        generator, k = torch.Generator().manual_seed(0), len(model.coordinates)
+        starts = torch.randn(sizes["starts"], k, dtype=torch.float64, generator=generator)
+        few = starts[: max(100, len(starts) // 100)]
+        report = {"progress": lambda _: clock.left()}
+        limits_by(model, few, How(device=device, **report))  # libraries set themselves up
+        rates, labels = {}, {}
+        for where, rows in ((device, starts), ("one core", few)):
+            on = "cpu" if where == "one core" else device
+            began = clock.passed()
+            labels[where] = limits_by(model, rows, How(device=on, **report)).label
+            rates[where] = len(rows) / (clock.passed() - began)
+        found[name] = {
+            "starts": len(starts), "per second": rates[device],
+            "per second, one core": rates["one core"],
+            "starts compared": len(few),
+            "other labels": int((labels[device][: len(few)] != labels["one core"]).sum()),
+        }  # fmt: skip
+
+
+def ensembles(found: Found, device: str, sizes: Found, clock: Clock) -> None:
+    """Seconds of one model's step in an ensemble on the device and in the kernel on one core."""
+    for length in sizes["lengths"]:
+        arch, each = Architecture(8, length), {}
+        on_core = max(2, sizes["models"] * 64 // (length * 128))
+        for where, members in ((device, sizes["models"]), ("one core", on_core)):
+            on = "cpu" if where == "one core" else device
+            weights = initial_weights(arch, "gaussian", range(members))
+            run = Trainer(
+                arch, {name: w.to(on, torch.float32) for name, w in weights.items()},
+                MarkovSource.of(ABOVE), papers_recipe(10**6), torch.Generator(on).manual_seed(0),
+            )  # fmt: skip
+            for _ in range(4):  # compiled or captured in them
+                run.advance()
+                clock.left()
+            began, steps = clock.passed(), 0
+            while steps < 3 or clock.passed() - began < min(5, clock.seconds / 12):
+                run.advance()
+                steps += 1
+                clock.left()
+            each[where] = (clock.passed() - began) / (steps * members)
+        found[f"N = {length}"] = {
+            "models": sizes["models"], "seconds of a step": each[device] * sizes["models"],
+            "seconds of a model's step": each[device],
+            "seconds of a model's step, one core": each["one core"],
+        }  # fmt: skip
+
+
+def compared(found: Found, device: str, sizes: Found, clock: Clock) -> None:
+    """Labels of full training on the device beside the CPU's, from the same starts."""
+    points = grid_points(sizes["cells"], sizes["cells"], e_range=(0.1, 2.0))
+    for chain in CHAINS:
+        records, seconds = {}, {}
+        for on in (device, "cpu"):
+            settings = Comparison(chain.p, chain.q, "rank-one", noise=0.02, steps=sizes["steps"],
+                                  device=on)  # fmt: skip
+            began = clock.passed()
+            shared = {"jobs": os.cpu_count() or 1} if on == "cpu" and device != "cpu" else {}
+            records[on] = compare(settings, points, progress=lambda *_: clock.left(), **shared)
+            seconds[on] = clock.passed() - began
+        labels = [records[on]["outcome"].values for on in (device, "cpu")]
+        found[f"p = {chain.p:g}, q = {chain.q:g}"] = {
+            "starts": len(points), "other labels": int((labels[0] != labels[1]).sum()),
+            "agreement": records[device].attrs["agreement"],
+            "seconds": seconds[device], "seconds, all cores": seconds["cpu"],
+        }  # fmt: skip
+
+
+def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
+    """Where sampled AdamW ends from many seeds, above and below p + q = 1."""
+    length, steps = sizes["training"]
+    chains = [chain for chain in (ABOVE, BELOW) for _ in range(sizes["seeds"])]
+    for d in sizes["widths"]:
+        name, began = f"d = {d}", clock.passed()
+
+        def report(step: int, _: object, name: str = name) -> None:
+            found[name] = {"stopped after steps": step}
+            clock.left()
+
+        settings = RunSettings(
+            Architecture(d, length), papers_recipe(steps),
+            tuple(c.p for c in chains), tuple(c.q for c in chains),
+            seeds=2 * tuple(range(sizes["seeds"])), telemetry_every=steps // 20, test_batch=16,
+            dtype="float32", device=device,
+        )  # fmt: skip
+        record, _ = train(settings, progress=report)
+        lines = record.rename(step="line").assign_coords(line=range(record.sizes["step"]))
+        parts = {f"p = {c.p:g}, q = {c.q:g}": lines.isel(model=record.p.values == c.p)
+                 for c in (ABOVE, BELOW)}  # fmt: skip
+        found[name] = {
+            "length": length, "steps": steps, "seconds": clock.passed() - began,
+            "step": record.step.values.tolist(),
+            "ends": {chain: outcome(part) for chain, part in parts.items()},
+            "median loss": {chain: np.median(part.loss, axis=1).tolist()
+                            for chain, part in parts.items()},
+        }  # fmt: skip
+
+
+PARTS: dict[str, Callable[[Found, str, Found, Clock], None]] = {
+    "tests": tests, "any_loss": any_loss, "ensembles": ensembles, "compare": compared,
+    "adamw": adamw,
+}  # fmt: skip
+
+
+def machine(device: str) -> dict[str, str]:
+    """What it was run on: card, driver and versions."""
+    found = {"torch": str(torch.__version__), "python": platform.python_version(),
+             "flowsim": flowsim.__version__, "cpu cores": str(os.cpu_count())}  # fmt: skip
+    if device == "cpu":
+        return {"gpu": "none", **found}
+    ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    said = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+    return {"gpu": torch.cuda.get_device_name(), "driver": (said or ["unknown"])[0],
+            "cuda": str(torch.version.cuda), **found}  # fmt: skip
+
+
+def record_of(part: str, device: str, small: bool, minutes: float) -> Found:
+    """Run one part: what it found, how long it took, and whether it came to its end."""
+    found: Found = {}
+    clock, ended = Clock(minutes, device), True
+    try:
+        PARTS[part](found, device, SMALL if small else LARGE, clock)
+    except OutOfTimeError:
+        ended = False
+    words = f"python experiments/{NAME}.py --device {device}" + " --small" * small
+    said = "" if ended else ", its time was up"
+    print(f"{part}: {clock.passed():.0f} s of {60 * minutes:.0f}{said}", file=sys.stderr)
+    return {"made": made(words), "machine": machine(device), "small": small,
+            "seconds": clock.passed(), "ended": ended, "found": found}  # fmt: skip
+
+
+def table(records: dict[str, Found]) -> str:
+    """One line for each number of the records, in Markdown."""
+    on = next(iter(records.values()))["machine"]
+    lines = [", ".join(f"{name} {value}" for name, value in on.items()), "",
+             "| part | what | value |", "|---|---|---|"]  # fmt: skip
+    for part, record in records.items():
+        said = f"{record['seconds']:.0f} s" + ("" if record["ended"] else ", its time was up")
+        lines.append(f"| {part} | took | {said} |")
+        for name, value in record["found"].items():
+            rows = value if isinstance(value, dict) else {"": value}
+            shown = {k: v for k, v in rows.items() if not isinstance(v, dict | list)}
+            for chain, end in rows.get("ends", {}).items():
+                shown[f"{chain}: at the bigram"] = f"{end['bigram']} of {end['models']}"
+            for key, v in shown.items():
+                number = f"{v:.4g}" if isinstance(v, float) else str(v)
+                lines.append(f"| {part} | {': '.join(x for x in (name, key) if x)} | {number} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(records: dict[str, Found]) -> Figure:
+    """How much sooner the device is than one core, and AdamW's losses."""
+    figure = Figure((10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    ratios = {name: line["per second"] / line["per second, one core"]
+              for name, line in records["any_loss"]["found"].items()}  # fmt: skip
+    for name, line in records["ensembles"]["found"].items():
+        key = "seconds of a model's step"
+        ratios[f"ensemble, {name}"] = line[f"{key}, one core"] / line[key]
+    left.barh(list(ratios), list(ratios.values()), color=BLUE)
+    left.axvline(1, color="0.35", linewidth=0.8, linestyle=":")
+    left.set(xscale="log", xlabel="times as fast as one core")
+    for name, line in records["adamw"]["found"].items():
+        for (chain, loss), colour in zip(line.get("median loss", {}).items(), (BLUE, ORANGE),
+                                         strict=True):  # fmt: skip
+            right.plot(line["step"], loss, color=colour, label=f"{name}, {chain}",
+                       alpha=0.3 + 0.7 * 4 / int(name.split()[-1]))  # fmt: skip
+    right.set(xlabel="step", ylabel="median loss, nats")
+    if right.lines:
+        right.legend(fontsize=8)
+    figure.suptitle(records["adamw"]["machine"]["gpu"])
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda", help="cuda (default), or cpu with --small")
+    parser.add_argument("--small", action="store_true", help="sizes that take seconds")
+    parser.add_argument("--minutes", type=float, default=1.6, help="what each part may take")
+    parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
+    parser.add_argument("--overwrite", action="store_true", help="begin again with the first part")
+    options = parser.parse_args(arguments)
+    try:
+        device = resolve_device(options.device)
+        records: dict[str, Found] = {}
+        options.out.mkdir(parents=True, exist_ok=True)
+        torch.set_num_threads(1)
+        for part in PARTS:
+            path = options.out / f"{NAME}_{part}.json"
+            if options.overwrite or not path.exists():
+                found = rounded(record_of(part, device, options.small, options.minutes))
+                text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+                write_atomically(path, lambda to, text=text: to.write_text(text))
+            records[part] = json.loads(path.read_text())
+            print(path)
+        figure, text = draw(records), table(records)
+        write_atomically(options.out / f"{NAME}.png", lambda to: write_png(figure, to))
+        write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(text))
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(options.out / f"{NAME}.png", options.out / f"{NAME}.md", sep="\n")
+    return 1 if records["tests"]["found"].get("exit") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

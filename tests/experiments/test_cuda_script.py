@@ -1,0 +1,50 @@
+"""The command for a GPU, on the CPU and small, so that it cannot rot."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+import cuda as script
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so(tmp_path, capsys):
+    assert script.main(["--out", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        "device cuda is asked for, and this machine has no CUDA device\n"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_part_whose_time_is_up_ends_and_says_so():
+    for part in ("ensembles", "adamw", "compare", "any_loss"):
+        record = script.record_of(part, "cpu", True, 0.0)
+        assert not record["ended"] and record["seconds"] < 60
+
+
+@pytest.mark.slow
+def test_every_part_small_on_the_cpu(tmp_path, capsys):
+    words = ["--device", "cpu", "--small", "--minutes", "9", "--out", str(tmp_path)]
+    assert script.main(words) == 0
+    records = {part: json.loads((tmp_path / f"cuda_{part}.json").read_text())
+               for part in script.PARTS}  # fmt: skip
+    assert all(record["ended"] for record in records.values())
+    assert "passed" in records["tests"]["found"]["last line"]
+    for line in records["any_loss"]["found"].values():
+        assert line["other labels"] == 0 and line["starts compared"] == 100
+    assert set(records["ensembles"]["found"]) == {"N = 16", "N = 32"}
+    compared = records["compare"]["found"]
+    assert [line["other labels"] for line in compared.values()] == [0] * 4
+    ends = records["adamw"]["found"]["d = 4"]["ends"]
+    assert [end["models"] for end in ends.values()] == [2, 2]
+    assert (tmp_path / "cuda.png").stat().st_size > 10_000
+    shown = (tmp_path / "cuda.md").read_text()
+    assert "gpu none, torch" in shown and "at the bigram" in shown
+    (tmp_path / "cuda_adamw.json").unlink()
+    capsys.readouterr()
+    assert script.main(words) == 0
+    assert capsys.readouterr().err.startswith("adamw:")  # what was finished stays
