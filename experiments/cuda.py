@@ -41,8 +41,8 @@ from flowsim import BinaryChain
 from flowsim.arrays import resolve_device
 from flowsim.errors import InputError
 from flowsim.flow.how import How
-from flowsim.flow.limits import limits_by
-from flowsim.records.atomic import write_atomically
+from flowsim.flow.orbits import limits_by
+from flowsim.records.netcdf import write_atomically
 from full_model import (
     Architecture,
     Comparison,

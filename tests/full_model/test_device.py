@@ -8,9 +8,9 @@ import torch
 
 import flowsim
 from flowsim import BinaryChain
-from flowsim.flow.any_rows import Rows
+from flowsim.flow.any_loss import Rows
 from flowsim.flow.how import How
-from flowsim.flow.limits import limits_by
+from flowsim.flow.orbits import limits_by
 from full_model import (
     Architecture,
     AttentionFreeField,
