@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from results_cases import Rows, cases
@@ -62,6 +63,38 @@ def _trapped(line: dict[str, Any] | None) -> str:
         return "not trained"
     text = f"{line['trapped']} of {line['runs']}"
     return f"{text}; {line['between']}" if line["between"] else text
+
+
+def bad_ends(found: dict[str, Any]) -> Rows:
+    """Of every start, S, m and d: how many do not learn, at a partition or open."""
+    lines = [line for line in cases(found).values() if "at partitions" in line]
+    excess = sorted({line["d"] - line["states"] for line in lines})
+    names = ["d = S" + (f" {'-' if x < 0 else '+'} {abs(x)}" if x else "") for x in excess]
+    rows: dict[tuple[Any, ...], list[str]] = {}
+    for line in lines:
+        row = rows.setdefault((line["start"], line["states"], line["m"]), [""] * len(excess))
+        at, rest = sum(line["at partitions"].values()), line["open"]
+        text = f"{at}" + (f" + {rest}" if rest else "") + f" of {line['runs']}"
+        row[excess.index(line["d"] - line["states"])] = text
+    head = [
+        "start",
+        "S",
+        "m",
+        *(f"{name}: at a partition + open" for name in names[:1]),
+        *names[1:],
+    ]
+    return head, [[*key, *row] for key, row in rows.items()]
+
+
+def bad_levels(found: dict[str, Any]) -> Rows:
+    """Open shares of the partitions of six states beside the rank of their embeddings."""
+    levels = found["levels"]["S = 6"]
+    at = sum((Counter(line["at partitions"]) for line in found.values()
+              if isinstance(line, dict) and line.get("states") == 6), Counter())  # fmt: skip
+    ranks = {word: 6 - len(word.split(" + ")) for word in levels}
+    return (["partition", "rank of the embeddings", "open share", "runs found there"],
+            [[word, ranks[word], f"{levels[word]:.4f}", at[word]]
+             for word in sorted(levels, key=lambda word: levels[word])])  # fmt: skip
 
 
 #: Columns of the table of depth; one that a study lacks is left out.
@@ -126,5 +159,7 @@ TABLES = {
     "states_attention": ("states_attention", attention),
     "states_agreement": ("states_agreement", agreement),
     "states_threshold": ("states_threshold", threshold),
+    "states_ends": ("states_ends", bad_ends),
+    "states_levels": ("states_ends", bad_levels),
     "depth": ("depth", depth),
 }

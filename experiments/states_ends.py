@@ -1,0 +1,277 @@
+"""Below the threshold too, full training of S states can end between the two losses: where.
+
+Symmetric chain of S states with the second eigenvalue λ = 0.16, so p is below (S − 1)/S. One layer
+without attention, tied, S logits, one position, m hidden units for each state, gradient descent on
+the exact loss. Starts: points of the plane (e, w) with 0 < e < 2 and −2 < w < 0 that the plane
+traps, lifted, with noise 0.02 on every weight; and Gaussian ones of deviation 0.02, 0.5 and 1.
+
+Where embeddings of every block of a partition of the states have the same mean, no logits are
+better than those of ``partition_loss`` (docs/derivations.md, 13). Criteria: a run has learned below
+1 % of the gap; it is at a partition within 0.2 % of the gap from the loss of one with S − K blocks,
+K the rank of its embeddings; the others are open. Runs at a partition are moved by 1e-3 in every
+weight, four times, and return if they are then within 0.2 % of the same loss.
+
+    python experiments/states_ends.py [--quick]      about five minutes on one core
+
+--quick takes 4 starts for each setting and a tenth of the steps.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from papers import BLUE, GREEN, GREY, ORANGE, run_script
+from states_descent import (
+    Weights,
+    centred,
+    descend,
+    gain_across,
+    partition_loss,
+    partitions,
+    rank,
+    rank_losses,
+    symmetric_law,
+)
+
+from flowsim import MarkovChain
+from full_model import Architecture, initial_weights, lift_states, wilson
+
+NAME = "states_ends"
+DEFAULT = {"runs": 16, "steps": 20_000}
+QUICK = {"runs": 4, "steps": 2_000}
+#: S and p above the threshold, where experiments/states_agreement.py leaves runs open.
+ABOVE = ((3, 0.8), (5, 0.95))
+EIGENVALUE, NOISE, NEAR, RATE = 0.16, 0.02, 0.002, 0.1
+LIFTED = "trapped by the plane"
+GAUSSIAN = (0.02, 0.5, 1.0)
+#: S, d, m, start.
+SETTINGS = (
+    *((6, d, m, LIFTED) for m in (1, 2, 3, 4) for d in range(5, 12)),
+    *((s, d, 3, LIFTED) for s in (3, 4, 5, 7) for d in range(s - 1, 2 * s - 1)),
+    *((6, d, 3, f"N(0, {x:g}²)") for x in GAUSSIAN for d in (5, 6, 7, 8)),
+)
+
+
+def chance(states: int) -> float:
+    """p at the second eigenvalue."""
+    return (1 - EIGENVALUE) * (states - 1) / states
+
+
+def share_of(states: int, loss: float, p: float | None = None) -> float:
+    """The open share of the gap between unigram and bigram, at p or at the second eigenvalue."""
+    chain = MarkovChain.symmetric(states, chance(states) if p is None else p)
+    return (loss - chain.entropy_rate) / (chain.stationary_entropy - chain.entropy_rate)
+
+
+def compute(runs: int, steps: int) -> xr.Dataset:
+    """Of every run: open share, size of the gradient, rank, kinks, gain, copies that return."""
+    names = ("share", "gradient", "rank", "at_kinks", "gain", "returned")
+    found = np.full((len(names), len(SETTINGS), runs), np.nan)
+    grams = np.full((len(SETTINGS), runs, 7, 7), np.nan)
+    for i, (states, d, m, start) in enumerate(SETTINGS):
+        began = time.process_time()
+        for k, weights in enumerate(starts(states, d, m, start, runs)):
+            found[:, i, k] = followed(weights, steps)
+            if not found[0, i, k] < 0.01:
+                e = centred(weights[0])
+                e /= np.linalg.norm(e, axis=1)[:, None] + 1e-9
+                grams[i, k, :states, :states] = e @ e.T
+        print(f"{SETTINGS[i]}: {time.process_time() - began:.0f} s", file=sys.stderr)
+    axes = ("setting", "run")
+    record = xr.Dataset({n: (axes, x.astype("float32")) for n, x in zip(names, found, strict=True)})
+    record["cosine"] = ((*axes, "state", "other"), grams.astype("float32"))
+    return record.assign_coords(setting=["; ".join(map(str, s)) for s in SETTINGS])
+
+
+def starts(states: int, d: int, m: int, start: str, runs: int) -> Iterator[Weights]:
+    """Weights of every run: embeddings, position, W_1, W_2ᵀ, bias."""
+    arch = Architecture(d, 1, hidden=m * states, states=states, output="states", attention="none")
+    for seed in range(runs):
+        if start == LIFTED:
+            rng = np.random.default_rng(seed)
+            point = trapped_point(m, rng)
+            weights = {n: x.numpy() for n, x in lift_states(point, arch).items()}
+            weights = {n: x + NOISE * rng.normal(size=x.shape) for n, x in weights.items()}
+        else:
+            deviation = float(start[5:-2])
+            drawn = initial_weights(arch, "gaussian", [seed], std=deviation)
+            weights = {n: x[0].numpy() for n, x in drawn.items()}
+        yield [np.ascontiguousarray(x) for x in (
+            weights["embedding"], weights["positions"][0], weights["0.up"], weights["0.down"].T,
+            weights["bias"])]  # fmt: skip
+
+
+def trapped_point(m: int, rng: np.random.Generator) -> torch.Tensor:
+    """A random (e, w) that the plane traps below the threshold."""
+    while True:
+        e, w = rng.uniform(0, 2), rng.uniform(-2, 0)
+        omega = np.sqrt(m) * w
+        if omega < -1 and e**2 < 2 * omega**2 - 2 - 4 * np.log(-omega):
+            return torch.tensor([e, w], dtype=torch.float64)
+
+
+def trained(weights: Weights, steps: int) -> tuple[float, float]:
+    """Open share and size of the gradient after descent, in place, at the rate and then at 1/10."""
+    states = len(weights[0])
+    law = symmetric_law(states, chance(states))
+    descend(*weights, law, RATE, steps)
+    loss, size = descend(*weights, law, RATE / 10, steps // 10)
+    return share_of(states, loss), size
+
+
+def followed(weights: Weights, steps: int) -> tuple[float, ...]:
+    """The numbers of one run, whose weights become those of its end."""
+    share, size = trained(weights, steps)
+    e, p, up, _, _ = weights
+    at_kinks = int((abs((e + p) @ up.T).min(0) < 1e-3).sum())
+    returned = np.nan
+    if nearest(len(e), rank(e), share):
+        rng, returned = np.random.default_rng(0), 0
+        for _ in range(4):
+            copy = [x + 1e-3 * rng.normal(size=x.shape) for x in weights]
+            returned += abs(trained(copy, steps // 2)[0] - share) < NEAR
+    return share, size, rank(e), at_kinks, gain_across(weights), returned
+
+
+def nearest(states: int, among: int, share: float) -> str:
+    """The partition with S − rank blocks at that share, or nothing; 1 < blocks < S."""
+    for sizes, value in levels(states).items():
+        if len(sizes) == states - among and abs(value - share) < NEAR:
+            return " + ".join(map(str, sizes))
+    return ""
+
+
+def kinds_of(states: int, lines: xr.Dataset) -> np.ndarray:
+    """The partition at which each run is, as ``nearest`` names it, in the shape of the runs."""
+    named = np.vectorize(lambda among, share: nearest(states, int(among), float(share)), [object])
+    return named(lines["rank"].values, lines.share.values).astype(str)
+
+
+_LEVELS: dict[int, dict[tuple[int, ...], float]] = {}
+
+
+def levels(states: int) -> dict[tuple[int, ...], float]:
+    """Open shares of all partitions into more than one block, and fewer than S."""
+    if states not in _LEVELS:
+        _LEVELS[states] = {
+            sizes: share_of(states, partition_loss(sizes, chance(states)))
+            for sizes in partitions(states) if 1 < len(sizes) < states
+        }  # fmt: skip
+    return _LEVELS[states]
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """Per setting: how many learn, are at a partition, are open; and the partitions' losses."""
+    found: dict[str, Any] = {}
+    for (states, d, m, start), name in zip(SETTINGS, record.setting.values, strict=True):
+        line = record.sel(setting=name)
+        share = line.share.values
+        kinds = kinds_of(states, line)
+        at = kinds != ""
+        learned = share < 0.01
+        rest = ~at & ~learned
+        found[str(name)] = {
+            "states": states, "d": d, "m": m, "start": start, "runs": len(share),
+            "learned": int(learned.sum()), "at partitions": dict(Counter(kinds[at].tolist())),
+            "interval": wilson(int(at.sum()), len(share)), "open": int(rest.sum()),
+            "open_share": sorted(float(x) for x in share[rest]),
+            "largest gradient at partitions": float(line.gradient.values[at].max(initial=0)),
+            "copies that return": [int(line.returned.values[at].sum()), 4 * int(at.sum())],
+            "units at kinks": sorted(int(x) for x in line.at_kinks.values[at]),
+            "gain across at partitions": sorted(float(x) for x in line.gain.values[at]),
+            "gain across where open": sorted(float(x) for x in line.gain.values[rest]),
+        }  # fmt: skip
+    found["levels"] = {
+        f"S = {s}": {" + ".join(map(str, k)): x for k, x in levels(s).items()}
+        for s in (3, 4, 5, 6, 7)
+    }
+    found["minima of rank K above the threshold"] = {
+        f"S = {s}, p = {p}": {
+            f"K = {k}": [share_of(s, loss, p) for loss in rank_losses(s, p, k)]
+            for k in range(1, s - 1)
+        }
+        for s, p in ABOVE
+    }
+    return found
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """Open shares against d beside the partitions' levels, and who pairs with whom."""
+    figure = Figure(figsize=(12.5, 4.8), layout="constrained")
+    left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))
+    axes = left.subplots()
+    six = record.sel(setting=[n for n in record.setting.values if n.startswith("6;")])
+    reached = {tuple(map(int, word.split(" + "))) for word in np.unique(kinds_of(6, six)) if word}
+    for sizes, value in levels(6).items():
+        if sizes in reached:
+            axes.axhline(value, color="0.6", lw=0.8, ls="--", zorder=0)
+            axes.annotate(
+                " + ".join(map(str, sizes)),
+                (11.7, value),
+                fontsize=8,
+                va="bottom",
+                ha="right",
+                xytext=(0, 1 if sizes != (3, 3) else -9),
+                textcoords="offset points",
+            )
+    rng = np.random.default_rng(0)
+    for m, colour in zip((1, 2, 3, 4), (GREY, GREEN, BLUE, ORANGE), strict=True):
+        for d in range(5, 12):
+            share = record.share.sel(setting=f"6; {d}; {m}; {LIFTED}").values
+            x = d + 0.18 * (m - 2.5) + rng.uniform(-0.06, 0.06, len(share))
+            axes.plot(x, share, "o", color=colour, ms=3.5, mew=0, alpha=0.6,
+                      label=f"m = {m}" if d == 5 else None)  # fmt: skip
+    axes.set(xlabel="embedding dimension d", ylabel="open share of the gap at the end",
+             title="every end from a start that the plane traps; dashed: closed form",
+             xlim=(4.5, 11.75), ylim=(-0.03, 0.85))  # fmt: skip
+    axes.title.set_fontsize(10)
+    axes.legend(fontsize=8, loc="upper right", bbox_to_anchor=(0.88, 1.0))
+    for axes, word in zip(right.subplots(1, 3), ("2 + 2 + 2", "3 + 3", "4 + 2"), strict=True):
+        cosines(axes, six, word)
+    right.suptitle("cosines between embeddings, one end each", fontsize=10)
+    figure.suptitle(
+        "Below the threshold training can stop where the six states have fallen into "
+        f"groups (p = {chance(6):g}, noise {NOISE}, no attention)",
+        fontsize=11.5,
+    )
+    return figure
+
+
+def cosines(axes: Axes, six: xr.Dataset, word: str) -> None:
+    """The cosines of the end nearest to a partition's level, its states in the order of blocks."""
+    level, fits = levels(6)[tuple(map(int, word.split(" + ")))], kinds_of(6, six) == word
+    axes.set_title(word, fontsize=10)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    if not fits.any():
+        return
+    off = np.where(fits, abs(six.share.values - level), np.inf)
+    cosine = six.cosine.values[np.unravel_index(off.argmin(), off.shape)][:6, :6]
+    order: list[int] = []
+    for s in range(6):
+        order += [t for t in range(6) if t not in order and (t == s or abs(cosine[s, t]) > 0.2)]
+    shown = cosine[np.ix_(order, order)]
+    axes.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1)
+    for i, j in np.ndindex(6, 6):
+        axes.text(j, i, f"{shown[i, j]:.1f}".replace("-0.0", "0.0"), ha="center", va="center",
+                  fontsize=6.5, color="w" if abs(shown[i, j]) > 0.6 else "k")  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train, compare and draw; the exit code."""
+    return run_script(
+        __doc__, NAME, compute, numbers, draw, DEFAULT, QUICK, arguments, larger="quick"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

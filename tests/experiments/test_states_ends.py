@@ -1,0 +1,60 @@
+"""Descent of states_ends beside the library's own loss, and the script at a tiny size."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flowsim import MarkovChain
+from full_model import Architecture, MarkovSource, PopulationLoss, initial_weights
+
+sys.path.append(str(Path(__file__).parents[2] / "experiments"))
+import states_descent as descent
+import states_ends as ends
+
+
+def test_descent_is_that_of_the_population_loss():
+    arch = Architecture(5, 1, hidden=8, states=4, output="states", attention="none")
+    weights = initial_weights(arch, "gaussian", [3], std=0.7)
+    loss = PopulationLoss(arch, MarkovSource.of(MarkovChain.symmetric(4, 0.6)))
+    own = [
+        weights[n][0].numpy().copy() for n in ("embedding", "positions", "0.up", "0.down", "bias")
+    ]
+    own[1], own[3] = own[1][0], np.ascontiguousarray(own[3].T)
+    found, size = descent.descend(*own, descent.symmetric_law(4, 0.6), 0.1, 50)
+    for _ in range(50):
+        gradient = loss.value_and_gradient(weights)[1]
+        weights = {name: w - 0.1 * gradient[name] for name, w in weights.items()}
+    value, gradient = loss.value_and_gradient(weights)
+    assert found == pytest.approx(float(value), rel=1e-12)
+    assert size == pytest.approx(sum(float(g.square().sum()) for g in gradient.values()) ** 0.5)
+    np.testing.assert_allclose(own[3].T, weights["0.down"][0].numpy(), rtol=1e-12)
+
+
+def test_losses_of_partitions():
+    """One block is the bigram, S blocks the unigram; the best of rank 3 and 4 are partitions."""
+    chain = MarkovChain.symmetric(6, 0.7)
+    assert descent.partition_loss((6,), 0.7) == pytest.approx(chain.entropy_rate)
+    assert descent.partition_loss((1,) * 6, 0.7) == pytest.approx(np.log(6))
+    for among, sizes in ((3, (2, 2, 2)), (4, (3, 3))):
+        best = descent.rank_losses(6, 0.7, among, tries=6)[0]
+        assert best == pytest.approx(descent.partition_loss(sizes, 0.7), abs=2e-6)
+
+
+def test_an_end_at_three_and_three(tmp_path):
+    """Seeds that stop there, with negative gain across, and whose moved copies return."""
+    some = [ends.followed(w, 20_000) for w in ends.starts(6, 5, 2, ends.LIFTED, 3)]
+    at = [x for x in some if ends.nearest(6, int(x[2]), x[0]) == "3 + 3"]
+    assert at
+    assert all(gain < 0 and back == 4 for *_, gain, back in at)
+
+
+def test_the_script(tmp_path, monkeypatch):
+    monkeypatch.setattr(ends, "SETTINGS", ends.SETTINGS[:28])
+    assert ends.main(["--out", str(tmp_path), "--runs", "1", "--steps", "20"]) == 0
+    found = json.loads((tmp_path / "states_ends.json").read_text())
+    line = found["6; 7; 3; trapped by the plane"]
+    assert line["runs"] == line["learned"] + line["open"] + sum(line["at partitions"].values())
+    assert (tmp_path / "states_ends.png").stat().st_size < 300_000
