@@ -8,7 +8,7 @@ says beyond the loss makes its results faster, sharper or better labelled. Nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import wraps
@@ -33,15 +33,15 @@ def of_theta(method: _Method) -> _Method:
     """
 
     @wraps(method)
-    def checked(model: Any, theta: Numbers) -> Any:
+    def checked(model: Any, theta: Numbers, *more: Any) -> Any:
         if not isinstance(theta, Tensor):
-            found = checked(model, to_tensor(theta, "theta"))
+            found = checked(model, to_tensor(theta, "theta"), *more)
             return found.numpy() if isinstance(found, Tensor) else found
         k = len(model.coordinates)
         if theta.ndim == 0 or theta.shape[-1] != k:
             names = ", ".join(model.coordinates)
             raise InputError(f"theta needs shape (..., {k}) = ({names}), not {tuple(theta.shape)}")
-        return method(model, theta)
+        return method(model, theta, *more)
 
     return checked  # type: ignore[return-value]
 
@@ -285,14 +285,35 @@ class Model:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        if "name" not in cls.__dict__ and cls.name == Model.name:
+        own = not cls.__module__.startswith("flowsim.")
+        if "name" not in vars(cls) and (own or cls.name == Model.name):
             cls.name = cls.__name__
+        if own:
+            cls._forget(vars(cls).keys() & {"loss", "gradient", "field"}, "logit_gap" in vars(cls))
+
+    @classmethod
+    def _forget(cls, other_loss: Collection[str], other_gap: bool) -> None:
+        """Say nothing of what a built-in model knows of its own loss, where this one differs."""
+        labels = ["levels", "classify", "settled"] if other_loss else []
+        flow = ["basin", "integral", "plane", "keeps_sign", "captions", "conserved_names"]
+        for name in labels + flow if other_loss or other_gap else []:
+            home = next((kind for kind in cls.__mro__ if name in vars(kind)), Model)
+            if home is Model or not home.__module__.startswith("flowsim."):
+                continue
+            if name == "keeps_sign":
+                cls.keeps_sign = (False,) * len(cls.coordinates)
+            elif name == "conserved_names":
+                cls.conserved_names, cls.conserved = (), Model.conserved  # type: ignore[method-assign]
+            else:
+                setattr(cls, name, vars(Model)[name])
 
     def __getattr__(self, name: str) -> Any:
         if name == "metric":
             return (1.0,) * len(self.coordinates)
         if name == "keeps_sign":
             return (False,) * len(self.coordinates)
+        if name == "coordinates":
+            raise InputError(f'{self.name} needs coordinates, such as coordinates = ("x", "y")')
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def loss(self, theta: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ def _trained_portrait(s: Summary) -> list[str]:
             if one or other
         }
         cells = f"cells: {unresolved}, total {s['cells']}"
-        return [*about, *_shares(s, shares, "window "), cells]
+        return [*about, *_shares(s, shares, "window "), *_periods(s), cells]
     return [
         *about,
         f"{name} learns from {fraction['learned']:.2%} of the window, gradient flow from "
@@ -81,6 +81,12 @@ def _trained_portrait(s: Summary) -> list[str]:
         + f"{fraction['on_plateau_at_end']:.2%}",
         f"cells: {', '.join([unresolved, *lost])}, total {s['cells']}",
     ]
+
+
+def _periods(s: Summary) -> list[str]:
+    """After how many steps periodic runs come back."""
+    each = [f"{steps} steps: {runs}" for steps, runs in s.get("periods", {}).items()]
+    return [f"periods                                {', '.join(each)}"] if each else []
 
 
 def _portrait(s: Summary) -> list[str]:
@@ -162,6 +168,7 @@ def _scan(s: Summary) -> list[str]:
         f"{_about(s, model_first=True)}: {sizes}",
         *([_optimizer(s)] if "optimizer" in s else []),
         *_shares(s, {name: _share(basin) for name, basin in s["basins"].items()}),
+        *_periods(s),
         f"points: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['points']}",
         *_confirmed(s),
         *([] if "optimizer" in s else [f"largest drift of a conserved quantity  {drift}"]),

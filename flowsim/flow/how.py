@@ -122,7 +122,7 @@ class Limits:
 def check_starts(model: Model, theta0: Numbers, rtol: float, atol: float) -> Tensor:
     """``theta0`` as a tensor (..., k); InputError for a wrong shape or bad tolerances."""
     starts = to_tensor(theta0, "starts")
-    check_coordinates(model.name, getattr(model, "coordinates", None))
+    check_coordinates(model.name, model.coordinates)
     k = len(model.coordinates)
     if starts.ndim == 0 or starts.shape[-1] != k or starts.numel() == 0:
         names = ", ".join(model.coordinates)

@@ -269,6 +269,8 @@ def model_of(
     Raises:
         InputError: the record names no model or none of this catalogue, or no one chain.
     """
+    if callable(attributes):
+        raise InputError("model_of takes a record's attributes; from_loss makes a formula a model")
     name = attributes.get("model")
     if name not in _FOLDERS:
         raise InputError(f"the record's model is {name!r}, not one of {', '.join(MODELS)}")

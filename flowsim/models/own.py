@@ -6,8 +6,10 @@ import ast
 import hashlib
 import inspect
 import json
+import linecache
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -236,7 +238,20 @@ def source_of(kind: type[Model]) -> str:
     try:
         return inspect.getsource(kind if formula is None else formula)
     except (OSError, TypeError):
-        return ""
+        return _in_a_cell(kind)
+
+
+def _in_a_cell(kind: type) -> str:
+    """The text of a class of a notebook, which has no file: its cell's, where a method is."""
+    for method in filter(inspect.isfunction, vars(kind).values()):
+        text = "".join(linecache.getlines(method.__code__.co_filename))
+        with suppress(SyntaxError):  # of a cell with magic commands
+            for part in ast.walk(ast.parse(text)):
+                if isinstance(part, ast.ClassDef) and part.name == kind.__name__:
+                    return ast.get_source_segment(text, part) or ""
+        if f"class {kind.__name__}" in text:
+            return text
+    return ""
 
 
 def from_loss(
@@ -279,7 +294,7 @@ def check_own(model: Model, theta: Tensor) -> None:
     import torch
 
     name = model.name
-    check_coordinates(name, getattr(model, "coordinates", None))
+    check_coordinates(name, model.coordinates)
     finite = theta[theta.isfinite().all(1)]
     if not len(finite):
         return

@@ -187,7 +187,12 @@ def _trained(record: xr.Dataset) -> dict[str, Any]:
     a = record.attrs
     names = ("optimizer", "learning_rate", "steps", "loss", "schedule", "batch", "momentum",
              "weight_decay", "clip", "d", "nudge", "training_seed")  # fmt: skip
-    return {name: a[name] for name in names if name in a} if "optimizer" in a else {}
+    if "optimizer" not in a:
+        return {}
+    found = {name: a[name] for name in names if name in a}
+    steps, runs = np.unique(record.get("period", np.zeros(0)), return_counts=True)
+    periods = {str(n): int(count) for n, count in zip(steps, runs, strict=True) if n}
+    return {**found, **({"periods": periods} if periods else {})}
 
 
 def scan_summary(record: xr.Dataset) -> dict[str, Any]:

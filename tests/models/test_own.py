@@ -12,6 +12,7 @@ from command import assert_refused, run
 import flowsim
 from flowsim import InputError, ModelChoice, from_loss
 from flowsim.cli.texts import text_of
+from flowsim.models.own import source_attributes
 
 WELL = '''
 import flowsim
@@ -191,3 +192,59 @@ def test_a_class_of_a_script_reaches_the_workers(tmp_path):
     one, two = (flowsim.read_record(tmp_path / f"{jobs}.nc") for jobs in (1, 2))
     np.testing.assert_array_equal(one["label"], two["label"])
     assert one.attrs["points_minimum_1"] + one.attrs["points_minimum_2"] == 20
+
+
+class Steeper(flowsim.CanonicalModel):
+    """The canonical model with another logit gap, whose orbits cross w = 0."""
+
+    def logit_gap(self, theta):
+        e, w = theta.unbind(-1)
+        return e**2 * (1 + 3 * w)
+
+    def logit_gap_gradient(self, theta):
+        e, w = theta.unbind(-1)
+        return torch.stack([2 * e * (1 + 3 * w), 3 * e**2], -1)
+
+
+class Doubled(flowsim.InductionModel):
+    def loss(self, theta):
+        return 2 * super().loss(theta)
+
+
+def test_a_subclass_of_a_built_in_model_is_followed_by_its_own_field():
+    chain = flowsim.BinaryChain(0.5, 0.8)
+    model, starts = Steeper(chain), [[1.0, -0.5], [1.5, 0.4]]
+    found = flowsim.find_limits(model, starts)
+    far = flowsim.integrate(model, torch.tensor(starts).double(), torch.tensor([0.0, 1e4]))[-1]
+    torch.testing.assert_close(found.theta, far, atol=1e-6, rtol=0)
+    assert starts[1][1] > 0 > far[1, 1]  # across w = 0, which its parent never crosses
+    assert model.gradient(found.theta).norm(dim=1).max() < 1e-10
+    assert model.name == "Steeper" and model.basin(found.theta) is None
+    assert model.plane.separatrix(found.theta[:, 1], {}) is None and not model.conserved_names
+    attributes = flowsim.scan_basins(model, {"w": [-0.5, 0.4], "e": [1.0, 1.5]}).attrs
+    with pytest.raises(InputError, match="the record's model is 'Steeper'"):
+        flowsim.model_of(attributes)
+
+
+def test_a_subclass_with_another_loss_forgets_the_levels_of_its_parent():
+    assert Doubled(5).levels() is None
+    assert flowsim.InductionModel(5).classify([[0.0, 0.0]], True).shape == (1,)
+
+
+def test_the_source_of_a_class_of_a_notebook_is_its_cell():
+    import linecache
+
+    text = WELL.replace("DoubleWell", "InACell")
+    linecache.cache["<cell 1>"] = (len(text), None, text.splitlines(True), "<cell 1>")
+    space = {"__name__": "no_such_module"}
+    exec(compile(text, "<cell 1>", "exec"), space)
+    source = source_attributes(space["InACell"]())["source"]
+    assert source.startswith("class InACell") and source.strip().endswith("self.g * x")
+
+
+def test_what_is_no_model_is_told():
+    with pytest.raises(InputError, match="from_loss makes a formula a model"):
+        flowsim.model_of(lambda x, y: x**2 + y**2)
+    nameless = type("Nameless", (flowsim.Model,), {"loss": lambda self, theta: theta.sum(-1)})
+    with pytest.raises(InputError, match="Nameless needs coordinates"):
+        nameless().showing()

@@ -117,6 +117,7 @@ def test_descent_of_a_users_loss_is_what_its_steps_do(rate, tmp_path):
     summary = summarize(read_record(tmp_path / "a.nc"))
     assert summary["fraction"]["flow_minimum_1"] == (x < hill).mean()
     assert summary["fraction"].get("periodic", 0) == (found == "periodic").mean()
+    assert summary.get("periods", {}) == ({"2": (found == "periodic").sum()} if rate > 1 else {})
     title = draw(record).axes[0].get_title()
     assert f"Gradient descent, learning rate {rate}, 500 steps" in title
     assert "lifted" not in title and ("periodic" in title) == (rate > 1)

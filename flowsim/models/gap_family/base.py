@@ -35,6 +35,7 @@ class GapModel(OnChain):
     metric: tuple[float, ...]
     keeps_sign: tuple[bool, ...]
     conserved_names: tuple[str, ...]
+    shown = ("w", "e")
     loss_of_gap = True
     fast = True
 

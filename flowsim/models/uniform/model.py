@@ -55,6 +55,7 @@ class AttentionModel(OnChain):
 
     coordinates: tuple[str, ...] = ("e", "w", "a")
     keeps_sign: tuple[bool, ...] = (True, True, False)
+    shown = ("w", "e")
     conserved_names: tuple[str, ...] = ()
     loss_of_gap = False
 
