@@ -19,6 +19,7 @@ the rest; dir(flowsim) lists everything. Names load their module on first use, s
 package imports neither torch nor matplotlib. The full transformer is the package full_model.
 """
 
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -123,10 +124,22 @@ _HOME = {
 
 __all__ = sorted(_HOME)
 
+#: What is there for names that people guess.
+_GUESSED = {
+    "load": "read_record(path) reads a record",
+    "plot": "draw(record) draws any record",
+    "portrait": "portrait_record(model) computes a portrait, and draw(record) draws it",
+    "save": "write_record(record, path) writes a record",
+    "scan": "scan_basins(model, starts) follows many starts, write_scan(Scan(...), path) to disk",
+    "train": "descend(model, starts, name) trains a reduced model, full_model.train a transformer",
+}
+
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'flowsim' has no attribute {name!r}")
+        meant = _GUESSED.get(name) or ", ".join(get_close_matches(name, _HOME))
+        hint = f": {meant}" if meant else "; dir(flowsim) lists what it has"
+        raise AttributeError(f"module 'flowsim' has no attribute {name!r}{hint}")
     return getattr(import_module(f"flowsim.{_HOME[name]}"), name)
 
 

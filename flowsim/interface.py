@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import wraps
+from inspect import signature
 from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -42,6 +43,27 @@ def of_theta(method: _Method) -> _Method:
             names = ", ".join(model.coordinates)
             raise InputError(f"theta needs shape (..., {k}) = ({names}), not {tuple(theta.shape)}")
         return method(model, theta, *more)
+
+    return checked  # type: ignore[return-value]
+
+
+def of_model(function: _Method) -> _Method:
+    """Let a public function of a model answer wrong arguments in one sentence.
+
+    It raises InputError for a first argument that is no model, and for one that it does not have.
+    """
+    known = signature(function).parameters
+
+    @wraps(function)
+    def checked(*given: Any, **named: Any) -> Any:
+        model = given[0] if given else named.get("model")
+        if not isinstance(model, Model):
+            usual = 'flowsim.model("canonical", 0.5, 0.8)'
+            raise InputError(f"{function.__name__} takes a model, such as {usual}, not {model!r}")
+        for name in named.keys() - known.keys():
+            takes = ", ".join(known)
+            raise InputError(f"{function.__name__} has no argument {name}; it takes {takes}")
+        return function(*given, **named)
 
     return checked  # type: ignore[return-value]
 
@@ -314,7 +336,10 @@ class Model:
             return (False,) * len(self.coordinates)
         if name == "coordinates":
             raise InputError(f'{self.name} needs coordinates, such as coordinates = ("x", "y")')
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        chain = vars(self).get("chain")
+        of_chain = not name.startswith("_") and hasattr(chain, name)
+        hint = f"; its chain has: .chain.{name}" if of_chain else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def loss(self, theta: Tensor) -> Tensor:
         """L, shape (...) for θ of shape (..., k)."""

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import EnumMeta, IntEnum
+from typing import Any
 
 
-class Label(IntEnum):
-    """What a trajectory did. A saddle is any critical point from which the loss can descend."""
+class _Words(EnumMeta):
+    """Codes that name what there is when another is asked for."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        there = ", ".join(cls.__members__)
+        raise AttributeError(f"{cls.__name__} has no {name}; there are {there}")
+
+
+class Label(IntEnum, metaclass=_Words):
+    """What a trajectory did. A saddle is any critical point from which the loss can descend.
+
+    A trapped start is a LOCAL_MINIMUM, one that has learned a GLOBAL_MINIMUM.
+    """
+
+    def __str__(self) -> str:
+        return self.name.lower()
 
     UNRESOLVED = 0
     GLOBAL_MINIMUM = 1

@@ -40,6 +40,51 @@ def test_other_names_are_not():
         flowsim.nothing  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("guess", "meant"),
+    [("portrait", "portrait_record"), ("load", "read_record"), ("find_limit", "find_limits")],
+)
+def test_guessed_names_are_answered_with_the_right_ones(guess, meant):
+    with pytest.raises(AttributeError, match=meant):
+        getattr(flowsim, guess)
+
+
+MODEL = "flowsim.model('canonical', 0.5, 0.8)"
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        ("flowsim.portrait_record('canonical')", "takes a model, such as"),
+        (f"flowsim.portrait_record({MODEL}, fix={{}})", "no argument fix; it takes .*fixed"),
+        (f"flowsim.portrait_record({MODEL}, window=(1, 2))", "a range by axis"),
+        (f"flowsim.portrait_record({MODEL}, w_range=(2, -2))", "LOW < HIGH"),
+        (f"flowsim.scan_basins({MODEL}, [[1.0, 1.0]])", r"Points\(\['e', 'w'\], rows\)"),
+        (f"flowsim.draw({MODEL})", "takes a record"),
+        (f"flowsim.summarize({MODEL})", "takes a record"),
+        ("flowsim.model('rank-one', 0.5, 0.8, N=8)", "N is length"),
+        ("flowsim.model('rank_one', 0.5, 0.8)", "rank-one"),
+        ("flowsim.CanonicalModel(0.5, 0.8)", "takes a chain"),
+    ],
+)
+def test_wrong_arguments_are_answered_in_one_sentence(call, sentence):
+    with pytest.raises(flowsim.InputError, match=sentence):
+        eval(call)
+
+
+def test_models_and_labels_say_what_they_have():
+    model = flowsim.model("canonical", 0.5, 0.8)
+    with pytest.raises(AttributeError, match=r"its chain has: \.chain\.p"):
+        model.p  # noqa: B018
+    with pytest.raises(AttributeError, match=r"there are .*LOCAL_MINIMUM"):
+        flowsim.Label.TRAPPED  # noqa: B018
+    assert str(flowsim.Label(1)) == "global_minimum"
+    axes = {"e": [0.0, 1.0], "w": [-1.0, 1.0]}
+    assert repr(flowsim.Grid(axes)) == "<Grid of 2x2 starts: e 0 to 1, w -1 to 1>"
+    assert "100 starts (e, w)" in repr(flowsim.Cloud(("e", "w"), 100, 0.5))
+    assert repr(flowsim.Points(("e", "w"), [[1, 2]])) == "<Points: 1 starts (e, w)>"
+
+
 def test_the_first_page_of_help_lists_the_names_that_matter():
     lines = flowsim.__doc__.splitlines()
     assert len(lines) < 30

@@ -16,7 +16,7 @@ from flowsim.boundary.geometry import HALVINGS, Boundary, Crossings, Lattice, fi
 from flowsim.errors import InputError
 from flowsim.flow.how import How
 from flowsim.flow.orbits import limits_by
-from flowsim.interface import Model
+from flowsim.interface import Model, of_model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes
@@ -25,6 +25,7 @@ from flowsim.records.netcdf import flags
 from flowsim.scan.follow import starting_coordinates, to_model
 
 
+@of_model
 def refine_boundary(
     model: Model,
     axes: dict[str, np.ndarray],

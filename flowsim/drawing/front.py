@@ -41,6 +41,8 @@ def draw(
     Raises:
         InputError: an unknown kind, or options that do not go with the record.
     """
+    if not isinstance(record, xr.Dataset):
+        raise InputError(f"draw takes a record, such as portrait_record(model), not {record!r}")
     kind = record.attrs.get("kind", "scan" if "share" in record else None)
     if energy and kind != "portrait":
         raise InputError("energy contours go with a portrait of the canonical model")

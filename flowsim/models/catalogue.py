@@ -93,7 +93,9 @@ class ModelChoice:
         family = family_of(name)
         for option in [option for option in given if option not in family.options]:
             if not families_with(option):
-                raise InputError(f"no model has an option {option!r}")
+                names = dict.fromkeys(n for model in MODELS for n in family_of(model).options)
+                there = f"there are {', '.join(names)}, and N is length"
+                raise InputError(f"no model has an option {option!r}; {there}")
             if given.pop(option) != _without(option):
                 raise InputError(_lacks(family, option))
         self._set(family, family.complete(given))

@@ -17,6 +17,20 @@ from flowsim.markov import GapChain
 from flowsim.models.canonical.basins import minima_curve
 from flowsim.models.canonical.gaussian_integral import gaussian_limits, gaussian_probability
 
+#: Mutual information, in nats, below which sums of float64 do not tell the two levels apart.
+_ONE_LEVEL = 1e-13
+
+
+def levels_told(chain: GapChain) -> tuple[float, float, float]:
+    """The entropy rate, the unigram's loss and λ, as what decides by a loss in float64 takes them.
+
+    Where the two losses are one up to rounding, |1 − p − q| below about 3e-7, every end has the
+    best loss: λ is 0 then, as on the chain with p + q = 1.
+    """
+    if chain.mutual_information < _ONE_LEVEL:
+        return chain.stationary_entropy, chain.stationary_entropy, 0.0
+    return chain.entropy_rate, chain.stationary_entropy, float(chain.second_eigenvalue)
+
 
 class OnChain(Model):
     """A model of one chain, whose first coordinate is e. The points e = 0 predict the unigram.
@@ -37,6 +51,14 @@ class OnChain(Model):
         words = [f"p={self.chain.p!r}", f"q={self.chain.q!r}", *own]
         return f"{type(self).__name__}({', '.join(words)})"
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "chain" and isinstance(value, (int, float)):
+            raise InputError(
+                f"{type(self).__name__} takes a chain, such as BinaryChain(0.5, 0.8), not "
+                f'{value!r}; flowsim.model("{self.name}", 0.5, 0.8) takes p and q'
+            )
+        super().__setattr__(name, value)
+
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias that minimises the loss at θ, shape (...)."""
         raise NotImplementedError
@@ -47,9 +69,9 @@ class OnChain(Model):
 
     def levels(self) -> Levels:
         chain: GapChain = self.chain
-        law, gap = chain.stationary, chain.mutual_information
-        speed = law[0] * law[-1] * abs(chain.second_eigenvalue)
-        return Levels(chain.entropy_rate, chain.stationary_entropy, gap, speed)
+        best, trap, lam = levels_told(chain)
+        speed = chain.stationary[0] * chain.stationary[-1] * abs(lam)
+        return Levels(best, trap, chain.mutual_information if lam else 0.0, speed)
 
     def pace(self) -> float:
         law = self.chain.stationary

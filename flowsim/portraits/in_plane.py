@@ -41,6 +41,7 @@ HALVINGS = 8
 Window = tuple[float, float]
 
 
+@of_model
 def portrait_record(
     model: Model,
     w_range: Window | None = None,
@@ -378,6 +379,8 @@ def with_boundary(
 
 def given_ranges(window: Mapping[str, Window] | None, **more: Window | None) -> dict[str, Window]:
     """The ranges that are given, by name; InputError for one that does not increase."""
+    if not isinstance(window, Mapping | None):
+        raise InputError(f'window is a range by axis, such as {{"w": (-3, 3)}}, not {window!r}')
     found = {**(window or {}), **{name: side for name, side in more.items() if side is not None}}
     for name, (low, high) in found.items():
         if not -math.inf < low < high < math.inf:

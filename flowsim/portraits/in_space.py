@@ -9,7 +9,7 @@ import xarray as xr
 
 from flowsim.errors import InputError
 from flowsim.flow.how import How, Stage
-from flowsim.interface import Model, Plane
+from flowsim.interface import Model, Plane, of_model
 from flowsim.labels import CriticalPoint
 from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes
@@ -21,6 +21,7 @@ PLANE_POINTS = 81
 Window = tuple[float, float]
 
 
+@of_model
 def phase_space_record(
     model: Model,
     w_range: Window | None = None,

@@ -35,6 +35,10 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         "comparison": comparison_summary,
         "training": training_summary,
     }
+    if not isinstance(record, xr.Dataset):
+        raise InputError(
+            f"summarize takes a record, such as portrait_record(model), not {record!r}"
+        )
     kind = record.attrs.get("kind")
     if kind not in summaries:
         known = ", ".join(summaries)

@@ -12,7 +12,7 @@ from torch import Tensor
 from flowsim.errors import InputError
 from flowsim.flow.how import How, Limits
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Integral, Model
+from flowsim.interface import Integral, Model, of_model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes
@@ -29,6 +29,7 @@ SMALLEST_SIGMA, LARGEST_SIGMA = 1e-12, 1e3
 _ENERGY_BAND = 1e-9
 
 
+@of_model
 def gaussian_record(
     model: Model,
     sigmas: np.ndarray,

@@ -12,9 +12,10 @@ import numpy as np
 import torch
 import xarray as xr
 
+from flowsim.errors import InputError
 from flowsim.flow.how import Stage
 from flowsim.flow.reference import confirm
-from flowsim.interface import Model
+from flowsim.interface import Model, of_model
 from flowsim.labels import BASINS
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, provenance
@@ -79,6 +80,7 @@ def _confirmed(scan: Scan, label: np.ndarray, stage: Stage | None, ends: Ends) -
     return found
 
 
+@of_model
 def scan_basins(
     model: Model,
     starts: Starts | dict[str, np.ndarray],
@@ -126,6 +128,12 @@ def scan_basins(
             ``hitting_times`` refuse.
     """
     starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
+    if not hasattr(starts, "block"):
+        names = ", ".join(map(repr, model.plane.starts[0]))
+        raise InputError(
+            f"starts must be a Grid, a Cloud or Points, or a dict of axes, not "
+            f"{type(starts).__name__}: Points([{names}], rows) takes rows of an array"
+        )
     size = int(np.prod(starts.shape))
     scan = Scan(
         model, None, None, starts, fraction, rtol, atol, size, integrator, optimizer=optimizer,

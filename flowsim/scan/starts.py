@@ -94,6 +94,11 @@ class Grid:
         self.dims = tuple(self.axes)
         self.shape = tuple(len(values) for values in self.axes.values())
 
+    def __repr__(self) -> str:
+        axes = [f"{name} {v[0]:g} to {v[-1]:g}" for name, v in self.axes.items()]
+        held = [f"{name} = {value:g}" for name, value in self.fixed.items()]
+        return f"<Grid of {'x'.join(map(str, self.shape))} starts: {', '.join([*axes, *held])}>"
+
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
         rows = np.empty((high - low, len(self.names)))
         index = np.unravel_index(np.arange(low, high), self.shape)
@@ -168,6 +173,11 @@ class Cloud:
         self.names = (*self._varied, *self.fixed)
         self.dims = ("sigma", "sample") if several else ("sample",)
         self.shape = (len(scales), self.count) if several else (self.count,)
+
+    def __repr__(self) -> str:
+        held = [f"{name} = {value:g}" for name, value in self.fixed.items()]
+        about = ", ".join([f"sigma {self.sigma}", f"seed {self.seed}", *held])
+        return f"<Cloud of {self.count} starts ({', '.join(self._varied)}): {about}>"
 
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
         rows = np.empty((high - low, len(self.names)))
@@ -304,6 +314,9 @@ class Points:
         if sorted(names) != sorted(coordinates):
             raise InputError(f"{str(path)!r} has {_columns(names)}; wanted are {wanted}")
         return cls(names, rows, repr(str(path)))
+
+    def __repr__(self) -> str:
+        return f"<Points: {len(self._rows)} starts ({', '.join(self.names)})>"
 
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
         return self._rows[low:high]

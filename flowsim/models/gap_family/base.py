@@ -91,9 +91,9 @@ class BinaryGapModel(GapModel):
     chain: BinaryChain
 
     def __init__(self, chain: BinaryChain, bias: str = "optimal") -> None:
+        self.chain = chain
         if bias not in ("optimal", "dynamic"):
             raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
-        self.chain = chain
         self.dynamic_bias = bias == "dynamic"
         self.loss_of_gap = self.fast = not self.dynamic_bias
         if self.dynamic_bias:  # the conservation laws need the bias at its optimum

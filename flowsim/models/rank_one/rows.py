@@ -11,6 +11,7 @@ import numpy as np
 from flowsim.compiled import compiled
 from flowsim.interface import Rows
 from flowsim.models.codes import TRAPPED
+from flowsim.models.on_chain import levels_told
 from flowsim.models.rank_one import field as of_mode
 from flowsim.models.rank_one import kinks, straight
 from flowsim.models.rank_one import verdict as ends
@@ -48,7 +49,7 @@ def constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
     chain = model.chain
     p, q, (pi0, pi1) = chain.p, chain.q, chain.stationary
     reals = [p, 1 - q, 1 - p, q, pi0, pi1, model.length, math.log(pi1 / pi0)]
-    reals += [chain.entropy_rate, chain.stationary_entropy, chain.second_eigenvalue]
+    reals += levels_told(chain)
     return np.array(reals, dtype=np.float64), np.zeros(_MODES, dtype=np.int64), _MEMORY
 
 

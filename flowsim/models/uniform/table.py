@@ -13,6 +13,7 @@ from threading import Lock
 import numpy as np
 
 from flowsim.chain import BinaryChain
+from flowsim.models.on_chain import levels_told
 from flowsim.models.past_law import Atoms, running_mean_law
 from flowsim.models.uniform.quadrature import GaussTree, Rule
 
@@ -48,8 +49,7 @@ class LawTable:
         steepest = min(tree.depth for tree in self._trees) if compress else -1
         self._head = np.zeros(RULES + 2 * BLOCK * (steepest + 1), dtype=np.int64)
         self._head[STEEPEST], self._head[DYNAMIC], self._head[LENGTH] = steepest, dynamic, length
-        entropies = chain.entropy_rate, chain.stationary_entropy, chain.second_eigenvalue, 0.0
-        self._reals = [np.array([chain.p, chain.q, *chain.stationary, *entropies])]
+        self._reals = [np.array([chain.p, chain.q, *chain.stationary, *levels_told(chain), 0.0])]
         self._ints: list[np.ndarray] = []
         self._sizes = [_REALS, len(self._head)]
         for x, tree in enumerate(self._trees):

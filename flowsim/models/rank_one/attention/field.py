@@ -16,6 +16,7 @@ import numpy as np
 from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
 from flowsim.models.elementary import clipped, exponential
+from flowsim.models.on_chain import levels_told
 from flowsim.models.past_law import joint_law
 
 #: The ReLU's kink is rounded off over this width of w₁Y, to both sides, where orbits are followed
@@ -39,11 +40,7 @@ def constants(
     weights = [law[n - 1, x, x : n + x] for n in range(1, length + 1) for x in (0, 1)]
     head = np.zeros(WEIGHTS)
     head[[P, Q, WIDTH]] = chain.p, chain.q, width
-    head[[ENTROPY_RATE, UNIGRAM, LAMBDA]] = (
-        chain.entropy_rate,
-        chain.stationary_entropy,
-        chain.second_eigenvalue,
-    )
+    head[[ENTROPY_RATE, UNIGRAM, LAMBDA]] = levels_told(chain)
     memory = FIRST + EACH * length * (length + 1) + 2 * length + ROOM
     ints = np.array([length, not tied], dtype=np.int64)
     return np.concatenate([head, *weights]), ints, memory
