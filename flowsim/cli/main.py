@@ -13,8 +13,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -35,7 +36,17 @@ from flowsim.cli.commands import (
 from flowsim.cli.options import join_ranges
 from flowsim.cli.output import BAD_INPUT, INTERRUPTED, say, tell
 from flowsim.errors import InputError, Interrupted
+from flowsim.models.catalogue import or_list
 
+#: Options that people guess, and the ones that mean the same; of each those that a command has.
+_MEANT = {
+    "--N": "--length", "--n": "--length", "--positions": "--length", "--optimizer": "--trainer",
+    "--trainer": "--optimizer", "--lr": "--learning-rate", "--epochs": "--steps",
+    "--dim": "--d", "--size": "--resolution", "--grid": "--resolution", "--output": "--out",
+    "--force": "--overwrite", "--continue": "--resume", "--workers": "--jobs",
+    "--gpu": "--device", "--xlim": "--window", "--ylim": "--window", "--range": "--window",
+    "--fixed": "--fix", "--std": "--sigma", "--samples": "--cloud", "--load": "--from",
+}  # fmt: skip
 _NO_MEMORY = "this needs more memory than there is: choose smaller sizes"
 #: How torch says so, of the processor's memory and of a GPU's.
 _OUT_OF_MEMORY = re.compile(r"DefaultCPUAllocator|out of memory")
@@ -159,7 +170,8 @@ def _run(words: list[str]) -> None:
         _require_folder()
         code = app(words or ["--help"], prog_name="flowsim", standalone_mode=False)
     except typer.TyperException as error:
-        _fail(error.format_message())
+        unknown = getattr(error, "option_name", None)
+        _fail(_unknown_option(unknown, error.ctx) if unknown else error.format_message())
     except InputError as error:
         _fail(str(error))
     except OSError as error:  # of the surroundings: names too long, folders that went away
@@ -184,6 +196,15 @@ def _run(words: list[str]) -> None:
     if code == INTERRUPTED:
         tell("interrupted; nothing is left half written")
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _unknown_option(name: str, context: Any) -> str:
+    """What to say of an option that a command does not have: which one is meant, if one is."""
+    known = [option for param in context.command.params for option in param.opts]
+    meant = [_MEANT[name]] if _MEANT.get(name) in known else get_close_matches(name, known, 2, 0.75)
+    command = context.command_path
+    hint = f"is {or_list(meant)} meant?" if meant else f"{command} -h lists what there is"
+    return f"no option {name}: {hint}"
 
 
 def _from_ctrl_c(error: BaseException | None) -> bool:

@@ -55,7 +55,7 @@ def write_scan(
         progress: called with the labels of every chunk, also of those that a resumed scan finds.
         command: stored in the record as what made it; it should leave out what changes no result.
         stage: called before the sample is decided again, with "points checked by torchdiffeq" and
-            how many; returns what to call with the number done.
+            how many, and before the record is written; returns what to call with the number done.
 
     Returns:
         The path of the record. Its values depend on the scan and the command only.
@@ -85,7 +85,10 @@ def write_scan(
             _follow_missing(parts, jobs, scheduler, progress)
             record = scan_record(scan, parts.columns(), settings, stage)
             record.attrs |= {"command": command, "threads": 1}
+            written = stage("points written", scan.size) if stage else None
             _put(out, lambda draft: store_record(record, draft))
+            if written is not None:
+                written(scan.size)
         except KeyboardInterrupt:
             raise Interrupted(
                 "interrupted before anything was finished; nothing is left half written"

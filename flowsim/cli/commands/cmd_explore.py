@@ -9,7 +9,7 @@ import typer
 
 from flowsim.cli import options
 from flowsim.cli.groups import ReducedModelOptions
-from flowsim.cli.output import say
+from flowsim.cli.output import say, tell
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def explore(given: Explore) -> None:
       flowsim explore --p 0.2 --q 0.3 --model rank-one
       flowsim explore --model mine.py:DoubleWell --window x=-2:2,y=-2:2
     """
+    if not given.quiet:
+        tell("the explorer starts; its address follows in a few seconds")
     view = _view(given)
     try:
         import bokeh  # noqa: F401
