@@ -89,11 +89,6 @@ class Levels(NamedTuple):
         """Whether every end has the least loss, trap being best."""
         return self.speed == 0
 
-    @property
-    def blurred(self) -> bool:
-        """Whether trap and best are so close, without being equal, that float64 cannot tell."""
-        return 0 < self.difference < 1e-13
-
     def reached(self, loss: Tensor) -> Tensor:
         """Whether losses are the best, within what an integrator leaves, bool of their shape."""
         return loss - self.best <= 1e-9 * self.difference + 1e-15

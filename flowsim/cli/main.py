@@ -171,7 +171,8 @@ def _run(words: list[str]) -> None:
         code = app(words or ["--help"], prog_name="flowsim", standalone_mode=False)
     except typer.TyperException as error:
         unknown = getattr(error, "option_name", None)
-        _fail(_unknown_option(unknown, error.ctx) if unknown else error.format_message())
+        context = getattr(error, "ctx", None)
+        _fail(_unknown_option(unknown, context) if unknown else error.format_message())
     except InputError as error:
         _fail(str(error))
     except OSError as error:  # of the surroundings: names too long, folders that went away

@@ -456,7 +456,7 @@ def _labelled(
     rule = torch.where(label == Label.UNRESOLVED, _GOING, why)
     if levels is not None:
         best = (why == Rule.REACHED_MINIMA) | (trapped & (levels.reached(loss) | levels.flat))
-        label[best] = Label.UNRESOLVED if levels.blurred else Label.GLOBAL_MINIMUM
+        label[best] = Label.GLOBAL_MINIMUM
         rule[best & ~trapped] = Rule.REACHED_MINIMA
         reached = (why == Rule.CAME_TO_REST) & (label == Label.GLOBAL_MINIMUM)
         rule[reached] = Rule.REACHED_MINIMA

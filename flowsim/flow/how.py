@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 from flowsim.arrays import Numbers, resolve_device, to_tensor
 from flowsim.errors import InputError
 from flowsim.interface import Model
+from flowsim.labels import Label
 from flowsim.models.own import check_coordinates, check_own, is_own
 
 #: What decides where starts end: this package's engines, or torchdiffeq's odeint alone.
@@ -78,7 +80,7 @@ class How:
 
 @dataclass
 class Limits:
-    """Ends of trajectories, one entry per leading index of the starts.
+    """Ends of trajectories, one entry per leading index of the starts: tensors or numpy arrays.
 
     Attributes:
         theta: end points, shape (..., k).
@@ -107,6 +109,16 @@ class Limits:
         if self.kinks.shape != self.label.shape:
             self.kinks = torch.zeros_like(self.label, dtype=torch.int32)
             self.sliding_time = torch.zeros_like(self.loss)
+
+    def __repr__(self) -> str:
+        counts = Counter(str(Label(code)) for code in self.label.reshape(-1).tolist())
+        words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+        names = ", ".join(f.name for f in fields(self))
+        return f"<Limits of {counts.total()} starts: {words or 'none'}; {names}>"
+
+    def numpy(self) -> Limits:
+        """The same as numpy arrays."""
+        return Limits(**{f.name: getattr(self, f.name).numpy() for f in fields(self)})
 
     def on(self, device: str) -> Limits:
         """The same on another device."""

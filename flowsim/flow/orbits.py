@@ -18,10 +18,11 @@ from flowsim.flow.gap.engine import gap_limits, gap_paths, gap_times
 from flowsim.flow.how import How, Limits, check_fraction, check_starts, check_times, in_kind
 from flowsim.flow.rows.ends import row_limits
 from flowsim.flow.rows.engine import loss_followed, row_paths, row_times
-from flowsim.interface import Gap, Model
+from flowsim.interface import Gap, Model, of_model
 from flowsim.labels import Label, Rule
 
 
+@of_model
 def find_limits(
     model: Model,
     theta0: Numbers,
@@ -60,7 +61,8 @@ def find_limits(
         progress: called with the number of starts done, after each part.
 
     Returns:
-        Limits, tensors with the leading shape of ``theta0``. A start that is not finite has failed.
+        Limits with the leading shape of ``theta0``: tensors if it is one, else numpy
+        arrays. A start that is not finite has failed.
 
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
@@ -81,7 +83,8 @@ def find_limits(
         parts.append(limits)
         if progress is not None:
             progress(len(limits.label))
-    return Limits.joined(parts, starts.shape[:-1])
+    ends = Limits.joined(parts, starts.shape[:-1])
+    return ends if isinstance(theta0, Tensor) else ends.numpy()
 
 
 def limits_by(model: Model, theta: Tensor, how: How) -> Limits:
@@ -96,6 +99,7 @@ def limits_by(model: Model, theta: Tensor, how: How) -> Limits:
     return find_limits(model, there, how.rtol, how.atol, how.max_steps, how.progress).on("cpu")
 
 
+@of_model
 def trajectories(
     model: Model, theta0: Numbers, t: Numbers, rtol: float = 1e-10, atol: float = 1e-12
 ) -> Any:
@@ -134,6 +138,7 @@ def trajectories(
     return in_kind(path.reshape(len(times), *starts.shape), theta0)
 
 
+@of_model
 def hitting_times(
     model: Model,
     theta0: Numbers,
@@ -157,6 +162,7 @@ def learned_labels(model: Model) -> tuple[Label, ...]:
     return (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM, Label.INFINITY)
 
 
+@of_model
 def settling_times(
     model: Model,
     theta0: Numbers,

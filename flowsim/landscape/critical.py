@@ -69,8 +69,7 @@ def classify_critical(model: Model, theta: Tensor, decisive: bool = False) -> Te
     if decisive:
         label = torch.where(largest > zero, label, Label.UNRESOLVED)
     if levels is not None:
-        lowest = Label.UNRESOLVED if levels.blurred else Label.GLOBAL_MINIMUM
-        label = torch.where(levels.reached(model.loss(theta)), lowest, label)
+        label = torch.where(levels.reached(model.loss(theta)), Label.GLOBAL_MINIMUM, label)
     return label.to(torch.int8)
 
 

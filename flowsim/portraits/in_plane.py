@@ -19,7 +19,7 @@ from flowsim.flow.how import How, Limits, Stage
 from flowsim.flow.orbits import find_limits, limits_by
 from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import integrate, sample_size
-from flowsim.interface import Model, Plane
+from flowsim.interface import Model, Plane, of_model
 from flowsim.labels import BASINS, CriticalPoint, Label, Status
 from flowsim.landscape.critical import critical_points_in
 from flowsim.landscape.ends import Ends

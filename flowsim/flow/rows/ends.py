@@ -103,8 +103,7 @@ def _limits_and_doubt(
 def _name_by_levels(model: Model, levels: Levels, found: Followed, label: Tensor) -> None:
     """Label the rows that ended at one of the model's losses, in place."""
     trapped, resting = found.why == TRAPPED, found.why == REST
-    if not levels.blurred:
-        label[found.why == MINIMA] = Label.GLOBAL_MINIMUM
+    label[found.why == MINIMA] = Label.GLOBAL_MINIMUM
     # where both losses are one, what attracts is itself a set of global minima
     label[trapped] = Label.GLOBAL_MINIMUM if levels.flat else Label.LOCAL_MINIMUM
     label[found.why == DRIFTS] = Label.LOCAL_MINIMUM

@@ -292,8 +292,7 @@ class RankOneModel(OnChain):
         traps = torch.where(w1 * rho > 0, opened, closed)
         traps = torch.where(rho == 0, opened & closed, traps) & self.tied
         label = torch.where(traps, Label.LOCAL_MINIMUM, Label.SADDLE)
-        best = Label.UNRESOLVED if levels.blurred else Label.GLOBAL_MINIMUM
-        return torch.where(lowest, best, label).to(torch.int8)
+        return torch.where(lowest, Label.GLOBAL_MINIMUM, label).to(torch.int8)
 
     def flow(self) -> Rows | None:
         """The compiled half, with or without attention."""
