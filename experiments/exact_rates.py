@@ -72,15 +72,16 @@ def named(setting: tuple[float, float, int, int]) -> str:
 
 
 def first_steps(
-    setting: tuple[float, float, int, int], rate: float, seeds: int, steps: int
-) -> np.ndarray:
+    setting: tuple[float, float, int, int], rate: float, seeds: int, steps: int,
+    epsilon: float = 1e-8,
+) -> np.ndarray:  # fmt: skip
     """When every run escapes and crosses, (2, seeds)."""
     p, q, d, r = setting
     chain, arch = BinaryChain(p, q), Architecture(d, LENGTH, hidden=r)
     weights = initial_weights(arch, "gaussian", range(seeds))
     weights["bias"] = weights["bias"] + np.log(p / q)
     recipe = Recipe("adamw", steps, learning_rate=rate, schedule="constant", loss="population",
-                    epsilon=1e-8, beta2=0.95, weight_decay=1e-3)  # fmt: skip
+                    epsilon=epsilon, beta2=0.95, weight_decay=1e-3)  # fmt: skip
     source = MarkovSource.of(chain)
     trainer, loss = Trainer(arch, weights, source, recipe), PopulationLoss(arch, source)
     half = (chain.entropy_rate + chain.stationary_entropy) / 2

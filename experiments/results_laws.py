@@ -99,6 +99,18 @@ def exact_rates(found: dict[str, Any]) -> Rows:
     return ["(p, q), d, r", *rates], rows
 
 
+def exact_rates_foretold(found: dict[str, Any]) -> Rows:
+    """The rates foretold, and how many runs escape at and beside them."""
+    head = ["(p, q), d, r, ε", "fast route from", "slow route from", "escape at η*/1.4", "at η*",
+            "at 1.4 η*", "holds"]  # fmt: skip
+    rows = [[name, f"{line['fast']:.2g}", f"{line['slow']:.2g}",
+             *[f"{n} of {line['runs']}" + (f", step {at:.0f}" if n else "")
+               for n, at in zip(line["escaped"], line["escape_median"], strict=True)],
+             "yes" if line["holds"] else "no"]
+            for name, line in cases(found).items()]  # fmt: skip
+    return head, rows
+
+
 def escape_law(found: dict[str, Any]) -> Rows:
     """Exponents of κ: derived, and fitted for either start of b."""
     names = {"r": "r", "d": "d", "rate": "η", "batch N": "batch·N",
@@ -184,6 +196,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows]]] = {
     "balanced": ("balanced_start", balanced),
     "escapes": ("adamw_escape", escapes),
     "exact_rates": ("exact_rates", exact_rates),
+    "exact_rates_foretold": ("exact_rates_foretold", exact_rates_foretold),
     "escape_law": ("adamw_escape", escape_law),
     "escape_chains": ("adamw_escape", escape_chains),
     "escape_scores": ("adamw_escape", escape_scores),

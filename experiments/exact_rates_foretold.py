@@ -1,0 +1,126 @@
+"""The rate from which AdamW leaves the unigram on the exact loss, foretold for five new settings.
+
+The law was made from figures/exact_rates.json alone (docs/derivations.md, 18) and the predictions
+were committed before these runs. With G = (p + q − 1)π₀π₁ and T steps, two routes lead out:
+
+- fast: while e comes down from its start all steps agree, and η ≥ 0.045/√(rd) is enough;
+- slow: later e swings with a size in proportion to η, the layers' gradients, of order Gη², are
+  below Adam's ε, and the layers grow at a rate in proportion to Gη³/ε: t = (1400/G) ε/η³.
+
+η* is the smaller of 0.045/√(rd) and (1400 ε/(G T))^(1/3). A prediction holds if fewer than half of
+the runs escape within T = 3 000 steps at η*/1.4, and more than half at 1.4 η*. As in exact_rates:
+N = 6, N(0, 0.02²), b known, constant rate, every ten steps looked at.
+
+    python experiments/exact_rates_foretold.py [--quick]      about two minutes on one core
+
+--quick takes 4 seeds and 600 steps.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from exact_rates import COLOURS, first_steps, named
+from matplotlib.figure import Figure
+from papers import run_script
+
+from full_model import wilson
+
+NAME = "exact_rates_foretold"
+DEFAULT = {"seeds": 16, "steps": 3000}
+QUICK = {"seeds": 4, "steps": 600}
+#: Fitted to figures/exact_rates.json; the second in steps.
+FAST, SLOW = 0.045, 1400.0
+#: p, q, d, r and Adam's ε: none was run before.
+SETTINGS = (
+    ((0.8, 0.8, 8, 32), 1e-8),
+    ((0.9, 0.9, 4, 16), 1e-9),
+    ((0.9, 0.9, 4, 16), 1e-7),
+    ((0.7, 0.7, 12, 48), 1e-8),
+    ((0.6, 0.9, 6, 24), 1e-10),
+)
+FACTORS = (1 / 1.4, 1.0, 1.4)
+
+
+def routes(setting: tuple[float, float, int, int], epsilon: float, steps: int) -> list[float]:
+    """The least rate of the fast and of the slow route."""
+    p, q, d, r = setting
+    strength = (p + q - 1) * p * q / (p + q) ** 2
+    return [FAST / np.sqrt(r * d), float((SLOW * epsilon / (strength * steps)) ** (1 / 3))]
+
+
+def words(setting: tuple[float, float, int, int], epsilon: float) -> str:
+    """What figure and table call a setting."""
+    return f"{named(setting)}, ε = {epsilon:g}"
+
+
+def compute(seeds: int, steps: int) -> xr.Dataset:
+    """The steps at which runs escape and cross (setting, factor, seed); NaN of the others."""
+    found = np.full((2, len(SETTINGS), len(FACTORS), seeds), np.nan)
+    for i, (setting, epsilon) in enumerate(SETTINGS):
+        begin = time.process_time()
+        for j, factor in enumerate(FACTORS):
+            rate = factor * min(routes(setting, epsilon, steps))
+            found[:, i, j] = first_steps(setting, rate, seeds, steps, epsilon)
+        print(f"{words(setting, epsilon)}: {time.process_time() - begin:.0f} s", file=sys.stderr)
+    axes = ("setting", "factor", "seed")
+    return xr.Dataset(
+        {"escape": (axes, found[0]), "crossing": (axes, found[1])},
+        {"setting": [words(*s) for s in SETTINGS], "factor": list(FACTORS)},
+        {"steps": steps},
+    )
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """Per setting: the rate foretold, how many escape at the three rates, and whether it holds."""
+    found: dict[str, Any] = {}
+    for (setting, epsilon), name in zip(SETTINGS, record.setting.values.tolist(), strict=True):
+        fast, slow = routes(setting, epsilon, int(record.attrs["steps"]))
+        left = np.isfinite(record.escape.sel(setting=name).values)
+        counts, runs = left.sum(1).tolist(), left.shape[1]
+        found[name] = {
+            "fast": fast, "slow": slow, "foretold": min(fast, slow), "runs": runs,
+            "escaped": counts, "intervals": [wilson(n, runs) for n in counts],
+            "escape_median": [
+                float(np.median(x[np.isfinite(x)])) if np.isfinite(x).any() else None
+                for x in record.escape.sel(setting=name).values
+            ],
+            "holds": bool(2 * counts[0] < runs < 2 * counts[2]),
+        }  # fmt: skip
+    return found
+
+
+def draw(record: xr.Dataset) -> Figure:
+    """How many of the runs escape against the rate over the one foretold."""
+    figure = Figure(figsize=(6.8, 4.3), layout="constrained")
+    axes = figure.subplots()
+    share = np.isfinite(record.escape).mean("seed")
+    for k, (name, colour) in enumerate(zip(record.setting.values.tolist(), COLOURS, strict=True)):
+        line = share.sel(setting=name)
+        axes.plot(line.factor * 1.01 ** (k - 2), line, "o-", color=colour, label=name)
+    axes.axvline(1, color="k", lw=0.8, ls=":")
+    axes.set_xscale("log")
+    axes.set_xticks(FACTORS, ["1/1.4", "1", "1.4"])
+    axes.minorticks_off()
+    axes.set(xlabel="rate over the rate foretold", ylabel="share of the runs that escape")
+    runs, steps = record.sizes["seed"], record.attrs["steps"]
+    right = sum(line["holds"] for line in numbers(record).values())
+    axes.set_title(f"{right} of {len(SETTINGS)} rates foretold are right within 1.4\n(exact loss, "
+                   f"b known, {runs} seeds, {steps} steps)", fontsize=10.5)  # fmt: skip
+    axes.legend(fontsize=8)
+    return figure
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Train and draw; the exit code."""
+    return run_script(
+        __doc__, NAME, compute, numbers, draw, DEFAULT, QUICK, arguments, larger="quick"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
