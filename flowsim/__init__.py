@@ -76,7 +76,7 @@ _HOME = {
     "descend": "training.descent",
     "draw": "drawing.front",
     "draw_boundary": "drawing.boundary_lines",
-    "draw_gaussian": "drawing.gaussian_curve",
+    "draw_gaussian": "drawing.curves",
     "draw_models_side_by_side": "drawing.plane",
     "draw_phase_space": "drawing.space",
     "draw_portrait": "drawing.plane",

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import flowsim
-from flowsim.drawing.gaussian_curve import draw_probability
+from flowsim.drawing.curves import draw_probability
 from full_model import Architecture, Comparison, Recipe, RunSettings, cloud_points, compare, train
 
 torch.set_num_threads(1)

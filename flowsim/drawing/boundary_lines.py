@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from flowsim.drawing.style import (
     INK,
     LINE,
+    Canvas,
+    Look,
     Styles,
-    add_legend,
     axes_of,
     basin_names,
     captions,
     data_of,
-    figure_of,
     meanings,
     name_of,
-    own_axes,
     sentence,
     title_of,
 )
@@ -48,7 +46,7 @@ _TEXT = {False: "basin boundary", True: "starts that end in a saddle"}
 _SURFACE = {False: "#f2a56f", True: INK["saddle"]}
 
 
-def draw_refined(record: xr.Dataset, ax: Any = None) -> Figure:
+def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> Any:
     """One record of ``refine_boundary``: evaluated starts, and the boundary.
 
     In two dimensions the dots are the starts that were followed, dense where cells were halved.
@@ -57,22 +55,22 @@ def draw_refined(record: xr.Dataset, ax: Any = None) -> Figure:
     Args:
         record: holds what ``refine_boundary`` returns.
         ax: axes to draw on, with ``projection="3d"`` for three dimensions; by default new ones.
+        look: width, title and legend, as of ``draw``, which says what is returned.
     """
-    given, names = ax is not None, _varied(record)
+    names = _varied(record)
     flat = len(names) == 2
-    ax = own_axes(ax, 7.0, 7.4, **({} if flat else {"projection": "3d"}))
-    if not given and not flat:
+    canvas = Canvas(ax, 7.0, 6.2, look)
+    ax = canvas.axes(**({} if flat else {"projection": "3d"}))
+    if not canvas.given and not flat:
         ax.view_init(elev=24, azim=-62)
         ax.set_box_aspect((1.25, 1.0, 0.9), zoom=1.0)
         ax.locator_params(nbins=5)
     dots = _draw_nodes(record, ax) if flat else []
     handles = [*dots, *draw_boundary(record, ax)]
-    ax.set_title("\n".join(_title(record, names)), fontsize=10.5)
     for axis, name in zip("xyz", names, strict=False):
         low, high = record[f"fine_{name}"].to_numpy()[[0, -1]]
         ax.set(**{f"{axis}label": name_of(record, name), f"{axis}lim": (low, high)})
-    add_legend(ax, handles, given)
-    return figure_of(ax)
+    return canvas.finish(_title(record, names), handles)
 
 
 def _title(record: xr.Dataset, names: list[str]) -> list[str]:

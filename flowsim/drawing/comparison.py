@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any, Unpack
+
 import numpy as np
 import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox
 
-from flowsim.drawing.comparison_curves import draw_losses, draw_spread
 from flowsim.drawing.style import (
     AGREE,
     DIFFER,
     FILL,
     INK,
     MARKER,
-    add_legend,
+    SOFT,
+    Canvas,
+    Look,
     axes_of,
     basin_dots,
     captions,
     data_of,
-    figure_of,
     label_names,
     name_of,
-    new_figure,
+    points,
 )
 
+#: Loss curves drawn of each outcome.
+_CURVES = 6
 _SHORT = {
     "global_minimum": "global",
     "local_minimum": "local",
@@ -43,43 +46,40 @@ _LEARNED = {
 _TRAINER = {"gd": "gradient descent", "flow": "gradient flow", "sgd": "SGD", "adamw": "AdamW"}
 
 
-def draw_comparison(record: xr.Dataset, ax: Axes | None = None) -> Figure:
+def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
     """Prediction, outcome, table and curves of a comparison.
 
     Args:
         record: from ``compare`` or read back from its file.
         ax: axes to draw on, which then show the outcomes and where they differ from the
-            prediction; by default a figure of six panels.
+            prediction; by default a figure of six panels, or below 5 inches of these alone.
+        look: width, title and legend, as of ``draw``, which says what is returned.
     """
     differ = Line2D([], [], color=DIFFER, marker="o", markersize=9, markerfacecolor="none",
                     linestyle="none", label="prediction and outcome differ")  # fmt: skip
-    if ax is not None:
-        draw_labels(record, ax, "outcome")
-        draw_disagreements(record, ax)
-        ax.set_title(_title(record), fontsize=10)
-        add_legend(ax, [*_dots(record), differ], given=True)
-        return figure_of(ax)
-    figure = new_figure(12.0, 8.4)
-    axes = figure.subplots(2, 3)
+    if ax is not None or (look.get("width") or 12.0) < 5:
+        canvas = Canvas(ax, 5.0, 4.5, look)
+        draw_labels(record, canvas.axes(), "outcome")
+        draw_disagreements(record, canvas.axes())
+        return canvas.finish(_title(record), [*_dots(record), differ])
+    canvas = Canvas(None, 12.0, 7.4, look)
+    axes = canvas.figure.subplots(2, 3)
     draw_labels(record, axes[0, 0], "predicted")
-    axes[0, 0].set_title(_predicted_by(record), fontsize=10)
+    axes[0, 0].set_title(_predicted_by(record), fontsize="medium")
     draw_labels(record, axes[0, 1], "outcome")
     draw_disagreements(record, axes[0, 1])
-    axes[0, 1].set_title("found in training", fontsize=10)
+    axes[0, 1].set_title("found in training", fontsize="medium")
     draw_confusion(record, axes[0, 2])
     names = ", ".join(str(name) for name in record["coordinate"].to_numpy())
     draw_losses(record, axes[1, 0])
     draw_spread(record, axes[1, 1], "distance", f"distance of ({names}) from the reduced orbit")
     family = captions(record).get("family", "model's family")
     draw_spread(record, axes[1, 2], "drift", f"relative distance from the {family}")
-    figure.suptitle(_title(record), fontsize=11)
     lines: list[Artist] = [
         Line2D([], [], color=AGREE, label="runs as predicted: median, central 80 %"),
         Line2D([], [], color=DIFFER, linestyle="--", label="runs that end otherwise"),
     ]
-    handles = [*_dots(record), differ, *lines]
-    add_legend(axes[0, 0], handles, given=False, columns=4)
-    return figure
+    return canvas.finish(_title(record), [*_dots(record), differ, *lines], columns=4)
 
 
 def draw_labels(record: xr.Dataset, ax: Axes, variable: str) -> None:
@@ -130,7 +130,7 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
         bbox=Bbox.from_bounds(0.2, 0.3, 0.8, 0.62),
     )
     drawn.auto_set_font_size(False)
-    drawn.set_fontsize(8.5 if len(columns) < 4 else 7.5)
+    drawn.set_fontsize(points("small" if len(columns) < 4 else "x-small"))
     a = record.attrs
     agreement = "no run is decided"
     if a["decided"]:
@@ -142,10 +142,95 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
     unresolved += f"{a['unresolved_predictions']} predictions"
     if after_steps:
         unresolved = f"after {a['steps']} steps; not finite: {a['unresolved_outcomes']} runs"
-    ax.text(0.5, 0.1, f"{agreement}\n{unresolved}", ha="center", va="center", fontsize=9.5,
+    ax.text(0.5, 0.1, f"{agreement}\n{unresolved}", ha="center", va="center",
             transform=ax.transAxes)  # fmt: skip
     title = "starts, and share of each prediction"
-    ax.set_title(title + (",\nwith 95 % intervals" if random else ""), fontsize=10)
+    ax.set_title(title + (",\nwith 95 % intervals" if random else ""), fontsize="medium")
+
+
+def draw_losses(record: xr.Dataset, ax: Axes) -> None:
+    """Loss curves of training and of the reduced orbits, for some starts of each outcome."""
+    x, names = _horizontal(record, ax), label_names(record["outcome"])
+    for name in ("global_minimum", "local_minimum", "unresolved"):
+        at = np.flatnonzero(names == name)
+        if not len(at):
+            continue
+        at = at[np.unique(np.linspace(0, len(at) - 1, min(_CURVES, len(at))).astype(int))]
+        if "reduced_loss" in record:
+            values = record["reduced_loss"].to_numpy()[:, at]
+            ax.plot(x, values, color=INK[name], linewidth=0.8, linestyle="--")
+        for values in record["loss"].to_numpy()[:, at].T:
+            known = np.flatnonzero(np.isfinite(values))
+            ax.plot(x, values, color=INK[name], linewidth=1.1, alpha=0.8)
+            ax.plot(x[known[-1:]], values[known[-1:]], "o", color=INK[name], markersize=3.5)
+    draw_levels(record, ax)
+    ax.set_title(
+        "loss of training (full line, dot: its end)\nand of the reduced orbit (dashed)",
+        fontsize="small",
+    )
+
+
+def draw_levels(record: xr.Dataset, ax: Axes) -> None:
+    """The unigram and the bigram loss as dotted lines, and limits around them."""
+    attrs = record.attrs
+    if "entropy_rate" in attrs:
+        low, high = float(attrs["entropy_rate"]), float(attrs["stationary_entropy"])
+        for value, text in ((high, "unigram"), (low, "bigram")):
+            ax.axhline(value, color=SOFT, linewidth=0.8, linestyle=":")
+            above = value == high  # beside the curves, which come from above and end at the levels
+            ax.annotate(
+                f"{text} {value:.4f}", (0.99, value), xycoords=("axes fraction", "data"),
+                xytext=(0, 3 if above else -4), textcoords="offset points", ha="right",
+                va="bottom" if above else "top", fontsize="small", color=SOFT,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+            )  # fmt: skip
+        gap = max(high - low, 1e-3)
+        ax.set_ylim(low - 0.3 * gap, high + 1.5 * gap)
+    ax.set_ylabel("loss (nats)")
+
+
+def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None:
+    """Median and central 80 % over the runs still on, by whether they agree in the end."""
+    ax.set_title(title, fontsize="small")
+    if variable not in record:
+        ax.set_axis_off()
+        ax.text(0.5, 0.5, "not in this record", ha="center")
+        return
+    x, values = _horizontal(record, ax), record[variable].to_numpy()
+    if variable == "distance":  # training and orbit start at the same point, to rounding
+        x, values = x[1:], values[1:]
+    positive = values[np.isfinite(values) & (values > 0)]
+    floor = float(positive.min()) if positive.size else 1e-17  # zeros have a place on the axis
+    agree = label_names(record["predicted"]) == label_names(record["outcome"])
+    styles: tuple[tuple[np.ndarray, dict[str, Any]], ...] = (
+        (agree, {"color": AGREE}),
+        (~agree, {"color": DIFFER, "linestyle": "--"}),
+    )
+    for on, style in styles:
+        kept = np.isfinite(values[:, on]).sum(axis=1) > 0
+        if not kept.any():
+            continue
+        part = np.where(np.isfinite(values[kept][:, on]), values[kept][:, on], np.nan)
+        low, middle, high = np.maximum(np.nanquantile(part, [0.1, 0.5, 0.9], axis=1), floor)
+        ax.fill_between(x[kept], low, high, color=style["color"], alpha=0.2, linewidth=0)
+        ax.plot(x[kept], middle, linewidth=1.4, **style)
+    ax.set_yscale("log")
+    if not positive.size:
+        ax.set_yticks([floor], ["0"], minor=False)
+        ax.text(0.5, 0.6, "zero throughout", ha="center", transform=ax.transAxes)
+
+
+def _horizontal(record: xr.Dataset, ax: Axes) -> np.ndarray:
+    """Time, on a scale that is linear first and logarithmic then, or steps."""
+    if "time" in record.dims:
+        x = record["time"].to_numpy()
+        ax.set_xscale("symlog", linthresh=1.0)
+        ax.set_xlabel("gradient-flow time")
+    else:
+        x = record["step"].to_numpy()
+        ax.set_xlabel("step")
+    ax.set_xlim(0, max(float(x[-1]), 1.0))
+    return x
 
 
 def _predicted_by(record: xr.Dataset) -> str:
@@ -177,7 +262,7 @@ def _marker_size(record: xr.Dataset) -> float:
     return float(np.clip((165 / max(across, down)) ** 2 * 0.5, 3.0, 60.0))
 
 
-def _title(record: xr.Dataset) -> str:
+def _title(record: xr.Dataset) -> list[str]:
     a = record.attrs
     where = {"attention": "attention's weights", "others": "all weights but attention's"}
     noise = f", noise {a['noise']:g} on " if a["noise"] else ""
@@ -187,7 +272,7 @@ def _title(record: xr.Dataset) -> str:
         f"{_TRAINER[a['trainer']]} of the full transformer, $d$ = {a['d']}, $N$ = {a['length']}"
         f"{noise}, against {against}"
     )
-    return "\n".join([*data_of(record), words])
+    return [*data_of(record), words]
 
 
 def _shared(record: xr.Dataset) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any, Unpack, overload
 
 import xarray as xr
 from matplotlib.axes import Axes
@@ -10,23 +11,39 @@ from matplotlib.figure import Figure
 
 from flowsim.drawing.boundary_lines import draw_refined
 from flowsim.drawing.comparison import draw_comparison
-from flowsim.drawing.gaussian_curve import draw_gaussian
+from flowsim.drawing.curves import draw_gaussian, draw_training
+from flowsim.drawing.overlay import Paths, with_paths
 from flowsim.drawing.plane import draw_portrait
 from flowsim.drawing.scan_map import check_grid, draw_scan
 from flowsim.drawing.space import draw_phase_space
-from flowsim.drawing.style import axes_of
-from flowsim.drawing.training import draw_training
+from flowsim.drawing.style import Look, axes_of
 from flowsim.errors import InputError
 from flowsim.portraits.in_plane import portrait_of_scan
 
 
+@overload
 def draw(
-    record: xr.Dataset, ax: Axes | None = None, energy: bool = False, show: str = "label"
-) -> Figure:
+    record: xr.Dataset, ax: None = None, energy: bool = False, show: str = "label",
+    orbits: bool = True, paths: Paths | None = None, **look: Unpack[Look],
+) -> Figure: ...  # fmt: skip
+@overload
+def draw(
+    record: xr.Dataset, ax: Axes, energy: bool = False, show: str = "label",
+    orbits: bool = True, paths: Paths | None = None, **look: Unpack[Look],
+) -> list[Any]: ...  # fmt: skip
+def draw(
+    record: xr.Dataset,
+    ax: Axes | None = None,
+    energy: bool = False,
+    show: str = "label",
+    orbits: bool = True,
+    paths: Paths | None = None,
+    **look: Unpack[Look],
+) -> Any:
     """The figure of a record of any kind.
 
     A portrait, a view in space, a scan, a boundary, a Gaussian curve, a comparison or a training
-    run, by the record's attribute ``kind``.
+    run, by the record's attribute ``kind``. Text has the sizes of matplotlib's ``rcParams``.
 
     Args:
         record: from one of flowsim's functions or ``read_record``.
@@ -34,12 +51,26 @@ def draw(
             those of a new figure.
         energy: also draw contours of the conserved energy, of a portrait that holds it.
         show: of a scan, "label" (where starts end) or "hitting_time" (when they have learned).
+        orbits: draw the orbits of a portrait.
+        paths: what to lay over a portrait, such as runs of training; one, or several by name. A
+            path is a file (a record of ``flowsim train``, or a .csv with a column for each axis
+            and perhaps one called run), a Dataset, columns by name, or an array (times, 2) or
+            (times, runs, 2) of (e, w).
+        width: of a new figure, in inches; its height follows.
+        title, legend: False leaves it out.
 
     Returns:
-        The figure that the axes belong to; ``figure.savefig`` writes it.
+        A new figure, which a notebook shows and ``savefig`` writes. On given axes, the list of what
+        was drawn there: entries for a legend of your own.
 
     Raises:
-        InputError: an unknown kind, or options that do not go with the record.
+        InputError: an unknown kind, options that do not go with the record, or paths that do not.
+
+    >>> import flowsim
+    >>> record = flowsim.portrait_record(flowsim.model("canonical", 0.5, 0.8), resolution=8)
+    >>> figure = flowsim.draw(record, width=3.3, title=False, orbits=False)
+    >>> round(figure.get_figwidth(), 1)
+    3.3
     """
     if not isinstance(record, xr.Dataset):
         raise InputError(f"draw takes a record, such as portrait_record(model), not {record!r}")
@@ -48,37 +79,41 @@ def draw(
         raise InputError("energy contours go with a portrait of the canonical model")
     if show != "label" and kind != "scan":
         raise InputError(f"show={show!r} goes with a scan, not with a record of kind {kind}")
+    if kind == "scan" and show == "label" and ("boundary_face" not in record):
+        record = _as_portrait(record)
+        kind = record.attrs.get("kind", kind)
+    if not orbits and kind != "portrait":
+        raise InputError("orbits=False goes with a portrait, or with a scan of a plane")
+    if not orbits:
+        record = record.drop_vars([name for name in map(str, record) if name[:6] == "orbit_"])
+    if paths is not None:
+        if kind != "portrait":
+            raise InputError("paths are laid over a portrait, or over a scan of a plane")
+        record = with_paths(record, paths)
     if kind == "portrait":
-        return draw_portrait(record, ax, energy)
-    if kind == "scan":
-        return _draw_scan(record, ax, show)
+        return draw_portrait(record, ax, energy, **look)
+    if kind == "scan" and (show != "label" or not {"boundary_curve", "boundary_face"} & {*record}):
+        return draw_scan(record, ax, show, **look)
     others = {
         "phase space": draw_phase_space,
         "boundary": draw_refined,
+        "scan": draw_refined,
         "gaussian": draw_gaussian,
         "comparison": draw_comparison,
         "training": draw_training,
     }
     if kind not in others:
-        raise InputError(f"records of kind {kind} are not drawn; known are portrait, scan, "
+        raise InputError(f"records of kind {kind} are not drawn; known are portrait, "
                          + ", ".join(others))  # fmt: skip
-    return others[kind](record, ax)
+    return others[kind](record, ax, **look)
 
 
-def _draw_scan(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
-    """A scan of a plane with its curves and arrows where its model says them; others plainly."""
-    if show == "label" and "boundary_face" in record:
-        return draw_refined(record, ax)
+def _as_portrait(record: xr.Dataset) -> xr.Dataset:
+    """A scan of a plane with the curves and arrows that its model says; any other as it is."""
     dims = {str(name) for name in record["label"].dims}
-    if show == "label" and len(dims) == 2 and dims == set(axes_of(record)):
+    if len(dims) == 2 and dims == set(axes_of(record)):
         check_grid(record)
-        if "optimizer" in record.attrs:
-            return draw_portrait(record, ax)
-        portrait = None
         with suppress(InputError):  # of a model that is not at hand
-            portrait = portrait_of_scan(record)
-        if portrait is not None:
-            return draw_portrait(portrait, ax)
-    if show == "label" and "boundary_curve" in record:
-        return draw_refined(record, ax)
-    return draw_scan(record, ax, show)
+            found = record if "optimizer" in record.attrs else portrait_of_scan(record)
+            return found.assign_attrs(kind="portrait")
+    return record

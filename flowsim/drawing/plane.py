@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import ListedColormap
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
@@ -24,25 +22,25 @@ from flowsim.drawing.style import (
     INK,
     LINE,
     MARKER,
+    PATHS,
     SOFT,
-    TRAINED,
-    add_legend,
+    Canvas,
+    Joint,
+    Look,
     axes_of,
     basin_names,
     captions,
     code_of,
     data_of,
     edges,
-    figure_of,
     label_names,
     meanings,
     name_of,
-    new_figure,
     optimizer_caption,
-    own_axes,
     percent,
     remark_of,
     title_of,
+    wrapped,
 )
 from flowsim.errors import InputError
 from flowsim.records.attributes import held_of
@@ -105,7 +103,9 @@ _VALLEY: dict[str, Any] = {"color": "#2a7f62", "linewidth": 1.6, "linestyle": ":
 _LEVEL: dict[str, Any] = {"colors": "#8a8a8a", "linewidths": 0.5}
 
 
-def draw_portrait(record: xr.Dataset, ax: Axes | None = None, energy: bool = False) -> Figure:
+def draw_portrait(
+    record: xr.Dataset, ax: Axes | None = None, energy: bool = False, **look: Unpack[Look]
+) -> Any:
     """A portrait: basins, flow, curves, and where a simpler model predicts another end.
 
     Args:
@@ -113,45 +113,45 @@ def draw_portrait(record: xr.Dataset, ax: Axes | None = None, energy: bool = Fal
             over a grid in the plane.
         ax: axes to draw on; by default those of a new figure.
         energy: also draw contours of the conserved energy.
+        look: width, title and legend, as of ``draw``, which says what is returned.
 
     Raises:
         InputError: energy contours of a record without a conserved energy.
     """
-    given = ax is not None
-    ax = own_axes(ax, 7.0, 7.6)
-    handles = draw_layers(record, ax, energy)
-    ax.set_title("\n".join(_title(record)), fontsize=10.5)
-    add_legend(ax, handles, given)
-    return figure_of(ax)
+    canvas = Canvas(ax, 7.0, 5.9, look)
+    return canvas.finish(_title(record), draw_layers(record, canvas.axes(), energy))
 
 
-def draw_models_side_by_side(records: Sequence[xr.Dataset], energy: bool = False) -> Figure:
+def draw_models_side_by_side(
+    records: Sequence[xr.Dataset], energy: bool = False, **look: Unpack[Look]
+) -> Any:
     """Portraits beside each other with one legend: other models of one chain, or other chains.
 
     Args:
         records: from ``portrait_record``, of one window.
         energy: also draw contours of the conserved energy.
+        look: width, title and legend, as of ``draw``.
     """
-    figure = new_figure(6.1 * len(records), 7.6)
-    panels = figure.subplots(1, len(records), sharex=True, sharey=True, squeeze=False)[0]
-    handles: dict[object, Artist] = {}
+    canvas = Canvas(None, 6.1 * len(records), 6.3, look)
+    shape = (len(records), 1) if canvas.narrow else (1, len(records))
+    panels = canvas.figure.subplots(*shape, sharex=True, sharey=True, squeeze=False).flat
+    handles: dict[object, Any] = {}
     data = data_of(records[0])
     one_chain = all(data_of(record) == data for record in records)
     for record, ax in zip(records, panels, strict=True):
         for handle in draw_layers(record, ax, energy):
             handles.setdefault(handle.get_label(), handle)
-        ax.set_title("\n".join(_title(record, not one_chain)), fontsize=10.5)
+        words = "\n".join(_title(record, not one_chain))
+        ax.set_title(wrapped(words, canvas.width / shape[1], "medium"), fontsize="medium")
         ax.label_outer()
-    if one_chain:
-        figure.suptitle("".join(data), fontsize=12)
     basins = [text for record in records for text in basin_names(record).values()]
     first = [text for text in dict.fromkeys(basins) if text in handles]
     order = [*first, *(text for text in handles if text not in first)]
-    add_legend(panels[0], [handles[text] for text in order], given=False, columns=3)
-    return figure
+    lines = data if one_chain else []
+    return canvas.finish(lines, [handles[text] for text in order], columns=3)
 
 
-def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Artist]:
+def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]:
     """All of a portrait but title and legend, on given axes; the entries of a legend."""
     if energy and "energy" not in record:
         raise InputError("energy contours need a portrait of the canonical model")
@@ -162,7 +162,7 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Arti
     return handles + (draw_energy(record, ax) if energy else [])
 
 
-def draw_basins(record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = None) -> list[Artist]:
+def draw_basins(record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = None) -> list[Any]:
     """The cells by what became of them, some hatched; a legend's entries.
 
     The cells' horizontal and vertical coordinate are by default those of the record's plane.
@@ -187,7 +187,7 @@ def draw_basins(record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = No
     if "steps" in record.attrs:
         own = _TRAINED_TEXTS if "open_share" in record else _STEPS_TEXTS
         texts |= {n: s.format(steps=record.attrs["steps"]) for n, s in own.items()}
-    handles: list[Artist] = []
+    handles: list[Any] = []
     for name in (*names[1:], names[0]):
         on = found == names.index(name)
         if on.any():
@@ -237,14 +237,14 @@ def _hatch(
     drawn.set(edgecolor=colour, linewidth=0)
 
 
-def _draw_regions(record: xr.Dataset, ax: Axes) -> list[Artist]:
+def _draw_regions(record: xr.Dataset, ax: Axes) -> list[Any]:
     """Cells whose end a simpler model does not predict, and cells whose orbit slides."""
     regions, (x, y) = {}, axes_of(record)
     if "differs" in record:
         regions[f"the {simpler_model(record)} predicts the other end"] = ("differs", _DIFFERS)
     if "sliding_time" in record:
         regions["the orbit slides along a ReLU's kink"] = ("sliding_time", _SLIDES)
-    handles: list[Artist] = []
+    handles: list[Any] = []
     for text, (name, (hatch, colour)) in regions.items():
         on = record[name].transpose(y, x).to_numpy() > 0
         if on.any():
@@ -254,7 +254,7 @@ def _draw_regions(record: xr.Dataset, ax: Axes) -> list[Artist]:
     return handles
 
 
-def draw_flow(record: xr.Dataset, ax: Axes) -> list[Artist]:
+def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
     """Unit arrows of the flow, and the orbits from the points where they start."""
     x, y = axes_of(record)
     if f"arrow_{x}" not in record:
@@ -266,24 +266,26 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Artist]:
     arrow = Line2D([], [], color=ARROW, marker="$\\rightarrow$", linestyle="none", markersize=11)
     arrow.set_label("direction of the flow")
     cloud = _draw_cloud(record, ax, x, y)
+    paths = _draw_paths(record, ax, x, y)
     if f"orbit_{x}" not in record:
-        return [arrow, *cloud]
+        return [arrow, *paths, *cloud]
     across, up = (record[f"orbit_{n}"].to_numpy() for n in (x, y))
     ax.plot(across, up, color=SOFT, linewidth=0.9)
     ax.plot(across[0], up[0], "o", color=SOFT, markersize=2.8)
+    _draw_heads(ax, across, up, SOFT)
     line = Line2D([], [], color=SOFT, linewidth=0.9, marker="o", markersize=2.8, markevery=2)
     early = int(record.attrs.get("orbits_unfinished", 0))
     more = f"; {early} stop before their ends" if early else ""
-    line.set_label(f"orbit from its start (dot){more}")
-    return [arrow, line, *_draw_training(record, ax, x, y), *cloud]
+    flow = Joint((line, arrow)).set_label(f"orbits from their starts (dots), and the flow{more}")
+    return [flow, *paths, *cloud]
 
 
-def _draw_cloud(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Artist]:
+def _draw_cloud(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
     """The starts of a cloud by where they end, of records of the explorer."""
     if "cloud_label" not in record:
         return []
     label, names = record["cloud_label"].to_numpy(), meanings(record["cloud_label"])
-    handles: list[Artist] = []
+    handles: list[Any] = []
     for name, words in basin_names(record).items():
         on = label == names.index(name)
         if on.any():
@@ -294,13 +296,46 @@ def _draw_cloud(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Artist]:
     return handles
 
 
-def _draw_training(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Artist]:
-    """Paths of full training from the starts of orbits, of records of the explorer."""
-    if f"trained_{x}" not in record:
-        return []
-    style: dict[str, Any] = {"color": TRAINED, "linewidth": 1.6, "linestyle": (0, (2, 1.2))}
-    ax.plot(*(record[f"trained_{n}"].to_numpy() for n in (x, y)), **style)
-    return [Line2D([], [], label="full training, projected", **style)]
+def _draw_heads(ax: Axes, x: np.ndarray, y: np.ndarray, colour: str) -> None:
+    """An arrowhead halfway along each path (time, n) inside the axes, pointing the way it goes."""
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    places, ways = [], []
+    for path in np.stack([x, y], axis=-1).swapaxes(0, 1):
+        unit = (path - (left, low)) / (right - left, high - low)
+        unit = unit[np.isfinite(unit).all(axis=1) & (np.abs(unit - 0.5) <= 0.5).all(axis=1)]
+        length = np.append(0, np.linalg.norm(np.diff(unit, axis=0), axis=1).cumsum())
+        if len(unit) < 2 or length[-1] < 0.04:
+            continue
+        at = min(int(np.searchsorted(length, length[-1] / 2)), len(unit) - 1)
+        share = (length[-1] / 2 - length[at - 1]) / (length[at] - length[at - 1])
+        places.append(unit[at - 1] + share * (unit[at] - unit[at - 1]))
+        ways.append((unit[at] - unit[at - 1]) * (right - left, high - low))
+    if places:
+        at_x, at_y = np.transpose(places) * [[right - left], [high - low]] + [[left], [low]]
+        way_x, way_y = np.transpose(ways) / np.linalg.norm(ways, axis=1)
+        ax.quiver(at_x, at_y, way_x, way_y, color=colour, angles="xy", pivot="mid", units="inches",
+                  scale_units="inches", scale=1 / 0.08, width=0.011, headwidth=6, headlength=7,
+                  headaxislength=6, zorder=6)  # fmt: skip
+
+
+def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
+    """Paths of training: those that were laid over it, and those of records of the explorer."""
+    paths: dict[str, list[np.ndarray]] = {}
+    if f"trained_{x}" in record:
+        paths["full training, projected"] = [record[f"trained_{n}"].to_numpy() for n in (x, y)]
+    names = record["path_name"].to_numpy() if "path_name" in record else np.array([])
+    for name in dict.fromkeys(names):
+        paths[name] = [record[f"path_{n}"].to_numpy()[:, names == name] for n in (x, y)]
+    handles: list[Any] = []
+    for i, (name, (across, up)) in enumerate(paths.items()):
+        style: dict[str, Any] = {"color": PATHS[i % len(PATHS)], "linewidth": 1.6,
+                                 "linestyle": (0, (2, 1.2))}  # fmt: skip
+        ax.plot(across, up, zorder=6, **style)
+        if name in names:
+            ax.plot(across[0], up[0], "o", color=style["color"], markersize=4, zorder=6)
+            _draw_heads(ax, across, up, style["color"])
+        handles.append(Line2D([], [], label=name, **style))
+    return handles
 
 
 def simpler_model(record: xr.Dataset) -> str:
@@ -309,7 +344,7 @@ def simpler_model(record: xr.Dataset) -> str:
 
 
 def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
-    """The model on its data; shares of the window; what else has to be known of it."""
+    """Shares of the window; the model on its data; what else has to be known of it."""
     a, total, words = record.attrs, record["label"].size, captions(record)
     verb = words.get("held", "starts at")
     held = [f"{verb} ${name}$ = {value:g}" for name, value in held_of(a).items()]
@@ -317,7 +352,7 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
     if "optimizer" in a:
         lifted = ["starts lifted from the plane"] * ("open_share" in record)
         about = ", ".join([title_of(record), *held, *lifted])
-        return [optimizer_caption(record), about, *data, *_learned(record)]
+        return [optimizer_caption(record), *_learned(record), about, *data]
     verbs = {"global_minimum": "reaches the global minima", "local_minimum": "is trapped",
              "saddle": "ends in a saddle", "unresolved": "is unresolved"}  # fmt: skip
     names = meanings(record["label"])
@@ -326,10 +361,9 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
         for name in (*names[1:], names[0])
         if a[f"cells_{name}"]
     ]
-    lines = [", ".join([title_of(record), *held]), *data]
     each = 2 if sum(map(len, shares[:2])) <= 66 else 1
     rows = [", ".join(shares[i : i + each]) for i in range(0, len(shares), each)]
-    lines += [f"of the window {rows[0]}", *rows[1:]]
+    lines = [f"Of the window {rows[0]}", *rows[1:], ", ".join([title_of(record), *held]), *data]
     if "share_differs" in a:
         share = percent(int(a["cells_differ"]), total)
         lines.append(f"{share} ends elsewhere than in the {simpler_model(record)}")
@@ -351,7 +385,7 @@ def _learned(record: xr.Dataset) -> list[str]:
     ]
 
 
-def draw_curves(record: xr.Dataset, ax: Axes) -> list[Artist]:
+def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
     """Separatrix or boundary, curves of minima, critical line by kind, saddles, valleys.
 
     Returns:
@@ -359,7 +393,7 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Artist]:
     """
     across, up = axes_of(record)
     words = captions(record)
-    handles: list[Artist] = [*_draw_borders(record, ax, across, up, words.get("simpler"))]
+    handles: list[Any] = [*_draw_borders(record, ax, across, up, words.get("simpler"))]
     kinds = _draw_critical_line(record, ax, across) if "critical_line" in record else []
     minima = record.get(f"minima_{up}")
     if minima is not None:
@@ -372,11 +406,10 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Artist]:
             ax.axvline(float(words["minima_x"]), **MINIMA)
     if "global_minimum" in kinds or (minima is not None and np.isfinite(minima).any()):
         handles.append(Line2D([], [], label=label, **MINIMA))
-    handles += [
-        Line2D([], [], label=f"${up} = 0$: {_KINDS[kind]}", **CRITICAL[kind])
-        for kind in kinds
-        if kind != "global_minimum"
-    ]
+    bad = [kind for kind in kinds if kind != "global_minimum"]
+    if bad:
+        text = f"${up} = 0$: {', '.join(_KINDS[kind] for kind in bad)}"
+        handles.append(Joint(Line2D([], [], **CRITICAL[kind]) for kind in bad).set_label(text))
     handles += _draw_extras(record, ax, across, up, words)
     if record.sizes.get("saddle"):
         saddle = record[f"saddle_{across}"].to_numpy()
@@ -384,9 +417,9 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Artist]:
     return handles + _draw_critical_points(record, ax, across, up)
 
 
-def _draw_critical_points(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Artist]:
+def _draw_critical_points(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Any]:
     """The critical points that were found in the window, by kind."""
-    handles: list[Artist] = []
+    handles: list[Any] = []
     kinds = label_names(record["critical_point"]) if "critical_point" in record else np.array([])
     for kind, (marker, fill) in FOUND.items():
         if kind in kinds:
@@ -398,9 +431,9 @@ def _draw_critical_points(record: xr.Dataset, ax: Axes, across: str, up: str) ->
 
 def _draw_extras(
     record: xr.Dataset, ax: Axes, across: str, up: str, words: Mapping[str, str]
-) -> list[Artist]:
+) -> list[Any]:
     """What only some planes have: levels, a plateau y = 0, valleys, and single minima."""
-    handles: list[Artist] = []
+    handles: list[Any] = []
     if "level" in record:
         level = record["level"].transpose(up, across).to_numpy()
         at = np.unique(np.quantile(level, np.linspace(0.02, 0.9, 14)))
@@ -424,9 +457,9 @@ def _draw_extras(
 
 def _draw_borders(
     record: xr.Dataset, ax: Axes, across: str, up: str, simpler: str | None
-) -> list[Artist]:
+) -> list[Any]:
     """The closed form of the basins' border, and the boundary between the labels."""
-    handles: list[Artist] = []
+    handles: list[Any] = []
     if "flow_label" in record:
         return _draw_flow_boundary(record, ax, across, up)
     known = bool(np.isfinite(record.get(f"separatrix_{up}", np.nan)).any())
@@ -444,7 +477,7 @@ def _draw_borders(
     return handles
 
 
-def _draw_flow_boundary(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Artist]:
+def _draw_flow_boundary(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Any]:
     """The boundary of the flow's basin, over the cells of an optimizer."""
     points = np.stack([record[f"boundary_{n}"].to_numpy() for n in (across, up)], -1)
     curve = record["boundary_curve"].to_numpy()
@@ -472,7 +505,7 @@ def _draw_critical_line(record: xr.Dataset, ax: Axes, across: str) -> list[str]:
     return sorted(drawn, key=list(CRITICAL).index)
 
 
-def draw_energy(record: xr.Dataset, ax: Axes) -> list[Artist]:
+def draw_energy(record: xr.Dataset, ax: Axes) -> list[Any]:
     """Contours of the conserved energy, along which orbits run; a legend's entry."""
     across, up = axes_of(record)
     x, y = record[across].to_numpy(), record[up].to_numpy()

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from flowsim.drawing.plane import draw_basins
 from flowsim.drawing.style import (
     FILL,
     INK,
     MARKER,
-    add_legend,
+    Canvas,
+    Look,
     axes_of,
     basin_dots,
     basin_names,
@@ -26,9 +26,7 @@ from flowsim.drawing.style import (
     figure_of,
     meanings,
     name_of,
-    new_figure,
     optimizer_caption,
-    own_axes,
     percent,
     sentence,
     title_of,
@@ -39,7 +37,9 @@ from flowsim.errors import InputError
 _PANELS = 6
 
 
-def draw_scan(record: xr.Dataset, ax: Axes | None = None, show: str = "label") -> Figure:
+def draw_scan(
+    record: xr.Dataset, ax: Axes | None = None, show: str = "label", **look: Unpack[Look]
+) -> Any:
     """A scan: basins over a grid, starts as points, or shares over p, q and σ.
 
     A grid over two coordinates is drawn as filled cells, one over three as up to six slices; starts
@@ -51,6 +51,7 @@ def draw_scan(record: xr.Dataset, ax: Axes | None = None, show: str = "label") -
         record: from ``write_scan``, read back from its file.
         ax: axes to draw on; by default those of a new figure.
         show: "label" for where starts end, "hitting_time" for when they have learned.
+        look: width, title and legend, as of ``draw``, which says what is returned.
 
     Raises:
         InputError: all of p, q and σ vary, or a grid over one or more than three coordinates, or
@@ -67,14 +68,14 @@ def draw_scan(record: xr.Dataset, ax: Axes | None = None, show: str = "label") -
     if varied and show != "label":
         raise InputError("hitting times are drawn where neither p, q nor sigma varies")
     if len(varied) == 2:
-        return _draw_map(record, ax, *varied)
+        return _draw_map(record, Canvas(ax, 7.0, 5.4, look), *varied)
     if varied:
-        return _draw_curve(record, ax, varied[0])
+        return _draw_curve(record, Canvas(ax, 7.0, 4.2, look), varied[0])
     if any(str(name).startswith("start_") for name in record):
-        return _draw_points(record, ax, show)
+        return _draw_points(record, Canvas(ax, 7.0, 5.4, look), show)
     if len(check_grid(record)) == 3:
-        return _draw_slices(record, ax, show)
-    return _draw_grid(record, ax, show)
+        return _draw_slices(record, ax, show, look)
+    return _draw_grid(record, Canvas(ax, 7.0, 5.6, look), show)
 
 
 def check_grid(record: xr.Dataset) -> list[str]:
@@ -87,28 +88,29 @@ def check_grid(record: xr.Dataset) -> list[str]:
     return dims
 
 
-def _draw_map(record: xr.Dataset, ax: Axes | None, up: str, across: str) -> Figure:
-    ax = own_axes(ax, 7.0, 6.0)
+def _draw_map(record: xr.Dataset, canvas: Canvas, up: str, across: str) -> Any:
+    ax = canvas.axes()
     if {across, up} == {"p", "q"}:  # p across, as in the papers
         across, up = "p", "q"
     best = str(record["basin"][1].item())
     share = record["share"].sel(basin=best).transpose(up, across)
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     mesh = ax.pcolormesh(x, y, share, cmap="cividis", vmin=0, vmax=1, rasterized=True)
-    figure_of(ax).colorbar(mesh, ax=ax, label=f"share: {basin_names(record)[best]}")
+    canvas.figure.colorbar(mesh, ax=ax, label=f"share: {basin_names(record)[best]}")
     ax.set(xlabel=name_of(record, across), ylabel=name_of(record, up))
+    handles: list[Any] = []
     if {across, up} == {"p", "q"}:
         low, high = max(x[0], 1 - y[-1]), min(x[-1], 1 - y[0])
         if low < high:
-            line = ax.plot([low, high], [1 - low, 1 - high], color="#ffffff", linestyle="--")
-            line[0].set_label("$p + q$ = 1")
-            ax.legend(facecolor="#555555", labelcolor="#ffffff", framealpha=1)
-    ax.set_title(_title(record), fontsize=10.5)
-    return figure_of(ax)
+            ends = [low, high], [1 - low, 1 - high]
+            ax.plot(*ends, color="#555555", linewidth=3.0)
+            ax.plot(*ends, color="#ffffff", linestyle="--")
+            handles += [Line2D([], [], color="#555555", linestyle="--", label="$p + q$ = 1")]
+    return canvas.finish(_title(record), handles)
 
 
-def _draw_curve(record: xr.Dataset, ax: Axes | None, varied: str) -> Figure:
-    ax = own_axes(ax, 7.0, 5.0)
+def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
+    ax = canvas.axes()
     drawn = "share_low" in record  # of chosen starts a share has no sampling error
     names = [str(name) for name in record["basin"].to_numpy()]
     for name in (*names[1:], names[0]):
@@ -122,14 +124,12 @@ def _draw_curve(record: xr.Dataset, ax: Axes | None, varied: str) -> Figure:
         style: dict[str, Any] = {"marker": MARKER[name], "markersize": 4, "linewidth": 1.4}
         ax.plot(x, here["share"], color=colour, label=basin_names(record)[name], **style)
     ax.set(xlabel=name_of(record, varied), ylabel="share of the starts", ylim=(-0.02, 1.02))
-    ax.legend(title="with 95 % Wilson interval" if drawn else None, framealpha=1)
-    ax.set_title(_title(record), fontsize=10.5)
-    return figure_of(ax)
+    lines = _title(record) + ["with 95 % Wilson intervals"] * drawn
+    return canvas.finish(lines, ax.get_legend_handles_labels()[0])
 
 
-def _draw_points(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
-    given = ax is not None
-    ax = own_axes(ax, 7.0, 6.4)
+def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
+    ax = canvas.axes()
     names = [str(name).removeprefix("start_") for name in record if str(name).startswith("start_")]
     plane = axes_of(record)
     names = list(plane) if set(plane) <= set(names) else (names * 2)[:2]
@@ -148,10 +148,8 @@ def _draw_points(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
         ax.scatter(x[here], y[here], s=size, rasterized=many, marker=MARKER[name], **style)
     across, up = (f"start: {name_of(record, name)}" for name in names)
     ax.set(xlabel=across, ylabel=up)
-    ax.set_title(_title(record), fontsize=10.5)
     shown = [name for name in present if not (timed and name == "global_minimum")]
-    add_legend(ax, basin_dots(shown, basin_names(record)), given)
-    return figure_of(ax)
+    return canvas.finish(_title(record), basin_dots(shown, basin_names(record)))
 
 
 def _draw_times(
@@ -181,7 +179,7 @@ def _time_text(record: xr.Dataset) -> str:
     )
 
 
-def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
+def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str, look: Look) -> Any:
     """A grid over three coordinates in up to six slices."""
     if ax is not None:
         raise InputError("a grid over three coordinates has several slices; omit ax, or select one")
@@ -190,33 +188,28 @@ def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
     slicing = next(name for name in dims if name not in (across, up))
     values = record[slicing].to_numpy()
     chosen = np.unique(np.linspace(0, len(values) - 1, _PANELS).round().astype(int))
-    columns = min(3, len(chosen))
+    columns = min(2 if (look.get("width") or 9) < 5 else 3, len(chosen))
     rows = -(-len(chosen) // columns)
-    figure = new_figure(3.4 * columns, 3.2 * rows + 0.9)
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    canvas = Canvas(None, 3.4 * columns, 3.2 * rows, look)
+    panels = canvas.figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     norm = _time_norm(record) if show != "label" else None
-    handles: dict[object, Artist] = {}
+    handles: dict[object, Any] = {}
     for panel, at in zip(panels.flat, chosen, strict=False):
         for handle in _draw_cells(record.isel({slicing: at}), panel, across, up, norm):
             handles.setdefault(handle.get_label(), handle)
-        panel.set_title(f"${slicing}$ = {values[at]:.3g}", fontsize=10)
+        panel.set_title(f"${slicing}$ = {values[at]:.3g}", fontsize="medium")
     for panel in panels.flat[len(chosen) :]:
         panel.set_axis_off()
     for panel in panels.flat:
         panel.label_outer()
-    figure.suptitle(_title(record), fontsize=10.5)
-    add_legend(panels.flat[0], list(handles.values()), given=False)
-    return figure
+    return canvas.finish(_title(record), list(handles.values()))
 
 
-def _draw_grid(record: xr.Dataset, ax: Axes | None, show: str) -> Figure:
-    given = ax is not None
-    ax = own_axes(ax, 7.0, 6.6)
+def _draw_grid(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
+    ax = canvas.axes()
     norm = _time_norm(record) if show != "label" else None
     handles = _draw_cells(record, ax, *_directions(record, check_grid(record)), norm)
-    ax.set_title(_title(record), fontsize=10.5)
-    add_legend(ax, handles, given)
-    return figure_of(ax)
+    return canvas.finish(_title(record), handles)
 
 
 def _directions(record: xr.Dataset, dims: list[str]) -> tuple[str, str]:
@@ -227,7 +220,7 @@ def _directions(record: xr.Dataset, dims: list[str]) -> tuple[str, str]:
 
 def _draw_cells(
     record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNorm | None
-) -> list[Artist]:
+) -> list[Any]:
     """Basins, and over the cells that learn their hitting times if ``norm`` is given; a legend."""
     handles = draw_basins(record, ax, (across, up))
     if norm is None:
@@ -245,7 +238,7 @@ def _draw_cells(
     return [handle for handle in handles if handle.get_label() != learns]
 
 
-def _title(record: xr.Dataset) -> str:
+def _title(record: xr.Dataset) -> list[str]:
     a, data = record.attrs, data_of(record)
     kept = [f"${n}$ = {a[n]:g}" for n in "pq" if n in a]
     several = ", ".join(["Markov chains", *kept]) if {"p", "q"} & set(record.dims) else ""
@@ -260,4 +253,4 @@ def _title(record: xr.Dataset) -> str:
         sentence("".join(data)) or several,
         f"{percent(counts.get(best, 0), total)} of {total:,} starts reach {reached}",
     ]
-    return "\n".join(line for line in lines if line)
+    return [line for line in lines if line]

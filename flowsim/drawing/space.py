@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
@@ -16,15 +15,14 @@ from flowsim.drawing.style import (
     INK,
     LINE,
     MARKER,
-    add_legend,
+    Canvas,
+    Look,
     axes_of,
     basin_names,
     captions,
     data_of,
-    figure_of,
     meanings,
     name_of,
-    new_figure,
     remark_of,
     title_of,
 )
@@ -41,30 +39,30 @@ _MINIMA = INK["global_minimum"]
 _ZOOM = 0.5
 
 
-def draw_phase_space(record: xr.Dataset, ax: Axes | None = None) -> Figure:
+def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
     """The orbits from afar with the global minima or the ends; a zoom at the origin where known.
 
     Args:
         record: from ``phase_space_record`` or read back from its file.
         ax: axes with ``projection="3d"``, for the orbits from afar alone; by default a new figure.
+        look: width, title and legend, as of ``draw``, which says what is returned.
 
     Raises:
         InputError: ``ax`` is not three-dimensional.
     """
-    if ax is not None:
-        handles = draw_space(record, ax)
-        ax.set_title("\n".join(_title(record)), fontsize=10.5)
-        add_legend(ax, handles, given=True)
-        return figure_of(ax)
-    zoomed = "near_label" in record
-    figure = new_figure(11.5 if zoomed else 7.5, 5.4 if zoomed else 6.6)
-    ax = figure.add_subplot(1, 1 + zoomed, 1, projection="3d")
-    handles = draw_space(record, ax)
-    if zoomed:
-        draw_space(record, figure.add_subplot(1, 2, 2, projection="3d"), "near")
-    figure.suptitle("\n".join(_title(record)), fontsize=11)
-    add_legend(ax, handles, given=False, columns=3 if zoomed else 2)
-    return figure
+    beside = ax is None and "near_label" in record and not (look.get("width") or 9) < 5
+    canvas = Canvas(ax, *((11.5, 4.4) if beside else (7.5, 5.6)), look)
+    if not beside:
+        handles = draw_space(record, canvas.axes(projection="3d"))
+        if canvas.narrow:
+            shrink(canvas.axes())
+        return canvas.finish(_title(record), handles)
+    left, right = canvas.figure.subplots(1, 2, subplot_kw={"projection": "3d"})
+    handles = draw_space(record, left)
+    draw_space(record, right, "near")
+    for panel, where in ((left, "whole window"), (right, "window around the origin")):
+        panel.set_title(where, fontsize="medium", y=0.98)
+    return canvas.finish(_title(record), handles, columns=3)
 
 
 def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artist]:
@@ -86,14 +84,21 @@ def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artis
     handles = [*_draw_orbits(record, ax, family, box), *minima, *plane]
     for axis, (name, interval) in zip("xyz", box.items(), strict=True):
         ax.set(**{f"{axis}label": name_of(record, name, short=True), f"{axis}lim": interval})
-    if "near_label" in record:
-        where = "whole window" if family == "orbit" else "window around the origin"
-        ax.set_title(where, fontsize=10, y=0.98)
     ax.view_init(elev=20, azim=-63)
     ax.set_box_aspect((1.25, 1.0, 1.0), zoom=1.05)
     for axis in "xyz":
         ax.locator_params(axis=axis, nbins=5)
     return handles
+
+
+def shrink(ax: Any) -> None:
+    """Room around a three-dimensional box for its names, of which matplotlib's layout knows none.
+
+    Args:
+        ax: with ``projection="3d"``, of a figure for a column of text.
+    """
+    ax.set_box_aspect((1.25, 1.0, 1.0), zoom=0.8)
+    ax.locator_params(nbins=3)
 
 
 def _box(record: xr.Dataset, family: str) -> dict[str, tuple[float, float]]:

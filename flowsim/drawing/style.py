@@ -6,18 +6,23 @@ have the same role, a hatch, a marker or a line style separates them too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from textwrap import fill
+from typing import Any, TypedDict
 
 import numpy as np
 import xarray as xr
+from matplotlib import rc_context, rcParams, rcParamsDefault
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
+from matplotlib.transforms import ScaledTranslation
 
 from flowsim.errors import InputError
 from flowsim.records.attributes import captions_of
@@ -88,10 +93,16 @@ OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", 
 LINE, SOFT, ARROW = "#111111", "#4d4d4d", "#6a6a6a"
 #: Paths of full training beside the flow.
 TRAINED = "#7b1161"
+#: The same, and of several laid over one portrait.
+PATHS = (TRAINED, "#1b6e3c", "#1f3fa8", "#a35a00")
 #: Runs that end as predicted, and runs that do not.
 AGREE, DIFFER = "#8c8c8c", "#7b1161"
 #: Dots per inch of every figure.
 DPI = 150
+#: Widths of figures, in inches.
+NARROWEST, WIDEST = 1.5, 100.0
+#: The width of a usual letter, as a part of the size of its text.
+_LETTER = 0.54
 
 
 def captions(record: xr.Dataset) -> dict[str, str]:
@@ -213,14 +224,9 @@ def basin_dots(
     ]  # fmt: skip
 
 
-def new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Picture:
     """An empty figure of that size in inches."""
-    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-
-
-def own_axes(ax: Axes | None, width: float, height: float, **options: Any) -> Any:
-    """The given axes, or those of a new figure of that size in inches."""
-    return new_figure(width, height).add_subplot(**options) if ax is None else ax
+    return Picture(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
 def figure_of(ax: Axes) -> Figure:
@@ -230,18 +236,160 @@ def figure_of(ax: Axes) -> Figure:
     return figure
 
 
-def add_legend(ax: Axes, handles: Sequence[Artist], given: bool, columns: int = 2) -> None:
-    """A legend below the axes: of the whole figure, or of axes that were given."""
-    if not handles:
-        return
+class Joint(tuple[Any, ...]):
+    """Several things beside each other in one entry of a legend, with one label."""
+
+    label = ""
+
+    def set_label(self, label: str) -> Joint:
+        self.label = label
+        return self
+
+    def get_label(self) -> str:
+        return self.label
+
+
+class Look(TypedDict, total=False):
+    """How a figure is finished, as ``flowsim.draw`` says."""
+
+    width: float | None
+    title: bool
+    legend: bool
+
+
+class Picture(Figure):
+    """A figure that notebooks show; PDF files embed its fonts, SVG files keep text as text."""
+
+    def savefig(self, fname: Any, **options: Any) -> None:
+        with rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}):
+            super().savefig(fname, **options)
+
+    def _repr_png_(self) -> bytes:
+        buffer = BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
+class Canvas:
+    """A figure in the making: on given axes, or a new one that grows with its title and legend.
+
+    Args:
+        ax: axes to draw on; None for a new figure.
+        width, height: of a new figure without title and legend, in inches. A ``width`` of the look
+            scales both.
+        look: the arguments of ``flowsim.draw`` that say how it is finished.
+    """
+
+    def __init__(self, ax: Axes | None, width: float, height: float, look: Look) -> None:
+        self.given, self.look, self.ax = ax is not None, look, ax
+        self.width = look.get("width") or width
+        if not NARROWEST <= self.width <= WIDEST:
+            raise InputError(
+                f"the width of a figure is {NARROWEST:g} to {WIDEST:g} inches, not {self.width:g}"
+            )
+        if ax is not None:
+            self.figure = figure_of(ax)
+            self.width = self.figure.get_figwidth() * ax.get_position().width
+        else:
+            self.figure = new_figure(self.width, self.width * height / width)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it is for a column of text, where panels have no room beside each other."""
+        return not self.given and self.width < 5
+
+    def axes(self, **options: Any) -> Any:
+        """The given axes, or those of the new figure."""
+        if self.ax is None:
+            self.ax = self.figure.add_subplot(**options)
+        return self.ax
+
+    def finish(self, lines: Iterable[str], handles: Sequence[Any], columns: int = 2) -> Any:
+        """Put the title and the legend there, as wide as the figure allows, and make room for them.
+
+        Args:
+            lines: of the title.
+            handles: of the legend.
+            columns: of the legend at most.
+
+        Returns:
+            The new figure; or on given axes the handles, what was drawn there.
+        """
+        height, kept, lines = 0.0, list(handles), list(lines)
+        if self.look.get("title", True) and lines:
+            size = text_size("axes.titlesize", "medium")
+            beside = 0 if self.given else 4 * points("medium") / 72  # the axes are not centred
+            text = wrapped("\n".join(lines), self.width - beside, size)
+            if self.ax is None:
+                self.figure.suptitle(text, fontsize=size)
+            else:
+                self.ax.set_title(text, fontsize=size)
+            height += 1.2 * points(size) * (text.count("\n") + 1)
+        if self.look.get("legend", True) and kept:
+            height += add_legend(self.ax or self.figure, kept, self.given, columns, self.width)
+        if self.given:
+            return kept
+        if self.narrow:
+            tall = self.figure.get_figheight() - 3 * points("medium") / 72
+            for axis in (a for ax in self.figure.axes for a in (ax.xaxis, ax.yaxis)):
+                length = self.width - 0.6 if axis.axis_name == "x" else tall
+                axis.label.set_text(wrapped(axis.label.get_text(), length, "medium"))
+        self.figure.set_figheight(self.figure.get_figheight() + height / 72)
+        return self.figure
+
+
+def points(size: str | float) -> float:
+    """A size of text in points: of "medium", "small" and the like by matplotlib's rcParams."""
+    return float(FontProperties(size=size).get_size_in_points())
+
+
+def text_size(key: Any, usual: str) -> Any:
+    """The size that a style sheet or a user gave to some text; the usual one if none did."""
+    return usual if rcParams[key] == rcParamsDefault[key] else rcParams[key]
+
+
+def wrapped(text: str, width: float, size: str | float) -> str:
+    """Lines broken where they would be wider than so many inches; formulas and shares stay whole."""
+    count = max(int(72 * width / (_LETTER * points(size))), 12)
+    held = re.sub(r"\$[^$]*\$|\d %", lambda formula: formula[0].replace(" ", "\0"), text)
+    broken = [fill(line, count, break_long_words=False, break_on_hyphens=False)
+              for line in held.split("\n")]  # fmt: skip
+    return "\n".join(broken).replace("\0", " ")
+
+
+def add_legend(
+    place: Axes | Figure, handles: Sequence[Any], given: bool = False, columns: int = 2,
+    width: float | None = None,
+) -> float:  # fmt: skip
+    """A legend below the axes: of the whole figure, or of axes that were given; its height.
+
+    Args:
+        place: axes, or a figure.
+        handles: its entries.
+        given: whether the axes were given, so that the figure has no room kept below them.
+        columns: at most; fewer where the longest entries would be wider.
+        width: of the place in inches; by default that of the figure.
+    """
+    figure = place if isinstance(place, Figure) else figure_of(place)
+    size = text_size("legend.fontsize", "small")
+    letters = 72 * (width or figure.get_figwidth()) / (_LETTER * points(size))
+    texts = [str(handle.get_label()) for handle in handles]
+    longest = max(len(re.sub(r"[$\\{}]", "", line)) for text in texts for line in text.split("\n"))
+    columns = max(1, min(columns, int(letters / (longest + 7))))
+    for handle, text in zip(handles, texts, strict=True):
+        handle.set_label(wrapped(text, (letters - 8) * _LETTER * points(size) / 72, size))
     style: dict[str, Any] = {
-        "handles": handles, "ncols": columns, "frameon": False, "fontsize": 8.5,
-        "handlelength": 2.4, "handler_map": {tuple: HandlerTuple(ndivide=None)},
+        "handles": handles, "ncols": columns, "frameon": False, "fontsize": size,
+        "handlelength": 2.8, "handler_map": {tuple: HandlerTuple(ndivide=None)},
     }  # fmt: skip
-    if given:
-        ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), **style)
+    if given and isinstance(place, Axes):
+        below = ScaledTranslation(0, -3.6 * points("medium") / 72, figure.dpi_scale_trans)
+        place.legend(loc="upper center", bbox_to_anchor=(0.5, 0),
+                     bbox_transform=place.transAxes + below, **style)  # fmt: skip
     else:
-        figure_of(ax).legend(loc="outside lower center", **style)
+        figure.legend(loc="outside lower center", **style)
+    lines = sum(text.count("\n") + 1 for text in (str(h.get_label()) for h in handles))
+    return 1.5 * points(size) * -(-lines // columns)
 
 
 def save_figure(figure: Figure, path: Path) -> None:

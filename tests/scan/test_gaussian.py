@@ -13,7 +13,7 @@ from matplotlib.image import imread
 from scipy.stats import chi2
 
 from flowsim import BinaryChain, CanonicalModel, InputError, find_limits, model, read_record
-from flowsim.drawing.gaussian_curve import draw_gaussian, draw_probability
+from flowsim.drawing.curves import draw_gaussian, draw_probability
 from flowsim.models.canonical.gaussian_integral import (
     gaussian_limits,
     gaussian_probability,

@@ -1,0 +1,228 @@
+"""Curves: the probability of an end against σ, and losses against the steps of training."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Unpack
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from flowsim.drawing.style import (
+    INK,
+    LINE,
+    SOFT,
+    Canvas,
+    Look,
+    captions,
+    data_of,
+    optimizer_caption,
+    sentence,
+    title_of,
+)
+
+_EVENT = {False: "reaching the global minima", True: "not reaching the global minima"}
+_LINES: tuple[Any, ...] = ("solid", "dashed", "dashdot", "dotted")
+_COLOURS = (INK["global_minimum"], INK["local_minimum"], INK["saddle"], LINE)
+#: Share of the axes' height that a baseline's name needs.
+_NAME = 0.045
+#: What the figure calls the baselines that are no n-gram.
+_NAMES = {"kernel": "kernel known"}
+
+
+def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
+    """One record of ``gaussian_record``: both axes logarithmic, so that small σ is visible.
+
+    Where nearly all small starts reach the global minima, the probability not to is drawn.
+
+    Args:
+        record: from ``gaussian_record`` or read back from its file.
+        ax: axes to draw on; by default those of a new figure.
+        look: width, title and legend, as of ``draw``, which says what is returned.
+    """
+    canvas = Canvas(ax, 7.0, 4.4, look)
+    ax = canvas.axes()
+    draw_probability(record, ax)
+    lines = [f"{title_of(record)}, Gaussian starts", *map(sentence, data_of(record))]
+    return canvas.finish(lines, ax.get_legend_handles_labels()[0], columns=1)
+
+
+def draw_probability(record: xr.Dataset, ax: Axes) -> None:
+    """The integral as a curve, the scan as points with intervals, the limits in σ dotted."""
+    sigma, a, words = record["sigma"].to_numpy(), record.attrs, captions(record)
+    known = "integral" in record
+    small, large = (a["limit_small_sigma"], a["limit_large_sigma"]) if known else (0.5, 0.5)
+    flip = bool(small == 1 and large < 1)  # the probability of the rarer end
+    other = words.get("integral_of")  # whose basins are integrated over, if not its own
+
+    def of(name: str) -> np.ndarray:
+        values = record[name].to_numpy()
+        return 1 - values if flip else values
+
+    fraction = of("fraction")
+    low, high = sorted((of("fraction_low"), of("fraction_high")), key=lambda v: float(v.sum()))
+    if known:
+        whose = f" of the {other}" if other else ""
+        ax.plot(
+            sigma, of("integral"), color=INK["global_minimum"], linewidth=1.8,
+            linestyle="dashed" if other else "solid",
+            label=f"integral over the analytic basin{whose}",
+        )  # fmt: skip
+    # the interval of a fraction of 0 or 1 is cut there only within rounding
+    reach = np.maximum(np.stack([fraction - low, high - fraction]), 0)
+    points: dict[str, Any] = {"color": INK["local_minimum"], "fmt": "o", "markersize": 3.5}
+    ax.errorbar(
+        sigma, fraction, reach, capsize=2, zorder=3, linewidth=1.0,
+        label=f"gradient flow of {a['samples']} starts per $\\sigma$, 95 % interval", **points,
+    )  # fmt: skip
+    if "learned" in record:
+        _draw_learned(record, ax, of)
+    floor = 0.1 / float(a["samples"])
+    if 0 < small < 1 or small == large:
+        ax.set_ylim(-0.04, 1.08)
+    else:
+        ax.set_yscale("log")
+        ax.set_ylim(floor, 2.0)
+        none = fraction <= 0
+        ax.plot(sigma[none], high[none], "v", color=INK["local_minimum"], markersize=4,
+                label="none of them: end of the interval" if none.any() else None)  # fmt: skip
+    for limit, text in ((small, "0"), (large, "\\infty")):
+        if known and not other and (small == large or limit not in (0, 1)):
+            when = "any $\\sigma$" if small == large else f"limit as $\\sigma \\to {text}$"
+            _mark_limit(ax, 1 - limit if flip else limit, when)
+    ax.set_xscale("log")
+    *first, last = (f"${name}$" for name in np.atleast_1d(a.get("coordinates", "theta")))
+    usual = f"{', '.join(first)} and {last}" if first else last
+    ax.set_xlabel(f"standard deviation $\\sigma$ of {words.get('starts', usual)}")
+    ax.set_ylabel(f"probability of {_EVENT[flip]}")
+
+
+def _draw_learned(record: xr.Dataset, ax: Axes, of: Callable[[str], np.ndarray]) -> None:
+    """The share of the same starts that an optimizer brings to the bigram, or does not."""
+    learned = of("learned")
+    ends = np.sort(np.stack([of("learned_low"), of("learned_high")]), axis=0)
+    reach = np.maximum(np.stack([learned - ends[0], ends[1] - learned]), 0)
+    ax.errorbar(
+        record["sigma"].to_numpy(), learned, reach, capsize=2, zorder=3, linewidth=1.0,
+        color=INK["unresolved"], fmt="s", markersize=3.5, markerfacecolor="white",
+        label=f"the same starts trained, 95 % interval:\n{optimizer_caption(record)}",
+    )  # fmt: skip
+
+
+def _mark_limit(ax: Axes, value: float, text: str) -> None:
+    """A dotted line with its value, above it at the left, which the curve leaves free."""
+    ax.axhline(value, color=SOFT, linewidth=1.2, linestyle=":", zorder=1)
+    ax.annotate(
+        f"{text}: {value:g}", (0.02, value), xycoords=("axes fraction", "data"),
+        xytext=(0, 4), textcoords="offset points", ha="left", va="bottom", color=SOFT,
+        fontsize="small",
+    )  # fmt: skip
+
+
+def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
+    """Loss curves of every trained model, and the losses of the baselines as dotted lines.
+
+    Every baseline has its name and value at the right; equal ones share a line and are named
+    together. Models of one chain share a colour and a line style.
+
+    Args:
+        record: from ``train`` or read back from its file.
+        ax: axes to draw on; by default those of a new figure.
+        look: width, title and legend, as of ``draw``, which says what is returned.
+    """
+    canvas = Canvas(ax, 7.0, 4.5, look)
+    ax = canvas.axes()
+    steps, losses = record["step"].to_numpy(), record["loss"].to_numpy()
+    chains = _chains(record)
+    handles, lines = [], {}
+    for i, chain in enumerate(dict.fromkeys(chains)):
+        of_chain = [k for k, other in enumerate(chains) if other == chain]
+        colour, line = _COLOURS[i % len(_COLOURS)], _LINES[i % len(_LINES)]
+        ax.plot(steps, losses[:, of_chain], color=colour, linestyle=line, linewidth=1.0)
+        seeds = f", {len(of_chain)} models" if len(of_chain) > 1 else ""
+        label = f"{_words(record, chain)}{seeds}"
+        handles.append(Line2D([], [], color=colour, linestyle=line, label=label))
+        lines[chain] = _baselines(record, of_chain[0])
+    if len(lines) > 1:  # uniform is one for all; of every chain the two that it lies between
+        lines = {chain: {n: x for n, x in own.items() if n in ("unigram", "bigram")}
+                 for chain, own in lines.items()}  # fmt: skip
+    known = [(name, x) for own in lines.values() for name, x in own.items()]
+    lowest, highest = min(x for _, x in known), max(x for _, x in known)
+    if np.isfinite(losses).any():
+        lowest = min(lowest, float(np.nanmin(losses)))
+    gap = max(highest - lowest, 1e-2)
+    ax.set_ylim(lowest - 0.08 * gap, highest + 0.25 * gap)
+    ax.set(xlabel="step", ylabel="loss (nats)", xlim=(0, max(float(steps[-1]), 1.0)))
+    ax.ticklabel_format(axis="y", useOffset=False)
+    name_lines(ax, known)
+    return canvas.finish(_training_title(record), handles, columns=1)
+
+
+def _chains(record: xr.Dataset) -> list[tuple[float, ...]]:
+    """What tells the chains of the models apart: (p, q), or nothing where all have the same."""
+    if "p" not in record:
+        return [()] * record.sizes["model"]
+    return list(zip(record["p"].to_numpy().tolist(), record["q"].to_numpy().tolist(), strict=True))
+
+
+def _words(record: xr.Dataset, chain: tuple[float, ...]) -> str:
+    """A chain, or the law of kernels, as the legend says it."""
+    if chain:
+        p, q = chain
+        return f"$p$ = {p:g}, $q$ = {q:g}:  $p + q$ = {p + q:.6g}"
+    a = record.attrs
+    kernels = "one kernel" if a["prior"] == "fixed" else f"kernels: {a['prior']}"
+    return f"$S$ = {a['states']} states, order {a['order']}, {kernels}"
+
+
+def _baselines(record: xr.Dataset, model: int) -> dict[str, float]:
+    """The losses that one model's loss is compared with."""
+    names = [str(name) for name in record["baseline"].to_numpy()]
+    return dict(zip(names, record["baseline_loss"].to_numpy()[model].tolist(), strict=True))
+
+
+def name_lines(ax: Axes, known: list[tuple[str, float]]) -> None:
+    """A dotted line for every loss, its names and value right of the axes, apart from others'."""
+    rows: list[tuple[float, str]] = []
+    for name, loss in sorted(known, key=lambda line: line[1]):
+        name = _NAMES.get(name, name)
+        if rows and loss - rows[-1][0] <= 1e-9:
+            if name not in rows[-1][1].split(" = "):
+                rows[-1] = rows[-1][0], f"{rows[-1][1]} = {name}"
+        else:
+            rows.append((loss, name))
+    low, high = ax.get_ylim()
+    places = _apart([(loss - low) / (high - low) for loss, _ in rows])
+    for (loss, name), place in zip(rows, places, strict=True):
+        ax.axhline(loss, color=SOFT, linewidth=0.8, linestyle=":", zorder=3)
+        ax.annotate(
+            f"{name} {loss:.4f}", (1.0, loss), xytext=(1.03, place), color=SOFT, fontsize="small",
+            xycoords=("axes fraction", "data"), textcoords="axes fraction", va="center",
+            arrowprops={"arrowstyle": "-", "color": SOFT, "linewidth": 0.6, "shrinkA": 0,
+                        "shrinkB": 0},
+        )  # fmt: skip
+
+
+def _apart(places: list[float]) -> list[float]:
+    """Increasing places moved as little as needed to lie ``_NAME`` apart: pools of neighbours."""
+    pools: list[list[float]] = []  # sums of what the first of a pool wants, and counts
+    for place in places:
+        pools.append([place, 1.0])
+        while len(pools) > 1:
+            (sum0, n0), (sum1, n1) = pools[-2:]
+            if sum0 / n0 + n0 * _NAME <= sum1 / n1:
+                break
+            pools[-2:] = [[sum0 + sum1 - n1 * n0 * _NAME, n0 + n1]]
+    return [s / n + i * _NAME for s, n in pools for i in range(int(n))]
+
+
+def _training_title(record: xr.Dataset) -> list[str]:
+    settings = json.loads(record.attrs["settings"])
+    recipe, arch = settings.get("recipe", settings), settings.get("arch", settings)
+    words = [f"{symbol} = {arch[name]}" for symbol, name in
+             (("$d$", "d"), ("$N$", "length"), ("layers", "layers")) if name in arch]  # fmt: skip
+    lines = [f"Training with {recipe.get('trainer', '?')}, {', '.join(words)}"]
+    return lines + ([record.attrs["loss_is"]] if record.attrs.get("loss_is") else [])

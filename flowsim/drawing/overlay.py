@@ -1,0 +1,93 @@
+"""Paths laid over a portrait: runs of training, or of any loop of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from flowsim.drawing.style import axes_of
+from flowsim.errors import InputError
+from flowsim.records.netcdf import read_record
+
+#: A path, or paths by name.
+Paths = Any
+
+
+def with_paths(record: xr.Dataset, paths: Paths) -> xr.Dataset:
+    """The record of a plane with paths over it, as ``draw`` takes them.
+
+    Returns:
+        The record with, for axes (w, e), ``path_w`` and ``path_e`` over (step, path), NaN after a
+        path's end, and ``path_name`` over (path).
+
+    Raises:
+        InputError: a file that cannot be read, or no paths in the plane's axes.
+    """
+    across, up = axes_of(record)
+    if isinstance(paths, (str, Path)):
+        paths = {Path(paths).stem: paths}
+    elif not isinstance(paths, Mapping) or {across, up} <= {*paths}:
+        paths = {"path": paths}
+    columns: list[tuple[str, np.ndarray, np.ndarray]] = []
+    for name, source in paths.items():
+        x, y = _columns(source, across, up)
+        columns += [(str(name), x[:, i], y[:, i]) for i in range(x.shape[1])]
+    longest = max(len(x) for _, x, _ in columns)
+    found = {}
+    for i, axis in enumerate((across, up), 1):
+        rows = [np.append(row[i], np.full(longest - len(row[i]), np.nan)) for row in columns]
+        found[f"path_{axis}"] = (("path_step", "path"), np.stack(rows, axis=1))
+    return record.assign(found, path_name=("path", [name for name, *_ in columns]))
+
+
+def _columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndarray]:
+    """The places of one source along both axes, each of shape (times, runs)."""
+    if isinstance(source, (str, Path)):
+        source = _read(Path(source))
+    what = f"a path over ({across}, {up})"
+    if isinstance(source, xr.Dataset) and "canonical" in source:
+        axes = source["canonical"].transpose(..., "model", "coordinate")
+        names = [str(name) for name in axes["coordinate"].to_numpy()]
+        source = dict(zip(names, np.moveaxis(axes.to_numpy(), -1, 0), strict=True))
+    try:
+        if hasattr(source, "keys") and {across, up} <= {*map(str, source.keys())}:
+            x, y = (np.asarray(source[name], dtype=float) for name in (across, up))
+            if "run" in source.keys():  # noqa: SIM118 - of a table, not of a mapping
+                return _by_run(np.asarray(source["run"]), x, y)
+        elif hasattr(source, "keys"):
+            there = ", ".join(map(str, source.keys()))
+            raise InputError(f"{what} needs columns {across} and {up}; there are {there}")
+        else:
+            y, x = np.moveaxis(np.asarray(source, dtype=float), -1, 0)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} is an array (times, 2) or (times, runs, 2): {error}") from None
+    if x.shape != y.shape or x.ndim not in (1, 2) or not np.isfinite(x + y).any():
+        raise InputError(f"{what} needs numbers of shape (times,) or (times, runs) for each axis")
+    known = np.isfinite(x + y).reshape(len(x), -1).any(axis=1)  # not every step is looked at
+    return x.reshape(len(x), -1)[known], y.reshape(len(y), -1)[known]
+
+
+def _by_run(run: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of a table beside each other by the run that each row is of."""
+    parts = [np.flatnonzero(run == one) for one in np.unique(run)]
+    found = np.full((2, max(map(len, parts)), len(parts)), np.nan)
+    for i, rows in enumerate(parts):
+        found[:, : len(rows), i] = x[rows], y[rows]
+    return found[0], found[1]
+
+
+def _read(path: Path) -> Any:
+    """A record, or the columns of a table."""
+    if path.suffix == ".nc":
+        return read_record(path)
+    if path.suffix != ".csv":
+        raise InputError(f"a path is a record (.nc) or a table (.csv), not {str(path)!r}")
+    try:
+        table = np.genfromtxt(path, delimiter=",", names=True, dtype=float, encoding="utf-8")
+    except (OSError, ValueError, UnicodeError) as error:
+        raise InputError(f"{str(path)!r} is no table of numbers: {error}") from None
+    return {name: np.atleast_1d(table[name]) for name in table.dtype.names or ()}
