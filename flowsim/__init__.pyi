@@ -18,8 +18,8 @@ from flowsim.chains.priors import FinitePrior as FinitePrior
 from flowsim.chains.priors import MixturePrior as MixturePrior
 from flowsim.drawing.boundary_lines import draw_boundary as draw_boundary
 from flowsim.drawing.boundary_lines import draw_refined as draw_refined
-from flowsim.drawing.front import draw as draw
 from flowsim.drawing.curves import draw_gaussian as draw_gaussian
+from flowsim.drawing.front import draw as draw
 from flowsim.drawing.plane import draw_models_side_by_side as draw_models_side_by_side
 from flowsim.drawing.plane import draw_portrait as draw_portrait
 from flowsim.drawing.scan_map import draw_scan as draw_scan

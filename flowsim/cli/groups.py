@@ -322,6 +322,13 @@ class FigureFiles:
     out: options.Figure = None
     source: options.Source = None
     overwrite: options.Overwrite = False
+    width: options.Width = None
+    no_title: options.NoTitle = False
+    no_legend: options.NoLegend = False
+
+    def look(self) -> dict[str, Any]:
+        """How the figure is drawn, as arguments of ``flowsim.draw``."""
+        return {"width": self.width, "title": not self.no_title, "legend": not self.no_legend}
 
     def names(self, *words: str) -> tuple[Path, Path]:
         """The figure (--out, or named after the words) and the record beside it.
@@ -349,14 +356,17 @@ class ModelFigure(ModelOnChain, OptimizerOptions, FigureFiles):
 
 def only_redraws(given: object) -> None:
     """InputError if a command's options hold more than redrawing a record needs."""
-    allowed = {"source", "out", "energy", "show", "as_json", "overwrite", "quiet"}
+    allowed = {
+        "source", "out", "energy", "show", "overlay", "width", "no_title", "no_legend", "no_orbits",
+        "as_json", "overwrite", "quiet",
+    }  # fmt: skip
     plain = type(given)()
     for name, value in vars(given).items():
         if name not in allowed and value != getattr(plain, name):
             raise InputError(
                 f"--from redraws a stored record, which has its own settings: omit "
-                f"--{name.replace('_', '-')}; only --out, --energy, --show, --json, --overwrite "
-                "and --quiet go with it"
+                f"--{name.replace('_', '-')}; only options of the figure and of what is printed "
+                "go with it"
             )
 
 

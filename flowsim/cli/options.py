@@ -505,6 +505,19 @@ Figure = Annotated[
         help="Figure: .png, .pdf or .svg; the record (.nc) is written beside it.",
     ),
 ]  # fmt: skip
+Width = Annotated[
+    float | None,
+    typer.Option(
+        min=1.5, max=100, metavar="INCHES", rich_help_panel=OUTPUT,
+        help="Width of the figure, such as 3.3 for a column of text.",
+    ),
+]  # fmt: skip
+NoTitle = Annotated[
+    bool, typer.Option("--no-title", help="Leave the title out.", rich_help_panel=OUTPUT)
+]
+NoLegend = Annotated[
+    bool, typer.Option("--no-legend", help="Leave the legend out.", rich_help_panel=OUTPUT)
+]
 Source = Annotated[
     Path | None,
     typer.Option(

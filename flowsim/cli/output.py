@@ -140,15 +140,14 @@ def write_figure(
     record: xr.Dataset,
     figure: Path,
     stored: Path | None = None,
-    energy: bool = False,
-    show: str = "label",
+    **look: Any,
 ) -> Summary:
     """Draw a record, write the figure, and the record if it has a name: both or neither.
 
     Args:
         record: of any kind.
         figure, stored: the names of the figure and of the record.
-        energy, show: as of ``flowsim.draw``.
+        look: arguments of ``flowsim.draw``.
 
     Returns:
         The record's summary.
@@ -161,7 +160,7 @@ def write_figure(
     from flowsim.portraits.summaries import summarize
     from flowsim.records.netcdf import store_record, write_together
 
-    drawn, summary = draw(record, energy=energy, show=show), summarize(record)
+    drawn, summary = draw(record, **look), summarize(record)
     record_file = [] if stored is None else [(stored, partial(store_record, record))]
     write_together([*record_file, (figure, lambda path: save_figure(drawn, path))])
     return summary
@@ -185,8 +184,6 @@ def redraw(
     source: Path,
     files: FigureFiles,
     printing: Printing,
-    energy: bool = False,
-    show: str = "label",
     kinds: Sequence[str] = (),
 ) -> None:
     """Draw a record under --out, by default beside it, and print what it holds.
@@ -194,7 +191,6 @@ def redraw(
     Args:
         source: the record.
         files, printing: the command's options.
-        energy, show: as of ``flowsim.draw``.
         kinds: what the record may be; by default any kind.
 
     Raises:
@@ -215,12 +211,13 @@ def redraw(
             f"{str(source)!r} is a record of the kind {kind!r}: flowsim portrait --from draws it; "
             "here --from redraws only what this command computes, and starts are --points"
         )
-    if energy and "energy" not in record:
+    look = files.look()
+    if look.get("energy") and "energy" not in record:
         raise InputError("--energy draws the conserved energy of the canonical model; omit it here")
-    if show != "label" and show not in record:
+    if (show := look.get("show", "label")) != "label" and show not in record:
         raise InputError(f"--show {show} needs the record of a scan made with --fraction")
     try:
-        summary = write_figure(record, figure, energy=energy, show=show)
+        summary = write_figure(record, figure, **look)
     except (InputError, OSError, MemoryError):
         raise
     except Exception as error:  # anything may be missing of what another program wrote

@@ -34,18 +34,22 @@ def with_paths(record: xr.Dataset, paths: Paths) -> xr.Dataset:
         paths = {"path": paths}
     columns: list[tuple[str, np.ndarray, np.ndarray]] = []
     for name, source in paths.items():
-        x, y = _columns(source, across, up)
+        x, y = path_columns(source, across, up)
         columns += [(str(name), x[:, i], y[:, i]) for i in range(x.shape[1])]
     longest = max(len(x) for _, x, _ in columns)
     found = {}
     for i, axis in enumerate((across, up), 1):
         rows = [np.append(row[i], np.full(longest - len(row[i]), np.nan)) for row in columns]
         found[f"path_{axis}"] = (("path_step", "path"), np.stack(rows, axis=1))
-    return record.assign(found, path_name=("path", [name for name, *_ in columns]))
+    return record.assign({**found, "path_name": ("path", [name for name, *_ in columns])})
 
 
-def _columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndarray]:
-    """The places of one source along both axes, each of shape (times, runs)."""
+def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndarray]:
+    """The places of one source along both axes, each of shape (times, runs).
+
+    Raises:
+        InputError: what ``with_paths`` refuses.
+    """
     if isinstance(source, (str, Path)):
         source = _read(Path(source))
     what = f"a path over ({across}, {up})"
@@ -53,18 +57,19 @@ def _columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndarray]
         axes = source["canonical"].transpose(..., "model", "coordinate")
         names = [str(name) for name in axes["coordinate"].to_numpy()]
         source = dict(zip(names, np.moveaxis(axes.to_numpy(), -1, 0), strict=True))
+    named = hasattr(source, "keys")
+    if named and not {across, up} <= {*map(str, source.keys())}:
+        there = ", ".join(map(str, source.keys()))
+        raise InputError(f"{what} needs columns {across} and {up}; there are {there}")
     try:
-        if hasattr(source, "keys") and {across, up} <= {*map(str, source.keys())}:
+        if named:
             x, y = (np.asarray(source[name], dtype=float) for name in (across, up))
-            if "run" in source.keys():  # noqa: SIM118 - of a table, not of a mapping
-                return _by_run(np.asarray(source["run"]), x, y)
-        elif hasattr(source, "keys"):
-            there = ", ".join(map(str, source.keys()))
-            raise InputError(f"{what} needs columns {across} and {up}; there are {there}")
         else:
             y, x = np.moveaxis(np.asarray(source, dtype=float), -1, 0)
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} is an array (times, 2) or (times, runs, 2): {error}") from None
+    if named and "run" in [*source.keys()] and x.ndim == 1:
+        return _by_run(np.asarray(source["run"]), x, y)
     if x.shape != y.shape or x.ndim not in (1, 2) or not np.isfinite(x + y).any():
         raise InputError(f"{what} needs numbers of shape (times,) or (times, runs) for each axis")
     known = np.isfinite(x + y).reshape(len(x), -1).any(axis=1)  # not every step is looked at

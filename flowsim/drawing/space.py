@@ -53,10 +53,7 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[
     beside = ax is None and "near_label" in record and not (look.get("width") or 9) < 5
     canvas = Canvas(ax, *((11.5, 4.4) if beside else (7.5, 5.6)), look)
     if not beside:
-        handles = draw_space(record, canvas.axes(projection="3d"))
-        if canvas.narrow:
-            shrink(canvas.axes())
-        return canvas.finish(_title(record), handles)
+        return canvas.finish(_title(record), draw_space(record, canvas.axes(projection="3d")))
     left, right = canvas.figure.subplots(1, 2, subplot_kw={"projection": "3d"})
     handles = draw_space(record, left)
     draw_space(record, right, "near")
@@ -89,16 +86,6 @@ def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artis
     for axis in "xyz":
         ax.locator_params(axis=axis, nbins=5)
     return handles
-
-
-def shrink(ax: Any) -> None:
-    """Room around a three-dimensional box for its names, of which matplotlib's layout knows none.
-
-    Args:
-        ax: with ``projection="3d"``, of a figure for a column of text.
-    """
-    ax.set_box_aspect((1.25, 1.0, 1.0), zoom=0.8)
-    ax.locator_params(nbins=3)
 
 
 def _box(record: xr.Dataset, family: str) -> dict[str, tuple[float, float]]:

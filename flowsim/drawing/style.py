@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from textwrap import fill
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import numpy as np
 import xarray as xr
@@ -318,9 +318,9 @@ class Canvas:
         height, kept, lines = 0.0, list(handles), list(lines)
         if self.look.get("title", True) and lines:
             size = text_size("axes.titlesize", "medium")
-            beside = 0 if self.given else 4 * points("medium") / 72  # the axes are not centred
+            beside = 0 if self.given else 2 * points("medium") / 72
             text = wrapped("\n".join(lines), self.width - beside, size)
-            if self.ax is None:
+            if self.ax is None or self.narrow:  # where the axes lie far off the middle
                 self.figure.suptitle(text, fontsize=size)
             else:
                 self.ax.set_title(text, fontsize=size)
@@ -330,6 +330,9 @@ class Canvas:
         if self.given:
             return kept
         if self.narrow:
+            if self.ax is not None and self.ax.name == "3d":  # whose names no layout makes room for
+                cast(Any, self.ax).set_box_aspect((1.25, 1.0, 1.0), zoom=0.8)
+                self.ax.locator_params(nbins=3)
             tall = self.figure.get_figheight() - 3 * points("medium") / 72
             for axis in (a for ax in self.figure.axes for a in (ax.xaxis, ax.yaxis)):
                 length = self.width - 0.6 if axis.axis_name == "x" else tall
@@ -349,7 +352,7 @@ def text_size(key: Any, usual: str) -> Any:
 
 
 def wrapped(text: str, width: float, size: str | float) -> str:
-    """Lines broken where they would be wider than so many inches; formulas and shares stay whole."""
+    """Lines broken where they are wider than so many inches; formulas and shares stay whole."""
     count = max(int(72 * width / (_LETTER * points(size))), 12)
     held = re.sub(r"\$[^$]*\$|\d %", lambda formula: formula[0].replace(" ", "\0"), text)
     broken = [fill(line, count, break_long_words=False, break_on_hyphens=False)

@@ -103,10 +103,33 @@ def test_every_kind_is_drawn_as_a_figure_and_on_given_axes(records, kind, tmp_pa
     solid = {"projection": "3d"} if kind in ("phase space", "surface") else {}
     figure = Figure()
     ax = figure.add_subplot(1, 2, 1, **solid)
-    assert draw(record, ax=ax) is figure
+    drawn = draw(record, ax=ax)
+    assert all(handle.get_label() for handle in drawn)
+    assert len(ax.get_legend().get_texts()) == len(drawn)
     assert ax.get_title()
     assert ax.get_xlabel()
     assert not figure.legends  # a legend of its own would lie over its neighbours
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "slices"])
+def test_at_the_width_of_a_column_nothing_overlaps_or_runs_off(records, kind):
+    figure = draw(records[kind], width=3.3)
+    figure.draw_without_rendering()
+    assert figure.get_figwidth() == 3.3
+    page = figure.bbox.padded(2)
+    (legend,) = figure.legends
+    parts = [legend, *(t for ax in figure.axes for t in (ax.title, ax.xaxis.label, ax.yaxis.label))]
+    boxes = [part.get_window_extent() for part in parts if not (hasattr(part, "get_text") and
+             not part.get_text())]  # fmt: skip
+    for box in boxes:
+        assert page.x0 <= box.x0 and box.x1 <= page.x1
+        assert page.y0 <= box.y0 and box.y1 <= page.y1
+    assert not any(boxes[0].overlaps(other) for other in boxes[1:])
+    bare = draw(records[kind], width=3.3, title=False, legend=False)
+    assert not bare.legends and not any(ax.get_title() for ax in bare.axes)
+    assert bare.get_figheight() < figure.get_figheight()
+    with pytest.raises(InputError, match="width of a figure"):
+        draw(records[kind], width=0.1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

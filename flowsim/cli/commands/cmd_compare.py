@@ -151,7 +151,7 @@ def compare(given: Compare) -> None:
     settings, points, starts = _build(given)
     record = _train(given, settings, points, stored.with_suffix(".safetensors"))
     record.attrs |= starts
-    summary = write_figure(record, figure, stored)
+    summary = write_figure(record, figure, stored, **given.look())
     files = {"figure": figure, "record": stored}
     report("comparison", summary, files, began, given, given.require)
 

@@ -67,7 +67,7 @@ def gaussian(given: Gaussian) -> None:
     chain = given.chain_of_model()
     figure, stored = given.files_of("gaussian")
     record = _compute(given, chain, sigmas, samples)
-    summary = write_figure(record, figure, stored)
+    summary = write_figure(record, figure, stored, **given.look())
     report("gaussian", summary, {"figure": figure, "record": stored}, began, given)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
-from flowsim.cli.output import redraw, report, write_figure
+from flowsim.cli.output import redraw, report, require_file, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,6 +67,25 @@ class Portrait(ModelFigure, Tolerances, Printed):
             "take (scan --fraction).",
         ),
     ] = "label"  # fmt: skip
+    no_orbits: Annotated[
+        bool,
+        typer.Option("--no-orbits", help="Leave the orbits out.", rich_help_panel=options.OUTPUT),
+    ] = False
+    overlay: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--overlay", metavar="FILE", rich_help_panel=options.OUTPUT,
+            help="Lay runs of training over the plane: a record of flowsim train, or a .csv with a "
+            "column for each axis (and one called run for several); may be repeated.",
+        ),
+    ] = None  # fmt: skip
+
+    def look(self) -> dict[str, Any]:
+        files = self.overlay or []
+        paths = {file.stem if len(files) == len({f.stem for f in files}) else str(file): file
+                 for file in files}  # fmt: skip
+        own = {"energy": self.energy, "show": self.show, "orbits": not self.no_orbits}
+        return {**super().look(), **own, "paths": paths or None}
 
 
 def portrait(given: Portrait) -> None:
@@ -91,7 +111,7 @@ def portrait(given: Portrait) -> None:
     began = time.perf_counter()
     if given.source is not None:
         only_redraws(given)
-        redraw(given.source, given, given, given.energy, given.show)
+        redraw(given.source, given, given)
         return
     chain = given.chain_of_model()
     _check(given)
@@ -105,7 +125,7 @@ def portrait(given: Portrait) -> None:
     figure, stored = given.files_of("portrait", *view, *model.shown)
     _check_plane(given, model)
     record = _space(given, model) if given.view == "3d" else _plane(given, model)
-    summary = write_figure(record, figure, stored, given.energy)
+    summary = write_figure(record, figure, stored, **given.look())
     kind = str(record.attrs["kind"])
     report(kind, summary, {"figure": figure, "record": stored}, began, given)
 
@@ -122,6 +142,8 @@ def _check(given: Portrait) -> None:
     if given.view == "plane" and given.a_range is not None:
         raise InputError("--a-range goes with --view 3d; in the plane --fix a=X chooses the slice")
     if given.view == "3d":
+        if given.no_orbits or given.overlay:
+            raise InputError("--no-orbits and --overlay go with the plane; omit them in --view 3d")
         plane = (given.resolution, given.confirm) != (None, None)
         if given.fix or plane or (given.integrator, given.device) != ("flowsim", "cpu"):
             raise InputError(
@@ -138,6 +160,11 @@ def _check_plane(given: Portrait, model: Model) -> None:
             raise InputError(
                 f"the {model.name} model's plane is ({plane.x}, {plane.y}): omit --{name}-range"
             )
+    for path in given.overlay or ():
+        from flowsim.drawing.overlay import path_columns
+
+        require_file(path)
+        path_columns(path, plane.x, plane.y)
     planar = len(model.coordinates) == 2
     if given.energy and not (planar and "energy" in model.conserved_names):
         raise InputError(

@@ -1,0 +1,114 @@
+"""Figures for a paper: fonts, style sheets, notebooks, and paths laid over a portrait."""
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from flowsim import InputError, draw, model, portrait_record
+from full_model import Architecture, Recipe, RunSettings, train
+
+
+@pytest.fixture(scope="module")
+def record():
+    return portrait_record(model("canonical", 0.5, 0.8), resolution=8)
+
+
+def entries(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_fonts_are_embedded_and_text_stays_text(record, tmp_path):
+    figure = draw(record, width=3.3)
+    figure.savefig(tmp_path / "a.pdf")
+    pdf = (tmp_path / "a.pdf").read_bytes()
+    assert b"/Type3" not in pdf and b"/FontFile2" in pdf
+    figure.savefig(tmp_path / "a.svg")
+    assert "reaches the global minima</text>" in (tmp_path / "a.svg").read_text()
+
+
+def test_text_follows_style_sheets(record):
+    def sizes(**own):
+        with rc_context({key.replace("_", "."): value for key, value in own.items()}):
+            figure = draw(record)
+        return figure.axes[0].title.get_size(), figure.legends[0].get_texts()[0].get_size()
+
+    assert np.divide(sizes(font_size=20), sizes()) == pytest.approx(2)
+    assert sizes(axes_titlesize=7.5, legend_fontsize="x-large") == pytest.approx((7.5, 14.4))
+
+
+def test_a_notebook_shows_what_draw_returns(record):
+    assert draw(record)._repr_png_().startswith(b"\x89PNG")
+
+
+def test_orbits_can_be_left_out(record):
+    with_them, without = draw(record), draw(record, orbits=False)
+    assert len(with_them.axes[0].lines) > len(without.axes[0].lines) + 10
+    assert not any("orbit" in entry for entry in entries(without))
+
+
+def test_at_most_eight_entries_and_the_message_first(record):
+    assert len(entries(draw(record))) <= 8
+    assert draw(record).axes[0].get_title().startswith("Of the window 46.9 % reaches")
+
+
+def drawn_paths(figure, colour="#7b1161"):
+    lines = [line for line in figure.axes[0].lines if line.get_color() == colour]
+    return [line.get_xydata() for line in lines if line.get_linestyle() != "None" and
+            len(line.get_xydata()) > 1]  # fmt: skip
+
+
+PATH = np.array([[2.0, 1.0], [1.0, 0.5], [0.5, -1.0]])  # (e, w)
+
+
+def test_paths_are_laid_over_a_portrait_whatever_holds_them(record, tmp_path):
+    rows = "".join(f"0,{w},{e}\n" for e, w in PATH) + "1,-1,-1\n1,-2,-2\n"
+    (tmp_path / "runs.csv").write_text("run,w,e\n" + rows)
+    columns = {"e": PATH[:, 0], "w": PATH[:, 1]}
+    several = np.stack([PATH, -PATH], axis=1)
+    for paths in (PATH, several, columns, xr.Dataset({n: ("t", v) for n, v in columns.items()}),
+                  tmp_path / "runs.csv"):  # fmt: skip
+        first = drawn_paths(draw(record, paths=paths))[0]
+        np.testing.assert_array_equal(first[:3], PATH[:, ::-1])
+    figure = draw(record, paths={"mine": PATH, "yours": -PATH})
+    assert entries(figure)[-2:] == ["mine", "yours"]
+    assert "runs" in entries(draw(record, paths=str(tmp_path / "runs.csv")))
+    assert len(drawn_paths(draw(record, paths=several))) == 2
+
+
+def test_a_run_of_full_training_is_laid_over_its_plane(record, tmp_path):
+    options = {"init": "lifted", "theta": ((0.5, -1.2),), "telemetry_every": 2}
+    arch, recipe = Architecture(2, 3), Recipe("gd", steps=6)
+    run, _ = train(RunSettings(arch, recipe, (0.5,), (0.8,), **options))
+    (path,) = drawn_paths(draw(record, paths={"run": run}))
+    np.testing.assert_allclose(path[0], (-1.2, 0.5), atol=1e-12)
+    assert len(path) == 4
+
+
+def test_paths_that_fit_no_plane_are_refused(record, tmp_path):
+    (tmp_path / "bad.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "words.csv").write_text("w,e\none,two\n")
+    for paths, why in (
+        (tmp_path / "bad.csv", "needs columns w and e; there are a, b"),
+        (tmp_path / "words.csv", "needs numbers"),
+        (tmp_path / "run.txt", "a record .* or a table"),
+        (tmp_path / "none.csv", "no table of numbers"),
+        (np.zeros((3, 3)), "an array"),
+        ({"e": [1.0, 2.0], "w": [1.0]}, "for each axis"),
+        (3, "an array"),
+    ):
+        with pytest.raises(InputError, match=why):
+            draw(record, paths=paths)
+    with pytest.raises(InputError, match="laid over a portrait"):
+        draw(xr.Dataset(attrs={"kind": "gaussian"}), paths=PATH)
+    with pytest.raises(InputError, match="goes with a portrait"):
+        draw(xr.Dataset(attrs={"kind": "gaussian"}), orbits=False)
+
+
+def test_given_axes_get_no_more_than_was_asked(record):
+    ax = Figure(figsize=(3.3, 3)).add_subplot()
+    drawn = draw(record, ax=ax, title=False, legend=False)
+    assert ax.get_legend() is None and not ax.get_title()
+    first, _ = ax.legend(handles=drawn[:2]).get_texts()
+    assert first.get_text() == "reaches the global minima"
