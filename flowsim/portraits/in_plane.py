@@ -261,10 +261,10 @@ def with_landscape(
     ``curve_w``, for both signs of e unless the variable's attribute ``mirrored`` is 0; NaN where
     there is none. ``critical_line`` is the kind of the points (0, w), where all of them are
     critical; it and the saddles are left out unless ``critical``, since they can be slow to find.
-    ``points`` along each curve, ``arrows`` a side. Of a user's own model of two coordinates,
+    ``points`` along each curve, more where it is steep; ``arrows`` a side. Of a user's own model of two coordinates,
     ``critical_point`` are the kinds of the isolated critical points that were found in the window.
     """
-    x = torch.linspace(*window[plane.x], points, dtype=torch.float64)
+    x = _places(plane, torch.linspace(*window[plane.x], points, dtype=torch.float64), window, held)
     saddles = plane.saddles(x, held) if critical else x[:0]
     if len(saddles):  # none of them twice
         x = x[(x.unsqueeze(-1) - saddles).abs().amin(dim=-1) > 1e-9]
@@ -290,6 +290,35 @@ def with_landscape(
     record[f"direction_{plane.y}"] = (dims, unit[..., 0])
     record[f"direction_{plane.x}"] = (dims, unit[..., 1])
     return record
+
+
+def _places(
+    plane: Plane, x: Tensor, window: Mapping[str, Window], held: Mapping[str, float]
+) -> Tensor:
+    """The places x and others between them, until no curve ends or jumps within the window."""
+    low, high = window[plane.y]
+
+    def curves(x: Tensor) -> Tensor:
+        found = (plane.separatrix(x, held), plane.minima(x, held))
+        known = [curve.abs() for curve in found if curve is not None]
+        return torch.stack(known) if known else torch.zeros(1, len(x), dtype=torch.float64)
+
+    y = curves(x)
+    for _ in range(60):
+        far = ~(y.diff().abs() <= (high - low) / 200)  # or one of the two is none
+        inside = y <= max(-low, high)
+        left, right = x[:-1], x[1:]
+        size = torch.maximum(left.abs(), right.abs())
+        jumps = (far & (inside[:, 1:] | inside[:, :-1])).any(dim=0) & (x.diff() > 1e-7 * size)
+        if not jumps.any():
+            break
+        left, right = left[jumps], right[jumps]
+        # even in the logarithm: a separatrix comes as near to 0 as exp(-y²)
+        between = (left.sign() + right.sign()) / 2 * left.abs().sqrt() * right.abs().sqrt()
+        between = torch.where((left == 0) | (right == 0), (left + right) * 1e-9, between)
+        x, order = torch.cat([x, between]).sort()
+        y = torch.cat([y, curves(between)], dim=1)[:, order]
+    return x
 
 
 def _critical_points(plane: Plane, window: Mapping[str, Window]) -> dict[str, Any]:

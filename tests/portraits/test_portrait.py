@@ -106,3 +106,15 @@ def test_scan_checks_its_coordinates():
     for axes in ({"w": two}, {"w": two, "e": two, "a": two}):
         with pytest.raises(InputError, match="must together be e, w"):
             scan_basins(model, axes)
+
+
+@pytest.mark.parametrize("side", [3.0, 20.0])
+def test_curves_go_to_the_edge_of_the_window_whatever_its_size(side):
+    window = {"w_range": (-side, side), "e_range": (-side, side)}
+    record = portrait_record(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=4, **window)
+    for name in ("separatrix_e", "minima_e"):
+        e = record[name].to_numpy()
+        assert np.nanmax(e) > side
+        inside = np.abs(np.diff(e[e <= side]))
+        assert inside.max() < side / 50
+    assert (np.diff(record["curve_w"]) > 0).all()
