@@ -30,8 +30,8 @@ from papers import made
 
 from flowsim import DirichletPrior, DoublyStochasticPrior, FinitePrior, MixturePrior
 from flowsim.chains.priors import Prior
-from flowsim.drawing.style import INK, new_figure, save_figure
 from flowsim.drawing.curves import name_lines
+from flowsim.drawing.style import INK, new_figure, save_figure
 from full_model import Architecture, Recipe, RunSettings, train
 
 FIGURES = Path(__file__).parents[1] / "figures"
