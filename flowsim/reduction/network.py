@@ -107,7 +107,7 @@ class Network:
 
     def rows(self, flat: Tensor) -> Tensor:
         """L, (n,), of vectors (n, P): together where torch can, else one by one."""
-        if self.batched:
+        if self.batched and len(flat) > 1:
             found: Tensor = torch.func.vmap(self.one, chunk_size=_AT_ONCE)(flat)
             return found
         return torch.stack([self.one(row) for row in flat])
