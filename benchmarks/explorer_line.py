@@ -14,8 +14,7 @@ from itertools import pairwise
 
 import torch
 
-from flowsim.explorer.border import border
-from flowsim.explorer.plane_layers import landscape, refined, warm
+from flowsim.explorer.layers import border, landscape, refined, warm
 from flowsim.explorer.view import View
 
 VIEWS = {

@@ -54,6 +54,7 @@ _HOME = {
     "verify": "theorems.verify",
     "verify_counting": "theorems.counting",
     "wilson": "comparison.agreement",
+    "with_noise": "lift.initial",
 }
 
 __all__ = sorted(_HOME)

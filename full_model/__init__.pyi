@@ -15,6 +15,7 @@ from full_model.comparison.side_by_side import SideBySide as SideBySide
 from full_model.lift.induction import InductionFit as InductionFit
 from full_model.lift.induction import fit_induction as fit_induction
 from full_model.lift.initial import initial_weights as initial_weights
+from full_model.lift.initial import with_noise as with_noise
 from full_model.lift.lifting import RankOnePoint as RankOnePoint
 from full_model.lift.lifting import lift_canonical as lift_canonical
 from full_model.lift.lifting import lift_rank_one as lift_rank_one

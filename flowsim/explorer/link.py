@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from flowsim.errors import InputError
-from flowsim.explorer.full_settings import FullSettings
+from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
 from flowsim.models.catalogue import MODELS, ModelChoice, family_of
 from flowsim.models.own import is_own
@@ -36,6 +36,7 @@ def to_query(view: View, full: FullSettings | None = None) -> str:
     pairs += [("start", f"{y!r},{x!r}") for y, x in view.starts]
     pairs += [("backward", "1")] if view.backward else []
     pairs += [("cloud", ",".join(f"{x!r}" for x in view.puff))] if view.puff else []
+    pairs += [("log", ",".join(view.logs) or "none")] if view.logs is not None else []
     if full is not None:
         usual = FullSettings()
         values = {short: getattr(full, name) for short, name in _FULL.items()}
@@ -62,7 +63,8 @@ def from_query(
     words = {name: _words(values) for name, values in query.items()}
     if not words:
         return view, full, problems
-    for read in (_read_model, _read_chain, _read_fixed, _read_window, _read_starts, _read_puff):
+    for read in (_read_model, _read_chain, _read_fixed, _read_window, _read_starts, _read_puff,
+                 _read_logs):  # fmt: skip
         try:
             view = read(view, words)
         except (InputError, ValueError) as error:
@@ -178,6 +180,12 @@ def _read_starts(view: View, words: Mapping[str, list[str]]) -> View:
     backward = words["backward"][-1] == "1" if "backward" in words else view.backward
     starts = [Start(*_parts(text, ",", 2)) for text in words.get("start", [])]
     return replace(view, starts=tuple(starts) or view.starts, backward=backward)
+
+
+def _read_logs(view: View, words: Mapping[str, list[str]]) -> View:
+    if "log" not in words:
+        return view
+    return replace(view, logs=tuple(name for name in words["log"][-1].split(",") if name != "none"))
 
 
 def _read_puff(view: View, words: Mapping[str, list[str]]) -> View:

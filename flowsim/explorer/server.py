@@ -20,10 +20,10 @@ from bokeh.models import CustomJS, Div
 from bokeh.server.server import Server
 
 from flowsim.errors import InputError
+from flowsim.explorer.layers import warm
 from flowsim.explorer.link import from_query
 from flowsim.explorer.page.jobs import Pools
 from flowsim.explorer.page.visit import Visit
-from flowsim.explorer.plane_layers import warm
 from flowsim.explorer.view import View
 
 HOST = "127.0.0.1"

@@ -24,6 +24,8 @@ SMALLEST_CHANCE, FARTHEST, NARROWEST = 0.001, 1000.0, 1e-6
 HELD = ("a", "u", "b")
 #: Draws of a cloud where labels come quickly, and elsewhere.
 DRAWS, FEWER_DRAWS = 1000, 200
+#: What has a logarithmic axis on request.
+LOGS = ("time", "loss")
 
 
 class Window(NamedTuple):
@@ -63,6 +65,7 @@ class View:
         starts: of the orbits, in the order in which they were chosen.
         backward: whether the orbits are drawn backward too.
         puff: the cloud, if there is one.
+        logs: which of ``LOGS`` have logarithmic axes; None where what is shown decides.
 
     Raises:
         InputError: a number out of its bounds, or a coordinate that the model does not have.
@@ -77,6 +80,7 @@ class View:
     starts: tuple[Start, ...] = ()
     backward: bool = False
     puff: Puff | None = None
+    logs: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("p", "q"):
@@ -104,6 +108,8 @@ class View:
             _within(f"{self.y} of the cloud", self.puff.y, -FARTHEST, FARTHEST)
             _within(f"{self.x} of the cloud", self.puff.x, -FARTHEST, FARTHEST)
             _within("the cloud's spread", self.puff.sigma, NARROWEST, FARTHEST)
+        if not set(self.logs or ()) <= set(LOGS):
+            raise InputError(f"only {' and '.join(LOGS)} can have logarithmic axes")
 
     def _check_plane(self) -> None:
         """InputError unless what is held exists, and full training can begin there."""
@@ -201,11 +207,14 @@ class View:
         held = {**self.held, name: value}
         return replace(self, fixed=tuple(held.items()) if value else _without(held, name))
 
-    def with_start(self, y: float, x: float) -> View:
-        """One more orbit; its start is rounded to what a click can mean in the window."""
+    def with_start(self, y: float, x: float, number: int | None = None) -> View:
+        """One more orbit, or the one of that number from elsewhere; its start is rounded to what a
+        click can mean in the window."""
         side = min(self.window.x_high - self.window.x_low, self.window.y_high - self.window.y_low)
         digits = max(0, 3 - math.floor(math.log10(side)))
-        return replace(self, starts=(*self.starts, Start(round(y, digits), round(x, digits))))
+        at = len(self.starts) if number is None else number
+        start = Start(round(y, digits), round(x, digits))
+        return replace(self, starts=(*self.starts[:at], start, *self.starts[at + 1 :]))
 
     def without_last(self) -> View:
         """One orbit less: the last that was started."""

@@ -8,26 +8,23 @@ import pytest
 import torch
 
 from flowsim import InputError, Label, Model, find_limits, model_of, read_record, trajectories
-from flowsim.explorer import training_stream
-from flowsim.explorer.border import border, has_border
-from flowsim.explorer.clouds import CloudShare, cloud_shares
-from flowsim.explorer.full_settings import FullSettings
-from flowsim.explorer.full_start import check_training, is_untied
-from flowsim.explorer.orbits_from_starts import follow_start
-from flowsim.explorer.plane_layers import (
+from flowsim.explorer import training as of_training
+from flowsim.explorer.layers import (
     UNKNOWN,
+    border,
     cells_at_once,
     ends_of,
     first_look,
     followed,
+    has_border,
     landscape,
     refined,
     runs,
 )
-from flowsim.explorer.reproduce import command_lines, python_lines
-from flowsim.explorer.saved import saved_file
-from flowsim.explorer.training_stream import Run, training
-from flowsim.explorer.verdicts import verdict
+from flowsim.explorer.outside import command_lines, python_lines, saved_file
+from flowsim.explorer.page.words import other_length, story, verdict, why_apart
+from flowsim.explorer.starts import CloudShare, cloud_shares, follow_start
+from flowsim.explorer.training import FullSettings, Run, check_training, is_untied, training
 from flowsim.explorer.view import Puff, Start, View, Window
 from flowsim.labels import BASINS
 from flowsim.models.catalogue import ModelChoice
@@ -122,6 +119,43 @@ def test_orbits_end_where_their_labels_say(name, p, q):
             assert orbit.forward.gap[-1] == pytest.approx(chain.target_logit_gap, abs=0.05)
 
 
+def test_an_end_beside_the_plane_says_so():
+    view = View().with_model("rank-one")
+    orbit = follow_start(view, Start(0.1, -0.52))
+    assert orbit.label == Label.LOCAL_MINIMUM and orbit.end[1] < -0.5  # where saddles are drawn
+    assert orbit.beside["rho"] == pytest.approx((-0.0306, 0.0), abs=1e-3)
+    assert "there rho = -0.031, on the plane 0.000" in story(view, [orbit], 0, 0)
+    assert follow_start(View(), Start(0.1, -0.52)).beside == {}
+
+
+def test_another_length_is_said():
+    view = View().with_model("rank-one", length=8)
+    assert other_length(view, FullSettings()) == other_length(view, FullSettings(length=8)) == ""
+    assert "N = 4" in other_length(view, FullSettings(length=4))
+    assert other_length(View(), FullSettings(length=4)) == ""  # its flow has no N
+    run = Run(BAD, FullSettings(length=4), follow_start(view, BAD).label)
+    for _ in training(view, run, lambda: False):
+        pass
+    assert "the flow of N = 8" in verdict(view, run)
+
+
+def test_a_run_goes_on_to_its_end_and_leaves_the_plane():
+    view = View()
+    orbit = follow_start(view, GOOD)
+    run = Run(GOOD, FullSettings(steps=600), orbit.label, whole=True)
+    for _ in training(view, run, lambda: False):
+        pass
+    assert run.outcome == Label.GLOBAL_MINIMUM and run.ended == "out of steps"
+    assert run.curve[-1].step == 600
+    assert run.curve[-1].loss == pytest.approx(view.model.chain.entropy_rate, abs=1e-4)
+    assert "positions N times slower" in why_apart(run, orbit)
+    exact = View().with_model("rank-one")
+    small = Run(GOOD, FullSettings(steps=600, learning_rate=0.05), orbit.label, whole=True)
+    for _ in training(exact, small, lambda: False):
+        pass
+    assert why_apart(small, follow_start(exact, GOOD)) == ""
+
+
 def test_the_way_back_leads_to_the_start():
     view = replace(View(), backward=True)
     for start in (GOOD, BAD, Start(0.3, -0.4)):
@@ -187,7 +221,7 @@ def test_sampled_training_streams_and_stops():
 @pytest.mark.parametrize("trainer", ["gd", "flow", "sgd", "adamw"])
 def test_a_run_ends_after_two_minutes(trainer, monkeypatch):
     clock = count(step=10)  # seconds that seem to pass at every look at the clock
-    monkeypatch.setattr(training_stream, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(of_training, "monotonic", lambda: next(clock))
     view = View()
     run = Run(GOOD, FullSettings(trainer, d=4, length=4, steps=50_000), Label.GLOBAL_MINIMUM)
     for _ in training(view, run, lambda: False):

@@ -37,6 +37,52 @@ def test_a_click_starts_an_orbit_that_ends_in_its_basin(visit):
     at.reads("Orbit 1 from w = -1.200")
 
 
+def test_clicks_soon_after_each_other_all_count(visit):
+    at = visit("?start=2.0,2.0")
+    for w, e in ((-1.5, 0.5), (-0.5, 1.5), (0.5, -1.0), (1.5, 0.5)):
+        at.click(w, e)
+        at.page.wait_for_timeout(250)
+    at.reads("Orbit 5 from w = 1.500")
+    at.link_has("start=0.5,-1.5&start=1.5,-0.5&start=-1.0,0.5&start=0.5,1.5")
+
+
+def test_a_start_is_dragged_and_the_plane_is_moved(visit):
+    at = visit("?start=1.0,0.5&start=0.5,-1.2")
+    at.reads("Orbit 2 from")
+    at.page.mouse.move(*at.place(0.5, 1.0))
+    at.page.wait_for_timeout(500)
+    at.reads("w = 0.500, e = 1.000: loss 0.6943; the flow from this cell is trapped")
+    at.drag((0.5, 1.0), (-1.5, 1.0))
+    at.link_has("start=1.0,-1.5&start=0.5,-1.2")
+    at.reads("Orbit 1 from w = -1.500, e = 1.000 reaches the global minima")
+    at.press("Undo")
+    at.reads("Orbit 1 from w = 0.500")
+    at.page.get_by_text("moves", exact=True).click()
+    at.drag((0.0, -2.0), (1.5, -2.0))
+    at.link_has("w=-4.5:1.5&e=-3.0:3.0")
+    at.press("Reset")
+    at.link_has("w=-4.5", there=False)
+
+
+def test_the_plane_is_square_and_nothing_moves_it(visit):
+    at = visit("?model=rank-one")
+    for size in ((1280, 720), (1024, 768), (820, 1180)):
+        at.page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+        at.page.wait_for_timeout(500)
+        (left, top), (right, bottom) = at.place(-3, 3), at.place(3, -3)
+        assert abs((right - left) - (bottom - top)) < 4 and right < size[0]
+        assert at.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    before = at.place(0, 0)
+    at.click(1.0, 2.0)
+    at.reads("Orbit 1 from w = 1.000")
+    at.reads("trapped in bad local minimum")
+    field = at.page.get_by_label("Start at w, e")
+    field.fill("here")
+    field.press("Enter")
+    at.reads("Write a start as two numbers")
+    assert at.place(0, 0) == before
+
+
 def test_sliders_move_the_plane_by_mouse_and_keyboard(visit):
     at = visit()
     handle = at.page.locator(".noUi-handle").first
@@ -69,8 +115,8 @@ def test_the_keyboard_starts_orbits_too(visit):
 
 def test_a_drag_zooms_and_a_double_click_goes_back(visit):
     at = visit()
-    at.drag((-1.5, 0.1), (-0.3, 1.2))
-    at.link_has("w=-1.5:-0.3&e=0.1:1.2")
+    at.drag((-1.5, 0.1), (-0.3, 1.3))
+    at.link_has("w=-1.5:-0.3&e=0.1:1.3")
     at.reads("each followed by the flow")
     at.page.mouse.dblclick(*at.place(-1.0, 0.5))
     at.link_has("w=-1.5", there=False)
@@ -84,8 +130,8 @@ def test_a_drag_zooms_and_a_double_click_goes_back(visit):
 
 def test_a_double_click_whose_first_half_was_taken_for_a_click(visit):
     at = visit("?start=1.0,1.0")
-    at.drag((-1.5, 0.1), (-0.3, 1.2))
-    at.link_has("w=-1.5:-0.3&e=0.1:1.2")
+    at.drag((-1.5, 0.1), (-0.3, 1.3))
+    at.link_has("w=-1.5:-0.3&e=0.1:1.3")
     at.click(-1.0, 0.5)
     at.link_has("start=1.0,1.0&start=0.5,-1.0")  # a busy server: the second half comes only now
     at.page.evaluate(

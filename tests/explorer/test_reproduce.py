@@ -11,12 +11,9 @@ from pathlib import Path
 import pytest
 
 from flowsim import Label, draw, read_record
-from flowsim.explorer.clouds import cloud_shares
-from flowsim.explorer.full_settings import FullSettings
-from flowsim.explorer.orbits_from_starts import follow_start
-from flowsim.explorer.reproduce import command_lines, python_lines
-from flowsim.explorer.saved import explored_record
-from flowsim.explorer.training_stream import Run, training
+from flowsim.explorer.outside import command_lines, explored_record, python_lines
+from flowsim.explorer.starts import cloud_shares, follow_start
+from flowsim.explorer.training import FullSettings, Run, training
 from flowsim.explorer.view import Puff, Start, View, Window
 
 pytestmark = pytest.mark.slow

@@ -22,12 +22,11 @@ from tornado.websocket import websocket_connect
 from visitor import Served
 
 from flowsim import InputError, Label
-from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.page.jobs import Jobs, Pools
 from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.time_figures import TimeFigures
 from flowsim.explorer.server import is_news, open_port
-from flowsim.explorer.training_stream import Progress, Run
+from flowsim.explorer.training import FullSettings, Progress, Run
 from flowsim.explorer.view import Start, View, Window
 
 

@@ -6,8 +6,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from flowsim import InputError
-from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.link import from_query, to_query
+from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
 from flowsim.models.catalogue import ModelChoice
 
@@ -20,6 +20,8 @@ VIEWS = [
     View().with_model("rank-one", tied=False).zoomed(4),
     View().with_model("canonical", bias="dynamic"),
     View().with_model("induction", length=9).with_start(0.5, 2.0),
+    replace(View(), logs=("time", "loss")),
+    replace(View(), logs=()),
 ]
 
 
@@ -41,7 +43,7 @@ def test_without_a_query_the_usual_view_is_shown():
     "model=states&hidden=0", "fix-a=1", "model=linear&fix-a=1e9", "fix-zz=0", "w=3:-3", "w=0:1e99",
     "e=1:1", "w=1", "start=1", "start=a,b", "start=inf,0", "start=1e9,0", "cloud=0,0,0",
     "cloud=0,0", "cloud=0,0,nan", "train=rm", "steps=99999999999999999999", "d=0", "d=1e3",
-    "noise=-1", "rate=0", "positions=65", "seed=-1",
+    "noise=-1", "log=all", "rate=0", "positions=65", "seed=-1",
 ])  # fmt: skip
 def test_what_a_link_may_not_ask_for_changes_nothing(query):
     view, full, problems = from_query(parse_qs(query, keep_blank_values=True))

@@ -9,9 +9,9 @@ from command import assert_refused, run
 
 import flowsim
 from flowsim import InputError, ModelChoice, draw, portrait_record, read_record, write_record
-from flowsim.explorer.full_settings import FullSettings
-from flowsim.explorer.plane_layers import ends_of
-from flowsim.explorer.reproduce import command_lines, python_lines
+from flowsim.explorer.layers import ends_of
+from flowsim.explorer.outside import command_lines, python_lines
+from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import View, Window
 
 TILTED = '''

@@ -18,7 +18,7 @@ from bokeh.models import (
     TextInput,
 )
 
-from flowsim.explorer.full_settings import MOST_D, MOST_N, MOST_NOISE, MOST_RATE, MOST_STEPS
+from flowsim.explorer.training import MOST_D, MOST_N, MOST_NOISE, MOST_RATE, MOST_STEPS
 from flowsim.explorer.view import MOST_POSITIONS, MOST_STATES, View
 from flowsim.models.catalogue import MODELS, family_of
 
@@ -26,10 +26,11 @@ TRAINER_WORDS = [
     ("gd", "gradient descent"), ("flow", "gradient flow"), ("sgd", "SGD"), ("adamw", "AdamW"),
 ]  # fmt: skip
 #: What a drag does, in the order of the buttons.
-ZOOM, CLOUD = 0, 1
+ZOOM, MOVE, CLOUD = 0, 1, 2
 _STYLE = """
   :host { font: 14px/1.35 system-ui, sans-serif; color: #111; margin: 2px 0; }
   .bk-input, .bk-btn { font-size: 13px; }
+  .bk-btn.bk-btn { padding: 6px 3px; font-size: 12.5px; }
   .bk-btn:focus-visible, .bk-input:focus-visible, input:focus-visible, .noUi-handle:focus-visible {
     outline: 3px solid #00537f; outline-offset: 1px; }
 """
@@ -66,10 +67,14 @@ class Controls:
         self.options = CheckboxGroup(labels=["attention", "untied"], name="options",
                                      inline=True, **wide)  # fmt: skip
         self.reading = _words("reading")
-        self.drag = RadioButtonGroup(labels=["zooms in", "throws a cloud"], active=ZOOM,
+        self.drag = RadioButtonGroup(labels=["zooms", "moves", "throws a cloud"], active=ZOOM,
                                      name="drag", **wide)  # fmt: skip
         self.back = Button(label="Zoom back", name="back", **wide)
         self.closer = Button(label="Zoom in", name="closer", **wide)
+        self.reset = Button(label="Reset", name="reset", **wide)
+        self.logs = CheckboxGroup(labels=["log time", "log excess loss"], inline=True, name="logs",
+                                  **wide)  # fmt: skip
+        self.under = _words("under")
         self.undo = Button(label="Undo", name="undo", **wide)
         self.clear = Button(label="Clear all", name="clear", **wide)
         self.backward = CheckboxGroup(labels=["also backward in time"], name="backward", **wide)
@@ -100,20 +105,24 @@ class Controls:
         self.train = Button(label="Train", button_type="primary", name="train", disabled=True,
                             **wide)  # fmt: skip
         self.halt = Button(label="Stop", name="halt", disabled=True, **wide)
+        self.whole = Button(label="Run to the end", name="whole", disabled=True, **wide)
         self.verdict = _words("verdict")
 
     def _add_saving(self, wide: dict[str, Any]) -> None:
         words = {"png": "Save PNG", "svg": "Save SVG", "record": "Save record"}
         self.saving = {key: Button(label=words[key], name=key, **wide) for key in words}
+        self.link = Button(label="Copy link", name="link", **wide)
         self.code = Button(label="Commands", name="code", **wide)
-        self.lines = _words("lines")
+        self.shell, self.python = _words("shell"), _words("python")
+        self.copy_shell = Button(label="Copy", name="copy_shell", width=90)
+        self.copy_python = Button(label="Copy", name="copy_python", width=90)
 
     @property
     def of_training(self) -> tuple[Any, ...]:
         """The widgets of full training."""
         return (
             self.heading, self.trainer, self.d, self.positions, self.noise, self.rate, self.steps,
-            self.train, self.halt, self.verdict,
+            self.train, self.halt, self.whole, self.verdict,
         )  # fmt: skip
 
     def roots(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Clicks, drags, wheels and buttons that change what is looked at."""
+"""What a visitor does with the mouse and the keyboard in the plane."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from bokeh.events import (
+    DocumentReady,
     DoubleTap,
+    MouseLeave,
+    MouseMove,
     Pan,
     PanEnd,
     PanStart,
@@ -17,17 +20,45 @@ from bokeh.events import (
     Tap,
     ValueSubmit,
 )
-from bokeh.models import CustomJS
+from bokeh.models import ColumnDataSource, CustomJS
 
 from flowsim.errors import InputError
-from flowsim.explorer.page.controls import CLOUD, ZOOM
+from flowsim.explorer.page.controls import CLOUD
 from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.view import FARTHEST, NARROWEST, Puff, Start, View, Window
 
-#: Milliseconds within which a second click makes a double click of the first.
-_DOUBLE = 320
-#: In the browser, so that no drag comes too early for the choice of what drags do.
-_CHOOSE_DRAG = f"bar.active_drag = cb_obj.active == {ZOOM} ? zoom : null"
+#: Milliseconds without a move after which the mouse rests.
+_HOVER = 40
+#: A click or a drag is meant for a start that is so near, in parts of the window's sides.
+NEAR = 0.02
+#: In the browser: near a start a drag moves it, elsewhere it does what is chosen; and a click's dot
+#: is put down, and what is under the mouse is asked for once it rests.
+_MOVED = f"""
+  const near = (x, y) => Array.from(starts.data.x).some((at, i) =>
+    Math.abs(at - x) < {NEAR} * (across.end - across.start)
+    && Math.abs(starts.data.y[i] - y) < {NEAR} * (up.end - up.start));
+  const {{x, y}} = cb_obj;
+  if (cb_obj.event_name === "tap") {{
+    if (!near(x, y)) {{
+      clicked.setv({{data: {{x: [x], y: [y]}}}}, {{sync: false}});
+      setTimeout(() => clicked.setv({{data: {{x: [], y: []}}}}, {{sync: false}}), 1000);
+    }}
+    return;
+  }}
+  const tool = near(x, y) ? null : [zoom, pan, null][drag.active];
+  if (bar.active_drag !== tool) bar.active_drag = tool;
+  clearTimeout(window.hovering);
+  const inside = x > across.start && x < across.end && y > up.start && y < up.end;
+  window.hovering = setTimeout(() => {{
+    const there = inside && cb_obj.event_name !== "mouseleave";
+    under.data = there ? {{x: [x], y: [y]}} : {{x: [], y: []}};
+  }}, {_HOVER});
+"""
+#: In the browser: the box of a zoom is undone here, not there too by a double click.
+_FORGET = """
+  for (const view of Object.values(Bokeh.index.roots ?? Bokeh.index))
+    if (view.model === plane) view.state.clear();
+"""
 _MOST_UNDONE, _MOST_WINDOWS = 50, 50
 
 
@@ -42,8 +73,8 @@ class Gestures:
         self.visit = visit
         self._undone: list[View] = []
         self._windows: list[Window] = []
-        self._click: Any = None
-        self._clicked: View | None = None  # the view that the last click made, if it made one
+        self._clicked: tuple[float, float, View] | None = None  # the last click, and its view
+        self._moved: int | None = None  # the start that a drag moves
         self._grip: tuple[float, float] | None = None
         figure, c = visit.plane.figure, visit.controls
         figure.on_event(Tap, self._tapped)
@@ -52,10 +83,22 @@ class Gestures:
         figure.on_event(RangesUpdate, self._ranges_moved)
         for event, call in ((PanStart, self._pan_start), (Pan, self._pan), (PanEnd, self._pan_end)):
             figure.on_event(event, call)
-        tools = {"bar": figure.toolbar, "zoom": visit.plane.zoom}
-        c.drag.js_on_change("active", CustomJS(args=tools, code=_CHOOSE_DRAG))
+        under = ColumnDataSource({"x": [], "y": []}, name="under")
+        under.on_change("data", self._hovered)
+        sources = visit.plane.sources
+        known = {
+            "bar": figure.toolbar, "zoom": visit.plane.zoom, "pan": visit.plane.pan, "drag": c.drag,
+            "starts": sources["starts"], "clicked": sources["clicked"], "under": under,
+            "across": figure.x_range, "up": figure.y_range,
+        }  # fmt: skip
+        forget = CustomJS(args={"plane": figure}, code=_FORGET)
+        figure.js_on_event(RangesUpdate, forget)
+        seen = CustomJS(args=known, code=_MOVED)
+        for event in (Tap, MouseMove, MouseLeave):
+            figure.js_on_event(event, seen)
         c.back.on_click(self.zoom_back)
         c.closer.on_click(lambda: self.zoom_to(visit.view.zoomed(2).window))
+        c.reset.on_click(lambda: self.zoom_to(visit.view.usual_window))
         c.undo.on_click(self.undo)
         c.clear.on_click(self._clear)
         c.go.on_click(self._typed)
@@ -65,15 +108,39 @@ class Gestures:
     def can_undo(self) -> bool:
         return bool(self._undone or self.visit.view.starts)
 
-    def start(self, y: float, x: float) -> None:
+    def start(self, y: float, x: float, exact: bool = False) -> None:
         """Start an orbit, or choose the one whose start was clicked."""
         visit = self.visit
-        near = visit.start_at(y, x)
-        if near is not None:
+        near = self._start_at(y, x)
+        if near is not None and not exact:
             visit.choose(near)
             return
         self._remember()
-        visit.try_to(lambda: visit.view.with_start(y, x))
+        view = visit.view
+        visit.try_to(
+            lambda: (
+                replace(view, starts=(*view.starts, Start(y, x)))
+                if exact
+                else view.with_start(y, x)
+            )
+        )
+
+    def _start_at(self, y: float, x: float) -> int | None:
+        """The number of the start that a click or a drag is meant for."""
+        x_low, x_high, y_low, y_high = self.visit.view.window
+        near = NEAR * (x_high - x_low), NEAR * (y_high - y_low)
+        for i, start in enumerate(self.visit.view.starts):
+            if abs(start.x - x) < near[0] and abs(start.y - y) < near[1]:
+                return i
+        return None
+
+    def _hovered(self, _attribute: str, _old: Any, new: Any) -> None:
+        """The mouse rests at a place, or has left; what is no place says nothing."""
+        try:
+            at = (float(new["y"][0]), float(new["x"][0])) if new["x"] else None
+        except (KeyError, IndexError, TypeError, ValueError):
+            return
+        self.visit.show_under(at)
 
     def undo(self) -> None:
         """Take back the last orbit, cloud or clearing; then the orbits of the link."""
@@ -119,30 +186,25 @@ class Gestures:
         self._undone = [*self._undone, self.visit.view][-_MOST_UNDONE:]
 
     def _tapped(self, event: Tap | PressUp) -> None:
-        """A click, once it is sure that it is no half of a double click."""
+        """A click; it may be the first half of a double click."""
         if event.x is None or event.y is None:
             return
-        y, x = float(event.y), float(event.x)
+        y, x, before = float(event.y), float(event.x), self.visit.view
+        self.start(y, x)
+        started = self.visit.view != before
+        self._clicked = (y, x, self.visit.view) if started else None
 
-        def begin() -> None:
-            self._click, before = None, self.visit.view
-            self.start(y, x)
-            self._clicked = self.visit.view if self.visit.view != before else None
-
-        self._forget_click()
-        self._clicked = None
-        self._click = self.visit.document.add_timeout_callback(begin, _DOUBLE)
-
-    def _forget_click(self) -> None:
-        if self._click is not None:
-            with suppress(ValueError):
-                self.visit.document.remove_timeout_callback(self._click)
-            self._click = None
-
-    def _double_tapped(self, _event: DoubleTap) -> None:
-        self._forget_click()
-        if self._clicked is not None and self._clicked == self.visit.view:
-            self.undo()  # while the server was busy the first half was taken for a click
+    def _double_tapped(self, event: DoubleTap) -> None:
+        """Two clicks at one place go back; those of two places are two clicks."""
+        x_low, x_high, y_low, y_high = self.visit.view.window
+        if self._clicked is not None and event.x is not None and event.y is not None:
+            y, x, view = self._clicked
+            wide, tall = NEAR * (x_high - x_low), NEAR * (y_high - y_low)
+            if abs(event.x - x) > wide or abs(event.y - y) > tall:
+                self._tapped(event)
+                return
+            if view == self.visit.view:
+                self.undo()
         self._clicked = None
         self.zoom_back()
 
@@ -165,11 +227,19 @@ class Gestures:
         return self.visit.controls.drag.active == CLOUD
 
     def _pan_start(self, event: PanStart) -> None:
-        """A drag begins: inside the ring it moves the cloud, elsewhere it makes a new one."""
-        if not self.throws or event.x is None or event.y is None:
+        """A drag begins: at a start it moves it, inside the ring the cloud; else it throws one."""
+        if event.x is None or event.y is None:
+            return
+        y, x, dragged = float(event.y), float(event.x), self.visit.plane.figure.toolbar.active_drag
+        self._moved = self._start_at(y, x) if dragged is None else None
+        if self._moved is not None:
+            self._remember()
+            self.visit.choose(self._moved)
+            return
+        if not self.throws:
             return
         self._remember()
-        puff, y, x = self.visit.view.puff, float(event.y), float(event.x)
+        puff = self.visit.view.puff
         inside = puff is not None and (y - puff.y) ** 2 + (x - puff.x) ** 2 < 4 * puff.sigma**2
         self._grip = (puff.y - y, puff.x - x) if inside and puff is not None else None
         if self._grip is None:
@@ -177,10 +247,16 @@ class Gestures:
             self._puff(Puff(y, x, max(side / 200, NARROWEST)))
 
     def _pan(self, event: Pan) -> None:
-        puff = self.visit.view.puff
-        if not self.throws or event.x is None or event.y is None or puff is None:
+        puff, number = self.visit.view.puff, self._moved
+        if event.x is None or event.y is None:
             return
         y, x = float(event.y), float(event.x)
+        if number is not None:
+            if number < len(self.visit.view.starts):
+                self.visit.try_to(lambda: self.visit.view.with_start(y, x, number))
+            return
+        if not self.throws or puff is None:
+            return
         if self._grip is not None:
             self._puff(Puff(y + self._grip[0], x + self._grip[1], puff.sigma))
         else:
@@ -188,7 +264,7 @@ class Gestures:
             self._puff(Puff(puff.y, puff.x, max(reach / 2, NARROWEST)))
 
     def _pan_end(self, event: PanEnd) -> None:
-        self._grip = None
+        self._grip = self._moved = None
 
     def _puff(self, puff: Puff) -> None:
         sigma = max(float(f"{puff.sigma:.3g}"), NARROWEST)
@@ -212,7 +288,7 @@ class Gestures:
             )
             return
         with suppress(InputError):
-            self.start(*start)
+            self.start(*start, exact=True)
 
 
 def _rounded(sides: list[float]) -> list[float]:
@@ -220,3 +296,110 @@ def _rounded(sides: list[float]) -> list[float]:
     least = min(sides[1] - sides[0], sides[3] - sides[2])
     digits = 3 - math.floor(math.log10(least)) if least > 0 else 12
     return [round(side, digits) for side in sides]
+
+
+#: Arrow keys of one side of the window to the other; with Shift a step is five of these.
+_STEPS = 60
+_KEYS = """
+  const inside = (root, name) => {  // elements of a class, in shadow roots too
+    const found = [];
+    for (const element of root.querySelectorAll("*")) {
+      if (element.classList.contains(name)) found.push(element);
+      if (element.shadowRoot) found.push(...inside(element.shadowRoot, name));
+    }
+    return found;
+  };
+  for (const button of inside(document.body, "bk-spin-btn")) button.tabIndex = -1;
+  for (const layer of inside(document.getElementById("times"), "bk-events")) layer.tabIndex = -1;
+  for (const handle of inside(document.getElementById("choose"), "noUi-handle")) {
+    const title = inside(handle.getRootNode(), "bk-slider-title")[0];
+    if (title) handle.setAttribute("aria-label", title.textContent.split(":")[0]);
+  }
+  const plane = inside(document.getElementById("plane"), "bk-events")[0];
+  const words = document.getElementById("keys"), usual = document.getElementById("usual");
+  plane.tabIndex = 0;
+  plane.setAttribute("role", "application");
+  plane.setAttribute("aria-label", "The plane. " + words.textContent);
+  let at = null, count = 0;
+  const show = (place) => {
+    const number = (x) => Number(x.toFixed(digits())).toString();
+    if (place !== null) at = place.map((x) => Number(number(x)));
+    const data = place === null ? {x: [], y: [], text: []}
+      : {x: [at[0]], y: [at[1]], text: [["x", "y"].map((axis, i) =>
+          `${names.data[axis][0]} = ${number(at[i])}`).join(", ")]};
+    cross.setv({data}, {sync: false});
+    words.hidden = place === null;
+    usual.hidden = place !== null;
+    plane.style.outline = place === null ? "" : "3px solid #00537f";
+    plane.style.outlineOffset = "-3px";
+  };
+  const sides = () => [across.end - across.start, up.end - up.start];
+  const digits = () => Math.max(1, 2 - Math.floor(Math.log10(Math.min(...sides()))));
+  const first = () => {
+    const [wide, tall] = sides();
+    const seen = at !== null && at[0] > across.start && at[0] < across.end
+      && at[1] > up.start && at[1] < up.end;
+    return seen ? at : [across.start + 0.3 * wide, up.start + 0.7 * tall];
+  };
+  const ways = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1]};
+  plane.addEventListener("focus", () => { if (plane.matches(":focus-visible")) show(first()); });
+  plane.addEventListener("blur", () => show(null));
+  plane.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.key in ways) {
+      const far = (event.shiftKey ? 5 : 1) / steps, size = sides(), before = first();
+      const low = [across.start, up.start], high = [across.end, up.end];
+      show(before.map((x, i) =>
+        Math.min(Math.max(x + ways[event.key][i] * far * size[i], low[i]), high[i])));
+    } else if (["Enter", "+", "=", "-"].includes(event.key)) {
+      if (words.hidden) show(first());
+      count += 1;
+      keyed.data = {x: [at[0]], y: [at[1]], key: [event.key], count: [count]};
+    } else if (event.key === "Escape") {
+      show(null);
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+"""
+
+
+class Keyboard:
+    """What keys do while the plane is in focus.
+
+    Args:
+        visit: the page.
+        gestures: what the mouse does there.
+    """
+
+    def __init__(self, visit: Page, gestures: Gestures) -> None:
+        self.visit, self.gestures = visit, gestures
+        figure = visit.plane.figure
+        keyed = ColumnDataSource({"x": [], "y": [], "key": [], "count": []}, name="keyed")
+        keyed.on_change("data", self._keyed)
+        visit.controls.place.tags = [keyed]  # so that it is of the page
+        arguments = {
+            "across": figure.x_range, "up": figure.y_range, "cross": visit.plane.sources["cross"],
+            "keyed": keyed, "steps": _STEPS, "names": visit.plane.names,
+        }  # fmt: skip
+        visit.document.js_on_event(DocumentReady, CustomJS(args=arguments, code=_KEYS))
+
+    def _keyed(self, _attribute: str, _old: Any, new: Any) -> None:
+        """A key at the cross-hair; what is no place and no key changes nothing."""
+        try:
+            x, y, key = float(new["x"][0]), float(new["y"][0]), str(new["key"][0])
+        except (KeyError, IndexError, TypeError, ValueError):
+            return
+        gestures = self.gestures
+        if key == "Enter" and gestures.throws:
+            gestures.throw(y, x)
+        elif key == "Enter":
+            gestures.start(y, x)
+        elif key in ("+", "=") and gestures.throws:
+            gestures.spread(1.25)
+        elif key == "-" and gestures.throws:
+            gestures.spread(0.8)
+        elif key in ("+", "="):
+            gestures.closer(y, x)
+        elif key == "-":
+            gestures.zoom_back()

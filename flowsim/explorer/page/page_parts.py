@@ -7,13 +7,12 @@ from typing import Protocol
 
 from bokeh.document import Document
 
-from flowsim.explorer.full_settings import FullSettings
-from flowsim.explorer.orbits_from_starts import Orbit
 from flowsim.explorer.page.controls import Controls
 from flowsim.explorer.page.jobs import Jobs
 from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.time_figures import TimeFigures
-from flowsim.explorer.training_stream import Run
+from flowsim.explorer.starts import Orbit
+from flowsim.explorer.training import FullSettings, Run
 from flowsim.explorer.view import View
 
 
@@ -43,7 +42,7 @@ class Page(Protocol):
 
     def choose(self, number: int) -> None: ...
 
-    def start_at(self, y: float, x: float) -> int | None: ...
+    def show_under(self, at: tuple[float, float] | None) -> None: ...
 
     def say_problem(self, sentence: str) -> None: ...
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from bokeh.models import BoxZoomTool, ColumnDataSource, LinearColorMapper, WheelZoomTool
+from bokeh.models import BoxZoomTool, ColumnDataSource, LinearColorMapper, PanTool, WheelZoomTool
 from bokeh.plotting import figure
 
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
@@ -23,11 +23,9 @@ from flowsim.drawing.style import (
     code_of,
     label_names,
 )
-from flowsim.explorer.border import Border
-from flowsim.explorer.clouds import CloudShare
-from flowsim.explorer.orbits_from_starts import Orbit
-from flowsim.explorer.plane_layers import Cells, ends_of, runs
-from flowsim.explorer.training_stream import Run
+from flowsim.explorer.layers import Border, Cells, ends_of, runs
+from flowsim.explorer.starts import CloudShare, Orbit
+from flowsim.explorer.training import Run
 from flowsim.explorer.view import View, Window
 
 #: Cells that are not decided yet.
@@ -53,22 +51,23 @@ class PlaneFigure:
 
     Attributes:
         figure: to be laid out and to take events from.
-        zoom: the tool that a drag uses while dragging zooms.
+        zoom, pan: the tools that a drag uses while dragging zooms, and while it moves.
         names: of the axes, for what runs in the browser.
     """
 
     def __init__(self, window: Window) -> None:
         x_low, x_high, y_low, y_high = window
-        self.zoom = BoxZoomTool()
+        self.zoom, self.pan = BoxZoomTool(match_aspect=True), PanTool()
         wheel = WheelZoomTool(zoom_together="all")
         self.figure = figure(
-            x_range=(x_low, x_high), y_range=(y_low, y_high), tools=[self.zoom, wheel],
+            x_range=(x_low, x_high), y_range=(y_low, y_high), tools=[self.zoom, self.pan, wheel],
             active_scroll=wheel, toolbar_location=None, sizing_mode="stretch_both",
             lod_threshold=None, name="plane",
         )  # fmt: skip
         self.figure.toolbar.active_drag = self.zoom
         self.figure.grid.visible = False
-        self.figure.min_border = 8
+        self.figure.min_border = 8  # with the page's style they make the frame a square
+        self.figure.min_border_left, self.figure.min_border_bottom = 62, 50
         self.sources: dict[str, ColumnDataSource] = {}
         self.names = ColumnDataSource({"x": [], "y": []}, name="names")
         self._add_cells()
@@ -141,6 +140,9 @@ class PlaneFigure:
         plot.text("x", "y", text="text", source=cross, x_offset=10, y_offset=22, padding=2,
                   text_font_size="12px", text_color=LINE, background_fill_color="#ffffff",
                   background_fill_alpha=0.85)  # fmt: skip
+        clicked = self._source("clicked", "x", "y")  # until the server has seen the click
+        plot.scatter("x", "y", source=clicked, size=9, fill_color="#ffffff", line_color=LINE,
+                     line_width=2)  # fmt: skip
         first = self._source("starts", "x", "y", "number")
         plot.scatter("x", "y", source=first, size=9, fill_color="#ffffff", line_color=LINE,
                      line_width=2)  # fmt: skip

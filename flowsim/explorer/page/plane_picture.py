@@ -6,19 +6,24 @@ from functools import partial
 from time import monotonic
 
 import numpy as np
+import torch
 import xarray as xr
 
-from flowsim.explorer.border import Border, Layer, at_rest, border, has_border
-from flowsim.explorer.page.page_parts import Page
-from flowsim.explorer.page.words import legend, reading
-from flowsim.explorer.plane_layers import (
+from flowsim.explorer.layers import (
     UNKNOWN,
+    Border,
     Cells,
+    Layer,
+    at_rest,
+    border,
     cells_at_once,
     first_look,
+    has_border,
     landscape,
     line_key,
 )
+from flowsim.explorer.page.page_parts import Page
+from flowsim.explorer.page.words import legend, reading, under
 from flowsim.explorer.view import View
 
 #: Milliseconds after which a slider rests, and after which labels that do not come are greyed out.
@@ -96,6 +101,15 @@ class Picture:
             text = legend(visit.view, self.cells, self.border, *seen, runs)
             if text != visit.controls.legend.text:
                 visit.controls.legend.text = text
+
+    def show_under(self, at: tuple[float, float] | None) -> None:
+        """The loss at a place (y, x) of the window and what its cell does; nothing for None."""
+        view, text = self.visit.view, ""
+        if at is not None:
+            y, x = (torch.tensor([value]).double() for value in at)
+            theta = view.model.plane.at(x, y, view.held)
+            text = under(view, self.cells, *at, float(view.model.loss(theta)[0]))
+        self.visit.controls.under.text = text
 
     def _look(self) -> None:
         """Coarse labels, then curves, in a thread: a first orbit waits for a compiler."""

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from bokeh.layouts import column
-from bokeh.models import ColumnDataSource, Range1d, Span
+from bokeh.models import (
+    BasicTicker,
+    BasicTickFormatter,
+    ColumnDataSource,
+    CustomJSTickFormatter,
+    Range1d,
+    Span,
+)
 from bokeh.models import Label as Text
 from bokeh.plotting import figure
 
 from flowsim.drawing.style import INK, LINE, SOFT, TRAINED
-from flowsim.explorer.orbits_from_starts import Orbit, Path
-from flowsim.explorer.training_stream import Run
+from flowsim.explorer.starts import Orbit, Path
+from flowsim.explorer.training import Run
 from flowsim.explorer.view import View
 
 #: Panels from top to bottom.
@@ -23,6 +30,41 @@ _PANELS = ("loss", "logit gap", "coordinates")
 _DASHES: tuple[list[int], ...] = ([], [7, 4], [2, 3], [9, 3, 2, 3], [1, 4], [5, 2])
 #: The same of full training, e and w.
 _TRAINED_DASH = ([3, 3], [7, 3, 2, 3])
+
+
+#: The axis of time, a power of ten on an axis of logarithms, and the least excess loss there.
+_TIME = "time (of training: steps × learning rate)"
+_POWER = """
+  const digits = "⁰¹²³⁴⁵⁶⁷⁸⁹";
+  if (tick !== Math.round(tick)) return "";
+  return "10" + String(tick).replace("-", "⁻").replace(/[0-9]/g, (d) => digits[d]);
+"""
+_LEAST = 1e-9
+
+Scale = Callable[[np.ndarray], np.ndarray]
+
+
+class Line(NamedTuple):
+    """A curve of one panel, its look and its name."""
+
+    time: np.ndarray
+    values: np.ndarray
+    colour: str
+    width: float
+    dash: list[int]
+    name: str = ""
+
+    @property
+    def begins(self) -> float:
+        """A third of the time at which it has moved by a hundredth of all that it moves."""
+        there = np.isfinite(self.values) & (self.time > 0)
+        time, values = self.time[there], self.values[there]
+        moved = np.abs(values - values[:1]) > 0.01 * np.ptp(values) if len(values) else values
+        return float(time[np.argmax(moved)]) / 3 if len(values) else np.inf
+
+    def on(self, across: Scale, up: Scale) -> Line:
+        """The same on other axes."""
+        return self._replace(time=across(self.time), values=up(self.values))
 
 
 class TimeFigures:
@@ -34,6 +76,13 @@ class TimeFigures:
 
     def __init__(self) -> None:
         self.sources: dict[str, ColumnDataSource] = {}
+        self._lines: dict[str, list[Line]] = {}  # as they are, whatever the axes
+        self.logs: tuple[str, ...] = ()
+        self.least, self.unigrams = (
+            0.0,
+            0.0,
+        )  # the least loss, and by how much the unigram's is more
+        self.trains = True
         self.figures = []
         self.time = Range1d(0, 1)
         self.axes = "e", "w"
@@ -43,7 +92,7 @@ class TimeFigures:
                 x_range=self.time, y_range=Range1d(0, 1), y_axis_label=name,
                 toolbar_location=None, tools="",
                 height=165 if last else 140, sizing_mode="stretch_both", name=name,
-                x_axis_label="time (of training: steps × learning rate)" if last else None,
+                x_axis_label=_TIME if last else None,
             )  # fmt: skip
             plot.min_border = 4
             plot.grid.grid_line_alpha = 0.4
@@ -70,10 +119,8 @@ class TimeFigures:
             self.sources[f"{name} {kind}"] = ColumnDataSource(
                 {key: [] for key in ("xs", "ys", "colour", "width", "dash")}, name=f"{name} {kind}"
             )
-        plot.multi_line("xs", "ys", line_color="colour", line_width="width", line_dash="dash",
-                        source=self.sources[f"{name} flow"])  # fmt: skip
-        plot.multi_line("xs", "ys", line_color="colour", line_width="width", line_dash="dash",
-                        source=self.sources[f"{name} training"])  # fmt: skip
+            plot.multi_line("xs", "ys", line_color="colour", line_width="width", line_dash="dash",
+                            source=self.sources[f"{name} {kind}"])  # fmt: skip
         words = ColumnDataSource({"x": [], "y": [], "text": []})
         self.sources[f"{name} words"] = words
         plot.text("x", "y", text="text", source=words, text_font_size="11px", text_color=LINE,
@@ -81,106 +128,164 @@ class TimeFigures:
 
     def show_chain(self, view: View) -> None:
         """The least loss, the loss of the unigram, and the gap of the minima, of a chain."""
-        self.axes = view.y, view.x
+        self.axes, self.trains = (view.y, view.x), view.trains
         for part in (self.best, self.unigram, self.target, *self.names, self.figures[1]):
             part.visible = view.trains
-        if not view.trains:
-            return
-        chain = view.model.chain
-        least = chain.entropy_rate
-        places = least, least + chain.mutual_information, chain.target_logit_gap
-        spans = self.best, self.unigram, self.target
-        for span, name, place in zip(spans, self.names, places, strict=True):
-            span.location = name.y = place
+        if view.trains:
+            chain = view.model.chain
+            self.least = chain.entropy_rate
+            self.unigrams = chain.mutual_information
+            self.target.location = self.names[2].y = chain.target_logit_gap
+        self._draw()
 
-    def show_orbits(self, orbits: Sequence[Orbit], chosen: int) -> None:
+    def show_orbits(self, view: View, orbits: Sequence[Orbit], chosen: int) -> None:
         """The loss and the gap of all orbits, and the coordinates of the chosen one."""
-        found: dict[str, list[tuple[Any, Any, str, float, list[int]]]] = {n: [] for n in _PANELS}
-        words: dict[str, list[tuple[float, float, str]]] = {n: [] for n in _PANELS}
+        found: dict[str, list[Line]] = {name: [] for name in _PANELS}
         for i, orbit in enumerate(orbits):
             whole = _joined(orbit)
             ink = INK[orbit.kind]
             width = 2.8 if i == chosen else 1.3
             for name, values in (("loss", whole.loss), ("logit gap", whole.gap)):
-                found[name].append((whole.time, values, ink, width, []))
-                words[name].append((whole.time[-1], values[-1], str(i + 1)))
+                found[name].append(Line(whole.time, values, ink, width, [], str(i + 1)))
             if i == chosen:
                 several = dict(zip(self.axes, (whole.y, whole.x), strict=True)) | whole.others
-                for values, dash in zip(several.values(), cycle(_DASHES), strict=False):
-                    found["coordinates"].append((whole.time, values, ink, 2.0, dash))
-                words["coordinates"] = _at_ends(whole.time, several)
-        for name in _PANELS:
-            self.sources[f"{name} flow"].data = _columns(found[name])
-            marks = words[name]
-            self.sources[f"{name} words"].data = {
-                "x": [m[0] for m in marks], "y": [m[1] for m in marks],
-                "text": [m[2] for m in marks],
-            }  # fmt: skip
-        self._fit()
-
-    def _fit(self) -> None:
-        """Let the axes show all lines, and room for the words at their ends."""
-        for i, name in enumerate(_PANELS):
-            data = [self.sources[f"{name} {kind}"].data for kind in ("flow", "training")]
-            pairs = [pair for d in data for pair in zip(d["xs"], d["ys"], strict=True)]
-            # what came before the start may be far up, and runs out of the picture
-            lines = [np.asarray(ys, float)[np.asarray(xs) >= 0] for xs, ys in pairs]
-            values = np.concatenate(lines) if lines else np.zeros(0)
-            values = values[np.isfinite(values)]
-            if i < 2 and len(values) and self.best.visible:  # the dashed lines are worth seeing too
-                marks = (self.best, self.unigram) if i == 0 else (self.target,)
-                values = np.append(values, [mark.location for mark in marks])
-            low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
-            room = (0.07 if i == 2 else 0.13) * max(high - low, 1e-6)  # names stand above lines
-            self.figures[i].y_range.update(start=low - room, end=high + room)
-        ends = [
-            xs for kind in ("flow", "training") for xs in self.sources[f"loss {kind}"].data["xs"]
-        ]
-        first = min((float(xs[0]) for xs in ends if len(xs)), default=0.0)
-        last = max((float(xs[-1]) for xs in ends if len(xs)), default=1.0)
-        room = max(last - first, 1e-9)
-        self.time.update(start=first - 0.01 * room, end=last + 0.05 * room)
+                for (name, values), dash in zip(several.items(), cycle(_DASHES), strict=False):
+                    found["coordinates"].append(Line(whole.time, values, ink, 2.0, dash, name))
+        for name, lines in found.items():
+            self._lines[f"{name} flow"] = lines
+        if not view.trains and orbits:
+            self.least = min(orbit.end_loss for orbit in orbits)
+        self.logs = self._usual_logs(orbits) if view.logs is None else view.logs
+        self._draw()
 
     def show_runs(self, training: Sequence[Run]) -> None:
         """The same of full training; the coordinates are those of its projection."""
-        found: dict[str, list[tuple[Any, Any, str, float, list[int]]]] = {n: [] for n in _PANELS}
+        found: dict[str, list[Line]] = {name: [] for name in _PANELS}
         for i, run in enumerate(training):
             curve = list(run.curve)  # which grows meanwhile
             seen = curve if i == len(training) - 1 else []
-            time = [p.time for p in curve]
             columns = {
                 "loss": [[p.loss for p in curve]],
                 "logit gap": [[p.gap for p in curve]],
                 "coordinates": [[p.e for p in seen], [p.w for p in seen]] if seen else [],
             }
+            time = np.array([p.time for p in curve])
             for name, several in columns.items():
                 found[name] += [
-                    (time, values, TRAINED, 2.2, dash)
+                    Line(time, np.array(values), TRAINED, 2.2, dash)
                     for values, dash in zip(several, _TRAINED_DASH, strict=False)
                 ]
+        for name, lines in found.items():
+            self._lines[f"{name} training"] = lines
+        self._draw()
+
+    def _usual_logs(self, orbits: Sequence[Orbit]) -> tuple[str, ...]:
+        """Logarithms where what orbits do spans decades: of time, if the middle half of a fall
+        begins at less than a thirtieth of the time that is shown; of the loss, if one begins at
+        thirty times the unigram's excess or what is left of the least of the others."""
+        logs = []
+        quarter, excess = [], []
+        for path in (orbit.forward for orbit in orbits if len(orbit.forward.time) > 1):
+            fall = (path.loss[0] - path.loss) / max(path.loss[0] - path.loss[-1], 1e-300)
+            quarter.append(float(path.time[np.argmax(fall >= 0.25)] / path.time[-1]))
+            excess.append(float(path.loss[0] - self.least))
+        if quarter and min(quarter) < 1 / 30:
+            logs.append("time")
+        usual = self.unigrams if self.trains else min(excess, default=0.0)
+        if excess and max(excess) > 30 * usual:
+            logs.append("loss")
+        return tuple(logs)
+
+    def _draw(self) -> None:
+        """All lines on the axes that are chosen."""
+        time_log, loss_log = "time" in self.logs, "loss" in self.logs
+        first = min((x.begins for lines in self._lines.values() for x in lines), default=1.0)
+        across = _log(first if np.isfinite(first) else 1e-3) if time_log else _same
         for name in _PANELS:
-            self.sources[f"{name} training"].data = _columns(found[name])
+            up = _log(_LEAST, self.least) if loss_log and name == "loss" else _same
+            for kind in ("flow", "training"):
+                lines = [line.on(across, up) for line in self._lines.get(f"{name} {kind}", [])]
+                self.sources[f"{name} {kind}"].data = _columns(lines)
+                if kind == "flow":
+                    self.sources[f"{name} words"].data = _at_ends(lines)
+        self._show_scale(self.figures[-1].xaxis[0], time_log, _TIME)
+        self._show_scale(self.figures[0].yaxis[0], loss_log, "excess loss" if loss_log else "loss")
+        if self.trains:
+            above = self.unigrams
+            self.best.visible = self.names[0].visible = not loss_log
+            self.best.location = self.names[0].y = self.least
+            at = np.log10(max(above, _LEAST)) if loss_log else self.least + above
+            self.unigram.location = self.names[1].y = at
         self._fit()
 
+    @staticmethod
+    def _show_scale(axis: Any, log: bool, words: str) -> None:
+        """Powers of ten or plain numbers along an axis."""
+        if axis.axis_label == words and axis.tags == [log]:
+            return
+        axis.axis_label, axis.tags = words, [log]
+        axis.ticker = BasicTicker(min_interval=1 if log else 0, num_minor_ticks=0 if log else 5)
+        axis.formatter = CustomJSTickFormatter(code=_POWER) if log else BasicTickFormatter()
 
-def _at_ends(time: np.ndarray, several: dict[str, np.ndarray]) -> list[tuple[float, float, str]]:
-    """The curves' names at their ends; those of curves that end together are one text."""
-    if not len(time):
-        return []
-    reach = max(float(np.ptp(np.concatenate(list(several.values())))), 1e-6)
+    def _fit(self) -> None:
+        """Let the axes show all lines, and room for the words at their ends."""
+        ends = []
+        for i, name in enumerate(_PANELS):
+            data = [self.sources[f"{name} {kind}"].data for kind in ("flow", "training")]
+            pairs = [pair for d in data for pair in zip(d["xs"], d["ys"], strict=True)]
+            # what came before the start may be far up, and runs out of the picture
+            before = -np.inf if "time" in self.logs else 0
+            lines = [ys[xs >= before] for xs, ys in pairs]
+            values = np.concatenate(lines) if lines else np.zeros(0)
+            values = values[np.isfinite(values)]
+            if i < 2 and len(values):  # the dashed lines are worth seeing too
+                marks = (self.best, self.unigram) if i == 0 else (self.target,)
+                values = np.append(values, [mark.location for mark in marks if mark.visible])
+            low, high = (values.min(), values.max()) if len(values) else (0.0, 1.0)
+            room = (0.07 if i == 2 else 0.13) * max(high - low, 1e-6)  # names stand above lines
+            self.figures[i].y_range.update(start=low - room, end=high + room)
+            ends += [xs[np.isfinite(xs)][[0, -1]] for xs, _ in pairs if np.isfinite(xs).any()]
+        first, last = (min(e[0] for e in ends), max(e[1] for e in ends)) if ends else (0.0, 1.0)
+        room = max(last - first, 1e-9)
+        self.time.update(start=first - 0.01 * room, end=last + 0.05 * room)
+
+
+def _same(values: np.ndarray) -> np.ndarray:
+    return values
+
+
+def _log(least: float, above: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:
+    """log10 of what is above a value, NaN where that is less than ``least``."""
+
+    def of(values: np.ndarray) -> np.ndarray:
+        over = np.asarray(values, float) - above
+        return np.log10(np.where(over >= least, over, np.nan))
+
+    return of
+
+
+def _at_ends(lines: Sequence[Line]) -> dict[str, list[Any]]:
+    """The lines' names at their ends; those of lines that end together are one text."""
+    ends = []
+    for line in lines:
+        there = np.flatnonzero(np.isfinite(line.time) & np.isfinite(line.values))
+        if len(there):
+            ends.append((float(line.values[there[-1]]), float(line.time[there[-1]]), line.name))
+    heights = [y for line in lines for y in line.values[np.isfinite(line.values)]]
+    reach = max(float(np.ptp(heights)), 1e-6) if heights else 1.0
     words: list[tuple[float, float, str]] = []
-    for name, values in sorted(several.items(), key=lambda item: float(item[1][-1])):
-        near = bool(words) and float(values[-1]) - words[-1][1] < 0.12 * reach
-        text = f"{words.pop()[2]}, {name}" if near else name
-        words.append((float(time[-1]), float(values[-1]), text))
-    return words
+    for y, x, name in sorted(ends):
+        near = bool(words) and y - words[-1][0] < 0.12 * reach and x == words[-1][1]
+        words.append((y, x, f"{words.pop()[2]}, {name}" if near else name))
+    return {"x": [x for _, x, _ in words], "y": [y for y, _, _ in words],
+            "text": [text for _, _, text in words]}  # fmt: skip
 
 
 def _named(plot: Any, span: Span, words: str, x: int) -> Text:
     """The line in the plot, with words above it, so many pixels from the left."""
     name = Text(
         x=x, y=0, x_units="screen", y_offset=1, text=words, text_font_size="10.5px",
-        text_color=SOFT,
+        text_color=SOFT, background_fill_color="#ffffff", background_fill_alpha=0.8,
     )  # fmt: skip
     plot.add_layout(span)
     plot.add_layout(name)
@@ -204,8 +309,9 @@ def _joined(orbit: Orbit) -> Path:
     return Path(**named, others=others)
 
 
-def _columns(lines: list[tuple[Any, Any, str, float, list[int]]]) -> dict[str, Any]:
-    names = ("xs", "ys", "colour", "width", "dash")
-    columns: dict[str, Any] = {name: [line[i] for line in lines] for i, name in enumerate(names)}
-    columns["dash"] = [" ".join(map(str, dash)) or "solid" for dash in columns["dash"]]
-    return columns
+def _columns(lines: Sequence[Line]) -> dict[str, Any]:
+    return {
+        "xs": [line.time for line in lines], "ys": [line.values for line in lines],
+        "colour": [line.colour for line in lines], "width": [line.width for line in lines],
+        "dash": [" ".join(map(str, line.dash)) or "solid" for line in lines],
+    }  # fmt: skip

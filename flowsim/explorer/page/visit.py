@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from html import escape
 from typing import Any
@@ -12,23 +11,18 @@ from typing import Any
 from bokeh.document import Document
 
 from flowsim.errors import InputError
-from flowsim.explorer.clouds import cloud_shares
-from flowsim.explorer.full_settings import FullSettings
 from flowsim.explorer.link import to_query
-from flowsim.explorer.orbits_from_starts import Orbit, follow_start
-from flowsim.explorer.page.choices import Choices
 from flowsim.explorer.page.controls import Controls
-from flowsim.explorer.page.gestures import Gestures
+from flowsim.explorer.page.gestures import Gestures, Keyboard
 from flowsim.explorer.page.jobs import Jobs, Pools
-from flowsim.explorer.page.keyboard import Keyboard
-from flowsim.explorer.page.outgoing import Outgoing
+from flowsim.explorer.page.panels import Choices, Outgoing, TrainerPanel
 from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.plane_picture import REST, Picture
 from flowsim.explorer.page.time_figures import TimeFigures
-from flowsim.explorer.page.trainer_panel import TrainerPanel
 from flowsim.explorer.page.words import cloud_words, story
-from flowsim.explorer.training_stream import Run
-from flowsim.explorer.view import View, Window
+from flowsim.explorer.starts import Orbit, cloud_shares, follow_start
+from flowsim.explorer.training import FullSettings, Run
+from flowsim.explorer.view import Start, View, Window
 
 #: Milliseconds: moves of a slider within it are one.
 _TOGETHER = 5
@@ -59,6 +53,10 @@ class Visit:
         self.chosen = len(view.starts) - 1
         self.orbits: list[Orbit] = []
         self._due: dict[str, Any] = {}
+        self._found: dict[Start, Orbit] = {}
+        self._tried: set[Start] = set()
+        self._found_for: object = None
+        self._following = False
         self.picture = Picture(self)
         self.outgoing, self.choices = Outgoing(self), Choices(self)
         self.panel = TrainerPanel(self, full)
@@ -89,14 +87,9 @@ class Visit:
     def can_undo(self) -> bool:
         return self.gestures.can_undo
 
-    def start_at(self, y: float, x: float) -> int | None:
-        """The number of the start that a click is meant for: within 2 % of the window."""
-        x_low, x_high, y_low, y_high = self.view.window
-        near = 0.02 * (x_high - x_low), 0.02 * (y_high - y_low)
-        for i, start in enumerate(self.view.starts):
-            if abs(start.x - x) < near[0] and abs(start.y - y) < near[1]:
-                return i
-        return None
+    def show_under(self, at: tuple[float, float] | None) -> None:
+        """Say what is at a place of the plane."""
+        self.picture.show_under(at)
 
     def choose(self, number: int) -> None:
         """Show an orbit's coordinates, and train from its start."""
@@ -146,6 +139,8 @@ class Visit:
             if len(view.starts) != len(before.starts):
                 self.chosen = len(view.starts) - 1
             self.soon("orbits", _TOGETHER, self._follow_orbits)
+        if view.logs != before.logs:
+            self.show_orbits()
         if (model or view.puff != before.puff) and (view.puff or before.puff):
             self.soon("cloud", _TOGETHER, self._follow_cloud)
         self.soon("address", REST, self.write_address)
@@ -177,32 +172,52 @@ class Visit:
         self.picture.show_legend()
 
     def _follow_orbits(self) -> None:
+        """Follow one start after the other; one that is dragged keeps its orbit meanwhile."""
         view = self.view
-        known = {(o.start, o.backward is None): o for o in self.orbits if o.view == _key(view)}
+        if self._found_for != _key(view):
+            self.jobs.stop("orbits")
+            self._found_for, self._following = _key(view), False
+            self._found, self._tried, self.orbits = {}, set(), []
+        self._show_found()
+        missing = [start for start in view.starts if start not in self._tried]
+        if self._following or not missing:
+            return
+        self._following = True
+        self._tried.add(missing[0])
 
-        def work(stop: Callable[[], bool]) -> Iterator[list[Orbit]]:
-            found: list[Orbit] = []
-            for start in view.starts:
-                if stop():
-                    return
-                kept = known.get((start, not view.backward))
-                found.append(kept or replace(follow_start(view, start, stop), view=_key(view)))
-                yield list(found)
+        def work(stop: Callable[[], bool]) -> Iterator[Orbit]:
+            yield follow_start(view, missing[0], stop)
 
-        def show(orbits: list[Orbit]) -> None:
-            self.orbits = orbits
-            self.show_orbits()
+        def show(orbit: Orbit) -> None:
+            self._found[orbit.start] = orbit
 
-        self.orbits = [o for o in self.orbits if o.view == _key(view) and o.start in view.starts]
+        def done() -> None:
+            self._following = False
+            self._follow_orbits()
+
+        self.jobs.start("orbits", work, show, done=done)
+
+    def _show_found(self) -> None:
+        """The orbits of the view's starts, as far as they are known in order."""
+        starts, former = self.view.starts, self.orbits
+        stale = dict(enumerate(former if len(former) == len(starts) else ()))
+        self.orbits = []
+        for i, start in enumerate(starts):
+            orbit = self._found.get(start) or stale.get(i)
+            if orbit is None:
+                break
+            self.orbits.append(orbit)
+        self._found = {o.start: o for o in self._found.values() if o.start in starts}
+        self._tried &= set(starts)
         self.show_orbits()
-        self.jobs.start("orbits", work, show)
 
     def show_orbits(self) -> None:
         """Orbits in the plane and against time, and what the chosen one does."""
         view = self.view
         self.show_legend()
         self.plane.show_orbits(view, self.orbits, self.chosen)
-        self.times.show_orbits(self.orbits, self.chosen)
+        self.times.show_orbits(view, self.orbits, self.chosen)
+        self.choices.show_logs(self.times.logs)
         self.panel.show()
         waiting = len(view.starts) - len(self.orbits)
         self.controls.story.text = story(view, self.orbits, self.chosen, waiting)

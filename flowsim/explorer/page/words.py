@@ -11,13 +11,13 @@ import xarray as xr
 
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
 from flowsim.drawing.plane import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
-from flowsim.drawing.style import BASINS, FILL, LINE, SOFT, TRAINED, code_of, label_names
-from flowsim.explorer.border import Border
-from flowsim.explorer.clouds import CloudShare
-from flowsim.explorer.orbits_from_starts import Orbit
-from flowsim.explorer.plane_layers import UNKNOWN, Cells, ends_of
-from flowsim.explorer.view import View
+from flowsim.drawing.style import BASINS, FILL, INK, LINE, SOFT, TRAINED, code_of, label_names
+from flowsim.explorer.layers import UNKNOWN, Border, Cells, ends_of
+from flowsim.explorer.starts import CloudShare, Orbit
+from flowsim.explorer.training import LONGEST, FullSettings, Run
+from flowsim.explorer.view import View, full_length
 from flowsim.labels import Label
+from full_model.comparison.outcome import open_gap
 
 _ENDS = {
     "global_minimum": "reaches the global minima",
@@ -67,6 +67,22 @@ def reading(view: View, cells: Cells) -> str:
     return f"{first}<p>Of this square {said}.</p>{note}"
 
 
+def under(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
+    """What is under the mouse: the place, its loss, and where the flow from its cell ends."""
+    x_low, x_high, y_low, y_high = view.window
+    rows, columns = cells.label.shape
+    row = int(np.clip((y - y_low) / (y_high - y_low) * rows, 0, rows - 1))
+    column = int(np.clip((x - x_low) / (x_high - x_low) * columns, 0, columns - 1))
+    code, ends = int(cells.label[row, column]), ends_of(view)
+    said = ""
+    if code != UNKNOWN:
+        name = ends.names[code]
+        caption = ends.captions.get(name, "")
+        goes = f"goes {_to(caption)}" if caption else _ENDS[name]
+        said = f"; the flow from this cell {escape(goes)}"
+    return f"<p>{view.x} = {x:.3f}, {view.y} = {y:.3f}: loss {loss:.4f}{said}.</p>"
+
+
 def story(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str:
     """What the chosen orbit does."""
     if not orbits and not waiting:
@@ -76,7 +92,18 @@ def story(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str
     orbit = orbits[chosen]
     y, x = orbit.start
     start = f"Orbit {chosen + 1} from {view.x} = {x:.3f}, {view.y} = {y:.3f}"
-    return f"<p>{start} <b>{escape(_ends_where(view, orbit))}</b>.</p>"
+    return f"<p>{start} <b>{escape(_ends_where(view, orbit))}</b>.{_beside(view, orbit)}</p>"
+
+
+def _beside(view: View, orbit: Orbit) -> str:
+    """That what is drawn on the axis is not about this end, where it is not."""
+    if not orbit.beside or abs(orbit.end[0]) > 1e-3 or orbit.caption:
+        return ""
+    name, (there, here) = next(iter(orbit.beside.items()))
+    return (
+        f" That is beside this plane: there {name} = {there:.3f}, on the plane {here:.3f}. What is "
+        f"drawn on {view.y} = 0 is about the plane's points, not about this end."
+    )
 
 
 def _ends_where(view: View, orbit: Orbit) -> str:
@@ -98,7 +125,7 @@ def cloud_words(view: View, found: CloudShare | None) -> str:
         return _cloud_of_found(view, found)
     trapped, low, high = found.share(Label.LOCAL_MINIMUM)
     text = (
-        f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g}: "
+        f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g} (half the ring's): "
         f"<b>{percent(trapped)} trapped</b> (95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
     )
     for label in (Label.SADDLE, Label.UNRESOLVED):
@@ -166,7 +193,11 @@ def legend(
         there = set(label_names(line["critical_point"]))
         items += [f"{_POINTS[kind]} {kind}" for kind in _POINTS if kind in there]
     if view.starts or view.puff:
-        items += ["○ start, ● reaches, ▲ trapped"] if ends.named else ["○ start"]
+        items.append("○ start")
+    if (view.starts or view.puff) and ends.named:
+        marks = ("global_minimum", "●", "reaches"), ("local_minimum", "▲", "trapped")
+        for name, mark, word in marks:
+            items.append(f"<b style='color:{INK[name]}'>{mark}</b> {word}")
     dashed = {"color": TRAINED, "linewidth": 3, "linestyle": (0, (1, 1))}
     items += [_stroke(dashed, "full training ◇")] if training else []
     return "<div class='legend'>" + "".join(f"<span>{item}</span>" for item in items) + "</div>"
@@ -190,3 +221,80 @@ def _stroke(style: dict[str, Any], text: str) -> str:
         f"stroke-dasharray='{pattern}'/>"
     )
     return f"<svg width='28' height='8'>{line}</svg>{text}"
+
+
+#: How far a path of training is from an orbit that it leaves.
+_APART = 0.05
+
+
+def verdict(view: View, run: Run) -> str:
+    """What the run did and whether the flow had said so, in one or two plain sentences."""
+    if not run.curve:
+        return "Training was stopped before it began." if run.ended else "Training begins …"
+    latest = run.curve[-1]
+    if not run.ended:
+        return f"Training: {latest.step} steps done, loss {latest.loss:.4f}."
+    if run.outcome == Label.UNRESOLVED:
+        why = {
+            "stopped": "Training was stopped",
+            "out of time": f"Training ran out of its {LONGEST:.0f} seconds",
+            "out of steps": "Training ended",
+        }[run.ended]
+        share = float(open_gap(view.model.chain, latest.loss))
+        return (
+            f"{why} after {latest.step} steps with {100 * share:.0f} % of what can be learned "
+            "still unlearned: neither learned nor surely trapped. The flow from here "
+            f"{_FLOW[run.predicted]}."
+        )
+    words = {
+        Label.GLOBAL_MINIMUM: "has learned the chain (global minima)",
+        Label.LOCAL_MINIMUM: "is trapped (bad local minimum)",
+        Label.SADDLE: "rests at a saddle",
+    }
+    agree = run.outcome == run.predicted
+    flow = (
+        "the flow"
+        if not other_length(view, run.settings)
+        else (f"the flow of N = {view.choice.length}")
+    )
+    ending = f"just as {flow} says" if agree else f"but {flow} from here {_FLOW[run.predicted]}"
+    when = f"After {latest.step} steps" if latest.step else "At its very start"
+    if run.settings.trainer in ("gd", "flow"):  # read off the weights, before they rest
+        when += " it is decided:"
+    return f"{when} the full transformer {words[run.outcome]}, {ending}."
+
+
+def other_length(view: View, full: FullSettings) -> str:
+    """A paragraph where training has another N than the view's flow, else nothing."""
+    flow, trained = view.choice.length, full_length(view, full.length)
+    if flow is None or flow == trained:
+        return ""
+    return (
+        f"<p>Training has <b>N = {trained}</b>, the flow on the left <b>N = {flow}</b>: two "
+        "problems, which may end apart.</p>"
+    )
+
+
+def why_apart(run: Run, orbit: Orbit) -> str:
+    """Why a path of exact training without noise leaves the orbit, in a sentence, where it does."""
+    path, full = orbit.forward, run.settings
+    if full.noise or full.trainer not in ("gd", "flow") or len(path.y) < 2:
+        return ""
+    trained = np.array([(point.e, point.w) for point in run.curve])
+    drawn = np.stack([np.append(path.y, orbit.end[0]), np.append(path.x, orbit.end[1])], -1)
+    drawn = drawn[np.isfinite(drawn).all(1)]
+    apart = np.hypot(*(trained[:, None] - drawn[None]).transpose(2, 0, 1)).min(1).max()
+    if apart < _APART:
+        return ""
+    return (
+        " Its dotted path leaves the orbit since the transformer moves all of its weights, at "
+        "speeds of their own: its positions N times slower than this plane has it."
+    )
+
+
+_FLOW = {
+    Label.GLOBAL_MINIMUM: "reaches the global minima",
+    Label.LOCAL_MINIMUM: "is trapped",
+    Label.SADDLE: "ends in a saddle",
+    Label.UNRESOLVED: "is unresolved",
+}

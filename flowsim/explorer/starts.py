@@ -1,26 +1,28 @@
-"""The orbit of one start: its path in the plane, what it does against time, and where it ends."""
+"""What follows from starts: orbits in the plane and against time, and the shares of a cloud."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from flowsim.explorer.plane_layers import ends_of
-from flowsim.explorer.view import Start, View, Window
+from flowsim.explorer.layers import ends_of
+from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, Start, View, Window
 from flowsim.flow.how import Limits
 from flowsim.flow.orbits import find_limits, settling_times, trajectories
 from flowsim.interface import Model
 from flowsim.labels import Label
+from flowsim.scan.record import wilson_interval
 
 #: Part of the excess loss that is left at the end of the plots, and times along an orbit.
 _LEFT, _TIMES = 1e-4, 160
 #: Times, and error per step, of models that are followed in torch, where a step takes milliseconds.
 _FEWER, _COARSER = 64, 1e-6
+#: How far from the plane an end is beside it.
+_OFF = 2e-3
 #: Where a backward orbit ends: how far beyond the window in its sides, at what speed, and at steps
 #: of what part of a side.
 _BEYOND, _REST, _SHORTEST = 0.6, 1e-9, 5000
@@ -52,9 +54,9 @@ class Orbit:
         end_loss: loss of the limit.
         forward: the path from the start on.
         backward: the path that leads to the start, if asked for and not at rest.
+        beside: of coordinates at whose end the plane is not, that value and the plane's.
         kind: the name of the end that it reached, by which it is coloured, and ``caption``, what
             that end is called, "" of a model whose ends have names of their own.
-        view: what it belongs to, for whoever keeps it.
     """
 
     start: Start
@@ -63,9 +65,9 @@ class Orbit:
     end_loss: float
     forward: Path
     backward: Path | None = None
+    beside: dict[str, tuple[float, float]] = field(default_factory=dict)
     kind: str = "unresolved"
     caption: str = ""
-    view: tuple[Any, ...] = ()
 
 
 def follow_start(view: View, start: Start, stop: Callable[[], bool] = lambda: False) -> Orbit:
@@ -95,9 +97,20 @@ def follow_start(view: View, start: Start, stop: Callable[[], bool] = lambda: Fa
         float(limits.loss[0]),
         _path(model, times[finite], rows[finite]),
         backward,
+        _beside(view, limits.theta[0]) if resolved else {},
         kind,
         ends.captions.get(kind, ""),
     )
+
+
+def _beside(view: View, end: Tensor) -> dict[str, tuple[float, float]]:
+    """Where an end is not on the plane: its value and the plane's of such coordinates."""
+    model, at = view.model, view.model.plane.project(end[None])
+    plane = model.plane.at(at[:, 1], at[:, 0], view.held)[0]
+    rows = zip(model.coordinates, end.tolist(), plane.tolist(), strict=True)
+    # a mirror image is no other point
+    return {name: (there, here) for name, there, here in rows
+            if abs(abs(there) - abs(here)) > _OFF}  # fmt: skip
 
 
 def _horizon(model: Model, theta: Tensor, limits: Limits, rtol: float | None) -> float:
@@ -166,3 +179,52 @@ def _outside(window: Window, plane: np.ndarray) -> float:
     x = abs(plane[1] - (x_low + x_high) / 2) / (x_high - x_low)
     y = abs(plane[0] - (y_low + y_high) / 2) / (y_high - y_low)
     return 0.5 + _BEYOND - max(x, y)
+
+
+#: Starts that are followed between two looks at whether anybody still waits.
+_AT_ONCE = 10
+
+
+@dataclass(frozen=True)
+class CloudShare:
+    """Where the starts of a cloud end, as far as they were followed.
+
+    Attributes:
+        y, x, label: of every start that was followed, shape (n,); labels are codes of ends.
+        drawn: starts of the cloud in all.
+    """
+
+    y: np.ndarray
+    x: np.ndarray
+    label: np.ndarray
+    drawn: int
+
+    def share(self, label: int) -> tuple[float, float, float]:
+        """The share with that code among those that were followed, and its Wilson interval."""
+        count = np.array((self.label == label).sum())
+        low, high = wilson_interval(count, len(self.label))
+        return float(count / len(self.label)), float(low), float(high)
+
+
+def draws(puff: Puff, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Its starts, y and x: the same draws whatever the centre and the spread, so that a share does
+    not jump while a cloud is dragged."""
+    unit = np.random.Generator(np.random.PCG64(0)).standard_normal((count, 2))
+    return puff.y + puff.sigma * unit[:, 0], puff.x + puff.sigma * unit[:, 1]
+
+
+def cloud_shares(view: View, stop: Callable[[], bool] = lambda: False) -> Iterator[CloudShare]:
+    """The shares of the view's cloud, ever more of its starts; ends early when stopped."""
+    if view.puff is None:
+        return
+    model = view.model
+    quick = model.fast
+    y, x = draws(view.puff, DRAWS if quick else FEWER_DRAWS)
+    rows = model.plane.at(torch.from_numpy(x), torch.from_numpy(y), view.held)
+    quick, ends = quick or model.flow() is None, ends_of(view)
+    label = np.empty(0, np.int8)
+    for part in rows.split(len(rows) if quick else _AT_ONCE):
+        if stop():
+            return
+        label = np.append(label, ends.codes(find_limits(model, part)))
+        yield CloudShare(y[: len(label)], x[: len(label)], label, len(y))

@@ -1,0 +1,388 @@
+"""The full transformer, trained from the lift of a start, and what it does while it trains.
+
+A run is bounded in steps and in seconds, and ends early when it is stopped or decided. Gradient
+descent and the flow move the exact loss, and what became of them is read off their weights as in
+a comparison (``full_model.comparison.outcome``); SGD and AdamW draw batches, and have no limit to
+classify: they have learned, or not within their steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError
+from flowsim.explorer.view import Start, View, full_length
+from flowsim.labels import Label
+from flowsim.markov import GapChain
+from full_model.comparison.choices import Comparison
+from full_model.comparison.comparable import exact_model
+from full_model.comparison.full_side import FullSide
+from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
+from full_model.comparison.sampled import HELD_OUT
+from full_model.lift.initial import with_noise
+from full_model.lift.lifting import lift_held
+from full_model.lift.projection import project
+from full_model.lift.states import lift_states, project_states
+from full_model.model.architecture import Architecture, Weights
+from full_model.model.source import MarkovSource
+from full_model.model.transformer import forward
+from full_model.training.recipe import Recipe
+from full_model.training.session import RunSession
+from full_model.training.settings import RunSettings
+
+TRAINERS = ("gd", "flow", "sgd", "adamw")
+#: Bounds of one run; its time is bounded too (``training_stream``).
+MOST_D, MOST_N, MOST_STEPS, MOST_NOISE, MOST_RATE = 64, 64, 50_000, 1.0, 10.0
+#: Learning rates where none is chosen.
+USUAL_RATE = {"gd": 0.1, "sgd": 0.1, "adamw": 1e-3, "flow": None}
+
+
+@dataclass(frozen=True)
+class FullSettings:
+    """Trainer and sizes of a run of the full transformer.
+
+    Args:
+        trainer: "gd" or "flow" on the exact loss, "sgd" or "adamw" on sampled batches of 16.
+        d: embedding dimension.
+        length: N; the model's own, or 8, if None.
+        noise: deviation of normal noise added to every lifted weight.
+        learning_rate: of gd, sgd and adamw; the trainer's usual one if None.
+        steps: the most that are taken; a run of gd or flow ends when its fate is decided.
+        seed: of the noise and of the batches.
+
+    Raises:
+        InputError: a value out of its bounds.
+    """
+
+    trainer: str = "gd"
+    d: int = 8
+    length: int | None = None
+    noise: float = 0.0
+    learning_rate: float | None = None
+    steps: int = 4000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.trainer not in TRAINERS:
+            raise InputError(f"the trainer must be one of {', '.join(TRAINERS)}")
+        for name, most in (("d", MOST_D), ("length", MOST_N), ("steps", MOST_STEPS)):
+            value = getattr(self, name)
+            if not (value is None and name == "length"):
+                _whole(name, value, 1, most)
+        _whole("seed", self.seed, 0, 10**9)
+        _real("noise", self.noise, 0.0, MOST_NOISE)
+        if self.learning_rate is not None:
+            _real("the learning rate", self.learning_rate, 1e-6, MOST_RATE)
+
+    @property
+    def rate(self) -> float | None:
+        """The learning rate that is used; None for the flow, which has none."""
+        usual = USUAL_RATE[self.trainer]
+        return usual if usual is None or self.learning_rate is None else self.learning_rate
+
+
+def _whole(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{name} must be a whole number from {low} to {high}")
+
+
+def _real(name: str, value: float, low: float, high: float) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and low <= value <= high):
+        raise InputError(f"{name} must be a number from {low:g} to {high:g}")
+
+
+#: 2^N sequences over which the exact loss with attention is still a quick sum.
+_MOST_EXACT = 12
+
+
+def check_training(view: View, settings: FullSettings) -> None:
+    """InputError, in a sentence for the page, where this trainer cannot train these sizes."""
+    states, n = view.choice.states or 2, full_length(view, settings.length)
+    if settings.d < states - 1:
+        raise InputError(f"{states} states need a width d of at least {states - 1}")
+    attends = view.has_slice or settings.noise > 0
+    if attends and settings.trainer in ("gd", "flow") and states**n > 2**_MOST_EXACT:
+        raise InputError(
+            f"with attention, {settings.trainer} sums over all {states}^{n} sequences: choose a "
+            "smaller N, or sgd or adamw"
+        )
+
+
+def full_comparison(view: View, settings: FullSettings) -> Comparison:
+    """The settings of training by ``gd`` or ``flow`` in the words of a comparison."""
+    choice = view.choice
+    return Comparison(
+        **{name: getattr(view, name) for name in choice.family.data},
+        model=exact_model(choice),
+        trainer=settings.trainer,
+        d=settings.d,
+        length=full_length(view, settings.length),
+        noise=settings.noise,
+        seed=settings.seed,
+        steps=settings.steps,
+        learning_rate=settings.rate,
+        states=choice.states,
+        hidden_per_state=choice.hidden_per_state,
+    )
+
+
+def full_architecture(view: View, settings: FullSettings) -> Architecture:
+    """One layer with softmax attention; untied, or with S logits, where the view's model is."""
+    choice, n = view.choice, full_length(view, settings.length)
+    if choice.states is None:
+        return Architecture(settings.d, n, tied=not is_untied(view))
+    m = choice.hidden_per_state or 1
+    return Architecture(
+        settings.d, n, hidden=m * choice.states, states=choice.states, output="states"
+    )
+
+
+def is_untied(view: View) -> bool:
+    """Whether the unembedding is a weight of its own."""
+    return not view.choice.options.get("tied", view.choice.family.tied)
+
+
+def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
+    """The start's lift with the noise, one model: where the view's orbit begins too.
+
+    Its unembedding and its bias are those that the view holds; else e, and the best one.
+    """
+    arch = full_architecture(view, settings)
+    point = canonical_point(view, start)
+    if view.choice.states is not None:
+        clean = lift_states(point, arch)
+    else:
+        held = view.held.get("u"), view.held.get("b")
+        clean = lift_held(point, arch, view.model.chain, *held)
+    if not settings.noise:
+        return clean
+    return with_noise(arch, clean, settings.noise, [torch.Generator().manual_seed(settings.seed)])
+
+
+def canonical_point(view: View, start: Start) -> Tensor:
+    """The start as a canonical point, (1, 2), or (1, 3) with the view's a where it has one."""
+    held = [view.held.get("a", 0.0)] if view.has_slice else []
+    return torch.tensor([[start.y, start.x, *held]], dtype=torch.float64)
+
+
+def place(arch: Architecture, weights: Weights) -> tuple[float, float]:
+    """(e, w) of the point nearest to one model's weights."""
+    if arch.output == "states":
+        e, w = project_states(arch, weights, turns=8).canonical[0].tolist()
+    else:
+        along = weights["bias"].new_full((arch.d,), arch.d**-0.5)
+        e, w = project(arch, weights, along).canonical[0, :2].tolist()
+    return e, w
+
+
+def probe_tokens(view: View, settings: FullSettings) -> Tensor:
+    """Sequences whose logits are averaged, (32, N)."""
+    source = MarkovSource.of(view.model.chain)
+    generator = torch.Generator().manual_seed(1)
+    return source.repeat(1).sample(32, full_length(view, settings.length), generator)[0][0]
+
+
+def logit_gap(arch: Architecture, weights: Weights, tokens: Tensor) -> float:
+    """How far the logits tell the symbols apart, over all tokens; NaN where none are.
+
+    The mean logit at the ones minus that at the zeros; of S logits that of the current state minus
+    the mean of the others.
+    """
+    with torch.no_grad():
+        logit = forward(arch, weights, tokens)[0]
+    if arch.output == "states":
+        own = logit.gather(-1, tokens[..., None].long())[..., 0]
+        others = (logit.sum(-1) - own) / (arch.states - 1)
+        return float((own - others).mean())
+    one = tokens == 1
+    return float(logit[one].mean() - logit[~one].mean())
+
+
+#: Seconds after which a run ends whatever it is doing, and points of its curves.
+LONGEST, _POINTS = 120.0, 150
+#: Time at which the flow is looked at first, and by how much the next look is later.
+_FIRST, _LATER = 0.02, 1.12
+
+#: More steps than any run takes.
+_FAR = 2**62
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One look at a run.
+
+    Attributes:
+        step, time: steps taken, and their learning rates' sum (of the flow, its time).
+        loss: the exact population loss, or of held-out sequences where N is large.
+        e, w: the weights projected onto (e, w).
+        gap: mean logit after a one minus after a zero.
+    """
+
+    step: int
+    time: float
+    loss: float
+    e: float
+    w: float
+    gap: float
+
+
+@dataclass
+class Run:
+    """A run as far as it has come; ``curve`` grows while it trains.
+
+    Attributes:
+        start: where it was lifted from.
+        settings: how it trains.
+        predicted: where the view's flow goes from the same start.
+        outcome: where training went; unresolved while it is not known.
+        ended: why it trains no more, in words, "" while it does.
+        whole: whether it goes on through all of its steps after it is decided.
+    """
+
+    start: Start
+    settings: FullSettings
+    predicted: Label
+    curve: list[Progress] = field(default_factory=list)
+    outcome: Label = Label.UNRESOLVED
+    ended: str = ""
+    whole: bool = False
+
+
+def training(view: View, run: Run, stop: Stop) -> Iterator[Run]:
+    """Train; yields the run again and again, its curve longer every time.
+
+    Raises:
+        InputError: see ``check_training``.
+    """
+    check_training(view, run.settings)
+    began = monotonic()
+
+    def halted() -> bool:
+        return stop() or monotonic() - began > LONGEST
+
+    moves = _descent if run.settings.trainer in ("gd", "flow") else _sampled
+    for point, outcome in moves(view, run, halted):
+        run.curve.append(point)
+        run.outcome = outcome if outcome != Label.UNRESOLVED else run.outcome
+        yield run
+    if run.outcome != Label.UNRESOLVED and not run.whole:
+        run.ended = "decided"
+    elif stop():
+        run.ended = "stopped"
+    else:
+        run.ended = "out of time" if halted() else "out of steps"
+    yield run
+
+
+def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label]]:
+    """Gradient descent with a fixed learning rate, or the flow, until it is decided."""
+    settings = run.settings
+    point, weights = canonical_point(view, run.start), first_weights(view, settings, run.start)
+    side = FullSide(full_comparison(view, settings), point, weights=weights)
+    tokens = probe_tokens(view, settings)
+    rate, until, step = settings.rate, _FIRST, 0
+    stride = max(1, settings.steps // _POINTS)
+
+    def look() -> tuple[Progress, Label]:
+        now = float(side.time[0])
+        side.most_steps = _FAR  # what has used up its steps is measured too
+        line = side.measure(now)
+        side.most_steps = settings.steps
+        e, w = line["trained"][0, :2].tolist()
+        gap = logit_gap(side.arch, side.field.whole(side.state), tokens)
+        point = Progress(int(side.steps[0]), now, float(line["loss"][0]), e, w, gap)
+        label = Label(int(side.outcome[0]))
+        if run.whole:
+            side.outcome[:] = Label.UNRESOLVED  # what is decided would not move
+        return point, label
+
+    yield look()
+    with torch.no_grad():
+        while bool(side.undecided()[0]) and not stop():
+            if rate is None:
+                before = float(side.time[0])
+                try:
+                    side.move(until, pause=lambda: _raise_if(stop()))
+                except _Halted:
+                    return
+                until *= _LATER
+                if float(side.time[0]) == before or before > side.settings.last_time:
+                    return
+            else:
+                wanted = min(step + max(1, min(stride, step // 4 + 1)), settings.steps)
+                while step < wanted and not stop():
+                    gradient, _ = side.field(side.state)
+                    side.state = side.state - rate * gradient / side.field.metric
+                    step += 1
+                side.steps[:], side.time[:] = step, step * rate
+            yield look()
+
+
+class _Halted(Exception):
+    """Somebody stopped a run of the flow between two looks."""
+
+
+def _raise_if(halted: bool) -> None:
+    if halted:
+        raise _Halted
+
+
+def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label]]:
+    """SGD or AdamW on fresh batches; it has learned where a tenth of the gap is left, for good."""
+    settings, chain = sampled_settings(view, run.settings), view.model.chain
+    assert isinstance(chain, GapChain)
+    session = RunSession(settings, first_weights(view, run.settings, run.start))
+    trainer, recipe, arch = session.trainer, settings.recipe, settings.arch
+    stride, time = max(1, recipe.steps // _POINTS), 0.0
+
+    def look() -> Progress:
+        session.measure(torch.full((1,), torch.nan))
+        latest = {name: values[-1] for name, values in session.history.items()}
+        e, w = place(arch, trainer.weights)
+        gap = logit_gap(arch, trainer.weights, session.tokens[0])
+        return Progress(trainer.step, time, float(latest["loss"][0]), e, w, gap)
+
+    yield look(), Label.UNRESOLVED
+    while trainer.step < recipe.steps and not stop():
+        count = min(max(1, min(stride, trainer.step // 4 + 1)), recipe.steps - trainer.step)
+        time += sum(recipe.rate(trainer.step + i) for i in range(count))
+        trainer.advance(count)
+        if not bool(trainer.alive[0]):
+            return
+        point = look()
+        last = trainer.step >= recipe.steps
+        learned = last and _stays_learned(chain, [*run.curve, point])
+        yield point, Label.GLOBAL_MINIMUM if learned else Label.UNRESOLVED
+
+
+def sampled_settings(view: View, full: FullSettings) -> RunSettings:
+    """The run of SGD or AdamW on batches of 16, of one model."""
+    clip = 1.0 if full.trainer == "adamw" else None
+    recipe = Recipe(full.trainer, steps=full.steps, learning_rate=full.rate, clip=clip)
+    arch = full_architecture(view, full)
+    chain = view.model.chain
+    data: dict[str, Any] = (
+        {"p": (view.p,), "q": (view.q,)} if isinstance(chain, BinaryChain) else {"data": chain}
+    )
+    held_out = min(64, max(4, HELD_OUT // arch.length))
+    return RunSettings(
+        arch, recipe, seeds=(full.seed,), init="given", data_seed=full.seed, test_batch=held_out,
+        **data,
+    )  # fmt: skip
+
+
+def _stays_learned(chain: GapChain, curve: list[Progress]) -> bool:
+    """Whether the last tenth of the looks all leave at most a tenth of the gap open."""
+    last = curve[-max(1, len(curve) // 10) :]
+    return all(float(open_gap(chain, point.loss)) <= LEARNED_SAMPLED for point in last)
