@@ -124,6 +124,25 @@ def escape_law(found: dict[str, Any]) -> Rows:
     return head, rows
 
 
+def escape_looks(found: dict[str, Any]) -> Rows:
+    """Exponents of κ by how often runs are looked at."""
+    names = {"rate": "η", "r": "r", "d": "d"}
+    rows = [[word, *[_exponent(line[name]) for name in names]]
+            for word, line in found["exponents"].items()]  # fmt: skip
+    return ["looked at", *names.values()], [["derived", "1.5", "0.5", "0 to 0.5"], *rows]
+
+
+def escape_widths(found: dict[str, Any]) -> Rows:
+    """κ over the derived κ₀ in every setting."""
+    head = ["d", "r", "η", "runs", "never cross", "κ/κ₀ (10 and 90 %)"]
+    rows = []
+    for line in found["cells"]:
+        low, middle, high = line["kappa over derived"]
+        rows.append([line["d"], line["r"], f"{line['rate']:g}", line["runs"], line["never cross"],
+                     f"{middle:.2f} ({low:.2f} to {high:.2f})"])  # fmt: skip
+    return head, rows
+
+
 def _exponent(found: dict[str, Any] | None) -> str:
     if found is None:
         return ""
@@ -197,6 +216,8 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows]]] = {
     "escapes": ("adamw_escape", escapes),
     "exact_rates": ("exact_rates", exact_rates),
     "exact_rates_foretold": ("exact_rates_foretold", exact_rates_foretold),
+    "escape_looks": ("escape_looks", escape_looks),
+    "escape_widths": ("escape_looks", escape_widths),
     "escape_law": ("adamw_escape", escape_law),
     "escape_chains": ("adamw_escape", escape_chains),
     "escape_scores": ("adamw_escape", escape_scores),
