@@ -57,7 +57,9 @@ def main() -> None:
         for name, model in models.items():
             resolution = 96 if name == "uniform" else 208
             record = portrait_record(model, resolution=resolution, fixed={"a": 0.5})
-            save_figure(draw(record), FIGURES / f"slice_{name}_{regime}.png")
+            # orbits leave the slice: projected to it they would end in a basin that is not theirs
+            figure = draw(record, orbits=False)
+            save_figure(figure, FIGURES / f"slice_{name}_{regime}.png")
             record = phase_space_record(model)
             save_figure(draw(record), FIGURES / f"space_{name}_{regime}.png")
             print(name, regime, {k: v for k, v in record.attrs.items() if "orbits" in k})

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from papers import run_script
 from scipy.stats import norm, qmc
@@ -93,13 +92,13 @@ def draw(record: xr.Dataset) -> Figure:
     """One square for every case, all in one scale."""
     figure = Figure(figsize=(14.5, 4.6), layout="constrained")
     share = 100 * _trapped(record)
-    levels = [0, 0.1, 5, 10, 15, 20, 40, 60, 62, 64, 66, 68, 70, 72]
     panels = figure.subplots(1, record.sizes["case"], sharex=True, sharey=True)
     for axes, case in zip(panels, map(str, record.case.values), strict=True):
         values = share.sel(case=case).values.T
-        mesh = axes.pcolormesh(record.p, record.q, values, cmap="cividis",
-                               norm=BoundaryNorm(levels, 256), rasterized=True)  # fmt: skip
-        axes.plot([0, 1], [1, 0], color="white", linewidth=1.2, linestyle="--")
+        mesh = axes.pcolormesh(record.p, record.q, values, cmap="cividis", vmin=0, vmax=75,
+                               rasterized=True)  # fmt: skip
+        axes.plot([0, 1], [1, 0], color="white", linewidth=2.6)
+        axes.plot([0, 1], [1, 0], color="black", linewidth=1.2, linestyle="--")
         for x, y, side in ((0.22, 0.25, -1), (0.75, 0.78, 1)):
             where = (side * (record.p + record.q - 1) > 1e-9).values.T
             low, high = np.nanmin(values[where]), np.nanmax(values[where])
@@ -107,13 +106,12 @@ def draw(record: xr.Dataset) -> Figure:
             axes.text(x, y, text, ha="center", color="white" if side < 0 else "black", fontsize=10)
         axes.set(title=case, xlabel="$p$ = P(0→1)", aspect="equal", xlim=(0, 1), ylim=(0, 1))
     panels[0].set_ylabel("$q$ = P(1→0)")
-    bar = figure.colorbar(mesh, ax=panels, ticks=levels, label="share trapped, %")
-    bar.ax.tick_params(labelsize=8)
+    figure.colorbar(mesh, ax=panels, label="share trapped, %")
     starts = int(record["count"].isel(case=0, p=0, q=0).sum())
     figure.suptitle(
-        f"Share of {starts} starts $(e, w)$ spread as $N(0, I)$ that the flow traps at the "
-        f"unigram, at {record.sizes['p']} × {record.sizes['q']} chains; dashed: $p + q = 1$",
-        fontsize=11,
+        "Most starts are trapped at $p + q > 1$, few or none below (dashed: $p + q = 1$)\n"
+        f"dashed: $p + q = 1$; {starts} starts $(e, w)$ spread as $N(0, I)$ at each of "
+        f"{record.sizes['p']} × {record.sizes['q']} chains"
     )
     return figure
 

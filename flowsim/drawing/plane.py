@@ -363,7 +363,8 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
     ]
     each = 2 if sum(map(len, shares[:2])) <= 66 else 1
     rows = [", ".join(shares[i : i + each]) for i in range(0, len(shares), each)]
-    lines = [f"Of the window {rows[0]}", *rows[1:], ", ".join([title_of(record), *held]), *data]
+    message, about = [f"Of the window {rows[0]}", *rows[1:]], ", ".join([title_of(record), *held])
+    lines = [*message, about, *data] if with_data else [about, *message]
     if "share_differs" in a:
         share = percent(int(a["cells_differ"]), total)
         lines.append(f"{share} ends elsewhere than in the {simpler_model(record)}")
