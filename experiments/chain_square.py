@@ -109,7 +109,7 @@ def draw(record: xr.Dataset) -> Figure:
     figure.colorbar(mesh, ax=panels, label="share trapped, %")
     starts = int(record["count"].isel(case=0, p=0, q=0).sum())
     figure.suptitle(
-        "Most starts are trapped at $p + q > 1$, few or none below (dashed: $p + q = 1$)\n"
+        "At $p + q > 1$ most starts are trapped; below, none of the rank-one model\n"
         f"dashed: $p + q = 1$; {starts} starts $(e, w)$ spread as $N(0, I)$ at each of "
         f"{record.sizes['p']} × {record.sizes['q']} chains"
     )
