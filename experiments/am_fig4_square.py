@@ -127,7 +127,7 @@ def draw(record: xr.Dataset) -> Figure:
         figure.colorbar(image, ax=grid[row, 1], label="predicted P(1 | 0); the chain's is $p$")
         case, axes = record.sel(case=f"AdamW; {kind}"), grid[row, 2]
         escape = np.where(level, np.nan, case.escape.values.reshape(side, side))
-        colours = {"cmap": "viridis_r", "vmin": 0, "vmax": slowest}
+        colours = {"cmap": "Purples", "vmin": 0, "vmax": slowest}
         image = axes.imshow(escape, origin="lower", extent=extent, **colours)
         never = np.isnan(escape) & ~level
         for i, j in np.argwhere(never):
@@ -136,15 +136,16 @@ def draw(record: xr.Dataset) -> Figure:
         figure.colorbar(image, ax=axes, label="step at which half the gap is closed")
         axes.set_title(f"{kind}, AdamW: escape from the unigram", fontsize=10)
     for axes in grid.flat:
-        axes.plot([0, 1], [1, 0], color="white", linewidth=1.2, linestyle="--")
+        axes.plot([0, 1], [1, 0], color="black", linewidth=1.2, linestyle="--")
         axes.set(xlim=extent[:2], ylim=extent[2:], facecolor="0.75")
     for axes in grid[1]:
         axes.set_xlabel("$p$ = P(0 → 1)")
     for axes in grid[:, 0]:
         axes.set_ylabel("$q$ = P(1 → 0)")
     figure.suptitle(
-        "White crosses: ends at the unigram. Dashed: $p + q$ = 1, where both are the same. "
-        "Hatched: never left. One model a pair, $d$ = 4.",
+        "Tied weights end at the unigram where $p + q$ > 1 (crosses), untied weights nowhere\n"
+        "Dashed and grey: $p + q$ = 1, where unigram and bigram are the same. Hatched: never left. "
+        "One model a pair, $d$ = 4.",
         fontsize=10,
     )
     return figure
