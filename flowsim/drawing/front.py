@@ -18,7 +18,6 @@ from flowsim.drawing.scan_map import check_grid, draw_scan
 from flowsim.drawing.space import draw_phase_space
 from flowsim.drawing.style import Look, axes_of
 from flowsim.errors import InputError
-from flowsim.portraits.in_plane import portrait_of_scan
 
 
 @overload
@@ -113,6 +112,8 @@ def _as_portrait(record: xr.Dataset) -> xr.Dataset:
     dims = {str(name) for name in record["label"].dims}
     if len(dims) == 2 and dims == set(axes_of(record)):
         check_grid(record)
+        from flowsim.portraits.in_plane import portrait_of_scan  # which imports torch
+
         with suppress(InputError):  # of a model that is not at hand
             found = record if "optimizer" in record.attrs else portrait_of_scan(record)
             return found.assign_attrs(kind="portrait")

@@ -35,6 +35,8 @@ from flowsim.errors import InputError
 
 #: Slices shown of a grid over three coordinates.
 _PANELS = 6
+#: A chain with a larger share of unresolved starts is drawn as unknown.
+_UNKNOWN = 0.05
 
 
 def draw_scan(
@@ -94,11 +96,18 @@ def _draw_map(record: xr.Dataset, canvas: Canvas, up: str, across: str) -> Any:
         across, up = "p", "q"
     best = str(record["basin"][1].item())
     share = record["share"].sel(basin=best).transpose(up, across)
+    unresolved = record["share"].isel(basin=0).transpose(up, across)
+    unknown = (unresolved > _UNKNOWN).to_numpy()
+    share = share.where(~unknown)
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     mesh = ax.pcolormesh(x, y, share, cmap="cividis", vmin=0, vmax=1, rasterized=True)
     canvas.figure.colorbar(mesh, ax=ax, label=f"share: {basin_names(record)[best]}")
     ax.set(xlabel=name_of(record, across), ylabel=name_of(record, up))
     handles: list[Any] = []
+    if unknown.any():
+        hatched: dict[str, Any] = {"facecolor": "#f4f4f4", "edgecolor": "#777777", "hatch": "////"}
+        ax.patch.set(**hatched)
+        handles += ax.fill([], [], label="unknown: unresolved starts", **hatched)
     if {across, up} == {"p", "q"}:
         low, high = max(x[0], 1 - y[-1]), min(x[-1], 1 - y[0])
         if low < high:

@@ -120,6 +120,10 @@ class Limits:
         """The same as numpy arrays."""
         return Limits(**{f.name: getattr(self, f.name).numpy() for f in fields(self)})
 
+    def tensors(self) -> Limits:
+        """The same as tensors."""
+        return Limits(**{f.name: torch.as_tensor(getattr(self, f.name)) for f in fields(self)})
+
     def on(self, device: str) -> Limits:
         """The same on another device."""
         return Limits(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})

@@ -205,7 +205,7 @@ def _times(
     """The times of rows that move and end with one of the labels."""
     check_fraction(fraction)
     starts = check_starts(model, theta0, 1.0 if rtol is None else rtol, 0.0)
-    limits = find_limits(model, starts) if limits is None else limits
+    limits = find_limits(model, starts) if limits is None else limits.tensors()
     rows, label = starts.reshape(-1, starts.shape[-1]), limits.label.reshape(-1)
     wanted = torch.isin(label, torch.tensor(labels, dtype=label.dtype, device=label.device))
     moves = wanted & (label != Label.UNRESOLVED) & (limits.rule.reshape(-1) != Rule.CRITICAL_START)

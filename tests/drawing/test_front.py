@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 from flowsim import (
@@ -244,3 +245,22 @@ def test_baselines_are_all_named_and_apart():
         assert name in words
     boxes = sorted((t.get_window_extent().y0, t.get_window_extent().y1) for t in texts)
     assert all(top <= bottom for (_, top), (bottom, _) in itertools.pairwise(boxes))
+
+
+def test_a_chain_with_unresolved_starts_is_drawn_as_unknown():
+    p, axis = (0.2, 0.5, 0.8), [-1.0, 0.5]
+    values = np.zeros((3, 3, 4))
+    values[..., 1] = 1.0
+    values[1, 1] = 1.0, 0.0, 0.0, 0.0
+    names = ["unresolved", "global_minimum", "local_minimum", "saddle"]
+    label = np.ones((3, 3, 2, 2), dtype=np.int8)
+    record = xr.Dataset(
+        {"share": (("p", "q", "basin"), values), "label": (("p", "q", "e", "w"), label)},
+        {"p": list(p), "q": list(p), "basin": names, "e": axis, "w": axis},
+        {"kind": "scan", "model": "canonical", **{f"points_{name}": 1 for name in names}},
+    )
+    figure = draw(record)
+    drawn = figure.axes[0].collections[0].get_array()
+    assert drawn.mask.reshape(3, 3)[1, 1]
+    assert drawn.mask.sum() == 1
+    assert any("unknown" in text.get_text() for text in figure.findobj(Text))
