@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from flowsim.models import catalogue
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("flowsim", "full_model")
 
@@ -123,7 +125,7 @@ def model_classes():
 
 #: All but the base of those with L = ℓ(Δ), whom the reference in the gap is told of.
 MODELS = frozenset(model_classes()) - {"GapModel"}
-NAMES = {"canonical", "uniform", "linear", "untied", "rank-one", "states", "induction"}
+NAMES = frozenset(catalogue.MODELS)
 
 
 def asks_which_model(tree):

@@ -92,9 +92,10 @@ class ReducedModelOptions:
         own = ("states", "hidden_per_state", "length", "attention", "bias")
         said = {**{name: getattr(self, name) for name in own}, "tied": not self.untied}
         if ":" not in self.model:
-            if self.set:
+            more = dict(self.set or ())
+            if not more.keys() <= self.family.options.keys() - said.keys():
                 raise InputError("--set gives arguments to a model of your own, FILE.py:Class")
-            return said
+            return said | more
         usual = {**{name: getattr(type(self)(), name) for name in own}, "tied": True}
         given = {name: value for name, value in said.items() if value != usual[name]}
         return {**given, **dict(self.set or ())}
@@ -137,6 +138,7 @@ class ReducedModelOptions:
         said += [] if length is None else [f"N{length}"]
         said += ["attention"] * self.attention + ["untied"] * self.untied
         said += ["dynamic"] * (self.bias == "dynamic")
+        said += [f"{name}{value}" for name, value in self.set or ()]
         return [*said, *(f"{name}{value:g}" for name, value in self.fix or ())]
 
 

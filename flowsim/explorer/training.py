@@ -106,6 +106,9 @@ _MOST_EXACT = 12
 
 def check_training(view: View, settings: FullSettings) -> None:
     """InputError, in a sentence for the page, where this trainer cannot train these sizes."""
+    if view.choice.states is None and view.model.chain != BinaryChain(view.p, view.q):
+        name = view.choice.name
+        raise InputError(f"a transformer is trained on the chain (p, q), not on the {name} model's")
     states, n = view.choice.states or 2, full_length(view, settings.length)
     if settings.d < states - 1:
         raise InputError(f"{states} states need a width d of at least {states - 1}")

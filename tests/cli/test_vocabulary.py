@@ -8,6 +8,7 @@ import pytest
 from command import FLOWSIM, assert_refused, run
 
 import flowsim
+from flowsim.models.catalogue import MODELS
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 COMMANDS = ["portrait", "scan", "gaussian", "compare", "train", "verify", "info"]
@@ -58,8 +59,8 @@ def test_the_model_is_chosen_alike_everywhere(tmp_path, command):
     words = shown.split()
     assert [option for option in MODEL_OPTIONS if option not in words] == []
     assert run(command, *CHAIN, "--model", "softmax", cwd=tmp_path).stderr == (
-        "flowsim: Invalid value for '--model': must be one of canonical, uniform, linear, untied, "
-        "rank-one, states, induction, or FILE.py:Class of your own, not 'softmax'.\n"
+        f"flowsim: Invalid value for '--model': must be one of {', '.join(MODELS)}, "
+        "or FILE.py:Class of your own, not 'softmax'.\n"
     )
 
 
