@@ -34,6 +34,7 @@ _FOLDERS = {
     "rank-one": "rank_one",
     "states": "states",
     "induction": "induction",
+    "flips": "flips",
 }
 MODELS = tuple(_FOLDERS)
 
