@@ -64,7 +64,8 @@ def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
     assert done.returncode == 0, done.stderr
     assert all(done == total > 0 for done, total in counted.values()), counted
     claims = ["sequences"] if "--construction" in words else ["groups of claims"]
-    stages = {"scan": ["points", "points checked by torchdiffeq"], "verify": claims}
+    scanned = ["points", "points checked by torchdiffeq", "points written"]
+    stages = {"scan": scanned, "verify": claims}
     plane = ["cells", "orbits", "cells checked by torchdiffeq"]
     space = ["orbits", "lines of the plane e = 0"]
     assert list(counted) == stages.get(words[0], space if "3d" in words else plane)

@@ -21,6 +21,7 @@ from flowsim.cli.groups import (
 from flowsim.cli.options import Interval
 from flowsim.cli.output import (
     neutral_command,
+    progress,
     redraw,
     report,
     require_file,
@@ -258,7 +259,6 @@ def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Pat
     """Run the comparison, and say of the record how it was made."""
     import torch
 
-    from flowsim.cli.output import progress
     from flowsim.records.attributes import provenance
     from full_model.comparison.compare import compare as run
 

@@ -11,7 +11,7 @@ import typer
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
 from flowsim.cli.options import Spread, spread
-from flowsim.cli.output import redraw, report, write_figure
+from flowsim.cli.output import progress, redraw, report, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,7 +90,6 @@ def _compute(given: Gaussian, chain: Any, sigmas: tuple[float, ...], samples: in
     import numpy as np
     import torch
 
-    from flowsim.cli.output import progress
     from flowsim.scan.gaussian import gaussian_record
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down

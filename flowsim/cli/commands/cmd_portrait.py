@@ -11,7 +11,7 @@ import typer
 
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
-from flowsim.cli.output import redraw, report, require_file, write_figure
+from flowsim.cli.output import progress, redraw, report, require_file, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -174,7 +174,6 @@ def _check_plane(given: Portrait, model: Model) -> None:
 
 
 def _plane(given: Portrait, model: Model) -> xr.Dataset:
-    from flowsim.cli.output import progress
     from flowsim.portraits.in_plane import portrait_record
 
     resolution = given.resolution or model.plane.resolution
@@ -192,7 +191,6 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
 
 
 def _space(given: Portrait, model: Model) -> xr.Dataset:
-    from flowsim.cli.output import progress
     from flowsim.portraits.in_space import phase_space_record
 
     plane = model.plane

@@ -15,7 +15,7 @@ from flowsim.cli import options
 from flowsim.cli.groups import OptimizerOptions, Printed, ReducedModelOptions, Tolerances
 from flowsim.cli.options import Interval, Numbers, Window, probabilities
 from flowsim.cli.options import window as one_window
-from flowsim.cli.output import neutral_command, report, require_file
+from flowsim.cli.output import neutral_command, progress, report
 from flowsim.cli.texts import Summary
 from flowsim.errors import InputError
 
@@ -88,8 +88,6 @@ class StartOptions:
             raise InputError("--seed goes with --cloud or --optimizer: nothing else here is random")
         if self.windows() and self.grid is None:
             raise InputError("ranges go with --grid")
-        if self.points is not None:
-            require_file(self.points)
 
 
 @dataclass(frozen=True)
@@ -269,7 +267,6 @@ def _run(
     import xarray as xr
 
     from flowsim.boundary.in_record import refine_scan
-    from flowsim.cli.output import progress
     from flowsim.portraits.summaries import summarize
     from flowsim.scan.plan import Scan
     from flowsim.scan.store import write_scan

@@ -13,7 +13,7 @@ from flowsim.cli import options, sizes
 from flowsim.cli.commands.cmd_chain import AnyChain
 from flowsim.cli.groups import Printed
 from flowsim.cli.options import Numbers, point
-from flowsim.cli.output import report, write_figure
+from flowsim.cli.output import progress, report, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -287,7 +287,6 @@ def _run(given: Train, settings: RunSettings) -> xr.Dataset:
     """Train, with the loss and the two losses that it lies between as progress."""
     from torch import Tensor
 
-    from flowsim.cli.output import progress
     from flowsim.records.attributes import provenance
     from full_model.training.baseline_losses import RunLosses
     from full_model.training.run import train as run

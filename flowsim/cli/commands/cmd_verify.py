@@ -10,7 +10,7 @@ import typer
 
 from flowsim.cli import options, sizes
 from flowsim.cli.groups import OneChain, Printed
-from flowsim.cli.output import DISAGREES, say
+from flowsim.cli.output import DISAGREES, progress, say
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,7 +85,6 @@ def _theorems(given: Verify) -> list[Claim]:
         raise InputError("--order and --states go with --construction")
     chain = given.chain()
     sizes.check_verify(given.d, given.length)
-    from flowsim.cli.output import progress
     from full_model.theorems.verify import GROUPS
     from full_model.theorems.verify import verify as check
 
@@ -102,7 +101,6 @@ def _counting(given: Verify) -> list[Claim]:
         raise InputError(f"--length must be above --order {given.order}, not {given.length}")
     assert given.construction is not None
     sizes.check_counting(given.construction, given.order, given.states, given.length)
-    from flowsim.cli.output import progress
     from full_model.theorems.counting import sequences, verify_counting
 
     count = sequences(given.order, given.length, given.seeds)
