@@ -67,7 +67,7 @@ def picture(at: Visitor, path: str) -> None:
     at.press("Train")
     at.reads("just as the flow says")
     at.page.mouse.move(*at.place(-2.0, 1.5))
-    at.reads("the flow from this cell")
+    at.reads("; its cell")
     at.page.wait_for_timeout(1000)
     at.page.screenshot(path=path)
 

@@ -31,7 +31,7 @@ HOST = "127.0.0.1"
 DEFAULT_PORT, MOST_PAGES = 5006, 16
 #: Bytes of one message from a page; milliseconds after which a page that went away is forgotten,
 #: and between two looks for such pages.
-_LARGEST, _FORGOTTEN, _LOOK = 2**20, 3000, 500
+_LARGEST, _FORGOTTEN, _LOOK = 2**24, 3000, 500
 #: Seconds after which a busy thread lets the page's own go on: it asks for its turn at every one of
 #: PyTorch's operations, a hundred times for one picture.
 _SWITCH = 2e-4

@@ -51,7 +51,7 @@ def test_a_start_is_dragged_and_the_plane_is_moved(visit):
     at.reads("Orbit 2 from")
     at.page.mouse.move(*at.place(0.5, 1.0))
     at.page.wait_for_timeout(500)
-    at.reads("w = 0.500, e = 1.000: loss 0.6943; the flow from this cell is trapped")
+    at.reads("w = 0.500, e = 1.000: loss 0.8357; its cell is trapped")
     at.drag((0.5, 1.0), (-1.5, 1.0))
     at.link_has("start=1.0,-1.5&start=0.5,-1.2")
     at.reads("Orbit 1 from w = -1.500, e = 1.000 reaches the global minima")

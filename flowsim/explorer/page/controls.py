@@ -10,6 +10,7 @@ from bokeh.models import (
     Button,
     CheckboxGroup,
     Div,
+    FileInput,
     InlineStyleSheet,
     RadioButtonGroup,
     Select,
@@ -111,6 +112,7 @@ class Controls:
     def _add_saving(self, wide: dict[str, Any]) -> None:
         words = {"png": "Save PNG", "svg": "Save SVG", "record": "Save record"}
         self.saving = {key: Button(label=words[key], name=key, **wide) for key in words}
+        self.load = FileInput(accept=".csv,.nc", title="Lay a path over it", name="load", **wide)
         self.link = Button(label="Copy link", name="link", **wide)
         self.code = Button(label="Commands", name="code", **wide)
         self.shell, self.python = _words("shell"), _words("python")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from html import escape
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bokeh.models import ColumnDataSource, CustomJS
 
+from flowsim.drawing.overlay import path_columns
 from flowsim.errors import InputError
 from flowsim.explorer.outside import Stopped, command_lines, python_lines, saved_file
 from flowsim.explorer.page.page_parts import Page
@@ -300,6 +303,7 @@ class Outgoing:
         for key, suffix in (("png", "png"), ("svg", "svg"), ("record", "nc")):
             c.saving[key].on_click(partial(self.save, suffix))
         c.code.on_click(self.show_commands)
+        c.load.on_change("value", self._loaded)
         c.code.js_on_event(
             "button_click", CustomJS(code="document.getElementById('commands').showModal()")
         )
@@ -326,6 +330,24 @@ class Outgoing:
             }  # fmt: skip
 
         visit.jobs.start("saving", work, show)
+
+    def _loaded(self, _attribute: str, _old: Any, _new: Any) -> None:
+        """A file has come; its name comes after it."""
+        self.visit.document.add_next_tick_callback(self._lay_over)
+
+    def _lay_over(self) -> None:
+        """Lay the paths of a file over the plane, such as a record of training."""
+        visit = self.visit
+        try:
+            with TemporaryDirectory() as folder:
+                path = Path(folder) / Path(str(visit.controls.load.filename)).name
+                path.write_bytes(b64decode(visit.controls.load.value))
+                x, y = path_columns(path, visit.view.x, visit.view.y)
+        except (InputError, TypeError, ValueError, OSError) as error:
+            visit.say_problem(str(error))
+            return
+        visit.say_problem("")
+        visit.plane.show_paths(x, y)
 
     def show_commands(self) -> None:
         """The lines that make the page's contents again."""

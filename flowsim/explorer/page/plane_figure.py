@@ -130,6 +130,8 @@ class PlaneFigure:
         paths = self._source("training", "xs", "ys")
         plot.multi_line("xs", "ys", source=paths, line_color=TRAINED, line_width=3,
                         line_dash=[3, 3])  # fmt: skip
+        laid = self._source("laid over", "xs", "ys")
+        plot.multi_line("xs", "ys", source=laid, line_color=TRAINED, line_width=2.5)
         at = self._source("training now", "x", "y")
         plot.scatter("x", "y", source=at, marker="diamond", size=12, fill_color="#ffffff",
                      line_color=TRAINED, line_width=2.5)  # fmt: skip
@@ -290,6 +292,10 @@ class PlaneFigure:
         self._put("training now", {
             "x": [curve[-1].w for curve in curves], "y": [curve[-1].e for curve in curves],
         })  # fmt: skip
+
+    def show_paths(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Paths from a file, each array (times, runs)."""
+        self._put("laid over", {"xs": list(x.T), "ys": list(y.T)})
 
     def show_cloud(self, view: View, found: CloudShare | None) -> None:
         """The cloud's starts by their labels, and the ring of two deviations."""

@@ -79,7 +79,7 @@ def under(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
         name = ends.names[code]
         caption = ends.captions.get(name, "")
         goes = f"goes {_to(caption)}" if caption else _ENDS[name]
-        said = f"; the flow from this cell {escape(goes)}"
+        said = f"; its cell {escape(goes)}"
     return f"<p>{view.x} = {x:.3f}, {view.y} = {y:.3f}: loss {loss:.4f}{said}.</p>"
 
 
