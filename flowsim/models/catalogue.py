@@ -220,7 +220,7 @@ def reduced_model(name: str, chain: Any, length: int | None = None, **options: A
     """The reduced model of that name on a chain.
 
     Args:
-        name: canonical, uniform, linear, untied, rank-one, states or induction.
+        name: canonical, uniform, linear, untied, rank-one, states, induction or flips.
         chain: the data; of the induction model a law of kernels, such as ``DirichletPrior(2)``.
         length, options: as in :class:`ModelChoice`; what the chain itself says may be left out.
 
@@ -237,7 +237,7 @@ def model(name: str, p: float | None = None, q: float | None = None, **options: 
     """The reduced model of that name on the chain with P(0→1) = p and P(1→0) = q.
 
     Args:
-        name: canonical, uniform, linear, untied, rank-one, states or induction.
+        name: canonical, uniform, linear, untied, rank-one, states, induction or flips.
         p, q: probabilities strictly between 0 and 1; of the states model p alone, the probability
             to leave a state; of the induction model neither.
         options: length, bias, attention, tied, states, hidden_per_state, as in
