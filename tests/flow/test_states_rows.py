@@ -24,7 +24,7 @@ def build(name, length=4):
 
 
 def starts(count, seed=0):
-    return np.random.default_rng(seed).uniform(-2, 2, (count, 3))
+    return torch.from_numpy(np.random.default_rng(seed).uniform(-2, 2, (count, 3)))
 
 
 def test_torchdiffeq_finds_no_other_label():
@@ -71,7 +71,7 @@ def test_most_rows_are_decided_and_learn_at_v_zero(name):
     assert fallen.double().mean() > 0.6
     assert float(limits.theta[trapped][~fallen, 0].abs().max()) < 1e-4
     assert float(limits.theta[trapped][~fallen, 2].abs().min()) > 1e3
-    mirrored = find_limits(reduced, theta * np.array([-1, 1, 1]))
+    mirrored = find_limits(reduced, theta * torch.tensor([-1, 1, 1]))
     assert (mirrored.label == limits.label).all()
 
 

@@ -214,7 +214,7 @@ class Doubled(flowsim.InductionModel):
 def test_a_subclass_of_a_built_in_model_is_followed_by_its_own_field():
     chain = flowsim.BinaryChain(0.5, 0.8)
     model, starts = Steeper(chain), [[1.0, -0.5], [1.5, 0.4]]
-    found = flowsim.find_limits(model, starts)
+    found = flowsim.find_limits(model, torch.tensor(starts).double())
     far = flowsim.integrate(model, torch.tensor(starts).double(), torch.tensor([0.0, 1e4]))[-1]
     torch.testing.assert_close(found.theta, far, atol=1e-6, rtol=0)
     assert starts[1][1] > 0 > far[1, 1]  # across w = 0, which its parent never crosses
