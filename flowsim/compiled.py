@@ -60,7 +60,10 @@ class _Inner(JITCodeLibrary):
     """A function that only compiled functions call: LLVM's code, which goes into its callers.
 
     numba makes machine code of every function, and of all that it calls, again on every level of
-    calls. Nothing would use that of a function which Python cannot call.
+    calls. Nothing would use that of a function which Python cannot call. First compilation with
+    this class and the next, and without them, in processor seconds: rank-one 18.5 and 25.0, uniform
+    18.7 and 26.2, rank-one with attention 11.3 and 15.9, induction 9.8 and 12.0, canonical 4.9 and
+    4.5.
     """
 
     def _finalize_final_module(self) -> None:

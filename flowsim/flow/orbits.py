@@ -16,8 +16,7 @@ from flowsim.errors import InputError
 from flowsim.flow.any_loss import any_limits, any_paths, any_times
 from flowsim.flow.gap.engine import gap_limits, gap_paths, gap_times
 from flowsim.flow.how import How, Limits, check_fraction, check_starts, check_times, in_kind
-from flowsim.flow.rows.ends import row_limits
-from flowsim.flow.rows.engine import loss_followed, row_paths, row_times
+from flowsim.flow.rows.engine import loss_followed, row_limits, row_paths, row_times
 from flowsim.interface import Gap, Model, of_model
 from flowsim.labels import Label, Rule
 
@@ -107,7 +106,7 @@ def trajectories(
 
     The same as ``integrate``, and much faster for many rows: every row has steps of its own, which
     need not end on the requested times. Where L = ℓ(Δ) the logit gap Δ is the independent variable,
-    dt = dΔ/(−ℓ′(Δ) ‖∇Δ‖²), and physical time is inverted for each of ``t`` (``flow.gap.dense``);
+    dt = dΔ/(−ℓ′(Δ) ‖∇Δ‖²), and physical time is inverted for each of ``t`` (``flow.gap.timed``);
     the steps of other models are linearly implicit in physical time (``flow.rows``).
 
     Args:

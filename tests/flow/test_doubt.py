@@ -16,7 +16,7 @@ from flowsim import (
     induction_landscape,
 )
 from flowsim.flow import doubt
-from flowsim.flow.rows import ends
+from flowsim.flow.rows import engine
 from flowsim.flow.rows.engine import Followed
 from flowsim.models import codes
 
@@ -142,10 +142,10 @@ def test_decided_rows_that_passed_a_saddle_slowly_are_in_doubt(monkeypatch):
     ]  # fmt: skip
     why, slowest, passed, expected = zip(*cases, strict=True)
     found = followed(MODEL, why, slowest, passed)
-    monkeypatch.setattr(ends, "follow_rows", lambda *given: found)
-    monkeypatch.setattr(ends, "beyond_doubt", once)
+    monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
+    monkeypatch.setattr(engine, "beyond_doubt", once)
     start = torch.tensor([[0.0, -0.5, 0.2]]).double().expand(len(cases), 3).clone()
-    ((limits, doubtful),) = ends.row_limits(MODEL, MODEL.flow(), start, 1e-8, 1e-10, 100)
+    ((limits, doubtful),) = engine.row_limits(MODEL, MODEL.flow(), start, 1e-8, 1e-10, 100)
     assert doubtful.tolist() == list(expected)
     statuses = [Status.CONVERGED] * 4 + [Status.TIMED_OUT, Status.CONVERGED]
     assert limits.status.tolist() == statuses and limits.evaluations.tolist() == [10] * 6
@@ -159,10 +159,10 @@ def test_with_attention_rank_one_rows_are_in_doubt_where_they_passed_more_slowly
     limit = 1e-4 * model.levels().speed
     passed = [0.9 * limit, 1.1 * limit, 0.9 * limit]
     found = followed(model, [codes.MINIMA, codes.MINIMA, codes.OUT_OF_STEPS], 0.0, passed)
-    monkeypatch.setattr(ends, "follow_rows", lambda *given: found)
-    monkeypatch.setattr(ends, "beyond_doubt", once)
+    monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
+    monkeypatch.setattr(engine, "beyond_doubt", once)
     start = torch.ones(3, len(model.coordinates), dtype=torch.float64)
-    ((_, doubtful),) = ends.row_limits(model, model.flow(), start, 1e-8, 1e-10, 100)
+    ((_, doubtful),) = engine.row_limits(model, model.flow(), start, 1e-8, 1e-10, 100)
     assert doubtful.tolist() == [True, False, False]
 
 
@@ -172,10 +172,10 @@ def test_rows_of_the_induction_model_are_in_doubt_in_parts_of_their_drop(monkeyp
     drop = landscape.plateau - landscape.ends[1].loss
     passed = [0.9e-4 * drop, 1.1e-4 * drop, 0.9e-4 * drop]
     found = followed(model, [codes.FELL, codes.FELL, codes.OUT_OF_STEPS], passed, passed)
-    monkeypatch.setattr(ends, "follow_rows", lambda *given: found)
-    monkeypatch.setattr(ends, "beyond_doubt", once)
+    monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
+    monkeypatch.setattr(engine, "beyond_doubt", once)
     start = torch.ones(3, 2).double()
-    ((limits, doubtful),) = ends.row_limits(model, model.flow(), start, 1e-8, 1e-10, 100)
+    ((limits, doubtful),) = engine.row_limits(model, model.flow(), start, 1e-8, 1e-10, 100)
     assert doubtful.tolist() == [True, False, False]
     best = G if landscape.best == 1 else B
     assert limits.label.tolist() == [best, best, U]
@@ -202,10 +202,10 @@ def test_rows_that_pass_a_kinked_saddle_narrowly_are_followed_more_finely(monkey
         asked.append((start[:, 0].tolist(), rtol, most))
         return answers[len(asked) - 1]
 
-    monkeypatch.setattr(ends, "follow_rows", follow)
+    monkeypatch.setattr(engine, "follow_rows", follow)
     count = len(model.coordinates)
     start = torch.arange(1.0, 7.0, dtype=torch.float64)[:, None].expand(6, count)
-    (found,) = ends.row_limits(model, model.flow(), start, 1e-8, 1e-10, 100)
+    (found,) = engine.row_limits(model, model.flow(), start, 1e-8, 1e-10, 100)
     assert found.kinks.tolist() == [2] * 6 and found.sliding_time.tolist() == [0.5] * 6
     if not tied:  # whose bad minima are saddles
         assert len(asked) == 1 and found.label.tolist() == [G, G, B, U, B, G]

@@ -10,7 +10,7 @@ import pytest
 
 import flowsim
 from flowsim.compiled import config
-from flowsim.flow.gap import decide
+from flowsim.flow.gap import loops
 from flowsim.flow.gap.engine import engine_of
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
@@ -51,11 +51,11 @@ def end_of(monkeypatch, name, far, theta, *answers, target=-1.4, rtol=1e-8, atol
 def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
     monkeypatch, name, theta, far
 ):
-    minima, plane = decide.AT_MINIMA, decide.AT_PLANE
+    minima, plane = loops.AT_MINIMA, loops.AT_PLANE
     point_of = engine_of(flowsim.model(name, 0.5, 0.8).flow()).point_of
     sign, x, y, z = point_of(far, *theta)
     scale = 1 + x + theta[2 if name == "untied" else 1] ** 2 + z * z
-    rules = {minima: decide.REACHED, plane: decide.TRAPPED}
+    rules = {minima: loops.REACHED, plane: loops.TRAPPED}
     clear, doubt = 1.01e-4 * scale, 0.99e-4 * scale  # 10⁴ tolerances
     for end in (minima, plane):
         found, asked = end_of(monkeypatch, name, far, theta, (end, clear))
@@ -66,7 +66,7 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
         assert asked[1] == (far, sign, x, y, z, -1.4, 1e-13, 1e-14, 99)
         count = 2 if name == "canonical" else 3
         found, asked = end_of(monkeypatch, name, far, theta, (end, doubt), (end, 0.99e-9 * scale))
-        assert found[0] == end and found[4:] == (decide.BESIDE, 20 + 20 * count)
+        assert found[0] == end and found[4:] == (loops.BESIDE, 20 + 20 * count)
         signed = {"canonical": (), "linear": (2,), "untied": (0, 1)}[name]
         moves = [1e-11 * (max(abs(v), 1.0) if i in signed else abs(v)) for i, v in enumerate(theta)]
         wanted = []
@@ -80,15 +80,15 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
         for place in range(2 * count):
             answers = [(end, 0.0)] * (2 + place) + [(1 - end, 0.0)]
             found, _ = end_of(monkeypatch, name, far, theta, *answers)
-            assert (found[0], *found[4:]) == (decide.DIVIDED, decide.NONE, 30 + 10 * place)
+            assert (found[0], *found[4:]) == (loops.DIVIDED, loops.NONE, 30 + 10 * place)
     assert len(end_of(monkeypatch, name, far, theta, (minima, 0.0), target=0.0)[1]) == 1
-    assert len(end_of(monkeypatch, name, far, theta, (decide.OUT_OF_STEPS, 0.0))[1]) == 1
-    assert end_of(monkeypatch, name, far, theta, (decide.LOST, 0.0))[0][4] == decide.NONE
+    assert len(end_of(monkeypatch, name, far, theta, (loops.OUT_OF_STEPS, 0.0))[1]) == 1
+    assert end_of(monkeypatch, name, far, theta, (loops.LOST, 0.0))[0][4] == loops.NONE
     found, asked = end_of(monkeypatch, name, far, theta, (minima, 0.0), rtol=1e-14, atol=1e-15)
     assert {given[6:8] for given in asked} == {(1e-14, 1e-15)} and len(asked) > 2
     broken = (math.nan, *theta[1:])
     assert end_of(monkeypatch, name, far, broken)[0][-1] == 0
-    assert end_of(monkeypatch, name, far, broken)[0][0] == decide.NOT_FINITE
+    assert end_of(monkeypatch, name, far, broken)[0][0] == loops.NOT_FINITE
     assert (name == "untied") == (
         end_of(monkeypatch, name, far, (0.0, *theta[1:]), (minima, clear))[1] != []
     )

@@ -16,8 +16,8 @@ from scipy.optimize import brentq
 import flowsim
 from flowsim import BinaryChain
 from flowsim.compiled import config
-from flowsim.flow.gap.dense import AFTER, BEFORE, LAST, NODES
 from flowsim.flow.gap.engine import engine_of
+from flowsim.flow.gap.timed import AFTER, BEFORE, LAST, NODES
 from flowsim.models.gap_family.compiled import law_of, log_add, log_sigmoid, loss, slope
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")

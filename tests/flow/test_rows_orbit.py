@@ -14,17 +14,9 @@ from one_row import begun, room
 from flowsim import AttentionModel, BinaryChain, InductionModel, RankOneModel
 from flowsim.compiled import config, specialise
 from flowsim.flow import tableau
-from flowsim.flow.rows import hooks, orbit, step
+from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.engine import engine_of, follow_rows
-from flowsim.flow.rows.orbit import (
-    ATTEMPTS,
-    KINKS,
-    PASSED,
-    SLIDING,
-    SLOWEST,
-    TIME,
-    WRITTEN,
-)
+from flowsim.flow.rows.loop import ATTEMPTS, KINKS, PASSED, SLIDING, SLOWEST, TIME, WRITTEN
 from flowsim.models.codes import (
     ARRIVED,
     CRITICAL,
@@ -218,7 +210,7 @@ class Flow:
         self.rate, self.ratios, self.steps, self.times = rate, list(ratios), [], []
         names = "linearise", "velocity", "error_ratio", "dip", "conserve", "verdict"
         hooked = {name: getattr(self, name) for name in names}
-        self.engine = specialise((hooks, step, orbit), "made_up", **{**hooked, **own})
+        self.engine = specialise((hooks, loop), "made_up", **{**hooked, **own})
         self.row = room_for_row(np.zeros(1), np.zeros(1, int), 0, 1, tableau.STAGES, False)
         self.count, self.number = np.zeros(3, int), np.zeros(5)
 

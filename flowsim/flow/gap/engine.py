@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flowsim.compiled import specialise
-from flowsim.flow.gap import decide, dense, hooks, orbit, step, timed
+from flowsim.flow.gap import hooks, loops, timed
 from flowsim.flow.how import Limits
 from flowsim.interface import Gap, Model
 from flowsim.labels import Label, Rule
@@ -24,12 +24,11 @@ from flowsim.landscape.critical import classify_critical
 PART = 65_536
 #: Attempted steps of an orbit that is followed in physical time.
 _STEPS = 3000
-_MODULES = hooks, step, orbit, decide, dense, timed
 
 
 @cache
 def _copy(of: type, functions: tuple[Any, ...]) -> Any:
-    return specialise(_MODULES, of.__name__, **{f.__name__: f for f in functions})
+    return specialise((hooks, loops, timed), of.__name__, **{f.__name__: f for f in functions})
 
 
 def engine_of(half: Gap) -> Any:

@@ -1,20 +1,27 @@
-"""Orbits in physical time: paths at given times, and the time until a given logit gap."""
+"""Orbits in physical time: paths at given times, and the time until a given logit gap.
+
+On a step from Δₐ to Δ_b let v fall from 1 to 0, let r be the distance of Δ from a pole and
+u = r/rₐ = 1 − φ(1 − v), φ = (Δ_b − Δₐ)/rₐ. Physical time obeys dt = −κ du/u with
+κ = r/(|ℓ′(Δ)| ‖∇Δ‖²), and κ stays smooth and positive up to the end of the way if the pole is
+there: at Δ*, or at Δ = 0 if the plane e = 0 is met there. Away from that plane the pole is Δ = 0
+until Δ* is nearer: φ and κ are negative, u grows. With A near κ's value at the pole,
+G = (κ − A)/u, and every coordinate y with y′ = dy/dΔ,
+
+    t(v) = tₐ − A log u + φ ∫ᵥ¹ G dv′,        y(v) = y_b − (Δ_b − Δₐ) ∫₀ᵛ y′ dv′,
+
+where both integrals are those of polynomials through Gauss nodes. Towards the pole, where the
+orbit takes for ever, y is a power series in e^{−t/A}. Source: docs/derivations.md, 2.
+"""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numpy.polynomial import legendre
+from scipy.integrate import DOP853
 
 from flowsim.compiled import template
-from flowsim.flow.gap.dense import (
-    NODES,
-    duration,
-    place,
-    point_at,
-    prepare,
-    tail,
-)
 from flowsim.flow.gap.hooks import (
     Law,
     Point,
@@ -25,23 +32,43 @@ from flowsim.flow.gap.hooks import (
     margins,
     point_of,
     rates,
+    sign_of_z,
     size,
     slope,
+    steepness,
     theta_of,
     turns_back,
 )
-from flowsim.flow.gap.orbit import LANDED, ROUNDING, land, on_minima
-from flowsim.flow.gap.step import (
+from flowsim.flow.gap.loops import (
+    LANDED,
+    ROUNDING,
+    Slopes,
     error,
     first_length,
     growth,
+    land,
     next_length,
+    on_minima,
     reach,
     shorter,
+    stage13,
+    stage14,
+    stage15,
     step,
     towards,
 )
 from flowsim.models.elementary import LARGEST, exponential
+
+#: Gauss nodes on a step, and so the number of coefficients of its polynomials.
+NODES = 8
+#: φ above which the pole is taken out of κ/u; far from it κ/u is as smooth as κ.
+_POLE_NEAR = 0.1
+#: What is neglected in the time of a step, as a part of its last Legendre coefficients.
+_NEGLECTED = 1 / (16 * NODES)
+#: The power series is used where its variable, times the growth of its coefficients, to the fifth
+#: power, is below this part of what is allowed.
+_SMALL = 0.1
+
 
 #: The least error in u that can be asked for: what rounding leaves.
 _UNSURE = 2e-13
@@ -49,6 +76,275 @@ _UNSURE = 2e-13
 _PLACED = 1e-6
 
 Scratch = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def _tables() -> tuple[np.ndarray, ...]:
+    """Node places v, and the matrices that act on values at the nodes.
+
+    Returns:
+        v and its barycentric weights, shape (NODES,); the interpolant's weights of stages 0 and 5
+        to 15 at the nodes, (12, NODES); from values at the nodes, as a row, to the coefficients in
+        z = 2v − 1 of their means over [0, v] and over [v, 1], both (NODES, NODES); to the last two
+        Legendre coefficients, (2, NODES).
+    """
+    z, weights = legendre.leggauss(NODES)
+    v, weights = (z + 1) / 2, weights / 2
+    whole = np.append(DOP853.B, np.zeros(4))
+    at_start, at_end = np.eye(16)[[0, 12]]
+    inside = np.zeros((NODES, 16))  # scipy's interpolant at x = 1 − v
+    parts = [whole, at_start - whole, 2 * whole - at_start - at_end, *DOP853.D]
+    for i, part in enumerate(reversed(parts)):
+        inside = (inside + part) * (v if i % 2 else 1 - v)[:, None]
+    degrees = np.arange(NODES)
+    to_legendre = (2 * degrees[:, None] + 1) * legendre.legvander(z, NODES - 1).T * weights
+    integrals = [legendre.legint(row, lbnd=-1) / 2 for row in np.eye(NODES)]
+    below = np.stack([legendre.legval(z, row) for row in integrals], axis=1)
+    total = np.array([legendre.legval(1.0, row) for row in integrals])
+    to_powers = np.linalg.inv(np.vander(z, increasing=True))
+    before = to_powers @ (below / v[:, None]) @ to_legendre
+    after = to_powers @ ((total - below) / (1 - v)[:, None]) @ to_legendre
+    barycentric = 1 / np.prod(v[:, None] - v + np.eye(NODES), axis=1)
+    used = [0, *range(5, 16)]
+    found = [v, barycentric, inside[:, used].T, before.T, after.T, to_legendre[-2:]]
+    return tuple(np.ascontiguousarray(array) for array in found)
+
+
+_V, _BARYCENTRIC, _INSIDE, BEFORE, AFTER, LAST = _tables()
+#: From coefficients in z = 2v − 1 to the leading ones in v.
+_TAYLOR = np.array(
+    [[math.comb(j, i) * 2.0**i * (-1) ** (i + j) for j in range(NODES)] for i in range(4)]
+)
+
+
+@template(internal=True)
+def prepare(
+    far: bool,
+    sign: float,
+    law: Law,
+    now: float,
+    h: float,
+    pole: float,
+    before: Point,
+    after: Point,
+    slopes: Point,
+    stages: tuple[Slopes, Slopes, Slopes],
+    near_zero: float,
+    work: np.ndarray,
+    course: np.ndarray,
+) -> tuple[float, float]:
+    """Make the course of a step from Δ = ``now`` to ``now + h``.
+
+    Args:
+        pole: where u = 0, ahead or behind.
+        before, after: both ends of the step.
+        slopes, stages: dy/dΔ at its start, and at its stages 5 to 11.
+        near_zero: the size of z below which its error is absolute.
+        work: scratch, shape (4, NODES).
+        course: to be filled with coefficients in z = 2v − 1, shape (4, NODES): φ times the mean of
+            G over [v, 1], and (Δ_b − Δₐ) times the means of x′, y′ and z′ over [0, v].
+
+    Returns:
+        A, and the error that the time may have, in u and relative in the coordinates; infinite
+        for a step that ends at the pole, but not with κ > 0 there.
+    """
+    kx, ky, kz = stages
+    x0, y0, z0 = slopes
+    x, y, z = before
+    x12, y12, z12 = rates(far, sign, after[0], after[1], after[2])
+    x13, y13, z13 = rates(
+        far, sign, x + h * stage13(x0, *kx, x12), y + h * stage13(y0, *ky, y12),
+        z + h * stage13(z0, *kz, z12),
+    )  # fmt: skip
+    x14, y14, z14 = rates(
+        far, sign, x + h * stage14(x0, *kx, x12, x13), y + h * stage14(y0, *ky, y12, y13),
+        z + h * stage14(z0, *kz, z12, z13),
+    )  # fmt: skip
+    x15, y15, z15 = rates(
+        far, sign, x + h * stage15(x0, *kx, x12, x13, x14),
+        y + h * stage15(y0, *ky, y12, y13, y14), z + h * stage15(z0, *kz, z12, z13, z14),
+    )  # fmt: skip
+    interpolate(x, h, x0, kx, (x12, x13, x14, x15), work[0])
+    interpolate(y, h, y0, ky, (y12, y13, y14, y15), work[1])
+    count = 2 if sign_of_z() == 0 else 3
+    if count == 3:
+        interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
+    first = pole - now
+    fall, least_change = h / first, 1.0 / abs(first)
+    kappa, log_part, total, shaky = work[3], 0.0, 0.0, 0.0
+    for i in range(NODES):
+        x, y, z = work[0, i], work[1, i], work[2, i]
+        u = 1.0 - fall * (1.0 - _V[i])
+        speed = slope(law, pole - law[0] - first * u) * steepness(far, sign, x, y, z)
+        kappa[i] = -first * u / speed
+        x1, y1, z1 = rates(far, sign, x, y, z)
+        change = max(relative(x1, x), abs(y1) if far else relative(y1, y))
+        change = max(change, relative(z1, abs(z) + near_zero))
+        shaky = max(shaky, abs(speed) * max(least_change, change))
+        work[0, i], work[1, i], work[2, i] = x1, y1, z1
+        weight = _BARYCENTRIC[i] / u  # of the value at u = 0
+        log_part += weight * kappa[i]
+        total += weight
+    near = abs(fall) > _POLE_NEAR
+    log_part = log_part / total if near else 0.0
+    last, top = 0.0, 0.0
+    for i in range(NODES):
+        u = 1.0 - fall * (1.0 - _V[i])
+        kappa[i] = fall * (kappa[i] - log_part) / u
+        last += LAST[0, i] * kappa[i]
+        top += LAST[1, i] * kappa[i]
+    transform(AFTER, kappa, 1.0, course[0])
+    for i in range(count):
+        transform(BEFORE, work[i], h, course[1 + i])
+    unsure = _NEGLECTED * (abs(top) + (abs(last) if near else 0.0)) * shaky
+    if not unsure < math.inf or (fall == 1.0 and not log_part > 0.0):
+        return log_part, math.inf
+    return log_part, unsure
+
+
+@template(internal=True)
+def relative(rate: float, value: float) -> float:
+    """|rate/value|; 0 where the value stays 0."""
+    return abs(rate / value) if rate != 0.0 else 0.0
+
+
+@template(internal=True)
+def interpolate(
+    start: float,
+    h: float,
+    k0: float,
+    k: Slopes,
+    late: tuple[float, float, float, float],
+    values: np.ndarray,
+) -> None:
+    """A coordinate at the nodes, from its slopes at stages 0, 5 to 11 and 12 to 15."""
+    w = _INSIDE
+    for i in range(NODES):
+        total = w[0, i] * k0 + w[1, i] * k[0] + w[2, i] * k[1] + w[3, i] * k[2] + w[4, i] * k[3]
+        total += w[5, i] * k[4] + w[6, i] * k[5] + w[7, i] * k[6] + w[8, i] * late[0]
+        total += w[9, i] * late[1] + w[10, i] * late[2] + w[11, i] * late[3]
+        values[i] = start + h * total
+
+
+@template(internal=True)
+def transform(m: np.ndarray, values: np.ndarray, factor: float, found: np.ndarray) -> None:
+    """``factor`` times the values times the matrix m."""
+    v0, v1, v2, v3 = values[0], values[1], values[2], values[3]
+    v4, v5, v6, v7 = values[4], values[5], values[6], values[7]
+    for i in range(NODES):
+        half = v0 * m[0, i] + v1 * m[1, i] + v2 * m[2, i] + v3 * m[3, i]
+        rest = v4 * m[4, i] + v5 * m[5, i] + v6 * m[6, i] + v7 * m[7, i]
+        found[i] = factor * (half + rest)
+
+
+@template(internal=True)
+def duration(course: np.ndarray, log_part: float, fall: float) -> float:
+    """Physical time of the whole step, infinite where it ends at the pole."""
+    if fall == 1.0:
+        return math.inf
+    return polynomial(course[0], -1.0) - log_part * math.log1p(-fall)
+
+
+@template(fused=True, internal=True)
+def polynomial(coefficients: np.ndarray, z: float) -> float:
+    """Σ cᵢ zⁱ."""
+    value = coefficients[NODES - 1]
+    for i in range(NODES - 2, -1, -1):
+        value = value * z + coefficients[i]
+    return value
+
+
+@template(fused=True, internal=True)
+def late_by(
+    course: np.ndarray, log_part: float, fall: float, s: float, t: float
+) -> tuple[float, float, float]:
+    """At s = log u: the time since the step's start minus t, κ = −dt/ds, and u."""
+    u = math.exp(s)
+    v = 1.0 - (1.0 - u) / fall
+    z = 2.0 * v - 1.0
+    value, rise = course[0, NODES - 1], 0.0
+    for i in range(NODES - 2, -1, -1):
+        rise = rise * z + value
+        value = value * z + course[0, i]
+    rest = 1.0 - v
+    kappa = log_part + (value - 2.0 * rest * rise) * u / fall
+    return rest * value - log_part * s - t, kappa, u
+
+
+@template(internal=True)
+def place(
+    course: np.ndarray, log_part: float, fall: float, t: float, s: float, close: float
+) -> tuple[float, float, float]:
+    """s = log u at time t after the step's start, u, and κ there.
+
+    Newton's method from a guess, bracketed, until a move is at most ``close``, the root of the
+    error that remains, of a long step, or that part of a short one.
+    """
+    close *= min(abs(fall), 1.0)
+    before, after = 0.0, math.log1p(-fall) if fall < 1.0 else -700.0
+    s, u, move, kappa = min(max(s, min(before, after)), max(before, after)), 1.0, 0.0, 1.0
+    for _ in range(100):
+        late, kappa, u = late_by(course, log_part, fall, s, t)
+        if late > 0.0:
+            after = s
+        else:
+            before = s
+        move = late / kappa
+        if not min(before, after) <= s + move <= max(before, after):
+            move = 0.5 * (before + after) - s
+        s += move
+        if abs(move) <= close:
+            break
+    return s, u * (1.0 + move), kappa
+
+
+@template(internal=True)
+def point_at(course: np.ndarray, after: Point, v: float) -> Point:
+    """x, y, z at v."""
+    z = 2.0 * v - 1.0
+    third = 0.0 if sign_of_z() == 0 else after[2] - v * polynomial(course[3], z)
+    return after[0] - v * polynomial(course[1], z), after[1] - v * polynomial(course[2], z), third
+
+
+@template(internal=True)
+def tail(
+    course: np.ndarray, log_part: float, after: Point, allowed: float, series: np.ndarray
+) -> tuple[float, float]:
+    """A step that ends at the pole, as a power series.
+
+    With t = −A log v + H(v), X = exp(−(t − H(0))/A) is v exp(−(H(v) − H(0))/A), and v(X) is its
+    inverse series (Lagrange), of which four terms are kept.
+
+    Args:
+        course, log_part, after: of the step.
+        allowed: the error that it may have.
+        series: to be filled with the coefficients of x, y, z in X, shape (3, 5).
+
+    Returns:
+        H(0), and the time from the step's start after which the series is exact enough.
+    """
+    g0, g1, g2, g3 = _leading(course[0])
+    h1, h2, h3 = (g1 - g0) / log_part, (g2 - g1) / log_part, (g3 - g2) / log_part
+    b2, b3 = h1, h2 + 1.5 * h1**2
+    b4 = h3 + 4.0 * h1 * h2 + 8.0 / 3.0 * h1**3
+    for i in range(3):
+        r0, r1, r2, r3 = _leading(course[1 + i])
+        series[i, 0], series[i, 1], series[i, 2] = after[i], -r0, -(r0 * b2 + r1)
+        series[i, 3] = -(r0 * b3 + 2.0 * r1 * b2 + r2)
+        series[i, 4] = -(r0 * b4 + r1 * (2.0 * b3 + b2**2) + 3.0 * r2 * b2 + r3)
+    grow = max(abs(b2), math.sqrt(abs(b3)), abs(b4) ** (1.0 / 3.0), 2.0)
+    return g0, g0 + log_part * math.log(grow / (_SMALL * allowed) ** 0.2)
+
+
+@template(internal=True)
+def _leading(coefficients: np.ndarray) -> tuple[float, float, float, float]:
+    """The first four coefficients in v of a polynomial in z = 2v − 1."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for j in range(NODES):
+        a += _TAYLOR[0, j] * coefficients[j]
+        b += _TAYLOR[1, j] * coefficients[j]
+        c += _TAYLOR[2, j] * coefficients[j]
+        d += _TAYLOR[3, j] * coefficients[j]
+    return a, b, c, d
 
 
 def scratch_arrays() -> Scratch:
