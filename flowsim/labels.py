@@ -17,9 +17,18 @@ class _Words(EnumMeta):
 
 
 class Label(IntEnum, metaclass=_Words):
-    """What a trajectory did. A saddle is any critical point from which the loss can descend.
+    """What a trajectory did.
 
-    A trapped start is a LOCAL_MINIMUM, one that has learned a GLOBAL_MINIMUM.
+    UNRESOLVED: not known. GLOBAL_MINIMUM: it has learned. LOCAL_MINIMUM: it is trapped. SADDLE: it
+    ends at a critical point from which the loss can descend. INFINITY: the flow grows without
+    bound, in models without known levels. Of an optimizer's steps alone: PERIODIC, they come back
+    to where they were, again and again; BOUNDED, they neither rest nor repeat themselves, and stay
+    near; DIVERGED, they lead further and further away.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", p=0.5, q=0.8)
+    >>> flowsim.Label(int(flowsim.find_limits(model, [0.5, 0.5]).label))
+    <Label.LOCAL_MINIMUM: 2>
     """
 
     def __str__(self) -> str:
@@ -29,10 +38,10 @@ class Label(IntEnum, metaclass=_Words):
     GLOBAL_MINIMUM = 1
     LOCAL_MINIMUM = 2
     SADDLE = 3
-    PERIODIC = 4  # of an optimizer: its steps come back to where they were, again and again
-    BOUNDED = 5  # of an optimizer: its steps neither rest nor repeat themselves, and stay near
-    DIVERGED = 6  # of an optimizer: its steps lead further and further away
-    INFINITY = 7  # of the flow: it grows without bound; of models without known levels
+    PERIODIC = 4
+    BOUNDED = 5
+    DIVERGED = 6
+    INFINITY = 7
 
 
 #: The labels of models whose levels are known, by their codes; other models' ends are found.
@@ -40,28 +49,50 @@ BASINS = tuple(label.name.lower() for label in tuple(Label)[:4])
 
 
 class Status(IntEnum):
-    """How the integration of a trajectory ended."""
+    """How the integration of a trajectory ended.
+
+    CONVERGED: at an end. TIMED_OUT: its steps or its time were used up. DIVERGED: it left all
+    bounds. FAILED: a step could not be made small enough. PERIODIC: large steps of gradient descent
+    go round in a circle.
+
+    >>> Status.TIMED_OUT.name
+    'TIMED_OUT'
+    """
 
     CONVERGED = 0
     TIMED_OUT = 1
     DIVERGED = 2
     FAILED = 3
-    PERIODIC = 4  # of gradient descent: its large steps go round in a circle
+    PERIODIC = 4
 
 
 class Rule(IntEnum):
-    """What decided a label."""
+    """What decided a label.
 
-    NONE = 0  # nothing: unresolved
-    CRITICAL_START = 1  # loss and curvature of a start that never moves
-    TRAPPED_BY_PLANE = 2  # e falls to zero and nothing else moves any more
-    REACHED_MINIMA = 3  # the orbit met the set of global minima
-    CAME_TO_REST = 4  # loss and curvature where the orbit stopped moving
-    SHADOWS = 5  # it passed a saddle or took long, and displaced starts end alike
-    DRIFTS = 7  # it goes to infinity; of models of a chain along a valley above the entropy rate
-    REFERENCE = 8  # torchdiffeq's odeint alone
-    LEARNED = 9  # the loss of training ended near the entropy rate
-    STEPS = 10  # an optimizer's steps came back, stayed near, or led away
+    NONE: nothing, it is unresolved. CRITICAL_START: loss and curvature of a start that never moves.
+    TRAPPED_BY_PLANE: e fell to zero where that attracts. REACHED_MINIMA: the orbit met the set of
+    global minima. CAME_TO_REST: loss and curvature where the orbit stopped. SHADOWS: it passed a
+    saddle or took long, and starts displaced a little end alike. DRIFTS: it goes to infinity, in
+    models of a chain along a valley above the entropy rate. REFERENCE: torchdiffeq's odeint alone.
+    LEARNED: the loss of training ended near the entropy rate. STEPS: an optimizer's steps came
+    back, stayed near, or led away.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", p=0.5, q=0.8)
+    >>> flowsim.Rule(int(flowsim.find_limits(model, [0.5, -1.2]).rule))
+    <Rule.REACHED_MINIMA: 3>
+    """
+
+    NONE = 0
+    CRITICAL_START = 1
+    TRAPPED_BY_PLANE = 2
+    REACHED_MINIMA = 3
+    CAME_TO_REST = 4
+    SHADOWS = 5
+    DRIFTS = 7
+    REFERENCE = 8
+    LEARNED = 9
+    STEPS = 10
 
 
 class CriticalPoint(IntEnum):

@@ -11,10 +11,10 @@
 # %% [markdown]
 # # In context: a kernel of its own for every sequence
 #
-# So far one chain stood behind all sequences, and a transformer could keep its kernel in its
-# weights. Here every sequence has a kernel of its own, drawn from a Dirichlet(1) law, and the only
-# way to know it is to count in the sequence. Every claim below is followed by assertions that check
-# it.
+# So far one chain stood behind all sequences, and a transformer could keep its transition matrix
+# (the *kernel*) in its weights. Here every sequence has a kernel of its own. Each of its rows is
+# drawn uniformly from all laws, which is called Dirichlet(1), and the only way to know it is to
+# count in the sequence. Every claim below is followed by assertions that check it.
 
 # %%
 import matplotlib.pyplot as plt
@@ -29,9 +29,10 @@ GLOBAL, LOCAL = int(flowsim.Label.GLOBAL_MINIMUM), int(flowsim.Label.LOCAL_MINIM
 # %% [markdown]
 # ## What can be known after n symbols
 #
-# Counting the symbols gives the in-context unigram, counting which symbol followed which the
-# in-context bigram. `prior_losses` has both exactly, with what Bayes's predictor and one who knows
-# the kernel lose. With Dirichlet(1) rows add-one counting of pairs is Bayes's predictor.
+# Counting the symbols gives the in-context unigram, counting which symbol followed which gives the
+# in-context bigram. `prior_losses` has both exactly, beside the losses of Bayes's predictor and of
+# an oracle that knows the kernel. With Dirichlet(1) rows add-one counting of pairs is Bayes's
+# predictor.
 
 # %%
 losses = flowsim.prior_losses(prior, 24)
@@ -53,11 +54,18 @@ assert (kernel < pairs).all() and pairs[-1] - kernel[-1] < 0.3 * (pairs[0] - ker
 # %% [markdown]
 # ## The induction head as two numbers
 #
-# To count pairs a head must find the places that follow the present symbol: the first layer copies
-# the symbol before (its share grows with α), the second matches it (the score β). On this plane the
-# loss is exact again. The line β = 0 is the in-context unigram whatever α is, a plateau, and a
-# saddle on it decides: to its right orbits rise to the induction head, to its left they creep for
-# ever into a valley where the head looks for other symbols than its last one.
+# To count pairs, a head must find the places that follow the current symbol. Two layers do that.
+# The first writes the previous symbol beside the own one, in shares σ(α) and 1 − σ(α). The second
+# attends to places where this mix matches the current symbol, with the score β. Such a pair of
+# layers is called an *induction head*:
+#
+#     position      1   2   3   4   5
+#     symbol        0   1   1   0   1      the current symbol is 1
+#     before it     –   0   1   1   0      matched at positions 3 and 4: after a 1 came 1 and 0
+#
+# On this plane the loss is exact again. The line β = 0 is the in-context unigram whatever α is: a
+# plateau. A saddle on it decides. To its right orbits go down to the induction head. To its left
+# they converge, ever more slowly, to a worse solution in which the head matches the wrong symbol.
 
 # %%
 model = flowsim.InductionModel(8)
@@ -110,3 +118,15 @@ gap = levels["unigram"] - levels["Bayes"]
 last = {layers: float(run.loss[-4:, 0].mean()) for layers, run in records.items()}
 assert last[1] > levels["unigram"] - 0.25 * gap
 assert levels["Bayes"] - 0.05 * gap < last[2] < levels["unigram"] - 0.5 * gap
+
+# %% [markdown]
+# ## What you now know
+#
+# - Counting pairs is the best there is under this law, and it needs two layers
+#   (*Constant Depth Suffices*; derivations 15 and 19).
+# - On the plane of the induction head, β = 0 is a plateau with a good and a bad side.
+# - One layer stays at the in-context unigram; two layers leave it.
+
+# %% tags=["hide-input"]
+assert landscape.ends[1].loss < landscape.plateau
+assert last[2] < last[1]

@@ -23,7 +23,7 @@ from nbclient import NotebookClient
 
 HERE = Path(__file__).parent
 NAMES = (
-    "reduced_flow", "initializations", "reduced_against_full", "optimizers", "more_states",
+    "reduced_flow", "reduced_against_full", "initializations", "optimizers", "more_states",
     "counting_in_context",
 )  # fmt: skip
 

@@ -93,3 +93,16 @@ plt.show()
 assert not (by_adamw == LOCAL).any()
 assert not (by_flow & ~learned).any() and (~by_flow).sum() == 156
 assert (learned & ~by_flow).sum() == 28 and (grid[learned & ~by_flow][:, 1] < 0).all()
+
+# %% [markdown]
+# ## What you now know
+#
+# - From lifted weights gd, momentum, Adam and AdamW are maps in the same five numbers
+#   (derivation 10).
+# - Gradient descent goes where the flow goes. AdamW leaves the unigram from some starts that the
+#   flow traps, and none that the flow lets learn is lost by it here.
+# - A plateau of AdamW is no trap: it ends when a matrix S loses its sign (derivation 18).
+
+# %% tags=["hide-input"]
+assert not (by_flow & ~learned).any()
+assert 0 < (learned & ~by_flow).sum() < (~by_flow).sum()

@@ -15,6 +15,11 @@
 # symbol. Sometimes it learns the chain, sometimes it stops at predicting the overall frequency of
 # the ones. *Local to Global* (arXiv 2406.03072, "LG" below) reduces it to two numbers in which
 # that can be seen as a picture. Every claim below is followed by assertions that check it.
+#
+# The transformer has an embedding `embedding` of shape (d,), positions (N, d), one head of softmax
+# attention, and a feed-forward layer W_2 ReLU(W_1 y) with 4d hidden units. Symbol x at position n
+# enters as x·e + p_n. The logit of "the next symbol is 1" is ⟨e, z_n⟩ + b, with the same e: the
+# weights are tied.
 
 # %%
 import matplotlib.pyplot as plt
@@ -149,7 +154,9 @@ assert (flowsim.energy(orbit) - flowsim.energy(starts)).abs().max() < 1e-9
 # about the answer is assumed. There is a single saddle, at (0, −1/√2). Because E is conserved,
 # the level of E that passes through the saddle is the border: the black line, drawn from its
 # formula, agrees with every cell that it does not cut. For p + q > 1, 53 % of this window is
-# trapped, every start with w > 0 among it; for p + q < 1 it is 18 %, far out at w < −1/√2.
+# trapped, every start with w > 0 among it; for p + q < 1 it is 18 %, far out at w < −1/√2. That
+# second trap belongs to the two numbers only: the next page shows that full training from these
+# weights leaves it.
 
 # %%
 records = {
@@ -219,3 +226,16 @@ assert trapped.sum() > 200
 assert (untied_ends.label == flowsim.Label.GLOBAL_MINIMUM).all()
 opposite = untied_ends.theta[:, 0] * untied_ends.theta[:, 1] < 0
 assert opposite[tied[:, 1] > 0].all()  # w > 0 cannot supply the sign, so e and u do
+
+# %% [markdown]
+# ## What you now know
+#
+# - Training is read off one number, the logit gap Δ, and a conserved energy E (LG, Sec. 3).
+# - One saddle and its level of E separate the starts that learn from those that are trapped.
+# - The sign of 1 − p − q alone decides the picture; untied weights have no trap (AM, Thm. 3).
+# - Next: does a whole transformer do what the two numbers say?
+
+# %% tags=["hide-input"]
+saddle = torch.tensor([[0.0, -(0.5**0.5)]], dtype=torch.float64)
+assert abs(float(flowsim.energy(saddle)[0]) + (1 + np.log(2)) / 2) < 1e-12
+assert flowsim.find_limits(model, saddle).label.tolist() == [flowsim.Label.SADDLE]
