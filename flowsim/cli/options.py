@@ -460,7 +460,7 @@ Count = Annotated[
 Batch = Annotated[
     int,
     typer.Option(
-        min=1, max=10**9, metavar="B", help="Sequences per step and model, for sgd and adamw.",
+        min=1, max=10**9, metavar="B", help="Sequences of each model in a sampled batch.",
         rich_help_panel=FULL,
     ),
 ]  # fmt: skip
@@ -468,7 +468,7 @@ Rate = Annotated[
     float | None,
     typer.Option(
         min=1e-300, max=1e300, metavar="X", rich_help_panel=FULL,
-        help="Learning rate.  [default: 1e-3 for adamw, else 0.1]",
+        help="Learning rate.  [default: 1e-3 for adam and adamw, else 0.1]",
     ),
 ]  # fmt: skip
 Noise = Annotated[

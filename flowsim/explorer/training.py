@@ -24,7 +24,7 @@ from flowsim.labels import Label
 from flowsim.markov import GapChain
 from full_model.comparison.choices import Comparison
 from full_model.comparison.comparable import exact_model
-from full_model.comparison.full_side import FullSide
+from full_model.comparison.side_by_side import FullSide
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.sampled import HELD_OUT
 from full_model.lift.initial import with_noise
@@ -32,10 +32,10 @@ from full_model.lift.lifting import lift_held
 from full_model.lift.projection import project
 from full_model.lift.states import lift_states, project_states
 from full_model.model.architecture import Architecture, Weights
-from full_model.model.source import MarkovSource
+from full_model.model.sources import MarkovSource
 from full_model.model.transformer import forward
-from full_model.training.recipe import Recipe
-from full_model.training.session import RunSession
+from full_model.training.settings import Recipe
+from full_model.training.run import RunSession
 from full_model.training.settings import RunSettings
 
 TRAINERS = ("gd", "flow", "sgd", "adamw")

@@ -15,8 +15,6 @@ from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.recipe import Recipe
 
 OPTIMIZERS = ("gd", "momentum", "adam", "adamw")
-#: Momentum of the optimizer of that name, unless given.
-MOMENTUM = 0.9
 #: The largest relative displacement of a start, and the one of portraits and scans.
 LARGEST_NUDGE, USUAL_NUDGE = 0.1, 1e-12
 #: The largest seed of a torch generator.
@@ -85,15 +83,7 @@ class OptimizerChoice:
         foreign = sorted(numbers.keys() - {*known, *own[name]})
         if foreign:
             raise InputError(f"the optimizer {name} has no {', '.join(foreign)}")
-        if name in ("adam", "adamw"):
-            more: dict[str, Any] = {"weight_decay": 0.0} if name == "adam" else {}
-            return cls(Recipe("adamw", **numbers, **more), d, seed, nudge)
-        numbers.setdefault("loss", "population")
-        if name == "momentum":
-            numbers.setdefault("momentum", MOMENTUM)
-            return cls(Recipe("sgd", **numbers), d, seed, nudge)
-        trainer = "gd" if numbers["loss"] == "population" else "sgd"
-        return cls(Recipe(trainer, **numbers), d, seed, nudge)
+        return cls(Recipe.named(name, **numbers), d, seed, nudge)
 
     @property
     def name(self) -> str:

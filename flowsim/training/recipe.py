@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from flowsim.errors import InputError
 
@@ -14,6 +15,8 @@ TRAINERS = ("flow", "gd", "sgd", "adamw")
 LOSSES = ("population", "sampled")
 SCHEDULES = ("constant", "cosine")
 METHODS = ("dopri5", "rk4")
+#: Momentum of the optimizer of that name, unless given.
+MOMENTUM = 0.9
 #: The weights that decay, by the last part of their names.
 DECAYING = ("query", "key", "value", "out", "up", "down", "unembedding")
 #: Clipping divides by the gradient's norm and this.
@@ -110,6 +113,27 @@ class Recipe:
             raise InputError(
                 f"{self.trainer} has no weight decay, and {self.weight_decay} is given"
             )
+
+    @classmethod
+    def named(cls, name: str, **numbers: Any) -> Recipe:
+        """The recipe of a trainer, or of an optimizer by the name that it has in portraits.
+
+        Args:
+            name: one of the trainers; "momentum", gradient descent with momentum 0.9 unless given,
+                on the population loss unless ``loss`` is "sampled"; or "adam", AdamW without
+                weight decay. "gd" on sampled batches is "sgd".
+            numbers: of the recipe; None stands for the default.
+
+        Raises:
+            InputError: as for the class.
+        """
+        numbers = {key: value for key, value in numbers.items() if value is not None}
+        if name == "momentum":
+            return cls("sgd", **{"loss": "population", "momentum": MOMENTUM, **numbers})
+        if name == "adam":
+            return cls("adamw", **{"weight_decay": 0.0, **numbers})
+        sampled = name == "gd" and numbers.get("loss") == "sampled"
+        return cls("sgd" if sampled else name, **numbers)
 
     def rate(self, step: int) -> float:
         """Learning rate of step 0, 1, …: cosine from 1/100 up to 1, then down to 1/5 of it."""

@@ -12,9 +12,9 @@ from flowsim.errors import InputError
 from flowsim.interface import Model
 from flowsim.markov import GapChain, SymmetricChain
 from flowsim.models.catalogue import ModelChoice, family_of
+from flowsim.training.recipe import TRAINERS
 from full_model.comparison.comparable import COMPARABLE
 from full_model.model.architecture import Architecture
-from full_model.training.recipe import TRAINERS
 
 #: Parts of the full model that noise can be added to.
 NOISE_ON = ("all", "attention", "others")

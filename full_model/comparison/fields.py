@@ -25,7 +25,7 @@ from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights, flatten, unflatten
 from full_model.model.attention_free import without_attention
 from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
-from full_model.model.source import MarkovSource
+from full_model.model.sources import MarkovSource
 
 
 class FullField:

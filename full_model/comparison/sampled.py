@@ -26,18 +26,16 @@ from flowsim.models.rank_one.model import RankOneModel
 from flowsim.records.attributes import source_versions
 from flowsim.records.netcdf import flags
 from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
+from flowsim.training.recipe import Recipe
 from flowsim.training.reduced import ReducedTraining
 from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.chunks import Chunks, Part, require_versions
-from full_model.comparison.full_side import lifted_weights
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
+from full_model.comparison.side_by_side import lifted_weights
 from full_model.model.execution import threads
-from full_model.training.baseline_losses import RunLosses
+from full_model.training.losses import RunLosses
 from full_model.training.probes import plateau
-from full_model.training.recipe import Recipe
-from full_model.training.run import train
-from full_model.training.run_record import loss_is
-from full_model.training.session import StepProgress
+from full_model.training.run import StepProgress, loss_is, train
 from full_model.training.settings import RunSettings
 
 #: Held-out symbols per model, in 4 to 64 sequences: the longer they are, the fewer are needed.

@@ -3,15 +3,251 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from flowsim.flow.orbits import find_limits, trajectories
 from flowsim.interface import Model
+from flowsim.labels import Label
+from flowsim.markov import SymmetricChain
+from flowsim.models.rank_one.model import RankOneModel
 from full_model.comparison.choices import Comparison
-from full_model.comparison.full_side import FullSide
-from full_model.comparison.reduced_side import ReducedSide
+from full_model.comparison.exponential import FIRST_STEP, flow_until
+from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
+from full_model.comparison.outcome import (
+    EndReason,
+    Outcome,
+    classify,
+    classify_states,
+    open_at_unigram,
+)
+from full_model.comparison.steps import chatters, step_until
+from full_model.lift.initial import with_noise
+from full_model.lift.lifting import lift_canonical
+from full_model.lift.projection import project
+from full_model.lift.states import lift_states, project_states
+from full_model.model.architecture import Weights
+
+#: Error of a step of the orbits: they are drawn, and training is as far from them as it is.
+_RTOL = 1e-8
+
+
+class ReducedSide:
+    """The reduced model's gradient flow from the comparison's points.
+
+    Args:
+        model: the model that predicts.
+        points: (n, 2 or 3).
+
+    Attributes:
+        start: (n, k), the points in the model's coordinates.
+        predicted: (n,) int8 labels of their limits.
+    """
+
+    def __init__(self, model: Model, points: Tensor) -> None:
+        self.model = model
+        self.start = model.plane.embed(dict(zip("ewa", points.unbind(-1), strict=False)))
+        self.predicted = find_limits(model, self.start).label
+
+    def orbit_at(self, times: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Canonical coordinates (T, n, 2 or 3) and losses (T, n) at T increasing times.
+
+        NaN from the first time on at which an orbit is not known.
+        """
+        wanted = torch.tensor(times, dtype=torch.float64)
+        if len(times) == 1:  # the start alone
+            path = self.start.unsqueeze(0)
+        else:
+            path = trajectories(self.model, self.start, wanted, rtol=_RTOL)
+        known = path.isfinite().all(-1)
+        loss = self.model.loss(torch.where(known.unsqueeze(-1), path, self.start))
+        return self.model.plane.project(path), torch.where(known, loss, torch.nan)
+
+
+#: Half the width over which ReLU's kink is rounded off for the flow, in a hidden unit's input: an
+#: orbit that slides along a kink is in that layer, where the field is steep but smooth.
+ROUNDING = 1e-4
+
+
+def lifted_weights(
+    settings: Comparison, points: Tensor, seeds: Sequence[int] | None = None
+) -> Weights:
+    """The full models' first weights: the lifts with the optimal bias, plus the noise.
+
+    Args:
+        settings: what to compare.
+        points: (n, 2 or 3).
+        seeds: of the noise, one for each point; by default the settings' and those that follow.
+    """
+    arch = settings.architecture
+    if settings.states is not None:
+        clean = lift_states(points, arch)
+    else:
+        rank_one = RankOneModel(settings.binary_chain, settings.length, points.shape[1] == 3)
+        bias = rank_one.optimal_bias(rank_one.from_canonical(points))
+        clean = lift_canonical(points, arch, bias)
+    if not settings.noise:
+        return clean
+    seeds = range(settings.seed, settings.seed + len(points)) if seeds is None else seeds
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    noisy = with_noise(arch, clean, settings.noise, generators)
+    return clean | {name: noisy[name] for name in settings.noisy_weights}
+
+
+def attention_stays_zero(settings: Comparison, dimensions: int) -> bool:
+    """Whether W_Q, W_K, W_V and W_O are zero at the start, and so for good.
+
+    The gradient of W_V has the factor W_O, that of W_O the factor W_V, and those of W_Q and W_K
+    have each other: where all four are zero, none of them moves.
+    """
+    return dimensions == 2 and not (settings.noise and settings.noise_on != "others")
+
+
+def full_field(
+    settings: Comparison, dimensions: int, rounding: float = 0.0, tied: bool = True
+) -> FullField:
+    """The field of the full models for points of that many coordinates.
+
+    Where attention stays zero it is left out of the arithmetic, which is a closed form then, with
+    one position for all N where no noise parts them. Else all sequences are summed over.
+
+    Args:
+        settings: what to compare.
+        dimensions: 2 or 3.
+        rounding: see ``FullField``.
+        tied: is the unembedding the embedding.
+
+    Raises:
+        InputError: there are too many sequences.
+    """
+    arch, shared = replace(settings.architecture, tied=tied), False
+    plain = attention_stays_zero(settings, dimensions)
+    if plain:
+        arch, shared = replace(arch, attention="none"), settings.noise == 0
+    if plain:
+        return AttentionFreeField(arch, settings.chain, shared, settings.device, rounding)
+    return EnumeratedField(arch, settings.chain, settings.device, rounding)
+
+
+class FullSide:
+    """M full models under gradient descent or gradient flow of the exact loss.
+
+    Args:
+        settings: what to compare.
+        points: (M, 2 or 3).
+        seeds: see ``lifted_weights``.
+        weights: where the models start instead of at the lifts; untied ones are labelled if they
+            learn, and nothing is decided of those that stay at the unigram.
+
+    Attributes:
+        state, time, steps: weights (M, K) flattened by ``field``, physical times and steps taken.
+        outcome: (M,) int8 labels, unresolved while undecided.
+        end: (M,) the last time at which a run was measured.
+        open_share, curvature, gradient_norm: (M,) as measured then, see ``outcome.Outcome``.
+    """
+
+    def __init__(
+        self,
+        settings: Comparison,
+        points: Tensor,
+        seeds: Sequence[int] | None = None,
+        weights: Weights | None = None,
+    ) -> None:
+        count, device = len(points), settings.device
+        self.settings, self.dimensions = settings, points.shape[1]
+        weights = lifted_weights(settings, points, seeds) if weights is None else weights
+        self.tied = "unembedding" not in weights
+        self.field = full_field(settings, self.dimensions, tied=self.tied)
+        # moves the runs of the flow; they are measured by ``field``, with ReLU itself
+        flows = settings.trainer == "flow"
+        rounding = ROUNDING if flows else 0.0
+        self.rounded = full_field(settings, self.dimensions, rounding, self.tied)
+        self.arch = self.field.arch
+        assert settings.steps is not None
+        self.most_steps = settings.steps
+        self.state = self.field.state({k: w.to(device) for k, w in weights.items()})
+        self.width = torch.full((count,), FIRST_STEP, dtype=torch.float64, device=device)
+        self.time = torch.zeros(count, dtype=torch.float64, device=device)
+        self.steps = torch.zeros(count, dtype=torch.int64, device=device)
+        self.outcome = torch.full((count,), Label.UNRESOLVED, dtype=torch.int8)
+        nan = torch.full((count,), torch.nan, dtype=torch.float64)
+        self.end, self.open_share = nan.clone(), nan.clone()
+        self.curvature, self.gradient_norm = nan.clone(), nan.clone()
+
+    def undecided(self) -> Tensor:
+        """Which runs are to be moved on, (M,) bool."""
+        going = (self.steps < self.most_steps) & self.state.isfinite().all(1)
+        return (self.outcome == Label.UNRESOLVED) & going.cpu()
+
+    def move(self, until: float, pause: Callable[[], object] | None = None) -> None:
+        """Move the undecided runs to that time; ``pause`` as in ``step_until``."""
+        active, most = self.undecided().to(self.state.device), self.most_steps
+        rows = self.state, self.time, self.steps
+        if self.settings.trainer == "flow":
+            flow_until(self.rounded, *rows, self.width, until, active, pause, most)
+        else:
+            step_until(self.field, *rows, until, active, pause=pause, most=most)
+
+    @torch.no_grad()
+    def end_reasons(self) -> Tensor:
+        """Why each run was moved no further, (M,) int8 values of ``EndReason``."""
+        reason = torch.full_like(self.outcome, EndReason.HORIZON_REACHED)
+        reason[(self.steps >= self.most_steps).cpu()] = EndReason.STEPS_USED_UP
+        reason[~self.state.isfinite().all(1).cpu()] = EndReason.NOT_FINITE
+        reason[self.outcome != Label.UNRESOLVED] = EndReason.DECIDED
+        rows = (reason == EndReason.STEPS_USED_UP).nonzero()[:, 0]
+        if len(rows):
+            creeps = chatters(self.field, self.state[rows.to(self.state.device)]).cpu()
+            reason[rows[creeps]] = EndReason.CREEPS_ALONG_A_KINK
+        return reason
+
+    @torch.no_grad()
+    def measure(self, at: float) -> dict[str, Tensor]:
+        """Measure the undecided runs at that time, and decide what can be decided.
+
+        Returns:
+            "loss" and "drift", (M,), and "trained", (M, 2 or 3), the projected coordinates; NaN
+            for runs that were decided before.
+        """
+        count, k = len(self.outcome), self.dimensions
+        line = {
+            name: torch.full(shape, torch.nan, dtype=torch.float64)
+            for name, shape in (("loss", (count,)), ("drift", (count,)), ("trained", (count, k)))
+        }
+        rows = self.undecided().nonzero()[:, 0]
+        if not len(rows):
+            return line
+        field, state = self.field, self.state[rows.to(self.state.device)]
+        loss = field.loss(state)
+        line["loss"][rows] = loss.cpu()
+        trained, drift, found = self._read(state, loss)
+        line["trained"][rows] = trained[:, :k].cpu()
+        line["drift"][rows] = drift.cpu()
+        self.outcome[rows] = found.label.cpu()
+        self.open_share[rows] = found.open_share.cpu()
+        self.curvature[rows] = found.curvature.cpu()
+        self.end[rows] = at
+        square = field(state)[0].square() / field.metric
+        self.gradient_norm[rows] = square.sum(1).sqrt().cpu()
+        return line
+
+    def _read(self, state: Tensor, loss: Tensor) -> tuple[Tensor, Tensor, Outcome]:
+        """Projected coordinates, relative distance from the family, and what can be decided."""
+        field, arch, noise = self.field, self.arch, bool(self.settings.noise)
+        whole, weights, chain = field.whole(state), field.weights(state), self.settings.chain
+        known = loss, weights, field.gradient, field.metric_weights()
+        if isinstance(chain, SymmetricChain):
+            plane = project_states(arch, whole)
+            turned = project_states(arch, whole, turns=8) if noise else plane
+            return plane.canonical, turned.relative_distance, classify_states(chain, *known, turned)
+        trained = project(arch, whole, state.new_full((arch.d,), arch.d**-0.5))
+        nearest = project(arch, whole, rounds=8) if noise else trained
+        unigram = None if self.tied else open_at_unigram
+        return trained.canonical, nearest.relative_distance, classify(chain, *known, unigram)
+
 
 #: Between the times at which runs are looked at: the first, and each next one by this factor.
 FIRST_TIME, FACTOR = 0.25, 2**0.5

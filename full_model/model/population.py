@@ -10,8 +10,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from full_model.model.architecture import Architecture, Weights, check_weights
-from full_model.model.sequence_source import SequenceSource, sequence_law
-from full_model.model.source import MarkovSource
+from full_model.model.sources import MarkovSource, SequenceSource, sequence_law
 from full_model.model.transformer import cross_entropy, forward
 
 #: Largest number of enumerated sequences: 16 binary symbols.

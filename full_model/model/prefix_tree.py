@@ -19,8 +19,7 @@ from torch import Tensor
 from flowsim.errors import InputError
 from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
 from full_model.model.population import PopulationLoss, check_enumeration
-from full_model.model.sequence_source import SequenceSource
-from full_model.model.source import MarkovSource
+from full_model.model.sources import MarkovSource, SequenceSource
 
 
 def exact_loss(

@@ -1,12 +1,16 @@
 """What is proven of the single-layer model, by the papers and by us, checked: ``verify``.
 
 Every claim is evaluated on the exact population loss with weights drawn at random wherever the
-statement leaves them free, over several seeds; the worst seed is reported.
+statement leaves them free, over several seeds; the worst seed is reported. The claims are Thm. 1's
+global minima and App. D's trained weights, Thms. 2 and 3 on the unigram, its critical set e = 0
+with all other weights free, and the lemmas.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
@@ -14,16 +18,435 @@ from torch.nn.functional import logsigmoid
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from full_model.model.architecture import Architecture
+from flowsim.models.rank_one.point import RankOnePoint
+from full_model.lift.lifting import lift_rank_one
+from full_model.model.architecture import Architecture, Weights
 from full_model.model.population import PopulationLoss
-from full_model.model.source import MarkovSource
+from full_model.model.sources import MarkovSource
 from full_model.model.transformer import forward
-from full_model.theorems.claims import Claim, equal, format_claims, free_weights, generator_of, norm
-from full_model.theorems.constructions import appendix_d, global_minima
-from full_model.theorems.unigram import unigram_point
-from full_model.theorems.unigram_set import unigram_set
+from full_model.theorems.trap import trap_matrix
 
-__all__ = ["Claim", "format_claims", "verify"]
+TOLERANCE = 1e-10
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One line of the table: what is claimed, the number expected and found, and the verdict.
+
+    ``error`` is the largest deviation over the seeds; for a claim about a sign, expected and found
+    are words and the error is 0 (held at every seed) or the share of seeds where it failed.
+    """
+
+    claim: str
+    expected: float | str
+    found: float | str
+    error: float
+    passed: bool
+
+    def as_dict(self) -> dict[str, float | str | bool]:
+        """JSON-ready: claim, expected, found, error, passed."""
+        return asdict(self)
+
+
+def format_claims(claims: list[Claim]) -> str:
+    """The table that ``flowsim verify`` prints: claim, expected, found, error, verdict."""
+
+    def text(value: float | str) -> str:
+        return value if isinstance(value, str) else f"{value:.6g}"
+
+    rows = [("claim", "expected", "found", "error", "")]
+    for c in claims:
+        verdict = "ok" if c.passed else "FAILED"
+        rows.append((c.claim, text(c.expected), text(c.found), f"{c.error:.1e}", verdict))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        lines.append("  ".join([*cells, row[4]]).rstrip())
+    return "\n".join(lines)
+
+
+def equal(
+    claim: str,
+    expected: float,
+    found: list[float],
+    tolerance: float = TOLERANCE,
+    scale: float = 1.0,
+) -> Claim:
+    """The claim that all found numbers are the expected one.
+
+    The error may be ``tolerance``, times ``scale`` where the terms that cancel are larger than 1.
+    """
+    worst = max(found, key=lambda number: abs(number - expected))
+    error = abs(worst - expected)
+    return Claim(claim, expected, worst, error, error <= tolerance * max(1.0, scale))
+
+
+def held(claim: str, expected: str, found: list[bool]) -> Claim:
+    """The claim that something is so at every seed."""
+    failed = found.count(False)
+    text = expected if failed == 0 else f"not so at {failed} of {len(found)} seeds"
+    return Claim(claim, expected, text, failed / len(found), failed == 0)
+
+
+def generator_of(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(g: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=g)
+
+
+def free_weights(arch: Architecture, g: torch.Generator) -> Weights:
+    """Free weights of standard deviation one half."""
+    return {name: 0.5 * normal(g, *shape) for name, shape in arch.shapes.items()}
+
+
+def norm(gradient: Weights) -> float:
+    return math.sqrt(sum(float(part.square().sum()) for part in gradient.values()))
+
+
+def global_minima(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
+    """Thm. 1: the embedding alone (W_2 = 0), and through the feed-forward layer."""
+    arch, claims = loss.arch, []
+    kind = "tied" if arch.tied else "untied"
+    builders = {"feed-forward": _feed_forward_minimum}
+    if not arch.tied or chain.target_logit_gap >= 0:
+        builders = {"linear": _linear_minimum} | builders
+    for name, build in builders.items():
+        values, slopes, misses = [], [], []
+        for seed in seeds:
+            weights = build(chain, arch, generator_of(seed))
+            value, gradient = loss.value_and_gradient(weights)
+            values.append(float(value))
+            slopes.append(norm(gradient))
+            predicted = forward(arch, weights, loss.tokens).sigmoid()
+            misses.append(float((predicted - loss.targets[0]).abs().max()))
+        title = f"Thm. 1, {name} construction, {kind}"
+        claims += [
+            equal(f"{title}: loss is the entropy rate", chain.entropy_rate, values),
+            equal(f"{title}: gradient", 0.0, slopes),
+            equal(f"{title}: largest error of a predicted probability", 0.0, misses),
+        ]
+    return claims
+
+
+def _linear_minimum(chain: BinaryChain, arch: Architecture, g: torch.Generator) -> Weights:
+    """W_2 = W_O = 0, ⟨u, e⟩ = Δ*, ⟨u, p_n⟩ = 0, b = log p/(1−p); everything else is free."""
+    weights = free_weights(arch, g)
+    gap = chain.target_logit_gap
+    u = torch.nn.functional.normalize(normal(g, arch.d), dim=0)
+    if arch.tied:
+        u = u * math.sqrt(gap)
+        weights["embedding"] = u
+    else:
+        u = u * (0.5 + float(torch.rand(1, generator=g)))
+        free = normal(g, arch.d)
+        weights["unembedding"] = u
+        weights["embedding"] = free + u * (gap - free @ u) / (u @ u)
+    if gap > 0 or not arch.tied:
+        weights["positions"] -= torch.outer(weights["positions"] @ u, u) / (u @ u)
+    for name in ("0.down", "0.out"):
+        weights[name] = torch.zeros_like(weights[name])
+    weights["bias"] = torch.tensor(math.log(chain.p) - math.log1p(-chain.p), dtype=torch.float64)
+    return weights
+
+
+def _feed_forward_minimum(chain: BinaryChain, arch: Architecture, g: torch.Generator) -> Weights:
+    """The canonical point with Δ = Δ*, α any signs; W_O = 0, and W_Q, W_K, W_V are free.
+
+    ε c (1 + 2 w₁w₂) = Δ* and the ReLU is shut after a zero, where the logit is b − ε c/2.
+    """
+    weights = free_weights(arch, g)
+    eps = 0.6 + torch.rand((), dtype=torch.float64, generator=g)
+    c = eps if arch.tied else 0.6 + torch.rand((), dtype=torch.float64, generator=g)
+    w1 = 0.5 + torch.rand((), dtype=torch.float64, generator=g)
+    w2 = (chain.target_logit_gap / (eps * c) - 1) / (2 * w1)
+    b = math.log(chain.p) - math.log1p(-chain.p) + eps * c / 2
+    zero = torch.zeros_like(eps)
+    rho = (-eps / 2).expand(arch.length)
+    alpha = torch.where(normal(g, arch.d) < 0, -1.0, 1.0).double() / math.sqrt(arch.d)
+    point = RankOnePoint(eps, rho, w1, w2, zero, zero, b, c)
+    lifted = lift_rank_one(point, arch, alpha)
+    return lifted | {name: weights[name] for name in ("0.query", "0.key", "0.value")}
+
+
+def appendix_d() -> list[Claim]:
+    """App. D: trained rank-one weights at (p, q) = (0.2, 0.3), eq. (26), through the full model.
+
+    There α and the hidden signs are not normalised: e = 0.3618 α, α ∈ {±1}^d, and β = 5 of the
+    r = 16 hidden units open after a one.
+    """
+    d, r, opening = 4, 16, 5
+    e, p, w1, b = 0.3618, -0.1539, 0.3264, -0.1229
+    arch = Architecture(d, 1, hidden=r)
+    one = torch.ones((), dtype=torch.float64)
+    point = RankOnePoint(
+        e * math.sqrt(d) * one,
+        torch.full((1,), p * math.sqrt(d), dtype=torch.float64),
+        w1 * d * one,
+        w1 * d * one,
+        0 * one,
+        0 * one,
+        b * one,
+        e * math.sqrt(d) * one,
+    )
+    signs = torch.where(torch.arange(r) < opening, 1.0, -1.0).double()
+    logits = forward(arch, lift_rank_one(point, arch, hidden_signs=signs), torch.tensor([[1], [0]]))
+    published = {"1": (0.819055, 0.694036), "0": (-1.389671, 0.199460)}
+    claims = []
+    for (symbol, (logit, probability)), found in zip(
+        published.items(), logits[:, 0].tolist(), strict=True
+    ):
+        predicted = 1 / (1 + math.exp(-found))
+        claims += [
+            equal(f"App. D: logit after x = {symbol}", logit, [found], 1e-6),
+            equal(f"App. D: P(1) after x = {symbol}", probability, [predicted], 1e-6),
+        ]
+    return claims
+
+
+_PERTURBATIONS = 64
+#: Below this |p + q − 1| rounding hides the signs, and far below it those of small steps.
+_NEAR_SIGNS, _NEAR_STEPS = 1e-4, 1e-2
+#: Below this (p + q − 1)²π₀π₁, the size of the block's smallest eigenvalues, rounding decides too.
+_ROUNDED = 1e-14
+
+
+def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
+    """Thms. 2 and 3 at θ_π: e = 0 (and u = 0), W_O = W_2 = 0, b = log π₁/π₀, the rest free."""
+    arch = loss.arch
+    pi0, pi1 = chain.stationary
+    excess = chain.switching_factor - 1
+    near_signs = abs(excess) < _NEAR_SIGNS or excess**2 * pi0 * pi1 < _ROUNDED
+    near_steps = abs(excess) < _NEAR_STEPS
+    names = ["bias", "embedding"] if arch.tied else ["bias", "unembedding", "embedding"]
+    values, slopes, blocks, spectra, elsewhere, signs, moves = [], [], [], [], [], [], []
+    for seed in seeds:
+        g = generator_of(seed)
+        weights = free_weights(arch, g)
+        for name in (*names, "0.out", "0.down"):
+            weights[name] = torch.zeros_like(weights[name])
+        weights["bias"] = torch.tensor(math.log(pi1 / pi0), dtype=torch.float64)
+        value, gradient = loss.value_and_gradient(weights)
+        values.append(float(value))
+        slopes.append(norm(gradient))
+        block, rest = hessian_rows(loss, weights, names, g)
+        expected = expected_block(weights["positions"], excess, arch.tied) * pi0 * pi1
+        blocks.append(float((block - expected).abs().max()))
+        found, wanted = torch.linalg.eigvalsh(block), torch.linalg.eigvalsh(expected)
+        spectra.append(float((found - wanted).abs().max()))
+        elsewhere.append(rest)
+        signs.append(_inertia(found) == _predicted_inertia(weights["positions"], excess, arch.tied))
+        moves.append(_moves(loss, weights, block, names, g))
+    title = "Thm. 2, tied" if arch.tied else "Thm. 3, untied"
+    matrix = "π₀π₁[1 uᵀ; u V]" if arch.tied else "π₀π₁[1 uᵀ 0; u mean pₙpₙᵀ (p+q−1)I; 0 · 0]"
+    claims = [
+        equal(f"{title}: loss is h(π₁)", chain.stationary_entropy, values),
+        equal(f"{title}: gradient", 0.0, slopes),
+        equal(f"{title}: Hessian block minus {matrix}", 0.0, blocks),
+        equal(f"{title}: error of the block's eigenvalues", 0.0, spectra),
+        equal(f"{title}: Hessian outside the block", 0.0, elsewhere),
+    ]
+    if near_signs:
+        return claims
+    if not arch.tied:
+        claims.append(held(f"{title}: block at p + q = {excess + 1:g}", "indefinite", signs))
+        if not near_steps:
+            claims.append(held(f"{title}: some small step", "lowers the loss", moves))
+    elif excess > 0:
+        claims.append(held(f"{title}: block at p + q > 1", "positive definite", signs))
+        if not near_steps:
+            claims.append(held(f"{title}: every small step tried", "raises the loss", moves))
+    else:
+        claims.append(held(f"{title}: block at p + q < 1", "as the Schur complement", signs))
+    return claims
+
+
+def expected_block(positions: Tensor, excess: float, tied: bool) -> Tensor:
+    """The bracket of Thm. 2 over (b, e), or of Thm. 3 over (b, u, e)."""
+    n, d = positions.shape
+    mean, second = positions.mean(0), positions.mT @ positions / n
+    eye = torch.eye(d, dtype=positions.dtype)
+    block = torch.zeros(1 + d, 1 + d, dtype=positions.dtype)
+    block[0, 0], block[0, 1:], block[1:, 0] = 1.0, mean, mean
+    block[1:, 1:] = second + 2 * excess * eye if tied else second
+    if tied:
+        return block
+    whole = torch.zeros(1 + 2 * d, 1 + 2 * d, dtype=positions.dtype)
+    whole[: 1 + d, : 1 + d] = block
+    whole[1 : 1 + d, 1 + d :] = whole[1 + d :, 1 : 1 + d] = excess * eye
+    return whole
+
+
+def _inertia(eigenvalues: Tensor) -> tuple[int, int]:
+    """How many eigenvalues are negative and positive, beyond rounding."""
+    small = 1e-12 * float(eigenvalues.abs().max().clamp(min=1e-3))
+    return int((eigenvalues < -small).sum()), int((eigenvalues > small).sum())
+
+
+def _predicted_inertia(positions: Tensor, excess: float, tied: bool) -> tuple[int, int]:
+    """Haynsworth: the block's signs are those of 1 and of its Schur complement.
+
+    Tied: Cov(p_n) + 2(p+q−1)I. Untied: [Cov εI; εI 0] with ε = p+q−1 ≠ 0, d signs of each kind.
+    """
+    d = positions.shape[1]
+    spread = torch.cov(positions.mT, correction=0).reshape(d, d)
+    eye = torch.eye(d, dtype=positions.dtype)
+    if tied:
+        negative, positive = _inertia(torch.linalg.eigvalsh(spread + 2 * excess * eye))
+    else:
+        negative, positive = d, d
+    return negative, positive + 1
+
+
+def hessian_rows(
+    loss: PopulationLoss, weights: Weights, names: list[str], g: torch.Generator
+) -> tuple[Tensor, float]:
+    """The Hessian's block over ``names``, and the largest entry seen outside of it.
+
+    Outside means the rest of the block's rows, and the product of the Hessian with a random vector
+    over all other weights.
+    """
+    free = {name: w.clone().requires_grad_() for name, w in weights.items()}
+    others = [name for name in free if name not in names]
+    gradient = dict(
+        zip(
+            free,
+            torch.autograd.grad(loss(free), list(free.values()), create_graph=True),
+            strict=True,
+        )
+    )
+    rows, outside = [], 0.0
+    for name in names:
+        for entry in gradient[name].reshape(-1):
+            row = torch.autograd.grad(
+                entry,
+                [free[k] for k in names + others],
+                retain_graph=True,
+                materialize_grads=True,
+            )
+            rows.append(torch.cat([part.reshape(-1) for part in row[: len(names)]]))
+            outside = max([outside, *(float(part.abs().max()) for part in row[len(names) :])])
+    probe = sum(
+        (gradient[k] * torch.randn(free[k].shape, dtype=torch.float64, generator=g)).sum()
+        for k in others
+    )
+    if isinstance(probe, Tensor) and probe.requires_grad:
+        product = torch.autograd.grad(probe, [free[k] for k in others], materialize_grads=True)
+        outside = max([outside, *(float(part.abs().max()) for part in product)])
+    return torch.stack(rows), outside
+
+
+def _moves(
+    loss: PopulationLoss, weights: Weights, block: Tensor, names: list[str], g: torch.Generator
+) -> bool:
+    """Tied: random steps of all weights all raise the loss. Untied: the steepest one lowers it.
+
+    A tied step has length 0.01 λ_min, where the second order outweighs the third, half of its
+    square in the block's weights: a direction drawn from all weights alike has so little there that
+    rounding would decide.
+    """
+    eigenvalues, vectors = torch.linalg.eigh(block)
+    base = float(loss(weights))
+    if loss.arch.tied:
+        radius = 0.01 * max(float(eigenvalues[0]), 0.0)
+        steps = _random_steps(weights, names, g)
+        moved = {name: w + radius * steps[name] for name, w in weights.items()}
+        return bool((loss(moved) > base).all())
+    for size in (1e-1, 1e-2, 1e-3, 1e-4):
+        moved, start = dict(weights), 0
+        for name in names:
+            count = weights[name].numel()
+            step = vectors[start : start + count, 0].reshape(weights[name].shape)
+            moved[name], start = weights[name] + size * step, start + count
+        if float(loss(moved)) < base:
+            return True
+    return False
+
+
+def _random_steps(weights: Weights, names: list[str], g: torch.Generator) -> Weights:
+    """Unit steps of all weights, each (64, *shape), with length 1/√2 in ``names`` and outside."""
+    steps = {
+        name: torch.randn((_PERTURBATIONS, *w.shape), dtype=w.dtype, generator=g)
+        for name, w in weights.items()
+    }
+    for part in (names, [name for name in steps if name not in names]):
+        squares = [steps[name].reshape(_PERTURBATIONS, -1).square().sum(1) for name in part]
+        length = (2 * torch.stack(squares).sum(0)).sqrt()
+        for name in part:
+            steps[name] = steps[name] / length.reshape(-1, *[1] * weights[name].ndim)
+    return steps
+
+
+#: Eigenvalues within this share of the largest are taken to have no sign.
+_UNSIGNED = 1e-9
+#: Below this |p + q − 1| the unigram is as good as the bigram, hence no trap.
+_NOTHING_TO_LEARN = 1e-4
+#: Rounding of the Hessian's entries over the tolerance of a claim. Dividing by a smaller π₀π₁ lets
+#: errors of rounding alone be larger than that.
+_ROUNDED_ENTRIES = 1e-5
+
+
+def unigram_set(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
+    """e = 0 (and u = 0), b = log π₁/π₀, attention and feed-forward free: gradient, Hessian, sign.
+
+    The Hessian in (b, e) or (b, u, e) is automatic differentiation's of the enumerated loss; with b
+    eliminated and divided by π₀π₁ it must be S, and call the same seeds traps. Source: own
+    derivation, docs/derivations.md, section 12.
+    """
+    arch = loss.arch
+    pi0, pi1 = chain.stationary
+    names = ["bias", "embedding"] if arch.tied else ["bias", "unembedding", "embedding"]
+    slopes, errors, elsewhere, lowest, wanted, kinds, expected = [], [], [], [], [], [], []
+    rounded = _ROUNDED_ENTRIES / (pi0 * pi1)
+    for seed in seeds:
+        g = generator_of(seed)
+        weights = free_weights(arch, g)
+        for name in names:
+            weights[name] = torch.zeros_like(weights[name])
+        weights["bias"] = torch.tensor(math.log(pi1 / pi0), dtype=torch.float64)
+        slopes.append(norm(loss.value_and_gradient(weights)[1]))
+        block, rest = hessian_rows(loss, weights, names, g)
+        schur = block[1:, 1:] - torch.outer(block[1:, 0], block[0, 1:]) / block[0, 0]
+        found, reference = trap_matrix(arch, weights, chain), schur / (pi0 * pi1)
+        largest = max(float(reference.abs().max()), float(block.abs().max()) / (pi0 * pi1))
+        scale = max(1.0, largest, rounded)
+        errors.append(float((found - reference).abs().max()) / scale)
+        elsewhere.append(rest)
+        values, others = torch.linalg.eigvalsh(found), torch.linalg.eigvalsh(reference)
+        lowest.append(float(values[0]))
+        wanted.append(float(others[0]))
+        kinds.append(_kind(values, scale))
+        expected.append(_kind(others, scale))
+    title = f"e = {'' if arch.tied else 'u = '}0, all else free"
+    least = min(range(len(seeds)), key=lambda i: lowest[i])
+    size = max(rounded, *(abs(number) for number in lowest))
+    claims = [
+        equal(f"{title}: gradient", 0.0, slopes),
+        equal(f"{title}: Hessian/π₀π₁, b eliminated, minus S, relative", 0.0, errors),
+        equal(f"{title}: Hessian outside (b, e)", 0.0, elsewhere),
+        equal(f"{title}: smallest eigenvalue of S", wanted[least], [lowest[least]], scale=size),
+    ]
+    if abs(chain.second_eigenvalue) >= _NOTHING_TO_LEARN:
+        same = [kinds == expected]
+        claims.append(held(f"{title}: the Hessian's verdict", _verdict(expected), same))
+    return claims
+
+
+def _kind(values: Tensor, scale: float) -> str:
+    """What the signs of ascending eigenvalues say of the point."""
+    if abs(float(values[0])) <= _UNSIGNED * scale:
+        return "undecided"
+    return "trap" if values[0] > 0 else "saddle"
+
+
+def _verdict(kinds: list[str]) -> str:
+    """How many of the drawn points are what, for instance "trap at 5, saddle at 3 of 8 seeds"."""
+    counts = [(word, kinds.count(word)) for word in ("trap", "saddle", "undecided")]
+    parts = [f"{word} at {count}" for word, count in counts if count]
+    return f"{', '.join(parts)} of {len(kinds)} seeds"
+
 
 #: Groups of claims: four of a tied model, four of an untied one.
 GROUPS = 8

@@ -1,26 +1,332 @@
-"""A whole training run: settings, telemetry, checkpoints, resume, and the record it leaves."""
+"""A whole training run: telemetry, checkpoints, resume, and the record it leaves."""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 import xarray as xr
+from torch import Tensor
 
 from flowsim.errors import InputError
 from full_model.model.architecture import Weights, check_weights
+from full_model.model.batches import PIECE_ON_GPU
 from full_model.model.execution import threads
+from full_model.model.population import PopulationLoss
+from full_model.model.sources import MarkovSource, SequenceSource
 from full_model.training.checkpoints import (
     check_checkpoint,
     fingerprint,
     load_checkpoint,
     refuse_other_settings,
+    save_checkpoint,
 )
-from full_model.training.session import TELEMETRY, RunSession, StepProgress
-from full_model.training.settings import RunSettings, starting_weights
+from full_model.training.losses import HeldOut, RunLosses
+from full_model.training.probes import DISTANCES, Pass, matrix_names, measure, plateau
+from full_model.training.settings import RunSettings, starting_weights, words_of
+from full_model.training.trainer import Trainer, finite_members
+
+#: Called with the step and the latest train loss (M,).
+StepProgress = Callable[[int, Tensor], None]
+
+_PROBE_NUMBERS = 2**22
+#: Which quantities are measured; a run is resumed with the same ones.
+TELEMETRY = 2
+#: Threads that no machine exceeds; OpenMP ends the process when it cannot start what it is asked.
+_MOST_THREADS = 1024
+
+
+class RunSession:
+    """One run in progress: the trainer, the held-out sequences and the telemetry so far.
+
+    Where the loss cannot be enumerated cheaply, what is reported is that of ``HeldOut``.
+    """
+
+    def __init__(self, settings: RunSettings, weights: Weights) -> None:
+        self.settings = settings
+        device, source = settings.device, settings.source()
+        self.generator = torch.Generator(device).manual_seed(settings.data_seed)
+        drawn = settings.drawn_from()
+        self.trainer = Trainer(settings.arch, weights, drawn, settings.recipe, self.generator)
+        dtype = weights["bias"].dtype
+        self.losses = RunLosses.of(settings)
+        self.held_out = HeldOut(settings, drawn, self.losses, dtype)
+        self.tokens = self.held_out.tokens
+        self.exact: PopulationLoss | None = None
+        if is_exact(settings, source):
+            self.exact = PopulationLoss(settings.arch, source, dtype, device)
+        self.history: dict[str, list[Tensor]] = {}
+
+    def run(
+        self, checkpoint: Path | None, identity: dict[str, Any], progress: StepProgress | None
+    ) -> None:
+        """Advance from event to event, measuring and saving, until the last step.
+
+        The first checkpoint is written before the first step, so that one that cannot be written
+        costs no training.
+        """
+        settings, trainer = self.settings, self.trainer
+        last = settings.recipe.steps
+        if not self.history:
+            self.measure(torch.full((settings.members,), torch.nan))
+            if checkpoint is not None:
+                self.save(checkpoint, identity)
+        stride = max(1, last // 200)
+        while trainer.step < last:
+            stops = [last]
+            for every in (settings.telemetry_every, settings.checkpoint_every):
+                stops.append((trainer.step // every + 1) * every)
+            if settings.recipe.trainer != "flow":
+                stops.append((trainer.step // stride + 1) * stride)
+            loss = trainer.advance(min(stops) - trainer.step)
+            done = trainer.step
+            if done % settings.telemetry_every == 0 or done == last:
+                self.measure(loss)
+            if checkpoint is not None and (done % settings.checkpoint_every == 0 or done == last):
+                self.save(checkpoint, identity)
+            if progress is not None:
+                progress(done, loss)
+
+    def measure(self, train_loss: Tensor) -> None:
+        """Append one line of telemetry."""
+        trainer, arch = self.trainer, self.settings.arch
+        found: dict[str, list[Tensor]] = {}
+        numbers = self.tokens[0].numel() * max(arch.width, arch.heads * arch.length)
+        on_cpu = self.tokens.device.type == "cpu"
+        size = max(1, (_PROBE_NUMBERS if on_cpu else PIECE_ON_GPU) // numbers)
+        for start in range(0, trainer.members, size):
+            part = slice(start, start + size)
+            weights = {name: w[part] for name, w in trainer.weights.items()}
+            alive = finite_members(weights)
+            safe = {
+                name: torch.where(alive.reshape(-1, *[1] * (w.ndim - 1)), w, 0.0)
+                for name, w in weights.items()
+            }
+            seen = Pass.of(arch, safe, self.tokens[part])
+            line = measure(safe, seen)
+            if self.exact is None:
+                line["loss"] = self.held_out.loss(seen.logits, part)
+            for name, values in line.items():
+                dead = ~alive.reshape(-1, *[1] * (values.ndim - 1))
+                found.setdefault(name, []).append(values.masked_fill(dead, torch.nan))
+        whole = {name: torch.cat(parts) for name, parts in found.items()}
+        if self.exact is not None:
+            with torch.no_grad():
+                whole["loss"] = self.exact(trainer.weights)
+        whole["train_loss"] = train_loss
+        whole["at"] = torch.tensor(trainer.step)
+        for name, values in whole.items():
+            kind = torch.int64 if name == "at" else torch.float64
+            self.history.setdefault(name, []).append(values.detach().cpu().to(kind))
+
+    def save(self, checkpoint: Path, identity: dict[str, Any]) -> None:
+        trainer = self.trainer
+        tensors = {f"weight/{name}": w for name, w in trainer.weights.items()}
+        for slot, moments in trainer.moments.items():
+            tensors |= {f"{slot}/{name}": m for name, m in moments.items()}
+        tensors |= {f"history/{name}": torch.stack(rows) for name, rows in self.history.items()}
+        tensors["generator"], tensors["alive"] = self.generator.get_state(), trainer.alive
+        state = {
+            "settings": identity,
+            "step": trainer.step,
+            "evaluations": trainer.evaluations,
+            "threads": torch.get_num_threads(),
+            "torch": str(torch.__version__),
+        }
+        save_checkpoint(checkpoint, tensors, state)
+
+    def restore(self, path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> int:
+        """Take over a checkpoint's state; the number of threads it was made with.
+
+        Raises:
+            InputError: what is in it is not what this run would have saved.
+        """
+        try:
+            step, evaluations, count = self._counters(state)
+            history = self._check_tensors(tensors, step)
+        except InputError as error:
+            raise InputError(f"{path} is not a usable checkpoint: {error}") from None
+        try:
+            self.generator.set_state(tensors["generator"])
+        except RuntimeError:
+            raise InputError(f"{path} is not a usable checkpoint: no generator is in it") from None
+        trainer, device = self.trainer, self.settings.device
+        for name in trainer.weights:
+            trainer.weights[name] = tensors[f"weight/{name}"].to(device)
+        for slot, moments in trainer.moments.items():
+            for name in moments:
+                moments[name] = tensors[f"{slot}/{name}"].to(device)
+        trainer.alive = tensors["alive"].to(device)
+        trainer.step, trainer.evaluations = step, evaluations
+        self.history = {name: list(values.unbind(0)) for name, values in history.items()}
+        return count
+
+    def _counters(self, state: dict[str, Any]) -> tuple[int, int, int]:
+        """Steps, evaluations and threads of a checkpoint; InputError if one is no count."""
+        numbers: list[int] = []
+        for name in ("step", "evaluations", "threads"):
+            number = state.get(name)
+            if type(number) is not int or not 0 <= number < 2**63:
+                raise InputError("its counters are no counts")
+            numbers.append(number)
+        step, evaluations, count = numbers
+        if step > self.settings.recipe.steps:
+            raise InputError("it is past its own last step")
+        if not 1 <= count <= _MOST_THREADS:
+            raise InputError(f"its threads are {count}, not from 1 to {_MOST_THREADS}")
+        return step, evaluations, count
+
+    def _check_tensors(self, tensors: dict[str, Tensor], step: int) -> dict[str, Tensor]:
+        """The telemetry of a checkpoint; InputError for tensors that are not those of the run."""
+        trainer = self.trainer
+        expected = {f"weight/{name}": w for name, w in trainer.weights.items()}
+        for slot, moments in trainer.moments.items():
+            expected |= {f"{slot}/{name}": m for name, m in moments.items()}
+        expected |= {"generator": self.generator.get_state(), "alive": trainer.alive}
+        looks = torch.tensor(self._looks(step))
+        self.measure(torch.full((self.settings.members,), torch.nan))
+        names = list(self.history)
+        for name, (row,) in self.history.items():
+            expected[f"history/{name}"] = row.expand(len(looks), *row.shape)
+        self.history = {}
+        for name, like in expected.items():
+            found = tensors.get(name)
+            if found is None or found.shape != like.shape or found.dtype != like.dtype:
+                raise InputError(f"{name} is missing or misshaped")
+        if foreign := sorted(set(tensors) - set(expected)):
+            raise InputError(f"no run has {foreign[0][:60]!r}")
+        if not torch.equal(tensors["history/at"], looks):
+            raise InputError("its telemetry is not of the steps at which the run is measured")
+        weights = {name: tensors[f"weight/{name}"] for name in trainer.weights}
+        if bool((tensors["alive"] & ~finite_members(weights)).any()):
+            raise InputError("its weights are not finite, and it calls them so")
+        return {name: tensors[f"history/{name}"] for name in names}
+
+    def _looks(self, step: int) -> list[int]:
+        """The steps up to ``step`` after which ``run`` has measured."""
+        looks = list(range(0, step + 1, self.settings.telemetry_every))
+        ended = step == self.settings.recipe.steps and looks[-1] != step
+        return [*looks, step] if ended else looks
+
+    def record(self) -> xr.Dataset:
+        """The record of what was measured so far."""
+        history = {name: torch.stack(rows) for name, rows in self.history.items()}
+        return run_record(self.settings, history, self.trainer, self.losses)
+
+
+#: Enumerate for the telemetry up to this many sequences, and sample a held-out batch beyond.
+_EXACT_TELEMETRY = 2**10
+
+_EXTRA_DIMENSIONS = {
+    "canonical": ("coordinate",),
+    "probability": ("symbol",),
+    "predicted_kernel": ("symbol", "next"),
+    "attention_share": ("layer",),
+    "looks_back": ("layer", "head", "back"),
+    "leading_share": ("matrix",),
+}
+
+
+def is_exact(settings: RunSettings, source: SequenceSource) -> bool:
+    """Whether the loss reported is enumerated."""
+    few = settings.arch.states**settings.arch.length <= _EXACT_TELEMETRY
+    alone = settings.arch.attention == "none" and isinstance(source, MarkovSource)
+    return source.exact and (few or alone)
+
+
+def run_record(
+    settings: RunSettings, history: dict[str, Tensor], trainer: Trainer, losses: RunLosses
+) -> xr.Dataset:
+    """The record over the dimensions step, model, coordinate, symbol, layer and matrix.
+
+    Args:
+        settings: of the run.
+        history: what was measured, by name, (T, M, …), and the steps as "at".
+        trainer: at its end.
+        losses: what the loss is compared with.
+    """
+    steps, arch = history.pop("at"), settings.arch
+    data: dict[str, Any] = {
+        name: (("step", "model", *_EXTRA_DIMENSIONS.get(name, ())), values.numpy())
+        for name, values in sorted(history.items())
+    }
+    data |= {
+        name: (("model",), np.asarray(values))
+        for name, values in _per_model(settings, steps, history["loss"], losses).items()
+    }
+    data["finite"] = (("model",), trainer.alive.cpu().numpy().astype("int8"))
+    data["baseline_loss"] = (("model", "baseline"), losses.values.numpy())
+    if "distance" in data:
+        data["distance"] += ({"long_name": "distance of the weights from the rank-one family"},)
+    coordinates: dict[str, Any] = {
+        "step": steps.numpy(),
+        "baseline": list(losses.names),
+        "matrix": matrix_names(arch),
+        "symbol": list(range(arch.states)),
+    }
+    if "canonical" in data:
+        coordinates["coordinate"] = ["e", "w", "a"]
+    if "predicted_kernel" in data:
+        coordinates["next"] = list(range(arch.states))
+    if "looks_back" in data:
+        coordinates["back"] = list(range(min(arch.length, DISTANCES)))
+    dataset = xr.Dataset(data, coords=coordinates, attrs=_attributes(settings, trainer, losses))
+    if settings.recipe.trainer == "flow":
+        time = steps.numpy() * settings.recipe.horizon / settings.recipe.steps
+        dataset = dataset.assign_coords(time=("step", time))
+    return dataset
+
+
+def _per_model(
+    settings: RunSettings, steps: Tensor, loss: Tensor, losses: RunLosses
+) -> dict[str, Any]:
+    """What has one number for every model."""
+    found: dict[str, Any] = {"seed": settings.seeds}
+    if settings.p is not None:
+        found |= {"p": settings.p, "q": settings.q}
+    unigram, least = losses.column("unigram"), losses.least
+    if words_of(settings.every_data[0]) == "fixed":
+        found |= {"entropy_rate": least, "stationary_entropy": unigram}
+    if unigram is not None and least is not None:
+        names = ("plateau_start", "escape", "plateau_length")
+        found |= dict(zip(names, plateau(steps, loss, unigram, least), strict=True))
+    return found
+
+
+def _attributes(settings: RunSettings, trainer: Trainer, losses: RunLosses) -> dict[str, Any]:
+    data = settings.every_data[0]
+    found = {
+        "title": "training of the full transformer",
+        "states": settings.arch.states,
+        "order": data.order,
+        "prior": words_of(data),
+        "settings": json.dumps(settings.as_dict(), sort_keys=True),
+        "loss_is": loss_is(settings, losses),
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "field_evaluations": trainer.evaluations,
+    }
+    return found | ({"baselines_missing": losses.missing} if losses.missing else {})
+
+
+def loss_is(settings: RunSettings, losses: RunLosses) -> str:
+    """What the loss of the record is."""
+    source = settings.source()
+    if is_exact(settings, source):
+        return "exact population loss"
+    if not source.exact:
+        return "cross-entropy to each held-out sequence's own kernel"
+    if losses.least is None:
+        return "cross-entropy to Bayes's predictor over held-out sequences"
+    if losses.column("Bayes") is None:
+        return "entropy rate + KL over held-out sequences"
+    return "held-out sequences, corrected by their errors of the baselines"
 
 
 def train(

@@ -21,7 +21,7 @@ from full_model.model.architecture import Architecture, Weights, check_weights, 
 from full_model.model.batches import PIECE, batch_gradient, widest
 from full_model.model.execution import Repeated, threads
 from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
-from full_model.model.sequence_source import SequenceSource
+from full_model.model.sources import SequenceSource
 
 #: Symbols to be trained on from which a second of compiling pays.
 _WORTH_COMPILING = 2**22

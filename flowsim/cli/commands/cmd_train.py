@@ -15,6 +15,7 @@ from flowsim.cli.groups import Printed
 from flowsim.cli.options import Numbers, point
 from flowsim.cli.output import progress, report, write_figure
 from flowsim.errors import InputError
+from flowsim.training.recipe import Recipe
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -89,10 +90,11 @@ class Train(AnyChain, Printed):
         typer.Option("--layer-norm", help="Use layer norms.", rich_help_panel=options.FULL),
     ] = False
     trainer: Annotated[
-        options.TrainerName,
+        Literal["flow", "gd", "momentum", "sgd", "adam", "adamw"],
         typer.Option(
             metavar="NAME", rich_help_panel=options.WORK,
-            help="flow, gd (both on the exact population loss), sgd or adamw (sampled batches).",
+            help="flow, gd or momentum (0.9), on the exact population loss unless given; sgd, "
+            "adam or adamw, on sampled batches unless given.",
         ),
     ] = "adamw"  # fmt: skip
     steps: Annotated[
@@ -104,6 +106,21 @@ class Train(AnyChain, Printed):
     ] = 1000  # fmt: skip
     batch: options.Batch = 16
     learning_rate: options.Rate = None
+    loss: Annotated[
+        Literal["population", "sampled"] | None,
+        typer.Option(
+            metavar="KIND", rich_help_panel=options.WORK,
+            help="population (exact) or sampled batches.  [default: as of the trainer]",
+        ),
+    ] = None  # fmt: skip
+    schedule: Annotated[
+        Literal["constant", "cosine"] | None,
+        typer.Option(
+            metavar="KIND", rich_help_panel=options.WORK,
+            help="Of the learning rate: constant, or cosine with 2 % warm-up.  [default: cosine "
+            "for adam and adamw]",
+        ),
+    ] = None  # fmt: skip
     horizon: Annotated[
         float,
         typer.Option(
@@ -199,6 +216,14 @@ class Train(AnyChain, Printed):
         prior = self.any_prior()
         return int(prior.states**prior.order)
 
+    def recipe(self) -> Recipe:
+        """The trainer with its numbers."""
+        return Recipe.named(
+            self.trainer, steps=self.steps, batch=self.batch, learning_rate=self.learning_rate,
+            horizon=self.horizon, loss=self.loss, schedule=self.schedule,
+            clip=1.0 if self.trainer in ("adam", "adamw") else None,
+        )  # fmt: skip
+
     def files(self) -> dict[str, Path]:
         """The record, the checkpoint and perhaps the figure, by kind."""
         checkpoint = self.checkpoint or self.out.with_suffix(".safetensors")
@@ -236,7 +261,7 @@ def _check(given: Train) -> None:
     if (given.init == "lifted") != (given.theta is not None):
         raise InputError("--theta E,W or E,W,A goes with --init lifted, and --init lifted with it")
     hidden = 4 * given.d if given.hidden is None else given.hidden
-    batch = given.batch if given.trainer in ("sgd", "adamw") else 0
+    batch = given.batch if given.recipe().loss == "sampled" else 0
     if not batch and given.attention_kind != "none" and data is None:
         sizes.check_enumeration(given.length)
     sizes.check_training(
@@ -256,7 +281,6 @@ def _check(given: Train) -> None:
 def _settings(given: Train) -> RunSettings:
     """Everything that decides the run's numbers."""
     from full_model.model.architecture import Architecture
-    from full_model.training.recipe import Recipe
     from full_model.training.settings import RunSettings
 
     data = given.data()
@@ -267,12 +291,8 @@ def _settings(given: Train) -> RunSettings:
         states=2 if data is None else data.states, output="binary" if data is None else "states",
         positions=given.positions, window=given.window,
     )  # fmt: skip
-    recipe = Recipe(
-        given.trainer, steps=given.steps, batch=given.batch, learning_rate=given.learning_rate,
-        horizon=given.horizon, clip=1.0 if given.trainer == "adamw" else None,
-    )  # fmt: skip
     return RunSettings(
-        arch, recipe,
+        arch, given.recipe(),
         p=None if chain is None else (chain.p,), q=None if chain is None else (chain.q,),
         data=data,
         seeds=tuple(range(given.seed, given.seed + given.seeds)),
@@ -288,7 +308,7 @@ def _run(given: Train, settings: RunSettings) -> xr.Dataset:
     from torch import Tensor
 
     from flowsim.records.attributes import provenance
-    from full_model.training.baseline_losses import RunLosses
+    from full_model.training.losses import RunLosses
     from full_model.training.run import train as run
 
     losses = RunLosses.of(settings)

@@ -14,7 +14,7 @@ from flowsim.cli.output import DISAGREES, progress, say
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
-    from full_model.theorems.claims import Claim
+    from full_model.theorems.verify import Claim
 
 #: d of the theorems' transformer; a construction has its own.
 _DIMENSION = 4
@@ -70,7 +70,7 @@ def verify(given: Verify) -> None:
       flowsim verify --construction log-depth --order 3 --states 2 --length 99
     """
     claims = _theorems(given) if given.construction is None else _counting(given)
-    from full_model.theorems.claims import format_claims
+    from full_model.theorems.verify import format_claims
 
     if given.as_json:
         say(json.dumps([claim.as_dict() for claim in claims], indent=2))

@@ -31,10 +31,10 @@ from full_model import (
     initial_weights,
     wilson,
 )
-from full_model.comparison.agreement import add_agreement
 from full_model.comparison.choices import ATTENTION, predicting_model
-from full_model.comparison.full_side import lifted_weights
+from full_model.comparison.compare import add_agreement
 from full_model.comparison.outcome import EndReason, unigram_block
+from full_model.comparison.side_by_side import lifted_weights
 from full_model.comparison.steps import step_until
 
 

@@ -20,7 +20,7 @@ from full_model import (
 )
 from full_model.comparison.choices import ATTENTION
 from full_model.comparison.fields import rank_one_coordinates
-from full_model.comparison.full_side import ROUNDING, lifted_weights
+from full_model.comparison.side_by_side import ROUNDING, lifted_weights
 from full_model.comparison.steps import step_until
 
 F64 = torch.float64

@@ -21,9 +21,8 @@ from full_model import (
     lift_states,
 )
 from full_model.comparison.choices import predicting_model
-from full_model.comparison.full_side import full_field, lifted_weights
-from full_model.comparison.outcome import EndReason
-from full_model.comparison.states.states_outcome import hessian_block, mean_free_basis
+from full_model.comparison.outcome import EndReason, hessian_block, mean_free_basis
+from full_model.comparison.side_by_side import full_field, lifted_weights
 from full_model.comparison.steps import step_until
 from full_model.lift.states import project_states
 from full_model.model.transformer import forward

@@ -5,7 +5,7 @@ import torch
 
 from flowsim import DirichletPrior, InductionModel, InputError
 from full_model import Architecture, PriorSource, all_sequences, fit_induction, forward
-from full_model.model.sequence_source import sequence_law
+from full_model.model.sources import sequence_law
 
 N = 7
 ARCH = Architecture(6, N, 2, hidden=0, states=2, output="states", tied=False, positions="relative")

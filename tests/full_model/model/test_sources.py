@@ -12,8 +12,8 @@ from flowsim import (
     SymmetricChain,
 )
 from full_model import Architecture, PopulationLoss, PriorSource, all_sequences, initial_weights
-from full_model.model.sequence_source import sequence_law
-from full_model.training.data import source_of
+from full_model.model.sources import sequence_law
+from full_model.training.settings import source_of
 
 ROWS = [[0.1, 0.9], [0.3, 0.7], [1.0, 0.0], [0.6, 0.4]]
 CYCLE = [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [1.0, 0.0, 0.0]]

@@ -10,7 +10,7 @@ from command import assert_refused, run
 
 from flowsim import DirichletPrior, InputError, in_context, sample_kernels
 from full_model import constant_depth, forward, log_depth, verify_counting
-from full_model.theorems.counting_weights import nearest_contexts
+from full_model.theorems.counting import nearest_contexts
 
 BUILDERS = {"constant-depth": constant_depth, "log-depth": log_depth}
 
@@ -119,7 +119,7 @@ def test_bad_input_is_one_sentence(what, words):
 
 
 def test_too_many_contexts_are_refused_before_weights_are_made(monkeypatch):
-    monkeypatch.setattr("full_model.theorems.counting_weights.zero_weights", None)
+    monkeypatch.setattr("full_model.theorems.counting.zero_weights", None)
     with pytest.raises(InputError, match="all pairs of at most 20000"):
         constant_depth(3, 1000, 9)
 

@@ -9,7 +9,7 @@ import torch
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from full_model import Claim, format_claims, verify
-from full_model.theorems import unigram, unigram_set
+from full_model.theorems import verify as checked
 
 EXTREME = (1e-12, 1e-9, 1e-6, 1e-4, 0.01, 0.3, 0.7, 0.99, 1 - 1e-4, 1 - 1e-6, 1 - 1e-9)
 
@@ -68,23 +68,23 @@ def test_definiteness_follows_the_regime():
 
 
 def test_a_wrong_formula_fails(monkeypatch):
-    right = unigram.expected_block
+    right = checked.expected_block
 
     def wrong(positions, excess, tied):
         return right(positions, excess, tied) + 1e-6 * torch.eye(1)
 
-    monkeypatch.setattr(unigram, "expected_block", wrong)
+    monkeypatch.setattr(checked, "expected_block", wrong)
     claims = verify(BinaryChain(0.5, 0.8), seeds=[0])
     assert sum(not c.passed for c in claims) >= 2
 
 
 def test_a_wrong_trap_matrix_fails(monkeypatch):
-    right = unigram_set.trap_matrix
+    right = checked.trap_matrix
 
     def wrong(arch, weights, chain):
         return right(arch, weights, chain) - 20 * torch.eye(arch.d * (1 if arch.tied else 2))
 
-    monkeypatch.setattr(unigram_set, "trap_matrix", wrong)
+    monkeypatch.setattr(checked, "trap_matrix", wrong)
     failed = [c.claim for c in verify(BinaryChain(0.5, 0.8), seeds=range(4)) if not c.passed]
     assert [claim.split(": ")[1].split(",")[0] for claim in failed] == [
         "Hessian/π₀π₁", "smallest eigenvalue of S", "the Hessian's verdict",

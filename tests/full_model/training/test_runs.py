@@ -124,7 +124,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_training(tmp_path, monkeyp
     def full_disk(path, tensors, state):
         raise InputError(f"cannot write {path}")
 
-    monkeypatch.setattr("full_model.training.session.save_checkpoint", full_disk)
+    monkeypatch.setattr("full_model.training.run.save_checkpoint", full_disk)
     steps = []
     with pytest.raises(InputError, match="cannot write"):
         train(settings(), tmp_path / "state", progress=lambda step, loss: steps.append(step))
@@ -385,3 +385,21 @@ def test_small_networks_train_on_one_thread():
         train(small, progress=lambda *_: seen.append(torch.get_num_threads()))
         assert torch.get_num_threads() == 2
     assert set(seen) == {1}
+
+
+@pytest.mark.parametrize("name, schedule, words", [
+    ("momentum", "cosine", {"trainer": "sgd", "momentum": 0.9, "loss": "population"}),
+    ("adam", "constant", {"trainer": "adamw", "weight_decay": 0.0, "loss": "sampled"}),
+    ("gd", "cosine", {"trainer": "gd", "loss": "population"}),
+])  # fmt: skip
+def test_train_has_the_optimizers_and_schedules_of_portraits(name, schedule, words, tmp_path):
+    command = ["train", "--p", "0.5", "--q", "0.8", "--length", "4", "--d", "2", "--steps", "3"]
+    done = run(*command, "--trainer", name, "--schedule", schedule, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with xr.open_dataset(tmp_path / "train.nc", engine="h5netcdf") as record:
+        recipe = json.loads(record.attrs["settings"])["recipe"]
+    assert words.items() <= recipe.items() and recipe["schedule"] == schedule
+    same = flowsim.OptimizerChoice.named(name, steps=3, schedule=schedule).recipe
+    assert (same.trainer, same.loss, same.momentum) == tuple(
+        recipe[key] for key in ("trainer", "loss", "momentum")
+    )

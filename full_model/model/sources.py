@@ -1,0 +1,410 @@
+"""Sources of sequences: samples, and the law of what follows each symbol."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from flowsim.chains.higher_order import OrderChain
+from flowsim.chains.next_laws import bayes_laws, kernel_laws
+from flowsim.chains.paths import sample_kernels
+from flowsim.chains.priors import Prior
+from flowsim.errors import InputError
+from flowsim.markov import MarkovChain
+
+
+class SequenceSource(ABC):
+    """Sequences for each of M models, on S states."""
+
+    @property
+    @abstractmethod
+    def members(self) -> int:
+        """M."""
+
+    @property
+    @abstractmethod
+    def states(self) -> int:
+        """S."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether ``next_laws`` is known."""
+        return True
+
+    @abstractmethod
+    def repeat(self, members: int) -> Self:
+        """The same for every member; InputError if there are already several of them."""
+
+    @abstractmethod
+    def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Independent sequences for every member, and their next symbols, uint8 (M, batch, N)."""
+
+    @abstractmethod
+    def first_law(self) -> Tensor:
+        """The law of a sequence's first symbol, shape (M, S), float64."""
+
+    @abstractmethod
+    def next_laws(self, tokens: Tensor) -> Tensor:
+        """P(x_{n+1} = s | x_1 … x_n) at every n, shape (M, B, N, S), float64.
+
+        Args:
+            tokens: integers in [0, S), (B, N) for all members or (M, B, N), each its own.
+
+        Raises:
+            InputError: where no closed form is known.
+        """
+
+    def held_out(
+        self, batch: int, length: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Sequences (M, batch, N), and the law of what follows, (M, batch, N, S)."""
+        tokens, _ = self.sample(batch, length, generator)
+        return tokens, self.next_laws(tokens.cpu()).to(tokens.device)
+
+    def of_members(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens as (M, B, N), int64, and the member of each, (M, 1, 1)."""
+        whole = tokens.long().expand(self.members, *tokens.shape[-2:])
+        return whole, torch.arange(self.members, device=tokens.device)[:, None, None]
+
+
+def sequence_law(source: SequenceSource, tokens: Tensor, laws: Tensor) -> Tensor:
+    """P(x_1 … x_N) of sequences (B, N), with their ``next_laws``, shape (M, B)."""
+    law = source.first_law()[:, tokens[:, 0].long()]
+    for n in range(tokens.shape[1] - 1):
+        following = tokens[None, :, n + 1, None].long().expand(law.shape[0], -1, -1)
+        law = law * laws[:, :, n].gather(-1, following)[..., 0]
+    return law
+
+
+def require_one_or(sources: int, models: int) -> None:
+    """InputError unless there is one source for all models, or one for each."""
+    if sources not in (1, models):
+        raise InputError(f"{sources} sources cannot serve {models} models")
+
+
+def require_bytes(states: int, members: int) -> None:
+    """InputError for a source of no member, or of symbols that fit no byte."""
+    if members < 1:
+        raise InputError(f"a source needs at least one member, not {members}")
+    if states > 256:
+        raise InputError(f"sequences are kept in bytes: at most 256 states, not {states}")
+
+
+class MarkovSource(SequenceSource):
+    """M stationary chains on k states: kernels, stationary laws, entropies and samples.
+
+    Attributes:
+        kernel: (M, k, k), P(next = j | now = i), float64.
+        stationary: (M, k), π with π P = π.
+        entropy_rate: (M,), Σᵢ πᵢ H(P(i, ·)) in nats, the bigram loss.
+        stationary_entropy: (M,), H(π) in nats, the unigram loss.
+
+    Raises:
+        InputError: no chain, or a kernel whose rows are not positive and of sum one.
+
+    Source: AM Sec. 2 (binary), AM Sec. 4.3 (k states).
+    """
+
+    def __init__(self, kernel: Tensor) -> None:
+        kernel = kernel.to(torch.float64)
+        if kernel.ndim != 3 or kernel.shape[0] < 1 or kernel.shape[1] != kernel.shape[2]:
+            raise InputError(f"kernels must have shape (M, k, k), not {tuple(kernel.shape)}")
+        if kernel.shape[1] < 2 or not (kernel > 0).all():
+            raise InputError("every entry of a kernel on at least two states must be positive")
+        if (kernel.sum(-1) - 1).abs().max() > 1e-12:
+            raise InputError("the rows of a kernel must sum to one")
+        self.kernel = kernel
+        self.stationary = _stationary(kernel)
+        self.entropy_rate = -(self.stationary[..., None] * kernel * kernel.log()).sum((-2, -1))
+        self.stationary_entropy = -(self.stationary * self.stationary.log()).sum(-1)
+
+    @classmethod
+    def of(cls, chains: MarkovChain | Sequence[MarkovChain]) -> MarkovSource:
+        """The source of one chain or of several on as many states, one per member."""
+        several = [chains] if isinstance(chains, MarkovChain) else list(chains)
+        if len({chain.states for chain in several}) != 1:
+            raise InputError("a source needs at least one chain, all on the same number of states")
+        source = cls(torch.stack([torch.from_numpy(chain.kernel) for chain in several]))
+        source.entropy_rate = torch.tensor([c.entropy_rate for c in several], dtype=torch.float64)
+        source.stationary_entropy = torch.tensor(
+            [c.stationary_entropy for c in several], dtype=torch.float64
+        )
+        return source
+
+    @property
+    def members(self) -> int:
+        return self.kernel.shape[0]
+
+    @property
+    def states(self) -> int:
+        return self.kernel.shape[1]
+
+    def repeat(self, members: int) -> MarkovSource:
+        """The same chain for every member; InputError if there are already several of them."""
+        if self.members == members:
+            return self
+        if self.members != 1:
+            raise InputError(f"{self.members} chains cannot serve {members} models")
+        source = MarkovSource(self.kernel.expand(members, -1, -1))
+        source.entropy_rate = self.entropy_rate.expand(members)
+        source.stationary_entropy = self.stationary_entropy.expand(members)
+        return source
+
+    def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Independent stationary sequences for every member, and their next symbols.
+
+        Args:
+            batch: sequences per member, at least 1.
+            length: N, at least 1.
+            generator: the only source of randomness; the sample lies on its device.
+
+        Returns:
+            (inputs, targets), uint8 of shape (M, batch, N); targets[..., n] follows inputs[..., n].
+
+        Every step is a random map of the states, read off one uniform number; the sequence is the
+        chain of their compositions, taken by doubling in log₂ N rounds (own derivation).
+        """
+        if batch < 1 or length < 1:
+            raise InputError(f"a sample needs batch ≥ 1 and length ≥ 1, not {batch} and {length}")
+        device = generator.device
+        size = (self.members, batch, length + 1)
+        u = torch.rand(size, dtype=torch.float64, device=device, generator=generator)
+        laws = torch.cat([self.stationary[:, None], self.kernel], dim=1)  # π, then a row per state
+        steps = laws.cumsum(-1)[..., :-1].to(device)  # (M, 1 + k, k − 1)
+        if self.states == 2:
+            return _binary_paths(u, steps[..., 0])
+        maps = (u[..., None, None] >= steps[:, None, None, 1:]).sum(-1)  # (M, B, N + 1, k)
+        maps[:, :, 0] = (u[:, :, 0, None] >= steps[:, None, 0]).sum(-1, keepdim=True)
+        shift = 1
+        while shift <= length:
+            maps[:, :, shift:] = maps[:, :, shift:].gather(-1, maps[:, :, :-shift])
+            shift *= 2
+        paths = maps[..., 0].to(torch.uint8)
+        return paths[..., :-1], paths[..., 1:]
+
+    def first_law(self) -> Tensor:
+        return self.stationary
+
+    def next_laws(self, tokens: Tensor) -> Tensor:
+        whole, member = self.of_members(tokens)
+        return self.kernel[member, whole]
+
+
+def _binary_paths(u: Tensor, zero_below: Tensor) -> tuple[Tensor, Tensor]:
+    """Two-state paths from uniforms (M, B, N + 1) and P(0 | start, 0, 1), shape (M, 3).
+
+    Step n maps the state s to c ⊕ (d ∧ s), and maps after maps are of that form. All sequences are
+    composed as one long row: a first step has d = 0, and nothing reaches over it.
+    """
+    image = (u >= zero_below[:, 1, None, None]).view(torch.uint8)
+    moves = (u >= zero_below[:, 2, None, None]).view(torch.uint8).bitwise_xor_(image)
+    image[..., 0] = u[..., 0] >= zero_below[:, 0, None]
+    moves[..., 0] = 0
+    c, d = image.view(-1), moves.view(-1)
+    shift, last = 1, u.shape[-1] - 1
+    while shift <= last:
+        c[shift:] ^= d[shift:] & c[:-shift]
+        d[shift:] &= d[:-shift].clone()
+        shift *= 2
+    return image[..., :-1], image[..., 1:]
+
+
+def _stationary(kernel: Tensor) -> Tensor:
+    """π of each kernel: the cofactors of 1 − P, by solving with one equation replaced by Σπ = 1."""
+    k = kernel.shape[-1]
+    if k == 2:
+        weights = torch.stack([kernel[:, 1, 0], kernel[:, 0, 1]], dim=-1)
+        return weights / weights.sum(-1, keepdim=True)
+    system = torch.eye(k, dtype=kernel.dtype, device=kernel.device) - kernel.mT
+    system[:, -1] = 1
+    right = torch.zeros(kernel.shape[0], k, dtype=kernel.dtype, device=kernel.device)
+    right[:, -1] = 1
+    return torch.linalg.solve(system, right)
+
+
+class ChainSource(SequenceSource):
+    """Stationary sequences of a chain of order k, the same chain for each of M models.
+
+    Args:
+        chain: the chain.
+        members: M, at least 1.
+
+    Raises:
+        InputError: M below 1, more than 256 states, or a chain with no one stationary law.
+    """
+
+    def __init__(self, chain: OrderChain, members: int = 1) -> None:
+        require_bytes(chain.states, members)
+        self.chain, self._members = chain, members
+        self._kernel = torch.from_numpy(chain.kernel)
+        self._contexts = torch.tensor(chain.contexts.stationary, dtype=torch.float64)
+
+    @property
+    def members(self) -> int:
+        return self._members
+
+    @property
+    def states(self) -> int:
+        return self.chain.states
+
+    def repeat(self, members: int) -> ChainSource:
+        require_one_or(self.members, members)
+        return ChainSource(self.chain, members)
+
+    def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        kernels = self._kernel.expand(self.members * max(batch, 0), -1, -1)
+        paths = sample_kernels(kernels, self._contexts, length, generator)
+        inputs, targets = (x.to(torch.uint8).unflatten(0, (self.members, batch)) for x in paths)
+        return inputs, targets
+
+    def first_law(self) -> Tensor:
+        return torch.tensor(self.chain.stationary, dtype=torch.float64).expand(self.members, -1)
+
+    def next_laws(self, tokens: Tensor) -> Tensor:
+        """As ``SequenceSource``; before k symbols are known, of the stationary law.
+
+        After symbols that do not occur the law is uniform.
+        """
+        whole, _ = self.of_members(tokens)
+        states, order = self.states, self.chain.order
+        context, laws = torch.zeros_like(whole[..., 0]), []
+        for n in range(whole.shape[-1]):
+            known = min(n + 1, order)
+            context = (context * states + whole[..., n]) % states**known
+            laws.append(self._after(known)[context])
+        return torch.stack(laws, dim=-2)
+
+    def _after(self, known: int) -> Tensor:
+        """The law of the next symbol after each ``known`` ≤ k symbols, (S^known, S)."""
+        if known == self.chain.order:
+            return self._kernel
+        joint = torch.from_numpy(self.chain.joint(known))
+        whole = joint.sum(-1, keepdim=True)
+        return torch.where(whole > 0, joint / whole.clamp(min=1e-300), 1 / self.states)
+
+
+class PriorSource(SequenceSource):
+    """Sequences for each of M models, every one with a kernel drawn anew.
+
+    Args:
+        prior: the law of kernels; the first k symbols of a sequence are uniform.
+        members: M, at least 1.
+
+    Raises:
+        InputError: M below 1, or more than 256 states.
+    """
+
+    def __init__(self, prior: Prior, members: int = 1) -> None:
+        require_bytes(prior.states, members)
+        self.prior, self._members = prior, members
+
+    @property
+    def members(self) -> int:
+        return self._members
+
+    @property
+    def states(self) -> int:
+        return self.prior.states
+
+    @property
+    def exact(self) -> bool:
+        return self.prior.has_bayes
+
+    def repeat(self, members: int) -> PriorSource:
+        """The same prior for every member; InputError if there are already several of them."""
+        require_one_or(self.members, members)
+        return PriorSource(self.prior, members)
+
+    def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Independent sequences for every member, and their next symbols.
+
+        Returns:
+            (inputs, targets), uint8 of shape (M, batch, N); targets[..., n] follows inputs[..., n].
+
+        Raises:
+            InputError: batch or length below 1.
+        """
+        return self._paths(self._kernels(batch, generator), length, generator)
+
+    def first_law(self) -> Tensor:
+        return torch.full((self.members, self.states), 1 / self.states, dtype=torch.float64)
+
+    def next_laws(self, tokens: Tensor) -> Tensor:
+        """Bayes's predictor, the same for all members."""
+        shape = tokens.shape[-2:]
+        laws = bayes_laws(self.prior, tokens.reshape(-1, shape[-1]))
+        return laws.reshape(-1, *shape, self.states).expand(self.members, -1, -1, -1)
+
+    def held_out(
+        self, batch: int, length: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """As ``SequenceSource``; by each sequence's own kernel where Bayes's is not known."""
+        if self.exact:
+            return super().held_out(batch, length, generator)
+        kernels = self._kernels(batch, generator)
+        tokens, _ = self._paths(kernels, length, generator)
+        return tokens, kernel_laws(kernels, tokens.flatten(0, 1)).unflatten(0, tokens.shape[:2])
+
+    def _kernels(self, batch: int, generator: torch.Generator) -> Tensor:
+        return self.prior.draw(self.members * max(batch, 0), generator)
+
+    def _paths(
+        self, kernels: Tensor, length: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        paths = sample_kernels(kernels, None, length, generator)
+        inputs, targets = (x.to(torch.uint8).unflatten(0, (self.members, -1)) for x in paths)
+        return inputs, targets
+
+
+class EnsemblePart(SequenceSource):
+    """Some rows of what a source draws for a whole ensemble.
+
+    All is drawn and the rest thrown away, so that a part of an ensemble trained by itself sees what
+    it would see among the others.
+
+    Args:
+        source: one chain for all models of the ensemble.
+        rows: which of them are the members here.
+        ensemble: how many there are in all.
+
+    Raises:
+        InputError: the models have chains of their own.
+    """
+
+    def __init__(self, source: MarkovSource, rows: Sequence[int], ensemble: int) -> None:
+        if source.members != 1:
+            raise InputError("models with chains of their own are no part of an ensemble")
+        self.whole, self.rows = source.repeat(ensemble), torch.tensor(list(rows))
+        self.part = source.repeat(len(self.rows))
+
+    @property
+    def members(self) -> int:
+        return len(self.rows)
+
+    @property
+    def states(self) -> int:
+        return self.part.states
+
+    @property
+    def exact(self) -> bool:
+        return self.part.exact
+
+    def repeat(self, members: int) -> Self:
+        if members != self.members:
+            raise InputError(f"{self.members} rows of an ensemble cannot serve {members} models")
+        return self
+
+    def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        inputs, targets = self.whole.sample(batch, length, generator)
+        rows = self.rows.to(inputs.device)
+        return inputs[rows], targets[rows]
+
+    def first_law(self) -> Tensor:
+        return self.part.first_law()
+
+    def next_laws(self, tokens: Tensor) -> Tensor:
+        return self.part.next_laws(tokens)
