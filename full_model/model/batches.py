@@ -19,6 +19,14 @@ def widest(arch: Architecture, n: int) -> int:
     return max(arch.width, arch.d, arch.heads * n if arch.attention == "softmax" else 0)
 
 
+def threads_for(numbers: int) -> int:
+    """How many threads torch should take for arrays of so many numbers: one if a cache holds them.
+
+    A second thread then waits for the first, and with busy cores for other programs.
+    """
+    return 1 if numbers < PIECE else torch.get_num_threads()
+
+
 def batch_gradient(
     arch: Architecture, weights: Weights, inputs: Tensor, targets: Tensor, fast: int = 0
 ) -> tuple[Tensor, Weights]:

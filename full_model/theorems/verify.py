@@ -21,6 +21,8 @@ from flowsim.errors import InputError
 from flowsim.models.rank_one.point import RankOnePoint
 from full_model.lift.lifting import lift_rank_one
 from full_model.model.architecture import Architecture, Weights
+from full_model.model.batches import threads_for, widest
+from full_model.model.execution import threads
 from full_model.model.population import PopulationLoss
 from full_model.model.sources import MarkovSource
 from full_model.model.transformer import forward
@@ -489,10 +491,11 @@ def verify(
     for tied in (True, False):
         arch = Architecture(d, length, tied=tied)
         loss = PopulationLoss(arch, MarkovSource.of(chain))
-        for group in (global_minima, unigram_point, unigram_set, _lemmas):
-            claims += group(chain, loss, seeds)
-            if progress is not None:
-                progress(1)
+        with threads(threads_for(loss.tokens.numel() * widest(arch, length))):
+            for group in (global_minima, unigram_point, unigram_set, _lemmas):
+                claims += group(chain, loss, seeds)
+                if progress is not None:
+                    progress(1)
     return claims + appendix_d()
 
 

@@ -374,7 +374,7 @@ def train(
         identity = settings.as_dict() | {
             "start": fingerprint(first), "arithmetic": arithmetic, "telemetry": TELEMETRY,
         }  # fmt: skip
-        count = 1 if session.trainer.small else torch.get_num_threads()
+        count = session.trainer.threads
         if resume:
             assert checkpoint is not None
             tensors, state = load_checkpoint(checkpoint)

@@ -18,7 +18,7 @@ from flowsim.errors import InputError
 from flowsim.training.recipe import CLIP_GUARD, DECAYING, Recipe
 from full_model.model import native
 from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
-from full_model.model.batches import PIECE, batch_gradient, widest
+from full_model.model.batches import batch_gradient, threads_for, widest
 from full_model.model.execution import Repeated, threads
 from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
 from full_model.model.sources import SequenceSource
@@ -44,9 +44,9 @@ class Trainer:
             a model: its weights stay NaN.
         evaluations: field evaluations of the flow so far.
         fast: does the compiled kernel do the sampled batches; it depends on the settings and on
-            there being a compiler. It takes as many threads as torch had when the trainer was made.
-        small: do a step's arrays fit a cache; then torch takes one thread, for a second one waits
-            for the first, and with busy cores for the other programs.
+            there being a compiler.
+        workers, threads: the threads of that kernel and of torch, see ``threads_for``; they are as
+            many as torch had when the trainer was made, or fewer.
 
     Raises:
         InputError: weights, source, device and recipe that do not fit together.
@@ -88,8 +88,8 @@ class Trainer:
             rows = recipe.batch
         work = recipe.steps * recipe.batch * arch.length * self.members
         self.fast = work >= _WORTH_COMPILING and native.fits(arch, like.dtype, like.device)
-        self.small = self.members * rows * arch.length * widest(arch, arch.length) < PIECE
         self.workers = torch.get_num_threads()
+        self.threads = threads_for(self.members * rows * arch.length * widest(arch, arch.length))
         slots = {"adamw": ("first", "second"), "sgd": ("velocity",) if recipe.momentum else ()}
         for slot in slots.get(recipe.trainer, ()):
             self.moments[slot] = {name: torch.zeros_like(w) for name, w in self.weights.items()}
@@ -112,7 +112,7 @@ class Trainer:
             return self._flow(steps)
         loss = torch.zeros(0)
         # torch's idle workers spin, in the way of the kernel's own threads
-        with threads(1 if self.fast or self.small else torch.get_num_threads()):
+        with threads(1 if self.fast else self.threads):
             for _ in range(steps):
                 loss, gradient = self._gradient()
                 self._move(gradient)
