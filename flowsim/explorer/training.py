@@ -24,9 +24,9 @@ from flowsim.labels import Label
 from flowsim.markov import GapChain
 from full_model.comparison.choices import Comparison
 from full_model.comparison.comparable import exact_model
-from full_model.comparison.side_by_side import FullSide
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.sampled import HELD_OUT
+from full_model.comparison.side_by_side import FullSide
 from full_model.lift.initial import with_noise
 from full_model.lift.lifting import lift_held
 from full_model.lift.projection import project
@@ -34,9 +34,8 @@ from full_model.lift.states import lift_states, project_states
 from full_model.model.architecture import Architecture, Weights
 from full_model.model.sources import MarkovSource
 from full_model.model.transformer import forward
-from full_model.training.settings import Recipe
 from full_model.training.run import RunSession
-from full_model.training.settings import RunSettings
+from full_model.training.settings import Recipe, RunSettings
 
 TRAINERS = ("gd", "flow", "sgd", "adamw")
 #: Bounds of one run; its time is bounded too (``training_stream``).
