@@ -1,7 +1,7 @@
 """The public names, for editors and type checkers."""
 
-from flowsim.training.recipe import Recipe as Recipe
-from flowsim.training.recipe import papers_recipe as papers_recipe
+from full_model.training.settings import Recipe as Recipe
+from full_model.training.settings import papers_recipe as papers_recipe
 from full_model.comparison.choices import Comparison as Comparison
 from full_model.comparison.compare import compare as compare
 from full_model.comparison.compare import wilson as wilson

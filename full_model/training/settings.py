@@ -14,7 +14,8 @@ from flowsim.chains.higher_order import OrderChain
 from flowsim.chains.priors import Prior
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain, SymmetricChain
-from flowsim.training.recipe import Recipe
+from flowsim.training.recipe import Recipe as Recipe
+from flowsim.training.recipe import papers_recipe as papers_recipe
 from full_model.lift.initial import initial_weights
 from full_model.model.architecture import Architecture, Weights
 from full_model.model.population import PopulationLoss, check_enumeration
