@@ -1,7 +1,5 @@
 """The public names, for editors and type checkers."""
 
-from full_model.training.settings import Recipe as Recipe
-from full_model.training.settings import papers_recipe as papers_recipe
 from full_model.comparison.choices import Comparison as Comparison
 from full_model.comparison.compare import compare as compare
 from full_model.comparison.compare import wilson as wilson
@@ -46,7 +44,9 @@ from full_model.theorems.verify import verify as verify
 from full_model.training.probes import measure as measure
 from full_model.training.probes import plateau as plateau
 from full_model.training.run import train as train
+from full_model.training.settings import Recipe as Recipe
 from full_model.training.settings import RunSettings as RunSettings
+from full_model.training.settings import papers_recipe as papers_recipe
 from full_model.training.settings import starting_weights as starting_weights
 from full_model.training.trainer import Trainer as Trainer
 
