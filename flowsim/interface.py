@@ -305,7 +305,8 @@ class Model:
         own = not cls.__module__.startswith("flowsim.")
         if "name" not in vars(cls) and (own or cls.name == Model.name):
             cls.name = cls.__name__
-        if own:
+        built_in = (kind for kind in cls.__mro__[1:-1] if kind.__module__.startswith("flowsim."))
+        if own and any("loss" in vars(kind) for kind in built_in if kind is not Model):
             cls._forget(vars(cls).keys() & {"loss", "gradient", "field"}, "logit_gap" in vars(cls))
 
     @classmethod

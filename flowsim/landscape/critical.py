@@ -158,7 +158,7 @@ def search_critical_points(
 
 
 def critical_points_in(model: Model, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-    """The isolated critical points in a box of all the model's coordinates.
+    """The isolated critical points in a box of the model's coordinates, some of them held.
 
     Every point of a grid goes to a zero of dθ/dt by Levenberg and Marquardt's steps
     −(JᵀJ + μ)⁻¹Jᵀ dθ/dt with a μ of its own. Points of curves and planes of critical points, and
@@ -167,24 +167,28 @@ def critical_points_in(model: Model, low: Tensor, high: Tensor) -> tuple[Tensor,
 
     Args:
         model: any model.
-        low, high: corners of the box, shape (k,).
+        low, high: corners of the box, shape (k,); a coordinate is held where they are equal. A
+            point in such a slice is critical in all coordinates, the held ones too.
 
     Returns:
         The points, shape (m, k), in the order of their first coordinates, then of the next; and in
         how many directions the flow leaves each, int8, shape (m,): 0 of a minimum, k of a maximum.
     """
-    width, count = high - low, len(low)
+    width = high - low
+    free = width > 0
+    count = int(free.sum())
     unit = (torch.arange(_STARTS, dtype=torch.float64) + 0.5) / _STARTS
-    theta = low + width * torch.cartesian_prod(*[unit] * count).reshape(-1, count)
+    theta = low.repeat(_STARTS**count, 1)
+    theta[:, free] += width[free] * torch.cartesian_prod(*[unit] * count).reshape(-1, count)
     damping = torch.ones(len(theta), 1, 1, dtype=torch.float64)
     field, jacobian = model.field(theta), model.jacobian(theta)
     for _ in range(_STEPS):
-        across = jacobian.mT
-        square = across @ jacobian
+        across = jacobian[..., free].mT
+        square = across @ across.mT
         size = square.diagonal(dim1=-2, dim2=-1).amax(-1)[:, None, None]
         matrix = square + damping * size * torch.eye(count).to(theta)
-        moved = -torch.linalg.solve_ex(matrix, across @ field.unsqueeze(-1))[0].squeeze(-1)
-        trial = theta + moved
+        trial = theta.clone()
+        trial[:, free] -= torch.linalg.solve_ex(matrix, across @ field[..., None])[0].squeeze(-1)
         there = model.field(trial)
         better = there.norm(dim=1) <= field.norm(dim=1)
         theta = torch.where(better[:, None], trial, theta)
@@ -193,14 +197,15 @@ def critical_points_in(model: Model, low: Tensor, high: Tensor) -> tuple[Tensor,
         damping = torch.where(better[:, None, None], damping / 10, damping * 10).clamp(1e-15, 1e15)
     newton = torch.linalg.solve_ex(jacobian, field.unsqueeze(-1))[0].squeeze(-1)
     inside = ((theta >= low) & (theta <= high)).all(1)
-    theta = theta[inside & (newton.abs() <= _ARRIVED * width).all(1)]
+    size = torch.where(free, width, width.max())
+    theta = theta[inside & (newton.abs() <= _ARRIVED * size).all(1)]
     values = curvatures(model, theta) if len(theta) else theta
     rest = theta[values.abs().amin(1) > _CURVED * values.abs().amax(1)]
     found: list[Tensor] = []
     while len(rest):
         found.append(rest[0])
-        rest = rest[((rest - rest[0]).abs() > _APART * width).any(1)]
-    found.sort(key=lambda point: (point / (_APART * width)).round().tolist())
+        rest = rest[((rest - rest[0]).abs() > _APART * size).any(1)]
+    found.sort(key=lambda point: (point / (_APART * size)).round().tolist())
     points = torch.stack(found) if found else theta[:0]
     unstable = (curvatures(model, points) < 0).sum(1) if found else theta.new_empty(0)
     return points, unstable.to(torch.int8)

@@ -30,8 +30,8 @@ from flowsim.scan.follow import as_dataset, follow, trains
 from flowsim.scan.starts import cell_centres
 from flowsim.training.optimizer_choice import OptimizerChoice
 
-#: Kinds of critical points in a plane, by the number of directions in which the flow leaves them;
-#: of a flow that is no gradient flow, attracting and repelling points are minima and maxima.
+#: Kinds of critical points, by whether the flow leaves them in no direction, in some, or in all; of
+#: a flow that is no gradient flow, attracting and repelling points are minima and maxima.
 CRITICAL = ("minimum", "saddle", "maximum")
 CURVE_POINTS = 1201
 ARROWS = 23
@@ -280,8 +280,8 @@ def with_landscape(
     kind = plane.line(x, held) if critical else None
     if kind is not None:
         record["critical_line"] = ("curve", kind.numpy(), flags(CriticalPoint))
-    if critical and type(plane) is Plane and len(plane.model.coordinates) == 2:
-        record = record.assign(_critical_points(plane, window))
+    if critical and type(plane) is Plane:
+        record = record.assign(_critical_points(plane, window, held))
 
     sides = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
     unit = _directions(plane, plane.grid(sides[plane.x], sides[plane.y], held)).numpy()
@@ -321,15 +321,19 @@ def _places(
     return x
 
 
-def _critical_points(plane: Plane, window: Mapping[str, Window]) -> dict[str, Any]:
-    """The isolated critical points in the window of a model of two coordinates, and their kinds."""
+def _critical_points(
+    plane: Plane, window: Mapping[str, Window], held: Mapping[str, float]
+) -> dict[str, Any]:
+    """The isolated critical points in the window, at the held values, and their kinds."""
     names = plane.model.coordinates
-    low, high = torch.tensor([window[name] for name in names], dtype=torch.float64).T
+    box = {**{name: (value, value) for name, value in held.items()}, **window}
+    low, high = torch.tensor([box[name] for name in names], dtype=torch.float64).T
     points, unstable = critical_points_in(plane.model, low, high)
+    kind = (unstable > 0).to(torch.int8) + (unstable == len(names))
     places = zip(names, points.T.numpy(), strict=True)
     return {
-        "critical_point": ("critical_point", unstable.numpy(), flags(CRITICAL)),
-        **{f"critical_point_{name}": ("critical_point", column) for name, column in places},
+        "critical_point": ("critical_point", kind.numpy(), flags(CRITICAL)),
+        **{f"critical_point_{name}": ("critical_point", c) for name, c in places if name in window},
     }
 
 

@@ -90,6 +90,10 @@ class Formula(Model):
         return self.of(*theta.unbind(-1))
 
 
+class Slab(Formula):
+    coordinates = ("x", "y", "z")
+
+
 class VanDerPol(Formula):
     def field(self, theta):
         x, y = theta.unbind(-1)
@@ -130,3 +134,13 @@ def test_points_outside_the_window_are_not_of_it():
     low, high = torch.tensor([[0.5, -1.0], [2.0, 1.0]]).double()
     points, _ = critical_points_in(IN_WINDOW["wells"][0], low, high)
     assert points[:, 0].tolist() == pytest.approx([WELLS[2]])
+
+
+def test_points_of_a_slice_are_critical_in_all_coordinates():
+    """Two wells in x, z pushed off 0: at z = 0 the plane's three points, at z = 0.5 none."""
+    model = Slab(lambda x, y, z: (x**2 - 1) ** 2 / 4 + y**2 - z**2 * (2 + y))
+    for held, expected in ((0.0, [(-1.0, 1), (0.0, 2), (1.0, 1)]), (0.5, [])):
+        low, high = torch.tensor([[-2.0, -2.0, held], [2.0, 2.0, held]]).double()
+        points, unstable = critical_points_in(model, low, high)
+        found = zip(points[:, 0].round(decimals=9).tolist(), unstable.tolist(), strict=True)
+        assert list(found) == expected and (points[:, 2] == held).all()
