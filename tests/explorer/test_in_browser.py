@@ -75,7 +75,7 @@ def test_the_plane_is_square_and_nothing_moves_it(visit):
     before = at.place(0, 0)
     at.click(1.0, 2.0)
     at.reads("Orbit 1 from w = 1.000")
-    at.page.wait_for_timeout(3000)  # a legend row comes
+    at.reads("trapped in bad local minima")  # a legend row comes
     field = at.page.get_by_label("Start at w, e")
     field.fill("here")
     field.press("Enter")

@@ -31,6 +31,7 @@ ZOOM, MOVE, CLOUD = 0, 1, 2
 _STYLE = """
   :host { font: 14px/1.35 system-ui, sans-serif; color: #111; margin: 2px 0; }
   .bk-input, .bk-btn { font-size: 13px; }
+  input.bk-input { padding: 0 5px; }
   .bk-btn.bk-btn { padding: 6px 3px; font-size: 12.5px; }
   .bk-btn:focus-visible, .bk-input:focus-visible, input:focus-visible, .noUi-handle:focus-visible {
     outline: 3px solid #00537f; outline-offset: 1px; }
