@@ -51,6 +51,9 @@ _FOR_EVER = 1e30
 #: first, and by the second at least; in it coordinates take part that grow by the third of the
 #: fastest.
 _STEADY, _LEAST, _GROWS = 0.02, 1e-3, 0.05
+#: A row that has had so many steps ends once it has grown like one power of time over three tenfold
+#: times, if that is no greater than this: with a greater one starts move to minima far away.
+_PATIENT, _SLOW = 150, 0.5
 #: Evaluations of the field in a step.
 _EVALUATIONS = 8
 #: Trials by false position to land on a loss.
@@ -275,10 +278,13 @@ def follow(
     # nearest that it left again
     slow = _speed(state)
     near = nearest = passed = torch.full_like(slow, torch.inf)
-    decades = _Decades.of(start) if levels is None else None
+    decades = _Decades(start) if levels is None else None
     for attempt in range(max_steps + 1):
         reason, falls = _verdict(state, levels, attempt == 0)
-        given_up = (reason == _GOING) & ((state.short > _CREEPING) | (attempt == max_steps))
+        given_up = (state.short > _CREEPING) | (attempt == max_steps)
+        if decades is not None and attempt > _PATIENT:
+            given_up |= decades.escapes[state.index]
+        given_up &= reason == _GOING
         reason = torch.where(given_up, _OUT_OF_STEPS, reason)
         done = reason != _GOING
         if bool(done.any()):
@@ -306,19 +312,18 @@ def follow(
 
 
 class _Decades:
-    """Where rows were when their time had grown tenfold, the last three times that it had.
+    """Where rows were when their time had grown tenfold, the last four times that it had.
 
     Attributes:
-        time, theta: (n, 3) and (n, 3, k), the latest last; NaN before.
+        time, theta: (n, 4) and (n, 4, k), the latest last; NaN before.
+        escapes: which rows had grown like one small power of time over all four, and still did,
+            (n,).
     """
 
-    def __init__(self, time: Tensor, theta: Tensor) -> None:
-        self.time, self.theta = time, theta
-
-    @classmethod
-    def of(cls, start: Tensor) -> _Decades:
-        time = torch.full_like(start[:, :1], torch.nan).repeat(1, 3)
-        return cls(time, torch.full_like(start[:, None], torch.nan).repeat(1, 3, 1))
+    def __init__(self, start: Tensor) -> None:
+        self.time = torch.full_like(start[:, :1], torch.nan).repeat(1, 4)
+        self.theta = torch.full_like(start[:, None], torch.nan).repeat(1, 4, 1)
+        self.escapes = torch.zeros_like(start[:, 0], dtype=torch.bool)
 
     def note(self, rows: Rows) -> None:
         """Keep where the rows are whose time is ten times that of the last note."""
@@ -328,6 +333,17 @@ class _Decades:
             for kept, now in ((self.time, rows.time[due]), (self.theta, rows.theta[due])):
                 kept[index, :-1] = kept[index, 1:].clone()
                 kept[index, -1] = now
+            growth, power = self._laws()
+            law, metric = power[index], rows.theta.new_tensor(rows.model.metric)
+            steady = ((law[:, 1:] / law[:, :-1] - 1).abs() <= _STEADY).all(1)
+            steady &= ((law > _LEAST) & (law <= _SLOW)).all(1)
+            speed = (rows.model.field(rows.theta) * metric).norm(dim=1)[due]
+            self.escapes[index] = steady & (rows.time[due] * speed >= 0.05 * growth[index, -1])
+
+    def _laws(self) -> tuple[Tensor, Tensor]:
+        """By how much |θ|, and log|θ|, grew for each unit of log time between notes, (n, 3)."""
+        size, logs = self.theta.abs().amax(2), self.time.log().diff(dim=1)
+        return size.diff(dim=1) / logs, size.log().diff(dim=1) / logs
 
     def name(self, model: Model, limits: Limits) -> None:
         """Label the rows that go to infinity; their limits and the limit of their loss.
@@ -336,10 +352,9 @@ class _Decades:
         does at the end, or has grown beyond all bounds.
         """
         found = (limits.label == Label.UNRESOLVED) | (limits.label == Label.LOCAL_MINIMUM)
-        size, logs = self.theta.abs().amax(2), self.time.log().diff(dim=1)
-        growth = size.diff(dim=1) / logs
+        growth, power = self._laws()
         steady = torch.zeros_like(found)
-        for law in (growth, size.log().diff(dim=1) / logs):
+        for law in (growth[:, 1:], power[:, 1:]):
             steady |= ((law[:, 1] / law[:, 0] - 1).abs() <= _STEADY) & (law > _LEAST).all(1)
         steady &= self.time[:, -1] * limits.gradient_norm >= 0.05 * growth[:, -1]
         end = limits.theta
@@ -347,7 +362,7 @@ class _Decades:
         index = (found & (steady | beyond)).nonzero()[:, 0]
         if not len(index):
             return
-        beyond, end, before = beyond[index], end[index], self.theta[index]
+        beyond, end, before = beyond[index], end[index], self.theta[index, 1:]
         grown = (before[:, 2] - before[:, 1]).abs()
         grown = torch.where(beyond.unsqueeze(1), end.abs(), grown)
         grows = grown > _GROWS * grown.amax(1, keepdim=True)

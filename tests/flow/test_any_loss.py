@@ -142,6 +142,51 @@ def test_what_has_no_end_goes_to_infinity_and_what_creeps_has_no_label():
     assert folded.status[1] == Status.FAILED
 
 
+class Twins(Model):
+    """Two factors fall as a small power of time while the two that they share grow without end."""
+
+    coordinates = ("a", "d", "b", "c")
+
+    def loss(self, theta):
+        a, d, b, c = theta.unbind(-1)
+        one, other = (a * b * c - 1) ** 2 / 2, (d * b * c - 1) ** 2 / 2
+        return (one + 0.1) * (other + 0.2) + 0.05 * (a * d) ** 2
+
+
+def test_a_small_power_of_time_is_known_long_before_the_steps_are_spent():
+    found = limits_of(Twins(), 0.1 + starts(Twins(), 3).abs() / 4)
+    assert (found.label == Label.INFINITY).all() and (found.rule == Rule.DRIFTS).all()
+    assert found.theta.isinf().tolist() == [[False, False, True, True]] * 3
+    assert (found.loss - 0.02).abs().max() < 1e-7
+    assert found.evaluations.max() < 8 * 600
+
+
+@pytest.mark.parametrize(
+    "loss, x, near",
+    [
+        (lambda x, y: x**6 + y**2 / 2, 0.0, 0.01),
+        (lambda x, y: (x - 1) ** 20 + y**2 / 2, 1.0, 0.3),
+        (lambda x, y: 1 / (1 + x**2) + (x / 30) ** 8 + y**2 / 2, 13.2128, 1e-3),
+    ],
+)
+def test_what_slows_down_towards_a_minimum_does_not_go_to_infinity(loss, x, near):
+    """To flat minima, and by x ~ t^¼ to one that is far away."""
+    model = flowsim.from_loss(loss, "model")
+    found = limits_of(model, starts(model, 12).abs() + 0.2)
+    assert (found.label == Label.LOCAL_MINIMUM).all()
+    assert (found.theta[:, 0] - x).abs().max() < near
+
+
+def test_a_start_on_the_line_that_a_saddle_attracts_ends_at_the_saddle():
+    model = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "double well")
+    heights = torch.linspace(-2, 2, 8, dtype=torch.float64)
+    on = torch.stack([torch.zeros_like(heights), heights], 1)
+    found = limits_of(model, on)
+    assert (found.label == Label.SADDLE).all() and found.theta.abs().max() < 1e-9
+    beside = limits_of(model, on + torch.tensor([1e-13, 0.0]).double())
+    assert not (beside.label == Label.SADDLE).any()
+
+
 @pytest.mark.parametrize("kind", [Well, Valley, Spiral])
 def test_paths_and_times_are_those_of_scipy(kind):
     model, times = kind(), torch.tensor([0.0, 0.01, 0.3, 1.0, 5.0]).double()
