@@ -26,7 +26,7 @@ def test_moves_shorter_than_the_distance_kill_nothing_and_some_longer_ones_do():
     script = import_module("dying_positions")
     arch = script.Architecture(4, 5, hidden=16, attention="none")
     start = script.initial_weights(arch, "balanced", [0], std=0.3)
-    needed, tokens = float(script._needed(start)[0]), script.all_sequences(2, 5)
+    needed, tokens = float(script._needed(start)[0]), script.all_sequences(5)
     way = {name: -w for name, w in start.items()}  # the positions' own way to zero, and beyond
     way |= {name: torch.zeros_like(w) for name, w in way.items() if name.startswith("0.")}
     length = script.flatten(arch.shapes, way).norm()
