@@ -1,10 +1,11 @@
 """When does a position die from the balanced start, and does a bound foretell it?
 
 A position is dead once all of its hidden units are shut for both of its symbols. With attention
-that has two meanings: shut for every sequence, or for p_n + x e alone, without what attention adds.
-At the balanced start (experiments/balanced_start.py) none is. Descent is looked at every step, and every ten steps from step 100 on: (0.6, 0.85), d = 4, r = 16,
-N = 5, the rate 0.1, several deviations of the other weights, softmax attention and none. A run is
-at the bigram if less than 5 % of the gap is open at the end.
+that has two meanings: shut for every sequence, or for p_n + x e alone, without what attention
+adds. At the balanced start (experiments/balanced_start.py) none is. Descent is looked at every
+step, and every ten steps from step 100 on: (0.6, 0.85), d = 4, r = 16, N = 5, the rate 0.1,
+several deviations of the other weights, softmax attention and none. A run is at the bigram if
+less than 5 % of the gap is open at the end.
 
 Without attention the first weights set a distance s that all weights together have to move before
 a position can die, and the time s²/(L(0) − entropy rate) before which gradient flow kills none
