@@ -68,7 +68,7 @@ def draw(
     >>> import flowsim
     >>> record = flowsim.portrait_record(flowsim.model("canonical", 0.5, 0.8), resolution=8)
     >>> figure = flowsim.draw(record, width=3.3, title=False, orbits=False)
-    >>> round(figure.get_figwidth(), 1)
+    >>> float(figure.get_figwidth())
     3.3
     """
     if not isinstance(record, xr.Dataset):

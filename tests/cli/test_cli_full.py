@@ -79,7 +79,7 @@ def test_a_model_that_diverges_is_counted_and_has_an_exit_code(tmp_path):
         (["train", *CHAIN, "--steps", "1.5"], "--steps"),
         (["train", *CHAIN, "--learning-rate", "-1"], "--learning-rate"),
         (["train", *CHAIN, "--learning-rate", "nan"], "--learning-rate"),
-        (["train", *CHAIN, "--trainer", "adam"], "--trainer"),
+        (["train", *CHAIN, "--trainer", "lion"], "--trainer"),
         (["train", *CHAIN, "--trainer", "gd", "--length", "60"], "GiB"),
         (["train", *CHAIN, "--device", "tpu"], "--device"),
         (["train", *CHAIN, "--init", "lifted"], "--theta"),

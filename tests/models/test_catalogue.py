@@ -77,7 +77,7 @@ def test_other_names_and_options_are_refused_in_one_sentence(name, options, said
 def test_families_are_asked_before_anything_large_is_imported():
     """So that help and mistakes in options appear at once."""
     code = (
-        "import sys, flowsim.cli.main, full_model.comparison.choices as c\n"
+        "import sys, flowsim.cli.main, full_model.comparison.comparable as c\n"
         "assert c.COMPARABLE and not {'torch', 'numba', 'xarray'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -156,7 +156,7 @@ def test_it_is_a_reduced_model_like_any_other():
     for row, time, end in zip(starts, when, limits.loss.tolist(), strict=True):
         loss = head.loss(trajectories(head, row, [0.0, time])[-1])
         assert loss - end == pytest.approx(0.01 * (head.loss(row) - end), rel=1e-5)
-    right = limits.label.numpy() == Label.GLOBAL_MINIMUM
+    right = limits.label == Label.GLOBAL_MINIMUM
     assert (np.isfinite(learned) == right).all() and (learned[right] == when[right]).all()
     counts = confirm(head, starts, limits.label, 2)
     assert (counts["confirm_agree"], counts["confirm_disagree"]) == (2, 0)

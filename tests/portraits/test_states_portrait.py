@@ -35,7 +35,7 @@ def test_the_curves_are_those_of_the_plane(record):
     drawn = np.isfinite(border) & (border > 0)
     assert drawn.sum() > 100
     assert np.abs(of.conserved(np.stack([border, w], -1)[drawn]) + 2).max() < 1e-12
-    known = minima < 1e3  # it has a pole at the saddle
+    known = minima < 500  # a pole at the saddle: the gap is e² times what rounding of w changes
     gap = of.logit_gap(np.stack([minima, w], -1)[known])
     assert known.sum() > 100
     assert gap == pytest.approx(np.full(known.sum(), of.chain.target_logit_gap), rel=1e-10)

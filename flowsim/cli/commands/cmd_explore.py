@@ -51,13 +51,13 @@ def explore(given: Explore) -> None:
       flowsim explore --p 0.2 --q 0.3 --model rank-one
       flowsim explore --model mine.py:DoubleWell --window x=-2:2,y=-2:2
     """
-    if not given.quiet:
-        tell("the explorer starts; its address follows in a few seconds")
     view = _view(given)
     try:
         import bokeh  # noqa: F401
     except ImportError:
         raise InputError('explore needs Bokeh: pip install "flowsim[explore]"') from None
+    if not given.quiet:
+        tell("the explorer starts; its address follows in a few seconds")
     import torch
 
     from flowsim.explorer.server import serve

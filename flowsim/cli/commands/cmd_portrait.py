@@ -122,7 +122,8 @@ def portrait(given: Portrait) -> None:
     model = given.choice().on(chain)
     if given.view == "plane":
         model = model.showing(*(given.window or ()))
-    figure, stored = given.files_of("portrait", *view, *model.shown)
+    chosen = vars(model).get("shown", ())  # axes other than the model's usual ones
+    figure, stored = given.files_of("portrait", *view, *chosen)
     _check_plane(given, model)
     record = _space(given, model) if given.view == "3d" else _plane(given, model)
     summary = write_figure(record, figure, stored, **given.look())
