@@ -63,6 +63,23 @@ def balanced(found: dict[str, Any]) -> Rows:
     return head, rows
 
 
+def dying(found: dict[str, Any]) -> Rows:
+    """Per deviation: runs that lose a position, when, and the bound where there is one."""
+    lines = cases(found)
+    names = list(dict.fromkeys(case.split("; ")[0] for case in lines))
+    head = ["deviation", "runs", *[f"{name}: lose a position, at the steps, dead at the end"
+            for name in names], "at the bigram, with attention and without",
+            "bound without attention, in steps"]  # fmt: skip
+    rows = []
+    for std in dict.fromkeys(case.split("; ")[1] for case in lines):
+        line = {name: lines[f"{name}; {std}"] for name in names}
+        softmax, plain = line[names[0]], line[names[-1]]
+        low, _, high = (step / 0.1 for step in plain["bound"])
+        rows.append([std, plain["runs"], *[_deaths(line[name]) for name in names],
+                     f"{softmax['bigram']}, {plain['bigram']}", f"{low:.2g} to {high:.2g}"])  # fmt: skip
+    return head, rows
+
+
 def escapes(found: dict[str, Any]) -> Rows:
     """Every setting: how many runs escape, are trapped or open, and when."""
     head = ["trainer", "d", "r", "N", "rate", "ε", "β₂", "batch", "start", "runs", "escape",
@@ -199,6 +216,14 @@ def width(found: dict[str, Any]) -> Rows:
     return head, rows
 
 
+def _deaths(line: dict[str, Any]) -> str:
+    if not line["died"]:
+        return "0"
+    low, _, high = line["died"]
+    steps = f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
+    return f"{line['lose a position']}, {steps}, {line['dead at the end']}"
+
+
 def _step(value: float | None) -> str:
     return "none" if value is None else f"{value:.0f}"
 
@@ -213,6 +238,7 @@ TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], Rows]]] = {
     "ladder_freed": ("ladder", ladder_freed),
     "rungs": ("ladder", rungs),
     "balanced": ("balanced_start", balanced),
+    "dying": ("dying_positions", dying),
     "escapes": ("adamw_escape", escapes),
     "exact_rates": ("exact_rates", exact_rates),
     "exact_rates_foretold": ("exact_rates_foretold", exact_rates_foretold),
