@@ -75,8 +75,9 @@ def dying(found: dict[str, Any]) -> Rows:
         line = {name: lines[f"{name}; {std}"] for name in names}
         softmax, plain = line[names[0]], line[names[-1]]
         low, _, high = (step / 0.1 for step in plain["bound"])
-        rows.append([std, plain["runs"], *[_deaths(line[name]) for name in names],
-                     f"{softmax['bigram']}, {plain['bigram']}", f"{low:.2g} to {high:.2g}"])  # fmt: skip
+        deaths = [_deaths(line[name]) for name in names]
+        ends = f"{softmax['bigram']}, {plain['bigram']}"
+        rows.append([std, plain["runs"], *deaths, ends, f"{low:.2g} to {high:.2g}"])
     return head, rows
 
 

@@ -56,13 +56,14 @@ def explore(given: Explore) -> None:
         import bokeh  # noqa: F401
     except ImportError:
         raise InputError('explore needs Bokeh: pip install "flowsim[explore]"') from None
-    if not given.quiet:
-        tell("the explorer starts; its address follows in a few seconds")
     import torch
 
-    from flowsim.explorer.server import serve
+    from flowsim.explorer.server import open_port, serve
 
     torch.set_num_threads(1)  # several pages share the cores
+    open_port(given.port)
+    if not given.quiet:
+        tell("the explorer starts; its address follows in a few seconds")
 
     def ready(address: str) -> None:
         if not given.quiet:
