@@ -172,8 +172,9 @@ def _run(words: list[str]) -> None:
     except typer.TyperException as error:
         unknown = getattr(error, "option_name", None)
         context = getattr(error, "ctx", None)
-        known = unknown and context
-        _fail(_unknown_option(unknown, context) if known else error.format_message())
+        if unknown and context:
+            _fail(_unknown_option(unknown, context))
+        _fail(error.format_message())
     except InputError as error:
         _fail(str(error))
     except OSError as error:  # of the surroundings: names too long, folders that went away

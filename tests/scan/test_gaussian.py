@@ -166,7 +166,7 @@ def test_rank_one_starts_are_the_lifts_of_the_canonical_ones():
     assert "wrong" not in found and "largest_relative_energy_drift" not in found.attrs
     draws = np.random.default_rng(0)  # another source: the shares agree as shares do
     start = np.concatenate([s * draws.standard_normal((samples, 2)) for s in sigmas])
-    label = find_limits(of, of.from_canonical(start)).label.numpy().reshape(3, samples)
+    label = find_limits(of, of.from_canonical(start)).label.reshape(3, samples)
     share = (label == 1).mean(axis=1)
     assert (np.abs(found["fraction"] - share) < 4 * np.sqrt(0.5 / samples)).all()
     assert "canonical model" in draw_gaussian(found).legends[0].get_texts()[0].get_text()
