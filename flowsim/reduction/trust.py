@@ -10,8 +10,7 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
-from flowsim.flow.orbits import find_limits
-from flowsim.flow.trajectories import trajectories
+from flowsim.flow.orbits import find_limits, trajectories
 from flowsim.reduction.found import Found
 
 #: The most weights whose curvature is written out.
