@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +63,7 @@ def explore(given: Explore) -> None:
 
     torch.set_num_threads(1)  # several pages share the cores
     open_port(given.port)
-    if not given.quiet:
+    if not given.quiet and sys.stderr.isatty():
         tell("the explorer starts; its address follows in a few seconds")
 
     def ready(address: str) -> None:
