@@ -91,7 +91,7 @@ class Levels(NamedTuple):
 
     def reached(self, loss: Tensor) -> Tensor:
         """Whether losses are the best, within what an integrator leaves, bool of their shape."""
-        return loss - self.best <= 1e-9 * self.difference + 1e-15
+        return loss - self.best <= 1e-9 * self.difference + 2e-15 * abs(self.best)
 
 
 class Integral(NamedTuple):

@@ -17,8 +17,8 @@ from flowsim.markov import GapChain
 from flowsim.models.canonical.basins import minima_curve
 from flowsim.models.canonical.gaussian_integral import gaussian_limits, gaussian_probability
 
-#: Mutual information, in nats, below which sums of float64 do not tell the two levels apart.
-_ONE_LEVEL = 1e-13
+#: Mutual information over the unigram's loss, below which float64 does not tell the levels apart.
+_ONE_LEVEL = 2e-13
 
 
 def levels_told(chain: GapChain) -> tuple[float, float, float]:
@@ -27,7 +27,7 @@ def levels_told(chain: GapChain) -> tuple[float, float, float]:
     Where the two losses are one up to rounding, |1 − p − q| below about 3e-7, every end has the
     best loss: λ is 0 then, as on the chain with p + q = 1.
     """
-    if chain.mutual_information < _ONE_LEVEL:
+    if chain.mutual_information < _ONE_LEVEL * chain.stationary_entropy:
         return chain.stationary_entropy, chain.stationary_entropy, 0.0
     return chain.entropy_rate, chain.stationary_entropy, float(chain.second_eigenvalue)
 

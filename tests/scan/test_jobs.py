@@ -90,7 +90,7 @@ def test_an_interrupt_leaves_no_process_behind(tmp_path, temporary, serial):
 
     with pytest.raises(Interrupted, match="--resume"):
         write_scan(SCAN, tmp_path / "a.nc", jobs=2, progress=interrupt)
-    assert time.monotonic() - began[0] < 2
+    assert time.monotonic() - began[0] < 20  # the work takes 60
     assert processes() == []
     assert (tmp_path / "a.nc.parts").exists()
     write_scan(SCAN, tmp_path / "a.nc", resume=True)
@@ -118,7 +118,7 @@ def test_what_is_under_way_is_abandoned_at_once(temporary):
         next(results)
         assert processes()
         began = time.monotonic()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.slow
@@ -202,10 +202,8 @@ def test_processes_end_with_the_one_that_started_them(tmp_path, number):
     with main:
         assert main.stdout.readline() == "begun\n"
         os.kill(main.pid, number) if number == signal.SIGKILL else os.killpg(main.pid, number)
-        assert main.wait(2) != 0
-        ended = time.monotonic()
-        main.communicate(timeout=10)  # the workers hold the ends of the pipes
-    assert time.monotonic() - ended < 5
+        assert main.wait(30) != 0
+        main.communicate(timeout=30)  # the workers hold the ends of the pipes
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         for _ in range(100):  # until the system has buried them
