@@ -47,7 +47,7 @@ import xarray as xr
 from escape_cells import FITTED, MEASURED, TESTED, UNSEEN, Cell, cells
 from escape_figure import draw
 from escape_laws import TENTH, laws, median, predictions, same_starts, score, times
-from papers import run_script
+from papers import experiment
 
 from flowsim import BinaryChain
 from flowsim.training.recipe import Recipe
@@ -63,12 +63,8 @@ from full_model import (
     wilson,
 )
 
-NAME = "adamw_escape"
-DEFAULT = {"seeds": 16, "steps": 3000, "seed": 0}
-QUICK = {"seeds": 4, "steps": 1500}
 
-
-def compute(seeds: int, steps: int, seed: int) -> xr.Dataset:
+def compute(seeds: int = 16, steps: int = 3000, seed: int = 0) -> xr.Dataset:
     """Every cell trained: open share and λ_min(S) (cell, run, line), and the overlap at escape.
 
     Lines after the escape repeat it. The overlap is that of the line before.
@@ -221,12 +217,4 @@ def by_chain(record: xr.Dataset) -> dict[str, Any]:
     return lines
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train, measure, predict and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, QUICK, arguments, larger="quick"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, quick={"seeds": 4, "steps": 1500})

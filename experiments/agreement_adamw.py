@@ -13,26 +13,23 @@ losses of unigram and bigram. Beside it stands what gradient flow would predict.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, caption, run_script
+from papers import ABOVE, BELOW, caption, experiment
 
 from flowsim.drawing.comparison import draw_disagreements, draw_labels
 from flowsim.labels import Label
 from full_model import Comparison, compare, grid_points, wilson
 
-NAME = "agreement_adamw"
-DEFAULT = {"cells": 8, "steps": 1000}
 D, LENGTH, NOISES = 4, 16, (0.0, 0.02)
 CASES = [(chain, noise) for chain in (ABOVE, BELOW) for noise in NOISES]
 KEPT = ("predicted", "flow_predicted", "outcome", "escape", "predicted_escape", "not_finite")
 
 
-def compute(cells: int, steps: int) -> xr.Dataset:
+def compute(cells: int = 8, steps: int = 1000) -> xr.Dataset:
     """Predictions and outcomes of every case, over (case, point)."""
     points = grid_points(cells, cells // 2, e_range=(0.0, 2.0))
     parts = []
@@ -109,10 +106,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Measure and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw)

@@ -23,15 +23,12 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, ORANGE, caption, run_script
+from papers import BLUE, ORANGE, caption, experiment
 
 from flowsim.chain import BinaryChain
 from flowsim.labels import Label
 from full_model import Comparison, compare, grid_points, wilson
 
-NAME = "agreement_sampled"
-DEFAULT = {"cells": 8, "seeds": 3, "steps": 1000}
-FULL = {"cells": 20, "seeds": 8, "steps": 5000}
 CHAINS = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.2, 0.3), (0.1, 0.1)))
 WIDTHS = (4, 8)
 #: Chain and d of every line, by its name.
@@ -40,7 +37,7 @@ LENGTH, NOISE, BATCH, RATE = 64, 0.02, 32, 0.2
 KEPT = ("flow_predicted", "outcome", "not_finite")
 
 
-def compute(cells: int, seeds: int, steps: int) -> xr.Dataset:
+def compute(cells: int = 8, seeds: int = 3, steps: int = 1000) -> xr.Dataset:
     """Outcomes over (case, seed, point), and what the flow says."""
     points = grid_points(cells, cells // 2, e_range=(0.0, 2.0))
     found = []
@@ -130,12 +127,4 @@ def _draw_case(ax: Axes, own: xr.Dataset) -> None:
     ax.set(xlim=(-2, 2), ylim=(0, 2))
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Measure and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, full={"cells": 20, "seeds": 8, "steps": 5000})

@@ -32,13 +32,12 @@ after --steps 2000), and the paper does not give the step at which its weights w
 from __future__ import annotations
 
 import math
-import sys
 
 import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, mark_level, run_script, spread
+from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, experiment, mark_level, spread
 from torch import Tensor
 
 from full_model import (
@@ -52,12 +51,10 @@ from full_model import (
     train,
 )
 
-NAME = "am_appendix_d"
-DEFAULT = {"d": 4, "seeds": 8, "length": 64, "steps": 8000, "device": "cpu"}
-PAPERS = {"length": 1024}
 
-
-def compute(d: int, seeds: int, length: int, steps: int, device: str) -> xr.Dataset:
+def compute(
+    d: int = 4, seeds: int = 8, length: int = 64, steps: int = 8000, device: str = "cpu"
+) -> xr.Dataset:
     """Tied single layers trained by AdamW on both chains, the formula fitted to each."""
     arch = Architecture(d, length)
     chains = (BELOW, ABOVE)
@@ -225,10 +222,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train, fit and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, papers={"length": 1024})

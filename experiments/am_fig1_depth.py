@@ -31,8 +31,6 @@ their digits, may be a reason (not tried), and so may N, which is 64 here.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -44,32 +42,21 @@ from papers import (
     PINK,
     caption,
     draw_levels,
+    experiment,
     outcome,
-    run_script,
     trained,
 )
 
 from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
-NAME = "am_fig1_depth"
-DEFAULT = {
-    "doublings": 2,
-    "seeds": 4,
-    "length": 64,
-    "steps": 3000,
-    "descent_steps": 400,
-    "device": "cpu",
-}
-PAPERS = {"doublings": 3, "length": 1024, "steps": 8000}
 DESCENT_LENGTH = 6
 CODE = "AdamW, d = 4, layer norm, GELU"
 GRADIENT_DESCENT = "population gradient descent, d = 8"
 STYLES = ((BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (PINK, ":"))
 
 
-def compute(
-    doublings: int, seeds: int, length: int, steps: int, descent_steps: int, device: str
-) -> xr.Dataset:
+def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3000,
+            descent_steps: int = 400, device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """Loss curves of depth 1, 2, … 2^doublings, by AdamW (d = 4, 8) and gradient descent."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
@@ -131,10 +118,6 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(
+    __name__, compute, numbers, draw, papers={"doublings": 3, "length": 1024, "steps": 8000}
+)

@@ -22,8 +22,6 @@ What we find, four seeds of each case, the same by two trainers that must be tol
 
 from __future__ import annotations
 
-import sys
-
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -35,10 +33,10 @@ from papers import (
     caption,
     chain_part,
     draw_levels,
+    experiment,
     last,
     mark_level,
     outcome,
-    run_script,
     spread,
     trained,
 )
@@ -46,15 +44,13 @@ from papers import (
 from flowsim.chain import BinaryChain
 from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
-NAME = "am_fig3_tying"
-DEFAULT = {"seeds": 4, "length": 64, "steps": 4000, "descent_steps": 400, "device": "cpu"}
-PAPERS = {"length": 1024, "steps": 8000}
 DESCENT_LENGTH = 6
 PANELS = ("AdamW, d = 4", "AdamW, d = 8", "population gradient descent, d = 8")
 STYLES = {"tied": (BLUE, "-", 2.6, 0.45), "untied": (ORANGE, "--", 1.0, 0.9)}
 
 
-def compute(seeds: int, length: int, steps: int, descent_steps: int, device: str) -> xr.Dataset:
+def compute(seeds: int = 4, length: int = 64, steps: int = 4000, descent_steps: int = 400,
+            device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """Loss and predicted probabilities over training, tied and untied, by both trainers."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
@@ -134,10 +130,4 @@ def draw_probabilities(axes: Axes, chain: BinaryChain) -> None:
     axes.set_ylim(0.1, 0.8)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, papers={"length": 1024, "steps": 8000})

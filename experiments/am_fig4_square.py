@@ -26,27 +26,22 @@ Where we differ: not in the figure; in what it means for AdamW. The faults of th
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from papers import last, open_share, run_script, trained
+from papers import experiment, last, open_share, trained
 
 from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
-NAME = "am_fig4_square"
-DEFAULT = {"d": 4, "cells": 9, "length": 64, "steps": 3000, "descent_steps": 1000, "device": "cpu"}
-PAPERS = {"cells": 19, "length": 1024, "steps": 8000}
 DESCENT_LENGTH = 4
 ROWS = ("tied", "untied")
 
 
-def compute(
-    d: int, cells: int, length: int, steps: int, descent_steps: int, device: str
-) -> xr.Dataset:
+def compute(d: int = 4, cells: int = 9, length: int = 64, steps: int = 3000,
+            descent_steps: int = 1000, device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """One model per pair (p, q) of a grid, tied and untied, by gradient descent and by AdamW."""
     line = [round((i + 1) / (cells + 1), 6) for i in range(cells)]
     recipes = {
@@ -151,10 +146,6 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(
+    __name__, compute, numbers, draw, papers={"cells": 19, "length": 1024, "steps": 8000}
+)

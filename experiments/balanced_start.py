@@ -19,7 +19,6 @@ run is at the bigram if less than 5 % of the gap is open at the end, at the unig
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -27,14 +26,11 @@ import numpy as np
 import xarray as xr
 from lg_initialization import matched
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, chain_part, open_share, outcome, run_script, trained
+from papers import BLUE, GREEN, GREY, ORANGE, chain_part, experiment, open_share, outcome, trained
 
 from flowsim import BinaryChain
 from full_model import Architecture, Recipe, RunSettings, papers_recipe, starting_weights
 
-NAME = "balanced_start"
-DEFAULT = {"seeds": 16, "steps": 1500, "descent_steps": 2000}
-FULL = {"seeds": 64, "steps": 6000, "descent_steps": 8000}
 CHAINS = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.7, 0.4), (0.2, 0.3)))
 STARTS = {
     "gaussian": (BLUE, "o", "Gaussian, N(0, 0.02²)"),
@@ -51,7 +47,7 @@ PANELS = {
 LOWEST = 1e-4
 
 
-def compute(seeds: int, steps: int, descent_steps: int) -> xr.Dataset:
+def compute(seeds: int = 16, steps: int = 1500, descent_steps: int = 2000) -> xr.Dataset:
     """Loss curves of all starts, chains and trainers."""
     several = [(chain, seed) for chain in CHAINS for seed in range(seeds)]
     cases, initial = {}, {}
@@ -123,12 +119,6 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(
+    __name__, compute, numbers, draw, full={"seeds": 64, "steps": 6000, "descent_steps": 8000}
+)

@@ -22,14 +22,12 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import run_script
+from papers import experiment
 from scipy.stats import norm, qmc
 
 from flowsim import find_limits, gaussian_probability, model
 from flowsim.labels import BASINS
 
-NAME = "chain_square"
-DEFAULT = {"chains": 41, "starts": 128}
 #: The rank-one model's context lengths.
 LENGTHS = (1, 8, 1024)
 LOW, HIGH = 0.02, 0.98
@@ -42,7 +40,7 @@ def cloud(count: int) -> torch.Tensor:
     return torch.from_numpy(norm.ppf(points))
 
 
-def compute(chains: int, starts: int) -> xr.Dataset:
+def compute(chains: int = 41, starts: int = 128) -> xr.Dataset:
     """Counts of labels by case and chain."""
     axis, points = np.linspace(LOW, HIGH, chains), cloud(starts)
     cases = ["canonical", *(f"rank-one, N = {n}" for n in LENGTHS)]
@@ -116,10 +114,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Compute and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw)

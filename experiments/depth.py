@@ -35,7 +35,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, run_script
+from papers import BLUE, GREEN, ORANGE, PINK, experiment
 from scipy.sparse.linalg import LinearOperator, eigsh
 from states_threshold import TRAINERS, adamw, descent
 from torch import Tensor
@@ -43,9 +43,6 @@ from torch import Tensor
 from flowsim import BinaryChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights
 
-NAME = "depth"
-DEFAULT = {"layers": 6, "seeds": 16, "steps": 600}
-FULL = {"layers": 6, "seeds": 16, "steps": 6000}
 CHAIN = BinaryChain(0.5, 0.8)
 #: Steps that are drawn.
 SHOWN = 600
@@ -56,7 +53,7 @@ COLOURS = (BLUE, ORANGE, GREEN, PINK, "0.2", "0.6")
 TYING = {True: "tied", False: "untied"}
 
 
-def compute(layers: int, seeds: int, steps: int) -> xr.Dataset:
+def compute(layers: int = 6, seeds: int = 16, steps: int = 600) -> xr.Dataset:
     """Losses, smallest eigenvalues and directions of every run, over case, look and seed."""
     parts, names = [], []
     for tied, depth, trainer in itertools.product(TYING, range(1, layers + 1), TRAINERS):
@@ -240,12 +237,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, False, "full"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, record=False, full={"steps": 6000})

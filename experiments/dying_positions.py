@@ -18,7 +18,6 @@ a position can die, and the time s²/(L(0) − entropy rate) before which gradie
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +25,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, run_script
+from papers import BLUE, GREEN, ORANGE, experiment
 
 from flowsim import BinaryChain, Recipe
 from full_model import (
@@ -40,9 +39,6 @@ from full_model import (
 )
 from full_model.model.architecture import flatten
 
-NAME = "dying_positions"
-DEFAULT = {"seeds": 32, "steps": 4000}
-QUICK = {"seeds": 4, "steps": 200}
 #: Steps between looks, from step 100 on.
 LOOK = 10
 CHAIN, RATE = BinaryChain(0.6, 0.85), 0.1
@@ -55,7 +51,7 @@ CASES = {
 }
 
 
-def compute(seeds: int, steps: int) -> xr.Dataset:
+def compute(seeds: int = 32, steps: int = 4000) -> xr.Dataset:
     """Of every run (case, deviation, seed): deaths, distances, losses."""
     parts = [_followed(kind, read, seeds, steps) for kind, read, _ in CASES.values()]
     return xr.concat(parts, dim=xr.Variable("case", list(CASES)))
@@ -155,12 +151,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train, look and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, QUICK, arguments, larger="quick"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, quick={"seeds": 4, "steps": 200})

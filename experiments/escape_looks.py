@@ -25,13 +25,10 @@ import torch
 import xarray as xr
 from escape_cells import FITTED, Cell
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, run_script
+from papers import BLUE, GREY, ORANGE, experiment
 
 from full_model import Architecture, MarkovSource, Recipe, Trainer, initial_weights, trap_matrix
 
-NAME = "escape_looks"
-DEFAULT = {"seeds": 8, "steps": 3000}
-QUICK = {"seeds": 2, "steps": 600}
 LOOK, SELDOM = 10, 10
 RATES, WIDTHS, DIMENSIONS = (6e-4, 1e-3, 1.8e-3, 3e-3), (8, 32, 128), (4, 8, 16, 24)
 #: d, r and rate; every sweep goes through d = 8, r = 32 and 0.001.
@@ -43,7 +40,7 @@ READINGS = ("every 10, interpolated", "every 100, interpolated", "every 10, firs
             "every 100, first look")  # fmt: skip
 
 
-def compute(seeds: int, steps: int) -> xr.Dataset:
+def compute(seeds: int = 8, steps: int = 3000) -> xr.Dataset:
     """κ of every run by every reading (reading, cell, run), NaN of runs that never cross."""
     found = np.full((len(READINGS), len(CELLS), len(FITTED) * seeds), np.nan)
     for i, (d, r, rate) in enumerate(CELLS):
@@ -190,12 +187,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train, read in four ways and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, QUICK, arguments, larger="quick"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, quick={"seeds": 2, "steps": 600})

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK, run_script
+from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment
 
 from flowsim import BinaryChain, Recipe
 from full_model import (
@@ -38,9 +38,6 @@ from full_model import (
     wilson,
 )
 
-NAME = "exact_rates"
-DEFAULT = {"seeds": 24, "steps": 3000}
-QUICK = {"seeds": 4, "steps": 600}
 RATES = (5e-4, 1e-3, 2e-3, 2.5e-3, 3e-3, 4e-3, 5e-3, 1e-2)
 LENGTH, LOOK = 6, 10
 #: p, q, d, r.
@@ -49,7 +46,7 @@ SETTINGS = ((0.9, 0.9, 8, 32), (0.9, 0.9, 4, 16), (0.7, 0.7, 8, 32), (0.7, 0.7, 
 COLOURS = (BLUE, GREEN, ORANGE, PINK, GREY)
 
 
-def compute(seeds: int, steps: int) -> xr.Dataset:
+def compute(seeds: int = 24, steps: int = 3000) -> xr.Dataset:
     """The steps at which runs escape and cross (setting, rate, seed); NaN of those that do not."""
     found = np.full((2, len(SETTINGS), len(RATES), seeds), np.nan)
     for i, setting in enumerate(SETTINGS):
@@ -135,12 +132,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, QUICK, arguments, larger="quick"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, quick={"seeds": 4, "steps": 600})

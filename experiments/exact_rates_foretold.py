@@ -26,13 +26,10 @@ import numpy as np
 import xarray as xr
 from exact_rates import COLOURS, first_steps, named
 from matplotlib.figure import Figure
-from papers import run_script
+from papers import experiment
 
 from full_model import wilson
 
-NAME = "exact_rates_foretold"
-DEFAULT = {"seeds": 16, "steps": 3000}
-QUICK = {"seeds": 4, "steps": 600}
 #: Fitted to figures/exact_rates.json; the second in steps.
 FAST, SLOW = 0.045, 1400.0
 #: p, q, d, r and Adam's ε: none was run before.
@@ -58,7 +55,7 @@ def words(setting: tuple[float, float, int, int], epsilon: float) -> str:
     return f"{named(setting)}, ε = {epsilon:g}"
 
 
-def compute(seeds: int, steps: int) -> xr.Dataset:
+def compute(seeds: int = 16, steps: int = 3000) -> xr.Dataset:
     """The steps at which runs escape and cross (setting, factor, seed); NaN of the others."""
     found = np.full((2, len(SETTINGS), len(FACTORS), seeds), np.nan)
     for i, (setting, epsilon) in enumerate(SETTINGS):
@@ -115,12 +112,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, QUICK, arguments, larger="quick"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, quick={"seeds": 4, "steps": 600})

@@ -17,25 +17,24 @@ those with σ = 3 AdamW has not learned from 16 to 31 % within its steps.
 
 from __future__ import annotations
 
-import sys
+import json
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREEN, GREY, ORANGE, PINK, caption, run_script
+from papers import ABOVE, BELOW, BLUE, GREEN, GREY, ORANGE, PINK, caption, experiment
 
 from flowsim import BinaryChain, OptimizerChoice, gaussian_record, model
 
-NAME = "gaussian_adamw"
-DEFAULT = {"length": 8, "samples": 64, "scales": 10, "steps": 8000, "d": 8, "seeds": 4}
 RATES, NUDGE = (3e-4, 1e-3, 3e-3), 1e-12
 STYLES = ((GREEN, "s"), (ORANGE, "o"), (PINK, "^"))
 FLOW = ("fraction", "fraction_low", "fraction_high")
 
 
-def compute(length: int, samples: int, scales: int, steps: int, d: int, seeds: int) -> xr.Dataset:
+def compute(length: int = 8, samples: int = 64, scales: int = 10, steps: int = 8000, d: int = 8,
+            seeds: int = 4) -> xr.Dataset:  # fmt: skip
     """Flow and AdamW from the same starts, over chain, learning rate and seed of the batches."""
     sigmas = np.geomspace(0.03, 3, scales)
 
@@ -90,8 +89,9 @@ def draw(record: xr.Dataset) -> Figure:
         axes.set(xscale="log", ylim=(-0.03, 1.03), title=caption(chain),
                  xlabel=r"standard deviation $\sigma$ of $e$ and $w$")  # fmt: skip
         axes.grid(color=GREY, alpha=0.2)
+    steps = json.loads(record.attrs["sizes"])["steps"]
     figure.axes[0].set_ylabel(
-        f"share of starts that learn the bigram\n(AdamW: within {DEFAULT['steps']} steps)"
+        f"share of starts that learn the bigram\n(AdamW: within {steps} steps)"
     )
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2,
                   frameon=False)  # fmt: skip
@@ -105,10 +105,4 @@ def _points(axes: Axes, sigma: np.ndarray, middle: np.ndarray, low: np.ndarray,
                   label=label, zorder=3)  # fmt: skip
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Measure and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw)

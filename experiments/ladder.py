@@ -41,7 +41,7 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, run_script
+from papers import BLUE, GREY, ORANGE, experiment
 from torch import Tensor
 
 from flowsim import BinaryChain, RankOneModel, ladder, rung_law, trajectories
@@ -50,9 +50,6 @@ from full_model.comparison.exponential import FIRST_STEP, flow_until
 from full_model.comparison.fields import FullField
 from full_model.comparison.steps import step_until
 
-NAME = "ladder"
-DEFAULT = {"d": 8, "seeds": 256, "horizon": 1e4, "seed": 0}
-FULL = {"seeds": 1024, "horizon": 1e5}
 CASES = ((0.5, 0.8, 8), (0.5, 0.8, 16), (0.5, 0.8, 64), (0.9, 0.9, 8), (0.9, 0.9, 16))
 SPREAD = 0.02
 #: Full training is compared at this time; the whole transformer has these sizes.
@@ -66,7 +63,7 @@ SPREADS, RUNG_LENGTH, RUNG_TIME = (0.02, 0.08), 8, 50.0
 FREED = 0.01
 
 
-def compute(d: int, seeds: int, horizon: float, seed: int) -> xr.Dataset:
+def compute(d: int = 8, seeds: int = 256, horizon: float = 10000.0, seed: int = 0) -> xr.Dataset:
     """Losses of orbits and of full flows by case and k; ends with attention; counts of rungs."""
     times = np.concatenate([[0.0], np.geomspace(1, 1e7, 57)])
     longest = max(length for *_, length in CASES)
@@ -418,12 +415,4 @@ def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
     axes.legend(fontsize=8, loc="upper left")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Follow, train, count and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, full={"seeds": 1024, "horizon": 100000.0})

@@ -21,24 +21,19 @@ expected on these lines.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, run_script
+from papers import ABOVE, BELOW, experiment
 
 from flowsim import CanonicalModel, draw_models_side_by_side, portrait_record, portrait_summary
 from flowsim.chain import BinaryChain
 
-NAME = "lg_fig1_basins"
-DEFAULT = {"resolution": 208}
-PAPERS = {"resolution": 512}
-
 Portraits = dict[BinaryChain, xr.Dataset]
 
 
-def compute(resolution: int) -> Portraits:
+def compute(resolution: int = 208) -> Portraits:
     """The portrait of either chain: every cell's flow integrated to its limit."""
     return {
         chain: portrait_record(CanonicalModel(chain), resolution=resolution)
@@ -56,12 +51,4 @@ def draw(records: Portraits) -> Figure:
     return draw_models_side_by_side(list(records.values()), energy=True)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Integrate and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments, keep_record=False
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, record=False, papers={"resolution": 512})

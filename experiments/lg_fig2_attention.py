@@ -20,13 +20,12 @@ it: for p + q < 1 it grew in 40 of 40 small starts. In the plane of bad minima a
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, caption, run_script
+from papers import ABOVE, BELOW, caption, experiment
 from torch import Tensor
 
 from flowsim import (
@@ -40,16 +39,13 @@ from flowsim import (
 from flowsim.drawing.space import draw_space
 from flowsim.interface import Model
 
-NAME = "lg_fig2_attention"
-DEFAULT = {"length": 64, "cloud": 40}
-PAPERS = {"length": 1024, "cloud": 400}
 #: Deviations of the Gaussian clouds of starts in (e, w, a).
 SCALES = (0.02, 0.1, 0.5)
 
 Findings = dict[BinaryChain, tuple[xr.Dataset, dict[str, Any]]]
 
 
-def compute(length: int, cloud: int) -> Findings:
+def compute(length: int = 64, cloud: int = 40) -> Findings:
     """Per chain: orbits for uniform attention, and what becomes of clouds around the origin."""
     found = {}
     for chain in (ABOVE, BELOW):
@@ -112,12 +108,6 @@ def draw(found: Findings) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Integrate and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments, keep_record=False
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(
+    __name__, compute, numbers, draw, record=False, papers={"length": 1024, "cloud": 400}
+)

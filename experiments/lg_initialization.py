@@ -31,7 +31,6 @@ at rate 0.02: the recommended feed-forward layer is so steep that 0.1 overshoots
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -44,18 +43,15 @@ from papers import (
     ORANGE,
     caption,
     draw_levels,
+    experiment,
     open_share,
     outcome,
-    run_script,
     trained,
 )
 from torch import Tensor
 
 from full_model import Architecture, Recipe, RunSettings, Weights, papers_recipe, starting_weights
 
-NAME = "lg_initialization"
-DEFAULT = {"seeds": 16, "length": 64, "steps": 4000, "descent_steps": 4000, "device": "cpu"}
-PAPERS = {"length": 1024, "steps": 8000}
 DESCENT_LENGTH = 6
 DESCENT_RATE = 0.02
 STYLES = {
@@ -65,7 +61,8 @@ STYLES = {
 }
 
 
-def compute(seeds: int, length: int, steps: int, descent_steps: int, device: str) -> xr.Dataset:
+def compute(seeds: int = 16, length: int = 64, steps: int = 4000, descent_steps: int = 4000,
+            device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """Loss curves from the initializations, by AdamW at d = 4 and 8 and by gradient descent."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=DESCENT_RATE)
@@ -158,10 +155,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, papers={"length": 1024, "steps": 8000})

@@ -31,22 +31,18 @@ stays zero from the lifted starts; sliding along a ReLU kink is resolved to the 
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREEN, ORANGE, caption, draw_levels, run_script
+from papers import ABOVE, BELOW, BLUE, GREEN, ORANGE, caption, draw_levels, experiment
 from torch import Tensor
 
 from flowsim import BinaryChain, CanonicalModel, Label, find_limits, integrate
 from full_model import Architecture, Recipe, RunSettings, Trainer, starting_weights
 
-NAME = "lg_losses"
-DEFAULT = {"d": 4, "horizon": 400.0, "step": 0.1, "long": 64}
-PAPERS = {"horizon": 2000.0, "step": 0.05, "long": 1024}
 SHORT = 8
 #: Starts (e, w): inside the canonical basin of the global minima, between, and in the bad basin.
 STARTS = {
@@ -55,7 +51,7 @@ STARTS = {
 }
 
 
-def compute(d: int, horizon: float, step: float, long: int) -> xr.Dataset:
+def compute(d: int = 4, horizon: float = 400.0, step: float = 0.1, long: int = 64) -> xr.Dataset:
     """Losses (chain, time, start) of the canonical flow and of full gradient flow at two N."""
     parts = []
     for chain, starts in STARTS.items():
@@ -167,10 +163,6 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Integrate, train and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(
+    __name__, compute, numbers, draw, papers={"horizon": 2000.0, "step": 0.05, "long": 1024}
+)

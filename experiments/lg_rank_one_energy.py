@@ -27,8 +27,6 @@ does not shrink with the gradient; the gradient flow that the theory is about do
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
@@ -41,17 +39,14 @@ from papers import (
     PINK,
     caption,
     chain_part,
+    experiment,
     last,
     outcome,
-    run_script,
     trained,
 )
 
 from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
-NAME = "lg_rank_one_energy"
-DEFAULT = {"d": 8, "seeds": 4, "length": 64, "steps": 4000, "descent_steps": 2000, "device": "cpu"}
-PAPERS = {"length": 1024, "steps": 8000}
 DESCENT_LENGTH = 6
 STARTS = {"gaussian": "Gaussian", "rank-one": "rank-one"}
 STYLES = {
@@ -65,9 +60,8 @@ STYLES = {
 }
 
 
-def compute(
-    d: int, seeds: int, length: int, steps: int, descent_steps: int, device: str
-) -> xr.Dataset:
+def compute(d: int = 8, seeds: int = 4, length: int = 64, steps: int = 4000,
+            descent_steps: int = 2000, device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """σ₁²/Σσ² of every weight matrix while tied single layers train, by both trainers."""
     recipes = {
         "AdamW": (length, papers_recipe(steps=steps), "float32"),
@@ -151,10 +145,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, PAPERS, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, papers={"length": 1024, "steps": 8000})

@@ -39,7 +39,6 @@ attention's noise alone frees runs from this corner, and none of 4 from (1.9, 1.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ import torch
 from agreement import Case, run
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, caption, run_script
+from papers import BLUE, GREY, ORANGE, caption, experiment
 from torch import Tensor
 from transverse import attention_gain, follow
 
@@ -60,10 +59,8 @@ from flowsim.models.rank_one.model import RankOneModel
 from full_model import Comparison, FullSide, SideBySide, Weights, grid_points
 from full_model.comparison.side_by_side import lifted_weights
 
-NAME = "noisy_misses"
 #: Cells a side of the grid of starts.
 GRID = 20
-DEFAULT = {"until": 200.0, "seeds": 4}
 CHAINS, LENGTHS, NOISE = (BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9)), (8, 1024), 0.02
 CORNER, NEIGHBOURS = (1.9, 1.9), ((1.9, 1.7), (1.7, 1.9))
 #: Start, deviation of the noise, the part of it that is added, and the weights it is added to.
@@ -172,7 +169,7 @@ def _freed(chain: BinaryChain, length: int) -> np.ndarray:
     return record["outcome"].to_numpy() == Label.GLOBAL_MINIMUM
 
 
-def compute(until: float, seeds: int) -> dict[str, Any]:
+def compute(until: float = 200.0, seeds: int = 4) -> dict[str, Any]:
     """Gains of all starts that the rank-one model calls trapped, growth and trials at a corner."""
     gains: dict[Any, Any] = {}
     for chain in CHAINS:
@@ -283,12 +280,4 @@ def draw(found: dict[str, Any]) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Measure and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments, keep_record=False
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, record=False)

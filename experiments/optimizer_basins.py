@@ -16,14 +16,13 @@ rounding of full training is such a displacement ("full training").
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, caption, run_script
+from papers import ABOVE, caption, experiment
 
 from flowsim import (
     Label,
@@ -38,8 +37,6 @@ from flowsim.drawing.plane import draw_layers, outcomes
 from flowsim.drawing.style import add_legend
 from full_model import Architecture, MarkovSource, PopulationLoss, Trainer, lift_rank_one
 
-NAME = "optimizer_basins"
-DEFAULT = {"length": 16, "resolution": 64, "steps": 4000, "seeds": 5, "full_cells": 12}
 RATES, DIMENSIONS, NUDGE = (3e-4, 1e-3, 3e-3), (4, 8), 1e-12
 WINDOW = (-2.0, 2.0)
 #: Cells a side where shares of several seeds are compared.
@@ -54,7 +51,9 @@ def choice(d: int, rate: float, steps: int, **more: Any) -> OptimizerChoice:
     return OptimizerChoice.named("adamw", d=d, **{"nudge": NUDGE, **numbers, **more})
 
 
-def compute(length: int, resolution: int, steps: int, seeds: int, full_cells: int) -> xr.Dataset:
+def compute(
+    length: int = 16, resolution: int = 64, steps: int = 4000, seeds: int = 5, full_cells: int = 12
+) -> xr.Dataset:
     """The cells of every panel, and the shares that they are compared with."""
     reduced = model("rank-one", ABOVE.p, ABOVE.q, length=length)
     cells = {"e": cell_centres(*WINDOW, resolution), "w": cell_centres(*WINDOW, resolution)}
@@ -173,10 +172,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Compute and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw)

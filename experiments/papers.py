@@ -1,17 +1,18 @@
 """What the scripts of the papers' figures share: options, trained cases, outcomes, files.
 
-A script gives three functions and the two sets of sizes: ``compute(**sizes)`` returns a record,
-``numbers(record)`` what is found in it, ``draw(record)`` the figure. Figure and numbers come from
-the record alone.
+A script gives three functions: ``compute(**sizes)`` returns a record, ``numbers(record)`` what is
+found in it, ``draw(record)`` the figure. Figure and numbers come from the record alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -36,88 +37,103 @@ ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
 
 Sizes = dict[str, Any]
+#: One figure, or several by the names of their files.
+Figures = Figure | dict[str, Figure]
 
 
-def run_script(
-    description: str,
-    name: str,
+def experiment(
+    module: str,
     compute: Callable[..., Any],
     numbers: Callable[[Any], dict[str, Any]],
-    draw: Callable[[Any], Figure],
-    default: Sizes,
-    papers: Sizes,
-    arguments: list[str] | None = None,
-    keep_record: bool = True,
-    larger: str = "papers",
-) -> int:
-    """Parse the options, compute, and write NAME.png, NAME.json and NAME.nc; the exit code.
+    draw: Callable[[Any], Figures],
+    record: bool = True,
+    **larger: Sizes,
+) -> Callable[[list[str] | None], int]:
+    """The ``main`` of a script, called at once where the script is the program.
 
-    Each size is an option too: ``--papers``, or what ``larger`` calls it, takes the value in
-    ``papers`` for all that are not given.
-    Without ``keep_record`` there is no NAME.nc, and ``compute`` may return what it likes.
+    It parses the options, computes, writes NAME.png, NAME.json and NAME.nc, and returns the exit
+    code. Every parameter of ``compute`` is an option with its default.
+
+    Args:
+        module: the script's ``__name__``.
+        compute, numbers, draw: see above.
+        record: ``compute`` returns a record; else there is no NAME.nc, and it may return anything.
+        larger: an option and the sizes it stands for, for all that are not given.
     """
+    script = sys.modules[module]
+
+    def main(arguments: list[str] | None = None) -> int:
+        name = Path(script.__file__ or "").stem
+        default = {k: p.default for k, p in inspect.signature(compute).parameters.items()}
+        options = _options(script.__doc__ or "", default, record, larger).parse_args(arguments)
+        folder, begin = options.out, time.perf_counter()
+        files = [folder / f"{name}{suffix}" for suffix in (".json", ".nc")[: 1 + record]]
+        try:
+            if record and options.redraw:
+                with xr.open_dataset(FIGURES / f"{name}.nc", engine="h5netcdf") as stored:
+                    found = stored.load()
+            else:
+                if not options.overwrite and any(file.exists() for file in files):
+                    raise InputError(f"{files[0]} exists: pass --overwrite or another --out")
+                folder.mkdir(parents=True, exist_ok=True)
+                torch.set_num_threads(options.threads)
+                sizes = default | next((v for k, v in larger.items() if vars(options)[k]), {})
+                sizes |= {k: v for k, v in vars(options).items() if k in default and v is not None}
+                found = compute(**sizes)
+                _write(name, found, numbers(found), files, sizes, default)
+                print(*files, sep="\n")
+            figures = draw(found)
+            several = {name: figures} if isinstance(figures, Figure) else figures
+            for stem, figure in several.items():
+                write_atomically(folder / f"{stem}.png", partial(write_png, figure))
+                print(folder / f"{stem}.png")
+        except InputError as error:
+            print(error, file=sys.stderr)
+            return 2
+        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+        return 0
+
+    if module == "__main__":
+        sys.exit(main())
+    return main
+
+
+def _options(
+    description: str, default: Sizes, record: bool, larger: dict[str, Sizes]
+) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
-    parser.add_argument(f"--{larger}", action="store_true", help=f"these sizes: {papers}")
+    for option, sizes in larger.items():
+        parser.add_argument(f"--{option}", action="store_true", help=f"these sizes: {sizes}")
     parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
     parser.add_argument("--overwrite", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
-    if keep_record:
+    if record:
         words = "draw figures/NAME.nc again, as NAME.png in --out, and compute nothing"
         parser.add_argument("--redraw", action="store_true", help=words)
     for option, value in default.items():
         parser.add_argument(f"--{option.replace('_', '-')}", type=type(value))
-    options = vars(parser.parse_args(arguments))
-    if options.get("redraw"):
-        return _redrawn(name, draw, options["out"])
-    given = {k: options[k] for k in default if options[k] is not None}
-    sizes = (default | papers if options[larger] else default) | given
-    suffixes = [".png", ".json", ".nc"][: 3 if keep_record else 2]
-    files = {suffix: options["out"] / f"{name}{suffix}" for suffix in suffixes}
-    begin = time.perf_counter()
-    try:
-        if not options["overwrite"] and any(file.exists() for file in files.values()):
-            raise InputError(
-                f"{name} exists in {options['out']}: pass --overwrite or another --out"
-            )
-        options["out"].mkdir(parents=True, exist_ok=True)
-        torch.set_num_threads(options["threads"])
-        record = compute(**sizes)
-        command = _command(name, sizes, default)
-        found = {"made": made(command), "sizes": sizes} | numbers(record)
-        text = json.dumps(rounded(found), indent=1, ensure_ascii=False) + "\n"
-        write_atomically(files[".json"], lambda path: path.write_text(text))
-        if keep_record:
-            record.attrs = provenance({"title": name} | record.attrs | {"sizes": json.dumps(sizes)})
-            record.attrs["command"] = command
-            write_record(record, files[".nc"])
-        figure = draw(record)
-        write_atomically(files[".png"], lambda path: write_png(figure, path))
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(*files.values(), sep="\n")
-    print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-    return 0
+    return parser
+
+
+def _write(
+    name: str, found: Any, numbers: dict[str, Any], files: list[Path], sizes: Sizes, default: Sizes
+) -> None:
+    """The numbers, and the record if there is a file for it."""
+    other = [f"--{k.replace('_', '-')} {v}" for k, v in sizes.items() if v != default[k]]
+    about = made(" ".join([f"python experiments/{name}.py --overwrite", *other]))
+    text = json.dumps(
+        rounded({"made": about, "sizes": sizes} | numbers), indent=1, ensure_ascii=False
+    )
+    write_atomically(files[0], lambda path: path.write_text(text + "\n"))
+    if len(files) > 1:
+        found.attrs = provenance({"title": name} | found.attrs | {"sizes": json.dumps(sizes)})
+        found.attrs["command"] = about["command"]
+        write_record(found, files[1])
 
 
 def made(command: str) -> dict[str, str]:
     """What makes a record of numbers again: its command, and the commit it was run at."""
     return {"command": command, "commit": provenance({})["commit"]}
-
-
-def _redrawn(name: str, draw: Callable[[xr.Dataset], Figure], folder: Path) -> int:
-    """The figure of the record that is stored, which stays as it is; the exit code."""
-    with xr.open_dataset(FIGURES / f"{name}.nc", engine="h5netcdf") as record:
-        figure = draw(record.load())
-    write_atomically(folder / f"{name}.png", lambda path: write_png(figure, path))
-    print(folder / f"{name}.png")
-    return 0
-
-
-def _command(name: str, sizes: Sizes, default: Sizes) -> str:
-    """What makes the record again in a clone of its commit; folders and threads are left out."""
-    other = [f"--{k.replace('_', '-')} {v}" for k, v in sizes.items() if v != default[k]]
-    return " ".join([f"python experiments/{name}.py --overwrite", *other])
 
 
 def write_png(figure: Figure, path: Path) -> None:

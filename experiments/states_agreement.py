@@ -24,15 +24,13 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from papers import run_script
+from papers import experiment
 
 from flowsim.drawing.style import DIFFER, FILL, INK, MARKER, basin_dots
 from flowsim.labels import BASINS, Label
 from full_model import Comparison, compare, grid_points, wilson
 from full_model.comparison.outcome import EndReason
 
-NAME = "states_agreement"
-DEFAULT = {"side": 20, "steps": 5000}
 #: N by S: with noise all S^N sequences are summed over.
 LENGTHS = {2: 4, 3: 3, 5: 2}
 #: S and p on both sides of every threshold.
@@ -42,7 +40,7 @@ KEPT = ("predicted", "outcome", "end_reason", "open_share", "steps")
 NAMES = list(BASINS)
 
 
-def compute(side: int, steps: int) -> xr.Dataset:
+def compute(side: int = 20, steps: int = 5000) -> xr.Dataset:
     """Every comparison, over case and point."""
     parts, names = [], []
     points = grid_points(side, side // 2, e_range=(0.0, 2.0))
@@ -142,12 +140,4 @@ def panel(axes: Axes, case: xr.Dataset, e: np.ndarray, w: np.ndarray) -> None:
     axes.set_title(f"{agree} of {int(decided.sum())} decided as predicted", fontsize=8.5)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, {"side": 40}, arguments, larger="full"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, full={"side": 40})

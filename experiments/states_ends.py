@@ -29,7 +29,7 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, run_script
+from papers import BLUE, GREEN, GREY, ORANGE, experiment
 from states_descent import (
     Weights,
     centred,
@@ -45,9 +45,6 @@ from states_descent import (
 from flowsim import MarkovChain
 from full_model import Architecture, initial_weights, lift_states, wilson
 
-NAME = "states_ends"
-DEFAULT = {"runs": 16, "steps": 20_000}
-QUICK = {"runs": 4, "steps": 2_000}
 #: S and p above the threshold, where experiments/states_agreement.py leaves runs open.
 ABOVE = ((3, 0.8), (5, 0.95))
 EIGENVALUE, NOISE, NEAR, RATE = 0.16, 0.02, 0.002, 0.1
@@ -72,7 +69,7 @@ def share_of(states: int, loss: float, p: float | None = None) -> float:
     return (loss - chain.entropy_rate) / (chain.stationary_entropy - chain.entropy_rate)
 
 
-def compute(runs: int, steps: int) -> xr.Dataset:
+def compute(runs: int = 16, steps: int = 20_000) -> xr.Dataset:
     """Of every run: open share, size of the gradient, rank, kinks, gain, copies that return."""
     names = ("share", "gradient", "rank", "at_kinks", "gain", "returned")
     found = np.full((len(names), len(SETTINGS), runs), np.nan)
@@ -266,12 +263,4 @@ def cosines(axes: Axes, six: xr.Dataset, word: str) -> None:
                   fontsize=6.5, color="w" if abs(shown[i, j]) > 0.6 else "k")  # fmt: skip
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train, compare and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, QUICK, arguments, larger="quick"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, quick={"runs": 4, "steps": 2000})

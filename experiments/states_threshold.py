@@ -26,14 +26,11 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, run_script
+from papers import BLUE, GREEN, ORANGE, PINK, experiment
 
 from flowsim import MarkovChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights, wilson
 
-NAME = "states_threshold"
-DEFAULT = {"largest": 10, "seeds": 10, "steps": 2000}
-FULL = {"largest": 10, "seeds": 32, "steps": 10_000}
 #: λ(S − 1), from −1 where p = 1 to S − 1 where p = 0.
 OFFSETS = (-0.8, -0.6, -0.4, -0.2, -0.1, 0.1, 0.2, 0.4, 0.6, 0.8)
 #: Those of ten states, whose runs take longest.
@@ -48,7 +45,7 @@ def chance(states: int, offset: float) -> float:
     return (1 - offset / (states - 1)) * (states - 1) / states
 
 
-def compute(largest: int, seeds: int, steps: int) -> xr.Dataset:
+def compute(largest: int = 10, seeds: int = 10, steps: int = 2000) -> xr.Dataset:
     """The open share of every run at its end, over case, offset and seed; NaN: not trained."""
     parts, names = [], []
     for states in (s for s in STYLES if s <= largest):
@@ -188,12 +185,4 @@ def panel(axes: Axes, cases: xr.Dataset, tied: bool) -> None:
     axes.set_ylim(-0.06, 1.06)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, full={"seeds": 32, "steps": 10_000})

@@ -25,7 +25,6 @@ and N = 16, and S comes from its closed form. What we find, 400 draws a cell, se
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,7 @@ import torch
 import xarray as xr
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, run_script
+from papers import ABOVE, BELOW, experiment
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
@@ -48,8 +47,6 @@ from full_model import (
     wilson,
 )
 
-NAME = "trap_map"
-DEFAULT = {"draws": 400, "seed": 0, "widest": 8, "runs": 32, "steps": 6000}
 FREE, TRAP = "global_minimum", "local_minimum"
 CHAINS, LENGTH = (ABOVE, BELOW), 16
 #: Scales and first |e| of the descents, and how far below h(π₁) a loss is surely below.
@@ -85,7 +82,9 @@ def drawn(arch: Architecture, layout: str, scale: float, rank: int, draws: int,
     return weights
 
 
-def compute(draws: int, seed: int, widest: int, runs: int, steps: int) -> xr.Dataset:
+def compute(
+    draws: int = 400, seed: int = 0, widest: int = 8, runs: int = 32, steps: int = 6000
+) -> xr.Dataset:
     """How many draws have S positive definite, by chain, layout, d, rank and scale; descents."""
     generator = torch.Generator().manual_seed(seed)
     widths = range(1, widest + 1)
@@ -242,10 +241,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Count and draw; the exit code."""
-    return run_script(__doc__, NAME, compute, numbers, draw, DEFAULT, {}, arguments)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw)

@@ -23,14 +23,11 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, run_script
+from papers import BLUE, GREEN, ORANGE, PINK, experiment
 
 from flowsim import BinaryChain, MarkovChain, Recipe, SymmetricChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Trainer, initial_weights, wilson
 
-NAME = "width_of_truth"
-DEFAULT = {"seeds": 16, "steps": 500}
-FULL = {"seeds": 32, "steps": 2000}
 D, SHORT, LONG = 8, 4, 6
 BINARY, TERNARY = BinaryChain(0.5, 0.8), SymmetricChain(3, 0.9)
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -56,7 +53,7 @@ CLAIMS = {
 }
 
 
-def compute(seeds: int, steps: int) -> xr.Dataset:
+def compute(seeds: int = 16, steps: int = 500) -> xr.Dataset:
     """The open share at the end (variant, study, seed)."""
     share = np.full((len(VARIANTS), len(STUDIES), seeds), np.nan)
     for i, (variant, options) in enumerate(VARIANTS.items()):
@@ -127,12 +124,4 @@ def draw(record: xr.Dataset) -> Figure:
     return figure
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Train and draw; the exit code."""
-    return run_script(
-        __doc__, NAME, compute, numbers, draw, DEFAULT, FULL, arguments, larger="full"
-    )
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw, full={"seeds": 32, "steps": 2000})

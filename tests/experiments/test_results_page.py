@@ -100,7 +100,8 @@ def test_make_reproduce_runs_every_script():
     assert done.returncode == 0, done.stderr
     named = re.findall(r"py (?:experiments|docs/learn)/(\w+)\.py", done.stdout)
     files = (ROOT / "experiments").glob("*.py")
-    scripts = {path.stem for path in files if '__name__ == "__main__"' in path.read_text()}
+    marks = '\nif __name__ == "__main__":', "\nmain = experiment("
+    scripts = {path.stem for path in files if any(mark in path.read_text() for mark in marks)}
     scripts.remove("cuda")  # needs a GPU: `make cuda` runs it
     assert sorted(named) == sorted(scripts | {"execute"})
     assert named[-2:] == ["execute", "results_page"]
