@@ -19,15 +19,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from results_in_context import TABLES as IN_CONTEXT
-from results_laws import TABLES as LAWS
-from results_optimizers import TABLES as OPTIMIZERS
-from results_states import TABLES as STATES
-from results_training import TABLES as TRAINING
+from results_tables import TABLES
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PAGES = ROOT / "figures", ROOT / "docs" / "results"
-TABLES = {**TRAINING, **LAWS, **OPTIMIZERS, **IN_CONTEXT, **STATES}
 #: A longer table is a file of its own.
 LONGEST = 12
 #: The papers' figures, whose scripts say in their first lines what they show and find.

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "experiments"))
 import agreement_sampled  # noqa: E402
-from results_optimizers import sampled  # noqa: E402
+from results_tables import TABLES  # noqa: E402
 
 
 @pytest.mark.slow
@@ -28,6 +28,6 @@ def test_files_and_table(tmp_path):
         assert sum(x["seeds"] for x in line["wrong"]) == 4 - right
         assert runs == 4 and right == sum(x["agree"] for x in line["right"])
     assert lines["p=0.2 q=0.3 d=4"]["flow_trapped"]["runs"] == 0
-    head, rows = sampled(found)
+    head, rows = TABLES["sampled"][1](found)
     assert len(rows) == 8 and all(len(row) == len(head) for row in rows)
     assert (tmp_path / "agreement_sampled.png").stat().st_size > 10_000

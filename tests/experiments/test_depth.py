@@ -8,7 +8,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import depth as script
-import results_states
+from results_tables import TABLES
 
 
 @pytest.mark.slow
@@ -28,7 +28,7 @@ def test_the_block_opens_under_adamw_and_stays_under_descent(layers):
     )
     assert (runs["adamw"].smallest[-1] < 0.8 * runs["gd"].smallest[-1]).all()
     found = {f"L = {layers}": script.counted(record) for record in runs.values()}
-    head, rows = results_states.depth({"made": {}, "sizes": {}} | found)
+    head, rows = TABLES["depth"][1]({"made": {}, "sizes": {}} | found)
     assert {len(row) for row in rows} == {len(head)}
 
 

@@ -9,7 +9,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import in_context_heads as script
-import results_in_context
+from results_tables import TABLES
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
@@ -28,7 +28,7 @@ def test_every_head_is_drawn_and_tabulated(tmp_path):
     tiny = {"d": 4, "length": 18, "batch": 2, "steps": 3, "test": 8}
     script.main(tuple(script.Sizes(order, **tiny) for order in (1, 2)), tmp_path)
     found = json.loads((tmp_path / "in_context_heads.json").read_text())
-    head, rows = results_in_context.heads(found)
+    head, rows = TABLES["in_context_heads"][1](found)
     assert len(rows) == 4 and {len(row) for row in rows} == {len(head)}
     for line in found["cases"]:
         assert 0 < line["chance"] < 1 and len(line["counting"]) == line["order"] + 1

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import in_context as script
-from results_in_context import training
+from results_tables import TABLES
 
 
 @pytest.mark.slow
@@ -16,7 +16,7 @@ def test_every_case_is_drawn_and_tabulated(tmp_path):
     sizes = script.Sizes(d=4, length=8, batch=2, steps=6, forward_steps=6, look=2)
     script.main(sizes, tmp_path)
     found = json.loads((tmp_path / "in_context.json").read_text())
-    head, rows = training(found)
+    head, rows = TABLES["in_context"][1](found)
     assert len(rows) == 6 and all(len(row) == len(head) for row in rows)
     for line in found["cases"]:
         known = line["baselines"]

@@ -1,0 +1,652 @@
+"""The tables of docs/results: what each column says of a line of a study's numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from escape_cells import NO_EPSILON
+
+Line = dict[str, Any]
+#: Head and rows.
+Rows = tuple[list[str], list[list[Any]]]
+#: A table from a study's numbers.
+Make = Callable[[Any], Rows]
+#: What a cell says of a line: its entries in a format, or what a function makes of it.
+Cell = str | Callable[[Line], Any]
+
+
+def cases(found: Line) -> list[Line]:
+    """The entries of a record of numbers without how it was made, and from what sizes."""
+    return named(found, lambda case: case not in ("made", "sizes"))
+
+
+def named(found: Line, chosen: Callable[[str], bool] = bool) -> list[Line]:
+    """Some of the entries, each with its own name as ``case``."""
+    return [{"case": case, **line} for case, line in found.items() if chosen(case)]
+
+
+def table(columns: dict[str, Cell], lines: Callable[[Any], Iterable[Line]] = cases) -> Make:
+    """A table with these cells, by the words of its head, and a row for each of the lines."""
+
+    def make(found: Any) -> Rows:
+        rows = [[said(cell, line) for cell in columns.values()] for line in lines(found)]
+        return list(columns), rows
+
+    return make
+
+
+def said(cell: Cell, line: Line) -> Any:
+    """What a cell says of a line."""
+    return cell.format(**line) if isinstance(cell, str) else cell(line)
+
+
+def step(name: str) -> Cell:
+    """A number of steps, or none."""
+    return lambda x: "none" if x[name] is None else f"{x[name]:.0f}"
+
+
+def between(name: str) -> Cell:
+    """Two shares."""
+    return f"{{{name}[0]:.2%}} to {{{name}[1]:.2%}}"
+
+
+def span(name: str, form: str) -> Cell:
+    """A middle, and the low and the high end around it in that order: [low, middle, high]."""
+    return f"{{{name}[1]:{form}}} ({{{name}[0]:{form}}} to {{{name}[2]:{form}}})"
+
+
+def middle(values: list[float] | None) -> str:
+    """Median, least and largest."""
+    return "never" if values is None else "{:.4g} ({:.4g} to {:.4g})".format(*values)
+
+
+def each(values: list[Any], form: str) -> str:
+    """All values."""
+    return ", ".join("never" if value is None else form.format(value) for value in values)
+
+
+def share(part: Line) -> str:
+    """Counts, share and, where something was drawn at random, the interval."""
+    if part["agreement"] is None:
+        return "none decided"
+    return "{agree} of {decided}, {agreement:.1%}".format(**part) + interval(part)
+
+
+def interval(part: Line) -> str:
+    """The 95 % interval of a share, where something was drawn at random."""
+    return " [{:.1%}, {:.1%}]".format(*part["interval"]) if "interval" in part else ""
+
+
+# Reduced models beside full training.
+
+TRAINERS = {"gd": "gradient descent", "adamw": "AdamW", "sgd": "SGD, momentum 0.9"}
+
+
+def summary(found: list[Line]) -> Rows:
+    """What both models predict right, by noise and by the side of p + q = 1."""
+    groups: dict[str, dict[str, list[Line]]] = {}
+    for line in found:
+        p, q, *_ = (float(part.partition("=")[2]) for part in line["case"].split()[:2])
+        noise = line["case"].partition(" noise ")[2] or "none"
+        groups.setdefault(noise, {}).setdefault("><"[p + q < 1], []).append(line)
+    columns = [(model, side) for model in ("rank-one", "canonical") for side in "><"]
+    rows = []
+    for noise, sides in groups.items():
+        sums = [[sum(line[model][k] for line in sides[side]) for k in ("agree", "decided")]
+                for model, side in columns]  # fmt: skip
+        rows.append([noise, *(f"{right} of {of}" for right, of in sums)])
+    return ["noise", *(f"{model} right, p + q {side} 1" for model, side in columns)], rows
+
+
+def reasons(found: list[Line]) -> Rows:
+    """The share of outcomes explained with one difference switched on at a time."""
+    lines = [line for line in found if "variants" in line]
+    names = list(lines[0]["variants"])
+    shares = [[line["variants"][n]["agreement"] for n in names] for line in lines]
+    rows = [[line["case"], *("" if x is None else f"{x:.1%}" for x in own)]
+            for line, own in zip(lines, shares, strict=True)]  # fmt: skip
+    return ["case", *names], rows
+
+
+def _gained(line: Line) -> str:
+    """Where the gain of attention was computed, and how large it is."""
+    known = [x for x in line["largest gains"] if x["of attention"] is not None]
+    said = ", ".join(f"({x['e']:g}, {x['w']:g}) {x['of attention']:.1f}" for x in known)
+    return said or "not computed"
+
+
+def _missed(line: Line) -> str:
+    """Starts that noise frees, up to the sign of e."""
+    at = [f"(±{e:g}, {w:g})" for e, w in line["starts missed (up to the sign of e)"]]
+    return ", ".join(at) or ("" if line["misses among them"] is None else "none")
+
+
+def _pair(line: Line) -> str:
+    """The chain of a case "p = …, q = …; …"."""
+    return "(" + ", ".join(x.split()[-1] for x in line["case"].split("; ")[0].split(", ")) + ")"
+
+
+def trap_map(found: Line) -> Rows:
+    """At which random weights S is positive definite, over scale and d."""
+    layouts = {"equal": "equal", "own": "one by one", "attention": "one by one, attention"}
+    rows, head = [], []
+    for line in named(found, lambda case: case.partition("; ")[2] in layouts):
+        for d in ("1", "2", "4", "8"):
+            cells = line[f"d = {d}"]
+            shares = [f"{c['share']:.1%} [{c['interval'][0]:.1%}, {c['interval'][1]:.1%}]"
+                      for c in cells]  # fmt: skip
+            rows.append([_pair(line), layouts[line["case"].partition("; ")[2]], d, *shares])
+            head = [f"trapped at s = {c['scale']:.2g}" for c in cells]
+    return ["(p, q)", "positions", "d", *head], rows
+
+
+_SAYS = "; descent where S says "
+TRAINING = {
+    "summary": ("agreement", summary),
+    "agreement": ("agreement", table({
+        "full models": "{case}", "starts": "{points}", "followed by flow": "{followed_by_flow}",
+        "unresolved": "{unresolved}", "rank-one model right": lambda x: share(x["rank-one"]),
+        "wrong at (e, w)": lambda x: ", ".join(
+            "({e:g}, {w:g})".format(**miss) for miss in x["rank_one_misses"]) or "nowhere",
+        "canonical model right": lambda x: share(x["canonical"]),
+        "canonical: global predicted, local found": "{canonical_global_found_local}",
+        "local predicted, global found": "{canonical_local_found_global}",
+    }, lambda found: found)),
+    "reasons": ("agreement", reasons),
+    "adamw": ("agreement_adamw", table({
+        "AdamW": "{case}", "steps": "{steps}", "runs": "{runs}", "learned": "{learned}",
+        # without noise theory says that runs are the map: a check, no estimate
+        "its reduced map right": lambda x: share(
+            {k: v for k, v in x["map"].items() if k != "interval" or x["noise"]}),
+        "map: learned, found not": "{map_learned_found_not}",
+        "map: not, found learned": "{map_not_found_learned}",
+        "learned where the flow says global": "{flow_global[learned]} of {flow_global[runs]}",
+        "learned where the flow says trapped": "{flow_trapped[learned]} of {flow_trapped[runs]}",
+        "escape step (median)": step("escape_step_median"), "(largest)": step("escape_step_max"),
+    })),
+    "gains": ("noisy_misses", table({
+        "case": "{case}", "starts called trapped": "{starts called trapped}",
+        "of them freed by noise 0.02": lambda x: (
+            "not run" if x["misses among them"] is None else x["misses among them"]),
+        "at (e, w)": _missed, "gain there": lambda x: each(x["their gains"], "{:.1f}"),
+        "largest gain elsewhere": "{largest gain of the others:.1f}",
+        "gain of W_V and W_O where the other is largest": _gained,
+    }, lambda found: named(found, lambda case: case.startswith("p=")))),
+    "trials": ("noisy_misses", table({
+        "start (e, w)": "({start[0]:g}, {start[1]:g})", "noise": "{noise:g}",
+        "on weights": lambda x: {"others": "all but attention's",
+                                 "attention": "attention's"}[x["noise on"]],
+        "part of the noise": lambda x: {"all": "all of it", "across": "orthogonal to α",
+                                        "along": "along α"}[x["part"]],
+        "runs": "{runs}", "reach the global minimum": "{global_minimum}",
+        "stay trapped": "{local_minimum}", "left open": "{unresolved}",
+        "last decided by": "{decided by time:.0f}",
+    }, lambda found: found["trials at p=0.5 q=0.8 N=8"])),
+    "trap_map": ("trap_map", trap_map),
+    "trap_descents": ("trap_map", table({
+        "(p, q)": _pair, "S says": lambda x: x["case"].partition(_SAYS)[2], "runs": "{runs}",
+        "stay": "{stay}", "leave": "{leave}", "open": "{open}",
+    }, lambda found: named(found, lambda case: _SAYS in case))),
+    "headline": ("headline", table({
+        "trainer": lambda x: TRAINERS[x["trainer"]], "weights": "{model}", "(p, q)": "({p}, {q})",
+        "runs": "{seeds}", "median final loss (nats)": "{final_loss_median:.4f}",
+        "left the unigram": "{left_the_unigram}", "at step (median)": step("escape_step_median"),
+    }, lambda found: found["results"])),
+    "ends": ("am_fig1_depth am_fig3_tying lg_rank_one_energy lg_initialization", table({
+        "script": "`{script}`",
+        "case": lambda x: "; ".join(s for s in x["case"].split("; ") if not s.startswith("p =")),
+        "(p, q)": "({p}, {q})", "runs": "{models}", "at the bigram": "{bigram}",
+        "at the unigram": "{unigram}", "between": "{between}",
+        "final loss (nats)": "{final_loss[min]:.4f} to {final_loss[max]:.4f}",
+    }, lambda found: [{"script": name, **x} for name in found for x in cases(found[name])])),
+    "square": ("am_fig4_square", table({
+        "case": lambda x: x["name"].replace("GD", "gradient descent"), "side": "{case}",
+        "pairs": "{pairs}", "at the bigram": "{bigram}", "at the unigram": "{unigram}",
+        "between": "{between}",
+    }, lambda found: [{"name": name, **x} for name, sides in found.items()
+                      if name not in ("made", "sizes") for x in named(sides) if "bigram" in x])),
+}  # fmt: skip
+
+
+# Plateaus and escapes.
+
+
+def freed(found: Line) -> Rows:
+    """Does attention free dead positions."""
+    rank = found["attention on the manifold"]
+    head = ["runs", "followed to t =", "number", "freed", "of them k", "loss above L∞(k)"]
+    rows = [["rank-one, small o and v", "10⁷", rank["orbits"], rank["freed"], "",
+             said(between("end_off"), rank)]]  # fmt: skip
+    for line in named(found, lambda case: case.startswith("whole transformer")):
+        off = [a - b for own in line["share"] for a, b in zip(own, line["limit"], strict=True)]
+        rows.append([line["case"], f"{line['time']:.0f}", line["runs"], line["freed"],
+                     each(line["of them k"], "{}") or "none",
+                     said(between("off"), {"off": [min(off), max(off)]})])  # fmt: skip
+    return head, rows
+
+
+def rungs(found: Line) -> Rows:
+    """How many runs end with k open positions, beside the law."""
+    lines, rows = found["rungs"], []
+    for line in lines:
+        rows.append([line["bias"], line["spread"], line["runs"], *line["count"]])
+        if line["bias"] != "0":
+            expected = [f"{line['runs'] * share:.1f}" for share in line["law"]]
+            rows.append(["the law for it", line["spread"], "", *expected])
+    places = [f"k = {k}" for k in range(len(lines[0]["count"]))]
+    return ["first bias", "deviation of first weights", "runs", *places], rows
+
+
+def dying(found: Line) -> Rows:
+    """Per deviation: runs that lose a position, when, and the bound where there is one."""
+    lines = {tuple(line["case"].split("; ")): line for line in cases(found)}
+    names = list(dict.fromkeys(name for name, _ in lines))
+    head = ["deviation", "runs", *[f"{name}: lose a position, at the steps, dead at the end"
+            for name in names], "at the bigram, with attention and without",
+            "bound without attention, in steps"]  # fmt: skip
+    rows = []
+    for std in dict.fromkeys(std for _, std in lines):
+        own = [lines[name, std] for name in names]
+        low, _, high = (step / 0.1 for step in own[-1]["bound"])
+        rows.append([std, own[-1]["runs"], *map(_deaths, own),
+                     f"{own[0]['bigram']}, {own[-1]['bigram']}",
+                     f"{low:.2g} to {high:.2g}"])  # fmt: skip
+    return head, rows
+
+
+def _deaths(line: Line) -> str:
+    if not line["died"]:
+        return "0"
+    low, _, high = line["died"]
+    steps = f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
+    return f"{line['lose a position']}, {steps}, {line['dead at the end']}"
+
+
+def exact_rates(found: Line) -> Rows:
+    """Of AdamW on the exact loss: how many runs escape at every rate, and when."""
+    settings = {name: line for name, line in found.items() if name.startswith("(")}
+    rows = [
+        [name, *[f"{x['escaped']} of {x['runs']}" + (f", step {x['escape_median']:.0f}"
+                 if x["escaped"] else "") for x in line.values()]]
+        for name, line in settings.items()
+    ]  # fmt: skip
+    return ["(p, q), d, r", *next(iter(settings.values()))], rows
+
+
+def _foretold(i: int) -> Cell:
+    """How many runs escape at one of the three rates, and when."""
+    return lambda x: f"{x['escaped'][i]} of {x['runs']}" + (
+        f", step {x['escape_median'][i]:.0f}" if x["escaped"][i] else "")  # fmt: skip
+
+
+def _exponent(name: str) -> Cell:
+    """A fitted exponent with its interval."""
+    return lambda x: (
+        "{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]".format(**x[name]) if name in x else ""
+    )
+
+
+def _powers(first: str, names: dict[str, str], derived: list[str],
+            lines: Callable[[Line], list[Line]]) -> Callable[[Line], Rows]:  # fmt: skip
+    """Exponents of κ: those that are derived, and fitted ones."""
+
+    def make(found: Line) -> Rows:
+        rows = [[line["case"], *(said(_exponent(n), line) for n in names)] for line in lines(found)]
+        return [first, *names.values()], [derived, *rows]
+
+    return make
+
+
+def _fitted(found: Line) -> list[Line]:
+    """The fits for either start of b."""
+    known = "b known, three chains"
+    return [{**line, "case": "fitted, " + line["case"].replace("b at the unigram", known)}
+            for line in named(found["law"], lambda start: start.startswith("b "))]  # fmt: skip
+
+
+def scores(found: Line) -> Rows:
+    """How often the predictions of "crosses", "escapes within the run" are right, and times."""
+    ways = {"settings": "settings, fitted", "derived": "settings, derived",
+            "first tenth": "first tenth", "both": "both, fitted"}  # fmt: skip
+    head = ["does it …", "runs of", "number", "do", "in the first tenth"]
+    for word in ways.values():
+        head += [f"{word}: right", "time foretold/found"]
+    rows = []
+    for event, word in (("crossing", "cross"), ("escape", "escape")):
+        for line in named(found["score"][event]):
+            row = [word, *(line[k] for k in ("case", "runs", "happens", "happens_in_first_tenth"))]
+            for way in ways:
+                known = line[way]["time_ratio"] is not None
+                row += [_right(line, way), said(span("time_ratio", ".2f"), line[way]) * known]
+            rows.append([*row, _right(line, "majority")])
+    return [*head, "majority: right"], rows
+
+
+def _right(line: Line, way: str) -> str:
+    low, high = line[way]["interval"]
+    return f"{line[way]['right'] / line['runs']:.0%} [{low:.0%}, {high:.0%}]"
+
+
+def width(found: Line) -> Rows:
+    """One change at a time: ends at the bigram and at the unigram."""
+    variants = {name: line for name, line in found.items() if name not in ("made", "sizes")}
+    studies = list(next(iter(variants.values())))
+    rows = [[name, *["{bigram}, {unigram}, {runs}".format(**line[s]) for s in studies]]
+            for name, line in variants.items()]  # fmt: skip
+    return ["model", *[f"{s}: at the bigram, at the unigram, of" for s in studies]], rows
+
+
+LAWS = {
+    "ladder": ("ladder", table({
+        "case": "{case}", "orbits": "{orbits}", "keep their k": "{keep_k}",
+        "off the plateau": between("plateau_off"), "off the end at 10⁷": between("end_off"),
+        "full flows that keep k": "{full_keep_k}",
+        "full flow off the orbit at t = 100": "{full_off:.2%}",
+    }, lambda found: named(found["cases"]))),
+    "ladder_freed": ("ladder", freed),
+    "rungs": ("ladder", rungs),
+    "balanced": ("balanced_start", table({
+        "trainer": lambda x: x["case"].split("; ")[0], "start": lambda x: x["case"].split("; ")[1],
+        "(p, q)": "({p}, {q})", "runs": "{models}",
+        "at the bigram":
+            "{bigram} [{bigram_share_interval[0]:.0%}, {bigram_share_interval[1]:.0%}]",
+        "at the unigram": "{unigram}", "between": "{between}",
+    })),
+    "dying": ("dying_positions", dying),
+    "escapes": ("adamw_escape", table({
+        "trainer": lambda x: TRAINERS[x["trainer"]], "d": "{d}", "r": "{r}", "N": "{length}",
+        "rate": "{rate:g}",
+        "ε": lambda x: "" if x["trainer"] != "adamw" else
+            f"{0 if x['epsilon'] == NO_EPSILON else x['epsilon']:g}",
+        "β₂": lambda x: x["beta2"] if x["trainer"] == "adamw" else "",
+        "batch": lambda x: x["batch"] or "exact",
+        "start": lambda x: ", ".join([f"σ = {x['deviation']:g}"] * (x["deviation"] != 0.02)
+                                     + ["b known"] * x["unigram_bias"]),
+        "runs": "{runs}", "escape": "{escaped} [{interval[0]:.0%}, {interval[1]:.0%}]",
+        "crossed alone": "{open}", "trapped": "{trapped}", "diverged": "{diverged}",
+        "crossing step (median)": step("crossing_median"),
+        "escape step (median)": step("escape_median"),
+        "overlap with the eigenvector": lambda x:
+            "" if x["overlap_median"] is None else f"{x['overlap_median']:.2f}",
+    }, lambda found: found["cells"])),
+    "exact_rates": ("exact_rates", exact_rates),
+    "exact_rates_foretold": ("exact_rates_foretold", table({
+        "(p, q), d, r, ε": "{case}", "fast route from": "{fast:.2g}",
+        "slow route from": "{slow:.2g}", "escape at η*/1.4": _foretold(0), "at η*": _foretold(1),
+        "at 1.4 η*": _foretold(2), "holds": lambda x: "yes" if x["holds"] else "no",
+    })),
+    "escape_looks": ("escape_looks", _powers(
+        "looked at", {"rate": "η", "r": "r", "d": "d"}, ["derived", "1.5", "0.5", "0 to 0.5"],
+        lambda found: named(found["exponents"]))),
+    "escape_widths": ("escape_looks", table({
+        "d": "{d}", "r": "{r}", "η": "{rate:g}", "runs": "{runs}", "never cross": "{never cross}",
+        "κ/κ₀ (10 and 90 %)": span("kappa over derived", ".2f"),
+    }, lambda found: found["cells"])),
+    "escape_law": ("adamw_escape", _powers(
+        "κ grows as a power of",
+        {"r": "r", "d": "d", "rate": "η", "batch N": "batch·N",
+         "(p + q - 1) sqrt(pi0 pi1)": "(p + q − 1)√(π₀π₁)"},
+        ["derived, b known", "0.5", "0 to 0.5", "1.5", "0.25", "0.5"], _fitted)),
+    "escape_chains": ("adamw_escape", table({
+        "chain": "{case}", "runs": "{runs}", "cross": "{cross}", "escape": "{escaped}",
+        "κ beside the fitted law": span("growth_against_law", ".2f"),
+        "crossing foretold": lambda x: f"{x['crossing_right'] / x['runs']:.0%}",
+    }, lambda found: named(found["chains"]))),
+    "escape_scores": ("adamw_escape", scores),
+    "width": ("width_of_truth", width),
+}  # fmt: skip
+
+
+# Optimizers and sampled batches.
+
+
+def basins(found: Line) -> list[Line]:
+    """The shares of the window that AdamW learns from, and the flow's."""
+    return [*named(found["panels"]), {"case": "gradient flow", "learned": found["flow_learned"]}]
+
+
+def basins_by_kind(found: Line) -> list[Line]:
+    """The same shares on the coarser grid: mean, least and largest over the seeds of batches."""
+    full = found["full training, d = 4"]
+    own = {"case": "full training, d = 4, one seed"} | full
+    return [*named(found["rate 0.001, over seeds"]), own]
+
+
+def _percent(name: str) -> Cell:
+    """A share, of several their mean and what they span; nothing where there is none."""
+
+    def cell(line: Line) -> str:
+        found = line.get(name)
+        if isinstance(found, dict):
+            return "{mean:.1%} ({min:.1%} to {max:.1%})".format(**found)
+        return "" if found is None else f"{found:.1%}"
+
+    return cell
+
+
+def gaussian(found: Line) -> Rows:
+    """Shares of Gaussian starts at every other scale: the flow's interval, AdamW's range."""
+    chosen, rows = range(0, len(found["sigma"]), 3), []
+    for case, line in found.items():
+        if not case.startswith("p ="):
+            continue
+        a, b, c = (line[name] for name in ("fraction", "fraction_low", "fraction_high"))
+        flow = [f"{a[i]:.0%} [{b[i]:.0%}, {c[i]:.0%}]" for i in chosen]
+        rows.append([case, "gradient flow", *flow])
+        for name, seeds in line.items():
+            if name.startswith("AdamW"):
+                columns = [[seed[i] for seed in seeds] for i in chosen]
+                cells = [f"{sum(c) / len(c):.0%} ({min(c):.0%} to {max(c):.0%})" for c in columns]
+                rows.append([case, name.removesuffix(", by seed"), *cells])
+    return ["(p, q)", "trained by", *(f"σ = {found['sigma'][i]:.2g}" for i in chosen)], rows
+
+
+def sampled(found: Line) -> Rows:
+    """SGD at N = 64 against the rank-one flow: a column for each seed, and what became of both."""
+    lines = cases(found)
+    seeds = max(line["seeds"] for line in lines)
+    right = "{agree} of {decided} [{interval[0]:.1%}, {interval[1]:.1%}]"
+    head = ["SGD", "starts", *(f"rank-one flow right, seed {i + 1}" for i in range(seeds)),
+            "wrong at (e, w)", "learned where the flow says global",
+            "learned where it says trapped", "starts whose seeds differ"]  # fmt: skip
+    rows = []
+    for line in lines:
+        wrong = ", ".join(f"({x['e']:g}, {x['w']:g}) for {x['seeds']} of {seeds}"
+                          for x in line["wrong"])  # fmt: skip
+        rows.append([line["case"], line["starts"], *(said(right, x) for x in line["right"]),
+                     wrong or "nowhere", *(said("{learned} of {runs}", line[name])
+                                           for name in ("flow_global", "flow_trapped")),
+                     line["starts_where_seeds_differ"]])  # fmt: skip
+    return head, rows
+
+
+OPTIMIZERS = {
+    "optimizers": ("optimizer_basins", table({
+        "AdamW": "{case}", "learned": _percent("learned"),
+        "still near the unigram's loss": _percent("plateau"), "in between": _percent("between"),
+        "above it": _percent("above"),
+        "learned by the flow alone": _percent("learned_by_the_flow_alone"),
+    }, basins)),
+    "optimizers_by_kind": ("optimizer_basins", table({
+        "AdamW, rate 0.001": "{case}", "of window": _percent("window"),
+        "w < -0.45": _percent("w < -0.45"), "w > 0": _percent("w > 0"),
+    }, basins_by_kind)),
+    "gaussian_adamw": ("gaussian_adamw", gaussian),
+    "sampled": ("agreement_sampled", sampled),
+}  # fmt: skip
+
+
+# Kernels drawn anew.
+
+
+def _seeds(found: Line) -> list[Line]:
+    """A line for every order and seed."""
+    return [{**line, "seed": seed, "i": i} for line in found["cases"]
+            for i, seed in enumerate(found["seeds"])]  # fmt: skip
+
+
+BASELINES = ("uniform", "unigram", "bigram", "Bayes")
+_END = "{{{0}:.4f}}, s = {{{0}_at[0]:.4g}}, β = {{{0}_at[1]:.2f}}"
+IN_CONTEXT = {
+    "affine": ("induction_path", table({
+        "T": "{length}", "unigram": "{unigram:.4f}", "logit affine in the share": "{affine:.4f}",
+        "bigram, add-one counting": "{bigram:.4f}",
+    }, lambda found: found["affine"])),
+    "induction_path": ("induction_path", table({
+        "seed": "{seed}", "first (α, β)": "({first_alpha:.2f}, {first_beta:.2f})",
+        "last (α, β)": "({alpha:.2f}, {beta:.2f})", "explained by β": "{explained:.0%}",
+        "loss": "{loss:.4f}",
+    }, lambda found: found["ends"])),
+    "induction": ("induction", table({
+        "kernels": "{prior}", "T": "{length}", "plateau": "{plateau:.4f}",
+        "trapped at": _END.format("trapped"), "learned at": _END.format("learned"),
+        "Bayes": "{bayes:.4f}", "saddle, s": "{saddle_share:.3f}",
+        "−∂L/∂β on the plateau, s = 1": "{fastest_departure:.4f}",
+    }, lambda found: found["landscapes"])),
+    "in_context": ("in_context", table({
+        "model": "{model}", "kernels": "{kernels}",
+        **{name: f"{{baselines[{name}]:.4f}}" for name in BASELINES},
+        "loss at the end": lambda x: each(x["loss"], "{:.4f}"),
+        "steps at the unigram": lambda x: each(x["at_unigram"], "{}"),
+        "half from unigram to Bayes at step": lambda x: each(x["half"], "{}"),
+        "attention to the previous symbol": lambda x: each(x["previous"], "{:.2f}"),
+    }, lambda found: found["cases"])),
+    "in_context_heads": ("in_context_heads", table({
+        "order": "{order}", "β": "{beta}", "d": "{d}", "N": "{length}", "steps": "{steps}",
+        "seed": "{seed}",
+        "counting, from none to k symbols before": lambda x: each(x["counting"], "{:.4f}"),
+        "loss": lambda x: f"{x['loss'][x['i']]:.4f}",
+        "layer 1: attention 0, 1, 2, 3 back, by head": lambda x: "; ".join(
+            each(back[:4], "{:.2f}") for back in x["back"][x["i"]]),
+        "layer 2: attention to what followed the context, by head": lambda x: each(
+            x["rings"][x["i"]], "{:.2f}"),
+        "share of such places": "{chance:.2f}",
+    }, _seeds)),
+}  # fmt: skip
+
+
+# More than two states.
+
+#: How tables call a label that was found.
+FOUND = {"global_minimum": "learned", "local_minimum": "trapped", "saddle": "at the saddle",
+         "unresolved": "open"}  # fmt: skip
+
+
+def _ends(name: str) -> Cell:
+    """What became of the starts of one prediction."""
+    return lambda x: (
+        ", ".join(f"{count} {FOUND[label]}" for label, count in x["found"].get(name, {}).items())
+        or "none"
+    )
+
+
+def _open(line: Line) -> str:
+    reasons = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in line["open"].items())
+    if not reasons:
+        return "none"
+    count = line["open_between"]
+    return f"{reasons}; {count} between the two losses" if count else reasons
+
+
+def threshold(found: Line) -> Rows:
+    """The share of runs at the unigram against λ(S − 1)."""
+    by_offset = {line["case"]: {round(x["lambda"] * (line["states"] - 1), 6): x
+                                for x in line["lines"]} for line in cases(found)}  # fmt: skip
+    offsets = sorted({offset for known in by_offset.values() for offset in known})
+    rows = [[case, *(_trapped(known.get(x)) for x in offsets)] for case, known in by_offset.items()]
+    return ["trapped of all; in between", *(f"λ(S − 1) = {x:+.1f}" for x in offsets)], rows
+
+
+def _trapped(line: Line | None) -> str:
+    if line is None:
+        return "not trained"
+    return "{trapped} of {runs}".format(**line) + f"; {line['between']}" * bool(line["between"])
+
+
+def bad_ends(found: Line) -> Rows:
+    """Of every start, S, m and d: how many do not learn, at a partition or open."""
+    lines = [line for line in cases(found) if "at partitions" in line]
+    excess = sorted({line["d"] - line["states"] for line in lines})
+    names = ["d = S" + (f" {'-' if x < 0 else '+'} {abs(x)}" if x else "") for x in excess]
+    rows: dict[tuple[Any, ...], list[str]] = {}
+    for line in lines:
+        row = rows.setdefault((line["start"], line["states"], line["m"]), [""] * len(excess))
+        at, rest = sum(line["at partitions"].values()), line["open"]
+        text = f"{at}" + (f" + {rest}" if rest else "") + f" of {line['runs']}"
+        row[excess.index(line["d"] - line["states"])] = text
+    names[0] += ": at a partition + open"
+    return ["start", "S", "m", *names], [[*key, *row] for key, row in rows.items()]
+
+
+def bad_levels(found: Line) -> list[Line]:
+    """Open shares of the partitions of six states beside the rank of their embeddings."""
+    levels = found["levels"]["S = 6"]
+    at = sum((Counter(line["at partitions"]) for line in found.values()
+              if isinstance(line, dict) and line.get("states") == 6), Counter())  # fmt: skip
+    return [{"word": word, "rank": 6 - len(word.split(" + ")), "level": level, "at": at[word]}
+            for word, level in sorted(levels.items(), key=lambda pair: pair[1])]  # fmt: skip
+
+
+#: Columns of the table of depth; one that a study lacks is left out.
+_OF_DEPTH = {
+    "runs": "runs",
+    "smallest_at_start": "smallest eigenvalue at the start",
+    "smallest_at_end": "at the end",
+    "opened": "turns negative in",
+    "opened_step": "at step",
+    "left": "leave the unigram",
+    "left_step": "at step",
+    "plateau_steps": "steps at the unigram",
+    "overlap": "overlap",
+    "final_loss": "final loss (nats)",
+}
+
+
+def depth(found: Line) -> Rows:
+    """The curvature at the unigram beside the steps at which runs leave it."""
+    lines = cases(found)
+    names = [name for name in _OF_DEPTH if all(name in line for line in lines)]
+    rows = [[line["case"], *(line[name] if isinstance(line[name], int) else middle(line[name])
+                             for name in names)] for line in lines]  # fmt: skip
+    return ["case", *(_OF_DEPTH[name] for name in names)], rows
+
+
+STATES = {
+    "states_slices": ("states_attention", table({
+        "p": "{p:g}", "v": "{v:g}", "cells that learn": "{global_minimum}",
+        "trapped": "{local_minimum}", "unresolved": "{unresolved}",
+        "of 16 torchdiffeq labels alike, otherwise, not at all":
+            "{confirm_agree}, {confirm_disagree}, {confirm_undecided}",
+    }, lambda found: found["slices"])),
+    "states_attention": ("states_attention", table({
+        "p": "{p:g}", "v": "{v:g}", "noise": "{noise:g}", "runs": "{runs:g}",
+        "predicted to learn": "{predicted to learn:g}",
+        "of these learned": "{learned as predicted:g}",
+        "predicted to be trapped": "{predicted to be trapped:g}",
+        "of these at that loss": "{trapped as predicted:g}",
+        "learned": "{learned against prediction:g}", "between": "{between:g}",
+        "no prediction": "{no prediction:g}",
+    }, lambda found: found["runs"])),
+    "states_agreement": ("states_agreement", table({
+        "S": "{states}",
+        "p": lambda x: "{:g} {} {}/{}".format(
+            x["p"], ">" if x["p"] > (x["states"] - 1) / x["states"] else "<", x["states"] - 1,
+            x["states"]),
+        "noise": "{noise:g}", "N": "{length}", "starts": "{starts}", "decided": "{decided}",
+        "as predicted": lambda x: "{agree} of {decided}".format(**x) + interval(x),
+        "predicted to learn": _ends("global_minimum"),
+        "predicted to be trapped": _ends("local_minimum"), "left open": _open,
+    })),
+    "states_threshold": ("states_threshold", threshold),
+    "states_ends": ("states_ends", bad_ends),
+    "states_levels": ("states_ends", table({
+        "partition": "{word}", "rank of the embeddings": "{rank}", "open share": "{level:.4f}",
+        "runs found there": "{at}",
+    }, bad_levels)),
+    "depth": ("depth", depth),
+}  # fmt: skip
+
+#: Table, and the study (or studies) whose json it is made from.
+TABLES: dict[str, tuple[str, Make]] = {**TRAINING, **LAWS, **OPTIMIZERS, **IN_CONTEXT, **STATES}
