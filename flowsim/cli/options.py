@@ -16,6 +16,7 @@ MAX_CELLS = 10_000_000
 #: States of a chain: the eigenvalues of a kernel take the third power of their number.
 MAX_STATES = 2000
 MAX_RANGE = 1000
+MAX_LENGTH = 10**6
 #: p and q lie between this and its complement: nearer to 0 or 1 float64 knows no 1 − p − q.
 SMALLEST_CHANCE = 1e-12
 #: Scales between which float64 holds every start of a cloud, its energy and its orbit.
@@ -56,6 +57,10 @@ class Window(NamedTuple):
 
 class Numbers(tuple[float, ...]):
     """One number, or several that increase."""
+
+
+class Lengths(tuple[int, ...]):
+    """One number of positions, or several that increase."""
 
 
 class Cells(tuple[int, ...]):
@@ -175,6 +180,23 @@ def probability(text: str) -> float:
     return probabilities(text)[0]
 
 
+def lengths(text: str) -> Lengths:
+    """N, or LOW:HIGH:COUNT, evenly spaced and rounded to whole numbers."""
+    if ":" in text:
+        low, high, count = _ends(text)
+        step = (high - low) / (count - 1)
+        values = Lengths(round(low + i * step) for i in range(count))
+    else:
+        values = Lengths((integer(text),))
+    whole = all(1 <= value <= MAX_LENGTH for value in values) and len(set(values)) == len(values)
+    if not whole:
+        raise typer.BadParameter(
+            f"must be from 1 to {MAX_LENGTH}, or LOW:HIGH:COUNT with no number twice, "
+            f"not {shown(text)}."
+        )
+    return values
+
+
 def states(text: str) -> int:
     """A number of states."""
     count = integer(text)
@@ -255,7 +277,7 @@ TrainerName = Literal["flow", "gd", "sgd", "adamw"]
 DeviceName = Literal["cpu", "cuda", "auto"]
 
 
-def _with(option: str, about: bool = False) -> str:
+def having(option: str, about: bool = False) -> str:
     """The models that have an option, and what it is there."""
     named = []
     for family in families_with(option):
@@ -303,8 +325,8 @@ Set = Annotated[
 Length = Annotated[
     int | None,
     typer.Option(
-        min=1, max=10**6, metavar="N",
-        help=f"Positions, of {_with('length')}.  [default: {DEFAULT_LENGTH}]",
+        min=1, max=MAX_LENGTH, metavar="N",
+        help=f"Positions, of {having('length')}.  [default: {DEFAULT_LENGTH}]",
         rich_help_panel=MODEL, show_default=False,
     ),
 ]  # fmt: skip
@@ -313,21 +335,21 @@ Attention = Annotated[
     typer.Option(
         "--attention",
         rich_help_panel=MODEL,
-        help=f"With attention ({_with('attention', about=True)}).",
+        help=f"With attention ({having('attention', about=True)}).",
     ),
 ]
 Untied = Annotated[
     bool,
     typer.Option(
         "--untied", rich_help_panel=MODEL,
-        help=f"With untied weights ({_with('tied', about=True)}).",
+        help=f"With untied weights ({having('tied', about=True)}).",
     ),
 ]  # fmt: skip
 HiddenPerState = Annotated[
     int | None,
     typer.Option(
         min=1, max=10**6, metavar="M", rich_help_panel=MODEL, show_default=False,
-        help=f"Hidden units for each state, of {_with('hidden_per_state')}.  [default: 4]",
+        help=f"Hidden units for each state, of {having('hidden_per_state')}.  [default: 4]",
     ),
 ]  # fmt: skip
 Bias = Annotated[

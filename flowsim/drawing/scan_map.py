@@ -46,7 +46,7 @@ def draw_scan(
 
     A grid over two coordinates is drawn as filled cells, one over three as up to six slices; starts
     from a file or a cloud as points in the record's plane, or at their first two coordinates where
-    they have not both of its. Where p, q or σ vary, the share of starts that reach the global
+    they have not both of its. Where p, q, N or σ vary, the share of starts that reach the global
     minima is drawn instead: against one of them with its 95 % interval, or over two as a map.
 
     Args:
@@ -56,9 +56,9 @@ def draw_scan(
         look: width, title and legend, as of ``draw``, which says what is returned.
 
     Raises:
-        InputError: all of p, q and σ vary, or a grid over one or more than three coordinates, or
-            with an axis that is a single value or not evenly spaced; slices on given axes; no
-            hitting times in the record.
+        InputError: more than two of p, q, N and σ vary, or a grid over one or more than three
+            coordinates, or with an axis that is a single value or not evenly spaced; slices on
+            given axes; no hitting times in the record.
     """
     if show not in ("label", "hitting_time"):
         raise InputError(f'show must be "label" or "hitting_time", not {show!r}')
@@ -66,9 +66,12 @@ def draw_scan(
         raise InputError("the record has no hitting times; scan with a fraction to find them")
     varied = [str(name) for name in record["share"].dims if name != "basin"]
     if len(varied) > 2:
-        raise InputError("a figure shows one or two of p, q and sigma; this scan varies all three")
+        raise InputError(
+            f"a figure shows one or two of {', '.join(varied)}, not all "
+            f"{'three' if len(varied) == 3 else 'four'}: select a part of the record"
+        )
     if varied and show != "label":
-        raise InputError("hitting times are drawn where neither p, q nor sigma varies")
+        raise InputError("hitting times are drawn where none of p, q, length and sigma varies")
     if len(varied) == 2:
         return _draw_map(record, Canvas(ax, 7.0, 5.4, look), *varied)
     if varied:

@@ -86,8 +86,11 @@ BASINS = {
     "saddle": "ends in a saddle",
     "unresolved": "unresolved",
 }
-#: What every figure calls the deviation of Gaussian starts.
-_SIGMA = {"name_sigma": "standard deviation $\\sigma$ of the starts"}
+#: What every figure calls the deviation of Gaussian starts, and N.
+_USUAL = {
+    "name_sigma": "standard deviation $\\sigma$ of the starts",
+    "name_length": "positions $N$",
+}
 #: What a figure calls the optimizers.
 OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
 LINE, SOFT, ARROW = "#111111", "#4d4d4d", "#6a6a6a"
@@ -107,7 +110,7 @@ _LETTER = 0.54
 
 def captions(record: xr.Dataset) -> dict[str, str]:
     """The words that the record's model gave it."""
-    return _SIGMA | captions_of(record.attrs)
+    return _USUAL | captions_of(record.attrs)
 
 
 def name_of(record: xr.Dataset, coordinate: str, short: bool = False) -> str:
@@ -204,10 +207,15 @@ def code_of(variable: xr.DataArray, name: str) -> int:
 def edges(values: np.ndarray, name: str = "an axis") -> np.ndarray:
     """Edges of the cells around evenly spaced centres, shape (n + 1,).
 
+    Between whole numbers, such as several N, they lie in the middle, evenly spaced or not.
+
     Raises:
         InputError: fewer than two values, or not evenly spaced.
     """
     steps = np.diff(values)
+    if len(steps) and values.dtype.kind == "i":
+        inner = values[:-1] + steps / 2
+        return np.array([values[0] - steps[0] / 2, *inner, values[-1] + steps[-1] / 2])
     if not steps.size or np.ptp(steps) > 1e-6 * steps[0]:
         raise InputError(f"a figure needs two or more evenly spaced values of {name}")
     return np.append(values - steps[0] / 2, values[-1] + steps[0] / 2)

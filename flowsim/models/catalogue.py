@@ -150,6 +150,13 @@ class ModelChoice:
                 raise InputError(f"the chain of the {self.name} model needs {name}{beside}")
         return family.chain(self.options, **given)
 
+    def replace(self, **options: Any) -> ModelChoice:
+        """The same choice with other options; InputError for one that the model does not have."""
+        chosen = {**self.options, **options}
+        if isinstance(self.family, OwnFamily):
+            return ModelChoice.of_family(self.family, self.family.complete(chosen))
+        return ModelChoice(self.name, **chosen)
+
     def on(self, chain: Any) -> Model:
         """The model on a chain, built once and kept while it is among the last eight.
 
@@ -253,33 +260,39 @@ def model(name: str, p: float | None = None, q: float | None = None, **options: 
 def model_attributes(model: Model, varied: Sequence[str] = ()) -> dict[str, Any]:
     """What a record says of its model and data, for ``model_of`` to build them from.
 
-    With ``varied``, names of what several chains differ in, only what they have in common.
+    With ``varied``, names of what several models differ in, only what they have in common.
     """
-    left = {*varied, "regime"} if varied else set()
+    left = {*varied, *(("regime",) if {"p", "q"} & set(varied) else ())}
     known = {name: value for name, value in model.attributes().items() if name not in left}
     return {**known, **source_attributes(model), **model_captions(model, varied)}
 
 
 def model_of(
-    attributes: Mapping[str, Any], p: float | None = None, q: float | None = None
+    attributes: Mapping[str, Any],
+    p: float | None = None,
+    q: float | None = None,
+    length: int | None = None,
 ) -> Model:
     """The reduced model that a record is about.
 
     Args:
         attributes: of a record that ``read_record`` returned.
-        p, q: the chain, of records that hold several; by default the record's.
+        p, q, length: the chain and N, of records that hold several; by default the record's.
 
     Raises:
-        InputError: the record names no model or none of this catalogue, or no one chain.
+        InputError: the record names no model or none of this catalogue, no one chain or no one N.
     """
     if callable(attributes):
         raise InputError("model_of takes a record's attributes; from_loss makes a formula a model")
     name = attributes.get("model")
     if name not in _FOLDERS:
         raise InputError(f"the record's model is {name!r}, not one of {', '.join(MODELS)}")
-    choice = _stored(attributes)
-    given = {key: value for key, value in (("p", p), ("q", q)) if value is not None}
-    return choice.on(choice.family.read_chain({**attributes, **given}, choice.options))
+    given = {"p": p, "q": q, "length": length}
+    stored = {**attributes, **{key: value for key, value in given.items() if value is not None}}
+    choice = _stored(stored)
+    if choice.length is not None and "length" not in stored:
+        raise InputError("the record is not of one N: give length")
+    return choice.on(choice.family.read_chain(stored, choice.options))
 
 
 def chain_of(attributes: Mapping[str, Any]) -> GapChain:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -92,10 +93,15 @@ def model_captions(
 ) -> dict[str, str]:
     """The attribute ``captions`` of a record of a model.
 
-    With ``varied``, names of what the record's data differ in, its words are of no one chain.
+    With ``varied``, names of what the record's models differ in, its words are of no one chain,
+    or of no one N.
     ``more`` is said where the model does not.
     """
     words = {"x": model.plane.x, "y": model.plane.y} if len(model.coordinates) > 1 else {}
     words |= {**(more or {}), **model.captions(), **words}
-    said = {name: text for name, text in words.items() if not (varied and name in _OF_DATA)}
-    return {"captions": json.dumps(said, ensure_ascii=False)}
+    if {"p", "q"} & set(varied):
+        words = {name: text for name, text in words.items() if name not in _OF_DATA}
+    if "length" in varied:
+        words = {name: re.sub(r"(\$?N\$?) = \d+", r"several \1", text)
+                 for name, text in words.items()}  # fmt: skip
+    return {"captions": json.dumps(words, ensure_ascii=False)}

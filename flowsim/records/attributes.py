@@ -22,8 +22,9 @@ CONVENTIONS = "CF-1.11"
 
 #: Long names by pattern of the variable's name; the first that fits.
 _NAMES = [
-    (r"p", "P(0→1), the probability that a one follows a zero; of S states that another follows"),
-    (r"q", "P(1→0), the probability that a zero follows a one"),
+    (r"p", "probability p to leave symbol 0"),
+    (r"q", "probability q to leave symbol 1"),
+    (r"length", "positions N"),
     (r"e", "embedding e"),
     (r"u", "unembedding u"),
     (r"w", "feed-forward weight w"),
@@ -131,28 +132,24 @@ _COMPILED = [(re.compile(pattern), words) for pattern, words in _NAMES]
 
 
 def described(record: xr.Dataset) -> xr.Dataset:
-    """The record with a long name, and units "1" for numbers, where a variable lacks them.
+    """The record with a long name where a variable lacks one.
 
-    All quantities are pure numbers: losses and entropies are in nats, which are no unit to CF.
+    All quantities are pure numbers, which CF lets without units: losses and entropies are in nats,
+    which are no unit to it.
     """
     record = record.copy()
     for key, variable in record.variables.items():
-        for name, value in attributes_of(str(key), variable.dtype.kind, variable.attrs).items():
-            variable.attrs.setdefault(name, value)
+        if name := long_name(str(key)):
+            variable.attrs.setdefault("long_name", name)
     return record
 
 
-def attributes_of(name: str, kind: str, present: object = ()) -> dict[str, str]:
-    """Long name, if one is known, and units of a variable whose dtype is of that kind."""
-    found = {}
+def long_name(name: str) -> str:
+    """What a plot calls a variable; nothing if it is not known."""
     for pattern, words in _COMPILED:
         if match := pattern.fullmatch(name):
-            found["long_name"] = words.format(*match.groups())
-            break
-    flagged = isinstance(present, dict) and "flag_values" in present
-    if kind in "iuf" and not flagged:
-        found["units"] = "1"
-    return found
+            return words.format(*match.groups())
+    return ""
 
 
 def captions_of(attributes: Mapping[str, Any]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from flowsim.flow.orbits import learned_labels, limits_by, settling_times
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Rule, Status
 from flowsim.landscape.ends import Ends
-from flowsim.records.attributes import attributes_of
+from flowsim.records.attributes import described
 from flowsim.records.netcdf import flags
 from flowsim.training.descent import descend
 from flowsim.training.trained import recorded
@@ -87,11 +87,7 @@ def as_variables(
     if fraction is not None:
         flagged["settling_time"] = {"fraction": fraction, "of": "excess loss over the limit's"}
         flagged["hitting_time"] = {"fraction": fraction, "of": "excess loss, NaN if never"}
-    return {
-        name: (dims, column, (own := flagged.get(name, {})) | attributes_of(name, kind, own))
-        for name, column in columns.items()
-        for kind in column.dtype.kind
-    }
+    return {name: (dims, column, flagged.get(name, {})) for name, column in columns.items()}
 
 
 def shaped(points: np.ndarray, shape: Sequence[int]) -> dict[str, np.ndarray]:
@@ -103,7 +99,7 @@ def as_dataset(points: np.ndarray, axes: dict[str, np.ndarray], ends: Ends) -> x
     """What ``follow`` found of the starts of a grid, as a dataset over its axes."""
     columns = name_ends(ends, shaped(points, [len(values) for values in axes.values()]))
     names = names_of_codes(ends, columns["label"])
-    return xr.Dataset(as_variables(columns, tuple(axes), names=names), axes)
+    return described(xr.Dataset(as_variables(columns, tuple(axes), names=names), axes))
 
 
 def to_model(model: Model, names: Sequence[str], rows: Tensor | np.ndarray) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
@@ -26,13 +26,20 @@ from flowsim.scan.follow import (
 from flowsim.scan.starts import Starts, values_text
 from flowsim.training.optimizer_choice import OptimizerChoice
 
+#: p, q and N of a model, each None where the model as it was chosen says all.
+Case = tuple[float | None, float | None, int | None]
+
+#: What several chains or models of a scan differ in, in the order of its dimensions.
+VARIED = ("p", "q", "length")
+
 
 class Task(NamedTuple):
     """One chunk: plain data, so that any process on any machine can follow it.
 
     Attributes:
         model: the reduced model without its chain, or a model as it is.
-        pieces: (p, q, number of rows) of consecutive rows; None where the model has no p or no q.
+        pieces: (p, q, N) and the number of consecutive rows; None for what the model has not, or
+            has of its own.
         names: the coordinates of the columns.
         rows: starts, float64, shape (n, k).
         fraction, how: as in ``scan_basins``.
@@ -40,7 +47,7 @@ class Task(NamedTuple):
     """
 
     model: ModelChoice | Model
-    pieces: tuple[tuple[float | None, float | None, int], ...]
+    pieces: tuple[tuple[Case, int], ...]
     names: tuple[str, ...]
     rows: np.ndarray
     fraction: float | None
@@ -62,9 +69,9 @@ def run_task(task: Task) -> np.ndarray:
     torch.set_num_threads(1)
     try:
         parts, low = [], 0
-        for p, q, count in task.pieces:
+        for case, count in task.pieces:
             rows = task.rows[low : low + count]
-            model = _on(task.model, p, q)
+            model = _on(task.model, case)
             theta = to_model(model, task.names, rows)
             parts.append(follow(model, theta, task.how, task.fraction))
             low += count
@@ -76,13 +83,14 @@ def run_task(task: Task) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Scan:
-    """Every start of ``starts`` on every chain (p, q).
+    """Every start of ``starts`` on every chain (p, q), with every N.
 
     Args:
         model: which reduced model; or a model as it is, such as an object of your own class.
         p, q: P(0→1) and P(1→0), each one number or several; several become a dimension. Of the
             states model p is the probability to leave a state, and q is None; of the induction
             model, and of a model as it is, both are.
+        length: N, one number or several, which become a dimension; by default that of ``model``.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
         fraction, rtol, atol, integrator, optimizer, device: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where orbits
@@ -95,11 +103,13 @@ class Scan:
     Attributes:
         how: the options of how starts are followed, as one value.
         dims, shape: dimensions of the record, those of the chains first, and their lengths.
-        families: how many leading dimensions, of p, q and sigma, have basin shares of their own.
+        families: how many leading dimensions, of p, q, length and sigma, have basin shares of
+            their own.
         size, chunks: points in all, and tasks.
 
     Raises:
-        InputError: p or q outside (0, 1) or not increasing, or beside a model as it is; starts with
+        InputError: p or q outside (0, 1); p, q or lengths that do not increase, or beside a model
+            as it is; lengths of a model that has none; starts with
             other coordinates than the model, a fraction outside (0, 1), an unknown integrator, an
             optimizer with options of the flow, or with batches of a model that has none.
     """
@@ -116,6 +126,7 @@ class Scan:
     confirm: int = 0
     optimizer: OptimizerChoice | None = None
     device: str = "cpu"
+    length: int | tuple[int, ...] | None = None
     how: How = field(init=False, repr=False)
     dtype: np.dtype = field(init=False, repr=False)
     dims: tuple[str, ...] = field(init=False, repr=False)
@@ -125,19 +136,19 @@ class Scan:
     chunks: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in "pq":
+        for name in VARIED:
             value = getattr(self, name)
             if np.ndim(value) and (not len(value) or (np.diff(value) <= 0).any()):
                 raise InputError(f"several values of {name} must increase")
         if isinstance(self.model, Model):
-            if (self.p, self.q) != (None, None):
-                raise InputError(f"{self.model!r} takes neither p nor q: its data are given")
+            if (self.p, self.q, self.length) != (None, None, None):
+                raise InputError(f"{self.model!r} takes no p, q or length: it is as it is")
         else:
-            for p, q in product(_several(self.p), _several(self.q)):
-                self.model.chain(p, q)
+            for case in product(*self._cases()):
+                _on(self.model, case)
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
-        model = _on(self.model, _several(self.p)[0], _several(self.q)[0])
+        model = self.model_at(0)
         starting_coordinates(model, self.starts.names)
         how = How(
             self.rtol, self.atol, None, self.integrator, self.optimizer, self.confirm,
@@ -145,8 +156,8 @@ class Scan:
         )  # fmt: skip
         how = trains(model, how, self.fraction)
         trained = training_dtype(model) if self.optimizer is not None else None
-        several = {n: len(v) for n in "pq" if isinstance(v := getattr(self, n), tuple)}
-        shape = (*several.values(), *self.starts.shape)
+        several = self.several()
+        shape = (*map(len, several.values()), *self.starts.shape)
         size = int(np.prod(shape, dtype=object))
         usual = 1024 if trained else 2048 if len(model.coordinates) <= 4 else 256
         chunk = self.chunk if self.chunk >= 1 else 65_536 if model.fast and not trained else usual
@@ -156,7 +167,7 @@ class Scan:
             "dtype": trained or point_dtype(model, self.fraction),
             "dims": dims,
             "shape": shape,
-            "families": sum(name in ("p", "q", "sigma") for name in dims),
+            "families": sum(name in (*VARIED, "sigma") for name in dims),
             "size": size,
             "chunk": chunk,
             "chunks": -(-size // chunk),
@@ -173,7 +184,7 @@ class Scan:
         low, high = self.bounds(index)
         pieces, rows = [], []
         for chain, first, last in self._stretches(low, high):
-            pieces.append((*self._chances(chain), last - first))
+            pieces.append((self._case(chain), last - first))
             rows.append(self.starts.block(first, last, chain))
         return Task(
             self.model, tuple(pieces), self.starts.names, np.concatenate(rows), self.fraction,
@@ -191,13 +202,23 @@ class Scan:
 
     def model_at(self, point: int) -> Model:
         """The model of a point, on its chain."""
-        return _on(self.model, *self._chances(self.chain_of(point)))
+        return _on(self.model, self._case(self.chain_of(point)))
 
-    def _chances(self, chain: int) -> tuple[float | None, float | None]:
-        """(p, q) of a chain, q running fastest."""
-        p, q = _several(self.p), _several(self.q)
-        i, j = divmod(chain, len(q))
-        return p[i], q[j]
+    def several(self) -> dict[str, tuple[float, ...]]:
+        """The values of those of p, q and length that are dimensions."""
+        return {n: v for n in VARIED if isinstance(v := getattr(self, n), tuple)}
+
+    def _cases(self) -> tuple[Sequence[float | None], Sequence[float | None], Sequence[int | None]]:
+        """All values of p, of q and of N."""
+        lengths = self.length if isinstance(self.length, tuple) else (self.length,)
+        return _several(self.p), _several(self.q), lengths
+
+    def _case(self, chain: int) -> Case:
+        """(p, q, N) of a chain by its number, N running fastest and q next."""
+        p, q, lengths = self._cases()
+        rest, k = divmod(chain, len(lengths))
+        i, j = divmod(rest, len(q))
+        return p[i], q[j], lengths[k]
 
     def _stretches(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
         """(chain, first, last) of the starts that the points ``low`` to ``high`` − 1 cover."""
@@ -210,7 +231,7 @@ class Scan:
 
     def settings(self) -> dict[str, str]:
         """Texts that together determine every value of the record, for comparison and for show."""
-        given = {name: getattr(self, name) for name in "pq" if getattr(self, name) is not None}
+        given = {name: getattr(self, name) for name in VARIED if getattr(self, name) is not None}
         chains = {name: values_text(np.array(_several(v))) for name, v in given.items()}
         own = {"confirm": str(self.confirm)} if self.confirm else {}
         own |= {"chunk": str(self.chunk), "versions": source_versions()}
@@ -230,19 +251,22 @@ class Scan:
 
     def attributes(self) -> dict[str, Any]:
         """What a record says of its scan."""
-        several = [name for name in "pq" if isinstance(getattr(self, name), tuple)]
         return {
             "kind": "scan",
-            **model_attributes(self.model_at(0), several),
+            **model_attributes(self.model_at(0), list(self.several())),
             **self.how.attributes(),
             **self.starts.attributes(),
             "chunk": self.chunk,
         }
 
 
-def _on(model: ModelChoice | Model, p: float | None, q: float | None) -> Model:
-    """The model on the chain of p and q; a model that is on its chain as it is."""
-    return model if isinstance(model, Model) else model.on(model.chain(p, q))
+def _on(model: ModelChoice | Model, case: Case) -> Model:
+    """The model with that N on the chain of p and q; a model that is on its chain as it is."""
+    if isinstance(model, Model):
+        return model
+    p, q, length = case
+    choice = model if length is None else model.replace(length=length)
+    return choice.on(choice.chain(p, q))
 
 
 def _model_settings(model: ModelChoice | Model) -> dict[str, str]:

@@ -42,7 +42,7 @@ def scan_record(
     starts, ends = scan.starts, Ends(scan.model_at(0))
     columns = name_ends(ends, columns)
     names = names_of_codes(ends, columns["label"])
-    several = {name: list(v) for name in "pq" if isinstance(v := getattr(scan, name), tuple)}
+    several = {name: list(values) for name, values in scan.several().items()}
     record = xr.Dataset(coords={**several, **starts.coords(), "basin": names})
     record = record.assign(as_variables(columns, scan.dims, scan.fraction, names))
     if starts.scattered:  # no axis tells them

@@ -235,3 +235,21 @@ def test_a_table_may_have_more_columns_than_are_needed(flowsim, tmp_path, text):
     record = read_record(tmp_path / "scan.nc", "scan")
     assert record["start_e"].to_numpy().tolist() == [0.5, -2.0]
     assert record["start_w"].to_numpy().tolist() == [1.0, 1.0]
+
+
+def test_several_lengths_are_drawn_against_n_or_over_p_and_n(flowsim, tmp_path):
+    words = ["scan", "--q", "0.8", "--model", "uniform", "--grid", "3x3", "--fix", "a=0.5"]
+    code, out, _ = flowsim(*words, "--p", "0.5", "--length", "2:8:3", "--confirm", "0")
+    assert code == 0
+    assert "uniform, several N, a = 0.5" not in out and "uniform, several N" in out
+    assert "3 length x 3 e x 3 w" in out
+    name = "scan_uniform_N2to8_a0.5_p0.5_q0.8_grid3x3"
+    assert read_record(tmp_path / f"{name}.nc")["length"].to_numpy().tolist() == [2, 5, 8]
+    more = ["--p", "0.3:0.6:2", "--length", "2:7:3", "--confirm", "0", "--out", "map.nc"]
+    assert flowsim(*words, *more)[0] == 0
+    for stem in (name, "map"):
+        code, _, err = flowsim("portrait", "--from", f"{stem}.nc", "--out", f"{stem}.svg")
+        assert (code, err) == (0, "")
+        assert "positions" in (tmp_path / f"{stem}.svg").read_text()
+    assert_refused(flowsim(*words, "--p", "0.5", "--length", "2:3:3"), "no number twice", "2:3:3")
+    assert_refused(flowsim(*words, "--p", "0.5", "--length", "0"), "from 1 to 1000000", "'0'")

@@ -203,6 +203,7 @@ def test_shares_never_round_to_all_or_none():
 
 def test_edges_lie_midway_and_refuse_uneven_values():
     assert edges(np.array([0.0, 1, 2])).tolist() == [-0.5, 0.5, 1.5, 2.5]
+    assert edges(np.array([2, 4, 8])).tolist() == [1, 3, 6, 10]  # several N
     for values in ([1.0], [0.0, 1.0, 3.0]):
         with pytest.raises(InputError, match="evenly spaced values of w"):
             edges(np.array(values), "w")

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from flowsim.cli import options
 from flowsim.cli.groups import OptimizerOptions, Printed, ReducedModelOptions, Tolerances
-from flowsim.cli.options import Interval, Numbers, Window, probabilities
+from flowsim.cli.options import Interval, Lengths, Numbers, Window, lengths, probabilities
 from flowsim.cli.options import window as one_window
 from flowsim.cli.output import neutral_command, progress, report
 from flowsim.cli.texts import Summary
@@ -108,6 +108,14 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
             rich_help_panel=options.CHAIN,
         ),
     ] = None  # fmt: skip
+    length: Annotated[
+        Lengths | None,
+        typer.Option(
+            parser=lengths, metavar="N", rich_help_panel=options.MODEL, show_default=False,
+            help=f"Positions, of {options.having('length')}, or LOW:HIGH:COUNT of them.  "
+            f"[default: {options.DEFAULT_LENGTH}]",
+        ),
+    ] = None  # type: ignore[assignment]  # fmt: skip
     fraction: Annotated[
         float | None,
         typer.Option(
@@ -137,6 +145,19 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     ] = None  # fmt: skip
     overwrite: options.Overwrite = False
 
+    def chosen(self) -> dict[str, Any]:
+        """What the options say of the model, with the first of several N."""
+        chosen = super().chosen()
+        return {**chosen, **({"length": self.length[0]} if self.length else {})}
+
+    def words(self) -> list[str]:
+        """The model as a file's name says it, with the first and the last N."""
+        words, several = super().words(), self.length or ()
+        if len(several) < 2:
+            return words
+        first, last = f"N{several[0]}", f"N{several[0]}to{several[-1]}"
+        return [last if word == first else word for word in words]
+
     def path(self) -> Path:
         """--out, or a name that says model, chain and starts."""
         words = ["scan", *self.words(), *self.optimizer_words()]
@@ -163,6 +184,7 @@ def scan(given: ScanOptions) -> None:
       flowsim scan --p 0.5 --q 0.8 --grid 64x64 --refine 5
       flowsim scan --p 0.1:0.9:9 --q 0.1:0.9:9 --cloud 1000 --sigma e=0.1,w=1
       flowsim scan --p 0.5 --q 0.8 --model rank-one --optimizer adamw --grid 64x64
+      flowsim scan --p 0.5 --q 0.8 --model uniform --length 2:16:8 --grid 64x64x16
       flowsim scan --model induction --length 9 --grid 64x64 --range alpha=-6:6
     """
     began = time.perf_counter()
@@ -194,10 +216,13 @@ def _check(given: ScanOptions) -> None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
         )
-    one = all(values is None or len(values) == 1 for values in (given.p, given.q))
+    varied = (given.p, given.q, given.length)
+    one = all(values is None or len(values) == 1 for values in varied)
     alone = given.grid is not None and one and min(given.grid) > 1
     if given.refine is not None and not alone:
-        raise InputError("--refine goes with --grid, of two cells or more a side, at one p and q")
+        raise InputError(
+            "--refine goes with --grid, two cells or more a side, at one p and q and N"
+        )
 
 
 def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> Starts:
@@ -272,12 +297,14 @@ def _run(
     from flowsim.scan.store import write_scan
 
     p, q = (v[0] if v is not None and len(v) == 1 else v for v in (given.p, given.q))
+    several = given.length if given.length is not None and len(given.length) > 1 else None
     task = Scan(
         choice, p, q, starts, given.fraction, given.rtol, given.atol,
         integrator=given.integrator, confirm=_sample(given, model),
         optimizer=given.choice_of_optimizer(given.model, given.seed), device=given.device,
+        length=several,
     )  # fmt: skip
-    given.check_optimizer_size(model, min(task.size, task.chunk))
+    given.check_optimizer_size(task.model_at(task.size - 1), min(task.size, task.chunk))
     with progress(task.size, "points", given.quiet) as meter:
         write_scan(
             task, out, given.resume, given.overwrite, given.jobs, given.scheduler,
