@@ -22,14 +22,8 @@ from collections.abc import Callable
 import torch
 
 from flowsim import BinaryChain
-from full_model import (
-    Architecture,
-    EnumeratedField,
-    MarkovSource,
-    PopulationLoss,
-    PrefixTreeLoss,
-    initial_weights,
-)
+from full_model import Architecture, MarkovSource, PopulationLoss, PrefixTreeLoss, initial_weights
+from full_model.comparison.fields import EnumeratedField
 
 CHAIN = BinaryChain(0.5, 0.8)
 

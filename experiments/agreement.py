@@ -63,8 +63,9 @@ from flowsim.labels import Label
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import read_record, write_record
 from flowsim.scan.workers import run_chunks
-from full_model import Comparison, SideBySide, compare, grid_points, wilson
+from full_model import Comparison, compare, grid_points, wilson
 from full_model.comparison.choices import predicting_model
+from full_model.comparison.side_by_side import SideBySide
 
 CHAINS = ((0.5, 0.8), (0.9, 0.9), (0.2, 0.3), (0.1, 0.1))
 #: d and N of the transformers.

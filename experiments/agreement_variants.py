@@ -16,7 +16,8 @@ from flowsim.labels import Label
 from flowsim.models.canonical.basins import reaches_global_minimum
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.rank_one.model import RankOneModel
-from full_model import Architecture, AttentionFreeField, Comparison, classify, lift_rank_one
+from full_model import Architecture, Comparison, classify, lift_rank_one
+from full_model.comparison.fields import AttentionFreeField
 from full_model.comparison.steps import step_until
 
 #: Steps after which an orbit with slow positions is left open.

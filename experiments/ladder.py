@@ -45,9 +45,9 @@ from papers import BLUE, GREY, ORANGE, experiment
 from torch import Tensor
 
 from flowsim import BinaryChain, RankOneModel, ladder, rung_law, trajectories
-from full_model import Architecture, AttentionFreeField, EnumeratedField, initial_weights, wilson
+from full_model import Architecture, initial_weights, wilson
 from full_model.comparison.exponential import FIRST_STEP, flow_until
-from full_model.comparison.fields import FullField
+from full_model.comparison.fields import AttentionFreeField, EnumeratedField, FullField
 from full_model.comparison.steps import step_until
 
 CASES = ((0.5, 0.8, 8), (0.5, 0.8, 16), (0.5, 0.8, 64), (0.9, 0.9, 8), (0.9, 0.9, 16))

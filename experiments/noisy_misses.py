@@ -56,8 +56,8 @@ from flowsim.chain import BinaryChain
 from flowsim.flow.orbits import find_limits
 from flowsim.labels import Label
 from flowsim.models.rank_one.model import RankOneModel
-from full_model import Comparison, FullSide, SideBySide, Weights, grid_points
-from full_model.comparison.side_by_side import lifted_weights
+from full_model import Comparison, Weights, grid_points
+from full_model.comparison.side_by_side import FullSide, SideBySide, lifted_weights
 
 #: Cells a side of the grid of starts.
 GRID = 20

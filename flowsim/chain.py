@@ -23,10 +23,17 @@ class BinaryChain(GapChain):
     Both probabilities lie in the open interval (0, 1). Every quantity is a float64 whose relative
     error is a few units in the last place, also where p or q is tiny or p + q is close to one.
 
+    Args:
+        p, q: P(0→1) and P(1→0), strictly between 0 and 1.
+
     Raises:
         InputError: p or q is not a number strictly between 0 and 1.
 
     Source: AM Sec. 2 (chain, entropies); the logit gap is LG's log[(1−p)(1−q)/(pq)].
+
+    >>> chain = BinaryChain(0.5, 0.8)
+    >>> round(chain.stationary_entropy - chain.entropy_rate, 4)
+    0.0473
     """
 
     p: float

@@ -6,6 +6,13 @@ class InputError(ValueError):
 
     The command line prints the sentence on stderr and exits with code 2; library callers catch
     it as a ``ValueError``.
+
+    >>> import flowsim
+    >>> try:
+    ...     flowsim.BinaryChain(0.5, 1.5)
+    ... except flowsim.InputError as error:
+    ...     print(error)
+    q must be a number strictly between 0 and 1, not 1.5
     """
 
 
@@ -13,4 +20,10 @@ class Interrupted(Exception):
     """The user stopped a long run; the sentence says what is kept and how to go on.
 
     The command line prints the sentence and exits with code 130.
+
+    >>> try:
+    ...     raise Interrupted("stopped after 3 of 8 chunks; --resume goes on")
+    ... except Interrupted as stop:
+    ...     print(stop)
+    stopped after 3 of 8 chunks; --resume goes on
     """

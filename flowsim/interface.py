@@ -77,6 +77,11 @@ class Levels(NamedTuple):
         difference: trap − best, right to rounding where the two are close.
         speed: the slowest rate of the flow beside the bad minima; below 1e-4 of it the flow is
             slow. Zero where there are no bad minima because trap = best.
+
+    >>> import flowsim
+    >>> levels = flowsim.model("canonical", 0.5, 0.8).levels()
+    >>> round(levels.best, 4), round(levels.trap, 4)
+    (0.619, 0.6663)
     """
 
     best: float
@@ -145,6 +150,11 @@ class Plane:
         reach: how far from the origin they start at most.
         never_crossed: names of axes whose zero no orbit crosses.
         slow_line: whether ``line`` and ``saddles`` take long.
+
+    >>> import flowsim
+    >>> plane = flowsim.model("rank-one", 0.5, 0.8, length=4).plane
+    >>> plane.at(torch.tensor(-0.5), torch.tensor(1.0), {}).shape, plane.axes
+    (torch.Size([5]), ('e', 'w'))
     """
 
     x = y = ""
@@ -287,6 +297,15 @@ class Model:
         fast: whether an orbit costs microseconds, so that portraits, samples and chunks are large.
         slow: whether an orbit costs so much more than elsewhere that a first look has few of them.
         data: what it is trained on; None for a loss that is just a formula.
+
+    >>> import torch
+    >>> class Bowl(Model):
+    ...     coordinates = ("x", "y")
+    ...     def loss(self, theta):
+    ...         return (theta**2).sum(-1)
+    ...
+    >>> float(Bowl().loss(torch.tensor([1.0, 2.0])))
+    5.0
     """
 
     name: str = "Model"

@@ -7,11 +7,8 @@ from importlib import import_module
 
 _HOME = {
     "Architecture": "model.architecture",
-    "AttentionFreeField": "comparison.fields",
     "Claim": "theorems.verify",
     "Comparison": "comparison.choices",
-    "EnumeratedField": "comparison.fields",
-    "FullSide": "comparison.side_by_side",
     "InductionFit": "lift.induction",
     "MarkovSource": "model.sources",
     "PopulationLoss": "model.population",
@@ -20,9 +17,7 @@ _HOME = {
     "Projection": "lift.projection",
     "RankOnePoint": "lift.lifting",
     "Recipe": "training.settings",
-    "ReducedSide": "comparison.side_by_side",
     "RunSettings": "training.settings",
-    "SideBySide": "comparison.side_by_side",
     "Trainer": "training.trainer",
     "UnigramTrap": "theorems.trap",
     "Weights": "model.architecture",
@@ -59,10 +54,20 @@ _HOME = {
 
 __all__ = sorted(_HOME)
 
+#: Where names are that were public once.
+_INTERNAL = {
+    "AttentionFreeField": "full_model.comparison.fields",
+    "EnumeratedField": "full_model.comparison.fields",
+    "FullSide": "full_model.comparison.side_by_side",
+    "ReducedSide": "full_model.comparison.side_by_side",
+    "SideBySide": "full_model.comparison.side_by_side",
+}
+
 
 def __getattr__(name: str) -> object:
     if name not in _HOME:
-        raise AttributeError(f"module 'full_model' has no attribute {name!r}")
+        hint = f"; it is internal, in {_INTERNAL[name]}" if name in _INTERNAL else ""
+        raise AttributeError(f"module 'full_model' has no attribute {name!r}{hint}")
     return getattr(import_module(f"full_model.{_HOME[name]}"), name)
 
 

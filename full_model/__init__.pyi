@@ -3,15 +3,10 @@
 from full_model.comparison.choices import Comparison as Comparison
 from full_model.comparison.compare import compare as compare
 from full_model.comparison.compare import wilson as wilson
-from full_model.comparison.fields import AttentionFreeField as AttentionFreeField
-from full_model.comparison.fields import EnumeratedField as EnumeratedField
 from full_model.comparison.outcome import classify as classify
 from full_model.comparison.points import cloud_points as cloud_points
 from full_model.comparison.points import grid_points as grid_points
 from full_model.comparison.points import stored_points as stored_points
-from full_model.comparison.side_by_side import FullSide as FullSide
-from full_model.comparison.side_by_side import ReducedSide as ReducedSide
-from full_model.comparison.side_by_side import SideBySide as SideBySide
 from full_model.lift.induction import InductionFit as InductionFit
 from full_model.lift.induction import fit_induction as fit_induction
 from full_model.lift.initial import initial_weights as initial_weights

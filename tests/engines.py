@@ -24,7 +24,8 @@ from flowsim import (
     trajectories,
 )
 from flowsim.compiled import config
-from full_model import Architecture, AttentionFreeField, EnumeratedField, initial_weights
+from full_model import Architecture, initial_weights
+from full_model.comparison.fields import AttentionFreeField, EnumeratedField
 
 CHAIN = BinaryChain(0.5, 0.8)
 

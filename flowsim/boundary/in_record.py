@@ -40,6 +40,12 @@ def add_boundary(
     Raises:
         InputError: the record is no such grid or has its boundary already, or what
             ``refine_boundary`` raises.
+
+    >>> import flowsim, numpy as np
+    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 9)
+    >>> record = flowsim.add_boundary(flowsim.scan_basins(model, {"e": axis, "w": axis}), model, 2)
+    >>> record.attrs["refine_evaluated"] < record.attrs["refine_full"]
+    True
     """
     if "refine_levels" in record.attrs:
         times = record.attrs["refine_levels"]

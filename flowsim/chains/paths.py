@@ -28,6 +28,12 @@ def sample_chain(
 
     Raises:
         InputError: batch or length below 1, or a chain with no one stationary law.
+
+    >>> import flowsim, torch
+    >>> draws = torch.Generator().manual_seed(0)
+    >>> inputs, targets = flowsim.sample_chain(flowsim.BinaryChain(0.5, 0.8), 2, 5, draws)
+    >>> bool((inputs[:, 1:] == targets[:, :-1]).all())
+    True
     """
     if isinstance(chain, BinaryChain):
         return chain.sample(batch, length, generator)
@@ -54,6 +60,13 @@ def sample_kernels(
 
     Raises:
         InputError: no kernel, or length below 1.
+
+    >>> import flowsim, torch
+    >>> draws = torch.Generator().manual_seed(0)
+    >>> kernels = flowsim.DirichletPrior(2).draw(3, draws)
+    >>> inputs, targets = flowsim.sample_kernels(kernels, None, 8, draws)
+    >>> tuple(inputs.shape)
+    (3, 8)
     """
     device = generator.device
     batch, contexts, states = kernels.shape

@@ -59,8 +59,18 @@ class Prior(ABC):
 class DirichletPrior(Prior):
     """Rows drawn independently from Dirichlet(β, …, β); Bayes adds β to every count.
 
+    Args:
+        states: S, at least 2.
+        order: k, how many symbols the next one depends on, at least 1.
+        beta: β > 0; 1 is uniform over all rows, less makes rows nearly certain.
+
     Raises:
         InputError: S below 2, k below 1, or β not above 0.
+
+    >>> import torch
+    >>> kernels = DirichletPrior(3).draw(5, torch.Generator().manual_seed(0))
+    >>> tuple(kernels.shape), bool((kernels.sum(-1) - 1).abs().max() < 1e-12)
+    ((5, 3, 3), True)
     """
 
     def __init__(self, states: int, order: int = 1, beta: float = 1.0) -> None:
@@ -101,8 +111,16 @@ class DoublyStochasticPrior(Prior):
     rows uniform, accepted where the last one can complete them. Bayes's predictor has a closed
     form for S = 2, where the probability to move is uniform.
 
+    Args:
+        states: S, from 2 to 8.
+
     Raises:
         InputError: S not from 2 to 8; Bayes's predictor, or a loss that needs it, for S above 2.
+
+    >>> import torch
+    >>> kernels = DoublyStochasticPrior(3).draw(5, torch.Generator().manual_seed(0))
+    >>> bool((kernels.sum(-2) - 1).abs().max() < 1e-12)
+    True
     """
 
     def __init__(self, states: int) -> None:
@@ -166,6 +184,10 @@ class FinitePrior(Prior):
 
     Raises:
         InputError: no kernel, kernels of different shapes, or weights that are no probabilities.
+
+    >>> prior = FinitePrior([[[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]]])
+    >>> prior
+    FinitePrior(2 kernels of 2 states)
     """
 
     def __init__(self, kernels: Sequence[Any], weights: Sequence[float] | None = None) -> None:
@@ -216,6 +238,10 @@ class MixturePrior(Prior):
 
     Raises:
         InputError: no part, parts of different shapes, or weights that are no probabilities.
+
+    >>> prior = MixturePrior([DirichletPrior(2), DirichletPrior(2, beta=0.1)], weights=[0.7, 0.3])
+    >>> prior.states, prior.order
+    (2, 1)
     """
 
     def __init__(self, parts: Sequence[Prior], weights: Sequence[float] | None = None) -> None:

@@ -56,6 +56,12 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
         record: holds what ``refine_boundary`` returns.
         ax: axes to draw on, with ``projection="3d"`` for three dimensions; by default new ones.
         look: width, title and legend, as of ``draw``, which says what is returned.
+
+    >>> import flowsim, numpy as np
+    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 9)
+    >>> record = flowsim.refine_boundary(model, {"w": axis, "e": axis}, levels=1)
+    >>> flowsim.draw_refined(record).axes[0].get_xlabel()
+    'feed-forward weight $w$'
     """
     names = _varied(record)
     flat = len(names) == 2
@@ -107,6 +113,13 @@ def draw_boundary(
 
     Returns:
         Entries for a legend, one for each kind of boundary drawn.
+
+    >>> import flowsim, numpy as np
+    >>> from matplotlib.figure import Figure
+    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 9)
+    >>> record = flowsim.refine_boundary(model, {"e": axis, "w": axis}, levels=1)
+    >>> len(flowsim.draw_boundary(record, Figure().add_subplot()))
+    2
     """
     names = names or _varied(record)
     points = np.stack([record[f"boundary_{n}"].to_numpy() for n in names], axis=-1)

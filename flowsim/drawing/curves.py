@@ -42,6 +42,12 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
         record: from ``gaussian_record`` or read back from its file.
         ax: axes to draw on; by default those of a new figure.
         look: width, title and legend, as of ``draw``, which says what is returned.
+
+    >>> import flowsim, numpy as np
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.gaussian_record(model, np.array([0.3, 1.0]), samples=50)
+    >>> flowsim.draw_gaussian(record).axes[0].get_xscale()
+    'log'
     """
     canvas = Canvas(ax, 7.0, 4.4, look)
     ax = canvas.axes()

@@ -66,9 +66,9 @@ def draw(
         InputError: an unknown kind, options that do not go with the record, or paths that do not.
 
     >>> import flowsim
-    >>> record = flowsim.portrait_record(flowsim.model("canonical", 0.5, 0.8), resolution=8)
-    >>> figure = flowsim.draw(record, width=3.3, title=False, orbits=False)
-    >>> float(figure.get_figwidth())
+    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), flowsim.cell_centres(-2, 2, 8)
+    >>> record = flowsim.scan_basins(model, {"e": axis, "w": axis})
+    >>> float(flowsim.draw(record, width=3.3, title=False).get_figwidth())
     3.3
     """
     if not isinstance(record, xr.Dataset):

@@ -117,6 +117,13 @@ def draw_portrait(
 
     Raises:
         InputError: energy contours of a record without a conserved energy.
+
+    >>> import flowsim
+    >>> steps = flowsim.OptimizerChoice.named("gd", steps=100)
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.portrait_record(model, resolution=8, optimizer=steps)
+    >>> flowsim.draw_portrait(record).axes[0].get_xlabel()
+    'feed-forward weight $w$'
     """
     canvas = Canvas(ax, 7.0, 5.9, look)
     return canvas.finish(_title(record), draw_layers(record, canvas.axes(), energy))
@@ -131,6 +138,13 @@ def draw_models_side_by_side(
         records: from ``portrait_record``, of one window.
         energy: also draw contours of the conserved energy.
         look: width, title and legend, as of ``draw``.
+
+    >>> import flowsim
+    >>> models = [flowsim.model("canonical", p, 0.8) for p in (0.1, 0.5)]
+    >>> steps = flowsim.OptimizerChoice.named("gd", steps=100)
+    >>> records = [flowsim.portrait_record(m, resolution=8, optimizer=steps) for m in models]
+    >>> len(flowsim.draw_models_side_by_side(records).axes)
+    2
     """
     canvas = Canvas(None, 6.1 * len(records), 6.3, look)
     shape = (len(records), 1) if canvas.narrow else (1, len(records))

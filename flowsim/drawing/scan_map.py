@@ -59,6 +59,12 @@ def draw_scan(
         InputError: more than two of p, q, N and σ vary, or a grid over one or more than three
             coordinates, or with an axis that is a single value or not evenly spaced; slices on
             given axes; no hitting times in the record.
+
+    >>> import flowsim, numpy as np
+    >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 8)
+    >>> record = flowsim.scan_basins(model, {"e": axis, "w": axis}, fraction=0.01)
+    >>> flowsim.draw_scan(record, show="hitting_time").axes[0].get_ylabel()
+    'embedding $e$'
     """
     if show not in ("label", "hitting_time"):
         raise InputError(f'show must be "label" or "hitting_time", not {show!r}')

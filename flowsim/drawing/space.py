@@ -49,6 +49,12 @@ def draw_phase_space(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[
 
     Raises:
         InputError: ``ax`` is not three-dimensional.
+
+    >>> import flowsim
+    >>> bowl = flowsim.from_loss(lambda x, y, z: x**2 + y**2 + 2 * z**2, "bowl")
+    >>> record = flowsim.phase_space_record(bowl, rtol=1e-3, atol=1e-3)
+    >>> flowsim.draw_phase_space(record).axes[0].name
+    '3d'
     """
     beside = ax is None and "near_label" in record and not (look.get("width") or 9) < 5
     canvas = Canvas(ax, *((11.5, 4.4) if beside else (7.5, 5.6)), look)

@@ -93,6 +93,12 @@ class Limits:
         kinks: how many times the orbit met a surface where its field jumps, such as a ReLU's kink,
             int32; 0 where the engine looks for none.
         sliding_time: time that it spent sliding along them, physical gradient-flow time.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> limits = flowsim.find_limits(model, [[1.0, -1.2], [1.0, 1.2]])
+    >>> limits.label, limits.loss.round(4)
+    (array([1, 2], dtype=int8), array([0.619 , 0.6663]))
     """
 
     theta: Tensor

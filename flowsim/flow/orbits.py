@@ -32,18 +32,9 @@ def find_limits(
 ) -> Limits:
     """The end of the gradient-flow trajectory of every start.
 
-    Each row advances with its own step and is labelled by what it did: it met the global minima,
-    or e fell to zero where the plane e = 0 attracts, or it came to rest at a point whose loss and
-    curvature tell what it is, or it started critical. Where the loss is a function of the logit
-    gap, the gap is the independent variable (``flow.gap``), and both ends are met exactly. An
-    orbit that came close to a saddle is computed again at a finer tolerance, beside starts that
-    are displaced to both sides along every coordinate (by 1e-11 where the gap is the independent
-    variable, else by ``rtol``); where they disagree the label is unresolved. Rank-one orbits
-    without attention are followed from kink to kink of the ReLU, across and along them; since their
-    critical points have one of two losses, an orbit that falls below the higher one ends in the
-    global minima (``flow.rows``). Orbits of the induction model end on the side of β = 0 on
-    which they fall below its plateau (``models.induction.labels``). No conserved quantity is
-    consulted.
+    The label says what the orbit did: it met the global minima; or e fell to zero where the plane
+    e = 0 attracts; or it came to rest at a point whose loss and curvature tell what it is; or it
+    started at a critical point. What is not decided is UNRESOLVED. No label depends on other rows.
 
     Args:
         model: any reduced model.
@@ -65,6 +56,22 @@ def find_limits(
 
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
+
+    How: every row has steps of its own. Where the loss is a function of the logit gap, the gap is
+    the independent variable (``flow.gap``), and both ends are met exactly. An orbit that came close
+    to a saddle is computed again at a finer tolerance, beside starts that are displaced to both
+    sides along every coordinate (by 1e-11 where the gap is the independent variable, else by
+    ``rtol``); where they disagree the label is unresolved. Rank-one orbits without attention are
+    followed from kink to kink of the ReLU, across and along them; since their critical points have
+    one of two losses, an orbit that falls below the higher one ends in the global minima
+    (``flow.rows``). Orbits of the induction model end on the side of β = 0 on which they fall below
+    its plateau (``models.induction.labels``). No conserved quantity is consulted.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> limits = flowsim.find_limits(model, [[1.0, -1.2], [1.0, 1.2]])
+    >>> [flowsim.Label(label).name for label in limits.label]
+    ['GLOBAL_MINIMUM', 'LOCAL_MINIMUM']
     """
     half = model.flow()
     if rtol is None:
@@ -124,6 +131,13 @@ def trajectories(
 
     Raises:
         InputError: wrong shapes, times that do not increase, tolerances that are not positive.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> flowsim.trajectories(model, [1.0, -1.2], [0.0, 1.0, 10.0]).round(4)
+    array([[ 1.    , -1.2   ],
+           [ 0.9614, -1.1495],
+           [ 0.9462, -1.1288]])
     """
     starts, times = check_starts(model, theta0, rtol, atol), check_times(t)
     rows = starts.reshape(-1, starts.shape[-1])
@@ -148,8 +162,21 @@ def hitting_times(
     """Physical time until it is learned: ``settling_times`` of starts that reach the global minima.
 
     Of a model that names no levels they are those of starts that reach any minimum, or infinity.
-    Arguments, result and errors are those of ``settling_times``; NaN also for starts that end
-    elsewhere, which never learn.
+
+    Args:
+        model, theta0, fraction, rtol, limits: as of ``settling_times``.
+
+    Returns:
+        Times, shape (...), in units of physical gradient-flow time; NaN for starts that end
+        elsewhere, which never learn, and where ``settling_times`` gives none.
+
+    Raises:
+        InputError: as ``settling_times``.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> flowsim.hitting_times(model, [[1.0, -1.2], [1.0, 1.2]], fraction=0.01).round(2)
+    array([1.86,  nan])
     """
     return _times(model, theta0, fraction, rtol, limits, learned_labels(model))
 
@@ -189,6 +216,11 @@ def settling_times(
 
     Raises:
         InputError: ``fraction`` outside (0, 1), or what ``find_limits`` raises.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> flowsim.settling_times(model, [[1.0, -1.2], [1.0, 1.2]], fraction=0.01).round(2)
+    array([1.86, 2.86])
     """
     return _times(model, theta0, fraction, rtol, limits, tuple(Label))
 

@@ -77,6 +77,13 @@ def integrate(
 
     Raises:
         InputError: wrong shapes, times that do not increase, tolerances that are not positive.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> flowsim.integrate(model, [1.0, -1.2], [0.0, 1.0, 10.0]).round(4)
+    array([[ 1.    , -1.2   ],
+           [ 0.9614, -1.1495],
+           [ 0.9462, -1.1288]])
     """
     given = check_starts(model, theta0, rtol, atol)
     starts, times = given.reshape(-1, given.shape[-1]), check_times(t).to(given)
@@ -185,6 +192,12 @@ def reference_limits(
 
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> limits = flowsim.reference_limits(model, [1.0, -1.2])
+    >>> flowsim.Label(int(limits.label)).name, flowsim.Rule(int(limits.rule)).name
+    ('GLOBAL_MINIMUM', 'REFERENCE')
     """
     rtol = default_rtol(model) if rtol is None else rtol
     return _decide(model, check_starts(model, theta0, rtol, atol), rtol, atol, True, progress)
@@ -202,7 +215,13 @@ def reference_labels(
     atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
 ) -> Any:
-    """The labels of :func:`reference_limits`, int8, shape (...), as tensor or array as given."""
+    """The labels of :func:`reference_limits`, int8, shape (...), as tensor or array as given.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> flowsim.reference_labels(model, [[1.0, -1.2], [1.0, 1.2]])
+    array([1, 2], dtype=int8)
+    """
     rtol = default_rtol(model) if rtol is None else rtol
     starts = check_starts(model, theta0, rtol, atol)
     return in_kind(_decide(model, starts, rtol, atol, False, progress).label, theta0)
@@ -465,6 +484,11 @@ def confirm(
 
     Raises:
         InputError: a negative count or seed, labels of another shape, or bad starts.
+
+    >>> import flowsim
+    >>> model, starts = flowsim.model("canonical", 0.5, 0.8), [[1.0, -1.2], [1.0, 1.2]]
+    >>> flowsim.confirm(model, starts, flowsim.find_limits(model, starts).label, count=2)
+    {'confirm_cells': 2, 'confirm_agree': 2, 'confirm_disagree': 0, 'confirm_undecided': 0}
     """
     own, starts = to_tensor(labels, "labels").to(torch.int8), to_tensor(theta0, "starts")
     if count < 0 or seed < 0:

@@ -25,6 +25,15 @@ def curvatures(model: Model, theta: Tensor) -> Tensor:
     """Eigenvalues of the loss's Hessian G^−½ ∇∇L G^−½, ascending, shape (..., k).
 
     Of a flow that is no gradient flow: −Re of those of its Jacobian, the rates of return.
+
+    Args:
+        model: any reduced model; G is its metric.
+        theta: points, a tensor of shape (..., k).
+
+    >>> import flowsim, torch
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> flowsim.curvatures(model, torch.tensor([0.0, 1.0], dtype=torch.float64)).numpy().round(4)
+    array([0.   , 0.426])
     """
     return _curvatures(model, theta)
 
@@ -113,6 +122,12 @@ def search_critical_points(
 
     Returns:
         CriticalSearch; points closer than 1e-4 to one another are listed once.
+
+    >>> import flowsim, torch
+    >>> model, draws = flowsim.model("canonical", 0.5, 0.8), torch.Generator().manual_seed(0)
+    >>> found = flowsim.search_critical_points(model, draws, starts=5, half_width=(2.0, 2.0))
+    >>> found.on_plane + found.global_minima, found.not_found
+    (5, 0)
     """
     k = len(model.coordinates)
     box = torch.tensor(half_width, dtype=torch.float64)

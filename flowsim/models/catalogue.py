@@ -79,6 +79,10 @@ class ModelChoice:
 
     Raises:
         InputError: an unknown name, or an option that the model does not have.
+
+    >>> choice = ModelChoice("rank-one", length=16, attention=True)
+    >>> choice.name, choice.length, choice.options["attention"]
+    ('rank-one', 16, True)
     """
 
     name: str
@@ -234,6 +238,10 @@ def reduced_model(name: str, chain: Any, length: int | None = None, **options: A
     Raises:
         InputError: an unknown name, an option that the model does not have, or an N that is wrong
             or too large.
+
+    >>> import flowsim
+    >>> flowsim.reduced_model("induction", flowsim.DirichletPrior(2), length=8).coordinates
+    ('alpha', 'beta')
     """
     needed = [option for option, about in family_of(name).options.items() if about.needed]
     of_chain = {option: getattr(chain, option) for option in needed if hasattr(chain, option)}
@@ -252,6 +260,10 @@ def model(name: str, p: float | None = None, q: float | None = None, **options: 
 
     Raises:
         InputError: as :func:`reduced_model`, or p or q outside (0, 1).
+
+    >>> import flowsim
+    >>> flowsim.model("rank-one", 0.5, 0.8, length=8).coordinates
+    ('e', 'rho', 'w1', 'w2', 'b')
     """
     choice = ModelChoice(name, **options)
     return choice.on(choice.chain(p, q))
@@ -281,6 +293,12 @@ def model_of(
 
     Raises:
         InputError: the record names no model or none of this catalogue, no one chain or no one N.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
+    >>> flowsim.model_of(record.attrs).chain
+    BinaryChain(p=0.5, q=0.8)
     """
     if callable(attributes):
         raise InputError("model_of takes a record's attributes; from_loss makes a formula a model")

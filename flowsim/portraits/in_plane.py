@@ -97,6 +97,12 @@ def portrait_record(
     Raises:
         InputError: ``fixed`` names what the plane does not hold, ``window`` what are not its axes,
             or what ``scan_basins`` refuses.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.portrait_record(model, resolution=8, rtol=1e-5, confirm=0)
+    >>> record.attrs["oracle_agree"], record.attrs["oracle_wrong"], record.attrs["oracle_cut"]
+    (50, 0, 14)
     """
     how = How(rtol, atol, None, integrator, optimizer, confirm, progress, stage, device)
     how = trains(model, how)

@@ -56,6 +56,12 @@ def phase_space_record(
 
     Raises:
         InputError: a model that has no view in space, or a window that is not along its axes.
+
+    >>> import flowsim
+    >>> model = flowsim.model("linear", 0.5, 0.8)
+    >>> record = flowsim.phase_space_record(model, rtol=1e-3, atol=1e-3)
+    >>> record.orbit_e.dims
+    ('time', 'orbit')
     """
     how, plane = How(rtol or 1e-8, atol, progress=progress, stage=stage), model.plane
     if plane.third is None:

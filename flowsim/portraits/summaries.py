@@ -23,8 +23,20 @@ def summarize(record: xr.Dataset) -> dict[str, Any]:
         record: of one of flowsim's functions or from ``read_record``; of an open one only the
             small parts are read.
 
+    Returns:
+        The chain, the model and its settings; counts by label, under "cells" or "points" and the
+        labels' names; "fraction", the share of each basin; and what the kind of record adds, such
+        as losses, agreement and drifts. Numbers that are not known are None.
+
     Raises:
         InputError: an unknown kind.
+
+    >>> import flowsim, numpy as np
+    >>> axis = np.linspace(-2, 2, 10)
+    >>> record = flowsim.scan_basins(flowsim.model("canonical", 0.5, 0.8), {"e": axis, "w": axis})
+    >>> summary = flowsim.summarize(record)
+    >>> summary["points"], summary["global_minimum"], summary["local_minimum"]
+    (100, 46, 54)
     """
     summaries = {
         "portrait": portrait_summary,
@@ -88,8 +100,21 @@ def _starting_with(record: xr.Dataset, *prefixes: str) -> dict[str, Any]:
 def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
     """The numbers of a portrait record, ready for JSON.
 
-    The chain, its regime, entropies in nats, the fraction of the window in each basin, counts of
-    cells, how many agree with the analytic basins, and the largest energy drift of any orbit.
+    Args:
+        record: from ``portrait_record``, or a file of one.
+
+    Returns:
+        "p", "q", "regime" and entropies in nats; "cells" and the "fraction" of them in each basin;
+        counts of "saddle" and "unresolved" cells; "oracle_agree" of "oracle_cells" that agree with
+        the analytic basins; "largest_energy_drift" of any orbit; the held values. With an
+        optimizer: what became of its runs, and how many cells differ from the flow.
+
+    >>> import flowsim
+    >>> steps = flowsim.OptimizerChoice.named("gd", steps=100)
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.portrait_record(model, resolution=8, optimizer=steps)
+    >>> flowsim.portrait_summary(record)["cells"]
+    64
     """
     if "optimizer" in record.attrs:
         return trained_summary(record)

@@ -36,6 +36,13 @@ def write_record(record: xr.Dataset, path: Path | str) -> None:
 
     Raises:
         InputError: the disk is full or the folder went away.
+
+    >>> import flowsim, tempfile
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
+    >>> flowsim.write_record(record, path := tempfile.mkdtemp() + "/scan.nc")
+    >>> flowsim.read_record(path).attrs["model"]
+    'canonical'
     """
     write_atomically(Path(path), partial(store_record, record))
 
@@ -80,6 +87,14 @@ def open_record(path: Path | str, *kinds: str) -> xr.Dataset:
     Raises:
         InputError: no such file, one without a valid digest, or no record of these kinds and of
             the present schema.
+
+    >>> import flowsim, tempfile
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
+    >>> flowsim.write_record(record, path := tempfile.mkdtemp() + "/scan.nc")
+    >>> with flowsim.open_record(path, "scan") as stored:
+    ...     print(stored.label.shape)
+    (1, 1)
     """
     record = open_sealed(Path(path))
     kind, schema = record.attrs.get("kind"), record.attrs.get("schema")
@@ -101,6 +116,13 @@ def read_record(path: Path | str, *kinds: str) -> xr.Dataset:
 
     Raises:
         InputError: as ``open_record``.
+
+    >>> import flowsim, tempfile
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
+    >>> flowsim.write_record(record, path := tempfile.mkdtemp() + "/scan.nc")
+    >>> flowsim.read_record(path).label.values
+    array([[1]], dtype=int8)
     """
     with open_record(path, *kinds) as record:
         return record.load()

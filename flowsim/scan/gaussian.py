@@ -70,6 +70,12 @@ def gaussian_record(
 
     Raises:
         InputError: a model, scale or number of samples that is not as above.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.gaussian_record(model, [0.3, 1.0], samples=200)
+    >>> record.integral.values.round(3), record.wrong.values
+    (array([0.044, 0.381]), array([0, 0]))
     """
     names, sigmas = model.plane.drawn, _checked(sigmas, samples)
     how = How(rtol, atol, progress=progress if optimizer is None else None)

@@ -112,6 +112,12 @@ class Scan:
             as it is; lengths of a model that has none; starts with
             other coordinates than the model, a fraction outside (0, 1), an unknown integrator, an
             optimizer with options of the flow, or with batches of a model that has none.
+
+    >>> import flowsim, numpy as np
+    >>> choice, axis = flowsim.ModelChoice("canonical"), np.linspace(-2, 2, 8)
+    >>> scan = flowsim.Scan(choice, (0.2, 0.5), 0.8, flowsim.Grid({"e": axis, "w": axis}))
+    >>> scan.dims, scan.shape
+    (('p', 'e', 'w'), (2, 8, 8))
     """
 
     model: ModelChoice | Model

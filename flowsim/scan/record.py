@@ -126,6 +126,12 @@ def scan_basins(
     Raises:
         InputError: the starts have other coordinates than the model, or what ``find_limits`` and
             ``hitting_times`` refuse.
+
+    >>> import flowsim, numpy as np
+    >>> axis = np.linspace(-2, 2, 10)
+    >>> record = flowsim.scan_basins(flowsim.model("canonical", 0.5, 0.8), {"e": axis, "w": axis})
+    >>> float(record.share.sel(basin="global_minimum"))
+    0.46
     """
     starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
     if not hasattr(starts, "block"):

@@ -73,6 +73,11 @@ class Grid:
     Raises:
         InputError: an axis that is empty, not one-dimensional or not increasing, a value that is
             not finite, or a coordinate that is both varied and fixed.
+
+    >>> import numpy as np
+    >>> grid = Grid({"w": np.linspace(-1, 1, 4), "e": np.linspace(-1, 1, 3)}, fixed={"a": 0.2})
+    >>> grid.shape, grid.names
+    ((4, 3), ('w', 'e', 'a'))
     """
 
     scattered = False
@@ -141,6 +146,12 @@ class Cloud:
     Raises:
         InputError: a σ or a count that is not positive, a bad seed, or a coordinate that is both
             varied and fixed.
+
+    >>> import flowsim
+    >>> starts = flowsim.Cloud(("e", "w"), count=100, sigma=0.5)
+    >>> record = flowsim.scan_basins(flowsim.model("canonical", 0.5, 0.8), starts)
+    >>> int(record["count"].sum())
+    100
     """
 
     scattered = True
@@ -231,6 +242,9 @@ def cell_centres(low: float, high: float, cells: int) -> np.ndarray:
     Right to three units in the last place of the larger end; those of [−x, x] are mirror images to
     the last bit. A centre that rounding alone keeps from 0 is 0: the flow never leaves e = 0 or
     w = 0, but it leaves what lies beside them.
+
+    >>> cell_centres(-1, 1, 4)
+    array([-0.75, -0.25,  0.25,  0.75])
     """
     i = np.arange(cells)
     centres = (low * (2 * (cells - i) - 1) + high * (2 * i + 1)) / (2 * cells)
@@ -258,6 +272,11 @@ class Points:
 
     Raises:
         InputError: no rows, another number of columns than names, or a value that is not finite.
+
+    >>> import flowsim
+    >>> points = flowsim.Points(("e", "w"), [[1.0, -1.2], [1.0, 1.2]])
+    >>> flowsim.scan_basins(flowsim.model("canonical", 0.5, 0.8), points).label.values
+    array([1, 2], dtype=int8)
     """
 
     scattered = True

@@ -65,6 +65,13 @@ def write_scan(
             other settings, another run on the same output, a full disk, or what ``run_chunks``
             refuses.
         Interrupted: Ctrl-C; finished chunks are kept for ``resume``.
+
+    >>> import flowsim, numpy as np, tempfile
+    >>> axis = flowsim.cell_centres(-2, 2, 8)
+    >>> scan = flowsim.Scan(flowsim.ModelChoice(), 0.5, 0.8, flowsim.Grid({"e": axis, "w": axis}))
+    >>> path = flowsim.write_scan(scan, tempfile.mkdtemp() + "/scan.nc")
+    >>> flowsim.read_record(path).label.shape
+    (8, 8)
     """
     out = Path(out)
     check_output(out, "--out", (".nc",), overwrite or resume)

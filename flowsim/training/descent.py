@@ -75,6 +75,12 @@ def descend(
 
     Raises:
         InputError: wrong number of coordinates, or what ``OptimizerChoice`` refuses.
+
+    >>> import flowsim
+    >>> model, starts = flowsim.model("canonical", 0.5, 0.8), [[1.0, -1.2], [1.0, 1.2]]
+    >>> trained = flowsim.descend(model, starts, "gd", steps=1000)
+    >>> trained.label, trained.loss.numpy().round(4)
+    (tensor([1, 2], dtype=torch.int8), array([0.619 , 0.6663]))
     """
     if isinstance(model, RankOneModel):
         return ReducedTraining(model, optimizer, **numbers).run(theta0, progress)

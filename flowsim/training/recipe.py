@@ -56,6 +56,10 @@ class Recipe:
     with 2 % warm-up, clipping at 1, batch 16, context 1024, at most 8 000 steps. Which weights
     decay, and that the cosine starts at 1/100 and ends at 1/5 of the learning rate, is from the
     authors' public code (whose own defaults are learning rate 2e-3 and no clipping).
+
+    >>> recipe = Recipe("sgd", steps=500, learning_rate=0.05)
+    >>> recipe.loss, recipe.batch
+    ('sampled', 16)
     """
 
     trainer: str = "adamw"
@@ -149,7 +153,12 @@ class Recipe:
 
 
 def papers_recipe(steps: int = 8000, batch: int = 16) -> Recipe:
-    """AdamW as in AM Table 2; see ``Recipe``."""
+    """AdamW as in AM Table 2; see ``Recipe``.
+
+    >>> recipe = papers_recipe(steps=1000)
+    >>> recipe.learning_rate, recipe.weight_decay, recipe.schedule
+    (0.001, 0.001, 'cosine')
+    """
     return Recipe("adamw", steps=steps, batch=batch, clip=1.0)
 
 

@@ -52,6 +52,11 @@ class ReducedTraining:
 
     Raises:
         InputError: another model, or what ``OptimizerChoice.named`` refuses.
+
+    >>> import flowsim
+    >>> model = flowsim.model("rank-one", 0.5, 0.8, length=4)
+    >>> flowsim.ReducedTraining(model, "gd", steps=50).coordinates
+    ('e', 'rho', 'w1', 'w2', 'b')
     """
 
     def __init__(self, model: Model, optimizer: OptimizerChoice | str, **numbers: Any) -> None:

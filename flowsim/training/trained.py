@@ -65,6 +65,12 @@ class Trained:
         state: ends with a ρ for each position, shape (n, columns).
         path, path_loss: coordinates (T, n, k) and exact losses (T, n) after the steps that were to
             be kept.
+
+    >>> import flowsim
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> trained = flowsim.descend(model, [[1.0, -1.2]], "gd", steps=500)
+    >>> str(flowsim.Label(int(trained.label[0]))), flowsim.Status(int(trained.status[0])).name
+    ('global_minimum', 'CONVERGED')
     """
 
     theta: Tensor

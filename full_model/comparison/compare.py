@@ -36,7 +36,11 @@ LABELS = BASINS
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95 % interval for a share, (0, 1) where there was no trial."""
+    """Wilson's 95 % interval for a share, (0, 1) where there was no trial.
+
+    >>> tuple(round(end, 3) for end in wilson(8, 10))
+    (0.49, 0.943)
+    """
     if trials == 0:
         return 0.0, 1.0
     low, high = wilson_interval(np.asarray(successes), np.asarray(trials))
@@ -146,6 +150,12 @@ def compare(
         InputError: settings and points that do not fit; too many sequences to sum over; a
             checkpoint that exists and is neither to be resumed nor overwritten, is unusable or was
             made with other settings; another model than the rank-one model for sgd or adamw.
+
+    >>> import full_model
+    >>> settings = full_model.Comparison(0.5, 0.8, model="rank-one", d=2, length=2)
+    >>> record = full_model.compare(settings, full_model.grid_points(2, 2))
+    >>> bool((record.outcome == record.predicted).all())
+    True
     """
     points = check_points(points)
     model = predicting_model(settings, points.shape[1])

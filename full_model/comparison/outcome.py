@@ -112,6 +112,13 @@ def classify(
         gradient: the population loss's gradient at weights.
         metric: by which the gradients are divided, per name, broadcastable.
         unigram: what decides near the unigram, by default for the binary logit.
+
+    >>> import flowsim, full_model, torch
+    >>> chain, arch = flowsim.BinaryChain(0.5, 0.8), full_model.Architecture(d=2, length=2)
+    >>> weights = full_model.initial_weights(arch, "gaussian", seeds=[0])
+    >>> learned = torch.tensor([chain.entropy_rate])
+    >>> full_model.classify(chain, learned, weights, lambda some: some, weights).label
+    tensor([1], dtype=torch.int8)
     """
     if unigram is None:
         assert isinstance(chain, BinaryChain)

@@ -35,6 +35,9 @@ def grid_points(
 
     Raises:
         InputError: more than ``MAX_POINTS`` cells.
+
+    >>> grid_points(2, 1, w_range=(-1, 1), e_range=(0, 1)).tolist()
+    [[0.5, -0.5], [0.5, 0.5]]
     """
     if w_cells * e_cells > MAX_POINTS:
         raise InputError(f"a comparison takes at most {MAX_POINTS} points, not {w_cells * e_cells}")
@@ -48,6 +51,9 @@ def cloud_points(count: int, sigma: float, seed: int, dimensions: int = 2) -> Te
 
     Raises:
         InputError: σ is not positive, or more than ``MAX_POINTS`` draws.
+
+    >>> tuple(cloud_points(count=5, sigma=0.5, seed=0).shape)
+    (5, 2)
     """
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"sigma must be a positive number, not {sigma!r}")
@@ -81,6 +87,13 @@ def stored_points(
     Raises:
         InputError: no record, one of another chain, N, d or m, one without such points, or with
             further coordinates.
+
+    >>> import flowsim, full_model, tempfile
+    >>> model = flowsim.model("canonical", 0.5, 0.8)
+    >>> record = flowsim.scan_basins(model, {"e": [0.5], "w": [-1.0]})
+    >>> flowsim.write_record(record, path := tempfile.mkdtemp() + "/scan.nc")
+    >>> full_model.stored_points(path, None, length=4, d=4)
+    (tensor([[ 0.5000, -1.0000]], dtype=torch.float64), BinaryChain(p=0.5, q=0.8))
     """
     record = read_record(path, *KINDS)
     try:

@@ -23,6 +23,13 @@ class InductionFit:
         explained: share that β explains of the variance of the second layer's log attention, of
             what in it depends on symbols.
         previous: mean attention to the symbol before, first layer.
+
+    >>> import full_model, torch
+    >>> arch = full_model.Architecture(4, 8, layers=2, output="states", positions="relative")
+    >>> weights = full_model.initial_weights(arch, "gaussian", seeds=[0, 1])
+    >>> fit = full_model.fit_induction(arch, weights, torch.tensor([[0, 1, 0, 0, 1, 1, 0, 1]]))
+    >>> tuple(fit.alpha.shape), tuple(fit.explained.shape)
+    ((2,), (2,))
     """
 
     alpha: Tensor
@@ -47,6 +54,13 @@ def fit_induction(arch: Architecture, weights: Weights, tokens: Tensor) -> Induc
 
     Raises:
         InputError: another number of layers or heads, other attention, or too short sequences.
+
+    >>> import full_model, torch
+    >>> arch = full_model.Architecture(4, 8, layers=2, output="states", positions="relative")
+    >>> weights = full_model.initial_weights(arch, "gaussian", seeds=[0, 1])
+    >>> fit = full_model.fit_induction(arch, weights, torch.tensor([[0, 1, 0, 0, 1, 1, 0, 1]]))
+    >>> fit.previous.numpy().round(2)
+    array([0.25, 0.24])
     """
     if (arch.layers, arch.heads, arch.attention) != (2, 1, "softmax"):
         raise InputError("an induction head is read off two layers of one softmax head")

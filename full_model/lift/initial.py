@@ -58,6 +58,12 @@ def initial_weights(
     Raises:
         InputError: unknown kind, no seed, a number out of range, ``theta`` missing or misshaped, or
             an architecture that cannot carry the lift.
+
+    >>> import full_model
+    >>> arch = full_model.Architecture(d=4, length=8)
+    >>> weights = full_model.initial_weights(arch, "recommended", seeds=[0, 1], excess=0.3)
+    >>> tuple(weights["0.up"].shape), float(weights["0.up"].min()), float(weights["0.down"].max())
+    ((2, 16, 4), 1.0, -1.0)
     """
     _check(arch, kind, seeds, std, noise, value)
     generators = [torch.Generator().manual_seed(seed) for seed in seeds]
@@ -79,7 +85,15 @@ def initial_weights(
 def with_noise(
     arch: Architecture, weights: Weights, noise: float, generators: Sequence[torch.Generator]
 ) -> Weights:
-    """The weights with N(0, noise²) added to each, a generator for every model."""
+    """The weights with N(0, noise²) added to each, a generator for every model.
+
+    >>> import full_model, torch
+    >>> arch = full_model.Architecture(d=4, length=4)
+    >>> weights = full_model.initial_weights(arch, "rank-one", seeds=[0])
+    >>> noisy = full_model.with_noise(arch, weights, 0.1, [torch.Generator().manual_seed(1)])
+    >>> bool((noisy["embedding"] != weights["embedding"]).all())
+    True
+    """
     return {
         name: weights[name] + noise * torch.stack([_normal(g, *shape) for g in generators])
         for name, shape in arch.shapes.items()

@@ -34,6 +34,12 @@ def lift_canonical(
 
     Raises:
         InputError: as ``RankOnePoint.from_canonical`` and ``lift_rank_one``.
+
+    >>> import full_model, torch
+    >>> arch = full_model.Architecture(d=4, length=3)
+    >>> weights = full_model.lift_canonical(torch.tensor([1.0, -0.5]), arch)
+    >>> weights["embedding"], weights["positions"][0]
+    (tensor([0.5000, 0.5000, 0.5000, 0.5000]), tensor([-0.2500, -0.2500, -0.2500, -0.2500]))
     """
     point = RankOnePoint.from_canonical(theta, arch.length, bias)
     return lift_rank_one(point, arch, alpha, hidden_signs, beta)
@@ -83,6 +89,12 @@ def lift_rank_one(
     Raises:
         InputError: another architecture; c ≠ ε where tied; o v ≠ 0 without attention; a vector that
             is not of unit length; a sign that is not ±1; a number that is not finite.
+
+    >>> import full_model, torch
+    >>> arch = full_model.Architecture(d=4, length=3)
+    >>> point = full_model.RankOnePoint.from_canonical(torch.tensor([1.0, -0.5]), length=3)
+    >>> float(full_model.lift_rank_one(point, arch)["0.up"].abs().max())
+    0.125
     """
     check_carries(arch, "reduced points lift", output="binary", positions="learned")
     for field in fields(point):

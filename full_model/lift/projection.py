@@ -38,6 +38,13 @@ class Projection:
         relative_distance: (...), that divided by the norm of all weights; 0 for zero weights.
         open_share: (...), share of the rows of W_1 that point along +sign(w₁)α.
         opens: (...), the symbol that opens the ReLU of those rows: sign(ε w₁), 1 for the symbol 1.
+
+    >>> import full_model, torch
+    >>> arch = full_model.Architecture(d=4, length=4)
+    >>> weights = full_model.lift_canonical(torch.tensor([1.0, -0.5], dtype=torch.float64), arch)
+    >>> seen = full_model.project(arch, weights)
+    >>> seen.canonical.numpy().round(6), bool(seen.distance < 1e-7)
+    (array([ 1. , -0.5,  0. ]), True)
     """
 
     point: RankOnePoint
@@ -73,6 +80,12 @@ def project(
 
     Raises:
         InputError: more than two states, or weights that do not fit ``arch``.
+
+    >>> import full_model
+    >>> arch = full_model.Architecture(d=4, length=4)
+    >>> weights = full_model.initial_weights(arch, "gaussian", seeds=[0])
+    >>> bool(full_model.project(arch, weights).relative_distance > 0.5)
+    True
     """
     check_weights(arch, weights)
     if arch.states != 2:

@@ -30,6 +30,13 @@ def lift_states(theta: Tensor, arch: Architecture) -> Weights:
         InputError: another architecture, v without attention, or numbers that are not finite.
 
     Source: own derivation, docs/derivations.md, 13 and 20.
+
+    >>> import full_model, torch
+    >>> arch = full_model.Architecture(d=2, length=4, hidden=12, states=3, output="states")
+    >>> full_model.lift_states(torch.tensor([1.0, 0.5]), arch)["embedding"].numpy().round(3)
+    array([[ 0.866,  0.5  ],
+           [-0.866,  0.5  ],
+           [ 0.   , -1.   ]], dtype=float32)
     """
     _check_architecture(arch)
     if theta.shape[-1:] not in ((2,), (3,)) or not bool(theta.isfinite().all()):

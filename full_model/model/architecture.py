@@ -51,6 +51,10 @@ class Architecture:
     Source: AM Sec. 2 and App. A. The relative positions are our own choice among several in use;
     the layer norm "inputs" stands where AM's public code has it, "hidden" where the three-layer
     construction of arXiv 2407.17686 needs it.
+
+    >>> arch = Architecture(d=4, length=8)
+    >>> arch.shapes["0.up"], arch.shapes["positions"]
+    ((16, 4), (8, 4))
     """
 
     d: int

@@ -49,6 +49,14 @@ class PrefixTreeLoss:
 
     Raises:
         InputError: another architecture, too many sequences, or a source on other states.
+
+    >>> import flowsim, full_model
+    >>> source = full_model.MarkovSource.of(flowsim.BinaryChain(0.5, 0.8))
+    >>> arch = full_model.Architecture(d=4, length=4)
+    >>> weights = full_model.initial_weights(arch, "gaussian", seeds=[0])
+    >>> loss, gradient = full_model.PrefixTreeLoss(arch, source).value_and_gradient(weights)
+    >>> bool(abs(loss - full_model.PopulationLoss(arch, source)(weights)) < 1e-12)
+    True
     """
 
     def __init__(self, arch: Architecture, source: MarkovSource, length: int | None = None) -> None:

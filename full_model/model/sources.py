@@ -107,6 +107,11 @@ class MarkovSource(SequenceSource):
         InputError: no chain, or a kernel whose rows are not positive and of sum one.
 
     Source: AM Sec. 2 (binary), AM Sec. 4.3 (k states).
+
+    >>> import flowsim, full_model
+    >>> source = full_model.MarkovSource.of(flowsim.BinaryChain(0.5, 0.8))
+    >>> round(float(source.stationary_entropy - source.entropy_rate), 4)
+    0.0473
     """
 
     def __init__(self, kernel: Tensor) -> None:
@@ -296,6 +301,11 @@ class PriorSource(SequenceSource):
 
     Raises:
         InputError: M below 1, or more than 256 states.
+
+    >>> import flowsim, full_model
+    >>> source = full_model.PriorSource(flowsim.DirichletPrior(2), members=3)
+    >>> source.members
+    3
     """
 
     def __init__(self, prior: Prior, members: int = 1) -> None:

@@ -48,6 +48,12 @@ def forward(
         (..., batch, n), with a last axis of k where ``output`` is "states".
 
     Source: AM Sec. 2, App. A.
+
+    >>> import full_model, torch
+    >>> arch = full_model.Architecture(d=4, length=4)
+    >>> weights = full_model.initial_weights(arch, "gaussian", seeds=[0, 1, 2])
+    >>> tuple(full_model.forward(arch, weights, torch.tensor([[0, 1, 1, 0]])).shape)
+    (3, 1, 4)
     """
     n = tokens.shape[-1]
     if n > arch.length:
@@ -155,6 +161,11 @@ def cross_entropy(arch: Architecture, logits: Tensor, targets: Tensor) -> Tensor
             or their probabilities with a last axis of k (floating point).
 
     Source: AM Sec. 2.
+
+    >>> import full_model, torch
+    >>> arch = full_model.Architecture(d=2, length=2)
+    >>> full_model.cross_entropy(arch, torch.zeros(1, 2), torch.tensor([[0.0, 1.0]]))
+    tensor([[0.6931, 0.6931]])
     """
     if arch.output == "binary":
         one = targets.to(logits.dtype)

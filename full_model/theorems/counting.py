@@ -60,6 +60,10 @@ def constant_depth(order: int, states: int, length: int) -> tuple[Architecture, 
     nothing. Here it is at most 54. The usual ε = 1e-5 of the layer norm does no harm up to k = 8,
     since contexts that lie close have u of nearly one length. These numbers are of S = 2, N = 400;
     without the flag k = 2 is off by 0.67.
+
+    >>> arch, weights = constant_depth(order=2, states=2, length=10)
+    >>> arch.layers, arch.heads
+    (3, 1)
     """
     _check(order, states, length)
     sharpness = _APART / (nearest_contexts(order, states) ** 2)  # κ
@@ -112,6 +116,10 @@ def log_depth(order: int, states: int, length: int) -> tuple[Architecture, Weigh
         InputError: sizes out of range.
 
     Source: arXiv 2407.17686, attention-only theorem; the flag is our own.
+
+    >>> arch, weights = log_depth(order=3, states=2, length=10)
+    >>> arch.layers
+    3
     """
     _check(order, states, length)
     hops = [2**i for i in range(order.bit_length())]
@@ -227,6 +235,10 @@ def verify_counting(
 
     Raises:
         InputError: an unknown construction, no seed, or sizes that it does not have.
+
+    >>> import full_model
+    >>> [claim.passed for claim in full_model.verify_counting("constant-depth", 1, 2, 6, seeds=[0])]
+    [True, True]
     """
     seeds = list(seeds)
     if construction not in CONSTRUCTIONS:

@@ -40,6 +40,12 @@ class UnigramTrap:
             changes S by less than a quarter of its smallest eigenvalue (spectral norm, to second
             order in (e, b)); on the set itself nothing moves. Where S is not positive definite
             nothing falls, and only points of the set itself are at rest (...).
+
+    >>> import flowsim, full_model, torch
+    >>> arch, chain = full_model.Architecture(d=2, length=3), flowsim.BinaryChain(0.5, 0.8)
+    >>> weights = full_model.lift_canonical(torch.tensor([0.0, 1.0], dtype=torch.float64), arch)
+    >>> full_model.unigram_trap(arch, weights, chain).at_rest
+    tensor(True)
     """
 
     matrix: Tensor
@@ -62,8 +68,21 @@ class UnigramTrap:
 def unigram_trap(arch: Architecture, weights: Weights, chain: BinaryChain) -> UnigramTrap:
     """Eigenvalues and eigenvectors of S, and whether the other weights are at rest.
 
-    Arguments and errors are those of ``trap_matrix``; here the weights' own e and b count too: they
-    say how far the point is from the set, hence how much the rest still moves.
+    Args:
+        arch, weights, chain: as of ``trap_matrix``. Here the weights' own e and b count too: they
+            say how far the point is from the set e = 0, hence how much the rest still moves.
+
+    Returns:
+        UnigramTrap; ``traps`` says whether gradient flow from these weights stays at the unigram.
+
+    Raises:
+        InputError: as ``trap_matrix``.
+
+    >>> import flowsim, full_model, torch
+    >>> arch, chain = full_model.Architecture(d=2, length=3), flowsim.BinaryChain(0.5, 0.8)
+    >>> weights = full_model.initial_weights(arch, "balanced", seeds=[0])
+    >>> bool((full_model.unigram_trap(arch, weights, chain).eigenvalues < 0).any())
+    True
     """
     _check(arch, weights)
     at = _at_zero(arch, weights, chain.second_eigenvalue)
@@ -108,6 +127,13 @@ def trap_matrix(arch: Architecture, weights: Weights, chain: BinaryChain) -> Ten
 
     Cost: N² d² per head with attention, and N r d² for J. Source: own derivation, section 12;
     for W_2 = W_O = 0 the blocks of AM Thms. 2 and 3.
+
+    >>> import flowsim, full_model, torch
+    >>> arch, chain = full_model.Architecture(d=2, length=3), flowsim.BinaryChain(0.5, 0.8)
+    >>> weights = full_model.initial_weights(arch, "balanced", seeds=[0])
+    >>> full_model.trap_matrix(arch, weights, chain).numpy().round(1)
+    array([[[-0.6, -1.2],
+            [-1.2, -0.6]]])
     """
     _check(arch, weights)
     at = _at_zero(arch, weights, chain.second_eigenvalue)

@@ -127,6 +127,14 @@ def measure(weights: Weights, seen: Pass) -> dict[str, Tensor]:
         states and hidden units "canonical" (M, 3), the projected (e, w, a), "distance" and
         "relative_distance" (M,) from the rank-one family, "bias" (M,), "position" (M,) and
         "position_spread" (M,): mean and standard deviation of ρ_n over n.
+
+    >>> import full_model, torch
+    >>> from full_model.training.probes import Pass
+    >>> arch = full_model.Architecture(d=4, length=4)
+    >>> weights = full_model.initial_weights(arch, "gaussian", seeds=[0])
+    >>> probes = full_model.measure(weights, Pass.of(arch, weights, torch.tensor([[0, 1, 1, 0]])))
+    >>> {name: tuple(probes[name].shape) for name in ("probability", "canonical")}
+    {'probability': (1, 2), 'canonical': (1, 3)}
     """
     arch = seen.arch
     found = {
@@ -170,6 +178,12 @@ def plateau(
     Returns:
         (start, escape, length), each (M,) float64; escape and length NaN for a model still on the
         plateau at the end, all NaN for one that never came near it.
+
+    >>> import full_model, torch
+    >>> steps, losses = torch.arange(4.0), torch.tensor([[0.7], [0.6], [0.6], [0.5]])
+    >>> levels = torch.tensor([0.6]), torch.tensor([0.5])
+    >>> [float(time) for time in full_model.plateau(steps, losses, *levels)]
+    [1.0, 3.0, 2.0]
     """
     least = least.to(losses)
     open_share = (losses - least) / (unigram.to(losses) - least)

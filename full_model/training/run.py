@@ -359,6 +359,13 @@ def train(
     A killed run resumed ends with the same bytes as an undisturbed one on the same machine: the
     checkpoint holds weights, moments, generator, telemetry and the number of threads, and the
     places where the flow's solver is restarted are those of the settings, not of the interruption.
+
+    >>> import full_model
+    >>> arch, recipe = full_model.Architecture(d=4, length=4), full_model.Recipe("gd", steps=20)
+    >>> settings = full_model.RunSettings(arch, recipe, (0.5,), (0.8,), seeds=(0, 1))
+    >>> record, weights = full_model.train(settings)
+    >>> record.sizes["step"], tuple(weights["embedding"].shape)
+    (2, (2, 4))
     """
     if (settings.init == "given") != (initial is not None):
         raise InputError('init "given" goes with initial weights, and initial weights with it')

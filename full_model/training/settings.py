@@ -144,6 +144,12 @@ class RunSettings:
             q and data or neither, data that does not fit the transformer, another start than
             "gaussian" or "given" on data, CUDA asked for and missing, or an exact loss of too many
             sequences.
+
+    >>> import full_model
+    >>> arch, recipe = full_model.Architecture(d=4, length=4), full_model.Recipe("gd", steps=20)
+    >>> settings = full_model.RunSettings(arch, recipe, (0.5,), (0.8,), seeds=(0, 1))
+    >>> settings.members
+    2
     """
 
     arch: Architecture
@@ -252,7 +258,14 @@ class RunSettings:
 
 
 def starting_weights(settings: RunSettings) -> Weights:
-    """The run's first weights, float64 on the CPU, (M, *shape)."""
+    """The run's first weights, float64 on the CPU, (M, *shape).
+
+    >>> import full_model
+    >>> arch, recipe = full_model.Architecture(d=4, length=4), full_model.Recipe("gd", steps=20)
+    >>> settings = full_model.RunSettings(arch, recipe, (0.5,), (0.8,), seeds=(0, 1))
+    >>> tuple(full_model.starting_weights(settings)["embedding"].shape)
+    (2, 4)
+    """
     theta, bias = None, torch.zeros(settings.members, dtype=torch.float64)
     excess: torch.Tensor | float = 1.0
     if settings.p is not None and settings.q is not None:

@@ -50,6 +50,15 @@ class Trainer:
 
     Raises:
         InputError: weights, source, device and recipe that do not fit together.
+
+    >>> import flowsim, full_model
+    >>> source = full_model.MarkovSource.of(flowsim.BinaryChain(0.5, 0.8))
+    >>> arch, recipe = full_model.Architecture(d=4, length=4), full_model.Recipe("gd", steps=20)
+    >>> weights = full_model.initial_weights(arch, "balanced", seeds=[0])
+    >>> trainer = full_model.Trainer(arch, weights, source, recipe)
+    >>> loss = trainer.advance()
+    >>> trainer.step
+    1
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of public names run, and print what they say."""
+"""Every public name has an example in its docstring, which runs and prints what it says."""
 
 import doctest
 
@@ -10,17 +10,28 @@ import full_model
 FINDER = doctest.DocTestFinder(recurse=True, exclude_empty=True)
 
 
-def examples():
-    """Every docstring with an example of what both packages offer, methods included."""
+def ours():
+    """The names that both packages offer, and what they are; not the type ``Weights``, a dict."""
     for package in (flowsim, full_model):
         for name in package.__all__:
             offered = getattr(package, name)
-            module = getattr(offered, "__module__", None)
-            if isinstance(module, str) and module.partition(".")[0] in ("flowsim", "full_model"):
-                path = f"{package.__name__}.{name}"
-                yield from (found for found in FINDER.find(offered, path) if found.examples)
+            if offered.__module__.partition(".")[0] in ("flowsim", "full_model"):
+                yield f"{package.__name__}.{name}", offered
 
 
-@pytest.mark.parametrize("example", [*examples()], ids=lambda example: example.name)
+def examples():
+    """Every docstring with an example, methods included."""
+    for path, offered in ours():
+        yield from (found for found in FINDER.find(offered, path) if found.examples)
+
+
+EXAMPLES = [*examples()]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_prints_what_it_says(example):
     assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example).failed == 0
+
+
+def test_every_public_name_has_an_example():
+    assert {path for path, _ in ours()} - {example.name for example in EXAMPLES} == set()

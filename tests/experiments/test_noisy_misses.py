@@ -8,14 +8,8 @@ import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.models.rank_one.model import RankOneModel
-from full_model import (
-    Architecture,
-    Comparison,
-    FullSide,
-    MarkovSource,
-    PopulationLoss,
-    lift_rank_one,
-)
+from full_model import Architecture, Comparison, MarkovSource, PopulationLoss, lift_rank_one
+from full_model.comparison.side_by_side import FullSide
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import noisy_misses as script

@@ -13,9 +13,7 @@ from flowsim.flow.how import How
 from flowsim.flow.orbits import limits_by
 from full_model import (
     Architecture,
-    AttentionFreeField,
     Comparison,
-    EnumeratedField,
     MarkovSource,
     PopulationLoss,
     Recipe,
@@ -26,6 +24,7 @@ from full_model import (
     lift_canonical,
     project,
 )
+from full_model.comparison.fields import AttentionFreeField, EnumeratedField
 from full_model.model.batches import batch_gradient
 from full_model.model.execution import Repeated
 

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from flowsim import BinaryChain, InputError, RankOneModel, ladder, rung_law, trajectories
-from full_model import Architecture, AttentionFreeField, initial_weights
+from full_model import Architecture, initial_weights
 from full_model.comparison.exponential import FIRST_STEP, flow_until
+from full_model.comparison.fields import AttentionFreeField
 
 ABOVE = [BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.3, 0.85)]
 D = 8

@@ -29,6 +29,10 @@ def energy(theta: Tensor) -> Tensor:
 
     Returns:
         E, shape (...); NaN at w = 0, which is invariant and carries no energy. Source: LG.
+
+    >>> import torch
+    >>> energy(torch.tensor([[1.0, -1.0], [1.0, 0.0]], dtype=torch.float64))
+    tensor([0., nan], dtype=torch.float64)
     """
     e, w = theta[..., 0], theta[..., 1]
     value = e.square() - w.square() - torch.sign(w) * torch.log(w.abs())
@@ -48,6 +52,10 @@ def separatrix(chain: GapChain, w: Tensor) -> Tensor:
 
     Returns:
         e, shape of ``w``; NaN off that branch, and everywhere when p + q = 1 (no bad minima).
+
+    >>> import flowsim, torch
+    >>> flowsim.separatrix(flowsim.BinaryChain(0.5, 0.8), torch.tensor([-0.5, 0.5]))
+    tensor([0.3108,    nan])
     """
     if chain.second_eigenvalue == 0:
         return torch.full_like(w, torch.nan)
@@ -62,6 +70,10 @@ def minima_curve(chain: GapChain, w: Tensor) -> Tensor:
 
     For p + q = 1 the minima are the two lines e = 0 and w = −1/√2 instead.
     Source: docs/derivations.md, 3.
+
+    >>> import flowsim, torch
+    >>> flowsim.minima_curve(flowsim.BinaryChain(0.5, 0.8), torch.tensor([-1.0, 1.0]))
+    tensor([1.1774,    nan])
     """
     squared = chain.target_logit_gap / (1 + 2 * w * w.abs())
     return torch.where(squared > 0, squared.sqrt(), torch.nan)
@@ -80,6 +92,11 @@ def reaches_global_minimum(chain: GapChain, theta: Tensor) -> Tensor:
 
     Returns:
         bool, shape (...). Source: docs/derivations.md, 3 (E is conserved, one saddle).
+
+    >>> import flowsim, torch
+    >>> starts = torch.tensor([[1.0, -1.2], [1.0, 1.2]])
+    >>> flowsim.reaches_global_minimum(flowsim.BinaryChain(0.5, 0.8), starts)
+    tensor([ True, False])
     """
     e, w = theta[..., 0], theta[..., 1]
     if chain.second_eigenvalue == 0:

@@ -33,6 +33,10 @@ def gaussian_probability(chain: GapChain, sigma: float, ratio: float = 1.0) -> f
 
     Raises:
         InputError: ``sigma`` or ``ratio`` is not a positive finite number.
+
+    >>> import flowsim
+    >>> round(flowsim.gaussian_probability(flowsim.BinaryChain(0.5, 0.8), sigma=0.5), 4)
+    0.189
     """
     for name, value in (("sigma", sigma), ("ratio", ratio)):
         if not 0 < value < math.inf:

@@ -38,6 +38,11 @@ class CanonicalModel(BinaryGapModel):
     Args:
         chain: the data.
         bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, b)).
+
+    >>> import flowsim
+    >>> model = flowsim.CanonicalModel(flowsim.BinaryChain(0.5, 0.8))
+    >>> round(float(model.loss([1.0, -1.2])), 4), model.coordinates
+    (0.6241, ('e', 'w'))
     """
 
     name = "canonical"

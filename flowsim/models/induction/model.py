@@ -47,6 +47,11 @@ class InductionModel(Model):
         InputError: T out of range, or another kind of prior.
 
     Source: own derivation, docs/derivations.md, 19.
+
+    >>> import flowsim
+    >>> model = flowsim.InductionModel(length=8)
+    >>> round(float(model.loss([2.0, 4.0]) - model.loss([2.0, 0.0])), 3)
+    -0.019
     """
 
     name = "induction"

@@ -46,6 +46,11 @@ class LinearAttentionModel(BinaryGapModel):
     Args:
         chain: the data.
         bias: "optimal" (minimised out) or "dynamic" (θ = (e, w, a, b)).
+
+    >>> import flowsim
+    >>> model = flowsim.LinearAttentionModel(flowsim.BinaryChain(0.5, 0.8))
+    >>> float(model.logit_gap([1.0, -0.5, 1.0]))
+    1.0
     """
 
     name = "linear"

@@ -28,6 +28,11 @@ class Ladder:
         plateaus: L_k, where gradient flow with a steep feed-forward layer lingers.
         ends: L∞(k), its limit; no weights of the rank-one manifold without attention that have
             N − k dead positions have a smaller loss.
+
+    >>> import flowsim
+    >>> rungs = flowsim.ladder(flowsim.BinaryChain(0.5, 0.8), length=2)
+    >>> rungs.plateaus.round(4), rungs.ends.round(4)
+    (array([0.6663, 0.6539, 0.619 ]), array([0.6663, 0.6426, 0.619 ]))
     """
 
     plateaus: np.ndarray
@@ -53,6 +58,10 @@ def ladder(chain: BinaryChain, length: int) -> Ladder:
 
     Raises:
         InputError: p + q ≤ 1, where open positions are not tempted to shut, or N out of range.
+
+    >>> import flowsim
+    >>> flowsim.ladder(flowsim.BinaryChain(0.5, 0.8), length=3).ends.round(4)
+    array([0.6663, 0.6505, 0.6348, 0.619 ])
     """
     _check(chain)
     open_share = np.arange(check_length(length, 0) + 1) / length
@@ -87,6 +96,11 @@ def rung_law(chain: BinaryChain, length: int, spread: float, gain: float) -> np.
 
     Raises:
         InputError: a number out of range.
+
+    >>> import flowsim
+    >>> law = flowsim.rung_law(flowsim.BinaryChain(0.5, 0.8), length=3, spread=0.02, gain=256.0)
+    >>> law.round(3)
+    array([0.063, 0.188, 0.188, 0.562])
     """
     _check(chain)
     if not (math.isfinite(spread) and spread > 0):

@@ -37,6 +37,11 @@ class RankOnePoint:
     """Coordinates of rank-one weights; every tensor has shape (...), rho has shape (..., N).
 
     eps is ε, c the unembedding (equal to ε where tied), the rest as in the module's first lines.
+
+    >>> import torch
+    >>> point = RankOnePoint.from_canonical(torch.tensor([1.0, -0.5]), length=3)
+    >>> point.rho, point.to_canonical()
+    (tensor([-0.5000, -0.5000, -0.5000]), tensor([ 1.0000, -0.5000,  0.0000]))
     """
 
     eps: Tensor

@@ -23,9 +23,10 @@ from flowsim.models.words import symmetric_words
 class StatesModel(GapModel):
     """θ = (e, w): the tied transformer with S logits on a simplex of embeddings.
 
-    Embeddings e v_s, rows of W_1 |w| v_t, columns of W_2 w v_t, m units for each state t, with unit
-    vectors v_s of sum zero; positions, bias and the attention's values are zero. The logit of the
-    current state is above every other by Δ = (S/(S − 1)) e² (1 + m w|w|), and
+    It extends the canonical model from two states to S: full training with S logits never leaves
+    this plane. Embeddings e v_s, rows of W_1 |w| v_t, columns of W_2 w v_t, m units for each state
+    t, with unit vectors v_s of sum zero; positions, bias and the attention's values are zero. The
+    logit of the current state is above every other by Δ = (S/(S − 1)) e² (1 + m w|w|), and
     L = log(e^Δ + S − 1) − (1 − p) Δ. In E = e/2 and W = √(m/2) w the orbits are those of the
     canonical model: Δ = (4S/(S − 1)) E² (1 + 2W|W|), and the metric is 4S (dE² + dW²).
     Every orbit conserves e² − 4 sign(ω) log|ω| − 2ω², ω = √m w; the saddle is at ω = −1, with −2.
@@ -37,6 +38,11 @@ class StatesModel(GapModel):
 
     Raises:
         InputError: m is not an integer of at least 1.
+
+    >>> import flowsim
+    >>> models = [flowsim.StatesModel(flowsim.SymmetricChain(3, p)) for p in (0.2, 0.8)]
+    >>> [int(flowsim.find_limits(model, [1.0, 0.8]).label) for model in models]
+    [1, 2]
     """
 
     name = "states"

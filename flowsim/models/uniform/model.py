@@ -49,6 +49,11 @@ class AttentionModel(OnChain):
 
     Raises:
         InputError: N not an integer, below 1 or too large for the memory; unknown bias.
+
+    >>> import flowsim
+    >>> model = flowsim.AttentionModel(flowsim.BinaryChain(0.5, 0.8), length=4)
+    >>> flowsim.Label(int(flowsim.find_limits(model, [1.2, -0.9, 0.3]).label)).name
+    'GLOBAL_MINIMUM'
     """
 
     name = "uniform"

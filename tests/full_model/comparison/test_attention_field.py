@@ -6,8 +6,6 @@ import torch
 from flowsim import BinaryChain, RankOneModel
 from full_model import (
     Architecture,
-    AttentionFreeField,
-    EnumeratedField,
     MarkovSource,
     PopulationLoss,
     all_sequences,
@@ -15,6 +13,7 @@ from full_model import (
     initial_weights,
     lift_rank_one,
 )
+from full_model.comparison.fields import AttentionFreeField, EnumeratedField
 from full_model.comparison.steps import step_until
 
 F64 = torch.float64

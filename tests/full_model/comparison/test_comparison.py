@@ -21,20 +21,18 @@ from flowsim.errors import InputError
 from flowsim.labels import Label
 from full_model import (
     Architecture,
-    AttentionFreeField,
     Comparison,
-    EnumeratedField,
     MarkovSource,
     PopulationLoss,
-    SideBySide,
     compare,
     initial_weights,
     wilson,
 )
 from full_model.comparison.choices import ATTENTION, predicting_model
 from full_model.comparison.compare import add_agreement
+from full_model.comparison.fields import AttentionFreeField, EnumeratedField
 from full_model.comparison.outcome import EndReason, unigram_block
-from full_model.comparison.side_by_side import lifted_weights
+from full_model.comparison.side_by_side import SideBySide, lifted_weights
 from full_model.comparison.steps import step_until
 
 

@@ -7,10 +7,7 @@ from flowsim import BinaryChain, RankOneModel, trajectories
 from flowsim.flow.reference import integrate
 from full_model import (
     Architecture,
-    AttentionFreeField,
     Comparison,
-    EnumeratedField,
-    FullSide,
     MarkovSource,
     PopulationLoss,
     Recipe,
@@ -19,8 +16,8 @@ from full_model import (
     project,
 )
 from full_model.comparison.choices import ATTENTION
-from full_model.comparison.fields import rank_one_coordinates
-from full_model.comparison.side_by_side import ROUNDING, lifted_weights
+from full_model.comparison.fields import AttentionFreeField, EnumeratedField, rank_one_coordinates
+from full_model.comparison.side_by_side import ROUNDING, FullSide, lifted_weights
 from full_model.comparison.steps import step_until
 
 F64 = torch.float64

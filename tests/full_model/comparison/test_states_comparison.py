@@ -9,20 +9,18 @@ from flowsim import InputError, MarkovChain, model, read_record
 from flowsim.labels import Label
 from full_model import (
     Architecture,
-    AttentionFreeField,
     Comparison,
-    EnumeratedField,
     MarkovSource,
     PopulationLoss,
-    SideBySide,
     compare,
     grid_points,
     initial_weights,
     lift_states,
 )
 from full_model.comparison.choices import predicting_model
+from full_model.comparison.fields import AttentionFreeField, EnumeratedField
 from full_model.comparison.outcome import EndReason, hessian_block, mean_free_basis
-from full_model.comparison.side_by_side import full_field, lifted_weights
+from full_model.comparison.side_by_side import SideBySide, full_field, lifted_weights
 from full_model.comparison.steps import step_until
 from full_model.lift.states import project_states
 from full_model.model.transformer import forward
