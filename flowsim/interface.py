@@ -1,8 +1,8 @@
 """The interface of a model: all that the rest of flowsim may ask of it.
 
 A model must say its coordinates and its loss. Everything else has a default, and whatever a model
-says beyond the loss makes its results faster, sharper or better labelled. Nothing outside
-``flowsim.models`` asks *which* model it has.
+says beyond the loss makes its results faster, sharper or better labelled. Only ``flowsim.models``,
+``flowsim.training`` and ``full_model`` ask *which* model they have.
 """
 
 from __future__ import annotations
@@ -133,7 +133,8 @@ class Plane:
     """Two axes on which starts are laid, and the way to the model's coordinates and back.
 
     By default two coordinates of the model, ``Model.showing``, the others held at 0. A model with
-    more to say returns a subclass of its own. ``held`` are values by name, of those in ``holds``.
+    more to say returns a subclass of its own. Portraits then search no critical points, and a
+    window chooses no other axes. ``held`` are values by name, of those in ``holds``.
 
     Attributes:
         x, y: names of the horizontal and the vertical axis.
@@ -259,8 +260,8 @@ class Plane:
         """More variables of a portrait with cells at x and y, (dimensions, array, attributes).
 
         Figures show ``level``, a function of the cells, by its contours; ``valley_<y>``, over
-        (side, x), as curves; ``minimum_<x>`` and ``minimum_<y>``, over the labels ``minimum``, as
-        stars. Summaries have all of ``minimum_…`` and every number ``loss_…``.
+        ("side", name of x), as curves y(x); ``minimum_<x>`` and ``minimum_<y>``, over the labels
+        ``minimum``, as stars. Summaries have all of ``minimum_…`` and every number ``loss_…``.
         """
         return {}
 

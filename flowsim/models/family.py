@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Option:
-    """What a model is chosen with, or a number of its data: an option of the command line.
+    """What a model is chosen with, or a number of its data.
+
+    On the command line it is ``--set NAME=VALUE``, unless ``cli.groups`` gives it a name.
 
     Attributes:
         default: its value unless given.

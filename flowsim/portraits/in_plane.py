@@ -267,8 +267,8 @@ def with_landscape(
     ``curve_w``, for both signs of e unless the variable's attribute ``mirrored`` is 0; NaN where
     there is none. ``critical_line`` is the kind of the points (0, w), where all of them are
     critical; it and the saddles are left out unless ``critical``, since they can be slow to find.
-    ``points`` along each curve, more where it is steep; ``arrows`` a side. Of a user's own model of
-    two coordinates, ``critical_point`` are the kinds of the isolated critical points in the window.
+    ``points`` along each curve, more where it is steep; ``arrows`` a side. Where the plane is
+    the default one, ``critical_point`` are the kinds of the window's isolated critical points.
     """
     x = _places(plane, torch.linspace(*window[plane.x], points, dtype=torch.float64), window, held)
     saddles = plane.saddles(x, held) if critical else x[:0]
