@@ -19,10 +19,7 @@ timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - bega
 
 reproduce: $(FLOW) $(TRAINED) notebooks results
 
-$(FLOW):
-	$(call timed,experiments/$@.py)
-
-$(TRAINED):
+$(FLOW) $(TRAINED):
 	$(call timed,experiments/$@.py --overwrite)
 
 notebooks:

@@ -37,7 +37,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, experiment, mark_level, spread
+from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, ensemble, experiment, mark_level, spread
 from torch import Tensor
 
 from full_model import (
@@ -57,13 +57,10 @@ def compute(
 ) -> xr.Dataset:
     """Tied single layers trained by AdamW on both chains, the formula fitted to each."""
     arch = Architecture(d, length)
-    chains = (BELOW, ABOVE)
     settings = RunSettings(
         arch,
         papers_recipe(steps=steps),
-        p=tuple(chain.p for chain in chains for _ in range(seeds)),
-        q=tuple(chain.q for chain in chains for _ in range(seeds)),
-        seeds=tuple(range(seeds)) * len(chains),
+        **ensemble((BELOW, ABOVE), seeds),
         telemetry_every=max(1, steps // 40),
         dtype="float32",
         device=device,

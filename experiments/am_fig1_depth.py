@@ -42,6 +42,7 @@ from papers import (
     PINK,
     caption,
     draw_levels,
+    ensemble,
     experiment,
     outcome,
     trained,
@@ -73,9 +74,7 @@ def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3
         f"{panel}; {layers}": RunSettings(
             Architecture(d, n, layers=layers, **choices),
             recipe,
-            p=(ABOVE.p,),
-            q=(ABOVE.q,),
-            seeds=tuple(range(seeds)),
+            **ensemble([ABOVE], seeds),
             telemetry_every=max(1, recipe.steps // 80),
             dtype=dtype,
             device=device,

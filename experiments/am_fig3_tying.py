@@ -33,6 +33,7 @@ from papers import (
     caption,
     chain_part,
     draw_levels,
+    ensemble,
     experiment,
     last,
     mark_level,
@@ -59,14 +60,11 @@ def compute(seeds: int = 4, length: int = 64, steps: int = 4000, descent_steps: 
         (8, length, adamw, "float32"),
         (8, DESCENT_LENGTH, descent, "float64"),
     )
-    chains = (ABOVE, BELOW)
     cases = {
         f"{panel}; {kind}": RunSettings(
             Architecture(d, n, tied=kind == "tied"),
             recipe,
-            p=tuple(chain.p for chain in chains for _ in range(seeds)),
-            q=tuple(chain.q for chain in chains for _ in range(seeds)),
-            seeds=tuple(range(seeds)) * len(chains),
+            **ensemble((ABOVE, BELOW), seeds),
             telemetry_every=max(1, recipe.steps // 80),
             dtype=dtype,
             device=device,

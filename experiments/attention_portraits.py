@@ -5,7 +5,7 @@
 draws, for uniform attention over N positions and for linear attention, the basins in the slice
 a = 0.5 and the orbits in (w, e, a) with the zoom at the origin; then searches for critical points
 other than the plane e = 0 and the global minima, and writes what it found to
-figures/critical_points.json. About five minutes on one core.
+figures/attention_portraits.json. About five minutes on one core.
 
 What the paper shows: orbits in (e, w, a) that fall onto the plane of bad minima for p + q > 1 and
 leave it for p + q < 1, with the attention dying out at the global minima. We find the same: for
@@ -17,72 +17,68 @@ case, uniform attention at N = 64, finds a further saddle, near (e, w, a) = (0.3
 (0.5, 0.8).
 """
 
-import argparse
-import json
-from pathlib import Path
+from __future__ import annotations
+
 from typing import Any
 
 import torch
-from papers import made
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import ABOVE, BELOW, experiment
 
 from flowsim import (
     AttentionModel,
-    BinaryChain,
     LinearAttentionModel,
     draw,
     phase_space_record,
     portrait_record,
     search_critical_points,
 )
-from flowsim.drawing.style import save_figure
+from flowsim.landscape.critical import CriticalSearch
 
-FIGURES = Path(__file__).parents[1] / "figures"
-CHAINS = {"above_one": (0.5, 0.8), "below_one": (0.2, 0.3)}
+REGIMES = {"above_one": ABOVE, "below_one": BELOW}
+#: Cells a side of the slices.
+CELLS = {"uniform": 96, "linear": 208}
+
+Found = tuple[dict[str, xr.Dataset], dict[str, CriticalSearch]]
 
 
-def main() -> None:
-    """Draw the eight figures and run the searches."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--length", type=int, default=1024)
-    length = parser.parse_args().length
-    command = f"python experiments/attention_portraits.py --length {length}"
-    torch.set_num_threads(1)
-    found: dict[str, Any] = {"made": made(command)}
-    for regime, (p, q) in CHAINS.items():
-        chain = BinaryChain(p, q)
-        models = {
-            "uniform": AttentionModel(chain, length),
-            "linear": LinearAttentionModel(chain),
+def compute(length: int = 1024) -> Found:
+    """The records of all figures by name, and the searches."""
+    records, searches = {}, {}
+    for regime, chain in REGIMES.items():
+        linear = LinearAttentionModel(chain)
+        for name, model in (("uniform", AttentionModel(chain, length)), ("linear", linear)):
+            slices = portrait_record(model, resolution=CELLS[name], fixed={"a": 0.5})
+            records[f"slice_{name}_{regime}"] = slices
+            records[f"space_{name}_{regime}"] = phase_space_record(model)
+        for model in (AttentionModel(chain, 64), linear):
+            generator = torch.Generator().manual_seed(1)
+            searches[f"{type(model).__name__} p={chain.p} q={chain.q}"] = search_critical_points(
+                model, generator, starts=60
+            )
+    return records, searches
+
+
+def numbers(found: Found) -> dict[str, Any]:
+    """What every search found."""
+    names = ("starts", "half_width", "on_plane", "global_minima", "not_found")
+    lines: dict[str, Any] = {}
+    for case, search in found[1].items():
+        others = zip(*(getattr(search, k).tolist() for k in ("theta", "loss", "curvature")),
+                     strict=True)  # fmt: skip
+        lines[case] = {name: getattr(search, name) for name in names} | {
+            "others": [dict(zip(("theta", "loss", "curvature"), x, strict=True)) for x in others]
         }
-        for name, model in models.items():
-            resolution = 96 if name == "uniform" else 208
-            record = portrait_record(model, resolution=resolution, fixed={"a": 0.5})
-            # orbits leave the slice: projected to it they would end in a basin that is not theirs
-            figure = draw(record, orbits=False)
-            save_figure(figure, FIGURES / f"slice_{name}_{regime}.png")
-            record = phase_space_record(model)
-            save_figure(draw(record), FIGURES / f"space_{name}_{regime}.png")
-            print(name, regime, {k: v for k, v in record.attrs.items() if "orbits" in k})
-        for model in (AttentionModel(chain, 64), models["linear"]):
-            search = search_critical_points(model, torch.Generator().manual_seed(1), starts=60)
-            found[f"{type(model).__name__} p={p} q={q}"] = {
-                "starts": search.starts,
-                "half_width": search.half_width,
-                "on_plane": search.on_plane,
-                "global_minima": search.global_minima,
-                "not_found": search.not_found,
-                "others": [
-                    {"theta": theta, "loss": loss, "curvature": curvature}
-                    for theta, loss, curvature in zip(
-                        search.theta.tolist(),
-                        search.loss.tolist(),
-                        search.curvature.tolist(),
-                        strict=True,
-                    )
-                ],
-            }
-    (FIGURES / "critical_points.json").write_text(json.dumps(found, indent=1) + "\n")
+    return lines
 
 
-if __name__ == "__main__":
-    main()
+def drawn(found: Found) -> dict[str, Figure]:
+    """Slices and spaces; orbits leave a slice, and would end there in a basin not theirs."""
+    return {
+        name: draw(record, orbits=False) if name.startswith("slice") else draw(record)
+        for name, record in found[0].items()
+    }
+
+
+main = experiment(__name__, compute, numbers, drawn, record=False)

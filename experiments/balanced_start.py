@@ -26,7 +26,18 @@ import numpy as np
 import xarray as xr
 from lg_initialization import matched
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, chain_part, experiment, open_share, outcome, trained
+from papers import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    chain_part,
+    ensemble,
+    experiment,
+    open_share,
+    outcome,
+    trained,
+)
 
 from flowsim import BinaryChain
 from full_model import Architecture, Recipe, RunSettings, papers_recipe, starting_weights
@@ -49,7 +60,6 @@ LOWEST = 1e-4
 
 def compute(seeds: int = 16, steps: int = 1500, descent_steps: int = 2000) -> xr.Dataset:
     """Loss curves of all starts, chains and trainers."""
-    several = [(chain, seed) for chain in CHAINS for seed in range(seeds)]
     cases, initial = {}, {}
     for panel, (d, n, trainer) in PANELS.items():
         for start in STARTS:
@@ -63,9 +73,7 @@ def compute(seeds: int = 16, steps: int = 1500, descent_steps: int = 2000) -> xr
             cases[name] = RunSettings(
                 Architecture(d, n),
                 recipe,
-                p=tuple(chain.p for chain, _ in several),
-                q=tuple(chain.q for chain, _ in several),
-                seeds=tuple(seed for _, seed in several),
+                **ensemble(CHAINS, seeds),
                 init="recommended" if steep else start,
                 telemetry_every=max(1, recipe.steps // 20),
                 test_batch=16,

@@ -11,62 +11,56 @@ Its points are found by bisection: none is farther than 0.001 of a finest cell f
 and the closed form is nowhere more than 0.51 of a cell from the points found.
 """
 
-import json
-from pathlib import Path
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
-import torch
-from papers import made
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import experiment
 
-from flowsim import BinaryChain, CanonicalModel, LinearAttentionModel, draw, refine_boundary
-from flowsim.drawing.style import save_figure
+from flowsim import draw, model, refine_boundary
 
-FIGURES = Path(__file__).parents[1] / "figures"
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.05, 0.6)]
+#: Of every model: the axes of its coarse grid, how many chains, and how often cells are halved.
+GRIDS = {
+    "canonical": ({"e": np.linspace(-3, 3, 33), "w": np.linspace(-3, 3, 33)}, 3, 6),
+    "linear": ({"e": np.linspace(0.05, 2, 13), "w": np.linspace(-2, 2, 13),
+                "a": np.linspace(-3, 1, 13)}, 2, 4),
+}  # fmt: skip
 
 
-def main() -> None:
-    """Refine, count and draw."""
-    torch.set_num_threads(1)
-    line, half = np.linspace(-3, 3, 33), np.linspace(0.05, 2, 13)
-    wide = np.linspace(-2, 2, 13)
-    table = []
-    for p, q in CHAINS:
-        plane = CanonicalModel(BinaryChain(p, q))
-        for levels in range(6):
-            record = refine_boundary(plane, {"e": line, "w": line}, levels=levels)
-            table.append(row(record))
-            if (p, q, levels) == (0.5, 0.8, 4):
-                figure = draw(record)
-                figure.axes[0].set_xlim(-3, 0.75)  # nothing happens beyond
-                save_figure(figure, FIGURES / "boundary_plane.png")
-    for p, q in CHAINS[:2]:
-        space = LinearAttentionModel(BinaryChain(p, q))
-        for levels in range(4):
-            axes = {"e": half, "w": wide, "a": np.linspace(-3, 1, 13)}
-            record = refine_boundary(space, axes, levels=levels)
-            table.append(row(record))
-            if (p, q, levels) == (0.5, 0.8, 3):
-                figure = draw(record)
-                figure.axes[0].text2D(
-                    0.02, 0.9, "left sheet: $a$ < −1, where 1 + $a$, and with it the\n"
-                    "sign of the gap and the trapped side, have changed",
-                    transform=figure.axes[0].transAxes, fontsize=9,
-                )  # fmt: skip
-                save_figure(figure, FIGURES / "boundary_space.png")
-    found = {"made": made("python experiments/boundary.py"), "runs": table}
-    (FIGURES / "boundary.json").write_text(json.dumps(found, indent=1) + "\n")
+def compute() -> list[xr.Dataset]:
+    """Refine every model's boundary at every chain, by level."""
+    return [
+        refine_boundary(model(name, *chain), axes, levels=levels)
+        for name, (axes, chains, most) in GRIDS.items()
+        for chain in CHAINS[:chains]
+        for levels in range(most)
+    ]
 
 
-def row(record):
-    """One line of the table, also printed."""
-    a = record.attrs
-    kept = {name: a[name] for name in ("model", "p", "q")}
+def numbers(records: list[xr.Dataset]) -> dict[str, Any]:
+    """What each cost, and how near it came."""
     names = ("levels", "evaluated", "full", "fraction", "distance", "missed", "disagree")
-    kept |= {name: round(a[f"refine_{name}"], 4) for name in names}
-    print(kept, flush=True)
-    return kept
+    return {"runs": [
+        {k: record.attrs[k] for k in ("model", "p", "q")}
+        | {name: round(record.attrs[f"refine_{name}"], 4) for name in names} for record in records
+    ]}  # fmt: skip
 
 
-if __name__ == "__main__":
-    main()
+def drawn(records: list[xr.Dataset]) -> dict[str, Figure]:
+    """The boundary at (0.5, 0.8): in the plane after four halvings, in space after three."""
+    first = [record for record in records if (record.attrs["p"], record.attrs["q"]) == CHAINS[0]]
+    plane, space = draw(first[4]), draw(first[-1])
+    plane.axes[0].set_xlim(-3, 0.75)  # nothing happens beyond
+    space.axes[0].text2D(
+        0.02, 0.9, "left sheet: $a$ < −1, where 1 + $a$, and with it the\n"
+        "sign of the gap and the trapped side, have changed",
+        transform=space.axes[0].transAxes, fontsize=9,
+    )  # fmt: skip
+    return {"boundary_plane": plane, "boundary_space": space}
+
+
+main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -10,32 +10,38 @@ reaches the global minima for p + q < 1, where the probability not to is drawn; 
 large one does so with probability 1/2 and 3/4.
 """
 
-import json
-from pathlib import Path
+from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
-import torch
-from papers import made, rounded
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import ABOVE, BELOW, experiment
 
-from flowsim import BinaryChain, CanonicalModel, draw, gaussian_record, summarize
-from flowsim.drawing.style import new_figure, save_figure
+from flowsim import CanonicalModel, draw, gaussian_record, summarize
+from flowsim.drawing.style import new_figure
 
-FIGURES = Path(__file__).parents[1] / "figures"
+CHAINS = {f"p = {c.p}, q = {c.q}": c for c in (ABOVE, BELOW)}
 
 
-def main() -> None:
-    """Follow, integrate and draw."""
-    torch.set_num_threads(1)
-    figure, numbers = new_figure(11.0, 5.2), {"made": made("python experiments/gaussian.py")}
-    for axes, (p, q) in zip(figure.subplots(1, 2), [(0.5, 0.8), (0.2, 0.3)], strict=True):
-        record = gaussian_record(CanonicalModel(BinaryChain(p, q)), np.geomspace(0.02, 3, 40))
+def compute(scales: int = 40) -> dict[str, xr.Dataset]:
+    """Starts of every scale followed, by chain."""
+    sigma = np.geomspace(0.02, 3, scales)
+    return {name: gaussian_record(CanonicalModel(chain), sigma) for name, chain in CHAINS.items()}
+
+
+def numbers(records: dict[str, xr.Dataset]) -> dict[str, Any]:
+    """What is found in each."""
+    return {name: summarize(record) for name, record in records.items()}
+
+
+def drawn(records: dict[str, xr.Dataset]) -> Figure:
+    """A panel a chain."""
+    figure = new_figure(11.0, 5.2)
+    for axes, record in zip(figure.subplots(1, 2), records.values(), strict=True):
         draw(record, ax=axes)
-        names = ("intervals_missed", "wrong", "unresolved", "largest_relative_energy_drift")
-        numbers[f"p = {p}, q = {q}"] = summarize(record)
-        print(p, q, {name: record.attrs[name] for name in names})
-    save_figure(figure, FIGURES / "gaussian.png")
-    (FIGURES / "gaussian.json").write_text(json.dumps(rounded(numbers), indent=1) + "\n")
+    return figure
 
 
-if __name__ == "__main__":
-    main()
+main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -14,27 +14,24 @@ kernels beside 25 % Dirichlet(1), and 75 % kernels of equal rows, whose symbols 
 beside 25 % doubly stochastic; there the unigram is best for three sequences of four.
 """
 
-import argparse
-import json
+from __future__ import annotations
+
 import sys
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import xarray as xr
 from matplotlib.axes import Axes
-from papers import made
+from matplotlib.figure import Figure
+from papers import experiment
 
 from flowsim import DirichletPrior, DoublyStochasticPrior, FinitePrior, MixturePrior
 from flowsim.chains.priors import Prior
 from flowsim.drawing.curves import name_lines
-from flowsim.drawing.style import INK, new_figure, save_figure
+from flowsim.drawing.style import INK, new_figure
 from full_model import Architecture, Recipe, RunSettings, train
 
-FIGURES = Path(__file__).parents[1] / "figures"
 SEEDS = (0, 1, 2)
 DIRICHLET, DOUBLY = DirichletPrior(2), DoublyStochasticPrior(2)
 #: Independent symbols, for which the unigram is best: the chance of a 1 is one of these.
@@ -51,86 +48,56 @@ COLOURS = {
     "two layers": INK["global_minimum"],
     "two layers, feed-forward": INK["local_minimum"],
 }
+#: Model and kernels.
+Case = tuple[str, str]
+Records, Runs = dict[Case, xr.Dataset], dict[Case, RunSettings]
 STYLES = dict(zip(PRIORS, ("solid", "dashed", "dotted", "dashdot"), strict=True))
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How large and how long; ``rate`` and ``trainer`` of attention alone."""
-
-    d: int = 16
-    length: int = 40
-    batch: int = 32
-    steps: int = 2400
-    trainer: str = "sgd"
-    rate: float = 1.0
-    std: float = 0.1
-    forward_steps: int = 1500
-    forward_rate: float = 3e-3
-    look: int = 20
+FULL = {"d": 64, "length": 256, "batch": 16, "steps": 25_000, "trainer": "adamw", "rate": 1e-3,
+        "std": 0.02, "forward_steps": 25_000, "forward_rate": 1e-3, "look": 100}  # fmt: skip
 
 
-FULL = Sizes(64, 256, 16, 25_000, "adamw", 1e-3, 0.02, 25_000, 1e-3, 100)
-
-
-def main(sizes: Sizes, folder: Path = FIGURES) -> None:
-    """Train every case, draw the curves and tabulate what they did."""
-    torch.set_num_threads(1)
-    records: dict[tuple[str, str], xr.Dataset] = {}
-    lines = []
-    for (model, kernels), settings in cases(sizes).items():
+def compute(d: int = 16, length: int = 40, batch: int = 32, steps: int = 2400, trainer: str = "sgd",
+            rate: float = 1.0, std: float = 0.1, forward_steps: int = 1500,
+            forward_rate: float = 3e-3, look: int = 20) -> Records:  # fmt: skip
+    """Every case trained; ``trainer``, ``rate`` and ``std`` are of attention alone."""
+    records = {}
+    for case, run in cases(d, length, batch, steps, trainer, rate, std, forward_steps,
+                           forward_rate, look).items():  # fmt: skip
         began = time.perf_counter()
-        records[model, kernels], _ = train(settings)
-        line = summary(records[model, kernels])
-        lines.append({"model": model, "kernels": kernels, **line})
-        print(model, kernels, line, f"{time.perf_counter() - began:.0f} s", flush=True)
-    command = "python experiments/in_context.py" + " --full" * (sizes == FULL)
-    found = {"made": made(command), "sizes": vars(sizes), "seeds": SEEDS, "cases": lines}
-    (folder / "in_context.json").write_text(json.dumps(found, indent=1) + "\n")
-    save_figure(drawn(records), folder / "in_context.png")
+        records[case], _ = train(run)
+        print(*case, f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+    return records
 
 
-def cases(sizes: Sizes) -> dict[tuple[str, str], RunSettings]:
-    """The runs, by model and kernels."""
-    name = "Dirichlet(1)"
-    found = {("one layer", name): attention_alone(sizes, 1, DIRICHLET)}
-    found |= {
-        ("two layers", kernels): attention_alone(sizes, 2, prior)
-        for kernels, prior in PRIORS.items()
-    }
-    arch = Architecture(
-        sizes.d, sizes.length, 2, states=2, output="states", tied=False, hidden=4 * sizes.d,
-        positions="relative-values",
-    )  # fmt: skip
-    recipe = Recipe(
-        "adamw", sizes.forward_steps, batch=sizes.batch, learning_rate=sizes.forward_rate,
-        schedule="constant", clip=1.0,
-    )  # fmt: skip
-    found["two layers, feed-forward", name] = settings(arch, recipe, sizes, DIRICHLET, 0.05)
+def cases(d: int, length: int, batch: int, steps: int, trainer: str, rate: float, std: float,
+          forward_steps: int, forward_rate: float, look: int) -> Runs:  # fmt: skip
+    """The runs of all seeds, float32, by model and kernels."""
+    states: dict[str, Any] = {"states": 2, "output": "states", "tied": False}
+    how: dict[str, Any] = {"batch": batch, "schedule": "constant"}
+    seen: dict[str, Any] = {"telemetry_every": look, "test_batch": 256, "dtype": "float32"}
+    attention = Recipe(trainer, steps, learning_rate=rate, **how)
+    found = {}
+    for layers, priors in ((1, {"Dirichlet(1)": DIRICHLET}), (2, PRIORS)):
+        arch = Architecture(d, length, layers, hidden=0, positions="relative", **states)
+        for kernels, prior in priors.items():
+            found[("one layer", "two layers")[layers - 1], kernels] = RunSettings(
+                arch, attention, seeds=SEEDS, data=prior, init_std=std, **seen
+            )
+    arch = Architecture(d, length, 2, hidden=4 * d, positions="relative-values", **states)
+    recipe = Recipe("adamw", forward_steps, learning_rate=forward_rate, clip=1.0, **how)
+    found["two layers, feed-forward", "Dirichlet(1)"] = RunSettings(
+        arch, recipe, seeds=SEEDS, data=DIRICHLET, init_std=0.05, **seen
+    )
     return found
 
 
-def attention_alone(sizes: Sizes, layers: int, prior: Prior) -> RunSettings:
-    """Layers of one head without feed-forward layers."""
-    arch = Architecture(
-        sizes.d, sizes.length, layers, states=2, output="states", tied=False, hidden=0,
-        positions="relative",
-    )  # fmt: skip
-    recipe = Recipe(
-        sizes.trainer, sizes.steps, batch=sizes.batch, learning_rate=sizes.rate,
-        schedule="constant",
-    )  # fmt: skip
-    return settings(arch, recipe, sizes, prior, sizes.std)
-
-
-def settings(
-    arch: Architecture, recipe: Recipe, sizes: Sizes, prior: Prior, std: float
-) -> RunSettings:
-    """One run of all seeds, float32."""
-    return RunSettings(
-        arch, recipe, seeds=SEEDS, data=prior, init_std=std, telemetry_every=sizes.look,
-        test_batch=256, dtype="float32",
-    )  # fmt: skip
+def numbers(records: Records) -> dict[str, Any]:
+    """What every case did."""
+    lines = [{"model": model, "kernels": kernels, **summary(record)}
+             for (model, kernels), record in records.items()]  # fmt: skip
+    return {"seeds": SEEDS, "cases": lines}
 
 
 def summary(record: xr.Dataset) -> dict[str, Any]:
@@ -155,7 +122,7 @@ def summary(record: xr.Dataset) -> dict[str, Any]:
     }
 
 
-def drawn(records: dict[tuple[str, str], xr.Dataset]) -> Any:
+def drawn(records: Records) -> Figure:
     """Losses by model, open gaps by law of kernels, and attention to the previous symbol."""
     figure = new_figure(13.5, 4.6)
     left, middle, right = figure.subplots(1, 3)
@@ -191,7 +158,4 @@ def curves(ax: Axes, record: xr.Dataset, values: np.ndarray, label: str, **style
         ax.plot(record.step, column, linewidth=0.9, label=label if not i else None, **style)
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="at the published sizes: hours")
-    sys.exit(main(FULL if parser.parse_args().full else Sizes()))
+main = experiment(__name__, compute, numbers, drawn, record=False, full=FULL)

@@ -16,25 +16,23 @@ second head the attention to rings beside the share of places that have one, bot
 have at least one.
 """
 
-import argparse
-import json
-import sys
+from __future__ import annotations
+
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from papers import made
+from matplotlib.figure import Figure
+from papers import experiment
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from flowsim import DirichletPrior, in_context
-from flowsim.drawing.style import INK, new_figure, save_figure
+from flowsim.drawing.style import INK, new_figure
 from full_model import Architecture, PriorSource, Recipe, RunSettings, Weights, forward, train
 
-FIGURES = Path(__file__).parents[1] / "figures"
 SEEDS, HEADS, LAYERS = (0, 1), 2, 2
 #: Last positions that are drawn, and distances.
 SHOWN, BACK = 16, 6
@@ -56,8 +54,10 @@ class Sizes:
     test: int = 1024
 
 
-USUAL = (Sizes(1), Sizes(2, 32, 64, 4000, 0.3))
-FULL = tuple(Sizes(order, 64, 256, 25_000, batch=16, rate=1e-3) for order in (1, 2))
+KINDS = {
+    "usual": (Sizes(1), Sizes(2, 32, 64, 4000, 0.3)),
+    "full": tuple(Sizes(order, 64, 256, 25_000, batch=16, rate=1e-3) for order in (1, 2)),
+}
 
 
 @dataclass(frozen=True)
@@ -77,18 +77,14 @@ class Seen:
     line: dict[str, Any]
 
 
-def main(sizes: tuple[Sizes, ...], folder: Path = FIGURES) -> None:
-    """Train both orders, draw their patterns and tabulate what they look at."""
-    torch.set_num_threads(1)
-    seen = {}
-    for each in sizes:
-        seen[each.order] = looked_at(each, *trained(each))
-        print(seen[each.order].line, flush=True)
-    command = "python experiments/in_context_heads.py" + " --full" * (sizes == FULL)
-    found = {"made": made(command), "sizes": list(map(vars, sizes)), "heads": HEADS, "seeds": SEEDS,
-             "cases": [found.line for found in seen.values()]}  # fmt: skip
-    (folder / "in_context_heads.json").write_text(json.dumps(found, indent=1) + "\n")
-    save_figure(drawn(seen), folder / "in_context_heads.png")
+def compute(kind: str = "usual") -> dict[int, Seen]:
+    """Both orders trained, and looked at."""
+    return {each.order: looked_at(each, *trained(each)) for each in KINDS[kind]}
+
+
+def numbers(seen: dict[int, Seen]) -> dict[str, Any]:
+    """What the heads look at."""
+    return {"heads": HEADS, "seeds": SEEDS, "cases": [found.line for found in seen.values()]}
 
 
 def trained(sizes: Sizes) -> tuple[Architecture, Weights]:
@@ -150,7 +146,7 @@ def by_distance(pattern: Tensor) -> Tensor:
     return torch.stack(means, dim=-1)
 
 
-def drawn(seen: dict[int, Seen]) -> Any:
+def drawn(seen: dict[int, Seen]) -> Figure:
     """A row an order: heads of the first layer, their distances, heads of the second layer."""
     figure = new_figure(15.5, 7.4)
     grid = figure.subplots(len(seen), 2 * HEADS + 1)
@@ -214,7 +210,4 @@ def distances(ax: Axes, each: Seen) -> None:
     ax.legend(fontsize=7, frameon=False, ncols=2, loc="upper center")
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--full", action="store_true", help="at the published sizes: hours")
-    sys.exit(main(FULL if parser.parse_args().full else USUAL))
+main = experiment(__name__, compute, numbers, drawn, record=False, full={"kind": "full"})

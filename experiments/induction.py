@@ -9,14 +9,14 @@ the plateau the saddle lies. Everything is exact up to rounding; nothing is draw
 16 cells of the plane that torchdiffeq decides again.
 """
 
-import json
+from __future__ import annotations
+
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
-import torch
-from papers import made
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import experiment
 
 from flowsim import (
     DirichletPrior,
@@ -28,10 +28,8 @@ from flowsim import (
     portrait_record,
     summarize,
 )
-from flowsim.drawing.style import save_figure
 
-FIGURES = Path(__file__).parents[1] / "figures"
-LENGTH, LENGTHS = 12, (6, 9, 12, 16)
+LENGTHS = (6, 9, 12, 16)
 PRIORS = {
     "Dirichlet(1)": DirichletPrior(2),
     "75 % doubly stochastic, 25 % Dirichlet(1)": MixturePrior(
@@ -41,15 +39,20 @@ PRIORS = {
 }
 
 
-def main() -> None:
-    """Draw the plane, and tabulate what rules it."""
-    torch.set_num_threads(1)
-    record = portrait_record(InductionModel(LENGTH))
-    save_figure(draw(record), FIGURES / "induction.png")
+def compute(length: int = 12) -> xr.Dataset:
+    """The plane at that length."""
+    return portrait_record(InductionModel(length))
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """What the plane shows, and what rules it at other lengths and priors."""
     lines = [landscape(name, length) for name in PRIORS for length in LENGTHS]
-    about = made("python experiments/induction.py")
-    found = {"made": about, "plane": summarize(record), "landscapes": lines}
-    (FIGURES / "induction.json").write_text(json.dumps(found, indent=1) + "\n")
+    return {"plane": summarize(record), "landscapes": lines}
+
+
+def drawn(record: xr.Dataset) -> Figure:
+    """The plane."""
+    return draw(record)
 
 
 def landscape(name: str, length: int) -> dict[str, Any]:
@@ -73,5 +76,4 @@ def landscape(name: str, length: int) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -12,21 +12,22 @@ two lengths, the least loss of a logit that is affine in the share that a perfec
 is how attention alone reads its logits.
 """
 
-import json
-import sys
-from pathlib import Path
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np
 import torch
+import xarray as xr
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from papers import made
+from papers import experiment
 from scipy.optimize import minimize
 from torch.nn.functional import logsigmoid
 
 from flowsim import DirichletPrior, InductionModel, baselines, draw, portrait_record
 from flowsim.chains.exact_losses import count_classes
-from flowsim.drawing.style import TRAINED, save_figure
+from flowsim.drawing.style import TRAINED
 from full_model import (
     Architecture,
     PriorSource,
@@ -37,27 +38,34 @@ from full_model import (
     initial_weights,
 )
 
-FIGURES = Path(__file__).parents[1] / "figures"
-LENGTH, SEEDS, DIMENSION, STD, RATE, STEPS, LOOK = 8, (0, 1, 2), 8, 0.2, 2.0, 2000, 20
+LENGTH, SEEDS, DIMENSION, STD, RATE, LOOK = 8, (0, 1, 2), 8, 0.2, 2.0, 20
 AFFINE = (LENGTH, 40)
 MARKS = ("o", "^", "s")
 
 
-def main(steps: int = STEPS, folder: Path = FIGURES, **plane: int) -> None:
-    """Train, read off the ways, and draw them over the plane."""
-    torch.set_num_threads(1)
-    way = trained(steps)
-    record = portrait_record(InductionModel(LENGTH), **plane)
-    figure = draw(record)
+Found = tuple[dict[str, np.ndarray], xr.Dataset]
+
+
+def compute(steps: int = 2000, resolution: int = 48, confirm: int = 16) -> Found:
+    """The ways of the trained transformers, and the plane."""
+    plane = portrait_record(InductionModel(LENGTH), resolution=resolution, confirm=confirm)
+    return trained(steps), plane
+
+
+def numbers(found: Found) -> dict[str, Any]:
+    """Where the ways end, and what an affine logit can reach."""
+    settings = {"length": LENGTH, "d": DIMENSION, "std": STD, "rate": RATE, "seeds": SEEDS}
+    return {"settings": settings, "baselines": baselines(DirichletPrior(2), LENGTH),
+            "affine": [affine_readout(length) for length in AFFINE],
+            "ends": [ending(found[0], i) for i in range(len(SEEDS))]}  # fmt: skip
+
+
+def drawn(found: Found) -> Figure:
+    """The ways over the plane."""
+    way, plane = found
+    figure = draw(plane)
     over_plane(figure.axes[0], way)
-    save_figure(figure, folder / "induction_path.png")
-    settings = {"length": LENGTH, "d": DIMENSION, "std": STD, "rate": RATE, "steps": steps,
-                "seeds": SEEDS}  # fmt: skip
-    about = made("python experiments/induction_path.py")
-    found = {"made": about, "sizes": settings, "baselines": baselines(DirichletPrior(2), LENGTH),
-             "affine": [affine_readout(length) for length in AFFINE],
-             "ends": [ending(way, i) for i in range(len(SEEDS))]}  # fmt: skip
-    (folder / "induction_path.json").write_text(json.dumps(found, indent=1) + "\n")
+    return figure
 
 
 def affine_readout(length: int) -> dict[str, float]:
@@ -134,5 +142,4 @@ def ending(way: dict[str, np.ndarray], model: int) -> dict[str, float]:
     return {"seed": SEEDS[model], **last, **first}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, drawn, record=False)

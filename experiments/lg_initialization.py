@@ -43,6 +43,7 @@ from papers import (
     ORANGE,
     caption,
     draw_levels,
+    ensemble,
     experiment,
     open_share,
     outcome,
@@ -78,9 +79,7 @@ def compute(seeds: int = 16, length: int = 64, steps: int = 4000, descent_steps:
             cases[name] = RunSettings(
                 Architecture(d, n),
                 recipe,
-                p=(ABOVE.p,),
-                q=(ABOVE.q,),
-                seeds=tuple(range(seeds)),
+                **ensemble([ABOVE], seeds),
                 init="gaussian" if start == "gaussian" else "recommended",
                 telemetry_every=max(1, recipe.steps // 80),
                 test_batch=16,

@@ -39,6 +39,7 @@ from papers import (
     PINK,
     caption,
     chain_part,
+    ensemble,
     experiment,
     last,
     outcome,
@@ -67,14 +68,11 @@ def compute(d: int = 8, seeds: int = 4, length: int = 64, steps: int = 4000,
         "AdamW": (length, papers_recipe(steps=steps), "float32"),
         "GD": (DESCENT_LENGTH, Recipe("gd", steps=descent_steps, learning_rate=0.5), "float64"),
     }
-    chains = (ABOVE, BELOW)
     cases = {
         f"{trainer}; {start}": RunSettings(
             Architecture(d, n),
             recipe,
-            p=tuple(chain.p for chain in chains for _ in range(seeds)),
-            q=tuple(chain.q for chain in chains for _ in range(seeds)),
-            seeds=tuple(range(seeds)) * len(chains),
+            **ensemble((ABOVE, BELOW), seeds),
             init=start,
             telemetry_every=max(1, recipe.steps // 80),
             test_batch=16,

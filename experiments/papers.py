@@ -11,7 +11,7 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -145,6 +145,17 @@ def write_png(figure: Figure, path: Path) -> None:
     )
 
 
+def ensemble(chains: Sequence[BinaryChain], seeds: int) -> dict[str, Any]:
+    """Chains and seeds of a run's models: every chain with as many seeds, the same for each."""
+    several = [chain for chain in chains for _ in range(seeds)]
+    return {"p": tuple(chain.p for chain in several), "q": tuple(chain.q for chain in several),
+            "seeds": tuple(range(seeds)) * len(chains)}  # fmt: skip
+
+
+#: What a record of runs has of every model.
+_OF_MODEL = ("p", "q", "seed", "escape", "plateau_length", "entropy_rate", "stationary_entropy")
+
+
 def trained(
     cases: dict[str, RunSettings],
     keep: Iterable[str] = (),
@@ -162,8 +173,7 @@ def trained(
         record, _ = train(settings, initial=(initial or {}).get(name))
         print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
         lines = record[["loss", "probability", *keep]].astype("float32")
-        chains = ["p", "q", "seed", "escape", "entropy_rate", "stationary_entropy"]
-        lines = lines.merge(record[chains]).rename(step="line")
+        lines = lines.merge(record[[*_OF_MODEL]]).rename(step="line")
         lines = lines.assign_coords(line=range(record.sizes["step"]))
         lines["step"] = ("line", record.step.values.astype(float))
         parts.append(lines)

@@ -2,8 +2,7 @@
 
     python experiments/portraits.py
 
-draws figures/portrait_*.png, and writes the numbers of each to figures/portraits.json; with
---records also the record of each to figures/records (a few hundred kB each, and not committed).
+draws figures/portrait_*.png, and writes the numbers of each to figures/portraits.json.
 
 What they show (LG Fig. 1 draws the first two as energy lines): the basins depend on p and q only
 through the sign of 1 − p − q, so the third picture has the basins of the second although its minima
@@ -12,17 +11,16 @@ the canonical one beside the rank-one one, whose positions move: its bad basin b
 for p + q > 1, and for p + q < 1 it has none.
 """
 
-import json
-import sys
-from pathlib import Path
+from __future__ import annotations
 
-import torch
-from papers import made, rounded
+from typing import Any
 
-from flowsim import draw, draw_models_side_by_side, model, portrait_record, summarize, write_record
-from flowsim.drawing.style import save_figure
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import experiment
 
-FIGURES = Path(__file__).parents[1] / "figures"
+from flowsim import draw, draw_models_side_by_side, model, portrait_record, summarize
+
 CHAINS = {
     "switching_above_one": (0.5, 0.8),
     "switching_below_one": (0.2, 0.3),
@@ -33,28 +31,27 @@ CHAINS = {
 BOTH, LENGTH = ("switching_above_one", "switching_below_one"), 8
 
 
-def main(records: bool = False) -> None:
-    """Draw every portrait, and keep the records if asked."""
-    torch.set_num_threads(1)
-    found, numbers = {}, {"made": made("python experiments/portraits.py")}
-    for name, (p, q) in CHAINS.items():
-        found[name] = portrait_record(model("canonical", p, q))
-        figure = draw(found[name], energy=name == "switching_below_one")
-        save_figure(figure, FIGURES / f"portrait_{name}.png")
+def compute() -> dict[str, xr.Dataset]:
+    """Every portrait, and of two chains the rank-one model's beside it."""
+    found = {name: portrait_record(model("canonical", *chain)) for name, chain in CHAINS.items()}
     for name in BOTH:
-        p, q = CHAINS[name]
-        lifted = portrait_record(model("rank-one", p, q, length=LENGTH), resolution=128)
-        figure = draw_models_side_by_side([found[name], lifted])
-        save_figure(figure, FIGURES / f"portrait_models_{name}.png")
-        found[f"models_{name}"] = lifted
-    for name, record in found.items():
-        if records:
-            (FIGURES / "records").mkdir(exist_ok=True)
-            write_record(record, FIGURES / "records" / f"portrait_{name}.nc")
-        numbers[name] = summarize(record)
-        print(name, {key: value for key, value in record.attrs.items() if "cells" in key})
-    (FIGURES / "portraits.json").write_text(json.dumps(rounded(numbers), indent=1) + "\n")
+        lifted = model("rank-one", *CHAINS[name], length=LENGTH)
+        found[f"models_{name}"] = portrait_record(lifted, resolution=128)
+    return found
 
 
-if __name__ == "__main__":
-    main(records="--records" in sys.argv)
+def numbers(records: dict[str, xr.Dataset]) -> dict[str, Any]:
+    """What is found in each."""
+    return {name: summarize(record) for name, record in records.items()}
+
+
+def drawn(records: dict[str, xr.Dataset]) -> dict[str, Figure]:
+    """A figure each; that of the second regime with lines of the energy."""
+    figures = {name: draw(records[name], energy=name == "switching_below_one") for name in CHAINS}
+    for name in BOTH:
+        both = f"models_{name}"
+        figures[both] = draw_models_side_by_side([records[name], records[both]])
+    return {f"portrait_{name}": figure for name, figure in figures.items()}
+
+
+main = experiment(__name__, compute, numbers, drawn, record=False)

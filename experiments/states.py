@@ -11,15 +11,17 @@ unigram when more than 95 % is. At p = 0.7 the plane's trap is a saddle of the f
 grows off the plane, and within the 10 000 steps runs leave the unigram without any noise too.
 """
 
-import json
+from __future__ import annotations
+
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from papers import made
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import experiment
 
 from flowsim import (
     MarkovChain,
@@ -28,26 +30,32 @@ from flowsim import (
     find_limits,
     portrait_record,
 )
-from flowsim.drawing.style import save_figure
 from flowsim.labels import Label
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
 
-FIGURES = Path(__file__).parents[1] / "figures"
 STATES, CHANCES, NOISE = 5, (0.9, 0.7), (0.0, 0.02)
-HIDDEN, DIMENSION, SIDE, RATE, STEPS, SEED = 4, 8, 20, 0.2, 10_000, 0
+HIDDEN, DIMENSION, SIDE, RATE, SEED = 4, 8, 20, 0.2, 0
 
 
-def main(steps: int = STEPS) -> None:
-    """Draw both sides, and train from the grid."""
-    torch.set_num_threads(1)
+Found = tuple[list[xr.Dataset], list[dict[str, Any]]]
+
+
+def compute(steps: int = 10_000) -> Found:
+    """The planes on both sides, and the runs from the grid."""
     planes = [StatesModel(MarkovChain.symmetric(STATES, p), HIDDEN) for p in CHANCES]
     records = [portrait_record(plane, (-1.5, 1.5), (-3.0, 3.0)) for plane in planes]
-    save_figure(draw_models_side_by_side(records), FIGURES / "portrait_states.png")
-    settings = {"states": STATES, "hidden_per_state": HIDDEN, "d": DIMENSION, "grid": SIDE,
-                "learning_rate": RATE, "steps": steps, "seed": SEED}  # fmt: skip
-    runs = [trained(plane, noise, steps) for plane in planes for noise in NOISE]
-    found = {"made": made("python experiments/states.py"), **settings, "runs": runs}
-    (FIGURES / "states.json").write_text(json.dumps(found, indent=1) + "\n")
+    return records, [trained(plane, noise, steps) for plane in planes for noise in NOISE]
+
+
+def numbers(found: Found) -> dict[str, Any]:
+    """The settings and the runs."""
+    return {"states": STATES, "hidden_per_state": HIDDEN, "d": DIMENSION, "grid": SIDE,
+            "learning_rate": RATE, "seed": SEED, "runs": found[1]}  # fmt: skip
+
+
+def drawn(found: Found) -> dict[str, Figure]:
+    """Both planes beside each other."""
+    return {"portrait_states": draw_models_side_by_side(found[0])}
 
 
 def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
@@ -84,9 +92,8 @@ def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
         "at the unigram against prediction": int((predicted & stays).sum()),
         "between": int((~learned & ~stays).sum()),
     }
-    print(found, f"{time.perf_counter() - began:.0f} s")
+    print(found, f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
     return found
 
 
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -12,15 +12,18 @@ reduced flow at N = 3 predicts. A run ends as predicted when its loss is within 
 between unigram and bigram of the loss at the flow's end.
 """
 
-import json
+from __future__ import annotations
+
 import sys
 import time
-from pathlib import Path
+from itertools import product
 from typing import Any
 
 import numpy as np
 import torch
-from papers import made
+import xarray as xr
+from matplotlib.figure import Figure
+from papers import experiment
 
 from flowsim import (
     Label,
@@ -30,37 +33,42 @@ from flowsim import (
     find_limits,
     portrait_record,
 )
-from flowsim.drawing.style import save_figure
 from flowsim.labels import BASINS
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
 
-FIGURES = Path(__file__).parents[1] / "figures"
 STATES, HIDDEN, CHANCES, SLICES, NOISE = 3, 4, (0.8, 0.5), (-0.8, 0.0, 0.8), (0.0, 0.02)
-LENGTH, RESOLUTION = 6, 48
-TRAINED, SIDE, RATE, STEPS, SEED = 3, 10, 0.05, 4000, 0
+LENGTH, TRAINED, SIDE, RATE, SEED = 6, 3, 10, 0.05, 0
 
 
-def main(steps: int = STEPS, resolution: int = RESOLUTION) -> None:
-    """Draw the slices, and train from two of them."""
-    torch.set_num_threads(1)
-    slices = []
+Found = tuple[list[xr.Dataset], list[dict[str, Any]]]
+
+
+def compute(steps: int = 4000, resolution: int = 48) -> Found:
+    """The slices, and the runs from two of them."""
+    records = []
     for p in CHANCES:
         model = StatesAttentionModel(MarkovChain.symmetric(STATES, p), LENGTH, HIDDEN)
-        records = [portrait_record(model, (-2.0, 2.0), (-2.0, 2.0), resolution, fixed={"v": v})
-                   for v in SLICES]  # fmt: skip
-        for v, record in zip(SLICES, records, strict=True):
-            counts = {name: record.attrs[f"cells_{name}"] for name in BASINS}
-            confirmed = {k: int(x) for k, x in record.attrs.items() if k.startswith("confirm_")}
-            slices.append({"p": p, "v": v, **counts, **confirmed})
-            print(slices[-1])
-        if p == CHANCES[0]:
-            save_figure(draw_models_side_by_side(records[1:]), FIGURES / "states_attention.png")
+        records += [portrait_record(model, (-2.0, 2.0), (-2.0, 2.0), resolution, fixed={"v": v})
+                    for v in SLICES]  # fmt: skip
     runs = [trained(p, v, noise, steps) for p in CHANCES for v in SLICES if v for noise in NOISE]
-    found = {"made": made("python experiments/states_attention.py"), "states": STATES,
-             "hidden_per_state": HIDDEN, "slices": slices, "length": LENGTH,
-             "trained": {"length": TRAINED, "d": STATES, "learning_rate": RATE, "steps": steps,
-                         "seed": SEED}, "runs": runs}  # fmt: skip
-    (FIGURES / "states_attention.json").write_text(json.dumps(found, indent=1) + "\n")
+    return records, runs
+
+
+def numbers(found: Found) -> dict[str, Any]:
+    """The cells of every slice by their ends, and the runs."""
+    slices = []
+    for (p, v), record in zip(product(CHANCES, SLICES), found[0], strict=True):
+        counts = {name: record.attrs[f"cells_{name}"] for name in BASINS}
+        confirmed = {k: int(x) for k, x in record.attrs.items() if k.startswith("confirm_")}
+        slices.append({"p": p, "v": v, **counts, **confirmed})
+    how = {"length": TRAINED, "d": STATES, "learning_rate": RATE, "seed": SEED}
+    return {"states": STATES, "hidden_per_state": HIDDEN, "slices": slices, "length": LENGTH,
+            "trained": how, "runs": found[1]}  # fmt: skip
+
+
+def drawn(found: Found) -> Figure:
+    """Two slices above the threshold."""
+    return draw_models_side_by_side(found[0][1 : len(SLICES)])
 
 
 def trained(p: float, v: float, noise: float, steps: int) -> dict[str, Any]:
@@ -101,9 +109,8 @@ def trained(p: float, v: float, noise: float, steps: int) -> dict[str, Any]:
         "between": int((trapped & ~alike & ~learned).sum()),
         "no prediction": int((~learns & ~trapped).sum()),
     }
-    print(found, f"{time.perf_counter() - began:.0f} s")
+    print(found, f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
     return found
 
 
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -24,9 +24,10 @@ def test_a_place_matches_if_it_follows_the_same_context(order):
 
 
 @pytest.mark.slow
-def test_every_head_is_drawn_and_tabulated(tmp_path):
-    tiny = {"d": 4, "length": 18, "batch": 2, "steps": 3, "test": 8}
-    script.main(tuple(script.Sizes(order, **tiny) for order in (1, 2)), tmp_path)
+def test_every_head_is_drawn_and_tabulated(tmp_path, monkeypatch):
+    tiny = tuple(script.Sizes(order, 4, 18, 3, batch=2, test=8) for order in (1, 2))
+    monkeypatch.setitem(script.KINDS, "usual", tiny)
+    assert script.main(["--out", str(tmp_path)]) == 0
     found = json.loads((tmp_path / "in_context_heads.json").read_text())
     head, rows = TABLES["in_context_heads"][1](found)
     assert len(rows) == 4 and {len(row) for row in rows} == {len(head)}

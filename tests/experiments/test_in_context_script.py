@@ -13,8 +13,9 @@ from results_tables import TABLES
 
 @pytest.mark.slow
 def test_every_case_is_drawn_and_tabulated(tmp_path):
-    sizes = script.Sizes(d=4, length=8, batch=2, steps=6, forward_steps=6, look=2)
-    script.main(sizes, tmp_path)
+    sizes = {"d": 4, "length": 8, "batch": 2, "steps": 6, "forward-steps": 6, "look": 2}
+    options = [str(x) for name, size in sizes.items() for x in (f"--{name}", size)]
+    assert script.main(["--out", str(tmp_path), *options]) == 0
     found = json.loads((tmp_path / "in_context.json").read_text())
     head, rows = TABLES["in_context"][1](found)
     assert len(rows) == 6 and all(len(row) == len(head) for row in rows)
@@ -26,6 +27,6 @@ def test_every_case_is_drawn_and_tabulated(tmp_path):
 
 
 def test_the_published_sizes_make_settings():
-    runs = script.cases(script.FULL)
+    runs = script.cases(**script.FULL)
     assert {run.arch.length for run in runs.values()} == {256}
     assert runs["two layers", "doubly stochastic"].arch.width == 0

@@ -13,7 +13,8 @@ import induction_path as script
 
 @pytest.mark.slow
 def test_ways_are_drawn_and_descend(tmp_path):
-    script.main(steps=60, resolution=6, confirm=1, folder=tmp_path)
+    sizes = ["--steps", "60", "--resolution", "6", "--confirm", "1"]
+    assert script.main(["--out", str(tmp_path), *sizes]) == 0
     found = json.loads((tmp_path / "induction_path.json").read_text())
     for end in found["ends"]:
         assert found["baselines"]["Bayes"] < end["loss"] < end["first_loss"]
