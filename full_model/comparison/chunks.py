@@ -87,13 +87,7 @@ class Chunks:
     Attributes:
         different: how many starts are to be trained.
         count: how many chunks there are.
-        clock, curves, ends: names of what is found of a chunk: when it was measured, one number or
-            vector of every start then, and of every start at its end.
     """
-
-    clock: str = "time"
-    curves: tuple[str, ...] = CURVES
-    ends: tuple[str, ...] = ENDS
 
     def __init__(self, settings: Comparison, points: Tensor) -> None:
         self.settings, self.points = settings, points.numpy()
@@ -116,7 +110,7 @@ class Chunks:
         """Which of the different starts a chunk holds."""
         return np.arange(chunk, self.different, self.count)
 
-    def task(self, chunk: int) -> Any:
+    def task(self, chunk: int) -> Task:
         """The work of one chunk."""
         which = self.first[self.members(chunk)]
         seeds = tuple(int(i) + self.settings.seed for i in which)
@@ -124,7 +118,7 @@ class Chunks:
 
     def run(
         self,
-        work: Callable[[Any], Part],
+        work: Callable[[Task], Part],
         parts: dict[int, Part],
         checkpoint: Path | None,
         jobs: int,
@@ -148,12 +142,12 @@ class Chunks:
 
     def joined(self, parts: dict[int, Part]) -> Part:
         """What was found at all points, from what was found at all chunks' starts."""
-        times = max((part[self.clock] for part in parts.values()), key=len)
-        found: Part = {self.clock: times}
+        times = max((part["time"] for part in parts.values()), key=len)
+        found: Part = {"time": times}
         turned = np.sign(self.points[:, 0]) != np.sign(self.points[self.first, 0])[self.stands_for]
-        for name in (*self.curves, *self.ends):
+        for name in (*CURVES, *ENDS):
             like = parts[0][name]
-            over_time = name in self.curves
+            over_time = name in CURVES
             shape = like.shape[2:] if over_time else like.shape[1:]
             lead = (len(times), self.different) if over_time else (self.different,)
             column = np.full((*lead, *shape), np.nan if over_time else 0, like.dtype)
@@ -193,15 +187,11 @@ class Chunks:
         """
         tensors, state = load_checkpoint(path)
         refuse_other_settings(path, self.identity(), state.get("settings"))
-        parts: dict[int, Part] = {}
+        names = ("time", *CURVES, *ENDS)
         try:
-            for chunk in state["chunks"]:
-                names = (self.clock, *self.curves, *self.ends)
-                columns = {name: tensors[f"{chunk}/{name}"] for name in names}
-                counts = {len(columns[name]) for name in self.ends}
-                if counts != {len(self.members(chunk))} or not 0 <= chunk < self.count:
-                    raise ValueError
-                parts[chunk] = {name: column.numpy() for name, column in columns.items()}
-        except (KeyError, TypeError, ValueError):
+            return {
+                chunk: {name: tensors[f"{chunk}/{name}"].numpy() for name in names}
+                for chunk in state["chunks"]
+            }
+        except KeyError:
             raise InputError(f"{path} is not a usable checkpoint: a chunk is incomplete") from None
-        return parts

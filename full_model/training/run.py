@@ -38,8 +38,6 @@ StepProgress = Callable[[int, Tensor], None]
 _PROBE_NUMBERS = 2**22
 #: Which quantities are measured; a run is resumed with the same ones.
 TELEMETRY = 2
-#: Threads that no machine exceeds; OpenMP ends the process when it cannot start what it is asked.
-_MOST_THREADS = 1024
 
 
 class RunSession:
@@ -52,11 +50,10 @@ class RunSession:
         self.settings = settings
         device, source = settings.device, settings.source()
         self.generator = torch.Generator(device).manual_seed(settings.data_seed)
-        drawn = settings.drawn_from()
-        self.trainer = Trainer(settings.arch, weights, drawn, settings.recipe, self.generator)
+        self.trainer = Trainer(settings.arch, weights, source, settings.recipe, self.generator)
         dtype = weights["bias"].dtype
         self.losses = RunLosses.of(settings)
-        self.held_out = HeldOut(settings, drawn, self.losses, dtype)
+        self.held_out = HeldOut(settings, source, self.losses, dtype)
         self.tokens = self.held_out.tokens
         self.exact: PopulationLoss | None = None
         if is_exact(settings, source):
@@ -145,74 +142,22 @@ class RunSession:
         """Take over a checkpoint's state; the number of threads it was made with.
 
         Raises:
-            InputError: what is in it is not what this run would have saved.
+            InputError: something of the run is not in it.
         """
-        try:
-            step, evaluations, count = self._counters(state)
-            history = self._check_tensors(tensors, step)
-        except InputError as error:
-            raise InputError(f"{path} is not a usable checkpoint: {error}") from None
+        trainer, device = self.trainer, self.settings.device
         try:
             self.generator.set_state(tensors["generator"])
-        except RuntimeError:
-            raise InputError(f"{path} is not a usable checkpoint: no generator is in it") from None
-        trainer, device = self.trainer, self.settings.device
-        for name in trainer.weights:
-            trainer.weights[name] = tensors[f"weight/{name}"].to(device)
-        for slot, moments in trainer.moments.items():
-            for name in moments:
-                moments[name] = tensors[f"{slot}/{name}"].to(device)
-        trainer.alive = tensors["alive"].to(device)
-        trainer.step, trainer.evaluations = step, evaluations
+            parts = {"weight": trainer.weights} | trainer.moments
+            for slot, weights in parts.items():
+                weights |= {name: tensors[f"{slot}/{name}"].to(device) for name in weights}
+            trainer.alive = tensors["alive"].to(device)
+            trainer.step, trainer.evaluations = state["step"], state["evaluations"]
+            count = state["threads"]
+        except KeyError as error:
+            raise InputError(f"{path} is not a usable checkpoint: no {error}") from None
+        history = {k.partition("/")[2]: v for k, v in tensors.items() if k.startswith("history/")}
         self.history = {name: list(values.unbind(0)) for name, values in history.items()}
         return count
-
-    def _counters(self, state: dict[str, Any]) -> tuple[int, int, int]:
-        """Steps, evaluations and threads of a checkpoint; InputError if one is no count."""
-        numbers: list[int] = []
-        for name in ("step", "evaluations", "threads"):
-            number = state.get(name)
-            if type(number) is not int or not 0 <= number < 2**63:
-                raise InputError("its counters are no counts")
-            numbers.append(number)
-        step, evaluations, count = numbers
-        if step > self.settings.recipe.steps:
-            raise InputError("it is past its own last step")
-        if not 1 <= count <= _MOST_THREADS:
-            raise InputError(f"its threads are {count}, not from 1 to {_MOST_THREADS}")
-        return step, evaluations, count
-
-    def _check_tensors(self, tensors: dict[str, Tensor], step: int) -> dict[str, Tensor]:
-        """The telemetry of a checkpoint; InputError for tensors that are not those of the run."""
-        trainer = self.trainer
-        expected = {f"weight/{name}": w for name, w in trainer.weights.items()}
-        for slot, moments in trainer.moments.items():
-            expected |= {f"{slot}/{name}": m for name, m in moments.items()}
-        expected |= {"generator": self.generator.get_state(), "alive": trainer.alive}
-        looks = torch.tensor(self._looks(step))
-        self.measure(torch.full((self.settings.members,), torch.nan))
-        names = list(self.history)
-        for name, (row,) in self.history.items():
-            expected[f"history/{name}"] = row.expand(len(looks), *row.shape)
-        self.history = {}
-        for name, like in expected.items():
-            found = tensors.get(name)
-            if found is None or found.shape != like.shape or found.dtype != like.dtype:
-                raise InputError(f"{name} is missing or misshaped")
-        if foreign := sorted(set(tensors) - set(expected)):
-            raise InputError(f"no run has {foreign[0][:60]!r}")
-        if not torch.equal(tensors["history/at"], looks):
-            raise InputError("its telemetry is not of the steps at which the run is measured")
-        weights = {name: tensors[f"weight/{name}"] for name in trainer.weights}
-        if bool((tensors["alive"] & ~finite_members(weights)).any()):
-            raise InputError("its weights are not finite, and it calls them so")
-        return {name: tensors[f"history/{name}"] for name in names}
-
-    def _looks(self, step: int) -> list[int]:
-        """The steps up to ``step`` after which ``run`` has measured."""
-        looks = list(range(0, step + 1, self.settings.telemetry_every))
-        ended = step == self.settings.recipe.steps and looks[-1] != step
-        return [*looks, step] if ended else looks
 
     def record(self) -> xr.Dataset:
         """The record of what was measured so far."""

@@ -21,7 +21,6 @@ from full_model.model.architecture import Architecture, Weights
 from full_model.model.population import PopulationLoss, check_enumeration
 from full_model.model.sources import (
     ChainSource,
-    EnsemblePart,
     MarkovSource,
     PriorSource,
     SequenceSource,
@@ -135,9 +134,6 @@ class RunSettings:
             for the probes.
         dtype: "float64" or "float32".
         device: "cpu", "cuda", or "auto" (CUDA if there is one).
-        rows, ensemble: these models are the rows of an ensemble of so many on one binary chain, and
-            see the sampled batches and held-out sequences that they would see there; empty and None
-            for a run that is whole.
 
     Raises:
         InputError: a value out of range, counts of p, q, seeds and theta that do not match, both p,
@@ -169,8 +165,6 @@ class RunSettings:
     dtype: str = "float64"
     device: str = "cpu"
     data: MarkovChain | OrderChain | Prior | None = None
-    rows: tuple[int, ...] = ()
-    ensemble: int | None = None
     members: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -208,20 +202,7 @@ class RunSettings:
                 raise InputError("the coordinates of theta must be numbers")
             object.__setattr__(self, "theta", points)
         object.__setattr__(self, "members", members)
-        self._check_rows()
         _ = self.every_data
-
-    def _check_rows(self) -> None:
-        """InputError unless there is one row of the ensemble for every model."""
-        if self.ensemble is None and not self.rows:
-            return
-        inside = self.ensemble is not None and all(0 <= row < self.ensemble for row in self.rows)
-        if not inside or len(self.rows) != self.members:
-            raise InputError(
-                f"a part of an ensemble needs a row of it for each of its {self.members} models"
-            )
-        if self.data is not None or self.recipe.loss != "sampled":
-            raise InputError("parts of an ensemble are trained on sampled batches of binary chains")
 
     @property
     def every_data(self) -> list[MarkovChain | OrderChain | Prior]:
@@ -238,22 +219,12 @@ class RunSettings:
         chains = [chain for chain in self.every_data if isinstance(chain, BinaryChain)]
         return MarkovSource.of(chains[0] if len(set(chains)) == 1 else chains)
 
-    def drawn_from(self) -> SequenceSource:
-        """What batches and held-out sequences are drawn from."""
-        source = self.source()
-        if self.ensemble is None:
-            return source
-        assert isinstance(source, MarkovSource)
-        return EnsemblePart(source, self.rows, self.ensemble)
-
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""
         found = {part.name: getattr(self, part.name) for part in fields(self)}
         found |= {"arch": asdict(self.arch), "recipe": asdict(self.recipe)}
         if self.data is not None:
             found["data"] = settings_of(self.data)
-        if self.ensemble is None:
-            del found["rows"], found["ensemble"]
         return json.loads(json.dumps(found))
 
 

@@ -17,7 +17,7 @@ from full_model import (
     Comparison,
     compare,
 )
-from full_model.comparison import chunks, sampled
+from full_model.comparison import chunks
 
 
 def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path, monkeypatch):
@@ -74,36 +74,18 @@ def test_processes_give_the_numbers_of_one(others, monkeypatch):
         chunks.run_task(task)
 
 
-def test_sampled_chunks_give_the_numbers_of_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(sampled, "CHUNK", 3)
+@pytest.mark.parametrize("trainer", ["sgd", "adamw"])
+def test_sampled_batches_are_trained_together_and_resumed(trainer, tmp_path):
     settings = Comparison(
-        0.5, 0.8, "rank-one", "adamw", d=3, length=4, noise=0.02, steps=20, batch=2
+        0.5, 0.8, "rank-one", trainer, d=3, length=4, noise=0.02, steps=20, batch=2
     )
     one = compare(settings, POINTS, tmp_path / "one")
-    work = sampled.SampledChunks(settings, POINTS)
-    parts = {chunk: sampled.train_chunk(work.task(chunk)) for chunk in (1, 0)}  # as workers do
-    assert [list(work.members(chunk)) for chunk in (0, 1)] == [[0, 2], [1, 3]]
-    for name in ("loss", "escape"):
-        np.testing.assert_array_equal(work.joined(parts)[name], one[name].values)
-    work.save(tmp_path / "part", {1: parts[1]})
-    assert compare(settings, POINTS, tmp_path / "part", resume=True).identical(one)
+    assert compare(settings, POINTS, jobs=2).identical(one)
     assert compare(settings, POINTS, tmp_path / "one", resume=True).identical(one)
     with pytest.raises(InputError, match="d is 3 there"):
         compare(replace(settings, d=2), POINTS, tmp_path / "one", resume=True)
-    monkeypatch.setattr(sampled, "CHUNK", 50)
-    together = compare(settings, POINTS)
-    assert float(np.abs(together.loss - one.loss).max()) < 1e-9  # the batches are the same
-    with pytest.raises(InputError, match=r"flowsim 0\.0\.1"):
-        sampled.train_chunk(work.task(0)._replace(versions="flowsim 0.0.1"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["sgd", "adamw"])
-def test_processes_train_sampled_chunks_to_the_bytes_of_one(trainer, monkeypatch):
-    monkeypatch.setattr(sampled, "CHUNK", 2)
-    settings = Comparison(0.2, 0.3, "rank-one", trainer, d=3, length=4, steps=20, batch=2)
-    one, two = (compare(settings, POINTS, jobs=jobs) for jobs in (1, 2))
-    assert two.identical(one)
+    with pytest.raises(InputError, match="omit the scheduler"):
+        compare(settings, POINTS, scheduler="tcp://127.0.0.1:9")
 
 
 @pytest.mark.slow
@@ -115,10 +97,7 @@ def test_a_dask_cluster_trains_to_the_same_bytes():
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
     ) as cluster:
         found = compare(settings, POINTS, scheduler=cluster.scheduler_address)
-        batches = replace(settings, trainer="adamw", steps=20)
-        on_batches = compare(batches, POINTS, scheduler=cluster.scheduler_address)
     assert found.identical(compare(settings, POINTS))
-    np.testing.assert_array_equal(on_batches.outcome, compare(batches, POINTS).outcome)
 
 
 @pytest.mark.slow

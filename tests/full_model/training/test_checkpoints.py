@@ -197,35 +197,16 @@ def test_resume_with_other_settings_shows_the_difference(tmp_path):
     assert path.read_bytes() != before
 
 
-def test_a_well_formed_checkpoint_with_foreign_content_is_refused(tmp_path):
+def test_a_checkpoint_without_a_part_of_the_run_is_refused(tmp_path):
     path = tmp_path / "state"
     train(settings(), path)
     tensors, state = load_checkpoint(path)
     keep = {k: v for k, v in state.items() if k not in ("sha256", "format", "version")}
-    at, loss = tensors["history/at"], tensors["history/loss"]
-    nan = {k: torch.full_like(v, torch.nan) for k, v in tensors.items() if "weight/" in k}
-    none = {k: v[:0] for k, v in tensors.items() if "history/" in k}
     for bad_tensors, bad_state in (
-        ({**tensors, "weight/0.up": torch.zeros(1, 2)}, keep),
         ({k: v for k, v in tensors.items() if k != "first/bias"}, keep),
-        ({k: v for k, v in tensors.items() if k != "history/at"}, keep),
-        ({k: v for k, v in tensors.items() if k != "history/loss"}, keep),
-        ({**tensors, **none}, keep),
-        ({**tensors, "history/loss": loss[..., None]}, keep),
-        ({**tensors, "history/loss": loss.float()}, keep),
-        ({**tensors, "history/zz": loss}, keep),
-        ({**tensors, "history/at": at.flip(0)}, keep),
-        ({**tensors, "history/at": -at}, keep),
-        ({**tensors, "history/at": at * torch.nan}, keep),
-        ({**tensors, **nan}, keep),
-        (tensors, {**keep, "evaluations": 10**400}),
-        (tensors, {**keep, "threads": 10**9}),
-        (tensors, {**keep, "step": -1}),
-        (tensors, {**keep, "step": 21}),
-        (tensors, {**keep, "step": "7"}),
-        (tensors, {**keep, "threads": 0}),
+        ({k: v for k, v in tensors.items() if k != "generator"}, keep),
+        (tensors, {k: v for k, v in keep.items() if k != "step"}),
         (tensors, {**keep, "settings": None}),
-        ({**tensors, "generator": torch.zeros_like(tensors["generator"])}, keep),
     ):
         save_checkpoint(path, bad_tensors, bad_state)
         with pytest.raises(InputError, match="not a usable checkpoint"):
