@@ -16,14 +16,13 @@ the global minima late counts as missed.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, ORANGE, caption, experiment
+from papers import BLUE, ORANGE, caption, experiment, timed
 
 from flowsim.chain import BinaryChain
 from flowsim.labels import Label
@@ -41,7 +40,8 @@ def compute(cells: int = 8, seeds: int = 3, steps: int = 1000) -> xr.Dataset:
     """Outcomes over (case, seed, point), and what the flow says."""
     points = grid_points(cells, cells // 2, e_range=(0.0, 2.0))
     found = []
-    for name, (chain, d) in CASES.items():
+    for name in timed(CASES):
+        chain, d = CASES[name]
         parts = []
         for seed in range(seeds):
             settings = Comparison(
@@ -49,7 +49,6 @@ def compute(cells: int = 8, seeds: int = 3, steps: int = 1000) -> xr.Dataset:
                 learning_rate=RATE, seed=1000 * seed, dtype="float32",
             )  # fmt: skip
             parts.append(compare(settings, points)[[*KEPT]])
-            print(f"{name}, seed {1000 * seed}", file=sys.stderr)
         found.append(xr.concat(parts, "seed", combine_attrs="override"))
     whole = xr.concat(found, "case", combine_attrs="override").reset_coords(["e", "w"])
     for name in ("e", "w"):

@@ -15,14 +15,13 @@ longer the context; along the diagonal p + q = 1 there is nothing to learn.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import experiment
+from papers import experiment, timed
 from scipy.stats import norm, qmc
 
 from flowsim import find_limits, gaussian_probability, model
@@ -45,7 +44,7 @@ def compute(chains: int = 41, starts: int = 128) -> xr.Dataset:
     axis, points = np.linspace(LOW, HIGH, chains), cloud(starts)
     cases = ["canonical", *(f"rank-one, N = {n}" for n in LENGTHS)]
     count = np.zeros((len(cases), len(BASINS), chains, chains), np.int16)
-    for i, p in enumerate(axis):
+    for i, p in enumerate(timed(axis)):
         for j, q in enumerate(axis):
             for k, case in enumerate(cases):
                 options = {"length": LENGTHS[k - 1]} if k else {}
@@ -53,7 +52,6 @@ def compute(chains: int = 41, starts: int = 128) -> xr.Dataset:
                 theta = of.from_canonical(points) if k else points
                 label = find_limits(of, theta).label.numpy()
                 count[k, :, i, j] = np.bincount(label, minlength=len(BASINS))
-        print(f"{i + 1} of {chains} values of p", file=sys.stderr)
     names = list(BASINS)
     record = xr.Dataset({"count": (("case", "label", "p", "q"), count)})
     return record.assign_coords(case=cases, label=names, p=axis, q=axis)

@@ -26,8 +26,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,7 +33,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, experiment
+from papers import BLUE, GREEN, ORANGE, PINK, experiment, stacked, timed
 from scipy.sparse.linalg import LinearOperator, eigsh
 from states_threshold import TRAINERS, adamw, descent
 from torch import Tensor
@@ -55,14 +53,14 @@ TYING = {True: "tied", False: "untied"}
 
 def compute(layers: int = 6, seeds: int = 16, steps: int = 600) -> xr.Dataset:
     """Losses, smallest eigenvalues and directions of every run, over case, look and seed."""
-    parts, names = [], []
-    for tied, depth, trainer in itertools.product(TYING, range(1, layers + 1), TRAINERS):
-        began = time.process_time()
-        parts.append(followed(depth, trainer, seeds, steps, tied))
-        names.append(f"L = {depth}, {TYING[tied]}, {TRAINERS[trainer]}")
-        print(f"{names[-1]}: {time.process_time() - began:.0f} s", file=sys.stderr)
-    whole = xr.concat(parts, dim="case", join="outer", combine_attrs="drop")
-    return whole.assign_coords(case=names, step=range(0, steps + 1, EVERY))
+    cases = itertools.product(TYING, range(1, layers + 1), TRAINERS)
+    parts = {
+        f"L = {depth}, {TYING[tied]}, {TRAINERS[trainer]}": followed(
+            depth, trainer, seeds, steps, tied
+        )
+        for tied, depth, trainer in timed(cases)
+    }
+    return stacked(parts).assign_coords(step=range(0, steps + 1, EVERY))
 
 
 def followed(depth: int, trainer: str, seeds: int, steps: int, tied: bool = True) -> xr.Dataset:

@@ -16,8 +16,6 @@ A run lasts 3 000 steps at the rate 0.001, and (0.001/η)^1.5 times as many at �
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,7 @@ import torch
 import xarray as xr
 from escape_cells import FITTED, Cell
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, experiment
+from papers import BLUE, GREY, ORANGE, experiment, timed
 
 from full_model import Architecture, MarkovSource, Recipe, Trainer, initial_weights, trap_matrix
 
@@ -43,14 +41,12 @@ READINGS = ("every 10, interpolated", "every 100, interpolated", "every 10, firs
 def compute(seeds: int = 8, steps: int = 3000) -> xr.Dataset:
     """κ of every run by every reading (reading, cell, run), NaN of runs that never cross."""
     found = np.full((len(READINGS), len(CELLS), len(FITTED) * seeds), np.nan)
-    for i, (d, r, rate) in enumerate(CELLS):
-        began = time.process_time()
+    for i, (d, r, rate) in enumerate(timed(CELLS)):
         count = int(steps * (1e-3 / rate) ** 1.5) // (LOOK * SELDOM) * LOOK * SELDOM
         smallest = looked(Cell("bias", d, r, rate=rate, unigram_bias=True), seeds, count)
         for k, word in enumerate(READINGS):
             every = SELDOM if "100" in word else 1
             found[k, i] = growth(smallest[:, ::every], LOOK * every, "interpolated" in word, seeds)
-        print(f"{CELLS[i]}: {time.process_time() - began:.0f} s", file=sys.stderr)
     axes = ("reading", "cell", "run")
     return xr.Dataset({"kappa": (axes, found)}, {"reading": list(READINGS)})
 

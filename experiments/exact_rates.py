@@ -17,15 +17,13 @@ crosses at the first look with λ_min(S) < 0 (docs/derivations.md, 12).
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment
+from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, timed
 
 from flowsim import BinaryChain, Recipe
 from full_model import (
@@ -49,11 +47,9 @@ COLOURS = (BLUE, GREEN, ORANGE, PINK, GREY)
 def compute(seeds: int = 24, steps: int = 3000) -> xr.Dataset:
     """The steps at which runs escape and cross (setting, rate, seed); NaN of those that do not."""
     found = np.full((2, len(SETTINGS), len(RATES), seeds), np.nan)
-    for i, setting in enumerate(SETTINGS):
-        begin = time.perf_counter()
+    for i, setting in enumerate(timed(SETTINGS)):
         for j, rate in enumerate(RATES):
             found[:, i, j] = first_steps(setting, rate, seeds, steps)
-        print(f"{setting}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     axes = ("setting", "rate", "seed")
     return xr.Dataset(
         {"escape": (axes, found[0]), "crossing": (axes, found[1])},

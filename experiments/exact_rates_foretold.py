@@ -18,15 +18,13 @@ N = 6, N(0, 0.02²), b known, constant rate, every ten steps looked at.
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from exact_rates import COLOURS, first_steps, named
 from matplotlib.figure import Figure
-from papers import experiment
+from papers import experiment, timed
 
 from full_model import wilson
 
@@ -58,12 +56,10 @@ def words(setting: tuple[float, float, int, int], epsilon: float) -> str:
 def compute(seeds: int = 16, steps: int = 3000) -> xr.Dataset:
     """The steps at which runs escape and cross (setting, factor, seed); NaN of the others."""
     found = np.full((2, len(SETTINGS), len(FACTORS), seeds), np.nan)
-    for i, (setting, epsilon) in enumerate(SETTINGS):
-        begin = time.process_time()
+    for i, (setting, epsilon) in enumerate(timed(SETTINGS)):
         for j, factor in enumerate(FACTORS):
             rate = factor * min(routes(setting, epsilon, steps))
             found[:, i, j] = first_steps(setting, rate, seeds, steps, epsilon)
-        print(f"{words(setting, epsilon)}: {time.process_time() - begin:.0f} s", file=sys.stderr)
     axes = ("setting", "factor", "seed")
     return xr.Dataset(
         {"escape": (axes, found[0]), "crossing": (axes, found[1])},

@@ -16,15 +16,13 @@ beside 25 % doubly stochastic; there the unigram is best for three sequences of 
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import Any
 
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import experiment
+from papers import experiment, timed
 
 from flowsim import DirichletPrior, DoublyStochasticPrior, FinitePrior, MixturePrior
 from flowsim.chains.priors import Prior
@@ -62,13 +60,8 @@ def compute(d: int = 16, length: int = 40, batch: int = 32, steps: int = 2400, t
             rate: float = 1.0, std: float = 0.1, forward_steps: int = 1500,
             forward_rate: float = 3e-3, look: int = 20) -> Records:  # fmt: skip
     """Every case trained; ``trainer``, ``rate`` and ``std`` are of attention alone."""
-    records = {}
-    for case, run in cases(d, length, batch, steps, trainer, rate, std, forward_steps,
-                           forward_rate, look).items():  # fmt: skip
-        began = time.perf_counter()
-        records[case], _ = train(run)
-        print(*case, f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
-    return records
+    runs = cases(d, length, batch, steps, trainer, rate, std, forward_steps, forward_rate, look)
+    return {case: train(runs[case])[0] for case in timed(runs)}
 
 
 def cases(d: int, length: int, batch: int, steps: int, trainer: str, rate: float, std: float,

@@ -32,8 +32,6 @@ between the two losses, k counted at the start.
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -41,7 +39,7 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, experiment
+from papers import BLUE, GREY, ORANGE, experiment, timed
 from torch import Tensor
 
 from flowsim import BinaryChain, RankOneModel, ladder, rung_law, trajectories
@@ -70,17 +68,14 @@ def compute(d: int = 8, seeds: int = 256, horizon: float = 10000.0, seed: int = 
     shape = (len(CASES), longest - 1)
     loss = np.full((*shape, len(times)), np.nan)
     kept, full_loss, full_open = (np.full(shape, np.nan) for _ in range(3))
-    for c, (p, q, length) in enumerate(CASES):
+    for c, (p, q, length) in enumerate(timed(CASES)):
         chain, ks, part = BinaryChain(p, q), range(1, length), slice(0, length - 1)
-        begin = time.perf_counter()
         starts = torch.stack([rank_one_start(chain, length, k, d, seed) for k in ks])
         model = RankOneModel(chain, length, attention=True)
         path = trajectories(model, starts, torch.from_numpy(times), rtol=1e-6)
         loss[c, part] = model.loss(path).T.numpy()
         kept[c, part] = open_positions(path[-1, :, 0], path[-1, :, 1 : length + 1]).numpy()
-        print(f"orbits {p} {q} {length}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
         full_loss[c, part], full_open[c, part] = full_flow(chain, length, d, seed)
-        print(f"full {p} {q} {length}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     record = xr.Dataset(
         {
             "loss": (("case", "k", "time"), loss),

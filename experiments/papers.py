@@ -11,11 +11,11 @@ import inspect
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
 #: Okabe and Ito's colours, told apart with any kind of colour vision.
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
 
-Sizes = dict[str, Any]
+Sizes, T = dict[str, Any], TypeVar("T")
 #: One figure, or several by the names of their files.
 Figures = Figure | dict[str, Figure]
 
@@ -156,6 +156,20 @@ def ensemble(chains: Sequence[BinaryChain], seeds: int) -> dict[str, Any]:
 _OF_MODEL = ("p", "q", "seed", "escape", "plateau_length", "entropy_rate", "stationary_entropy")
 
 
+def timed(items: Iterable[T], name: Callable[[T], object] = str) -> Iterator[T]:
+    """Every item, and after its turn a line that says how long it took."""
+    for item in items:
+        begin = time.perf_counter()
+        yield item
+        print(f"{name(item)}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+
+
+def stacked(cases: dict[str, xr.Dataset]) -> xr.Dataset:
+    """One record over case; what is shorter in one of them ends in NaN."""
+    whole = xr.concat(list(cases.values()), dim="case", join="outer", combine_attrs="drop")
+    return whole.assign_coords(case=list(cases))
+
+
 def trained(
     cases: dict[str, RunSettings],
     keep: Iterable[str] = (),
@@ -167,21 +181,16 @@ def trained(
     a line is ``step`` (case, line). A shorter case ends in NaN. A case with init "given" has its
     weights in ``initial``.
     """
-    parts = []
-    for name, settings in cases.items():
-        begin = time.perf_counter()
-        record, _ = train(settings, initial=(initial or {}).get(name))
-        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    parts = {}
+    for name in timed(cases):
+        record, _ = train(cases[name], initial=(initial or {}).get(name))
         lines = record[["loss", "probability", *keep]].astype("float32")
         lines = lines.merge(record[[*_OF_MODEL]]).rename(step="line")
         lines = lines.assign_coords(line=range(record.sizes["step"]))
         lines["step"] = ("line", record.step.values.astype(float))
-        parts.append(lines)
-    whole = xr.concat(parts, dim="case", join="outer", combine_attrs="drop")
-    whole = whole.assign_coords(case=list(cases))
+        parts[name] = lines
     runs = {name: settings.as_dict() for name, settings in cases.items()}
-    whole.attrs = {"settings": json.dumps(runs, sort_keys=True)}
-    return whole
+    return stacked(parts).assign_attrs(settings=json.dumps(runs, sort_keys=True))
 
 
 def last(values: xr.DataArray) -> np.ndarray:

@@ -13,15 +13,14 @@ grows off the plane, and within the 10 000 steps runs leave the unigram without 
 
 from __future__ import annotations
 
-import sys
-import time
+from itertools import product
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import experiment
+from papers import experiment, timed
 
 from flowsim import (
     MarkovChain,
@@ -44,7 +43,7 @@ def compute(steps: int = 10_000) -> Found:
     """The planes on both sides, and the runs from the grid."""
     planes = [StatesModel(MarkovChain.symmetric(STATES, p), HIDDEN) for p in CHANCES]
     records = [portrait_record(plane, (-1.5, 1.5), (-3.0, 3.0)) for plane in planes]
-    return records, [trained(plane, noise, steps) for plane in planes for noise in NOISE]
+    return records, [trained(*case, steps) for case in timed(product(planes, NOISE))]
 
 
 def numbers(found: Found) -> dict[str, Any]:
@@ -60,7 +59,6 @@ def drawn(found: Found) -> dict[str, Figure]:
 
 def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
     """How often full training ends where the plane predicts, by counts."""
-    began = time.perf_counter()
     arch = Architecture(
         d=DIMENSION, length=1, hidden=HIDDEN * STATES, states=STATES, output="states",
         attention="none",
@@ -81,7 +79,7 @@ def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
     open_share = (value - plane.chain.entropy_rate) / plane.chain.mutual_information
     learned, stays = (open_share < 0.05).numpy(), (open_share > 0.95).numpy()
     predicted = (find_limits(plane, theta).label == Label.GLOBAL_MINIMUM).numpy()
-    found = {
+    return {
         "p": plane.chain.p,
         "noise": noise,
         "runs": len(theta),
@@ -92,8 +90,6 @@ def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
         "at the unigram against prediction": int((predicted & stays).sum()),
         "between": int((~learned & ~stays).sum()),
     }
-    print(found, f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
-    return found
 
 
 main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -14,9 +14,8 @@ open is counted with its reason, and how much of the gap between unigram and big
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import Counter
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from papers import experiment
+from papers import experiment, stacked, timed
 
 from flowsim.drawing.style import DIFFER, FILL, INK, MARKER, basin_dots
 from flowsim.labels import BASINS, Label
@@ -42,21 +41,17 @@ NAMES = list(BASINS)
 
 def compute(side: int = 20, steps: int = 5000) -> xr.Dataset:
     """Every comparison, over case and point."""
-    parts, names = [], []
+    parts = {}
     points = grid_points(side, side // 2, e_range=(0.0, 2.0))
-    for states, p in CHAINS:
-        for noise in NOISE:
-            began = time.process_time()
-            settings = Comparison(
-                p, None, "states", d=DIMENSION, length=LENGTHS[states], noise=noise, steps=steps,
-                states=states,
-            )  # fmt: skip
-            found = compare(settings, points)[list(KEPT)].reset_coords(drop=True)
-            found = found.assign(states=states, p=p, noise=noise)
-            names.append(f"S = {states}, p = {p:g}, noise {noise:g}")
-            print(f"{names[-1]}: {time.process_time() - began:.0f} s", file=sys.stderr)
-            parts.append(found)
-    whole = xr.concat(parts, dim="case", combine_attrs="drop").assign_coords(case=names)
+    for (states, p), noise in timed(product(CHAINS, NOISE)):
+        settings = Comparison(
+            p, None, "states", d=DIMENSION, length=LENGTHS[states], noise=noise, steps=steps,
+            states=states,
+        )  # fmt: skip
+        found = compare(settings, points)[list(KEPT)].reset_coords(drop=True)
+        found = found.assign(states=states, p=p, noise=noise)
+        parts[f"S = {states}, p = {p:g}, noise {noise:g}"] = found
+    whole = stacked(parts)
     whole["e"], whole["w"] = ("point", points[:, 0].numpy()), ("point", points[:, 1].numpy())
     return whole
 

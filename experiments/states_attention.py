@@ -14,8 +14,6 @@ between unigram and bigram of the loss at the flow's end.
 
 from __future__ import annotations
 
-import sys
-import time
 from itertools import product
 from typing import Any
 
@@ -23,7 +21,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import experiment
+from papers import experiment, timed
 
 from flowsim import (
     Label,
@@ -50,8 +48,8 @@ def compute(steps: int = 4000, resolution: int = 48) -> Found:
         model = StatesAttentionModel(MarkovChain.symmetric(STATES, p), LENGTH, HIDDEN)
         records += [portrait_record(model, (-2.0, 2.0), (-2.0, 2.0), resolution, fixed={"v": v})
                     for v in SLICES]  # fmt: skip
-    runs = [trained(p, v, noise, steps) for p in CHANCES for v in SLICES if v for noise in NOISE]
-    return records, runs
+    cases = timed(product(CHANCES, filter(None, SLICES), NOISE))
+    return records, [trained(*case, steps) for case in cases]
 
 
 def numbers(found: Found) -> dict[str, Any]:
@@ -73,7 +71,6 @@ def drawn(found: Found) -> Figure:
 
 def trained(p: float, v: float, noise: float, steps: int) -> dict[str, Any]:
     """How often the whole transformer ends where the reduced flow predicts, by counts."""
-    began = time.perf_counter()
     model = StatesAttentionModel(MarkovChain.symmetric(STATES, p), TRAINED, HIDDEN)
     arch = Architecture(STATES, TRAINED, hidden=HIDDEN * STATES, states=STATES, output="states")
     loss = PopulationLoss(arch, MarkovSource.of(model.chain))
@@ -96,7 +93,7 @@ def trained(p: float, v: float, noise: float, steps: int) -> dict[str, Any]:
     learns, trapped = (
         (limits.label == label).numpy() for label in (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM)
     )
-    found = {
+    return {
         "p": p,
         "v": v,
         "noise": noise,
@@ -109,8 +106,6 @@ def trained(p: float, v: float, noise: float, steps: int) -> dict[str, Any]:
         "between": int((trapped & ~alike & ~learned).sum()),
         "no prediction": int((~learns & ~trapped).sum()),
     }
-    print(found, f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
-    return found
 
 
 main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -18,8 +18,6 @@ weight, four times, and return if they are then within 0.2 % of the same loss.
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +27,7 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, experiment
+from papers import BLUE, GREEN, GREY, ORANGE, experiment, timed
 from states_descent import (
     Weights,
     centred,
@@ -74,15 +72,13 @@ def compute(runs: int = 16, steps: int = 20_000) -> xr.Dataset:
     names = ("share", "gradient", "rank", "at_kinks", "gain", "returned")
     found = np.full((len(names), len(SETTINGS), runs), np.nan)
     grams = np.full((len(SETTINGS), runs, 7, 7), np.nan)
-    for i, (states, d, m, start) in enumerate(SETTINGS):
-        began = time.process_time()
+    for i, (states, d, m, start) in enumerate(timed(SETTINGS)):
         for k, weights in enumerate(starts(states, d, m, start, runs)):
             found[:, i, k] = followed(weights, steps)
             if not found[0, i, k] < 0.01:
                 e = centred(weights[0])
                 e /= np.linalg.norm(e, axis=1)[:, None] + 1e-9
                 grams[i, k, :states, :states] = e @ e.T
-        print(f"{SETTINGS[i]}: {time.process_time() - began:.0f} s", file=sys.stderr)
     axes = ("setting", "run")
     record = xr.Dataset({n: (axes, x.astype("float32")) for n, x in zip(names, found, strict=True)})
     record["cosine"] = ((*axes, "state", "other"), grams.astype("float32"))

@@ -16,9 +16,8 @@ the rest is in between.
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, experiment
+from papers import BLUE, GREEN, ORANGE, PINK, experiment, stacked, timed
 
 from flowsim import MarkovChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights, wilson
@@ -47,21 +46,16 @@ def chance(states: int, offset: float) -> float:
 
 def compute(largest: int = 10, seeds: int = 10, steps: int = 2000) -> xr.Dataset:
     """The open share of every run at its end, over case, offset and seed; NaN: not trained."""
-    parts, names = [], []
-    for states in (s for s in STYLES if s <= largest):
-        for tied in (True, False):
-            for trainer in TRAINERS:
-                began = time.process_time()
-                offsets = FEWER.get(states, OFFSETS)
-                share = np.full((len(OFFSETS), seeds), np.nan)
-                on = [OFFSETS.index(x) for x in offsets]
-                share[on] = trained(states, tied, trainer, seeds, steps, offsets)
-                names.append(f"S = {states}, {'tied' if tied else 'untied'}, {TRAINERS[trainer]}")
-                print(f"{names[-1]}: {time.process_time() - began:.0f} s", file=sys.stderr)
-                part = xr.Dataset({"open_share": (("offset", "seed"), share)})
-                parts.append(part.assign(states=states, tied=int(tied), trainer=trainer))
-    whole = xr.concat(parts, dim="case", combine_attrs="drop")
-    whole = whole.assign_coords(case=names, offset=list(OFFSETS), seed=range(seeds))
+    parts, several = {}, (s for s in STYLES if s <= largest)
+    for states, tied, trainer in timed(product(several, (True, False), TRAINERS)):
+        offsets = FEWER.get(states, OFFSETS)
+        share = np.full((len(OFFSETS), seeds), np.nan)
+        on = [OFFSETS.index(x) for x in offsets]
+        share[on] = trained(states, tied, trainer, seeds, steps, offsets)
+        part = xr.Dataset({"open_share": (("offset", "seed"), share)})
+        part = part.assign(states=states, tied=int(tied), trainer=trainer)
+        parts[f"S = {states}, {'tied' if tied else 'untied'}, {TRAINERS[trainer]}"] = part
+    whole = stacked(parts).assign_coords(offset=list(OFFSETS), seed=range(seeds))
     return whole.assign_attrs(steps=steps)
 
 

@@ -15,15 +15,13 @@ below 5 %, by the exact loss.
 
 from __future__ import annotations
 
-import sys
-import time
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, experiment
+from papers import BLUE, GREEN, ORANGE, PINK, experiment, timed
 
 from flowsim import BinaryChain, MarkovChain, Recipe, SymmetricChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Trainer, initial_weights, wilson
@@ -56,15 +54,13 @@ CLAIMS = {
 def compute(seeds: int = 16, steps: int = 500) -> xr.Dataset:
     """The open share at the end (variant, study, seed)."""
     share = np.full((len(VARIANTS), len(STUDIES), seeds), np.nan)
-    for i, (variant, options) in enumerate(VARIANTS.items()):
-        begin = time.perf_counter()
+    for i, variant in enumerate(timed(VARIANTS)):
         chain = TERNARY if variant == "three states" else BINARY
         for j, (trainer, start, rate, factor) in enumerate(STUDIES.values()):
             length = LONG if trainer == "adamw" else SHORT
-            arch = Architecture(D, length, **options)
+            arch = Architecture(D, length, **VARIANTS[variant])
             recipe = Recipe(trainer, factor * steps, learning_rate=rate, schedule="constant")
             share[i, j] = final_share(arch, chain, start, recipe, seeds)
-        print(f"{variant}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     return xr.Dataset(
         {"open_share": (("variant", "study", "seed"), share)},
         {"variant": list(VARIANTS), "study": list(STUDIES)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from flowsim.chains.paths import sample_kernels
 from flowsim.chains.priors import Prior
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain
+
+D = TypeVar("D", OrderChain, Prior)
 
 
 class SequenceSource(ABC):
@@ -80,18 +82,45 @@ def sequence_law(source: SequenceSource, tokens: Tensor, laws: Tensor) -> Tensor
     return law
 
 
-def require_one_or(sources: int, models: int) -> None:
-    """InputError unless there is one source for all models, or one for each."""
-    if sources not in (1, models):
-        raise InputError(f"{sources} sources cannot serve {models} models")
+class SharedSource(SequenceSource, Generic[D]):
+    """The same chain or prior for each of M models.
 
+    Args:
+        data: what sequences are drawn from.
+        members: M, at least 1.
 
-def require_bytes(states: int, members: int) -> None:
-    """InputError for a source of no member, or of symbols that fit no byte."""
-    if members < 1:
-        raise InputError(f"a source needs at least one member, not {members}")
-    if states > 256:
-        raise InputError(f"sequences are kept in bytes: at most 256 states, not {states}")
+    Raises:
+        InputError: M below 1, or symbols that fit no byte.
+    """
+
+    def __init__(self, data: D, members: int = 1) -> None:
+        if members < 1:
+            raise InputError(f"a source needs at least one member, not {members}")
+        if data.states > 256:
+            raise InputError(f"sequences are kept in bytes: at most 256 states, not {data.states}")
+        self.data: D = data
+        self._members = members
+
+    @property
+    def members(self) -> int:
+        return self._members
+
+    @property
+    def states(self) -> int:
+        return self.data.states
+
+    def repeat(self, members: int) -> Self:
+        if self.members not in (1, members):
+            raise InputError(f"{self.members} sources cannot serve {members} models")
+        return type(self)(self.data, members)
+
+    def _paths(
+        self, kernels: Tensor, first: Tensor | None, length: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """A sequence of each of M·batch kernels, and its next symbols."""
+        paths = sample_kernels(kernels, first, length, generator)
+        inputs, targets = (x.to(torch.uint8).unflatten(0, (self.members, -1)) for x in paths)
+        return inputs, targets
 
 
 class MarkovSource(SequenceSource):
@@ -231,43 +260,24 @@ def _stationary(kernel: Tensor) -> Tensor:
     return torch.linalg.solve(system, right)
 
 
-class ChainSource(SequenceSource):
+class ChainSource(SharedSource[OrderChain]):
     """Stationary sequences of a chain of order k, the same chain for each of M models.
 
-    Args:
-        chain: the chain.
-        members: M, at least 1.
-
     Raises:
-        InputError: M below 1, more than 256 states, or a chain with no one stationary law.
+        InputError: as ``SharedSource``, or a chain with no one stationary law.
     """
 
     def __init__(self, chain: OrderChain, members: int = 1) -> None:
-        require_bytes(chain.states, members)
-        self.chain, self._members = chain, members
+        super().__init__(chain, members)
         self._kernel = torch.from_numpy(chain.kernel)
         self._contexts = torch.tensor(chain.contexts.stationary, dtype=torch.float64)
 
-    @property
-    def members(self) -> int:
-        return self._members
-
-    @property
-    def states(self) -> int:
-        return self.chain.states
-
-    def repeat(self, members: int) -> ChainSource:
-        require_one_or(self.members, members)
-        return ChainSource(self.chain, members)
-
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         kernels = self._kernel.expand(self.members * max(batch, 0), -1, -1)
-        paths = sample_kernels(kernels, self._contexts, length, generator)
-        inputs, targets = (x.to(torch.uint8).unflatten(0, (self.members, batch)) for x in paths)
-        return inputs, targets
+        return self._paths(kernels, self._contexts, length, generator)
 
     def first_law(self) -> Tensor:
-        return torch.tensor(self.chain.stationary, dtype=torch.float64).expand(self.members, -1)
+        return torch.tensor(self.data.stationary, dtype=torch.float64).expand(self.members, -1)
 
     def next_laws(self, tokens: Tensor) -> Tensor:
         """As ``SequenceSource``; before k symbols are known, of the stationary law.
@@ -275,7 +285,7 @@ class ChainSource(SequenceSource):
         After symbols that do not occur the law is uniform.
         """
         whole, _ = self.of_members(tokens)
-        states, order = self.states, self.chain.order
+        states, order = self.states, self.data.order
         context, laws = torch.zeros_like(whole[..., 0]), []
         for n in range(whole.shape[-1]):
             known = min(n + 1, order)
@@ -285,14 +295,14 @@ class ChainSource(SequenceSource):
 
     def _after(self, known: int) -> Tensor:
         """The law of the next symbol after each ``known`` ≤ k symbols, (S^known, S)."""
-        if known == self.chain.order:
+        if known == self.data.order:
             return self._kernel
-        joint = torch.from_numpy(self.chain.joint(known))
+        joint = torch.from_numpy(self.data.joint(known))
         whole = joint.sum(-1, keepdim=True)
         return torch.where(whole > 0, joint / whole.clamp(min=1e-300), 1 / self.states)
 
 
-class PriorSource(SequenceSource):
+class PriorSource(SharedSource[Prior]):
     """Sequences for each of M models, every one with a kernel drawn anew.
 
     Args:
@@ -309,25 +319,11 @@ class PriorSource(SequenceSource):
     """
 
     def __init__(self, prior: Prior, members: int = 1) -> None:
-        require_bytes(prior.states, members)
-        self.prior, self._members = prior, members
-
-    @property
-    def members(self) -> int:
-        return self._members
-
-    @property
-    def states(self) -> int:
-        return self.prior.states
+        super().__init__(prior, members)
 
     @property
     def exact(self) -> bool:
-        return self.prior.has_bayes
-
-    def repeat(self, members: int) -> PriorSource:
-        """The same prior for every member; InputError if there are already several of them."""
-        require_one_or(self.members, members)
-        return PriorSource(self.prior, members)
+        return self.data.has_bayes
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Independent sequences for every member, and their next symbols.
@@ -338,7 +334,7 @@ class PriorSource(SequenceSource):
         Raises:
             InputError: batch or length below 1.
         """
-        return self._paths(self._kernels(batch, generator), length, generator)
+        return self._paths(self._kernels(batch, generator), None, length, generator)
 
     def first_law(self) -> Tensor:
         return torch.full((self.members, self.states), 1 / self.states, dtype=torch.float64)
@@ -346,7 +342,7 @@ class PriorSource(SequenceSource):
     def next_laws(self, tokens: Tensor) -> Tensor:
         """Bayes's predictor, the same for all members."""
         shape = tokens.shape[-2:]
-        laws = bayes_laws(self.prior, tokens.reshape(-1, shape[-1]))
+        laws = bayes_laws(self.data, tokens.reshape(-1, shape[-1]))
         return laws.reshape(-1, *shape, self.states).expand(self.members, -1, -1, -1)
 
     def held_out(
@@ -356,15 +352,8 @@ class PriorSource(SequenceSource):
         if self.exact:
             return super().held_out(batch, length, generator)
         kernels = self._kernels(batch, generator)
-        tokens, _ = self._paths(kernels, length, generator)
+        tokens, _ = self._paths(kernels, None, length, generator)
         return tokens, kernel_laws(kernels, tokens.flatten(0, 1)).unflatten(0, tokens.shape[:2])
 
     def _kernels(self, batch: int, generator: torch.Generator) -> Tensor:
-        return self.prior.draw(self.members * max(batch, 0), generator)
-
-    def _paths(
-        self, kernels: Tensor, length: int, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        paths = sample_kernels(kernels, None, length, generator)
-        inputs, targets = (x.to(torch.uint8).unflatten(0, (self.members, -1)) for x in paths)
-        return inputs, targets
+        return self.data.draw(self.members * max(batch, 0), generator)
