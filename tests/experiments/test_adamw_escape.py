@@ -1,9 +1,7 @@
 """AdamW's way out of the unigram: the bound of section 18, and the script at tiny sizes."""
 
 import json
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ import xarray as xr
 from flowsim import BinaryChain, Recipe
 from full_model import Architecture, MarkovSource, Trainer, initial_weights, trap_matrix
 
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 CHAIN = BinaryChain(0.5, 0.8)
 
 

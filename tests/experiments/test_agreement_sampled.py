@@ -1,15 +1,10 @@
 """The agreement at N = 64 on sampled batches, at sizes that take seconds."""
 
 import json
-import sys
-from pathlib import Path
 
+import agreement_sampled
 import pytest
-
-ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "experiments"))
-import agreement_sampled  # noqa: E402
-from results_tables import TABLES  # noqa: E402
+from results_tables import TABLES
 
 
 @pytest.mark.slow

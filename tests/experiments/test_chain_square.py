@@ -1,13 +1,9 @@
 """The script of the square of chains, run small."""
 
 import json
-import sys
-from pathlib import Path
 
-import xarray as xr
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import chain_square as script
+import xarray as xr
 
 
 def test_shares_over_the_square(tmp_path):

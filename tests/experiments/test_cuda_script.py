@@ -1,14 +1,10 @@
 """The command for a GPU, on the CPU and small, so that it cannot rot."""
 
 import json
-import sys
-from pathlib import Path
 
+import cuda as script
 import pytest
 import torch
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
-import cuda as script
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

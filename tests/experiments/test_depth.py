@@ -1,13 +1,8 @@
 """The script of depth: the block at the unigram is the whole Hessian's, and opens under AdamW."""
 
-import sys
-from pathlib import Path
-
+import depth as script
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
-import depth as script
 from results_tables import TABLES
 
 

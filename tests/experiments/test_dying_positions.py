@@ -1,13 +1,9 @@
 """The script that looks when positions die, at a tiny size."""
 
 import json
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import torch
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 
 
 def test_no_position_dies_before_the_weights_moved_far_enough(tmp_path):

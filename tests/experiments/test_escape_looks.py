@@ -1,13 +1,9 @@
 """The script that reads AdamW's growth at different looks."""
 
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 
 
 def test_a_known_growth_is_read_off_its_crossing():

@@ -1,11 +1,7 @@
 """The script of AdamW's rates on the exact loss, at a tiny size."""
 
 import json
-import sys
 from importlib import import_module
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 
 
 def test_large_steps_leave_the_unigram_and_small_ones_do_not(tmp_path):

@@ -1,13 +1,9 @@
 """The script that foretells AdamW's least rate, at a tiny size."""
 
 import json
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 
 
 def test_the_rates_are_those_of_both_routes_and_every_setting_runs(tmp_path):

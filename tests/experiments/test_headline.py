@@ -1,16 +1,12 @@
 """The headline: who leaves the unigram, from Gaussian weights of deviation 0.02."""
 
 import json
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from full_model import Architecture, Recipe, RunSettings, train
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 
 
 @pytest.mark.parametrize("tied, expected", [(True, (0.6663, 0.5446)), (False, (0.6190, 0.5446))])

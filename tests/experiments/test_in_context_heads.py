@@ -1,14 +1,10 @@
 """The script of attention patterns: what counts as a match, and that every head is drawn."""
 
 import json
-import sys
-from pathlib import Path
 
+import in_context_heads as script
 import pytest
 import torch
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
-import in_context_heads as script
 from results_tables import TABLES
 
 

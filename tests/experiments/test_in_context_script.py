@@ -1,13 +1,9 @@
 """The script of training in context, at its smallest."""
 
 import json
-import sys
-from pathlib import Path
 
-import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import in_context as script
+import pytest
 from results_tables import TABLES
 
 

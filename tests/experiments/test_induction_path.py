@@ -1,14 +1,10 @@
 """The script of trained transformers on the plane of the induction head, at its smallest."""
 
 import json
-import sys
-from pathlib import Path
 
+import induction_path as script
 import numpy as np
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
-import induction_path as script
 
 
 @pytest.mark.slow

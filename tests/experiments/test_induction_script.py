@@ -1,12 +1,7 @@
 """The script of the induction head's plane, at its shortest length."""
 
-import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import induction as script
+import pytest
 
 
 @pytest.mark.parametrize("name", script.PRIORS)

@@ -1,15 +1,11 @@
 """The scripts of the ladder and of the four starts, at tiny sizes."""
 
 import json
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 
 
 @pytest.mark.slow

@@ -1,19 +1,14 @@
 """Steps off the rank-one manifold: their second derivatives, and their growth in training."""
 
-import sys
-from pathlib import Path
-
+import noisy_misses as script
 import pytest
 import torch
+from transverse import attention_coupling, attention_gain, follow, transverse_hessian
 
 from flowsim.chain import BinaryChain
 from flowsim.models.rank_one.model import RankOneModel
 from full_model import Architecture, Comparison, MarkovSource, PopulationLoss, lift_rank_one
 from full_model.comparison.side_by_side import FullSide
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
-import noisy_misses as script
-from transverse import attention_coupling, attention_gain, follow, transverse_hessian
 
 F64 = torch.float64
 CHAIN = BinaryChain(0.5, 0.8)

@@ -1,13 +1,9 @@
 """The script of AdamW's basins, run small."""
 
 import json
-import sys
-from pathlib import Path
 
-import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import optimizer_basins as script
+import pytest
 
 
 @pytest.mark.slow

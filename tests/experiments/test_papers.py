@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from flowsim import AttentionModel, BinaryChain, LinearAttentionModel
 from flowsim.models.rank_one.point import RankOnePoint
 from full_model import Architecture, lift_rank_one
 
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 GD = "population gradient descent, d = 8"
 ABOVE, BELOW = "p = 0.5, q = 0.8", "p = 0.2, q = 0.3"
 ABOVE_ONE, BELOW_ONE = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)

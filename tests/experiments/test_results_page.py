@@ -4,16 +4,14 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import results_page
 import torch
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "results"
-sys.path.append(str(ROOT / "experiments"))
-import results_page  # noqa: E402
 
 
 def pages():

@@ -1,11 +1,6 @@
 """The scripts that hold planes and thresholds of S states against training, on small sizes."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import states_agreement as agreement
 import states_threshold as threshold
 from results_tables import TABLES

@@ -1,18 +1,14 @@
 """Descent of states_ends beside the library's own loss, and the script at a tiny size."""
 
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+import states_descent as descent
+import states_ends as ends
 
 from flowsim import MarkovChain
 from full_model import Architecture, MarkovSource, PopulationLoss, initial_weights
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
-import states_descent as descent
-import states_ends as ends
 
 
 def test_descent_is_that_of_the_population_loss():

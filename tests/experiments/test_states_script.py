@@ -1,9 +1,5 @@
 """The script of the plane of five states, run for a few steps."""
 
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 import states as script
 
 from flowsim import MarkovChain, StatesModel

@@ -1,17 +1,13 @@
 """The map of traps: what theory says of its corners, and the files that the script leaves."""
 
 import json
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 import torch
 import xarray as xr
 
 from full_model import Architecture
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,9 @@
 """The script that changes one thing at a time, at a tiny size."""
 
 import json
-import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[2] / "experiments"))
 
 
 @pytest.mark.slow
