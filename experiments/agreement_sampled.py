@@ -20,9 +20,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from papers import BLUE, ORANGE, caption, experiment, timed
+from papers import experiment, timed
 
 from flowsim.chain import BinaryChain
 from flowsim.labels import Label
@@ -84,46 +82,4 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     return found
 
 
-def draw(record: xr.Dataset) -> Figure:
-    """For every start how many of its seeds learned; rings where the flow says otherwise."""
-    figure = Figure(figsize=(12.5, 5.6), layout="constrained")
-    axes = figure.subplots(len(WIDTHS), len(CHAINS), sharex=True, sharey=True)
-    for ax, (name, (chain, d)) in zip(axes.flat, CASES.items(), strict=True):
-        _draw_case(ax, record.sel(case=name))
-        ax.set_title(f"$d$ = {d}; {caption(chain)}\n{ax.get_title()}", fontsize=8.5)
-    for ax in axes[-1]:
-        ax.set_xlabel("feed-forward weight $w$ of the start")
-    for ax in axes[:, 0]:
-        ax.set_ylabel("embedding $e$ of the start")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    figure.suptitle(
-        f"SGD of the whole transformer on batches of {BATCH}, $N$ = {LENGTH}, noise "
-        f"{NOISE:g} on all weights: learned the bigram within {record.attrs['steps']} steps?",
-        fontsize=10.5,
-    )
-    return figure
-
-
-def _draw_case(ax: Axes, own: xr.Dataset) -> None:
-    """The starts of one chain and one d."""
-    seeds = own.sizes["seed"]
-    learned = (own["outcome"].to_numpy() == Label.GLOBAL_MINIMUM).sum(axis=0)
-    flow = own["flow_predicted"].to_numpy()[0] == Label.GLOBAL_MINIMUM
-    e, w = own["e"].to_numpy(), own["w"].to_numpy()
-    kinds = (
-        (learned == seeds, "o", BLUE, f"all {seeds} runs learn"),
-        ((learned > 0) & (learned < seeds), "^", "#8a8a8a", "some learn"),
-        (learned == 0, "x", ORANGE, "none learns"),
-    )
-    for on, marker, colour, label in kinds:
-        ax.scatter(w[on], e[on], s=36, marker=marker, color=colour, label=label)
-    off = np.where(flow, learned < seeds, learned > 0)
-    ax.scatter(w[off], e[off], s=130, facecolors="none", edgecolors="black",
-               label="the rank-one flow says otherwise of some run")  # fmt: skip
-    wrong = int(np.where(flow, seeds - learned, learned).sum())
-    ax.set_title(f"flow wrong for {wrong} of {seeds * len(flow)} runs")
-    ax.set(xlim=(-2, 2), ylim=(0, 2))
-
-
-main = experiment(__name__, compute, numbers, draw, full={"cells": 20, "seeds": 8, "steps": 5000})
+main = experiment(__name__, compute, numbers, None, full={"cells": 20, "seeds": 8, "steps": 5000})

@@ -113,6 +113,10 @@ def draw(record: xr.Dataset) -> Figure:
         grid[row + 1, 0].set_ylabel("mean predicted P(next = 1)\nafter a zero and after a one")
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    figure.suptitle(
+        "At $p + q > 1$ tied weights linger at the unigram and untied ones do not; "
+        "at $p + q < 1$ both learn the chain", fontsize=11
+    )  # fmt: skip
     return figure
 
 

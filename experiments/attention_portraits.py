@@ -1,16 +1,16 @@
-"""The attention model in slices and in space, for p + q above and below one (LG Fig. 2).
+"""The attention models in slices, for p + q above and below one (LG Fig. 2 is in space).
 
     python experiments/attention_portraits.py [--length 1024]
 
 draws, for uniform attention over N positions and for linear attention, the basins in the slice
-a = 0.5 and the orbits in (w, e, a) with the zoom at the origin; then searches for critical points
-other than the plane e = 0 and the global minima, and writes what it found to
-figures/attention_portraits.json. About five minutes on one core.
+a = 0.5; then searches for critical points other than the plane e = 0 and the global minima, and
+writes what it found to figures/attention_portraits.json. Some minutes on one core. Orbits in
+(w, e, a) are in lg_fig2_attention.py, and ``flowsim portrait --view 3d`` draws them.
 
 What the paper shows: orbits in (e, w, a) that fall onto the plane of bad minima for p + q > 1 and
 leave it for p + q < 1, with the attention dying out at the global minima. We find the same: for
-uniform attention every orbit drawn ends at a = 0 on the minima curve or in the plane e = 0,
-although a may rise on the way (at N = 2, not drawn, some run off to a = −∞). The plane's saddle
+uniform attention every orbit ends at a = 0 on the minima curve or in the plane e = 0, although a
+may rise on the way (at N = 2 some run off to a = −∞). The plane's saddle
 line bends with a, since uniform attention adds C's term in a; with linear attention it is straight,
 and e² > 2(1 + a)² escapes whatever w is. Far outside the paper's window the search, 60 starts a
 case, uniform attention at N = 64, finds a further saddle, near (e, w, a) = (0.30, −0.52, −21) at
@@ -30,7 +30,6 @@ from flowsim import (
     AttentionModel,
     LinearAttentionModel,
     draw,
-    phase_space_record,
     portrait_record,
     search_critical_points,
 )
@@ -51,7 +50,6 @@ def compute(length: int = 1024) -> Found:
         for name, model in (("uniform", AttentionModel(chain, length)), ("linear", linear)):
             slices = portrait_record(model, resolution=CELLS[name], fixed={"a": 0.5})
             records[f"slice_{name}_{regime}"] = slices
-            records[f"space_{name}_{regime}"] = phase_space_record(model)
         for model in (AttentionModel(chain, 64), linear):
             generator = torch.Generator().manual_seed(1)
             searches[f"{type(model).__name__} p={chain.p} q={chain.q}"] = search_critical_points(
@@ -74,11 +72,8 @@ def numbers(found: Found) -> dict[str, Any]:
 
 
 def drawn(found: Found) -> dict[str, Figure]:
-    """Slices and spaces; orbits leave a slice, and would end there in a basin not theirs."""
-    return {
-        name: draw(record, orbits=False) if name.startswith("slice") else draw(record)
-        for name, record in found[0].items()
-    }
+    """The slices, without orbits: they leave a slice, and would end there in a basin not theirs."""
+    return {name: draw(record, orbits=False) for name, record in found[0].items()}
 
 
 main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -4,7 +4,7 @@
 
 halves the crossed cells of coarse grids K times, in the plane and in space, writes
 figures/boundary.json (starts followed, of how many in the full fine grid, distances in finest
-cells) and draws figures/boundary_plane.png and figures/boundary_space.png.
+cells) and draws figures/boundary_plane.png and, in slices, figures/boundary_space.png.
 
 What they show: the share of starts falls by about two with every level in the plane and in space.
 Its points are found by bisection: none is farther than 0.001 of a finest cell from the closed form,
@@ -15,12 +15,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 from papers import experiment
 
 from flowsim import draw, model, refine_boundary
+from flowsim.drawing.style import new_figure
 
 CHAINS = [(0.5, 0.8), (0.2, 0.3), (0.05, 0.6)]
 #: Of every model: the axes of its coarse grid, how many chains, and how often cells are halved.
@@ -53,14 +55,25 @@ def numbers(records: list[xr.Dataset]) -> dict[str, Any]:
 def drawn(records: list[xr.Dataset]) -> dict[str, Figure]:
     """The boundary at (0.5, 0.8): in the plane after four halvings, in space after three."""
     first = [record for record in records if (record.attrs["p"], record.attrs["q"]) == CHAINS[0]]
-    plane, space = draw(first[4]), draw(first[-1])
+    plane = draw(first[4])
     plane.axes[0].set_xlim(-3, 0.75)  # nothing happens beyond
-    space.axes[0].text2D(
-        0.02, 0.9, "left sheet: $a$ < −1, where 1 + $a$, and with it the\n"
-        "sign of the gap and the trapped side, have changed",
-        transform=space.axes[0].transAxes, fontsize=9,
-    )  # fmt: skip
-    return {"boundary_plane": plane, "boundary_space": space}
+    return {"boundary_plane": plane, "boundary_space": slices(first[-1])}
+
+
+def slices(record: xr.Dataset) -> Figure:
+    """The surface at five values of a: its points that lie on edges of cells there."""
+    figure = new_figure(7.0, 6.2)
+    axes = figure.subplots()
+    for value, mark in zip((-3, -2, -1 / 3, 1 / 3, 1), ("v", "^", "s", "o", "D"), strict=True):
+        on = np.abs(record.boundary_a.values - value) < 1e-9
+        axes.plot(record.boundary_w[on], record.boundary_e[on], mark, markersize=4,
+                  markerfacecolor="none", color=mpl.colormaps["cividis"]((value + 3) / 4.6),
+                  label=f"$a$ = {value:.2g}")  # fmt: skip
+    axes.set(xlabel="feed-forward weight $w$", ylabel="embedding $e$", ylim=(0, 2))
+    axes.set_title("Linear attention: at $a$ < −1 the starts left of the boundary are trapped,\n"
+                   "above it those on its right ($p$ = 0.5, $q$ = 0.8)")  # fmt: skip
+    axes.legend(title="slice at", frameon=False)
+    return figure
 
 
 main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -17,29 +17,41 @@ from flowsim import BinaryChain
 CHAINS = dict(zip(FITTED, (GREEN, ORANGE, BLUE), strict=True))
 
 
-def draw(record: xr.Dataset) -> Figure:
-    """Collapse, crossing by size, foretold against found, escapes, scores, all settings."""
-    figure = Figure(figsize=(14, 13), layout="constrained")
-    grid = figure.add_gridspec(3, 6)
+def draw(record: xr.Dataset) -> dict[str, Figure]:
+    """When runs leave; the laws of the growth; what is foretold. Panels are (a) to (g) in all."""
     settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
-    _draw_collapse(figure.add_subplot(grid[0, :2]), record, settings)
-    _draw_size(figure.add_subplot(grid[0, 2:4]), record, settings)
-    _draw_crossing(figure.add_subplot(grid[0, 4:]), record)
-    _draw_derived(figure.add_subplot(grid[1, :2]), record, settings)
-    _draw_foretold(figure.add_subplot(grid[1, 2:4]), record)
-    _draw_scores(figure.add_subplot(grid[1, 4:]), record)
-    _draw_others(figure.add_subplot(grid[2, :]), record, settings)
-    for letter, axes in zip("abcdefg", figure.axes, strict=True):
+    leaves = Figure(figsize=(13, 9.5), layout="constrained")
+    first, last = leaves.subplots(1, 2, width_ratios=(1, 1.2))
+    _draw_crossing(first, record)
+    _draw_others(last, record, settings)
+    laws = Figure(figsize=(15, 5), layout="constrained")
+    one, two, three = laws.subplots(1, 3)
+    _draw_collapse(one, record, settings)
+    _draw_size(two, record, settings)
+    _draw_derived(three, record, settings)
+    foretold = Figure(figsize=(11, 5), layout="constrained")
+    left, right = foretold.subplots(1, 2)
+    _draw_foretold(left, record)
+    _draw_scores(right, record)
+    for letter, axes in zip("abcdefg", (first, last, one, two, three, left, right), strict=True):
         title = f"({letter}) {axes.get_title()}"
         axes.set_title("")
         axes.set_title(title, fontsize=10, loc="left")
-    figure.suptitle(
-        "AdamW leaves the unigram no earlier than $\\lambda_{min}(S)$ falls below 0: tied softmax "
-        f"layer, $p + q > 1$, {record.attrs['steps']} steps, {record.sizes['run']} runs a setting "
-        f"on {len(FITTED) + len(UNSEEN)} chains",
+    leaves.suptitle(
+        "AdamW leaves the unigram no earlier than $\\lambda_{min}(S)$ falls below 0\n"
+        f"tied softmax layer, $p + q > 1$, {record.attrs['steps']} steps, {record.sizes['run']} "
+        f"runs a setting on {len(FITTED) + len(UNSEEN)} chains",
         fontsize=11,
     )
-    return figure
+    laws.suptitle(
+        "How fast $\\lambda_{min}(S)$ falls follows roughly from the settings", fontsize=11
+    )
+    foretold.suptitle(
+        "On runs that no fit has seen, the law foretells better than the majority\n"
+        "whether $\\lambda_{min}(S)$ falls below 0 within the run",
+        fontsize=11,
+    )
+    return {"adamw_escape": leaves, "adamw_escape_laws": laws, "adamw_escape_foretold": foretold}
 
 
 def _rows(record: xr.Dataset, chain: BinaryChain, part: str) -> np.ndarray:
@@ -121,7 +133,7 @@ def _draw_derived(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=(2e-5, 1.5e-2),
              xlabel=r"$\kappa_0$, derived (per step)",
              ylabel=r"$\kappa = \sqrt{\mu}/t$ found (per step)",
-             title="growth, found and derived: medians, colours as in (a)")  # fmt: skip
+             title="growth, found and derived: medians, colours as in (c)")  # fmt: skip
     axes.legend(fontsize=8, loc="upper left")
 
 
@@ -182,15 +194,14 @@ def _draw_others(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
              ("diverged", lost.sum(1), GREY, "xx"))  # fmt: skip
     below = np.zeros(len(settings))
     for word, count, colour, hatch in parts:
-        axes.bar(range(len(settings)), count / runs, 0.8, below, color=colour, hatch=hatch,
-                 edgecolor="white", lw=0.3, label=word)  # fmt: skip
+        axes.barh(range(len(settings)), count / runs, 0.8, below, color=colour, hatch=hatch,
+                  edgecolor="white", lw=0.3, label=word)  # fmt: skip
         below = below + count / runs
-    axes.set_xticks(range(len(settings)), [_short(cell) for cell in settings], rotation=90,
-                    fontsize=7.5)  # fmt: skip
-    axes.set(xlim=(-0.6, len(settings) - 0.4), ylabel="share of runs",
-             title="every setting; where nothing is said: AdamW, rate 0.001, $\\epsilon$ = 1e-8, "
+    axes.set_yticks(range(len(settings)), [_short(cell) for cell in settings], fontsize=7.5)
+    axes.set(ylim=(len(settings) - 0.4, -0.6), xlabel="share of runs",
+             title="every setting; where nothing is said: AdamW, rate 0.001, $\\epsilon$ = 1e-8,\n"
                    "$\\beta_2$ = 0.95, batches of 16, N = 16, d = 8, r = 32")  # fmt: skip
-    axes.legend(fontsize=8, ncols=4, loc="lower right", bbox_to_anchor=(1.0, 1.0))
+    axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.05))
 
 
 def _short(cell: Cell) -> str:
@@ -235,6 +246,6 @@ def _draw_scores(axes: Axes, record: xr.Dataset) -> None:
         axes.text(place - 2, 1.03, f"{word} within the run?", fontsize=8, ha="center")
         place += 0.4
     axes.set_xticks(*zip(*ticks, strict=True), fontsize=7.5)
-    axes.set(ylim=(0.4, 1.25), ylabel="share of right predictions",
+    axes.set(ylim=(0, 1.2), ylabel="share of right predictions",
              title="is it foretold? AdamW, batches, ε at most 1e-6")  # fmt: skip
     axes.legend(fontsize=8, ncols=3, loc="upper center")

@@ -41,6 +41,9 @@ def drawn(records: dict[str, xr.Dataset]) -> Figure:
     figure = new_figure(11.0, 5.2)
     for axes, record in zip(figure.subplots(1, 2), records.values(), strict=True):
         draw(record, ax=axes)
+        total = record.attrs["p"] + record.attrs["q"]
+        small = "is trapped" if total > 1 else "learns"
+        axes.set_title(f"$p + q$ = {total:g}: a small Gaussian start {small}")
     return figure
 
 

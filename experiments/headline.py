@@ -135,6 +135,10 @@ def draw(record: xr.Dataset) -> Figure:
     for handle in legend.legend_handles:
         if handle is not None:
             handle.set_alpha(0.8)
+    figure.suptitle(
+        "At $p + q > 1$ tied weights stay at the unigram: to the end under gradient descent,\n"
+        "for a while under AdamW; untied weights do not, and at $p + q < 1$ none does", fontsize=10
+    )  # fmt: skip
     return figure
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import experiment, timed
+from papers import GREEN, ORANGE, PINK, experiment, timed
 
 from flowsim import DirichletPrior, DoublyStochasticPrior, FinitePrior, MixturePrior
 from flowsim.chains.priors import Prior
@@ -49,7 +49,8 @@ COLOURS = {
 #: Model and kernels.
 Case = tuple[str, str]
 Records, Runs = dict[Case, xr.Dataset], dict[Case, RunSettings]
-STYLES = dict(zip(PRIORS, ("solid", "dashed", "dotted", "dashdot"), strict=True))
+#: Of the laws of kernels: the first has the colour of the two layers that it trains.
+LAWS = dict(zip(PRIORS, (INK["global_minimum"], ORANGE, GREEN, PINK), strict=True))
 
 
 FULL = {"d": 64, "length": 256, "batch": 16, "steps": 25_000, "trainer": "adamw", "rate": 1e-3,
@@ -121,7 +122,7 @@ def drawn(records: Records) -> Figure:
     left, middle, right = figure.subplots(1, 3)
     for (model, kernels), record in records.items():
         if kernels == "Dirichlet(1)":
-            curves(left, record, record.loss.values, model, color=COLOURS[model])
+            curves(left, record, record.loss.values, model, COLOURS[model])
     known = next(iter(records.values()))
     names, values = known.baseline.values.tolist(), known.baseline_loss.values[0].tolist()
     left.set(ylim=(min(values) - 0.01, max(values) + 0.01), ylabel="loss (nats)",
@@ -130,11 +131,10 @@ def drawn(records: Records) -> Figure:
     for (model, kernels), record in records.items():
         if model != "two layers":
             continue
-        style = {"linestyle": STYLES[kernels], "color": COLOURS[model]}
         own = dict(zip(names, record.baseline_loss.values[0].tolist(), strict=True))
         share = (record.loss.values - own["Bayes"]) / (own["uniform"] - own["Bayes"])
-        curves(middle, record, share, kernels, **style)
-        curves(right, record, record.looks_back.values[:, :, 0, 0, 1], kernels, **style)
+        curves(middle, record, share, kernels, LAWS[kernels])
+        curves(right, record, record.looks_back.values[:, :, 0, 0, 1], kernels, LAWS[kernels])
     middle.set(ylim=(0, 1.1), ylabel="open share of the gap from uniform to Bayes",
                title="two layers, by law of kernels")  # fmt: skip
     right.set(ylim=(0, 1), ylabel="attention to the previous symbol",
@@ -142,13 +142,17 @@ def drawn(records: Records) -> Figure:
     for ax in (left, middle, right):
         ax.set_xlabel("step")
         ax.legend(fontsize=8, frameon=False, loc="upper right", bbox_to_anchor=(1, 0.94))
+    figure.suptitle(
+        "Trained in context, one layer stays at the unigram, two leave it under every law, and "
+        f"feed-forward layers come near Bayes (medians and ranges of {len(SEEDS)} seeds)"
+    )
     return figure
 
 
-def curves(ax: Axes, record: xr.Dataset, values: np.ndarray, label: str, **style: Any) -> None:
-    """One line a seed, named once."""
-    for i, column in enumerate(values.T):
-        ax.plot(record.step, column, linewidth=0.9, label=label if not i else None, **style)
+def curves(ax: Axes, record: xr.Dataset, values: np.ndarray, label: str, colour: str) -> None:
+    """The seeds' median and their range."""
+    ax.plot(record.step, np.median(values, axis=1), color=colour, linewidth=1.3, label=label)
+    ax.fill_between(record.step, values.min(1), values.max(1), color=colour, alpha=0.2, linewidth=0)
 
 
 main = experiment(__name__, compute, numbers, drawn, record=False, full=FULL)

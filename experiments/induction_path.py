@@ -21,7 +21,7 @@ import torch
 import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from papers import experiment
+from papers import GREEN, experiment
 from scipy.optimize import minimize
 from torch.nn.functional import logsigmoid
 
@@ -40,7 +40,7 @@ from full_model import (
 
 LENGTH, SEEDS, DIMENSION, STD, RATE, LOOK = 8, (0, 1, 2), 8, 0.2, 2.0, 20
 AFFINE = (LENGTH, 40)
-MARKS = ("o", "^", "s")
+MARKS, COLOURS = ("o", "^", "s"), (TRAINED, GREEN, "black")
 
 
 Found = tuple[dict[str, np.ndarray], xr.Dataset]
@@ -119,19 +119,19 @@ def over_plane(ax: Any, way: dict[str, np.ndarray]) -> None:
     """The ways, from their starts, where β explains the attention and where it does not."""
     x, y = ax.get_xlim(), ax.get_ylim()
     handles = []
-    for i, (seed, mark) in enumerate(zip(SEEDS, MARKS, strict=True)):
+    for i, (seed, mark, colour) in enumerate(zip(SEEDS, MARKS, COLOURS, strict=True)):
         alpha, beta, fits = (way[name][:, i] for name in ("alpha", "beta", "explained"))
-        ax.plot(alpha, beta, color=TRAINED, linewidth=1.2, zorder=6)
+        ax.plot(alpha, beta, color=colour, linewidth=1.2, zorder=6)
         poor = fits < 0.5
-        ax.plot(alpha[poor], beta[poor], ".", color=TRAINED, markersize=2, zorder=6)
+        ax.plot(alpha[poor], beta[poor], ".", color=colour, markersize=2, zorder=6)
         good = np.flatnonzero(~poor)[:: max(1, len(fits) // 20)]
-        ax.plot(alpha[good], beta[good], mark, color=TRAINED, markersize=4, zorder=7)
-        ax.plot(alpha[:1], beta[:1], mark, color="white", markeredgecolor=TRAINED, markersize=7,
+        ax.plot(alpha[good], beta[good], mark, color=colour, markersize=4, zorder=7)
+        ax.plot(alpha[:1], beta[:1], mark, color="white", markeredgecolor=colour, markersize=7,
                 zorder=8)  # fmt: skip
-        handles.append(Line2D([], [], color=TRAINED, marker=mark, markersize=4,
+        handles.append(Line2D([], [], color=colour, marker=mark, markersize=4,
                               label=f"trained transformer, seed {seed} (start white)"))  # fmt: skip
     ax.set(xlim=x, ylim=y)
-    ax.legend(handles=handles, loc="lower right", fontsize=8)
+    ax.legend(handles=handles, loc="upper right", fontsize=8)
 
 
 def ending(way: dict[str, np.ndarray], model: int) -> dict[str, float]:

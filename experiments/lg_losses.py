@@ -157,7 +157,8 @@ def draw(record: xr.Dataset) -> Figure:
     handles, labels = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     figure.suptitle(
-        "Loss from matching starts $(e, w)$: canonical flow and full gradient flow, $d$ = 4",
+        "The canonical flow ends where full gradient flow does from four of six starts $(e, w)$; "
+        "$d$ = 4",
         fontsize=11,
     )
     return figure

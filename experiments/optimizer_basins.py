@@ -160,7 +160,8 @@ def draw(record: xr.Dataset) -> Figure:
     flow = 100 * (record["flow_label"].values == Label.GLOBAL_MINIMUM).mean()
     exact = record["share"].sel(case=UNNUDGED).mean("seed").values
     figure.suptitle(
-        f"AdamW from lifted starts, {record.attrs['steps']} steps on batches of 16, "
+        "AdamW learns from other starts than gradient flow, and from more of the window\n"
+        f"lifted starts, {record.attrs['steps']} steps on batches of 16, "
         f"$N$ = {record.attrs['length']}; {caption(ABOVE)}\n"
         f"Gradient flow learns left of the dashed line, {flow:.1f} % of the window. Starts are "
         "displaced by a relative $10^{-12}$;\nundisplaced, on $w_1 = \\pm w_2$, "

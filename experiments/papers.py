@@ -1,7 +1,8 @@
 """What the scripts of the papers' figures share: options, trained cases, outcomes, files.
 
 A script gives three functions: ``compute(**sizes)`` returns a record, ``numbers(record)`` what is
-found in it, ``draw(record)`` the figure. Figure and numbers come from the record alone.
+found in it, ``draw(record)`` the figure, or None where a table says it. Figure and numbers come
+from the record alone.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def experiment(
     module: str,
     compute: Callable[..., Any],
     numbers: Callable[[Any], dict[str, Any]],
-    draw: Callable[[Any], Figures],
+    draw: Callable[[Any], Figures] | None,
     record: bool = True,
     **larger: Sizes,
 ) -> Callable[[list[str] | None], int]:
@@ -82,7 +83,7 @@ def experiment(
                 found = compute(**sizes)
                 _write(name, found, numbers(found), files, sizes, default)
                 print(*files, sep="\n")
-            figures = draw(found)
+            figures = draw(found) if draw else {}
             several = {name: figures} if isinstance(figures, Figure) else figures
             for stem, figure in several.items():
                 write_atomically(folder / f"{stem}.png", partial(write_png, figure))

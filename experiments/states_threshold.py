@@ -23,9 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, experiment, stacked, timed
+from papers import experiment, stacked, timed
 
 from flowsim import MarkovChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights, wilson
@@ -36,7 +34,7 @@ OFFSETS = (-0.8, -0.6, -0.4, -0.2, -0.1, 0.1, 0.2, 0.4, 0.6, 0.8)
 FEWER = {10: (-0.4, -0.1, 0.1, 0.4)}
 LENGTH, RATE, STD = 2, 0.2, 0.02
 TRAINERS = {"gd": "gradient descent", "adamw": "AdamW"}
-STYLES = {2: (BLUE, "o"), 3: (ORANGE, "s"), 5: (GREEN, "^"), 10: (PINK, "D")}
+STATES = (2, 3, 5, 10)
 
 
 def chance(states: int, offset: float) -> float:
@@ -46,7 +44,7 @@ def chance(states: int, offset: float) -> float:
 
 def compute(largest: int = 10, seeds: int = 10, steps: int = 2000) -> xr.Dataset:
     """The open share of every run at its end, over case, offset and seed; NaN: not trained."""
-    parts, several = {}, (s for s in STYLES if s <= largest)
+    parts, several = {}, (s for s in STATES if s <= largest)
     for states, tied, trainer in timed(product(several, (True, False), TRAINERS)):
         offsets = FEWER.get(states, OFFSETS)
         share = np.full((len(OFFSETS), seeds), np.nan)
@@ -130,53 +128,4 @@ def _counted(states: int, offset: float, share: np.ndarray) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def draw(record: xr.Dataset) -> Figure:
-    """A panel for tied or untied weights and each trainer: the share trapped against λ(S − 1)."""
-    figure = Figure(figsize=(12, 6.6), layout="constrained")
-    grid = figure.subplots(2, 2, sharex=True, sharey=True)
-    for row, tied in enumerate((1, 0)):
-        for column, trainer in enumerate(TRAINERS):
-            here = (record.tied.values == tied) & (record.trainer.values == trainer)
-            panel(grid[row, column], record.isel(case=here), bool(tied))
-            words = "tied" if tied else "untied"
-            grid[row, column].set_title(f"{words} weights, {TRAINERS[trainer]}", fontsize=10)
-    for axes in grid[1]:
-        axes.set_xlabel(r"$\lambda\,(S-1)$;  $p > (S-1)/S$ on the left")
-    for axes in grid[:, 0]:
-        axes.set_ylabel("share of runs at the unigram\n(small, open: in between)")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5,
-                  frameon=False)  # fmt: skip
-    seeds, steps = record.sizes["seed"], record.attrs.get("steps", "")
-    figure.suptitle(
-        f"Trapped at the unigram: {seeds} seeds from $N(0, {STD}^2)$ at each $p$, {steps} steps on "
-        "the exact loss, 95 % intervals", fontsize=11
-    )  # fmt: skip
-    return figure
-
-
-def panel(axes: Axes, cases: xr.Dataset, tied: bool) -> None:
-    """Counts with intervals for every S, side by side, and the prediction."""
-    x = np.arange(len(OFFSETS))
-    predicted = np.where(np.array(OFFSETS) < 0, 1.0, 0.0) if tied else np.zeros(len(x))
-    axes.step(x, predicted, where="mid", color="0.6", linewidth=1.2, linestyle="--",
-              label="predicted for small weights")  # fmt: skip
-    for i in range(cases.sizes["case"]):
-        case = cases.isel(case=i)
-        colour, mark = STYLES[int(case.states)]
-        on = np.flatnonzero(np.isfinite(case.open_share.values).all(1))
-        lines = [_counted(2, 0.0, case.open_share.values[k]) for k in on]
-        share = np.array([line["trapped"] / line["runs"] for line in lines])
-        low, high = np.array([line["interval"] for line in lines]).T
-        place = x[on] + 0.18 * (i - (cases.sizes["case"] - 1) / 2)
-        spans = np.maximum([share - low, high - share], 0)
-        axes.errorbar(place, share, spans, color=colour, marker=mark, linestyle="none", ms=5,
-                      elinewidth=1, label=f"$S$ = {int(case.states)}")  # fmt: skip
-        between = np.array([line["between"] / line["runs"] for line in lines])
-        some = between > 0
-        axes.plot(place[some], between[some], mark, color=colour, markerfacecolor="none", ms=3.5)
-    axes.axvline(4.5, color="k", linewidth=0.8, linestyle=":")
-    axes.set_xticks(x, [f"{offset:+g}" for offset in OFFSETS])
-    axes.set_ylim(-0.06, 1.06)
-
-
-main = experiment(__name__, compute, numbers, draw, full={"seeds": 32, "steps": 10_000})
+main = experiment(__name__, compute, numbers, None, full={"seeds": 32, "steps": 10_000})

@@ -154,15 +154,37 @@ def draw_models_side_by_side(
     one_chain = all(data_of(record) == data for record in records)
     for record, ax in zip(records, panels, strict=True):
         for handle in draw_layers(record, ax, energy):
-            handles.setdefault(handle.get_label(), handle)
+            kind = _alike(handle.get_label())
+            handles[kind] = _joined(handles[kind], handle) if kind in handles else handle
         words = "\n".join(_title(record, not one_chain))
         ax.set_title(wrapped(words, canvas.width / shape[1], "medium"), fontsize="medium")
         ax.label_outer()
+    for text in [kind for kind in handles if kind.startswith("separatrix of")]:
+        if any(kind.endswith("predicts the other end") for kind in handles):
+            del handles[text]  # it is the edge of what is hatched for this
     basins = [text for record in records for text in basin_names(record).values()]
     first = [text for text in dict.fromkeys(basins) if text in handles]
     order = [*first, *(text for text in handles if text not in first)]
     lines = data if one_chain else []
     return canvas.finish(lines, [handles[text] for text in order], columns=3)
+
+
+def _alike(label: str) -> str:
+    """What a legend's entry shows, without what only its own panel has to say of it."""
+    for end in (" (", ":", ";"):
+        if not label.startswith("separatrix"):
+            label = label.partition(end)[0]
+    return "basin boundary" if label == "separatrix (analytic)" else label
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """One entry for what two panels show alike: with the kinds of both, or the longer words."""
+    texts = one.get_label(), other.get_label()
+    if ": " not in texts[0] or texts[0] == texts[1]:
+        return max(one, other, key=lambda entry: len(entry.get_label()))
+    kinds = {name: part for entry in (one, other) for name, part in
+             zip(entry.get_label().partition(": ")[2].split(", "), entry, strict=True)}  # fmt: skip
+    return Joint(kinds.values()).set_label(f"{texts[0].partition(': ')[0]}: {', '.join(kinds)}")
 
 
 def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]:

@@ -228,9 +228,10 @@ def test_a_chain_without_bad_minima_says_so():
     assert BinaryChain(0.3, 0.7).second_eigenvalue == 0
 
 
-def test_a_trap_that_the_full_model_does_not_have_is_named():
+def test_a_trap_that_lifted_starts_of_the_full_model_do_not_have_is_named():
     below = portrait_record(model("canonical", 0.2, 0.3), resolution=6)
-    assert "no trap of the full model" in draw(below).axes[0].get_title()
+    title = draw(below).axes[0].get_title().replace("\n", " ")
+    assert "full training from lifted starts is not trapped there" in title
 
 
 def test_baselines_are_all_named_and_apart():

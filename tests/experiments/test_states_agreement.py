@@ -45,4 +45,3 @@ def test_every_run_of_the_ensembles_is_counted_once():
             assert line["trapped"] + line["learned"] + line["between"] == line["runs"] == 2
     head, rows = TABLES["states_threshold"][1]({"made": {}, "sizes": {}} | found)
     assert {len(row) for row in rows} == {len(head)} == {11}
-    assert threshold.draw(record).axes

@@ -52,13 +52,13 @@ class CanonicalModel(BinaryGapModel):
     conserved_names: tuple[str, ...] = ("energy",)
 
     def captions(self) -> dict[str, str]:
-        """Words of a figure; where the full model has no trap, a remark says so."""
+        """Words of a figure; where lifted starts of the full model learn, a remark says so."""
         words = binary_words(self.chain, "canonical model", "canonical", self.dynamic_bias)
         words["text_portrait"] = words["text_portrait"].removeprefix("{text}: ")
         del words["integral_of"]  # it is of this model itself
         if self.chain.second_eigenvalue > 0:
             words["remark_cells_local_minimum"] = (
-                "(no trap of the full model, whose positions move: see rank-one)"
+                "(full training from lifted starts is not trapped there: see rank-one)"
             )
         return words
 
