@@ -149,7 +149,7 @@ def draw_models_side_by_side(
     canvas = Canvas(None, 6.1 * len(records), 6.3, look)
     shape = (len(records), 1) if canvas.narrow else (1, len(records))
     panels = canvas.figure.subplots(*shape, sharex=True, sharey=True, squeeze=False).flat
-    handles: dict[object, Any] = {}
+    handles: dict[str, Any] = {}
     data = data_of(records[0])
     one_chain = all(data_of(record) == data for record in records)
     for record, ax in zip(records, panels, strict=True):
