@@ -28,14 +28,15 @@ class Exactness:
         off_span: the largest part of the gradient outside the span, at 48 fresh points of it.
         steps: of gradient descent that all weights and the coordinates took from the start.
         differ: how far they are apart after these, in parts of the largest weight.
-        sizes: (dimensions so far, size of the largest new direction), round by round.
+        sizes: (dimensions so far, size of the largest new direction, the same in parts of what
+            rounding makes), round by round, the size in parts of the gradient.
     """
 
     weights: int
     off_span: float
     steps: int
     differ: float
-    sizes: tuple[tuple[int, float], ...]
+    sizes: tuple[tuple[int, float, float], ...]
 
 
 class Found(Model):

@@ -92,6 +92,13 @@ class Network:
         pairs = zip(self.shapes.items(), parts, strict=True)
         return {name: w.reshape((*flat.shape[:-1], *shape)) for (name, shape), w in pairs}
 
+    def levels(self, rows: Tensor) -> Tensor:
+        """Root mean squares of rows (..., P) in each tensor, (P,), at least double precision's."""
+        sizes = {n: w.square().mean().sqrt() for n, w in self.named(rows).items()}
+        return torch.cat(
+            [sizes[n].clamp_min(1e-16).expand(math.prod(s)) for n, s in self.shapes.items()]
+        )
+
     def one(self, flat: Tensor) -> Tensor:
         """L of one vector (P,)."""
         weights = self.named(flat)

@@ -10,12 +10,13 @@ import torch
 from torch import nn
 
 import flowsim
-from flowsim import BinaryChain, InputError, MarkovChain
+from flowsim import BinaryChain, DirichletPrior, InputError, MarkovChain
 from flowsim.models.rank_one.model import RankOneModel
 from full_model import (
     Architecture,
     MarkovSource,
     PopulationLoss,
+    PriorSource,
     RankOnePoint,
     lift_rank_one,
     lift_states,
@@ -103,6 +104,39 @@ def test_states(states):
     theirs = known.loss(number([e, w]))
     ours = model.loss(number([e * math.sqrt(states), -w * math.sqrt(4 * states)]))
     np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+
+
+def induction_head(arch):
+    """An induction head in three directions of the residual stream: symbol, the one before, out."""
+    start = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in arch.shapes.items()}
+    symbol, before, out = torch.eye(arch.d, dtype=torch.float64)[:3]
+    for name, size, row, column in (
+        ("0.value", 0.7, symbol, symbol), ("0.out", 0.6, before, symbol),
+        ("1.query", 0.9, symbol, symbol), ("1.key", 0.8, symbol, before),
+        ("1.value", 0.7, symbol, symbol), ("1.out", 0.5, out, symbol),
+        ("embedding", 0.8, number([1.0, -1.0]), symbol),
+        ("unembedding", 0.5, number([1.0, -1.0]), out),
+    ):  # fmt: skip
+        start[name] = size * torch.outer(row, column)
+    if arch.has_relative:
+        start["0.relative"][0, 1] = 0.5
+    return start
+
+
+@pytest.mark.parametrize("positions, d, k", [("relative", 3, 33), ("relative", 4, 33),
+                                             ("learned", 3, 24)])  # fmt: skip
+def test_rounding_adds_no_coordinates_to_an_induction_head(positions, d, k):
+    arch = Architecture(d, 5, 2, hidden=0, states=2, output="states", tied=False,
+                        positions=positions)  # fmt: skip
+    population = PopulationLoss(arch, PriorSource(DirichletPrior(2)))
+    model = flowsim.reduce(
+        lambda w: population({name: x[None] for name, x in w.items()})[0], induction_head(arch)
+    )
+    # three a matrix, all of rank one; what is added to scores but for a constant of those at zero
+    assert len(model.coordinates) == k == 24 + (5 + 4) * arch.has_relative
+    assert model.exactness.off_span < 1e-11 and model.exactness.differ < 1e-11
+    *new, (_, _, none) = model.exactness.sizes
+    assert min(ratio for *_, ratio in new) > 1e9 and none < 30
 
 
 def two_layers(x, y):
