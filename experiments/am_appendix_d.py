@@ -56,14 +56,9 @@ def compute(
     d: int = 4, seeds: int = 8, length: int = 64, steps: int = 8000, device: str = "cpu"
 ) -> xr.Dataset:
     """Tied single layers trained by AdamW on both chains, the formula fitted to each."""
-    arch = Architecture(d, length)
+    arch, recipe = Architecture(d, length), papers_recipe(steps=steps)
     settings = RunSettings(
-        arch,
-        papers_recipe(steps=steps),
-        **ensemble((BELOW, ABOVE), seeds),
-        telemetry_every=max(1, steps // 40),
-        dtype="float32",
-        device=device,
+        arch, recipe, **ensemble(recipe, (BELOW, ABOVE), seeds, 40), device=device
     )
     trained, weights = train(settings)
     weights = {name: w.cpu().double() for name, w in weights.items()}

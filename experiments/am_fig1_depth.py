@@ -65,21 +65,19 @@ def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3
     plain = {"layer_norm": False, "activation": "relu", "output": "binary"}
     code = {"layer_norm": True, "activation": "gelu", "output": "states"}
     panels = {
-        "AdamW, d = 4": (4, plain, length, adamw, "float32", depths),
-        "AdamW, d = 8": (8, plain, length, adamw, "float32", depths),
-        CODE: (4, code, length, adamw, "float32", [1]),
-        GRADIENT_DESCENT: (8, plain, DESCENT_LENGTH, descent, "float64", depths),
+        "AdamW, d = 4": (4, plain, length, adamw, depths),
+        "AdamW, d = 8": (8, plain, length, adamw, depths),
+        CODE: (4, code, length, adamw, [1]),
+        GRADIENT_DESCENT: (8, plain, DESCENT_LENGTH, descent, depths),
     }
     cases = {
         f"{panel}; {layers}": RunSettings(
             Architecture(d, n, layers=layers, **choices),
             recipe,
-            **ensemble([ABOVE], seeds),
-            telemetry_every=max(1, recipe.steps // 80),
-            dtype=dtype,
+            **ensemble(recipe, [ABOVE], seeds),
             device=device,
         )
-        for panel, (d, choices, n, recipe, dtype, layered) in panels.items()
+        for panel, (d, choices, n, recipe, layered) in panels.items()
         for layers in layered
     }
     return trained(cases)

@@ -56,20 +56,18 @@ def compute(seeds: int = 4, length: int = 64, steps: int = 4000, descent_steps: 
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
     runs = (
-        (4, length, adamw, "float32"),
-        (8, length, adamw, "float32"),
-        (8, DESCENT_LENGTH, descent, "float64"),
+        (4, length, adamw),
+        (8, length, adamw),
+        (8, DESCENT_LENGTH, descent),
     )
     cases = {
         f"{panel}; {kind}": RunSettings(
             Architecture(d, n, tied=kind == "tied"),
             recipe,
-            **ensemble((ABOVE, BELOW), seeds),
-            telemetry_every=max(1, recipe.steps // 80),
-            dtype=dtype,
+            **ensemble(recipe, (ABOVE, BELOW), seeds),
             device=device,
         )
-        for panel, (d, n, recipe, dtype) in zip(PANELS, runs, strict=True)
+        for panel, (d, n, recipe) in zip(PANELS, runs, strict=True)
         for kind in STYLES
     }
     return trained(cases)

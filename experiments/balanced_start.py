@@ -73,11 +73,9 @@ def compute(seeds: int = 16, steps: int = 1500, descent_steps: int = 2000) -> xr
             cases[name] = RunSettings(
                 Architecture(d, n),
                 recipe,
-                **ensemble(CHAINS, seeds),
+                **ensemble(recipe, CHAINS, seeds, 20),
                 init="recommended" if steep else start,
-                telemetry_every=max(1, recipe.steps // 20),
                 test_batch=16,
-                dtype="float32" if trainer == "adamw" else "float64",
             )
             if start == "matched":
                 initial[name] = matched(starting_weights(cases[name]))

@@ -70,8 +70,7 @@ def compute(seeds: int = 8, length: int = 64, steps: int = 8000, descent_length:
         f"{trainer}, {name}": RunSettings(
             Architecture(8, n, layers=1 + name.startswith("two"), tied=name != "untied"),
             recipe,
-            **ensemble(CHAINS, seeds),
-            telemetry_every=max(1, recipe.steps // 80),
+            **(ensemble(recipe, CHAINS, seeds) | {"dtype": "float64"}),
         )
         for trainer, (n, recipe) in recipes.items()
         for name in STYLES

@@ -68,22 +68,20 @@ def compute(seeds: int = 16, length: int = 64, steps: int = 4000, descent_steps:
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=DESCENT_RATE)
     panels = {
-        "AdamW, d = 4": (4, length, adamw, "float32"),
-        "AdamW, d = 8": (8, length, adamw, "float32"),
-        "population gradient descent, d = 8": (8, DESCENT_LENGTH, descent, "float64"),
+        "AdamW, d = 4": (4, length, adamw),
+        "AdamW, d = 8": (8, length, adamw),
+        "population gradient descent, d = 8": (8, DESCENT_LENGTH, descent),
     }
     cases, initial, sides = {}, {}, []
-    for panel, (d, n, recipe, dtype) in panels.items():
+    for panel, (d, n, recipe) in panels.items():
         for start in STYLES:
             name = f"{panel}; {start}"
             cases[name] = RunSettings(
                 Architecture(d, n),
                 recipe,
-                **ensemble([ABOVE], seeds),
+                **ensemble(recipe, [ABOVE], seeds),
                 init="gaussian" if start == "gaussian" else "recommended",
-                telemetry_every=max(1, recipe.steps // 80),
                 test_batch=16,
-                dtype=dtype,
                 device=device,
             )
             weights = starting_weights(cases[name])

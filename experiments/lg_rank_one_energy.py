@@ -65,21 +65,19 @@ def compute(d: int = 8, seeds: int = 4, length: int = 64, steps: int = 4000,
             descent_steps: int = 2000, device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """σ₁²/Σσ² of every weight matrix while tied single layers train, by both trainers."""
     recipes = {
-        "AdamW": (length, papers_recipe(steps=steps), "float32"),
-        "GD": (DESCENT_LENGTH, Recipe("gd", steps=descent_steps, learning_rate=0.5), "float64"),
+        "AdamW": (length, papers_recipe(steps=steps)),
+        "GD": (DESCENT_LENGTH, Recipe("gd", steps=descent_steps, learning_rate=0.5)),
     }
     cases = {
         f"{trainer}; {start}": RunSettings(
             Architecture(d, n),
             recipe,
-            **ensemble((ABOVE, BELOW), seeds),
+            **ensemble(recipe, (ABOVE, BELOW), seeds),
             init=start,
-            telemetry_every=max(1, recipe.steps // 80),
             test_batch=16,
-            dtype=dtype,
             device=device,
         )
-        for trainer, (n, recipe, dtype) in recipes.items()
+        for trainer, (n, recipe) in recipes.items()
         for start in STARTS
     }
     return trained(cases, keep=("leading_share", "relative_distance"))

@@ -30,7 +30,7 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import write_atomically, write_record
-from full_model import RunSettings, Weights, train
+from full_model import Recipe, RunSettings, Weights, train
 
 FIGURES = Path(__file__).parents[1] / "figures"
 ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
@@ -146,11 +146,15 @@ def write_png(figure: Figure, path: Path) -> None:
     )
 
 
-def ensemble(chains: Sequence[BinaryChain], seeds: int) -> dict[str, Any]:
-    """Chains and seeds of a run's models: every chain with as many seeds, the same for each."""
+def ensemble(
+    recipe: Recipe, chains: Sequence[BinaryChain], seeds: int, looks: int = 80
+) -> dict[str, Any]:
+    """Settings of a run: every chain with the same seeds, so many looks, AdamW in float32."""
     several = [chain for chain in chains for _ in range(seeds)]
     return {"p": tuple(chain.p for chain in several), "q": tuple(chain.q for chain in several),
-            "seeds": tuple(range(seeds)) * len(chains)}  # fmt: skip
+            "seeds": tuple(range(seeds)) * len(chains),
+            "telemetry_every": max(1, recipe.steps // looks),
+            "dtype": "float32" if recipe.trainer == "adamw" else "float64"}  # fmt: skip
 
 
 #: What a record of runs has of every model.

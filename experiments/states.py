@@ -30,7 +30,7 @@ from flowsim import (
     portrait_record,
 )
 from flowsim.labels import Label
-from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
+from full_model import Architecture, MarkovSource, PopulationLoss, Weights, lift_states
 
 STATES, CHANCES, NOISE = 5, (0.9, 0.7), (0.0, 0.02)
 HIDDEN, DIMENSION, SIDE, RATE, SEED = 4, 8, 20, 0.2, 0
@@ -57,6 +57,22 @@ def drawn(found: Found) -> dict[str, Figure]:
     return {"portrait_states": draw_models_side_by_side(found[0])}
 
 
+def descended(
+    loss: PopulationLoss, weights: Weights, noise: float, rate: float, steps: int
+) -> torch.Tensor:
+    """The loss (M,) before the last step of descent from the weights with noise on each."""
+    generator = torch.Generator().manual_seed(SEED)
+    weights = {
+        name: part + noise * torch.randn(part.shape, dtype=part.dtype, generator=generator)
+        for name, part in weights.items()
+    }
+    value = torch.zeros(0)
+    for _ in range(steps):
+        value, gradient = loss.value_and_gradient(weights)
+        weights = {name: part - rate * gradient[name] for name, part in weights.items()}
+    return value
+
+
 def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
     """How often full training ends where the plane predicts, by counts."""
     arch = Architecture(
@@ -67,15 +83,7 @@ def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
     e, w = (low + (np.arange(SIDE) + 0.5) / SIDE * (high - low)
             for low, high in ((-1.5, 1.5), (-1.0, 0.5)))  # fmt: skip
     theta = torch.from_numpy(np.stack(np.meshgrid(e, w, indexing="ij"), -1).reshape(-1, 2))
-    generator = torch.Generator().manual_seed(SEED)
-    weights = {
-        name: part + noise * torch.randn(part.shape, dtype=part.dtype, generator=generator)
-        for name, part in lift_states(theta, arch).items()
-    }
-    value = torch.zeros(len(theta))
-    for _ in range(steps):
-        value, gradient = loss.value_and_gradient(weights)
-        weights = {name: part - RATE * gradient[name] for name, part in weights.items()}
+    value = descended(loss, lift_states(theta, arch), noise, RATE, steps)
     open_share = (value - plane.chain.entropy_rate) / plane.chain.mutual_information
     learned, stays = (open_share < 0.05).numpy(), (open_share > 0.95).numpy()
     predicted = (find_limits(plane, theta).label == Label.GLOBAL_MINIMUM).numpy()

@@ -22,6 +22,7 @@ import torch
 import xarray as xr
 from matplotlib.figure import Figure
 from papers import experiment, timed
+from states import SEED, descended
 
 from flowsim import (
     Label,
@@ -35,7 +36,7 @@ from flowsim.labels import BASINS
 from full_model import Architecture, MarkovSource, PopulationLoss, lift_states
 
 STATES, HIDDEN, CHANCES, SLICES, NOISE = 3, 4, (0.8, 0.5), (-0.8, 0.0, 0.8), (0.0, 0.02)
-LENGTH, TRAINED, SIDE, RATE, SEED = 6, 3, 10, 0.05, 0
+LENGTH, TRAINED, SIDE, RATE = 6, 3, 10, 0.05
 
 
 Found = tuple[list[xr.Dataset], list[dict[str, Any]]]
@@ -77,15 +78,7 @@ def trained(p: float, v: float, noise: float, steps: int) -> dict[str, Any]:
     centres = (2 * np.arange(SIDE) + 1) / SIDE - 1
     e, w = np.meshgrid(centres[SIDE // 2 :], centres, indexing="ij")  # e and -e are the same run
     theta = torch.from_numpy(np.stack([e, w, np.full_like(e, v)], axis=-1).reshape(-1, 3))
-    generator = torch.Generator().manual_seed(SEED)
-    weights = {
-        name: part + noise * torch.randn(part.shape, dtype=part.dtype, generator=generator)
-        for name, part in lift_states(theta, arch).items()
-    }
-    value = torch.zeros(len(theta))
-    for _ in range(steps):
-        value, gradient = loss.value_and_gradient(weights)
-        weights = {name: part - RATE * gradient[name] for name, part in weights.items()}
+    value = descended(loss, lift_states(theta, arch), noise, RATE, steps)
     limits = find_limits(model, theta)
     gap = model.chain.mutual_information
     alike = ((value - limits.loss).abs() < 0.05 * gap).numpy()
