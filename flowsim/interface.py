@@ -480,8 +480,9 @@ class Model:
 
         On the terminal: ``text`` and ``text_data``; ``text_portrait``, the first line of a
         portrait, with ``{text}`` for the model and what is held; ``text_losses``, lines below it;
-        ``text_regime``; ``text_exact``: what agreement with full training means where
-        nothing is random, with ``{steps}``.
+        ``text_regime``; ``text_trapped``, said below the share that is trapped, where there is one;
+        ``text_exact``: what agreement with full training means where nothing is random, with
+        ``{steps}``.
         """
         return {"title": self.name.rpartition(":")[2]}
 

@@ -106,6 +106,7 @@ def _portrait(s: Summary) -> list[str]:
         title.replace("{text}", _model(s)),
         *losses,
         *_shares(s, {n: f"{share:.2%}" for n, share in fraction.items()}, "window ", 36),
+        *_trapped(s, fraction.get("local_minimum", 0)),
         f"cells: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['cells']}",
         f"agreeing with the analytic basins    {oracle if s['oracle_cells'] else 'no closed form'}",
         *_differing(s),
@@ -124,6 +125,12 @@ def _shares(s: Summary, shares: dict[str, str], of: str = "", width: int = 38) -
         words["global_minimum"] = f"{of}reaching the global minima".ljust(width)
         words["local_minimum"] = f"{of}trapped in local minima".ljust(width)
     return [f"{words[name]} {text}" for name, text in shares.items()]
+
+
+def _trapped(s: Summary, share: float) -> list[str]:
+    """What the model's local minima are to the whole transformer, where any start ends there."""
+    words = s["captions"].get("text_trapped")
+    return [words] if words and share else []
 
 
 def _differing(s: Summary) -> list[str]:
@@ -168,6 +175,7 @@ def _scan(s: Summary) -> list[str]:
         f"{_about(s, model_first=True)}: {sizes}",
         *([_optimizer(s)] if "optimizer" in s else []),
         *_shares(s, {name: _share(basin) for name, basin in s["basins"].items()}),
+        *_trapped(s, max(s["basins"].get("local_minimum", {"fraction": [0]})["fraction"])),
         *_periods(s),
         f"points: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['points']}",
         *_confirmed(s),

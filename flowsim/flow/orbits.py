@@ -47,7 +47,7 @@ def find_limits(
         atol: absolute error allowed per step for the other coordinates; not used by the rank-one
             model without attention.
         max_steps: attempted steps per orbit before it has timed out; by default 30 000 for the
-            rank-one model without attention, else 3000.
+            rank-one model, else 3000.
         progress: called with the number of starts done, after each part.
 
     Returns:

@@ -54,6 +54,16 @@ def binary_words(
     }  # fmt: skip
 
 
+def at_zero(chain: BinaryChain) -> dict[str, str]:
+    """What tied models say of their bad minima at p + q < 1, on the weights of a transformer.
+
+    There e = τv with v orthogonal to the manifold's α makes the logit b + τ²x, which lowers the
+    loss, whatever the other weights (docs/derivations.md, 12).
+    """
+    saddles = {"text_trapped": "local minima at e = 0: saddles of the whole transformer (d ≥ 2)"}
+    return saddles if chain.second_eigenvalue > 0 else {}
+
+
 def symmetric_words(
     chain: SymmetricChain, hidden_per_state: int, title: str, text: str
 ) -> dict[str, str]:

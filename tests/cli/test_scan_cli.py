@@ -40,6 +40,13 @@ def test_what_changes_no_result_leaves_no_trace_in_the_record(flowsim, tmp_path)
     assert_refused(flowsim(*grid, "--fraction", "0.5", "--resume"), "fraction: none, now 0.5")
 
 
+def test_bad_minima_that_the_whole_transformer_leaves_are_said_to_be_saddles(flowsim, tmp_path):
+    grid, words = ["--grid", "8x6"], "local minima at e = 0: saddles of the whole transformer"
+    _, out, _ = flowsim(*SCAN, "--p", "0.2", "--q", "0.3", *grid)
+    assert words in out and words in flowsim("info", "scan.nc")[1]
+    assert words not in flowsim("scan", "--out=b.nc", *CHAIN, *grid)[1]
+
+
 def test_chains_and_spreads(flowsim, tmp_path):
     words = ["--p", "0.2:0.6:3", "--q", "0.3", "--cloud", "5", "--sigma", "0.5:1.5:2"]
     code, out, _ = flowsim(*SCAN, *words, "--model", "linear", "--seed", "4")

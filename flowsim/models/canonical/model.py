@@ -17,7 +17,7 @@ from flowsim.models.canonical.basins import (
 )
 from flowsim.models.gap_family.base import BinaryGapModel
 from flowsim.models.on_chain import ChainPlane, canonical_integral
-from flowsim.models.words import binary_words
+from flowsim.models.words import at_zero, binary_words
 
 
 class CanonicalPlane(ChainPlane):
@@ -55,6 +55,7 @@ class CanonicalModel(BinaryGapModel):
         """Words of a figure; where lifted starts of the full model learn, a remark says so."""
         words = binary_words(self.chain, "canonical model", "canonical", self.dynamic_bias)
         words["text_portrait"] = words["text_portrait"].removeprefix("{text}: ")
+        words |= at_zero(self.chain)
         del words["integral_of"]  # it is of this model itself
         if self.chain.second_eigenvalue > 0:
             words["remark_cells_local_minimum"] = (

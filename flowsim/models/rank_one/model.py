@@ -43,7 +43,7 @@ from flowsim.models.rank_one.values import (
     attention_values,
     plain_values,
 )
-from flowsim.models.words import binary_words
+from flowsim.models.words import at_zero, binary_words
 
 #: r/d, hidden units per embedding dimension, as in AM.
 WIDTH_RATIO = 4.0
@@ -117,7 +117,8 @@ class RankOneModel(OnChain):
         kinds = ["with attention"] * self.attention + ["untied"] * (not self.tied)
         title = ", ".join([f"rank-one model, $N$ = {self.length}", *kinds])
         text = ", ".join([f"{self.name}, N = {self.length}", *kinds])
-        return binary_words(self.chain, title, text) | {
+        words = binary_words(self.chain, title, text) | (at_zero(self.chain) if self.tied else {})
+        return words | {
             "simpler": "canonical model",
             "starts": "$e$, $w$ and $a$" if self.attention else "$e$ and $w$",
             "remark": "(starts lifted from the plane, orbits projected to it)",

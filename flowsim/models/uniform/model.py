@@ -26,7 +26,7 @@ from flowsim.models.past_law import check_length, running_mean_law
 from flowsim.models.uniform.table import LawTable, law_table
 from flowsim.models.uniform.values import QUANTITIES, values_of
 from flowsim.models.uniform.verdict import rows_of
-from flowsim.models.words import binary_words
+from flowsim.models.words import at_zero, binary_words
 
 #: Points of one call, after which Ctrl-C is seen.
 _AT_ONCE = 4096
@@ -90,7 +90,8 @@ class AttentionModel(OnChain):
         """Words of a figure."""
         title = f"uniform attention over $N$ = {self.length}"
         text = f"{self.name}, N = {self.length}"
-        return binary_words(self.chain, title, text, self.dynamic_bias) | {
+        words = binary_words(self.chain, title, text, self.dynamic_bias) | at_zero(self.chain)
+        return words | {
             "held": "slice",
             "remark": "(arrows and orbits without their part along $a$)",
             "remark_a": "(arrows and orbits without their part along $a$; "

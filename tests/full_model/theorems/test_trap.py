@@ -2,11 +2,15 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.flow.orbits import find_limits
+from flowsim.labels import Label
+from flowsim.models.rank_one.model import RankOneModel
 from full_model import (
     Architecture,
     MarkovSource,
@@ -16,6 +20,7 @@ from full_model import (
     lift_rank_one,
     trap_matrix,
     unigram_trap,
+    with_noise,
 )
 
 CHAINS = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.95, 0.9)]
@@ -362,3 +367,25 @@ def test_what_is_refused():
     arch = Architecture(2, 2)
     with pytest.raises(InputError, match="shape"):
         unigram_trap(arch, drawn(Architecture(3, 2), 0), CHAINS[0])
+
+
+@pytest.mark.parametrize("attention", [False, True])
+def test_minima_of_the_manifold_below_one_are_saddles_across_it(attention):
+    """S of the lifted ends has the eigenvalue 2(p + q − 1) or less, and noise leads out of them."""
+    chain, length = BinaryChain(0.15, 0.55), 3
+    model = RankOneModel(chain, length, attention)
+    start = np.random.default_rng(2).uniform(-1.5, 1.5, (40, len(model.coordinates)))
+    found = find_limits(model, torch.tensor(start))
+    trapped = found.label == Label.LOCAL_MINIMUM
+    trapped &= (found.theta[:, 0].abs() < 1e-6) & (found.theta.abs() < 3).all(1)
+    ends = found.theta[trapped][:3]
+    assert len(ends) == 3
+    assert model.captions()["text_trapped"].startswith("local minima at e = 0: saddles")
+    arch = Architecture(2, length, attention="softmax" if attention else "none")
+    weights = lift_rank_one(model.point(ends), arch)
+    across = torch.linalg.eigvalsh(trap_matrix(arch, weights, chain))[:, 0]
+    assert (across < 2 * (chain.p + chain.q - 1) + 1e-6).all()
+    noise = [torch.Generator().manual_seed(seed) for seed in range(3)]
+    noisy = with_noise(arch, weights, 1e-3, noise)
+    _, loss = descend(arch, noisy, chain, 1200)
+    assert (loss < chain.stationary_entropy - 0.5 * chain.mutual_information).all()

@@ -49,4 +49,6 @@ def _constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
 
 def rows_of(model: Any) -> Rows:
     """The compiled half of the model."""
-    return Rows("rank_one_attention", HOOKS, lambda: _constants(model), at_once=32)
+    return Rows(
+        "rank_one_attention", HOOKS, lambda: _constants(model), max_steps=30_000, at_once=32
+    )
