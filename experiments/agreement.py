@@ -34,13 +34,11 @@ the predictions fail, agreement_reasons.png why the canonical model does):
   embedding falls onto the ReLU's kink at -rho, slides along it, as the positions move, to the
   global minimum; positions that move on their own explain all these misses.
 
-    python experiments/agreement.py [--out figures/agreement] [--grid 20] [--jobs 2] [--overwrite]
+    python experiments/agreement.py [--grid 20] [--jobs 2] [--overwrite]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import sys
 import time
@@ -53,9 +51,9 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from agreement_figures import draw_maps, draw_reasons
+from agreement_figures import draw
 from agreement_variants import VARIANTS, canonical_labels, variant_labels
-from papers import rounded
+from papers import FIGURES, experiment
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
@@ -74,9 +72,11 @@ NOISE, LOUD = 0.02, 0.1
 #: Steps of descent after which a run is followed by the flow.
 DESCENT = 5000
 GLOBAL, LOCAL = int(Label.GLOBAL_MINIMUM), int(Label.LOCAL_MINIMUM)
+KEPT = ("predicted", "outcome", "open_share", "by_flow", "e", "w", "end", "largest_drift",
+        "largest_distance")  # fmt: skip
 ON = {"all": "all weights", "attention": "attention", "others": "all but attention"}
-#: Cells a side of a line's grid, half of whose starts are trained.
-GRID = 20
+#: Keeps what is finished, for an interrupted experiment to go on.
+STATE = FIGURES / "agreement_state"
 
 
 @dataclass(frozen=True)
@@ -120,16 +120,12 @@ def all_cases(grid: int) -> list[Case]:
     ]  # fmt: skip
 
 
-def run(case: Case, state: Path) -> tuple[xr.Dataset, float]:
-    """The record of one ensemble without its curves, and the CPU seconds it took.
-
-    A file in the folder ``state`` keeps what is finished, for an interrupted experiment to go on.
-    """
+def run(case: Case, state: Path) -> xr.Dataset:
+    """The record of one ensemble without its curves, kept in the folder: a worker's task."""
     torch.set_num_threads(1)
     path = state / f"{case.name} {case.grid}.nc".replace(" ", "_")
     if path.exists():
-        kept = read_record(path, "agreement")
-        return kept, float(kept.attrs["seconds"])
+        return read_record(path, "agreement")
     began = time.process_time()
     points = grid_points(case.grid, case.grid // 2, e_range=(0.0, 2.0))
     record = compare(case.settings(), points)
@@ -142,10 +138,9 @@ def run(case: Case, state: Path) -> tuple[xr.Dataset, float]:
     opened = np.flatnonzero(kept["outcome"].to_numpy() == Label.UNRESOLVED)
     for row in opened:
         _follow_by_flow(case, points, kept, int(row))
-    seconds = time.process_time() - began
-    kept.attrs["seconds"] = seconds
     write_record(kept, path)
-    return kept, seconds
+    print(f"{case.name}: {time.process_time() - began:.0f} s of one core", file=sys.stderr)
+    return kept
 
 
 def _follow_by_flow(case: Case, points: torch.Tensor, kept: xr.Dataset, row: int) -> None:
@@ -161,10 +156,40 @@ def _follow_by_flow(case: Case, points: torch.Tensor, kept: xr.Dataset, row: int
         kept[f"largest_{name}"][row] = np.nanmax(found[name])
 
 
-def study(case: Case, state: Path) -> tuple[xr.Dataset, dict[str, Any], float]:
-    """Record and numbers of one ensemble, and the CPU seconds of training: a worker's task."""
-    record, seconds = run(case, state)
-    return record, numbers(case, record), seconds
+def compute(grid: int = 20, jobs: int = 2) -> xr.Dataset:
+    """Starts, predictions and outcomes of all ensembles, one after the other."""
+    if grid % 2 or grid < 2:
+        raise InputError("--grid must be even and positive")
+    STATE.mkdir(exist_ok=True)
+    cases, found = all_cases(grid), {}
+    work = partial(run, state=STATE)
+    with closing(run_chunks(work, cases.__getitem__, range(len(cases)), jobs)) as results:
+        for which, record in results:
+            found[which] = record
+    shutil.rmtree(STATE)  # a later run must not go on from this code's ensembles
+    return joined({case: found[i] for i, case in enumerate(cases)}, grid)
+
+
+def joined(found: dict[Case, xr.Dataset], grid: int) -> xr.Dataset:
+    """All ensembles in one record, one after the other."""
+    data = {name: ("point", np.concatenate([r[name].to_numpy() for r in found.values()]))
+            for name in KEPT}  # fmt: skip
+    which = np.concatenate([np.full(r.sizes["point"], i) for i, r in enumerate(found.values())])
+    data["case_of_point"] = ("point", which.astype(np.int16))
+    attrs = {"kind": "agreement", "cases": [case.name for case in found], "grid": grid}
+    record = xr.Dataset(data, attrs=attrs)
+    first = next(iter(found.values()))
+    for name in ("predicted", "outcome"):
+        record[name].attrs = first[name].attrs
+    return record
+
+
+def numbers(record: xr.Dataset) -> dict[str, Any]:
+    """What agreement.json says of every ensemble."""
+    known = {case.name: case for case in all_cases(record.attrs["grid"])}
+    which = record["case_of_point"].to_numpy()
+    return {"lines": [counted(known[name], record.isel(point=which == i))
+                      for i, name in enumerate(record.attrs["cases"])]}  # fmt: skip
 
 
 def share(agree: np.ndarray, noise: float) -> dict[str, Any]:
@@ -188,8 +213,8 @@ def boundary_distance(record: xr.Dataset, wrong: np.ndarray) -> float:
     return far
 
 
-def numbers(case: Case, record: xr.Dataset) -> dict[str, Any]:
-    """All that agreement.json says of one ensemble."""
+def counted(case: Case, record: xr.Dataset) -> dict[str, Any]:
+    """The numbers of one ensemble."""
     chain, outcome = BinaryChain(case.p, case.q), record["outcome"].to_numpy()
     points = torch.from_numpy(np.stack([record["e"], record["w"]], -1))
     decided = outcome != 0
@@ -232,82 +257,4 @@ def numbers(case: Case, record: xr.Dataset) -> dict[str, Any]:
     return line
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("figures/agreement"))
-    parser.add_argument("--grid", type=int, default=GRID, help="even")
-    parser.add_argument("--redraw", action="store_true", help="the figures alone")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--overwrite", action="store_true")
-    options = parser.parse_args(arguments)
-    out: Path = options.out
-    reasons = out.with_name(out.name + "_reasons.png")
-    files = [out.with_suffix(".png"), out.with_suffix(".json"), out.with_suffix(".nc"), reasons]
-    try:
-        if not options.redraw:
-            if not options.overwrite and any(file.exists() for file in files):
-                raise InputError(f"{out} exists: pass --overwrite or another --out")
-            if options.grid % 2 or options.grid < 2:
-                raise InputError("--grid must be even and positive")
-            _measure(out, options.grid, options.jobs)
-        lines = json.loads(files[1].read_text())
-        draw_maps(read_record(files[2], "agreement"), lines, files[0])
-        draw_reasons(lines, reasons)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
-def _measure(out: Path, grid: int, jobs: int) -> None:
-    """Run every ensemble, and write the numbers and the record."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    state = out.with_name(out.name + "_state")
-    state.mkdir(exist_ok=True)
-    found = _studied(all_cases(grid), state, jobs)
-    lines = [line for _, line in found.values()]
-    records = {case: record for case, (record, _) in found.items()}
-    joined = _joined(records, grid)  # with the commit, before files of that commit are replaced
-    out.with_suffix(".json").write_text(json.dumps(rounded(lines), indent=1) + "\n")
-    write_record(joined, out.with_suffix(".nc"))
-    shutil.rmtree(state)  # a later run must not go on from this code's ensembles
-
-
-def _studied(
-    cases: list[Case], state: Path, jobs: int
-) -> dict[Case, tuple[xr.Dataset, dict[str, Any]]]:
-    """Records and numbers of all cases, in their order."""
-    found = {}
-    work = partial(study, state=state)
-    with closing(run_chunks(work, cases.__getitem__, range(len(cases)), jobs)) as results:
-        for which, (record, line, seconds) in results:
-            case, right = cases[which], line["rank-one"]
-            found[case] = record, line
-            print(
-                f"{case.name}: {seconds:.0f} s of one core, rank-one right for {right['agree']} "
-                f"of {right['decided']}, {line['followed_by_flow']} by flow",
-                file=sys.stderr, flush=True,
-            )  # fmt: skip
-    return {case: found[case] for case in cases}
-
-
-def _joined(found: dict[Case, xr.Dataset], grid: int) -> xr.Dataset:
-    """Starts, predictions and outcomes of all cases, one after the other."""
-    data = {
-        name: ("point", np.concatenate([r[name].to_numpy() for r in found.values()]))
-        for name in ("predicted", "outcome", "open_share", "by_flow", "e", "w")
-    }
-    which = np.concatenate([np.full(r.sizes["point"], i) for i, r in enumerate(found.values())])
-    data["case_of_point"] = ("point", which.astype(np.int16))
-    attrs = provenance({"kind": "agreement", "cases": [case.name for case in found]})
-    changed = f" --grid {grid}" if grid != GRID else ""
-    attrs["command"] = "python experiments/agreement.py --overwrite" + changed
-    record = xr.Dataset(data, attrs=attrs)
-    first = next(iter(found.values()))
-    for name in ("predicted", "outcome"):
-        record[name].attrs = first[name].attrs
-    return record
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = experiment(__name__, compute, numbers, draw)

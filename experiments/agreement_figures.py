@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from agreement_variants import VARIANTS, canonical_labels
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from papers import write_png
 
 from flowsim.chain import BinaryChain
 from flowsim.drawing.style import FILL, INK, MARKER
@@ -32,7 +30,13 @@ NAMES = {1: "global_minimum", 2: "local_minimum", 0: "unresolved"}
 WRONG, LINE = "#7b1161", "#111111"
 
 
-def draw_maps(record: xr.Dataset, lines: list[dict[str, Any]], path: Path) -> None:
+def draw(record: xr.Dataset, numbers: dict[str, Any]) -> dict[str, Figure]:
+    """Both figures."""
+    lines = numbers["lines"]
+    return {"agreement": draw_maps(record, lines), "agreement_reasons": draw_reasons(lines)}
+
+
+def draw_maps(record: xr.Dataset, lines: list[dict[str, Any]]) -> Figure:
     """Where training goes, with the canonical and the rank-one model's misses marked."""
     figure = Figure(figsize=(15.5, 7.2), layout="constrained")
     axes = figure.subplots(len(ROWS), len(COLUMNS), sharex=True, sharey=True)
@@ -62,7 +66,7 @@ def draw_maps(record: xr.Dataset, lines: list[dict[str, Any]], path: Path) -> No
         "noise the same in law",
         fontsize=11,
     )
-    write_png(figure, path)
+    return figure
 
 
 def _panel(ax: Axes, own: xr.Dataset, chain: BinaryChain) -> None:
@@ -107,7 +111,7 @@ def _right(part: dict[str, Any]) -> str:
     return f"{part['agree']} of {part['decided']}"
 
 
-def draw_reasons(lines: list[dict[str, Any]], path: Path) -> None:
+def draw_reasons(lines: list[dict[str, Any]]) -> Figure:
     """How much of training every variant predicts: a panel for each N, a mark for each chain."""
     rows = [line for line in lines if "variants" in line]
     lengths = sorted({line["length"] for line in rows})
@@ -136,4 +140,4 @@ def draw_reasons(lines: list[dict[str, Any]], path: Path) -> None:
         "against training of the whole transformer from lifted starts",
         fontsize=11,
     )
-    write_png(figure, path)
+    return figure

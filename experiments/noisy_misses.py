@@ -165,7 +165,7 @@ def _freed(chain: BinaryChain, length: int) -> np.ndarray:
     """Which starts with noise on all but attention come to the global minimum, d = 8."""
     case = Case(chain.p, chain.q, 8, length, NOISE, "others", GRID)
     with tempfile.TemporaryDirectory() as folder:
-        record, _ = run(case, Path(folder))
+        record = run(case, Path(folder))
     return record["outcome"].to_numpy() == Label.GLOBAL_MINIMUM
 
 

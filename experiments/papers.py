@@ -1,8 +1,8 @@
 """What the scripts of the papers' figures share: options, trained cases, outcomes, files.
 
 A script gives three functions: ``compute(**sizes)`` returns a record, ``numbers(record)`` what is
-found in it, ``draw(record)`` the figure, or None where a table says it. Figure and numbers come
-from the record alone.
+found in it, ``draw(record)`` or ``draw(record, numbers)`` the figure, or None where a table says
+it. Figure and numbers come from the record alone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def experiment(
     module: str,
     compute: Callable[..., Any],
     numbers: Callable[[Any], dict[str, Any]],
-    draw: Callable[[Any], Figures] | None,
+    draw: Callable[..., Figures] | None,
     record: bool = True,
     **larger: Sizes,
 ) -> Callable[[list[str] | None], int]:
@@ -71,6 +71,7 @@ def experiment(
         files = [folder / f"{name}{suffix}" for suffix in (".json", ".nc")[: 1 + record]]
         try:
             if record and options.redraw:
+                told = json.loads((FIGURES / f"{name}.json").read_text())
                 with xr.open_dataset(FIGURES / f"{name}.nc", engine="h5netcdf") as stored:
                     found = stored.load()
             else:
@@ -81,9 +82,11 @@ def experiment(
                 sizes = default | next((v for k, v in larger.items() if vars(options)[k]), {})
                 sizes |= {k: v for k, v in vars(options).items() if k in default and v is not None}
                 found = compute(**sizes)
-                _write(name, found, numbers(found), files, sizes, default)
+                told = numbers(found)
+                _write(name, found, told, files, sizes, default)
                 print(*files, sep="\n")
-            figures = draw(found) if draw else {}
+            known = (found, told)[: len(inspect.signature(draw).parameters)] if draw else ()
+            figures = draw(*known) if draw else {}
             several = {name: figures} if isinstance(figures, Figure) else figures
             for stem, figure in several.items():
                 write_atomically(folder / f"{stem}.png", partial(write_png, figure))

@@ -84,10 +84,10 @@ def interval(part: Line) -> str:
 TRAINERS = {"gd": "gradient descent", "adamw": "AdamW", "sgd": "SGD, momentum 0.9"}
 
 
-def summary(found: list[Line]) -> Rows:
+def summary(found: Line) -> Rows:
     """What both models predict right, by noise and by the side of p + q = 1."""
     groups: dict[str, dict[str, list[Line]]] = {}
-    for line in found:
+    for line in found["lines"]:
         p, q, *_ = (float(part.partition("=")[2]) for part in line["case"].split()[:2])
         noise = line["case"].partition(" noise ")[2] or "none"
         groups.setdefault(noise, {}).setdefault("><"[p + q < 1], []).append(line)
@@ -100,9 +100,9 @@ def summary(found: list[Line]) -> Rows:
     return ["noise", *(f"{model} right, p + q {side} 1" for model, side in columns)], rows
 
 
-def reasons(found: list[Line]) -> Rows:
+def reasons(found: Line) -> Rows:
     """The share of outcomes explained with one difference switched on at a time."""
-    lines = [line for line in found if "variants" in line]
+    lines = [line for line in found["lines"] if "variants" in line]
     names = list(lines[0]["variants"])
     shares = [[line["variants"][n]["agreement"] for n in names] for line in lines]
     rows = [[line["case"], *("" if x is None else f"{x:.1%}" for x in own)]
@@ -153,7 +153,7 @@ TRAINING = {
         "canonical model right": lambda x: share(x["canonical"]),
         "canonical: global predicted, local found": "{canonical_global_found_local}",
         "local predicted, global found": "{canonical_local_found_global}",
-    }, lambda found: found)),
+    }, lambda found: found["lines"])),
     "reasons": ("agreement", reasons),
     "adamw": ("agreement_adamw", table({
         "AdamW": "{case}", "steps": "{steps}", "runs": "{runs}", "learned": "{learned}",

@@ -60,10 +60,10 @@ def test_agreement_becomes_tables(tmp_path, monkeypatch):
     chain = agreement.CHAINS[0]
     cases = [agreement.Case(*chain, 8, 8, 0.0, "all", 4)]
     cases.append(agreement.Case(*chain, 2, 3, 0.02, "attention", 2))
-    lines = [agreement.study(case, tmp_path)[1] for case in cases]
-    again = [agreement.study(case, tmp_path)[1] for case in cases]  # from what was kept
+    lines = [agreement.counted(case, agreement.run(case, tmp_path)) for case in cases]
+    again = [agreement.counted(case, agreement.run(case, tmp_path)) for case in cases]  # kept
     assert again == lines
-    (tmp_path / "agreement.json").write_text(json.dumps(lines))
+    (tmp_path / "agreement.json").write_text(json.dumps({"lines": lines}))
     found = {"sizes": {}} | own_map.numbers(own_map.compute(2, 4))
     (tmp_path / "agreement_adamw.json").write_text(json.dumps(found))
     monkeypatch.setattr(results_page, "FIGURES", tmp_path)
@@ -85,7 +85,8 @@ def test_what_descent_leaves_open_is_followed_by_flow(tmp_path, monkeypatch):
     monkeypatch.setattr(agreement, "DESCENT", 1000)
     monkeypatch.setattr(agreement, "grid_points", lambda *_, **__: points)
     case = agreement.Case(0.5, 0.8, 2, 3, 0.0, "all", 2)
-    record, line, _ = agreement.study(case, tmp_path)
+    record = agreement.run(case, tmp_path)
+    line = agreement.counted(case, record)
     assert record["by_flow"].values.tolist() == [1, 0] and line["unresolved"] == 0
     assert record["outcome"].values.tolist() == record["predicted"].values.tolist() == [2, 1]
 
@@ -103,3 +104,18 @@ def test_make_reproduce_runs_every_script():
     scripts.remove("cuda")  # needs a GPU: `make cuda` runs it
     assert sorted(named) == sorted(scripts | {"execute"})
     assert named[-2:] == ["execute", "results_page"]
+
+
+def test_the_whole_agreement_is_joined_counted_and_drawn(tmp_path, monkeypatch):
+    agreement, papers = __import__("agreement"), __import__("papers")
+    few = [agreement.Case(*chain, 8, 8, 0.0, "all", 2) for chain in agreement.CHAINS[:2]]
+    monkeypatch.setattr(agreement, "all_cases", lambda grid: few)
+    monkeypatch.setattr(agreement, "STATE", tmp_path / "state")
+    assert agreement.main(["--out", str(tmp_path), "--grid", "3"]) == 2
+    assert agreement.main(["--out", str(tmp_path), "--grid", "2", "--jobs", "1"]) == 0
+    lines = json.loads((tmp_path / "agreement.json").read_text())["lines"]
+    assert [line["points"] for line in lines] == [2, 2] and not (tmp_path / "state").exists()
+    monkeypatch.setattr(papers, "FIGURES", tmp_path)
+    drawn = (tmp_path / "agreement.png").read_bytes()
+    assert agreement.main(["--out", str(tmp_path), "--redraw"]) == 0
+    assert (tmp_path / "agreement.png").read_bytes() == drawn
