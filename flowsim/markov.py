@@ -59,7 +59,7 @@ class MarkovChain:
 
     @classmethod
     def symmetric(cls, states: int, p: float) -> SymmetricChain:
-        """The chain that stays with probability 1 − p, else moves to any other state alike."""
+        """The chain that stays with probability 1 − p, else moves uniformly to another state."""
         return SymmetricChain(states, p)
 
     def __eq__(self, other: object) -> bool:
@@ -228,7 +228,7 @@ class GapChain(MarkovChain):
 
 @dataclass(frozen=True)
 class SymmetricChain(GapChain):
-    """S states; the chain stays with probability 1 − p, else moves to any other state alike.
+    """S states; the chain stays with probability 1 − p, else moves uniformly to another state.
 
     Every quantity has a closed form, right to a few units in the last place also near p = (S−1)/S,
     where successors are independent.

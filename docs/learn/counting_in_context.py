@@ -9,7 +9,7 @@
 # ---
 
 # %% [markdown]
-# # In context: a kernel of its own for every sequence
+# # In context: a new transition matrix for every sequence
 #
 # So far one chain stood behind all sequences, and a transformer could keep its transition matrix
 # (the *kernel*) in its weights. Here every sequence has a kernel of its own. Each of its rows is

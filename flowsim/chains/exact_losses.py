@@ -1,4 +1,4 @@
-"""Exact losses under a prior: Bayes, counting of any order, and who knows the kernel.
+"""Exact losses under a prior: Bayes, counting of any order, and an oracle with the kernel.
 
 Sequences with the same first m symbols and the same counts of what followed each m symbols have
 one probability and one prediction. So the sum over S^N sequences is one over such classes, of
@@ -32,7 +32,7 @@ class PriorLosses:
         uniform: log S.
         counting: order j of add-one counting in context → its loss; 0 is the unigram.
         bayes: the least possible loss without knowing the kernel.
-        kernel: the loss of who knows the kernel of each sequence.
+        kernel: the loss of an oracle that knows the kernel of each sequence.
         by_position: the same by name ("bayes", "kernel", "0", "1", …), each of shape (N − m + 1,).
 
     >>> import flowsim

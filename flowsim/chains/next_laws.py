@@ -32,7 +32,7 @@ def bayes_laws(prior: Prior, tokens: Tensor) -> Tensor:
 
 
 def kernel_laws(kernels: Tensor, tokens: Tensor) -> Tensor:
-    """The same of who knows the kernel of each sequence.
+    """The same of an oracle that knows the kernel of each sequence.
 
     Args:
         kernels: (B, S^k, S), rows as in ``OrderChain``.

@@ -303,7 +303,7 @@ States = Annotated[
     int | None,
     typer.Option(
         parser=states, metavar="S", rich_help_panel=CHAIN,
-        help="S states: left with probability P, for any other one alike.",
+        help="S states: leave the state with probability P, uniformly to the others.",
     ),
 ]  # fmt: skip
 Model = Annotated[

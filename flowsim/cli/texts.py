@@ -337,7 +337,7 @@ _BASELINES = {
     "unigram": "unigram",
     "bigram": "bigram",
     "Bayes": "Bayes, who knows the prior",
-    "kernel": "who knows the kernel",
+    "kernel": "oracle that knows the kernel",
 }
 
 

@@ -264,7 +264,7 @@ Layer = Cells | Border | xr.Dataset
 
 
 class _StoppedEarlyError(Exception):
-    """Nobody waits for the line any more."""
+    """The line was cancelled: a newer request replaced it."""
 
 
 def has_border(view: View) -> bool:

@@ -210,7 +210,7 @@ def _model_words(view: View) -> list[str]:
 
 
 class Stopped(Exception):
-    """Nobody waits for the record any more."""
+    """The record was cancelled: a newer request replaced it."""
 
 
 def explored_record(

@@ -185,7 +185,7 @@ def prior_lines(s: Summary) -> list[str]:
     names = {"0": " (unigram)", "1": " (bigram)"}
     for order, loss in s["counting"].items():
         rows.append((f"counting in context, order {order}{names.get(order, '')}", loss))
-    rows += [("Bayes, who knows the prior", s["bayes"]), ("who knows the kernel", s["kernel"])]
+    rows += [("Bayes, who knows the prior", s["bayes"]), ("oracle that knows the kernel", s["kernel"])]
     return [
         f"prior {s['prior']}, {s['states']} states, order {s['order']}",
         f"exact mean losses after {s['order']} to {s['length']} symbols; counting adds one",
@@ -210,10 +210,10 @@ class Chain(AnyChain):
 def chain(given: Chain) -> None:
     """Say what is known of a chain: entropies, second eigenvalue, threshold, expected regime.
 
-    The chain is binary (--p and --q); or has S states and moves to any other state alike with
-    probability p (--states and --p); or is the one of a transition matrix (--kernel), of order K
-    with --order. With --prior every sequence has a kernel of its own: then the exact losses are
-    said of counting in context, of Bayes's predictor, and of who knows the kernel.
+    The chain is binary (--p and --q); or has S states and leaves a state with probability p,
+    uniformly to the others (--states and --p); or is the one of a transition matrix (--kernel), of order K
+    with --order. With --prior every sequence has its own transition matrix: then the exact losses
+    are those of counting in context, of Bayes's predictor, and of an oracle that knows the matrix.
 
     \b
     Examples:

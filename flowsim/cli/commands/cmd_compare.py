@@ -131,8 +131,8 @@ def compare(given: Compare) -> None:
     learned or not after as many steps. Without noise training is that map, until AdamW has
     magnified rounding, which on lifted starts it does.
 
-    --model states trains transformers with S logits by flow or gd, from the plane that their
-    training without noise never leaves; with noise the exact loss sums over S^N sequences.
+    --model states trains transformers with S logits by flow or gd, from points (e, w) of a plane
+    on which training without noise stays; with noise the exact loss sums over S^N sequences.
 
     Starts are a grid in e and w (with --fix a=X where there is attention; 0.5 by default), those
     of a file or record (--points), or normal draws (--cloud with --sigma).

@@ -4,7 +4,7 @@ from flowsim.models.family import LENGTH, PLANAR, SPATIAL, Family, Option
 
 FAMILY = Family(
     "rank-one",
-    "rank-one, the manifold that full training preserves",
+    "rank-one, which full training from lifted starts follows",
     "Rank-one: full training",
     "flowsim.models.rank_one.model:RankOneModel",
     {
