@@ -53,7 +53,7 @@ class Prior(ABC):
 
     @abstractmethod
     def row_entropy(self, counts: Tensor, context: Tensor) -> Tensor:
-        """E H(P(c, ·)) in nats under the posterior, the loss of an oracle that knows the kernel, (A,)."""
+        """E H(P(c, ·)) in nats under the posterior, the loss with the kernel known, (A,)."""
 
 
 class DirichletPrior(Prior):

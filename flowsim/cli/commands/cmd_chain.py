@@ -185,7 +185,8 @@ def prior_lines(s: Summary) -> list[str]:
     names = {"0": " (unigram)", "1": " (bigram)"}
     for order, loss in s["counting"].items():
         rows.append((f"counting in context, order {order}{names.get(order, '')}", loss))
-    rows += [("Bayes, who knows the prior", s["bayes"]), ("oracle that knows the kernel", s["kernel"])]
+    rows.append(("Bayes, who knows the prior", s["bayes"]))
+    rows.append(("oracle that knows the kernel", s["kernel"]))
     return [
         f"prior {s['prior']}, {s['states']} states, order {s['order']}",
         f"exact mean losses after {s['order']} to {s['length']} symbols; counting adds one",
@@ -211,8 +212,8 @@ def chain(given: Chain) -> None:
     """Say what is known of a chain: entropies, second eigenvalue, threshold, expected regime.
 
     The chain is binary (--p and --q); or has S states and leaves a state with probability p,
-    uniformly to the others (--states and --p); or is the one of a transition matrix (--kernel), of order K
-    with --order. With --prior every sequence has its own transition matrix: then the exact losses
+    uniformly to the others (--states and --p); or is the one of a transition matrix (--kernel), of
+    order K with --order. With --prior every sequence has its own transition matrix: then the losses
     are those of counting in context, of Bayes's predictor, and of an oracle that knows the matrix.
 
     \b
