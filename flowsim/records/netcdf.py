@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from pathlib import Path
@@ -14,9 +14,15 @@ from typing import IO, Any, Literal
 
 import numpy as np
 import xarray as xr
+from xarray.conventions import cf_encoder, encode_dataset_coordinates
 
 from flowsim.errors import InputError
 from flowsim.records.attributes import CONVENTIONS, SCHEMA, described
+
+#: How hard zlib tries: 4 takes longer and saves 3 %.
+_LEVEL = 1
+#: The scale of a dimension that has no values, as NetCDF begins its name.
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
 
 
 def flags(codes: Iterable[IntEnum] | Sequence[str]) -> dict[str, object]:
@@ -47,33 +53,68 @@ def write_record(record: xr.Dataset, path: Path | str) -> None:
     write_atomically(Path(path), partial(store_record, record))
 
 
-def store_record(record: xr.Dataset, path: Path) -> None:
+def store_record(record: xr.Dataset, path: Path, kinds: str = "iuf") -> None:
     """Write a record as NetCDF, compressed and sealed.
+
+    Args:
+        record, path: what is written, and where.
+        kinds: the kinds of numbers that are compressed, as numpy calls them.
 
     Raises:
         OSError: the disk is full or the folder went away.
     """
     record = described(record).assign_attrs(Conventions=CONVENTIONS)
-    encoding = {n: {"zlib": True, "complevel": 4} for n, v in record.items() if v.ndim and v.size}
-
-    def fill(file: SafeFile) -> None:
-        record.to_netcdf(file, engine="h5netcdf", encoding=encoding)
-
-    write_sealed(path, fill)
-
-
-def write_sealed(path: Path, fill: Callable[[SafeFile], object], mode: Any = "w+b") -> None:
-    """Let ``fill`` write HDF5 to a file, and seal it.
-
-    Raises:
-        OSError: the disk is full.
-    """
-    with SafeFile(path, mode) as file:
+    with SafeFile(path) as file:
         try:
-            fill(file)
+            _write(record, file, kinds)
         finally:
             file.check()
     seal(path)
+
+
+def _write(record: xr.Dataset, file: SafeFile, kinds: str) -> None:
+    """NetCDF-4, which is HDF5 with dimension scales; in half the time of xarray's own writer."""
+    from h5py import File
+
+    variables, attributes = cf_encoder(*encode_dataset_coordinates(record))
+    with File(file, "w", libver=("v108", "v108"), track_order=True) as h5:
+        _say(h5, attributes)
+        scales = {}
+        for i, (dim, size) in enumerate(record.sizes.items()):
+            if dim in variables:
+                scales[dim] = _array(h5, str(dim), variables[dim].to_numpy(), kinds)
+                scales[dim].make_scale(str(dim))
+            else:
+                scales[dim] = _array(h5, str(dim), np.zeros(size, ">f4"), kinds)
+                scales[dim].make_scale(f"{_NO_VARIABLE}{size:10}")
+            scales[dim].attrs["_Netcdf4Dimid"] = np.int32(i)
+        for name, variable in variables.items():
+            array = scales.get(name) or _array(h5, str(name), variable.to_numpy(), kinds)
+            _say(array, variable.attrs)
+            if name not in scales:
+                for axis, dim in enumerate(variable.dims):
+                    array.dims[axis].attach_scale(scales[dim])
+
+
+def _array(h5: Any, name: str, values: np.ndarray, kinds: str) -> Any:
+    """An array of a file with these values; an empty one may grow, which NetCDF asks of it."""
+    from h5py import string_dtype
+
+    options: dict[str, Any] = {"dtype": values.dtype}
+    if values.dtype.kind not in "iuf":
+        options["dtype"], values = string_dtype(), values.astype(object)
+    if not values.size:
+        options["maxshape"] = (None,) * values.ndim
+    elif values.ndim and values.dtype.kind in kinds:
+        options |= {"compression": "gzip", "compression_opts": _LEVEL, "shuffle": True}
+    return h5.create_dataset(name, data=values, track_order=True, **options)
+
+
+def _say(place: Any, attributes: Mapping[Hashable, Any]) -> None:
+    """Put attributes there."""
+    for name, value in attributes.items():
+        words = np.asarray(value).dtype.kind == "U" and np.ndim(value)
+        place.attrs[str(name)] = np.asarray(value, dtype=object) if words else value
 
 
 def open_record(path: Path | str, *kinds: str) -> xr.Dataset:

@@ -106,6 +106,7 @@ class Scan:
         families: how many leading dimensions, of p, q, length and sigma, have basin shares of
             their own.
         size, chunks: points in all, and tasks.
+        fast: whether a point costs microseconds.
 
     Raises:
         InputError: p or q outside (0, 1); p, q or lengths that do not increase, or beside a model
@@ -140,6 +141,7 @@ class Scan:
     families: int = field(init=False, repr=False)
     size: int = field(init=False, repr=False)
     chunks: int = field(init=False, repr=False)
+    fast: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in VARIED:
@@ -166,7 +168,8 @@ class Scan:
         shape = (*map(len, several.values()), *self.starts.shape)
         size = int(np.prod(shape, dtype=object))
         usual = 1024 if trained else 2048 if len(model.coordinates) <= 4 else 256
-        chunk = self.chunk if self.chunk >= 1 else 65_536 if model.fast and not trained else usual
+        fast = model.fast and trained is None
+        chunk = self.chunk if self.chunk >= 1 else 65_536 if fast else usual
         dims = (*several, *self.starts.dims)
         found = {
             "how": how,
@@ -177,6 +180,7 @@ class Scan:
             "size": size,
             "chunk": chunk,
             "chunks": -(-size // chunk),
+            "fast": fast,
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)

@@ -6,6 +6,7 @@ import pytest
 import xarray as xr
 
 from flowsim import BinaryChain, CanonicalModel, InputError, portrait_record
+from flowsim.records.attributes import described
 from flowsim.records.netcdf import check_output, read_record, write_atomically, write_record
 
 
@@ -30,6 +31,32 @@ def test_same_run_same_bytes(record, tmp_path):
     write_record(record, tmp_path / "a.nc")
     write_record(again, tmp_path / "b.nc")
     assert (tmp_path / "a.nc").read_bytes() == (tmp_path / "b.nc").read_bytes()
+
+
+def test_what_is_written_is_what_xarray_itself_writes(tmp_path):
+    several = xr.Dataset(
+        {
+            "label": (("e", "w"), np.arange(6, dtype="i1").reshape(2, 3), {"flag_values": [0, 1]}),
+            "lines": (("line", "point"), np.array([[1.5, np.nan, 2.0]]), {"words": ["a", "β"]}),
+            "none": (("line", "nothing"), np.zeros((1, 0)), {"long_name": "no values"}),
+            "known": ("line", np.array([True])),
+            "name": ("w", np.array(["a", "bc", "ζ"])),
+            "loss": ((), 0.25),
+        },
+        {"w": [1.0, 2.0, 3.0], "e": [0.5, 1.5], "held": 2.0, "basin": ("line", ["saddle"])},
+        {"kind": "portrait", "schema": 2, "text": "p → q", "several": [1, 2], "number": 0.5},
+    )
+    write_record(several, tmp_path / "ours.nc")
+    theirs = described(several).assign_attrs(Conventions="CF-1.11")
+    theirs.to_netcdf(tmp_path / "theirs.nc", engine="h5netcdf")
+    ours = read_record(tmp_path / "ours.nc")
+    for name in ("ours.nc", "theirs.nc"):
+        stored = xr.load_dataset(tmp_path / name, engine="h5netcdf")
+        xr.testing.assert_identical(stored, ours)
+        assert {n: v.dtype for n, v in stored.variables.items()} == {
+            n: v.dtype for n, v in ours.variables.items()
+        }
+    assert ours.sizes == several.sizes and "held" in ours.coords
 
 
 def test_foreign_files_are_refused(record, tmp_path):

@@ -194,7 +194,7 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from flowsim import *
-import flowsim.scan.store, h5netcdf
+import flowsim.scan.store, h5py
 
 folder, wanted = Path(sys.argv[1]), int(sys.argv[2])
 axes = {"e": cell_centres(-2, 2, 12), "w": cell_centres(-2, 2, 16)}
@@ -216,7 +216,7 @@ def inside_a_write(countdown):
                 die()
             return super().write(content)
     opened, create, rename, remove = (
-        Path.open, h5netcdf.File.create_variable, os.replace, Path.unlink)
+        Path.open, h5py.File.create_dataset, os.replace, Path.unlink)
     def half(path, mode="r", *rest, **keywords):
         ours = path.suffix in (".parts", ".draft") and mode in ("wb", "r+b")
         return Half(path, mode) if ours else opened(path, mode, *rest, **keywords)
@@ -230,7 +230,7 @@ def inside_a_write(countdown):
                 function(*args, **keywords)
             return die() if countdown[0] < 0 else function(*args, **keywords)
         return stepped
-    Path.open, h5netcdf.File.create_variable = half, variable
+    Path.open, h5py.File.create_dataset = half, variable
     os.replace, Path.unlink = step(rename), step(remove)
 
 kills = inside = finished = calm_run = 0
