@@ -30,8 +30,6 @@ Options = TypeVar("Options")
 
 #: Formats of figures.
 FIGURES = (".png", ".pdf", ".svg")
-#: The papers' clipping of AdamW's gradients (AM Table 2), as ``train`` has it.
-_CLIP = 1.0
 
 
 def command(run: Callable[[Options], None], kind: type[Options]) -> Callable[..., None]:
@@ -220,24 +218,18 @@ class OptimizerOptions:
     def choice_of_optimizer(self, model: str, seed: int) -> OptimizerChoice | None:
         """The optimizer with all its numbers; None where the flow is followed.
 
-        The papers' batches, clipping and nudge are of models whose training is a transformer's.
+        Batches are of models whose training is a transformer's.
         """
-        from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
+        from flowsim.training.optimizer_choice import OptimizerChoice
 
         if self.optimizer is None:
             return None
         names = ("learning_rate", "steps", "loss", "batch", "schedule")
         numbers: dict[str, Any] = {name: getattr(self, name) for name in names}
         numbers = {name: value for name, value in numbers.items() if value is not None}
-        mapped, usual = model in MAPPED, 0.0
-        if mapped and self.optimizer in ("adam", "adamw"):
-            numbers["clip"] = _CLIP
-        if mapped:
-            usual = USUAL_NUDGE
-        else:
+        if model not in MAPPED:
             numbers.setdefault("loss", "population")
-        nudge = usual if self.nudge is None else self.nudge
-        choice = OptimizerChoice.named(self.optimizer, self.d or 8, seed, nudge, **numbers)
+        choice = OptimizerChoice.named(self.optimizer, self.d or 8, seed, self.nudge, **numbers)
         if self.batch is not None and choice.recipe.loss == "population":
             raise InputError("--batch goes with --loss sampled; the population loss is exact")
         return choice

@@ -32,11 +32,13 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
     x_low, x_high, y_low, y_high = view.window
     window = [f"--window={view.x}={x_low!r}:{x_high!r},{view.y}={y_low!r}:{y_high!r}"]
     window = window if view.axes or view.window != view.usual_window else []
-    size = ["--resolution", str(levels(view)[-1])]
-    lines = [shlex.join(["flowsim", "portrait", *model, *window, *size])]
+    size, lines = ["--resolution", str(levels(view)[-1])], []
     if view.starts:
         rows = "\\n".join([f"{view.y},{view.x}", *(f"{y!r},{x!r}" for y, x in view.starts)])
         lines.append(f"printf '{rows}\\n' > starts.csv")
+        size += ["--points", "starts.csv"]
+    lines.append(shlex.join(["flowsim", "portrait", *model, *window, *size]))
+    if view.starts:
         lines.append(
             shlex.join(["flowsim", "scan", *model, "--points", "starts.csv", "--out", "orbits.nc"])
         )
@@ -61,21 +63,19 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
         f'window = {{"{view.x}": ({x_low!r}, {x_high!r}), "{view.y}": ({y_low!r}, {y_high!r})}}'
     )
     size = levels(view)[-1]
+    if view.starts:
+        rows = [[*start] for start in view.starts]
+        lines.append(f"starts = flowsim.Points({[view.y, view.x]!r}, {rows!r})")
+        held += ", starts=starts"
     lines.append(f"record = flowsim.portrait_record(model, resolution={size}, window=window{held})")
     lines.append("figure = flowsim.draw(record)")
     if view.starts or view.puff is not None:
         lines += ["", "import torch"]
     if view.starts:
-        for name, values in zip("yx", zip(*view.starts, strict=True), strict=True):
-            lines.append(f"{name} = torch.tensor({list(values)!r}, dtype=torch.float64)")
         lines += [
-            f"starts = model.plane.at(x, y, {view.held!r})",
-            "limits = flowsim.find_limits(model, starts)",
+            f"y, x = torch.from_numpy(starts.block(0, {len(view.starts)})).T",
+            f"limits = flowsim.find_limits(model, model.plane.at(x, y, {view.held!r}))",
             "print([flowsim.Label(int(code)).name for code in limits.label])",
-            "times = torch.cat([torch.zeros(1), torch.logspace(-3, 4, 300)])",
-            "rows = flowsim.trajectories(model, starts, times).flatten(0, 1)",
-            "orbits = model.plane.project(rows).unflatten(0, (len(times), -1))",
-            'figure.axes[0].plot(orbits[..., 1], orbits[..., 0], "black")',
         ]
     if view.puff is not None:
         lines += _cloud_lines(view)

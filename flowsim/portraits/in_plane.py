@@ -27,7 +27,7 @@ from flowsim.models.catalogue import model_attributes, model_of
 from flowsim.records.attributes import held_attributes, provenance
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import as_dataset, follow, trains
-from flowsim.scan.starts import cell_centres
+from flowsim.scan.starts import Points, cell_centres
 from flowsim.training.optimizer_choice import OptimizerChoice
 
 #: Kinds of critical points, by whether the flow leaves them in no direction, in some, or in all; of
@@ -57,6 +57,7 @@ def portrait_record(
     window: Mapping[str, Window] | None = None,
     optimizer: OptimizerChoice | None = None,
     device: str = "cpu",
+    starts: Points | None = None,
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -83,6 +84,7 @@ def portrait_record(
         optimizer: trains the starts by its steps instead. With the rank-one model its ``nudge``
             should not be 0, see ``OptimizerChoice``.
         device: as in ``scan_basins``, for the cells and their boundary.
+        starts: of the orbits, in the plane's two coordinates; by default usual ones.
 
     Returns:
         Dataset over (e, w), or the axes of the model's plane, as ``scan_basins`` gives, plus the
@@ -96,7 +98,7 @@ def portrait_record(
 
     Raises:
         InputError: ``fixed`` names what the plane does not hold, ``window`` what are not its axes,
-            or what ``scan_basins`` refuses.
+            ``starts`` other coordinates or beside an optimizer, or what ``scan_basins`` refuses.
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
@@ -111,6 +113,7 @@ def portrait_record(
     plane = model.plane
     held = plane.hold(fixed)
     sides = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
+    places = None if starts is None else _starts_of_orbits(starts, plane, how)
     resolution = resolution or plane.resolution
     y = cell_centres(*sides[plane.y], resolution)
     x = cell_centres(*sides[plane.x], resolution)
@@ -125,8 +128,10 @@ def portrait_record(
     record = as_dataset(points, {plane.y: y, plane.x: x}, ends).assign_attrs(ends.attributes())
     if flow is not None:
         record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names))
-    complete = _with_flow if optimizer is None else _with_flow_beside
-    record, found = complete(record, plane, theta, sides, held, how, ends)
+    if optimizer is None:
+        record, found = _with_flow(record, plane, theta, sides, held, how, ends, places)
+    else:
+        record, found = _with_flow_beside(record, plane, theta, sides, held, how, ends)
     settings: dict[str, object] = {
         "kind": "portrait",
         **model_attributes(model),
@@ -149,6 +154,7 @@ def _with_flow(
     held: Mapping[str, float],
     how: How,
     ends: Ends,
+    places: Tensor | None,
 ) -> tuple[xr.Dataset, dict[str, object]]:
     """The record with all that is known of the flow in the window, and its attributes."""
     model = plane.model
@@ -157,7 +163,7 @@ def _with_flow(
     counts = _compare(plane, record, held)
     if not counts["oracle_cells"] and theta.shape[0] > 1:
         record = with_boundary(record, _labels_at(plane, held, how, ends))
-    drift, unfinished = _add_orbits(record, plane, sides, held, how)
+    drift, unfinished = _add_orbits(record, plane, sides, held, how, places)
     if len(model.coordinates) == 2:  # what is conserved is a function of the plane
         for i, name in enumerate(model.conserved_names):
             record[name] = ((plane.y, plane.x), model.conserved(theta)[..., i].numpy())
@@ -462,16 +468,18 @@ def _add_orbits(
     window: Mapping[str, Window],
     held: Mapping[str, float],
     how: How,
+    places: Tensor | None,
 ) -> tuple[float, int]:
-    """Put the orbits into the record.
+    """Put the orbits into the record: from those places (x, y), or the plane's usual ones.
 
     Returns:
         The largest drift of a conserved quantity, of cells and of orbits in two coordinates; and
         how many orbits were not followed to their ends.
     """
-    ends = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64)
-    low, high = ends.clamp(-plane.reach, plane.reach).T
-    places = low + torch.tensor(plane.orbits, dtype=torch.float64) * (high - low)
+    if places is None:
+        ends = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64)
+        low, high = ends.clamp(-plane.reach, plane.reach).T
+        places = low + torch.tensor(plane.orbits, dtype=torch.float64) * (high - low)
     model, start = plane.model, plane.at(places[:, 0], places[:, 1], held)
     path, _ = orbit_paths(model, start, how, how.counted("orbits", len(start)))
     for i, name in enumerate((plane.y, plane.x)):
@@ -481,6 +489,19 @@ def _add_orbits(
         moved = (model.conserved(path) - model.conserved(path[0])).abs()
         drifts.append(float(moved.nan_to_num().max()))
     return max(drifts, default=float("nan")), int(path[-1].isnan().any(dim=-1).sum())
+
+
+def _starts_of_orbits(starts: Points, plane: Plane, how: How) -> Tensor:
+    """The starts of a list as (x, y) in the plane."""
+    if how.optimizer is not None:
+        raise InputError("starts are of orbits of the flow; omit them with an optimizer")
+    if sorted(starts.names) != sorted((plane.x, plane.y)):
+        raise InputError(
+            f"the orbits' starts must have the coordinates {plane.y}, {plane.x}; they have "
+            f"{', '.join(starts.names)}"
+        )
+    rows = torch.from_numpy(starts.block(0, *starts.shape))
+    return rows[:, [starts.names.index(plane.x), starts.names.index(plane.y)]]
 
 
 def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:

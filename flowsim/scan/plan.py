@@ -246,8 +246,8 @@ class Scan:
         own = {"confirm": str(self.confirm)} if self.confirm else {}
         own |= {"chunk": str(self.chunk), "versions": source_versions()}
         settings = {**_model_settings(self.model), **self.starts.settings()}
-        if self.optimizer is not None:
-            return {**settings, **self.optimizer.settings(), **chains, **own}
+        if self.how.optimizer is not None:
+            return {**settings, **self.how.optimizer.settings(), **chains, **own}
         return {
             **settings,
             "fraction": "none" if self.fraction is None else repr(self.fraction),

@@ -15,8 +15,10 @@ from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.recipe import Recipe
 
 OPTIMIZERS = ("gd", "momentum", "adam", "adamw")
-#: The largest relative displacement of a start, and the one of portraits and scans.
+#: The largest relative displacement of a start, and the usual one of a transformer.
 LARGEST_NUDGE, USUAL_NUDGE = 0.1, 1e-12
+#: The papers' clipping of AdamW's gradients (AM Table 2).
+USUAL_CLIP = 1.0
 #: The largest seed of a torch generator.
 _LAST_SEED = 2**63 - 1
 
@@ -34,7 +36,9 @@ class OptimizerChoice:
         nudge: every coordinate of a start is multiplied by 1 + nudge·z with a normal number z of
             its own, the same for all starts. Starts lifted from the (w, e) plane lie on the set
             w1 = ±w2, which an exact map never leaves; on it Adam is not what it is beside it, and
-            the rounding of full training does not keep it (docs/derivations.md, 10).
+            the rounding of full training does not keep it (docs/derivations.md, 10). None: 1e-12
+            of a transformer, else 0.
+        clips: whether Adam and AdamW of a transformer are clipped at 1, as the papers' are.
 
     Raises:
         InputError: a flow, or a number out of range.
@@ -47,7 +51,8 @@ class OptimizerChoice:
     recipe: Recipe
     d: int | None = 8
     seed: int = 0
-    nudge: float = 0.0
+    nudge: float | None = 0.0
+    clips: bool = False
 
     def __post_init__(self) -> None:
         if self.recipe.trainer == "flow":
@@ -59,21 +64,28 @@ class OptimizerChoice:
             whole = isinstance(value, int) and not isinstance(value, bool)
             if not whole or not least <= value <= _LAST_SEED:
                 raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
-        if not 0 <= self.nudge <= LARGEST_NUDGE:
+        if self.nudge is not None and not 0 <= self.nudge <= LARGEST_NUDGE:
             raise InputError(f"nudge must be from 0 to {LARGEST_NUDGE:g}, not {self.nudge!r}")
 
     @classmethod
     def named(
-        cls, name: str, d: int | None = 8, seed: int = 0, nudge: float = 0.0, **numbers: Any
+        cls,
+        name: str,
+        d: int | None = 8,
+        seed: int = 0,
+        nudge: float | None = None,
+        **numbers: Any,
     ) -> OptimizerChoice:
-        """The optimizer of that name.
+        """The optimizer of that name, with the same usual numbers as on the command line.
 
         Args:
             name: "gd", "momentum" (gradient descent with momentum 0.9 unless given), "adam" or
                 "adamw". The first two descend the population loss unless ``loss`` is "sampled".
-            d, seed, nudge: as above.
+            d, seed: as above.
+            nudge: as above; by default None.
             numbers: those of ``Recipe`` that the optimizer has: steps, learning_rate, loss, batch,
                 clip, schedule, warmup; momentum; beta1, beta2, epsilon; weight_decay of AdamW.
+                Without ``clip``, adam and adamw of a transformer are clipped at 1; None: never.
 
         Raises:
             InputError: an unknown name, a number that the optimizer has not, or what ``Recipe``
@@ -87,7 +99,7 @@ class OptimizerChoice:
         foreign = sorted(numbers.keys() - {*known, *own[name]})
         if foreign:
             raise InputError(f"the optimizer {name} has no {', '.join(foreign)}")
-        return cls(Recipe.named(name, **numbers), d, seed, nudge)
+        return cls(Recipe.named(name, **numbers), d, seed, nudge, "clip" not in numbers)
 
     @property
     def name(self) -> str:
@@ -102,18 +114,21 @@ class OptimizerChoice:
         return self.recipe.trainer == "sgd" and self.recipe.momentum > 0
 
     def on(self, model: Model) -> OptimizerChoice:
-        """The choice as it trains that model: d and batches are of a transformer alone.
+        """The choice as it trains that model: d, batches and what is usual are of a transformer.
 
         Raises:
             InputError: sampled batches of a model that has none.
         """
         if isinstance(model, RankOneModel):
-            return replace(self, d=self.d or 8)
+            nudge, recipe = USUAL_NUDGE if self.nudge is None else self.nudge, self.recipe
+            if self.clips and recipe.trainer == "adamw":
+                recipe = replace(recipe, clip=USUAL_CLIP)
+            return OptimizerChoice(recipe, self.d or 8, self.seed, nudge)
         if self.recipe.loss == "sampled":
             raise InputError(
                 f'the {model.name} model has no batches: choose loss="population", its own loss'
             )
-        return replace(self, d=None)
+        return OptimizerChoice(self.recipe, None, self.seed, self.nudge or 0.0)
 
     def nudges(self, columns: int) -> np.ndarray:
         """What the coordinates of every start are multiplied by, shape (columns,)."""

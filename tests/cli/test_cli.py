@@ -12,6 +12,8 @@ import pytest
 from command import FLOWSIM, assert_refused, run, whole_process, without_notices
 from matplotlib.image import imread
 
+from flowsim import read_record
+
 SMALL = ["--p", "0.5", "--q", "0.8", "--resolution", "24"]
 
 
@@ -214,3 +216,14 @@ def test_help_and_import_load_neither_torch_nor_matplotlib():
     )
     assert done.returncode == 0, done.stderr
     assert "portrait" in done.stdout
+
+
+def test_orbits_of_a_portrait_begin_where_a_file_says(flowsim, tmp_path):
+    (tmp_path / "a.csv").write_text("w,e\n0.5,1\n-2,1\n")
+    words = ["portrait", "--p", "0.5", "--q", "0.8", "--resolution", "8", "--points", "a.csv"]
+    assert flowsim(*words, "--out", "a.png")[0] == 0
+    record = read_record(tmp_path / "a.nc")
+    assert record["orbit_w"][0].values.tolist() == [0.5, -2]
+    assert record["orbit_e"][0].values.tolist() == [1, 1]
+    assert_refused(flowsim(*words, "--model", "rank-one", "--optimizer", "gd"), "--points")
+    assert_refused(flowsim(*words[:-1], "no.csv"), "no.csv")

@@ -69,6 +69,11 @@ def test_the_shell_lines(page, tmp_path):
         done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=settings,
                               capture_output=True, text=True, timeout=200)  # fmt: skip
         assert done.returncode in (0, 3), (line, done.stderr)
+    (portrait,) = tmp_path.glob("portrait_*.nc")
+    drawn = read_record(portrait)
+    firsts = [(float(drawn[f"orbit_{view.y}"][0, i]), float(drawn[f"orbit_{view.x}"][0, i]))
+              for i in range(drawn.sizes["orbit"])]  # fmt: skip
+    assert firsts == [(start.y, start.x) for start in view.starts]
     scan = read_record(tmp_path / "orbits.nc")
     assert scan["label"].values.tolist() == [orbit.label for orbit in orbits]
     if view.choice.name == "states":

@@ -206,7 +206,7 @@ def test_in_its_metric_the_rank_one_loss_is_descended_as_by_the_full_transformer
             return reduced.gradient(theta)
 
     theta = reduced.from_canonical(drawn(6, 2, 4))
-    numbers = {"learning_rate": 0.1, "steps": 200}
+    numbers = {"learning_rate": 0.1, "steps": 200, "nudge": 0.0}
     full = ReducedTraining(reduced, name, **numbers).run(theta)
     assert (descend(Copy(), theta, name, **numbers).theta - full.theta).abs().max() < 1e-12
     assert torch.equal(descend(reduced, theta, name, **numbers).theta, full.theta)

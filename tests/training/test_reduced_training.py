@@ -18,6 +18,7 @@ from flowsim import (
     find_limits,
     model,
 )
+from flowsim.cli.groups import OptimizerOptions
 from full_model import Architecture, MarkovSource, RankOnePoint, Trainer, lift_rank_one
 
 F64 = torch.float64
@@ -59,7 +60,8 @@ def largest_difference(length, attention, choice, tied=True, chain=(0.5, 0.8)):
 
 
 def named(name, **numbers):
-    return OptimizerChoice.named(name, **{"d": 4, "steps": 80, **numbers})
+    plain = {"d": 4, "steps": 80, "nudge": 0.0, "clip": None}
+    return OptimizerChoice.named(name, **{**plain, **numbers})
 
 
 PLAIN = {
@@ -153,10 +155,10 @@ def test_equal_factors_stay_equal_until_they_are_nudged():
     reduced = model("rank-one", 0.5, 0.8, length=16)
     theta = reduced.from_canonical(torch.tensor([[1.5, 0.5]], dtype=F64))
     numbers = {"d": 4, "steps": 1500, "schedule": "constant", "loss": "population"}
-    exact = ReducedTraining(reduced, "adamw", **numbers).run(theta)
+    exact = ReducedTraining(reduced, "adamw", nudge=0.0, **numbers).run(theta)
     assert exact.theta[0, 2] == exact.theta[0, 3]
     assert (exact.label[0], exact.on_plateau_at_end[0]) == (Label.UNRESOLVED, 1)
-    nudged = ReducedTraining(reduced, "adamw", nudge=1e-12, **numbers).run(theta)
+    nudged = ReducedTraining(reduced, "adamw", **numbers).run(theta)
     assert nudged.theta[0, 2] * nudged.theta[0, 3] < -0.25
     assert nudged.label[0] == Label.GLOBAL_MINIMUM
 
@@ -264,3 +266,16 @@ def test_what_has_no_reduced_map_is_refused():
         ReducedTraining(reduced, OptimizerChoice(Recipe("gd")), steps=5)
     with pytest.raises(InputError, match="shape"):
         ReducedTraining(reduced, "gd", steps=5).run(torch.zeros(2, 3))
+
+
+def test_one_word_is_one_optimizer_in_python_and_on_the_command_line():
+    reduced, canonical = model("rank-one", 0.5, 0.8, length=6), model("canonical", 0.5, 0.8)
+    shell = OptimizerOptions(optimizer="adamw").choice_of_optimizer("rank-one", 0).on(reduced)
+    here = ReducedTraining(reduced, "adamw").optimizer
+    assert shell == here == OptimizerChoice.named("adamw").on(reduced)
+    assert (here.recipe.clip, here.nudge) == (1.0, 1e-12)
+    other = OptimizerChoice.named("adamw", clip=None, nudge=0.0).on(reduced)
+    assert (other.recipe.clip, other.nudge) == (None, 0.0)
+    plain = OptimizerOptions(optimizer="adam").choice_of_optimizer("canonical", 0).on(canonical)
+    assert plain == OptimizerChoice.named("adam", loss="population").on(canonical)
+    assert (plain.recipe.clip, plain.nudge, plain.d) == (None, 0.0, None)

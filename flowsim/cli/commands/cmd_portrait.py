@@ -43,6 +43,13 @@ class Portrait(ModelFigure, Tolerances, Printed):
         ),
     ] = "plane"  # fmt: skip
     a_range: options.ARange = None
+    points: Annotated[
+        Path | None,
+        typer.Option(
+            "--points", metavar="FILE", rich_help_panel=options.STARTS,
+            help="Draw the orbits of these starts: .csv with a column for each axis, .npy, or .nc.",
+        ),
+    ] = None  # fmt: skip
     integrator: options.Integrator = "flowsim"
     confirm: options.Confirm = None
     device: options.Device = "cpu"
@@ -103,6 +110,7 @@ def portrait(given: Portrait) -> None:
       flowsim portrait --p 0.5 --q 0.8 --model rank-one --length 8
       flowsim portrait --p 0.5 --q 0.8 --model uniform --length 1024 --fix a=0.5
       flowsim portrait --p 0.5 --q 0.8 --model rank-one --optimizer adamw
+      flowsim portrait --p 0.5 --q 0.8 --points starts.csv
       flowsim portrait --model induction --length 9
       flowsim portrait --model mine.py:DoubleWell --window x=-2:2,y=-2:2
       flowsim portrait --model mine.py:Three --window y=-2:2,z=-1:1 --fix x=0.3
@@ -136,8 +144,11 @@ def _check(given: Portrait) -> None:
     given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
     if given.optimizer is None and given.seed:
         raise InputError("--seed goes with --optimizer: nothing else here is random")
-    if given.optimizer is not None and (given.view == "3d" or given.confirm is not None):
-        raise InputError("--view 3d and --confirm are of the flow; omit them with --optimizer")
+    flow = given.view == "3d" or (given.confirm, given.points) != (None, None)
+    if given.optimizer is not None and flow:
+        raise InputError(
+            "--view 3d, --confirm and --points are of the flow; omit them with --optimizer"
+        )
     if given.show != "label":
         raise InputError("--show goes with --from and the record of a scan")
     if given.view == "plane" and given.a_range is not None:
@@ -145,11 +156,11 @@ def _check(given: Portrait) -> None:
     if given.view == "3d":
         if given.no_orbits or given.overlay:
             raise InputError("--no-orbits and --overlay go with the plane; omit them in --view 3d")
-        plane = (given.resolution, given.confirm) != (None, None)
+        plane = (given.resolution, given.confirm, given.points) != (None, None, None)
         if given.fix or plane or (given.integrator, given.device) != ("flowsim", "cpu"):
             raise InputError(
-                "--fix, --resolution, --integrator, --device and --confirm go with the plane; omit "
-                "them in --view 3d"
+                "--fix, --resolution, --integrator, --device, --confirm and --points go with the "
+                "plane; omit them in --view 3d"
             )
 
 
@@ -176,7 +187,10 @@ def _check_plane(given: Portrait, model: Model) -> None:
 
 def _plane(given: Portrait, model: Model) -> xr.Dataset:
     from flowsim.portraits.in_plane import portrait_record
+    from flowsim.scan.starts import Points
 
+    names = model.plane.y, model.plane.x
+    starts = None if given.points is None else Points.read(given.points, names)
     resolution = given.resolution or model.plane.resolution
     total, unit = resolution**2, "cells"
     optimizer = given.choice_of_optimizer(given.model, given.seed)
@@ -187,7 +201,7 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
         return portrait_record(
             model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
             meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
-            optimizer=optimizer, device=given.device,
+            optimizer=optimizer, device=given.device, starts=starts,
         )  # fmt: skip
 
 

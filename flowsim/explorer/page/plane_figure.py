@@ -155,10 +155,7 @@ class PlaneFigure:
                      line_width=2, source=ends)  # fmt: skip
 
     def _put(self, name: str, data: dict[str, Any]) -> None:
-        """Show other data; what was empty and stays so needs no message to the browser."""
-        source = self.sources[name]
-        if any(len(x) for x in data.values()) or any(len(x) for x in source.data.values()):
-            source.data = data
+        put(self.sources[name], data)
 
     def show_axes(self, view: View) -> None:
         """Name the axes."""
@@ -275,9 +272,8 @@ class PlaneFigure:
         })  # fmt: skip
         ended = [o for o in orbits if np.isfinite(o.end[0])]
         at = [o.end for o in ended]
-        self.sources["ends"].data = _marks(
-            np.array([x for _, x in at]), np.array([y for y, _ in at]), [o.kind for o in ended]
-        )
+        x, y = np.array([x for _, x in at]), np.array([y for y, _ in at])
+        self._put("ends", _marks(x, y, [o.kind for o in ended]))
 
     def show_runs(self, training: Sequence[Run]) -> None:
         """Paths of full training, projected, with a diamond where each is."""
@@ -310,7 +306,21 @@ class PlaneFigure:
         else:
             names = ends_of(view).names
             kinds = [names[code] for code in found.label]
-            self.sources["cloud"].data = _marks(found.x, found.y, kinds)
+            self._put("cloud", _marks(found.x, found.y, kinds))
+
+
+def put(source: ColumnDataSource, data: dict[str, Any]) -> None:
+    """Show other data; the same as before need no message to the browser."""
+    if not all(_same(values, source.data[name]) for name, values in data.items()):
+        source.data = data
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two columns hold the same: numbers, words, or arrays of them."""
+    if len(one) != len(other):
+        return False
+    arrays = not isinstance(one, np.ndarray) and any(isinstance(x, np.ndarray) for x in one)
+    return all(map(np.array_equal, one, other)) if arrays else np.array_equal(one, other)
 
 
 def _marks(x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import numpy as np
 from bokeh.layouts import column
 from bokeh.models import (
     BasicTicker,
-    BasicTickFormatter,
     ColumnDataSource,
     CustomJSTickFormatter,
     Range1d,
@@ -20,6 +19,7 @@ from bokeh.models import Label as Text
 from bokeh.plotting import figure
 
 from flowsim.drawing.style import INK, LINE, SOFT, TRAINED
+from flowsim.explorer.page.plane_figure import put
 from flowsim.explorer.starts import Orbit, Path
 from flowsim.explorer.training import Run
 from flowsim.explorer.view import View
@@ -32,8 +32,9 @@ _DASHES: tuple[list[int], ...] = ([], [7, 4], [2, 3], [9, 3, 2, 3], [1, 4], [5, 
 _TRAINED_DASH = ([3, 3], [7, 3, 2, 3])
 
 
-#: The axis of time, a power of ten on an axis of logarithms, and the least excess loss there.
+#: The axis of time, numbers and powers of ten along an axis, and the least excess loss there.
 _TIME = "time (of training: steps × learning rate)"
+_NUMBER = "return Number(tick.toPrecision(6)).toString()"
 _POWER = """
   const digits = "⁰¹²³⁴⁵⁶⁷⁸⁹";
   if (tick !== Math.round(tick)) return "";
@@ -95,6 +96,10 @@ class TimeFigures:
                 x_axis_label=_TIME if last else None,
             )  # fmt: skip
             plot.min_border = 4
+            # room for the longest numbers: a frame that changes is laid out anew, for a second
+            plot.min_border_left, plot.min_border_bottom = 66, 46 if last else 4
+            for axis in (plot.xaxis[0], plot.yaxis[0]):  # other models would be looked through too
+                axis.ticker, axis.formatter = BasicTicker(), CustomJSTickFormatter(code=_NUMBER)
             plot.grid.grid_line_alpha = 0.4
             plot.xaxis.visible = last
             self._add_lines(plot, name)
@@ -160,6 +165,8 @@ class TimeFigures:
 
     def show_runs(self, training: Sequence[Run]) -> None:
         """The same of full training; the coordinates are those of its projection."""
+        if not training and not any(self._lines.get(f"{name} training") for name in _PANELS):
+            return
         found: dict[str, list[Line]] = {name: [] for name in _PANELS}
         for i, run in enumerate(training):
             curve = list(run.curve)  # which grows meanwhile
@@ -205,9 +212,9 @@ class TimeFigures:
             up = _log(_LEAST, self.least) if loss_log and name == "loss" else _same
             for kind in ("flow", "training"):
                 lines = [line.on(across, up) for line in self._lines.get(f"{name} {kind}", [])]
-                self.sources[f"{name} {kind}"].data = _columns(lines)
+                put(self.sources[f"{name} {kind}"], _columns(lines))
                 if kind == "flow":
-                    self.sources[f"{name} words"].data = _at_ends(lines)
+                    put(self.sources[f"{name} words"], _at_ends(lines))
         self._show_scale(self.figures[-1].xaxis[0], time_log, _TIME)
         self._show_scale(self.figures[0].yaxis[0], loss_log, "excess loss" if loss_log else "loss")
         if self.trains:
@@ -221,11 +228,8 @@ class TimeFigures:
     @staticmethod
     def _show_scale(axis: Any, log: bool, words: str) -> None:
         """Powers of ten or plain numbers along an axis."""
-        if axis.axis_label == words and axis.tags == [log]:
-            return
-        axis.axis_label, axis.tags = words, [log]
-        axis.ticker = BasicTicker(min_interval=1 if log else 0, num_minor_ticks=0 if log else 5)
-        axis.formatter = CustomJSTickFormatter(code=_POWER) if log else BasicTickFormatter()
+        axis.axis_label, axis.formatter.code = words, _POWER if log else _NUMBER
+        axis.ticker.update(min_interval=1 if log else 0, num_minor_ticks=0 if log else 5)
 
     def _fit(self) -> None:
         """Let the axes show all lines, and room for the words at their ends."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from html import escape
+from operator import is_
+from time import monotonic
 from typing import Any
 
 from bokeh.document import Document
@@ -26,6 +28,8 @@ from flowsim.explorer.view import Start, View, Window
 
 #: Milliseconds: moves of a slider within it are one.
 _TOGETHER = 5
+#: Seconds after which orbits are shown while others wait.
+_SHOWN = 0.2
 
 
 class Visit:
@@ -172,7 +176,10 @@ class Visit:
         self.picture.show_legend()
 
     def _follow_orbits(self) -> None:
-        """Follow one start after the other; one that is dragged keeps its orbit meanwhile."""
+        """Follow the starts that wait, one after the other; what comes meanwhile waits for these.
+
+        One that is dragged keeps its orbit meanwhile.
+        """
         view = self.view
         if self._found_for != _key(view):
             self.jobs.stop("orbits")
@@ -183,16 +190,23 @@ class Visit:
         if self._following or not missing:
             return
         self._following = True
-        self._tried.add(missing[0])
+        self._tried |= set(missing)
+        waiting, shown = iter(missing), monotonic()
 
         def work(stop: Callable[[], bool]) -> Iterator[Orbit]:
-            yield follow_start(view, missing[0], stop)
+            for start in waiting:
+                yield follow_start(view, start, stop)
 
         def show(orbit: Orbit) -> None:
+            nonlocal shown
             self._found[orbit.start] = orbit
+            if monotonic() - shown > _SHOWN:
+                self._show_found()
+                shown = monotonic()
 
-        def done() -> None:
+        def done() -> None:  # also where one could not be followed: those behind it still wait
             self._following = False
+            self._tried -= set(waiting)
             self._follow_orbits()
 
         self.jobs.start("orbits", work, show, done=done)
@@ -209,16 +223,25 @@ class Visit:
             self.orbits.append(orbit)
         self._found = {o.start: o for o in self._found.values() if o.start in starts}
         self._tried &= set(starts)
-        self.show_orbits()
+        self._show_in_plane()
+        if len(former) != len(self.orbits) or not all(map(is_, former, self.orbits)):
+            self.soon("times", 0, self._show_beside)  # once the plane is on its way
 
     def show_orbits(self) -> None:
         """Orbits in the plane and against time, and what the chosen one does."""
-        view = self.view
-        self.show_legend()
-        self.plane.show_orbits(view, self.orbits, self.chosen)
-        self.times.show_orbits(view, self.orbits, self.chosen)
+        self._show_in_plane()
+        self._show_beside()
+
+    def _show_beside(self) -> None:
+        """Orbits against time, the legend, and training from the chosen one."""
+        self.times.show_orbits(self.view, self.orbits, self.chosen)
         self.choices.show_logs(self.times.logs)
         self.panel.show()
+
+    def _show_in_plane(self) -> None:
+        """Starts and orbits in the plane, and what the chosen one does."""
+        view = self.view
+        self.plane.show_orbits(view, self.orbits, self.chosen)
         waiting = len(view.starts) - len(self.orbits)
         self.controls.story.text = story(view, self.orbits, self.chosen, waiting)
 
