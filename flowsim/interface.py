@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from functools import wraps
-from inspect import signature
+from inspect import isfunction, signature
 from itertools import product
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
@@ -30,19 +30,20 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 def of_theta(method: _Method) -> _Method:
     """Let a model's method of θ take tensors, arrays and lists, and check the number of columns.
 
-    The method raises InputError for θ with another number of columns than coordinates.
+    Every model does so for the methods in ``_OF_THETA``, as it is written. The method raises
+    InputError for θ with another number of columns than coordinates.
     """
 
     @wraps(method)
-    def checked(model: Any, theta: Numbers, *more: Any) -> Any:
+    def checked(model: Any, theta: Numbers, *more: Any, **named: Any) -> Any:
         if not isinstance(theta, Tensor):
-            found = checked(model, to_tensor(theta, "theta"), *more)
+            found = checked(model, to_tensor(theta, "theta"), *more, **named)
             return found.numpy() if isinstance(found, Tensor) else found
         k = len(model.coordinates)
         if theta.ndim == 0 or theta.shape[-1] != k:
             names = ", ".join(model.coordinates)
             raise InputError(f"theta needs shape (..., {k}) = ({names}), not {tuple(theta.shape)}")
-        return method(model, theta, *more)
+        return method(model, theta, *more, **named)
 
     return checked  # type: ignore[return-value]
 
@@ -279,6 +280,13 @@ def _derivative(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
     return derivative.movedim(0, -2)
 
 
+#: Methods of θ, which a model may write for tensors alone.
+_OF_THETA = {
+    "loss", "gradient", "hessian", "field", "jacobian", "conserved", "classify", "basin",
+    "logit_gap", "optimal_bias",
+}  # fmt: skip
+
+
 class Model:
     """A loss of a few numbers, whose gradient flow is followed.
 
@@ -322,6 +330,9 @@ class Model:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
+        for name in _OF_THETA & vars(cls).keys():
+            if isfunction(written := vars(cls)[name]):
+                setattr(cls, name, of_theta(written))
         own = not cls.__module__.startswith("flowsim.")
         if "name" not in vars(cls) and (own or cls.name == Model.name):
             cls.name = cls.__name__
@@ -361,6 +372,7 @@ class Model:
         """L, shape (...) for θ of shape (..., k)."""
         raise NotImplementedError(f"{type(self).__name__} needs a method loss(theta)")
 
+    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of θ; by automatic differentiation of ``loss`` unless written."""
         with torch.enable_grad():
@@ -368,15 +380,18 @@ class Model:
             loss = self.loss(point).sum()
             return torch.autograd.grad(loss, point, create_graph=theta.requires_grad)[0]
 
+    @of_theta
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L, shape (..., k, k); by automatic differentiation of ``gradient``."""
         return _derivative(self.gradient, theta)
 
+    @of_theta
     def field(self, theta: Tensor) -> Tensor:
         """dθ/dt, shape of θ: −G⁻¹∇L unless written, for flows that are no gradient flow."""
         metric = torch.tensor(self.metric, dtype=theta.dtype, device=theta.device)
         return -self.gradient(theta) / metric
 
+    @of_theta
     def jacobian(self, theta: Tensor) -> Tensor:
         """∂(dθ/dt)/∂θ, shape (..., k, k): −G⁻¹∂²L, or the derivative of a written ``field``."""
         if type(self).field is not Model.field:

@@ -69,6 +69,15 @@ def test_the_lowest_minimum_is_the_first_wherever_the_starts_are():
     assert "by place" in record.attrs["ends"]
 
 
+def test_its_loss_and_derivatives_take_lists_and_arrays():
+    model = well()
+    assert model.loss([1.0, 0.0]) == pytest.approx(0.2)
+    np.testing.assert_allclose(model.gradient([[1.0, 0.0]]), [[0.2, 0.0]])
+    np.testing.assert_allclose(model.hessian(np.array([1.0, 0.0])), [[2.0, 0.0], [0.0, 1.0]])
+    with pytest.raises(InputError, match=r"theta needs shape \(..., 2\) = \(x, y\), not \(3,\)"):
+        model.field([1.0, 2.0, 3.0])
+
+
 def test_every_function_takes_it():
     model, starts = well(), torch.tensor([[-1.5, 1.0], [1.5, -1.0]]).double()
     limits = flowsim.find_limits(model, starts)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flowsim.interface import Gap, Integral, of_theta
+from flowsim.interface import Gap, Integral
 from flowsim.models.canonical.basins import (
     SADDLE_ENERGY,
     energy,
@@ -63,7 +63,6 @@ class CanonicalModel(BinaryGapModel):
             )
         return words
 
-    @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, w = theta[..., 0], theta[..., 1]
         return e * e * feed_forward_gain(w)
@@ -93,7 +92,6 @@ class CanonicalModel(BinaryGapModel):
     def plane(self) -> CanonicalPlane:
         return CanonicalPlane(self)
 
-    @of_theta
     def basin(self, theta: Tensor) -> Tensor | None:
         return None if self.dynamic_bias else reaches_global_minimum(self.chain, theta)
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.interface import of_theta
 from flowsim.markov import GapChain
 from flowsim.models.gap_family.loss import (
     cross_entropy,
@@ -55,7 +54,6 @@ class GapModel(OnChain):
         """ℓ′(Δ), of the sign of Δ − Δ*."""
         raise NotImplementedError
 
-    @of_theta
     def conserved(self, theta: Tensor) -> Tensor:
         """Conserved quantities, shape (..., len(conserved_names)); none with a dynamic bias."""
         if self.dynamic_bias:
@@ -65,12 +63,10 @@ class GapModel(OnChain):
     def _conserved(self, theta: Tensor) -> Tensor:
         raise NotImplementedError
 
-    @of_theta
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         return self.loss_at(self.logit_gap(theta))
 
-    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L = ℓ′(Δ) ∇Δ, shape of ``theta``."""
         slope = self.slope_at(self.logit_gap(theta))
@@ -126,12 +122,10 @@ class BinaryGapModel(GapModel):
     def slope_at(self, gap: Tensor) -> Tensor:
         return gap_slope(self.chain, gap)
 
-    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored."""
         return optimal_logit(self.chain, self.logit_gap(theta)) - self.offset(theta)
 
-    @of_theta
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         if not self.dynamic_bias:
@@ -139,7 +133,6 @@ class BinaryGapModel(GapModel):
         logit0 = theta[..., -1] + self.offset(theta)
         return cross_entropy(self.chain, logit0, logit0 + self.logit_gap(theta))
 
-    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``: ℓ′(Δ) ∇Δ, or its three terms when the bias is a coordinate."""
         if not self.dynamic_bias:

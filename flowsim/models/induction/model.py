@@ -11,7 +11,7 @@ from torch import Tensor
 from flowsim.chains.exact_losses import count_classes
 from flowsim.chains.priors import DirichletPrior, Prior
 from flowsim.errors import InputError
-from flowsim.interface import Levels, Model, Rows, of_theta
+from flowsim.interface import Levels, Model, Rows
 from flowsim.labels import Label
 from flowsim.models.induction.ends import induction_landscape
 from flowsim.models.induction.field import Terms, induction_fields
@@ -132,7 +132,6 @@ class InductionModel(Model):
     def pace(self) -> float:
         return 6e-5
 
-    @of_theta
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor:
         """Saddles by their curvature; the minima are at no finite place that rows start at."""
         values = torch.linalg.eigvalsh(self.hessian(theta))
@@ -144,19 +143,16 @@ class InductionModel(Model):
         """The loss of the in-context unigram, that of every point with β = 0."""
         return float(self.loss(torch.zeros(2, dtype=torch.float64)))
 
-    @of_theta
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         return self.by_share(theta[..., 0].double().sigmoid(), theta[..., 1])[0]
 
-    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of θ."""
         share = theta[..., 0].double().sigmoid()
         _, along_share, along_beta = self.by_share(share, theta[..., 1])
         return torch.stack([along_share * share * (1 - share), along_beta], dim=-1)
 
-    @of_theta
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L, shape (..., 2, 2)."""
         share = theta[..., 0].double().sigmoid()
@@ -166,7 +162,6 @@ class InductionModel(Model):
         mixed = rate * by_sb
         return torch.stack([by_aa, mixed, mixed, by_bb], dim=-1).unflatten(-1, (2, 2))
 
-    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """Zero: the head has no bias."""
         return torch.zeros_like(theta[..., 0])

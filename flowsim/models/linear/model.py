@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flowsim.interface import Gap, of_theta
+from flowsim.interface import Gap
 from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, feed_forward_gain
 from flowsim.models.gap_family.base import BinaryGapModel
 from flowsim.models.on_chain import AttentionPlane
@@ -67,7 +67,6 @@ class LinearAttentionModel(BinaryGapModel):
             "minima_surface": "global minima: $\\Delta = \\Delta^*$",
         }
 
-    @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]
         return e * e * (1.0 + a) * feed_forward_gain(w)
@@ -109,7 +108,6 @@ class LinearAttentionModel(BinaryGapModel):
     def plane(self) -> LinearPlane:
         return LinearPlane(self)
 
-    @of_theta
     def basin(self, theta: Tensor) -> Tensor | None:
         """Whether starts reach the global minima, bool (...); None with a dynamic bias.
 

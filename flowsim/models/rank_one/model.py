@@ -126,17 +126,14 @@ class RankOneModel(OnChain):
             "text_exact": "a check that theory and code agree{steps}",
         }
 
-    @of_theta
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
         return Loss.apply(self, theta)
 
-    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``; the flow is −∇L divided by the metric."""
         return Gradient.apply(self, theta)
 
-    @of_theta
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L shape (..., k, k), without the jumps at ReLU kinks.
 
@@ -151,12 +148,10 @@ class RankOneModel(OnChain):
             theta = theta + torch.where(meet, beside, 0.0)
         return Hessian.apply(self, theta)
 
-    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); the stored bias is ignored."""
         return self.by_rows(theta, "bias")
 
-    @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         """E[logit_n | x_n = 1] − E[logit_n | x_n = 0], the mean over n, shape (...)."""
         return self.by_rows(theta, "gap")
@@ -223,7 +218,6 @@ class RankOneModel(OnChain):
                 found[low : low + size] = ones - zeros
         return found
 
-    @of_theta
     def conserved(self, theta: Tensor) -> Tensor:
         """The conserved quantities in the order of ``conserved_names``, shape (..., count)."""
         part = self.point(theta)

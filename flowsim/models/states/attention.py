@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flowsim.interface import Integral, of_theta
+from flowsim.interface import Integral
 from flowsim.markov import SymmetricChain
 from flowsim.models.on_chain import OnChain
 from flowsim.models.states.family import HIDDEN_PER_STATE
@@ -96,12 +96,10 @@ class StatesAttentionModel(OnChain):
             "integral_of": "plane $v$ = 0",
         }
 
-    @of_theta
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         return self._by_chunks(theta, self._loss)
 
-    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of θ. With δ_t = softmax(z)_t − P(x_n, t) and sums over t and the law,
 
@@ -109,7 +107,6 @@ class StatesAttentionModel(OnChain):
         """
         return self._by_chunks(theta, self._gradient)
 
-    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """Zero: by symmetry no state's bias is above another's."""
         return torch.zeros_like(theta[..., 0])

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from flowsim.errors import InputError
-from flowsim.interface import Gap, Integral, of_theta
+from flowsim.interface import Gap, Integral
 from flowsim.markov import SymmetricChain
 from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, reaches_global_minimum
 from flowsim.models.gap_family.base import GapModel
@@ -94,7 +94,6 @@ class StatesModel(GapModel):
     def plane(self) -> StatesPlane:
         return StatesPlane(self, *self.to_canonical, self.gap_factor)
 
-    @of_theta
     def basin(self, theta: Tensor) -> Tensor:
         """That of the canonical model, in canonical coordinates."""
         return reaches_global_minimum(self.chain, self.canonical(theta))
@@ -106,7 +105,6 @@ class StatesModel(GapModel):
             energy=lambda theta: energy(self.canonical(theta)), saddle_energy=SADDLE_ENERGY
         )
 
-    @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         return self.gap_factor / 4 * theta[..., 0].square() * self._gain(theta)
 
@@ -126,7 +124,6 @@ class StatesModel(GapModel):
         p, beyond = self.chain.p, (gap - self.chain.target_logit_gap).clamp(-600.0, 600.0)
         return p * (1 - p) * beyond.expm1() / ((1 - p) * beyond.exp() + p)
 
-    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """Zero: by symmetry no state's bias is above another's."""
         return torch.zeros_like(theta[..., 0])

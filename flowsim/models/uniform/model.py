@@ -19,7 +19,7 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.interface import Rows, of_theta
+from flowsim.interface import Rows
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.on_chain import AttentionPlane, OnChain
 from flowsim.models.past_law import check_length, running_mean_law
@@ -98,12 +98,10 @@ class AttentionModel(OnChain):
             "the global minima lie at $a$ = 0)",
         }
 
-    @of_theta
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
         return Loss.apply(self, theta)
 
-    @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``. With ω = weight (σ(f) − t), f the logit,
 
@@ -112,7 +110,6 @@ class AttentionModel(OnChain):
         """
         return Gradient.apply(self, theta)
 
-    @of_theta
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored.
 
@@ -122,7 +119,6 @@ class AttentionModel(OnChain):
         """
         return self.by_rows(theta, "bias")
 
-    @of_theta
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L by automatic differentiation, shape (..., k, k), without the jumps at ReLU kinks."""
         return Hessian.apply(self, theta)
@@ -151,7 +147,6 @@ class AttentionModel(OnChain):
         result[beyond] = self.by_rows(theta, "covariance")
         return result
 
-    @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         """E[f | x = 1] − E[f | x = 0], the mean over n, shape (...): e² C(w, a)/(π₀π₁)."""
         pi0, pi1 = self.chain.stationary

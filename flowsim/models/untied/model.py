@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flowsim.interface import Gap, of_theta
+from flowsim.interface import Gap
 from flowsim.labels import Label
 from flowsim.models.canonical.basins import feed_forward_gain
 from flowsim.models.gap_family.base import BinaryGapModel
@@ -60,7 +60,6 @@ class UntiedModel(BinaryGapModel):
         """Words of a figure."""
         return binary_words(self.chain, "untied weights", "untied", self.dynamic_bias)
 
-    @of_theta
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, u, w = theta[..., 0], theta[..., 1], theta[..., 2]
         return e * u * feed_forward_gain(w)
