@@ -134,8 +134,8 @@ class Plane:
     """Two axes on which starts are laid, and the way to the model's coordinates and back.
 
     By default two coordinates of the model, ``Model.showing``, the others held at 0. A model with
-    more to say returns a subclass of its own. Portraits then search no critical points, and a
-    window chooses no other axes. ``held`` are values by name, of those in ``holds``.
+    more to say returns a subclass of its own; a window then chooses no other axes. ``held`` are
+    values by name, of those in ``holds``.
 
     Attributes:
         x, y: names of the horizontal and the vertical axis.
@@ -152,6 +152,7 @@ class Plane:
         reach: how far from the origin they start at most.
         never_crossed: names of axes whose zero no orbit crosses.
         slow_line: whether ``line`` and ``saddles`` take long.
+        isolated: whether portraits search for isolated critical points.
 
     >>> import flowsim
     >>> plane = flowsim.model("rank-one", 0.5, 0.8, length=4).plane
@@ -167,6 +168,7 @@ class Plane:
     orbits: tuple[tuple[float, float], ...] = _AROUND
     reach = 4.0
     slow_line = False
+    isolated = True
 
     def __init__(self, model: Model) -> None:
         if len(model.coordinates) < 2:

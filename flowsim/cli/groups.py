@@ -91,8 +91,13 @@ class ReducedModelOptions:
         said = {**{name: getattr(self, name) for name in own}, "tied": not self.untied}
         if ":" not in self.model:
             more = dict(self.set or ())
-            if not more.keys() <= self.family.options.keys() - said.keys():
-                raise InputError("--set gives arguments to a model of your own, FILE.py:Class")
+            free = self.family.options.keys() - said.keys()
+            for name in more.keys() - free:
+                takes = f"takes {or_list(sorted(free))}" if free else "takes nothing"
+                raise InputError(
+                    f"the {self.model} model {takes} by --set, not {name}; a model of your own, "
+                    "FILE.py:Class, takes its arguments so"
+                )
             return said | more
         usual = {**{name: getattr(type(self)(), name) for name in own}, "tied": True}
         given = {name: value for name, value in said.items() if value != usual[name]}

@@ -319,7 +319,7 @@ Set = Annotated[
     list[Setting] | None,
     typer.Option(
         "--set", parser=setting, metavar="NAME=VALUE", rich_help_panel=MODEL,
-        help="An argument of your own model's constructor; may be repeated.",
+        help="An argument of your own model's constructor, or flip of flips; may be repeated.",
     ),
 ]  # fmt: skip
 Length = Annotated[

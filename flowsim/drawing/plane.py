@@ -504,9 +504,9 @@ def _draw_borders(
         style, text, over = SEPARATRIX, "separatrix (analytic)", 2
         if simpler:
             style, text, over = CANONICAL_SEPARATRIX, f"separatrix of the {simpler}", 5
-        for sign in (1, -1):
-            ax.plot(record[f"curve_{across}"], sign * record[f"separatrix_{up}"], zorder=over,
-                    **style)  # fmt: skip
+        border = record[f"separatrix_{up}"]
+        for sign in (1, -1) if border.attrs.get("mirrored", 1) else (1,):
+            ax.plot(record[f"curve_{across}"], sign * border, zorder=over, **style)
         handles.append(Line2D([], [], label=text, **style))
     if f"boundary_{across}" in record:
         own = known and not simpler

@@ -23,7 +23,7 @@ from flowsim.flow.orbits import find_limits
 from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
-from flowsim.portraits.in_plane import HALVINGS, with_boundary, with_landscape
+from flowsim.portraits.in_plane import HALVINGS, ahead_of, with_boundary, with_landscape
 from flowsim.records.netcdf import flags
 from flowsim.scan.starts import cell_centres
 
@@ -293,7 +293,7 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
         {} if ends.named else {"ends": "found"},
     )
     try:
-        record = with_boundary(record, label, halvings)
+        record = with_boundary(record, label, halvings, ahead=ahead_of(view.model))
     except _StoppedEarlyError:
         return None
     if "boundary_curve" not in record:

@@ -104,6 +104,7 @@ class ChainPlane(Plane):
     model: OnChain
     x, y = "w", "e"
     third: str | None = None
+    isolated = False
 
     @property
     def drawn(self) -> tuple[str, ...]:

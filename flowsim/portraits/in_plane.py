@@ -162,7 +162,7 @@ def _with_flow(
     record = record.assign(_extras(plane, record))
     counts = _compare(plane, record, held)
     if not counts["oracle_cells"] and theta.shape[0] > 1:
-        record = with_boundary(record, _labels_at(plane, held, how, ends))
+        record = with_boundary(record, _labels_at(plane, held, how, ends), ahead=ahead_of(model))
     drift, unfinished = _add_orbits(record, plane, sides, held, how, places)
     if len(model.coordinates) == 2:  # what is conserved is a function of the plane
         for i, name in enumerate(model.conserved_names):
@@ -192,7 +192,8 @@ def _with_flow_beside(
     ends: Ends,
 ) -> tuple[xr.Dataset, dict[str, object]]:
     """The record of an optimizer with the flow's labels, their boundary, and the minima."""
-    record = with_boundary(record, _labels_at(plane, held, How(), ends), of="flow_label")
+    label = _labels_at(plane, held, How(), ends)
+    record = with_boundary(record, label, of="flow_label", ahead=ahead_of(plane.model))
     curve = torch.linspace(*sides[plane.x], CURVE_POINTS, dtype=torch.float64)
     minima = plane.minima(curve, {name: value for name, value in held.items() if name != "b"})
     record[f"curve_{plane.x}"] = ("curve", curve.numpy())
@@ -270,11 +271,11 @@ def with_landscape(
     """The record with the window's curves, critical line, saddles and arrows.
 
     With axes (w, e), ``separatrix_e`` and ``minima_e`` (curve) are the closed forms above each
-    ``curve_w``, for both signs of e unless the variable's attribute ``mirrored`` is 0; NaN where
-    there is none. ``critical_line`` is the kind of the points (0, w), where all of them are
+    ``curve_w``, for both signs of e unless their attribute ``mirrored`` is 0; NaN where there is
+    none. ``critical_line`` is the kind of the points (0, w), where all of them are
     critical; it and the saddles are left out unless ``critical``, since they can be slow to find.
-    ``points`` along each curve, more where it is steep; ``arrows`` a side. Where the plane is
-    the default one, ``critical_point`` are the kinds of the window's isolated critical points.
+    ``points`` along each curve, more where it is steep; ``arrows`` a side. Where the plane has
+    ``isolated`` ones, ``critical_point`` are the kinds of the window's critical points.
     """
     x = _places(plane, torch.linspace(*window[plane.x], points, dtype=torch.float64), window, held)
     saddles = plane.saddles(x, held) if critical else x[:0]
@@ -286,13 +287,13 @@ def with_landscape(
     mirrored = {"mirrored": int(plane.mirrored(held))}
     record[f"saddle_{plane.x}"] = ("saddle", saddles.numpy())
     record[f"curve_{plane.x}"] = ("curve", x.numpy())
-    for name, curve, more in (("separatrix", border, {}), ("minima", minima, mirrored)):
+    for name, curve in (("separatrix", border), ("minima", minima)):
         values = nowhere if curve is None else curve
-        record[f"{name}_{plane.y}"] = ("curve", values.numpy(), more)
+        record[f"{name}_{plane.y}"] = ("curve", values.numpy(), mirrored)
     kind = plane.line(x, held) if critical else None
     if kind is not None:
         record["critical_line"] = ("curve", kind.numpy(), flags(CriticalPoint))
-    if critical and type(plane) is Plane:
+    if critical and plane.isolated and {*plane.model.coordinates} <= {*window, *held}:
         record = record.assign(_critical_points(plane, window, held))
 
     sides = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
@@ -364,11 +365,20 @@ def _directions(plane: Plane, theta: Tensor) -> Tensor:
     return torch.nan_to_num(along / along.norm(dim=-1, keepdim=True))
 
 
+def ahead_of(model: Model) -> int:
+    """How many halvings of an edge are looked up together.
+
+    The engine for any loss takes about as long for some hundred starts as for a few.
+    """
+    return 3 if model.flow() is None else 1
+
+
 def with_boundary(
     record: xr.Dataset,
     label: Callable[[np.ndarray, np.ndarray], np.ndarray],
     halvings: int = HALVINGS,
     of: str = "label",
+    ahead: int = 1,
 ) -> xr.Dataset:
     """The record with the boundary of the basin of the global minima, finer than its cells; or
     with those of every basin, where ends were found.
@@ -381,6 +391,7 @@ def with_boundary(
         label: labels of starts with the given y and x, each of shape (n,).
         halvings: of every edge; 8 of them place a point to 2⁻⁸ of it.
         of: the variable with the labels.
+        ahead: halvings that are looked up together, as in ``find_crossings``.
 
     Returns:
         The record with, for axes (w, e), ``boundary_w``, ``boundary_e``, ``boundary_curve`` (the
@@ -409,7 +420,7 @@ def with_boundary(
             np.stack([v[lattice.places(nodes)[:, i]] for i, v in enumerate(axes)], axis=-1)
             for nodes in (found.inner, found.outer)
         )
-        places.append(find_crossings(one, inner, outer, halvings).along(inner, outer))
+        places.append(find_crossings(one, inner, outer, halvings, ahead).along(inner, outer))
         assert found.curve is not None
         curves.append(found.curve + sum(c.max(initial=-1) + 1 for c in curves))
         sides.append(codes.ravel()[found.outer])

@@ -346,6 +346,9 @@ def test_edges_are_bisected_as_far_as_their_starts_have_labels():
     assert found.width.tolist() == [2**-9] * 3 + [0.5]  # half of the last, then 1.125 has no label
     assert found.followed == 3 * 9 + 2
     assert points[3].tolist() == [1.125, 0.0]
+    for ahead in (2, 3, 4, 9):  # whichever halvings are looked up together
+        same = find_crossings(label, inner, outer, ahead=ahead)
+        assert np.array_equal(same.at, found.at) and np.array_equal(same.width, found.width)
 
 
 @pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])

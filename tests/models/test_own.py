@@ -78,6 +78,34 @@ def test_its_loss_and_derivatives_take_lists_and_arrays():
         model.field([1.0, 2.0, 3.0])
 
 
+class Bordered(flowsim.Model):
+    """The double well with a border of its own, which is no mirror image of another."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        x, y = theta.unbind(-1)
+        return (x**2 - 1) ** 2 / 4 + y**2 / 2 + 0.2 * x
+
+    @property
+    def plane(self):
+        return Border(self)
+
+
+class Border(flowsim.Plane):
+    def separatrix(self, x, held):
+        return 1 + x**2 / 10
+
+
+def test_a_plane_of_its_own_keeps_the_critical_points_and_draws_its_border_once():
+    record = flowsim.portrait_record(Bordered(), resolution=4, window=WINDOW)
+    assert record.sizes["critical_point"] == 3
+    axes = flowsim.draw(record).axes[0]
+    curves = [np.asarray(line.get_ydata()) for line in axes.lines if len(line.get_xdata()) > 1000]
+    borders = [curve for curve in curves if np.isfinite(curve).any()]  # minima it has none
+    assert len(borders) == 1 and (borders[0] >= 1).all()
+
+
 def test_every_function_takes_it():
     model, starts = well(), torch.tensor([[-1.5, 1.0], [1.5, -1.0]]).double()
     limits = flowsim.find_limits(model, starts)

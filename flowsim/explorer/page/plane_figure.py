@@ -207,7 +207,7 @@ class PlaneFigure:
         border = "canonical separatrix" if "simpler" in words else "separatrix"
         for name in ("separatrix", "canonical separatrix"):
             there = name == border
-            curves = _mirrored(x, found.to_numpy(), True) if there else _NO_CURVES
+            curves = _mirrored(x, found.to_numpy(), both) if there else _NO_CURVES
             self._put(name, curves)
         minima = _mirrored(x, valley.to_numpy(), both)
         if "minima_x" in words:  # there also above one w

@@ -22,6 +22,7 @@ class InductionPlane(Plane):
         *((0.03, 0.45), (0.35, 0.45), (0.45, 0.38)),
     )
     reach = 6.0
+    isolated = False
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
