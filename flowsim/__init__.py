@@ -69,9 +69,11 @@ _HOME = {
     "Trained": "training.trained",
     "UntiedModel": "models.untied.model",
     "add_boundary": "boundary.in_record",
+    "agreement": "reduction.trust",
     "baselines": "chains.baselines",
     "cell_centres": "scan.starts",
     "confirm": "flow.reference",
+    "conserved": "reduction.structure",
     "curvatures": "landscape.critical",
     "descend": "training.descent",
     "draw": "drawing.front",
@@ -99,6 +101,7 @@ _HOME = {
     "phase_space_record": "portraits.in_space",
     "portrait_record": "portraits.in_plane",
     "portrait_summary": "portraits.summaries",
+    "predict_noise": "reduction.trust",
     "prior_losses": "chains.exact_losses",
     "reaches_global_minimum": "models.canonical.basins",
     "read_record": "records.netcdf",
@@ -117,7 +120,9 @@ _HOME = {
     "settling_times": "flow.orbits",
     "successor_counts": "chains.counting",
     "summarize": "portraits.summaries",
+    "symmetries": "reduction.structure",
     "trajectories": "flow.orbits",
+    "transverse_growth": "reduction.trust",
     "write_record": "records.netcdf",
     "write_scan": "scan.store",
 }
@@ -126,6 +131,8 @@ __all__ = sorted(_HOME)
 
 #: What is there for names that people guess.
 _GUESSED = {
+    "compare": "agreement(model, starts) trains all weights beside what reduce found, "
+    "full_model.compare a transformer beside a reduced model",
     "load": "read_record(path) reads a record",
     "plot": "draw(record) draws any record",
     "portrait": "portrait_record(model) computes a portrait, and draw(record) draws it",

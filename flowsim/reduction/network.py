@@ -117,7 +117,7 @@ class Network:
         if self.batched and len(flat) > 1:
             found: Tensor = torch.func.vmap(self.one, chunk_size=_AT_ONCE)(flat)
             return found
-        return torch.stack([self.one(row) for row in flat])
+        return torch.stack([self.one(row) for row in flat]) if len(flat) else flat[:, 0]
 
     def gradients(self, flat: Tensor) -> Tensor:
         """∇L, (n, P), of vectors (n, P)."""

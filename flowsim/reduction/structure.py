@@ -70,6 +70,11 @@ def symmetries(model: Found) -> Symmetries:
     """Sign changes and exchanges of two coordinates that leave the loss as it is.
 
     They are tried at random points. Exchanges of several pairs at once are not looked for.
+
+    >>> import torch, flowsim
+    >>> start = {"a": torch.tensor([0.3]), "b": torch.tensor([0.1])}
+    >>> flowsim.symmetries(flowsim.reduce(lambda w: (w["a"] @ w["b"] - 1) ** 2, start)).flips
+    (('a', 'b'),)
     """
     k, points = len(model.coordinates), _points(model, 6, 2)
     loss = model.loss(points).detach()
@@ -122,6 +127,11 @@ def conserved(model: Found, *others: Found, degree: int = 4) -> Conserved:
 
     Source: arXiv 2307.00144 counts conserved quantities by the Lie algebra of the fields; own
     derivation otherwise.
+
+    >>> import torch, flowsim
+    >>> start = {"a": torch.tensor([0.3]), "b": torch.tensor([0.1])}
+    >>> flowsim.conserved(flowsim.reduce(lambda w: (w["a"] @ w["b"] - 1) ** 2, start)).polynomials
+    ('a² − b²',)
     """
     for other in others:
         same = other.basis.shape == model.basis.shape

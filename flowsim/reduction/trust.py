@@ -62,6 +62,15 @@ def transverse_growth(
 
     Raises:
         InputError: more than 2 000 weights; an orbit that cannot be followed.
+
+    Beside y = 0 the displacement y decays or grows like exp(x t), where x stays at 1:
+
+    >>> import torch, flowsim
+    >>> saddle = lambda w: (w["x"] - 1) ** 2 / 2 - w["x"] * (w["y"] ** 2).sum() / 2
+    >>> model = flowsim.reduce(saddle, {"x": torch.ones(1)[0], "y": torch.zeros(2)})
+    >>> growth = flowsim.transverse_growth(model, until=2.0)
+    >>> round(growth.gain, 3), round(growth.grown["y"], 3)
+    (7.389, 1.0)
     """
     network, basis = model.network, model.basis
     p, k = basis.shape
@@ -123,6 +132,12 @@ def predict_noise(
 
     It is a rule of thumb, to first order: what grows off the span to the size of the basin may
     leave it. No share of right predictions is known.
+
+    >>> import torch, flowsim
+    >>> wells = lambda w: ((w["x"] ** 2 - 1) ** 2).sum() + (w["y"] ** 2).sum()
+    >>> model = flowsim.reduce(wells, {"x": torch.tensor([0.5]), "y": torch.zeros(2)})
+    >>> flowsim.predict_noise(model, [0.5], noise=0.01, until=5.0).freed
+    False
     """
     at = to_tensor(start, "start")
     growth = transverse_growth(model, at, until)
@@ -187,6 +202,12 @@ def agreement(
         runs: of each start, with noise of their own.
         until, most: the time and the steps after which a run ends.
         seed: of the noise.
+
+    >>> import torch, flowsim
+    >>> wells = lambda w: ((w["x"] ** 2 - 1) ** 2).sum() + (w["y"] ** 2).sum()
+    >>> model = flowsim.reduce(wells, {"x": torch.tensor([0.5]), "y": torch.zeros(2)})
+    >>> flowsim.agreement(model, [[0.5], [-0.5]], noise=0.01, runs=3).share
+    1.0
     """
     points = to_tensor(starts, "starts")
     predicted = find_limits(model, points).loss

@@ -12,6 +12,7 @@ from torch import nn
 import flowsim
 from flowsim import BinaryChain, DirichletPrior, InputError, MarkovChain
 from flowsim.models.rank_one.model import RankOneModel
+from flowsim.reduction.structure import symmetries
 from full_model import (
     Architecture,
     MarkovSource,
@@ -176,6 +177,8 @@ def test_a_deep_linear_network_that_is_aligned_has_one_coordinate():
     start = {"a": 0.2 * inner, "b": 0.2 * inner, "c": 0.2 * torch.outer(u[:, 0], v[0])}
     model = flowsim.reduce(deep(target), start)
     assert len(model.coordinates) == 1 and model.exactness.off_span < 1e-12
+    kept = symmetries(model)
+    assert (kept.flips, kept.swaps) == ((), ())
 
 
 def test_a_random_start_says_why_not():
