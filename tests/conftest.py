@@ -4,6 +4,7 @@ import gc
 import json
 import random
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import torch
 pytest_plugins = ["pages"]
 
 torch.set_num_threads(1)
+sys.path.append(str(Path(__file__).parents[1] / "experiments"))
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

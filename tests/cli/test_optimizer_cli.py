@@ -89,7 +89,7 @@ def test_gaussian_starts_are_trained_beside_the_flow(tmp_path):
      ([*TRAINED[4:], "gd", "--batch", "4"], "--batch goes with --loss sampled"),
      ([*TRAINED[4:], "gd", "--loss", "exact"], "'--loss'"),
      ([*TRAINED[4:], "gd", "--rtol", "1e-8"], "--rtol, --atol and --integrator are of the flow"),
-     ([*TRAINED[4:], "gd", "--confirm", "4"], "--view 3d and --confirm are of the flow"),
+     ([*TRAINED[4:], "gd", "--confirm", "4"], "--view 3d, --confirm and --points are of the flow"),
      ([*TRAINED[4:], "gd", "--energy"], "--energy")],
 )  # fmt: skip
 def test_what_does_not_go_together_is_one_sentence(tmp_path, words, sentence):

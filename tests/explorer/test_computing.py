@@ -328,9 +328,9 @@ def test_the_lines_reproduce_the_page(explored, tmp_path, monkeypatch, capsys):
     assert "['GLOBAL_MINIMUM', 'LOCAL_MINIMUM']" in capsys.readouterr().out
     assert (tmp_path / "explored.png").stat().st_size > 1000
     lines = command_lines(view, FullSettings(), [trained[0].start]).splitlines()
-    assert lines[0] == "flowsim portrait --p 0.5 --q 0.8 --resolution 208"
-    assert lines[1:3] == [
+    assert lines[:3] == [
         "printf 'e,w\\n0.5,-1.2\\n1.0,0.5\\n' > starts.csv",
+        "flowsim portrait --p 0.5 --q 0.8 --resolution 208 --points starts.csv",
         "flowsim scan --p 0.5 --q 0.8 --points starts.csv --out orbits.nc",
     ]
     assert lines[-1].startswith("flowsim train --p 0.5 --q 0.8 --trainer gd --d 8 --length 8")
