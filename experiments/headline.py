@@ -109,7 +109,7 @@ def summary(part: xr.Dataset, trainer: str, name: str) -> dict[str, Any]:
         "escape_step_median": float(np.median(left)) if len(left) else None,
         "escape_step_max": float(left.max()) if len(left) else None,
         "plateau_steps_median": float(np.median(stay)) if len(stay) else None,
-        "attention_share_median": float(np.median(last(part.attention_share.mean("layer")))),
+        "attention_share_median": float(np.median(last(part.attention_share))),
     }
 
 

@@ -185,14 +185,15 @@ def trained(
 ) -> xr.Dataset:
     """Every case trained, as one small record over case, line (of telemetry) and model.
 
-    Loss, predicted probabilities and what ``keep`` names are kept in single precision; the step of
-    a line is ``step`` (case, line). A shorter case ends in NaN. A case with init "given" has its
-    weights in ``initial``.
+    Loss, predicted probabilities and what ``keep`` names are kept in single precision, of several
+    layers their mean; the step of a line is ``step`` (case, line). A shorter case ends in NaN. A
+    case with init "given" has its weights in ``initial``.
     """
     parts = {}
     for name in timed(cases):
         record, _ = train(cases[name], initial=(initial or {}).get(name))
         lines = record[["loss", "probability", *keep]].astype("float32")
+        lines = lines.mean("layer") if "layer" in lines.dims else lines
         lines = lines.merge(record[[*_OF_MODEL]]).rename(step="line")
         lines = lines.assign_coords(line=range(record.sizes["step"]))
         lines["step"] = ("line", record.step.values.astype(float))
