@@ -138,11 +138,15 @@ class ReducedModelOptions:
         said += [] if self.states is None else [f"S{self.states}"]
         said += [] if self.hidden_per_state is None else [f"m{self.hidden_per_state}"]
         length = self.choice().length
-        said += [] if length is None else [f"N{length}"]
+        said += [] if length is None else [self.length_word(length)]
         said += ["attention"] * self.attention + ["untied"] * self.untied
         said += ["dynamic"] * (self.bias == "dynamic")
         said += [f"{name}{value}" for name, value in self.set or ()]
         return [*said, *(f"{name}{value:g}" for name, value in self.fix or ())]
+
+    def length_word(self, length: int) -> str:
+        """N as a file's name says it."""
+        return f"N{length}"
 
 
 @dataclass(frozen=True)

@@ -150,13 +150,10 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
         chosen = super().chosen()
         return {**chosen, **({"length": self.length[0]} if self.length else {})}
 
-    def words(self) -> list[str]:
-        """The model as a file's name says it, with the first and the last N."""
-        words, several = super().words(), self.length or ()
-        if len(several) < 2:
-            return words
-        first, last = f"N{several[0]}", f"N{several[0]}to{several[-1]}"
-        return [last if word == first else word for word in words]
+    def length_word(self, length: int) -> str:
+        """The first and the last N, where there are several."""
+        several = self.length or ()
+        return f"N{several[0]}to{several[-1]}" if len(several) > 1 else super().length_word(length)
 
     def path(self) -> Path:
         """--out, or a name that says model, chain and starts."""
