@@ -128,7 +128,8 @@ def find_crossings(
     for done in range(0, halvings, ahead):
         if not len(waiting):
             break
-        parts = 2 ** min(ahead, halvings - done)
+        together = min(ahead, halvings - done)
+        parts = 2**together
         first, last = inner[waiting, None], outer[waiting, None]
         start, size = low[waiting, None], (high - low)[waiting, None]
         places = start + size * np.arange(1, parts) / parts
@@ -136,7 +137,7 @@ def find_crossings(
         followed += places.size
         found, going = found.reshape(places.shape), np.ones(len(waiting), dtype=bool)
         left, right = np.zeros(len(waiting), dtype=int), np.full(len(waiting), parts)
-        for _ in range(min(ahead, halvings - done)):
+        for _ in range(together):
             here = np.flatnonzero(going)
             middle = (left + right)[here] // 2
             codes = found[here, middle - 1]
