@@ -246,7 +246,8 @@ def explored_record(
     names = f"orbit_{view.y}", f"orbit_{view.x}"
     record = record.drop_vars(names)
     full = runs[-1].settings if runs else FullSettings()
-    record.attrs["command"] = command_lines(view, full, ()).splitlines()[0]
+    drawn = 2 if view.starts else 1
+    record.attrs["command"] = " && ".join(command_lines(view, full, ()).splitlines()[:drawn])
     record.attrs["link"] = f"flowsim explore, ?{to_query(view, full)}"
     record.attrs["orbits_unfinished"] = sum(o.label == Label.UNRESOLVED for o in orbits)
     if orbits:

@@ -86,7 +86,12 @@ def test_the_shell_lines(page, tmp_path):
 def test_a_record_names_the_command_and_the_link():
     view = replace(View(), starts=STARTS[:1], puff=Puff(0.3, -0.9, 0.3))
     record = explored_record(view, [follow_start(view, STARTS[0])], [])
-    assert record.attrs["command"] == "flowsim portrait --p 0.5 --q 0.8 --resolution 208"
+    assert record.attrs["command"] == (
+        r"printf 'e,w\n0.5,-1.2\n' > starts.csv"
+        " && flowsim portrait --p 0.5 --q 0.8 --resolution 208 --points starts.csv"
+    )
+    bare = explored_record(replace(view, starts=()), [], [])
+    assert bare.attrs["command"] == "flowsim portrait --p 0.5 --q 0.8 --resolution 208"
     assert "start=0.5,-1.2" in record.attrs["link"] and "cloud=0.3,-0.9,0.3" in record.attrs["link"]
     assert record["orbit_label"].values.tolist() == [Label.GLOBAL_MINIMUM]
     (*_, found) = cloud_shares(view)
