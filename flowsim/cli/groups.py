@@ -69,14 +69,14 @@ class ReducedModelOptions:
     """Which reduced model, and what is held fixed in it."""
 
     model: options.Model = "canonical"
-    states: options.States = None
-    hidden_per_state: options.HiddenPerState = None
     length: options.Length = None
+    fix: options.Fix = None
     attention: options.Attention = False
     untied: options.Untied = False
     bias: options.Bias = "optimal"
+    states: options.States = None
+    hidden_per_state: options.HiddenPerState = None
     set: options.Set = None
-    fix: options.Fix = None
 
     @property
     def family(self) -> Family:
@@ -150,7 +150,7 @@ class ReducedModelOptions:
 
 
 @dataclass(frozen=True)
-class ModelOnChain(OneChain, ReducedModelOptions):
+class ModelOnChain(ReducedModelOptions, OneChain):
     """A reduced model on one chain of its kind."""
 
     def chain_of_model(self) -> Any:
