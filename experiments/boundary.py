@@ -61,10 +61,10 @@ def drawn(records: list[xr.Dataset]) -> dict[str, Figure]:
 
 
 def slices(record: xr.Dataset) -> Figure:
-    """The surface at five values of a: its points that lie on edges of cells there."""
+    """The surface at four values of a: its points that lie on edges of cells there."""
     figure = new_figure(7.0, 6.2)
     axes = figure.subplots()
-    for value, mark in zip((-3, -2, -1 / 3, 1 / 3, 1), ("v", "^", "s", "o", "D"), strict=True):
+    for value, mark in zip((-3, -2, -1 / 3, 1 / 3), ("v", "^", "s", "o"), strict=True):
         on = np.abs(record.boundary_a.values - value) < 1e-9
         axes.plot(record.boundary_w[on], record.boundary_e[on], mark, markersize=4,
                   markerfacecolor="none", color=mpl.colormaps["cividis"]((value + 3) / 4.6),

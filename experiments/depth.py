@@ -231,8 +231,8 @@ def draw(record: xr.Dataset) -> Figure:
     figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6,
                   frameon=False)  # fmt: skip
     figure.suptitle(
-        "Runs leave the unigram once the smallest eigenvalue is negative, deeper ones sooner; tied "
-        "ones under gradient descent stay\n"
+        "Runs leave the unigram once the smallest eigenvalue is negative, under AdamW deeper ones "
+        "sooner; tied ones under gradient descent stay\n"
         f"$p$ = 0.5, $q$ = 0.8, $d$ = {DIMENSION}, $N$ = {LENGTH}, {record.sizes['seed']} seeds a "
         f"depth (medians and quartiles), exact loss, {SHOWN} steps", fontsize=11
     )  # fmt: skip
