@@ -64,14 +64,15 @@ def slices(record: xr.Dataset) -> Figure:
     """The surface at four values of a: its points that lie on edges of cells there."""
     figure = new_figure(7.0, 6.2)
     axes = figure.subplots()
-    for value, mark in zip((-3, -2, -1 / 3, 1 / 3), ("v", "^", "s", "o"), strict=True):
+    for value, name, mark in ((-3, "−3", "v"), (-2, "−2", "^"), (-1 / 3, "−1/3", "s"),
+                              (1 / 3, "1/3", "o")):  # fmt: skip
         on = np.abs(record.boundary_a.values - value) < 1e-9
         axes.plot(record.boundary_w[on], record.boundary_e[on], mark, markersize=4,
                   markerfacecolor="none", color=mpl.colormaps["cividis"]((value + 3) / 4.6),
-                  label=f"$a$ = {value:.2g}")  # fmt: skip
+                  label=f"$a$ = {name}")  # fmt: skip
     axes.set(xlabel="feed-forward weight $w$", ylabel="embedding $e$", ylim=(0, 2))
-    axes.set_title("Linear attention: at $a$ < −1 the starts left of the boundary are trapped,\n"
-                   "above it those on its right ($p$ = 0.5, $q$ = 0.8)")  # fmt: skip
+    axes.set_title("Linear attention: in every slice the starts below its line are trapped\n"
+                   "($p$ = 0.5, $q$ = 0.8; level parts: $e = \\sqrt{2}\\,|1 + a|$)")  # fmt: skip
     axes.legend(title="slice at", frameon=False)
     return figure
 

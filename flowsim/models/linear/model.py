@@ -63,7 +63,7 @@ class LinearAttentionModel(BinaryGapModel):
         """Words of a figure."""
         return binary_words(self.chain, "linear attention", "linear", self.dynamic_bias) | {
             "held": "slice",
-            "remark": "(arrows and orbits without their part along $a$)",
+            "remark": "(motion along $a$ is not drawn)",
             "minima_surface": "global minima: $\\Delta = \\Delta^*$",
         }
 

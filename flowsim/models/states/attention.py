@@ -90,9 +90,8 @@ class StatesAttentionModel(OnChain):
         return symmetric_words(self.chain, m, title, text) | {
             "name_v": "attention $v$, $a = v|v|$",
             "held": "slice",
-            "remark": "(arrows and orbits without their part along $v$)",
-            "remark_v": "(arrows and orbits without their part along $v$; "
-            "the global minima lie at $v$ = 0)",
+            "remark": "(motion along $v$ is not drawn)",
+            "remark_v": "(motion along $v$ is not drawn; the global minima lie at $v$ = 0)",
             "integral_of": "plane $v$ = 0",
         }
 

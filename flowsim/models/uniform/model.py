@@ -93,9 +93,8 @@ class AttentionModel(OnChain):
         words = binary_words(self.chain, title, text, self.dynamic_bias) | at_zero(self.chain)
         return words | {
             "held": "slice",
-            "remark": "(arrows and orbits without their part along $a$)",
-            "remark_a": "(arrows and orbits without their part along $a$; "
-            "the global minima lie at $a$ = 0)",
+            "remark": "(motion along $a$ is not drawn)",
+            "remark_a": "(motion along $a$ is not drawn; the global minima lie at $a$ = 0)",
         }
 
     def loss(self, theta: Tensor) -> Tensor:
