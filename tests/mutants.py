@@ -472,6 +472,8 @@ def page(found):
         f"{good / max(tried, 1):.1%} of all.",
         "Modules with compiled functions are tried as plain Python, where only the quick part of "
         "their tests runs.",
+        "A row stays as it was found until its module is tried again. Modules that are not in the "
+        "table have been written, or taken from others, since the last run.",
         "",
         "| module | faults | tried | seed | noticed | cannot be |",
         "|---|---|---|---|---|---|",

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pkgutil
 import re
 import subprocess
 import sys
@@ -66,6 +67,24 @@ def test_the_code_of_a_page_runs(page, tmp_path):
 def test_every_file_that_a_page_names_exists(page):
     for name in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / name).exists(), name
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *PAGES], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_every_path_and_name_in_code_type_exists(page):
+    """Files are named from the root, or from a package; … stands for a part of a name."""
+    text = page.read_text().replace("…", "*")
+    top = "benchmarks|docs|examples|experiments|figures|flowsim|full_model|tests"
+    paths = set(re.findall(rf"(?<![\w/.-])(?:{top})/[\w./*-]*[\w/]", text)) - {"docs/_build/html"}
+    quoted = re.findall(r"`([^`\s]+)`", text)
+    paths.update(name for name in quoted if re.fullmatch(r"[\w*]+(/[\w*]+)*(/|/[\w*]+\.py)", name))
+    places = [ROOT, *(ROOT / name for name in ("flowsim", "full_model", "flowsim/explorer"))]
+    for path in paths:
+        assert any(next(place.glob(path), None) for place in places), path
+    for name in quoted:
+        if re.fullmatch(r"(flowsim|full_model)(\.\w+)+", name):
+            pkgutil.resolve_name(name)
 
 
 def test_a_link_of_the_readme_leads_to_a_page_of_the_site():
