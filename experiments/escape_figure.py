@@ -114,9 +114,13 @@ def _draw_size(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
 
 
 def _draw_derived(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
-    """κ against the derived κ₀, medians of cell and chain, with b known and b to be learned."""
+    """κ against the derived κ₀, medians of cell and chain, with b known and b to be learned.
+
+    A median is shown where more than half of the runs cross.
+    """
     foretold = predictions(record)
-    found, kappa = foretold["kappa"], 1 / foretold["crossing"]["derived"]
+    found = np.where(foretold["crossed"], foretold["kappa"], 0)
+    kappa = 1 / foretold["crossing"]["derived"]
     shown = [i for i, c in enumerate(settings) if c.group in ("size", "rate", "bias", "start")]
     for chain, colour in CHAINS.items():
         rows = _rows(record, chain, "fit")
@@ -133,7 +137,7 @@ def _draw_derived(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
     axes.set(xscale="log", yscale="log", xlim=ends, ylim=(2e-5, 1.5e-2),
              xlabel=r"$\kappa_0$, derived (per step)",
              ylabel=r"$\kappa = \sqrt{\mu}/t$ found (per step)",
-             title="growth, found and derived: medians, colours as in (c)")  # fmt: skip
+             title="growth where most runs cross: medians, colours as in (c)")  # fmt: skip
     axes.legend(fontsize=8, loc="upper left")
 
 
@@ -148,7 +152,7 @@ def _draw_foretold(axes: Axes, record: xr.Dataset) -> None:
         y = np.where(never, steps * rng.uniform(1.25, 1.6, len(y)), y * rng.uniform(0.97, 1.03))
         axes.plot(x * rng.uniform(0.97, 1.03, len(x)), y, ".", color=colour, ms=3, alpha=0.5,
                   label=f"{word}: {len(x)} runs, {int(never.sum())} do not cross")  # fmt: skip
-    ends = [record.step.values[1] / 2, 20 * steps]
+    ends = [record.attrs["every"], 20 * steps]
     axes.plot(ends, ends, "k--", lw=1)
     axes.axvline(steps, color="k", lw=0.8, ls=":")
     axes.axhline(1.12 * steps, color="k", lw=0.8, ls=":")
@@ -174,7 +178,7 @@ def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
         word = f"{word}: {int(np.isfinite(x + y).sum())} of {len(x)} runs"
         axes.plot(x * noise[0], y * noise[1], mark, color=colour, ms=3, mew=0, alpha=0.5,
                   label=word)  # fmt: skip
-    low = record.step.values[1]
+    low = record.attrs["every"]
     axes.plot([low, record.attrs["steps"]], [low, record.attrs["steps"]], "k--", lw=1)
     limits = (0.8 * low, 1.2 * record.attrs["steps"])
     axes.set(xscale="log", yscale="log", xlim=limits, ylim=limits,

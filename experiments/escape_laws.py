@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
-from escape_cells import FITTED, MEASURED, Cell
+from escape_cells import FITTED, MEASURED, UNSEEN, Cell
+from scipy.stats import norm
 
 from full_model import wilson
 
-#: The first tenth of a run, in measurements.
+#: The first tenth of a run, in lines of the record.
 TENTH = MEASURED // 10
 #: Below this a growth √μ counts as none.
 LEAST = 0.01
@@ -22,36 +25,49 @@ LAW = ("constant", "r", "d", "rate", "batch N", "1/(1 - beta2)", "1 + epsilon/1e
        "(p + q - 1) sqrt(pi0 pi1)", "exp(way of b)", "(r d)^(way of b)")  # fmt: skip
 
 
-def first_step(record: xr.Dataset, happens: np.ndarray) -> np.ndarray:
-    """The first measured step at which it happens (cell, run), NaN where it never does."""
-    step = record.step.values[happens.argmax(-1)].astype(float)
-    return np.where(happens.any(-1), step, np.nan)
+def crossed_at(smallest: np.ndarray, every: int) -> np.ndarray:
+    """The step of λ_min(S) = 0 from looks (…, look), interpolated; NaN where no look is below."""
+    below = smallest < 0
+    at = np.maximum(below.argmax(-1), 1)[..., None]
+    before, after = (np.take_along_axis(smallest, k, -1)[..., 0] for k in (at - 1, at))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = every * (at[..., 0] - 1 + np.maximum(before, 0) / (before - after))
+    return np.where(below.any(-1), step, np.nan)
 
 
-def times(record: xr.Dataset) -> dict[str, np.ndarray]:
-    """Steps of escape and of crossing, √μ of every measurement, and which runs diverged.
+def events(share: np.ndarray, smallest: np.ndarray, every: int) -> tuple[np.ndarray, np.ndarray]:
+    """Steps of crossing and of escape from looks (…, look), NaN where there is none.
 
     A run that diverged neither escapes nor crosses.
     """
+    sound, left = np.isfinite(share[..., -1]), share < 0.5
+    escape = np.where(left.any(-1) & sound, every * left.argmax(-1).astype(float), np.nan)
+    return np.where(sound, crossed_at(smallest, every), np.nan), escape
+
+
+def times(record: xr.Dataset) -> dict[str, np.ndarray]:
+    """Steps of escape and of crossing, √μ of every line, and which runs diverged."""
     smallest = record.smallest.values
     excess = (record.p + record.q - 1).values[None, :, None]
     drop = np.maximum(smallest[..., :1] - smallest, 0) / (2 * excess)
-    diverged = ~np.isfinite(record.share.values[..., -1])
-    sound = ~diverged[..., None]
     return {
-        "escape": first_step(record, (record.share.values < 0.5) & sound),
-        "crossing": first_step(record, (smallest < 0) & sound),
+        "escape": record.escape.values,
+        "crossing": record.crossing.values,
         "root": np.sqrt(drop),
-        "diverged": diverged,
+        "diverged": ~np.isfinite(record.share.values[..., -1]),
     }
 
 
-def growth(record: xr.Dataset, root: np.ndarray) -> np.ndarray:
-    """κ = √μ/t at the crossing, or at the end where there is none, (cell, run)."""
-    crossed = record.smallest.values < 0
-    last = np.where(crossed.any(-1), crossed.argmax(-1), MEASURED)
-    at = np.take_along_axis(root, last[..., None], -1)[..., 0]
-    return np.maximum(at, LEAST) / record.step.values[last]
+def growth(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """κ = √μ/t at the crossing (cell, run), and where there is one; else κ's bound at the end.
+
+    At the crossing μ is λ₀/(2(p + q − 1)), with λ₀ the first λ_min(S). A run that never crosses
+    has a smaller κ than one that crosses in its last step.
+    """
+    crossing = record.crossing.values
+    root = np.sqrt(record.smallest.values[..., 0] / (2 * (record.p + record.q - 1).values))
+    crossed = np.isfinite(crossing)
+    return root / np.where(crossed, crossing, float(record.step[-1])), crossed
 
 
 def chain_columns(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -95,10 +111,53 @@ def in_law(settings: list[Cell]) -> np.ndarray:
                      and c.deviation == 0.02 for c in settings])  # fmt: skip
 
 
-def least_squares(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """The weights of (…, k) columns for a target (…)."""
-    weight, *_ = np.linalg.lstsq(columns.reshape(-1, columns.shape[-1]), target.ravel(), rcond=None)
-    return weight
+def fit(
+    columns: np.ndarray, target: np.ndarray, known: np.ndarray | None = None
+) -> tuple[np.ndarray, float]:
+    """The weights of (…, k) columns for a target (…), and the deviation of its normal errors.
+
+    Where it is not ``known``, a target is an upper bound: maximum likelihood in the weights and 1,
+    both divided by the deviation, where it is concave, by at most 50 of Newton's steps.
+    """
+    x, y = columns.reshape(-1, columns.shape[-1]), target.ravel()
+    weight = np.linalg.lstsq(x, y, rcond=None)[0]
+    deviation = float(np.sqrt(np.mean(np.square(y - x @ weight))))
+    if known is None or known.all():
+        return weight, deviation
+    table, sure = np.column_stack([-x, y]), known.ravel()
+    exact, bounds, count = table[sure], table[~sure], sure.sum()
+    fixed, point = exact.T @ exact, np.append(weight, 1) / max(deviation, 1e-3)
+
+    def likelihood(at: np.ndarray) -> float:
+        if at[-1] <= 0:
+            return -np.inf
+        log = count * np.log(at[-1]) - np.square(exact @ at).sum() / 2
+        return float(log + norm.logcdf(bounds @ at).sum())
+
+    now = likelihood(point)
+    for _ in range(50):
+        t = bounds @ point
+        ratio = np.exp(norm.logpdf(t) - norm.logcdf(t))
+        slope = bounds.T @ ratio - fixed @ point
+        curve = fixed + (bounds.T * (ratio * (ratio + t))) @ bounds
+        slope[-1] += count / point[-1]
+        curve[-1, -1] += count / point[-1] ** 2
+        step = np.linalg.lstsq(curve, slope, rcond=None)[0]
+        while (then := likelihood(point + step)) < now and np.abs(step).max() > 1e-9:
+            step /= 2
+        if not then - now > 1e-9:
+            break
+        point, now = point + step, then
+    return point[:-1] / point[-1], float(1 / point[-1])
+
+
+def spread(values: np.ndarray, known: np.ndarray) -> list[float]:
+    """10 %, median and 90 % of the normal distribution fitted to logarithms; exponentials of them.
+
+    Where a value is not ``known``, it is an upper bound.
+    """
+    (mean,), deviation = fit(np.ones((*values.shape, 1)), values, known)
+    return np.exp(mean + deviation * norm.ppf([0.1, 0.5, 0.9])).tolist()
 
 
 def predictions(record: xr.Dataset) -> dict[str, Any]:
@@ -110,12 +169,12 @@ def predictions(record: xr.Dataset) -> dict[str, Any]:
     d, rate and chain.
     """
     settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
-    law, found, fit = in_law(settings), times(record), record.part.values == "fit"
-    kappa, root = growth(record, found["root"]), np.maximum(found["root"][..., TENTH], LEAST)
-    columns, used = features(settings, record), np.ix_(law, fit)
-    weight = least_squares(columns[used], np.log(kappa[used]))
+    law, found, seen = in_law(settings), times(record), record.part.values == "fit"
+    (kappa, crossed), root = growth(record), np.maximum(found["root"][..., TENTH], LEAST)
+    columns, used = features(settings, record), np.ix_(law, seen)
+    weight, _ = fit(columns[used], np.log(kappa[used]), crossed[used])
     more = np.concatenate([columns, np.log(root)[..., None]], -1)
-    both = least_squares(more[used], np.log(kappa[used]))
+    both, _ = fit(more[used], np.log(kappa[used]), crossed[used])
     with np.errstate(over="ignore"):
         crossing = {
             "settings": np.exp(-columns @ weight),
@@ -124,11 +183,11 @@ def predictions(record: xr.Dataset) -> dict[str, Any]:
             "both": np.exp(-more @ both),
         }
     for way in ("first tenth", "both"):
-        gone = record.smallest.values[..., TENTH] < 0
+        gone = found["crossing"] <= record.step.values[TENTH]
         crossing[way] = np.where(gone, found["crossing"], crossing[way])
     delay = delays(settings, record, found, used)
     escape = {way: crossing[way] + delay[way != "first tenth"] for way in crossing}
-    return {"law": law, "weight": weight, "kappa": kappa, "columns": columns,
+    return {"law": law, "weight": weight, "kappa": kappa, "crossed": crossed, "columns": columns,
             "crossing": crossing, "escape": escape}  # fmt: skip
 
 
@@ -141,25 +200,27 @@ def delays(settings: list[Cell], record: xr.Dataset, found: dict[str, np.ndarray
     both = np.isfinite(known)
     if not both.any():
         return np.inf, np.full(columns.shape[:2], np.inf)
-    known = np.maximum(known[both], record.step.values[1] / 2)
-    return float(np.median(known)), np.exp(columns @ least_squares(columns[used][both],
-                                                                   np.log(known)))  # fmt: skip
+    known = np.maximum(known[both], record.attrs["every"] / 2)
+    weight, _ = fit(columns[used][both], np.log(known))
+    return float(np.median(known)), np.exp(columns @ weight)
 
 
-def exponents(columns: np.ndarray, target: np.ndarray, chains: int) -> list[dict[str, Any]]:
+def exponents(
+    columns: np.ndarray, target: np.ndarray, known: np.ndarray, chains: int
+) -> list[dict[str, Any]]:
     """Weights of columns (cell, run, k), with 95 % intervals by drawing every chain's runs anew.
 
-    The runs are ``chains`` equal blocks; 400 draws.
+    The runs are ``chains`` equal blocks; 400 draws. Targets that are not known are bounds.
     """
     rng, drawn = np.random.default_rng(0), []
     blocks = np.arange(target.shape[1]).reshape(chains, -1)
     for _ in range(400):
         again = np.concatenate([rng.choice(runs, len(runs)) for runs in blocks])
-        drawn.append(least_squares(columns[:, again], target[:, again]))
+        drawn.append(fit(columns[:, again], target[:, again], known[:, again])[0])
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     return [
         {"value": float(value), "interval": [float(a), float(b)]}
-        for value, a, b in zip(least_squares(columns, target), low, high, strict=True)
+        for value, a, b in zip(fit(columns, target, known)[0], low, high, strict=True)
     ]
 
 
@@ -172,34 +233,49 @@ def laws(record: xr.Dataset) -> dict[str, Any]:
     settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
     foretold, part = predictions(record), record.part.values
     law, columns, target = foretold["law"], foretold["columns"], np.log(foretold["kappa"])
-    fit = np.flatnonzero(part == "fit")
-    whole = exponents(columns[law][:, fit], target[law][:, fit], len(FITTED))
-    found: dict[str, Any] = {"law": dict(zip(LAW, whole, strict=True))}
+    crossed, seen = foretold["crossed"], np.flatnonzero(part == "fit")
+
+    def powers(cells: np.ndarray, runs: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+        here, chains = np.ix_(cells, runs), {*zip(record.p.values[runs], record.q.values[runs],
+                                                  strict=True)}  # fmt: skip
+        some = columns[here][..., [LAW.index(name) for name in names]]
+        words = exponents(some, target[here], crossed[here], len(chains))
+        return dict(zip(names, words, strict=True))
+
+    found: dict[str, Any] = {"law": powers(np.flatnonzero(law), seen, LAW)}
     known = np.flatnonzero([c.group == "bias" for c in settings])
     names = ("constant", "r", "d", "rate", "batch N", "(p + q - 1) sqrt(pi0 pi1)")
-    some = columns[np.ix_(known, fit)][..., [LAW.index(name) for name in names]]
     if len(known):
-        words = exponents(some, target[np.ix_(known, fit)], len(FITTED))
-        found["b at the unigram"] = dict(zip(names, words, strict=True))
+        found["b at the unigram"] = powers(known, seen, names)
     sized = np.flatnonzero([c.group in ("size", "rate") for c in settings])
-    for k, chain in enumerate(FITTED):
-        runs = fit.reshape(len(FITTED), -1)[k]
-        words = exponents(columns[np.ix_(sized, runs)][..., :4], target[np.ix_(sized, runs)], 1)
-        found[f"b = 0, ({chain.p}, {chain.q})"] = dict(zip(names, words, strict=False))
+    for chain, runs in zip(FITTED, seen.reshape(len(FITTED), -1), strict=True):
+        found[f"b = 0, ({chain.p}, {chain.q})"] = powers(sized, runs, names[:4])
     off = {way: target + np.log(foretold["crossing"][way]) for way in ("settings", "derived")}
     found["deviation"] = {
-        word: {way: float(np.sqrt(np.mean(np.square(values[np.ix_(law, part == word)]))))
-               for way, values in off.items()} for word in PARTS
+        word: {way: mean_square_root(values[here], crossed[here]) for way, values in off.items()}
+        for word in PARTS for here in [np.ix_(law, part == word)]
     }  # fmt: skip
     if len(known):
-        ratio = np.exp(off["derived"][known])
-        wide = np.array([settings[i].d for i in known])[:, None] ** 0.25
+        ratio, wide = np.exp(off["derived"]), np.array([c.d for c in settings])[:, None] ** 0.25
+        between = crossed & (ratio > 1 / wide) & (ratio < wide)
         found["derived, b at the unigram"] = {
-            "runs": int(ratio.size), "between_the_ends": int(
-                ((ratio > 1 / wide) & (ratio < wide)).sum()),
-            "quantiles": np.quantile(ratio, [0.1, 0.5, 0.9]).tolist(),
+            "runs": int(ratio[known].size), "never_cross": int((~crossed[known]).sum()),
+            "between_the_ends": int(between[known].sum()),
+            "quantiles": spread(off["derived"][known], crossed[known]),
+            "by_cell": [
+                {"d": c.d, "r": c.r, "rate": c.rate, "batch": c.batch,
+                 "never_cross": int((~crossed[i]).sum()),
+                 "quantiles": spread(off["derived"][i], crossed[i])
+                 if crossed[i].mean() > 0.5 else None}
+                for i, c in enumerate(settings) if i in known],
         }  # fmt: skip
     return found
+
+
+def mean_square_root(values: np.ndarray, known: np.ndarray) -> float:
+    """The root mean square of values, some of which are upper bounds, as if they were normal."""
+    (mean,), deviation = fit(np.ones((*values.shape, 1)), values, known)
+    return float(np.hypot(mean, deviation))
 
 
 def same_starts(record: xr.Dataset) -> dict[str, Any]:
@@ -207,21 +283,25 @@ def same_starts(record: xr.Dataset) -> dict[str, Any]:
 
     The mean correlation of log κ between the law's cells of d = 8, r = 32, N = 16 and b = 0, whose
     run i starts at the same weights everywhere; every cell's chains have their means taken off.
-    1: the start decides, 0: the batches do. 95 % interval by drawing runs anew, 400 times.
+    1: the start decides, 0: the batches do. 95 % interval by drawing runs anew, 400 times. Cells
+    in which fewer than half of the runs cross are left out, and so are runs that do not cross.
     """
     settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
     alike = np.array([(c.d, c.r, c.length, c.unigram_bias) == (8, 32, 16, False)
                       for c in settings]) & in_law(settings)  # fmt: skip
-    growths = np.log(growth(record, times(record)["root"])[alike])
+    kappa, crossed = growth(record)
+    alike &= crossed.mean(1) >= 0.5
+    growths = np.where(crossed, np.log(kappa), np.nan)[alike]
     for p, q in {*zip(record.p.values, record.q.values, strict=True)}:
-        runs = ((record.p == p) & (record.q == q)).values
-        growths[:, runs] -= growths[:, runs].mean(1, keepdims=True)
+        runs = ((record.p == p) & (record.q == q)).values & np.isfinite(growths).any(0)
+        growths[:, runs] -= np.nanmean(growths[:, runs], 1, keepdims=True)
     count, rng = len(growths), np.random.default_rng(0)
     if count < 2:
         return {"cells": count}
 
     def likeness(values: np.ndarray) -> float:
-        return float((np.corrcoef(values).sum() - count) / (count * (count - 1)))
+        pairs = pd.DataFrame(values.T).corr().values
+        return float((np.nansum(pairs) - count) / (count * (count - 1)))
 
     runs = np.arange(growths.shape[1])
     drawn = [likeness(growths[:, rng.choice(runs, len(runs))]) for _ in range(400)]
@@ -268,3 +348,21 @@ def median(values: np.ndarray) -> float | None:
     """The median of the finite values."""
     known = values[np.isfinite(values)]
     return float(np.median(known)) if len(known) else None
+
+
+def by_chain(record: xr.Dataset) -> dict[str, Any]:
+    """Of the runs that the law is for: how many cross and escape, and how they grow."""
+    found, foretold = times(record), predictions(record)
+    crosses = foretold["crossed"]
+    right = (foretold["crossing"]["settings"] <= float(record.step[-1])) == crosses
+    off = np.log(foretold["kappa"] * foretold["crossing"]["settings"])
+    lines: dict[str, Any] = {}
+    for chain in (*FITTED, *UNSEEN):
+        here = np.ix_(foretold["law"], ((record.p == chain.p) & (record.q == chain.q)).values)
+        lines[f"p = {chain.p}, q = {chain.q}"] = {
+            "runs": int(off[here].size), "cross": int(crosses[here].sum()),
+            "escaped": int(np.isfinite(found["escape"][here]).sum()),
+            "growth_against_law": spread(off[here], crosses[here]),
+            "crossing_right": int(right[here].sum()),
+        }  # fmt: skip
+    return lines
