@@ -5,7 +5,7 @@
 draws, for uniform attention over N positions and for linear attention, the basins in the slice
 a = 0.5; then searches for critical points other than the plane e = 0 and the global minima, and
 writes what it found to figures/attention_portraits.json. Some minutes on one core. Orbits in
-(w, e, a) are in lg_fig2_attention.py, and ``flowsim portrait --view 3d`` draws them.
+(w, e, a) are drawn by ``flowsim portrait --view 3d``.
 
 What the paper shows: orbits in (e, w, a) that fall onto the plane of bad minima for p + q > 1 and
 leave it for p + q < 1, with the attention dying out at the global minima. We find the same: for

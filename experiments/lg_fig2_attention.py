@@ -1,21 +1,24 @@
-"""The canonical flow with attention in (e, w, a), and the zoom at the origin (LG Fig. 2).
+"""The canonical flow with attention, in slices of (e, w, a) and near the origin (LG Fig. 2).
 
 What the paper shows: orbits in (e, w, a) for p + q > 1 and p + q < 1. Near the origin, where small
 initializations start, they fall onto the plane of bad minima e = 0 in the one case and leave it
 for the global minima in the other.
 
-What we find: the same, for uniform attention (N = 64) and for linear attention. Of Gaussian clouds
-of 40 starts with deviation 0.02 or 0.1, all are trapped at (0.5, 0.8) and none at (0.2, 0.3). With
-deviation 0.5 at (0.5, 0.8), 9 of 40 escape with uniform attention and 12 of 40 with linear.
+What we find: the same, for uniform attention (N = 64) and for linear attention. We draw the slices
+a = −0.5, 0 and 0.5 of the space, and the slice a = 0 near the origin: orbits in space cannot be
+read on paper. Of Gaussian clouds of 40 starts with deviation 0.02 or 0.1, all are trapped at
+(0.5, 0.8) and none at (0.2, 0.3). With deviation 0.5 at (0.5, 0.8), 9 of 40 escape with uniform
+attention and 12 of 40 with linear.
 
 Where we differ: for uniform attention the global minima lie at a = 0, and every orbit that reaches
 them has lost its attention (|a| < 1e-10 at the end), as trained models do (am_appendix_d.py); for
 linear attention they are a surface, and a ends where its conserved quantity e² − 2(1 + a)² puts
 it: for p + q < 1 it grew in 40 of 40 small starts. In the plane of bad minima a may be anything.
 
-    python experiments/lg_fig2_attention.py [--papers]     about a minute on one core
+    python experiments/lg_fig2_attention.py [--papers]     some minutes on one core
 
---papers takes N = 1 024 and clouds of 400. attention_portraits.py draws the slices of this space.
+--papers takes N = 1 024 and clouds of 400. attention_portraits.py draws two slices of a larger
+window at N = 1 024, and ``flowsim portrait --view 3d`` draws orbits in space.
 """
 
 from __future__ import annotations
@@ -33,20 +36,23 @@ from flowsim import (
     BinaryChain,
     Label,
     LinearAttentionModel,
+    draw,
     find_limits,
-    phase_space_record,
+    portrait_record,
 )
-from flowsim.drawing.space import draw_space
 from flowsim.interface import Model
 
 #: Deviations of the Gaussian clouds of starts in (e, w, a).
 SCALES = (0.02, 0.1, 0.5)
+#: Slices that are drawn: a title, a, and the largest |e| and |w|.
+SLICES = (("$a$ = −0.5", -0.5, 2.0), ("$a$ = 0", 0.0, 2.0), ("$a$ = 0.5", 0.5, 2.0),
+          ("$a$ = 0, near the origin", 0.0, 0.5))  # fmt: skip
 
-Findings = dict[BinaryChain, tuple[xr.Dataset, dict[str, Any]]]
+Findings = dict[BinaryChain, tuple[list[xr.Dataset], dict[str, Any]]]
 
 
-def compute(length: int = 64, cloud: int = 40) -> Findings:
-    """Per chain: orbits for uniform attention, and what becomes of clouds around the origin."""
+def compute(length: int = 64, cloud: int = 40, cells: int = 64) -> Findings:
+    """Per chain: slices for uniform attention, and what becomes of clouds around the origin."""
     found = {}
     for chain in (ABOVE, BELOW):
         models = {
@@ -58,8 +64,13 @@ def compute(length: int = 64, cloud: int = 40) -> Findings:
             for name, model in models.items()
             for scale in SCALES
         }
-        record = phase_space_record(next(iter(models.values())))
-        found[chain] = record, clouds
+        uniform = next(iter(models.values()))
+        slices = [
+            portrait_record(uniform, resolution=cells, fixed={"a": a}, confirm=16,
+                            window={"e": (-most, most), "w": (-most, most)})
+            for _, a, most in SLICES
+        ]  # fmt: skip
+        found[chain] = slices, clouds
     return found
 
 
@@ -85,29 +96,35 @@ def fate(model: Model, start: Tensor) -> dict[str, Any]:
 
 
 def numbers(found: Findings) -> dict[str, Any]:
-    """Per chain: orbits of the picture by label, and the clouds."""
+    """Per chain: the share of every slice that reaches the global minima, and the clouds."""
     lines: dict[str, Any] = {}
-    for chain, (record, clouds) in found.items():
-        counts = {k: v for k, v in record.attrs.items() if k.startswith("orbits_")}
-        lines[f"p = {chain.p}, q = {chain.q}"] = counts | {"clouds": clouds}
+    for chain, (slices, clouds) in found.items():
+        learns = {
+            name.replace("$", ""): float((record.label == Label.GLOBAL_MINIMUM).mean())
+            for (name, *_), record in zip(SLICES, slices, strict=True)
+        }
+        lines[f"p = {chain.p}, q = {chain.q}"] = {"learns": learns, "clouds": clouds}
     return lines
 
 
-def draw(found: Findings) -> Figure:
-    """Rows: chains; columns: the whole space and the zoom."""
-    figure = Figure(figsize=(11.5, 9.8), layout="constrained")
-    rows = figure.subfigures(2, 1)
-    for row, (chain, (record, _)) in zip(rows, found.items(), strict=True):
-        panels = [row.add_subplot(1, 2, i, projection="3d") for i in (1, 2)]
-        handles = draw_space(record, panels[0])
-        draw_space(record, panels[1], "near")
-        row.suptitle(
-            f"Uniform attention over $N$ = {record.attrs['length']}, {caption(chain)}", fontsize=11
-        )
-        row.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+def drawn(found: Findings) -> Figure:
+    """Rows: chains; columns: slices, the last one near the origin."""
+    figure = Figure(figsize=(12.5, 7.2), layout="constrained")
+    rows, handles = figure.subfigures(2, 1), []
+    for row, (chain, (slices, _)) in zip(rows, found.items(), strict=True):
+        grid = row.subplots(1, len(SLICES), subplot_kw={"box_aspect": 1})
+        for axes, (name, *_), record in zip(grid, SLICES, slices, strict=True):
+            entries = draw(record, ax=axes, orbits=False, legend=False)
+            handles = max(entries, handles, key=len)
+            axes.set_title(name, fontsize=10)
+            axes.set_ylabel("embedding $e$" if axes is grid[0] else "")
+        small = "are trapped" if chain is ABOVE else "learn"
+        row.suptitle(f"Small starts {small} with attention too: uniform attention over $N$ = "
+                     f"{slices[0].attrs['length']}, {caption(chain)}", fontsize=11)  # fmt: skip
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     return figure
 
 
 main = experiment(
-    __name__, compute, numbers, draw, record=False, papers={"length": 1024, "cloud": 400}
+    __name__, compute, numbers, drawn, record=False, papers={"length": 1024, "cloud": 400}
 )
