@@ -135,8 +135,10 @@ def compare(
         resume: continue from ``checkpoint``, which must exist and hold the same settings.
         overwrite: start anew although ``checkpoint`` exists.
         progress: see ``Progress``.
-        jobs: processes that share the starts; the numbers are those of one.
-        scheduler: address of a running dask scheduler, which then does the work instead.
+        jobs: processes that share the starts; the numbers are those of one. For sgd and adamw
+            threads, since all starts are trained together.
+        scheduler: address of a running dask scheduler, which then does the work instead; not for
+            sgd and adamw.
         drawn_points: the points are random draws, so that shares of them have intervals.
 
     Returns:
@@ -149,7 +151,8 @@ def compare(
     Raises:
         InputError: settings and points that do not fit; too many sequences to sum over; a
             checkpoint that exists and is neither to be resumed nor overwritten, is unusable or was
-            made with other settings; another model than the rank-one model for sgd or adamw.
+            made with other settings; for sgd or adamw another model than the rank-one model, or a
+            scheduler.
 
     >>> import full_model
     >>> settings = full_model.Comparison(0.5, 0.8, model="rank-one", d=2, length=2)
