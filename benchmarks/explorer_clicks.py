@@ -2,7 +2,7 @@
 
     python benchmarks/explorer_clicks.py [--picture FILE]
 
-clicks ten times in the square of three models, and prints medians from the mouse's release to the
+clicks ten times in the square of four models, and prints medians from the mouse's release to the
 dot and to the orbit, then how many of eight clicks count that are 0.25 s apart, and how many
 processes wanted the processor. With ``--picture`` it writes a picture of the page instead: the one
 in docs/explorer.md. Needs Playwright and Debian's chromium.
@@ -84,7 +84,7 @@ def main(*words: str) -> None:
                 query = "?model=rank-one&start=2.0,1.0&start=0.4,-0.9"
                 picture(Visitor(browser, served.address + query), words[1])
                 return
-            for model in ("canonical", "rank-one", "uniform"):
+            for model in ("canonical", "rank-one", "states", "uniform"):
                 said = clicks(Visitor(browser, f"{served.address}?model={model}"))
                 print(f"{model}: {said}; load {os.getloadavg()[0]:.1f}", flush=True)
     finally:

@@ -60,7 +60,11 @@ def of_model(function: _Method) -> _Method:
         model = given[0] if given else named.get("model")
         if not isinstance(model, Model):
             usual = 'flowsim.model("canonical", 0.5, 0.8)'
-            raise InputError(f"{function.__name__} takes a model, such as {usual}, not {model!r}")
+            alike = hasattr(model, "coordinates") and hasattr(model, "loss")
+            own = "; derive a class of your own from flowsim.Model" if alike else ""
+            raise InputError(
+                f"{function.__name__} takes a model, such as {usual}, not {model!r}{own}"
+            )
         for name in named.keys() - known.keys():
             takes = ", ".join(known)
             raise InputError(f"{function.__name__} has no argument {name}; it takes {takes}")

@@ -5,6 +5,10 @@ from __future__ import annotations
 from enum import EnumMeta, IntEnum
 from typing import Any
 
+#: Labels by other names that people try.
+_GUESSED = {"TRAPPED": "LOCAL_MINIMUM", "LEARNED": "GLOBAL_MINIMUM", "GLOBAL": "GLOBAL_MINIMUM",
+            "LOCAL": "LOCAL_MINIMUM"}  # fmt: skip
+
 
 class _Words(EnumMeta):
     """Codes that name what there is when another is asked for."""
@@ -13,7 +17,9 @@ class _Words(EnumMeta):
         if name.startswith("_"):
             raise AttributeError(name)
         there = ", ".join(cls.__members__)
-        raise AttributeError(f"{cls.__name__} has no {name}; there are {there}")
+        meant = _GUESSED.get(name)
+        hint = f", {meant} is meant" if meant in cls.__members__ else ""
+        raise AttributeError(f"{cls.__name__} has no {name}{hint}; there are {there}")
 
 
 class Label(IntEnum, metaclass=_Words):

@@ -49,6 +49,15 @@ def test_guessed_names_are_answered_with_the_right_ones(guess, meant):
         getattr(flowsim, guess)
 
 
+class Alike:
+    """A loss of somebody who has not read on."""
+
+    coordinates = "x", "y"
+
+    def loss(self, theta):
+        return (theta**2).sum(-1)
+
+
 MODEL = "flowsim.model('canonical', 0.5, 0.8)"
 
 
@@ -65,6 +74,20 @@ MODEL = "flowsim.model('canonical', 0.5, 0.8)"
         ("flowsim.model('rank-one', 0.5, 0.8, N=8)", "N is length"),
         ("flowsim.model('rank_one', 0.5, 0.8)", "rank-one"),
         ("flowsim.CanonicalModel(0.5, 0.8)", "takes a chain"),
+        (f"flowsim.separatrix({MODEL}, [0.5])", "takes a chain"),
+        (f"flowsim.minima_curve({MODEL}, [0.5])", "takes a chain"),
+        ("flowsim.find_limits(Alike(), [[1.0, 1.0]])", "derive .* from flowsim.Model"),
+        ("flowsim.reference_limits('canonical', [[1.0, 1.0]])", "takes a model, such as"),
+        ("flowsim.curvatures('canonical', [1.0, 1.0])", "takes a model, such as"),
+        (f"flowsim.portrait_record({MODEL}, resolution='a')", "resolution must be a whole number"),
+        (f"flowsim.portrait_record({MODEL}, resolution=0)", "resolution must be a whole number"),
+        (f"flowsim.portrait_record({MODEL}, optimizer='adam')", r"OptimizerChoice\.named"),
+        ("flowsim.Scan('canonical', 0.5, 0.8, None)", "takes a choice of a model"),
+        ("flowsim.Scan(flowsim.ModelChoice(), 0.5, 0.8, [[1.0, 1.0]])", "must be a Grid"),
+        ("flowsim.Grid([1.0, 2.0])", "values by name"),
+        ("flowsim.Cloud(100, 1.0, 0.5)", "names of coordinates"),
+        ("flowsim.Points([[1.0, 2.0]], ['e', 'w'])", "names of coordinates"),
+        ("flowsim.Grid({'e': [1.0], 'w': [1.0]}) and flowsim.scan()", "scan_basins"),
     ],
 )
 def test_wrong_arguments_are_answered_in_one_sentence(call, sentence):
@@ -76,7 +99,7 @@ def test_models_and_labels_say_what_they_have():
     model = flowsim.model("canonical", 0.5, 0.8)
     with pytest.raises(AttributeError, match=r"its chain has: \.chain\.p"):
         model.p  # noqa: B018
-    with pytest.raises(AttributeError, match=r"there are .*LOCAL_MINIMUM"):
+    with pytest.raises(AttributeError, match="LOCAL_MINIMUM is meant; there are"):
         flowsim.Label.TRAPPED  # noqa: B018
     assert str(flowsim.Label(1)) == "global_minimum"
     axes = {"e": [0.0, 1.0], "w": [-1.0, 1.0]}

@@ -51,10 +51,10 @@ def draw(
         energy: also draw contours of the conserved energy, of a portrait that holds it.
         show: of a scan, "label" (where starts end) or "hitting_time" (when they have learned).
         orbits: draw the orbits of a portrait.
-        paths: what to lay over a portrait, such as runs of training; one, or several by name. A
-            path is a file (a record of ``flowsim train``, or a .csv with a column for each axis
-            and perhaps one called run), a Dataset, columns by name, or an array (times, 2) or
-            (times, runs, 2) of (e, w).
+        paths: what to lay over a portrait, such as runs of training; one, a list of files, or
+            several by name. A path is a file (a record of ``flowsim train``, or a .csv with a
+            column for each axis and perhaps one called run), a Dataset, columns by name, or an
+            array (times, 2) or (times, runs, 2) of (e, w).
         width: of a new figure, in inches; its height follows.
         title, legend: False leaves it out.
 

@@ -28,8 +28,10 @@ def with_paths(record: xr.Dataset, paths: Paths) -> xr.Dataset:
         InputError: a file that cannot be read, or no paths in the plane's axes.
     """
     across, up = axes_of(record)
-    if isinstance(paths, (str, Path)):
-        paths = {Path(paths).stem: paths}
+    files = [paths] if isinstance(paths, (str, Path)) else paths
+    if isinstance(files, (list, tuple)) and all(isinstance(f, (str, Path)) for f in files):
+        stems = {Path(file).stem for file in files}
+        paths = {Path(f).stem if len(stems) == len(files) else str(f): f for f in files}
     elif not isinstance(paths, Mapping) or {across, up} <= {*paths}:
         paths = {"path": paths}
     columns: list[tuple[str, np.ndarray, np.ndarray]] = []

@@ -40,6 +40,7 @@ from flowsim.drawing.style import (
     percent,
     remark_of,
     title_of,
+    way_to,
     wrapped,
 )
 from flowsim.errors import InputError
@@ -392,8 +393,9 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
     verbs = {"global_minimum": "reaches the global minima", "local_minimum": "is trapped",
              "saddle": "ends in a saddle", "unresolved": "is unresolved"}  # fmt: skip
     names = meanings(record["label"])
+    verbs |= _ends_said(record)
     shares = [
-        f"{percent(int(a[f'cells_{name}']), total)} {words.get(f'end_{name}', verbs.get(name, ''))}"
+        f"{percent(int(a[f'cells_{name}']), total)} {verbs.get(name, '')}"
         for name in (*names[1:], names[0])
         if a[f"cells_{name}"]
     ]
@@ -407,6 +409,17 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
     return [*lines, *remark_of(record)]
 
 
+def _ends_said(record: xr.Dataset) -> dict[str, str]:
+    """What starts do, by the ends of which the record has words of its own."""
+    found = {}
+    for key, text in captions(record).items():
+        kind, _, name = key.partition("_")
+        if kind == "end":  # an optimizer's periodic orbits and the like go nowhere
+            goes = "ends" in record.attrs and name.startswith(("minimum", "saddle", "infinity"))
+            found[name] = f"goes {way_to(text)}" if goes else text
+    return found
+
+
 def _learned(record: xr.Dataset) -> list[str]:
     """The share of the window that an optimizer brings to each end, beside that of the flow."""
     found = outcomes(record)
@@ -415,8 +428,9 @@ def _learned(record: xr.Dataset) -> list[str]:
         beside = "" if flow is None else f", gradient flow from {percent(flow == _BEST)}"
         return [f"learns from {percent(found == _BEST)} of the window{beside}"]
     shown = [n for n in meanings(record["label"])[1:] if (found == n).any()]
+    said = basin_names(record) | _ends_said(record)
     return [
-        f"{percent(found == name)} {basin_names(record).get(name, name)}"
+        f"{percent(found == name)} {said.get(name, name)}"
         + ("" if flow is None else f", by gradient flow {percent(flow == name)}")
         for name in shown
     ]

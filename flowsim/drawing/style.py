@@ -142,6 +142,11 @@ def basin_names(record: xr.Dataset) -> dict[str, str]:
     return BASINS | own
 
 
+def way_to(caption: str) -> str:
+    """Where an end that was found leads: "to minimum 1 (loss 0)", "to infinity: …"."""
+    return caption if caption.startswith("to ") else f"to {caption}"
+
+
 def title_of(record: xr.Dataset) -> str:
     """The model of a record, as a figure's title says it."""
     return sentence(captions(record).get("title", ""))
@@ -290,6 +295,8 @@ class Canvas:
 
     def __init__(self, ax: Axes | None, width: float, height: float, look: Look) -> None:
         self.given, self.look, self.ax = ax is not None, look, ax
+        for name in look.keys() - Look.__annotations__.keys():
+            raise InputError(f"a figure takes {', '.join(Look.__annotations__)}, and no {name}")
         self.width = look.get("width") or width
         if not NARROWEST <= self.width <= WIDEST:
             raise InputError(

@@ -20,7 +20,7 @@ from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.chart import Chart
 from flowsim.flow.how import Limits, check_starts, check_times, in_kind
-from flowsim.interface import Gap, Model
+from flowsim.interface import Gap, Model, of_model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.landscape.ends import Ends
@@ -47,6 +47,7 @@ _STEEPNESS = 1e-10
 _TIGHTER = 1e-3
 
 
+@of_model
 def integrate(
     model: Model,
     theta0: Numbers,
@@ -162,6 +163,7 @@ def _odeint(
     return torch.stack([chart.to_theta(y) for y in path])
 
 
+@of_model
 def reference_limits(
     model: Model,
     theta0: Numbers,
@@ -208,6 +210,7 @@ def default_rtol(model: Model) -> float:
     return 1e-8 if isinstance(model.flow(), Gap) else 1e-6
 
 
+@of_model
 def reference_labels(
     model: Model,
     theta0: Numbers,
@@ -455,6 +458,7 @@ def sample_size(model: Model) -> int:
     return 256 if model.fast else 16
 
 
+@of_model
 def confirm(
     model: Model,
     theta0: Numbers,

@@ -10,7 +10,7 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from flowsim.arrays import accepts_arrays
-from flowsim.interface import Model
+from flowsim.interface import Model, of_model
 from flowsim.labels import Label
 
 #: Starts along every axis of a window, and steps of each of them.
@@ -20,6 +20,7 @@ _STARTS, _STEPS = 24, 100
 _ARRIVED, _APART, _CURVED = 1e-9, 1e-6, 1e-6
 
 
+@of_model
 @accepts_arrays
 def curvatures(model: Model, theta: Tensor) -> Tensor:
     """Eigenvalues of the loss's Hessian G^−½ ∇∇L G^−½, ascending, shape (..., k).
@@ -106,6 +107,7 @@ class CriticalSearch:
     curvature: Tensor
 
 
+@of_model
 def search_critical_points(
     model: Model,
     generator: torch.Generator,

@@ -114,7 +114,9 @@ def portrait_record(
     held = plane.hold(fixed)
     sides = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
     places = None if starts is None else _starts_of_orbits(starts, plane, how)
-    resolution = resolution or plane.resolution
+    resolution = plane.resolution if resolution is None else resolution
+    if not isinstance(resolution, int) or resolution < 1:
+        raise InputError(f"resolution must be a whole number of at least 1, not {resolution!r}")
     y = cell_centres(*sides[plane.y], resolution)
     x = cell_centres(*sides[plane.x], resolution)
     theta = plane.grid(x, y, held)

@@ -20,6 +20,7 @@ from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described
 from flowsim.records.netcdf import flags
 from flowsim.training.descent import descend
+from flowsim.training.optimizer_choice import OptimizerChoice
 from flowsim.training.trained import recorded
 
 
@@ -182,6 +183,9 @@ def trains(model: Model, how: How, fraction: float | None = None) -> How:
     """
     if how.optimizer is None:
         return how
+    if not isinstance(how.optimizer, OptimizerChoice):
+        usual = 'OptimizerChoice.named("adam")'
+        raise InputError(f"optimizer must be such as {usual}, not {how.optimizer!r}")
     if (fraction, how.rtol, how.integrator) != (None, None, "flowsim"):
         raise InputError(
             "fraction, tolerances and integrator belong to the flow: an optimizer takes its own "

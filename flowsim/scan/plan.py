@@ -151,9 +151,20 @@ class Scan:
         if isinstance(self.model, Model):
             if (self.p, self.q, self.length) != (None, None, None):
                 raise InputError(f"{self.model!r} takes no p, q or length: it is as it is")
+        elif not isinstance(self.model, ModelChoice):
+            usual = 'ModelChoice("canonical")'
+            raise InputError(f"Scan takes a choice of a model, such as {usual}, not {self.model!r}")
         else:
             for case in product(*self._cases()):
                 _on(self.model, case)
+        if not hasattr(self.starts, "block"):
+            one = next(product(*self._cases()))
+            model = self.model if isinstance(self.model, Model) else _on(self.model, one)
+            names = ", ".join(map(repr, model.plane.starts[0]))
+            raise InputError(
+                f"starts must be a Grid, a Cloud or Points, or a dict of axes, not "
+                f"{type(self.starts).__name__}: Points([{names}], rows) takes rows of an array"
+            )
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         model = self.model_at(0)

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 import xarray as xr
 
-from flowsim.errors import InputError
 from flowsim.flow.how import Stage
 from flowsim.flow.reference import confirm
 from flowsim.interface import Model, of_model
@@ -134,13 +133,7 @@ def scan_basins(
     0.46
     """
     starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
-    if not hasattr(starts, "block"):
-        names = ", ".join(map(repr, model.plane.starts[0]))
-        raise InputError(
-            f"starts must be a Grid, a Cloud or Points, or a dict of axes, not "
-            f"{type(starts).__name__}: Points([{names}], rows) takes rows of an array"
-        )
-    size = int(np.prod(starts.shape))
+    size = int(np.prod(getattr(starts, "shape", ())))
     scan = Scan(
         model, None, None, starts, fraction, rtol, atol, size, integrator, optimizer=optimizer,
         device=device,

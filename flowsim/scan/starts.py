@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -84,6 +84,8 @@ class Grid:
     drawn = False
 
     def __init__(self, axes: dict[str, np.ndarray], fixed: dict[str, float] | None = None) -> None:
+        if not isinstance(axes, Mapping):
+            raise InputError(f'axes are values by name, such as {{"e": [0.5, 1.0]}}, not {axes!r}')
         self.axes = {name: np.asarray(values, dtype=float) for name, values in axes.items()}
         self.fixed = _fixed(fixed, self.axes)
         if not axes:
@@ -178,7 +180,7 @@ class Cloud:
             raise InputError(f"a cloud needs at least one sample, not {count}")
         if seed < 0:
             raise InputError(f"a seed is an integer of at least 0, not {seed}")
-        self._varied, self.count, self.sigma, self.seed = tuple(names), int(count), sigma, seed
+        self._varied, self.count, self.sigma, self.seed = _names(names), int(count), sigma, seed
         self._scales = scales
         self.fixed = _fixed(fixed, self._varied)
         self.names = (*self._varied, *self.fixed)
@@ -252,6 +254,12 @@ def cell_centres(low: float, high: float, cells: int) -> np.ndarray:
     return centres
 
 
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise InputError(f'names of coordinates are such as ("e", "w"), not {names!r}')
+    return tuple(names)
+
+
 def _fixed(fixed: dict[str, float] | None, varied: Any) -> dict[str, float]:
     kept = {name: float(value) for name, value in (fixed or {}).items()}
     for name, value in kept.items():
@@ -284,7 +292,7 @@ class Points:
     dims = ("point",)
 
     def __init__(self, names: Sequence[str], rows: np.ndarray, source: str = "the list") -> None:
-        self.names = tuple(names)
+        self.names = _names(names)
         self._rows = np.ascontiguousarray(rows, dtype=float)
         columns = ", ".join(self.names)
         if self._rows.ndim != 2 or self._rows.shape[1] != len(self.names):

@@ -6,7 +6,7 @@ import xarray as xr
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from flowsim import InputError, draw, model, portrait_record
+from flowsim import InputError, OptimizerChoice, draw, from_loss, model, portrait_record
 from full_model import Architecture, Recipe, RunSettings, train
 
 
@@ -75,6 +75,22 @@ def test_paths_are_laid_over_a_portrait_whatever_holds_them(record, tmp_path):
     assert entries(figure)[-2:] == ["mine", "yours"]
     assert "runs" in entries(draw(record, paths=str(tmp_path / "runs.csv")))
     assert len(drawn_paths(draw(record, paths=several))) == 2
+    (tmp_path / "more.csv").write_text("w,e\n1,1\n2,2\n")
+    files = [tmp_path / "runs.csv", str(tmp_path / "more.csv")]
+    assert entries(draw(record, paths=files))[-2:] == ["runs", "more"]
+
+
+def test_a_figure_takes_no_other_words(record):
+    with pytest.raises(InputError, match="takes width, title, legend, and no titel"):
+        draw(record, titel=False)
+
+
+def test_a_title_says_of_ends_that_were_found_where_starts_go():
+    well = from_loss(lambda x, y: (x**2 - 1) ** 2 + y**2 + 0.2 * x, "well")
+    choice = OptimizerChoice.named("gd", steps=200, learning_rate=0.1)
+    for optimizer in (None, choice):
+        record = portrait_record(well, resolution=8, confirm=0, optimizer=optimizer)
+        assert "% goes to minimum 1 (loss" in draw(record).axes[0].get_title().replace("\n", " ")
 
 
 def test_a_run_of_full_training_is_laid_over_its_plane(record, tmp_path):

@@ -88,11 +88,8 @@ class Portrait(ModelFigure, Tolerances, Printed):
     ] = None  # fmt: skip
 
     def look(self) -> dict[str, Any]:
-        files = self.overlay or []
-        paths = {file.stem if len(files) == len({f.stem for f in files}) else str(file): file
-                 for file in files}  # fmt: skip
         own = {"energy": self.energy, "show": self.show, "orbits": not self.no_orbits}
-        return {**super().look(), **own, "paths": paths or None}
+        return {**super().look(), **own, "paths": self.overlay or None}
 
 
 def portrait(given: Portrait) -> None:

@@ -11,7 +11,17 @@ import xarray as xr
 
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
 from flowsim.drawing.plane import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
-from flowsim.drawing.style import BASINS, FILL, INK, LINE, SOFT, TRAINED, code_of, label_names
+from flowsim.drawing.style import (
+    BASINS,
+    FILL,
+    INK,
+    LINE,
+    SOFT,
+    TRAINED,
+    code_of,
+    label_names,
+    way_to,
+)
 from flowsim.explorer.layers import UNKNOWN, Border, Cells, ends_of
 from flowsim.explorer.starts import CloudShare, Orbit
 from flowsim.explorer.training import LONGEST, FullSettings, Run
@@ -44,12 +54,7 @@ def percent(share: float) -> str:
 def _goes_to(view: View) -> dict[str, str]:
     """What starts do, by the names of the ends."""
     found = ends_of(view).captions.items()
-    return {**_VERBS, **{name: escape(f"go {_to(caption)}") for name, caption in found}}
-
-
-def _to(caption: str) -> str:
-    """Where an end that was found leads: "to minimum 1 (loss 0)", "to infinity: …"."""
-    return caption if caption.startswith("to ") else f"to {caption}"
+    return {**_VERBS, **{name: escape(f"go {way_to(caption)}") for name, caption in found}}
 
 
 def reading(view: View, cells: Cells) -> str:
@@ -78,7 +83,7 @@ def under(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
     if code != UNKNOWN:
         name = ends.names[code]
         caption = ends.captions.get(name, "")
-        goes = f"goes {_to(caption)}" if caption else _ENDS[name]
+        goes = f"goes {way_to(caption)}" if caption else _ENDS[name]
         said = f"; its cell {escape(goes)}"
     return f"<p>{view.x} = {x:.3f}, {view.y} = {y:.3f}: loss {loss:.4f}{said}.</p>"
 
@@ -108,7 +113,7 @@ def _beside(view: View, orbit: Orbit) -> str:
 
 def _ends_where(view: View, orbit: Orbit) -> str:
     """An orbit's end in plain words."""
-    words = f"goes {_to(orbit.caption)}" if orbit.caption else _ENDS[orbit.kind]
+    words = f"goes {way_to(orbit.caption)}" if orbit.caption else _ENDS[orbit.kind]
     if not np.isfinite(orbit.end).all():
         return words
     y, x = (0.0 if abs(value) < 5e-4 else value for value in orbit.end)

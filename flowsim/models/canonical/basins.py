@@ -8,11 +8,20 @@ import torch
 from torch import Tensor
 
 from flowsim.arrays import accepts_arrays
+from flowsim.errors import InputError
 from flowsim.markov import GapChain
 
 #: The saddle (e, w) = (0, −1/√2) of the canonical model and its energy −(1 + log 2)/2.
 SADDLE_W = -math.sqrt(0.5)
 SADDLE_ENERGY = -(1 + math.log(2)) / 2
+
+
+def _check_chain(chain: GapChain) -> None:
+    if not isinstance(chain, GapChain):
+        raise InputError(
+            "a closed form of the canonical model takes a chain, such as BinaryChain(0.5, 0.8), "
+            f"not {chain!r}"
+        )
 
 
 def feed_forward_gain(w: Tensor) -> Tensor:
@@ -57,6 +66,7 @@ def separatrix(chain: GapChain, w: Tensor) -> Tensor:
     >>> flowsim.separatrix(flowsim.BinaryChain(0.5, 0.8), torch.tensor([-0.5, 0.5]))
     tensor([0.3108,    nan])
     """
+    _check_chain(chain)
     if chain.second_eigenvalue == 0:
         return torch.full_like(w, torch.nan)
     on_branch = w >= SADDLE_W if chain.second_eigenvalue < 0 else w <= SADDLE_W
@@ -75,6 +85,7 @@ def minima_curve(chain: GapChain, w: Tensor) -> Tensor:
     >>> flowsim.minima_curve(flowsim.BinaryChain(0.5, 0.8), torch.tensor([-1.0, 1.0]))
     tensor([1.1774,    nan])
     """
+    _check_chain(chain)
     squared = chain.target_logit_gap / (1 + 2 * w * w.abs())
     return torch.where(squared > 0, squared.sqrt(), torch.nan)
 
