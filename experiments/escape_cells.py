@@ -9,8 +9,7 @@ from flowsim import BinaryChain
 
 FITTED = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.3, 0.85)))
 UNSEEN = tuple(BinaryChain(*pair) for pair in ((0.7, 0.7), (0.95, 0.6), (0.85, 0.35), (0.99, 0.75)))
-#: Lines of the record, looks for each of them, and sequences for the loss of a chain.
-MEASURED, LOOKS, TESTED = 30, 5, 32
+MEASURED, TESTED = 30, 32
 #: In single precision AdamW with this ε is AdamW without one, 0/0 being 0.
 NO_EPSILON = 1e-30
 

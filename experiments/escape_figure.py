@@ -119,7 +119,7 @@ def _draw_derived(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
     A median is shown where more than half of the runs cross.
     """
     foretold = predictions(record)
-    found = np.where(foretold["crossed"], foretold["kappa"], 0)
+    found = np.where(foretold["known"], np.exp(foretold["log kappa"]), 0)
     kappa = 1 / foretold["crossing"]["derived"]
     shown = [i for i, c in enumerate(settings) if c.group in ("size", "rate", "bias", "start")]
     for chain, colour in CHAINS.items():
@@ -152,7 +152,7 @@ def _draw_foretold(axes: Axes, record: xr.Dataset) -> None:
         y = np.where(never, steps * rng.uniform(1.25, 1.6, len(y)), y * rng.uniform(0.97, 1.03))
         axes.plot(x * rng.uniform(0.97, 1.03, len(x)), y, ".", color=colour, ms=3, alpha=0.5,
                   label=f"{word}: {len(x)} runs, {int(never.sum())} do not cross")  # fmt: skip
-    ends = [record.attrs["every"], 20 * steps]
+    ends = [record.step.values[1] / 2, 20 * steps]
     axes.plot(ends, ends, "k--", lw=1)
     axes.axvline(steps, color="k", lw=0.8, ls=":")
     axes.axhline(1.12 * steps, color="k", lw=0.8, ls=":")
@@ -178,7 +178,7 @@ def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
         word = f"{word}: {int(np.isfinite(x + y).sum())} of {len(x)} runs"
         axes.plot(x * noise[0], y * noise[1], mark, color=colour, ms=3, mew=0, alpha=0.5,
                   label=word)  # fmt: skip
-    low = record.attrs["every"]
+    low = record.step.values[1] / 2
     axes.plot([low, record.attrs["steps"]], [low, record.attrs["steps"]], "k--", lw=1)
     limits = (0.8 * low, 1.2 * record.attrs["steps"])
     axes.set(xscale="log", yscale="log", xlim=limits, ylim=limits,

@@ -14,7 +14,7 @@ from scipy.stats import norm
 
 from full_model import wilson
 
-#: The first tenth of a run, in lines of the record.
+#: The first tenth of a run, in measurements.
 TENTH = MEASURED // 10
 #: Below this a growth √μ counts as none.
 LEAST = 0.01
@@ -25,49 +25,56 @@ LAW = ("constant", "r", "d", "rate", "batch N", "1/(1 - beta2)", "1 + epsilon/1e
        "(p + q - 1) sqrt(pi0 pi1)", "exp(way of b)", "(r d)^(way of b)")  # fmt: skip
 
 
-def crossed_at(smallest: np.ndarray, every: int) -> np.ndarray:
-    """The step of λ_min(S) = 0 from looks (…, look), interpolated; NaN where no look is below."""
-    below = smallest < 0
-    at = np.maximum(below.argmax(-1), 1)[..., None]
-    before, after = (np.take_along_axis(smallest, k, -1)[..., 0] for k in (at - 1, at))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        step = every * (at[..., 0] - 1 + np.maximum(before, 0) / (before - after))
-    return np.where(below.any(-1), step, np.nan)
-
-
-def events(share: np.ndarray, smallest: np.ndarray, every: int) -> tuple[np.ndarray, np.ndarray]:
-    """Steps of crossing and of escape from looks (…, look), NaN where there is none.
-
-    A run that diverged neither escapes nor crosses.
-    """
-    sound, left = np.isfinite(share[..., -1]), share < 0.5
-    escape = np.where(left.any(-1) & sound, every * left.argmax(-1).astype(float), np.nan)
-    return np.where(sound, crossed_at(smallest, every), np.nan), escape
-
-
 def times(record: xr.Dataset) -> dict[str, np.ndarray]:
-    """Steps of escape and of crossing, √μ of every line, and which runs diverged."""
-    smallest = record.smallest.values
+    """Steps of escape and of crossing, √μ of every measurement, and which runs diverged.
+
+    NaN where there is none; a run that diverged neither escapes nor crosses.
+    """
+    smallest, left, step = record.smallest.values, record.share.values < 0.5, record.step.values
+    sound = np.isfinite(record.share.values[..., -1])
     excess = (record.p + record.q - 1).values[None, :, None]
-    drop = np.maximum(smallest[..., :1] - smallest, 0) / (2 * excess)
+    root = np.sqrt(np.maximum(smallest[..., :1] - smallest, 0) / (2 * excess))
     return {
-        "escape": record.escape.values,
-        "crossing": record.crossing.values,
-        "root": np.sqrt(drop),
-        "diverged": ~np.isfinite(record.share.values[..., -1]),
+        "escape": np.where(left.any(-1) & sound, step[left.argmax(-1)].astype(float), np.nan),
+        "crossing": np.where(sound, crossed_at(smallest, float(step[1])), np.nan),
+        "root": root,
+        "diverged": ~sound,
     }
 
 
-def growth(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """κ = √μ/t at the crossing (cell, run), and where there is one; else κ's bound at the end.
+def crossed_at(smallest: np.ndarray, every: float) -> np.ndarray:
+    """The step at which λ_min(S) (…, look) is 0; NaN where no look is below.
 
-    At the crossing μ is λ₀/(2(p + q − 1)), with λ₀ the first λ_min(S). A run that never crosses
-    has a smaller κ than one that crosses in its last step.
+    √μ grows about evenly, so it is what is interpolated between two looks.
     """
-    crossing = record.crossing.values
+    below = smallest < 0
+    at = np.maximum(below.argmax(-1), 1)[..., None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        root = np.sqrt(np.maximum(1 - smallest / smallest[..., :1], 0))
+        before, after = (np.take_along_axis(root, k, -1)[..., 0] for k in (at - 1, at))
+        step = every * (at[..., 0] - 1 + (1 - before) / (after - before))
+    return np.where(below.any(-1), np.where(below[..., 0], 0.0, step), np.nan)
+
+
+def growth(record: xr.Dataset) -> np.ndarray:
+    """κ = √μ/t at the crossing (cell, run), NaN where there is none.
+
+    At the crossing μ is λ₀/(2(p + q − 1)), with λ₀ the first λ_min(S).
+    """
     root = np.sqrt(record.smallest.values[..., 0] / (2 * (record.p + record.q - 1).values))
-    crossed = np.isfinite(crossing)
-    return root / np.where(crossed, crossing, float(record.step[-1])), crossed
+    return root / times(record)["crossing"]
+
+
+def bounded(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """log κ (cell, run), and where it is known.
+
+    A run that never crosses has a smaller κ than one that crosses in the last step, which is what
+    stands in its place.
+    """
+    kappa = growth(record)
+    root = np.sqrt(record.smallest.values[..., 0] / (2 * (record.p + record.q - 1).values))
+    known = np.isfinite(kappa)
+    return np.log(np.where(known, kappa, root / float(record.step[-1]))), known
 
 
 def chain_columns(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -170,11 +177,11 @@ def predictions(record: xr.Dataset) -> dict[str, Any]:
     """
     settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
     law, found, seen = in_law(settings), times(record), record.part.values == "fit"
-    (kappa, crossed), root = growth(record), np.maximum(found["root"][..., TENTH], LEAST)
+    (log_kappa, known), root = bounded(record), np.maximum(found["root"][..., TENTH], LEAST)
     columns, used = features(settings, record), np.ix_(law, seen)
-    weight, _ = fit(columns[used], np.log(kappa[used]), crossed[used])
+    weight, _ = fit(columns[used], log_kappa[used], known[used])
     more = np.concatenate([columns, np.log(root)[..., None]], -1)
-    both, _ = fit(more[used], np.log(kappa[used]), crossed[used])
+    both, _ = fit(more[used], log_kappa[used], known[used])
     with np.errstate(over="ignore"):
         crossing = {
             "settings": np.exp(-columns @ weight),
@@ -187,8 +194,8 @@ def predictions(record: xr.Dataset) -> dict[str, Any]:
         crossing[way] = np.where(gone, found["crossing"], crossing[way])
     delay = delays(settings, record, found, used)
     escape = {way: crossing[way] + delay[way != "first tenth"] for way in crossing}
-    return {"law": law, "weight": weight, "kappa": kappa, "crossed": crossed, "columns": columns,
-            "crossing": crossing, "escape": escape}  # fmt: skip
+    return {"law": law, "weight": weight, "log kappa": log_kappa, "known": known,
+            "columns": columns, "crossing": crossing, "escape": escape}  # fmt: skip
 
 
 def delays(settings: list[Cell], record: xr.Dataset, found: dict[str, np.ndarray],
@@ -200,7 +207,7 @@ def delays(settings: list[Cell], record: xr.Dataset, found: dict[str, np.ndarray
     both = np.isfinite(known)
     if not both.any():
         return np.inf, np.full(columns.shape[:2], np.inf)
-    known = np.maximum(known[both], record.attrs["every"] / 2)
+    known = np.maximum(known[both], record.step.values[1] / 2)
     weight, _ = fit(columns[used][both], np.log(known))
     return float(np.median(known)), np.exp(columns @ weight)
 
@@ -232,8 +239,8 @@ def laws(record: xr.Dataset) -> dict[str, Any]:
     """
     settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
     foretold, part = predictions(record), record.part.values
-    law, columns, target = foretold["law"], foretold["columns"], np.log(foretold["kappa"])
-    crossed, seen = foretold["crossed"], np.flatnonzero(part == "fit")
+    law, columns, target = foretold["law"], foretold["columns"], foretold["log kappa"]
+    crossed, seen = foretold["known"], np.flatnonzero(part == "fit")
 
     def powers(cells: np.ndarray, runs: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         here, chains = np.ix_(cells, runs), {*zip(record.p.values[runs], record.q.values[runs],
@@ -289,12 +296,13 @@ def same_starts(record: xr.Dataset) -> dict[str, Any]:
     settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
     alike = np.array([(c.d, c.r, c.length, c.unigram_bias) == (8, 32, 16, False)
                       for c in settings]) & in_law(settings)  # fmt: skip
-    kappa, crossed = growth(record)
-    alike &= crossed.mean(1) >= 0.5
-    growths = np.where(crossed, np.log(kappa), np.nan)[alike]
+    growths = np.log(growth(record))
+    alike &= np.isfinite(growths).mean(1) >= 0.5
+    growths = growths[alike]
     for p, q in {*zip(record.p.values, record.q.values, strict=True)}:
-        runs = ((record.p == p) & (record.q == q)).values & np.isfinite(growths).any(0)
-        growths[:, runs] -= np.nanmean(growths[:, runs], 1, keepdims=True)
+        runs = ((record.p == p) & (record.q == q)).values
+        known = np.isfinite(growths[:, runs]).sum(1, keepdims=True)
+        growths[:, runs] -= np.nansum(growths[:, runs], 1, keepdims=True) / np.maximum(known, 1)
     count, rng = len(growths), np.random.default_rng(0)
     if count < 2:
         return {"cells": count}
@@ -353,9 +361,9 @@ def median(values: np.ndarray) -> float | None:
 def by_chain(record: xr.Dataset) -> dict[str, Any]:
     """Of the runs that the law is for: how many cross and escape, and how they grow."""
     found, foretold = times(record), predictions(record)
-    crosses = foretold["crossed"]
+    crosses = foretold["known"]
     right = (foretold["crossing"]["settings"] <= float(record.step[-1])) == crosses
-    off = np.log(foretold["kappa"] * foretold["crossing"]["settings"])
+    off = foretold["log kappa"] + np.log(foretold["crossing"]["settings"])
     lines: dict[str, Any] = {}
     for chain in (*FITTED, *UNSEEN):
         here = np.ix_(foretold["law"], ((record.p == chain.p) & (record.q == chain.q)).values)
