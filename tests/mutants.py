@@ -466,8 +466,8 @@ def page(found):
         f"{version('torch')}.",
         f"Of {tried} faults in {len(found)} of the {len(modules())} modules of "
         f"{', '.join(f'`{place}`' for place in PLACES)}, {good} were noticed, "
-        f"{len(same)} cannot be, since they change nothing that is computed, and {len(open_)} were "
-        "not.",
+        f"{len(same)} cannot be, since they change nothing that is computed; the tests missed "
+        f"{len(open_)}.",
         f"Noticed were {good / max(tried - len(same), 1):.1%} of those that can be, and "
         f"{good / max(tried, 1):.1%} of all.",
         "Modules with compiled functions are tried as plain Python, where only the quick part of "
