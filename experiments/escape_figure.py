@@ -174,16 +174,17 @@ def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
     for word, colour, mark, chosen in kinds:
         here = [i for i, cell in enumerate(settings) if chosen(cell)]
         x, y = (found[name][here].ravel() for name in ("crossing", "escape"))
+        x = np.ceil(x / record.step.values[1]) * record.step.values[1]  # at looks, as escapes are
         noise = rng.uniform(0.97, 1.03, (2, len(x)))
         word = f"{word}: {int(np.isfinite(x + y).sum())} of {len(x)} runs"
         axes.plot(x * noise[0], y * noise[1], mark, color=colour, ms=3, mew=0, alpha=0.5,
                   label=word)  # fmt: skip
-    low = record.step.values[1] / 2
+    low = record.step.values[1]
     axes.plot([low, record.attrs["steps"]], [low, record.attrs["steps"]], "k--", lw=1)
     limits = (0.8 * low, 1.2 * record.attrs["steps"])
     axes.set(xscale="log", yscale="log", xlim=limits, ylim=limits,
-             xlabel="step at which $\\lambda_{min}(S) < 0$",
-             ylabel="step at which half of the gap is closed",
+             xlabel="first look with $\\lambda_{min}(S) < 0$",
+             ylabel="first look at which half of the gap is closed",
              title="the trap goes no later than the loss falls")  # fmt: skip
     axes.legend(fontsize=8, loc="lower right")
 

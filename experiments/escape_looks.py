@@ -1,10 +1,10 @@
 """AdamW's growth rate κ from crossings that are interpolated, and the bias of looking seldom.
 
-experiments/adamw_escape.py looks every 100 steps and takes κ = √μ/t at the first look with
-λ_min(S) < 0, by which √μ has gone too far, and at the end where a run never crosses. Here
-λ_min(S) is looked at every 10 steps and its crossing of 0 interpolated: κ = √(λ₀/(2(p + q − 1)))/t
-with λ₀ its first value. A run that never crosses has no κ and is counted. The same runs, read at
-every 10th look, give what looking every 100 steps does to the exponents.
+experiments/adamw_escape.py looks every 100 steps and interpolates. An earlier version took
+κ = √μ/t at the first look with λ_min(S) < 0, by which √μ has gone too far. Here λ_min(S) is looked
+at every 10 steps and its crossing of 0 interpolated: κ = √(λ₀/(2(p + q − 1)))/t with λ₀ its first
+value. A run that never crosses has no κ and is counted. The same runs, read at every 10th look,
+give what looking every 100 steps does to the exponents.
 
 Batches of 16, N = 16, b known, N(0, 0.02²), constant rate, the three chains that adamw_escape fits.
 A run lasts 3 000 steps at the rate 0.001, and (0.001/η)^1.5 times as many at η.
