@@ -16,6 +16,15 @@ from full_model import Architecture, lift_rank_one
 GD = "population gradient descent, d = 8"
 ABOVE, BELOW = "p = 0.5, q = 0.8", "p = 0.2, q = 0.3"
 ABOVE_ONE, BELOW_ONE = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+#: Scripts with a stored record. That of exact_rates_foretold is older than its last three rates.
+STORED = sorted(
+    {path.stem for path in EXPERIMENTS.parent.glob("figures/*.nc")}
+    & {path.stem for path in EXPERIMENTS.glob("*.py")} - {"exact_rates_foretold"}
+)
+#: Those that draw nothing: a table says it.
+TABLES = ("agreement_sampled", "states_threshold")
+QUICK = ("am_appendix_d", "lg_losses", "lg_rank_one_energy")
 
 
 def run(name: str, folder: Path, **sizes: object) -> dict:
@@ -37,12 +46,16 @@ def ends(line: dict) -> str:
     return words[0] if words else "mixed"
 
 
-@pytest.mark.parametrize("name", ["am_appendix_d", "lg_losses", "lg_rank_one_energy"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in STORED],
+)
 def test_a_stored_record_is_drawn_again(tmp_path, name):
     """Nothing is computed, and the record stays as it is."""
     assert import_module(name).main(["--redraw", "--out", str(tmp_path)]) == 0
-    assert [path.name for path in tmp_path.iterdir()] == [f"{name}.png"]
-    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    images = [path.read_bytes() for path in tmp_path.iterdir()]
+    assert bool(images) != (name in TABLES)
+    assert all(image.startswith(b"\x89PNG") for image in images)
 
 
 def test_depth(tmp_path):
