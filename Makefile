@@ -5,7 +5,7 @@
 
 PYTHON ?= python
 SITE ?= docs/_build/html
-FLOW = portraits attention_portraits boundary gaussian states states_attention induction in_context in_context_heads induction_path
+FLOW = portraits attention_portraits boundary gaussian states states_attention induction in_context in_context_heads induction_path reduce_networks
 PAPERS = am_fig1_depth am_fig3_tying am_fig4_square am_appendix_d \
          lg_fig1_basins lg_fig2_attention lg_losses lg_rank_one_energy lg_initialization
 TRAINED = headline $(PAPERS) agreement agreement_adamw agreement_sampled noisy_misses optimizer_basins gaussian_adamw \

@@ -7,6 +7,7 @@ import cloudpickle
 import numpy as np
 import pytest
 import torch
+from networks import deep, drawn, induction_head, number, population, two_layers
 from torch import nn
 
 import flowsim
@@ -16,7 +17,6 @@ from flowsim.reduction.structure import symmetries
 from full_model import (
     Architecture,
     MarkovSource,
-    PopulationLoss,
     PriorSource,
     RankOnePoint,
     lift_rank_one,
@@ -24,24 +24,6 @@ from full_model import (
 )
 
 CHAIN = BinaryChain(0.5, 0.8)
-
-
-def number(value):
-    return torch.tensor(value, dtype=torch.float64)
-
-
-def drawn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def loss_of(arch, chain):
-    """The population loss of one model, of a dictionary of its weights."""
-    population = PopulationLoss(arch, MarkovSource.of(chain))
-
-    def loss(weights):
-        return population({name: w[None] for name, w in weights.items()})[0]
-
-    return loss
 
 
 def lifted(arch, alpha, **other):
@@ -62,7 +44,7 @@ ALPHA = number([0.5, -0.5, 0.5, 0.5])
 def test_the_rank_one_manifold_is_found(tied, attention):
     arch = Architecture(d=4, length=4, tied=tied, attention=attention)
     c = {} if tied else {"c": 0.4}
-    model = flowsim.reduce(loss_of(arch, CHAIN), lifted(arch, ALPHA, **c))
+    model = flowsim.reduce(population(arch, MarkovSource.of(CHAIN)), lifted(arch, ALPHA, **c))
     known = ["embedding", *(f"positions_{n}" for n in range(1, 5))]
     known += ["value", "out"] if attention == "softmax" else []
     known += ["up", "down"] + ([] if tied else ["unembedding"]) + ["bias"]
@@ -87,7 +69,7 @@ def test_the_rank_one_manifold_is_found(tied, attention):
 def test_equal_sizes_stay_equal(attention):
     arch = Architecture(d=4, length=4, attention=attention)
     start = lifted(arch, ALPHA, rho=[-0.35] * 4, w2=-0.6, o=0.0, v=0.0)
-    model = flowsim.reduce(loss_of(arch, CHAIN), start)
+    model = flowsim.reduce(population(arch, MarkovSource.of(CHAIN)), start)
     assert model.coordinates == ("embedding", "positions", "up_minus_down", "bias")
     assert model.captions()["name_up_minus_down"] == "up − down"
     np.testing.assert_allclose(model.start, [0.7, -0.7, 1.2 * math.sqrt(2), 0.1], atol=1e-12)
@@ -99,7 +81,9 @@ def test_states(states):
         d=4, length=3, hidden=2 * states, states=states, output="states", attention="none"
     )
     chain = MarkovChain.symmetric(states, 0.7)
-    model = flowsim.reduce(loss_of(arch, chain), lift_states(number([0.8, -0.5]), arch))
+    model = flowsim.reduce(
+        population(arch, MarkovSource.of(chain)), lift_states(number([0.8, -0.5]), arch)
+    )
     assert model.coordinates == ("embedding", "up_minus_down")
     known, (e, w) = flowsim.model("states", 0.7, states=states, hidden_per_state=2), (0.6, -0.4)
     theirs = known.loss(number([e, w]))
@@ -107,44 +91,18 @@ def test_states(states):
     np.testing.assert_allclose(ours, theirs, rtol=1e-10)
 
 
-def induction_head(arch):
-    """An induction head in three directions of the residual stream: symbol, the one before, out."""
-    start = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in arch.shapes.items()}
-    symbol, before, out = torch.eye(arch.d, dtype=torch.float64)[:3]
-    for name, size, row, column in (
-        ("0.value", 0.7, symbol, symbol), ("0.out", 0.6, before, symbol),
-        ("1.query", 0.9, symbol, symbol), ("1.key", 0.8, symbol, before),
-        ("1.value", 0.7, symbol, symbol), ("1.out", 0.5, out, symbol),
-        ("embedding", 0.8, number([1.0, -1.0]), symbol),
-        ("unembedding", 0.5, number([1.0, -1.0]), out),
-    ):  # fmt: skip
-        start[name] = size * torch.outer(row, column)
-    if arch.has_relative:
-        start["0.relative"][0, 1] = 0.5
-    return start
-
-
 @pytest.mark.parametrize("positions, d, k", [("relative", 3, 33), ("relative", 4, 33),
                                              ("learned", 3, 24)])  # fmt: skip
 def test_rounding_adds_no_coordinates_to_an_induction_head(positions, d, k):
     arch = Architecture(d, 5, 2, hidden=0, states=2, output="states", tied=False,
                         positions=positions)  # fmt: skip
-    population = PopulationLoss(arch, PriorSource(DirichletPrior(2)))
-    model = flowsim.reduce(
-        lambda w: population({name: x[None] for name, x in w.items()})[0], induction_head(arch)
-    )
+    loss = population(arch, PriorSource(DirichletPrior(2)))
+    model = flowsim.reduce(loss, induction_head(arch))
     # three a matrix, all of rank one; what is added to scores but for a constant of those at zero
     assert len(model.coordinates) == k == 24 + (5 + 4) * arch.has_relative
     assert model.exactness.off_span < 1e-11 and model.exactness.differ < 1e-11
     *new, (_, _, none) = model.exactness.sizes
     assert min(ratio for *_, ratio in new) > 1e9 and none < 30
-
-
-def two_layers(x, y):
-    def loss(weights):
-        return ((torch.relu(x @ weights["first"].T) @ weights["second"] - y) ** 2).mean()
-
-    return loss
 
 
 def test_equal_units_are_one():
@@ -161,13 +119,6 @@ def test_opposite_units_are_two():
     start = {"first": torch.stack([row, -row] * 3), "second": number([0.4, -0.4] * 3)}
     model = flowsim.reduce(two_layers(x, y), start)
     assert len(model.coordinates) == 6 and model.exactness.off_span < 1e-12
-
-
-def deep(target):
-    def loss(weights):
-        return ((weights["c"] @ weights["b"] @ weights["a"] - target) ** 2).sum() / 2
-
-    return loss
 
 
 def test_a_deep_linear_network_that_is_aligned_has_one_coordinate():

@@ -3,28 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from reduction.test_reduce import ALPHA, drawn, lifted, loss_of, number
+from networks import drawn, number, population, regression
+from reduction.test_reduce import ALPHA, lifted
 
 import flowsim
 from flowsim import BinaryChain, InputError
 from flowsim.reduction.structure import conserved, symmetries
-from full_model import Architecture
-
-
-def in_context_regression(spectrum, length=16, axes=None):
-    """Linear attention with a head v kᵀ… qᵀ on regression in context, its loss over all data.
-
-    L(U) = ½ Tr Λ − Tr Λ²U + ½ Tr [(1 + 1/N) Λ² + Λ Tr Λ/N] U Λ Uᵀ, U = Σ v k qᵀ over heads.
-    """
-    axes = torch.eye(len(spectrum), dtype=torch.float64) if axes is None else axes
-    law = axes @ torch.diag(spectrum) @ axes.T
-    square = (1 + 1 / length) * law @ law + law * law.trace() / length
-
-    def loss(weights):
-        u = torch.einsum("h,hi,hj->ij", weights["v"], weights["key"], weights["query"])
-        return law.trace() / 2 - (law @ law @ u).trace() + (square @ u @ law @ u.T).trace() / 2
-
-    return loss
+from full_model import Architecture, MarkovSource
 
 
 def on_axis(axes, which, sizes=(0.3, 0.5, 0.2)):
@@ -35,7 +20,7 @@ def on_axis(axes, which, sizes=(0.3, 0.5, 0.2)):
 def test_linear_attention_in_context_comes_out():
     axes, spectrum = torch.linalg.qr(drawn(4, 4, seed=3))[0], number([2.0, 1.0, 0.7, 0.4])
     models = [
-        flowsim.reduce(in_context_regression(s, axes=axes), on_axis(axes, 1), steps=20)
+        flowsim.reduce(regression(s, axes=axes), on_axis(axes, 1), steps=20)
         for s in (spectrum, number([1.5, 0.6, 0.3, 0.2]))
     ]
     assert models[0].coordinates == ("v", "key", "query")
@@ -55,7 +40,7 @@ def test_untied_transformer():
     arch = Architecture(d=4, length=4, tied=False, attention="none")
     start = lifted(arch, ALPHA, c=0.4, rho=[-0.35] * 4)
     models = [
-        flowsim.reduce(loss_of(arch, BinaryChain(p, q)), start, steps=1)
+        flowsim.reduce(population(arch, MarkovSource.of(BinaryChain(p, q))), start, steps=1)
         for p, q in ((0.5, 0.8), (0.2, 0.3), (0.9, 0.6))
     ]
     found = conserved(*models, degree=3)

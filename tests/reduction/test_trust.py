@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from reduction.test_reduce import number
+from networks import number
 
 import flowsim
 from flowsim import InputError

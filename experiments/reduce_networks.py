@@ -1,0 +1,83 @@
+"""In how many coordinates do networks train? `flowsim.reduce` counts them, knowing the loss alone.
+
+Fifteen networks and starts: how many coordinates all weights need, how large the gradient's part
+outside them is at fresh points, and how far equal steps of all weights and of the coordinates are
+apart at the end. Then what the coordinates are called, and which polynomials of degree two the flow
+conserves, for two sets of data alike (for one alone at the induction heads, where it would take
+minutes). Two more starts are refused: random weights, and noise on all of them.
+
+    python experiments/reduce_networks.py [--quick]      about a minute on one core
+
+--quick takes 5 steps. What it costs: benchmarks/reduce.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matplotlib.figure import Figure
+from networks import NETWORKS
+from papers import BLUE, GREY, ORANGE, experiment, timed
+
+import flowsim
+
+
+def network(name: str, steps: int) -> dict[str, Any]:
+    """What ``reduce`` finds for a network, or why it finds nothing."""
+    losses, start = NETWORKS[name]()
+    weights = sum(w.numel() for w in start.values())
+    try:
+        models = [flowsim.reduce(loss, start, steps=steps) for loss in losses]
+    except flowsim.InputError as error:
+        return {"weights": weights, "refused": str(error)}
+    model = models[0]
+    kept = flowsim.conserved(*models, degree=2)
+    return {
+        "weights": weights, "coordinates": len(model.coordinates),
+        "named": [model.called.get(name, name) for name in model.coordinates],
+        "off the span": model.exactness.off_span, "steps": steps,
+        "equal steps differ": model.exactness.differ,
+        "conserved": list(kept.polynomials), "independent": kept.independent,
+        "allowed": kept.allowed, "losses": kept.fields,
+        "flips": [list(names) for names in flowsim.symmetries(model).flips],
+    }  # fmt: skip
+
+
+def compute(steps: int = 100) -> dict[str, Any]:
+    """What is found for all networks."""
+    return {name: network(name, steps) for name in timed(NETWORKS)}
+
+
+def draw(found: dict[str, Any]) -> Figure:
+    """From weights to coordinates, and how exactly."""
+    figure = Figure(figsize=(11, 5.2), layout="constrained")
+    axes, errors = figure.subplots(1, 2, sharey=True, width_ratios=(1.5, 1))
+    for place, line in enumerate(found.values()):
+        axes.plot(line["weights"], place, "o", color=GREY)
+        if "refused" in line:
+            axes.annotate("refused", (line["weights"], place), (8, 0), va="center", fontsize=9,
+                          textcoords="offset points", color=ORANGE)  # fmt: skip
+            continue
+        k = line["coordinates"]
+        axes.plot([k, line["weights"]], [place, place], "-", color=GREY, lw=0.8, zorder=0)
+        axes.plot(k, place, "o", color=BLUE)
+        axes.annotate(str(k), (k, place), (-8, 0), textcoords="offset points", ha="right",
+                      va="center", fontsize=9, color=BLUE)  # fmt: skip
+        for name, mark, colour in (
+            ("off the span", "o", BLUE),
+            ("equal steps differ", "s", ORANGE),
+        ):
+            errors.plot(line[name], place, mark, color=colour, label=None if place else name)
+    axes.set_yticks(range(len(found)), list(found))
+    axes.invert_yaxis()
+    axes.set(xscale="log", xlim=(0.5, 1000), xlabel="coordinates (blue) of the weights (grey)")
+    axes.set_title("In how many coordinates all weights train", fontsize=11)
+    errors.set(xscale="log", xlabel="in parts of the gradient, and of the largest weight")
+    steps = next(iter(found.values()))["steps"]
+    errors.set_title(f"Gradient off the span, and {steps} equal steps", fontsize=11)
+    errors.grid(axis="x", color=GREY, alpha=0.2)
+    errors.legend(fontsize=8)
+    return figure
+
+
+main = experiment(__name__, compute, dict, draw, record=False, quick={"steps": 5})
