@@ -51,7 +51,7 @@ def compute(steps: int = 100) -> dict[str, Any]:
 def draw(found: dict[str, Any]) -> Figure:
     """From weights to coordinates, and how exactly."""
     figure = Figure(figsize=(11, 5.2), layout="constrained")
-    axes, errors = figure.subplots(1, 2, sharey=True, width_ratios=(1.5, 1))
+    axes, errors = figure.subplots(1, 2, sharey=True, width_ratios=(1.3, 1))
     for place, line in enumerate(found.values()):
         axes.plot(line["weights"], place, "o", color=GREY)
         if "refused" in line:
@@ -72,9 +72,9 @@ def draw(found: dict[str, Any]) -> Figure:
     axes.invert_yaxis()
     axes.set(xscale="log", xlim=(0.5, 1000), xlabel="coordinates (blue) of the weights (grey)")
     axes.set_title("In how many coordinates all weights train", fontsize=11)
-    errors.set(xscale="log", xlabel="in parts of the gradient, and of the largest weight")
+    errors.set(xscale="log", xlabel="part of the gradient; of the largest weight")
     steps = next(iter(found.values()))["steps"]
-    errors.set_title(f"Gradient off the span, and {steps} equal steps", fontsize=11)
+    errors.set_title(f"How exactly, after {steps} equal steps", fontsize=11)
     errors.grid(axis="x", color=GREY, alpha=0.2)
     errors.legend(fontsize=8)
     return figure
