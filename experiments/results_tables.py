@@ -649,4 +649,49 @@ STATES = {
 }  # fmt: skip
 
 #: Table, and the study (or studies) whose json it is made from.
-TABLES: dict[str, tuple[str, Make]] = {**TRAINING, **LAWS, **OPTIMIZERS, **IN_CONTEXT, **STATES}
+# Networks reduced by machine.
+
+
+def _reduced(transformers: bool) -> Make:
+    """What is found for transformers of the papers' kind, or for other networks."""
+
+    def chosen(found: Line) -> list[Line]:
+        return [
+            x for x in cases(found) if x["case"].startswith(("layer", "untied")) == transformers
+        ]
+
+    return table({
+        "network and start": "{case}", "weights": "{weights}",
+        "coordinates": lambda x: x.get("coordinates", "refused"),
+        "off the span": lambda x: _size(x, "off the span", ".0e"),
+        "equal steps differ": lambda x: _size(x, "equal steps differ", ".0e"),
+        "called": lambda x: _some(x.get("named", []), 10),
+        "conserved": lambda x: _some(x.get("conserved", []), 2),
+        "allowed": lambda x: x["allowed"] if x.get("losses", 1) > 1 else "",
+    }, chosen)  # fmt: skip
+
+
+def _size(line: Line, name: str, form: str) -> str:
+    return format(line[name], form) if name in line else ""
+
+
+def _some(words: list[str], most: int) -> str:
+    """All of a few words, or how many there are."""
+    return ", ".join(words) if len(words) <= most else f"{len(words)} of them"
+
+
+REDUCED = {
+    "reduced_layers": ("reduce_networks", _reduced(True)),
+    "reduced_others": ("reduce_networks", _reduced(False)),
+    "foretold": ("reduce_noise", table({
+        "start": "{case}", "noise": "{noise:g}", "growth": "{gain:.3g}",
+        "noise × growth": "{reach:.3g}",
+        "boundary": lambda x: "none met" if x["boundary"] is None else f"{x['boundary']:g}",
+        "foretold": lambda x: "freed" if x["foretold"] else "stays",
+        "freed": "{freed} of {runs}",
+    }, lambda found: found["known"] + found["new"])),
+}  # fmt: skip
+
+TABLES: dict[str, tuple[str, Make]] = {
+    **TRAINING, **LAWS, **OPTIMIZERS, **IN_CONTEXT, **STATES, **REDUCED,
+}  # fmt: skip
