@@ -13,7 +13,7 @@ from flowsim.models.rank_one.model import RankOneModel
 def test_growth_is_at_least_that_of_the_embedding_alone():
     script, transverse = import_module("reduce_noise"), import_module("transverse")
     model = RankOneModel(BinaryChain(0.5, 0.8), 8)
-    theta = model.from_canonical(torch.tensor([[0.9, 1.1]], dtype=torch.float64))
+    theta = model.from_canonical(torch.tensor([[1.5, 1.5]], dtype=torch.float64))
     embedding = float(transverse.follow(model, theta, 20.0)[0])
     assert 1 < embedding < script.growth(model, theta[0], 400) < 10 * embedding
 
