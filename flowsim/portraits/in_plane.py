@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ def portrait_record(
     sides = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
     places = None if starts is None else _starts_of_orbits(starts, plane, how)
     resolution = plane.resolution if resolution is None else resolution
-    if not isinstance(resolution, int) or resolution < 1:
+    if not isinstance(resolution, Integral) or resolution < 1:
         raise InputError(f"resolution must be a whole number of at least 1, not {resolution!r}")
     y = cell_centres(*sides[plane.y], resolution)
     x = cell_centres(*sides[plane.x], resolution)
