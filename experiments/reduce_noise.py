@@ -34,8 +34,9 @@ from torch import Tensor
 from transverse import transverse_hessian
 
 import flowsim
-from flowsim.flow.orbits import find_limits, trajectories
+from flowsim.flow.orbits import trajectories
 from flowsim.models.rank_one.model import RankOneModel
+from flowsim.reduction.trust import distance_to_boundary
 
 NEW = ("deep linear, aligned", "linear attention, first axis", "linear attention, second axis")
 NOISES = (1e-3, 1e-2, 1e-1)
@@ -55,16 +56,6 @@ def growth(model: RankOneModel, theta: Tensor, pieces: int) -> float:
     return found
 
 
-def boundary(model: RankOneModel, theta: Tensor) -> float:
-    """The least of the distances at which some start ends elsewhere than θ (5,) does."""
-    rays = torch.randn(RAYS, 5, generator=torch.Generator().manual_seed(0), dtype=theta.dtype)
-    rays = rays / rays.norm(dim=1, keepdim=True) / torch.tensor(model.metric).sqrt()
-    moved = theta + RADII[:, None, None] * rays
-    label = find_limits(model, torch.cat([theta[None], moved.reshape(-1, 5)])).label
-    other = (label[1:] != label[0]).reshape(-1, RAYS).any(1)
-    return float(RADII[other][0]) if bool(other.any()) else float("inf")
-
-
 def known(pieces: int) -> list[dict[str, Any]]:
     """The runs of noisy_misses.json beside what is foretold."""
     trials = json.loads((FIGURES / "noisy_misses.json").read_text())["trials at p=0.5 q=0.8 N=8"]
@@ -76,7 +67,8 @@ def known(pieces: int) -> list[dict[str, Any]]:
         at = tuple(trial["start"])
         if at not in found:
             theta = model.from_canonical(torch.tensor([at], dtype=torch.float64))[0]
-            found[at] = growth(model, theta, pieces), boundary(model, theta)
+            far = distance_to_boundary(model, theta, RADII, RAYS)
+            found[at] = growth(model, theta, pieces), far
         gain, far = found[at]
         lines.append(_line(str(at), trial["noise"], gain, far, trial["global_minimum"],
                            trial["runs"]))  # fmt: skip

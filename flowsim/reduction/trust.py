@@ -11,6 +11,7 @@ from torch import Tensor
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits, trajectories
+from flowsim.interface import Model
 from flowsim.reduction.found import Found
 
 #: The most weights whose curvature is written out.
@@ -131,7 +132,7 @@ def predict_noise(
     """Whether noise of a deviation on all weights will free a start from its basin.
 
     It is a rule of thumb, to first order: what grows off the span to the size of the basin may
-    leave it. No share of right predictions is known.
+    leave it. It does not tell well which starts are freed (docs/results/reduced.md).
 
     >>> import torch, flowsim
     >>> wells = lambda w: ((w["x"] ** 2 - 1) ** 2).sum() + (w["y"] ** 2).sum()
@@ -141,16 +142,26 @@ def predict_noise(
     """
     at = to_tensor(start, "start")
     growth = transverse_growth(model, at, until)
-    generator = torch.Generator().manual_seed(seed)
-    rays = torch.randn(_RAYS, len(at), generator=generator, dtype=torch.float64)
-    rays = rays / rays.norm(dim=1, keepdim=True)
     radii = noise * torch.tensor(_RADII, dtype=torch.float64)
-    placed = at + radii[:, None, None] * rays
-    limits = find_limits(model, torch.cat([at[None], placed.reshape(-1, len(at))]))
-    other = _differ(limits.loss[1:], limits.loss[0]).reshape(len(radii), _RAYS).any(1)
-    boundary = float(radii[other][0]) if bool(other.any()) else math.inf
+    boundary = distance_to_boundary(model, at, radii, _RAYS, seed)
     reach = noise * max(1.0, growth.gain)
     return Prediction(growth, boundary, reach, reach >= boundary)
+
+
+def distance_to_boundary(
+    model: Model, at: Tensor, radii: Tensor, count: int, seed: int = 0
+) -> float:
+    """The least of the radii at which a start, on one of random rays, ends elsewhere than ``at``.
+
+    Distances are those of the weights, by the model's metric; infinite if every start ends alike.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    rays = torch.randn(count, len(at), generator=generator, dtype=torch.float64)
+    rays = rays / rays.norm(dim=1, keepdim=True) / at.new_tensor(model.metric).sqrt()
+    placed = at + radii[:, None, None] * rays
+    limits = find_limits(model, torch.cat([at[None], placed.reshape(-1, len(at))]))
+    other = _differ(limits.loss[1:], limits.loss[0]).reshape(len(radii), count).any(1)
+    return float(radii[other][0]) if bool(other.any()) else math.inf
 
 
 def _differ(loss: Tensor, other: Tensor) -> Tensor:
