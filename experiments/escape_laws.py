@@ -56,13 +56,14 @@ def crossed_at(smallest: np.ndarray, every: float) -> np.ndarray:
     return np.where(below.any(-1), np.where(below[..., 0], 0.0, step), np.nan)
 
 
-def growth(record: xr.Dataset) -> np.ndarray:
-    """κ = √μ/t at the crossing (cell, run), NaN where there is none.
+def growth(record: xr.Dataset, never: float = np.nan) -> np.ndarray:
+    """κ = √μ/t at the crossing (cell, run), which runs that never cross have at the step ``never``.
 
     At the crossing μ is λ₀/(2(p + q − 1)), with λ₀ the first λ_min(S).
     """
     root = np.sqrt(record.smallest.values[..., 0] / (2 * (record.p + record.q - 1).values))
-    return root / times(record)["crossing"]
+    crossing = times(record)["crossing"]
+    return root / np.where(np.isfinite(crossing), crossing, never)
 
 
 def bounded(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
@@ -71,10 +72,7 @@ def bounded(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     A run that never crosses has a smaller κ than one that crosses in the last step, which is what
     stands in its place.
     """
-    kappa = growth(record)
-    root = np.sqrt(record.smallest.values[..., 0] / (2 * (record.p + record.q - 1).values))
-    known = np.isfinite(kappa)
-    return np.log(np.where(known, kappa, root / float(record.step[-1]))), known
+    return np.log(growth(record, never=float(record.step[-1]))), np.isfinite(growth(record))
 
 
 def chain_columns(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:

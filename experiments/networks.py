@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+from papers import ABOVE, BELOW
 from torch import Tensor
 
-from flowsim import BinaryChain, DirichletPrior, MarkovChain
+from flowsim import DirichletPrior, MarkovChain
 from full_model import (
     Architecture,
     MarkovSource,
@@ -23,7 +24,6 @@ Weights = dict[str, Tensor]
 Loss = Callable[[Weights], Tensor]
 #: Losses of the same weights with different data, and a start.
 Case = tuple[tuple[Loss, ...], Weights]
-CHAINS = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
 
 
 def number(value: object) -> Tensor:
@@ -56,7 +56,7 @@ def layer(attention: str, canonical: bool, tied: bool = True) -> Case:
         other |= {"eps": 0.7, "w1": 0.6, "w2": -0.5, "b": 0.1, "c": 0.7 if tied else 0.4}
         point = {name: number(value) for name, value in other.items()}
         start = lift_rank_one(RankOnePoint(rho=number([-0.35, -0.3, -0.2, -0.4]), **point), arch)
-    return tuple(population(arch, MarkovSource.of(chain)) for chain in CHAINS), start
+    return tuple(population(arch, MarkovSource.of(chain)) for chain in (ABOVE, BELOW)), start
 
 
 def noisy_layer() -> Case:

@@ -648,7 +648,6 @@ STATES = {
     "depth": ("depth", depth),
 }  # fmt: skip
 
-#: Table, and the study (or studies) whose json it is made from.
 # Networks reduced by machine.
 
 
@@ -692,6 +691,7 @@ REDUCED = {
     }, lambda found: found["known"] + found["new"])),
 }  # fmt: skip
 
+#: Table, and the study (or studies) whose json it is made from.
 TABLES: dict[str, tuple[str, Make]] = {
     **TRAINING, **LAWS, **OPTIMIZERS, **IN_CONTEXT, **STATES, **REDUCED,
 }  # fmt: skip

@@ -157,9 +157,8 @@ class Scan:
         else:
             for case in product(*self._cases()):
                 _on(self.model, case)
+        model = _on(self.model, next(product(*self._cases())))
         if not hasattr(self.starts, "block"):
-            one = next(product(*self._cases()))
-            model = self.model if isinstance(self.model, Model) else _on(self.model, one)
             names = ", ".join(map(repr, model.plane.starts[0]))
             raise InputError(
                 f"starts must be a Grid, a Cloud or Points, or a dict of axes, not "
@@ -167,7 +166,6 @@ class Scan:
             )
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
-        model = self.model_at(0)
         starting_coordinates(model, self.starts.names)
         how = How(
             self.rtol, self.atol, None, self.integrator, self.optimizer, self.confirm,
