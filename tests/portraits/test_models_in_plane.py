@@ -183,3 +183,8 @@ def test_a_view_in_space_keeps_to_its_window():
             assert (inside <= window[name][1] + 1e-9).all()
     with pytest.raises(InputError, match="needs uniform, linear or rank-one attention"):
         phase_space_record(model("canonical", 0.5, 0.8))
+
+
+def test_a_resolution_may_be_a_number_of_numpy():
+    record = portrait_record(model("canonical", 0.5, 0.8), resolution=np.int64(2), confirm=0)
+    assert record.sizes["e"] == 2
