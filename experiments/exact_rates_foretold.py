@@ -11,8 +11,8 @@ were committed before these runs. With G = (p + q − 1)π₀π₁ and T steps, 
 the runs escape within T = 3 000 steps at η*/1.4, and more than half at 1.4 η*. Four of the five
 held. For three more settings the slow route's 1400 is replaced by what is derived for it, up to a
 factor √d to either side, 2·38²·log(0.045/(η√r))/√d; they were committed before they were run too.
-As in exact_rates:
-N = 6, N(0, 0.02²), b known, constant rate, every ten steps looked at.
+Two of the three held; at d = 16, r = 4 no run left at 1.4 η*. As in exact_rates: N = 6,
+N(0, 0.02²), b known, constant rate, every ten steps looked at.
 
     python experiments/exact_rates_foretold.py [--quick]      about four minutes on one core
 

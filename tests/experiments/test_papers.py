@@ -17,10 +17,10 @@ GD = "population gradient descent, d = 8"
 ABOVE, BELOW = "p = 0.5, q = 0.8", "p = 0.2, q = 0.3"
 ABOVE_ONE, BELOW_ONE = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-#: Scripts with a stored record. That of exact_rates_foretold is older than its last three rates.
+#: Scripts with a stored record.
 STORED = sorted(
     {path.stem for path in EXPERIMENTS.parent.glob("figures/*.nc")}
-    & {path.stem for path in EXPERIMENTS.glob("*.py")} - {"exact_rates_foretold"}
+    & {path.stem for path in EXPERIMENTS.glob("*.py")}
 )
 #: Those that draw nothing: a table says it.
 TABLES = ("agreement_sampled", "states_threshold")
