@@ -59,6 +59,12 @@ STYLES = ((BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (PINK, ":"))
 def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3000,
             descent_steps: int = 400, device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """Loss curves of depth 1, 2, … 2^doublings, by AdamW (d = 4, 8) and gradient descent."""
+    return trained(cases(doublings, seeds, length, steps, descent_steps, device))
+
+
+def cases(doublings: int, seeds: int, length: int, steps: int, descent_steps: int,
+          device: str) -> dict[str, RunSettings]:  # fmt: skip
+    """What is trained, by the names "panel; depth"."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
     depths = [2**i for i in range(doublings + 1)]
@@ -70,7 +76,7 @@ def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3
         CODE: (4, code, length, adamw, [1]),
         GRADIENT_DESCENT: (8, plain, DESCENT_LENGTH, descent, depths),
     }
-    cases = {
+    return {
         f"{panel}; {layers}": RunSettings(
             Architecture(d, n, layers=layers, **choices),
             recipe,
@@ -80,7 +86,6 @@ def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3
         for panel, (d, choices, n, recipe, layered) in panels.items()
         for layers in layered
     }
-    return trained(cases)
 
 
 def numbers(record: xr.Dataset) -> dict[str, object]:

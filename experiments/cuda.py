@@ -2,20 +2,24 @@
 
 1. tests: every test that computes on a device, there: losses and gradients of transformers, lifts,
    trainers and the engine for any loss equal the CPU's to 1e-10 in float64.
-2. any_loss: that engine on a million starts of the canonical and the linear model with a dynamic
-   bias and of a user's model (examples/two_factor.py), beside one core, on a hundredth of them.
+2. any_loss: that engine on a million starts of the canonical model with a dynamic bias, of a user's
+   model (examples/two_factor.py) and of the uniform model, beside one core, on a hundredth of them.
+   The uniform model's own formulas are compiled for the CPU, so it is written here as a user would;
+   the core takes its own engine.
 3. ensembles: a step of AdamW (AM Table 2) of 4 096 transformers with softmax attention, d = 8, at
    N = 64 and N = 1 024, beside the compiled kernel on one core with fewer of them.
 4. compare: 400 lifted starts with noise at four chains on the exact loss, d = N = 8, beside the
    labels that the CPU finds.
-5. adamw: 64 seeds of AdamW at the papers' sizes, N = 1 024 and 8 000 steps, d = 4, 8 and 16, at
-   p + q above and below 1.
+5. adamw: 64 seeds of AdamW at the papers' sizes and with their schedule (AM Table 2: warm-up and
+   cosine), N = 1 024 and 8 000 steps, d = 4, 8 and 16, at p + q above and below 1.
+   starts: the runs of LG's figure of initializations at those sizes (lg_initialization.py).
+   depth: the runs of AM Fig. 1 at those sizes (am_fig1_depth.py).
 
 Each part has a record of its own, cuda_PART.json, which stays when a later one fails; the command
 begins again with the first that is not there. A part that has used its minutes ends between two
 steps and says how far it came. In the end cuda.png and the table cuda.md are made of the records.
 
-    python experiments/cuda.py [--device cpu --small] [--minutes 1.6] [--out figures] [--overwrite]
+    python experiments/cuda.py [--device cpu --small] [--minutes 1.1] [--out figures] [--overwrite]
 """
 
 from __future__ import annotations
@@ -31,10 +35,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import am_fig1_depth
+import lg_initialization
 import numpy as np
 import torch
+from matplotlib import colormaps
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, FIGURES, ORANGE, made, outcome, rounded, write_png
+from papers import (
+    ABOVE,
+    BELOW,
+    BLUE,
+    FIGURES,
+    chain_part,
+    ensemble,
+    made,
+    outcome,
+    rounded,
+    write_png,
+)
+from torch import Tensor
 
 import flowsim
 from flowsim import BinaryChain
@@ -42,6 +61,8 @@ from flowsim.arrays import resolve_device
 from flowsim.errors import InputError
 from flowsim.flow.how import How
 from flowsim.flow.orbits import limits_by
+from flowsim.labels import Label
+from flowsim.models.past_law import running_mean_law
 from flowsim.records.netcdf import write_atomically
 from full_model import (
     Architecture,
@@ -49,6 +70,7 @@ from full_model import (
     MarkovSource,
     RunSettings,
     Trainer,
+    Weights,
     compare,
     grid_points,
     initial_weights,
@@ -61,13 +83,14 @@ NAME = "cuda"
 CHAINS = (ABOVE, BinaryChain(0.9, 0.9), BELOW, BinaryChain(0.1, 0.1))
 #: Sizes of the parts, and those of --small.
 LARGE = {
-    "tests": "", "dynamic": ("canonical", "linear"), "starts": 10**6, "models": 4096,
-    "lengths": (64, 1024), "cells": 20, "steps": 2000, "seeds": 64, "training": (1024, 8000),
-    "widths": (4, 8, 16),
+    "tests": "", "starts": 10**6, "models": 4096, "lengths": (64, 1024), "cells": 20,
+    "steps": 2000, "seeds": 64, "training": (1024, 8000), "widths": (4, 8, 16), "descent": 4000,
+    "depth": {"doublings": 3, "seeds": 16, "descent_steps": 400},
 }  # fmt: skip
 SMALL = {
-    "tests": "losses or captured", "dynamic": ("canonical",), "starts": 200, "models": 8,
-    "lengths": (16, 32), "cells": 2, "steps": 40, "seeds": 2, "training": (16, 40), "widths": (4,),
+    "tests": "losses or captured", "starts": 200, "models": 8, "lengths": (16, 32), "cells": 2,
+    "steps": 40, "seeds": 2, "training": (16, 40), "widths": (4,), "descent": 20,
+    "depth": {"doublings": 1, "seeds": 2, "descent_steps": 20},
 }  # fmt: skip
 
 Found = dict[str, Any]
@@ -115,30 +138,55 @@ def tests(found: Found, device: str, sizes: Found, clock: Clock) -> None:
         print(done.stdout[-4000:], file=sys.stderr)
 
 
+class Uniform(flowsim.Model):
+    """The uniform model with a dynamic bias, its loss in torch: it computes where its rows lie."""
+
+    coordinates = ("e", "w", "a", "b")
+    keeps_sign = (True, True, False, False)
+
+    def __init__(self, chain: BinaryChain, length: int) -> None:
+        laws = running_mean_law(chain, length)
+        rows = [(x - 0.5, m, weight, target) for x, target, law in
+                ((0, chain.p, laws[0]), (1, 1 - chain.q, laws[1]))
+                for m, weight in zip(*law, strict=True)]  # fmt: skip
+        self.law = torch.tensor(rows, dtype=torch.float64)
+
+    def loss(self, theta: Tensor) -> Tensor:
+        e, w, a, b = theta.unsqueeze(-2).unbind(-1)
+        x, m, weight, target = self.law.to(theta).unbind(-1)
+        s = x + a * m
+        logit = e**2 * (s + 4 * w * w.abs() * s.relu()) + b
+        return (weight * (torch.nn.functional.softplus(logit) - target * logit)).sum(-1)
+
+
 def any_loss(found: Found, device: str, sizes: Found, clock: Clock) -> None:
     """Starts per second, and labels, of the device and of one core."""
     sys.path.append(str(ROOT / "examples"))
     from two_factor import TwoFactor
 
-    models = {name: flowsim.model(name, 0.5, 0.8, bias="dynamic")
-              for name in sizes["dynamic"]}  # fmt: skip
-    for name, model in {**models, "two_factor": TwoFactor()}.items():
-        generator, k = torch.Generator().manual_seed(0), len(model.coordinates)
+    canonical = flowsim.model("canonical", ABOVE.p, ABOVE.q, bias="dynamic")
+    uniform = flowsim.model("uniform", ABOVE.p, ABOVE.q, length=8, bias="dynamic")
+    models = {"canonical": (canonical, canonical), "two_factor": (TwoFactor(), TwoFactor()),
+              "uniform": (Uniform(ABOVE, 8), uniform)}  # fmt: skip
+    for name, (there, here) in models.items():
+        generator, k = torch.Generator().manual_seed(0), len(there.coordinates)
         starts = torch.randn(sizes["starts"], k, dtype=torch.float64, generator=generator)
         few = starts[: max(100, len(starts) // 100)]
-        report = {"progress": lambda _: clock.left()}
-        limits_by(model, few, How(device=device, **report))  # libraries set themselves up
         rates, labels = {}, {}
-        for where, rows in ((device, starts), ("one core", few)):
-            on = "cpu" if where == "one core" else device
+        for where, model, rows in ((device, there, starts), ("one core", here, few)):
+            how = How(device="cpu" if where == "one core" else device,
+                      progress=lambda _: clock.left())  # fmt: skip
+            limits_by(model, few[:100], how)  # libraries set themselves up
             began = clock.passed()
-            labels[where] = limits_by(model, rows, How(device=on, **report)).label
+            labels[where] = limits_by(model, rows, how).label
             rates[where] = len(rows) / (clock.passed() - began)
+        both = torch.stack([labels[device][: len(few)], labels["one core"]])
+        decided = (both != Label.UNRESOLVED).all(0)
         found[name] = {
             "starts": len(starts), "per second": rates[device],
             "per second, one core": rates["one core"],
-            "starts compared": len(few),
-            "other labels": int((labels[device][: len(few)] != labels["one core"]).sum()),
+            "starts compared": len(few), "undecided on either": int((~decided).sum()),
+            "other labels": int((both[0] != both[1])[decided].sum()),
         }  # fmt: skip
 
 
@@ -193,36 +241,54 @@ def compared(found: Found, device: str, sizes: Found, clock: Clock) -> None:
 def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
     """Where sampled AdamW ends from many seeds, above and below p + q = 1."""
     length, steps = sizes["training"]
-    chains = [chain for chain in (ABOVE, BELOW) for _ in range(sizes["seeds"])]
-    for d in sizes["widths"]:
-        name, began = f"d = {d}", clock.passed()
+    recipe = papers_recipe(steps)
+    shared = ensemble(recipe, (ABOVE, BELOW), sizes["seeds"])
+    cases = {f"d = {d}": RunSettings(Architecture(d, length), recipe, **shared, test_batch=16,
+                                     device=device) for d in sizes["widths"]}  # fmt: skip
+    trained_by(cases, {}, found, clock)
+
+
+def starts(found: Found, device: str, sizes: Found, clock: Clock) -> None:
+    """LG's figure of initializations at the papers' sizes."""
+    length, steps = sizes["training"]
+    cases = lg_initialization.cases(sizes["seeds"], length, steps, sizes["descent"], device)
+    trained_by(*cases, found, clock)
+
+
+def depth(found: Found, device: str, sizes: Found, clock: Clock) -> None:
+    """AM Fig. 1 at the papers' sizes."""
+    length, steps = sizes["training"]
+    cases = am_fig1_depth.cases(length=length, steps=steps, device=device, **sizes["depth"])
+    trained_by(cases, {}, found, clock)
+
+
+def trained_by(
+    cases: dict[str, RunSettings], initial: dict[str, Weights], found: Found, clock: Clock
+) -> None:
+    """Where every case's seeds end, chain by chain, and their median losses."""
+    for name, settings in cases.items():
+        began = clock.passed()
 
         def report(step: int, _: object, name: str = name) -> None:
             found[name] = {"stopped after steps": step}
             clock.left()
 
-        settings = RunSettings(
-            Architecture(d, length), papers_recipe(steps),
-            tuple(c.p for c in chains), tuple(c.q for c in chains),
-            seeds=2 * tuple(range(sizes["seeds"])), telemetry_every=steps // 20, test_batch=16,
-            dtype="float32", device=device,
-        )  # fmt: skip
-        record, _ = train(settings, progress=report)
+        record, _ = train(settings, initial=initial.get(name), progress=report)
         lines = record.rename(step="line").assign_coords(line=range(record.sizes["step"]))
-        parts = {f"p = {c.p:g}, q = {c.q:g}": lines.isel(model=record.p.values == c.p)
-                 for c in (ABOVE, BELOW)}  # fmt: skip
+        pairs = dict.fromkeys(zip(record.p.values.tolist(), record.q.values.tolist(), strict=True))
+        parts = {f"p = {p:g}, q = {q:g}": chain_part(lines, BinaryChain(p, q)) for p, q in pairs}
         found[name] = {
-            "length": length, "steps": steps, "seconds": clock.passed() - began,
-            "step": record.step.values.tolist(),
+            "length": settings.arch.length, "steps": settings.recipe.steps,
+            "seconds": clock.passed() - began, "step": record.step.values.tolist(),
             "ends": {chain: outcome(part) for chain, part in parts.items()},
-            "median loss": {chain: np.median(part.loss, axis=1).tolist()
+            "median loss": {chain: part.loss.median("model").values.tolist()
                             for chain, part in parts.items()},
         }  # fmt: skip
 
 
 PARTS: dict[str, Callable[[Found, str, Found, Clock], None]] = {
     "tests": tests, "any_loss": any_loss, "ensembles": ensembles, "compare": compared,
-    "adamw": adamw,
+    "adamw": adamw, "starts": starts, "depth": depth,
 }  # fmt: skip
 
 
@@ -273,25 +339,33 @@ def table(records: dict[str, Found]) -> str:
 
 
 def draw(records: dict[str, Found]) -> Figure:
-    """How much sooner the device is than one core, and AdamW's losses."""
-    figure = Figure((10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    """How much sooner the device is than one core, and the median losses of what was trained."""
+    figure = Figure((11, 8), layout="constrained")
+    fast, *losses = figure.subplots(2, 2).flat
     ratios = {name: line["per second"] / line["per second, one core"]
               for name, line in records["any_loss"]["found"].items()}  # fmt: skip
     for name, line in records["ensembles"]["found"].items():
         key = "seconds of a model's step"
         ratios[f"ensemble, {name}"] = line[f"{key}, one core"] / line[key]
-    left.barh(list(ratios), list(ratios.values()), color=BLUE)
-    left.axvline(1, color="0.35", linewidth=0.8, linestyle=":")
-    left.set(xscale="log", xlabel="times as fast as one core")
-    for name, line in records["adamw"]["found"].items():
-        for (chain, loss), colour in zip(line.get("median loss", {}).items(), (BLUE, ORANGE),
-                                         strict=True):  # fmt: skip
-            right.plot(line["step"], loss, color=colour, label=f"{name}, {chain}",
-                       alpha=0.3 + 0.7 * 4 / int(name.split()[-1]))  # fmt: skip
-    right.set(xlabel="step", ylabel="median loss, nats")
-    if right.lines:
-        right.legend(fontsize=8)
+    fast.barh(list(ratios), list(ratios.values()), color=BLUE)
+    fast.axvline(1, color="0.35", linewidth=0.8, linestyle=":")
+    fast.set(xscale="log", xlabel="times as fast as one core")
+    titles = {
+        "adamw": "AdamW, widths",
+        "starts": "LG: initializations",
+        "depth": "AM Fig. 1: depth",
+    }
+    for axes, (part, title) in zip(losses, titles.items(), strict=True):
+        curves = [(name, chain, line["step"], loss)
+                  for name, line in records[part]["found"].items()
+                  for chain, loss in line.get("median loss", {}).items()]  # fmt: skip
+        colours = colormaps["turbo"](np.linspace(0.05, 0.95, len(curves)))
+        for k, ((name, chain, step, loss), colour) in enumerate(zip(curves, colours, strict=True)):
+            word = f"{name}, {chain}" if part == "adamw" else name
+            axes.plot(step, loss, "-" if k % 2 else "--", color=colour, label=word)
+        axes.set(xlabel="step", ylabel="median loss, nats", title=title)
+        if curves:
+            axes.legend(fontsize=7)
     figure.suptitle(records["adamw"]["machine"]["gpu"])
     return figure
 
@@ -300,7 +374,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda", help="cuda (default), or cpu with --small")
     parser.add_argument("--small", action="store_true", help="sizes that take seconds")
-    parser.add_argument("--minutes", type=float, default=1.6, help="what each part may take")
+    parser.add_argument("--minutes", type=float, default=1.1, help="what each part may take")
     parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
     parser.add_argument("--overwrite", action="store_true", help="begin again with the first part")
     options = parser.parse_args(arguments)

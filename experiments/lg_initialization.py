@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
+import torch
 import xarray as xr
 from matplotlib.figure import Figure
 from papers import (
@@ -65,6 +65,15 @@ STYLES = {
 def compute(seeds: int = 16, length: int = 64, steps: int = 4000, descent_steps: int = 4000,
             device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """Loss curves from the initializations, by AdamW at d = 4 and 8 and by gradient descent."""
+    runs, initial = cases(seeds, length, steps, descent_steps, device)
+    sides = [side(initial.get(name) or starting_weights(run)) for name, run in runs.items()]
+    record = trained(runs, initial=initial)
+    return record.assign(side=(("case", "model"), torch.stack(sides).numpy()))
+
+
+def cases(seeds: int, length: int, steps: int, descent_steps: int,
+          device: str) -> tuple[dict[str, RunSettings], dict[str, Weights]]:  # fmt: skip
+    """What is trained, by the names "panel; start", and the weights of the matched starts."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=DESCENT_RATE)
     panels = {
@@ -72,11 +81,11 @@ def compute(seeds: int = 16, length: int = 64, steps: int = 4000, descent_steps:
         "AdamW, d = 8": (8, length, adamw),
         "population gradient descent, d = 8": (8, DESCENT_LENGTH, descent),
     }
-    cases, initial, sides = {}, {}, []
+    found, initial = {}, {}
     for panel, (d, n, recipe) in panels.items():
         for start in STYLES:
             name = f"{panel}; {start}"
-            cases[name] = RunSettings(
+            found[name] = RunSettings(
                 Architecture(d, n),
                 recipe,
                 **ensemble(recipe, [ABOVE], seeds),
@@ -84,13 +93,10 @@ def compute(seeds: int = 16, length: int = 64, steps: int = 4000, descent_steps:
                 test_batch=16,
                 device=device,
             )
-            weights = starting_weights(cases[name])
-            sides.append(side(weights).numpy())
             if start == "matched":
-                initial[name] = matched(weights)
-                cases[name] = replace(cases[name], init="given")
-    record = trained(cases, initial=initial)
-    return record.assign(side=(("case", "model"), np.stack(sides)))
+                initial[name] = matched(starting_weights(found[name]))
+                found[name] = replace(found[name], init="given")
+    return found, initial
 
 
 def side(weights: Weights) -> Tensor:
