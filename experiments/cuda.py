@@ -61,6 +61,7 @@ from flowsim.arrays import resolve_device
 from flowsim.errors import InputError
 from flowsim.flow.how import How
 from flowsim.flow.orbits import limits_by
+from flowsim.interface import Levels
 from flowsim.labels import Label
 from flowsim.models.past_law import running_mean_law
 from flowsim.records.netcdf import write_atomically
@@ -88,9 +89,9 @@ LARGE = {
     "depth": {"doublings": 3, "seeds": 16, "descent_steps": 400},
 }  # fmt: skip
 SMALL = {
-    "tests": "losses or captured", "starts": 200, "models": 8, "lengths": (16, 32), "cells": 2,
-    "steps": 40, "seeds": 2, "training": (16, 40), "widths": (4,), "descent": 20,
-    "depth": {"doublings": 1, "seeds": 2, "descent_steps": 20},
+    "tests": "losses or captured", "starts": 100, "models": 8, "lengths": (16, 32), "cells": 2,
+    "steps": 40, "seeds": 2, "training": (16, 10), "widths": (4,), "descent": 10,
+    "depth": {"doublings": 1, "seeds": 2, "descent_steps": 10},
 }  # fmt: skip
 
 Found = dict[str, Any]
@@ -145,11 +146,15 @@ class Uniform(flowsim.Model):
     keeps_sign = (True, True, False, False)
 
     def __init__(self, chain: BinaryChain, length: int) -> None:
+        self.compiled = flowsim.model("uniform", chain.p, chain.q, length=length, bias="dynamic")
         laws = running_mean_law(chain, length)
         rows = [(x - 0.5, m, weight, target) for x, target, law in
                 ((0, chain.p, laws[0]), (1, 1 - chain.q, laws[1]))
                 for m, weight in zip(*law, strict=True)]  # fmt: skip
         self.law = torch.tensor(rows, dtype=torch.float64)
+
+    def levels(self) -> Levels | None:
+        return self.compiled.levels()
 
     def loss(self, theta: Tensor) -> Tensor:
         e, w, a, b = theta.unsqueeze(-2).unbind(-1)
@@ -165,9 +170,9 @@ def any_loss(found: Found, device: str, sizes: Found, clock: Clock) -> None:
     from two_factor import TwoFactor
 
     canonical = flowsim.model("canonical", ABOVE.p, ABOVE.q, bias="dynamic")
-    uniform = flowsim.model("uniform", ABOVE.p, ABOVE.q, length=8, bias="dynamic")
+    uniform = Uniform(ABOVE, 8)
     models = {"canonical": (canonical, canonical), "two_factor": (TwoFactor(), TwoFactor()),
-              "uniform": (Uniform(ABOVE, 8), uniform)}  # fmt: skip
+              "uniform": (uniform, uniform.compiled)}  # fmt: skip
     for name, (there, here) in models.items():
         generator, k = torch.Generator().manual_seed(0), len(there.coordinates)
         starts = torch.randn(sizes["starts"], k, dtype=torch.float64, generator=generator)
@@ -299,7 +304,10 @@ def machine(device: str) -> dict[str, str]:
     if device == "cpu":
         return {"gpu": "none", **found}
     ask = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    said = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+    try:
+        said = subprocess.run(ask, capture_output=True, text=True, check=False).stdout.split()
+    except OSError:  # the program is not there
+        said = []
     return {"gpu": torch.cuda.get_device_name(), "driver": (said or ["unknown"])[0],
             "cuda": str(torch.version.cuda), **found}  # fmt: skip
 
