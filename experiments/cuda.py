@@ -161,7 +161,7 @@ class Uniform(flowsim.Model):
         x, m, weight, target = self.law.to(theta).unbind(-1)
         s = x + a * m
         logit = e**2 * (s + 4 * w * w.abs() * s.relu()) + b
-        return (weight * (torch.nn.functional.softplus(logit) - target * logit)).sum(-1)
+        return (weight * (torch.logaddexp(logit, 0 * logit) - target * logit)).sum(-1)
 
 
 def any_loss(found: Found, device: str, sizes: Found, clock: Clock) -> None:
