@@ -566,26 +566,28 @@ def _trapped(line: Line | None) -> str:
 
 
 def bad_ends(found: Line) -> Rows:
-    """Of every start, S, m and d: how many do not learn, at a partition or open."""
-    lines = [line for line in cases(found) if "at partitions" in line]
+    """Of every start, S, m and d: how many do not learn, at a split or open."""
+    lines = [line for line in cases(found) if "at splits" in line]
     excess = sorted({line["d"] - line["states"] for line in lines})
     names = ["d = S" + (f" {'-' if x < 0 else '+'} {abs(x)}" if x else "") for x in excess]
     rows: dict[tuple[Any, ...], list[str]] = {}
     for line in lines:
         row = rows.setdefault((line["start"], line["states"], line["m"]), [""] * len(excess))
-        at, rest = sum(line["at partitions"].values()), line["open"]
+        at, rest = sum(line["at splits"].values()), line["open"]
         text = f"{at}" + (f" + {rest}" if rest else "") + f" of {line['runs']}"
         row[excess.index(line["d"] - line["states"])] = text
-    names[0] += ": at a partition + open"
+    names[0] += ": at a split + open"
     return ["start", "S", "m", *names], [[*key, *row] for key, row in rows.items()]
 
 
 def bad_levels(found: Line) -> list[Line]:
-    """Open shares of the partitions of six states beside the rank of their embeddings."""
+    """Open shares of the splits of six states beside the rank of their embeddings."""
     levels = found["levels"]["S = 6"]
-    at = sum((Counter(line["at partitions"]) for line in found.values()
+    at = sum((Counter(line["at splits"]) for line in found.values()
               if isinstance(line, dict) and line.get("states") == 6), Counter())  # fmt: skip
-    return [{"word": word, "rank": 6 - len(word.split(" + ")), "level": level, "at": at[word]}
+    ranks = {word: sum(2 if "ring" in block else int(block) - 1 for block in word.split(" + "))
+             for word in levels}  # fmt: skip
+    return [{"word": word, "rank": ranks[word], "level": level, "at": at[word]}
             for word, level in sorted(levels.items(), key=lambda pair: pair[1])]  # fmt: skip
 
 
@@ -642,7 +644,7 @@ STATES = {
     "states_threshold": ("states_threshold", threshold),
     "states_ends": ("states_ends", bad_ends),
     "states_levels": ("states_ends", table({
-        "partition": "{word}", "rank of the embeddings": "{rank}", "open share": "{level:.4f}",
+        "blocks": "{word}", "rank of the embeddings": "{rank}", "open share": "{level:.4f}",
         "runs found there": "{at}",
     }, bad_levels)),
     "depth": ("depth", depth),

@@ -1,14 +1,19 @@
-"""Gradient descent of one attention-free layer with S logits, and the losses of partitions."""
+"""Gradient descent of one attention-free layer with S logits, and losses of states in blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 from numba import njit
+from scipy.linalg import block_diag, circulant
 from scipy.optimize import minimize
 
 Weights = list[np.ndarray]
+#: How many states, and the rank of their embeddings.
+Block = tuple[int, int]
+Blocks = tuple[Block, ...]
 
 
 @njit(fastmath=True)
@@ -99,26 +104,49 @@ def partitions(total: int, largest: int | None = None) -> Iterator[tuple[int, ..
             yield (first, *rest)
 
 
-def partition_loss(sizes: tuple[int, ...], p: float) -> float:
-    """The least loss where the logits of every block of states, but for a bias, sum to zero.
+def splits(total: int) -> list[Blocks]:
+    """The ways to split states into blocks, each a simplex or, from five states on, a ring."""
+    shapes = (product(*({(k, k - 1), (k, 2 if k > 4 else k - 1)} for k in sizes))
+              for sizes in partitions(total))  # fmt: skip
+    return sorted({tuple(sorted(blocks, reverse=True)) for some in shapes for blocks in some})
 
-    From a state of block i with k_i states the logits are a_i + b_i for itself, −a_i/(k_i − 1) +
-    b_i for the others of its block, and b_j for block j (docs/derivations.md, 13).
+
+def turns(block: Block) -> np.ndarray:
+    """Cosines of a state's embedding with those of its block, itself first; 0 of a lone state."""
+    size, among = block
+    if among == 2:
+        return np.cos(2 * np.pi * np.arange(size) / size)
+    return np.array([float(size > 1), *[-1 / max(size - 1, 1)] * (size - 1)])
+
+
+def cosines_of(blocks: Blocks) -> np.ndarray:
+    """The cosines between all embeddings, (S, S); NaN of lone states, whose embedding is 0."""
+    found = block_diag(*(circulant(turns(block)) for block in blocks))
+    found[np.diag(found) == 0] = np.nan
+    return found + 0 * found.T
+
+
+def split_loss(blocks: Blocks, p: float) -> float:
+    """The least loss where the embeddings of every block have the block's shape.
+
+    From a state of block i the logits are a_i times the cosine, plus b_i, in its block, and b_j in
+    block j. No logits whose sum is 0 in every block, but for a bias, are better than those of
+    simplices (docs/derivations.md, 13).
 
     Args:
-        sizes: of the blocks, their sum S.
+        blocks: of the states; a ring has rank 2, a simplex of k states k − 1.
         p: the chance to leave a state.
     """
-    count, k = sum(sizes), np.array(sizes, dtype=float)
-    other = p / (count - 1)
+    k, cosines = np.array([size for size, _ in blocks], dtype=float), [*map(turns, blocks)]
+    other = p / (k.sum() - 1)
 
     def loss(x: np.ndarray) -> float:
-        a, b = np.where(k > 1, x[: len(k)], 0), x[len(k) :]
-        own, mate = a + b, b - a / np.maximum(k - 1, 1)
-        outside = (k * np.exp(b)).sum() - k * np.exp(b)
-        total = np.log(np.exp(own) + (k - 1) * np.exp(mate) + outside)
-        expected = (1 - p) * own + other * ((k - 1) * mate + (k * b).sum() - k * b)
-        return float((k / count * (total - expected)).sum())
+        a, b = x[: len(k)], x[len(k) :]
+        own = [ai * c + bi for ai, c, bi in zip(a, cosines, b, strict=True)]
+        outside, log = (k * np.exp(b)).sum() - k * np.exp(b), (k * b).sum() - k * b
+        total = np.log([np.exp(f).sum() for f in own] + outside)
+        expected = [(1 - p) * f[0] + other * f[1:].sum() for f in own] + other * log
+        return float((k / k.sum() * (total - expected)).sum())
 
     return float(minimize(loss, np.zeros(2 * len(k)), method="BFGS", options={"gtol": 1e-9}).fun)
 
