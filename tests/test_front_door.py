@@ -5,7 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import flowsim
 import full_model
@@ -93,6 +95,30 @@ MODEL = "flowsim.model('canonical', 0.5, 0.8)"
 def test_wrong_arguments_are_answered_in_one_sentence(call, sentence):
     with pytest.raises(flowsim.InputError, match=sentence):
         eval(call)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "flowsim.find_limits(model, start).theta",
+        "flowsim.reference_limits(model, start).theta",
+        "flowsim.descend(model, start, 'gd', steps=20).theta",
+        "flowsim.ReducedTraining(lifted, 'gd', steps=20).run(lifted.from_canonical(start)).theta",
+        "flowsim.trajectories(model, start, [0.0, 1.0])",
+        "flowsim.curvatures(model, start)",
+        "flowsim.separatrix(model.chain, start)",
+        "model.loss(start)",
+    ],
+)
+def test_starts_in_numpy_give_results_in_numpy_and_tensors_tensors(call):
+    names = {
+        "model": flowsim.model("canonical", 0.5, 0.8),
+        "lifted": flowsim.model("rank-one", 0.5, 0.8, length=4),
+        "flowsim": flowsim,
+    }
+    for make in (np.array, torch.tensor):
+        start = make([[1.0, -0.5]])
+        assert type(eval(call, names | {"start": start})) is type(start)
 
 
 def test_models_and_labels_say_what_they_have():

@@ -100,7 +100,8 @@ _FLOW: dict[str, Any] = {
     "color": LINE, "linewidth": 1.7, "linestyle": (0, (4, 2.5)), "zorder": 4,
     "path_effects": [withStroke(linewidth=3.2, foreground="#ffffff")],
 }  # fmt: skip
-_VALLEY: dict[str, Any] = {"color": "#2a7f62", "linewidth": 1.6, "linestyle": ":"}
+PLATEAU: dict[str, Any] = {"color": LINE, "linewidth": 1.1, "linestyle": (0, (3.7, 1.6))}
+VALLEY: dict[str, Any] = {"color": "#2a7f62", "linewidth": 1.6, "linestyle": (0, (1, 1.65))}
 _LEVEL: dict[str, Any] = {"colors": "#8a8a8a", "linewidths": 0.5}
 
 
@@ -297,7 +298,7 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
     if f"arrow_{x}" not in record:
         return []
     ax.quiver(
-        *(record[f"{name}_{n}"] for name in ("arrow", "direction") for n in (x, y)),
+        *(record[f"{name}_{n}"].to_numpy() for name in ("arrow", "direction") for n in (x, y)),
         angles="xy", pivot="mid", scale=38, width=0.0021, color=ARROW, alpha=0.75,
     )  # fmt: skip
     arrow = Line2D([], [], color=ARROW, marker="$\\rightarrow$", linestyle="none", markersize=11)
@@ -449,13 +450,13 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
     minima = record.get(f"minima_{up}")
     if minima is not None:
         for sign in (1, -1) if minima.attrs.get("mirrored", 1) else (1,):
-            ax.plot(record[f"curve_{across}"], sign * minima, **MINIMA)
+            ax.plot(record[f"curve_{across}"].to_numpy(), sign * minima.to_numpy(), **MINIMA)
     label = "global minima"
     if "global_minimum" in kinds:  # the data leave nothing to learn
         label = words.get("minima", label)
         if "minima_x" in words:
             ax.axvline(float(words["minima_x"]), **MINIMA)
-    if "global_minimum" in kinds or (minima is not None and np.isfinite(minima).any()):
+    if "global_minimum" in kinds or (minima is not None and np.isfinite(minima.to_numpy()).any()):
         handles.append(Line2D([], [], label=label, **MINIMA))
     bad = [kind for kind in kinds if kind != "global_minimum"]
     if bad:
@@ -488,17 +489,17 @@ def _draw_extras(
     if "level" in record:
         level = record["level"].transpose(up, across).to_numpy()
         at = np.unique(np.quantile(level, np.linspace(0.02, 0.9, 14)))
-        ax.contour(record[across], record[up], level, at, **_LEVEL)
+        ax.contour(record[across].to_numpy(), record[up].to_numpy(), level, at, **_LEVEL)
         text = words.get("level", "level of the loss")
         handles.append(Line2D([], [], color=_LEVEL["colors"], linewidth=0.5, label=text))
     if "plateau" in words:
-        handles.append(ax.axhline(0, color=LINE, linestyle="--", linewidth=1.1,
-                                  label=words["plateau"]))  # fmt: skip
+        handles.append(ax.axhline(0, label=words["plateau"], **PLATEAU))
     if f"valley_{up}" in record:
-        ax.plot(record[across], record[f"valley_{up}"].transpose(across, "side"), **_VALLEY)
-        handles.append(Line2D([], [], label=words.get("valley", "valley"), **_VALLEY))
+        valley = record[f"valley_{up}"].transpose(across, "side").to_numpy()
+        ax.plot(record[across].to_numpy(), valley, **VALLEY)
+        handles.append(Line2D([], [], label=words.get("valley", "valley"), **VALLEY))
     for i, name in enumerate(record["minimum"].to_numpy() if "minimum" in record else ()):
-        x, y = (float(record[f"minimum_{axis}"][i]) for axis in (across, up))
+        x, y = (float(record[f"minimum_{axis}"].to_numpy()[i]) for axis in (across, up))
         (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
         if left <= x <= right and low <= y <= high:
             handles += ax.plot([x], [y], "*", color=INK[name], markersize=12, linestyle="none",
@@ -513,14 +514,15 @@ def _draw_borders(
     handles: list[Any] = []
     if "flow_label" in record:
         return _draw_flow_boundary(record, ax, across, up)
-    known = bool(np.isfinite(record.get(f"separatrix_{up}", np.nan)).any())
-    if known:
+    border = record.get(f"separatrix_{up}")
+    known = border is not None and bool(np.isfinite(border.to_numpy()).any())
+    if border is not None and known:
         style, text, over = SEPARATRIX, "separatrix (analytic)", 2
         if simpler:
             style, text, over = CANONICAL_SEPARATRIX, f"separatrix of the {simpler}", 5
-        border = record[f"separatrix_{up}"]
+        x, y = record[f"curve_{across}"].to_numpy(), border.to_numpy()
         for sign in (1, -1) if border.attrs.get("mirrored", 1) else (1,):
-            ax.plot(record[f"curve_{across}"], sign * border, zorder=over, **style)
+            ax.plot(x, sign * y, zorder=over, **style)
         handles.append(Line2D([], [], label=text, **style))
     if f"boundary_{across}" in record:
         own = known and not simpler

@@ -39,6 +39,8 @@ _SLICE, _FIRST = 0.008, 8
 _TOGETHER = 1024
 #: Points of curves and arrows a side, while a slider moves and at rest.
 _QUICK, _FINE = (241, 15), (601, 19)
+#: Points of a valley.
+_VALLEY = 121
 
 Stop = Callable[[], bool]
 #: Held while the ends of a model are looked up, so that two threads get the same.
@@ -196,8 +198,9 @@ def landscape(view: View, fine: bool, line: bool = True) -> xr.Dataset:
 
     Args:
         view: what is looked at.
-        fine: with more points and arrows; what is not fine leaves out the critical line and the
-            saddles where they are slow to find.
+        fine: with more points and arrows, and with the valleys and minima that the plane knows
+            beyond; what is not fine leaves out the critical line and the saddles where they are
+            slow to find.
         line: find the critical line and the saddles.
     """
     x_low, x_high, y_low, y_high = view.window
@@ -205,7 +208,13 @@ def landscape(view: View, fine: bool, line: bool = True) -> xr.Dataset:
     plane = view.model.plane
     critical = line and (fine or not plane.slow_line)
     window = {plane.x: (x_low, x_high), plane.y: (y_low, y_high)}
-    return with_landscape(xr.Dataset(), plane, window, view.held, points, arrows, critical)
+    record = with_landscape(xr.Dataset(), plane, window, view.held, points, arrows, critical)
+    if fine:
+        x, y = torch.linspace(x_low, x_high, _VALLEY).double(), torch.tensor([y_low, y_high])
+        extras = plane.extras(x, y.double()).items()
+        kept = {name: value for name, value in extras if name.startswith(("valley", "minimum"))}
+        record = record.assign_coords({plane.x: x.numpy()}).assign(kept) if kept else record
+    return record
 
 
 def line_key(view: View) -> tuple[object, ...] | None:

@@ -190,7 +190,8 @@ def reference_limits(
         progress: called with the number of starts done.
 
     Returns:
-        Limits with the leading shape of ``theta0``; the rule is REFERENCE where there is a label.
+        Limits with the leading shape of ``theta0``, of tensors if it is one, else of arrays; the
+        rule is REFERENCE where there is a label.
 
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
@@ -202,7 +203,8 @@ def reference_limits(
     ('GLOBAL_MINIMUM', 'REFERENCE')
     """
     rtol = default_rtol(model) if rtol is None else rtol
-    return _decide(model, check_starts(model, theta0, rtol, atol), rtol, atol, True, progress)
+    found = _decide(model, check_starts(model, theta0, rtol, atol), rtol, atol, True, progress)
+    return found if isinstance(theta0, Tensor) else found.numpy()
 
 
 def default_rtol(model: Model) -> float:

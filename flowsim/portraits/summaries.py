@@ -155,21 +155,22 @@ def _landscape(record: xr.Dataset) -> dict[str, Any]:
         elif kind == "loss":
             found[str(key)] = float(variable)
         elif kind == "minimum":
-            for label, value in zip(record["minimum"].to_numpy(), variable, strict=True):
+            for label, value in zip(record["minimum"].to_numpy(), variable.to_numpy(), strict=True):
                 found.setdefault("ends", {}).setdefault(str(label), {})[name] = float(value)
     if "critical_point" in record:
         kinds = str(record["critical_point"].attrs["flag_meanings"]).split()
         axes = [str(name) for name in record if str(name).startswith("critical_point_")]
         found["critical_points"] = [
-            {"kind": kinds[code], **{x.removeprefix("critical_point_"): float(record[x][i])
-                                     for x in axes}}
-            for i, code in enumerate(record["critical_point"].to_numpy())
+            {"kind": kinds[code], **{x.removeprefix("critical_point_"): float(at) for x, at in
+                                     zip(axes, place, strict=True)}}
+            for code, *place in zip(record["critical_point"].to_numpy(),
+                                    *(record[x].to_numpy() for x in axes), strict=True)
         ]  # fmt: skip
     return found
 
 
 def _sliding(record: xr.Dataset) -> int:
-    return int((record["sliding_time"] > 0).sum())
+    return int((record["sliding_time"].to_numpy() > 0).sum())
 
 
 def phase_space_summary(record: xr.Dataset) -> dict[str, Any]:

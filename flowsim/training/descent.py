@@ -73,14 +73,17 @@ def descend(
         progress: called with how many more steps were taken, summed over the starts.
         numbers: as of ``OptimizerChoice.named``; the loss of a model without batches is exact.
 
+    Returns:
+        ``Trained``, of tensors if ``theta0`` is one, else of arrays.
+
     Raises:
         InputError: wrong number of coordinates, or what ``OptimizerChoice`` refuses.
 
     >>> import flowsim
     >>> model, starts = flowsim.model("canonical", 0.5, 0.8), [[1.0, -1.2], [1.0, 1.2]]
     >>> trained = flowsim.descend(model, starts, "gd", steps=1000)
-    >>> trained.label, trained.loss.numpy().round(4)
-    (tensor([1, 2], dtype=torch.int8), array([0.619 , 0.6663]))
+    >>> trained.label, trained.loss.round(4)
+    (array([1, 2], dtype=int8), array([0.619 , 0.6663]))
     """
     if isinstance(model, RankOneModel):
         return ReducedTraining(model, optimizer, **numbers).run(theta0, progress)
@@ -91,7 +94,8 @@ def descend(
     starts = starts * torch.from_numpy(choice.nudges(starts.shape[1])).to(starts)
     size = max(1, _NUMBERS // max(1, starts.shape[1]))
     parts = [_follow(model, choice, part, progress) for part in starts.split(size)]
-    return Trained.joined(parts)
+    found = Trained.joined(parts)
+    return found if isinstance(theta0, Tensor) else found.numpy()
 
 
 @dataclass

@@ -135,7 +135,7 @@ class ReducedTraining:
         found.state = torch.from_numpy(rows)
         found.status[self._returning(rows, moments, found)] = Status.PERIODIC
         found.fail(torch.from_numpy(failed))
-        return found
+        return found if isinstance(theta0, torch.Tensor) else found.numpy()
 
     def states(self, theta0: Numbers) -> np.ndarray:
         """The starts, nudged, one ρ for each of the map's positions: float64, (n, columns)."""

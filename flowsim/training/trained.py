@@ -34,7 +34,7 @@ def recorded(model: Model) -> dict[str, str]:
 
 @dataclass
 class Trained:
-    """Ends of training runs, one entry per start.
+    """Ends of training runs, one entry per start: tensors or numpy arrays.
 
     Attributes:
         theta: ends in the model's coordinates, shape (n, k); of the rank-one model without
@@ -103,6 +103,10 @@ class Trained:
     def joined(cls, parts: list[Trained]) -> Trained:
         """All runs of the parts."""
         return cls(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(cls)))
+
+    def numpy(self) -> Trained:
+        """The same as numpy arrays."""
+        return Trained(**{f.name: getattr(self, f.name).numpy() for f in fields(self)})
 
     def fail(self, rows: Tensor) -> None:
         """Mark starts that were not finite."""

@@ -208,6 +208,12 @@ def test_a_plane_of_its_own_has_its_own_starts_and_trains_nothing(visit):
     at.reads("Click anywhere in the square")
     at.click(1.0, 2.0)
     at.reads("Orbit 1 from alpha = 1.0")
+    at.reads("plateau β = 0")
+    at.reads("valley: least loss")
+    shown = """name => Bokeh.documents[0].get_model_by_name("plane").renderers
+        .find((r) => r.data_source.name === name).data_source.data"""
+    assert len(at.page.evaluate(shown, "valleys")["xs"]) == 2
+    assert len(at.page.evaluate(shown, "known minima")["x"]) == 2
     assert not at.page.get_by_role("button", name="Train", exact=True).is_visible()
     assert not at.page.get_by_text("p: chance of 1 after 0").is_visible()
 

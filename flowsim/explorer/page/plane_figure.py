@@ -11,7 +11,15 @@ from bokeh.models import BoxZoomTool, ColumnDataSource, LinearColorMapper, PanTo
 from bokeh.plotting import figure
 
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
-from flowsim.drawing.plane import CANONICAL_SEPARATRIX, CRITICAL, FOUND, MINIMA, SEPARATRIX
+from flowsim.drawing.plane import (
+    CANONICAL_SEPARATRIX,
+    CRITICAL,
+    FOUND,
+    MINIMA,
+    PLATEAU,
+    SEPARATRIX,
+    VALLEY,
+)
 from flowsim.drawing.style import (
     ARROW,
     FILL,
@@ -103,12 +111,16 @@ class PlaneFigure:
             plot.line("x", "y", source=self._source(f"line {kind}", "x", "y"), **_line(style))
         minima = self._source("minima", "xs", "ys")
         plot.multi_line("xs", "ys", source=minima, **_line(MINIMA))
+        for name, style in (("plateau", PLATEAU), ("valleys", VALLEY)):
+            plot.multi_line("xs", "ys", source=self._source(name, "xs", "ys"), **_line(style))
         for name, style in (("beside saddles", BESIDE_SADDLES), ("border", SEPARATRIX),
                             ("separatrix", SEPARATRIX),
                             ("canonical separatrix", CANONICAL_SEPARATRIX)):  # fmt: skip
             plot.multi_line("xs", "ys", source=self._source(name, "xs", "ys"), **_line(style))
         plot.scatter("x", "y", source=self._source("saddle points", "x", "y"), marker="x",
                      size=11, line_width=3, color=LINE)  # fmt: skip
+        ends = self._source("known minima", "x", "y", "color")
+        plot.scatter("x", "y", marker="star", size=15, color="color", source=ends)
         points = self._source("critical points", *_MARKS)
         plot.scatter("x", "y", marker="marker", fill_color="fill", line_color="line", size=10,
                      line_width=3, source=points)  # fmt: skip
@@ -215,10 +227,22 @@ class PlaneFigure:
             minima["xs"].append(np.array([at, at]))
             minima["ys"].append(np.array(view.window[2:]))
         self._put("minima", minima)
+        across = [np.array(view.window[:2])] if "plateau" in words else []
+        self._put("plateau", {"xs": across, "ys": [np.zeros(2) for _ in across]})
+        self._show_extras(view, record)
         if not keep_line:
             self._show_line(x, record[f"saddle_{view.x}"].to_numpy(), record)
             self._show_critical_points(view, record)
         self._show_arrows(view, record)
+
+    def _show_extras(self, view: View, record: xr.Dataset) -> None:
+        """Valleys, and the minima that the plane knows, where they are found."""
+        names = record["minimum"].to_numpy() if "minimum" in record else []
+        at = {axis: record[f"minimum_{name}"].to_numpy() if len(names) else []
+              for axis, name in (("x", view.x), ("y", view.y))}  # fmt: skip
+        self._put("known minima", {**at, "color": [INK[name] for name in names]})
+        sides = record[f"valley_{view.y}"].to_numpy() if f"valley_{view.y}" in record else []
+        self._put("valleys", {"xs": [record[view.x].to_numpy() for _ in sides], "ys": [*sides]})
 
     def _show_critical_points(self, view: View, record: xr.Dataset) -> None:
         marks, x, y = [], np.array([]), np.array([])

@@ -10,7 +10,14 @@ import numpy as np
 import xarray as xr
 
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
-from flowsim.drawing.plane import CANONICAL_SEPARATRIX, CRITICAL, MINIMA, SEPARATRIX
+from flowsim.drawing.plane import (
+    CANONICAL_SEPARATRIX,
+    CRITICAL,
+    MINIMA,
+    PLATEAU,
+    SEPARATRIX,
+    VALLEY,
+)
 from flowsim.drawing.style import (
     BASINS,
     FILL,
@@ -185,6 +192,9 @@ def legend(
         items.append(_stroke(style, f"separatrix{whose}"))
     if np.isfinite(record[f"minima_{view.y}"]).any() or "minima_x" in words:
         items.append(_stroke(MINIMA, "global minima"))
+    items += [_stroke(PLATEAU, words["plateau"])] if "plateau" in words else []
+    if f"valley_{view.y}" in record:
+        items.append(_stroke(VALLEY, words.get("valley", "valley")))
     saddles = line[f"saddle_{view.x}"].size
     if "critical_line" in line:
         kinds = line["critical_line"]
