@@ -6,6 +6,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from flowsim import InputError
+from flowsim.cli.commands.cmd_explore import Explore, _view
 from flowsim.explorer.link import from_query, to_query
 from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
@@ -122,3 +123,9 @@ def test_starts_are_rounded_to_what_a_click_can_mean():
     assert View().with_start(0.123456789, -1.98765432).starts == (Start(0.123, -1.988),)
     near = View().zoomed(1000).with_start(0.123456789, -0.00012345678)
     assert near.starts == (Start(0.123457, -0.000123),)
+
+
+def test_the_command_opens_the_usual_view_and_chooses_no_axes_unasked():
+    assert _view(Explore()) == View()
+    given = Explore(window={"w": (-1.0, 1.0), "e": (-2.0, 2.0)})
+    assert _view(given) == replace(View(), window=Window(-1.0, 1.0, -2.0, 2.0))

@@ -89,5 +89,5 @@ def _view(given: Explore) -> View:
     window = {**plane.window, **(given.window or {})}
     return View(
         choice, **data, fixed=tuple(given.fixed().items()),
-        window=Window(*window[plane.x], *window[plane.y]), axes=model.shown,
+        window=Window(*window[plane.x], *window[plane.y]), axes=vars(model).get("shown", ()),
     )  # fmt: skip
