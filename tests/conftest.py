@@ -53,9 +53,6 @@ def pytest_sessionstart(session):
 def pytest_collection_finish(session):
     """What is loaded by now stays: the search for garbage need not pass it again and again."""
     if session.items and not session.config.option.collectonly:
-        import orbits_once  # loads flowsim
-
-        orbits_once.install()
         gc.collect()
         gc.freeze()
 

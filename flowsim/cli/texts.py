@@ -147,7 +147,7 @@ def _differing(s: Summary) -> list[str]:
         counts = [f"{name} {kinds.count(kind)}" for kind, name in names.items()]
         lines.append(f"isolated critical points found       {', '.join(counts)}")
     if s.get("orbits_unfinished"):
-        lines.append(f"orbits that torchdiffeq left open    {s['orbits_unfinished']}")
+        lines.append(f"orbits not followed to their ends    {s['orbits_unfinished']}")
     return lines
 
 

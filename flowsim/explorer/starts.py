@@ -11,16 +11,11 @@ from torch import Tensor
 
 from flowsim.explorer.layers import ends_of
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, Start, View, Window
-from flowsim.flow.how import Limits
-from flowsim.flow.orbits import find_limits, settling_times, trajectories
+from flowsim.flow.orbits import drawn_orbits, find_limits
 from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.scan.record import wilson_interval
 
-#: Part of the excess loss that is left at the end of the plots, and times along an orbit.
-_LEFT, _TIMES = 1e-4, 160
-#: Times, and error per step, of models that are followed in torch, where a step takes milliseconds.
-_FEWER, _COARSER = 64, 1e-6
 #: How far from the plane an end is beside it.
 _OFF = 2e-3
 #: Where a backward orbit ends: how far beyond the window in its sides, at what speed, and at steps
@@ -79,13 +74,7 @@ def follow_start(view: View, start: Start, stop: Callable[[], bool] = lambda: Fa
     label, ends = Label(int(limits.label[0])), ends_of(view)
     code = int(ends.codes(limits)[0])  # before the names, which it may add to
     kind = ends.names[code]
-    compiled = model.flow() is not None
-    count, rtol = (_TIMES, None) if compiled else (_FEWER, _COARSER)
-    horizon = _horizon(model, theta, limits, rtol)
-    early = torch.logspace(-5, 0, count // 2, dtype=torch.float64)
-    even = torch.linspace(0, 1, count // 2, dtype=torch.float64)
-    times = horizon * torch.cat([early, even]).unique()
-    rows = trajectories(model, theta[0], times, rtol or 1e-10)
+    times, rows = (found[:, 0] for found in drawn_orbits(model, theta, limits))
     finite = rows.isfinite().all(dim=-1)
     resolved = label != Label.UNRESOLVED
     end = model.plane.project(limits.theta)[0, :2].tolist() if resolved else [np.nan, np.nan]
@@ -111,14 +100,6 @@ def _beside(view: View, end: Tensor) -> dict[str, tuple[float, float]]:
     # a mirror image is no other point
     return {name: (there, here) for name, there, here in rows
             if abs(abs(there) - abs(here)) > _OFF}  # fmt: skip
-
-
-def _horizon(model: Model, theta: Tensor, limits: Limits, rtol: float | None) -> float:
-    """The time that is shown: until the loss has settled, or some e-folds of the slowest rate."""
-    settled = float(settling_times(model, theta, _LEFT, rtol, limits)[0])
-    if np.isfinite(settled) and settled > 0:
-        return 1.15 * settled
-    return 20 / model.pace()
 
 
 def _path(model: Model, times: Tensor, rows: Tensor) -> Path:

@@ -140,6 +140,16 @@ class Rows:
         parts = (getattr(self, f.name)[which] for f in fields(self)[4:])
         return Rows(self.model, self.relative, self.absolute, self.chart.rows(which), *parts)
 
+    @classmethod
+    def joined(cls, parts: list[Rows]) -> Rows:
+        """The rows of all parts, ``filled``."""
+        one, names = parts[0], [f.name for f in fields(cls)[4:]]
+        signs = torch.cat([part.chart.signs for part in parts])
+        chart = Chart(signs, one.chart.logarithmic, any(part.chart.held for part in parts))
+        columns = (torch.cat([getattr(part, name) for part in parts]) for name in names)
+        whole = cls(one.model, one.relative, one.absolute, chart, *columns)
+        return whole.some(filled(torch.ones_like(whole.index, dtype=torch.bool)))
+
     def size(self) -> Tensor:
         """|y|, (m, k), but of no coordinate that has fallen to zero more than that."""
         return torch.where(self.chart.logarithmic, self.y.clamp_min(_GONE), self.y).abs()
@@ -169,14 +179,16 @@ class Rows:
         """
         low, high = torch.zeros_like(h), h
         above, below = self.model.loss(self.theta) - wanted, self._loss_after(h) - wanted
-        length = h
+        length, there = h, h < 0
         for _ in range(_LANDINGS):
-            length = low + (high - low) * (above / (above - below)).nan_to_num(0.5)
+            trial = low + (high - low) * (above / (above - below)).nan_to_num(0.5)
+            length = torch.where(there, length, trial)
             excess = self._loss_after(length) - wanted
             up = excess > 0
             low, high = torch.where(up, length, low), torch.where(up, high, length)
             above, below = torch.where(up, excess, above / 2), torch.where(up, below / 2, excess)
-            if bool(((high - low <= 1e-15 * h) | (excess == 0)).all()):
+            there = there | (high - low <= 1e-15 * h) | (excess == 0)
+            if bool(there.all()):
                 break
         return length
 
@@ -219,20 +231,20 @@ def any_limits(
 
 
 def any_paths(model: Model, rows: Tensor, times: Tensor, rtol: float, atol: float) -> Tensor:
-    """θ at the times, shape (T, n, k), of rows that are at ``rows`` at times[0]; NaN if unknown."""
+    """θ (T, n, k) at the times (T, n), of rows that are at ``rows`` at times[0]; NaN if unknown."""
     path = rows.new_full((len(times), *rows.shape), torch.nan)
     path[0] = rows
-    times = times.to(rows) - times[0].to(rows)
+    times = (times - times[0]).to(rows)
     state = Rows.at(model, rows, rtol, atol)
     written = torch.ones_like(state.index)  # how many times of each row
     for _ in range(_MANY_STEPS):
         if not len(state.index):
             break
-        left = times[written] - state.time
+        left = times[written, state.index] - state.time
         lands = state.h >= left
         moved = state.advance(torch.where(lands, left, state.h))
         arrived = moved & lands
-        state.time = torch.where(arrived, times[written], state.time)
+        state.time = torch.where(arrived, times[written, state.index], state.time)
         path[written[arrived], state.index[arrived]] = state.theta[arrived]
         written = written + arrived.long()
         stays = (written < len(times)) & ~state.stuck & (state.short <= _CREEPING_LONG)
@@ -244,21 +256,22 @@ def any_paths(model: Model, rows: Tensor, times: Tensor, rtol: float, atol: floa
 
 def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, rtol: float) -> Tensor:
     """The time until the loss of each row is as wanted, (n,); NaN where that was not reached."""
-    found = torch.full_like(wanted_loss, torch.nan)
+    found, crossed = torch.full_like(wanted_loss, torch.nan), []
     state = Rows.at(model, rows, rtol, 1e-2 * rtol)
     for _ in range(_MANY_STEPS):
         if not len(state.index):
             break
-        before, wanted, h = state.some(slice(None)), wanted_loss[state.index], state.h
-        below = state.advance(h) & (model.loss(state.theta) <= wanted)
+        before = state.some(slice(None))
+        below = state.advance(state.h) & (model.loss(state.theta) <= wanted_loss[state.index])
         if bool(below.any()):
-            which = filled(below)
-            last = before.some(which)
-            found[last.index] = last.time + last.land(h[which], wanted[which])
+            crossed.append(before.some(below))
         rests = (state.field.abs() <= 10.0 * _noise(state)).all(1) | (state.time > _FOR_EVER)
         stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
             state = state.some(filled(stays))
+    if crossed:
+        last = Rows.joined(crossed)
+        found[last.index] = last.time + last.land(last.h, wanted_loss[last.index])
     return found
 
 

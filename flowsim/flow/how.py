@@ -162,12 +162,17 @@ def _check_tolerances(rtol: float, atol: float) -> None:
         raise InputError(f"atol must be a number that is not negative, not {atol}")
 
 
-def check_times(t: Numbers) -> Tensor:
-    """``t`` as a tensor of at least two increasing, finite times; else InputError."""
+def check_times(t: Numbers, each: tuple[int, ...] = ()) -> Tensor:
+    """``t`` as a tensor of at least two increasing, finite times (T,); else InputError.
+
+    Where starts of the shape ``each`` may have times of their own, (T, *each) too.
+    """
     times = to_tensor(t, "t")
-    increasing = times.ndim == 1 and len(times) > 1 and bool((times.diff() > 0).all())
+    shaped = times.ndim == 1 or (times.ndim > 1 and times.shape[1:] == each)
+    increasing = shaped and len(times) > 1 and bool((times.diff(dim=0) > 0).all())
     if not (increasing and bool(times.isfinite().all())):
-        raise InputError("t must be a vector of at least two increasing, finite times")
+        own = f", or as many for each start, of the shape (T, {str(each)[1:]}" if each else ""
+        raise InputError(f"t must be a vector of at least two increasing, finite times{own}")
     return times
 
 

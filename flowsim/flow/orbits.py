@@ -119,7 +119,7 @@ def trajectories(
     Args:
         model: any reduced model.
         theta0: starts at time t[0], shape (..., k): a tensor, an array or lists.
-        t: increasing times, shape (T,), T ≥ 2.
+        t: increasing times, shape (T,), T ≥ 2, or (T, ...) of each start its own.
         rtol: error allowed per step, relative for coordinates that keep their sign. Errors at the
             times are found to be about ten times as large.
         atol: absolute error allowed per step for the other coordinates.
@@ -139,8 +139,9 @@ def trajectories(
            [ 0.9614, -1.1495],
            [ 0.9462, -1.1288]])
     """
-    starts, times = check_starts(model, theta0, rtol, atol), check_times(t)
-    rows = starts.reshape(-1, starts.shape[-1])
+    starts = check_starts(model, theta0, rtol, atol)
+    rows, times = starts.reshape(-1, starts.shape[-1]), check_times(t, starts.shape[:-1])
+    times = times.reshape(len(times), -1).expand(-1, len(rows))
     half = model.flow()
     if half is None:
         path = any_paths(model, rows, times, rtol, atol)
@@ -149,6 +150,32 @@ def trajectories(
     else:
         path = row_paths(model, half, rows, times, rtol, atol)
     return in_kind(path.reshape(len(times), *starts.shape), theta0)
+
+
+#: Of orbits that are drawn: the part of the excess loss that is left at their last time; how many
+#: times; and, where the loss is followed in torch, how many, and the error allowed per step.
+_LEFT, _TIMES, _FEWER, _COARSER = 1e-4, 160, 64, 1e-6
+
+
+def drawn_orbits(
+    model: Model, start: Tensor, limits: Limits, rtol: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Orbits until their loss has settled, each at times of its own.
+
+    Half of the times are evenly spaced, half in their logarithm. An orbit whose loss never settles
+    is shown for twenty times the inverse of the model's pace.
+
+    Returns:
+        (times, path): shapes (T, n) and (T, n, k), for starts (n, k) and their limits.
+    """
+    compiled = model.flow() is not None
+    count, rtol = (_TIMES if compiled else _FEWER), rtol or (1e-10 if compiled else _COARSER)
+    horizon = 1.15 * settling_times(model, start, _LEFT, rtol, limits)
+    horizon = torch.where(horizon.isfinite() & (horizon > 0), horizon, 20 / model.pace())
+    early = torch.logspace(-5, 0, count // 2, dtype=torch.float64)
+    even = torch.linspace(0, 1, count // 2, dtype=torch.float64)
+    times = torch.outer(torch.cat([early, even]).unique(), horizon)
+    return times, trajectories(model, start, times, rtol)
 
 
 @of_model

@@ -50,9 +50,9 @@ def phase_space_record(
     Returns:
         Dataset with the orbits ``orbit_*`` from afar, and of (e, w, a) ``near_*`` from around the
         origin, each (time, orbit) along the three axes with the limit as last entry (NaN where
-        torchdiffeq did not reach it), and the label of each. Without the rank-one model, ``plane``
-        (plane_a, plane_w), the kind of the critical plane, and the saddle curve in it. The curve
-        of global minima at a = 0, or for linear attention their surface over (a, w).
+        the orbit was not followed to it), and the label of each. Without the rank-one model,
+        ``plane`` (plane_a, plane_w), the kind of the critical plane, and the saddle curve in it.
+        The curve of global minima at a = 0, or for linear attention their surface over (a, w).
 
     Raises:
         InputError: a model that has no view in space, or a window that is not along its axes.

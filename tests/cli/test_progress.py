@@ -6,7 +6,6 @@ import subprocess
 import time
 
 import numpy as np
-import orbits_once
 import pytest
 from command import FLOWSIM, interrupted, run
 
@@ -51,7 +50,6 @@ def test_what_follows_has_its_own_time_left(monkeypatch):
 def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
     """Also what comes after the last cell: orbits, and the sample that is decided again."""
     counted = {}
-    orbits_once.forget()
 
     class Seen(Meter):
         def reach(self, done, note=None, most=None):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from conftest import REFERENCE, box, rows
 
+import flowsim
 from flowsim import (
     AttentionModel,
     BinaryChain,
@@ -201,3 +202,21 @@ def test_bad_times_are_refused(times):
 def test_bad_starts_are_refused():
     with pytest.raises(InputError, match="starts need shape"):
         trajectories(MODEL, torch.ones(4, 3, dtype=torch.float64), TIMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("canonical", {}), ("canonical", {"bias": "dynamic"}), ("rank-one", {"length": 4})],
+    ids=["gap", "any loss", "rows"],
+)
+def test_each_start_may_have_times_of_its_own(name, options):
+    """The same as one start after the other."""
+    of = flowsim.model(name, 0.5, 0.8, **options)
+    e, w = torch.tensor([[1.0, 1.0, 0.3], [-1.2, 1.2, 0.4]], dtype=torch.float64)
+    starts = of.plane.at(w, e, {})
+    times = torch.tensor([[0.0, 1.0, 2.0], [0.5, 3.0, 2.1], [7.0, 9.0, 40.0]], dtype=torch.float64)
+    path = trajectories(of, starts, times)
+    for i, start in enumerate(starts):
+        assert torch.equal(path[:, i], trajectories(of, start, times[:, i]))
+    with pytest.raises(InputError, match="of the shape"):
+        trajectories(of, starts, times[:, :2])

@@ -1,7 +1,6 @@
 import os
 
 import numpy as np
-import orbits_once
 import pytest
 import xarray as xr
 
@@ -26,7 +25,6 @@ def test_round_trip_keeps_everything(record, tmp_path):
 
 
 def test_same_run_same_bytes(record, tmp_path):
-    orbits_once.forget()
     again = portrait_record(CanonicalModel(BinaryChain(0.5, 0.8)), resolution=8)
     write_record(record, tmp_path / "a.nc")
     write_record(again, tmp_path / "b.nc")

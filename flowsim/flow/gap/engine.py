@@ -65,13 +65,13 @@ def gap_limits(
 
 
 def gap_paths(half: Gap, start: Tensor, times: Tensor, rtol: float, atol: float) -> Tensor:
-    """θ of the rows of ``start``, shape (n, k), at the times: (T, n, k); NaN if not known."""
+    """θ (T, n, k) of the rows of ``start`` (n, k) at the times (T, n); NaN if not known."""
     find_paths, scratch, scale = engine_of(half).find_paths, timed.scratch_arrays(), half.scale
-    rows, since = _rows(start) * (scale or 1.0), _rows(times - times[0])[1:] / half.time
+    rows, since = _rows(start) * (scale or 1.0), _rows((times[1:] - times[0]).T) / half.time
     path = np.empty((len(rows), len(times), rows.shape[1]))
     for i in range(0, len(rows), PART):
         part = slice(i, i + PART)
-        find_paths(half.law, rows[part], since, rtol, atol, _STEPS, scratch, path[part, 1:])
+        find_paths(half.law, rows[part], since[part], rtol, atol, _STEPS, scratch, path[part, 1:])
     if scale:
         path /= scale
     path[:, 0] = _rows(start)

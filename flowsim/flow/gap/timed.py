@@ -537,7 +537,7 @@ def find_paths(
     scratch: Scratch,
     path: np.ndarray,
 ) -> None:
-    """θ of all rows, shape (n, k), at increasing times since the start: ``path`` (n, T, k).
+    """θ of all rows, shape (n, k), at increasing times since the start, (n, T): ``path`` (n, T, k).
 
     A row that cannot be followed is NaN from the first time on that is not known.
     """
@@ -550,11 +550,11 @@ def find_paths(
         far = is_far(start[0], start[1], start[2], target)
         sign, x, y, z = point_of(far, start[0], start[1], start[2])
         if is_level(far, start, sign, x, y, z) or on_minima(far, sign, x, y, z, target, rtol):
-            for i in range(len(times)):
+            for i in range(times.shape[1]):
                 for j in range(k):
                     path[n, i, j] = starts[n, j]
             continue
-        trace(far, law, start, math.nan, times, rtol, atol, max_steps, scratch, path[n])
+        trace(far, law, start, math.nan, times[n], rtol, atol, max_steps, scratch, path[n])
 
 
 @template

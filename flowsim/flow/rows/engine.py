@@ -141,7 +141,7 @@ def follow_rows(
         rtol, atol: error allowed per step: rtol in logarithms, else atol + rtol·|θᵢ|, unless the
             half measures errors by itself.
         most: attempted steps per row.
-        times: positive and increasing, the start being at 0, (T,).
+        times: positive and increasing, the start being at 0, (n, T).
         wanted: losses at which the rows stop, (n,).
     """
     start = theta.detach().cpu().numpy().astype(np.float64)
@@ -149,14 +149,14 @@ def follow_rows(
     chart, engine = RowChart(start, model), engine_of(half)
     absolute = np.where(chart.logarithmic, rtol, atol)
     relative = np.where(chart.logarithmic, 1e-15, rtol)
-    at = np.empty(0) if times is None else times.detach().cpu().numpy().astype(np.float64)
+    at = np.empty((n, 0)) if times is None else times.detach().cpu().numpy().astype(np.float64)
     goal = np.full(n, -np.inf) if wanted is None else wanted.detach().cpu().numpy()
-    found = _nothing(n, k, len(at))
+    found = _nothing(n, k, at.shape[1])
     for rows in np.split(np.arange(n), range(half.at_once, n, half.at_once)):
         while len(rows):
-            row, part = _room(half, k), _nothing(len(rows), k, len(at))
+            row, part = _room(half, k), _nothing(len(rows), k, at.shape[1])
             begun = chart.y[rows], chart.held[rows], chart.signs[rows]
-            engine.follow_all(row, *begun, absolute, relative, at, goal[rows], most, part)
+            engine.follow_all(row, *begun, absolute, relative, at[rows], goal[rows], most, part)
             for whole, values in zip(found, part, strict=True):
                 whole[rows] = values
             missing = part.why >= MISSING
@@ -179,8 +179,8 @@ def follow_rows(
 def row_paths(
     model: Model, half: Rows, start: Tensor, times: Tensor, rtol: float, atol: float
 ) -> Tensor:
-    """θ at ``times``, (T, n, k), from ``start`` (n, k) at times[0]; NaN where it is not known."""
-    found = follow_rows(model, half, start, rtol, atol, half.long, (times - times[0])[1:])
+    """θ (T, n, k) at the times (T, n), from ``start`` (n, k) at times[0]; NaN if not known."""
+    found = follow_rows(model, half, start, rtol, atol, half.long, (times[1:] - times[0]).T)
     critical = found.why == CRITICAL
     found.theta[critical] = start[critical]
     rests = torch.isin(found.why, torch.tensor([CRITICAL, MINIMA, REST]))[:, None, None]

@@ -294,7 +294,7 @@ def follow(row: Row, absolute, relative, times, path, wanted, most, count, numbe
 
 @template
 def follow_all(row: Row, starts, held, signs, absolute, relative, times, wanted, most, out: Found):
-    """Follow every row of ``starts`` (n, k), one after the other; see ``follow``, ``begin``."""
+    """Follow rows from ``starts`` (n, k), one by one, at ``times`` (n, T); see ``follow``."""
     for i in range(len(starts)):
         out.why[i] = NOT_FINITE
         copy(starts[i], row.y)
@@ -309,7 +309,7 @@ def follow_all(row: Row, starts, held, signs, absolute, relative, times, wanted,
                     row,
                     absolute,
                     relative,
-                    times,
+                    times[i],
                     out.paths[i],
                     wanted[i],
                     most,
