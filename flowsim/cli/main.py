@@ -217,7 +217,7 @@ def _from_ctrl_c(error: BaseException | None) -> bool:
 
 
 def _say_compiling() -> None:
-    tell("compiling the integrator, once on this machine (about 10 s)")
+    tell("compiling the integrator, once on this machine (about 15 s)")
 
 
 def _fail(sentence: str) -> None:
