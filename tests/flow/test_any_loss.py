@@ -191,7 +191,7 @@ def test_a_start_on_the_line_that_a_saddle_attracts_ends_at_the_saddle():
 def test_paths_and_times_are_those_of_scipy(kind):
     model, times = kind(), torch.tensor([0.0, 0.01, 0.3, 1.0, 5.0]).double()
     rows = starts(model, 2)
-    path = any_paths(model, rows, times, 1e-10, 1e-12)
+    path = any_paths(model, rows, times[:, None].expand(-1, len(rows)), 1e-10, 1e-12)
     for i, row in enumerate(rows.numpy()):
         wanted = solve_ivp(
             lambda _, y: model.field(torch.tensor(y)).numpy(), (0.0, 5.0), row, method="Radau",
@@ -243,7 +243,7 @@ def test_nothing_is_made_on_a_device_where_the_starts_are_not():
         return (
             limits_of(model, rows).theta,
             displace(model, rows, 1e-6),
-            any_paths(model, rows, times, 1e-6, 1e-9),
+            any_paths(model, rows, times[:, None].expand(-1, 50), 1e-6, 1e-9),
             any_times(model, rows, loss, 1e-6),
         )
 
