@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from flowsim import InputError
-from flowsim.cli.commands.cmd_explore import Explore, _view
+from flowsim.cli.commands.cmd_explore import Explore, first_view
 from flowsim.explorer.link import from_query, to_query
 from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
@@ -126,6 +126,6 @@ def test_starts_are_rounded_to_what_a_click_can_mean():
 
 
 def test_the_command_opens_the_usual_view_and_chooses_no_axes_unasked():
-    assert _view(Explore()) == View()
+    assert first_view(Explore()) == View()
     given = Explore(window={"w": (-1.0, 1.0), "e": (-2.0, 2.0)})
-    assert _view(given) == replace(View(), window=Window(-1.0, 1.0, -2.0, 2.0))
+    assert first_view(given) == replace(View(), window=Window(-1.0, 1.0, -2.0, 2.0))

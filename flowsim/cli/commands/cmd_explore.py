@@ -52,7 +52,7 @@ def explore(given: Explore) -> None:
       flowsim explore --p 0.2 --q 0.3 --model rank-one
       flowsim explore --model mine.py:DoubleWell --window x=-2:2,y=-2:2
     """
-    view = _view(given)
+    view = first_view(given)
     try:
         import bokeh  # noqa: F401
     except ImportError:
@@ -77,7 +77,7 @@ def explore(given: Explore) -> None:
     serve(view, given.port, ready)
 
 
-def _view(given: Explore) -> View:
+def first_view(given: Explore) -> View:
     """What a page shows first."""
     from flowsim.explorer.view import View, Window
 
