@@ -237,11 +237,12 @@ class PlaneFigure:
 
     def _show_extras(self, view: View, record: xr.Dataset) -> None:
         """Valleys, and the minima that the plane knows, where they are found."""
-        names = record["minimum"].to_numpy() if "minimum" in record else []
-        at = {axis: record[f"minimum_{name}"].to_numpy() if len(names) else []
-              for axis, name in (("x", view.x), ("y", view.y))}  # fmt: skip
-        self._put("known minima", {**at, "color": [INK[name] for name in names]})
-        sides = record[f"valley_{view.y}"].to_numpy() if f"valley_{view.y}" in record else []
+        none = np.array([])
+        names = record["minimum"].to_numpy() if "minimum" in record else none
+        x, y = (record[f"minimum_{name}"].to_numpy() if len(names) else none
+                for name in (view.x, view.y))  # fmt: skip
+        self._put("known minima", {"x": x, "y": y, "color": [INK[name] for name in names]})
+        sides = record[f"valley_{view.y}"].to_numpy() if f"valley_{view.y}" in record else none
         self._put("valleys", {"xs": [record[view.x].to_numpy() for _ in sides], "ys": [*sides]})
 
     def _show_critical_points(self, view: View, record: xr.Dataset) -> None:
