@@ -18,6 +18,7 @@ from flowsim.drawing.style import (
     INK,
     MARKER,
     SOFT,
+    TRAINERS,
     Canvas,
     Look,
     axes_of,
@@ -43,7 +44,6 @@ _LEARNED = {
     "global_minimum": "learned within {} steps",
     "unresolved": "not learned within {} steps",
 }
-_TRAINER = {"gd": "gradient descent", "flow": "gradient flow", "sgd": "SGD", "adamw": "AdamW"}
 
 
 def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
@@ -236,7 +236,7 @@ def _horizontal(record: xr.Dataset, ax: Axes) -> np.ndarray:
 def _predicted_by(record: xr.Dataset) -> str:
     """The title over the predictions."""
     if "predicted_by" in record.attrs:
-        return f"predicted by {_TRAINER[record.attrs['trainer']]}'s reduced map"
+        return f"predicted by {TRAINERS[record.attrs['trainer']]}'s reduced map"
     return f"predicted by the {record.attrs['model']} model"
 
 
@@ -269,7 +269,7 @@ def _title(record: xr.Dataset) -> list[str]:
     noise += where.get(str(a.get("noise_on")), "every weight") if noise else ""
     against = captions(record).get("short", f"the {a['model']} model{_shared(record)}")
     words = (
-        f"{_TRAINER[a['trainer']]} of the full transformer, $d$ = {a['d']}, $N$ = {a['length']}"
+        f"{TRAINERS[a['trainer']]} of the full transformer, $d$ = {a['d']}, $N$ = {a['length']}"
         f"{noise}, against {against}"
     )
     return [*data_of(record), words]

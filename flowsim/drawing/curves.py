@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 import numpy as np
@@ -15,11 +15,14 @@ from flowsim.drawing.style import (
     INK,
     LINE,
     SOFT,
+    TRAINERS,
     Canvas,
     Look,
     captions,
     data_of,
+    figure_of,
     optimizer_caption,
+    points,
     sentence,
     title_of,
 )
@@ -27,8 +30,6 @@ from flowsim.drawing.style import (
 _EVENT = {False: "reaching the global minima", True: "not reaching the global minima"}
 _LINES: tuple[Any, ...] = ("solid", "dashed", "dashdot", "dotted")
 _COLOURS = (INK["global_minimum"], INK["local_minimum"], INK["saddle"], LINE)
-#: Share of the axes' height that a baseline's name needs.
-_NAME = 0.045
 #: What the figure calls the baselines that are no n-gram.
 _NAMES = {"kernel": "kernel known"}
 
@@ -79,10 +80,10 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
         )  # fmt: skip
     # the interval of a fraction of 0 or 1 is cut there only within rounding
     reach = np.maximum(np.stack([fraction - low, high - fraction]), 0)
-    points: dict[str, Any] = {"color": INK["local_minimum"], "fmt": "o", "markersize": 3.5}
+    dots: dict[str, Any] = {"color": INK["local_minimum"], "fmt": "o", "markersize": 3.5}
     ax.errorbar(
         sigma, fraction, reach, capsize=2, zorder=3, linewidth=1.0,
-        label=f"gradient flow of {a['samples']} starts per $\\sigma$, 95 % interval", **points,
+        label=f"gradient flow of {a['samples']} starts per $\\sigma$, 95 % interval", **dots,
     )  # fmt: skip
     if "learned" in record:
         _draw_learned(record, ax, of)
@@ -163,7 +164,7 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     ax.set_ylim(lowest - 0.08 * gap, highest + 0.25 * gap)
     ax.set(xlabel="step", ylabel="loss (nats)", xlim=(0, max(float(steps[-1]), 1.0)))
     ax.ticklabel_format(axis="y", useOffset=False)
-    name_lines(ax, known)
+    name_lines(ax, known, short=canvas.narrow)
     return canvas.finish(_training_title(record), handles, columns=1)
 
 
@@ -190,39 +191,45 @@ def _baselines(record: xr.Dataset, model: int) -> dict[str, float]:
     return dict(zip(names, record["baseline_loss"].to_numpy()[model].tolist(), strict=True))
 
 
-def name_lines(ax: Axes, known: list[tuple[str, float]]) -> None:
-    """A dotted line for every loss, its names and value right of the axes, apart from others'."""
-    rows: list[tuple[float, str]] = []
+def name_lines(ax: Axes, known: list[tuple[str, float]], short: bool = False) -> None:
+    """A dotted line for every loss, its names right of the axes, apart from others'.
+
+    Its value stands behind them, unless they have to be ``short``: then each has a line of its own.
+    """
+    rows: list[tuple[float, list[str]]] = []
     for name, loss in sorted(known, key=lambda line: line[1]):
         name = _NAMES.get(name, name)
-        if rows and loss - rows[-1][0] <= 1e-9:
-            if name not in rows[-1][1].split(" = "):
-                rows[-1] = rows[-1][0], f"{rows[-1][1]} = {name}"
-        else:
-            rows.append((loss, name))
+        if not rows or loss - rows[-1][0] > 1e-9:
+            rows.append((loss, [name]))
+        elif name not in rows[-1][1]:
+            rows[-1][1].append(name)
     low, high = ax.get_ylim()
-    places = _apart([(loss - low) / (high - low) for loss, _ in rows])
-    for (loss, name), place in zip(rows, places, strict=True):
+    lines = max(len(names) for _, names in rows) if short else 1
+    height = 72 * ax.get_position().height * figure_of(ax).get_figheight()
+    gap = 1.4 * lines * points("small") / height
+    places = _apart([(loss - low) / (high - low) for loss, _ in rows], gap)
+    for (loss, names), place in zip(rows, places, strict=True):
+        text = " =\n".join(names) if short else f"{' = '.join(names)} {loss:.4f}"
         ax.axhline(loss, color=SOFT, linewidth=0.8, linestyle=":", zorder=3)
         ax.annotate(
-            f"{name} {loss:.4f}", (1.0, loss), xytext=(1.03, place), color=SOFT, fontsize="small",
+            text, (1.0, loss), xytext=(1.03, place), color=SOFT, fontsize="small",
             xycoords=("axes fraction", "data"), textcoords="axes fraction", va="center",
             arrowprops={"arrowstyle": "-", "color": SOFT, "linewidth": 0.6, "shrinkA": 0,
-                        "shrinkB": 0},
+                        "shrinkB": 0, "relpos": (0, 0.5)},
         )  # fmt: skip
 
 
-def _apart(places: list[float]) -> list[float]:
-    """Increasing places moved as little as needed to lie ``_NAME`` apart: pools of neighbours."""
+def _apart(places: list[float], gap: float) -> list[float]:
+    """Increasing places moved as little as needed to lie so far apart: pools of neighbours."""
     pools: list[list[float]] = []  # sums of what the first of a pool wants, and counts
     for place in places:
         pools.append([place, 1.0])
         while len(pools) > 1:
             (sum0, n0), (sum1, n1) = pools[-2:]
-            if sum0 / n0 + n0 * _NAME <= sum1 / n1:
+            if sum0 / n0 + n0 * gap <= sum1 / n1:
                 break
-            pools[-2:] = [[sum0 + sum1 - n1 * n0 * _NAME, n0 + n1]]
-    return [s / n + i * _NAME for s, n in pools for i in range(int(n))]
+            pools[-2:] = [[sum0 + sum1 - n1 * n0 * gap, n0 + n1]]
+    return [s / n + i * gap for s, n in pools for i in range(int(n))]
 
 
 def _training_title(record: xr.Dataset) -> list[str]:
@@ -230,5 +237,16 @@ def _training_title(record: xr.Dataset) -> list[str]:
     recipe, arch = settings.get("recipe", settings), settings.get("arch", settings)
     words = [f"{symbol} = {arch[name]}" for symbol, name in
              (("$d$", "d"), ("$N$", "length"), ("layers", "layers")) if name in arch]  # fmt: skip
-    lines = [f"Training with {recipe.get('trainer', '?')}, {', '.join(words)}"]
+    lines = [f"Training with {_trainer(recipe)}, {', '.join(words)}"]
     return lines + ([record.attrs["loss_is"]] if record.attrs.get("loss_is") else [])
+
+
+def _trainer(recipe: Mapping[str, Any]) -> str:
+    """What moved the weights: Adam is AdamW without decay."""
+    name = recipe.get("trainer", "?")
+    if name == "adamw" and recipe.get("weight_decay") == 0:
+        name = "adam"
+    if name == "sgd" and recipe.get("loss") == "population":
+        name = "gd"
+    momentum = f" and momentum {recipe['momentum']:g}" if recipe.get("momentum") else ""
+    return TRAINERS.get(name, name) + momentum

@@ -7,6 +7,7 @@ from typing import Any, Unpack
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.lines import Line2D
 
@@ -30,6 +31,7 @@ from flowsim.drawing.style import (
     percent,
     sentence,
     title_of,
+    wrapped,
 )
 from flowsim.errors import InputError
 
@@ -209,6 +211,7 @@ def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str, look: Look) -> 
     columns = min(2 if (look.get("width") or 9) < 5 else 3, len(chosen))
     rows = -(-len(chosen) // columns)
     canvas = Canvas(None, 3.4 * columns, 3.2 * rows, look)
+    height = canvas.figure.get_figheight()
     panels = canvas.figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     norm = _time_norm(record) if show != "label" else None
     handles: dict[object, Any] = {}
@@ -216,17 +219,33 @@ def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str, look: Look) -> 
         for handle in _draw_cells(record.isel({slicing: at}), panel, across, up, norm):
             handles.setdefault(handle.get_label(), handle)
         panel.set_title(f"${slicing}$ = {values[at]:.3g}", fontsize="medium")
+        for axis, room in ((panel.xaxis, canvas.width / columns), (panel.yaxis, height / rows)):
+            axis.label.set_text(wrapped(axis.label.get_text(), room - 0.3, "medium"))
     for panel in panels.flat[len(chosen) :]:
         panel.set_axis_off()
     for panel in panels.flat:
         panel.label_outer()
+    if norm is not None and canvas.narrow:
+        canvas.figure.set_figheight(height + 1)  # for the bar below
+    _add_bar(record, canvas, norm, list(panels.flat), "bottom" if canvas.narrow else "right")
     return canvas.finish(_title(record), list(handles.values()))
+
+
+def _add_bar(
+    record: xr.Dataset, canvas: Canvas, norm: LogNorm | None, panels: list[Axes],
+    side: str = "right",
+) -> None:  # fmt: skip
+    """One bar of colours for the hitting times of all panels, where they are drawn."""
+    if norm is not None:
+        colours = ScalarMappable(norm, "viridis")
+        canvas.figure.colorbar(colours, ax=panels, label=_time_text(record), location=side)
 
 
 def _draw_grid(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
     ax = canvas.axes()
     norm = _time_norm(record) if show != "label" else None
     handles = _draw_cells(record, ax, *_directions(record, check_grid(record)), norm)
+    _add_bar(record, canvas, norm, [ax])
     return canvas.finish(_title(record), handles)
 
 
@@ -247,11 +266,8 @@ def _draw_cells(
     times = record["hitting_time"].transpose(up, across).to_numpy()
     learned = label == code_of(record["label"], "global_minimum")
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
-    mesh = ax.pcolormesh(x, y, np.where(learned, times, np.nan), cmap="viridis", norm=norm,
-                         rasterized=True)  # fmt: skip
-    place = ax.get_subplotspec()
-    if place is None or place.is_last_col():
-        figure_of(ax).colorbar(mesh, ax=ax, label=_time_text(record))
+    ax.pcolormesh(x, y, np.where(learned, times, np.nan), cmap="viridis", norm=norm,
+                  rasterized=True)  # fmt: skip
     learns = basin_names(record)["global_minimum"]
     return [handle for handle in handles if handle.get_label() != learns]
 

@@ -93,6 +93,8 @@ _USUAL = {
 }
 #: What a figure calls the optimizers.
 OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
+#: The same of all that trains transformers.
+TRAINERS = OPTIMIZERS | {"flow": "gradient flow", "sgd": "SGD"}
 LINE, SOFT, ARROW = "#111111", "#4d4d4d", "#6a6a6a"
 #: Paths of full training beside the flow.
 TRAINED = "#7b1161"
@@ -100,7 +102,7 @@ TRAINED = "#7b1161"
 PATHS = (TRAINED, "#1b6e3c", "#1f3fa8", "#a35a00")
 #: Runs that end as predicted, and runs that do not.
 AGREE, DIFFER = "#8c8c8c", "#7b1161"
-#: Dots per inch of every figure.
+#: Dots per inch of every figure, unless a style sheet says others.
 DPI = 150
 #: Widths of figures, in inches.
 NARROWEST, WIDEST = 1.5, 100.0
@@ -239,7 +241,7 @@ def basin_dots(
 
 def new_figure(width: float, height: float) -> Picture:
     """An empty figure of that size in inches."""
-    return Picture(figsize=(width, height), dpi=DPI, layout="constrained")
+    return Picture(figsize=(width, height), dpi=chosen("figure.dpi", DPI), layout="constrained")
 
 
 def figure_of(ax: Axes) -> Figure:
@@ -332,7 +334,7 @@ class Canvas:
         """
         height, kept, lines = 0.0, list(handles), list(lines)
         if self.look.get("title", True) and lines:
-            size = text_size("axes.titlesize", "medium")
+            size = chosen("axes.titlesize", "medium")
             beside = 0 if self.given else 2 * points("medium") / 72
             text = wrapped("\n".join(lines), self.width - beside, size)
             if self.ax is None or self.narrow:  # where the axes lie far off the middle
@@ -361,15 +363,16 @@ def points(size: str | float) -> float:
     return float(FontProperties(size=size).get_size_in_points())
 
 
-def text_size(key: Any, usual: str) -> Any:
-    """The size that a style sheet or a user gave to some text; the usual one if none did."""
+def chosen(key: Any, usual: Any) -> Any:
+    """What a style sheet or a user chose in ``rcParams``; the usual value if none did."""
     return usual if rcParams[key] == rcParamsDefault[key] else rcParams[key]
 
 
 def wrapped(text: str, width: float, size: str | float) -> str:
-    """Lines broken where they are wider than so many inches; formulas and shares stay whole."""
+    """Lines broken where they are wider than so many inches; equations and shares stay whole."""
     count = max(int(72 * width / (_LETTER * points(size))), 12)
-    held = re.sub(r"\$[^$]*\$|\d %", lambda formula: formula[0].replace(" ", "\0"), text)
+    whole = r"\$[^$]*\$( [=<>] \S+)*|\S+( [=<>] \S+)+|\d %"
+    held = re.sub(whole, lambda formula: formula[0].replace(" ", "\0"), text)
     broken = [fill(line, count, break_long_words=False, break_on_hyphens=False)
               for line in held.split("\n")]  # fmt: skip
     return "\n".join(broken).replace("\0", " ")
@@ -389,7 +392,7 @@ def add_legend(
         width: of the place in inches; by default that of the figure.
     """
     figure = place if isinstance(place, Figure) else figure_of(place)
-    size = text_size("legend.fontsize", "small")
+    size = chosen("legend.fontsize", "small")
     letters = 72 * (width or figure.get_figwidth()) / (_LETTER * points(size))
     texts = [str(handle.get_label()) for handle in handles]
     longest = max(len(re.sub(r"[$\\{}]", "", line)) for text in texts for line in text.split("\n"))
@@ -419,5 +422,6 @@ def save_figure(figure: Figure, path: Path) -> None:
 
     buffer = BytesIO()
     figure.savefig(buffer, format="png")
-    image = Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    image.save(path, dpi=(figure.dpi, figure.dpi), optimize=True)
+    drawn = Image.open(buffer)
+    image = drawn.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    image.save(path, dpi=drawn.info["dpi"], optimize=True)

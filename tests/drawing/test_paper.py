@@ -5,8 +5,10 @@ import pytest
 import xarray as xr
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from PIL import Image
 
 from flowsim import InputError, OptimizerChoice, draw, from_loss, model, portrait_record
+from flowsim.drawing.style import save_figure
 from full_model import Architecture, Recipe, RunSettings, train
 
 
@@ -36,6 +38,15 @@ def test_text_follows_style_sheets(record):
 
     assert np.divide(sizes(font_size=20), sizes()) == pytest.approx(2)
     assert sizes(axes_titlesize=7.5, legend_fontsize="x-large") == pytest.approx((7.5, 14.4))
+
+
+def test_dots_per_inch_follow_style_sheets(record, tmp_path):
+    with rc_context({"figure.dpi": 70, "savefig.dpi": 90}):
+        figure = draw(record, width=3.3)
+        save_figure(figure, tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as image:
+        assert figure.dpi == 70 and image.width == round(3.3 * 90)
+        assert image.info["dpi"][0] == pytest.approx(90, abs=0.1)
 
 
 def test_a_notebook_shows_what_draw_returns(record):

@@ -52,6 +52,8 @@ def explore(given: Explore) -> None:
       flowsim explore --p 0.2 --q 0.3 --model rank-one
       flowsim explore --model mine.py:DoubleWell --window x=-2:2,y=-2:2
     """
+    if not given.quiet and sys.stderr.isatty():  # before the first import, which takes seconds
+        tell("the explorer starts; its address follows in a few seconds")
     view = first_view(given)
     try:
         import bokeh  # noqa: F401
@@ -63,8 +65,6 @@ def explore(given: Explore) -> None:
 
     torch.set_num_threads(1)  # several pages share the cores
     open_port(given.port)
-    if not given.quiet and sys.stderr.isatty():
-        tell("the explorer starts; its address follows in a few seconds")
 
     def ready(address: str) -> None:
         if not given.quiet:

@@ -260,6 +260,8 @@ def _check(given: Train) -> None:
         given.chain()
     if (given.init == "lifted") != (given.theta is not None):
         raise InputError("--theta E,W or E,W,A goes with --init lifted, and --init lifted with it")
+    if given.trainer == "flow" and (given.learning_rate or given.schedule):
+        raise InputError("--learning-rate and --schedule go with steps; the flow has --horizon")
     hidden = 4 * given.d if given.hidden is None else given.hidden
     batch = given.batch if given.recipe().loss == "sampled" else 0
     if not batch and given.attention_kind != "none" and data is None:
