@@ -87,6 +87,7 @@ REFUSED = [
     (["--prior", "doubly-stochastic", "--states", "3", "--trainer", "gd"], "sgd or adamw"),
     (["--prior", "dirichlet", "--states", "3", "--length", "40", "--trainer", "flow"],
      "3^40 sequences"),
+    (["--p", "0.5", "--q", "0.8", "--trainer", "flow", "--schedule", "cosine"], "go with steps"),
     (["--states", "3", "--p", "0.5", "--length", "1"], "above the order 1"),
     (["--p", "0.5", "--q", "0.8", "--positions", "relative", "--attention-kind", "none"],
      "relative positions need softmax"),
