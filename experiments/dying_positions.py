@@ -138,9 +138,10 @@ def draw(record: xr.Dataset) -> Figure:
     axes = figure.subplots()
     spread = np.random.default_rng(0).uniform(-0.02, 0.02, record.sizes["seed"])
     for kind, (*_, colour) in CASES.items():
+        none = "" if record.died.sel(case=kind).notnull().any() else " (none)"
         for std in DEVIATIONS:
             part = record.sel(case=kind, deviation=std)
-            label = f"first death: {kind}" if std == DEVIATIONS[0] else None
+            label = f"first death: {kind}{none}" if std == DEVIATIONS[0] else None
             axes.plot(std + spread, RATE * part.died, "o", color=colour, alpha=0.7, label=label)
             label = "bound, without attention" if label and kind == "no attention" else None
             axes.plot(std + spread, part.bound, ".", color="0.6", ms=3, label=label)

@@ -109,7 +109,7 @@ assert of_map.sum() == 28 and (grid[of_map][:, 1] < 0).all()
 #   (derivation 10).
 # - Gradient descent goes where the flow goes. AdamW leaves the unigram from some starts that the
 #   flow traps, and none that the flow lets learn is lost by it here.
-# - A plateau of AdamW need not last: it ends once a matrix S has lost its sign (derivation 18).
+# - A plateau of AdamW need not last: it ends only after a matrix S lost its sign (derivation 18).
 
 # %% tags=["hide-input"]
 assert not (by_flow & ~learned).any()
