@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -160,6 +161,72 @@ def linear_attention(which: int) -> Case:
     return tuple(regression(s, axes=axes) for s in spectra), start
 
 
+def turn(*angles: float) -> Tensor:
+    """A rotation of as many planes."""
+    return torch.block_diag(
+        *(number([[math.cos(a), -math.sin(a)], [math.sin(a), math.cos(a)]]) for a in angles)
+    )
+
+
+def group(*generators: Tensor) -> Tensor:
+    """All products of some orthogonal matrices, (n, D, D)."""
+    found = [torch.eye(len(generators[0]), dtype=torch.float64)]
+    for one in found:  # grows meanwhile
+        for other in (one @ g for g in generators):
+            if all(float((other - known).abs().max()) > 1e-9 for known in found):
+                found.append(other)
+    return torch.stack(found)
+
+
+def pairs_in_context(tokens: Tensor, places: Tensor, turned: Tensor) -> Case:
+    """Two items, each with its label after it, then one item again: its label is to be told.
+
+    Task and network of Musat et al., arXiv 2511.01033, as its summaries have them: two layers of
+    attention without values, each of which puts what it finds beside what it was given; keys and
+    queries merged; weights from zero; least squares. An item has a token and a place p, its label
+    another token and the place Mp. Their data are isotropic. Here two draws of tokens and places
+    are moved by all elements of two groups, so that the loss is exact and symmetrical.
+
+    Args:
+        tokens, places: two groups, (n, D, D).
+        turned: M, which commutes with all of ``places``.
+    """
+    d, e = tokens.shape[1], places.shape[1]
+    item, label, place = drawn(2, 2, d), drawn(2, 2, d, seed=1), drawn(2, 3, e, seed=2)
+    after = place @ turned.T
+    said = torch.stack([item[:, 0], label[:, 0], item[:, 1], label[:, 1]], 1)
+    asked = torch.stack([torch.cat([said, item[:, i, None]], 1) for i in (0, 1)])
+    at = torch.stack([place[:, 0], after[:, 0], place[:, 1], after[:, 1], place[:, 2]], 1)
+    many = (len(tokens), len(places), 2, 2)  # the item asked for, the draw
+    stream = torch.cat([
+        torch.einsum("gij,qslj->gqsli", tokens, asked)[:, None].expand(*many, 5, d),
+        torch.einsum("gij,slj->gsli", places, at)[:, None].expand(*many, 5, e),
+    ], -1).flatten(0, 3)  # fmt: skip
+    answer = torch.einsum("gij,sqj->gqsi", tokens, label)[:, None].expand(*many, d).flatten(0, 3)
+    earlier = torch.ones(5, 5, dtype=torch.float64).tril(-1)
+
+    def attend(asking: Tensor, seen: Tensor, score: Tensor) -> Tensor:
+        mask = earlier[-asking.shape[1] :]
+        scores = (asking @ score @ seen.mT).masked_fill(mask == 0, -1e9)
+        return torch.cat([asking, (torch.softmax(scores, -1) * mask) @ seen], -1)
+
+    def loss(weights: Weights) -> Tensor:
+        seen = attend(stream, stream, weights["first"])
+        last = attend(seen[:, -1:], seen, weights["second"])[:, 0]
+        return ((last @ weights["out"].T - answer) ** 2).sum(-1).mean() / 2
+
+    n = d + e
+    shapes = {"first": (n, n), "second": (2 * n, 2 * n), "out": (d, 4 * n)}
+    return (loss,), {name: torch.zeros(s, dtype=torch.float64) for name, s in shapes.items()}
+
+
+#: Turns of a plane by thirds, those with mirror images, those of a tetrahedron, of two planes.
+THIRDS = group(turn(2 * math.pi / 3))
+TRIANGLE = group(turn(2 * math.pi / 3), torch.diag(number([1, -1])))
+TETRAHEDRON = group(torch.eye(3, dtype=torch.float64).roll(1, 0), torch.diag(number([1, -1, -1])))
+FIFTHS = group(turn(0.4 * math.pi, 0.8 * math.pi))
+QUARTER = turn(math.pi / 2)
+
 #: Each made when it is asked for.
 NETWORKS: dict[str, Callable[[], Case]] = {
     "layer, canonical": lambda: layer("none", True),
@@ -169,6 +236,10 @@ NETWORKS: dict[str, Callable[[], Case]] = {
     "untied layer, rank one": lambda: layer("none", False, tied=False),
     "layer on 3 states": lambda: states_layer(3),
     "layer on 5 states": lambda: states_layer(5),
+    "pairs in context": lambda: pairs_in_context(TRIANGLE, THIRDS, QUARTER),
+    "pairs in context, tokens in space": lambda: pairs_in_context(TETRAHEDRON, THIRDS, QUARTER),
+    "pairs in context, two angles": lambda: pairs_in_context(TRIANGLE, FIFTHS, turn(1.0, 2.2)),
+    "pairs in context, equal places": lambda: pairs_in_context(TRIANGLE, TRIANGLE, turn(0.0)),
     "induction head, learned positions": lambda: in_context("learned"),
     "induction head, relative positions": lambda: in_context("relative"),
     "two-layer ReLU, equal units": lambda: relu(False),

@@ -87,7 +87,8 @@ def grow(network: Network, most: int, seed: int = 0) -> Span:
     generator = torch.Generator().manual_seed(seed)
     start = network.start
     drawn = torch.randn(len(start), generator=generator, dtype=torch.float64).to(start)
-    starts = torch.stack([start, start * (1 + _LAST_BITS * drawn)])
+    last_bits = 1 + _LAST_BITS * drawn
+    starts = torch.stack([start, start * last_bits])
     bases = (
         starts[..., None] / network.size
         if bool(start.any())
@@ -96,6 +97,8 @@ def grow(network: Network, most: int, seed: int = 0) -> Span:
     sizes: list[tuple[int, float, float]] = []
     while True:
         rest = outside(network, bases, points(starts, bases, _POINTS, generator))
+        if not bases.shape[2]:  # at zero the starts are equal, so that their gradients differ
+            rest[1] *= last_bits
         level = network.levels(rest[0] - rest[1])
         shares, told, _ = torch.linalg.svd(rest[0] / level, full_matrices=False)
         told = told / torch.linalg.matrix_norm((rest[0] - rest[1]) / level, 2).clamp_min(1.0)

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
-from flowsim.flow.orbits import find_limits, trajectories
+from flowsim.flow.orbits import find_limits
+from flowsim.flow.reference import integrate
 from flowsim.interface import Model
 from flowsim.reduction.found import Found
 
@@ -79,7 +80,7 @@ def transverse_growth(
         raise InputError(f"growth off the span is followed up to {_MOST_WEIGHTS} weights, not {p}")
     at = model.start if start is None else to_tensor(start, "start")
     times = torch.cat([torch.zeros(1), torch.logspace(-3, 0, pieces) * until]).double()
-    orbit = trajectories(model, at, times, rtol=1e-5, atol=1e-8)
+    orbit = integrate(model, at, times, rtol=1e-5, atol=1e-8)
     if not bool(orbit.isfinite().all()):
         raise InputError("the orbit cannot be followed so far")
     across = torch.linalg.qr(torch.cat([basis, torch.eye(p).to(basis)], 1))[0][:, k:p]

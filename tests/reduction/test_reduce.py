@@ -7,7 +7,7 @@ import cloudpickle
 import numpy as np
 import pytest
 import torch
-from networks import deep, drawn, induction_head, number, population, two_layers
+from networks import NETWORKS, deep, drawn, induction_head, number, population, two_layers
 from torch import nn
 
 import flowsim
@@ -105,12 +105,66 @@ def test_rounding_adds_no_coordinates_to_an_induction_head(positions, d, k):
     assert min(ratio for *_, ratio in new) > 1e9 and none < 30
 
 
+def test_pairs_in_context_from_zero_weights_have_the_published_count():
+    (loss,), start = NETWORKS["pairs in context"]()
+    model = flowsim.reduce(loss, start, steps=1)
+    # by symmetry: 1 of tokens and 2 of places, 1 and M, for each block of such of a matrix
+    counts = {"first": 1 + 2, "second": 4 * (1 + 2), "out": 4}
+    named = [name.split("_")[0] for name in model.coordinates]
+    assert {name: named.count(name) for name in counts} == counts and len(named) == 19
+    assert model.exactness.off_span < 1e-11
+
+
 def test_equal_units_are_one():
     x, y = drawn(20, 2), drawn(20, seed=1)
     row = number([0.5, -0.3])
     start = {"first": row.repeat(6, 1), "second": torch.full((6,), 0.4, dtype=torch.float64)}
     model = flowsim.reduce(two_layers(x, y), start)
     assert model.coordinates == ("first_1", "first_2", "second")
+
+
+def test_a_recurrent_network_of_rank_one_has_three():
+    """h ← A h + x b, the answer is c h: from A = a u uᵀ, b = b u, c = c u they stay such."""
+    x, y = drawn(12, 4), drawn(12, seed=1)
+
+    def loss(weights):
+        hidden = torch.zeros(12, 5, dtype=torch.float64)
+        for now in x.T:
+            hidden = hidden @ weights["again"].T + now[:, None] * weights["into"]
+        return ((hidden @ weights["from"] - y) ** 2).mean()
+
+    u = drawn(5, seed=2).abs()
+    start = {"again": 0.3 * torch.outer(u, u), "into": 0.2 * u, "from": 0.4 * u}
+    model = flowsim.reduce(loss, start)
+    assert model.coordinates == ("again", "into", "from") and model.exactness.off_span < 1e-12
+    theta = number([0.7, -0.5, 0.9])
+    a, b, c = theta
+    told = c * b * (x[:, 3] + a * x[:, 2] + a**2 * x[:, 1] + a**3 * x[:, 0])
+    np.testing.assert_allclose(model.loss(theta), ((told - y) ** 2).mean(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("mirrored, kernel", [(True, 3), (False, 5)])
+def test_a_convolution_on_a_ring_is_counted_by_its_symmetries(mirrored, kernel):
+    """Signals with all their turns on a ring of seven: one weight reads all places alike.
+
+    Of five weights of the kernel three are left where signals come with their mirror images.
+    """
+    signals = torch.stack([drawn(7, seed=seed).roll(turn) for seed in (1, 2) for turn in range(7)])
+    answers = number([0.5, -1.0]).repeat_interleave(7)
+    if mirrored:
+        signals, answers = torch.cat([signals, signals.flip(1)]), answers.repeat(2)
+    windows = torch.stack([signals.roll(shift, 1) for shift in (-2, -1, 0, 1, 2)], 2)
+
+    def loss(weights):
+        seen = torch.nn.functional.softplus(windows @ weights["kernel"] + weights["shift"])
+        return ((seen @ weights["read"] - answers) ** 2).mean()
+
+    start = {"kernel": number([0.2, 0.1, 0.4, 0.1, 0.2]), "shift": number(0.3),
+             "read": torch.full((7,), 0.2)}  # fmt: skip
+    model = flowsim.reduce(loss, start)
+    named = [name.split("_")[0] for name in model.coordinates]
+    assert named == ["kernel"] * kernel + ["shift", "read"]
+    assert model.exactness.off_span < 1e-11 and model.exactness.differ < 1e-12
 
 
 def test_opposite_units_are_two():
