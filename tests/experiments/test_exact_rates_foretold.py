@@ -21,5 +21,5 @@ def test_the_rates_are_those_of_both_routes_and_every_setting_runs(tmp_path):
             steps = 2 * 38**2 * math.log(0.045 / (line["slow"] * r**0.5)) / d**0.5
         assert growth * 100 == pytest.approx(steps, rel=1e-4)
         assert line["foretold"] == min(line["fast"], line["slow"])
-        assert line["runs"] == 2 and len(line["escaped"]) == 3
+        assert line["runs"] == 2 and len(line["escaped"]) == 4
     assert (tmp_path / "exact_rates_foretold.png").stat().st_size < 300_000
