@@ -375,7 +375,8 @@ LAWS = {
     "exact_rates_foretold": ("exact_rates_foretold", table({
         "(p, q), d, r, ε": "{case}", "fast route from": "{fast:.2g}",
         "slow route from": "{slow:.2g}", "escape at η*/1.4": _foretold(0), "at η*": _foretold(1),
-        "at 1.4 η*": _foretold(2), "holds": lambda x: "yes" if x["holds"] else "no",
+        "at 1.4 η*": _foretold(2), "at 2 η*": _foretold(3),
+        "holds": lambda x: "yes" if x["holds"] else "no",
     })),
     "escape_looks": ("escape_looks", _powers(
         "looked at", {"rate": "η", "r": "r", "d": "d"}, ["derived", "1.5", "0.5", "0 to 0.5"],
