@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from flowsim.drawing.front import draw
+from flowsim.drawing.overlay import with_paths
 from flowsim.drawing.style import save_figure
 from flowsim.explorer.layers import ends_of, levels
 from flowsim.explorer.link import to_query
@@ -286,9 +287,14 @@ def saved_file(
     runs: Sequence[Run],
     suffix: str,
     stop: Callable[[], bool] = lambda: False,
+    laid: Mapping[str, np.ndarray] | None = None,
 ) -> tuple[str, bytes]:
-    """A name and the bytes of the figure ("png", "svg") or the record ("nc") of a page."""
+    """A name and the bytes of the figure ("png", "svg") or the record ("nc") of a page.
+
+    ``laid`` are the paths over its plane, each (times, runs, 2), y first, by name.
+    """
     record = explored_record(view, orbits, runs, stop)
+    record = with_paths(record, laid) if laid else record
     chances = [f"{name}{getattr(view, name):g}" for name in view.choice.family.data]
     words = [view.choice.name.rpartition(":")[2], *chances]
     name = f"explored_{'_'.join(words)}.{suffix}"

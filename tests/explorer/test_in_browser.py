@@ -72,7 +72,8 @@ def test_the_plane_is_square_and_nothing_moves_it(visit):
         (left, top), (right, bottom) = at.place(-3, 3), at.place(3, -3)
         assert abs((right - left) - (bottom - top)) < 4 and right < size[0]
         assert at.page.evaluate("document.documentElement.scrollWidth") <= size[0]
-    before = at.place(0, 0)
+    times = at.page.locator("#times")
+    before = at.place(0, 0), times.bounding_box()
     at.click(1.0, 2.0)
     at.reads("Orbit 1 from w = 1.000")
     at.reads("trapped in bad local minima")  # a legend row comes
@@ -80,7 +81,7 @@ def test_the_plane_is_square_and_nothing_moves_it(visit):
     field.fill("here")
     field.press("Enter")
     at.reads("Write a start as two numbers")
-    assert at.place(0, 0) == before
+    assert (at.place(0, 0), times.bounding_box()) == before
 
 
 def test_sliders_move_the_plane_by_mouse_and_keyboard(visit):
@@ -256,6 +257,10 @@ def test_a_model_of_the_users_own(browser, tmp_path):
 def test_files_and_commands(visit, tmp_path):
     at = visit("?start=0.5,-1.2")
     at.reads("reaches the global minima at")
+    (tmp_path / "mine.csv").write_text("e,w\n1,1\n0.5,1.2\n")
+    at.page.get_by_label("Lay a path over it").set_input_files(tmp_path / "mine.csv")
+    named = at.page.get_by_text("mine", exact=True)
+    named.wait_for()
     for button, suffix in (("Save PNG", "png"), ("Save SVG", "svg"), ("Save record", "nc")):
         with at.page.expect_download() as download:
             at.press(button)
@@ -265,9 +270,16 @@ def test_files_and_commands(visit, tmp_path):
     assert "<svg" in (tmp_path / "page.svg").read_text()[:2000]
     record = read_record(tmp_path / "page.nc")
     assert float(record["orbit_w"][0, 0]) == -1.2 and record.attrs["oracle_wrong"] == 0
+    assert record["path_name"].item() == "mine" and record["path_w"][:, 0].values.tolist() == [
+        1,
+        1.2,
+    ]
     at.press("Commands")
     at.reads("flowsim portrait --p 0.5 --q 0.8")
     at.reads("flowsim.portrait_record(model")
+    at.page.get_by_text("Close", exact=True).click()
+    at.press("Clear all")
+    named.wait_for(state="detached")
 
 
 def test_the_link_restores_the_page(visit):

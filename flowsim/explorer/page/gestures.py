@@ -272,8 +272,12 @@ class Gestures:
         self.visit.try_to(lambda: replace(self.visit.view, puff=puff))
 
     def _clear(self) -> None:
-        self._remember()
+        if self.visit.view.starts or self.visit.view.puff:
+            self._remember()
+        self.visit.plane.show_paths({})
+        self.visit.controls.load.clear()
         self.visit.try_to(lambda: replace(self.visit.view, starts=(), puff=None))
+        self.visit.show_legend()
 
     def _typed(self) -> None:
         """A start written as two numbers, the horizontal one first."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from bokeh.models import ColumnDataSource, CustomJS
 
 from flowsim.drawing.overlay import path_columns
@@ -76,7 +77,8 @@ class Choices:
             c.options.active = [0] * choice.attention + [1] * (not choice.tied)
             c.backward.active = [0] if view.backward else []
             c.undo.disabled = not self.visit.can_undo
-            c.clear.disabled = not view.starts and view.puff is None
+            laid = self.visit.plane.laid
+            c.clear.disabled = not view.starts and view.puff is None and not laid
         finally:
             self.showing = False
 
@@ -316,11 +318,12 @@ class Outgoing:
         """Draw or record what is on the screen, and hand it to the browser."""
         visit = self.visit
         view, orbits, runs = visit.view, list(visit.orbits), list(visit.training_runs)
+        laid = visit.plane.laid
         visit.say_problem("Being drawn …" if suffix != "nc" else "Being written …")
 
         def work(stop: Callable[[], bool]) -> Iterator[tuple[str, bytes]]:
             with suppress(Stopped):
-                yield saved_file(view, orbits, runs, suffix, stop)
+                yield saved_file(view, orbits, runs, suffix, stop, laid)
 
         def show(found: tuple[str, bytes]) -> None:
             name, content = found
@@ -338,6 +341,8 @@ class Outgoing:
     def _lay_over(self) -> None:
         """Lay the paths of a file over the plane, such as a record of training."""
         visit = self.visit
+        if not visit.controls.load.value:  # "Clear all"
+            return
         try:
             with TemporaryDirectory() as folder:
                 path = Path(folder) / Path(str(visit.controls.load.filename)).name
@@ -346,8 +351,9 @@ class Outgoing:
         except (InputError, TypeError, ValueError, OSError) as error:
             visit.say_problem(str(error))
             return
-        visit.say_problem("")
-        visit.plane.show_paths(x, y)
+        visit.plane.show_paths({**visit.plane.laid, path.stem: np.stack([y, x], axis=-1)})
+        visit.try_to(lambda: visit.view)
+        visit.show_legend()
 
     def show_commands(self) -> None:
         """The lines that make the page's contents again."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from flowsim.drawing.style import (
     INK,
     LINE,
     MARKER,
+    PATHS,
     SOFT,
     TRAINED,
     code_of,
@@ -61,6 +63,7 @@ class PlaneFigure:
         figure: to be laid out and to take events from.
         zoom, pan: the tools that a drag uses while dragging zooms, and while it moves.
         names: of the axes, for what runs in the browser.
+        laid: the paths that are laid over the plane, each (times, runs, 2), y first, by name.
     """
 
     def __init__(self, window: Window) -> None:
@@ -78,6 +81,7 @@ class PlaneFigure:
         self.figure.min_border_left, self.figure.min_border_bottom = 62, 50
         self.sources: dict[str, ColumnDataSource] = {}
         self.names = ColumnDataSource({"x": [], "y": []}, name="names")
+        self.laid: Mapping[str, np.ndarray] = {}
         self._add_cells()
         self._add_curves()
         self._add_starts()
@@ -142,8 +146,8 @@ class PlaneFigure:
         paths = self._source("training", "xs", "ys")
         plot.multi_line("xs", "ys", source=paths, line_color=TRAINED, line_width=3,
                         line_dash=[3, 3])  # fmt: skip
-        laid = self._source("laid over", "xs", "ys")
-        plot.multi_line("xs", "ys", source=laid, line_color=TRAINED, line_width=2.5)
+        laid = self._source("laid over", "xs", "ys", "colour")
+        plot.multi_line("xs", "ys", source=laid, line_color="colour", line_width=2.5)
         at = self._source("training now", "x", "y")
         plot.scatter("x", "y", source=at, marker="diamond", size=12, fill_color="#ffffff",
                      line_color=TRAINED, line_width=2.5)  # fmt: skip
@@ -314,9 +318,15 @@ class PlaneFigure:
             "x": [curve[-1].w for curve in curves], "y": [curve[-1].e for curve in curves],
         })  # fmt: skip
 
-    def show_paths(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Paths from a file, each array (times, runs)."""
-        self._put("laid over", {"xs": list(x.T), "ys": list(y.T)})
+    def show_paths(self, laid: Mapping[str, np.ndarray]) -> None:
+        """These paths and no others are laid over the plane."""
+        self.laid = laid
+        runs = [(run, colour) for paths, colour in zip(laid.values(), cycle(PATHS), strict=False)
+                for run in np.moveaxis(paths, 1, 0)]  # fmt: skip
+        self._put("laid over", {
+            "xs": [run[:, 1] for run, _ in runs], "ys": [run[:, 0] for run, _ in runs],
+            "colour": [colour for _, colour in runs],
+        })  # fmt: skip
 
     def show_cloud(self, view: View, found: CloudShare | None) -> None:
         """The cloud's starts by their labels, and the ring of two deviations."""

@@ -98,7 +98,7 @@ class Picture:
         visit, runs = self.visit, bool(self.visit.training_runs)
         if self.landscape is not None and self.line is not None:
             seen = self.landscape, self.line
-            text = legend(visit.view, self.cells, self.border, *seen, runs)
+            text = legend(visit.view, self.cells, self.border, *seen, runs, visit.plane.laid)
             if text != visit.controls.legend.text:
                 visit.controls.legend.text = text
 

@@ -112,9 +112,9 @@ class TimeFigures:
         self.names = [
             _named(figure, span, words, x)
             for figure, span, words, x in (
-                (self.figures[0], self.best, "entropy rate: least", 285),
+                (self.figures[0], self.best, "entropy rate: least", 8),
                 (self.figures[0], self.unigram, "unigram", 200),
-                (self.figures[1], self.target, "gap of the chain", 285),
+                (self.figures[1], self.target, "gap of the chain", 8),
             )
         ]
         self.layout = column(self.figures, sizing_mode="stretch_both")

@@ -134,6 +134,8 @@ class Visit:
             self.plane.show_window(view.window)
         if model:
             self.plane.show_axes(view)
+            if (view.x, view.y) != (before.x, before.y):
+                self.plane.show_paths({})
             self.panel.forget()
             self.soon("chain", 0 if everything else REST, self._show_chain)
         if model or window:

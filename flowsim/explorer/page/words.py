@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from flowsim.drawing.style import (
     FILL,
     INK,
     LINE,
+    PATHS,
     SOFT,
     TRAINED,
     code_of,
@@ -113,8 +115,8 @@ def _beside(view: View, orbit: Orbit) -> str:
         return ""
     name, (there, here) = next(iter(orbit.beside.items()))
     return (
-        f" That is beside this plane: there {name} = {there:.3f}, on the plane {here:.3f}. What is "
-        f"drawn on {view.y} = 0 is about the plane's points, not about this end."
+        f" It lies beside this plane ({name} = {there:.3f}, not {here:.3g}): what is drawn on "
+        f"{view.y} = 0 is not about it."
     )
 
 
@@ -173,8 +175,9 @@ _LINES = {"local_minimum": "local minima", "local_maximum": "local maxima", "sad
 
 
 def legend(
-    view: View, cells: Cells, border: Border, record: xr.Dataset, line: xr.Dataset, training: bool
-) -> str:
+    view: View, cells: Cells, border: Border, record: xr.Dataset, line: xr.Dataset,
+    training: bool, laid: Iterable[str] = (),
+) -> str:  # fmt: skip
     """What is in the picture, and nothing else; the critical line and saddles are of ``line``."""
     codes, ends = set(cells.label.ravel().tolist()), ends_of(view)
     here = [name for code, name in enumerate(ends.names) if code in codes]
@@ -215,6 +218,8 @@ def legend(
             items.append(f"<b style='color:{INK[name]}'>{mark}</b> {word}")
     dashed = {"color": TRAINED, "linewidth": 3, "linestyle": (0, (1, 1))}
     items += [_stroke(dashed, "full training ◇")] if training else []
+    items += [_stroke({"color": colour, "linewidth": 2.5}, escape(name))
+              for name, colour in zip(laid, cycle(PATHS), strict=False)]  # fmt: skip
     return "<div class='legend'>" + "".join(f"<span>{item}</span>" for item in items) + "</div>"
 
 
