@@ -12,7 +12,7 @@ STATES = ["--model", "states", "--states", "3", "--p", "0.8", "--attention", "--
 
 
 def test_a_slice_is_drawn_and_drawn_again(tmp_path):
-    small = ["--resolution", "6", "--confirm", "2", "--json"]
+    small = ["--resolution", "4", "--confirm", "1", "--json"]
     done = run("portrait", *STATES, "--fix", "v=0.6", *small, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
@@ -27,7 +27,7 @@ def test_a_slice_is_drawn_and_drawn_again(tmp_path):
 
 
 def test_a_scan_varies_v_and_is_drawn(tmp_path):
-    words = ["--grid", "4x4x2", "--confirm", "0", "--out", "s.nc"]
+    words = ["--grid", "2x2x2", "--window", "v=0.5:1", "--confirm", "0", "--out", "s.nc"]
     done = run("scan", *STATES, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "with attention" in done.stdout

@@ -125,10 +125,11 @@ def test_both_wells_are_found_on_their_sides():
 @pytest.mark.parametrize("kind", [Well, Rounded])
 def test_rows_do_not_depend_on_their_neighbours(kind):
     model, rows = kind(), starts(kind(), 37)
+    some = [0, 15, 16, 20, 32, 36]  # at both ends of blocks of 16, and of what is left
     together = limits_of(model, rows)
-    alone = Limits.joined([limits_of(model, row[None]) for row in rows], torch.Size([37]))
+    alone = Limits.joined([limits_of(model, rows[[i]]) for i in some], torch.Size([len(some)]))
     for field in fields(together):
-        pair = getattr(together, field.name), getattr(alone, field.name)
+        pair = getattr(together, field.name)[some], getattr(alone, field.name)
         torch.testing.assert_close(*pair, rtol=0, atol=0, equal_nan=True)
 
 
@@ -191,10 +192,10 @@ def test_a_start_on_the_line_that_a_saddle_attracts_ends_at_the_saddle():
 def test_paths_and_times_are_those_of_scipy(kind):
     model, times = kind(), torch.tensor([0.0, 0.01, 0.3, 1.0, 5.0]).double()
     rows = starts(model, 2)
-    path = any_paths(model, rows, times[:, None].expand(-1, len(rows)), 1e-10, 1e-12)
+    path = any_paths(model, rows, times[:, None].expand(-1, len(rows)), 1e-9, 1e-12)
     for i, row in enumerate(rows.numpy()):
         wanted = solve_ivp(
-            lambda _, y: model.field(torch.tensor(y)).numpy(), (0.0, 5.0), row, method="Radau",
+            lambda _, y: model.field(torch.tensor(y)).numpy(), (0.0, 5.0), row, method="LSODA",
             rtol=1e-10, atol=1e-12, t_eval=times.numpy(),
             jac=lambda _, y: model.jacobian(torch.tensor(y)).numpy(),
         )  # fmt: skip

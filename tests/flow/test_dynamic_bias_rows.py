@@ -27,7 +27,7 @@ def starts(model, n, generator, size=1.5):
 @pytest.mark.parametrize("name", list(MODELS))
 def test_limits_and_paths(name, generator):
     model = MODELS[name](BinaryChain(0.5, 0.8), bias="dynamic")
-    start = starts(model, 40, generator)
+    start = starts(model, 16, generator)
     default, finer = find_limits(model, start), find_limits(model, start, rtol=1e-10)
     assert torch.equal(default.label, finer.label)
     assert (default.label == Label.GLOBAL_MINIMUM).any()

@@ -28,20 +28,20 @@ def starts(count, seed=0):
 
 
 def test_torchdiffeq_finds_no_other_label():
-    reduced, theta = build("above"), starts(8)
+    reduced, theta = build("above"), starts(3)
     limits = find_limits(reduced, theta)
-    found = confirm(reduced, theta, limits.label, 8)
+    found = confirm(reduced, theta, limits.label, 3)
     assert found["confirm_disagree"] == 0
-    assert found["confirm_agree"] >= 3  # it gives up on rows that meet many kinks
+    assert found["confirm_agree"] >= 1  # it gives up on rows that meet many kinks
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHAINS)
 def test_torchdiffeq_finds_no_other_label_of_many(name):
-    reduced, theta = build(name), starts(60, seed=1)
+    reduced, theta = build(name), starts(30, seed=1)
     limits = find_limits(reduced, theta)
-    found = confirm(reduced, theta, limits.label, 60)
-    assert found["confirm_disagree"] == 0 and found["confirm_agree"] >= 25
+    found = confirm(reduced, theta, limits.label, 30)
+    assert found["confirm_disagree"] == 0 and found["confirm_agree"] >= 12
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -56,9 +56,11 @@ def test_at_v_zero_labels_and_limits_are_the_planes(name):
     assert not limits.theta[:, 2].any()
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(
+    "name", ["above", *(pytest.param(name, marks=pytest.mark.slow) for name in ("below", "five"))]
+)
 def test_most_rows_are_decided_and_learn_at_v_zero(name):
-    reduced, theta = build(name, 8), starts(30)
+    reduced, theta = build(name, 8), starts(16)
     limits = find_limits(reduced, theta)
     assert int((limits.label == Label.UNRESOLVED).sum()) <= 1
     learned = limits.label == Label.GLOBAL_MINIMUM

@@ -152,16 +152,19 @@ def agreement(case: Case, found: Any, golden: Any, part: float = 1.0) -> dict[st
     }
 
 
-def measure(case: Case, chain: int, stride: int = 1, finer: float = 1.0) -> dict[str, np.ndarray]:
+def measure(
+    case: Case, chain: int, stride: int = 1, finer: float = 1.0, paths: int = PATHS
+) -> dict[str, np.ndarray]:
     """What is frozen of one case on one chain, of every ``stride``-th start.
 
     Args:
         case, chain: the case, and the number of its chain.
-        stride: which starts; the paths are always of the first 20.
+        stride: which starts.
         finer: multiplies the tolerances of the golden engine; 1 leaves every engine its own.
+        paths: of how many of the first starts.
 
     Returns:
-        label, rule, status, loss, time (n,), ends (n, k), paths (20 times, 20 starts, k), sums (k,)
+        label, rule, status, loss, time (n,), ends (n, k), paths (20 times, paths, k), sums (k,)
         of all starts and their digest.
     """
     model = case.on(chain)
@@ -179,7 +182,7 @@ def measure(case: Case, chain: int, stride: int = 1, finer: float = 1.0) -> dict
         "loss": np.asarray(limits.loss),
         "ends": np.asarray(limits.theta),
         "time": flowsim.settling_times(model, rows, FRACTION, limits=limits, **exact),
-        "paths": flowsim.trajectories(model, starts[:PATHS], times, **along)[1:],
+        "paths": flowsim.trajectories(model, starts[:paths], times, **along)[1:],
         "sums": starts.sum(axis=0),
         "digest": np.array(case.digest(chain, model.coordinates)),
     }

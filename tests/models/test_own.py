@@ -98,7 +98,7 @@ class Border(flowsim.Plane):
 
 
 def test_a_plane_of_its_own_keeps_the_critical_points_and_draws_its_border_once():
-    record = flowsim.portrait_record(Bordered(), resolution=4, window=WINDOW)
+    record = flowsim.portrait_record(Bordered(), resolution=4, window=WINDOW, confirm=0)
     assert record.sizes["critical_point"] == 3
     axes = flowsim.draw(record).axes[0]
     curves = [np.asarray(line.get_ydata()) for line in axes.lines if len(line.get_xdata()) > 1000]
@@ -126,7 +126,8 @@ def test_every_function_takes_it():
 
 def test_a_portrait_is_drawn_from_its_file_alone(mine):
     words = ["--model", "mine.py:DoubleWell", "--set", "g=0.1", "--window", "x=-2:2,y=-2:2"]
-    done = run("portrait", *words, "--resolution", "6", "--quiet", "--json", cwd=mine)
+    words += ["--resolution", "6", "--confirm", "4"]
+    done = run("portrait", *words, "--quiet", "--json", cwd=mine)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     shares, points = summary["fraction"], summary["critical_points"]
@@ -215,7 +216,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("command", ["portrait", "scan"])
 def test_a_gpu_that_is_not_there_is_told(command, mine):
     size = ["--grid", "4x4"] if command == "scan" else ["--resolution", "4"]
-    words = ["--model", "mine.py:DoubleWell", *size, "--device"]
+    words = ["--model", "mine.py:DoubleWell", *size, "--confirm", "0", "--device"]
     assert_refused(run(command, *words, "cuda", cwd=mine), "this machine has no CUDA device")
     done = run(command, *words, "auto", cwd=mine)
     assert done.returncode == 0, done.stderr
@@ -252,7 +253,7 @@ def test_a_subclass_of_a_built_in_model_is_followed_by_its_own_field():
     chain = flowsim.BinaryChain(0.5, 0.8)
     model, starts = Steeper(chain), [[1.0, -0.5], [1.5, 0.4]]
     found = flowsim.find_limits(model, torch.tensor(starts).double())
-    far = flowsim.integrate(model, torch.tensor(starts).double(), torch.tensor([0.0, 1e4]))[-1]
+    far = flowsim.integrate(model, torch.tensor(starts).double(), torch.tensor([0.0, 100.0]))[-1]
     torch.testing.assert_close(found.theta, far, atol=1e-6, rtol=0)
     assert starts[1][1] > 0 > far[1, 1]  # across w = 0, which its parent never crosses
     assert model.gradient(found.theta).norm(dim=1).max() < 1e-10

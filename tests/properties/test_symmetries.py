@@ -93,7 +93,7 @@ def test_the_names_of_the_symbols_change_no_label(model, data):
     assert torch.equal(found[known], again[known])
 
 
-@law(8, 50, model=models(longest=5), data=st.data())
+@law(4, 25, model=models(longest=5), data=st.data())
 def test_a_row_does_not_see_the_others(model, data):
     """Permuted and split batches give the same ends, bit by bit."""
     theta = data.draw(starts(len(model.coordinates), values=magnitudes(-3, 0.7)))
@@ -106,7 +106,7 @@ def test_a_row_does_not_see_the_others(model, data):
             same_ends(find_limits(model, theta[index]), part_of(whole, index))
 
 
-@law(8, 50, model=models(longest=5), data=st.data())
+@law(5, 25, model=models(longest=5), data=st.data())
 def test_the_clock_may_begin_anywhere(model, data):
     """θ at t₀ + t is the same for every t₀, and the flow over t + t is that over t, twice.
 
