@@ -22,8 +22,12 @@ from papers import BLUE, GREY, ORANGE, experiment, timed
 
 import flowsim
 
-#: Where the orbit comes to a kink that it does not leave: the time to which growth is followed.
-ENDS = {"untied layer, rank one": 20.0}
+#: The times to which growth is followed where the orbit comes to kinks that it crawls along then.
+ENDS = {
+    "untied layer, rank one": 20.0,
+    "two-layer ReLU, equal units": 5.0,
+    "two-layer ReLU, opposite units": 10.0,
+}
 
 
 def network(name: str, steps: int, until: float) -> dict[str, Any]:
