@@ -14,16 +14,19 @@ TRAINED = headline $(PAPERS) agreement agreement_adamw agreement_sampled noisy_m
 
 timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - began)) s"
 
-.PHONY: cuda docs mutants versions reproduce results notebooks $(FLOW) $(TRAINED)
+.PHONY: cuda docs howto mutants versions reproduce results notebooks $(FLOW) $(TRAINED)
 .NOTPARALLEL:
 
-reproduce: $(FLOW) $(TRAINED) notebooks results
+reproduce: $(FLOW) $(TRAINED) howto notebooks results
 
 $(FLOW) $(TRAINED):
 	$(call timed,experiments/$@.py --overwrite)
 
 notebooks:
 	$(call timed,docs/learn/execute.py)
+
+howto:  # the pictures of the how-to pages, by the pages' own commands
+	$(call timed,experiments/howto.py)
 
 cuda:  # what a GPU does beside the CPU: tests, times, labels, AdamW at the papers' sizes
 	$(call timed,experiments/cuda.py)
