@@ -84,6 +84,7 @@ def first_view(given: Explore) -> View:
     choice, given_data = given.choice(), {"p": given.p, "q": given.q}
     usual = {name: about.default for name, about in choice.family.data.items()}
     data = usual | {name: value for name, value in given_data.items() if value is not None}
+    View(choice, **data)  # refuses sizes that no page shows, before a model of that size is built
     model = choice.on(choice.chain(**data)).showing(*(given.window or ()))
     plane = model.plane
     window = {**plane.window, **(given.window or {})}
