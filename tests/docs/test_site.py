@@ -1,6 +1,7 @@
 """The documentation site: its code runs, its links lead somewhere, it names everything."""
 
 import contextlib
+import json
 import os
 import pkgutil
 import re
@@ -64,6 +65,15 @@ def test_the_code_of_a_page_runs(page, tmp_path):
     run_blocks(page, tmp_path)
     if page.stem == "trapped_share":
         assert (tmp_path / "trapped.png").stat().st_size > 5000
+
+
+def test_a_picture_shows_what_the_code_on_its_page_draws():
+    """``experiments/howto.py`` ran this code; when it changes, the page's picture is due again."""
+    for name, about in json.loads((ROOT / "figures/howto.json").read_text()).items():
+        page = (DOCS / f"howto/{name}.md").read_text()
+        assert f"figures/howto_{name}.png" in page, name
+        for code in about["code"]:
+            assert code in page.replace("\\\n", ""), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
