@@ -654,13 +654,13 @@ STATES = {
 # Networks reduced by machine.
 
 
-def _reduced(transformers: bool) -> Make:
-    """What is found for transformers of the papers' kind, or for other networks."""
+def _reduced(part: str) -> Make:
+    """What is found for transformers of the papers' kind, for pairs in context, or for others."""
+    parts = {"layer": "layers", "untied": "layers", "pairs": "pairs"}
 
     def chosen(found: Line) -> list[Line]:
-        return [
-            x for x in cases(found) if x["case"].startswith(("layer", "untied")) == transformers
-        ]
+        first = {x["case"]: x["case"].split()[0].strip(",") for x in cases(found)}
+        return [x for x in cases(found) if parts.get(first[x["case"]], "others") == part]
 
     return table({
         "network and start": "{case}", "weights": "{weights}",
@@ -670,7 +670,16 @@ def _reduced(transformers: bool) -> Make:
         "called": lambda x: _some(x.get("named", []), 10),
         "conserved": lambda x: _some(x.get("conserved", []), 2),
         "allowed": lambda x: x["allowed"] if x.get("losses", 1) > 1 else "",
+        "growth beside it": _grown,
     }, chosen)  # fmt: skip
+
+
+def _grown(line: Line) -> str:
+    """By how much, and in which weights it lies then; nothing where every displacement decays."""
+    if line.get("growth", 1.0) <= 1.0:
+        return "none" if "growth" in line else ""
+    most = max(line["grown in"], key=line["grown in"].__getitem__).split(".")[-1]
+    return f"{line['growth']:.2g} at {line['at time']:.3g}, most in {most}"
 
 
 def _size(line: Line, name: str, form: str) -> str:
@@ -683,8 +692,9 @@ def _some(words: list[str], most: int) -> str:
 
 
 REDUCED = {
-    "reduced_layers": ("reduce_networks", _reduced(True)),
-    "reduced_others": ("reduce_networks", _reduced(False)),
+    "reduced_layers": ("reduce_networks", _reduced("layers")),
+    "reduced_others": ("reduce_networks", _reduced("others")),
+    "reduced_pairs": ("reduce_networks", _reduced("pairs")),
     "foretold": ("reduce_noise", table({
         "start": "{case}", "noise": "{noise:g}", "growth": "{gain:.3g}",
         "noise × growth": "{reach:.3g}",
