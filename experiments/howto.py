@@ -26,6 +26,7 @@ RECORD = FIGURES / "howto.json"
 #: A page, and the file that its code writes.
 PICTURES = {
     "compare": "runs.png",
+    "distance": "distance.png",
     "in_context": "*.png",
     "optimizer": "adamw.png",
     "overlay": "overlay.png",
