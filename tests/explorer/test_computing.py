@@ -124,7 +124,7 @@ def test_an_end_beside_the_plane_says_so():
     orbit = follow_start(view, Start(0.1, -0.52))
     assert orbit.label == Label.LOCAL_MINIMUM and orbit.end[1] < -0.5  # where saddles are drawn
     assert orbit.beside["rho"] == pytest.approx((-0.0306, 0.0), abs=1e-3)
-    assert "there rho = -0.031, on the plane 0.000" in story(view, [orbit], 0, 0)
+    assert "beside this plane (rho = -0.031, not 0)" in story(view, [orbit], 0, 0)
     assert follow_start(View(), Start(0.1, -0.52)).beside == {}
 
 
