@@ -475,10 +475,6 @@ class Model:
         """The mean logit after a one minus that after a zero, (...); None without such logits."""
         return None
 
-    def stiffness(self, theta: Tensor) -> Tensor | None:
-        """A bound of the curvature, (...), where the field jumps; None where it is smooth."""
-        return None
-
     def captions(self) -> dict[str, str]:
         """Words of figures and summaries; they are in every record, so that drawing asks no model.
 
