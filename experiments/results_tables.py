@@ -659,8 +659,8 @@ def _reduced(part: str) -> Make:
     parts = {"layer": "layers", "untied": "layers", "pairs": "pairs"}
 
     def chosen(found: Line) -> list[Line]:
-        first = {x["case"]: x["case"].split()[0].strip(",") for x in cases(found)}
-        return [x for x in cases(found) if parts.get(first[x["case"]], "others") == part]
+        return [x for x in cases(found)
+                if parts.get(x["case"].split()[0].strip(","), "others") == part]  # fmt: skip
 
     return table({
         "network and start": "{case}", "weights": "{weights}",
