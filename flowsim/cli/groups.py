@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
-import typer
-
 from flowsim.chain import BinaryChain
 from flowsim.cli import options, sizes
+from flowsim.cli.options import FULL, OPTIMIZER, option
 from flowsim.errors import InputError
 from flowsim.models.catalogue import or_list
 from flowsim.training.recipe import MAPPED
@@ -165,63 +164,41 @@ class OptimizerOptions:
 
     optimizer: Annotated[
         Literal["gd", "momentum", "adam", "adamw"] | None,
-        typer.Option(
-            metavar="NAME", rich_help_panel=options.OPTIMIZER,
-            help="Train by steps of gd, momentum (0.9), adam or adamw; else follow the flow.",
-        ),
+        option(OPTIMIZER, "NAME",
+               "Train by steps of gd, momentum (0.9), adam or adamw; else follow the flow."),
     ] = None  # fmt: skip
     learning_rate: Annotated[
         float | None,
-        typer.Option(
-            min=1e-300, max=1e300, metavar="X", rich_help_panel=options.OPTIMIZER,
-            help="Learning rate.  [default: 1e-3 for adam and adamw, else 0.1]",
-        ),
+        option(OPTIMIZER, "X", "Learning rate.  [default: 1e-3 for adam and adamw, else 0.1]",
+               min=1e-300, max=1e300),
     ] = None  # fmt: skip
     steps: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=10**9, metavar="K", rich_help_panel=options.OPTIMIZER,
-            help="Steps.  [default: 8000]",
-        ),
-    ] = None  # fmt: skip
+        int | None, option(OPTIMIZER, "K", "Steps.  [default: 8000]", min=1, max=10**9)
+    ] = None
     loss: Annotated[
         Literal["population", "sampled"] | None,
-        typer.Option(
-            metavar="KIND", rich_help_panel=options.OPTIMIZER,
-            help="Of rank-one: population (exact; default of gd and momentum) or sampled batches, "
-            "the same for all starts (of adam and adamw).",
-        ),
+        option(OPTIMIZER, "KIND", "Of rank-one: population (exact; default of gd and momentum) "
+               "or sampled batches, the same for all starts (of adam and adamw)."),
     ] = None  # fmt: skip
     batch: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=10**6, metavar="B", rich_help_panel=options.OPTIMIZER,
-            help="Sequences per step of rank-one.  [default: 16]",
-        ),
-    ] = None  # fmt: skip
+        option(OPTIMIZER, "B", "Sequences per step of rank-one.  [default: 16]", min=1, max=10**6),
+    ] = None
     schedule: Annotated[
         Literal["constant", "cosine"] | None,
-        typer.Option(
-            metavar="KIND", rich_help_panel=options.OPTIMIZER,
-            help="Of the learning rate: constant, or cosine with 2 % warm-up.  [default: cosine "
-            "for adam and adamw]",
-        ),
+        option(OPTIMIZER, "KIND", "Of the learning rate: constant, or cosine with 2 % warm-up.  "
+               "[default: cosine for adam and adamw]"),
     ] = None  # fmt: skip
     d: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=10**6, metavar="D", rich_help_panel=options.OPTIMIZER,
-            help="Embedding dimension of rank-one's transformer; gd does not depend on it.  "
-            "[default: 8]",
-        ),
+        option(OPTIMIZER, "D", "Embedding dimension of rank-one's transformer; gd does not depend "
+               "on it.  [default: 8]", min=1, max=10**6),
     ] = None  # fmt: skip
     nudge: Annotated[
         float | None,
-        typer.Option(
-            min=0, max=0.1, metavar="X", rich_help_panel=options.OPTIMIZER,
-            help="Relative displacement of the starts, for rank-one off the set w1 = ±w2, which "
-            "rounding does not keep in full training.  [default: 1e-12 there, else 0]",
-        ),
+        option(OPTIMIZER, "X", "Relative displacement of the starts, for rank-one off the set w1 "
+               "= ±w2, which rounding does not keep in full training.  [default: 1e-12 there, "
+               "else 0]", min=0, max=0.1),
     ] = None  # fmt: skip
 
     def choice_of_optimizer(self, model: str, seed: int) -> OptimizerChoice | None:
@@ -295,18 +272,14 @@ class Budget:
 
     horizon: Annotated[
         float | None,
-        typer.Option(
-            min=1e-9, max=1e15, metavar="T", rich_help_panel=options.FULL,
-            help="Time after which flow and gd leave a run open.  [default: long; grows with N]",
-        ),
+        option(FULL, "T",
+               "Time after which flow and gd leave a run open.  [default: long; grows with N]",
+               min=1e-9, max=1e15),
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=10**9, metavar="K", rich_help_panel=options.FULL,
-            help="Steps of sgd and adamw, or the most of a run of flow or gd, which is left open "
-            "then.  [default: 8000; flow and gd: 20000]",
-        ),
+        option(FULL, "K", "Steps of sgd and adamw, or the most of a run of flow or gd, which is "
+               "left open then.  [default: 8000; flow and gd: 20000]", min=1, max=10**9),
     ] = None  # fmt: skip
 
 

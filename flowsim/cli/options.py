@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -287,278 +287,150 @@ def having(option: str, about: bool = False) -> str:
     return "; ".join(named) if about else or_list(named)
 
 
-P = Annotated[
-    float | None,
-    typer.Option(
-        parser=probability, metavar="P", help="P(0→1), between 0 and 1.", rich_help_panel=CHAIN
-    ),
-]
-Q = Annotated[
-    float | None,
-    typer.Option(
-        parser=probability, metavar="Q", help="P(1→0), between 0 and 1.", rich_help_panel=CHAIN
-    ),
-]
+def option(section: str, metavar: str, help: str, *names: str, **more: Any) -> Any:
+    """An option with a value: its section and words in the help, and what else typer is told."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=section, **more)
+
+
+def flag(section: str, name: str, help: str) -> Any:
+    """An option that is given or not."""
+    return typer.Option(name, help=help, rich_help_panel=section)
+
+
+P = Annotated[float | None, option(CHAIN, "P", "P(0→1), between 0 and 1.", parser=probability)]
+Q = Annotated[float | None, option(CHAIN, "Q", "P(1→0), between 0 and 1.", parser=probability)]
 States = Annotated[
     int | None,
-    typer.Option(
-        parser=states, metavar="S", rich_help_panel=CHAIN,
-        help="S states: leave the state with probability P, uniformly to the others.",
-    ),
+    option(CHAIN, "S", "S states: leave the state with probability P, uniformly to the others.",
+           parser=states),
 ]  # fmt: skip
 Model = Annotated[
     str,
-    typer.Option(
-        parser=model_name, metavar="NAME", rich_help_panel=MODEL,
-        autocompletion=lambda: list(MODELS),
-        help=f"{'; '.join(family_of(name).help for name in MODELS)}; or a model of your own, "
-        "FILE.py:Class or package.module:Class, whose code is run.",
-    ),
+    option(MODEL, "NAME", f"{'; '.join(family_of(name).help for name in MODELS)}; or a model of "
+           "your own, FILE.py:Class or package.module:Class, whose code is run.",
+           parser=model_name, autocompletion=lambda: list(MODELS)),
 ]  # fmt: skip
 Set = Annotated[
     list[Setting] | None,
-    typer.Option(
-        "--set", parser=setting, metavar="NAME=VALUE", rich_help_panel=MODEL,
-        help="An argument of your own model's constructor, or flip of flips; may be repeated.",
-    ),
+    option(MODEL, "NAME=VALUE",
+           "An argument of your own model's constructor, or flip of flips; may be repeated.",
+           "--set", parser=setting),
 ]  # fmt: skip
 Length = Annotated[
     int | None,
-    typer.Option(
-        min=1, max=MAX_LENGTH, metavar="N",
-        help=f"Positions, of {having('length')}.  [default: {DEFAULT_LENGTH}]",
-        rich_help_panel=MODEL, show_default=False,
-    ),
+    option(MODEL, "N", f"Positions, of {having('length')}.  [default: {DEFAULT_LENGTH}]",
+           min=1, max=MAX_LENGTH, show_default=False),
 ]  # fmt: skip
 Attention = Annotated[
-    bool,
-    typer.Option(
-        "--attention",
-        rich_help_panel=MODEL,
-        help=f"With attention ({having('attention', about=True)}).",
-    ),
+    bool, flag(MODEL, "--attention", f"With attention ({having('attention', about=True)}).")
 ]
 Untied = Annotated[
-    bool,
-    typer.Option(
-        "--untied", rich_help_panel=MODEL,
-        help=f"With untied weights ({having('tied', about=True)}).",
-    ),
-]  # fmt: skip
+    bool, flag(MODEL, "--untied", f"With untied weights ({having('tied', about=True)}).")
+]
 HiddenPerState = Annotated[
     int | None,
-    typer.Option(
-        min=1, max=10**6, metavar="M", rich_help_panel=MODEL, show_default=False,
-        help=f"Hidden units for each state, of {having('hidden_per_state')}.  [default: 4]",
-    ),
+    option(MODEL, "M",
+           f"Hidden units for each state, of {having('hidden_per_state')}.  [default: 4]",
+           min=1, max=10**6, show_default=False),
 ]  # fmt: skip
 Bias = Annotated[
     Literal["optimal", "dynamic"],
-    typer.Option(
-        metavar="KIND",
-        help="optimal: the bias minimises the loss at every point; dynamic: it is a last "
-        "coordinate, b.",
-        rich_help_panel=MODEL,
-    ),
-]
+    option(MODEL, "KIND", "optimal: the bias minimises the loss at every point; dynamic: it is a "
+           "last coordinate, b."),
+]  # fmt: skip
 Fix = Annotated[
     list[Assignment] | None,
-    typer.Option(
-        parser=assignment, metavar="NAME=X", rich_help_panel=MODEL,
-        help="Hold a coordinate at a value, such as a=0.5 or u=1; may be repeated.",
-    ),
+    option(MODEL, "NAME=X", "Hold a coordinate at a value, such as a=0.5 or u=1; may be repeated.",
+           parser=assignment),
 ]  # fmt: skip
 Windows = Annotated[
     Ranges | None,
-    typer.Option(
-        "--window", parser=ranges, metavar="RANGES", rich_help_panel=WINDOW,
-        help="Window, as x=-2:2,y=-1:1, in the axes of the model's plane; of your own model in any "
-        "coordinates. A plane has the first across and the second up.",
-    ),
+    option(WINDOW, "RANGES", "Window, as x=-2:2,y=-1:1, in the axes of the model's plane; of your "
+           "own model in any coordinates. A plane has the first across and the second up.",
+           "--window", parser=ranges),
 ]  # fmt: skip
 WRange = Annotated[
-    Interval | None,
-    typer.Option(
-        parser=interval, metavar="LOW:HIGH", help="Window in w.  [default: -3:3]",
-        rich_help_panel=WINDOW,
-    ),
-]  # fmt: skip
+    Interval | None, option(WINDOW, "LOW:HIGH", "Window in w.  [default: -3:3]", parser=interval)
+]
 ERange = Annotated[
-    Interval | None,
-    typer.Option(
-        parser=interval, metavar="LOW:HIGH", help="Window in e.  [default: -3:3]",
-        rich_help_panel=WINDOW,
-    ),
-]  # fmt: skip
+    Interval | None, option(WINDOW, "LOW:HIGH", "Window in e.  [default: -3:3]", parser=interval)
+]
 ARange = Annotated[
-    Interval | None,
-    typer.Option(
-        parser=interval, metavar="LOW:HIGH", help="Window in a.  [default: -1:1]",
-        rich_help_panel=WINDOW,
-    ),
-]  # fmt: skip
+    Interval | None, option(WINDOW, "LOW:HIGH", "Window in a.  [default: -1:1]", parser=interval)
+]
 Rtol = Annotated[
     float | None,
-    typer.Option(
-        min=1e-14, max=1e-4, metavar="X", rich_help_panel=ACCURACY,
-        help="Relative error per step.  [default: the model's own, 1e-10 or 1e-6]",
-    ),
+    option(ACCURACY, "X", "Relative error per step.  [default: the model's own, 1e-10 or 1e-6]",
+           min=1e-14, max=1e-4),
 ]  # fmt: skip
-Atol = Annotated[
-    float,
-    typer.Option(
-        min=1e-14, max=1e-4, metavar="X", rich_help_panel=ACCURACY,
-        help="Absolute error per step.",
-    ),
-]  # fmt: skip
+Atol = Annotated[float, option(ACCURACY, "X", "Absolute error per step.", min=1e-14, max=1e-4)]
 Integrator = Annotated[
     Literal["flowsim", "torchdiffeq"],
-    typer.Option(
-        metavar="NAME", rich_help_panel=ACCURACY,
-        help="flowsim, its own engines; or torchdiffeq, which decides every start by itself, "
-        "much more slowly.",
-    ),
+    option(ACCURACY, "NAME", "flowsim, its own engines; or torchdiffeq, which decides every "
+           "start by itself, much more slowly."),
 ]  # fmt: skip
 Confirm = Annotated[
     int | None,
-    typer.Option(
-        min=0, max=1_000_000, metavar="N", rich_help_panel=ACCURACY,
-        help="Starts that torchdiffeq decides again, drawn at random.  [default: 256; 16 where the "
-        "loss is no function of the logit gap]",
-    ),
+    option(ACCURACY, "N", "Starts that torchdiffeq decides again, drawn at random.  [default: "
+           "256; 16 where the loss is no function of the logit gap]", min=0, max=1_000_000),
 ]  # fmt: skip
 Grid = Annotated[
     Cells | None,
-    typer.Option(
-        parser=cells, metavar="ExW", rich_help_panel=STARTS,
-        help="Cells along e and w (and every further coordinate that is not fixed), as 64x64.",
-    ),
+    option(STARTS, "ExW",
+           "Cells along e and w (and every further coordinate that is not fixed), as 64x64.",
+           parser=cells),
 ]  # fmt: skip
 Cloud = Annotated[
     int | None,
-    typer.Option(
-        min=1, max=10**12, metavar="M", help="M normal draws around zero (for every sigma).",
-        rich_help_panel=STARTS,
-    ),
-]  # fmt: skip
+    option(STARTS, "M", "M normal draws around zero (for every sigma).", min=1, max=10**12),
+]
 Sigma = Annotated[
     Spread | None,
-    typer.Option(
-        parser=spread, metavar="S", rich_help_panel=STARTS,
-        help="Standard deviation of the draws: a number, LOW:HIGH:COUNT evenly spaced in the "
-        "logarithm, or e=S,w=S.",
-    ),
+    option(STARTS, "S", "Standard deviation of the draws: a number, LOW:HIGH:COUNT evenly spaced "
+           "in the logarithm, or e=S,w=S.", parser=spread),
 ]  # fmt: skip
 PointsFile = Annotated[
     Path | None,
-    typer.Option(
-        "--points", metavar="FILE", rich_help_panel=STARTS,
-        help="The starts of a file: .csv with named columns, .npy, or a record (.nc).",
-    ),
+    option(STARTS, "FILE",
+           "The starts of a file: .csv with named columns, .npy, or a record (.nc).", "--points"),
 ]  # fmt: skip
-Seed = Annotated[
-    int,
-    typer.Option(
-        min=0, max=MAX_SEED, metavar="S", help="Seed of everything random.", rich_help_panel=STARTS
-    ),
-]
-Dim = Annotated[
-    int,
-    typer.Option(
-        min=1, max=10**6, metavar="D", help="Embedding dimension d.", rich_help_panel=FULL
-    ),
-]
-Positions = Annotated[
-    int,
-    typer.Option(min=1, max=10**9, metavar="N", help="Context length N.", rich_help_panel=FULL),
-]
-Count = Annotated[
-    int,
-    typer.Option(
-        min=1, max=10**6, metavar="M", help="How many seeds, one model each.",
-        rich_help_panel=FULL,
-    ),
-]  # fmt: skip
+Seed = Annotated[int, option(STARTS, "S", "Seed of everything random.", min=0, max=MAX_SEED)]
+Dim = Annotated[int, option(FULL, "D", "Embedding dimension d.", min=1, max=10**6)]
+Positions = Annotated[int, option(FULL, "N", "Context length N.", min=1, max=10**9)]
+Count = Annotated[int, option(FULL, "M", "How many seeds, one model each.", min=1, max=10**6)]
 Batch = Annotated[
-    int,
-    typer.Option(
-        min=1, max=10**9, metavar="B", help="Sequences of each model in a sampled batch.",
-        rich_help_panel=FULL,
-    ),
-]  # fmt: skip
+    int, option(FULL, "B", "Sequences of each model in a sampled batch.", min=1, max=10**9)
+]
 Rate = Annotated[
     float | None,
-    typer.Option(
-        min=1e-300, max=1e300, metavar="X", rich_help_panel=FULL,
-        help="Learning rate.  [default: 1e-3 for adam and adamw, else 0.1]",
-    ),
+    option(FULL, "X", "Learning rate.  [default: 1e-3 for adam and adamw, else 0.1]",
+           min=1e-300, max=1e300),
 ]  # fmt: skip
 Noise = Annotated[
-    float,
-    typer.Option(
-        min=0, max=1e3, metavar="STD", help="Deviation of normal noise on the weights.",
-        rich_help_panel=FULL,
-    ),
-]  # fmt: skip
-Jobs = Annotated[
-    int,
-    typer.Option(
-        min=1, max=4096, metavar="N", help="Processes that share the work.", rich_help_panel=WORK
-    ),
+    float, option(FULL, "STD", "Deviation of normal noise on the weights.", min=0, max=1e3)
 ]
+Jobs = Annotated[int, option(WORK, "N", "Processes that share the work.", min=1, max=4096)]
 Scheduler = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS", help="Use a running dask cluster, tcp://host:port.",
-        rich_help_panel=WORK,
-    ),
-]  # fmt: skip
+    str | None, option(WORK, "ADDRESS", "Use a running dask cluster, tcp://host:port.")
+]
 Device = Annotated[
-    DeviceName,
-    typer.Option(
-        metavar="DEVICE", help="cpu, cuda (an error where there is none) or auto.",
-        rich_help_panel=WORK,
-    ),
-]  # fmt: skip
+    DeviceName, option(WORK, "DEVICE", "cpu, cuda (an error where there is none) or auto.")
+]
 Figure = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", rich_help_panel=OUTPUT,
-        help="Figure: .png, .pdf or .svg; the record (.nc) is written beside it.",
-    ),
-]  # fmt: skip
+    option(OUTPUT, "FILE", "Figure: .png, .pdf or .svg; the record (.nc) is written beside it."),
+]
 Width = Annotated[
     float | None,
-    typer.Option(
-        min=1.5, max=100, metavar="INCHES", rich_help_panel=OUTPUT,
-        help="Width of the figure, such as 3.3 for a column of text.",
-    ),
+    option(OUTPUT, "INCHES", "Width of the figure, such as 3.3 for a column of text.",
+           min=1.5, max=100),
 ]  # fmt: skip
-NoTitle = Annotated[
-    bool, typer.Option("--no-title", help="Leave the title out.", rich_help_panel=OUTPUT)
-]
-NoLegend = Annotated[
-    bool, typer.Option("--no-legend", help="Leave the legend out.", rich_help_panel=OUTPUT)
-]
+NoTitle = Annotated[bool, flag(OUTPUT, "--no-title", "Leave the title out.")]
+NoLegend = Annotated[bool, flag(OUTPUT, "--no-legend", "Leave the legend out.")]
 Source = Annotated[
-    Path | None,
-    typer.Option(
-        "--from", metavar="RECORD", rich_help_panel=OUTPUT,
-        help="Redraw a record; nothing is computed.",
-    ),
-]  # fmt: skip
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Continue an unfinished run.", rich_help_panel=WORK),
+    Path | None, option(OUTPUT, "RECORD", "Redraw a record; nothing is computed.", "--from")
 ]
-Json = Annotated[
-    bool,
-    typer.Option("--json", help="Print the summary as JSON.", rich_help_panel=OUTPUT),
-]
-Overwrite = Annotated[
-    bool,
-    typer.Option("--overwrite", help="Replace existing files.", rich_help_panel=OUTPUT),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", help="Print nothing but errors.", rich_help_panel=OUTPUT)
-]
+Resume = Annotated[bool, flag(WORK, "--resume", "Continue an unfinished run.")]
+Json = Annotated[bool, flag(OUTPUT, "--json", "Print the summary as JSON.")]
+Overwrite = Annotated[bool, flag(OUTPUT, "--overwrite", "Replace existing files.")]
+Quiet = Annotated[bool, flag(OUTPUT, "--quiet", "Print nothing but errors.")]

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from flowsim.cli import options
 from flowsim.cli.groups import OneChain
-from flowsim.cli.options import MAX_STATES, number, shown
+from flowsim.cli.options import CHAIN, MAX_STATES, number, option, shown
 from flowsim.cli.output import require_file, say
 from flowsim.cli.texts import Summary
 from flowsim.errors import InputError
@@ -33,26 +31,19 @@ class AnyChain(OneChain):
     states: options.States = None
     kernel: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=options.CHAIN,
-            help="A transition matrix: a row a line, numbers with commas between them.",
-        ),
+        option(CHAIN, "FILE",
+               "A transition matrix: a row a line, numbers with commas between them."),
     ] = None  # fmt: skip
     order: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=MAX_ORDER, metavar="K", rich_help_panel=options.CHAIN,
-            help="The next symbol depends on the last K; --kernel then has S^K rows, the oldest "
-            "symbol varying slowest.",
-        ),
+        option(CHAIN, "K", "The next symbol depends on the last K; --kernel then has S^K rows, "
+               "the oldest symbol varying slowest.", min=1, max=MAX_ORDER),
     ] = None  # fmt: skip
     prior: Annotated[
         str | None,
-        typer.Option(
-            metavar="PRIOR", rich_help_panel=options.CHAIN,
-            help="Kernels drawn anew per sequence: dirichlet, doubly-stochastic or a FILE as of "
-            "--kernel; several with weights, as doubly-stochastic:0.75,dirichlet:0.25.",
-        ),
+        option(CHAIN, "PRIOR", "Kernels drawn anew per sequence: dirichlet, doubly-stochastic or "
+               "a FILE as of --kernel; several with weights, as "
+               "doubly-stochastic:0.75,dirichlet:0.25."),
     ] = None  # fmt: skip
 
     def any_chain(self) -> MarkovChain | OrderChain:
@@ -200,10 +191,9 @@ class Chain(AnyChain):
 
     length: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=10**6, metavar="N", rich_help_panel=options.CHAIN, show_default=False,
-            help=f"Symbols of a sequence, of --prior.  [default: {options.DEFAULT_LENGTH}]",
-        ),
+        option(CHAIN, "N",
+               f"Symbols of a sequence, of --prior.  [default: {options.DEFAULT_LENGTH}]",
+               min=1, max=10**6, show_default=False),
     ] = None  # fmt: skip
     as_json: options.Json = False
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from flowsim.cli import options, sizes
 from flowsim.cli.groups import (
     Budget,
@@ -18,7 +16,7 @@ from flowsim.cli.groups import (
     chain_words,
     only_redraws,
 )
-from flowsim.cli.options import Interval
+from flowsim.cli.options import FULL, OUTPUT, WINDOW, Interval, option
 from flowsim.cli.output import (
     neutral_command,
     progress,
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
     from flowsim.markov import GapChain
     from full_model.comparison.choices import Comparison
 
-WINDOW = Interval(-2.0, 2.0)
+_WINDOW = Interval(-2.0, 2.0)
 _WIDTH = "[default: -2:2, since full models train for long from further out]"
 
 
@@ -48,26 +46,18 @@ class Compare(ModelOnChain, Budget, FigureFiles, Printed):
     length: options.Positions = options.DEFAULT_LENGTH
     trainer: Annotated[
         options.TrainerName,
-        typer.Option(
-            metavar="NAME", rich_help_panel=options.FULL,
-            help="flow or gd on the exact population loss, sgd or adamw on sampled batches.",
-        ),
+        option(FULL, "NAME",
+               "flow or gd on the exact population loss, sgd or adamw on sampled batches."),
     ] = "gd"  # fmt: skip
     grid: options.Grid = None
     w_range: Annotated[
         Interval | None,
-        typer.Option(
-            parser=options.interval, metavar="LOW:HIGH", rich_help_panel=options.WINDOW,
-            help=f"Window in w.  {_WIDTH}",
-        ),
-    ] = None  # fmt: skip
+        option(WINDOW, "LOW:HIGH", f"Window in w.  {_WIDTH}", parser=options.interval),
+    ] = None
     e_range: Annotated[
         Interval | None,
-        typer.Option(
-            parser=options.interval, metavar="LOW:HIGH", rich_help_panel=options.WINDOW,
-            help="Window in e.  [default: -2:2]",
-        ),
-    ] = None  # fmt: skip
+        option(WINDOW, "LOW:HIGH", "Window in e.  [default: -2:2]", parser=options.interval),
+    ] = None
     points: options.PointsFile = None
     cloud: options.Cloud = None
     sigma: options.Sigma = None
@@ -76,19 +66,15 @@ class Compare(ModelOnChain, Budget, FigureFiles, Printed):
     noise: options.Noise = 0.0
     noise_on: Annotated[
         Literal["all", "attention", "others"],
-        typer.Option(
-            metavar="PART", rich_help_panel=options.FULL,
-            help="Which weights have the noise: all, those of attention, or all others.",
-        ),
+        option(FULL, "PART",
+               "Which weights have the noise: all, those of attention, or all others."),
     ] = "all"  # fmt: skip
     batch: options.Batch = 16
     learning_rate: options.Rate = None
     require: Annotated[
         float | None,
-        typer.Option(
-            min=0, max=1, metavar="SHARE", rich_help_panel=options.OUTPUT,
-            help="Exit with 4 if a smaller share of the decided runs agrees.",
-        ),
+        option(OUTPUT, "SHARE", "Exit with 4 if a smaller share of the decided runs agrees.",
+               min=0, max=1),
     ] = None  # fmt: skip
     device: options.Device = "cpu"
     jobs: options.Jobs = 1
@@ -233,7 +219,7 @@ def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
         points = cloud_points(given.cloud, sigma, given.seed, dimensions)
         return points, given.chain_of_model(), {"starts": "cloud", "sigma": sigma}
     rows, columns = given.grid or (20, 20)
-    window = given.w_range or WINDOW, given.e_range or WINDOW
+    window = given.w_range or _WINDOW, given.e_range or _WINDOW
     a = given.fixed().get("a", 0.5) if dimensions == 3 else None
     points = grid_points(columns, rows, *window, a)
     return points, given.chain_of_model(), {"starts": "grid", "columns": columns, "rows": rows}

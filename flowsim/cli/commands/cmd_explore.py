@@ -6,10 +6,9 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from flowsim.cli import options
 from flowsim.cli.groups import ReducedModelOptions
+from flowsim.cli.options import WORK, flag, option
 from flowsim.cli.output import say, tell
 from flowsim.errors import InputError
 
@@ -26,17 +25,10 @@ class Explore(ReducedModelOptions):
     window: options.Windows = None
     port: Annotated[
         int,
-        typer.Option(
-            min=0, max=65535, metavar="PORT", rich_help_panel=options.WORK,
-            help="Where the page is served, on this machine only; 0 for any free port.",
-        ),
+        option(WORK, "PORT", "Where the page is served, on this machine only; 0 for any free port.",
+               min=0, max=65535),
     ] = 5006  # fmt: skip
-    no_browser: Annotated[
-        bool,
-        typer.Option(
-            "--no-browser", help="Open no browser.", rich_help_panel=options.WORK
-        ),
-    ] = False  # fmt: skip
+    no_browser: Annotated[bool, flag(WORK, "--no-browser", "Open no browser.")] = False
     quiet: options.Quiet = False
 
 

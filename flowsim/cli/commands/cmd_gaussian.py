@@ -6,11 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
-from flowsim.cli.options import Spread, spread
+from flowsim.cli.options import STARTS, Spread, option, spread
 from flowsim.cli.output import progress, redraw, report, write_figure
 from flowsim.errors import InputError
 
@@ -28,17 +26,14 @@ class Gaussian(ModelFigure, Tolerances, Printed):
 
     sigma: Annotated[
         Spread | None,
-        typer.Option(
-            parser=spread, metavar="LOW:HIGH:COUNT", rich_help_panel=options.STARTS,
-            help="Standard deviations, evenly spaced in the logarithm.  [default: 0.02:3:40]",
-        ),
+        option(STARTS, "LOW:HIGH:COUNT",
+               "Standard deviations, evenly spaced in the logarithm.  [default: 0.02:3:40]",
+               parser=spread),
     ] = None  # fmt: skip
     samples: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=MAX_STARTS, metavar="M", rich_help_panel=options.STARTS,
-            help="Starts per sigma.  [default: 4096, or 256 with --optimizer]",
-        ),
+        option(STARTS, "M", "Starts per sigma.  [default: 4096, or 256 with --optimizer]",
+               min=1, max=MAX_STARTS),
     ] = None  # fmt: skip
     seed: options.Seed = 0
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
-
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
+from flowsim.cli.options import OPTIMIZER, OUTPUT, STARTS, WINDOW, flag, option
 from flowsim.cli.output import progress, redraw, report, require_file, write_figure
 from flowsim.errors import InputError
 
@@ -29,62 +28,42 @@ class Portrait(ModelFigure, Tolerances, Printed):
     e_range: options.ERange = None
     resolution: Annotated[
         int | None,
-        typer.Option(
-            min=2, max=options.MAX_RESOLUTION, metavar="N", rich_help_panel=options.WINDOW,
-            help="Cells along each axis.  [default: 208; 64 where the flow is slow to follow]",
-        ),
+        option(WINDOW, "N",
+               "Cells along each axis.  [default: 208; 64 where the flow is slow to follow]",
+               min=2, max=options.MAX_RESOLUTION),
     ] = None  # fmt: skip
     view: Annotated[
         Literal["plane", "3d"],
-        typer.Option(
-            metavar="VIEW", rich_help_panel=options.WINDOW,
-            help="plane: basins in (w, e); 3d: orbits in (w, e, a) of a model with attention, or "
-            "of three coordinates.",
-        ),
+        option(WINDOW, "VIEW", "plane: basins in (w, e); 3d: orbits in (w, e, a) of a model with "
+               "attention, or of three coordinates."),
     ] = "plane"  # fmt: skip
     a_range: options.ARange = None
     points: Annotated[
         Path | None,
-        typer.Option(
-            "--points", metavar="FILE", rich_help_panel=options.STARTS,
-            help="Draw the orbits of these starts: .csv with a column for each axis, .npy, or .nc.",
-        ),
+        option(STARTS, "FILE",
+               "Draw the orbits of these starts: .csv with a column for each axis, .npy, or .nc.",
+               "--points"),
     ] = None  # fmt: skip
     integrator: options.Integrator = "flowsim"
     confirm: options.Confirm = None
     device: options.Device = "cpu"
     seed: Annotated[
         int,
-        typer.Option(
-            min=0, max=options.MAX_SEED, metavar="S", rich_help_panel=options.OPTIMIZER,
-            help="Seed of the batches and of the nudge.",
-        ),
+        option(OPTIMIZER, "S", "Seed of the batches and of the nudge.",
+               min=0, max=options.MAX_SEED),
     ] = 0  # fmt: skip
-    energy: Annotated[
-        bool,
-        typer.Option(
-            "--energy", help="Draw contours of the energy.", rich_help_panel=options.OUTPUT
-        ),
-    ] = False
+    energy: Annotated[bool, flag(OUTPUT, "--energy", "Draw contours of the energy.")] = False
     show: Annotated[
         Literal["label", "hitting_time"],
-        typer.Option(
-            metavar="WHAT", rich_help_panel=options.OUTPUT,
-            help="Of a scan, with --from: label, where starts end; or hitting_time, how long they "
-            "take (scan --fraction).",
-        ),
+        option(OUTPUT, "WHAT", "Of a scan, with --from: label, where starts end; or "
+               "hitting_time, how long they take (scan --fraction)."),
     ] = "label"  # fmt: skip
-    no_orbits: Annotated[
-        bool,
-        typer.Option("--no-orbits", help="Leave the orbits out.", rich_help_panel=options.OUTPUT),
-    ] = False
+    no_orbits: Annotated[bool, flag(OUTPUT, "--no-orbits", "Leave the orbits out.")] = False
     overlay: Annotated[
         list[Path] | None,
-        typer.Option(
-            "--overlay", metavar="FILE", rich_help_panel=options.OUTPUT,
-            help="Lay runs of training over the plane: a record of flowsim train, or a .csv with a "
-            "column for each axis (and one called run for several); may be repeated.",
-        ),
+        option(OUTPUT, "FILE", "Lay runs of training over the plane: a record of flowsim train, "
+               "or a .csv with a column for each axis (and one called run for several); may be "
+               "repeated.", "--overlay"),
     ] = None  # fmt: skip
 
     def look(self) -> dict[str, Any]:

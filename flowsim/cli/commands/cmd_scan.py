@@ -9,11 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from flowsim.cli import options
 from flowsim.cli.groups import OptimizerOptions, Printed, ReducedModelOptions, Tolerances
-from flowsim.cli.options import Interval, Lengths, Numbers, Window, lengths, probabilities
+from flowsim.cli.options import (
+    CHAIN,
+    MODEL,
+    OUTPUT,
+    WINDOW,
+    WORK,
+    Interval,
+    Lengths,
+    Numbers,
+    Window,
+    lengths,
+    option,
+    probabilities,
+)
 from flowsim.cli.options import window as one_window
 from flowsim.cli.output import neutral_command, progress, report
 from flowsim.cli.texts import Summary
@@ -41,10 +52,9 @@ class StartOptions:
     a_range: options.ARange = None
     ranges: Annotated[
         list[Window] | None,
-        typer.Option(
-            "--range", parser=one_window, metavar="NAME=LOW:HIGH", rich_help_panel=options.WINDOW,
-            help="Window in any coordinate; may be repeated.  [default: -3:3]",
-        ),
+        option(WINDOW, "NAME=LOW:HIGH",
+               "Window in any coordinate; may be repeated.  [default: -3:3]",
+               "--range", parser=one_window),
     ] = None  # fmt: skip
     points: options.PointsFile = None
     cloud: options.Cloud = None
@@ -95,40 +105,26 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     """The options of ``scan``."""
 
     p: Annotated[
-        Numbers | None,
-        typer.Option(
-            parser=probabilities, metavar="P", help=f"P(0→1), {_CHANCES}",
-            rich_help_panel=options.CHAIN,
-        ),
-    ] = None  # fmt: skip
+        Numbers | None, option(CHAIN, "P", f"P(0→1), {_CHANCES}", parser=probabilities)
+    ] = None
     q: Annotated[
-        Numbers | None,
-        typer.Option(
-            parser=probabilities, metavar="Q", help=f"P(1→0), {_CHANCES}",
-            rich_help_panel=options.CHAIN,
-        ),
-    ] = None  # fmt: skip
+        Numbers | None, option(CHAIN, "Q", f"P(1→0), {_CHANCES}", parser=probabilities)
+    ] = None
     length: Annotated[
         Lengths | None,
-        typer.Option(
-            parser=lengths, metavar="N", rich_help_panel=options.MODEL, show_default=False,
-            help=f"Positions, of {options.having('length')}, or LOW:HIGH:COUNT of them.  "
-            f"[default: {options.DEFAULT_LENGTH}]",
-        ),
+        option(MODEL, "N", f"Positions, of {options.having('length')}, or LOW:HIGH:COUNT of them. "
+               f" [default: {options.DEFAULT_LENGTH}]", parser=lengths, show_default=False),
     ] = None  # type: ignore[assignment]  # fmt: skip
     fraction: Annotated[
         float | None,
-        typer.Option(
-            min=1e-15, max=1 - 1e-15, metavar="X", rich_help_panel=options.WORK,
-            help="Also record the time until the excess loss has fallen to X of its start.",
-        ),
+        option(WORK, "X",
+               "Also record the time until the excess loss has fallen to X of its start.",
+               min=1e-15, max=1 - 1e-15),
     ] = None  # fmt: skip
     refine: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=20, metavar="K", rich_help_panel=options.WORK,
-            help="Halve the cells that the boundary of the basins crosses, K times.",
-        ),
+        option(WORK, "K", "Halve the cells that the boundary of the basins crosses, K times.",
+               min=1, max=20),
     ] = None  # fmt: skip
     integrator: options.Integrator = "flowsim"
     confirm: options.Confirm = None
@@ -138,10 +134,8 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     resume: options.Resume = False
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=options.OUTPUT,
-            help="Record of the scan, .nc.  [default: named after model, chain and starts]",
-        ),
+        option(OUTPUT, "FILE",
+               "Record of the scan, .nc.  [default: named after model, chain and starts]"),
     ] = None  # fmt: skip
     overwrite: options.Overwrite = False
 

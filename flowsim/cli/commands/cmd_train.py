@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
 from flowsim.cli import options, sizes
 from flowsim.cli.commands.cmd_chain import AnyChain
 from flowsim.cli.groups import Printed
-from flowsim.cli.options import Numbers, point
+from flowsim.cli.options import FULL, OUTPUT, STARTS, WORK, Numbers, flag, option, point
 from flowsim.cli.output import progress, report, write_figure
 from flowsim.errors import InputError
 from flowsim.training.recipe import Recipe
@@ -32,173 +30,97 @@ class Train(AnyChain, Printed):
 
     d: options.Dim = 8
     length: options.Positions = options.DEFAULT_LENGTH
-    layers: Annotated[
-        int,
-        typer.Option(min=1, max=10**6, metavar="L", help="Layers.", rich_help_panel=options.FULL),
-    ] = 1
-    heads: Annotated[
-        int,
-        typer.Option(
-            min=1, max=10**6, metavar="H", help="Attention heads.", rich_help_panel=options.FULL
-        ),
-    ] = 1
+    layers: Annotated[int, option(FULL, "L", "Layers.", min=1, max=10**6)] = 1
+    heads: Annotated[int, option(FULL, "H", "Attention heads.", min=1, max=10**6)] = 1
     hidden: Annotated[
         int | None,
-        typer.Option(
-            min=0, max=10**7, metavar="R", rich_help_panel=options.FULL,
-            help="Feed-forward width, 0 for attention alone.  [default: 4d]",
-        ),
+        option(FULL, "R", "Feed-forward width, 0 for attention alone.  [default: 4d]",
+               min=0, max=10**7),
     ] = None  # fmt: skip
     untied: Annotated[
-        bool,
-        typer.Option(
-            "--untied", help="Untie the last linear map from the embedding.",
-            rich_help_panel=options.FULL,
-        ),
-    ] = False  # fmt: skip
+        bool, flag(FULL, "--untied", "Untie the last linear map from the embedding.")
+    ] = False
     attention_kind: Annotated[
         Literal["softmax", "uniform", "none"],
-        typer.Option(
-            metavar="KIND", rich_help_panel=options.FULL,
-            help="Attention: softmax, uniform (no queries and keys) or none.",
-        ),
-    ] = "softmax"  # fmt: skip
+        option(FULL, "KIND", "Attention: softmax, uniform (no queries and keys) or none."),
+    ] = "softmax"
     activation: Annotated[
-        Literal["relu", "gelu"],
-        typer.Option(
-            metavar="KIND", help="Of the feed-forward layer: relu or gelu.",
-            rich_help_panel=options.FULL,
-        ),
-    ] = "relu"  # fmt: skip
+        Literal["relu", "gelu"], option(FULL, "KIND", "Of the feed-forward layer: relu or gelu.")
+    ] = "relu"
     positions: Annotated[
         Literal["learned", "relative", "relative-values", "none"],
-        typer.Option(
-            metavar="KIND", rich_help_panel=options.FULL,
-            help="learned vectors; relative, a number of the distance added to the scores; "
-            "relative-values, and a vector of it to the values; or none.",
-        ),
+        option(FULL, "KIND", "learned vectors; relative, a number of the distance added to the "
+               "scores; relative-values, and a vector of it to the values; or none."),
     ] = "learned"  # fmt: skip
     window: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=10**9, metavar="W", rich_help_panel=options.FULL, show_default=False,
-            help="Attend to the last W symbols alone.  [default: all]",
-        ),
+        option(FULL, "W", "Attend to the last W symbols alone.  [default: all]",
+               min=1, max=10**9, show_default=False),
     ] = None  # fmt: skip
-    layer_norm: Annotated[
-        bool,
-        typer.Option("--layer-norm", help="Use layer norms.", rich_help_panel=options.FULL),
-    ] = False
+    layer_norm: Annotated[bool, flag(FULL, "--layer-norm", "Use layer norms.")] = False
     trainer: Annotated[
         Literal["flow", "gd", "momentum", "sgd", "adam", "adamw"],
-        typer.Option(
-            metavar="NAME", rich_help_panel=options.WORK,
-            help="flow, gd or momentum (0.9), on the exact population loss unless given; sgd, "
-            "adam or adamw, on sampled batches unless given.",
-        ),
+        option(WORK, "NAME", "flow, gd or momentum (0.9), on the exact population loss unless "
+               "given; sgd, adam or adamw, on sampled batches unless given."),
     ] = "adamw"  # fmt: skip
     steps: Annotated[
-        int,
-        typer.Option(
-            min=1, max=10**9, metavar="K", rich_help_panel=options.WORK,
-            help="Steps (for the flow: saved intervals of time).",
-        ),
-    ] = 1000  # fmt: skip
+        int, option(WORK, "K", "Steps (for the flow: saved intervals of time).", min=1, max=10**9)
+    ] = 1000
     batch: options.Batch = 16
     learning_rate: options.Rate = None
     loss: Annotated[
         Literal["population", "sampled"] | None,
-        typer.Option(
-            metavar="KIND", rich_help_panel=options.WORK,
-            help="population (exact) or sampled batches.  [default: as of the trainer]",
-        ),
+        option(WORK, "KIND",
+               "population (exact) or sampled batches.  [default: as of the trainer]"),
     ] = None  # fmt: skip
     schedule: Annotated[
         Literal["constant", "cosine"] | None,
-        typer.Option(
-            metavar="KIND", rich_help_panel=options.WORK,
-            help="Of the learning rate: constant, or cosine with 2 % warm-up.  [default: cosine "
-            "for adam and adamw]",
-        ),
+        option(WORK, "KIND", "Of the learning rate: constant, or cosine with 2 % warm-up.  "
+               "[default: cosine for adam and adamw]"),
     ] = None  # fmt: skip
-    horizon: Annotated[
-        float,
-        typer.Option(
-            min=1e-9, max=1e15, metavar="T", help="Final time of the flow.",
-            rich_help_panel=options.WORK,
-        ),
-    ] = 100.0  # fmt: skip
+    horizon: Annotated[float, option(WORK, "T", "Final time of the flow.", min=1e-9, max=1e15)] = (
+        100.0
+    )
     init: Annotated[
         Literal["gaussian", "rank-one", "recommended", "balanced", "lifted"],
-        typer.Option(
-            metavar="KIND", rich_help_panel=options.STARTS,
-            help="gaussian, rank-one, recommended, balanced, or lifted (with --theta).",
-        ),
+        option(STARTS, "KIND",
+               "gaussian, rank-one, recommended, balanced, or lifted (with --theta)."),
     ] = "gaussian"  # fmt: skip
     init_std: Annotated[
         float,
-        typer.Option(
-            min=1e-12, max=1e3, metavar="STD", rich_help_panel=options.STARTS,
-            help="Deviation of the first weights, gaussian or rank-one.",
-        ),
+        option(STARTS, "STD", "Deviation of the first weights, gaussian or rank-one.",
+               min=1e-12, max=1e3),
     ] = 0.02  # fmt: skip
     init_value: Annotated[
         float,
-        typer.Option(
-            min=1e-12, max=1e3, metavar="C", rich_help_panel=options.STARTS,
-            help="Size of the recommended or balanced feed-forward weights.",
-        ),
+        option(STARTS, "C", "Size of the recommended or balanced feed-forward weights.",
+               min=1e-12, max=1e3),
     ] = 1.0  # fmt: skip
     theta: Annotated[
-        Numbers | None,
-        typer.Option(
-            parser=point, metavar="E,W[,A]", help="Reduced point to lift.",
-            rich_help_panel=options.STARTS,
-        ),
-    ] = None  # fmt: skip
+        Numbers | None, option(STARTS, "E,W[,A]", "Reduced point to lift.", parser=point)
+    ] = None
     noise: options.Noise = 0.0
     seeds: options.Count = 1
     seed: Annotated[
         int,
-        typer.Option(
-            min=0, max=options.MAX_SEED, metavar="S", rich_help_panel=options.STARTS,
-            help="Seed of the first model; the others follow it.",
-        ),
+        option(STARTS, "S", "Seed of the first model; the others follow it.",
+               min=0, max=options.MAX_SEED),
     ] = 0  # fmt: skip
     telemetry_every: Annotated[
-        int,
-        typer.Option(
-            min=1, max=10**9, metavar="K", help="Measure after this many steps.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = 100  # fmt: skip
+        int, option(OUTPUT, "K", "Measure after this many steps.", min=1, max=10**9)
+    ] = 100
     dtype: Annotated[
-        Literal["float32", "float64"],
-        typer.Option(
-            metavar="TYPE", help="Arithmetic: float32 or float64.", rich_help_panel=options.WORK
-        ),
+        Literal["float32", "float64"], option(WORK, "TYPE", "Arithmetic: float32 or float64.")
     ] = "float64"
     device: options.Device = "cpu"
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="FILE", help="Record of the run, .nc.", rich_help_panel=options.OUTPUT
-        ),
-    ] = Path("train.nc")
+    out: Annotated[Path, option(OUTPUT, "FILE", "Record of the run, .nc.")] = Path("train.nc")
     checkpoint: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", rich_help_panel=options.OUTPUT,
-            help="Checkpoint, .safetensors.  [default: beside the record]",
-        ),
-    ] = None  # fmt: skip
-    plot: Annotated[
-        bool,
-        typer.Option(
-            "--plot", help="Draw the losses beside the record, .png.",
-            rich_help_panel=options.OUTPUT,
-        ),
-    ] = False  # fmt: skip
+        option(OUTPUT, "FILE", "Checkpoint, .safetensors.  [default: beside the record]"),
+    ] = None
+    plot: Annotated[bool, flag(OUTPUT, "--plot", "Draw the losses beside the record, .png.")] = (
+        False
+    )
     resume: options.Resume = False
     overwrite: options.Overwrite = False
 

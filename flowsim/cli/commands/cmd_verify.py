@@ -10,6 +10,7 @@ import typer
 
 from flowsim.cli import options, sizes
 from flowsim.cli.groups import OneChain, Printed
+from flowsim.cli.options import FULL, option
 from flowsim.cli.output import DISAGREES, progress, say
 from flowsim.errors import InputError
 
@@ -28,33 +29,22 @@ class Verify(OneChain, Printed):
     length: options.Positions = options.DEFAULT_LENGTH
     seeds: Annotated[
         int,
-        typer.Option(
-            min=1, max=10**6, metavar="M", rich_help_panel=options.FULL,
-            help="How many draws of the weights that a statement leaves free, or of sequences.",
-        ),
+        option(FULL, "M",
+               "How many draws of the weights that a statement leaves free, or of sequences.",
+               min=1, max=10**6),
     ] = 8  # fmt: skip
     construction: Annotated[
         Literal["constant-depth", "log-depth"] | None,
-        typer.Option(
-            metavar="NAME", rich_help_panel=options.FULL,
-            help="A transformer that counts in context, built weight by weight: constant-depth "
-            "(three layers) or log-depth (attention alone).",
-        ),
+        option(FULL, "NAME", "A transformer that counts in context, built weight by weight: "
+               "constant-depth (three layers) or log-depth (attention alone)."),
     ] = None  # fmt: skip
     order: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=64, metavar="K", rich_help_panel=options.FULL,
-            help="Symbols of a context, of --construction.",
-        ),
-    ] = None  # fmt: skip
+        int | None, option(FULL, "K", "Symbols of a context, of --construction.", min=1, max=64)
+    ] = None
     states: Annotated[
         int | None,
-        typer.Option(
-            min=2, max=1000, metavar="S", rich_help_panel=options.FULL,
-            help="Symbols of the alphabet, of --construction.",
-        ),
-    ] = None  # fmt: skip
+        option(FULL, "S", "Symbols of the alphabet, of --construction.", min=2, max=1000),
+    ] = None
 
 
 def verify(given: Verify) -> None:
