@@ -19,15 +19,8 @@ the rest; dir(flowsim) lists everything. Names load their module on first use, s
 package imports neither torch nor matplotlib. The full transformer is the package full_model.
 """
 
-from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
-
-try:
-    __version__ = version("flowsim")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "unknown"
 
 _HOME = {
     "AttentionModel": "models.uniform.model",
@@ -143,11 +136,24 @@ _GUESSED = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _HOME:
+        from difflib import get_close_matches
+
         meant = _GUESSED.get(name) or ", ".join(get_close_matches(name, _HOME))
         hint = f": {meant}" if meant else "; dir(flowsim) lists what it has"
         raise AttributeError(f"module 'flowsim' has no attribute {name!r}{hint}")
     return getattr(import_module(f"flowsim.{_HOME[name]}"), name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("flowsim")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "unknown"
 
 
 def __dir__() -> list[str]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 import io
 import os
 import re
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -33,8 +31,9 @@ from flowsim.cli.commands import (
     cmd_train,
     cmd_verify,
 )
+from flowsim.cli.interruption import INTERRUPTED, SENTENCE, ended_by_signals
 from flowsim.cli.options import join_ranges
-from flowsim.cli.output import BAD_INPUT, INTERRUPTED, say, tell
+from flowsim.cli.output import BAD_INPUT, say, tell
 from flowsim.errors import InputError, Interrupted
 from flowsim.models.catalogue import or_list
 
@@ -115,7 +114,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # Greek letters in an ASCII terminal
             stream.reconfigure(errors="backslashreplace")
-    with _ended_as_by_ctrl_c():
+    with ended_by_signals():
         _run(join_ranges(sys.argv[1:]))
 
 
@@ -142,25 +141,6 @@ def _require_folder() -> None:
         raise InputError(
             f"there is no working directory any more ({error.strerror}): change into a folder"
         ) from None
-
-
-@contextmanager
-def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """SIGTERM, with which schedulers end a job, is answered like Ctrl-C: nothing is left half done.
-
-    Where something else answers it already, or in another thread than the first, it stays so.
-    """
-    try:
-        ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        if ours:
-            signal.signal(signal.SIGTERM, signal.default_int_handler)
-    except ValueError:  # of threads
-        ours = False
-    try:
-        yield
-    finally:
-        if ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run(words: list[str]) -> None:
@@ -192,12 +172,8 @@ def _run(words: list[str]) -> None:
         sys.exit(INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
-    except SystemError as error:  # compiled code wraps a Ctrl-C that arrives while it starts
-        if not _from_ctrl_c(error):
-            raise
-        code = INTERRUPTED
     if code == INTERRUPTED:
-        tell("interrupted; nothing is left half written")
+        tell(SENTENCE)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -208,12 +184,6 @@ def _unknown_option(name: str, context: Any) -> str:
     command = context.command_path
     hint = f"is {or_list(meant)} meant?" if meant else f"{command} -h lists what there is"
     return f"no option {name}: {hint}"
-
-
-def _from_ctrl_c(error: BaseException | None) -> bool:
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
 
 
 def _say_compiling() -> None:

@@ -27,8 +27,8 @@ from flowsim.records.attributes import command_line
 if TYPE_CHECKING:
     import xarray as xr
 
-#: Exit codes beside 0 (done) and 1 (a fault in flowsim itself).
-BAD_INPUT, UNRESOLVED, DISAGREES, INTERRUPTED = 2, 3, 4, 130
+#: Exit codes beside 0 (done), 1 (a fault in flowsim itself) and 130 (interrupted).
+BAD_INPUT, UNRESOLVED, DISAGREES = 2, 3, 4
 
 
 #: Options that change no result; a record's command leaves them out.

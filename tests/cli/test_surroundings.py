@@ -183,3 +183,24 @@ def test_sigterm_is_an_interruption(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 130
     assert done.stderr == "flowsim: interrupted; nothing is left half written\n"
+
+
+LOADING = """
+import os, sys
+import flowsim.__main__
+class Pressed:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            os.kill(os.getpid(), int(sys.argv[1]))
+sys.meta_path.insert(0, Pressed())
+flowsim.__main__.main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_while_modules_are_loaded(number):
+    """It ends like a later one."""
+    words = [sys.executable, "-c", LOADING, str(int(number))]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "flowsim: interrupted; nothing is left half written\n"
