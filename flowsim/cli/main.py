@@ -46,6 +46,12 @@ _MEANT = {
     "--gpu": "--device", "--xlim": "--window", "--ylim": "--window", "--range": "--window",
     "--fixed": "--fix", "--std": "--sigma", "--samples": "--cloud", "--load": "--from",
 }  # fmt: skip
+#: What typer says, and what is said instead.
+_THEIRS = {
+    "Input should be": "must be",
+    "Value error, ": "",
+    "a valid integer, unable to parse string as an integer": "a whole number",
+}
 _NO_MEMORY = "this needs more memory than there is: choose smaller sizes"
 #: How torch says so, of the processor's memory and of a GPU's.
 _OUT_OF_MEMORY = re.compile(r"DefaultCPUAllocator|out of memory")
@@ -192,7 +198,7 @@ def _say_compiling() -> None:
 
 def _fail(sentence: str) -> None:
     """One sentence on stderr, without typer's own manner and without endless words, and exit."""
-    for theirs, ours in (("Input should be", "must be"), ("Value error, ", "")):
+    for theirs, ours in _THEIRS.items():
         sentence = sentence.replace(theirs, ours)
     sentence = re.sub(r"\S{161,}", lambda word: f"{word[0][:57]}...", " ".join(sentence.split()))
     tell(sentence)

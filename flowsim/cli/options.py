@@ -173,11 +173,26 @@ def probabilities(text: str) -> Numbers:
     return values
 
 
+def _one(text: str) -> str:
+    """The text, unless it is the range that only ``scan`` takes."""
+    if ":" in text:
+        raise typer.BadParameter(
+            f"must be one number, not {shown(text)}: flowsim scan takes a range."
+        )
+    return text
+
+
 def probability(text: str) -> float:
     """One probability."""
-    if ":" in text:
-        raise typer.BadParameter(f"must be one number between 0 and 1, not {shown(text)}.")
-    return probabilities(text)[0]
+    return probabilities(_one(text))[0]
+
+
+def length(text: str) -> int:
+    """One number of positions."""
+    count = integer(_one(text))
+    if not 1 <= count <= MAX_LENGTH:
+        raise typer.BadParameter(f"must be from 1 to {MAX_LENGTH}, not {shown(text)}.")
+    return count
 
 
 def lengths(text: str) -> Lengths:
@@ -319,7 +334,7 @@ Set = Annotated[
 Length = Annotated[
     int | None,
     option(MODEL, "N", f"Positions, of {having('length')}.  [default: {DEFAULT_LENGTH}]",
-           min=1, max=MAX_LENGTH, show_default=False),
+           parser=length, show_default=False),
 ]  # fmt: skip
 Attention = Annotated[
     bool, flag(MODEL, "--attention", f"With attention ({having('attention', about=True)}).")
