@@ -167,14 +167,15 @@ def trajectories(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.nd
 
 def attention(starts: np.ndarray, task: dict[str, Any]) -> Callable[[], np.ndarray]:
     """Labels with uniform attention |a| < 1, on the nodes of flowsim's compressed law."""
-    import torch
+    from flowsim import BinaryChain
+    from flowsim.models.past_law import running_mean_law
+    from flowsim.models.uniform.quadrature import GaussTree
 
-    from flowsim import AttentionModel, BinaryChain
-
-    table = AttentionModel(BinaryChain(P, Q), task["length"]).table(torch.device("cpu"))
-    laws = table.nodes(2 * task["level"], torch.zeros(1, dtype=torch.float64))
-    m = jnp.asarray(np.stack([law.m[0].numpy() for law in laws]))  # (2, nodes)
-    weight = jnp.asarray(np.stack([law.weight[0].numpy() for law in laws]))
+    trees = [GaussTree(law) for law in running_mean_law(BinaryChain(P, Q), task["length"])]
+    laws = [tree.rule(2.0 ** task["level"]).smooth for tree in trees]
+    most = max(len(law.m) for law in laws)  # the shorter rule gets nodes of weight zero
+    padded = [np.pad(law, ((0, 0), (0, most - len(law.m)))) for law in laws]
+    m, weight = jnp.asarray(np.stack(padded, axis=1))  # (2, nodes) each
     x, target, pi = jnp.array([0.0, 1.0]), jnp.array([P, 1 - Q]), jnp.array([PI0, PI1])
 
     def logits(theta: jax.Array) -> jax.Array:

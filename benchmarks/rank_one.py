@@ -83,7 +83,7 @@ def beside_diffrax(
             limit = find_limits(model, starts, 1e-11).theta
             error = {}
             for name, worker in workers.items():
-                away = np.abs(worker.result[:, 1:] - limit.numpy()).max(axis=1)
+                away = np.abs(worker.result[:, 1:] - limit).max(axis=1)
                 middle, most = np.quantile(away[both], [0.5, 0.99])
                 error[name] = f"{middle:.0e} to {most:.0e}"
             cost = {name: row["cpu_us"] / 1e3 for name, row in take_turns(workers, rounds).items()}
