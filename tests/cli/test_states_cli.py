@@ -11,6 +11,7 @@ from flowsim import StatesAttentionModel, model_of, read_record
 STATES = ["--model", "states", "--states", "3", "--p", "0.8", "--attention", "--length", "3"]
 
 
+@pytest.mark.slow
 def test_a_slice_is_drawn_and_drawn_again(tmp_path):
     small = ["--resolution", "4", "--confirm", "1", "--json"]
     done = run("portrait", *STATES, "--fix", "v=0.6", *small, cwd=tmp_path)

@@ -54,6 +54,7 @@ def by_the_module(tmp_path_factory):
     return (folder / "a.nc").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_result_that_cannot_be_printed_is_in_its_record(tmp_path, by_the_module):
     with open("/dev/full", "w") as full:
         done = shell(SCAN, tmp_path, stdout=full)

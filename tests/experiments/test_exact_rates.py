@@ -3,7 +3,10 @@
 import json
 from importlib import import_module
 
+import pytest
 
+
+@pytest.mark.slow
 def test_large_steps_leave_the_unigram_and_small_ones_do_not(tmp_path):
     script = import_module("exact_rates")
     assert script.main(["--out", str(tmp_path), "--seeds", "2", "--steps", "100"]) == 0

@@ -7,6 +7,7 @@ from importlib import import_module
 import pytest
 
 
+@pytest.mark.slow
 def test_the_rates_are_those_of_both_routes_and_every_setting_runs(tmp_path):
     script = import_module("exact_rates_foretold")
     assert script.main(["--out", str(tmp_path), "--seeds", "2", "--steps", "100"]) == 0

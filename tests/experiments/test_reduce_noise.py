@@ -18,6 +18,7 @@ def test_growth_is_at_least_that_of_the_embedding_alone():
     assert 1 < embedding < script.growth(model, theta[0], 400) < 10 * embedding
 
 
+@pytest.mark.slow
 def test_it_says_what_is_foretold_and_what_happens(tmp_path, monkeypatch):
     script = import_module("reduce_noise")
     monkeypatch.setattr(script, "NEW", ("linear attention, first axis",))

@@ -50,6 +50,7 @@ def test_cosines_tell_a_ring_from_pairs():
     assert ends.apart(mixed, pairs) > 0.5
 
 
+@pytest.mark.slow
 def test_an_end_at_three_and_three(tmp_path):
     """Seeds that stop there, with negative gain across, and whose moved copies return."""
     some = [ends.followed(w, 20_000) for w in ends.starts(6, 5, 2, ends.LIFTED, 3)]

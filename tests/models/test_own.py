@@ -222,6 +222,7 @@ def test_a_gpu_that_is_not_there_is_told(command, mine):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_class_of_a_script_reaches_the_workers(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     words = [sys.executable, "script.py"]

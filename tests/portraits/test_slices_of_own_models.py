@@ -156,6 +156,7 @@ def test_an_orbit_that_leaves_the_box_is_drawn_to_its_side():
     assert min(last) > 2.85
 
 
+@pytest.mark.slow
 def test_the_command_line_draws_a_view_in_space(mine):
     done = run(*SPACE, "--window", "x=-2:2,y=-2:2,z=-1:1", "--json", cwd=mine)
     assert done.returncode == 0, done.stderr

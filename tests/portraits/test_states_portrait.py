@@ -53,6 +53,7 @@ def test_it_is_written_read_and_drawn(record, tmp_path):
     assert "saddle" in legend and "$e = 0$: saddles" not in legend
 
 
+@pytest.mark.slow
 def test_portrait_and_scan_on_the_command_line(tmp_path):
     words = [*STATES, "--resolution", "16", "--json"]
     found = json.loads(run("portrait", *words, cwd=tmp_path).stdout)
