@@ -81,7 +81,7 @@ _STEPS_TEXTS = {
 }
 MINIMA: dict[str, Any] = {"color": INK["global_minimum"], "linewidth": 2.6}
 _SADDLE: dict[str, Any] = {
-    "marker": "X", "markersize": 9, "color": "#ffffff", "markeredgecolor": LINE,
+    "marker": "X", "markersize": 9, "markerfacecolor": "#ffffff", "markeredgecolor": LINE,
     "linestyle": "none",
 }  # fmt: skip
 #: Critical points that were found in the window, by kind: marker and its filling.
@@ -161,9 +161,6 @@ def draw_models_side_by_side(
         words = "\n".join(_title(record, not one_chain))
         ax.set_title(wrapped(words, canvas.width / shape[1], "medium"), fontsize="medium")
         ax.label_outer()
-    for text in [kind for kind in handles if kind.startswith("separatrix of")]:
-        if any(kind.endswith("predicts the other end") for kind in handles):
-            del handles[text]  # it is the edge of what is hatched for this
     basins = [text for record in records for text in basin_names(record).values()]
     first = [text for text in dict.fromkeys(basins) if text in handles]
     order = [*first, *(text for text in handles if text not in first)]
@@ -195,7 +192,7 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]
         raise InputError("energy contours need a portrait of the canonical model")
     handles = draw_basins(record, ax)
     handles += _draw_regions(record, ax)
-    handles += draw_curves(record, ax)
+    handles = _with_edge(handles + draw_curves(record, ax))
     handles += draw_flow(record, ax)
     return handles + (draw_energy(record, ax) if energy else [])
 
@@ -289,6 +286,17 @@ def _draw_regions(record: xr.Dataset, ax: Axes) -> list[Any]:
             _hatch(record, ax, on, hatch, colour, x, y)
             handles.append(Patch(facecolor="#ffffff", hatch=hatch, edgecolor=colour, linewidth=0,
                                  label=f"{text} ({percent(on)})"))  # fmt: skip
+    return handles
+
+
+def _with_edge(handles: list[Any]) -> list[Any]:
+    """The entries of a legend; one for what a simpler model misjudges and for its separatrix."""
+    hatch = [h for h in handles if "predicts the other end" in h.get_label()]
+    edge = [h for h in handles if h.get_label().startswith("separatrix of")]
+    if hatch and edge:
+        at, text = handles.index(hatch[0]), f"{hatch[0].get_label()}; its separatrix"
+        handles[at] = Joint((*hatch, *edge)).set_label(text)
+        handles.remove(edge[0])
     return handles
 
 
@@ -441,7 +449,7 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
     """Separatrix or boundary, curves of minima, critical line by kind, saddles, valleys.
 
     Returns:
-        Entries for a legend, one for each thing that is in the picture.
+        Entries for a legend: of the borders, the critical points together, and each other thing.
     """
     across, up = axes_of(record)
     words = captions(record)
@@ -456,17 +464,20 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
         label = words.get("minima", label)
         if "minima_x" in words:
             ax.axvline(float(words["minima_x"]), **MINIMA)
+    parts: dict[str, dict[str, Any]] = {}
     if "global_minimum" in kinds or (minima is not None and np.isfinite(minima.to_numpy()).any()):
-        handles.append(Line2D([], [], label=label, **MINIMA))
-    bad = [kind for kind in kinds if kind != "global_minimum"]
-    if bad:
-        text = f"${up} = 0$: {', '.join(_KINDS[kind] for kind in bad)}"
-        handles.append(Joint(Line2D([], [], **CRITICAL[kind]) for kind in bad).set_label(text))
-    handles += _draw_extras(record, ax, across, up, words)
+        parts[label] = MINIMA
+    parts |= {_KINDS[kind]: CRITICAL[kind] for kind in kinds if kind != "global_minimum"}
     if record.sizes.get("saddle"):
         saddle = record[f"saddle_{across}"].to_numpy()
-        handles += ax.plot(saddle, np.zeros_like(saddle), label="saddle", **_SADDLE)
-    return handles + _draw_critical_points(record, ax, across, up)
+        ax.plot(saddle, np.zeros_like(saddle), **_SADDLE)
+        parts["saddles"] = _SADDLE | parts.get("saddles", {})
+    if parts:
+        lines = Joint(Line2D([], [], **style) for style in parts.values())
+        text = ", ".join(parts)
+        handles.append(lines.set_label(f"critical points: {text}" if len(parts) > 1 else text))
+    return [*handles, *_draw_extras(record, ax, across, up, words),
+            *_draw_critical_points(record, ax, across, up)]  # fmt: skip
 
 
 def _draw_critical_points(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Any]:

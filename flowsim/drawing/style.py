@@ -399,9 +399,10 @@ def add_legend(
     columns = max(1, min(columns, int(letters / (longest + 7))))
     for handle, text in zip(handles, texts, strict=True):
         handle.set_label(wrapped(text, (letters - 8) * _LETTER * points(size) / 72, size))
+    parts = max((len(handle) for handle in handles if isinstance(handle, Joint)), default=1)
     style: dict[str, Any] = {
         "handles": handles, "ncols": columns, "frameon": False, "fontsize": size,
-        "handlelength": 2.8, "handler_map": {tuple: HandlerTuple(ndivide=None)},
+        "handlelength": max(2.8, 1.6 * parts), "handler_map": {tuple: HandlerTuple(ndivide=None)},
     }  # fmt: skip
     if given and isinstance(place, Axes):
         below = ScaledTranslation(0, -3.6 * points("medium") / 72, figure.dpi_scale_trans)

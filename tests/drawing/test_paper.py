@@ -62,6 +62,9 @@ def test_orbits_can_be_left_out(record):
 def test_at_most_eight_entries_and_the_message_first(record):
     assert len(entries(draw(record))) <= 8
     assert draw(record).axes[0].get_title().startswith("Of the window 46.9 % reaches")
+    lifted = portrait_record(model("rank-one", 0.5, 0.8, length=4), resolution=24, confirm=0)
+    texts = entries(draw(lifted, paths={"mine": PATH}))
+    assert len(texts) == 8 and any(text.endswith("; its separatrix") for text in texts)
 
 
 def drawn_paths(figure, colour="#7b1161"):

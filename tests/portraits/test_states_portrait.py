@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 from command import assert_refused, run
+from matplotlib.figure import Figure
 
 from flowsim import Label, draw, model, portrait_record, read_record, summarize, write_record
+from flowsim.drawing.plane import draw_curves
 
 STATES = ["--model", "states", "--states", "5", "--p", "0.9"]
 
@@ -50,7 +52,10 @@ def test_it_is_written_read_and_drawn(record, tmp_path):
     assert (summary["states"], summary["model"]) == (5, "states")
     assert "q" not in summary and summary["entropy_rate"] > 1
     legend = [text.get_text() for text in draw(again).legends[0].get_texts()]
-    assert "saddle" in legend and "$e = 0$: saddles" not in legend
+    (points,) = [text for text in legend if text.startswith("critical points:")]
+    assert points.endswith("saddles")
+    (entry,) = [h for h in draw_curves(again, Figure().add_subplot()) if h.get_label() == points]
+    assert entry[-1].get_marker() == "X" and entry[-1].get_linestyle() == "None"  # no line of them
 
 
 @pytest.mark.slow
