@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 INTERRUPTED = 130
 SENTENCE = "interrupted; nothing is left half written"
@@ -26,7 +27,10 @@ def ended_by_signals() -> Iterator[None]:
         came.append(number)
         raise KeyboardInterrupt
 
-    default = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    default: dict[int, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }
     ours = {number for number in default if signal.getsignal(number) is default[number]}
     try:
         for number in ours:
