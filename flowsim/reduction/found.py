@@ -62,6 +62,14 @@ class Found(Model):
         flat = theta.reshape(-1, theta.shape[-1]) @ self.basis.to(theta).T
         return self.network.rows(flat).reshape(theta.shape[:-1])
 
+    def gradient(self, theta: Tensor) -> Tensor:
+        """∇L, shape of θ; a few starts at a time, unless derivatives of it are taken."""
+        if theta.requires_grad:
+            return super().gradient(theta)
+        basis = self.basis.to(theta)
+        flat = theta.reshape(-1, theta.shape[-1]) @ basis.T
+        return (self.network.gradients(flat) @ basis).reshape(theta.shape)
+
     def weights(self, theta: Tensor) -> dict[str, Tensor]:
         """All weights by name, (..., *shape), at θ (..., k)."""
         return self.network.named(theta @ self.basis.to(theta).T)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from flowsim.errors import InputError
 
-#: Rows of weights that go through the loss at once.
-_AT_ONCE = 256
+#: Weights that go through the loss at once, in whole vectors of rows: more leave the caches.
+_AT_ONCE, _VECTOR = 2**15, 16
 #: Two calls of a loss at the same weights differ by less than this part of it.
 _SAME = 1e-10
 #: Distances, in parts of the start's size, at which the gradient on both sides is compared; what
@@ -80,6 +80,7 @@ class Network:
         if not bool(self.start.isfinite().all()):
             raise InputError("the weights of the start are not all finite")
         self.batched = True
+        self.at_once = _VECTOR * max(1, _AT_ONCE // (_VECTOR * len(self.start)))
 
     @property
     def size(self) -> float:
@@ -115,14 +116,14 @@ class Network:
     def rows(self, flat: Tensor) -> Tensor:
         """L, (n,), of vectors (n, P): together where torch can, else one by one."""
         if self.batched and len(flat) > 1:
-            found: Tensor = torch.func.vmap(self.one, chunk_size=_AT_ONCE)(flat)
+            found: Tensor = torch.func.vmap(self.one, chunk_size=self.at_once)(flat)
             return found
         return torch.stack([self.one(row) for row in flat]) if len(flat) else flat[:, 0]
 
     def gradients(self, flat: Tensor) -> Tensor:
         """∇L, (n, P), of vectors (n, P)."""
         found = []
-        for part in flat.detach().split(_AT_ONCE):
+        for part in flat.detach().split(self.at_once):
             point = part.requires_grad_()
             with torch.enable_grad():
                 (gradient,) = torch.autograd.grad(self.rows(point).sum(), point)
