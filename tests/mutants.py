@@ -48,7 +48,7 @@ TESTS = [
     "full_model/comparison/test_states_comparison.py",
     "full_model/training/test_training.py",
     "scan/test_store.py", "scan/test_gaussian.py", "properties", "records", "cli/test_info.py",
-    "test_front_door.py",
+    "test_front_door.py", "portraits",
 ]  # fmt: skip
 PLAIN_TESTS = [
     "flow/test_plain_python.py", "flow/test_rows_orbit.py", "flow/test_rows_verdicts.py",

@@ -6,8 +6,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
-from flowsim import InputError, ModelChoice, SymmetricChain, reduced_model
+from flowsim import BinaryChain, InputError, ModelChoice, SymmetricChain, reduced_model
 from flowsim.models.catalogue import MODELS, families_with, family_of
 
 #: Options that are not as usual, of the models that have such.
@@ -83,3 +84,19 @@ def test_families_are_asked_before_anything_large_is_imported():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert [family.name for family in families_with("states")] == ["states"]
+
+
+def test_orbits_of_a_portrait_start_inside_its_window():
+    for choice in CHOICES:
+        data = {name: about.default for name, about in choice.family.data.items()}
+        orbits = torch.tensor([*choice.on(choice.chain(**data)).plane.orbits])
+        assert ((orbits > 0) & (orbits < 1)).all(), choice.name
+
+
+def test_an_induction_model_is_built_on_a_law_of_kernels_alone():
+    family = family_of("induction")
+    with pytest.raises(InputError, match="the record's kernels are from beta"):
+        family.read_chain({"prior": "beta"}, {"length": 5})
+    assert family.read_chain({"prior": "dirichlet"}, {"length": 5}) is family.chain({})
+    with pytest.raises(InputError, match="needs a law of kernels, not Bin"):
+        ModelChoice("induction").on(BinaryChain(0.5, 0.8))

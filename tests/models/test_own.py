@@ -176,6 +176,8 @@ def test_a_bad_loss_is_told_in_a_sentence(name, mine):
     ("words", "reason"),
     [
         (["--model", "none.py:A"], "'none.py' cannot be read"),
+        (["--model", "mine.py:A-B"], "of your own is FILE.py:Class"),
+        (["--model", "no-such:A"], "of your own is FILE.py:Class"),
         (["--model", "mine.py:A"], "'mine.py' has no class A; it has DoubleWell"),
         (["--model", "no.such.module:A"], "no.such.module cannot be imported"),
         (["--model", "json:JSONDecoder"], "no class derived from flowsim.Model"),
@@ -282,6 +284,8 @@ def test_the_source_of_a_class_of_a_notebook_is_its_cell():
 
 
 def test_what_is_no_model_is_told():
+    formula = flowsim.from_loss(lambda x, y: x**2 + y**2)
+    assert formula.name == "lambda" and flowsim.from_loss(formula.formula, "bowl").name == "bowl"
     with pytest.raises(InputError, match="from_loss makes a formula a model"):
         flowsim.model_of(lambda x, y: x**2 + y**2)
     nameless = type("Nameless", (flowsim.Model,), {"loss": lambda self, theta: theta.sum(-1)})

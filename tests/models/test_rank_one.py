@@ -8,6 +8,7 @@ from conftest import BAD_LENGTHS, slopes_of_gradient
 
 from flowsim import BinaryChain
 from flowsim.errors import InputError
+from flowsim.labels import CriticalPoint
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.models.rank_one.point import RankOnePoint
@@ -198,3 +199,25 @@ def test_a_start_without_e_opens_its_units_for_ones():
             for e in (0.0, 1e-300)
         )
         assert point.w1 > 0 and point.w1 == beside.w1 and point.w2 == beside.w2
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.5, 0.8), (0.2, 0.3)])
+def test_lifts_of_e_equal_zero_are_of_one_kind_on_either_side_of_w_minus_one_half(p, q):
+    """Next to a lift of (0, w) the loss changes in proportion to e²: all up, all down, or both."""
+    model = RankOneModel(BinaryChain(p, q), 4)
+    w = torch.tensor([-1.2, -0.6, -0.45, 0.3], dtype=torch.float64)
+    beside = 1e-3 * points(model, 4000)
+    beside[:, -1] = 0  # the bias stays at its best
+    kinds = {
+        (True, True): CriticalPoint.SADDLE,
+        (False, True): CriticalPoint.LOCAL_MINIMUM,
+        (True, False): CriticalPoint.LOCAL_MAXIMUM,
+    }
+    found = []
+    for start in model.plane.embed({"e": torch.zeros_like(w), "w": w}):
+        change = (model.loss(start + beside) - model.loss(start)) / beside[:, 0].square()
+        change = change[beside[:, 0].abs() > 1e-4]
+        found.append(kinds[bool((change < -1e-4).any()), bool((change > 1e-4).any())])
+    assert found == model.plane.line(w, {}).tolist()
+    assert model.plane.saddles(w, {}).tolist() == [-0.5]
+    assert len(model.plane.saddles(w[2:], {})) == len(model.plane.saddles(w[:2], {})) == 0
