@@ -35,25 +35,19 @@ REASONS = {
      "`self.v.abs() <= NEGLIGIBLE * self.o.abs()` becomes "
      "`self.v.abs() < NEGLIGIBLE * self.o.abs()`"): "they are equal only where both are 0",
     ("flowsim.models.uniform.model", "`1.0` becomes `2.0`"): "the bracket may be wider",
-    ("flowsim.models.uniform.nodes", "`1.0` becomes `2.0`"): _FINER,
     ("flowsim.models.uniform.quadrature", "`6` becomes `12`"): _FINER,
     ("flowsim.models.uniform.quadrature", "`1` becomes `2`"): _FINER,
     ("flowsim.models.uniform.quadrature", "`0.6` becomes `1.6`"): _FINER,
     ("flowsim.models.uniform.quadrature", "`0` becomes `1`"):
     "a law of several places has a largest distance that is neither 0 nor 1",
-    ("flowsim.models.uniform.shift",
-     "`sign * (optimal_logit(reals[PI0], reals[PI1], delta, mean1 - mean0) - mean0)` becomes "
-     "`sign / (optimal_logit(reals[PI0], reals[PI1], delta, mean1 - mean0) - mean0)`"):
-    "only a first guess",
     ("flowsim.models.uniform.table", "`1` becomes `2`"): "the room is not read",
     ("flowsim.flow.gap.engine", "`65536` becomes `131072`"): "rows do not see each other",
     ("flowsim.models.untied.compiled", "`u * u` becomes `u / u`"): "either chart follows the row",
-    ("flowsim.models.induction.labels",
-     "`float(model.loss(theta)) - end.loss > _NEAR * (landscape.plateau - end.loss)` becomes "
-     "`float(model.loss(theta)) - end.loss >= _NEAR * (landscape.plateau - end.loss)`"): _ROUNDED,
     ("flowsim.models.codes", "`102` becomes `204`"): _CODE,
     ("flowsim.models.codes", "`104` becomes `208`"): _CODE,
     ("flowsim.models.rank_one.rows", "`6` becomes `12`"): _ROOM,
+    ("flowsim.models.row", "`6` becomes `12`"): _ROOM,
+    ("flowsim.models.row", "`2` becomes `4`"): _ROOM,
     ("flowsim.models.rank_one.verdict",
      "`value - reals[ENTROPY_RATE] < 1e-06 * information` becomes "
      "`value - reals[ENTROPY_RATE] <= 1e-06 * information`"): _ROUNDED,
@@ -80,8 +74,6 @@ REASONS = {
     ("flowsim.models.canonical.basins", "`w < SADDLE_W` becomes `w <= SADDLE_W`"): _AT_SADDLE,
     ("flowsim.landscape.critical",
      "`loss - best < 1e-09 * scale` becomes `loss - best <= 1e-09 * scale`"): _ROUNDED,
-    ("flowsim.models.uniform.nodes", "`a.abs() >= 1` becomes `a.abs() > 1`"):
-    "at |a| = 1 the kink lies at the end of the law",
     ("flowsim.flow.orbits", "`0.0` becomes `1.0`"): "either is a tolerance that is allowed",
     ("flowsim.flow.orbits", "`0` becomes `1`"): "only the shape counts",
     ("flowsim.flow.gap.loops", "`plane < other` becomes `plane <= other`"): _ROUNDED,
