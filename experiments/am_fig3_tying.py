@@ -55,11 +55,7 @@ def compute(seeds: int = 4, length: int = 64, steps: int = 4000, descent_steps: 
     """Loss and predicted probabilities over training, tied and untied, by both trainers."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
-    runs = (
-        (4, length, adamw),
-        (8, length, adamw),
-        (8, DESCENT_LENGTH, descent),
-    )
+    runs = ((4, length, adamw), (8, length, adamw), (8, DESCENT_LENGTH, descent))
     cases = {
         f"{panel}; {kind}": RunSettings(
             Architecture(d, n, tied=kind == "tied"),

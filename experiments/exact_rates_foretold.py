@@ -43,11 +43,7 @@ FITTED = (
     ((0.6, 0.9, 6, 24), 1e-10),
 )
 #: The same, with the slow route's number of steps derived.
-DERIVED = (
-    ((0.85, 0.75, 8, 8), 1e-10),
-    ((0.9, 0.9, 16, 4), 1e-10),
-    ((0.8, 0.7, 3, 12), 1e-9),
-)
+DERIVED = (((0.85, 0.75, 8, 8), 1e-10), ((0.9, 0.9, 16, 4), 1e-10), ((0.8, 0.7, 3, 12), 1e-9))
 SETTINGS = FITTED + DERIVED
 #: The last shows how far off the misses are.
 FACTORS = (1 / 1.4, 1.0, 1.4, 2.0)

@@ -22,13 +22,7 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import experiment, timed
 
-from flowsim import (
-    MarkovChain,
-    StatesModel,
-    draw_models_side_by_side,
-    find_limits,
-    portrait_record,
-)
+from flowsim import MarkovChain, StatesModel, draw_models_side_by_side, find_limits, portrait_record
 from flowsim.labels import Label
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, lift_states
 

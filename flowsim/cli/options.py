@@ -232,10 +232,7 @@ def spread(text: str) -> Spread:
         low, high, count = _ends(text)
         ends = (max(low, 0.0), high)
         ratio = ends[1] / ends[0] if ends[0] > 0 else math.nan
-        found = values = (
-            *(low * ratio ** (i / (count - 1)) for i in range(count - 1)),
-            high,
-        )
+        found = values = (*(low * ratio ** (i / (count - 1)) for i in range(count - 1)), high)
     else:
         found, values = number(text), (number(text),)
     if not all(SMALLEST_SIGMA <= value <= LARGEST_SIGMA for value in values):

@@ -137,10 +137,7 @@ def report(
 
 
 def write_figure(
-    record: xr.Dataset,
-    figure: Path,
-    stored: Path | None = None,
-    **look: Any,
+    record: xr.Dataset, figure: Path, stored: Path | None = None, **look: Any
 ) -> Summary:
     """Draw a record, write the figure, and the record if it has a name: both or neither.
 
@@ -180,12 +177,7 @@ def neutral_command() -> str:
     return command_line(["flowsim", *kept])
 
 
-def redraw(
-    source: Path,
-    files: FigureFiles,
-    printing: Printing,
-    kinds: Sequence[str] = (),
-) -> None:
+def redraw(source: Path, files: FigureFiles, printing: Printing, kinds: Sequence[str] = ()) -> None:
     """Draw a record under --out, by default beside it, and print what it holds.
 
     Args:

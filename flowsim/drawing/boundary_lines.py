@@ -96,10 +96,7 @@ def _title(record: xr.Dataset, names: list[str]) -> list[str]:
 
 
 def draw_boundary(
-    record: xr.Dataset,
-    ax: Axes,
-    names: Sequence[str] | None = None,
-    bright: bool = False,
+    record: xr.Dataset, ax: Axes, names: Sequence[str] | None = None, bright: bool = False
 ) -> list[Line2D]:
     """The boundary on given axes; three-dimensional ones too.
 

@@ -152,10 +152,7 @@ def _refuse_others(
 
 
 def _follow_missing(
-    parts: Parts,
-    jobs: int,
-    scheduler: str | None,
-    progress: Callable[[np.ndarray], object] | None,
+    parts: Parts, jobs: int, scheduler: str | None, progress: Callable[[np.ndarray], object] | None
 ) -> None:
     """Follow the chunks that are not there yet."""
     scan, missing = parts.scan, []

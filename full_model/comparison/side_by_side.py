@@ -268,11 +268,7 @@ class SideBySide:
     """
 
     def __init__(
-        self,
-        settings: Comparison,
-        points: Tensor,
-        model: Model,
-        seeds: Sequence[int] | None = None,
+        self, settings: Comparison, points: Tensor, model: Model, seeds: Sequence[int] | None = None
     ) -> None:
         self.settings = settings
         self.full = FullSide(settings, points, seeds)

@@ -179,11 +179,7 @@ def _coordinates(
 def _positive_alpha(point: RankOnePoint, alpha: Tensor) -> Tensor:
     """α with the sign of the module's convention."""
     ordered = torch.cat(
-        [
-            point.eps.unsqueeze(-1),
-            point.rho,
-            torch.stack([point.w1, point.w2, point.c], dim=-1),
-        ],
+        [point.eps.unsqueeze(-1), point.rho, torch.stack([point.w1, point.w2, point.c], dim=-1)],
         dim=-1,
     )
     return first_sign(ordered, NEGLIGIBLE, first_sign(alpha, 0.5)).unsqueeze(-1) * alpha

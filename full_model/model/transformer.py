@@ -21,10 +21,7 @@ _NORM_EPSILON = 1e-5
 
 
 def forward(
-    arch: Architecture,
-    weights: Weights,
-    tokens: Tensor,
-    trace: dict[str, Tensor] | None = None,
+    arch: Architecture, weights: Weights, tokens: Tensor, trace: dict[str, Tensor] | None = None
 ) -> Tensor:
     """Logits of the next symbol at every position.
 

@@ -335,10 +335,7 @@ def hessian_rows(
     for name in names:
         for entry in gradient[name].reshape(-1):
             row = torch.autograd.grad(
-                entry,
-                [free[k] for k in names + others],
-                retain_graph=True,
-                materialize_grads=True,
+                entry, [free[k] for k in names + others], retain_graph=True, materialize_grads=True
             )
             rows.append(torch.cat([part.reshape(-1) for part in row[: len(names)]]))
             outside = max([outside, *(float(part.abs().max()) for part in row[len(names) :])])

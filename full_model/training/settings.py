@@ -19,12 +19,7 @@ from flowsim.training.recipe import papers_recipe as papers_recipe
 from full_model.lift.initial import initial_weights
 from full_model.model.architecture import Architecture, Weights
 from full_model.model.population import PopulationLoss, check_enumeration
-from full_model.model.sources import (
-    ChainSource,
-    MarkovSource,
-    PriorSource,
-    SequenceSource,
-)
+from full_model.model.sources import ChainSource, MarkovSource, PriorSource, SequenceSource
 
 Data = MarkovChain | OrderChain | Prior
 

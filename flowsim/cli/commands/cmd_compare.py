@@ -8,23 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options, sizes
-from flowsim.cli.groups import (
-    Budget,
-    FigureFiles,
-    ModelOnChain,
-    Printed,
-    chain_words,
-    only_redraws,
-)
+from flowsim.cli.groups import Budget, FigureFiles, ModelOnChain, Printed, chain_words, only_redraws
 from flowsim.cli.options import FULL, OUTPUT, WINDOW, Interval, option
-from flowsim.cli.output import (
-    neutral_command,
-    progress,
-    redraw,
-    report,
-    require_file,
-    write_figure,
-)
+from flowsim.cli.output import neutral_command, progress, redraw, report, require_file, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:

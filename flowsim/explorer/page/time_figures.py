@@ -8,13 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from bokeh.layouts import column
-from bokeh.models import (
-    BasicTicker,
-    ColumnDataSource,
-    CustomJSTickFormatter,
-    Range1d,
-    Span,
-)
+from bokeh.models import BasicTicker, ColumnDataSource, CustomJSTickFormatter, Range1d, Span
 from bokeh.models import Label as Text
 from bokeh.plotting import figure
 
