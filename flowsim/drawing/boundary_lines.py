@@ -7,9 +7,8 @@ from typing import Any, Unpack
 
 import numpy as np
 import xarray as xr
-from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from matplotlib.colors import to_rgb
+from matplotlib.colors import LightSource
 from matplotlib.lines import Line2D
 
 from flowsim.drawing.style import (
@@ -36,12 +35,8 @@ _STYLE: dict[bool, dict[str, Any]] = {
     True: {**BESIDE_SADDLES, "zorder": 3},
 }
 _BRIGHT: dict[str, Any] = {"color": "#ffd400", "linewidth": 1.4, "linestyle": (0, (4, 4))}
-#: Turns of smoothing, and the parts of the way to the neighbours' middle that a point goes there
-#: and back (Taubin's method, which shrinks nothing).
-_TURNS, _THERE, _BACK = 24, 0.5, -0.52
-#: How far a point may go, in the surface's cells along each axis.
-_MOST = 0.5
-_LIGHT = np.array([-0.48, -0.36, 0.8])
+#: A surface is lit from where the normals of its faces point to.
+_LIGHT = LightSource(azdeg=20, altdeg=-40)
 _TEXT = {False: "basin boundary", True: "starts that end in a saddle"}
 _SURFACE = {False: "#f2a56f", True: INK["saddle"]}
 
@@ -96,11 +91,9 @@ def _title(record: xr.Dataset, names: list[str]) -> list[str]:
 
 
 def draw_boundary(
-    record: xr.Dataset, ax: Axes, names: Sequence[str] | None = None, bright: bool = False
+    record: xr.Dataset, ax: Any, names: Sequence[str] | None = None, bright: bool = False
 ) -> list[Line2D]:
     """The boundary on given axes; three-dimensional ones too.
-
-    A surface is drawn smooth, its points moved by up to half a cell of the finest grid.
 
     Args:
         record: holds what ``refine_boundary`` returns.
@@ -132,8 +125,6 @@ def draw_boundary(
         pieces = np.stack([start, start + 1], axis=1)
     else:
         pieces = record["boundary_face"].to_numpy()
-        cell = np.array([np.diff(record[f"fine_{n}"].to_numpy()).max() for n in names])
-        points = smoothed(points, pieces, cell)
     beside = unstable[pieces].all(axis=1)
     handles = []
     for saddle in (False, True):
@@ -145,76 +136,15 @@ def draw_boundary(
             ax.add_collection(LineCollection(list(chosen), **style), autolim=False)
         else:
             style = {"color": _SURFACE[saddle], "linewidth": 5}
-            _draw_surface(ax, points, pieces[beside == saddle], _SURFACE[saddle])
+            ax.plot_trisurf(
+                *points.T, triangles=pieces[beside == saddle], color=_SURFACE[saddle],
+                lightsource=_LIGHT, linewidth=0, antialiased=False, rasterized=True,
+            )  # fmt: skip
         handles.append(Line2D([], [], label=text, **style))
     return handles
 
 
-def _draw_surface(ax: Any, points: np.ndarray, faces: np.ndarray, colour: str) -> None:
-    """Triangles, shaded."""
-    from mpl_toolkits.mplot3d.art3d import Poly3DCollection
-
-    shade = shades(points, faces)[:, None] * np.array(to_rgb(colour))
-    triangles = Poly3DCollection(
-        points[faces], facecolors=shade, edgecolors=shade, linewidths=0.2, rasterized=True
-    )
-    ax.add_collection3d(triangles)
-    ax.auto_scale_xyz(*np.stack([points.min(axis=0), points.max(axis=0)], axis=1))
-
-
-def smoothed(points: np.ndarray, faces: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """The points without the stairs that triangles make where they cut across an edge of a surface.
-
-    Each point stays within half a cell of where it was found, along every axis. Points of the rim
-    follow their neighbours along the rim alone, so that it stays where the window ends it.
-
-    Args:
-        points: (n, 3).
-        faces: (m, 3), each triangle's points.
-        cell: (3,), sides of the cells between which the points were found.
-    """
-    sides = np.sort(np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]), axis=1)
-    pairs, times = np.unique(sides, axis=0, return_counts=True)
-    on_rim = np.zeros(len(points), bool)
-    on_rim[pairs[times == 1]] = True
-    joined = (times == 1) | ~on_rim[pairs].all(axis=1)
-    pairs, single = pairs[joined], (times == 1)[joined]
-    ends = np.concatenate([pairs, pairs[:, ::-1]])
-    counts = ~on_rim[ends[:, 0]] | np.concatenate([single, single])
-    ends = ends[counts]
-    degree = np.bincount(ends[:, 0], minlength=len(points)).clip(1)[:, None]
-    found = points.copy()
-    for turn in range(2 * _TURNS):
-        beside = np.zeros_like(found)
-        for axis in range(3):
-            beside[:, axis] = np.bincount(ends[:, 0], found[ends[:, 1], axis], len(points))
-        part = _BACK if turn % 2 else _THERE
-        found += part * (beside / degree - found) * (degree > 1)
-        found = np.clip(found, points - _MOST * cell, points + _MOST * cell)
-    return found
-
-
-def shades(points: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """How bright each triangle is, (m,), alike from both sides, by the normals around it.
-
-    Args:
-        points: (n, 3).
-        faces: (m, 3).
-    """
-    span = np.ptp(points, axis=0)
-    corner = (points / np.where(span > 0, span, 1))[faces]
-    normal = np.cross(corner[:, 1] - corner[:, 0], corner[:, 2] - corner[:, 0])
-    for _ in range(4):
-        at_vertex = np.zeros_like(points)
-        for i in range(3):
-            np.add.at(at_vertex, faces[:, i], normal)
-        normal = at_vertex[faces].mean(axis=1)
-    length = np.linalg.norm(normal, axis=1)
-    facing = np.abs(normal @ _LIGHT) / np.where(length > 0, length, 1)
-    return 0.6 + 0.4 * facing
-
-
-def _draw_nodes(record: xr.Dataset, ax: Axes) -> list[Line2D]:
+def _draw_nodes(record: xr.Dataset, ax: Any) -> list[Line2D]:
     """The evaluated starts as dots, but for those in a saddle, which have a line; a legend."""
     x, y = (record[f"node_{n}"].to_numpy() for n in _varied(record))
     label, names = record["node_label"].to_numpy(), meanings(record["node_label"])

@@ -140,22 +140,60 @@ def _at_unigram(
     chain: BinaryChain, rows: Tensor, weights: Weights, gradient: Gradient, metric: Weights
 ) -> tuple[Tensor, Tensor]:
     """Label and μ of runs whose loss is h(π₁)."""
-    block = unigram_block(chain, weights, gradient)
-    values = torch.linalg.eigvalsh(block)
-    s, c = block[:, 1:, 0], block[:, :1, :1]
-    schur = block[:, 1:, 1:] - s.unsqueeze(-1) * s.unsqueeze(-2) / c
-    lowest, effective = values[:, 0], torch.linalg.eigvalsh(schur)[:, 0]
-    found = gradient(weights)
-    rest, total = torch.zeros_like(lowest), torch.zeros_like(lowest)
-    for name, g in found.items():
-        square = (g.square() / metric[name]).reshape(len(g), -1).sum(1)
-        total = total + square
-        if name not in ("embedding", "bias"):
-            rest = rest + square
-    e = weights["embedding"]
-    along = (e * (schur @ e.unsqueeze(-1)).squeeze(-1)).sum(-1)  # ‖e‖² S_e
-    bowl = (lowest > 0) & (effective > 0) & _inside(chain, weights, gradient, schur)
-    return verdict(bowl, along, lowest, rest, total), lowest
+    curved, lowest, along = _curvature(
+        unigram_block(chain, weights, gradient), 1, weights["embedding"]
+    )
+    level, curvature = math.log(chain.p / chain.q), math.prod(chain.stationary)
+    bowl = curved & _rises(along, weights, gradient, level=level, curvature=curvature)
+    squares = _squares(gradient(weights), metric)
+    rest = [square for name, square in squares.items() if name not in ("embedding", "bias")]
+    total = torch.stack([*squares.values()]).sum(0)
+    return verdict(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
+
+
+def _squares(gradient: Weights, metric: Weights) -> Weights:
+    """The square of each part of the gradient, (M,)."""
+    return {n: (g.square() / metric[n]).reshape(len(g), -1).sum(1) for n, g in gradient.items()}
+
+
+def _curvature(block: Tensor, k: int, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Whether the Hessian is positive, its smallest eigenvalue, and ⟨e, S e⟩.
+
+    Args:
+        block: (M, n, n), the Hessian; S is what is left of it with the biases at their optimum.
+        k: how many of its first rows are those of biases, with one curvature.
+        entries: (M, n − k), e.
+    """
+    rise = block[:, :1, :1]
+    schur = block[:, k:, k:] - block[:, k:, :k] @ block[:, :k, k:] / rise
+    lowest, effective = (torch.linalg.eigvalsh(part)[:, 0] for part in (block, schur))
+    along = (entries * (schur @ entries.unsqueeze(-1)).squeeze(-1)).sum(1)
+    return (lowest > 0) & (effective > 0), lowest, along
+
+
+def _rises(
+    along: Tensor, weights: Weights, gradient: Gradient, middle: Tensor | float = 0.0,
+    level: float = 0.0, curvature: float = 1.0,
+) -> Tensor:  # fmt: skip
+    """Whether the loss, its bias at the optimum, rises like a parabola to where the run is.
+
+    Looked at there, at a third and at two thirds of the way: a ReLU that opens in between makes it
+    another function.
+
+    Args:
+        along: (M,) ⟨e, S e⟩ there.
+        middle, level: the embedding and the bias at the parabola's bottom.
+        curvature: of the bias there, for Newton's method.
+    """
+    e, inside = weights["embedding"] - middle, torch.ones_like(along, dtype=torch.bool)
+    for share in (1 / 3, 2 / 3, 1.0):
+        at = {**weights, "embedding": middle + share * e}
+        at["bias"] = torch.full_like(weights["bias"], level)
+        for _ in range(6):
+            at["bias"] = at["bias"] - gradient(at)["bias"] / curvature
+        pull = (gradient(at)["embedding"] * share * e).flatten(1).sum(1)
+        inside &= (pull - share**2 * along).abs() <= PARABOLA * share**2 * along
+    return inside
 
 
 def verdict(bowl: Tensor, along: Tensor, lowest: Tensor, rest: Tensor, total: Tensor) -> Tensor:
@@ -179,26 +217,6 @@ def open_at_unigram(
     """Nothing is decided of untied runs there: e = u = 0 is no minimum (AM Thm. 3)."""
     label = torch.full_like(rows, Label.UNRESOLVED, dtype=torch.int8)
     return label, torch.full_like(rows, torch.nan, dtype=torch.float64)
-
-
-def _inside(chain: BinaryChain, weights: Weights, gradient: Gradient, schur: Tensor) -> Tensor:
-    """Whether the loss, its bias at the optimum, rises like ½eᵀSe from e = 0 to where the run is.
-
-    Looked at there, at a third and at two thirds of the way: a ReLU that opens in between makes it
-    another function.
-    """
-    pi0, pi1 = chain.stationary
-    inside = torch.ones_like(weights["bias"], dtype=torch.bool)
-    for share in (1 / 3, 2 / 3, 1.0):
-        e = share * weights["embedding"]
-        b = torch.full_like(weights["bias"], math.log(chain.p / chain.q))
-        for _ in range(6):  # Newton's method with the curvature at e = 0
-            found = gradient({**weights, "embedding": e, "bias": b})
-            b = b - found["bias"] / (pi0 * pi1)
-        pull = (gradient({**weights, "embedding": e, "bias": b})["embedding"] * e).sum(-1)
-        parabola = (e * (schur @ e.unsqueeze(-1)).squeeze(-1)).sum(-1)
-        inside &= (pull - parabola).abs() <= PARABOLA * parabola
-    return inside
 
 
 def unigram_block(chain: BinaryChain, weights: Weights, gradient: Gradient) -> Tensor:
@@ -259,21 +277,15 @@ def _at_unigram_of_states(
 ) -> tuple[Tensor, Tensor]:
     """Label and smallest curvature of runs near the unigram's loss."""
     found = gradient(weights)
-    total = torch.zeros_like(nearest.relative_distance[rows])
-    rest = torch.zeros_like(total)
-    for name, g in found.items():
-        square = (g.square() / metric[name]).reshape(len(g), -1).sum(1)
-        total = total + square
-        if name == "embedding":
-            square = g.sum(1).square().sum(1) / chain.states  # of its mean
-        rest = rest + (0 if name == "bias" else square)
+    squares = _squares(found, metric)
+    total = torch.stack([*squares.values()]).sum(0)
+    rest = [square for name, square in squares.items() if name not in ("embedding", "bias")]
+    rest.append(found["embedding"].sum(1).square().sum(1) / chain.states)  # of its mean
     on_plane = nearest.relative_distance[rows] <= ON_PLANE
-    bowl, lowest, along = _bowl_beside(chain, weights, gradient)
+    beside = _bowl_beside(chain, weights, gradient)
     plane = _bowl_of_plane(chain, weights, gradient, nearest.gain[rows])
-    bowl = torch.where(on_plane, plane[0], bowl)
-    lowest = torch.where(on_plane, plane[1], lowest)
-    along = torch.where(on_plane, plane[2], along)
-    return verdict(bowl, along, lowest, rest, total), lowest
+    bowl, lowest, along = (torch.where(on_plane, *both) for both in zip(plane, beside, strict=True))
+    return verdict(bowl, along, lowest, torch.stack(rest).sum(0), total), lowest
 
 
 def _bowl_of_plane(
@@ -281,16 +293,10 @@ def _bowl_of_plane(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Whether runs on the plane are in a bowl, its smallest curvature, ⟨Ẽ, curvature Ẽ⟩."""
     slope = -2 * chain.second_eigenvalue / chain.states
-    e = weights["embedding"]
     lowest = (slope * gain.clamp(max=1.0)).clamp(max=1 / chain.states)
-    along = slope * gain * e.square().sum((1, 2))
-    inside = torch.ones_like(gain, dtype=torch.bool)
-    for share in (1 / 3, 2 / 3, 1.0):
-        at = share * e
-        pull = (gradient({**weights, "embedding": at})["embedding"] * at).sum((1, 2))
-        parabola = share**2 * along
-        inside &= (pull - parabola).abs() <= PARABOLA * parabola
-    return (slope > 0) & (gain > 0) & inside, lowest, along
+    along = slope * gain * weights["embedding"].square().sum((1, 2))
+    rises = _rises(along, weights, gradient, curvature=1 / chain.states)
+    return (slope > 0) & (gain > 0) & rises, lowest, along
 
 
 def _bowl_beside(
@@ -299,24 +305,11 @@ def _bowl_beside(
     """The same off the plane, from the Hessian in (b̃, Ẽ) at Ẽ = 0, which must be smooth there."""
     basis = mean_free_basis(chain.states)
     block, smooth = hessian_block(basis, weights, gradient)
-    k = chain.states - 1
-    schur = block[:, k:, k:] - block[:, k:, :k] @ block[:, :k, k:] * chain.states
-    lowest = torch.linalg.eigvalsh(block)[:, 0]
-    effective = torch.linalg.eigvalsh(schur)[:, 0]
     mean = weights["embedding"].mean(1, keepdim=True)
-    e = weights["embedding"] - mean
-    entries = (basis @ e).flatten(1)
-    along = (entries * (schur @ entries.unsqueeze(-1)).squeeze(-1)).sum(1)
-    inside = torch.ones_like(along, dtype=torch.bool)
-    for share in (1 / 3, 2 / 3, 1.0):
-        at = {**weights, "embedding": mean + share * e}
-        b = torch.zeros_like(weights["bias"])
-        for _ in range(6):  # Newton's method with the curvature at Ẽ = 0
-            b = b - chain.states * gradient({**at, "bias": b})["bias"]
-        pull = (gradient({**at, "bias": b})["embedding"] * share * e).sum((1, 2))
-        parabola = share**2 * along
-        inside &= (pull - parabola).abs() <= PARABOLA * parabola
-    return (lowest > 0) & (effective > 0) & inside & smooth, lowest, along
+    entries = (basis @ (weights["embedding"] - mean)).flatten(1)
+    curved, lowest, along = _curvature(block, chain.states - 1, entries)
+    rises = _rises(along, weights, gradient, mean, curvature=1 / chain.states)
+    return curved & rises & smooth, lowest, along
 
 
 def hessian_block(basis: Tensor, weights: Weights, gradient: Gradient) -> tuple[Tensor, Tensor]:
