@@ -17,6 +17,7 @@ from matplotlib.patheffects import withStroke
 from flowsim.drawing.boundary_lines import draw_boundary
 from flowsim.drawing.style import (
     ARROW,
+    DOES,
     FILL,
     HATCH,
     INK,
@@ -92,7 +93,7 @@ CRITICAL: dict[str, dict[str, Any]] = {
     "saddle": {"color": LINE, "linewidth": 1.6, "linestyle": (0, (6, 2, 1, 2))},
     "global_minimum": MINIMA,
 }
-_KINDS = {"local_minimum": "local minima", "local_maximum": "local maxima", "saddle": "saddles"}
+KINDS = {"local_minimum": "local minima", "local_maximum": "local maxima", "saddle": "saddles"}
 SEPARATRIX: dict[str, Any] = {"color": LINE, "linewidth": 1.8}
 CANONICAL_SEPARATRIX: dict[str, Any] = {"color": LINE, "linewidth": 1.6, "linestyle": (0, (4, 3))}
 _ENERGY: dict[str, Any] = {"colors": "#7a4fa3", "linewidths": 0.7, "linestyles": "dotted"}
@@ -399,10 +400,7 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
         lifted = ["starts lifted from the plane"] * ("open_share" in record)
         about = ", ".join([title_of(record), *held, *lifted])
         return [optimizer_caption(record), *_learned(record), about, *data]
-    verbs = {"global_minimum": "reaches the global minima", "local_minimum": "is trapped",
-             "saddle": "ends in a saddle", "unresolved": "is unresolved"}  # fmt: skip
-    names = meanings(record["label"])
-    verbs |= _ends_said(record)
+    names, verbs = meanings(record["label"]), DOES | _ends_said(record)
     shares = [
         f"{percent(int(a[f'cells_{name}']), total)} {verbs.get(name, '')}"
         for name in (*names[1:], names[0])
@@ -467,7 +465,7 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
     parts: dict[str, dict[str, Any]] = {}
     if "global_minimum" in kinds or (minima is not None and np.isfinite(minima.to_numpy()).any()):
         parts[label] = MINIMA
-    parts |= {_KINDS[kind]: CRITICAL[kind] for kind in kinds if kind != "global_minimum"}
+    parts |= {KINDS[kind]: CRITICAL[kind] for kind in kinds if kind != "global_minimum"}
     if record.sizes.get("saddle"):
         saddle = record[f"saddle_{across}"].to_numpy()
         ax.plot(saddle, np.zeros_like(saddle), **_SADDLE)

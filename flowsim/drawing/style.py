@@ -86,6 +86,13 @@ BASINS = {
     "saddle": "ends in a saddle",
     "unresolved": "unresolved",
 }
+#: What one start does, by its label.
+DOES = {
+    "global_minimum": "reaches the global minima",
+    "local_minimum": "is trapped",
+    "saddle": "ends in a saddle",
+    "unresolved": "is unresolved",
+}
 #: What every figure calls the deviation of Gaussian starts, and N.
 _USUAL = {
     "name_sigma": "standard deviation $\\sigma$ of the starts",
@@ -184,16 +191,18 @@ def sentence(words: str) -> str:
 
 
 def percent(count: Any, total: int | None = None) -> str:
-    """A share in percent: of the cells that are on, or a count of a total.
-
-    "0 %" and "100 %" are exact; what would round to them is "<0.1 %" or ">99.9 %".
-    """
+    """A share in percent: of the cells that are on, or a count of a total."""
     if total is None:
         count, total = int(np.sum(count)), int(np.size(count))
-    if count in (0, total):
-        return "100 %" if count else "0 %"
-    share = 100 * count / total
-    return "<0.1 %" if share < 0.05 else ">99.9 %" if share >= 99.95 else f"{share:.1f} %"
+    return in_percent(count / max(total, 1))
+
+
+def in_percent(share: float) -> str:
+    """A share; "0 %" and "100 %" are exact, else they are "<0.1 %" and ">99.9 %"."""
+    if share in (0.0, 1.0):
+        return f"{100 * share:.0f} %"
+    value = 100 * share
+    return "<0.1 %" if value < 0.05 else ">99.9 %" if value >= 99.95 else f"{value:.1f} %"
 
 
 def meanings(variable: xr.DataArray) -> list[str]:

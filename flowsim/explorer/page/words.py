@@ -14,6 +14,7 @@ from flowsim.drawing.boundary_lines import BESIDE_SADDLES
 from flowsim.drawing.plane import (
     CANONICAL_SEPARATRIX,
     CRITICAL,
+    KINDS,
     MINIMA,
     PLATEAU,
     SEPARATRIX,
@@ -21,6 +22,7 @@ from flowsim.drawing.plane import (
 )
 from flowsim.drawing.style import (
     BASINS,
+    DOES,
     FILL,
     INK,
     LINE,
@@ -28,6 +30,7 @@ from flowsim.drawing.style import (
     SOFT,
     TRAINED,
     code_of,
+    in_percent,
     label_names,
     way_to,
 )
@@ -38,26 +41,13 @@ from flowsim.explorer.view import View, full_length
 from flowsim.labels import Label
 from full_model.comparison.outcome import open_gap
 
-_ENDS = {
-    "global_minimum": "reaches the global minima",
-    "local_minimum": "is trapped in a bad local minimum",
-    "saddle": "ends in a saddle",
-    "unresolved": "is unresolved",
-}
+_ENDS = DOES | {"local_minimum": "is trapped in a bad local minimum"}
 _VERBS = {
     "global_minimum": "reach the global minima",
     "local_minimum": "are trapped",
     "saddle": "end in a saddle",
     "unresolved": "are unresolved",
 }
-
-
-def percent(share: float) -> str:
-    """A share; "0 %" and "100 %" are exact."""
-    if share in (0.0, 1.0):
-        return f"{100 * share:.0f} %"
-    value = 100 * share
-    return "<0.1 %" if value < 0.05 else ">99.9 %" if value >= 99.95 else f"{value:.1f} %"
 
 
 def _goes_to(view: View) -> dict[str, str]:
@@ -70,7 +60,7 @@ def reading(view: View, cells: Cells) -> str:
     """The chain's regime and the shares of the window."""
     regime = escape(view.model.captions().get("text_regime", ""))
     shares, verbs = cells.shares(ends_of(view).names), _goes_to(view)
-    parts = [f"<b>{percent(share)}</b> {verbs[name]}" for name, share in shares.items()]
+    parts = [f"<b>{in_percent(share)}</b> {verbs[name]}" for name, share in shares.items()]
     said = ", ".join(parts) if parts else "being worked out …"
     side = cells.label.shape[0]
     ways = {"closed form": "by the closed form", "flow": "each followed by the flow"}
@@ -138,13 +128,14 @@ def cloud_words(view: View, found: CloudShare | None) -> str:
     if not ends_of(view).named:
         return _cloud_of_found(view, found)
     trapped, low, high = found.share(Label.LOCAL_MINIMUM)
-    text = (
+    begin = (
         f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g} (half the ring's): "
-        f"<b>{percent(trapped)} trapped</b> (95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
     )
+    interval = f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+    text = f"{begin}<b>{in_percent(trapped)} trapped</b> {interval}"
     for label in (Label.SADDLE, Label.UNRESOLVED):
         share = found.share(label)[0]
-        text += f", {percent(share)} {_VERBS[label.name.lower()]}" if share else ""
+        text += f", {in_percent(share)} {_VERBS[label.name.lower()]}" if share else ""
     text += f"; {found.drawn} are followed in all …" if len(found.label) < found.drawn else ""
     return text + ". Drag inside its ring to move it.</p>"
 
@@ -156,7 +147,7 @@ def _cloud_of_found(view: View, found: CloudShare) -> str:
         share, low, high = found.share(code)
         if share:
             interval = f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
-            parts.append(f"<b>{percent(share)}</b> {verbs[name]} {interval}")
+            parts.append(f"<b>{in_percent(share)}</b> {verbs[name]} {interval}")
     assert view.puff is not None
     begin = f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g}: "
     return begin + ", ".join(parts) + ". Drag inside its ring to move it.</p>"
@@ -171,7 +162,6 @@ _BOXES = {
     "unresolved": "<rect width='22' height='13' fill='#000'/>",
 }
 _POINTS = {"minimum": "●", "saddle": "✕", "maximum": "△"}
-_LINES = {"local_minimum": "local minima", "local_maximum": "local maxima", "saddle": "saddles"}
 
 
 def legend(
@@ -203,7 +193,7 @@ def legend(
         kinds = line["critical_line"]
         items += [
             _stroke(CRITICAL[kind], f"{text} on e = 0")
-            for kind, text in _LINES.items()
+            for kind, text in KINDS.items()
             if (kinds == code_of(kinds, kind)).sum() > max(1, saddles)
         ]
     items += ["✕ saddle"] if saddles else []
@@ -252,6 +242,7 @@ def verdict(view: View, run: Run) -> str:
     if not run.curve:
         return "Training was stopped before it began." if run.ended else "Training begins …"
     latest = run.curve[-1]
+    does = DOES[run.predicted.name.lower()]
     if not run.ended:
         return f"Training: {latest.step} steps done, loss {latest.loss:.4f}."
     if run.outcome == Label.UNRESOLVED:
@@ -263,8 +254,7 @@ def verdict(view: View, run: Run) -> str:
         share = float(open_gap(view.model.chain, latest.loss))
         return (
             f"{why} after {latest.step} steps with {100 * share:.0f} % of what can be learned "
-            "still unlearned: neither learned nor surely trapped. The flow from here "
-            f"{_FLOW[run.predicted]}."
+            f"still unlearned: neither learned nor surely trapped. The flow from here {does}."
         )
     words = {
         Label.GLOBAL_MINIMUM: "has learned the chain (global minima)",
@@ -272,12 +262,10 @@ def verdict(view: View, run: Run) -> str:
         Label.SADDLE: "rests at a saddle",
     }
     agree = run.outcome == run.predicted
-    flow = (
-        "the flow"
-        if not other_length(view, run.settings)
-        else (f"the flow of N = {view.choice.length}")
-    )
-    ending = f"just as {flow} says" if agree else f"but {flow} from here {_FLOW[run.predicted]}"
+    flow = "the flow"
+    if other_length(view, run.settings):
+        flow += f" of N = {view.choice.length}"
+    ending = f"just as {flow} says" if agree else f"but {flow} from here {does}"
     when = f"After {latest.step} steps" if latest.step else "At its very start"
     if run.settings.trainer in ("gd", "flow"):  # read off the weights, before they rest
         when += " it is decided:"
@@ -310,11 +298,3 @@ def why_apart(run: Run, orbit: Orbit) -> str:
         " Its dotted path leaves the orbit since the transformer moves all of its weights, at "
         "speeds of their own: its positions N times slower than this plane has it."
     )
-
-
-_FLOW = {
-    Label.GLOBAL_MINIMUM: "reaches the global minima",
-    Label.LOCAL_MINIMUM: "is trapped",
-    Label.SADDLE: "ends in a saddle",
-    Label.UNRESOLVED: "is unresolved",
-}
