@@ -235,7 +235,6 @@ class Meter:
     def __init__(self, total: int, unit: str) -> None:
         self.total, self.unit = total, unit
         self.done, self.note = 0, ""
-        self.most: float | None = None
         self._began, self._before = time.monotonic(), 0.0
         self.show: Callable[[], object] = lambda: None
         self._counts: dict[str, int] = {}
@@ -244,15 +243,9 @@ class Meter:
         """So much more is done."""
         self.reach(self.done + more)
 
-    def reach(self, done: int, note: str | None = None, most: float | None = None) -> None:
-        """So much is done in all, and what may be said of it.
-
-        Args:
-            done: how much.
-            note: words about it; the former ones if None.
-            most: seconds that are left at most, where what is done does not tell how many.
-        """
-        self.done, self.note, self.most = done, self.note if note is None else note, most
+    def reach(self, done: int, note: str | None = None) -> None:
+        """So much is done in all, and words about it; the former ones if None."""
+        self.done, self.note = done, self.note if note is None else note
         self.show()
 
     def labels(self, labels: Any, names: dict[int, str]) -> None:
@@ -264,7 +257,7 @@ class Meter:
 
     def then(self, unit: str, total: int) -> Callable[[int], object]:
         """What was counted is done, and so much of another thing follows; what counts it."""
-        self.total, self.unit, self.done, self.note, self.most = total, unit, 0, "", None
+        self.total, self.unit, self.done, self.note = total, unit, 0, ""
         self._before = time.monotonic() - self._began
         self.show()
         return self.advance
@@ -272,9 +265,7 @@ class Meter:
     def line(self, elapsed: float) -> str:
         """Where things are after so many seconds, in one plain sentence."""
         text = f"{self.done} of {self.total} {self.unit}, {duration(elapsed)}"
-        if self.most is not None:
-            text += f", at most {duration(self.most)} left"
-        elif 0 < self.done < self.total:
+        if 0 < self.done < self.total:
             spent = elapsed - self._before
             text += f", about {duration(spent * (self.total - self.done) / self.done)} left"
         return f"{text}; {self.note}" if self.note else text

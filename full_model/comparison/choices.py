@@ -21,9 +21,8 @@ NOISE_ON = ("all", "attention", "others")
 #: Names of the weights of the attention layer.
 ATTENTION = ("0.query", "0.key", "0.value", "0.out")
 
-#: Called with runs done, runs in all, a line about where they are, and the seconds that are left at
-#: most, None where the runs done tell more.
-Progress = Callable[[int, int, str, "float | None"], None]
+#: Called with runs done, runs in all, and a line about where they are.
+Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ maps in reduced coordinates.
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -111,8 +110,6 @@ def add_agreement(
 
 _CODES: dict[str, Any] = {"predicted": BASINS, "outcome": BASINS, "end_reason": EndReason}
 _VECTORS = ("trained", "orbit")
-#: Steps from which on their pace tells how long the others will take.
-_TELLING = 500
 
 
 def compare(
@@ -173,7 +170,7 @@ def compare(
         chunks = Chunks(settings, points)
         parts = chunks.restore(checkpoint) if resume and checkpoint is not None else {}
         report = _Report(chunks, progress)
-        report.begins(parts)
+        report.finished(parts)
         alone = jobs == 1 and scheduler is None
         work = partial(_run_and_report, report) if alone else run_task
         chunks.run(work, parts, checkpoint, jobs, scheduler, report.finished)
@@ -225,47 +222,29 @@ def _record(chunks: Chunks, parts: dict[int, dict[str, np.ndarray]]) -> xr.Datas
 
 
 class _Report:
-    """Says how many runs are done, and for how long the others may go on."""
+    """Says how many runs are done, and where the others are."""
 
     def __init__(self, chunks: Chunks, progress: Progress | None) -> None:
-        self.chunks, self.progress = chunks, progress
-        self.began, self.before, self.done, self.chunk_began = time.monotonic(), 0, 0, 0.0
-
-    def begins(self, parts: dict[int, dict[str, np.ndarray]]) -> None:
-        """These chunks were there before."""
-        self.finished(parts)
-        self.before = self.done
+        self.chunks, self.progress, self.done = chunks, progress, 0
 
     def finished(self, parts: dict[int, dict[str, np.ndarray]]) -> None:
         """These chunks are finished."""
         self.done = sum(len(self.chunks.members(chunk)) for chunk in parts)
-        self.chunk_began = time.monotonic()
         left_open = sum(int((part["end_reason"] != 0).sum()) for part in parts.values())
-        self._say(self.done, f"{left_open} left open", None)
+        self._say(self.done, f"{left_open} left open")
 
     def within(self, work: SideBySide) -> None:
         """A chunk is under way in this process."""
-        full, now = work.full, time.monotonic()
-        moving = full.undecided()
-        count, most = int(moving.sum()), full.most_steps
-        taken = int(full.steps.max())
+        full, moving = work.full, work.full.undecided()
+        count = int(moving.sum())
         text = f"{count} moving at time {work.times[-1]:.3g}"
-        left = None
-        if count and taken >= _TELLING:
-            # if none of those that move is decided before its steps are used up
-            left = (now - self.chunk_began) / taken * (most - int(full.steps.cpu()[moving].min()))
-            text += f", {taken} of at most {most} steps"
-            after = self.chunks.different - self.done - len(moving)
-            if self.done > self.before:
-                each = (self.chunk_began - self.began) / (self.done - self.before)
-                left += after * each
-            elif after:
-                left = None
-        self._say(self.done + len(moving) - count, text, left)
+        if count:
+            text += f", {int(full.steps.max())} of at most {full.most_steps} steps"
+        self._say(self.done + len(moving) - count, text)
 
-    def _say(self, done: int, text: str, most: float | None) -> None:
+    def _say(self, done: int, text: str) -> None:
         if self.progress is not None:
-            self.progress(done, self.chunks.different, text, most)
+            self.progress(done, self.chunks.different, text)
 
 
 def _run_and_report(report: _Report, task: Task) -> dict[str, np.ndarray]:

@@ -137,7 +137,7 @@ def _step_progress(progress: Progress | None, count: int, steps: int) -> StepPro
         return None
 
     def report(step: int, loss: Tensor) -> None:
-        progress(0, count, f"step {step} of {steps}, loss {float(loss.median()):.4f}", None)
+        progress(0, count, f"step {step} of {steps}, loss {float(loss.median()):.4f}")
 
     return report
 

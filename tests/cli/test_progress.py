@@ -52,8 +52,8 @@ def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
     counted = {}
 
     class Seen(Meter):
-        def reach(self, done, note=None, most=None):
-            super().reach(done, note, most)
+        def reach(self, done, note=None):
+            super().reach(done, note)
             counted[self.unit] = self.done, self.total
 
     monkeypatch.setattr(shown, "Meter", Seen)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import xarray as xr
     from torch import Tensor
 
-    from flowsim.cli.output import Meter
     from flowsim.markov import GapChain
     from full_model.comparison.choices import Comparison
 
@@ -237,16 +236,14 @@ def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Pat
     if not settings.stochastic:
         torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     with progress(len(points), "runs", given.quiet) as meter:
+
+        def show(done: int, total: int, text: str) -> None:
+            meter.total = total  # of mirrored starts only one is trained
+            meter.reach(done, text)
+
         record = run(
-            settings, points, checkpoint, given.resume, given.overwrite,
-            lambda done, total, text, most: _show(meter, done, total, text, most),
-            given.jobs, given.scheduler, given.cloud is not None,
+            settings, points, checkpoint, given.resume, given.overwrite, show, given.jobs,
+            given.scheduler, given.cloud is not None,
         )  # fmt: skip
     record.attrs = provenance(record.attrs) | {"command": neutral_command()}
     return record
-
-
-def _show(meter: Meter, done: int, total: int, text: str, most: float | None) -> None:
-    """Pass on how far the comparison is; of mirrored starts only one is trained."""
-    meter.total = total
-    meter.reach(done, text, most)

@@ -28,7 +28,7 @@ def test_an_interrupted_comparison_resumes_to_the_same_bytes(tmp_path, monkeypat
     class Stop(Exception):
         pass
 
-    def stop(done, total, where, most):
+    def stop(done, total, where):
         seen.append(done)
         if done > 2:
             raise Stop
