@@ -37,9 +37,10 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, ensemble, experiment, mark_level, spread
+from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, ensemble, experiment, spread
 from torch import Tensor
 
+from flowsim.drawing.comparison import mark_level
 from full_model import (
     Architecture,
     Projection,

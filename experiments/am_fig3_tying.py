@@ -36,13 +36,13 @@ from papers import (
     ensemble,
     experiment,
     last,
-    mark_level,
     outcome,
     spread,
     trained,
 )
 
 from flowsim.chain import BinaryChain
+from flowsim.drawing.comparison import mark_level
 from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
 DESCENT_LENGTH = 6

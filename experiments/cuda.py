@@ -51,13 +51,13 @@ from papers import (
     made,
     outcome,
     rounded,
-    write_png,
 )
 from torch import Tensor
 
 import flowsim
 from flowsim import BinaryChain
 from flowsim.arrays import resolve_device
+from flowsim.drawing.style import DPI, save_figure
 from flowsim.errors import InputError
 from flowsim.flow.how import How
 from flowsim.flow.orbits import limits_by
@@ -400,7 +400,7 @@ def main(arguments: list[str] | None = None) -> int:
             records[part] = json.loads(path.read_text())
             print(path)
         figure, text = draw(records), table(records)
-        write_atomically(options.out / f"{NAME}.png", lambda to: write_png(figure, to))
+        write_atomically(options.out / f"{NAME}.png", lambda to: save_figure(figure, to, DPI))
         write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(text))
     except InputError as error:
         print(error, file=sys.stderr)

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,10 +22,11 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 from scipy.stats import binomtest
 
 from flowsim.chain import BinaryChain
+from flowsim.drawing.comparison import mark_losses
+from flowsim.drawing.style import DPI, save_figure
 from flowsim.errors import InputError
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import write_atomically, write_record
@@ -89,7 +89,8 @@ def experiment(
             figures = draw(*known) if draw else {}
             several = {name: figures} if isinstance(figures, Figure) else figures
             for stem, figure in several.items():
-                write_atomically(folder / f"{stem}.png", partial(write_png, figure))
+                write = partial(save_figure, figure, dpi=DPI)
+                write_atomically(folder / f"{stem}.png", write)
                 print(folder / f"{stem}.png")
         except InputError as error:
             print(error, file=sys.stderr)
@@ -138,15 +139,6 @@ def _write(
 def made(command: str) -> dict[str, str]:
     """What makes a record of numbers again: its command, and the commit it was run at."""
     return {"command": command, "commit": provenance({})["commit"]}
-
-
-def write_png(figure: Figure, path: Path) -> None:
-    """The figure in 256 colours, which keeps it below 300 kB at a resolution that prints."""
-    buffer = BytesIO()
-    figure.savefig(buffer, dpi=150)
-    Image.open(buffer).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(
-        path, optimize=True
-    )
 
 
 def ensemble(
@@ -267,20 +259,6 @@ def caption(chain: BinaryChain) -> str:
     return f"$p$ = {chain.p:g}, $q$ = {chain.q:g}:  $p + q$ = {regime}"
 
 
-def mark_level(axes: Axes, level: float, text: str, above: bool = True) -> None:
-    """A dotted line across the axes, and on its right a label that no curve strikes through."""
-    axes.axhline(level, color="0.35", linewidth=0.8, linestyle=":")
-    axes.annotate(
-        text, (0.99, level), xycoords=axes.get_yaxis_transform(), xytext=(0, 3 if above else -4),
-        textcoords="offset points", ha="right", va="bottom" if above else "top",
-        fontsize=8, color="0.2", zorder=5,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.6},
-    )  # fmt: skip
-
-
 def draw_levels(axes: Axes, chain: BinaryChain) -> None:
     """The unigram and the bigram loss as dotted lines, and limits around them."""
-    low, high = chain.entropy_rate, chain.stationary_entropy
-    for level, word in ((high, "unigram"), (low, "bigram")):
-        mark_level(axes, level, f"{word} {level:.4f}", above=level == high)
-    axes.set_ylim(low - 0.22 * (high - low), high + 0.35 * (high - low))
+    mark_losses(axes, chain.entropy_rate, chain.stationary_entropy, below=0.22, above=0.35)

@@ -163,30 +163,32 @@ def draw_losses(record: xr.Dataset, ax: Axes) -> None:
             known = np.flatnonzero(np.isfinite(values))
             ax.plot(x, values, color=INK[name], linewidth=1.1, alpha=0.8)
             ax.plot(x[known[-1:]], values[known[-1:]], "o", color=INK[name], markersize=3.5)
-    draw_levels(record, ax)
+    if "entropy_rate" in record.attrs:
+        bigram, unigram = record.attrs["entropy_rate"], record.attrs["stationary_entropy"]
+        mark_losses(ax, bigram, unigram, below=0.3, above=1.5)  # curves come from above
+    ax.set_ylabel("loss (nats)")
     ax.set_title(
         "loss of training (full line, dot: its end)\nand of the reduced orbit (dashed)",
         fontsize="small",
     )
 
 
-def draw_levels(record: xr.Dataset, ax: Axes) -> None:
-    """The unigram and the bigram loss as dotted lines, and limits around them."""
-    attrs = record.attrs
-    if "entropy_rate" in attrs:
-        low, high = float(attrs["entropy_rate"]), float(attrs["stationary_entropy"])
-        for value, text in ((high, "unigram"), (low, "bigram")):
-            ax.axhline(value, color=SOFT, linewidth=0.8, linestyle=":")
-            above = value == high  # beside the curves, which come from above and end at the levels
-            ax.annotate(
-                f"{text} {value:.4f}", (0.99, value), xycoords=("axes fraction", "data"),
-                xytext=(0, 3 if above else -4), textcoords="offset points", ha="right",
-                va="bottom" if above else "top", fontsize="small", color=SOFT,
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
-            )  # fmt: skip
-        gap = max(high - low, 1e-3)
-        ax.set_ylim(low - 0.3 * gap, high + 1.5 * gap)
-    ax.set_ylabel("loss (nats)")
+def mark_level(ax: Axes, level: float, text: str, above: bool = True) -> None:
+    """A dotted line across the axes, and on its right a label that no curve strikes through."""
+    ax.axhline(level, color=SOFT, linewidth=0.8, linestyle=":")
+    ax.annotate(
+        text, (0.99, level), xycoords=ax.get_yaxis_transform(), xytext=(0, 3 if above else -4),
+        textcoords="offset points", ha="right", va="bottom" if above else "top", fontsize="small",
+        color=SOFT, bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
+    )  # fmt: skip
+
+
+def mark_losses(ax: Axes, bigram: float, unigram: float, below: float, above: float) -> None:
+    """Both losses as dotted lines, and limits so far around them, in parts of what they differ."""
+    mark_level(ax, unigram, f"unigram {unigram:.4f}")
+    mark_level(ax, bigram, f"bigram {bigram:.4f}", above=bigram == unigram)
+    gap = max(unigram - bigram, 1e-3)
+    ax.set_ylim(bigram - below * gap, unigram + above * gap)
 
 
 def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None:

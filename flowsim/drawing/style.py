@@ -423,7 +423,7 @@ def add_legend(
     return 1.5 * points(size) * -(-lines // columns)
 
 
-def save_figure(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path, dpi: Any = "figure") -> None:
     """Write a figure in the format of its suffix; a PNG in 256 colours, which keeps it small."""
     if path.suffix.lower() != ".png":
         figure.savefig(path)
@@ -431,7 +431,7 @@ def save_figure(figure: Figure, path: Path) -> None:
     from PIL import Image
 
     buffer = BytesIO()
-    figure.savefig(buffer, format="png")
+    figure.savefig(buffer, format="png", dpi=dpi)
     drawn = Image.open(buffer)
     image = drawn.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     image.save(path, dpi=drawn.info["dpi"], optimize=True)
