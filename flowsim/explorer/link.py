@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
@@ -16,9 +16,6 @@ from flowsim.models.own import is_own
 
 #: Letters of one value that are read, and values of one name.
 _LONGEST, _MOST = 300, MOST_STARTS
-#: Settings of full training by their names in a link.
-_FULL = {"train": "trainer", "d": "d", "positions": "length", "noise": "noise",
-         "rate": "learning_rate", "steps": "steps", "seed": "seed"}  # fmt: skip
 
 #: Options whose name in a link is another; a switch there says whether it is not as usual.
 _SPELLED = {"hidden_per_state": "hidden", "tied": "untied"}
@@ -37,11 +34,10 @@ def to_query(view: View, full: FullSettings | None = None) -> str:
     pairs += [("backward", "1")] if view.backward else []
     pairs += [("cloud", ",".join(f"{x!r}" for x in view.puff))] if view.puff else []
     pairs += [("log", ",".join(view.logs) or "none")] if view.logs is not None else []
-    if full is not None:
-        usual = FullSettings()
-        values = {short: getattr(full, name) for short, name in _FULL.items()}
-        pairs += [(short, f"{value}") for short, value in values.items()
-                  if value != getattr(usual, _FULL[short]) and value is not None]  # fmt: skip
+    for short, (name, _) in _FULL.items() if full is not None else ():
+        value = getattr(full, name)
+        if value not in (None, getattr(FullSettings(), name)):
+            pairs.append((short, f"{value}"))
     return urlencode(pairs, safe=":,")
 
 
@@ -59,23 +55,19 @@ def from_query(
         out of bounds changes nothing, and is named in the problems, one plain sentence each.
     """
     view, full = usual or View(), FullSettings()
-    problems: list[str] = []
     words = {name: _words(values) for name, values in query.items()}
-    if not words:
-        return view, full, problems
-    for read in (_read_model, _read_chain, _read_fixed, _read_window, _read_starts, _read_puff,
-                 _read_logs):  # fmt: skip
+    problems: list[str] = []
+    for name in ("model", *(name for name in words if name != "model")):
         try:
-            view = read(view, words)
+            if name == "model":
+                view = _read_model(view, words)
+            elif name in _FULL:
+                field, read = _FULL[name]
+                full = replace(full, **{field: read(words[name][-1])})
+            else:
+                view = _changed(view, name, words[name])
         except (InputError, ValueError) as error:
-            problems.append(_sentence(error))
-    for short, name in _FULL.items():
-        if short in words:
-            try:
-                value: Any = _full_value(name, words[short][-1])
-                full = replace(full, **{name: value})
-            except (InputError, ValueError) as error:
-                problems.append(_sentence(error))
+            problems.append(" ".join(str(error).split())[:200])
     return view, full, problems
 
 
@@ -98,10 +90,12 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _full_value(name: str, text: str) -> Any:
-    if name == "trainer":
-        return text
-    return _number(text) if name in ("noise", "learning_rate") else _whole(text)
+#: Settings of full training by their names in a link, and what reads them.
+_FULL: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "train": ("trainer", str), "d": ("d", _whole), "positions": ("length", _whole),
+    "noise": ("noise", _number), "rate": ("learning_rate", _number), "steps": ("steps", _whole),
+    "seed": ("seed", _whole),
+}  # fmt: skip
 
 
 def _model_pairs(view: View) -> list[tuple[str, str]]:
@@ -153,45 +147,33 @@ def _option_value(usual: object, text: str) -> object:
     return _whole(text) if isinstance(usual, int) else text
 
 
-def _read_chain(view: View, words: Mapping[str, list[str]]) -> View:
-    p, q = (_number(words[n][-1]) if n in words else getattr(view, n) for n in ("p", "q"))
-    return view.on_chain(p, q)
-
-
-def _read_fixed(view: View, words: Mapping[str, list[str]]) -> View:
-    found = {name[4:]: _number(words[name][-1]) for name in words if name.startswith("fix-")}
-    return replace(view, fixed=tuple(found.items())) if found else view
-
-
-def _read_window(view: View, words: Mapping[str, list[str]]) -> View:
-    sides: list[float] = list(view.window)
-    for place, name in ((0, _side(view, view.x)), (2, _side(view, view.y))):
-        if name in words:
-            sides[place : place + 2] = _parts(words[name][-1], ":", 2)
-    return replace(view, window=Window(*sides))
-
-
 def _side(view: View, axis: str) -> str:
     """What a link calls an axis; a user's may have the name of something else."""
     return axis if view.trains else f"range-{axis}"
 
 
-def _read_starts(view: View, words: Mapping[str, list[str]]) -> View:
-    backward = words["backward"][-1] == "1" if "backward" in words else view.backward
-    starts = [Start(*_parts(text, ",", 2)) for text in words.get("start", [])]
-    return replace(view, starts=tuple(starts) or view.starts, backward=backward)
-
-
-def _read_logs(view: View, words: Mapping[str, list[str]]) -> View:
-    if "log" not in words:
-        return view
-    return replace(view, logs=tuple(name for name in words["log"][-1].split(",") if name != "none"))
-
-
-def _read_puff(view: View, words: Mapping[str, list[str]]) -> View:
-    if "cloud" not in words:
-        return view
-    return replace(view, puff=Puff(*_parts(words["cloud"][-1], ",", 3)))
+def _changed(view: View, name: str, texts: list[str]) -> View:
+    """The view with what a link says under one name; names that mean nothing change nothing."""
+    text = texts[-1]
+    if name in ("p", "q"):
+        return view.on_chain(**{"p": view.p, "q": view.q, name: _number(text)})
+    if name.startswith("fix-"):
+        held = {**view.held, name.removeprefix("fix-"): _number(text)}
+        return replace(view, fixed=tuple(held.items()))
+    for place, axis in ((0, view.x), (2, view.y)):
+        if name == _side(view, axis):
+            sides: list[float] = list(view.window)
+            sides[place : place + 2] = _parts(text, ":", 2)
+            return replace(view, window=Window(*sides))
+    if name == "start":
+        return replace(view, starts=tuple(Start(*_parts(text, ",", 2)) for text in texts))
+    if name == "backward":
+        return replace(view, backward=text == "1")
+    if name == "cloud":
+        return replace(view, puff=Puff(*_parts(text, ",", 3)))
+    if name == "log":
+        return replace(view, logs=tuple(word for word in text.split(",") if word != "none"))
+    return view
 
 
 def _parts(text: str, separator: str, count: int) -> list[float]:
@@ -199,7 +181,3 @@ def _parts(text: str, separator: str, count: int) -> list[float]:
     if len(parts) != count:
         raise InputError(f"a part of the link needs {count} numbers")
     return [_number(part) for part in parts]
-
-
-def _sentence(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
