@@ -17,7 +17,7 @@
 
 Each part has a record of its own, cuda_PART.json, which stays when a later one fails; the command
 begins again with the first that is not there. A part that has used its minutes ends between two
-steps and says how far it came. In the end cuda.png and the table cuda.md are made of the records.
+steps and says how far it came. In the end the table cuda.md is made of the records.
 
     python experiments/cuda.py [--device cpu --small] [--minutes 1.1] [--out figures] [--overwrite]
 """
@@ -37,14 +37,10 @@ from typing import Any
 
 import am_fig1_depth
 import lg_initialization
-import numpy as np
 import torch
-from matplotlib import colormaps
-from matplotlib.figure import Figure
 from papers import (
     ABOVE,
     BELOW,
-    BLUE,
     FIGURES,
     chain_part,
     ensemble,
@@ -57,7 +53,6 @@ from torch import Tensor
 import flowsim
 from flowsim import BinaryChain
 from flowsim.arrays import resolve_device
-from flowsim.drawing.style import DPI, save_figure
 from flowsim.errors import InputError
 from flowsim.flow.how import How
 from flowsim.flow.orbits import limits_by
@@ -346,38 +341,6 @@ def table(records: dict[str, Found]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def draw(records: dict[str, Found]) -> Figure:
-    """How much sooner the device is than one core, and the median losses of what was trained."""
-    figure = Figure((11, 8), layout="constrained")
-    fast, *losses = figure.subplots(2, 2).flat
-    ratios = {name: line["per second"] / line["per second, one core"]
-              for name, line in records["any_loss"]["found"].items()}  # fmt: skip
-    for name, line in records["ensembles"]["found"].items():
-        key = "seconds of a model's step"
-        ratios[f"ensemble, {name}"] = line[f"{key}, one core"] / line[key]
-    fast.barh(list(ratios), list(ratios.values()), color=BLUE)
-    fast.axvline(1, color="0.35", linewidth=0.8, linestyle=":")
-    fast.set(xscale="log", xlabel="times as fast as one core")
-    titles = {
-        "adamw": "AdamW, widths",
-        "starts": "LG: initializations",
-        "depth": "AM Fig. 1: depth",
-    }
-    for axes, (part, title) in zip(losses, titles.items(), strict=True):
-        curves = [(name, chain, line["step"], loss)
-                  for name, line in records[part]["found"].items()
-                  for chain, loss in line.get("median loss", {}).items()]  # fmt: skip
-        colours = colormaps["turbo"](np.linspace(0.05, 0.95, len(curves)))
-        for k, ((name, chain, step, loss), colour) in enumerate(zip(curves, colours, strict=True)):
-            word = f"{name}, {chain}" if part == "adamw" else name
-            axes.plot(step, loss, "-" if k % 2 else "--", color=colour, label=word)
-        axes.set(xlabel="step", ylabel="median loss, nats", title=title)
-        if curves:
-            axes.legend(fontsize=7)
-    figure.suptitle(records["adamw"]["machine"]["gpu"])
-    return figure
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda", help="cuda (default), or cpu with --small")
@@ -399,13 +362,11 @@ def main(arguments: list[str] | None = None) -> int:
                 write_atomically(path, lambda to, text=text: to.write_text(text))
             records[part] = json.loads(path.read_text())
             print(path)
-        figure, text = draw(records), table(records)
-        write_atomically(options.out / f"{NAME}.png", lambda to: save_figure(figure, to, DPI))
-        write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(text))
+        write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(table(records)))
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
-    print(options.out / f"{NAME}.png", options.out / f"{NAME}.md", sep="\n")
+    print(options.out / f"{NAME}.md")
     return 1 if records["tests"]["found"].get("exit") else 0
 
 

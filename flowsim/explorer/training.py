@@ -8,7 +8,6 @@ classify: they have learned, or not within their steps.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import monotonic
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.explorer.view import Start, View, full_length
+from flowsim.explorer.view import Start, View, full_length, within
 from flowsim.labels import Label
 from flowsim.markov import GapChain
 from full_model.comparison.choices import Comparison
@@ -77,9 +76,9 @@ class FullSettings:
             if not (value is None and name == "length"):
                 _whole(name, value, 1, most)
         _whole("seed", self.seed, 0, 10**9)
-        _real("noise", self.noise, 0.0, MOST_NOISE)
+        within("noise", self.noise, 0.0, MOST_NOISE)
         if self.learning_rate is not None:
-            _real("the learning rate", self.learning_rate, 1e-6, MOST_RATE)
+            within("the learning rate", self.learning_rate, 1e-6, MOST_RATE)
 
     @property
     def rate(self) -> float | None:
@@ -91,12 +90,6 @@ class FullSettings:
 def _whole(name: str, value: object, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InputError(f"{name} must be a whole number from {low} to {high}")
-
-
-def _real(name: str, value: float, low: float, high: float) -> None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (number and math.isfinite(value) and low <= value <= high):
-        raise InputError(f"{name} must be a number from {low:g} to {high:g}")
 
 
 #: 2^N sequences over which the exact loss with attention is still a quick sum.

@@ -84,7 +84,7 @@ class View:
 
     def __post_init__(self) -> None:
         for name in ("p", "q"):
-            _within(name, getattr(self, name), SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
+            within(name, getattr(self, name), SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
         if (self.choice.length or 1) > MOST_POSITIONS:
             raise InputError(f"the explorer shows at most N = {MOST_POSITIONS} positions")
         if (self.choice.states or 2) > MOST_STATES:
@@ -92,22 +92,22 @@ class View:
         if (self.choice.hidden_per_state or 1) > MOST_STATES:
             raise InputError(f"the explorer shows at most m = {MOST_STATES} units for each state")
         for name, value in self.fixed:
-            _within(name, value, -FARTHEST, FARTHEST)
+            within(name, value, -FARTHEST, FARTHEST)
         self._check_plane()
         for low, high in (self.window[:2], self.window[2:]):
-            _within("the window", low, -FARTHEST, FARTHEST)
-            _within("the window", high, -FARTHEST, FARTHEST)
+            within("the window", low, -FARTHEST, FARTHEST)
+            within("the window", high, -FARTHEST, FARTHEST)
             if high - low < NARROWEST:
                 raise InputError(f"the window must be at least {NARROWEST:g} wide and high")
         if len(self.starts) > MOST_STARTS:
             raise InputError(f"at most {MOST_STARTS} orbits are shown at once")
         for start in self.starts:
             for name, value in zip((self.y, self.x), start, strict=True):
-                _within(f"{name} of a start", value, -FARTHEST, FARTHEST)
+                within(f"{name} of a start", value, -FARTHEST, FARTHEST)
         if self.puff is not None:
-            _within(f"{self.y} of the cloud", self.puff.y, -FARTHEST, FARTHEST)
-            _within(f"{self.x} of the cloud", self.puff.x, -FARTHEST, FARTHEST)
-            _within("the cloud's spread", self.puff.sigma, NARROWEST, FARTHEST)
+            within(f"{self.y} of the cloud", self.puff.y, -FARTHEST, FARTHEST)
+            within(f"{self.x} of the cloud", self.puff.x, -FARTHEST, FARTHEST)
+            within("the cloud's spread", self.puff.sigma, NARROWEST, FARTHEST)
         if not set(self.logs or ()) <= set(LOGS):
             raise InputError(f"only {' and '.join(LOGS)} can have logarithmic axes")
 
@@ -241,7 +241,8 @@ def full_length(view: View, wanted: int | None = None) -> int:
     return wanted or view.choice.length or LENGTH.default
 
 
-def _within(name: str, value: float, low: float, high: float) -> None:
+def within(name: str, value: float, low: float, high: float) -> None:
+    """InputError unless a value is a number between two others."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and math.isfinite(value) and low <= value <= high):
         raise InputError(f"{name} must lie between {low:g} and {high:g}, not {value!r}")

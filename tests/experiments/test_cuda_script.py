@@ -45,7 +45,6 @@ def test_every_part_small_on_the_cpu(tmp_path, capsys):
         lines = records[part]["found"].values()
         assert len(lines) == count
         assert all([end["models"] for end in line["ends"].values()] == [2] for line in lines)
-    assert (tmp_path / "cuda.png").stat().st_size > 10_000
     shown = (tmp_path / "cuda.md").read_text()
     assert "gpu none, torch" in shown and "at the bigram" in shown
     (tmp_path / "cuda_depth.json").unlink()
