@@ -423,7 +423,7 @@ def add_legend(
     return 1.5 * points(size) * -(-lines // columns)
 
 
-def save_figure(figure: Figure, path: Path, dpi: Any = "figure") -> None:
+def save_figure(figure: Figure, path: Path, dpi: float | None = None) -> None:
     """Write a figure in the format of its suffix; a PNG in 256 colours, which keeps it small."""
     if path.suffix.lower() != ".png":
         figure.savefig(path)

@@ -82,12 +82,19 @@ class FullField:
         """The gradient by name, at weights by name."""
         return self.weights(self(self.state(weights))[0])
 
-    def projected_stiffness(self, weights: Weights) -> Tensor:
-        """(M,) that of the rank-one model at the weights' projection onto α = 1/√d."""
+    def differentiated(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradient by automatic differentiation, and the stiffness (M,) of the rank-one model at
+        the weights' projection onto α = 1/√d."""
         assert isinstance(self.chain, BinaryChain)
+        weights = self.whole(state)
+        with torch.enable_grad():
+            _, gradient = self.population.value_and_gradient(weights)
+        if self.shapes["positions"][0] == 1:
+            gradient["positions"] = gradient["positions"].sum(1, keepdim=True)
         arch, attention = self.arch, self.arch.attention != "none"
         model = RankOneModel(self.chain, arch.length, attention=attention, tied=arch.tied)
-        return model.stiffness(rank_one_coordinates(model, arch, weights))
+        stiffness = model.stiffness(rank_one_coordinates(model, arch, weights))
+        return self.state(gradient), stiffness
 
     def metric_weights(self) -> Weights:
         """The metric by name, each (1, *shape)."""
@@ -121,10 +128,7 @@ class EnumeratedField(FullField):
     def __call__(self, state: Tensor) -> tuple[Tensor, Tensor]:
         if isinstance(self.population, PrefixTreeLoss):
             return self.population.gradient_and_stiffness(state, self.rounding)
-        weights = self.weights(state)
-        with torch.enable_grad():
-            _, gradient = self.population.value_and_gradient(weights)
-        return self.state(gradient), self.projected_stiffness(weights)
+        return self.differentiated(state)
 
 
 class AttentionFreeField(FullField):
@@ -170,12 +174,7 @@ class AttentionFreeField(FullField):
         """
         count, arch = self.shapes["positions"][0], self.arch
         if state.device.type != "cpu":
-            whole = self.whole(state)
-            with torch.enable_grad():
-                _, gradient = self.population.value_and_gradient(whole)
-            if count == 1:
-                gradient["positions"] = gradient["positions"].sum(1, keepdim=True)
-            return self.state(gradient), self.projected_stiffness(whole)
+            return self.differentiated(state)
         found = without_attention(
             state.contiguous().numpy(), self.source.stationary[0].numpy(),
             self.source.kernel[0].numpy(), count, arch.length, arch.d, arch.width, arch.logits,
