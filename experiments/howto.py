@@ -1,10 +1,10 @@
-"""The pictures of the how-to pages: what each page's own commands draw.
+"""What the how-to pages show: what each page's own commands draw and print.
 
     python experiments/howto.py [PAGE ...]
 
-Runs the code of docs/howto/PAGE.md in an empty folder, as pasted, one line of the shell or one
-block of Python after the other, until the picture is there. Writes it to figures/howto_PAGE.png,
-and its command, its commit and the code to figures/howto.json.
+Runs the code of docs/howto/PAGE.md in an empty folder, as pasted, one block after the other. Writes
+the picture to figures/howto_PAGE.png if the page shows one, and the code, the lines that it prints,
+command and commit to figures/howto.json. A test compares a page's lines with these.
 """
 
 import json
@@ -31,49 +31,44 @@ PICTURES = {
     "optimizer": "adamw.png",
     "overlay": "overlay.png",
     "redraw": "times.png",
+    "reduce": "reduced.png",
     "trapped_share": "trapped.png",
 }
 
 
-def commands(page: str) -> list[list[str]]:
-    """What a reader runs: every line of the shell, every block of Python."""
-    text = (ROOT / "docs" / "howto" / f"{page}.md").read_text()
-    found = []
-    for language, code in re.findall(r"```(bash|python)\n(.*?)```", text, flags=re.DOTALL):
-        if language == "python":
-            found.append([sys.executable, "-c", code])
-        else:
-            lines = code.replace("\\\n", "").strip().splitlines()
-            found += [["bash", "-c", line] for line in lines]
-    return found
-
-
-def store(page: str) -> None:
-    """Run a page until its picture is there, and keep that in 256 colours."""
+def store(page: str, commit: str) -> None:
+    """Run a page, and keep what it prints and, in 256 colours, what it draws."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     settings = os.environ | {"MPLBACKEND": "agg", "PATH": path, "PYTHONPATH": str(ROOT)}
-    told: dict[str, object] = made(f"python experiments/howto.py {page}")
-    ran = []
+    text = (ROOT / "docs" / "howto" / f"{page}.md").read_text()
+    code, printed = [], []
     with tempfile.TemporaryDirectory() as folder:
-        for command in commands(page):
-            done = subprocess.run(command, cwd=folder, env=settings, stdout=subprocess.DEVNULL)
+        for language, block in re.findall(r"```(bash|python)\n(.*?)```", text, flags=re.DOTALL):
+            words = ["bash", "-m", "-c"] if language == "bash" else [sys.executable, "-c"]
+            done = subprocess.run(
+                [*words, block], cwd=folder, env=settings, stdout=subprocess.PIPE, text=True
+            )
             if done.returncode not in (0, 3):
                 raise SystemExit(f"{page}: exit code {done.returncode}")
-            ran.append(command[-1])
-            if drawn := next(Path(folder).glob(PICTURES[page]), None):
-                picture = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-                break
-        else:
-            raise SystemExit(f"{page}: no {PICTURES[page]}")
-    target = FIGURES / f"howto_{page}.png"
-    write_atomically(target, partial(picture.save, format="png", optimize=True))
+            code.append(block)
+            printed += done.stdout.splitlines()
+        if page in PICTURES:
+            picture = Image.open(next(Path(folder).glob(PICTURES[page]))).convert("RGB")
+            small = picture.quantize(256, dither=Image.Dither.NONE)
+            target = FIGURES / f"howto_{page}.png"
+            write_atomically(target, partial(small.save, format="png", optimize=True))
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    record[page] = told | {"code": ran}
-    text = json.dumps(dict(sorted(record.items())), indent=1, ensure_ascii=False) + "\n"
-    write_atomically(RECORD, lambda path: path.write_text(text))
-    print(target, flush=True)
+    about = {"command": f"python experiments/howto.py {page}", "commit": commit}
+    record[page] = about | {"code": code, "printed": printed}
+    lines = json.dumps(dict(sorted(record.items())), indent=1, ensure_ascii=False) + "\n"
+    write_atomically(RECORD, lambda path: path.write_text(lines))
+    print(page, flush=True)
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or PICTURES:
-        store(name)
+    texts = {path.stem: path.read_text() for path in sorted((ROOT / "docs/howto").glob("*.md"))}
+    commit = made("")["commit"]  # before the first page changes the record
+    for name in sys.argv[1:] or [
+        name for name in texts if name in PICTURES or "```text" in texts[name]
+    ]:
+        store(name, commit)
