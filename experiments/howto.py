@@ -33,6 +33,7 @@ PICTURES = {
     "redraw": "times.png",
     "reduce": "reduced.png",
     "trapped_share": "trapped.png",
+    "unresolved": "first.png",
 }
 
 

@@ -76,8 +76,8 @@ class Rule(IntEnum):
     """What decided a label.
 
     NONE: nothing, it is unresolved. CRITICAL_START: loss and curvature of a start that never moves.
-    TRAPPED_BY_PLANE: e fell to zero where that attracts. REACHED_MINIMA: the orbit met the set of
-    global minima. CAME_TO_REST: loss and curvature where the orbit stopped. SHADOWS: it passed a
+    TRAPPED_BY_PLANE: e went to 0, and e = 0 is stable there. REACHED_MINIMA: the orbit met the set
+    of global minima. CAME_TO_REST: loss and curvature where the orbit stopped. SHADOWS: it passed a
     saddle or took long, and starts displaced a little end alike. DRIFTS: it goes to infinity, in
     models of a chain along a valley above the entropy rate. REFERENCE: torchdiffeq's odeint alone.
     LEARNED: the loss of training ended near the entropy rate. STEPS: an optimizer's steps came

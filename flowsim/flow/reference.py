@@ -222,6 +222,9 @@ def reference_labels(
 ) -> Any:
     """The labels of :func:`reference_limits`, int8, shape (...), as tensor or array as given.
 
+    Args:
+        model, theta0, rtol, atol, progress: as there.
+
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
     >>> flowsim.reference_labels(model, [[1.0, -1.2], [1.0, 1.2]])

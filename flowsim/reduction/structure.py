@@ -71,6 +71,9 @@ def symmetries(model: Found) -> Symmetries:
 
     They are tried at random points. Exchanges of several pairs at once are not looked for.
 
+    Args:
+        model: what ``reduce`` found.
+
     >>> import torch, flowsim
     >>> start = {"a": torch.tensor([0.3]), "b": torch.tensor([0.1])}
     >>> flowsim.symmetries(flowsim.reduce(lambda w: (w["a"] @ w["b"] - 1) ** 2, start)).flips

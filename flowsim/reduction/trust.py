@@ -135,6 +135,13 @@ def predict_noise(
     It is a rule of thumb, to first order: what grows off the span to the size of the basin may
     leave it. It does not tell well which starts are freed (docs/results/reduced.md).
 
+    Args:
+        model: what ``reduce`` found.
+        start: its coordinates (k,).
+        noise: the deviation, at least 0.
+        until: the time up to which growth is followed.
+        seed: of the rays along which the boundary is looked for.
+
     >>> import torch, flowsim
     >>> wells = lambda w: ((w["x"] ** 2 - 1) ** 2).sum() + (w["y"] ** 2).sum()
     >>> model = flowsim.reduce(wells, {"x": torch.tensor([0.5]), "y": torch.zeros(2)})

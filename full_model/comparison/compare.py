@@ -37,6 +37,9 @@ LABELS = BASINS
 def wilson(successes: int, trials: int) -> tuple[float, float]:
     """Wilson's 95 % interval for a share, (0, 1) where there was no trial.
 
+    Args:
+        successes, trials: counts, 0 ≤ successes ≤ trials.
+
     >>> tuple(round(end, 3) for end in wilson(8, 10))
     (0.49, 0.943)
     """

@@ -87,6 +87,12 @@ def with_noise(
 ) -> Weights:
     """The weights with N(0, noise²) added to each, a generator for every model.
 
+    Args:
+        arch: the architecture.
+        weights: each of shape (models, *shape), or (1, *shape) for all models.
+        noise: the deviation.
+        generators: one for each model.
+
     >>> import full_model, torch
     >>> arch = full_model.Architecture(d=4, length=4)
     >>> weights = full_model.initial_weights(arch, "rank-one", seeds=[0])

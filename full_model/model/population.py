@@ -216,6 +216,16 @@ def sampled_loss(
 
     The next symbol is averaged out, so only the sequences are random. Every member has its own.
 
+    Args:
+        arch, weights: the transformer; each weight has the shape (..., *shape).
+        source: the law of the sequences.
+        batch: sequences, at least 2.
+        generator: of the draws.
+        length: symbols of each sequence, by default those of ``arch``.
+
+    Raises:
+        InputError: fewer than two sequences.
+
     >>> import flowsim, full_model, torch
     >>> source = full_model.MarkovSource.of(flowsim.BinaryChain(0.5, 0.8))
     >>> arch, draws = full_model.Architecture(d=4, length=4), torch.Generator().manual_seed(0)

@@ -44,6 +44,9 @@ def forward(
     Returns:
         (..., batch, n), with a last axis of k where ``output`` is "states".
 
+    Raises:
+        InputError: more than N symbols.
+
     Source: AM Sec. 2, App. A.
 
     >>> import full_model, torch

@@ -67,13 +67,22 @@ def test_the_code_of_a_page_runs(page, tmp_path):
         assert (tmp_path / "trapped.png").stat().st_size > 5000
 
 
-def test_a_picture_shows_what_the_code_on_its_page_draws():
-    """``experiments/howto.py`` ran this code; when it changes, the page's picture is due again."""
-    for name, about in json.loads((ROOT / "figures/howto.json").read_text()).items():
-        page = (DOCS / f"howto/{name}.md").read_text()
-        assert f"figures/howto_{name}.png" in page, name
-        for code in about["code"]:
-            assert code in page.replace("\\\n", ""), name
+@pytest.mark.parametrize("page", TASKS, ids=lambda page: page.stem)
+def test_a_page_shows_what_its_code_draws_and_prints(page):
+    """``experiments/howto.py`` ran this code; when it changes, picture and lines are due again."""
+    about = json.loads((ROOT / "figures/howto.json").read_text()).get(page.stem)
+    text, picture = page.read_text(), f"figures/howto_{page.stem}.png"
+    if about:
+        assert (picture in text) == (ROOT / picture).exists()
+        assert all(code in text or code in text.replace("\\\n", "") for code in about["code"])
+        for shown in re.findall(r"```text\n(.*?)```", text, flags=re.DOTALL):
+            printed = {untimed(line) for line in about["printed"]}
+            assert {untimed(line) for line in shown.splitlines()} <= printed
+
+
+def untimed(line):
+    """A printed line without the seconds that it ends with, which are the machine's."""
+    return re.sub(r", [\d.]+ s$", "", line)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))

@@ -79,6 +79,11 @@ def minima_curve(chain: GapChain, w: Tensor) -> Tensor:
     """The e > 0 of the global minima above each w: e² = Δ*/(1 + 2w|w|), NaN where there is none.
 
     For p + q = 1 the minima are the two lines e = 0 and w = −1/√2 instead.
+
+    Args:
+        chain: the data.
+        w: feed-forward weights, any shape; e has the same.
+
     Source: docs/derivations.md, 3.
 
     >>> import flowsim, torch
