@@ -72,6 +72,7 @@ def test_a_page_shows_what_its_code_draws_and_prints(page):
     """``experiments/howto.py`` ran this code; when it changes, picture and lines are due again."""
     about = json.loads((ROOT / "figures/howto.json").read_text()).get(page.stem)
     text, picture = page.read_text(), f"figures/howto_{page.stem}.png"
+    assert "![" in text or "```text" in text
     if about:
         assert (picture in text) == (ROOT / picture).exists()
         assert all(code in text or code in text.replace("\\\n", "") for code in about["code"])
