@@ -16,6 +16,7 @@ from flowsim.drawing.style import (
     DIFFER,
     FILL,
     INK,
+    LINE,
     MARKER,
     SOFT,
     TRAINERS,
@@ -143,7 +144,7 @@ def draw_confusion(record: xr.Dataset, ax: Axes) -> None:
     if after_steps:
         unresolved = f"after {a['steps']} steps; not finite: {a['unresolved_outcomes']} runs"
     ax.text(0.5, 0.1, f"{agreement}\n{unresolved}", ha="center", va="center",
-            transform=ax.transAxes)  # fmt: skip
+            transform=ax.transAxes, color=LINE)  # fmt: skip
     title = "starts, and share of each prediction"
     ax.set_title(title + (",\nwith 95 % intervals" if random else ""), fontsize="medium")
 
@@ -196,7 +197,7 @@ def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None
     ax.set_title(title, fontsize="small")
     if variable not in record:
         ax.set_axis_off()
-        ax.text(0.5, 0.5, "not in this record", ha="center")
+        ax.text(0.5, 0.5, "not in this record", ha="center", color=LINE)
         return
     x, values = _horizontal(record, ax), record[variable].to_numpy()
     if variable == "distance":  # training and orbit start at the same point, to rounding
@@ -219,7 +220,7 @@ def draw_spread(record: xr.Dataset, ax: Axes, variable: str, title: str) -> None
     ax.set_yscale("log")
     if not positive.size:
         ax.set_yticks([floor], ["0"], minor=False)
-        ax.text(0.5, 0.6, "zero throughout", ha="center", transform=ax.transAxes)
+        ax.text(0.5, 0.6, "zero throughout", ha="center", transform=ax.transAxes, color=LINE)
 
 
 def _horizontal(record: xr.Dataset, ax: Axes) -> np.ndarray:

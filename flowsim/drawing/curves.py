@@ -19,6 +19,7 @@ from flowsim.drawing.style import (
     Canvas,
     Look,
     captions,
+    chosen,
     data_of,
     figure_of,
     optimizer_caption,
@@ -208,13 +209,14 @@ def name_lines(ax: Axes, known: list[tuple[str, float]], short: bool = False) ->
     height = 72 * ax.get_position().height * figure_of(ax).get_figheight()
     gap = 1.4 * lines * points("small") / height
     places = _apart([(loss - low) / (high - low) for loss, _ in rows], gap)
+    beside = chosen("text.color", SOFT)
     for (loss, names), place in zip(rows, places, strict=True):
         text = " =\n".join(names) if short else f"{' = '.join(names)} {loss:.4f}"
         ax.axhline(loss, color=SOFT, linewidth=0.8, linestyle=":", zorder=3)
         ax.annotate(
-            text, (1.0, loss), xytext=(1.03, place), color=SOFT, fontsize="small",
+            text, (1.0, loss), xytext=(1.03, place), color=beside, fontsize="small",
             xycoords=("axes fraction", "data"), textcoords="axes fraction", va="center",
-            arrowprops={"arrowstyle": "-", "color": SOFT, "linewidth": 0.6, "shrinkA": 0,
+            arrowprops={"arrowstyle": "-", "color": beside, "linewidth": 0.6, "shrinkA": 0,
                         "shrinkB": 0, "relpos": (0, 0.5)},
         )  # fmt: skip
 

@@ -18,6 +18,7 @@ import xarray as xr
 from matplotlib import rc_context, rcParams, rcParamsDefault
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.legend_handler import HandlerTuple
@@ -248,6 +249,11 @@ def basin_dots(
     ]  # fmt: skip
 
 
+def is_dark(figure: Figure) -> bool:
+    """Whether a style sheet gives the figure a dark ground."""
+    return max(to_rgb(figure.get_facecolor())) < 0.5
+
+
 def new_figure(width: float, height: float) -> Picture:
     """An empty figure of that size in inches."""
     return Picture(figsize=(width, height), dpi=chosen("figure.dpi", DPI), layout="constrained")
@@ -282,7 +288,15 @@ class Look(TypedDict, total=False):
 
 
 class Picture(Figure):
-    """A figure that notebooks show; PDF files embed its fonts, SVG files keep text as text."""
+    """A figure that notebooks show; PDF files embed its fonts, SVG files keep text as text.
+
+    Its panels are light in dark style sheets too: all lines are for light grounds.
+    """
+
+    def add_subplot(self, *args: Any, **options: Any) -> Any:
+        flat = options.get("projection") != "3d"  # whose panel has the axes' numbers inside
+        light = {"facecolor": "#ffffff"} if flat and is_dark(self) else {}
+        return super().add_subplot(*args, **light, **options)
 
     def savefig(self, fname: Any, **options: Any) -> None:
         with rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}):
@@ -413,6 +427,8 @@ def add_legend(
         "handles": handles, "ncols": columns, "frameon": False, "fontsize": size,
         "handlelength": max(2.8, 1.6 * parts), "handler_map": {tuple: HandlerTuple(ndivide=None)},
     }  # fmt: skip
+    if is_dark(figure):
+        style |= {"frameon": True, "facecolor": "#ffffff", "framealpha": 1, "labelcolor": LINE}
     if given and isinstance(place, Axes):
         below = ScaledTranslation(0, -3.6 * points("medium") / 72, figure.dpi_scale_trans)
         place.legend(loc="upper center", bbox_to_anchor=(0.5, 0),

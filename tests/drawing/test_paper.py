@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import xarray as xr
-from matplotlib import rc_context
+from matplotlib import rc_context, style
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -38,6 +39,16 @@ def test_text_follows_style_sheets(record):
 
     assert np.divide(sizes(font_size=20), sizes()) == pytest.approx(2)
     assert sizes(axes_titlesize=7.5, legend_fontsize="x-large") == pytest.approx((7.5, 14.4))
+
+
+def test_lines_lie_on_light_grounds_in_dark_style_sheets(record):
+    with style.context("dark_background"):
+        figure = draw(record)
+        (legend,) = figure.legends
+    assert to_hex(figure.get_facecolor()) == "#000000"
+    grounds = [figure.axes[0].patch, legend.get_frame()]
+    assert {to_hex(ground.get_facecolor()) for ground in grounds} == {"#ffffff"}
+    assert {max(to_rgb(text.get_color())) < 0.2 for text in legend.get_texts()} == {True}
 
 
 def test_dots_per_inch_follow_style_sheets(record, tmp_path):
