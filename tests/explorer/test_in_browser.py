@@ -64,6 +64,15 @@ def test_a_start_is_dragged_and_the_plane_is_moved(visit):
     at.link_has("w=-4.5", there=False)
 
 
+#: How high the frame of a figure is.
+_FRAME = """(name) => {
+  const found = (view) => view.model.name === name ? view
+    : (view.child_views ?? []).map(found).find((one) => one);
+  return Object.values(Bokeh.index.roots ?? Bokeh.index).map(found).find((one) => one)
+    .frame.bbox.height;
+}"""
+
+
 def test_the_plane_is_square_and_nothing_moves_it(visit):
     at = visit("?model=rank-one")
     for size in ((1280, 720), (1024, 768), (820, 1180)):
@@ -82,6 +91,15 @@ def test_the_plane_is_square_and_nothing_moves_it(visit):
     field.press("Enter")
     at.reads("Write a start as two numbers")
     assert (at.place(0, 0), times.bounding_box()) == before
+
+
+def test_panels_of_time_are_equally_high_and_show_their_names(visit):
+    at = visit()
+    for size in ((1366, 650), (1024, 650)):
+        at.page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+        at.page.wait_for_timeout(500)
+        heights = [at.page.evaluate(_FRAME, name) for name in ("loss", "logit gap", "coordinates")]
+        assert max(heights) - min(heights) < 4 and min(heights) > 75  # "coordinates" has 11 letters
 
 
 def test_sliders_move_the_plane_by_mouse_and_keyboard(visit):

@@ -35,6 +35,8 @@ _POWER = """
   return "10" + String(tick).replace("-", "⁻").replace(/[0-9]/g, (d) => digits[d]);
 """
 _LEAST = 1e-9
+#: Pixels below the last panel, for the axis of time.
+_BELOW = 42
 
 Scale = Callable[[np.ndarray], np.ndarray]
 
@@ -87,11 +89,12 @@ class TimeFigures:
                 x_range=self.time, y_range=Range1d(0, 1), y_axis_label=name,
                 toolbar_location=None, tools="",
                 height=165 if last else 140, sizing_mode="stretch_both", name=name,
+                styles={"flex": f"1 0 {_BELOW if last else 0}px"},  # frames of one height
                 x_axis_label=_TIME if last else None,
             )  # fmt: skip
             plot.min_border = 4
             # room for the longest numbers: a frame that changes is laid out anew, for a second
-            plot.min_border_left, plot.min_border_bottom = 66, 46 if last else 4
+            plot.min_border_left, plot.min_border_bottom = 66, 4 + _BELOW if last else 4
             for axis in (plot.xaxis[0], plot.yaxis[0]):  # other models would be looked through too
                 axis.ticker, axis.formatter = BasicTicker(), CustomJSTickFormatter(code=_NUMBER)
             plot.grid.grid_line_alpha = 0.4
