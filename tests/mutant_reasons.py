@@ -8,6 +8,10 @@ _DIRECTION = "only the vector's direction counts"
 _ROUNDED = "two rounded numbers are not equal there"
 _ROOM = "room for numbers that are not read"
 _ROOT = "whether by bisection or by false position, the root is the same"
+_PARTS = "rows do not see each other"
+_OWN = "every model has a function of its own there"
+_FLAG = "any number but 0 asks for the derivative"
+_CHOICE = "where a picture's orbits start is a choice"
 #: Faults that change nothing that is computed.
 REASONS = {
     ("full_model.comparison.outcome",
@@ -41,9 +45,26 @@ REASONS = {
     ("flowsim.models.uniform.quadrature", "`0` becomes `1`"):
     "a law of several places has a largest distance that is neither 0 nor 1",
     ("flowsim.models.uniform.table", "`1` becomes `2`"): "the room is not read",
-    ("flowsim.flow.gap.engine", "`65536` becomes `131072`"): "rows do not see each other",
+    ("flowsim.flow.gap.engine", "`65536` becomes `131072`"): _PARTS,
     ("flowsim.models.untied.compiled", "`u * u` becomes `u / u`"): "either chart follows the row",
+    ("flowsim.models.codes", "`100` becomes `200`"): _CODE,
+    ("flowsim.models.codes", "`101` becomes `202`"): _CODE,
     ("flowsim.models.codes", "`102` becomes `204`"): _CODE,
+    ("flowsim.models.induction.rows", "`0` becomes `1`"): "both are finite or neither",
+    ("flowsim.models.rank_one.plane", "`0.55` becomes `1.55`"): _CHOICE,
+    ("flowsim.models.rank_one.plane", "`3.5` becomes `7.0`"): _CHOICE,
+    ("flowsim.models.uniform.values", "`1.0` becomes `2.0`"): _FLAG,
+    ("flowsim.flow.gap.hooks", "`raise NotImplementedError` becomes `pass`"): _OWN,
+    ("flowsim.flow.rows.hooks", "`1` becomes `2`"): _OWN,
+    ("flowsim.flow.rows.hooks", "`1.0` becomes `2.0`"): "any number from 1 on says so",
+    ("flowsim.flow.rows.engine", "`5` becomes `10`"): _ROOM,
+    ("flowsim.flow.rows.engine", "`start.shape[1] ** 2` becomes `start.shape[1] * 2`"): _PARTS,
+    ("flowsim.models.rank_one.attention.rows", "`32` becomes `64`"): _PARTS,
+    ("flowsim.models.gap_family.compiled", "`1.0` becomes `2.0`"):
+    "either is what rounding leaves of a factor that is 0",
+    ("flowsim.landscape.ends",
+     "`(loss - end.loss).abs() <= _LOSS * (1 + abs(end.loss))` becomes "
+     "`(loss - end.loss).abs() < _LOSS * (1 + abs(end.loss))`"): _ROUNDED,
     ("flowsim.models.codes", "`104` becomes `208`"): _CODE,
     ("flowsim.models.rank_one.rows", "`6` becomes `12`"): _ROOM,
     ("flowsim.models.row", "`6` becomes `12`"): _ROOM,
@@ -115,6 +136,7 @@ OTHERS = {
         "`0` becomes `1`",
     ): "with fewer pieces the integral is as exact at every σ that is tried",
     ("flowsim.flow.gap.engine", "`3000` becomes `6000`"): _BOUND,
+    ("flowsim.models.rank_one.attention.rows", "`30000` becomes `60000`"): _BOUND,
     ("flowsim.flow.reference", "`10000000.0` becomes `20000000.0`"): _BOUND,
     ("flowsim.flow.reference", "`200` becomes `400`"): _BOUND,
     (

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from flowsim import AttentionModel, BinaryChain, Model, search_critical_points
-from flowsim.landscape.critical import critical_points_in
+from flowsim import AttentionModel, BinaryChain, Label, Model, from_loss, search_critical_points
+from flowsim.landscape.critical import classify_critical, critical_points_in
 from flowsim.models.on_chain import OnChain
 
 CHAIN = BinaryChain(0.5, 0.8)
@@ -144,3 +144,11 @@ def test_points_of_a_slice_are_critical_in_all_coordinates():
         points, unstable = critical_points_in(model, low, high)
         found = zip(points[:, 0].round(decimals=9).tolist(), unstable.tolist(), strict=True)
         assert list(found) == expected and (points[:, 2] == held).all()
+
+
+@pytest.mark.parametrize(("sign", "label"), [(1, Label.LOCAL_MINIMUM), (-1, Label.SADDLE)])
+def test_the_kind_of_a_point_does_not_depend_on_the_unit_of_the_loss(sign, label):
+    for unit in (1e-6, 1.0, 1e6):
+        bowl = from_loss(lambda x, y, u=unit: u * (x**2 + sign * 1e-4 * y**2), "bowl")
+        for decisive in (False, True):
+            assert classify_critical(bowl, torch.zeros(1, 2).double(), decisive) == label

@@ -8,7 +8,16 @@ import sys
 import pytest
 import torch
 
-from flowsim import BinaryChain, InputError, ModelChoice, SymmetricChain, reduced_model
+from flowsim import (
+    AttentionModel,
+    BinaryChain,
+    InductionModel,
+    InputError,
+    ModelChoice,
+    RankOneModel,
+    SymmetricChain,
+    reduced_model,
+)
 from flowsim.models.catalogue import MODELS, families_with, family_of
 
 #: Options that are not as usual, of the models that have such.
@@ -19,6 +28,8 @@ UNUSUAL = {
     "states": {"states": 3, "attention": True, "length": 2, "hidden_per_state": 5},
     "induction": {"length": 4},
 }
+#: Whose loss is a function of the gap.
+GAP = ("canonical", "linear", "untied")
 CHOICES = [ModelChoice(name, **UNUSUAL.get(name, {})) for name in MODELS]
 
 
@@ -52,6 +63,10 @@ def test_what_a_model_lacks_is_as_without_it():
     )
     with pytest.raises(AttributeError, match="no model has an option 'depth'"):
         choice.depth  # noqa: B018
+
+
+def test_a_rank_one_model_is_tied_and_has_no_attention_unless_it_is_asked_for():
+    assert ModelChoice("rank-one").options == {"length": 8, "attention": False, "tied": True}
 
 
 def test_a_chain_says_what_else_would_be_given():
@@ -100,3 +115,19 @@ def test_an_induction_model_is_built_on_a_law_of_kernels_alone():
     assert family.read_chain({"prior": "dirichlet"}, {"length": 5}) is family.chain({})
     with pytest.raises(InputError, match="needs a law of kernels, not Bin"):
         ModelChoice("induction").on(BinaryChain(0.5, 0.8))
+
+
+def test_tolerances_are_as_find_limits_says():
+    models = [choice.on(choice.chain(p=0.5, q=0.8)) for choice in map(ModelChoice, GAP)]
+    assert all(model.flow().rtol == 1e-10 for model in models)
+    chain = BinaryChain(0.5, 0.8)
+    for model, rtol in ((RankOneModel(chain, 8), 1e-8), (InductionModel(5), 1e-8),
+                        (AttentionModel(chain, 8), 1e-6)):  # fmt: skip
+        assert model.flow().rtol == rtol
+
+
+def test_a_pace_is_how_fast_what_is_learned_decays():
+    p, q = 0.2, 0.9
+    for name in ("canonical", "linear", "rank-one"):
+        model = ModelChoice(name).on(BinaryChain(p, q))
+        assert model.pace() == pytest.approx(p * q / (p + q) ** 2 * abs(1 - p - q))

@@ -204,3 +204,11 @@ def test_a_view_in_space_keeps_to_its_window():
 def test_a_resolution_may_be_a_number_of_numpy():
     record = portrait_record(model("canonical", 0.5, 0.8), resolution=np.int64(2), confirm=0)
     assert record.sizes["e"] == 2
+
+
+def test_an_orbit_that_never_settles_is_drawn_for_twenty_of_its_models_units_of_time():
+    of = model("canonical", 0.5, 0.8)
+    at_rest = torch.tensor([[0.0, 0.5]], dtype=torch.float64)
+    times, path = drawn_orbits(of, at_rest, find_limits(of, at_rest))
+    assert float(times[-1, 0]) == pytest.approx(20 / of.pace()) and len(times) == 159
+    assert (path == at_rest).all()
