@@ -469,7 +469,8 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
     if record.sizes.get("saddle"):
         saddle = record[f"saddle_{across}"].to_numpy()
         ax.plot(saddle, np.zeros_like(saddle), **_SADDLE)
-        parts["saddles"] = _SADDLE | parts.get("saddles", {})
+        name = "saddle" if not parts and len(saddle) == 1 else "saddles"
+        parts[name] = _SADDLE | parts.get(name, {})
     if parts:
         lines = Joint(Line2D([], [], **style) for style in parts.values())
         text = ", ".join(parts)
