@@ -362,7 +362,8 @@ class _Decades:
         """Label the rows that go to infinity; their limits and the limit of their loss.
 
         |θ| grows like a power of time or like its logarithm over the last three notes and still
-        does at the end, or has grown beyond all bounds.
+        does at the end, or has grown beyond all bounds. The loss tends to what is left when the
+        falls of tenfold times shrink by the same factor on and on: −∞ if they do not shrink.
         """
         found = (limits.label == Label.UNRESOLVED) | (limits.label == Label.LOCAL_MINIMUM)
         growth, power = self._laws()
@@ -382,6 +383,7 @@ class _Decades:
         loss = model.loss(before)
         last, one = (loss[:, 1] - loss[:, 2]), (loss[:, 0] - loss[:, 1])
         rest = (last * last / (one - last)).where((last > 0) & (last < one), 0.0)
+        rest = torch.where((last > 0) & (last >= (1 - _STEADY) * one), torch.inf, rest)
         limits.loss[index] = torch.where(beyond, _limit_beyond(model, end), loss[:, 2] - rest)
         limits.theta[index] = torch.where(grows, end.sign() * torch.inf, end)
         limits.label[index] = Label.INFINITY

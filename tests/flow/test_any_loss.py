@@ -274,3 +274,13 @@ def test_labels_on_a_device_are_those_on_the_cpu(device):
     here, there = (limits_by(model, rows, How(device=where)) for where in ("cpu", device))
     assert torch.equal(here.label, there.label)
     torch.testing.assert_close(here.theta, there.theta, rtol=0, atol=1e-6)
+
+
+def test_a_loss_that_falls_as_a_power_or_a_logarithm_of_time_has_its_limit():
+    starts = [[1.0, 0.3], [2.0, -1.0]]
+    tail = flowsim.from_loss(lambda x, y: 2 + (1 + x**2) ** -0.5 + y**2 / 2)
+    found = flowsim.find_limits(tail, starts)
+    assert (found.theta[:, 0] == np.inf).all() and np.abs(found.loss - 2).max() < 1e-6
+    abyss = flowsim.from_loss(lambda x, y: -(1 + x**2).log() + y**2 / 2)
+    found = flowsim.find_limits(abyss, starts)
+    assert (found.label == flowsim.Label.INFINITY).all() and (found.loss == -np.inf).all()

@@ -221,3 +221,7 @@ def test_lifts_of_e_equal_zero_are_of_one_kind_on_either_side_of_w_minus_one_hal
     assert found == model.plane.line(w, {}).tolist()
     assert model.plane.saddles(w, {}).tolist() == [-0.5]
     assert len(model.plane.saddles(w[2:], {})) == len(model.plane.saddles(w[:2], {})) == 0
+    flat = RankOneModel(BinaryChain(p, 1 - p), 4).plane  # nothing to learn
+    assert (
+        len(flat.saddles(w, {})) == 0 and (flat.line(w, {}) == CriticalPoint.GLOBAL_MINIMUM).all()
+    )

@@ -74,6 +74,19 @@ def test_the_saddle_has_energy_minus_two():
         assert model.conserved([[0.0, -(m**-0.5)]]).item() == pytest.approx(-2, rel=1e-14)
 
 
+def test_the_curves_of_the_plane_have_the_energy_of_the_saddle_and_the_best_gap():
+    for s, p, m in CASES:
+        model, w = states(s, p, m), torch.linspace(-2, 2, 41, dtype=torch.float64)
+        border, minima = model.plane.separatrix(w, {}), model.plane.minima(w, {})
+        drawn = border.isfinite() & (border > 0)
+        energy = model.conserved(torch.stack([border, w], -1)[drawn])
+        assert torch.allclose(energy, torch.full_like(energy, -2.0), rtol=1e-12)
+        gap = model.logit_gap(torch.stack([minima, w], -1)[minima < 100])
+        assert drawn.any() and len(gap)
+        best = torch.full_like(gap, model.chain.target_logit_gap)
+        assert torch.allclose(gap, best, rtol=1e-9)
+
+
 def test_two_states_are_the_binary_loss_of_twice_the_gap():
     gap = torch.linspace(-9, 9, 41, dtype=torch.float64)
     for p in (0.2, 0.7):
