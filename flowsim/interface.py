@@ -15,7 +15,7 @@ from functools import wraps
 from inspect import isfunction, signature
 from itertools import product
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -362,17 +362,19 @@ class Model:
             else:
                 setattr(cls, name, vars(Model)[name])
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "metric":
-            return (1.0,) * len(self.coordinates)
-        if name == "keeps_sign":
-            return (False,) * len(self.coordinates)
-        if name == "coordinates":
-            raise InputError(f'{self.name} needs coordinates, such as coordinates = ("x", "y")')
-        chain = vars(self).get("chain")
-        of_chain = not name.startswith("_") and hasattr(chain, name)
-        hint = f"; its chain has: .chain.{name}" if of_chain else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
+    if not TYPE_CHECKING:  # else a checker of types would take any name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "metric":
+                return (1.0,) * len(self.coordinates)
+            if name == "keeps_sign":
+                return (False,) * len(self.coordinates)
+            if name == "coordinates":
+                raise InputError(f'{self.name} needs coordinates, such as coordinates = ("x", "y")')
+            chain = vars(self).get("chain")
+            of_chain = not name.startswith("_") and hasattr(chain, name)
+            hint = f"; its chain has: .chain.{name}" if of_chain else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def loss(self, theta: Tensor) -> Tensor:
         """L, shape (...) for θ of shape (..., k)."""

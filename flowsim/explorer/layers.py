@@ -222,10 +222,9 @@ def line_key(view: View) -> tuple[object, ...] | None:
 
     None for other models, whose line may move with p and q.
     """
-    model = view.model
-    if not model.fast:
+    if not view.model.fast or view.chain is None:
         return None
-    value = model.chain.second_eigenvalue
+    value = view.chain.second_eigenvalue
     return view.choice, view.fixed, view.window, (value > 0) - (value < 0)
 
 

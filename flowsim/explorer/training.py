@@ -98,7 +98,7 @@ _MOST_EXACT = 12
 
 def check_training(view: View, settings: FullSettings) -> None:
     """InputError, in a sentence for the page, where this trainer cannot train these sizes."""
-    if view.choice.states is None and view.model.chain != BinaryChain(view.p, view.q):
+    if view.choice.states is None and view.chain != BinaryChain(view.p, view.q):
         name = view.choice.name
         raise InputError(f"a transformer is trained on the chain (p, q), not on the {name} model's")
     states, n = view.choice.states or 2, full_length(view, settings.length)
@@ -157,7 +157,7 @@ def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
         clean = lift_states(point, arch)
     else:
         held = view.held.get("u"), view.held.get("b")
-        clean = lift_held(point, arch, view.model.chain, *held)
+        clean = lift_held(point, arch, view.chain, *held)
     if not settings.noise:
         return clean
     return with_noise(arch, clean, settings.noise, [torch.Generator().manual_seed(settings.seed)])
@@ -181,7 +181,7 @@ def place(arch: Architecture, weights: Weights) -> tuple[float, float]:
 
 def probe_tokens(view: View, settings: FullSettings) -> Tensor:
     """Sequences whose logits are averaged, (32, N)."""
-    source = MarkovSource.of(view.model.chain)
+    source = MarkovSource.of(view.chain)
     generator = torch.Generator().manual_seed(1)
     return source.repeat(1).sample(32, full_length(view, settings.length), generator)[0][0]
 
@@ -335,7 +335,7 @@ def _raise_if(halted: bool) -> None:
 
 def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label]]:
     """SGD or AdamW on fresh batches; it has learned where a tenth of the gap is left, for good."""
-    settings, chain = sampled_settings(view, run.settings), view.model.chain
+    settings, chain = sampled_settings(view, run.settings), view.chain
     assert isinstance(chain, GapChain)
     session = RunSession(settings, first_weights(view, run.settings, run.start))
     trainer, recipe, arch = session.trainer, settings.recipe, settings.arch
@@ -366,7 +366,7 @@ def sampled_settings(view: View, full: FullSettings) -> RunSettings:
     clip = 1.0 if full.trainer == "adamw" else None
     recipe = Recipe(full.trainer, steps=full.steps, learning_rate=full.rate, clip=clip)
     arch = full_architecture(view, full)
-    chain = view.model.chain
+    chain = view.chain
     data: dict[str, Any] = (
         {"p": (view.p,), "q": (view.q,)} if isinstance(chain, BinaryChain) else {"data": chain}
     )

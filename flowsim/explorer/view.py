@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flowsim.errors import InputError
 from flowsim.interface import Model
@@ -123,10 +123,14 @@ class View:
         plane.hold(self.held)
 
     @property
+    def chain(self) -> Any:
+        """What the model is trained on; None of a model that is just a formula."""
+        return self.choice.chain(**{name: getattr(self, name) for name in self.choice.family.data})
+
+    @property
     def model(self) -> Model:
         """The reduced model on its chain."""
-        data = {name: getattr(self, name) for name in self.choice.family.data}
-        return _showing(self.choice.on(self.choice.chain(**data)), self.axes)
+        return _showing(self.choice.on(self.chain), self.axes)
 
     @property
     def x(self) -> str:

@@ -18,6 +18,7 @@ from flowsim.explorer.layers import (
     followed,
     has_border,
     landscape,
+    line_key,
     refined,
     runs,
 )
@@ -345,6 +346,13 @@ class Well(Model):
     def loss(self, theta):
         x, y = theta.unbind(-1)
         return (x**2 - 1) ** 2 / 4 + y**2 / 2 + self.g * x
+
+
+def test_the_line_of_a_users_fast_model_is_of_no_chain():
+    well = Well()
+    well.fast = True
+    assert line_key(View(ModelChoice.of(well))) is None
+    assert line_key(View()) != line_key(View(p=0.1)) == line_key(View(p=0.15))
 
 
 def test_the_ends_of_a_users_model_have_one_code_on_all_parts_of_a_page(tmp_path):

@@ -134,7 +134,7 @@ class TimeFigures:
         for part in (self.best, self.unigram, self.target, *self.names, self.figures[1]):
             part.visible = view.trains
         if view.trains:
-            chain = view.model.chain
+            chain = view.chain
             self.least = chain.entropy_rate
             self.unigrams = chain.mutual_information
             self.target.location = self.names[2].y = chain.target_logit_gap

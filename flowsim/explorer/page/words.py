@@ -251,7 +251,7 @@ def verdict(view: View, run: Run) -> str:
             "out of time": f"Training ran out of its {LONGEST:.0f} seconds",
             "out of steps": "Training ended",
         }[run.ended]
-        share = float(open_gap(view.model.chain, latest.loss))
+        share = float(open_gap(view.chain, latest.loss))
         return (
             f"{why} after {latest.step} steps with {100 * share:.0f} % of what can be learned "
             f"still unlearned: neither learned nor surely trapped. The flow from here {does}."

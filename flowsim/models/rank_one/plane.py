@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flowsim.labels import CriticalPoint
 from flowsim.models.canonical.basins import reaches_global_minimum, separatrix
-from flowsim.models.on_chain import AttentionPlane, OnChain
+from flowsim.models.on_chain import AttentionPlane
 
 #: Where orbits start, in parts of the window's sides: where they move without being stiff.
 _PLACES = tuple(x / 3.5 + 0.5 for x in (-1.6, -0.55, 0.55, 1.6))
@@ -27,7 +27,7 @@ class RankOnePlane(AttentionPlane):
     orbits = tuple((x, y) for y, x in product(_PLACES, _PLACES))
     reach = 1.75
 
-    def __init__(self, model: OnChain) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__(model)
         self.holds = ("a", "b") if model.attention else ("b",)
         if not (model.attention and model.tied):
