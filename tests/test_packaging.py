@@ -1,10 +1,12 @@
 """Wheel and sdist: built from the tracked files, installed without the repository, and used."""
 
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -34,6 +36,16 @@ def test_the_citation_is_of_this_version():
     (holder,) = [line for line in (ROOT / "LICENSE").read_text().splitlines() if "(c)" in line]
     (author,) = [line.partition('"')[2][:-1] for line in citation if "- name:" in line]
     assert author in holder or author.lower() in holder.lower()
+
+
+def test_the_architecture_page_says_what_each_library_gives():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    more = project["optional-dependencies"]
+    wanted = project["dependencies"] + more["explore"] + more["cluster"]
+    _, _, page = (ROOT / "docs/architecture.md").read_text().partition("what would be lost")
+    rows = page.partition("\n\n")[0].splitlines()[2:]
+    said = {name for row in rows for name in re.findall(r"[a-z0-9]+", row.split("|")[1])}
+    assert {re.match(r"\w+", name)[0] for name in wanted} <= said
 
 
 @pytest.fixture(scope="module")
