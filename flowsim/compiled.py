@@ -1,4 +1,4 @@
-"""Functions compiled by numba, kept on disk between processes, in files that are checked.
+"""Functions compiled by numba, kept on disk between processes.
 
 numba looks only at a function's own file when it asks whether the code kept on disk is still
 right, not at the functions that it calls. Here the folder is named after the text of every file
@@ -11,15 +11,14 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numba
-from numba.core.caching import IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.event import Event, Listener, register
@@ -112,38 +111,6 @@ class _LateCompiler(_InnerCompiler):
     library = _Late
 
 
-class _SealedFiles(IndexDataCacheFile):
-    """numba's files of one function, each followed by a digest of what it holds.
-
-    numba unpickles them and runs the machine code in them as they are. A file that does not end
-    with its digest counts as missing: the function is compiled anew and the file replaced.
-    """
-
-    def _load_index(self) -> Any:
-        return super()._load_index() if _intact(Path(self._index_path)) else {}
-
-    def _load_data(self, name: str) -> Any:
-        if not _intact(Path(self._data_path(name))):
-            raise FileNotFoundError(name)  # which numba takes for a function not compiled yet
-        return super()._load_data(name)
-
-    @contextmanager
-    def _open_for_write(self, filepath: str) -> Iterator[Any]:
-        with super()._open_for_write(filepath) as file:
-            yield file
-            file.flush()
-            file.write(hashlib.sha256(Path(file.name).read_bytes()).digest())
-
-
-def _intact(path: Path) -> bool:
-    """Whether a file ends with the digest of all that comes before."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return False
-    return len(content) > 32 and hashlib.sha256(content[:-32]).digest() == content[-32:]
-
-
 @cache
 def code_folder() -> str:
     """Where compiled code is kept: NUMBA_CACHE_DIR, or the user's cache."""
@@ -222,10 +189,6 @@ def compiled(
     before, config.CACHE_DIR = config.CACHE_DIR, code_folder()
     try:
         decorated.enable_caching()
-        kept = decorated._cache
-        kept._cache_file = _SealedFiles(
-            kept.cache_path, kept._impl.filename_base, kept._impl.locator.get_source_stamp()
-        )
     except RuntimeError:  # no folder can be written: compiled anew in every process
         pass
     finally:
