@@ -166,10 +166,8 @@ def held_attributes(held: Mapping[str, float]) -> dict[str, object]:
 
 
 def held_of(attributes: Mapping[str, Any]) -> dict[str, float]:
-    """The inverse of ``held_attributes``; records of before have names of coordinates alone."""
-    former = [str(name) for name in attributes.get("coordinates", ()) if name in attributes]
-    names = str(attributes["held"]).split() if "held" in attributes else former
-    return {name: float(attributes[name]) for name in names}
+    """The inverse of ``held_attributes``."""
+    return {name: float(attributes[name]) for name in str(attributes.get("held", "")).split()}
 
 
 #: What records of this form have as their attribute ``schema``.

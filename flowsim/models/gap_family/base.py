@@ -129,15 +129,14 @@ class BinaryGapModel(GapModel):
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""
         if not self.dynamic_bias:
-            return self.loss_at(self.logit_gap(theta))
+            return super().loss(theta)
         logit0 = theta[..., -1] + self.offset(theta)
         return cross_entropy(self.chain, logit0, logit0 + self.logit_gap(theta))
 
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``: ℓ′(Δ) ∇Δ, or its three terms when the bias is a coordinate."""
         if not self.dynamic_bias:
-            slope = self.slope_at(self.logit_gap(theta))
-            return slope.unsqueeze(-1) * self.logit_gap_gradient(theta)
+            return super().gradient(theta)
         logit0 = theta[..., -1] + self.offset(theta)
         after_one = residual1(self.chain, logit0 + self.logit_gap(theta)).unsqueeze(-1)
         both = residual0(self.chain, logit0).unsqueeze(-1) + after_one
