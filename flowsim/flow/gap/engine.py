@@ -73,7 +73,7 @@ def gap_paths(half: Gap, start: Tensor, times: Tensor, rtol: float, atol: float)
         part = slice(i, i + PART)
         find_paths(half.law, rows[part], since[part], rtol, atol, _STEPS, scratch, path[part, 1:])
     if scale:
-        path /= scale
+        path[:, 1:] /= scale
     path[:, 0] = _rows(start)
     return torch.from_numpy(path).transpose(0, 1).to(start.device)
 
