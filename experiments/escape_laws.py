@@ -20,7 +20,6 @@ TENTH = MEASURED // 10
 LEAST = 0.01
 PARTS = ("fit", "new seeds", "new chains")
 EVENTS = ("crossing", "escape")
-WAYS = ("settings", "derived", "first tenth", "both")
 LAW = ("constant", "r", "d", "rate", "batch N", "1/(1 - beta2)", "1 + epsilon/1e-7",
        "(p + q - 1) sqrt(pi0 pi1)", "exp(way of b)", "(r d)^(way of b)")  # fmt: skip
 

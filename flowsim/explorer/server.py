@@ -27,8 +27,8 @@ from flowsim.explorer.page.visit import Visit
 from flowsim.explorer.view import View
 
 HOST = "127.0.0.1"
-#: Where the server listens unless told otherwise, and how many pages it serves at once.
-DEFAULT_PORT, MOST_PAGES = 5006, 16
+#: How many pages it serves at once.
+MOST_PAGES = 16
 #: Bytes of one message from a page; milliseconds after which a page that went away is forgotten,
 #: and between two looks for such pages.
 _LARGEST, _FORGOTTEN, _LOOK = 2**24, 3000, 500

@@ -328,11 +328,6 @@ def seal(path: Path) -> None:
         file.write(line)
 
 
-def unseal(path: Path) -> None:
-    """Cut the seal off a sealed file, which can then be written to."""
-    os.truncate(path, path.stat().st_size - LENGTH)
-
-
 def sealed(path: Path) -> bool:
     """Whether the file ends in a seal, and the seal is right.
 

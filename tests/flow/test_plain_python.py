@@ -154,7 +154,7 @@ def test_the_engines_parts_are_right():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("orbit", [o for o in ORBITS if model_of(*o[:2]).loss_of_gap], ids=name_of)
+@pytest.mark.parametrize("orbit", [o for o in ORBITS if model_of(*o[:2]).fast], ids=name_of)
 def test_the_table_is_torchdiffeqs(orbit):
     name, options, start = orbit
     model, noted = model_of(name, options), json.loads(TABLE.read_text())[name_of(orbit)]

@@ -47,9 +47,9 @@ class CanonicalModel(BinaryGapModel):
 
     name = "canonical"
 
-    coordinates: tuple[str, ...] = ("e", "w")
-    keeps_sign: tuple[bool, ...] = (True, True)
-    conserved_names: tuple[str, ...] = ("energy",)
+    coordinates = ("e", "w")
+    keeps_sign = (True, True)
+    conserved_names = ("energy",)
 
     def captions(self) -> dict[str, str]:
         """Words of a figure; where lifted starts of the full model learn, a remark says so."""

@@ -28,14 +28,8 @@ class GapModel(OnChain):
     the chain's target gap.
     """
 
-    name: str
     chain: GapChain
-    coordinates: tuple[str, ...]
-    metric: tuple[float, ...]
-    keeps_sign: tuple[bool, ...]
-    conserved_names: tuple[str, ...]
     shown = ("w", "e")
-    loss_of_gap = True
     fast = True
 
     def logit_gap(self, theta: Tensor) -> Tensor:
@@ -91,12 +85,11 @@ class BinaryGapModel(GapModel):
         if bias not in ("optimal", "dynamic"):
             raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
         self.dynamic_bias = bias == "dynamic"
-        self.loss_of_gap = self.fast = not self.dynamic_bias
+        self.fast = not self.dynamic_bias
         if self.dynamic_bias:  # the conservation laws need the bias at its optimum
             self.coordinates = (*self.coordinates, "b")
             self.keeps_sign = (*self.keeps_sign, False)
             self.conserved_names = ()
-        self.metric: tuple[float, ...] = (1.0,) * len(self.coordinates)
 
     @property
     def law(self) -> tuple[float, ...]:

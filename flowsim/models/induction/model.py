@@ -55,11 +55,7 @@ class InductionModel(Model):
     """
 
     name = "induction"
-    coordinates: tuple[str, ...] = ("alpha", "beta")
-    metric: tuple[float, ...] = (1.0, 1.0)
-    keeps_sign: tuple[bool, ...] = (False, False)
-    conserved_names: tuple[str, ...] = ()
-    loss_of_gap = False
+    coordinates = ("alpha", "beta")
 
     def __init__(self, length: int, prior: Prior | None = None) -> None:
         prior = DIRICHLET if prior is None else prior

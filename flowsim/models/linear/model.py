@@ -55,9 +55,9 @@ class LinearAttentionModel(BinaryGapModel):
 
     name = "linear"
 
-    coordinates: tuple[str, ...] = ("e", "w", "a")
-    keeps_sign: tuple[bool, ...] = (True, True, False)
-    conserved_names: tuple[str, ...] = ("energy", "attention_energy")
+    coordinates = ("e", "w", "a")
+    keeps_sign = (True, True, False)
+    conserved_names = ("energy", "attention_energy")
 
     def captions(self) -> dict[str, str]:
         """Words of a figure."""

@@ -81,7 +81,6 @@ class RankOneModel(OnChain):
     """
 
     name = "rank-one"
-    loss_of_gap = False
     kinked = True
 
     def __init__(

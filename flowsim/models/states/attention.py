@@ -51,10 +51,8 @@ class StatesAttentionModel(OnChain):
     name = "states"
     attention = True
 
-    coordinates: tuple[str, ...] = ("e", "w", "v")
-    keeps_sign: tuple[bool, ...] = (True, True, True)
-    conserved_names: tuple[str, ...] = ()
-    loss_of_gap = False
+    coordinates = ("e", "w", "v")
+    keeps_sign = (True, True, True)
 
     def __init__(
         self, chain: SymmetricChain, length: int, hidden_per_state: int = HIDDEN_PER_STATE

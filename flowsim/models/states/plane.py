@@ -48,9 +48,9 @@ class StatesModel(GapModel):
     name = "states"
     attention = False
 
-    coordinates: tuple[str, ...] = ("e", "w")
-    keeps_sign: tuple[bool, ...] = (True, True)
-    conserved_names: tuple[str, ...] = ("energy",)
+    coordinates = ("e", "w")
+    keeps_sign = (True, True)
+    conserved_names = ("energy",)
     chain: SymmetricChain
 
     def __init__(self, chain: SymmetricChain, hidden_per_state: int = HIDDEN_PER_STATE) -> None:

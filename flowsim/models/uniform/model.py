@@ -61,8 +61,6 @@ class AttentionModel(OnChain):
     coordinates: tuple[str, ...] = ("e", "w", "a")
     keeps_sign: tuple[bool, ...] = (True, True, False)
     shown = ("w", "e")
-    conserved_names: tuple[str, ...] = ()
-    loss_of_gap = False
 
     def __init__(
         self, chain: BinaryChain, length: int, bias: str = "optimal", compress: bool = True

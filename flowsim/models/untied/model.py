@@ -52,9 +52,9 @@ class UntiedModel(BinaryGapModel):
 
     name = "untied"
 
-    coordinates: tuple[str, ...] = ("e", "u", "w")
-    keeps_sign: tuple[bool, ...] = (False, False, True)
-    conserved_names: tuple[str, ...] = ("embedding_difference", "energy")
+    coordinates = ("e", "u", "w")
+    keeps_sign = (False, False, True)
+    conserved_names = ("embedding_difference", "energy")
 
     def captions(self) -> dict[str, str]:
         """Words of a figure."""
