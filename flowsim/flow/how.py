@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from flowsim.arrays import Numbers, resolve_device, to_tensor
 from flowsim.errors import InputError
-from flowsim.interface import Model
+from flowsim.interface import Model, of_model
 from flowsim.labels import Label
 from flowsim.models.own import check_coordinates, check_own, is_own
 
@@ -21,6 +23,8 @@ from flowsim.models.own import check_coordinates, check_own, is_own
 INTEGRATORS = ("flowsim", "torchdiffeq")
 #: Called before a stage of the work with what is counted and how many; returns what counts them.
 Stage = Callable[[str, int], Callable[[int], object]]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class How:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        _check_tolerances(1.0 if self.rtol is None else self.rtol, self.atol)
+        _check_tolerances(self.rtol, self.atol)
         if self.integrator not in INTEGRATORS:
             known = ", ".join(INTEGRATORS)
             raise InputError(f"integrator must be one of {known}, not {self.integrator!r}")
@@ -76,6 +80,9 @@ class How:
         usual = {"integrator": "flowsim", "device": "cpu"}
         other = {name: own for name, word in usual.items() if (own := getattr(self, name)) != word}
         return {"rtol": "default" if self.rtol is None else self.rtol, "atol": self.atol, **other}
+
+
+_NONE = torch.zeros(0)
 
 
 @dataclass
@@ -108,11 +115,11 @@ class Limits:
     loss: Tensor
     gradient_norm: Tensor
     evaluations: Tensor
-    kinks: Tensor = field(default_factory=lambda: torch.zeros(0))
-    sliding_time: Tensor = field(default_factory=lambda: torch.zeros(0))
+    kinks: Tensor = _NONE
+    sliding_time: Tensor = _NONE
 
     def __post_init__(self) -> None:
-        if self.kinks.shape != self.label.shape:
+        if self.kinks is _NONE:
             self.kinks = torch.zeros_like(self.label, dtype=torch.int32)
             self.sliding_time = torch.zeros_like(self.loss)
 
@@ -124,15 +131,18 @@ class Limits:
 
     def numpy(self) -> Limits:
         """The same as numpy arrays."""
-        return Limits(**{f.name: getattr(self, f.name).numpy() for f in fields(self)})
+        return self._each(Tensor.numpy)
 
     def tensors(self) -> Limits:
         """The same as tensors."""
-        return Limits(**{f.name: torch.as_tensor(getattr(self, f.name)) for f in fields(self)})
+        return self._each(torch.as_tensor)
 
     def on(self, device: str) -> Limits:
         """The same on another device."""
-        return Limits(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
+        return self._each(lambda column: column.to(device))
+
+    def _each(self, changed: Callable[[Any], Any]) -> Limits:
+        return Limits(**{f.name: changed(getattr(self, f.name)) for f in fields(self)})
 
     @classmethod
     def joined(cls, parts: list[Limits], lead: torch.Size) -> Limits:
@@ -141,22 +151,37 @@ class Limits:
         return cls(**{name: c.reshape(lead + c.shape[1:]) for name, c in columns.items()})
 
 
-def check_starts(model: Model, theta0: Numbers, rtol: float, atol: float) -> Tensor:
-    """``theta0`` as a tensor (..., k); InputError for a wrong shape or bad tolerances."""
-    starts = to_tensor(theta0, "starts")
-    check_coordinates(model.name, model.coordinates)
-    k = len(model.coordinates)
-    if starts.ndim == 0 or starts.shape[-1] != k or starts.numel() == 0:
-        names = ", ".join(model.coordinates)
-        raise InputError(f"starts need shape (..., {k}) = ({names}), not {tuple(starts.shape)}")
-    _check_tolerances(rtol, atol)
-    if is_own(model):
-        check_own(model, starts.reshape(-1, k))
-    return starts
+def of_starts(function: _Function) -> _Function:
+    """Let a public function of a model and of starts take lists and arrays, and answer in kind.
+
+    The function is given the starts as a tensor (..., k). What it returns, a tensor or ``Limits``
+    of tensors, becomes numpy arrays unless it was called with a tensor. InputError is raised for
+    starts of a wrong shape, for bad tolerances, and for a first argument that is no model.
+    """
+    names = tuple(signature(function).parameters)
+
+    @of_model
+    @wraps(function)
+    def checked(model: Model, theta0: Numbers, *more: Any, **named: Any) -> Any:
+        starts = to_tensor(theta0, "starts")
+        check_coordinates(model.name, model.coordinates)
+        k = len(model.coordinates)
+        if starts.ndim == 0 or starts.shape[-1] != k or starts.numel() == 0:
+            columns = ", ".join(model.coordinates)
+            shape = tuple(starts.shape)
+            raise InputError(f"starts need shape (..., {k}) = ({columns}), not {shape}")
+        given = {**dict(zip(names[2:], more, strict=False)), **named}
+        _check_tolerances(given.get("rtol"), given.get("atol", 0.0))
+        if is_own(model):
+            check_own(model, starts.reshape(-1, k))
+        found = function(model, starts, *more, **named)
+        return found if isinstance(theta0, Tensor) else found.numpy()
+
+    return checked  # type: ignore[return-value]
 
 
-def _check_tolerances(rtol: float, atol: float) -> None:
-    if not 0 < rtol < math.inf:
+def _check_tolerances(rtol: float | None, atol: float) -> None:
+    if rtol is not None and not 0 < rtol < math.inf:
         raise InputError(f"rtol must be a positive number, not {rtol}")
     if not 0 <= atol < math.inf:
         raise InputError(f"atol must be a number that is not negative, not {atol}")
@@ -174,15 +199,3 @@ def check_times(t: Numbers, each: tuple[int, ...] = ()) -> Tensor:
         own = f", or as many for each start, of the shape (T, {str(each)[1:]}" if each else ""
         raise InputError(f"t must be a vector of at least two increasing, finite times{own}")
     return times
-
-
-def check_fraction(fraction: float) -> float:
-    """``fraction`` itself, between 0 and 1; else InputError."""
-    if not 0 < fraction < 1:
-        raise InputError(f"fraction must lie strictly between 0 and 1, not {fraction}")
-    return fraction
-
-
-def in_kind(found: Tensor, theta0: Any) -> Any:
-    """The result as a tensor if the starts were one, else as a numpy array."""
-    return found if isinstance(theta0, Tensor) else found.numpy()

@@ -15,13 +15,13 @@ from flowsim.arrays import Numbers
 from flowsim.errors import InputError
 from flowsim.flow.any_loss import any_limits, any_paths, any_times
 from flowsim.flow.gap.engine import gap_limits, gap_paths, gap_times
-from flowsim.flow.how import How, Limits, check_fraction, check_starts, check_times, in_kind
+from flowsim.flow.how import How, Limits, check_times, of_starts
 from flowsim.flow.rows.engine import loss_followed, row_limits, row_paths, row_times
-from flowsim.interface import Gap, Model, of_model
+from flowsim.interface import Gap, Model
 from flowsim.labels import Label, Rule
 
 
-@of_model
+@of_starts
 def find_limits(
     model: Model,
     theta0: Numbers,
@@ -73,24 +73,21 @@ def find_limits(
     >>> [flowsim.Label(label).name for label in limits.label]
     ['GLOBAL_MINIMUM', 'LOCAL_MINIMUM']
     """
-    half = model.flow()
-    if rtol is None:
-        rtol = 1e-6 if half is None else half.rtol
-    starts = check_starts(model, theta0, rtol, atol)
-    rows = starts.reshape(-1, starts.shape[-1])
+    assert isinstance(theta0, Tensor)  # by ``of_starts``
+    half, rows = model.flow(), theta0.reshape(-1, theta0.shape[-1])
     if half is None:
-        found = any_limits(model, rows, rtol, atol, max_steps or 3000)
+        found = any_limits(model, rows, rtol or 1e-6, atol, max_steps or 3000)
     elif isinstance(half, Gap):
-        found = gap_limits(model, half, rows, rtol, atol, max_steps or 3000)
+        found = gap_limits(model, half, rows, rtol or half.rtol, atol, max_steps or 3000)
     else:
-        found = row_limits(model, half, rows, rtol, atol, max_steps or half.max_steps)
+        most = max_steps or half.max_steps
+        found = row_limits(model, half, rows, rtol or half.rtol, atol, most)
     parts = []
     for limits in found:
         parts.append(limits)
         if progress is not None:
             progress(len(limits.label))
-    ends = Limits.joined(parts, starts.shape[:-1])
-    return ends if isinstance(theta0, Tensor) else ends.numpy()
+    return Limits.joined(parts, theta0.shape[:-1])
 
 
 def limits_by(model: Model, theta: Tensor, how: How) -> Limits:
@@ -105,7 +102,7 @@ def limits_by(model: Model, theta: Tensor, how: How) -> Limits:
     return find_limits(model, there, how.rtol, how.atol, how.max_steps, how.progress).on("cpu")
 
 
-@of_model
+@of_starts
 def trajectories(
     model: Model, theta0: Numbers, t: Numbers, rtol: float = 1e-10, atol: float = 1e-12
 ) -> Any:
@@ -139,8 +136,8 @@ def trajectories(
            [ 0.9614, -1.1495],
            [ 0.9462, -1.1288]])
     """
-    starts = check_starts(model, theta0, rtol, atol)
-    rows, times = starts.reshape(-1, starts.shape[-1]), check_times(t, starts.shape[:-1])
+    assert isinstance(theta0, Tensor)  # by ``of_starts``
+    rows, times = theta0.reshape(-1, theta0.shape[-1]), check_times(t, theta0.shape[:-1])
     times = times.reshape(len(times), -1).expand(-1, len(rows))
     half = model.flow()
     if half is None:
@@ -149,7 +146,7 @@ def trajectories(
         path = gap_paths(half, rows, times, rtol, atol)
     else:
         path = row_paths(model, half, rows, times, rtol, atol)
-    return in_kind(path.reshape(len(times), *starts.shape), theta0)
+    return path.reshape(len(times), *theta0.shape)
 
 
 #: Of orbits that are drawn: the part of the excess loss that is left at their last time; how many
@@ -178,7 +175,7 @@ def drawn_orbits(
     return times, trajectories(model, start, times, rtol)
 
 
-@of_model
+@of_starts
 def hitting_times(
     model: Model,
     theta0: Numbers,
@@ -215,7 +212,7 @@ def learned_labels(model: Model) -> tuple[Label, ...]:
     return (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM, Label.INFINITY)
 
 
-@of_model
+@of_starts
 def settling_times(
     model: Model,
     theta0: Numbers,
@@ -254,24 +251,24 @@ def settling_times(
 
 def _times(
     model: Model,
-    theta0: Numbers,
+    theta0: Any,
     fraction: float,
     rtol: float | None,
     limits: Limits | None,
     labels: tuple[Label, ...],
-) -> Any:
-    """The times of rows that move and end with one of the labels."""
-    check_fraction(fraction)
-    starts = check_starts(model, theta0, 1.0 if rtol is None else rtol, 0.0)
-    limits = find_limits(model, starts) if limits is None else limits.tensors()
-    rows, label = starts.reshape(-1, starts.shape[-1]), limits.label.reshape(-1)
+) -> Tensor:
+    """The times of rows that move and end with one of the labels, of starts (..., k)."""
+    if not 0 < fraction < 1:
+        raise InputError(f"fraction must lie strictly between 0 and 1, not {fraction}")
+    limits = find_limits(model, theta0) if limits is None else limits.tensors()
+    rows, label = theta0.reshape(-1, theta0.shape[-1]), limits.label.reshape(-1)
     wanted = torch.isin(label, torch.tensor(labels, dtype=label.dtype, device=label.device))
     moves = wanted & (label != Label.UNRESOLVED) & (limits.rule.reshape(-1) != Rule.CRITICAL_START)
     times = torch.full_like(rows[:, 0], torch.nan)
     if bool(moves.any()):
         losses = limits.loss.reshape(-1)[moves]
         times[moves] = _until(model, rows[moves], losses, label[moves], fraction, rtol)
-    return in_kind(times.reshape(starts.shape[:-1]), theta0)
+    return times.reshape(theta0.shape[:-1])
 
 
 def _until(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torchdiffeq import odeint
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.chart import Chart
-from flowsim.flow.how import Limits, check_starts, check_times, in_kind
+from flowsim.flow.how import Limits, check_times, of_starts
 from flowsim.interface import Gap, Model, of_model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
@@ -47,7 +47,7 @@ _STEEPNESS = 1e-10
 _TIGHTER = 1e-3
 
 
-@of_model
+@of_starts
 def integrate(
     model: Model,
     theta0: Numbers,
@@ -86,84 +86,77 @@ def integrate(
            [ 0.9614, -1.1495],
            [ 0.9462, -1.1288]])
     """
-    given = check_starts(model, theta0, rtol, atol)
-    starts, times = given.reshape(-1, given.shape[-1]), check_times(t).to(given)
-    path = torch.full((len(times), *starts.shape), torch.nan, dtype=starts.dtype).to(starts.device)
-    path[0] = starts
-    finite = torch.isfinite(starts).all(dim=1)
-    pending = [torch.nonzero(finite).flatten()]
-    while pending:
-        rows = pending.pop()
-        if len(rows) == 0:
-            continue
-        try:
-            path[:, rows] = _integrate_rows(model, starts[rows], times, rtol, atol, progress)
-        except AssertionError:  # torchdiffeq: "underflow in dt", too many steps, not finite
-            if len(rows) > 1:
-                pending += rows.chunk(2)
-    return in_kind(path.reshape(len(times), *given.shape), theta0)
+    assert isinstance(theta0, Tensor)  # by ``of_starts``
+    starts, times = theta0.reshape(-1, theta0.shape[-1]), check_times(t).to(theta0)
 
-
-def _integrate_rows(
-    model: Model,
-    start: Tensor,
-    times: Tensor,
-    rtol: float,
-    atol: float,
-    progress: Callable[[float], object] | None,
-) -> Tensor:
-    chart = Chart.at(model, start)
-
-    def field(t: Tensor, y: Tensor) -> Tensor:
+    def field(t: Tensor, y: Tensor, chart: Chart, rows: Tensor) -> Tensor:
         if progress is not None:
             progress(float((times <= t).sum()) / len(times))
-        theta = chart.to_theta(y)
-        return chart.push(theta, model.field(theta))
+        return chart.velocity(model, y)
 
-    return _odeint(chart, field, start, times, rtol, atol, MAX_STEPS)
+    finite = starts.isfinite().all(1).nonzero()[:, 0]
+    path, _ = _followed(model, field, starts, finite, times, rtol, atol, MAX_STEPS)
+    return path.reshape(len(times), *theta0.shape)
 
 
-def _odeint(
-    chart: Chart,
-    field: Callable[[Tensor, Tensor], Tensor],
+def _followed(
+    model: Model,
+    field: Callable[[Tensor, Tensor, Chart, Tensor], Tensor],
     theta: Tensor,
+    rows: Tensor,
     times: Tensor,
     rtol: float,
     atol: float,
     max_steps: int,
-) -> Tensor:
-    """θ at the times, shape (T, n, k), by torchdiffeq's Dormand-Prince 8(7) in the chart.
+) -> tuple[Tensor, Tensor]:
+    """θ at the times, (T, n, k), by torchdiffeq's Dormand-Prince 8(7); evaluations, (n,).
 
-    Steps end on every time, since the interpolant is of lower order than the step. The error
-    norm is the largest component, so that no row is less accurate for being among others.
+    Steps end on every time, since the interpolant is of lower order than the step. The error norm
+    is the largest component, so that no row is less accurate for being among others. Rows that
+    cannot be followed together are tried in halves, so that a bad row costs itself only.
 
     Args:
-        chart: of the rows.
-        field: dy/dt from (t, y), both in the chart.
-        theta: the rows at times[0], shape (n, k).
+        model: gives the chart.
+        field: dy/dt in the chart, of (t, y, chart, numbers of rows).
+        theta: points at times[0], shape (n, k).
+        rows: the numbers of those that are followed. The others are NaN at later times, as is a row
+            that cannot be followed alone.
         times: increasing, shape (T,).
         rtol, atol, max_steps: as ``integrate`` has them.
-
-    Raises:
-        AssertionError: torchdiffeq's "underflow in dt", too many steps, or not finite.
     """
-    path = odeint(
-        field,
-        chart.to_chart(theta),
-        times,
-        rtol=torch.where(chart.logarithmic, 0.0, rtol),
-        atol=torch.where(chart.logarithmic, rtol, atol),
-        method="dopri8",
-        options={
-            "norm": lambda error: error.abs().max(),
-            "step_t": times[1:],
-            "max_num_steps": max_steps,
-        },
-    )
-    return torch.stack([chart.to_theta(y) for y in path])
+    path = theta.new_full((len(times), *theta.shape), torch.nan)
+    path[0] = theta
+    spent = torch.zeros_like(theta[:, 0], dtype=torch.int64)
+
+    def follow(rows: Tensor) -> None:
+        chart, calls = Chart.at(model, theta[rows]), 0
+
+        def velocity(t: Tensor, y: Tensor) -> Tensor:
+            nonlocal calls
+            calls += 1
+            return field(t, y, chart, rows)
+
+        try:
+            found = odeint(
+                velocity, chart.to_chart(theta[rows]), times,
+                rtol=torch.where(chart.logarithmic, 0.0, rtol),
+                atol=torch.where(chart.logarithmic, rtol, atol), method="dopri8",
+                options={"norm": lambda error: error.abs().max(), "step_t": times[1:],
+                         "max_num_steps": max_steps},
+            )  # fmt: skip
+            path[:, rows] = chart.to_theta(found)
+        except AssertionError:  # torchdiffeq: "underflow in dt", too many steps, not finite
+            if len(rows) > 1:
+                for half in rows.chunk(2):
+                    follow(half)
+        spent[rows] += calls
+
+    if len(rows):
+        follow(rows)
+    return path, spent
 
 
-@of_model
+@of_starts
 def reference_limits(
     model: Model,
     theta0: Numbers,
@@ -202,9 +195,7 @@ def reference_limits(
     >>> flowsim.Label(int(limits.label)).name, flowsim.Rule(int(limits.rule)).name
     ('GLOBAL_MINIMUM', 'REFERENCE')
     """
-    rtol = default_rtol(model) if rtol is None else rtol
-    found = _decide(model, check_starts(model, theta0, rtol, atol), rtol, atol, True, progress)
-    return found if isinstance(theta0, Tensor) else found.numpy()
+    return _decide(model, theta0, rtol, atol, True, progress)
 
 
 def default_rtol(model: Model) -> float:
@@ -212,7 +203,7 @@ def default_rtol(model: Model) -> float:
     return 1e-8 if isinstance(model.flow(), Gap) else 1e-6
 
 
-@of_model
+@of_starts
 def reference_labels(
     model: Model,
     theta0: Numbers,
@@ -230,28 +221,26 @@ def reference_labels(
     >>> flowsim.reference_labels(model, [[1.0, -1.2], [1.0, 1.2]])
     array([1, 2], dtype=int8)
     """
-    rtol = default_rtol(model) if rtol is None else rtol
-    starts = check_starts(model, theta0, rtol, atol)
-    return in_kind(_decide(model, starts, rtol, atol, False, progress).label, theta0)
+    return _decide(model, theta0, rtol, atol, False, progress).label
 
 
 def _decide(
     model: Model,
-    starts: Tensor,
-    rtol: float,
+    starts: Any,
+    rtol: float | None,
     atol: float,
     ends: bool,
     progress: Callable[[int], object] | None,
 ) -> Limits:
-    """Limits of starts, (..., k); without ``ends`` only labels are of use."""
-    rows = starts.reshape(-1, starts.shape[-1])
-    found, report = _unmoved(model, rows), progress or (lambda _: None)
+    """Limits of starts (..., k); without ``ends`` only their labels are of use."""
+    rtol, by_gap = rtol or default_rtol(model), isinstance(model.flow(), Gap)
+    report = progress or (lambda _: None)
+    found = _unmoved(model, starts.reshape(-1, starts.shape[-1]))
     moving = (found.status == Status.TIMED_OUT) & (found.label == Label.UNRESOLVED)
-    report(len(rows) - int(moving.sum()))
-    by_gap = isinstance(model.flow(), Gap)
+    report(len(moving) - int(moving.sum()))
     for index in moving.nonzero()[:, 0].split(_TOGETHER if by_gap else 1):
-        if by_gap and len(index):
-            follow_by_gap(model, found, index, rtol, atol, ends)  # type: ignore[arg-type]
+        if by_gap:
+            _follow_by_gap(model, found, index, rtol, atol, ends)  # type: ignore[arg-type]
         elif len(index):
             _follow_in_time(model, found, index, rtol, atol)
         report(len(index))
@@ -293,14 +282,13 @@ def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, ato
         calls += 1
         if calls > most:
             raise _Spent
-        point = chart.to_theta(y)
-        v = chart.push(point, model.field(point))
+        v = chart.velocity(model, y)
         return v / (1 + v.norm())
 
     stretch = _STRETCH
     label = _settled(model, theta)
     while label == Label.UNRESOLVED and stretch < _HORIZON:
-        times = torch.tensor([0.0, stretch], dtype=torch.float64, device=theta.device)
+        times = theta.new_tensor([0.0, stretch])
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # LSODA: "excess work", seen below
@@ -339,120 +327,70 @@ def _settled(model: Model, theta: Tensor) -> int:
     return Label.UNRESOLVED
 
 
-def follow_by_gap(
+def _follow_by_gap(
     model: GapModel, found: Limits, index: Tensor, rtol: float, atol: float, ends: bool
 ) -> None:
-    """Follow rows on the rescaled field, in stretches of time that double, until decided.
-
-    Args:
-        model: whose loss is ℓ(Δ), bias at its optimum.
-        found: where labels, points and evaluations are put.
-        index: rows of ``found``, not critical.
-        rtol: error allowed per step for coordinates that are integrated as logarithms.
-        atol: absolute error allowed for the others.
-        ends: take rows that reach the minima to Δ = Δ*; else they are left beyond it.
-    """
-    stretch = _GAP_STRETCH
-    side = torch.sign(model.chain.target_logit_gap - model.logit_gap(found.theta[index]))
-    steep = model.logit_gap_gradient(found.theta[index]).norm(dim=1)
-    while len(index) and stretch < _GAP_HORIZON:
-        theta, calls, moved = _stretch_of_gap(model, found.theta[index], side, stretch, rtol, atol)
-        found.evaluations[index] += calls
-        found.status[index[~moved]] = Status.FAILED
-        index, side, theta = index[moved], side[moved], theta[moved]
-        before = steep[moved]
-        found.theta[index] = theta
-        past = side * (model.logit_gap(theta) - model.chain.target_logit_gap) >= 0
-        label = torch.where(past, Label.GLOBAL_MINIMUM, Label.UNRESOLVED).to(torch.int8)
-        steep = model.logit_gap_gradient(theta).norm(dim=1)
-        still = ~past & (steep < _STEEPNESS)
-        if bool(still.any()):
-            kind = classify_critical(model, theta[still], decisive=True)
-            held = steep < before / 2
-            kind[(kind == Label.SADDLE) & ~held[still]] = Label.UNRESOLVED
-            label[still] = kind
-        if ends and bool(past.any()):
-            _land(model, found, index[past], rtol, atol)
-        found.label[index] = label
-        open_ = label == Label.UNRESOLVED
-        index, side, steep = index[open_], side[open_], steep[open_]
-        stretch *= 2
-
-
-def _stretch_of_gap(
-    model: GapModel,
-    theta: Tensor,
-    side: Tensor,
-    duration: float,
-    rtol: float,
-    atol: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows after some rescaled time, evaluations of each, and which of them could be moved.
+    """Follow some rows on the rescaled field, in stretches of time that double, until decided.
 
     In the chart v = ±G⁻¹∇Δ; the field is v/(1 + ‖v‖), times σ(−2z/(1 + ‖v‖)) where z is how far Δ
-    has passed Δ*, so that rows come to a stop soon after. If the rows cannot be moved together
-    they are tried in halves, so that a bad row costs itself only.
+    has passed Δ*, so that rows come to a stop soon after; with ``ends`` they are then taken back.
     """
-    chart, target, calls = Chart.at(model, theta), model.chain.target_logit_gap, 0
-    metric = _metric(model, theta)
+    theta, target, stretch = found.theta[index], model.chain.target_logit_gap, _GAP_STRETCH
+    label, metric = found.label[index], theta.new_tensor(model.metric)
+    side = torch.sign(target - model.logit_gap(theta))
+    steep = model.logit_gap_gradient(theta).norm(dim=1)
 
-    def field(_: Tensor, y: Tensor) -> Tensor:
-        nonlocal calls
-        calls += 1
-        point = chart.to_theta(y)
-        v = side[:, None] * chart.push(point, model.logit_gap_gradient(point) / metric)
+    def field(_: Tensor, y: Tensor, chart: Chart, rows: Tensor) -> Tensor:
+        point, way = chart.to_theta(y), side[rows]
+        v = way[:, None] * chart.push(point, model.logit_gap_gradient(point) / metric)
         speed = 1 + v.norm(dim=1)
-        beyond = side * (model.logit_gap(point) - target)
+        beyond = way * (model.logit_gap(point) - target)
         return v * ((-_SHARPNESS * beyond / speed).sigmoid() / speed)[:, None]
 
-    try:
-        end = _odeint(chart, field, theta, _until(duration, theta), rtol, atol, _GAP_STEPS)[-1]
-    except AssertionError:  # torchdiffeq: "underflow in dt", too many steps, not finite
-        spent, moved = torch.full_like(side, calls).long(), torch.zeros_like(side).bool()
-        if len(theta) == 1:
-            return theta, spent, moved
-        half = len(theta) // 2
-        parts = [
-            _stretch_of_gap(model, theta[part], side[part], duration, rtol, atol)
-            for part in (slice(None, half), slice(half, None))
-        ]
-        end, more, moved = (torch.cat(columns) for columns in zip(*parts, strict=True))
-        return end, spent + more, moved
-    return end, torch.full_like(side, calls).long(), torch.ones_like(side).bool()
+    rows = torch.arange(len(index), device=index.device)
+    past = rows[:0]
+    while len(rows) and stretch < _GAP_HORIZON:
+        times = theta.new_tensor([0.0, stretch])
+        path, spent = _followed(model, field, theta, rows, times, rtol, atol, _GAP_STEPS)
+        found.evaluations[index] += spent
+        moved = path[-1, rows].isfinite().all(1)
+        found.status[index[rows[~moved]]] = Status.FAILED
+        rows = rows[moved]
+        theta[rows], before = path[-1, rows], steep
+        steep = model.logit_gap_gradient(theta).norm(dim=1)
+        reached = side[rows] * (model.logit_gap(theta[rows]) - target) >= 0
+        label[rows[reached]] = Label.GLOBAL_MINIMUM
+        past, rows = torch.cat([past, rows[reached]]), rows[~reached]
+        still = rows[steep[rows] < _STEEPNESS]
+        if len(still):
+            kind = classify_critical(model, theta[still], decisive=True)
+            held = steep[still] < before[still] / 2
+            label[still] = torch.where((kind != Label.SADDLE) | held, kind, Label.UNRESOLVED)
+        rows = rows[label[rows] == Label.UNRESOLVED]
+        stretch *= 2
+    if ends:
+        theta = _landed(model, theta, past, rtol, atol)
+    found.theta[index], found.label[index] = theta, label
 
 
-def _land(model: GapModel, found: Limits, index: Tensor, rtol: float, atol: float) -> None:
-    """Take rows that have passed Δ* back to it; they stay where they are if that fails.
+def _landed(model: GapModel, theta: Tensor, past: Tensor, rtol: float, atol: float) -> Tensor:
+    """θ (n, k), the rows that have passed Δ* back on it; they stay where they are if that fails.
 
     Time u is the gap, Δ = Δ* + (Δ₀ − Δ*)(1 − u)⁴: dθ/du = (dΔ/du) v/⟨∇Δ, v⟩, v = G⁻¹∇Δ.
     """
-    theta = found.theta[index]
-    chart = Chart.at(model, theta)
     length = model.chain.target_logit_gap - model.logit_gap(theta)
-    metric = _metric(model, theta)
+    metric = theta.new_tensor(model.metric)
 
-    def field(u: Tensor, y: Tensor) -> Tensor:
+    def field(u: Tensor, y: Tensor, chart: Chart, rows: Tensor) -> Tensor:
         point = chart.to_theta(y)
         slope = model.logit_gap_gradient(point)
         ahead = slope / metric
-        rate = 4 * (1 - u) ** 3 * length / (slope * ahead).sum(dim=1)
+        rate = 4 * (1 - u) ** 3 * length[rows] / (slope * ahead).sum(dim=1)
         return chart.push(point, rate[:, None] * ahead)
 
-    try:
-        end = _odeint(chart, field, theta, _until(1.0, theta), rtol, atol, _GAP_STEPS)[-1]
-        found.theta[index] = end
-    except AssertionError:
-        if len(index) > 1:
-            for half in index.chunk(2):
-                _land(model, found, half, rtol, atol)
-
-
-def _metric(model: GapModel, theta: Tensor) -> Tensor:
-    return torch.tensor(model.metric, dtype=theta.dtype, device=theta.device)
-
-
-def _until(end: float, theta: Tensor) -> Tensor:
-    return torch.tensor([0.0, end], dtype=torch.float64, device=theta.device)
+    times = theta.new_tensor([0.0, 1.0])
+    path, _ = _followed(model, field, theta, past, times, rtol, atol, _GAP_STEPS)
+    return torch.where(path[-1].isfinite().all(1, keepdim=True), path[-1], theta)
 
 
 def sample_size(model: Model) -> int:
@@ -513,11 +451,11 @@ def confirm(
     own, rows = own[drawn], rows[drawn]
     found = torch.zeros_like(own)
     if len(rows):
-        found = _decided(model, ends, rows, None, 1e-12, progress)
+        found = _codes(model, ends, rows, None, 1e-12, progress)
         again = ((found != own) & (found != Label.UNRESOLVED)).nonzero()[:, 0]
         if len(again):
             tight = _TIGHTER * default_rtol(model)
-            found[again] = _decided(model, ends, rows[again], tight, 1e-13, None)
+            found[again] = _codes(model, ends, rows[again], tight, 1e-13, None)
     levels = model.levels()
     if levels is not None and levels.flat:  # one loss: what decides by it contradicts nobody
         found[found != own] = Label.UNRESOLVED
@@ -531,17 +469,16 @@ def confirm(
     }
 
 
-def _decided(
+def _codes(
     model: Model,
     ends: Ends | None,
-    rows: torch.Tensor,
+    rows: Tensor,
     rtol: float | None,
     atol: float,
     progress: Callable[[int], object] | None,
-) -> torch.Tensor:
+) -> Tensor:
     """What torchdiffeq says of the rows: labels, or the codes of ends."""
     if ends is None or ends.named:
-        labels: torch.Tensor = reference_labels(model, rows, rtol, atol, progress)
-        return labels
+        return cast(Tensor, reference_labels(model, rows, rtol, atol, progress))
     limits = reference_limits(model, rows, rtol, atol, progress)
     return ends.codes(limits.label, limits.theta, limits.loss)
