@@ -27,12 +27,23 @@ def named(found: Line, chosen: Callable[[str], bool] = bool) -> list[Line]:
     return [{"case": case, **line} for case, line in found.items() if chosen(case)]
 
 
-def table(columns: dict[str, Cell], lines: Callable[[Any], Iterable[Line]] = cases) -> Make:
-    """A table with these cells, by the words of its head, and a row for each of the lines."""
+def table(columns: dict[str, Cell], lines: Callable[[Any], Iterable[Line]] = cases,
+          missing: str = "") -> Make:  # fmt: skip
+    """A table with these cells, by the words of its head, and a row for each of the lines.
+
+    Under "…" stand several cells, by the words of theirs.
+    """
 
     def make(found: Any) -> Rows:
-        rows = [[said(cell, line) for cell in columns.values()] for line in lines(found)]
-        return list(columns), rows
+        rows = []
+        for line in lines(found):
+            row: Line = {}
+            for word, cell in columns.items():
+                own = said(cell, line)
+                row |= own if word == "…" else {word: own}
+            rows.append(row)
+        head = list(dict.fromkeys(word for row in rows for word in row))
+        return head, [[row.get(word, missing) for word in head] for row in rows]
 
     return make
 
@@ -100,16 +111,6 @@ def summary(found: Line) -> Rows:
     return ["noise", *(f"{model} right, p + q {side} 1" for model, side in columns)], rows
 
 
-def reasons(found: Line) -> Rows:
-    """The share of outcomes explained with one difference switched on at a time."""
-    lines = [line for line in found["lines"] if "variants" in line]
-    names = list(lines[0]["variants"])
-    shares = [[line["variants"][n]["agreement"] for n in names] for line in lines]
-    rows = [[line["case"], *("" if x is None else f"{x:.1%}" for x in own)]
-            for line, own in zip(lines, shares, strict=True)]  # fmt: skip
-    return ["case", *names], rows
-
-
 def _gained(line: Line) -> str:
     """Where the gain of attention was computed, and how large it is."""
     known = [x for x in line["largest gains"] if x["of attention"] is not None]
@@ -128,20 +129,7 @@ def _pair(line: Line) -> str:
     return "(" + ", ".join(x.split()[-1] for x in line["case"].split("; ")[0].split(", ")) + ")"
 
 
-def trap_map(found: Line) -> Rows:
-    """At which random weights S is positive definite, over scale and d."""
-    layouts = {"equal": "equal", "own": "one by one", "attention": "one by one, attention"}
-    rows, head = [], []
-    for line in named(found, lambda case: case.partition("; ")[2] in layouts):
-        for d in ("1", "2", "4", "8"):
-            cells = line[f"d = {d}"]
-            shares = [f"{c['share']:.1%} [{c['interval'][0]:.1%}, {c['interval'][1]:.1%}]"
-                      for c in cells]  # fmt: skip
-            rows.append([_pair(line), layouts[line["case"].partition("; ")[2]], d, *shares])
-            head = [f"trapped at s = {c['scale']:.2g}" for c in cells]
-    return ["(p, q)", "positions", "d", *head], rows
-
-
+_LAYOUTS = {"equal": "equal", "own": "one by one", "attention": "one by one, attention"}
 _SAYS = "; descent where S says "
 TRAINING = {
     "summary": ("agreement", summary),
@@ -154,7 +142,10 @@ TRAINING = {
         "canonical: global predicted, local found": "{canonical_global_found_local}",
         "local predicted, global found": "{canonical_local_found_global}",
     }, lambda found: found["lines"])),
-    "reasons": ("agreement", reasons),
+    "reasons": ("agreement", table({
+        "case": "{case}", "…": lambda x: {
+            name: _percent("agreement")(own) for name, own in x["variants"].items()},
+    }, lambda found: [line for line in found["lines"] if "variants" in line])),
     "adamw": ("agreement_adamw", table({
         "AdamW": "{case}", "steps": "{steps}", "runs": "{runs}", "learned": "{learned}",
         # without noise theory says that runs are the map: a check, no estimate
@@ -184,7 +175,12 @@ TRAINING = {
         "stay trapped": "{local_minimum}", "left open": "{unresolved}",
         "last decided by": "{decided by time:.0f}",
     }, lambda found: found["trials at p=0.5 q=0.8 N=8"])),
-    "trap_map": ("trap_map", trap_map),
+    "trap_map": ("trap_map", table({
+        "(p, q)": _pair, "positions": lambda x: _LAYOUTS[x["case"].partition("; ")[2]], "d": "{d}",
+        "…": lambda x: {f"trapped at s = {own['scale']:.2g}": f"{own['share']:.1%}{interval(own)}"
+                        for own in x[f"d = {x['d']}"]},
+    }, lambda found: [{**line, "d": d} for line in named(
+        found, lambda case: case.partition("; ")[2] in _LAYOUTS) for d in (1, 2, 4, 8)])),
     "trap_descents": ("trap_map", table({
         "(p, q)": _pair, "S says": lambda x: x["case"].partition(_SAYS)[2], "runs": "{runs}",
         "stay": "{stay}", "leave": "{leave}", "open": "{open}",
@@ -264,36 +260,19 @@ def _deaths(line: Line) -> str:
     return f"{line['lose a position']}, {steps}, {line['dead at the end']}"
 
 
-def exact_rates(found: Line) -> Rows:
-    """Of AdamW on the exact loss: how many runs escape at every rate, and when."""
-    settings = {name: line for name, line in found.items() if name.startswith("(")}
-    rows = [
-        [name, *[f"{x['escaped']} of {x['runs']}" + (f", step {x['escape_median']:.0f}"
-                 if x["escaped"] else "") for x in line.values()]]
-        for name, line in settings.items()
-    ]  # fmt: skip
-    return ["(p, q), d, r", *next(iter(settings.values()))], rows
-
-
-def _foretold(i: int) -> Cell:
-    """How many runs escape at one of the three rates, and when."""
-    return lambda x: f"{x['escaped'][i]} of {x['runs']}" + (
-        f", step {x['escape_median'][i]:.0f}" if x["escaped"][i] else "")  # fmt: skip
-
-
-def _exponent(name: str) -> Cell:
-    """A fitted exponent with its interval."""
-    return lambda x: (
-        "{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]".format(**x[name]) if name in x else ""
-    )
+def _escapes(escaped: int, runs: int, step: float | None) -> str:
+    """How many runs escape, and when."""
+    return f"{escaped} of {runs}" + (f", step {step:.0f}" if escaped else "")
 
 
 def _powers(first: str, names: dict[str, str], derived: list[str],
             lines: Callable[[Line], list[Line]]) -> Callable[[Line], Rows]:  # fmt: skip
-    """Exponents of κ: those that are derived, and fitted ones."""
+    """Exponents of κ: those that are derived, and fitted ones with their intervals."""
+    text = "{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
 
     def make(found: Line) -> Rows:
-        rows = [[line["case"], *(said(_exponent(n), line) for n in names)] for line in lines(found)]
+        rows = [[line["case"], *(text.format(**line[n]) if n in line else "" for n in names)]
+                for line in lines(found)]  # fmt: skip
         return [first, *names.values()], [derived, *rows]
 
     return make
@@ -311,8 +290,7 @@ def scores(found: Line) -> Rows:
     ways = {"settings": "settings, fitted", "derived": "settings, derived",
             "first tenth": "first tenth", "both": "both, fitted"}  # fmt: skip
     head = ["does it …", "runs of", "number", "do", "in the first tenth"]
-    for word in ways.values():
-        head += [f"{word}: right", "time foretold/found"]
+    head += [text for word in ways.values() for text in (f"{word}: right", "time foretold/found")]
     rows = []
     for event, word in (("crossing", "cross"), ("escape", "escape")):
         for line in named(found["score"][event]):
@@ -327,15 +305,6 @@ def scores(found: Line) -> Rows:
 def _right(line: Line, way: str) -> str:
     low, high = line[way]["interval"]
     return f"{line[way]['right'] / line['runs']:.0%} [{low:.0%}, {high:.0%}]"
-
-
-def width(found: Line) -> Rows:
-    """One change at a time: ends at the bigram and at the unigram."""
-    variants = {name: line for name, line in found.items() if name not in ("made", "sizes")}
-    studies = list(next(iter(variants.values())))
-    rows = [[name, *["{bigram}, {unigram}, {runs}".format(**line[s]) for s in studies]]
-            for name, line in variants.items()]  # fmt: skip
-    return ["model", *[f"{s}: at the bigram, at the unigram, of" for s in studies]], rows
 
 
 LAWS = {
@@ -371,11 +340,16 @@ LAWS = {
         "overlap with the eigenvector": lambda x:
             "" if x["overlap_median"] is None else f"{x['overlap_median']:.2f}",
     }, lambda found: found["cells"])),
-    "exact_rates": ("exact_rates", exact_rates),
+    "exact_rates": ("exact_rates", table({
+        "(p, q), d, r": "{case}", "…": lambda x: {
+            rate: _escapes(own["escaped"], own["runs"], own["escape_median"])
+            for rate, own in x.items() if rate != "case"},
+    })),
     "exact_rates_foretold": ("exact_rates_foretold", table({
         "(p, q), d, r, ε": "{case}", "fast route from": "{fast:.2g}",
-        "slow route from": "{slow:.2g}", "escape at η*/1.4": _foretold(0), "at η*": _foretold(1),
-        "at 1.4 η*": _foretold(2), "at 2 η*": _foretold(3),
+        "slow route from": "{slow:.2g}", "…": lambda x: {
+            word: _escapes(x["escaped"][i], x["runs"], x["escape_median"][i])
+            for i, word in enumerate(("escape at η*/1.4", "at η*", "at 1.4 η*", "at 2 η*"))},
         "holds": lambda x: "yes" if x["holds"] else "no",
     })),
     "escape_looks": ("escape_looks", _powers(
@@ -396,7 +370,11 @@ LAWS = {
         "crossing foretold": lambda x: f"{x['crossing_right'] / x['runs']:.0%}",
     }, lambda found: named(found["chains"]))),
     "escape_scores": ("adamw_escape", scores),
-    "width": ("width_of_truth", width),
+    "width": ("width_of_truth", table({
+        "model": "{case}", "…": lambda x: {
+            f"{word}: at the bigram, at the unigram, of": "{bigram}, {unigram}, {runs}".format(**own)
+            for word, own in x.items() if word != "case"},
+    })),
 }  # fmt: skip
 
 
@@ -444,25 +422,6 @@ def gaussian(found: Line) -> Rows:
     return ["(p, q)", "trained by", *(f"σ = {found['sigma'][i]:.2g}" for i in chosen)], rows
 
 
-def sampled(found: Line) -> Rows:
-    """SGD at N = 64 against the rank-one flow: a column for each seed, and what became of both."""
-    lines = cases(found)
-    seeds = max(line["seeds"] for line in lines)
-    right = "{agree} of {decided} [{interval[0]:.1%}, {interval[1]:.1%}]"
-    head = ["SGD", "starts", *(f"rank-one flow right, seed {i + 1}" for i in range(seeds)),
-            "wrong at (e, w)", "learned where the flow says global",
-            "learned where it says trapped", "starts whose seeds differ"]  # fmt: skip
-    rows = []
-    for line in lines:
-        wrong = ", ".join(f"({x['e']:g}, {x['w']:g}) for {x['seeds']} of {seeds}"
-                          for x in line["wrong"])  # fmt: skip
-        rows.append([line["case"], line["starts"], *(said(right, x) for x in line["right"]),
-                     wrong or "nowhere", *(said("{learned} of {runs}", line[name])
-                                           for name in ("flow_global", "flow_trapped")),
-                     line["starts_where_seeds_differ"]])  # fmt: skip
-    return head, rows
-
-
 OPTIMIZERS = {
     "optimizers": ("optimizer_basins", table({
         "AdamW": "{case}", "learned": _percent("learned"),
@@ -475,7 +434,17 @@ OPTIMIZERS = {
         "w < -0.45": _percent("w < -0.45"), "w > 0": _percent("w > 0"),
     }, basins_by_kind)),
     "gaussian_adamw": ("gaussian_adamw", gaussian),
-    "sampled": ("agreement_sampled", sampled),
+    "sampled": ("agreement_sampled", table({
+        "SGD": "{case}", "starts": "{starts}", "…": lambda x: {
+            f"rank-one flow right, seed {i}": "{agree} of {decided}".format(**own) + interval(own)
+            for i, own in enumerate(x["right"], 1)},
+        "wrong at (e, w)": lambda x: ", ".join(
+            f"({one['e']:g}, {one['w']:g}) for {one['seeds']} of {x['seeds']}"
+            for one in x["wrong"]) or "nowhere",
+        "learned where the flow says global": "{flow_global[learned]} of {flow_global[runs]}",
+        "learned where it says trapped": "{flow_trapped[learned]} of {flow_trapped[runs]}",
+        "starts whose seeds differ": "{starts_where_seeds_differ}",
+    })),
 }  # fmt: skip
 
 
@@ -551,34 +520,19 @@ def _open(line: Line) -> str:
     return f"{reasons}; {count} between the two losses" if count else reasons
 
 
-def threshold(found: Line) -> Rows:
-    """The share of runs at the unigram against λ(S − 1)."""
-    by_offset = {line["case"]: {round(x["lambda"] * (line["states"] - 1), 6): x
-                                for x in line["lines"]} for line in cases(found)}  # fmt: skip
-    offsets = sorted({offset for known in by_offset.values() for offset in known})
-    rows = [[case, *(_trapped(known.get(x)) for x in offsets)] for case, known in by_offset.items()]
-    return ["trapped of all; in between", *(f"λ(S − 1) = {x:+.1f}" for x in offsets)], rows
-
-
-def _trapped(line: Line | None) -> str:
-    if line is None:
-        return "not trained"
-    return "{trapped} of {runs}".format(**line) + f"; {line['between']}" * bool(line["between"])
-
-
 def bad_ends(found: Line) -> Rows:
     """Of every start, S, m and d: how many do not learn, at a split or open."""
-    lines = [line for line in cases(found) if "at splits" in line]
-    excess = sorted({line["d"] - line["states"] for line in lines})
-    names = ["d = S" + (f" {'-' if x < 0 else '+'} {abs(x)}" if x else "") for x in excess]
-    rows: dict[tuple[Any, ...], list[str]] = {}
-    for line in lines:
-        row = rows.setdefault((line["start"], line["states"], line["m"]), [""] * len(excess))
-        at, rest = sum(line["at splits"].values()), line["open"]
-        text = f"{at}" + (f" + {rest}" if rest else "") + f" of {line['runs']}"
-        row[excess.index(line["d"] - line["states"])] = text
-    names[0] += ": at a split + open"
-    return ["start", "S", "m", *names], [[*key, *row] for key, row in rows.items()]
+    rows: dict[Any, Line] = {}
+    for line in cases(found):
+        if "at splits" in line:
+            row = rows.setdefault((line["start"], line["states"], line["m"]), {})
+            more, at = line["d"] - line["states"], sum(line["at splits"].values())
+            word = f"d = S {more:+d}".replace("+", "+ ").replace("-", "- ").removesuffix(" + 0")
+            row[word] = f"{at}" + f" + {line['open']}" * bool(line["open"]) + f" of {line['runs']}"
+    first, *names = dict.fromkeys(word for row in rows.values() for word in row)
+    return ["start", "S", "m", f"{first}: at a split + open", *names], [
+        [*key, *(row.get(word, "") for word in (first, *names))] for key, row in rows.items()
+    ]
 
 
 def bad_levels(found: Line) -> list[Line]:
@@ -592,7 +546,7 @@ def bad_levels(found: Line) -> list[Line]:
             for word, level in sorted(levels.items(), key=lambda pair: pair[1])]  # fmt: skip
 
 
-#: Columns of the table of depth; one that a study lacks is left out.
+#: Columns of the table of depth.
 _OF_DEPTH = {
     "runs": "runs",
     "smallest_at_start": "smallest eigenvalue at the start",
@@ -609,11 +563,9 @@ _OF_DEPTH = {
 
 def depth(found: Line) -> Rows:
     """The curvature at the unigram beside the steps at which runs leave it."""
-    lines = cases(found)
-    names = [name for name in _OF_DEPTH if all(name in line for line in lines)]
     rows = [[line["case"], *(line[name] if isinstance(line[name], int) else middle(line[name])
-                             for name in names)] for line in lines]  # fmt: skip
-    return ["case", *(_OF_DEPTH[name] for name in names)], rows
+                             for name in _OF_DEPTH)] for line in cases(found)]  # fmt: skip
+    return ["case", *_OF_DEPTH.values()], rows
 
 
 STATES = {
@@ -642,7 +594,12 @@ STATES = {
         "predicted to learn": _ends("global_minimum"),
         "predicted to be trapped": _ends("local_minimum"), "left open": _open,
     })),
-    "states_threshold": ("states_threshold", threshold),
+    "states_threshold": ("states_threshold", table({
+        "trapped of all; in between": "{case}", "…": lambda x: {
+            f"λ(S − 1) = {own['lambda'] * (x['states'] - 1):+.1f}":
+            "{trapped} of {runs}".format(**own) + f"; {own['between']}" * bool(own["between"])
+            for own in x["lines"]},
+    }, missing="not trained")),
     "states_ends": ("states_ends", bad_ends),
     "states_levels": ("states_ends", table({
         "blocks": "{word}", "rank of the embeddings": "{rank}", "open share": "{level:.4f}",
@@ -665,8 +622,7 @@ def _reduced(part: str) -> Make:
     return table({
         "network and start": "{case}", "weights": "{weights}",
         "coordinates": lambda x: x.get("coordinates", "refused"),
-        "off the span": lambda x: _size(x, "off the span", ".0e"),
-        "equal steps differ": lambda x: _size(x, "equal steps differ", ".0e"),
+        "off the span": _size("off the span"), "equal steps differ": _size("equal steps differ"),
         "called": lambda x: _some(x.get("named", []), 10),
         "conserved": lambda x: _some(x.get("conserved", []), 2),
         "allowed": lambda x: x["allowed"] if x.get("losses", 1) > 1 else "",
@@ -678,12 +634,12 @@ def _grown(line: Line) -> str:
     """By how much, and in which weights it lies then; nothing where every displacement decays."""
     if line.get("growth", 1.0) <= 1.0:
         return "none" if "growth" in line else ""
-    most = max(line["grown in"], key=line["grown in"].__getitem__).split(".")[-1]
+    most = max(line["grown in"], key=line["grown in"].get).split(".")[-1]
     return f"{line['growth']:.2g} at {line['at time']:.3g}, most in {most}"
 
 
-def _size(line: Line, name: str, form: str) -> str:
-    return format(line[name], form) if name in line else ""
+def _size(name: str) -> Cell:
+    return lambda x: format(x[name], ".0e") if name in x else ""
 
 
 def _some(words: list[str], most: int) -> str:
