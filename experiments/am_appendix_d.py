@@ -32,12 +32,14 @@ after --steps 2000), and the paper does not give the step at which its weights w
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+import papers
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, ensemble, experiment, spread
+from papers import ABOVE, BELOW, BLUE, GREY, ORANGE, experiment
 from torch import Tensor
 
 from flowsim.drawing.comparison import mark_level
@@ -58,17 +60,13 @@ def compute(
 ) -> xr.Dataset:
     """Tied single layers trained by AdamW on both chains, the formula fitted to each."""
     arch, recipe = Architecture(d, length), papers_recipe(steps=steps)
-    settings = RunSettings(
-        arch, recipe, **ensemble(recipe, (BELOW, ABOVE), seeds, 40), device=device
-    )
+    settings = papers.ensemble(arch, recipe, (BELOW, ABOVE), seeds, 40, device=device)
     trained, weights = train(settings)
     weights = {name: w.cpu().double() for name, w in weights.items()}
     signs, fit = fit_formula(arch, weights)
-    formula = formula_26(arch, fit, signs)
-    kept = trained[["loss", "attention_share", "probability", "p", "q", "seed"]]
-    record = kept.merge(trained[["entropy_rate", "stationary_entropy"]]).isel(layer=0)
+    record = trained[["loss", "attention_share", "probability", "p", "q", "seed", "entropy_rate",
+                      "stationary_entropy"]].isel(layer=0)  # fmt: skip
     root = math.sqrt(d)
-    flatness = fit.alpha.abs().sum(-1) / root  # of α: 1 where all entries are ±1/√d
     along = (weights["0.up"] @ fit.alpha.unsqueeze(-1)).squeeze(-1).abs()
     columns = {
         "e": fit.point.eps / root,
@@ -76,15 +74,15 @@ def compute(
         "w1": (fit.point.w1 * fit.point.w2).abs().sqrt() / d,
         "opening": (signs > 0).sum(-1),
         "b": fit.point.b,
-        "alpha_flatness": flatness,
+        "alpha_flatness": fit.alpha.abs().sum(-1) / root,  # 1 where all entries are ±1/√d
         "unit_spread": along.std(-1) / along.mean(-1),
         "varying_attention_share": varying_attention_share(settings, weights),
     }
     for name, values in columns.items():
         record[name] = ("model", values.numpy())
-    per_unit = per_unit_logits(arch, fit, weights)
-    record["per_unit"] = (("model", "symbol"), per_unit.sigmoid().numpy())
-    record["formula"] = (("model", "symbol"), formula.sigmoid().numpy())
+    for name, logits in (("per_unit", per_unit_logits(fit, weights)),
+                         ("formula", formula_26(arch, fit, signs))):  # fmt: skip
+        record[name] = (("model", "symbol"), logits.sigmoid().numpy())
     record["up"] = (("model", "unit", "entry"), weights["0.up"].numpy())
     record.attrs = {"settings": trained.attrs["settings"]}
     return record
@@ -123,7 +121,7 @@ def formula_26(arch: Architecture, fit: Projection, signs: Tensor) -> Tensor:
     return d * eps * (y + d * down * hidden) + point.b[:, None]
 
 
-def per_unit_logits(arch: Architecture, fit: Projection, weights: Weights) -> Tensor:
+def per_unit_logits(fit: Projection, weights: Weights) -> Tensor:
     """As ``formula_26``, every hidden unit with its own weights along α, (M, 2)."""
     point = fit.point
     up = (weights["0.up"] @ fit.alpha.unsqueeze(-1)).squeeze(-1)
@@ -155,21 +153,20 @@ def numbers(record: xr.Dataset) -> dict[str, object]:
     found: dict[str, object] = {}
     names = ("e", "position", "w1", "opening", "b", "unit_spread", "alpha_flatness")
     for chain in (BELOW, ABOVE):
-        part = record.isel(model=(record.p.values == chain.p) & (record.q.values == chain.q))
+        part = papers.chain_part(record, chain)
         model, formula = part.probability.isel(step=-1).values, part.formula.values
         target = np.array([chain.p, 1 - chain.q])
-        share = (part.loss.isel(step=-1) - part.entropy_rate) / (
-            part.stationary_entropy - part.entropy_rate
-        )
         found[f"p = {chain.p}, q = {chain.q}"] = {
             "models": int(part.sizes["model"]),
-            "reached_the_bigram": int((share < 0.05).sum()),
-            "formula_minus_model": spread(np.abs(formula - model).max(-1)),
-            "per_unit_minus_model": spread(np.abs(part.per_unit.values - model).max(-1)),
-            "formula_minus_chain": spread(np.abs(formula - target).max(-1)),
-            "attention_share": spread(part.attention_share.isel(step=-1).values),
-            "varying_attention_share": spread(part.varying_attention_share.values),
-            "fitted": {name: spread(part[name].values) for name in names},
+            "reached_the_bigram": papers.ends(papers.open_share(part.rename(step="line")))[
+                "bigram"
+            ],
+            "formula_minus_model": papers.spread(np.abs(formula - model).max(-1)),
+            "per_unit_minus_model": papers.spread(np.abs(part.per_unit.values - model).max(-1)),
+            "formula_minus_chain": papers.spread(np.abs(formula - target).max(-1)),
+            "attention_share": papers.spread(part.attention_share.isel(step=-1).values),
+            "varying_attention_share": papers.spread(part.varying_attention_share.values),
+            "fitted": {name: papers.spread(part[name].values) for name in names},
         }
     return found
 
@@ -178,11 +175,10 @@ def draw(record: xr.Dataset) -> Figure:
     """Predicted probabilities, one trained W_1, and the attention share over training."""
     figure = Figure(figsize=(12, 3.9), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.2, 0.7, 1.2))
-    colours = {BELOW: BLUE, ABOVE: ORANGE}
-    handles: list[tuple[str, object]] = []
+    shown: dict[str, Any] = {}
     ticks: list[str] = []
-    for chain, colour in colours.items():
-        part = record.isel(model=(record.p.values == chain.p) & (record.q.values == chain.q))
+    for chain, colour in ((BELOW, BLUE), (ABOVE, ORANGE)):
+        part = papers.chain_part(record, chain)
         for symbol, target in ((0, chain.p), (1, 1 - chain.q)):
             here = part.sel(symbol=symbol)
             seen = len(ticks)
@@ -191,18 +187,13 @@ def draw(record: xr.Dataset) -> Figure:
             fitted = left.plot(x + 0.06, here.formula, "x", color="black", markersize=5)
             truth = left.plot([seen - 0.4, seen + 0.4], [target] * 2, color=GREY, linewidth=1)
             ticks.append(f"after {symbol}\n({chain.p:g}, {chain.q:g})")
-        label = f"$p$ = {chain.p:g}, $q$ = {chain.q:g}"
-        handles.append((label, model[0]))
-        curves = right.semilogy(
-            part.step, part.attention_share, color=colour, linewidth=1, alpha=0.8
-        )
-        curves[0].set_label(label)
+        shown[f"trained, $p$ = {chain.p:g}, $q$ = {chain.q:g}"] = model[0]
+        right.semilogy(part.step, part.attention_share, color=colour, linewidth=1, alpha=0.8)
     left.set_xticks(range(len(ticks)), ticks)
     left.set_title("prediction after a symbol at $(p, q)$; a pair of marks a seed", fontsize=9)
     left.set_ylabel("predicted P(next = 1)")
-    words = [f"trained, {label}" for label, _ in handles]
-    shown = [*(handle for _, handle in handles), fitted[0], truth[0]]
-    left.legend(shown, [*words, "formula (26)", "chain"], fontsize=7.5)
+    shown |= {"formula (26)": fitted[0], "chain": truth[0]}
+    left.legend(shown.values(), shown.keys(), fontsize=7.5)
     up = record.up.isel(model=0)
     bound = float(np.abs(up).max())
     image = middle.imshow(up, cmap="RdBu", vmin=-bound, vmax=bound, aspect="auto")

@@ -32,21 +32,10 @@ their digits, may be a reason (not tried), and so may N, which is 64 here.
 from __future__ import annotations
 
 import numpy as np
+import papers
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import (
-    ABOVE,
-    BLUE,
-    GREEN,
-    ORANGE,
-    PINK,
-    caption,
-    draw_levels,
-    ensemble,
-    experiment,
-    outcome,
-    trained,
-)
+from papers import ABOVE, BLUE, GREEN, ORANGE, PINK, experiment
 
 from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
@@ -59,7 +48,7 @@ STYLES = ((BLUE, "-"), (ORANGE, "--"), (GREEN, "-."), (PINK, ":"))
 def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3000,
             descent_steps: int = 400, device: str = "cpu") -> xr.Dataset:  # fmt: skip
     """Loss curves of depth 1, 2, … 2^doublings, by AdamW (d = 4, 8) and gradient descent."""
-    return trained(cases(doublings, seeds, length, steps, descent_steps, device))
+    return papers.trained(cases(doublings, seeds, length, steps, descent_steps, device))
 
 
 def cases(doublings: int, seeds: int, length: int, steps: int, descent_steps: int,
@@ -77,11 +66,8 @@ def cases(doublings: int, seeds: int, length: int, steps: int, descent_steps: in
         GRADIENT_DESCENT: (8, plain, DESCENT_LENGTH, descent, depths),
     }
     return {
-        f"{panel}; {layers}": RunSettings(
-            Architecture(d, n, layers=layers, **choices),
-            recipe,
-            **ensemble(recipe, [ABOVE], seeds),
-            device=device,
+        f"{panel}; {layers}": papers.ensemble(
+            Architecture(d, n, layers=layers, **choices), recipe, [ABOVE], seeds, device=device
         )
         for panel, (d, choices, n, recipe, layered) in panels.items()
         for layers in layered
@@ -90,7 +76,7 @@ def cases(doublings: int, seeds: int, length: int, steps: int, descent_steps: in
 
 def numbers(record: xr.Dataset) -> dict[str, object]:
     """Where every depth ends, and when it left the unigram."""
-    return {str(name): outcome(record.sel(case=name)) for name in record.case.values}
+    return {str(name): papers.outcome(record.sel(case=name)) for name in record.case.values}
 
 
 def draw(record: xr.Dataset) -> Figure:
@@ -101,24 +87,22 @@ def draw(record: xr.Dataset) -> Figure:
         names = [str(name) for name in record.case.values if str(name).startswith(f"{panel};")]
         for name, (colour, line) in zip(names, STYLES, strict=False):
             case, depth = record.sel(case=name), int(name.split("; ")[1])
-            label = f"{depth} layer{'s' if depth > 1 else ''}"
             # the shallower under the deeper: all are seen where they coincide
             width = {1: 5.0, 2: 2.4}.get(depth, 0.9)
-            style = {"linestyle": line, "linewidth": width, "alpha": 0.4 if depth == 1 else 0.9}
-            curves = axes.plot(case.step, case.loss, color=colour, **style)
-            curves[0].set_label(label)
-        draw_levels(axes, ABOVE)
+            style = {"color": colour, "ls": line, "lw": width, "alpha": 0.4 if depth == 1 else 0.9}
+            papers.draw_losses(axes, case, f"{depth} layer{'s' * (depth > 1)}", **style)
+        papers.draw_levels(axes, ABOVE)
         steps, seeds = int(np.nanmax(case.step)), record.sizes["model"]
-        note = "\nall depths coincide" if panel == GRADIENT_DESCENT else ""
         axes.set(title=f"{panel}\n{steps} steps, {seeds} seeds a depth", xlabel="step")
         axes.title.set_fontsize(10)
-        axes.text(0.5, 0.45, note.strip(), transform=axes.transAxes, ha="center", fontsize=9)
+        if panel == GRADIENT_DESCENT:
+            axes.text(0.5, 0.45, "all depths coincide", transform=axes.transAxes, ha="center",
+                      fontsize=9)  # fmt: skip
     figure.axes[0].set_ylabel("next-symbol loss (nats)")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    papers.legend_below(figure.axes[0], 4)
     figure.suptitle(
         "Deeper tied models leave the unigram earlier under AdamW; under gradient descent none "
-        f"does ({caption(ABOVE)})", fontsize=11
+        f"does ({papers.caption(ABOVE)})", fontsize=11
     )  # fmt: skip
     return figure
 

@@ -22,28 +22,13 @@ What we find, four seeds of each case, the same by two trainers that must be tol
 
 from __future__ import annotations
 
+import papers
 import xarray as xr
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import (
-    ABOVE,
-    BELOW,
-    BLUE,
-    ORANGE,
-    caption,
-    chain_part,
-    draw_levels,
-    ensemble,
-    experiment,
-    last,
-    outcome,
-    spread,
-    trained,
-)
+from papers import ABOVE, BELOW, BLUE, ORANGE, experiment
 
-from flowsim.chain import BinaryChain
 from flowsim.drawing.comparison import mark_level
-from full_model import Architecture, Recipe, RunSettings, papers_recipe
+from full_model import Architecture, Recipe, papers_recipe
 
 DESCENT_LENGTH = 6
 PANELS = ("AdamW, d = 4", "AdamW, d = 8", "population gradient descent, d = 8")
@@ -57,31 +42,26 @@ def compute(seeds: int = 4, length: int = 64, steps: int = 4000, descent_steps: 
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
     runs = ((4, length, adamw), (8, length, adamw), (8, DESCENT_LENGTH, descent))
     cases = {
-        f"{panel}; {kind}": RunSettings(
-            Architecture(d, n, tied=kind == "tied"),
-            recipe,
-            **ensemble(recipe, (ABOVE, BELOW), seeds),
-            device=device,
+        f"{panel}; {kind}": papers.ensemble(
+            Architecture(d, n, tied=kind == "tied"), recipe, (ABOVE, BELOW), seeds, device=device
         )
         for panel, (d, n, recipe) in zip(PANELS, runs, strict=True)
         for kind in STYLES
     }
-    return trained(cases)
+    return papers.trained(cases)
 
 
 def numbers(record: xr.Dataset) -> dict[str, object]:
     """Per trainer, tying and chain: where it ends, and the last predicted P(1 | 0), P(1 | 1)."""
     found: dict[str, object] = {}
-    for name in record.case.values:
-        for chain in (ABOVE, BELOW):
-            part = chain_part(record.sel(case=name), chain)
-            predicted = last(part.probability)
-            found[f"{name}; p = {chain.p}, q = {chain.q}"] = outcome(part) | {
-                "predicted_after_0": spread(predicted[:, 0]),
-                "predicted_after_1": spread(predicted[:, 1]),
-                "bigram_probabilities": [chain.p, 1 - chain.q],
-                "unigram_probability": chain.stationary[1],
-            }
+    for name, chain, part in papers.by_chain(record, (ABOVE, BELOW)):
+        predicted = papers.last(part.probability)
+        found[name] = papers.outcome(part) | {
+            "predicted_after_0": papers.spread(predicted[:, 0]),
+            "predicted_after_1": papers.spread(predicted[:, 1]),
+            "bigram_probabilities": [chain.p, 1 - chain.q],
+            "unigram_probability": chain.stationary[1],
+        }
     return found
 
 
@@ -93,37 +73,30 @@ def draw(record: xr.Dataset) -> Figure:
         for row, chain in ((0, ABOVE), (2, BELOW)):
             above, below = grid[row, column], grid[row + 1, column]
             for kind, (colour, line, width, alpha) in STYLES.items():
-                part = chain_part(record.sel(case=f"{panel}; {kind}"), chain)
-                style = {"color": colour, "linestyle": line, "linewidth": width, "alpha": alpha}
-                above.plot(part.step, part.loss, **style)[0].set_label(kind)
+                part = papers.chain_part(record.sel(case=f"{panel}; {kind}"), chain)
+                style = {"color": colour, "ls": line, "lw": width, "alpha": alpha}
+                papers.draw_losses(above, part, kind, **style)
                 for symbol in (0, 1):
                     below.plot(part.step, part.probability.sel(symbol=symbol), **style)
-            draw_levels(above, chain)
-            draw_probabilities(below, chain)
-            above.set_title(f"{panel}\n{caption(chain)}", fontsize=9.5)
+            papers.draw_levels(above, chain)
+            for text, level in {
+                f"after 0: $p$ = {chain.p:g}": chain.p,
+                f"after 1: $1-q$ = {1 - chain.q:g}": 1 - chain.q,
+                f"unigram $\\pi_1$ = {chain.stationary[1]:.3f}": chain.stationary[1],
+            }.items():
+                mark_level(below, level, text)
+            below.set_ylim(0.1, 0.8)
+            above.set_title(f"{panel}\n{papers.caption(chain)}", fontsize=9.5)
         grid[-1, column].set_xlabel("step")
     for row in (0, 2):
         grid[row, 0].set_ylabel("next-symbol loss (nats)")
         grid[row + 1, 0].set_ylabel("mean predicted P(next = 1)\nafter a zero and after a one")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    papers.legend_below(grid[0, 0], 2)
     figure.suptitle(
         "At $p + q > 1$ tied weights linger at the unigram and untied ones do not; "
         "at $p + q < 1$ both learn the chain", fontsize=11
     )  # fmt: skip
     return figure
-
-
-def draw_probabilities(axes: Axes, chain: BinaryChain) -> None:
-    """The bigram's two probabilities and the unigram's one as dotted lines."""
-    levels = {
-        f"after 0: $p$ = {chain.p:g}": chain.p,
-        f"after 1: $1-q$ = {1 - chain.q:g}": 1 - chain.q,
-        f"unigram $\\pi_1$ = {chain.stationary[1]:.3f}": chain.stationary[1],
-    }
-    for text, level in levels.items():
-        mark_level(axes, level, text)
-    axes.set_ylim(0.1, 0.8)
 
 
 main = experiment(__name__, compute, numbers, draw, papers={"length": 1024, "steps": 8000})

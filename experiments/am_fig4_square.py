@@ -32,7 +32,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from papers import experiment, last, open_share, trained
+from papers import ends, experiment, last, open_share, trained
 
 from full_model import Architecture, Recipe, RunSettings, papers_recipe
 
@@ -87,11 +87,7 @@ def numbers(record: xr.Dataset) -> dict[str, object]:
         for regime, where in regimes(case).items():
             lines[regime] = {"pairs": int(where.sum()), "largest_error": float(error[where].max())}
             if regime != "p + q = 1":
-                lines[regime] |= {
-                    "bigram": int((share[where] < 0.05).sum()),
-                    "unigram": int((share[where] > 0.95).sum()),
-                    "between": int(((share[where] >= 0.05) & (share[where] <= 0.95)).sum()),
-                }
+                lines[regime] |= ends(share[where])
         found[str(name)] = lines
     return found
 
@@ -104,8 +100,7 @@ def draw(record: xr.Dataset) -> Figure:
     extent = (line[0] - half, line[-1] + half) * 2
     figure = Figure(figsize=(11, 7.2), layout="constrained")
     grid = figure.subplots(2, 3, sharex=True, sharey=True)
-    first = record.isel(case=0)
-    level = regimes(first)["p + q = 1"].reshape(side, side)
+    level = regimes(record.isel(case=0))["p + q = 1"].reshape(side, side)
     titles = {"GD": "gradient descent", "AdamW": "AdamW"}
     left = np.concatenate([record.sel(case=f"AdamW; {kind}").escape.values for kind in ROWS])
     slowest = max(float(np.max(left, initial=0.0, where=np.isfinite(left))), 1.0)
@@ -122,10 +117,10 @@ def draw(record: xr.Dataset) -> Figure:
         figure.colorbar(image, ax=grid[row, 1], label="predicted P(1 | 0); the chain's is $p$")
         case, axes = record.sel(case=f"AdamW; {kind}"), grid[row, 2]
         escape = np.where(level, np.nan, case.escape.values.reshape(side, side))
-        colours = {"cmap": "Purples", "vmin": 0, "vmax": slowest}
-        image = axes.imshow(escape, origin="lower", extent=extent, **colours)
-        never = np.isnan(escape) & ~level
-        for i, j in np.argwhere(never):
+        image = axes.imshow(
+            escape, origin="lower", extent=extent, vmin=0, vmax=slowest, cmap="Purples"
+        )
+        for i, j in np.argwhere(np.isnan(escape) & ~level):
             corner = (line[j] - half, line[i] - half)
             axes.add_patch(Rectangle(corner, 2 * half, 2 * half, fill=False, hatch="///", lw=0))
         figure.colorbar(image, ax=axes, label="step at which half the gap is closed")

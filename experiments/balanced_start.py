@@ -23,24 +23,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import papers
 import xarray as xr
 from lg_initialization import matched
 from matplotlib.figure import Figure
-from papers import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    chain_part,
-    ensemble,
-    experiment,
-    open_share,
-    outcome,
-    trained,
-)
+from papers import BLUE, GREEN, GREY, ORANGE, experiment
 
 from flowsim import BinaryChain
-from full_model import Architecture, Recipe, RunSettings, papers_recipe, starting_weights
+from full_model import Architecture, Recipe, papers_recipe, starting_weights
 
 CHAINS = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.7, 0.4), (0.2, 0.3)))
 STARTS = {
@@ -70,26 +60,19 @@ def compute(seeds: int = 16, steps: int = 1500, descent_steps: int = 2000) -> xr
                 rate, count = (0.02, 2 * descent_steps) if steep else (0.1, descent_steps)
                 recipe = Recipe("gd", steps=count, learning_rate=rate)
             name = f"{panel}; {start}"
-            cases[name] = RunSettings(
-                Architecture(d, n),
-                recipe,
-                **ensemble(recipe, CHAINS, seeds, 20),
-                init="recommended" if steep else start,
-                test_batch=16,
+            init = "recommended" if steep else start
+            cases[name] = papers.ensemble(
+                Architecture(d, n), recipe, CHAINS, seeds, 20, init=init, test_batch=16
             )
             if start == "matched":
                 initial[name] = matched(starting_weights(cases[name]))
                 cases[name] = replace(cases[name], init="given")
-    return trained(cases, initial=initial)
+    return papers.trained(cases, initial=initial)
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
     """Per trainer, start and chain: how many seeds reach the bigram, with the interval."""
-    return {
-        f"{name}; p = {chain.p}, q = {chain.q}": outcome(chain_part(record.sel(case=name), chain))
-        for name in record.case.values
-        for chain in CHAINS
-    }
+    return {name: papers.outcome(part) for name, _, part in papers.by_chain(record, CHAINS)}
 
 
 def draw(record: xr.Dataset) -> Figure:
@@ -100,13 +83,15 @@ def draw(record: xr.Dataset) -> Figure:
     for axes, panel in zip(grid, PANELS, strict=True):
         for s, (start, (colour, mark, word)) in enumerate(STARTS.items()):
             for c, chain in enumerate(CHAINS):
-                share = open_share(chain_part(record.sel(case=f"{panel}; {start}"), chain))
+                share = papers.open_share(
+                    papers.chain_part(record.sel(case=f"{panel}; {start}"), chain)
+                )
                 place = c + 0.21 * (s - 1.5)
                 x = place + rng.uniform(-0.06, 0.06, len(share))
                 axes.plot(x, np.maximum(share, LOWEST), mark, color=colour, ms=3.5, alpha=0.6,
                           mew=0, label=word if c == 0 else None)  # fmt: skip
-                reached = int((share < 0.05).sum())
-                axes.annotate(f"{reached}", (place, 2.3), ha="center", fontsize=8, color=colour)
+                reached = str(papers.ends(share)["bigram"])
+                axes.annotate(reached, (place, 2.3), ha="center", fontsize=8, color=colour)
         axes.axhline(0.05, color="k", lw=0.8, ls=":")
         axes.set_yscale("log")
         axes.set_ylim(LOWEST / 1.5, 4)
@@ -116,7 +101,7 @@ def draw(record: xr.Dataset) -> Figure:
     grid[0].set_ylabel("open share of the gap at the end\n(bigram 0, unigram 1)")
     figure.legend(*grid[0].get_legend_handles_labels(), fontsize=9, loc="outside lower center",
                   ncols=4, markerscale=2)  # fmt: skip
-    seeds = int(chain_part(record.isel(case=0), CHAINS[0]).sizes["model"])
+    seeds = record.sizes["model"] // len(CHAINS)
     figure.suptitle(
         "No other of four starts reaches the bigram more often than the balanced one "
         f"({seeds} seeds each)\nnumbers above: how many end at the bigram, below the dotted line",

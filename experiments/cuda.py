@@ -37,17 +37,9 @@ from typing import Any
 
 import am_fig1_depth
 import lg_initialization
+import papers
 import torch
-from papers import (
-    ABOVE,
-    BELOW,
-    FIGURES,
-    chain_part,
-    ensemble,
-    made,
-    outcome,
-    rounded,
-)
+from papers import ABOVE, BELOW, FIGURES
 from torch import Tensor
 
 import flowsim
@@ -241,10 +233,13 @@ def compared(found: Found, device: str, sizes: Found, clock: Clock) -> None:
 def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
     """Where sampled AdamW ends from many seeds, above and below p + q = 1."""
     length, steps = sizes["training"]
-    recipe = papers_recipe(steps)
-    shared = ensemble(recipe, (ABOVE, BELOW), sizes["seeds"])
-    cases = {f"d = {d}": RunSettings(Architecture(d, length), recipe, **shared, test_batch=16,
-                                     device=device) for d in sizes["widths"]}  # fmt: skip
+    cases = {
+        f"d = {d}": papers.ensemble(
+            Architecture(d, length), papers_recipe(steps), (ABOVE, BELOW), sizes["seeds"],
+            test_batch=16, device=device,
+        )
+        for d in sizes["widths"]
+    }  # fmt: skip
     trained_by(cases, {}, found, clock)
 
 
@@ -276,11 +271,12 @@ def trained_by(
         record, _ = train(settings, initial=initial.get(name), progress=report)
         lines = record.rename(step="line").assign_coords(line=range(record.sizes["step"]))
         pairs = dict.fromkeys(zip(record.p.values.tolist(), record.q.values.tolist(), strict=True))
-        parts = {f"p = {p:g}, q = {q:g}": chain_part(lines, BinaryChain(p, q)) for p, q in pairs}
+        parts = {f"p = {p:g}, q = {q:g}": papers.chain_part(lines, BinaryChain(p, q))
+                 for p, q in pairs}  # fmt: skip
         found[name] = {
             "length": settings.arch.length, "steps": settings.recipe.steps,
             "seconds": clock.passed() - began, "step": record.step.values.tolist(),
-            "ends": {chain: outcome(part) for chain, part in parts.items()},
+            "ends": {chain: papers.outcome(part) for chain, part in parts.items()},
             "median loss": {chain: part.loss.median("model").values.tolist()
                             for chain, part in parts.items()},
         }  # fmt: skip
@@ -318,7 +314,7 @@ def record_of(part: str, device: str, small: bool, minutes: float) -> Found:
     words = f"python experiments/{NAME}.py --device {device}" + " --small" * small
     said = "" if ended else ", its time was up"
     print(f"{part}: {clock.passed():.0f} s of {60 * minutes:.0f}{said}", file=sys.stderr)
-    return {"made": made(words), "machine": machine(device), "small": small,
+    return {"made": papers.made(words), "machine": machine(device), "small": small,
             "seconds": clock.passed(), "ended": ended, "found": found}  # fmt: skip
 
 
@@ -357,7 +353,7 @@ def main(arguments: list[str] | None = None) -> int:
         for part in PARTS:
             path = options.out / f"{NAME}_{part}.json"
             if options.overwrite or not path.exists():
-                found = rounded(record_of(part, device, options.small, options.minutes))
+                found = papers.rounded(record_of(part, device, options.small, options.minutes))
                 text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
                 write_atomically(path, lambda to, text=text: to.write_text(text))
             records[part] = json.loads(path.read_text())

@@ -30,23 +30,12 @@ import json
 from typing import Any
 
 import numpy as np
+import papers
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import (
-    ABOVE,
-    BELOW,
-    BLUE,
-    ORANGE,
-    caption,
-    chain_part,
-    draw_levels,
-    ensemble,
-    experiment,
-    last,
-    trained,
-)
+from papers import ABOVE, BELOW, BLUE, ORANGE, experiment
 
-from full_model import Architecture, Recipe, RunSettings, papers_recipe
+from full_model import Architecture, Recipe, papers_recipe
 
 CHAINS = (ABOVE, BELOW)
 TRAINERS = {"gd": "population gradient descent", "adamw": "AdamW, batches of 16"}
@@ -67,22 +56,21 @@ def compute(seeds: int = 8, length: int = 64, steps: int = 8000, descent_length:
         "adamw": (length, papers_recipe(steps=steps)),
     }
     cases = {
-        f"{trainer}, {name}": RunSettings(
+        f"{trainer}, {name}": papers.ensemble(
             Architecture(8, n, layers=1 + name.startswith("two"), tied=name != "untied"),
-            recipe,
-            **(ensemble(recipe, CHAINS, seeds) | {"dtype": "float64"}),
+            recipe, CHAINS, seeds, dtype="float64",
         )
         for trainer, (n, recipe) in recipes.items()
         for name in STYLES
-    }
+    }  # fmt: skip
     kept = ("train_loss", "canonical", "relative_distance", "attention_share")
-    return trained(cases, keep=kept)
+    return papers.trained(cases, keep=kept)
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
     """Per case and chain: final losses, and plateau and escape in steps."""
     lines = [
-        summary(chain_part(record.sel(case=f"{trainer}, {name}"), chain), trainer, name)
+        summary(papers.chain_part(record.sel(case=f"{trainer}, {name}"), chain), trainer, name)
         for trainer in TRAINERS for name in STYLES for chain in CHAINS
     ]  # fmt: skip
     return {"results": lines}
@@ -90,27 +78,20 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 def summary(part: xr.Dataset, trainer: str, name: str) -> dict[str, Any]:
     """The numbers of one case and chain."""
-    final, escape = last(part.loss), part.escape.values
-    left = escape[np.isfinite(escape)]
-    stay = part.plateau_length.values[np.isfinite(escape)]
+    final, left = papers.last(part.loss), papers.finite(part.escape)
     return {
-        "trainer": trainer,
-        "model": name,
-        "p": float(part.p[0]),
-        "q": float(part.q[0]),
+        "trainer": trainer, "model": name, "p": float(part.p[0]), "q": float(part.q[0]),
         "seeds": len(final),
-        "unigram": float(part.stationary_entropy[0]),
-        "bigram": float(part.entropy_rate[0]),
-        "final_loss_median": float(np.median(final)),
-        "final_loss_min": float(final.min()),
-        "final_loss_max": float(final.max()),
+        "unigram": float(part.stationary_entropy[0]), "bigram": float(part.entropy_rate[0]),
+        "final_loss_median": papers.median(final),
+        "final_loss_min": float(final.min()), "final_loss_max": float(final.max()),
         "left_the_unigram": len(left),
         "escape_step_min": float(left.min()) if len(left) else None,
-        "escape_step_median": float(np.median(left)) if len(left) else None,
+        "escape_step_median": papers.median(left),
         "escape_step_max": float(left.max()) if len(left) else None,
-        "plateau_steps_median": float(np.median(stay)) if len(stay) else None,
-        "attention_share_median": float(np.median(last(part.attention_share))),
-    }
+        "plateau_steps_median": papers.median(part.plateau_length[np.isfinite(part.escape.values)]),
+        "attention_share_median": papers.median(papers.last(part.attention_share)),
+    }  # fmt: skip
 
 
 def draw(record: xr.Dataset) -> Figure:
@@ -122,18 +103,14 @@ def draw(record: xr.Dataset) -> Figure:
         arch = runs[f"{trainer}, tied"]["arch"]
         for axes, chain in zip(row, CHAINS, strict=True):
             for name, (colour, dash, width, alpha) in STYLES.items():
-                part = chain_part(record.sel(case=f"{trainer}, {name}"), chain)
-                curves = axes.plot(part.step, part.loss, dash, color=colour, lw=width, alpha=alpha)
-                curves[0].set_label(name)
-            draw_levels(axes, chain)
+                part = papers.chain_part(record.sel(case=f"{trainer}, {name}"), chain)
+                papers.draw_losses(axes, part, name, ls=dash, color=colour, lw=width, alpha=alpha)
+            papers.draw_levels(axes, chain)
             sizes = f"$d$ = {arch['d']}, $N$ = {arch['length']}, {part.sizes['model']} seeds"
-            axes.set_title(f"{words}: {sizes}\n{caption(chain)}", fontsize=9)
+            axes.set_title(f"{words}: {sizes}\n{papers.caption(chain)}", fontsize=9)
             axes.set(xlabel="step", ylabel="next-symbol loss (nats)")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    legend = figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    for handle in legend.legend_handles:
-        if handle is not None:
-            handle.set_alpha(0.8)
+    for handle in papers.legend_below(grid[0, 0], 3).legend_handles:
+        handle.set_alpha(0.8)
     figure.suptitle(
         "At $p + q > 1$ tied weights stay at the unigram: to the end under gradient descent,\n"
         "for a while under AdamW; untied weights do not, and at $p + q < 1$ none does", fontsize=10

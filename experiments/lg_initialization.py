@@ -33,22 +33,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import papers
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import (
-    ABOVE,
-    BLUE,
-    GREEN,
-    ORANGE,
-    caption,
-    draw_levels,
-    ensemble,
-    experiment,
-    open_share,
-    outcome,
-    trained,
-)
+from papers import ABOVE, BLUE, GREEN, ORANGE, experiment
 from torch import Tensor
 
 from full_model import Architecture, Recipe, RunSettings, Weights, papers_recipe, starting_weights
@@ -67,7 +56,7 @@ def compute(seeds: int = 16, length: int = 64, steps: int = 4000, descent_steps:
     """Loss curves from the initializations, by AdamW at d = 4 and 8 and by gradient descent."""
     runs, initial = cases(seeds, length, steps, descent_steps, device)
     sides = [side(initial.get(name) or starting_weights(run)) for name, run in runs.items()]
-    record = trained(runs, initial=initial)
+    record = papers.trained(runs, initial=initial)
     return record.assign(side=(("case", "model"), torch.stack(sides).numpy()))
 
 
@@ -85,13 +74,9 @@ def cases(seeds: int, length: int, steps: int, descent_steps: int,
     for panel, (d, n, recipe) in panels.items():
         for start in STYLES:
             name = f"{panel}; {start}"
-            found[name] = RunSettings(
-                Architecture(d, n),
-                recipe,
-                **ensemble(recipe, [ABOVE], seeds),
-                init="gaussian" if start == "gaussian" else "recommended",
-                test_batch=16,
-                device=device,
+            init = "gaussian" if start == "gaussian" else "recommended"
+            found[name] = papers.ensemble(
+                Architecture(d, n), recipe, [ABOVE], seeds, init=init, test_batch=16, device=device
             )
             if start == "matched":
                 initial[name] = matched(starting_weights(found[name]))
@@ -122,15 +107,13 @@ def numbers(record: xr.Dataset) -> dict[str, object]:
     found = {}
     for name in record.case.values:
         case = record.sel(case=name)
-        sides = {
-            "ε > 0 at the start": case.side.values > 0,
-            "ε < 0 at the start": case.side.values < 0,
-        }
-        reached = open_share(case) < 0.05
-        found[str(name)] = outcome(case) | {
-            word: {"models": int(where.sum()), "bigram": int(reached[where].sum())}
-            for word, where in sides.items()
-        }
+        reached, side = papers.open_share(case) < 0.05, case.side.values
+        found[str(name)] = papers.outcome(case) | {
+            f"ε {sign} 0 at the start": {
+                "models": int(where.sum()), "bigram": int(reached[where].sum())
+            }
+            for sign, where in ((">", side > 0), ("<", side < 0))
+        }  # fmt: skip
     return found
 
 
@@ -142,22 +125,19 @@ def draw(record: xr.Dataset) -> Figure:
         reached = []
         for start, (colour, dash, word) in STYLES.items():
             case = record.sel(case=f"{panel}; {start}")
-            found = outcome(case)
             wide = 2.4 if start == "recommended" else 0.9  # it lies under the matched ones
-            curves = axes.plot(case.step, case.loss, dash, color=colour, linewidth=wide, alpha=0.6)
-            curves[0].set_label(word)
-            reached.append(f"{start} {found['bigram']}")
-        draw_levels(axes, ABOVE)
+            papers.draw_losses(axes, case, word, ls=dash, color=colour, lw=wide, alpha=0.6)
+            reached.append(f"{start} {papers.outcome(case)['bigram']}")
+        papers.draw_levels(axes, ABOVE)
         axes.set_ylim(top=ABOVE.stationary_entropy + 0.7 * ABOVE.mutual_information)
         axes.set(xlabel="step")
         count = record.sizes["model"]
         axes.set_title(f"{panel}, of {count} at the bigram\n{', '.join(reached)}", fontsize=9)
     figure.axes[0].set_ylabel("next-symbol loss (nats)")
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    papers.legend_below(figure.axes[0], 3)
     figure.suptitle(
         "Not every run from LG's recommended start reaches the bigram; more do with the sign of "
-        f"$\\varepsilon$ matched ({caption(ABOVE)})", fontsize=11
+        f"$\\varepsilon$ matched ({papers.caption(ABOVE)})", fontsize=11
     )  # fmt: skip
     return figure
 

@@ -34,10 +34,11 @@ import json
 from typing import Any
 
 import numpy as np
+import papers
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREEN, ORANGE, caption, draw_levels, experiment
+from papers import ABOVE, BELOW, BLUE, GREEN, ORANGE, experiment
 from torch import Tensor
 
 from flowsim import BinaryChain, CanonicalModel, Label, find_limits, integrate
@@ -70,28 +71,20 @@ def compute(d: int = 4, horizon: float = 400.0, step: float = 0.1, long: int = 6
 
 
 def full_flow(
-    chain: BinaryChain,
-    starts: tuple[tuple[float, float], ...],
-    d: int,
-    length: int,
-    horizon: float,
-    step: float,
-) -> tuple[Tensor, Tensor]:
+    chain: BinaryChain, starts: tuple[tuple[float, float], ...], d: int, length: int,
+    horizon: float, step: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradient flow of the full weights from the lifted starts: times (T,) and losses (T, starts).
 
     RK4 with a fixed step, on the exact population loss of the model without attention, which
     nothing switches on from W_V = W_O = 0. The times are steps 0, 1, 2, …, ever further apart.
     """
     steps = round(horizon / step)
+    recipe = Recipe("flow", steps=steps, horizon=horizon, method="rk4", step_size=step)
     settings = RunSettings(
-        Architecture(d, length, attention="none"),
-        Recipe("flow", steps=steps, horizon=horizon, method="rk4", step_size=step),
-        p=(chain.p,),
-        q=(chain.q,),
-        seeds=tuple(range(len(starts))),
-        init="lifted",
-        theta=starts,
-    )
+        Architecture(d, length, attention="none"), recipe, p=(chain.p,), q=(chain.q,),
+        seeds=tuple(range(len(starts))), init="lifted", theta=starts,
+    )  # fmt: skip
     trainer = Trainer(settings.arch, starting_weights(settings), settings.source(), settings.recipe)
     stops = np.unique(np.geomspace(1, steps, 120).round().astype(int))
     losses = [trainer.population(trainer.weights)]
@@ -143,19 +136,18 @@ def draw(record: xr.Dataset) -> Figure:
                     part.time, part[name], line, color=colour, linewidth=width, alpha=0.8,
                     label=name.replace("full,", "full model without attention,"),
                 )  # fmt: skip
-            draw_levels(axes, chain)
+            papers.draw_levels(axes, chain)
             highest = float(record.isel(chain=i)[models].to_array().max())
             high, gap = chain.stationary_entropy, chain.mutual_information
             top = min(highest + 0.1 * gap, high + 2.5 * gap)
             axes.set_ylim(chain.entropy_rate - 0.1 * (top - chain.entropy_rate), top)
-            axes.set_title(f"{caption(chain)}, start ({e:g}, {w:g})", fontsize=9)
+            axes.set_title(f"{papers.caption(chain)}, start ({e:g}, {w:g})", fontsize=9)
             axes.set_xscale("symlog", linthresh=0.1)
             axes.set_xlim(0, float(part.time[-1]))
         grid[i, 0].set_ylabel("population loss (nats)")
     for axes in grid[1]:
         axes.set_xlabel("time of the gradient flow (linear up to 0.1)")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    papers.legend_below(grid[0, 0], 3)
     figure.suptitle(
         "The canonical flow ends where full gradient flow does from four of six starts $(e, w)$; "
         "$d$ = 4",

@@ -28,28 +28,15 @@ does not shrink with the gradient; the gradient flow that the theory is about do
 from __future__ import annotations
 
 import numpy as np
+import papers
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import (
-    ABOVE,
-    BELOW,
-    BLUE,
-    GREEN,
-    ORANGE,
-    PINK,
-    caption,
-    chain_part,
-    ensemble,
-    experiment,
-    last,
-    outcome,
-    trained,
-)
+from papers import ABOVE, BELOW, BLUE, GREEN, ORANGE, PINK, experiment
 
-from full_model import Architecture, Recipe, RunSettings, papers_recipe
+from full_model import Architecture, Recipe, papers_recipe
 
 DESCENT_LENGTH = 6
-STARTS = {"gaussian": "Gaussian", "rank-one": "rank-one"}
+STARTS = ("gaussian", "rank-one")
 STYLES = {
     "positions": ("positions $p_n$", "#000000", "-"),
     "0.query": ("$W_Q$", "#56B4E9", "-."),
@@ -69,46 +56,32 @@ def compute(d: int = 8, seeds: int = 4, length: int = 64, steps: int = 4000,
         "GD": (DESCENT_LENGTH, Recipe("gd", steps=descent_steps, learning_rate=0.5)),
     }
     cases = {
-        f"{trainer}; {start}": RunSettings(
-            Architecture(d, n),
-            recipe,
-            **ensemble(recipe, (ABOVE, BELOW), seeds),
-            init=start,
-            test_batch=16,
+        f"{trainer}; {start}": papers.ensemble(
+            Architecture(d, n), recipe, (ABOVE, BELOW), seeds, init=start, test_batch=16,
             device=device,
         )
         for trainer, (n, recipe) in recipes.items()
         for start in STARTS
-    }
-    return trained(cases, keep=("leading_share", "relative_distance"))
+    }  # fmt: skip
+    return papers.trained(cases, keep=("leading_share", "relative_distance"))
 
 
 def numbers(record: xr.Dataset) -> dict[str, object]:
     """Per case and chain: the energy of every matrix at the start and at the end, over seeds."""
     found: dict[str, object] = {}
-    for name in record.case.values:
-        for chain in (ABOVE, BELOW):
-            part = chain_part(record.sel(case=name), chain)
-            first, end = part.leading_share.isel(line=0).values, last(part.leading_share)
-            energy = {
-                str(matrix): {
-                    "start_median": _median(first[:, i]),
-                    "end_median": _median(end[:, i]),
-                    "end_min": float(end[:, i].min()) if np.isfinite(end[:, i]).all() else None,
-                }
-                for i, matrix in enumerate(record.matrix.values)
+    for name, _, part in papers.by_chain(record, (ABOVE, BELOW)):
+        first, end = part.leading_share.isel(line=0).values, papers.last(part.leading_share)
+        energy = {  # NaN, and None here, of matrices that are zero
+            str(matrix): {
+                "start_median": papers.median(first[:, i]),
+                "end_median": papers.median(end[:, i]),
+                "end_min": float(end[:, i].min()) if np.isfinite(end[:, i]).all() else None,
             }
-            found[f"{name}; p = {chain.p}, q = {chain.q}"] = outcome(part) | {
-                "energy": energy,
-                "relative_distance_median": _median(last(part.relative_distance)),
-            }
+            for i, matrix in enumerate(record.matrix.values)
+        }
+        far = papers.median(papers.last(part.relative_distance))
+        found[name] = papers.outcome(part) | {"energy": energy, "relative_distance_median": far}
     return found
-
-
-def _median(values: np.ndarray) -> float | None:
-    """The median, None where all matrices are zero and have no energy."""
-    seen = values[np.isfinite(values)]
-    return float(np.median(seen)) if len(seen) else None
 
 
 def draw(record: xr.Dataset) -> Figure:
@@ -121,23 +94,22 @@ def draw(record: xr.Dataset) -> Figure:
     words = {"AdamW": "AdamW", "GD": "population gradient descent"}
     for row, trainer in zip(grid, words, strict=True):
         for axes, chain in zip(row, (ABOVE, BELOW), strict=True):
-            part = chain_part(record.sel(case=f"{trainer}; gaussian"), chain)
+            part = papers.chain_part(record.sel(case=f"{trainer}; gaussian"), chain)
             for matrix, (label, colour, line) in STYLES.items():
                 share = part.leading_share.sel(matrix=matrix)
                 axes.plot(part.step, share.median("model"), color=colour, linestyle=line,
                           linewidth=1.4, label=label)  # fmt: skip
                 axes.fill_between(part.step, share.min("model"), share.max("model"), color=colour,
                                   alpha=0.12, linewidth=0)  # fmt: skip
-            other = chain_part(record.sel(case=f"{trainer}; rank-one"), chain)
+            other = papers.chain_part(record.sel(case=f"{trainer}; rank-one"), chain)
             least = float(other.leading_share.min())
             axes.set_title(
-                f"{words[trainer]}, Gaussian start\n{caption(chain)}\n"
+                f"{words[trainer]}, Gaussian start\n{papers.caption(chain)}\n"
                 f"(least from a rank-one start: {least:.4f})", fontsize=9.5,
             )  # fmt: skip
             axes.set(ylim=(0, 1.03), xlabel="step")
         row[0].set_ylabel("rank-one energy $\\sigma_1^2/\\Sigma\\sigma_i^2$")
-    handles, labels = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=7, frameon=False)
+    papers.legend_below(grid[0, 0], 7)
     figure.suptitle(
         "From Gaussian weights AdamW makes most matrices nearly rank one; gradient descent does "
         "not\nlines: medians of the seeds; bands: all of them", fontsize=11

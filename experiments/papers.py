@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import string
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +22,10 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
+from matplotlib.ticker import NullLocator
 from scipy.stats import binomtest
 
 from flowsim.chain import BinaryChain
@@ -30,7 +34,7 @@ from flowsim.drawing.style import DPI, save_figure
 from flowsim.errors import InputError
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import write_atomically, write_record
-from full_model import Recipe, RunSettings, Weights, train
+from full_model import Architecture, Recipe, RunSettings, Weights, train
 
 FIGURES = Path(__file__).parents[1] / "figures"
 ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
@@ -142,14 +146,16 @@ def made(command: str) -> dict[str, str]:
 
 
 def ensemble(
-    recipe: Recipe, chains: Sequence[BinaryChain], seeds: int, looks: int = 80
-) -> dict[str, Any]:
-    """Settings of a run: every chain with the same seeds, so many looks, AdamW in float32."""
+    arch: Architecture, recipe: Recipe, chains: Sequence[BinaryChain], seeds: int, looks: int = 80,
+    **more: Any,
+) -> RunSettings:  # fmt: skip
+    """A run with the same seeds on every chain, so many looks, and AdamW in float32."""
     several = [chain for chain in chains for _ in range(seeds)]
-    return {"p": tuple(chain.p for chain in several), "q": tuple(chain.q for chain in several),
-            "seeds": tuple(range(seeds)) * len(chains),
-            "telemetry_every": max(1, recipe.steps // looks),
-            "dtype": "float32" if recipe.trainer == "adamw" else "float64"}  # fmt: skip
+    usual = {"p": tuple(chain.p for chain in several), "q": tuple(chain.q for chain in several),
+             "seeds": tuple(range(seeds)) * len(chains),
+             "telemetry_every": max(1, recipe.steps // looks),
+             "dtype": "float32" if recipe.trainer == "adamw" else "float64"}  # fmt: skip
+    return RunSettings(arch, recipe, **(usual | more))
 
 
 #: What a record of runs has of every model.
@@ -212,21 +218,21 @@ def outcome(case: xr.Dataset) -> dict[str, Any]:
     "bigram" means δ < 0.05 at the end and "unigram" δ > 0.95; the rest is in between. The interval
     is Clopper and Pearson's, 95 %, on the share that ends at the bigram.
     """
-    share = open_share(case)
-    escape = case.escape.values[np.isfinite(case.escape.values)]
-    bigram, count = int((share < 0.05).sum()), len(share)
-    low, high = binomtest(bigram, count).proportion_ci()
-    return {
-        "p": float(case.p[0]),
-        "q": float(case.q[0]),
-        "models": count,
-        "bigram": bigram,
-        "unigram": int((share > 0.95).sum()),
-        "between": int(((share >= 0.05) & (share <= 0.95)).sum()),
-        "bigram_share_interval": [low, high],
+    found = ends(open_share(case))
+    escape, count = finite(case.escape), case.sizes["model"]
+    return {"p": float(case.p[0]), "q": float(case.q[0]), "models": count} | found | {
+        "bigram_share_interval": list(binomtest(found["bigram"], count).proportion_ci()),
         "final_loss": spread(last(case.loss)),
         "escape_step": spread(escape) if len(escape) else None,
-    }
+    }  # fmt: skip
+
+
+def ends(share: np.ndarray) -> dict[str, int]:
+    """How many runs, by their open shares of the gap: at the bigram, at the unigram, between."""
+    bigram, unigram = share < 0.05, share > 0.95
+    between = (share >= 0.05) & (share <= 0.95)
+    return {"bigram": int(bigram.sum()), "unigram": int(unigram.sum()),
+            "between": int(between.sum())}  # fmt: skip
 
 
 def chain_part(case: xr.Dataset, chain: BinaryChain) -> xr.Dataset:
@@ -234,13 +240,30 @@ def chain_part(case: xr.Dataset, chain: BinaryChain) -> xr.Dataset:
     return case.isel(model=(case.p.values == chain.p) & (case.q.values == chain.q))
 
 
+def by_chain(
+    record: xr.Dataset, chains: Iterable[BinaryChain]
+) -> Iterator[tuple[str, BinaryChain, xr.Dataset]]:
+    """Every case on every chain, with its name "case; p = …, q = …" and its models."""
+    for name in record.case.values:
+        for chain in chains:
+            part = chain_part(record.sel(case=name), chain)
+            yield f"{name}; p = {chain.p}, q = {chain.q}", chain, part
+
+
+def finite(values: Any) -> np.ndarray:
+    """Those that are neither NaN nor infinite."""
+    return np.asarray(values)[np.isfinite(values)]
+
+
+def median(values: Any) -> float | None:
+    """Of the finite ones, if there are any."""
+    known = finite(values)
+    return float(np.median(known)) if len(known) else None
+
+
 def spread(values: np.ndarray) -> dict[str, float]:
     """Median, least and largest."""
-    return {
-        "median": float(np.median(values)),
-        "min": float(np.min(values)),
-        "max": float(np.max(values)),
-    }
+    return {name: float(getattr(np, name)(values)) for name in ("median", "min", "max")}
 
 
 def rounded(tree: Any, digits: int = 6) -> Any:
@@ -259,6 +282,34 @@ def caption(chain: BinaryChain) -> str:
     return f"$p$ = {chain.p:g}, $q$ = {chain.q:g}:  $p + q$ = {regime}"
 
 
+def draw_losses(axes: Axes, case: xr.Dataset, label: str, **style: Any) -> None:
+    """Every model's loss over the steps, with one entry in the legend."""
+    axes.plot(case.step, case.loss, **style)[0].set_label(label)
+
+
 def draw_levels(axes: Axes, chain: BinaryChain) -> None:
     """The unigram and the bigram loss as dotted lines, and limits around them."""
     mark_losses(axes, chain.entropy_rate, chain.stationary_entropy, below=0.22, above=0.35)
+
+
+def legend_below(axes: Axes, ncols: int, **options: Any) -> Legend:
+    """A legend below the whole figure, of what these axes show."""
+    return axes.get_figure(root=True).legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=ncols, frameon=False,
+        **options,
+    )  # fmt: skip
+
+
+def label_ticks(axis: Axis, values: Sequence[float], words: Sequence[str] | None = None,
+                **options: Any) -> None:  # fmt: skip
+    """Ticks of a logarithmic axis at these values alone, which are written out."""
+    axis.set_ticks(values, words or [f"{value:g}" for value in values], **options)
+    axis.set_minor_locator(NullLocator())
+
+
+def letter_titles(panels: Iterable[Axes]) -> None:
+    """The titles of panels on the left, behind their letters."""
+    for letter, axes in zip(string.ascii_lowercase, panels, strict=False):
+        title = f"({letter}) {axes.get_title()}"
+        axes.set_title("")
+        axes.set_title(title, fontsize=10, loc="left")

@@ -371,9 +371,9 @@ LAWS = {
     }, lambda found: named(found["chains"]))),
     "escape_scores": ("adamw_escape", scores),
     "width": ("width_of_truth", table({
-        "model": "{case}", "…": lambda x: {
-            f"{word}: at the bigram, at the unigram, of": "{bigram}, {unigram}, {runs}".format(**own)
-            for word, own in x.items() if word != "case"},
+        "model": "{case}", "…": lambda line: {
+            f"{word}: at the bigram, at the unigram, of": "{bigram}, {unigram}, {runs}".format(**x)
+            for word, x in line.items() if word != "case"},
     })),
 }  # fmt: skip
 
