@@ -43,20 +43,27 @@ def best_bias(loss, theta):
     return b
 
 
-def rank_one_loss(chain, length, tied, width=0.0):
-    """The loss of the rank-one model with attention, the ReLU's kink rounded over a width."""
-    x, n, total, weight, target = law_of(chain, length)
+def rank_one_logits(chain, length, tied, width=0.0):
+    """The logits of every (n, x, S) with attention, the ReLU's kink rounded over a width."""
+    x, n, total = law_of(chain, length)[:3]
     at = n.long() - 1
 
     def relu(z):
         inside = (z + width) ** 2 / (4 * width) if width else z
         return torch.where(z.abs() < width, inside, z.relu())
 
-    def loss(theta):
+    def logits(theta):
         e, rho, (w1, w2, o, v, b) = theta[0], theta[1 : length + 1], theta[length + 1 : length + 6]
         u = e if tied else theta[length + 6]
         mean = (e * total + rho.cumsum(0)[at]) / n
         inner = e * x + rho[at] + o * v * mean
-        return cross_entropy(weight, u * (inner + 4 * w2 * relu(w1 * inner)) + b, target)
+        return u * (inner + 4 * w2 * relu(w1 * inner)) + b
 
-    return loss
+    return logits
+
+
+def rank_one_loss(chain, length, tied, width=0.0):
+    """The loss of the rank-one model with attention."""
+    weight, target = law_of(chain, length)[3:]
+    logits = rank_one_logits(chain, length, tied, width)
+    return lambda theta: cross_entropy(weight, logits(theta), target)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from law_oracle import rank_one_loss
+from law_oracle import law_of, rank_one_logits, rank_one_loss
 from torch.autograd.functional import hessian, jacobian
 
 from flowsim import BinaryChain, RankOneModel
@@ -45,3 +45,19 @@ def test_inside_the_rounded_kinks_the_field_is_the_smoothed_loss_s_gradient(
     length, tied, generator
 ):
     check(0.5, 0.8, length, tied, 2.0, 2.0, generator)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_stiffness_is_a_trace_by_autograd(tied, generator):
+    """The positions count as one coordinate of mass N."""
+    model = RankOneModel(BinaryChain(0.2, 0.3), 3, attention=True, tied=tied)
+    weight, target = law_of(model.chain, 3)[3:]
+    logits = rank_one_logits(model.chain, 3, tied)
+    k = len(model.coordinates)
+    for y in 4 * torch.rand(3, k, dtype=torch.float64, generator=generator) - 2:
+        slopes, chance = jacobian(logits, y), logits(y).sigmoid()
+        slopes = torch.cat([slopes[:, :1], slopes[:, 1:4].sum(1, keepdim=True), slopes[:, 4:]], 1)
+        mass = torch.tensor([1.0, 3, 4, 4, 1, 1, 1, 1]).double()[: k - 2]
+        spread = torch.maximum(chance * (1 - chance), target * (1 - target))
+        expected = weight * spread * (slopes**2 / mass).sum(1)
+        torch.testing.assert_close(model.stiffness(y), expected.sum(), rtol=1e-12, atol=0)

@@ -218,6 +218,7 @@ def test_whether_the_way_leads_over_the_plane():
         (linear, -1.0, 1.0, 0.8, -0.5, 1.0, False), (linear, -1.0, 1.0, 0.8, 0.5, 1.0, True),
         (untied, 1.0, 1.0, 0.8, 0.0, -1.0, True), (untied, 1.0, 0.0, 0.8, 1.0, 1.0, True),
         (untied, 1.0, 1.0, 0.8, 0.1, -1.0, False), (untied, 1.0, 1.0, 0.8, 0.0, 1.0, False),
+        (untied, 1.0, 1.0, 0.8, 0.0, 0.0, False),
     ]  # fmt: skip
     for engine, *point, expected in turns:
         assert engine.turns_back(False, *point) == expected

@@ -9,7 +9,7 @@ import torch
 from near import near
 from one_row import begun
 
-from flowsim import InductionModel
+from flowsim import InductionModel, find_limits
 from flowsim.compiled import config
 from flowsim.models.codes import FELL, GOING
 from flowsim.models.induction.rows import constants, expand
@@ -58,3 +58,9 @@ def test_an_induction_row_has_fallen_below_the_plateau_and_inside_the_strip():
         assert expand(y, reals, ints, np.zeros(size), out, None, False) == 0
         assert abs(out[0]) < 1e-290
     assert expand(np.array([0.0, np.nan]), reals, ints, None, out, None, False) == -1
+
+
+def test_by_default_the_error_of_a_step_is_at_most_1e_8():
+    model, start = InductionModel(3), [0.5, -1.5]
+    steps = [find_limits(model, start, rtol=rtol).evaluations for rtol in (None, 1e-8, 1e-7)]
+    assert steps[0] == steps[1] > steps[2]

@@ -384,15 +384,15 @@ def test_a_step_is_cut_where_it_was_beyond_a_surface(surface, sign):
             velocity[:] = slope[:] = 0.0
             mode = np.array([OPEN if sign > 0 else CLOSED] * 2 + [0, sign])
             side = sign
-            start[[0, 1]] = end[[0, 1]] = 0.0, 1.0
-            start[1] = end[1] = 1.0  # both units far from their surfaces
+            start[0] = end[0] = 0.3  # of ones Y = ρ + e
             if surface < 2:
                 mode[surface] = unit_mode
                 side = sign if unit_mode == OPEN else -sign
                 other = 1 - surface
                 mode[other] = SLIDING
             at = 2 if surface == 2 else 1
-            start[at], end[at] = side * cubic(0.0), side * cubic(1.0)
+            off = 0.3 if surface == 1 else 0.0
+            start[at], end[at] = side * cubic(0.0) - off, side * cubic(1.0) - off
             velocity[at], slope[at] = (side * cubic.deriv()(x) / h for x in (0.0, 1.0))
             if surface == 2:
                 mode[:2] = SLIDING

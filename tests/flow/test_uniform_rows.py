@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from law_oracle import best_bias, law_of, uniform_loss
+from near import near
 from torch.autograd.functional import hessian, jacobian
 
 from flowsim import AttentionModel, BinaryChain, Label, Status, find_limits
@@ -37,6 +38,7 @@ def test_one_pass_agrees_with_autograd(p, q, length, dynamic, generator):
     """Both sides of |a| = 1, where the ReLU's kink lies inside the law."""
     chain, k = BinaryChain(p, q), 4 if dynamic else 3
     table, value = LawTable(chain, length, dynamic, True), uniform_loss(chain, length)
+    model = AttentionModel(chain, length, "dynamic" if dynamic else "optimal")
     table.add(min(int(table.ints[STEEPEST]), 7))
     box = torch.tensor([2.2, 2.2, 1.6, 1.0][:k]).double()
     for start in box * (
@@ -50,6 +52,8 @@ def test_one_pass_agrees_with_autograd(p, q, length, dynamic, generator):
                 bend[:3, :3] - np.outer(bend[3], bend[3])[:3, :3] / bend[3, 3],
             )
         theta = start.numpy()
+        near(model.gradient(start), gradient, 1e-12)
+        near(model.hessian(start), bend, 1e-12)
         field, steep, found = evaluate(table, theta)
         scale = np.ones(k)
         scale[:2] = theta[:2]
@@ -148,13 +152,21 @@ def test_the_exponential_is_right_to_two_units_in_the_last_place():
     assert exponential(0.0) == 1.0
 
 
-def test_steep_logits_are_no_critical_points():
-    """Where σ′ underflows for all nodes of a class the field goes on; over N = 1, Δ = e²(1+a)g."""
+def steep():
+    """Points where σ′ underflows for all nodes of a class; over N = 1, Δ = e²(1+a)g."""
     theta = torch.tensor([[-1.0, -10.0, 3.0], [-1.0, -10.0, 10.0]], dtype=torch.float64)
     for bias, starts in (("optimal", theta), ("dynamic", torch.cat([theta, 0 * theta[:, :1]], 1))):
-        model = AttentionModel(BinaryChain(0.9, 0.9), 1, bias=bias)
-        assert model.gradient(starts).abs().max() > 10
+        yield AttentionModel(BinaryChain(0.9, 0.9), 1, bias=bias), starts
+
+
+def test_steep_logits_are_no_critical_points():
+    for model, starts in steep():
         assert (find_limits(model, starts).label == Label.GLOBAL_MINIMUM).all()
+
+
+def test_where_the_slopes_of_a_class_underflow_the_gradient_goes_on():
+    for model, starts in steep():
+        assert (model.gradient(starts).abs().amax(1) > 10).all()
 
 
 def test_slow_is_not_critical_close_to_independence():

@@ -212,7 +212,6 @@ def _choose_both(y, mode, reals):
         if fits0 and fits1:
             mode[0], mode[1] = first, second
             return
-    mode[0], mode[1] = CLOSED, CLOSED
 
 
 @compiled(internal=True)

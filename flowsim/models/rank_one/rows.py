@@ -60,13 +60,19 @@ def _embedding_balance(y, length):
 
 
 @compiled(internal=True)
+def _kinked(memory):
+    """Whether w₁ can reach 0."""
+    return memory[FEED_FORWARD_BALANCE] < 0.0
+
+
+@compiled(internal=True)
 def _begin(row, held, signs):
     y, memory = row.y, row.memory
     memory[FEED_FORWARD_BALANCE] = y[2] * y[2] - y[3] * y[3]
     memory[EMBEDDING_BALANCE] = _embedding_balance(y, row.reals[LENGTH])
     memory[AMPLITUDE] = sqrt(y[0] * y[0] + y[1] * y[1])
     memory[NARROWEST] = memory[CENTRE] = -1.0
-    _choose_modes(y, row.ints, memory[FEED_FORWARD_BALANCE] < 0.0, row.reals)
+    _choose_modes(y, row.ints, _kinked(memory), row.reals)
     return 0
 
 
@@ -143,13 +149,12 @@ def _conserve(row, time):
 
 @compiled(internal=True)
 def _margin(row, y):
-    kinked = row.memory[FEED_FORWARD_BALANCE] < 0.0
-    return _smallest(y, row.ints, kinked, row.reals, row.margins)
+    return _smallest(y, row.ints, _kinked(row.memory), row.reals, row.margins)
 
 
 @compiled(internal=True)
 def _dip_of(row, h):
-    kinked = row.memory[FEED_FORWARD_BALANCE] < 0.0
+    kinked = _kinked(row.memory)
     return _dip(row.y, row.velocity, row.new, row.slope, row.ints, kinked, h)
 
 
@@ -180,7 +185,7 @@ def _meet(row):
         else:
             leaves = mode[1 - unit] != SLIDING
             _project(y, mode)
-    _choose_modes(y, mode, row.memory[FEED_FORWARD_BALANCE] < 0.0, row.reals)
+    _choose_modes(y, mode, _kinked(row.memory), row.reals)
     if leaves and mode[2] == 0:
         mode[unit] = OPEN if met % 2 == 0 else CLOSED
     return 1 if fresh else 0
