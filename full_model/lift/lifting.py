@@ -113,25 +113,32 @@ def lift_rank_one(
     if eta.shape[-1] != r or (eta.abs() != 1).any():
         raise InputError(f"hidden_signs must hold {r} entries of ±1")
 
-    def scaled(number: Tensor, tensor: Tensor, axes: int) -> Tensor:
-        return number[(..., *[None] * axes)] * tensor
-
-    up = eta.unsqueeze(-1) * alpha.unsqueeze(-2) / math.sqrt(d)
-    inner = beta.unsqueeze(-1) * alpha.unsqueeze(-2)
-    weights = {
-        "embedding": scaled(point.eps, alpha, 1),
-        "positions": point.rho.unsqueeze(-1) * alpha.unsqueeze(-2),
-        "0.up": scaled(point.w1, up, 2),
-        "0.down": scaled(point.w2, up.mT, 2),
-        "0.value": scaled(point.v, inner, 2),
-        "0.out": scaled(point.o, inner.mT, 2),
-        "unembedding": scaled(point.c, alpha, 1),
-        "bias": point.b,
-    }
+    weights = rank_one_weights(point, alpha, beta, eta)
     for name in ("0.query", "0.key"):
         weights[name] = like.new_zeros(*like.shape, d, d)
     return {
         name: weights[name].clone(memory_format=torch.contiguous_format) for name in arch.shapes
+    }
+
+
+def rank_one_weights(point: RankOnePoint, alpha: Tensor, beta: Tensor, eta: Tensor) -> Weights:
+    """All weights of the rank-one family by name, (..., *shape), but queries and keys."""
+
+    def scaled(number: Tensor, tensor: Tensor) -> Tensor:
+        return number.reshape(*number.shape, *[1] * (tensor.ndim - number.ndim)) * tensor
+
+    vector = alpha.expand(*point.eps.shape, alpha.shape[-1])
+    up = eta.unsqueeze(-1) * vector.unsqueeze(-2) / math.sqrt(alpha.shape[-1])
+    inner = beta.unsqueeze(-1) * vector.unsqueeze(-2)
+    return {
+        "embedding": scaled(point.eps, vector),
+        "positions": point.rho.unsqueeze(-1) * vector.unsqueeze(-2),
+        "0.up": scaled(point.w1, up),
+        "0.down": scaled(point.w2, up.mT),
+        "0.value": scaled(point.v, inner),
+        "0.out": scaled(point.o, inner.mT),
+        "unembedding": scaled(point.c, vector),
+        "bias": point.b,
     }
 
 

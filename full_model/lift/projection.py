@@ -23,6 +23,7 @@ from torch import Tensor
 from flowsim.errors import InputError
 from flowsim.models.rank_one.point import NEGLIGIBLE, RankOnePoint
 from full_model.lift.directions import first_sign, leading_direction, unit_vector
+from full_model.lift.lifting import rank_one_weights
 from full_model.model.architecture import Architecture, Weights, check_weights
 
 
@@ -106,7 +107,8 @@ def project(
     point = raw.standard()
     turned = (point.v != raw.v) | (point.o != raw.o)
     beta = torch.where(turned.unsqueeze(-1), -beta, beta)
-    distance, norm = _distance(parts, point, alpha, beta, eta)
+    nearest = rank_one_weights(point, alpha, beta, eta)
+    distance, relative = distance_from(nearest, parts, point.b.ndim)
     along = _apply(parts["0.up"], alpha) * torch.where(point.w1 < 0, -1.0, 1.0).to(e).unsqueeze(-1)
     return Projection(
         point=point,
@@ -114,9 +116,7 @@ def project(
         alpha=alpha,
         beta=beta,
         distance=distance,
-        relative_distance=torch.where(
-            norm > 0, distance / norm.clamp(min=torch.finfo(norm.dtype).tiny), 0.0
-        ),
+        relative_distance=relative,
         open_share=(along > 0).to(e.dtype).mean(-1),
         opens=(point.eps * point.w1).sign(),
     )
@@ -185,29 +185,19 @@ def _positive_alpha(point: RankOnePoint, alpha: Tensor) -> Tensor:
     return first_sign(ordered, NEGLIGIBLE, first_sign(alpha, 0.5)).unsqueeze(-1) * alpha
 
 
-def _distance(
-    parts: Weights, point: RankOnePoint, alpha: Tensor, beta: Tensor, eta: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Euclidean distance of all weights to the lift of ``point``, and their norm."""
-    up = (eta / math.sqrt(alpha.shape[-1])).unsqueeze(-1) * alpha.unsqueeze(-2)
-    inner = beta.unsqueeze(-1) * alpha.unsqueeze(-2)
-    nearest = {
-        "embedding": point.eps[..., None] * alpha,
-        "positions": point.rho.unsqueeze(-1) * alpha.unsqueeze(-2),
-        "0.up": point.w1[..., None, None] * up,
-        "0.down": point.w2[..., None, None] * up.mT,
-        "0.value": point.v[..., None, None] * inner,
-        "0.out": point.o[..., None, None] * inner.mT,
-        "unembedding": point.c[..., None] * alpha,
-        "bias": point.b,
-    }
-    square, total = torch.zeros_like(point.b), torch.zeros_like(point.b)
-    for name, weight in parts.items():
-        axes = tuple(range(point.b.ndim, weight.ndim))
-        off = weight - nearest[name] if name in nearest else weight
-        square = square + (off.square().sum(axes) if axes else off.square())
-        total = total + (weight.square().sum(axes) if axes else weight.square())
-    return square.sqrt(), total.sqrt()
+def distance_from(nearest: Weights, weights: Weights, axes: int) -> tuple[Tensor, Tensor]:
+    """Euclidean distance of all weights to the nearest ones, and that in parts of their norm.
+
+    Weights that ``nearest`` does not name are zero there; ``axes`` many axes are the ensemble's.
+    """
+
+    def length(parts: Weights) -> Tensor:
+        rows = [w.reshape(*w.shape[:axes], -1).square().sum(-1) for w in parts.values()]
+        return torch.stack(rows).sum(0).sqrt()
+
+    distance = length({name: w - nearest.get(name, 0.0) for name, w in weights.items()})
+    norm = length(weights)
+    return distance, distance / norm.clamp(min=torch.finfo(norm.dtype).tiny)
 
 
 def _binary_parts(arch: Architecture, weights: Weights) -> Weights:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from full_model.lift.lifting import check_carries
+from full_model.lift.projection import distance_from
 from full_model.model.architecture import Architecture, Weights
 
 
@@ -113,15 +114,9 @@ def project_states(arch: Architecture, weights: Weights, turns: int = 0) -> Stat
         "0.up": w1[..., None, None] * units,
         "0.down": w2[..., None, None] * units.mT,
     }
-    off, norm = torch.zeros_like(e), torch.zeros_like(e)
-    for name, weight in weights.items():
-        axes = tuple(range(e.ndim, weight.ndim))
-        off = off + (weight - nearest[name] if name in nearest else weight).square().sum(axes)
-        norm = norm + weight.square().sum(axes)
     product = w1 * w2
-    distance = (off / norm.clamp(min=torch.finfo(norm.dtype).tiny)).sqrt()
     canonical = torch.stack([e, product.sign() * product.abs().sqrt()], dim=-1)
-    return StatesProjection(canonical, 1 + m * product, distance)
+    return StatesProjection(canonical, 1 + m * product, distance_from(nearest, weights, e.ndim)[1])
 
 
 def simplex(states: int, d: int) -> Tensor:
