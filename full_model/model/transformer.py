@@ -173,10 +173,3 @@ def cross_entropy(arch: Architecture, logits: Tensor, targets: Tensor) -> Tensor
     if not targets.is_floating_point():
         targets = one_hot(targets.long(), arch.states)
     return -(targets.to(logits.dtype) * logits.log_softmax(-1)).sum(-1)
-
-
-def probability_of_one(arch: Architecture, logits: Tensor) -> Tensor:
-    """Predicted P(next symbol = 1), shape (..., batch, n)."""
-    if arch.output == "binary":
-        return logits.sigmoid()
-    return logits.softmax(-1)[..., 1]

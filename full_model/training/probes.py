@@ -10,7 +10,7 @@ from torch.linalg import vector_norm
 
 from full_model.lift.projection import project
 from full_model.model.architecture import Architecture, Weights
-from full_model.model.transformer import forward, probability_of_one
+from full_model.model.transformer import forward
 
 #: Distances at which attention is measured.
 DISTANCES = 16
@@ -85,26 +85,17 @@ def looks_back(seen: Pass) -> Tensor:
     return torch.stack(layers, dim=-3)
 
 
-def predicted_probabilities(seen: Pass) -> Tensor:
-    """Mean predicted P(next = 1) over the positions with x_n = 0 and with x_n = 1, (..., 2).
-
-    The targets are p and 1 − q; a symbol that does not occur in ``tokens`` gives NaN.
-    """
-    predicted = probability_of_one(seen.arch, seen.logits)
-    means = []
-    for symbol in (0, 1):
-        here = (seen.tokens == symbol).to(predicted.dtype).expand_as(predicted)
-        means.append((predicted * here).sum((-2, -1)) / here.sum((-2, -1)))
-    return torch.stack(means, dim=-1)
-
-
 def predicted_kernel(seen: Pass) -> Tensor:
     """Mean predicted law of the next symbol over the positions of each symbol, (..., S, S).
 
     The target on a first-order chain is its kernel; a symbol that does not occur in ``tokens``
     gives a row of NaN.
     """
-    predicted = seen.logits.softmax(-1)
+    if seen.arch.output == "binary":
+        one = seen.logits.sigmoid()
+        predicted = torch.stack([1 - one, one], dim=-1)
+    else:
+        predicted = seen.logits.softmax(-1)
     rows = []
     for symbol in range(seen.arch.states):
         here = (seen.tokens == symbol).to(predicted.dtype).expand(predicted.shape[:-1])
@@ -144,7 +135,7 @@ def measure(weights: Weights, seen: Pass) -> dict[str, Tensor]:
     if arch.attention == "softmax":
         found["looks_back"] = looks_back(seen)
     if arch.states == 2:
-        found["probability"] = predicted_probabilities(seen)
+        found["probability"] = predicted_kernel(seen)[..., 1]
     else:
         found["predicted_kernel"] = predicted_kernel(seen)
     if arch.states == 2 and arch.width:

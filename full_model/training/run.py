@@ -19,7 +19,7 @@ from full_model.model.architecture import Weights, check_weights
 from full_model.model.batches import PIECE_ON_GPU
 from full_model.model.execution import threads
 from full_model.model.population import PopulationLoss
-from full_model.model.sources import MarkovSource, SequenceSource
+from full_model.model.sources import MarkovSource
 from full_model.training.checkpoints import (
     check_checkpoint,
     fingerprint,
@@ -36,28 +36,41 @@ from full_model.training.trainer import Trainer, finite_members
 StepProgress = Callable[[int, Tensor], None]
 
 _PROBE_NUMBERS = 2**22
+#: Enumerate for the telemetry up to this many sequences, and sample a held-out batch beyond.
+_EXACT_TELEMETRY = 2**10
 #: Which quantities are measured; a run is resumed with the same ones.
 TELEMETRY = 2
+_EXTRA_DIMENSIONS = {
+    "canonical": ("coordinate",),
+    "probability": ("symbol",),
+    "predicted_kernel": ("symbol", "next"),
+    "attention_share": ("layer",),
+    "looks_back": ("layer", "head", "back"),
+    "leading_share": ("matrix",),
+}
 
 
 class RunSession:
     """One run in progress: the trainer, the held-out sequences and the telemetry so far.
 
-    Where the loss cannot be enumerated cheaply, what is reported is that of ``HeldOut``.
+    Where the loss cannot be enumerated cheaply, what is reported is that of ``HeldOut``, and
+    ``exact`` is None.
     """
 
     def __init__(self, settings: RunSettings, weights: Weights) -> None:
-        self.settings = settings
-        device, source = settings.device, settings.source()
+        self.settings, self.source = settings, settings.source()
+        device, source, arch = settings.device, self.source, settings.arch
         self.generator = torch.Generator(device).manual_seed(settings.data_seed)
-        self.trainer = Trainer(settings.arch, weights, source, settings.recipe, self.generator)
+        self.trainer = Trainer(arch, weights, source, settings.recipe, self.generator)
         dtype = weights["bias"].dtype
         self.losses = RunLosses.of(settings)
         self.held_out = HeldOut(settings, source, self.losses, dtype)
         self.tokens = self.held_out.tokens
         self.exact: PopulationLoss | None = None
-        if is_exact(settings, source):
-            self.exact = PopulationLoss(settings.arch, source, dtype, device)
+        few = arch.states**arch.length <= _EXACT_TELEMETRY
+        alone = arch.attention == "none" and isinstance(source, MarkovSource)
+        if source.exact and (few or alone):
+            self.exact = PopulationLoss(arch, source, dtype, device)
         self.history: dict[str, list[Tensor]] = {}
 
     def run(
@@ -160,118 +173,79 @@ class RunSession:
         return count
 
     def record(self) -> xr.Dataset:
-        """The record of what was measured so far."""
+        """What was measured so far, over step, model, coordinate, symbol, layer and matrix."""
+        settings, arch, losses = self.settings, self.settings.arch, self.losses
         history = {name: torch.stack(rows) for name, rows in self.history.items()}
-        return run_record(self.settings, history, self.trainer, self.losses)
+        steps = history.pop("at")
+        data: dict[str, Any] = {
+            name: (("step", "model", *_EXTRA_DIMENSIONS.get(name, ())), values.numpy())
+            for name, values in sorted(history.items())
+        }
+        for name, each in self._per_model(steps, history["loss"]).items():
+            data[name] = (("model",), np.asarray(each))
+        data["finite"] = (("model",), self.trainer.alive.cpu().numpy().astype("int8"))
+        data["baseline_loss"] = (("model", "baseline"), losses.values.numpy())
+        if "distance" in data:
+            data["distance"] += ({"long_name": "distance of the weights from the rank-one family"},)
+        symbols = list(range(arch.states))
+        coordinates: dict[str, Any] = {
+            "step": steps.numpy(),
+            "baseline": list(losses.names),
+            "matrix": matrix_names(arch),
+            "symbol": symbols,
+        }
+        if "canonical" in data:
+            coordinates["coordinate"] = ["e", "w", "a"]
+        if "predicted_kernel" in data:
+            coordinates["next"] = symbols
+        if "looks_back" in data:
+            coordinates["back"] = list(range(min(arch.length, DISTANCES)))
+        if settings.recipe.trainer == "flow":
+            time = steps.numpy() * settings.recipe.horizon / settings.recipe.steps
+            coordinates["time"] = ("step", time)
+        return xr.Dataset(data, coords=coordinates, attrs=self._attributes())
 
+    def _per_model(self, steps: Tensor, loss: Tensor) -> dict[str, Any]:
+        """What has one number for every model."""
+        settings = self.settings
+        found: dict[str, Any] = {"seed": settings.seeds}
+        if settings.p is not None:
+            found |= {"p": settings.p, "q": settings.q}
+        unigram, least = self.losses.column("unigram"), self.losses.least
+        if words_of(settings.every_data[0]) == "fixed":
+            found |= {"entropy_rate": least, "stationary_entropy": unigram}
+        if unigram is not None and least is not None:
+            names = ("plateau_start", "escape", "plateau_length")
+            found |= dict(zip(names, plateau(steps, loss, unigram, least), strict=True))
+        return found
 
-#: Enumerate for the telemetry up to this many sequences, and sample a held-out batch beyond.
-_EXACT_TELEMETRY = 2**10
+    def _attributes(self) -> dict[str, Any]:
+        settings, missing = self.settings, self.losses.missing
+        data = settings.every_data[0]
+        found = {
+            "title": "training of the full transformer",
+            "states": settings.arch.states,
+            "order": data.order,
+            "prior": words_of(data),
+            "settings": json.dumps(settings.as_dict(), sort_keys=True),
+            "loss_is": self._loss_is(),
+            "torch": str(torch.__version__),
+            "threads": torch.get_num_threads(),
+            "field_evaluations": self.trainer.evaluations,
+        }
+        return found | ({"baselines_missing": missing} if missing else {})
 
-_EXTRA_DIMENSIONS = {
-    "canonical": ("coordinate",),
-    "probability": ("symbol",),
-    "predicted_kernel": ("symbol", "next"),
-    "attention_share": ("layer",),
-    "looks_back": ("layer", "head", "back"),
-    "leading_share": ("matrix",),
-}
-
-
-def is_exact(settings: RunSettings, source: SequenceSource) -> bool:
-    """Whether the loss reported is enumerated."""
-    few = settings.arch.states**settings.arch.length <= _EXACT_TELEMETRY
-    alone = settings.arch.attention == "none" and isinstance(source, MarkovSource)
-    return source.exact and (few or alone)
-
-
-def run_record(
-    settings: RunSettings, history: dict[str, Tensor], trainer: Trainer, losses: RunLosses
-) -> xr.Dataset:
-    """The record over the dimensions step, model, coordinate, symbol, layer and matrix.
-
-    Args:
-        settings: of the run.
-        history: what was measured, by name, (T, M, …), and the steps as "at".
-        trainer: at its end.
-        losses: what the loss is compared with.
-    """
-    steps, arch = history.pop("at"), settings.arch
-    data: dict[str, Any] = {
-        name: (("step", "model", *_EXTRA_DIMENSIONS.get(name, ())), values.numpy())
-        for name, values in sorted(history.items())
-    }
-    data |= {
-        name: (("model",), np.asarray(values))
-        for name, values in _per_model(settings, steps, history["loss"], losses).items()
-    }
-    data["finite"] = (("model",), trainer.alive.cpu().numpy().astype("int8"))
-    data["baseline_loss"] = (("model", "baseline"), losses.values.numpy())
-    if "distance" in data:
-        data["distance"] += ({"long_name": "distance of the weights from the rank-one family"},)
-    coordinates: dict[str, Any] = {
-        "step": steps.numpy(),
-        "baseline": list(losses.names),
-        "matrix": matrix_names(arch),
-        "symbol": list(range(arch.states)),
-    }
-    if "canonical" in data:
-        coordinates["coordinate"] = ["e", "w", "a"]
-    if "predicted_kernel" in data:
-        coordinates["next"] = list(range(arch.states))
-    if "looks_back" in data:
-        coordinates["back"] = list(range(min(arch.length, DISTANCES)))
-    dataset = xr.Dataset(data, coords=coordinates, attrs=_attributes(settings, trainer, losses))
-    if settings.recipe.trainer == "flow":
-        time = steps.numpy() * settings.recipe.horizon / settings.recipe.steps
-        dataset = dataset.assign_coords(time=("step", time))
-    return dataset
-
-
-def _per_model(
-    settings: RunSettings, steps: Tensor, loss: Tensor, losses: RunLosses
-) -> dict[str, Any]:
-    """What has one number for every model."""
-    found: dict[str, Any] = {"seed": settings.seeds}
-    if settings.p is not None:
-        found |= {"p": settings.p, "q": settings.q}
-    unigram, least = losses.column("unigram"), losses.least
-    if words_of(settings.every_data[0]) == "fixed":
-        found |= {"entropy_rate": least, "stationary_entropy": unigram}
-    if unigram is not None and least is not None:
-        names = ("plateau_start", "escape", "plateau_length")
-        found |= dict(zip(names, plateau(steps, loss, unigram, least), strict=True))
-    return found
-
-
-def _attributes(settings: RunSettings, trainer: Trainer, losses: RunLosses) -> dict[str, Any]:
-    data = settings.every_data[0]
-    found = {
-        "title": "training of the full transformer",
-        "states": settings.arch.states,
-        "order": data.order,
-        "prior": words_of(data),
-        "settings": json.dumps(settings.as_dict(), sort_keys=True),
-        "loss_is": loss_is(settings, losses),
-        "torch": str(torch.__version__),
-        "threads": torch.get_num_threads(),
-        "field_evaluations": trainer.evaluations,
-    }
-    return found | ({"baselines_missing": losses.missing} if losses.missing else {})
-
-
-def loss_is(settings: RunSettings, losses: RunLosses) -> str:
-    """What the loss of the record is."""
-    source = settings.source()
-    if is_exact(settings, source):
-        return "exact population loss"
-    if not source.exact:
-        return "cross-entropy to each held-out sequence's own kernel"
-    if losses.least is None:
-        return "cross-entropy to Bayes's predictor over held-out sequences"
-    if losses.column("Bayes") is None:
-        return "entropy rate + KL over held-out sequences"
-    return "held-out sequences, corrected by their errors of the baselines"
+    def _loss_is(self) -> str:
+        """What the loss of the record is."""
+        if self.exact is not None:
+            return "exact population loss"
+        if not self.source.exact:
+            return "cross-entropy to each held-out sequence's own kernel"
+        if self.losses.least is None:
+            return "cross-entropy to Bayes's predictor over held-out sequences"
+        if self.losses.column("Bayes") is None:
+            return "entropy rate + KL over held-out sequences"
+        return "held-out sequences, corrected by their errors of the baselines"
 
 
 def train(

@@ -12,7 +12,7 @@ from flowsim.arrays import resolve_device
 from flowsim.chain import BinaryChain
 from flowsim.chains.higher_order import OrderChain
 from flowsim.chains.priors import Prior
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 from flowsim.markov import MarkovChain, SymmetricChain
 from flowsim.training.recipe import Recipe as Recipe
 from flowsim.training.recipe import papers_recipe as papers_recipe
@@ -164,8 +164,8 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         for name in ("telemetry_every", "checkpoint_every", "test_batch"):
-            _require_integer(name, getattr(self, name), 1)
-        _require_integer("data_seed", self.data_seed, 0)
+            require_integer(name, getattr(self, name), 1)
+        require_integer("data_seed", self.data_seed, 0)
         require_one(self.p, self.q, self.data)
         check_data(self.arch, self.recipe, self.data, self.init)
         if self.dtype not in ("float32", "float64"):
@@ -186,7 +186,7 @@ class RunSettings:
             value = tuple(getattr(self, name))
             object.__setattr__(self, name, value * members if len(value) == 1 else value)
         for seed in self.seeds:
-            _require_integer("seed", seed, 0)
+            require_integer("seed", seed, 0)
         if (self.init == "lifted") != (self.theta is not None):
             raise InputError('theta goes with init "lifted", and init "lifted" with theta')
         if self.theta is not None:
@@ -251,10 +251,3 @@ def starting_weights(settings: RunSettings) -> Weights:
         excess=excess,
         value=settings.init_value,
     )
-
-
-def _require_integer(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
-    if value >= 2**63:
-        raise InputError(f"{name} must be below 2^63, not {value!r}")

@@ -31,7 +31,7 @@ from full_model.training.probes import (
     Pass,
     attention_share,
     leading_shares,
-    predicted_probabilities,
+    predicted_kernel,
 )
 
 F64 = torch.float64
@@ -191,11 +191,11 @@ def test_probes_on_known_weights():
     full = {k: torch.eye(4, dtype=F64).expand(2, 4, 4) for k in ("0.query",)}
     assert leading_shares(arch, {**weights, **full})[:, 1].tolist() == pytest.approx([0.25, 0.25])
     mixed = torch.tensor([[0, 1, 1, 0, 1, 0]])
-    found = predicted_probabilities(Pass.of(arch, weights, mixed))
+    found = predicted_kernel(Pass.of(arch, weights, mixed))[..., 1]
     expected = forward(arch, weights, mixed).sigmoid()[:, 0]
     assert torch.allclose(found[:, 0], expected[:, [0, 3, 5]].mean(-1))
     assert torch.allclose(found[:, 1], expected[:, [1, 2, 4]].mean(-1))
-    assert predicted_probabilities(Pass.of(arch, weights, tokens))[:, 0].isnan().all()
+    assert predicted_kernel(Pass.of(arch, weights, tokens))[:, 0].isnan().all()
     two = Architecture(4, 6, layers=2, output="states", attention="none")
     random = {k: torch.randn(2, *shape, dtype=F64) for k, shape in two.shapes.items()}
     assert (
