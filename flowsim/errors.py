@@ -1,5 +1,7 @@
 """What ends a command early: the user's input, or the user."""
 
+from typing import Any
+
 
 class InputError(ValueError):
     """Bad input: one sentence that names the input and what it may be.
@@ -27,3 +29,11 @@ class Interrupted(Exception):
     ...     print(stop)
     stopped after 3 of 8 chunks; --resume goes on
     """
+
+
+def require_integer(name: str, value: Any, least: int) -> None:
+    """InputError unless a value is an integer of at least ``least`` and below 2^63."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+    if value >= 2**63:
+        raise InputError(f"{name} must be below 2^63, not {value!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 from flowsim.kernels import (
     binary_entropy,
     checked_kernel,
@@ -149,8 +149,7 @@ class MarkovChain:
         Raises:
             InputError: n is not an integer of at least 1.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise InputError(f"n must be an integer of at least 1, not {n!r}")
+        require_integer("n", n, 1)
         return self.stationary_entropy if n == 1 else self.entropy_rate
 
     @cached_property
@@ -249,8 +248,7 @@ class SymmetricChain(GapChain):
     p: float
 
     def __post_init__(self) -> None:
-        if isinstance(self.states, bool) or not isinstance(self.states, int) or self.states < 2:
-            raise InputError(f"states must be an integer of at least 2, not {self.states!r}")
+        require_integer("states", self.states, 2)
         object.__setattr__(self, "p", probability("p", self.p))
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 
 
 def successor_counts(tokens: Tensor, order: int, states: int) -> Tensor:
@@ -26,7 +26,12 @@ def successor_counts(tokens: Tensor, order: int, states: int) -> Tensor:
     >>> successor_counts(torch.tensor([[0, 1, 0, 1]]), order=1, states=2)[0, -1]
     tensor([1., 0.], dtype=torch.float64)
     """
-    _check(tokens, order, states)
+    require_integer("order", order, 0)
+    require_integer("states", states, 2)
+    if tokens.ndim != 2 or tokens.is_floating_point():
+        raise InputError(f"tokens must be integers of shape (B, N), not {tuple(tokens.shape)}")
+    if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < states:
+        raise InputError(f"tokens must lie in [0, {states})")
     batch, length = tokens.shape
     tokens, contexts = tokens.long(), states**order
     table = torch.zeros(batch, contexts, states, dtype=torch.float64, device=tokens.device)
@@ -61,14 +66,3 @@ def in_context(tokens: Tensor, order: int, states: int, beta: float = 0.0) -> Te
         raise InputError(f"beta must be a number of at least 0, not {beta!r}")
     counts = successor_counts(tokens, order, states)
     return (counts + beta) / (counts.sum(-1, keepdim=True) + states * beta)
-
-
-def _check(tokens: Tensor, order: int, states: int) -> None:
-    if isinstance(order, bool) or not isinstance(order, int) or order < 0:
-        raise InputError(f"order must be an integer of at least 0, not {order!r}")
-    if states < 2:
-        raise InputError(f"states must be an integer of at least 2, not {states!r}")
-    if tokens.ndim != 2 or tokens.is_floating_point():
-        raise InputError(f"tokens must be integers of shape (B, N), not {tuple(tokens.shape)}")
-    if tokens.numel() and not 0 <= int(tokens.min()) <= int(tokens.max()) < states:
-        raise InputError(f"tokens must lie in [0, {states})")

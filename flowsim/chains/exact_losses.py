@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chains.priors import Prior
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 
 #: Counts that are held at once, S^{m+1} for every class of sequences.
 _MOST_COUNTS = 2_000_000
@@ -191,9 +191,8 @@ def _cross_entropy(weight: Tensor, chance: Tensor) -> float:
 
 
 def _check(prior: Prior, length: int, order: int, beta: float) -> None:
-    for name, value in (("length", length), ("highest", order)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InputError(f"{name} must be an integer of at least 0, not {value!r}")
+    require_integer("length", length, 0)
+    require_integer("highest", order, 0)
     if order < prior.order:
         raise InputError(f"highest must be at least the prior's order {prior.order}, not {order}")
     if length <= order:

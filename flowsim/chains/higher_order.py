@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 from flowsim.kernels import checked_order_kernel
 from flowsim.markov import MarkovChain
 
@@ -92,8 +92,7 @@ class OrderChain:
         Raises:
             InputError: n is not an integer of at least 1.
         """
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-            raise InputError(f"n must be an integer of at least 1, not {n!r}")
+        require_integer("n", n, 1)
         joint = self.joint(min(n - 1, self.order))
         before = joint.sum(1, keepdims=True)
         seen = joint > 0

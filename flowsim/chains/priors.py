@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chains.higher_order import OrderChain
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 from flowsim.markov import MarkovChain
 
 #: Of doubly stochastic kernels: rejection accepts 1 draw in 2 at S = 3, few beyond this.
@@ -74,9 +74,8 @@ class DirichletPrior(Prior):
     """
 
     def __init__(self, states: int, order: int = 1, beta: float = 1.0) -> None:
-        for name, value, least in (("states", states, 2), ("order", order, 1)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+        require_integer("states", states, 2)
+        require_integer("order", order, 1)
         if not 0 < beta < float("inf"):
             raise InputError(f"beta must be a number above 0, not {beta!r}")
         self.states, self.order, self.beta = states, order, float(beta)

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 from flowsim.interface import Model
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.recipe import Recipe
@@ -19,8 +19,6 @@ OPTIMIZERS = ("gd", "momentum", "adam", "adamw")
 LARGEST_NUDGE, USUAL_NUDGE = 0.1, 1e-12
 #: The papers' clipping of AdamW's gradients (AM Table 2).
 USUAL_CLIP = 1.0
-#: The largest seed of a torch generator.
-_LAST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -57,13 +55,9 @@ class OptimizerChoice:
     def __post_init__(self) -> None:
         if self.recipe.trainer == "flow":
             raise InputError("gradient flow is no optimizer with steps: flowsim.find_limits has it")
-        for name, least in (("d", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if name == "d" and value is None:
-                continue
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if not whole or not least <= value <= _LAST_SEED:
-                raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+        if self.d is not None:
+            require_integer("d", self.d, 1)
+        require_integer("seed", self.seed, 0)
         if self.nudge is not None and not 0 <= self.nudge <= LARGEST_NUDGE:
             raise InputError(f"nudge must be from 0 to {LARGEST_NUDGE:g}, not {self.nudge!r}")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 
 #: The models whose training is that of a full transformer, with its d and its batches.
 MAPPED = ("rank-one",)
@@ -99,10 +99,8 @@ class Recipe:
                 f"loss must be one of {', '.join(LOSSES)} and schedule one of "
                 f"{', '.join(SCHEDULES)}, not {self.loss!r} and {self.schedule!r}"
             )
-        for name in ("steps", "batch"):
-            number = getattr(self, name)
-            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise InputError(f"{name} must be an integer of at least 1, not {number!r}")
+        require_integer("steps", self.steps, 1)
+        require_integer("batch", self.batch, 1)
         if self.method not in METHODS:
             raise InputError(f"method must be one of {', '.join(METHODS)}, not {self.method!r}")
         for name in ("learning_rate", "horizon", "epsilon", "rtol", "atol", "step_size", "clip"):

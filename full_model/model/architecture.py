@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 
 Weights = dict[str, Tensor]
 
+_LEAST = {"d": 1, "length": 1, "layers": 1, "heads": 1, "hidden": 0, "states": 2, "window": 1}
 _CHOICES = {
     "output": ("binary", "states"),
     "attention": ("softmax", "uniform", "none"),
@@ -73,21 +74,10 @@ class Architecture:
     norm_at: str = "inputs"
 
     def __post_init__(self) -> None:
-        sizes = {
-            "d": 1,
-            "length": 1,
-            "layers": 1,
-            "heads": 1,
-            "hidden": 0,
-            "states": 2,
-            "window": 1,
-        }
-        for name, least in sizes.items():
+        for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is None and name in ("hidden", "window"):
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+            if value is not None or name not in ("hidden", "window"):
+                require_integer(name, value, least)
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise InputError(

@@ -62,11 +62,7 @@ class PopulationLoss:
         device: torch.device | str = "cpu",
         length: int | None = None,
     ) -> None:
-        n, k = length or arch.length, arch.states
-        if source.states != k:
-            raise InputError(f"a source on {source.states} states cannot feed a model on {k}")
-        if not 1 <= n <= arch.length:
-            raise InputError(f"length must be from 1 to {arch.length}, not {n}")
+        n, k = fitting_length(arch, source, length), arch.states
         self.arch, self.source, self.length = arch, source, n
         if arch.attention == "none" and isinstance(source, MarkovSource):
             self.tokens = torch.arange(k, dtype=torch.uint8).unsqueeze(-1).expand(k, n)
@@ -135,8 +131,8 @@ class PopulationLoss:
             parts = [forward(self.arch, plain, self.tokens[c]) for c in self._chunks(ensemble)]
         free = torch.cat(parts, dim=-2)
         law, targets = (self.law, self.targets) if ensemble else (self.law[0], self.targets[0])
-        bound = free.abs().amax((-2, -1)) + 1
-        low, high = -bound - _extreme_logit(targets), bound + _extreme_logit(targets)
+        high = free.abs().amax((-2, -1)) + 1 + float(targets.logit().abs().max())
+        low = -high
         for _ in range(200):
             middle = (low + high) / 2
             residual = (free + middle[..., None, None]).sigmoid() - targets
@@ -162,9 +158,14 @@ class PopulationLoss:
         return (cross_entropy(self.arch, logits, targets).mean(-1) * law).sum(-1)
 
 
-def _extreme_logit(targets: Tensor) -> float:
-    """The largest |log t/(1 − t)| among the target probabilities."""
-    return float(targets.logit().abs().max())
+def fitting_length(arch: Architecture, source: SequenceSource, length: int | None) -> int:
+    """N, that of the context unless given; InputError if it or the source does not fit."""
+    if source.states != arch.states:
+        raise InputError(f"a source on {source.states} states cannot feed a model on {arch.states}")
+    n = length or arch.length
+    if not 1 <= n <= arch.length:
+        raise InputError(f"length must be from 1 to {arch.length}, not {n}")
+    return n
 
 
 def _widest(arch: Architecture, n: int) -> int:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
-from full_model.model.population import PopulationLoss, check_enumeration
+from full_model.model.population import PopulationLoss, check_enumeration, fitting_length
 from full_model.model.sources import MarkovSource, SequenceSource
 
 
@@ -60,20 +60,13 @@ class PrefixTreeLoss:
     """
 
     def __init__(self, arch: Architecture, source: MarkovSource, length: int | None = None) -> None:
-        n = length or arch.length
         if not arch.plain_softmax:
             raise InputError(
                 "sums over prefixes need one layer and head of softmax attention, learned "
                 "positions and ReLU, without layer norm or window"
             )
-        if source.states != arch.states:
-            raise InputError(
-                f"a source on {source.states} states cannot feed a model on {arch.states}"
-            )
-        if not 1 <= n <= arch.length:
-            raise InputError(f"length must be from 1 to {arch.length}, not {n}")
-        check_enumeration(arch, n)
-        self.arch, self.length = arch, n
+        self.arch, self.length = arch, fitting_length(arch, source, length)
+        check_enumeration(arch, self.length)
         self._first = np.ascontiguousarray(source.stationary.cpu().numpy())
         self._kernels = np.ascontiguousarray(source.kernel.cpu().numpy())
 
@@ -90,9 +83,10 @@ class PrefixTreeLoss:
 
         states, ensemble = self._flat(weights)
         loss, flat, _ = self._evaluate(states, LOSS | GRADIENT)
-        parts = unflatten(self.arch.shapes, flat)
-        gradient = {n: part.reshape(ensemble + self.arch.shapes[n]) for n, part in parts.items()}
-        return loss.reshape(ensemble), {n: part.contiguous() for n, part in gradient.items()}
+        shapes = self.arch.shapes
+        parts = unflatten(shapes, flat)
+        gradient = {n: w.reshape(ensemble + shapes[n]).contiguous() for n, w in parts.items()}
+        return loss.reshape(ensemble), gradient
 
     def gradient_and_stiffness(
         self, states: Tensor, rounding: float = 0.0

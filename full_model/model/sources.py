@@ -20,22 +20,17 @@ D = TypeVar("D", OrderChain, Prior)
 
 
 class SequenceSource(ABC):
-    """Sequences for each of M models, on S states."""
+    """Sequences for each of M models, on S states.
 
-    @property
-    @abstractmethod
-    def members(self) -> int:
-        """M."""
+    Attributes:
+        members: M.
+        states: S.
+        exact: whether ``next_laws`` is known.
+    """
 
-    @property
-    @abstractmethod
-    def states(self) -> int:
-        """S."""
-
-    @property
-    def exact(self) -> bool:
-        """Whether ``next_laws`` is known."""
-        return True
+    members: int
+    states: int
+    exact = True
 
     @abstractmethod
     def repeat(self, members: int) -> Self:
@@ -43,7 +38,19 @@ class SequenceSource(ABC):
 
     @abstractmethod
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Independent sequences for every member, and their next symbols, uint8 (M, batch, N)."""
+        """Independent sequences for every member, and their next symbols.
+
+        Args:
+            batch: sequences per member, at least 1.
+            length: N, at least 1.
+            generator: the only source of randomness; the sample lies on its device.
+
+        Returns:
+            (inputs, targets), uint8 of shape (M, batch, N); targets[..., n] follows inputs[..., n].
+
+        Raises:
+            InputError: batch or length below 1.
+        """
 
     @abstractmethod
     def first_law(self) -> Tensor:
@@ -99,15 +106,7 @@ class SharedSource(SequenceSource, Generic[D]):
         if data.states > 256:
             raise InputError(f"sequences are kept in bytes: at most 256 states, not {data.states}")
         self.data: D = data
-        self._members = members
-
-    @property
-    def members(self) -> int:
-        return self._members
-
-    @property
-    def states(self) -> int:
-        return self.data.states
+        self.members, self.states = members, data.states
 
     def repeat(self, members: int) -> Self:
         if self.members not in (1, members):
@@ -151,6 +150,7 @@ class MarkovSource(SequenceSource):
             raise InputError("every entry of a kernel on at least two states must be positive")
         if (kernel.sum(-1) - 1).abs().max() > 1e-12:
             raise InputError("the rows of a kernel must sum to one")
+        self.members, self.states = kernel.shape[:2]
         self.kernel = kernel
         self.stationary = _stationary(kernel)
         self.entropy_rate = -(self.stationary[..., None] * kernel * kernel.log()).sum((-2, -1))
@@ -169,16 +169,7 @@ class MarkovSource(SequenceSource):
         )
         return source
 
-    @property
-    def members(self) -> int:
-        return self.kernel.shape[0]
-
-    @property
-    def states(self) -> int:
-        return self.kernel.shape[1]
-
     def repeat(self, members: int) -> MarkovSource:
-        """The same chain for every member; InputError if there are already several of them."""
         if self.members == members:
             return self
         if self.members != 1:
@@ -189,15 +180,7 @@ class MarkovSource(SequenceSource):
         return source
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Independent stationary sequences for every member, and their next symbols.
-
-        Args:
-            batch: sequences per member, at least 1.
-            length: N, at least 1.
-            generator: the only source of randomness; the sample lies on its device.
-
-        Returns:
-            (inputs, targets), uint8 of shape (M, batch, N); targets[..., n] follows inputs[..., n].
+        """As ``SequenceSource``, stationary.
 
         Every step is a random map of the states, read off one uniform number; the sequence is the
         chain of their compositions, taken by doubling in log₂ N rounds (own derivation).
@@ -320,20 +303,9 @@ class PriorSource(SharedSource[Prior]):
 
     def __init__(self, prior: Prior, members: int = 1) -> None:
         super().__init__(prior, members)
-
-    @property
-    def exact(self) -> bool:
-        return self.data.has_bayes
+        self.exact = prior.has_bayes
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Independent sequences for every member, and their next symbols.
-
-        Returns:
-            (inputs, targets), uint8 of shape (M, batch, N); targets[..., n] follows inputs[..., n].
-
-        Raises:
-            InputError: batch or length below 1.
-        """
         return self._paths(self._kernels(batch, generator), None, length, generator)
 
     def first_law(self) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from flowsim.chains.counting import in_context
 from flowsim.chains.paths import sample_kernels
 from flowsim.chains.priors import DirichletPrior
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 from full_model.model.architecture import Architecture, Weights
 from full_model.model.transformer import forward
 from full_model.theorems.verify import Claim, equal, generator_of
@@ -196,9 +196,8 @@ def zero_weights(arch: Architecture) -> Weights:
 
 
 def _check(order: int, states: int, length: int) -> None:
-    for name, value, least in (("order", order, 1), ("states", states, 2)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{name} must be an integer of at least {least}, not {value!r}")
+    require_integer("order", order, 1)
+    require_integer("states", states, 2)
     if isinstance(length, bool) or not isinstance(length, int) or length <= order:
         raise InputError(f"length must be above the order {order}, not {length!r}")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from flowsim.errors import InputError
+from flowsim.errors import require_integer
 from flowsim.interface import Gap, Integral
 from flowsim.markov import SymmetricChain
 from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, reaches_global_minimum
@@ -55,8 +55,7 @@ class StatesModel(GapModel):
 
     def __init__(self, chain: SymmetricChain, hidden_per_state: int = HIDDEN_PER_STATE) -> None:
         m = hidden_per_state
-        if isinstance(m, bool) or not isinstance(m, int) or m < 1:
-            raise InputError(f"hidden_per_state must be an integer of at least 1, not {m!r}")
+        require_integer("hidden_per_state", m, 1)
         self.chain, self.hidden_per_state = chain, m
         self.metric = (float(chain.states), 2.0 * chain.states * m)
 
