@@ -11,7 +11,12 @@ from flowsim import MarkovChain
 from full_model import Architecture, MarkovSource, PopulationLoss, initial_weights
 
 
-def test_descent_is_that_of_the_population_loss():
+@pytest.mark.parametrize(
+    "descend",
+    [pytest.param(descent.descend.py_func, id="plain"),
+     pytest.param(descent.descend, id="compiled", marks=pytest.mark.slow)],
+)  # fmt: skip
+def test_descent_is_that_of_the_population_loss(descend):
     arch = Architecture(5, 1, hidden=8, states=4, output="states", attention="none")
     weights = initial_weights(arch, "gaussian", [3], std=0.7)
     loss = PopulationLoss(arch, MarkovSource.of(MarkovChain.symmetric(4, 0.6)))
@@ -19,7 +24,7 @@ def test_descent_is_that_of_the_population_loss():
         weights[n][0].numpy().copy() for n in ("embedding", "positions", "0.up", "0.down", "bias")
     ]
     own[1], own[3] = own[1][0], np.ascontiguousarray(own[3].T)
-    found, size = descent.descend(*own, descent.symmetric_law(4, 0.6), 0.1, 50)
+    found, size = descend(*own, descent.symmetric_law(4, 0.6), 0.1, 50)
     for _ in range(50):
         gradient = loss.value_and_gradient(weights)[1]
         weights = {name: w - 0.1 * gradient[name] for name, w in weights.items()}
@@ -59,6 +64,7 @@ def test_an_end_at_three_and_three(tmp_path):
     assert all(gain < 0 and back == 4 for *_, gain, back in at)
 
 
+@pytest.mark.slow
 def test_the_script(tmp_path, monkeypatch):
     monkeypatch.setattr(ends, "SETTINGS", ends.SETTINGS[:28])
     assert ends.main(["--out", str(tmp_path), "--runs", "1", "--steps", "20"]) == 0
