@@ -68,6 +68,18 @@ def whole_process(*words, cwd):
     return done
 
 
+def processor_seconds(number):
+    """What the process of that number has used of the processor so far."""
+    fields = Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_until_it_computes(process):
+    """A command is loaded within two to three seconds of the processor, however busy it is."""
+    while process.poll() is None and processor_seconds(process.pid) < 4:
+        time.sleep(0.1)
+
+
 def interrupted(*words, cwd, when):
     """Ctrl-C when ``when`` appears on the terminal: the exit code, and all that appeared."""
     own, theirs = pty.openpty()

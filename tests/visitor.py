@@ -4,7 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
+
+from command import processor_seconds
 
 #: Debian's Chromium, without what it would ask the internet for.
 ARGUMENTS = [
@@ -28,9 +29,7 @@ class Served:
 
     def seconds(self):
         """The processor's seconds that it has used so far."""
-        text = Path(f"/proc/{self.process.pid}/stat").read_text()
-        fields = text.rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return processor_seconds(self.process.pid)
 
     def end(self, number=signal.SIGINT):
         """Its exit code and stderr, after that signal."""

@@ -6,10 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
-from command import FLOWSIM, assert_refused, run, whole_process, without_notices
+from command import (
+    FLOWSIM,
+    assert_refused,
+    run,
+    wait_until_it_computes,
+    whole_process,
+    without_notices,
+)
 from matplotlib.image import imread
 
 from flowsim import read_record
@@ -195,7 +201,7 @@ def test_unresolved_cells_have_an_exit_code_of_their_own(tmp_path):
 def test_interrupt_leaves_nothing_and_says_so(tmp_path):
     command = [FLOWSIM, "portrait", "--p", "0.5", "--q", "0.8", "--resolution", "2000"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    time.sleep(10)  # on a busy machine it is still being loaded after three
+    wait_until_it_computes(process)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -12,7 +12,7 @@ import sys
 import time
 
 import pytest
-from command import without_notices
+from command import wait_until_it_computes, without_notices
 
 from flowsim import read_record
 
@@ -134,7 +134,7 @@ def test_little_memory(tmp_path):
 ])  # fmt: skip
 def test_the_system_ends_it_like_ctrl_c(tmp_path, words):
     process = start(words, tmp_path, start_new_session=True)
-    time.sleep(12)
+    wait_until_it_computes(process)
     while words[0] == "scan" and not (tmp_path / "a.nc.parts").exists():  # on a busy machine
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
