@@ -26,16 +26,17 @@ class Orbits:
         self.asked.append(given)
         end, margin = self.answers.pop(0) if self.answers else self.last
         self.last = end, margin
-        return end, 1.0, 2.0, 3.0, margin, 10
+        return end, (1.0, 2.0, 3.0), margin, 10
 
 
 def end_of(monkeypatch, name, far, theta, *answers, target=-1.4, rtol=1e-8, atol=1e-10):
     model = flowsim.model(name, 0.5, 0.8)
-    end_of, orbits = engine_of(model.flow()).end_of, Orbits(*answers)
-    monkeypatch.setitem(end_of.__globals__, "follow", orbits)
+    engine, orbits = engine_of(model.flow()), Orbits(*answers)
+    monkeypatch.setitem(engine.end_of.__globals__, "follow", orbits)
     units = 1.0 - np.array(model.keeps_sign, float)
-    end, _, *found = end_of(far, target, theta, units, rtol, atol, 99)
-    return (end, *found), orbits.asked
+    sign, *point = engine.point_of(far, *theta)
+    found = engine.end_of(far, sign, tuple(point), theta, target, units, rtol, atol, 99)
+    return found, orbits.asked
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -59,14 +60,14 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
     clear, doubt = 1.01e-4 * scale, 0.99e-4 * scale  # 10⁴ tolerances
     for end in (minima, plane):
         found, asked = end_of(monkeypatch, name, far, theta, (end, clear))
-        assert found == (end, 1.0, 2.0, 3.0, rules[end], 10)
-        assert asked == [(far, sign, x, y, z, -1.4, 1e-8, 1e-10, 99)]
+        assert found == (end, (1.0, 2.0, 3.0), rules[end], 10)
+        assert asked == [(far, sign, (x, y, z), -1.4, 1e-8, 1e-10, 99)]
         found, asked = end_of(monkeypatch, name, far, theta, (end, doubt), (end, 1.01e-9 * scale))
-        assert found[0] == end and found[4:] == (rules[end], 20) and len(asked) == 2
-        assert asked[1] == (far, sign, x, y, z, -1.4, 1e-13, 1e-14, 99)
+        assert found[0] == end and found[2:] == (rules[end], 20) and len(asked) == 2
+        assert asked[1] == (far, sign, (x, y, z), -1.4, 1e-13, 1e-14, 99)
         count = 2 if name == "canonical" else 3
         found, asked = end_of(monkeypatch, name, far, theta, (end, doubt), (end, 0.99e-9 * scale))
-        assert found[0] == end and found[4:] == (loops.BESIDE, 20 + 20 * count)
+        assert found[0] == end and found[2:] == (loops.BESIDE, 20 + 20 * count)
         signed = {"canonical": (), "linear": (2,), "untied": (0, 1)}[name]
         moves = [1e-11 * (max(abs(v), 1.0) if i in signed else abs(v)) for i, v in enumerate(theta)]
         wanted = []
@@ -75,17 +76,17 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
                 moved = [v + side * moves[j] * (i == j) for j, v in enumerate(theta)]
                 wanted.append(point_of(far, *moved))
         for given, point in zip(asked[2:], wanted, strict=True):
-            assert given[1:5] == pytest.approx(point, rel=1e-14, abs=0)
-            assert given[5:] == (-1.4, 1e-13, 1e-14, 99)
+            assert (given[1], *given[2]) == pytest.approx(point, rel=1e-14, abs=0)
+            assert given[3:] == (-1.4, 1e-13, 1e-14, 99)
         for place in range(2 * count):
             answers = [(end, 0.0)] * (2 + place) + [(1 - end, 0.0)]
             found, _ = end_of(monkeypatch, name, far, theta, *answers)
-            assert (found[0], *found[4:]) == (loops.DIVIDED, loops.NONE, 30 + 10 * place)
+            assert (found[0], *found[2:]) == (loops.DIVIDED, loops.NONE, 30 + 10 * place)
     assert len(end_of(monkeypatch, name, far, theta, (minima, 0.0), target=0.0)[1]) == 1
     assert len(end_of(monkeypatch, name, far, theta, (loops.OUT_OF_STEPS, 0.0))[1]) == 1
-    assert end_of(monkeypatch, name, far, theta, (loops.LOST, 0.0))[0][4] == loops.NONE
+    assert end_of(monkeypatch, name, far, theta, (loops.LOST, 0.0))[0][2] == loops.NONE
     found, asked = end_of(monkeypatch, name, far, theta, (minima, 0.0), rtol=1e-14, atol=1e-15)
-    assert {given[6:8] for given in asked} == {(1e-14, 1e-15)} and len(asked) > 2
+    assert {given[4:6] for given in asked} == {(1e-14, 1e-15)} and len(asked) > 2
     broken = (math.nan, *theta[1:])
     assert end_of(monkeypatch, name, far, broken)[0][-1] == 0
     assert end_of(monkeypatch, name, far, broken)[0][0] == loops.NOT_FINITE

@@ -37,11 +37,11 @@ def three(row):
     return (*row, 0.0) if len(row) == 2 else tuple(row)
 
 
-def tuples(engine, sign, x, y, z, h):
+def tuples(engine, sign, point, h):
     """A step from a point: its start, its end, the slopes and the stages."""
-    slopes = engine.rates(False, sign, x, y, z)
-    x1, y1, z1, *stages = engine.step(False, sign, h, x, y, z, *slopes)
-    return (x, y, z), (x1, y1, z1), slopes, tuple(stages)
+    slopes = engine.rates(False, sign, *point)
+    after, stages = engine.step(False, sign, h, point, slopes)
+    return point, after, slopes, stages
 
 
 @pytest.fixture
@@ -117,7 +117,8 @@ def test_what_a_step_knows_between_its_ends_is_scipy_s(random):
     late = [solver.K_extended[i, 0] for i in range(12, 16)]
     k = solver.K_extended[:, 0]
     values = np.zeros(NODES)
-    ENGINE.interpolate(1.3, h, k[0], tuple(k[5:12]), tuple(late), values)
+    slopes = tuple((0.0, slope, 0.0) for slope in (k[0], *k[5:12], *late))
+    ENGINE.interpolate(1, (0.0, 1.3, 0.0), h, slopes, values)
     nodes = (np.polynomial.legendre.leggauss(NODES)[0] + 1) / 2
     expected = [output(solver.t - v * h)[0] for v in nodes]
     assert values == pytest.approx(expected, rel=1e-13)
@@ -149,16 +150,16 @@ def test_a_course_keeps_time_and_place(name, starts):
     law, engine = law_of(BinaryChain(0.5, 0.8)), engine_for(name)
     for theta in starts:
         far = engine.is_far(*theta, law[0])
-        sign, x, y, z = engine.point_of(far, *theta)
-        now, h = engine.gap(far, sign, x, y, z), -0.02
-        slopes = engine.rates(far, sign, x, y, z)
-        *after, kx, ky, kz = engine.step(far, sign, h, x, y, z, *slopes)
+        sign, *start = engine.point_of(far, *theta)
+        now, h = engine.gap(far, sign, *start), -0.02
+        slopes = engine.rates(far, sign, *start)
+        after, stages = engine.step(far, sign, h, tuple(start), slopes)
         course = np.zeros((4, NODES))
         log_part, unsure = engine.prepare(
-            far, sign, law, now, h, law[0], (x, y, z), tuple(after), slopes, (kx, ky, kz),
+            far, sign, law, now, h, law[0], tuple(start), after, slopes, stages,
             1e-2, np.zeros((4, NODES)), course,
         )  # fmt: skip
-        run = DOP853(lambda _, p: engine.rates(far, sign, *p), now, [x, y, z], now + h,  # noqa: B023
+        run = DOP853(lambda _, p: engine.rates(far, sign, *p), now, start, now + h,  # noqa: B023
                      rtol=1e-13, atol=1e-14)  # fmt: skip
         pieces = []
         while run.status == "running":
@@ -178,7 +179,7 @@ def test_a_course_keeps_time_and_place(name, starts):
         assert 0 <= unsure < 1e-6
         for v in (0.8, 0.3):
             at = now + (1 - v) * h
-            found = engine.point_at(course, tuple(after), v)
+            found = engine.point_at(course, after, v)
             assert found == pytest.approx(point(at), rel=1e-9, abs=1e-10)
             t, _ = quad(rate, now, at, epsabs=1e-13, epsrel=1e-12)
             _, u, _ = engine.place(course, log_part, fall, t, 0.0, 1e-12)
@@ -190,16 +191,22 @@ def test_lengths_of_steps():
     assert ENGINE.first_length(-5.0, 2.0, 1e-8) == pytest.approx(2 * 0.1 * 5.0)
     assert ENGINE.first_length(1.0, 4.0, 1e-8) == pytest.approx(2 * 0.1 * 4.0)
     assert ENGINE.first_length(4.0, 4.1, 1e-2) == pytest.approx(0.1)
-    assert ENGINE.reach(False, -3.0, 0.5) == 6.0
-    assert ENGINE.reach(False, 3.0, 0.0) == ENGINE.reach(True, 3.0, 0.5) == math.inf
+    point, slopes = (1.0, -3.0, 0.0), (1.0, 0.5, 0.0)
+    assert ENGINE.reach(False, point, slopes) == 6.0
+    assert ENGINE.reach(False, point, (1.0, 0.0, 0.0)) == math.inf
+    assert ENGINE.reach(True, point, slopes) == math.inf
     for ratio in (1e-3, 1.0, 256.0):
         assert ENGINE.growth(ratio) == pytest.approx(ratio ** (-1 / 8), rel=1e-14)
     assert ENGINE.growth(0.0) == pytest.approx(100.0)
-    assert ENGINE.next_length(-2.0, 1.5, 0.0, 1.0) == pytest.approx(2.7)
-    assert ENGINE.next_length(2.0, 100.0, 0.0, 1.0) == 16.0
-    assert ENGINE.next_length(2.0, 0.01, 0.0, 1.0) == 0.2
-    assert ENGINE.next_length(2.0, 1.5, -1.0, 3.0) == pytest.approx(2 * 0.9 * 1.5)  # 1.5²/3·2 = 1.5
-    assert ENGINE.next_length(2.0, 1.2, 1.0, 3.0) == pytest.approx(2 * 0.9 * 0.96)
+    for h, grow, last, length in (
+        (-2.0, 1.5, (0.0, 1.0), 2.7), (2.0, 50.0, (0.0, 1.0), 16.0), (2.0, 0.01, (0.0, 1.0), 0.2),
+        (2.0, 1.5, (-1.0, 3.0), 2 * 0.9 * 1.5),  # 1.5²/3·2 = 1.5
+        (2.0, 1.2, (1.0, 3.0), 2 * 0.9 * 0.96),
+    ):  # fmt: skip
+        following, kept = ENGINE.next_step(True, point, slopes, h, grow**-8, last, 100.0)
+        assert following == pytest.approx(length) and kept == (h, pytest.approx(grow))
+    following, _ = ENGINE.next_step(False, point, slopes, 50.0, 1.0, (0.0, 1.0), -100.0)
+    assert following == -6.0
     assert ENGINE.shorter(2.0, math.inf) == ENGINE.shorter(2.0, math.nan) == pytest.approx(0.2)
     assert ENGINE.shorter(-2.0, 256.0) == pytest.approx(-0.9)
     assert ENGINE.shorter(2.0, 1e20) == pytest.approx(0.2)
@@ -261,7 +268,8 @@ def test_a_point_on_a_level_or_on_the_minima_is_known():
         engine, k = engine_for(name), 2 if name == "canonical" else 3
         theta = (0.8, 0.6, 0.5)
         sign, x, y, z = engine.point_of(False, *theta)
-        gap = engine.gap(False, sign, x, y, z)
+        point = (x, y, z)
+        gap = engine.gap(False, sign, *point)
         given = torch.tensor(theta[:k], dtype=torch.float64)
         assert gap == pytest.approx(
             float(flowsim.model(name, 0.5, 0.8).logit_gap(given)), rel=1e-12
@@ -273,10 +281,11 @@ def test_a_point_on_a_level_or_on_the_minima_is_known():
                 target = gap + off * least * room
                 close = abs(target - gap) / (least * room)
                 if 0.98 < close < 1.02:  # the gap has digits enough
-                    assert engine.on_minima(False, sign, x, y, z, target, tolerance) == expected
-        landed = engine.land(False, sign, x, y, z, gap + 1e-3, False)
+                    assert engine.on_minima(False, sign, point, target, tolerance) == expected
+        landed = engine.land(False, sign, point, gap + 1e-3, False)
         assert engine.gap(False, sign, *landed) == pytest.approx(gap + 1e-3, rel=1e-14)
-        plane = engine.land(False, sign, 1e-9, y, 1e-9 if name == "untied" else z, 0.0, True)
+        beside = (1e-9, y, 1e-9 if name == "untied" else z)
+        plane = engine.land(False, sign, beside, 0.0, True)
         assert plane[0] == 0 and plane[2] == (0 if name == "untied" else pytest.approx(z, abs=1e-6))
 
 
@@ -324,14 +333,14 @@ def test_the_step_is_of_order_eight_and_its_error_estimate_of_order_seven(name):
     for count in (1, 2, 4, 64):
         point = start
         for _ in range(count):
-            before, point, slopes, stages = tuples(engine, 1.0, *point, 1.6 / count)
+            before, point, slopes, stages = tuples(engine, 1.0, point, 1.6 / count)
         ends.append(np.array(point))
         h = 1.6 / count
         ratios.append(engine.error(False, h, before, point, slopes, stages, 1.0, 0.0))
     errors = [np.abs(end - ends[-1]).max() for end in ends[:-1]]
     assert errors[0] / errors[1] > 2**7 and errors[1] / errors[2] > 2**7
     assert ratios[0] / ratios[1] > 2**6
-    before, after, slopes, stages = tuples(engine, 1.0, *start, 1.6)
+    before, after, slopes, stages = tuples(engine, 1.0, start, 1.6)
     estimate = engine.error(False, 1.6, before, after, slopes, stages, 1.0, 0.0)
     exact = np.abs(np.array(after) - ends[-1]) / np.abs(start)
     assert exact.max() < estimate < 1e4 * exact.max()
@@ -340,7 +349,7 @@ def test_the_step_is_of_order_eight_and_its_error_estimate_of_order_seven(name):
 def test_the_error_allowed_is_relative_to_what_each_coordinate_is():
     def ratio(name, point, rtol, atol=0.0, h=1.0):
         engine = engine_for(name)
-        before, after, slopes, stages = tuples(engine, -1.0, *point, h)
+        before, after, slopes, stages = tuples(engine, -1.0, point, h)
         return engine.error(False, h, before, after, slopes, stages, rtol, atol)
 
     canonical, linear = (3.0, 0.1, 0.0), (3.0, 0.1, 0.5)
@@ -349,7 +358,7 @@ def test_the_error_allowed_is_relative_to_what_each_coordinate_is():
     for name, point in (("canonical", canonical), ("untied", linear)):
         assert ratio(name, point, 1e-9, 1.0) == ratio(name, point, 1e-9)
     assert ratio("linear", linear, 1e-9, 1.0) <= ratio("linear", linear, 1e-9)
-    stages = ((0.0,) * 7, (1.0, 0.3, -0.2, 0.7, 0.1, 0.5, 0.9), (0.0,) * 7)
+    stages = tuple((0.0, slope, 0.0) for slope in (1.0, 0.3, -0.2, 0.7, 0.1, 0.5, 0.9))
     error = engine_for("canonical").error
     ratios = [
         error(far, 1.0, (1.0, before, 0.0), (1.0, after, 0.0), (0.0, 1.0, 0.0), stages, 1e-9, 0.0)
@@ -364,5 +373,5 @@ def test_the_error_allowed_is_relative_to_what_each_coordinate_is():
     assert ratios[1] == pytest.approx(ratios[0], rel=1e-4)  # rtol of log w is rtol of w
     assert ratios[2] == pytest.approx(10 * ratios[0], rel=1e-9)
     assert ratios[3] == ratios[2] and ratios[4] == math.inf
-    bad = ((0.0,) * 7, (1e300,) * 7, (0.0,) * 7)  # not finite: no step at all
+    bad = ((0.0, 1e300, 0.0),) * 7  # not finite: no step at all
     assert error(False, 1.0, canonical, canonical, (0.0, 1.0, 0.0), bad, 1e-9, 0.0) == math.inf

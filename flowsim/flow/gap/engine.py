@@ -66,7 +66,7 @@ def gap_limits(
 
 def gap_paths(half: Gap, start: Tensor, times: Tensor, rtol: float, atol: float) -> Tensor:
     """θ (T, n, k) of the rows of ``start`` (n, k) at the times (T, n); NaN if not known."""
-    find_paths, scratch, scale = engine_of(half).find_paths, timed.scratch_arrays(), half.scale
+    find_paths, scratch, scale = engine_of(half).find_paths, _scratch(), half.scale
     rows, since = _rows(start) * (scale or 1.0), _rows((times[1:] - times[0]).T) / half.time
     path = np.empty((len(rows), len(times), rows.shape[1]))
     for i in range(0, len(rows), PART):
@@ -91,7 +91,7 @@ def gap_times(half: Gap, start: Tensor, learned: Tensor, fraction: float, rtol: 
     Returns:
         Times, shape (n,); NaN where the excess at the start is lost in rounding.
     """
-    found, scratch = np.empty(len(start)), timed.scratch_arrays()
+    found, scratch = np.empty(len(start)), _scratch()
     rows, ends = _rows(start) * (half.scale or 1.0), _rows(learned) * half.law[0]
     find_times = engine_of(half).find_times
     find_times(half.law, rows, ends, fraction, rtol, _STEPS, scratch, found)
@@ -100,3 +100,7 @@ def gap_times(half: Gap, start: Tensor, learned: Tensor, fraction: float, rtol: 
 
 def _rows(tensor: Tensor) -> np.ndarray:
     return np.ascontiguousarray(tensor.detach().cpu().numpy())
+
+
+def _scratch() -> timed.Scratch:
+    return np.zeros((4, timed.NODES)), np.zeros((4, timed.NODES)), np.zeros((3, 5))

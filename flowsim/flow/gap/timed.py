@@ -26,11 +26,9 @@ from flowsim.flow.gap.hooks import (
     Law,
     Point,
     gap,
-    is_far,
     is_level,
     loss,
     margins,
-    point_of,
     rates,
     sign_of_z,
     size,
@@ -42,19 +40,21 @@ from flowsim.flow.gap.hooks import (
 from flowsim.flow.gap.loops import (
     LANDED,
     ROUNDING,
-    Slopes,
+    Stages,
     error,
     first_length,
-    growth,
     land,
-    next_length,
+    next_step,
     on_minima,
+    placed,
+    put,
     reach,
     shorter,
     stage13,
     stage14,
     stage15,
     step,
+    three,
     towards,
 )
 from flowsim.models.elementary import LARGEST, exponential
@@ -68,13 +68,12 @@ _NEGLECTED = 1 / (16 * NODES)
 #: The power series is used where its variable, times the growth of its coefficients, to the fifth
 #: power, is below this part of what is allowed.
 _SMALL = 0.1
-
-
 #: The least error in u that can be asked for: what rounding leaves.
 _UNSURE = 2e-13
 #: The error in log u with which a time is placed on a step, over rtol.
 _PLACED = 1e-6
 
+#: Room for the values at the nodes, the course, and the power series of one step.
 Scratch = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -126,8 +125,8 @@ def prepare(
     pole: float,
     before: Point,
     after: Point,
-    slopes: Point,
-    stages: tuple[Slopes, Slopes, Slopes],
+    k0: Point,
+    stages: Stages,
     near_zero: float,
     work: np.ndarray,
     course: np.ndarray,
@@ -137,7 +136,7 @@ def prepare(
     Args:
         pole: where u = 0, ahead or behind.
         before, after: both ends of the step.
-        slopes, stages: dy/dΔ at its start, and at its stages 5 to 11.
+        k0, stages: dy/dΔ at its start, and at its stages 5 to 11.
         near_zero: the size of z below which its error is absolute.
         work: scratch, shape (4, NODES).
         course: to be filled with coefficients in z = 2v − 1, shape (4, NODES): φ times the mean of
@@ -147,27 +146,16 @@ def prepare(
         A, and the error that the time may have, in u and relative in the coordinates; infinite
         for a step that ends at the pole, but not with κ > 0 there.
     """
-    kx, ky, kz = stages
-    x0, y0, z0 = slopes
-    x, y, z = before
-    x12, y12, z12 = rates(far, sign, after[0], after[1], after[2])
-    x13, y13, z13 = rates(
-        far, sign, x + h * stage13(x0, *kx, x12), y + h * stage13(y0, *ky, y12),
-        z + h * stage13(z0, *kz, z12),
-    )  # fmt: skip
-    x14, y14, z14 = rates(
-        far, sign, x + h * stage14(x0, *kx, x12, x13), y + h * stage14(y0, *ky, y12, y13),
-        z + h * stage14(z0, *kz, z12, z13),
-    )  # fmt: skip
-    x15, y15, z15 = rates(
-        far, sign, x + h * stage15(x0, *kx, x12, x13, x14),
-        y + h * stage15(y0, *ky, y12, y13, y14), z + h * stage15(z0, *kz, z12, z13, z14),
-    )  # fmt: skip
-    interpolate(x, h, x0, kx, (x12, x13, x14, x15), work[0])
-    interpolate(y, h, y0, ky, (y12, y13, y14, y15), work[1])
+    k12 = rates(far, sign, *after)
+    k13 = rates(far, sign, *stage13(before, h, k0, *stages, k12))
+    k14 = rates(far, sign, *stage14(before, h, k0, *stages, k12, k13))
+    k15 = rates(far, sign, *stage15(before, h, k0, *stages, k12, k13, k14))
     count = 2 if sign_of_z() == 0 else 3
+    slopes = (k0, *stages, k12, k13, k14, k15)
+    interpolate(0, before, h, slopes, work[0])
+    interpolate(1, before, h, slopes, work[1])
     if count == 3:
-        interpolate(z, h, z0, kz, (z12, z13, z14, z15), work[2])
+        interpolate(2, before, h, slopes, work[2])
     first = pole - now
     fall, least_change = h / first, 1.0 / abs(first)
     kappa, log_part, total, shaky = work[3], 0.0, 0.0, 0.0
@@ -207,22 +195,17 @@ def relative(rate: float, value: float) -> float:
     return abs(rate / value) if rate != 0.0 else 0.0
 
 
-@template(internal=True)
-def interpolate(
-    start: float,
-    h: float,
-    k0: float,
-    k: Slopes,
-    late: tuple[float, float, float, float],
-    values: np.ndarray,
-) -> None:
-    """A coordinate at the nodes, from its slopes at stages 0, 5 to 11 and 12 to 15."""
+@template(internal=True, inline=True)
+def interpolate(c: int, p: Point, h: float, k: tuple[Point, ...], values: np.ndarray) -> None:
+    """Coordinate c at the nodes, from the slopes at stages 0 and 5 to 15."""
     w = _INSIDE
+    k0, k1, k2, k3, k4, k5 = k[0][c], k[1][c], k[2][c], k[3][c], k[4][c], k[5][c]
+    k6, k7, k8, k9, k10, k11 = k[6][c], k[7][c], k[8][c], k[9][c], k[10][c], k[11][c]
     for i in range(NODES):
-        total = w[0, i] * k0 + w[1, i] * k[0] + w[2, i] * k[1] + w[3, i] * k[2] + w[4, i] * k[3]
-        total += w[5, i] * k[4] + w[6, i] * k[5] + w[7, i] * k[6] + w[8, i] * late[0]
-        total += w[9, i] * late[1] + w[10, i] * late[2] + w[11, i] * late[3]
-        values[i] = start + h * total
+        total = w[0, i] * k0 + w[1, i] * k1 + w[2, i] * k2 + w[3, i] * k3 + w[4, i] * k4
+        total += w[5, i] * k5 + w[6, i] * k6 + w[7, i] * k7 + w[8, i] * k8
+        total += w[9, i] * k9 + w[10, i] * k10 + w[11, i] * k11
+        values[i] = p[c] + h * total
 
 
 @template(internal=True)
@@ -347,14 +330,8 @@ def _leading(coefficients: np.ndarray) -> tuple[float, float, float, float]:
     return a, b, c, d
 
 
-def scratch_arrays() -> Scratch:
-    """Room for the values at the nodes, the course and the power series of one step."""
-    return np.zeros((4, NODES)), np.zeros((4, NODES)), np.zeros((3, 5))
-
-
 @template(internal=True)
 def trace(
-    far: bool,
     law: Law,
     start: Point,
     wanted: float,
@@ -368,12 +345,12 @@ def trace(
     """Follow an orbit until Δ = ``wanted``, the last of ``times``, or its end.
 
     Args:
-        far, law: the chart of the row, and the model's data.
+        law: the model's data.
         start: θ as three numbers.
         wanted: the gap at which to stop; NaN for none.
         times: since the start, increasing.
         rtol, atol, max_steps: error allowed per step, of Δ's remaining way too, and attempts.
-        scratch: from ``scratch_arrays``.
+        scratch: room for one step, see ``Scratch``.
         path: to be filled with θ at the times, shape (T, k).
 
     Returns:
@@ -383,36 +360,31 @@ def trace(
     work, course, series = scratch
     close = math.sqrt(_PLACED * rtol)
     target, count, done, time = law[0], len(times), 0, 0.0
-    sign, x, y, z = point_of(far, start[0], start[1], start[2])
-    end = 0.0 if turns_back(far, sign, x, y, z, target) else target
-    now = gap(far, sign, x, y, z)
+    far, sign, p = placed(start, target)
+    end = 0.0 if turns_back(far, sign, *p, target) else target
+    now, k0, last = gap(far, sign, *p), rates(far, sign, *p), (0.0, 1.0)
     aim = wanted if (wanted - now) * (wanted - end) <= 0.0 else end
-    x0, y0, z0 = rates(far, sign, x, y, z)
-    length = min(first_length(now, end, rtol), reach(far, y, y0))
-    h = towards(length, aim - now)
-    last_h, last_grow = 0.0, 1.0
+    h = towards(min(first_length(now, end, rtol), reach(far, p, k0)), aim - now)
     for _ in range(max_steps):
-        x1, y1, z1, kx, ky, kz = step(far, sign, h, x, y, z, x0, y0, z0)
-        before, after, slopes, stages = (x, y, z), (x1, y1, z1), (x0, y0, z0), (kx, ky, kz)
-        ratio = error(far, h, before, after, slopes, stages, rtol, atol)
-        aimed, landed, pole, left = h == aim - now, False, end, 0.0
+        after, stages = step(far, sign, h, p, k0)
+        ratio = error(far, h, p, after, k0, stages, rtol, atol)
+        aimed, landed, pole = h == aim - now, False, end
         if aimed and ratio <= 1.0:
-            left = aim - gap(far, sign, x1, y1, z1)
-            landed = abs(left) <= max(LANDED * abs(h), ROUNDING * size(far, x1, y1, z1))
+            left = aim - gap(far, sign, *after)
+            landed = abs(left) <= max(LANDED * abs(h), ROUNDING * size(far, *after))
         if landed:
             on_plane = False
             if aim == 0.0 and end == 0.0:
-                plane, other = margins(far, sign, x1, y1, z1)
+                plane, other = margins(far, sign, *after)
                 on_plane = plane < other
                 pole = 0.0 if on_plane else target
-            after = land(far, sign, x1, y1, z1, aim, on_plane)
+            after = land(far, sign, after, aim, on_plane)
         if ratio <= 1.0:
             if pole != 0.0 and not (landed and aim == pole) and 0.0 < now / pole < 0.5:
                 pole = 0.0  # behind
             log_part, unsure = prepare(
-                far, sign, law, now, h, pole, before, after, slopes, stages, atol / rtol,
-                work, course,
-            )  # fmt: skip
+                far, sign, law, now, h, pole, p, after, k0, stages, atol / rtol, work, course
+            )
             ratio = max(ratio, unsure / max(rtol, _UNSURE))
         if not ratio <= 1.0:
             h = shorter(h, ratio)
@@ -423,21 +395,14 @@ def trace(
         ended = time + duration(course, log_part, fall)
         done = _write(far, sign, start, course, log_part, fall, after, series,
                       times, time, ended, done, close, path)  # fmt: skip
-        if landed and (aim == wanted or fall == 1.0):
+        if (landed and (aim == wanted or fall == 1.0)) or (count > 0 and done == count):
             return ended
-        if count > 0 and done == count:
-            return ended
-        time = ended
-        x, y, z = after
-        now = gap(far, sign, x, y, z)
+        time, p, now = ended, after, gap(far, sign, *after)
         if landed:  # on Δ = 0, and on the way to Δ*
             end = target
             aim = wanted if (wanted - now) * (wanted - end) <= 0.0 else end
-        x0, y0, z0 = rates(far, sign, x, y, z)
-        grow = growth(ratio)
-        length = next_length(h, grow, last_h, last_grow)
-        last_h, last_grow = h, grow
-        h = towards(min(length, reach(far, y, y0)), aim - now)
+        k0 = rates(far, sign, *p)
+        h, last = next_step(far, p, k0, h, ratio, last, aim - now)
     return math.nan
 
 
@@ -473,25 +438,17 @@ def _write(
         change = (-1.0 / kappa - fast) / (t - last) if last > 0.0 else 0.0
         last, fast = t, -1.0 / kappa
         v = 1.0 - (1.0 - u) / fall
-        x, y, z = point_at(course, after, max(v, 0.0))
-        _put(theta_of(far, sign, x, y, z, start[0], start[1]), path[done])
+        p = point_at(course, after, max(v, 0.0))
+        put(theta_of(far, sign, *p, start[0], start[1]), path[done])
         done += 1
     if fall != 1.0:
         return done
     for i in range(done, len(times)):  # a loop of its own, so that it uses vectors
         path[i, 0] = exponential(max((origin - (times[i] - began)) / log_part, -LARGEST))
     for i in range(done, len(times)):
-        x, y, z = power_series(series, path[i, 0])
-        _put(theta_of(far, sign, x, y, z, start[0], start[1]), path[i])
+        p = power_series(series, path[i, 0])
+        put(theta_of(far, sign, *p, start[0], start[1]), path[i])
     return len(times)
-
-
-@template(internal=True)
-def _put(theta: Point, row: np.ndarray) -> None:
-    """Write the first two or three of θ's coordinates into a row of a path."""
-    row[0], row[1] = theta[0], theta[1]
-    if len(row) == 3:
-        row[2] = theta[2]
 
 
 @template(fused=True, internal=True)
@@ -541,20 +498,17 @@ def find_paths(
 
     A row that cannot be followed is NaN from the first time on that is not known.
     """
-    k, target = starts.shape[1], law[0]
     for n in range(len(starts)):
         path[n] = math.nan
-        start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
+        start = three(starts[n])
         if not math.isfinite(start[0] + start[1] + start[2]):
             continue
-        far = is_far(start[0], start[1], start[2], target)
-        sign, x, y, z = point_of(far, start[0], start[1], start[2])
-        if is_level(far, start, sign, x, y, z) or on_minima(far, sign, x, y, z, target, rtol):
+        far, sign, p = placed(start, law[0])
+        if is_level(far, start, sign, *p) or on_minima(far, sign, p, law[0], rtol):
             for i in range(times.shape[1]):
-                for j in range(k):
-                    path[n, i, j] = starts[n, j]
-            continue
-        trace(far, law, start, math.nan, times[n], rtol, atol, max_steps, scratch, path[n])
+                put(start, path[n, i])
+        else:
+            trace(law, start, math.nan, times[n], rtol, atol, max_steps, scratch, path[n])
 
 
 @template
@@ -573,18 +527,15 @@ def find_times(
     Starts have shape (n, k) and move; ``ends`` holds the gap at which each orbit ends, shape (n,).
     A time is NaN where the excess at the start is lost in rounding, or the orbit is.
     """
-    k = starts.shape[1]
     for n in range(len(starts)):
-        start = starts[n, 0], starts[n, 1], starts[n, 2] if k == 3 else 0.0
-        far = is_far(start[0], start[1], start[2], law[0])
-        sign, x, y, z = point_of(far, start[0], start[1], start[2])
-        now, lowest = gap(far, sign, x, y, z), loss(law, ends[n])
+        start = three(starts[n])
+        far, sign, p = placed(start, law[0])
+        now, lowest = gap(far, sign, *p), loss(law, ends[n])
         excess = loss(law, now) - lowest
         if not excess > 0.0:
             found[n] = math.nan
             continue
         wanted = gap_at(law, now, ends[n], lowest + fraction * excess)
         found[n] = trace(
-            far, law, start, wanted, ends[:0], rtol, 1e-2 * rtol, max_steps, scratch,
-            starts[n : n + 1],
-        )  # fmt: skip
+            law, start, wanted, ends[:0], rtol, 1e-2 * rtol, max_steps, scratch, starts[n : n + 1]
+        )
