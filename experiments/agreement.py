@@ -53,7 +53,7 @@ import torch
 import xarray as xr
 from agreement_figures import draw
 from agreement_variants import VARIANTS, canonical_labels, variant_labels
-from papers import FIGURES, experiment
+from papers import FIGURES, experiment, right
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
@@ -61,7 +61,7 @@ from flowsim.labels import Label
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import read_record, write_record
 from flowsim.scan.workers import run_chunks
-from full_model import Comparison, compare, grid_points, wilson
+from full_model import Comparison, compare, grid_points
 from full_model.comparison.choices import predicting_model
 from full_model.comparison.side_by_side import SideBySide
 
@@ -107,17 +107,12 @@ class Case:
 def all_cases(grid: int) -> list[Case]:
     """Every ensemble, what matters most first."""
     rows = [
-        (WIDE, 0.0, "all"),
-        (NARROW, 0.0, "all"),
+        (WIDE, 0.0, "all"), (NARROW, 0.0, "all"),
         *[(size, NOISE, on) for size in (WIDE, NARROW) for on in ON],
         *[(NARROW, LOUD, on) for on in ON],
-        (LONG, 0.0, "all"),
-        *[(WIDE, LOUD, on) for on in ON],
-    ]
-    return [
-        Case(*chain, *size, noise, on, grid)
-        for size, noise, on in rows for chain in CHAINS
+        (LONG, 0.0, "all"), *[(WIDE, LOUD, on) for on in ON],
     ]  # fmt: skip
+    return [Case(*chain, *size, noise, on, grid) for size, noise, on in rows for chain in CHAINS]
 
 
 def run(case: Case, state: Path) -> xr.Dataset:
@@ -135,8 +130,7 @@ def run(case: Case, state: Path) -> xr.Dataset:
     kept["largest_drift"] = record["drift"].max("time")
     kept["largest_distance"] = record["distance"].max("time")
     kept["by_flow"] = xr.zeros_like(kept["outcome"]).assign_attrs({})
-    opened = np.flatnonzero(kept["outcome"].to_numpy() == Label.UNRESOLVED)
-    for row in opened:
+    for row in np.flatnonzero(kept["outcome"] == Label.UNRESOLVED):
         _follow_by_flow(case, points, kept, int(row))
     write_record(kept, path)
     print(f"{case.name}: {time.process_time() - began:.0f} s of one core", file=sys.stderr)
@@ -161,11 +155,9 @@ def compute(grid: int = 20, jobs: int = 2) -> xr.Dataset:
     if grid % 2 or grid < 2:
         raise InputError("--grid must be even and positive")
     STATE.mkdir(exist_ok=True)
-    cases, found = all_cases(grid), {}
-    work = partial(run, state=STATE)
+    cases, work = all_cases(grid), partial(run, state=STATE)
     with closing(run_chunks(work, cases.__getitem__, range(len(cases)), jobs)) as results:
-        for which, record in results:
-            found[which] = record
+        found = dict(results)
     shutil.rmtree(STATE)  # a later run must not go on from this code's ensembles
     return joined({case: found[i] for i, case in enumerate(cases)}, grid)
 
@@ -194,23 +186,19 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 def share(agree: np.ndarray, noise: float) -> dict[str, Any]:
     """Agreement; with its 95 % interval where noise was drawn."""
-    count, total = int(agree.sum()), len(agree)
-    found = {"agree": count, "decided": total, "agreement": count / total if total else None}
-    return found | ({"interval": list(wilson(count, total))} if noise else {})
+    found = right(agree)
+    return {name: x for name, x in found.items() if noise or name != "interval"}
 
 
 def boundary_distance(record: xr.Dataset, wrong: np.ndarray) -> float:
     """Largest distance of a wrong point to the nearest point of another prediction, in cells."""
     points = np.stack([record["e"], record["w"]], -1)
     predicted = record["predicted"].to_numpy()
-    cell = np.diff(np.unique(points[:, 1])).min()
-    far = 0.0
+    cell, far = np.diff(np.unique(points[:, 1])).min(), [0.0]
     for i in np.flatnonzero(wrong):
-        others = points[predicted != predicted[i]]
-        if len(others) == 0:
-            return float("inf")
-        far = max(far, float(np.abs(others - points[i]).max(axis=1).min() / cell))
-    return far
+        away = np.abs(points[predicted != predicted[i]] - points[i]).max(axis=1)
+        far.append(float(away.min(initial=np.inf) / cell))
+    return max(far)
 
 
 def counted(case: Case, record: xr.Dataset) -> dict[str, Any]:

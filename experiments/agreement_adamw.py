@@ -15,16 +15,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, caption, experiment
+from papers import ABOVE, BELOW, caption, experiment, median, right
 
 from flowsim import model
 from flowsim.drawing.comparison import draw_disagreements, draw_labels
 from flowsim.labels import Label
 from flowsim.models.words import model_captions
-from full_model import Comparison, compare, grid_points, wilson
+from full_model import Comparison, compare, grid_points
 
 D, LENGTH, NOISES = 4, 16, (0.0, 0.02)
 CASES = [(chain, noise) for chain in (ABOVE, BELOW) for noise in NOISES]
@@ -34,26 +33,25 @@ KEPT = ("predicted", "flow_predicted", "outcome", "escape", "predicted_escape", 
 def compute(cells: int = 8, steps: int = 1000) -> xr.Dataset:
     """Predictions and outcomes of every case, over (case, point)."""
     points = grid_points(cells, cells // 2, e_range=(0.0, 2.0))
-    parts = []
+    parts = {}
     for chain, noise in CASES:
-        settings = Comparison(
-            chain.p, chain.q, "rank-one", "adamw", D, LENGTH, noise, steps=steps
-        )  # fmt: skip
+        settings = Comparison(chain.p, chain.q, "rank-one", "adamw", D, LENGTH, noise, steps=steps)
         record = compare(settings, points)
         part = record[[*KEPT]]
         part["largest_loss_difference"] = abs(record["loss"] - record["reduced_loss"]).max("step")
-        parts.append(part)
-    whole = xr.concat(parts, "case", combine_attrs="override").reset_coords(["e", "w"])
-    for name in ("e", "w"):
-        whole[name] = whole[name].isel(case=0) if "case" in whole[name].dims else whole[name]
-    names = [f"p={c.p:g} q={c.q:g} d={D} N={LENGTH}{_noise(x)}" for c, x in CASES]
-    whole = whole.assign_coords(case=names)
+        noisy = f" noise {noise:g} on all weights" if noise else ""
+        parts[f"p={chain.p:g} q={chain.q:g} d={D} N={LENGTH}{noisy}"] = part
+    whole = alike(parts, "case")
     whole.attrs = {"steps": steps, "predicted_by": "reduced map", "columns": cells, "rows": cells}
     return whole
 
 
-def _noise(noise: float) -> str:
-    return f" noise {noise:g} on all weights" if noise else ""
+def alike(parts: dict[Any, xr.Dataset], dim: str) -> xr.Dataset:
+    """Records of the same starts (e, w), in one."""
+    whole = xr.concat([*parts.values()], dim, combine_attrs="override").drop_vars(["e", "w"])
+    first = next(iter(parts.values()))
+    places = {name: first[name].variable for name in ("e", "w")}
+    return whole.assign(places).assign_coords({dim: list(parts)})
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
@@ -61,28 +59,32 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, (_, noise) in zip(record["case"].values, CASES, strict=True):
         own = record.sel(case=name)
-        learned = own["outcome"].to_numpy() == Label.GLOBAL_MINIMUM
-        predicted = own["predicted"].to_numpy() == Label.GLOBAL_MINIMUM
-        flow = own["flow_predicted"].to_numpy() == Label.GLOBAL_MINIMUM
-        right = int((learned == predicted).sum())
+        learned, predicted = (own[k].to_numpy() == Label.GLOBAL_MINIMUM
+                              for k in ("outcome", "predicted"))  # fmt: skip
         steps = own["escape"].to_numpy()[learned]
         found[str(name)] = {
             "steps": int(record.attrs["steps"]),
             "runs": len(learned),
             "not_finite": int(own["not_finite"].sum()),
             "learned": int(learned.sum()),
-            "map": {"agree": right, "decided": len(learned), "agreement": right / len(learned),
-                    "interval": list(wilson(right, len(learned)))},
+            "map": right(learned == predicted),
             "map_learned_found_not": int((predicted & ~learned).sum()),
             "map_not_found_learned": int((~predicted & learned).sum()),
-            "flow_global": {"runs": int(flow.sum()), "learned": int(learned[flow].sum())},
-            "flow_trapped": {"runs": int((~flow).sum()), "learned": int(learned[~flow].sum())},
-            "escape_step_median": float(np.median(steps)) if len(steps) else None,
+            **by_flow(own),
+            "escape_step_median": median(steps),
             "escape_step_max": float(steps.max()) if len(steps) else None,
             "largest_loss_difference_median": float(own["largest_loss_difference"].median()),
             "noise": noise,
         }  # fmt: skip
     return found
+
+
+def by_flow(own: xr.Dataset) -> dict[str, dict[str, int]]:
+    """Of the runs that the flow takes to the global minima, and of the others: how many learned."""
+    learned, flow = (own[name].to_numpy() == Label.GLOBAL_MINIMUM
+                     for name in ("outcome", "flow_predicted"))  # fmt: skip
+    return {name: {"runs": int(where.sum()), "learned": int(learned[where].sum())}
+            for name, where in (("flow_global", flow), ("flow_trapped", ~flow))}  # fmt: skip
 
 
 def draw(record: xr.Dataset) -> Figure:

@@ -8,12 +8,14 @@ import numpy as np
 import torch
 import xarray as xr
 from agreement_variants import VARIANTS, canonical_labels
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from papers import draw_ends, legend_below
 
 from flowsim.chain import BinaryChain
-from flowsim.drawing.style import FILL, INK, MARKER
+from flowsim.drawing.style import basin_dots
 from flowsim.models.canonical.basins import SADDLE_ENERGY, SADDLE_W
 
 #: The chains of the rows: the lines of the others are in the table of docs/results/tables.md.
@@ -26,7 +28,6 @@ COLUMNS = (
     ("d=4 N=6 noise 0.02 on attention", "$d$ = 4, $N$ = 6, noise 0.02 on attention"),
     ("d=4 N=6 noise 0.1 on all weights", "$d$ = 4, $N$ = 6, noise 0.1 on all weights"),
 )
-NAMES = {1: "global_minimum", 2: "local_minimum", 0: "unresolved"}
 WRONG, LINE = "#7b1161", "#111111"
 
 
@@ -50,8 +51,8 @@ def draw_maps(record: xr.Dataset, lines: list[dict[str, Any]]) -> Figure:
                 continue
             own = record.isel(point=record["case_of_point"].to_numpy() == cases.index(name))
             _panel(ax, own, chain)
-            line = by_name[name]
-            text = f"rank-one {_right(line['rank-one'])}, canonical {_right(line['canonical'])}"
+            text = ", ".join(f"{model} {{agree}} of {{decided}}".format(**by_name[name][model])
+                             for model in ("rank-one", "canonical"))  # fmt: skip
             ax.set_title(f"{title}\n{text}" if i == 0 else text, fontsize=9)
         row[0].set_ylabel(
             f"$p$ = {chain.p:g}, $q$ = {chain.q:g}  (${chain.regime}$)\nembedding $e$", fontsize=9
@@ -75,10 +76,7 @@ def _panel(ax: Axes, own: xr.Dataset, chain: BinaryChain) -> None:
     outcome, rank_one = own["outcome"].to_numpy(), own["predicted"].to_numpy()
     canonical = canonical_labels(chain, torch.from_numpy(np.stack([e, w], -1)))
     size = (110 / len(np.unique(w))) ** 2
-    for label, name in NAMES.items():
-        on = outcome == label
-        ax.scatter(w[on], e[on], s=size, c=FILL[name], marker=MARKER[name], edgecolors=INK[name],
-                   linewidths=0.5)  # fmt: skip
+    draw_ends(ax, e, w, outcome, size, 0.5)
     off = (outcome != 0) & (canonical != outcome)
     ax.scatter(w[off], e[off], s=1.5 * size, marker="x", c=LINE, linewidths=0.9)
     off = (outcome != 0) & (rank_one != outcome)
@@ -90,25 +88,16 @@ def _panel(ax: Axes, own: xr.Dataset, chain: BinaryChain) -> None:
     ax.set(xlim=(-2, 2), ylim=(0, 2))
 
 
-def _entries() -> list[Line2D]:
-    texts = ("training reaches the global minimum", "training is trapped at the unigram")
-    marks = [
-        Line2D(
-            [], [], marker=MARKER[name], ls="", ms=6, color=FILL[name], mec=INK[name], label=text
-        )
-        for name, text in zip(("global_minimum", "local_minimum"), texts, strict=True)
-    ]
-    wrong = {"ls": "", "mfc": "none"}
+def _entries() -> list[Artist]:
+    words = {"global_minimum": "training reaches the global minimum",
+             "local_minimum": "training is trapped at the unigram"}  # fmt: skip
     return [
-        *marks,
+        *basin_dots(words, words, 6),
         Line2D([], [], marker="x", ms=6, color=LINE, ls="", label="canonical model wrong"),
-        Line2D([], [], marker="o", ms=9, mec=WRONG, mew=1.8, **wrong, label="rank-one model wrong"),
+        Line2D([], [], marker="o", ms=9, mec=WRONG, mew=1.8, ls="", mfc="none",
+               label="rank-one model wrong"),
         Line2D([], [], color=LINE, lw=1.2, label="canonical separatrix"),
-    ]
-
-
-def _right(part: dict[str, Any]) -> str:
-    return f"{part['agree']} of {part['decided']}"
+    ]  # fmt: skip
 
 
 def draw_reasons(lines: list[dict[str, Any]]) -> Figure:
@@ -121,8 +110,7 @@ def draw_reasons(lines: list[dict[str, Any]]) -> Figure:
     for ax, length in zip(axes, lengths, strict=True):
         own = [line for line in rows if line["length"] == length]
         for k, (line, (marker, colour)) in enumerate(zip(own, styles, strict=False)):
-            chain = line["case"].split(" d=")[0]
-            p, q = (part.split("=")[1] for part in chain.split())
+            p, q = (part[2:] for part in line["case"].split()[:2])
             shares = [100 * line["variants"][v]["agreement"] for v in VARIANTS]
             ax.plot(
                 shares, np.arange(len(VARIANTS)) + 0.15 * (k - 1.5), marker, color=colour, ms=7,
@@ -133,8 +121,7 @@ def draw_reasons(lines: list[dict[str, Any]]) -> Figure:
         ax.grid(axis="x", color="#dddddd", lw=0.6)
         ax.set_title(f"$d$ = 8, $N$ = {length}, {own[0]['points']} starts, no noise", fontsize=10)
     axes[0].invert_yaxis()
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4,
-                  frameon=False)  # fmt: skip
+    legend_below(axes[0], 4)
     figure.suptitle(
         "The canonical model with one difference to the rank-one model switched on at a time,\n"
         "against training of the whole transformer from lifted starts",

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from papers import experiment, timed
+from agreement_adamw import alike, by_flow
+from papers import experiment, right, timed
 
 from flowsim.chain import BinaryChain
 from flowsim.labels import Label
-from full_model import Comparison, compare, grid_points, wilson
+from full_model import Comparison, compare, grid_points
 
 CHAINS = tuple(BinaryChain(*pair) for pair in ((0.5, 0.8), (0.9, 0.9), (0.2, 0.3), (0.1, 0.1)))
 WIDTHS = (4, 8)
@@ -37,22 +38,18 @@ KEPT = ("flow_predicted", "outcome", "not_finite")
 def compute(cells: int = 8, seeds: int = 3, steps: int = 1000) -> xr.Dataset:
     """Outcomes over (case, seed, point), and what the flow says."""
     points = grid_points(cells, cells // 2, e_range=(0.0, 2.0))
-    found = []
+    found = {}
     for name in timed(CASES):
         chain, d = CASES[name]
-        parts = []
-        for seed in range(seeds):
+        parts = {}
+        for seed in range(0, 1000 * seeds, 1000):
             settings = Comparison(
                 chain.p, chain.q, "rank-one", "sgd", d, LENGTH, NOISE, steps=steps, batch=BATCH,
-                learning_rate=RATE, seed=1000 * seed, dtype="float32",
+                learning_rate=RATE, seed=seed, dtype="float32",
             )  # fmt: skip
-            parts.append(compare(settings, points)[[*KEPT]])
-        found.append(xr.concat(parts, "seed", combine_attrs="override"))
-    whole = xr.concat(found, "case", combine_attrs="override").reset_coords(["e", "w"])
-    for name in ("e", "w"):
-        extra = [dim for dim in whole[name].dims if dim != "point"]
-        whole[name] = whole[name].isel(dict.fromkeys(extra, 0))
-    whole = whole.assign_coords(case=list(CASES), seed=[1000 * seed for seed in range(seeds)])
+            parts[seed] = compare(settings, points)[[*KEPT]]
+        found[name] = alike(parts, "seed")
+    whole = alike(found, "case")
     whole.attrs = {"steps": steps}
     return whole
 
@@ -62,21 +59,19 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, (_, d) in CASES.items():
         own = record.sel(case=name)
-        learned = own["outcome"].to_numpy() == Label.GLOBAL_MINIMUM
-        flow = own["flow_predicted"].to_numpy() == Label.GLOBAL_MINIMUM
-        right = learned == flow
-        wrong = np.flatnonzero(~right.all(axis=0))
+        learned, flow = (own[k].to_numpy() == Label.GLOBAL_MINIMUM
+                         for k in ("outcome", "flow_predicted"))  # fmt: skip
+        agree = learned == flow
         found[name] = {
             "d": d, "length": LENGTH, "noise": NOISE, "batch": BATCH, "learning_rate": RATE,
             "steps": int(record.attrs["steps"]),
-            "starts": right.shape[1], "seeds": right.shape[0],
+            "starts": agree.shape[1], "seeds": agree.shape[0],
             "not_finite": int(own["not_finite"].sum()),
-            "right": [{"agree": int(line.sum()), "decided": line.size, "agreement": line.mean(),
-                       "interval": list(wilson(int(line.sum()), line.size))} for line in right],
+            "right": [*map(right, agree)],
             "wrong": [{"e": float(own["e"][i]), "w": float(own["w"][i]),
-                       "seeds": int((~right[:, i]).sum())} for i in wrong],
-            "flow_global": {"runs": int(flow.sum()), "learned": int(learned[flow].sum())},
-            "flow_trapped": {"runs": int((~flow).sum()), "learned": int(learned[~flow].sum())},
+                       "seeds": int((~agree[:, i]).sum())}
+                      for i in np.flatnonzero(~agree.all(axis=0))],
+            **by_flow(own),
             "starts_where_seeds_differ": int((learned.any(axis=0) & ~learned.all(axis=0)).sum()),
         }  # fmt: skip
     return found

@@ -30,11 +30,12 @@ from scipy.stats import binomtest
 
 from flowsim.chain import BinaryChain
 from flowsim.drawing.comparison import mark_losses
-from flowsim.drawing.style import DPI, save_figure
+from flowsim.drawing.style import DPI, FILL, INK, MARKER, save_figure
 from flowsim.errors import InputError
+from flowsim.labels import Label
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import write_atomically, write_record
-from full_model import Architecture, Recipe, RunSettings, Weights, train
+from full_model import Architecture, Recipe, RunSettings, Weights, train, wilson
 
 FIGURES = Path(__file__).parents[1] / "figures"
 ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
@@ -261,6 +262,19 @@ def median(values: Any) -> float | None:
     return float(np.median(known)) if len(known) else None
 
 
+def span(values: Any) -> list[float] | None:
+    """Median, least and largest of the finite ones, if there are any."""
+    known = finite(values)
+    return np.quantile(known, [0.5, 0.0, 1.0]).tolist() if len(known) else None
+
+
+def right(answers: np.ndarray) -> dict[str, Any]:
+    """How many answers are right, and their share with its 95 % interval."""
+    count, total = int(answers.sum()), answers.size
+    return {"agree": count, "decided": total, "agreement": count / total if total else None,
+            "interval": wilson(count, total)}  # fmt: skip
+
+
 def spread(values: np.ndarray) -> dict[str, float]:
     """Median, least and largest."""
     return {name: float(getattr(np, name)(values)) for name in ("median", "min", "max")}
@@ -280,6 +294,14 @@ def caption(chain: BinaryChain) -> str:
     sign = chain.regime.removeprefix("p + q ")
     regime = f"{chain.p + chain.q:.15g} {'' if sign.startswith('=') else sign}".rstrip()
     return f"$p$ = {chain.p:g}, $q$ = {chain.q:g}:  $p + q$ = {regime}"
+
+
+def draw_ends(axes: Axes, e: Any, w: Any, label: np.ndarray, size: float, edge: float) -> None:
+    """Starts (e, w) with the markers of their labels."""
+    for name in FILL:
+        on = label == Label[name.upper()]
+        axes.scatter(w[on], e[on], s=size, c=FILL[name], marker=MARKER[name], edgecolors=INK[name],
+                     linewidths=edge)  # fmt: skip
 
 
 def draw_losses(axes: Axes, case: xr.Dataset, label: str, **style: Any) -> None:
