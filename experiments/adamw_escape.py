@@ -35,11 +35,7 @@ never cross are bounds, was decided after these runs.
 --quick takes 4 seeds a chain to fit, 2 to test, and half the steps: three minutes.
 """
 
-from __future__ import annotations
-
 import json
-import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -47,10 +43,10 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from escape_cells import FITTED, MEASURED, TESTED, UNSEEN, Cell, cells
+from escape_cells import FITTED, MEASURED, TESTED, UNSEEN, Cell, cells, cells_of
 from escape_figure import draw
-from escape_laws import TENTH, by_chain, growth, laws, median, same_starts, score, times
-from papers import experiment
+from escape_laws import TENTH, by_chain, growth, laws, of_chain, same_starts, score, times
+from papers import experiment, median, timed
 
 from flowsim import BinaryChain
 from flowsim.training.recipe import Recipe
@@ -74,11 +70,9 @@ def compute(seeds: int = 16, steps: int = 3000, seed: int = 0) -> xr.Dataset:
     """
     runs = list(runs_of(seeds, seed))
     settings, parts = cells(), []
-    for i, cell in enumerate(settings):
-        begin = time.perf_counter()
+    for i, cell in enumerate(timed(settings)):
         parts.append(run_cell(cell, runs, steps, 1000 * seed + i))
-        print(f"{cell}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-    share, smallest, overlap = (np.stack([p[i] for p in parts]) for i in range(3))
+    share, smallest, overlap = map(np.stack, zip(*parts, strict=True))
     left = (share < 0.5) & np.isfinite(share[..., -1:])
     last = np.where(left.any(-1), left.argmax(-1), MEASURED)[..., None]
     unit = np.where(smallest < 0, 1 / 16, 1 / 256)
@@ -90,10 +84,9 @@ def compute(seeds: int = 16, steps: int = 3000, seed: int = 0) -> xr.Dataset:
         "overlap": (axes[:2], coarse(
             np.take_along_axis(overlap, np.maximum(last - 1, 0), -1)[..., 0], 1 / 256)),
     })  # fmt: skip
-    record["p"] = ("run", [chain.p for chain, *_ in runs])
-    record["q"] = ("run", [chain.q for chain, *_ in runs])
-    record["seed"] = ("run", [s for _, s, _ in runs])
-    record["part"] = ("run", [part for *_, part in runs])
+    columns = zip(*((chain.p, chain.q, s, part) for chain, s, part in runs), strict=True)
+    for name, column in zip(("p", "q", "seed", "part"), columns, strict=True):
+        record[name] = ("run", list(column))
     record["step"] = ("line", np.arange(MEASURED + 1) * (steps // MEASURED))
     record.attrs = {"cells": json.dumps([asdict(cell) for cell in settings]), "steps": steps}
     return record
@@ -138,11 +131,11 @@ def run_cell(cell: Cell, runs: list[Any], steps: int, seed: int) -> list[np.ndar
         for chain in dict.fromkeys(chains)}  # fmt: skip
     lines = [measured(arch, trainer.weights, chains, tokens)]
     for _ in range(MEASURED):
-        if not ((lines[-1][0] < 0.1) | np.isnan(lines[-1][0])).all():
-            trainer.advance(steps // MEASURED)
-            lines.append(measured(arch, trainer.weights, chains, tokens))
-        else:
+        if ((lines[-1][0] < 0.1) | np.isnan(lines[-1][0])).all():
             lines.append(lines[-1])
+            continue
+        trainer.advance(steps // MEASURED)
+        lines.append(measured(arch, trainer.weights, chains, tokens))
     return [np.stack(values, axis=-1) for values in zip(*lines, strict=True)]
 
 
@@ -175,9 +168,8 @@ def measured(arch: Architecture, weights: Weights, chains: list[BinaryChain],
 def numbers(record: xr.Dataset) -> dict[str, Any]:
     """Per cell: counts and times; the fitted exponents; the scores."""
     found, kappa = times(record), growth(record)
-    settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
     lines = []
-    for i, cell in enumerate(settings):
+    for i, cell in enumerate(cells_of(record)):
         escape, crossing = found["escape"][i], found["crossing"][i]
         left, crossed = np.isfinite(escape), np.isfinite(crossing)
         stayed = ~left & ~found["diverged"][i]
@@ -190,16 +182,11 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             "escape_median": median(escape), "crossing_median": median(crossing),
             "overlap_median": median(record.overlap.values[i][left]),
             "growth_median": median(kappa[i]) if crossed.mean() > 0.5 else None,
-            "escaped_by_chain": by_pair(record, left),
+            "escaped_by_chain": {f"({chain.p}, {chain.q})": int(left[of_chain(record, chain)].sum())
+                                 for chain in (*FITTED, *UNSEEN)},
         })  # fmt: skip
     return {"cells": lines, "law": laws(record), "score": score(record),
             "chains": by_chain(record), "same starts": same_starts(record)}  # fmt: skip
-
-
-def by_pair(record: xr.Dataset, happens: np.ndarray) -> dict[str, int]:
-    """Of how many runs of every chain it is true."""
-    return {f"({c.p}, {c.q})": int(happens[((record.p == c.p) & (record.q == c.q)).values].sum())
-            for c in (*FITTED, *UNSEEN)}  # fmt: skip
 
 
 main = experiment(__name__, compute, numbers, draw, quick={"seeds": 4, "steps": 1500})

@@ -37,8 +37,6 @@ the predictions fail, agreement_reasons.png why the canonical model does):
     python experiments/agreement.py [--grid 20] [--jobs 2] [--overwrite]
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import time

@@ -11,8 +11,6 @@ losses of unigram and bigram. Beside it stands what gradient flow would predict.
     python experiments/agreement_adamw.py [--overwrite] [--cells 8] [--steps 1000]
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import xarray as xr

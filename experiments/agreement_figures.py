@@ -1,7 +1,5 @@
 """The two figures of the agreement study, from its record and numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

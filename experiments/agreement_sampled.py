@@ -14,8 +14,6 @@ the global minima late counts as missed.
     python experiments/agreement_sampled.py [--overwrite]     about 7 minutes on one core
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

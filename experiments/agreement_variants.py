@@ -4,8 +4,6 @@ The canonical model holds three things fixed that full training moves: the bias 
 metric of w at dw² (it is 8 dw²), and the positions at −e/2 (they move N times slower than e).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

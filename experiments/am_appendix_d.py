@@ -29,8 +29,6 @@ after --steps 2000), and the paper does not give the step at which its weights w
 --papers takes N = 1 024.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

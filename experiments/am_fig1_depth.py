@@ -29,8 +29,6 @@ their digits, may be a reason (not tried), and so may N, which is 64 here.
 --papers takes N = 1 024, 8 000 steps and depths up to 8: for --device cuda, or a night.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import papers
 import xarray as xr

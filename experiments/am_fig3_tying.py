@@ -20,8 +20,6 @@ What we find, four seeds of each case, the same by two trainers that must be tol
 --papers takes N = 1 024 and 8 000 steps: hours on one core, or --device cuda.
 """
 
-from __future__ import annotations
-
 import papers
 import xarray as xr
 from matplotlib.figure import Figure

@@ -24,8 +24,6 @@ Where we differ: not in the figure; in what it means for AdamW. The faults of th
 --papers takes 361 pairs, N = 1 024 and 8 000 steps: for --device cuda, or a night.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

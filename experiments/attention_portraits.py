@@ -17,8 +17,6 @@ case, uniform attention at N = 64, finds a further saddle, near (e, w, a) = (0.3
 (0.5, 0.8).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -48,8 +46,9 @@ def compute(length: int = 1024) -> Found:
     for regime, chain in REGIMES.items():
         linear = LinearAttentionModel(chain)
         for name, model in (("uniform", AttentionModel(chain, length)), ("linear", linear)):
-            slices = portrait_record(model, resolution=CELLS[name], fixed={"a": 0.5})
-            records[f"slice_{name}_{regime}"] = slices
+            records[f"slice_{name}_{regime}"] = portrait_record(
+                model, resolution=CELLS[name], fixed={"a": 0.5}
+            )
         for model in (AttentionModel(chain, 64), linear):
             generator = torch.Generator().manual_seed(1)
             searches[f"{type(model).__name__} p={chain.p} q={chain.q}"] = search_critical_points(
@@ -63,10 +62,10 @@ def numbers(found: Found) -> dict[str, Any]:
     names = ("starts", "half_width", "on_plane", "global_minima", "not_found")
     lines: dict[str, Any] = {}
     for case, search in found[1].items():
-        others = zip(*(getattr(search, k).tolist() for k in ("theta", "loss", "curvature")),
+        others = zip(search.theta.tolist(), search.loss.tolist(), search.curvature.tolist(),
                      strict=True)  # fmt: skip
         lines[case] = {name: getattr(search, name) for name in names} | {
-            "others": [dict(zip(("theta", "loss", "curvature"), x, strict=True)) for x in others]
+            "others": [{"theta": x, "loss": y, "curvature": z} for x, y, z in others]
         }
     return lines
 

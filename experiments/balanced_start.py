@@ -17,8 +17,6 @@ run is at the bigram if less than 5 % of the gap is open at the end, at the unig
 --full takes 64 seeds and four times the steps: an hour or two.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -11,8 +11,6 @@ Its points are found by bisection: none is farther than 0.001 of a finest cell f
 and the closed form is nowhere more than 0.51 of a cell from the points found.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import matplotlib as mpl

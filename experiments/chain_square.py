@@ -13,8 +13,6 @@ longer the context; along the diagonal p + q = 1 there is nothing to learn.
     python experiments/chain_square.py        about ten minutes on one core
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -52,19 +50,14 @@ def compute(chains: int = 41, starts: int = 128) -> xr.Dataset:
                 theta = of.from_canonical(points) if k else points
                 label = find_limits(of, theta).label.numpy()
                 count[k, :, i, j] = np.bincount(label, minlength=len(BASINS))
-    names = list(BASINS)
-    record = xr.Dataset({"count": (("case", "label", "p", "q"), count)})
-    return record.assign_coords(case=cases, label=names, p=axis, q=axis)
+    coords = {"case": cases, "label": list(BASINS), "p": axis, "q": axis}
+    return xr.Dataset({"count": (tuple(coords), count)}, coords)
 
 
 def _trapped(record: xr.Dataset) -> xr.DataArray:
     """Shares over (case, p, q); NaN where p + q = 1."""
     share = record["count"].sel(label="local_minimum") / record["count"].sum("label")
-    return share.where(~_even(record))
-
-
-def _even(record: xr.Dataset) -> xr.DataArray:
-    return abs(record.p + record.q - 1) < 1e-9
+    return share.where(abs(record.p + record.q - 1) > 1e-9)
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
@@ -72,12 +65,11 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     share, above = _trapped(record), record.p + record.q > 1
     found: dict[str, Any] = {}
     for case in map(str, record.case.values):
-        sides = {}
+        found[case] = {}
         for name, where in (("p + q < 1", ~above), ("p + q > 1", above)):
-            values = share.sel(case=case).where(where & ~_even(record))
-            sides[name] = {f: float(getattr(values, f)()) for f in ("min", "mean", "max")}
-        unresolved = record["count"].sel(case=case, label="unresolved").sum()
-        found[case] = {**sides, "unresolved": int(unresolved)}
+            values = share.sel(case=case).where(where)
+            found[case][name] = {f: float(getattr(values, f)()) for f in ("min", "mean", "max")}
+        found[case]["unresolved"] = int(record["count"].sel(case=case, label="unresolved").sum())
     exact = {name: 1 - gaussian_probability(model("canonical", p, q).chain, 1.0)
              for name, p, q in (("p + q < 1", 0.2, 0.3), ("p + q > 1", 0.5, 0.8))}  # fmt: skip
     return {"starts": int(record["count"].isel(case=0, p=0, q=0).sum()),

@@ -22,8 +22,6 @@ steps and says how far it came. In the end the table cuda.md is made of the reco
     python experiments/cuda.py [--device cpu --small] [--minutes 1.1] [--out figures] [--overwrite]
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

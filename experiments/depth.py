@@ -22,8 +22,6 @@ half of all untied. Their b is left out, since b only follows.
 --full takes ten times the steps.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable
@@ -33,7 +31,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, experiment, stacked, timed
+from papers import BLUE, GREEN, ORANGE, PINK, experiment, legend_below, span, stacked, timed
 from scipy.sparse.linalg import LinearOperator, eigsh
 from states_threshold import TRAINERS, adamw, descent
 from torch import Tensor
@@ -54,12 +52,10 @@ TYING = {True: "tied", False: "untied"}
 def compute(layers: int = 6, seeds: int = 16, steps: int = 600) -> xr.Dataset:
     """Losses, smallest eigenvalues and directions of every run, over case, look and seed."""
     cases = itertools.product(TYING, range(1, layers + 1), TRAINERS)
-    parts = {
-        f"L = {depth}, {TYING[tied]}, {TRAINERS[trainer]}": followed(
-            depth, trainer, seeds, steps, tied
-        )
-        for tied, depth, trainer in timed(cases)
-    }
+    parts = {}
+    for tied, depth, trainer in timed(cases):
+        part = followed(depth, trainer, seeds, steps, tied)
+        parts[f"L = {depth}, {TYING[tied]}, {TRAINERS[trainer]}"] = part
     return stacked(parts).assign_coords(step=range(0, steps + 1, EVERY))
 
 
@@ -74,30 +70,23 @@ def followed(depth: int, trainer: str, seeds: int, steps: int, tied: bool = True
     weights = initial_weights(arch, "gaussian", range(seeds), std=STD)
     whole = [[smallest_of_all(loss, weights, seed) for seed in range(seeds)]]
     step = adamw(weights) if trainer == "adamw" else descent(weights, RATE)
-    looks: dict[str, list[np.ndarray]] = {
-        name: [] for name in ("loss", "embedding", "vector", "value")
-    }
+    looks = []
     for count in range(steps + 1):
         value, gradient = loss.value_and_gradient(weights)
         if count % EVERY == 0:
-            values, vectors = torch.linalg.eigh(block(loss, weights))
-            looks["loss"].append(value.numpy())
-            looks["value"].append(values.numpy())
-            looks["vector"].append(vectors.numpy())
             read = [weights[name].detach() for name in READ if name in weights]
-            looks["embedding"].append(joined([read[0].new_zeros(seeds), *read]).numpy())
+            read = joined([read[0].new_zeros(seeds), *read])
+            looks.append((value, read.clone(), *torch.linalg.eigh(block(loss, weights))))
         if count < steps:
             step(gradient)
     whole.append([smallest_of_all(loss, weights, seed) for seed in range(seeds)])
-    axes = ("step", "seed", "entry", "which")
-    columns = {name: np.stack(rows) for name, rows in looks.items()}
-    record = xr.Dataset({name: (axes[: rows.ndim], rows) for name, rows in columns.items()})
-    record["value"] = record.value.rename(entry="which")
-    record["smallest"] = record.value.isel(which=0)
-    size = record.sizes["entry"]
-    record = record.assign_coords(entry=range(size), which=range(size))
-    record["smallest_of_all"] = (("when", "seed"), np.array(whole))
-    return record
+    losses, embedding, values, vectors = (torch.stack(x).numpy() for x in zip(*looks, strict=True))
+    axes, which = ("step", "seed"), range(values.shape[-1])
+    return xr.Dataset({
+        "loss": (axes, losses), "embedding": ((*axes, "entry"), embedding),
+        "vector": ((*axes, "entry", "which"), vectors), "value": ((*axes, "which"), values),
+        "smallest": (axes, values[..., 0]), "smallest_of_all": (("when", "seed"), whole),
+    }, {"entry": which, "which": which})  # fmt: skip
 
 
 def at_unigram(weights: Weights) -> Weights:
@@ -158,12 +147,12 @@ def counted(case: xr.Dataset) -> dict[str, Any]:
     return {
         "runs": len(left), "left": int(away.sum()), "opened": int(np.isfinite(opened).sum()),
         "opened_no_later": int((opened[away] <= left[away]).sum()),
-        "smallest_at_start": _span(case.smallest.values[0]),
+        "smallest_at_start": span(case.smallest.values[0]),
         "whole_hessian_off": float(np.abs(
             case.smallest_of_all.values - np.minimum(case.smallest.values[[0, -1]], 0)).max()),
-        "smallest_at_end": _span(case.smallest.values[-1]), "plateau_steps": _span(plateau),
-        "opened_step": _span(opened), "left_step": _span(left), "overlap": _span(overlap),
-        "final_loss": _span(case.loss.values[-1]),
+        "smallest_at_end": span(case.smallest.values[-1]), "plateau_steps": span(plateau),
+        "opened_step": span(opened), "left_step": span(left), "overlap": span(overlap),
+        "final_loss": span(case.loss.values[-1]),
     }  # fmt: skip
 
 
@@ -192,12 +181,6 @@ def leaving(case: xr.Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
     return left, opened, overlap, EVERY * (near & before).sum(0).astype(float)
 
 
-def _span(values: np.ndarray) -> list[float] | None:
-    """Median, least and largest of what is known."""
-    known = values[np.isfinite(values)]
-    return [float(x) for x in np.quantile(known, [0.5, 0.0, 1.0])] if len(known) else None
-
-
 def draw(record: xr.Dataset) -> Figure:
     """A column for each trainer, tied and untied: losses above, smallest eigenvalues below."""
     figure = Figure(figsize=(15, 6.6), layout="constrained")
@@ -219,17 +202,15 @@ def draw(record: xr.Dataset) -> Figure:
         grid[0, column].set_title(f"{tying}, {trainer}", fontsize=10)
         grid[0, column].set_xlim(0, SHOWN)
         grid[1, column].set_xlabel("step")
-        grid[1, column].axhline(0, color="k", linewidth=0.8, linestyle=":")
-        for level in (CHAIN.entropy_rate, CHAIN.stationary_entropy):
-            grid[0, column].axhline(level, color="k", linewidth=0.8, linestyle=":")
+        for row, level in ((1, 0), (0, CHAIN.entropy_rate), (0, CHAIN.stationary_entropy)):
+            grid[row, column].axhline(level, color="k", linewidth=0.8, linestyle=":")
     gap = CHAIN.mutual_information
     grid[0, 0].set_ylim(CHAIN.entropy_rate - 0.2 * gap, CHAIN.stationary_entropy + 0.4 * gap)
     grid[0, 0].set_ylabel("loss (nats); dotted: unigram, bigram")
     start = float(record.smallest.isel(step=0).max())
     grid[1, 0].set_ylim(-2.5 * start, 1.6 * start)
     grid[1, 0].set_ylabel("smallest eigenvalue of the block\nat the unigram, until a run leaves")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6,
-                  frameon=False)  # fmt: skip
+    legend_below(grid[0, 0], 6)
     figure.suptitle(
         "Runs leave the unigram once the smallest eigenvalue is negative, under AdamW deeper ones "
         "sooner; tied ones under gradient descent stay\n"

@@ -16,8 +16,6 @@ a position can die, and the time s²/(L(0) − entropy rate) before which gradie
 --quick takes 4 seeds and 200 steps.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

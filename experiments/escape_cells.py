@@ -1,9 +1,10 @@
 """Settings of experiments/adamw_escape.py: chains, and cells of runs trained alike."""
 
-from __future__ import annotations
-
+import json
 from dataclasses import dataclass
 from typing import Any
+
+import xarray as xr
 
 from flowsim import BinaryChain
 
@@ -45,26 +46,29 @@ class Cell:
         return options
 
 
+def cells_of(record: xr.Dataset) -> list[Cell]:
+    """The settings of a record."""
+    return [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
+
+
 def cells() -> list[Cell]:
     """All settings."""
     sizes = ((4, 8), (8, 4), (4, 16), (8, 8), (4, 32), (16, 8), (4, 64), (8, 32), (16, 16),
              (8, 64), (16, 32), (8, 128), (16, 64))  # fmt: skip
-    found = [Cell("size", d, r) for d, r in sizes]
-    some = [(8, 8), (4, 64), (8, 32), (16, 64)]
-    found += [Cell("rate", d, r, rate=rate) for rate in (3e-4, 3e-3) for d, r in some]
-    some = [(4, 16), (8, 8), (4, 64), (8, 32), (16, 16), (16, 64)]
-    found += [Cell("bias", d, r, unigram_bias=True) for d, r in some]
-    found += [Cell("bias", rate=rate, unigram_bias=True) for rate in (3e-4, 3e-3)]
-    found += [Cell("bias", batch=batch, unigram_bias=True) for batch in (4, 64)]
-    found += [Cell("start", deviation=value, unigram_bias=True) for value in (0.01, 0.04)]
-    values = (NO_EPSILON, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
-    found += [Cell("epsilon", epsilon=value) for value in values]
-    found += [Cell("beta2", beta2=value) for value in (0.9, 0.99, 0.999)]
-    found += [Cell("batch", batch=value) for value in (4, 64)]
-    found += [Cell("length", length=value) for value in (6, 64)]
-    some = [(4, 16), (8, 8), (8, 32)]
-    found += [Cell("exact", d, r, length=6, batch=0) for d, r in some]
-    found += [Cell("momentum", trainer="sgd", rate=rate, momentum=0.9) for rate in (0.1, 1.0, 3.0)]
-    found += [Cell("descent", length=6, trainer="gd", rate=rate, batch=0)
-              for rate in (1.0, 5.0, 10.0)]  # fmt: skip
-    return found
+    known = ((4, 16), (8, 8), (4, 64), (8, 32), (16, 16), (16, 64))
+    return [
+        *(Cell("size", d, r) for d, r in sizes),
+        *(Cell("rate", d, r, rate=rate) for rate in (3e-4, 3e-3)
+          for d, r in ((8, 8), (4, 64), (8, 32), (16, 64))),
+        *(Cell("bias", d, r, unigram_bias=True) for d, r in known),
+        *(Cell("bias", rate=rate, unigram_bias=True) for rate in (3e-4, 3e-3)),
+        *(Cell("bias", batch=batch, unigram_bias=True) for batch in (4, 64)),
+        *(Cell("start", deviation=value, unigram_bias=True) for value in (0.01, 0.04)),
+        *(Cell("epsilon", epsilon=x) for x in (NO_EPSILON, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)),
+        *(Cell("beta2", beta2=value) for value in (0.9, 0.99, 0.999)),
+        *(Cell("batch", batch=value) for value in (4, 64)),
+        *(Cell("length", length=value) for value in (6, 64)),
+        *(Cell("exact", d, r, length=6, batch=0) for d, r in ((4, 16), (8, 8), (8, 32))),
+        *(Cell("momentum", trainer="sgd", rate=x, momentum=0.9) for x in (0.1, 1.0, 3.0)),
+        *(Cell("descent", length=6, trainer="gd", rate=x, batch=0) for x in (1.0, 5.0, 10.0)),
+    ]  # fmt: skip

@@ -1,16 +1,12 @@
 """The figure of experiments/adamw_escape.py, from its record."""
 
-from __future__ import annotations
-
-import json
-
 import numpy as np
 import xarray as xr
-from escape_cells import FITTED, NO_EPSILON, UNSEEN, Cell
-from escape_laws import PARTS, predictions, score, times
+from escape_cells import FITTED, NO_EPSILON, UNSEEN, Cell, cells_of
+from escape_laws import PARTS, of_chain, predictions, score, times
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK
+from papers import BLUE, GREEN, GREY, ORANGE, PINK, letter_titles
 
 from flowsim import BinaryChain
 
@@ -19,24 +15,15 @@ CHAINS = dict(zip(FITTED, (GREEN, ORANGE, BLUE), strict=True))
 
 def draw(record: xr.Dataset) -> dict[str, Figure]:
     """When runs leave; the laws of the growth; what is foretold. Panels are (a) to (g) in all."""
-    settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
     leaves = Figure(figsize=(13, 9.5), layout="constrained")
-    first, last = leaves.subplots(1, 2, width_ratios=(1, 1.2))
-    _draw_crossing(first, record)
-    _draw_others(last, record, settings)
     laws = Figure(figsize=(15, 5), layout="constrained")
-    one, two, three = laws.subplots(1, 3)
-    _draw_collapse(one, record, settings)
-    _draw_size(two, record, settings)
-    _draw_derived(three, record, settings)
     foretold = Figure(figsize=(11, 5), layout="constrained")
-    left, right = foretold.subplots(1, 2)
-    _draw_foretold(left, record)
-    _draw_scores(right, record)
-    for letter, axes in zip("abcdefg", (first, last, one, two, three, left, right), strict=True):
-        title = f"({letter}) {axes.get_title()}"
-        axes.set_title("")
-        axes.set_title(title, fontsize=10, loc="left")
+    panels = [*leaves.subplots(1, 2, width_ratios=(1, 1.2)), *laws.subplots(1, 3),
+              *foretold.subplots(1, 2)]  # fmt: skip
+    for panel, axes in zip((_draw_crossing, _draw_others, _draw_collapse, _draw_size, _draw_derived,
+                            _draw_foretold, _draw_scores), panels, strict=True):  # fmt: skip
+        panel(axes, record)
+    letter_titles(panels)
     leaves.suptitle(
         "AdamW leaves the unigram no earlier than $\\lambda_{min}(S)$ falls below 0\n"
         f"tied softmax layer, $p + q > 1$, {record.attrs['steps']} steps, {record.sizes['run']} "
@@ -56,12 +43,12 @@ def draw(record: xr.Dataset) -> dict[str, Figure]:
 
 def _rows(record: xr.Dataset, chain: BinaryChain, part: str) -> np.ndarray:
     """Which runs are of a chain and a part."""
-    chosen = (record.p == chain.p) & (record.q == chain.q) & (record.part == part)
-    return np.flatnonzero(chosen.values)
+    return np.flatnonzero(of_chain(record, chain) & (record.part.values == part))
 
 
-def _draw_collapse(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
+def _draw_collapse(axes: Axes, record: xr.Dataset) -> None:
     """√μ over the fitted κt, the median of every cell and fitted chain."""
+    settings = cells_of(record)
     foretold, root = predictions(record), times(record)["root"]
     step = record.step.values
     for chain, colour in CHAINS.items():
@@ -83,8 +70,9 @@ def _draw_collapse(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None
     axes.legend(fontsize=8)
 
 
-def _draw_size(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
+def _draw_size(axes: Axes, record: xr.Dataset) -> None:
     """Crossing step against r d at the rate 0.001, the fitted seeds' quartiles, beside the law."""
+    settings = cells_of(record)
     found, foretold, steps = times(record), predictions(record), record.attrs["steps"]
     here = [i for i, cell in enumerate(settings) if cell.group == "size"]
     here.sort(key=lambda i: (settings[i].r * settings[i].d, settings[i].d))
@@ -113,12 +101,12 @@ def _draw_size(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
     axes.legend(fontsize=7.5, loc="lower left", ncols=2)
 
 
-def _draw_derived(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
+def _draw_derived(axes: Axes, record: xr.Dataset) -> None:
     """κ against the derived κ₀, medians of cell and chain, with b known and b to be learned.
 
     A median is shown where more than half of the runs cross.
     """
-    foretold = predictions(record)
+    settings, foretold = cells_of(record), predictions(record)
     found = np.where(foretold["known"], np.exp(foretold["log kappa"]), 0)
     kappa = 1 / foretold["crossing"]["derived"]
     shown = [i for i, c in enumerate(settings) if c.group in ("size", "rate", "bias", "start")]
@@ -165,8 +153,7 @@ def _draw_foretold(axes: Axes, record: xr.Dataset) -> None:
 
 def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
     """Escape against crossing, every run that did both, by what it was trained with."""
-    found = times(record)
-    settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
+    found, settings = times(record), cells_of(record)
     rng = np.random.default_rng(0)
     kinds = (("AdamW, batches", BLUE, "o", lambda c: c.trainer == "adamw" and c.batch),
              ("AdamW, exact loss", ORANGE, "s", lambda c: c.trainer == "adamw" and not c.batch),
@@ -189,9 +176,9 @@ def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
     axes.legend(fontsize=8, loc="lower right")
 
 
-def _draw_others(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
+def _draw_others(axes: Axes, record: xr.Dataset) -> None:
     """Shares that escape, cross or stay, for every setting."""
-    found, runs = times(record), record.sizes["run"]
+    settings, found, runs = cells_of(record), times(record), record.sizes["run"]
     left, crossed = (np.isfinite(found[k]) for k in ("escape", "crossing"))
     lost = found["diverged"]
     parts = (("escaped", left.sum(1), BLUE, ""), ("crossed alone", (crossed & ~left).sum(1),
@@ -211,24 +198,17 @@ def _draw_others(axes: Axes, record: xr.Dataset, settings: list[Cell]) -> None:
 
 def _short(cell: Cell) -> str:
     """What is particular about a cell."""
+    size, rate, batch = f"d {cell.d}, r {cell.r}", f"rate {cell.rate:g}", f"batch {cell.batch}"
     words = {
-        "size": f"d {cell.d}, r {cell.r}", "rate": f"d {cell.d}, r {cell.r}, rate {cell.rate:g}",
+        "size": size, "rate": f"{size}, {rate}",
         "epsilon": f"ε {0 if cell.epsilon == NO_EPSILON else cell.epsilon:g}",
-        "beta2": f"β₂ {cell.beta2:g}", "batch": f"batch {cell.batch}", "length": f"N {cell.length}",
-        "start": f"b known, σ {cell.deviation:g}", "bias": _bias(cell),
-        "exact": f"exact, N 6, d {cell.d}, r {cell.r}",
-        "momentum": f"SGD 0.9, d {cell.d}, rate {cell.rate:g}",
-        "descent": f"GD, N 6, d {cell.d}, rate {cell.rate:g}",
+        "beta2": f"β₂ {cell.beta2:g}", "batch": batch, "length": f"N {cell.length}",
+        "start": f"b known, σ {cell.deviation:g}",
+        "bias": "b known, " + (batch if cell.batch != 16 else rate if cell.rate != 1e-3 else size),
+        "exact": f"exact, N 6, {size}",
+        "momentum": f"SGD 0.9, d {cell.d}, {rate}", "descent": f"GD, N 6, d {cell.d}, {rate}",
     }  # fmt: skip
     return words[cell.group]
-
-
-def _bias(cell: Cell) -> str:
-    """What is particular about a cell that starts at the unigram's own bias."""
-    words = "b known, "
-    if cell.batch != 16:
-        return f"{words}batch {cell.batch}"
-    return words + (f"rate {cell.rate:g}" if cell.rate != 1e-3 else f"d {cell.d}, r {cell.r}")
 
 
 def _draw_scores(axes: Axes, record: xr.Dataset) -> None:

@@ -1,17 +1,15 @@
 """What the record of experiments/adamw_escape.py says: times, laws, predictions, scores."""
 
-from __future__ import annotations
-
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
-from escape_cells import FITTED, MEASURED, UNSEEN, Cell
+from escape_cells import FITTED, MEASURED, UNSEEN, Cell, cells_of
 from scipy.stats import norm
 
+from flowsim import BinaryChain
 from full_model import wilson
 
 #: The first tenth of a run, in measurements.
@@ -36,9 +34,8 @@ def times(record: xr.Dataset) -> dict[str, np.ndarray]:
     return {
         "escape": np.where(left.any(-1) & sound, step[left.argmax(-1)].astype(float), np.nan),
         "crossing": np.where(sound, crossed_at(smallest, float(step[1])), np.nan),
-        "root": root,
-        "diverged": ~sound,
-    }
+        "root": root, "diverged": ~sound,
+    }  # fmt: skip
 
 
 def crossed_at(smallest: np.ndarray, every: float) -> np.ndarray:
@@ -81,14 +78,14 @@ def chain_columns(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     return signal, np.abs(np.log(p / q))
 
 
-def features(settings: list[Cell], record: xr.Dataset) -> np.ndarray:
+def features(record: xr.Dataset) -> np.ndarray:
     """(cell, run, 10): what the law is linear in, the logarithms of what LAW names.
 
     Signal over noise of the gradients, and the way that b still has to go: derivations, 18.
     """
     signal, way = chain_columns(record)
     lines = []
-    for c in settings:
+    for c in cells_of(record):
         left = 0.0 * way if c.unigram_bias else way
         columns = [1.0, np.log(c.r), np.log(c.d), np.log(c.rate),
                    np.log(max(c.batch, 1) * c.length), -np.log(1 - c.beta2),
@@ -172,10 +169,10 @@ def predictions(record: xr.Dataset) -> dict[str, Any]:
     crossing and escape are fitted too: for the first tenth as one number, otherwise as a power of
     d, rate and chain.
     """
-    settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
+    settings = cells_of(record)
     law, found, seen = in_law(settings), times(record), record.part.values == "fit"
     (log_kappa, known), root = bounded(record), np.maximum(found["root"][..., TENTH], LEAST)
-    columns, used = features(settings, record), np.ix_(law, seen)
+    columns, used = features(record), np.ix_(law, seen)
     weight, _ = fit(columns[used], log_kappa[used], known[used])
     more = np.concatenate([columns, np.log(root)[..., None]], -1)
     both, _ = fit(more[used], log_kappa[used], known[used])
@@ -189,16 +186,16 @@ def predictions(record: xr.Dataset) -> dict[str, Any]:
     for way in ("first tenth", "both"):
         gone = found["crossing"] <= record.step.values[TENTH]
         crossing[way] = np.where(gone, found["crossing"], crossing[way])
-    delay = delays(settings, record, found, used)
+    delay = delays(record, found, columns, used)
     escape = {way: crossing[way] + delay[way != "first tenth"] for way in crossing}
     return {"law": law, "weight": weight, "log kappa": log_kappa, "known": known,
             "columns": columns, "crossing": crossing, "escape": escape}  # fmt: skip
 
 
-def delays(settings: list[Cell], record: xr.Dataset, found: dict[str, np.ndarray],
+def delays(record: xr.Dataset, found: dict[str, np.ndarray], columns: np.ndarray,
            used: tuple[np.ndarray, ...]) -> tuple[float, np.ndarray]:  # fmt: skip
     """Steps from crossing to escape: the fitted runs' median, and a power law (cell, run)."""
-    columns = features(settings, record)[..., [LAW.index(name) for name in (
+    columns = columns[..., [LAW.index(name) for name in (
         "constant", "d", "rate", "(p + q - 1) sqrt(pi0 pi1)")]]  # fmt: skip
     known = (found["escape"] - found["crossing"])[used]
     both = np.isfinite(known)
@@ -234,10 +231,9 @@ def laws(record: xr.Dataset) -> dict[str, Any]:
     With b at the unigram's the chain's and the batch's exponents are fitted too, on the cells of
     the group "bias"; with b = 0 chain by chain, on those of "size" and "rate".
     """
-    settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
-    foretold, part = predictions(record), record.part.values
-    law, columns, target = foretold["law"], foretold["columns"], foretold["log kappa"]
-    crossed, seen = foretold["known"], np.flatnonzero(part == "fit")
+    settings, foretold, part = cells_of(record), predictions(record), record.part.values
+    law, columns, target, crossed = (foretold[k] for k in ("law", "columns", "log kappa", "known"))
+    seen = np.flatnonzero(part == "fit")
 
     def powers(cells: np.ndarray, runs: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         here, chains = np.ix_(cells, runs), {*zip(record.p.values[runs], record.q.values[runs],
@@ -290,14 +286,14 @@ def same_starts(record: xr.Dataset) -> dict[str, Any]:
     1: the start decides, 0: the batches do. 95 % interval by drawing runs anew, 400 times. Cells
     in which fewer than half of the runs cross are left out, and so are runs that do not cross.
     """
-    settings = [Cell(**cell) for cell in json.loads(record.attrs["cells"])]
+    settings = cells_of(record)
     alike = np.array([(c.d, c.r, c.length, c.unigram_bias) == (8, 32, 16, False)
                       for c in settings]) & in_law(settings)  # fmt: skip
     growths = np.log(growth(record))
     alike &= np.isfinite(growths).mean(1) >= 0.5
     growths = growths[alike]
-    for p, q in {*zip(record.p.values, record.q.values, strict=True)}:
-        runs = ((record.p == p) & (record.q == q)).values
+    for chain in (*FITTED, *UNSEEN):
+        runs = of_chain(record, chain)
         known = np.isfinite(growths[:, runs]).sum(1, keepdims=True)
         growths[:, runs] -= np.nansum(growths[:, runs], 1, keepdims=True) / np.maximum(known, 1)
     count, rng = len(growths), np.random.default_rng(0)
@@ -334,10 +330,8 @@ def score(record: xr.Dataset) -> dict[str, Any]:
             for way, foretold_times in foretold[event].items():
                 guess = foretold_times[here] <= horizon
                 ratio = (foretold_times[here] / found[event][here])[guess & late]
-                line[way] = _right(guess, truth) | {
-                    "time_ratio": np.quantile(ratio, [0.1, 0.5, 0.9]).tolist() if len(ratio)
-                    else None
-                }  # fmt: skip
+                span = np.quantile(ratio, [0.1, 0.5, 0.9]).tolist() if len(ratio) else None
+                line[way] = _right(guess, truth) | {"time_ratio": span}
             line["majority"] = _right(np.full_like(truth, majority), truth)
             lines[event][word] = line
     return lines
@@ -349,10 +343,9 @@ def _right(guess: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
     return {"right": right, "interval": wilson(right, truth.size)}
 
 
-def median(values: np.ndarray) -> float | None:
-    """The median of the finite values."""
-    known = values[np.isfinite(values)]
-    return float(np.median(known)) if len(known) else None
+def of_chain(record: xr.Dataset, chain: BinaryChain) -> np.ndarray:
+    """Which runs are of a chain."""
+    return ((record.p == chain.p) & (record.q == chain.q)).values
 
 
 def by_chain(record: xr.Dataset) -> dict[str, Any]:
@@ -363,7 +356,7 @@ def by_chain(record: xr.Dataset) -> dict[str, Any]:
     off = foretold["log kappa"] + np.log(foretold["crossing"]["settings"])
     lines: dict[str, Any] = {}
     for chain in (*FITTED, *UNSEEN):
-        here = np.ix_(foretold["law"], ((record.p == chain.p) & (record.q == chain.q)).values)
+        here = np.ix_(foretold["law"], of_chain(record, chain))
         lines[f"p = {chain.p}, q = {chain.q}"] = {
             "runs": int(off[here].size), "cross": int(crosses[here].sum()),
             "escaped": int(np.isfinite(found["escape"][here]).sum()),

@@ -14,8 +14,6 @@ A run lasts 3 000 steps at the rate 0.001, and (0.001/η)^1.5 times as many at �
 --quick takes 2 seeds a chain and a fifth of the steps.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -23,7 +21,7 @@ import torch
 import xarray as xr
 from escape_cells import FITTED, Cell
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, experiment, timed
+from papers import BLUE, GREY, ORANGE, experiment, label_ticks, timed
 
 from full_model import Architecture, MarkovSource, Recipe, Trainer, initial_weights, trap_matrix
 
@@ -63,9 +61,8 @@ def looked(cell: Cell, seeds: int, steps: int) -> np.ndarray:
     trainer = Trainer(arch, weights, MarkovSource.of(chains), recipe, generator)
     lines: list[np.ndarray] = []
     for step in range(0, steps + 1, LOOK):
-        doubles = {name: w.double() for name, w in trainer.weights.items()}
-        parts = [{n: w[k * seeds : (k + 1) * seeds] for n, w in doubles.items()}
-                 for k in range(len(FITTED))]  # fmt: skip
+        parts = [{name: w[k * seeds : (k + 1) * seeds].double()
+                  for name, w in trainer.weights.items()} for k in range(len(FITTED))]  # fmt: skip
         lines.append(np.concatenate([
             torch.linalg.eigvalsh(trap_matrix(arch, part, chain))[:, 0].numpy()
             for part, chain in zip(parts, FITTED, strict=True)]))  # fmt: skip
@@ -121,14 +118,11 @@ def exponent(values: np.ndarray, kappa: np.ndarray) -> dict[str, Any]:
 
 def sweeps() -> dict[str, tuple[np.ndarray, list[int]]]:
     """What is varied: its values and its cells."""
-    chosen = {"rate": ((8, 32, x) for x in RATES), "r": ((8, x, 1e-3) for x in WIDTHS),
-              "d": ((x, 32, 1e-3) for x in DIMENSIONS)}  # fmt: skip
-    axis = {"rate": 2, "r": 1, "d": 0}
-    found = {}
-    for name, cells in chosen.items():
-        where = [CELLS.index(cell) for cell in cells]
-        found[name] = (np.array([CELLS[i][axis[name]] for i in where], dtype=float), where)
-    return found
+    chosen = {"rate": (RATES, [(8, 32, x) for x in RATES]),
+              "r": (WIDTHS, [(8, x, 1e-3) for x in WIDTHS]),
+              "d": (DIMENSIONS, [(x, 32, 1e-3) for x in DIMENSIONS])}  # fmt: skip
+    return {name: (np.array(values, dtype=float), [*map(CELLS.index, cells)])
+            for name, (values, cells) in chosen.items()}  # fmt: skip
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
@@ -174,8 +168,7 @@ def draw(record: xr.Dataset) -> Figure:
                    color=GREY, capsize=3, label="median, 10 and 90 %")  # fmt: skip
     right.axhline(1, color="k", lw=0.8, ls="--")
     right.set_xscale("log")
-    right.set_xticks(values, [f"{x:g}" for x in values])
-    right.minorticks_off()
+    label_ticks(right.xaxis, values)
     right.set(xlabel="d (r = 32, rate 0.001)", ylabel="κ over the derived κ₀",
               title="where the middle of the two ends holds")  # fmt: skip
     right.legend(fontsize=8)

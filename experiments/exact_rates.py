@@ -15,15 +15,13 @@ crosses at the first look with λ_min(S) < 0 (docs/derivations.md, 12).
 --quick takes 4 seeds and 600 steps.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, timed
+from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, label_ticks, median, timed
 
 from flowsim import BinaryChain, Recipe
 from full_model import (
@@ -39,6 +37,7 @@ from full_model import (
 RATES = (5e-4, 1e-3, 2e-3, 2.5e-3, 3e-3, 4e-3, 5e-3, 1e-2)
 LENGTH, LOOK = 6, 10
 #: p, q, d, r.
+Setting = tuple[float, float, int, int]
 SETTINGS = ((0.9, 0.9, 8, 32), (0.9, 0.9, 4, 16), (0.7, 0.7, 8, 32), (0.7, 0.7, 4, 16),
             (0.5, 0.8, 8, 32))  # fmt: skip
 COLOURS = (BLUE, GREEN, ORANGE, PINK, GREY)
@@ -46,28 +45,33 @@ COLOURS = (BLUE, GREEN, ORANGE, PINK, GREY)
 
 def compute(seeds: int = 24, steps: int = 3000) -> xr.Dataset:
     """The steps at which runs escape and cross (setting, rate, seed); NaN of those that do not."""
-    found = np.full((2, len(SETTINGS), len(RATES), seeds), np.nan)
-    for i, setting in enumerate(timed(SETTINGS)):
-        for j, rate in enumerate(RATES):
-            found[:, i, j] = first_steps(setting, rate, seeds, steps)
-    axes = ("setting", "rate", "seed")
-    return xr.Dataset(
-        {"escape": (axes, found[0]), "crossing": (axes, found[1])},
-        {"setting": [named(s) for s in SETTINGS], "rate": list(RATES)},
-        {"steps": steps, "length": LENGTH},
-    )
+    runs = {named(s): [(s, rate) for rate in RATES] for s in SETTINGS}
+    return followed(runs, {"rate": list(RATES)}, seeds, steps).assign_attrs(length=LENGTH)
 
 
-def named(setting: tuple[float, float, int, int]) -> str:
+def followed(runs: dict[str, list[Any]], axis: dict[str, list[float]], seeds: int,
+             steps: int) -> xr.Dataset:  # fmt: skip
+    """The steps at which runs escape and cross: of every setting, along an axis, and for each seed.
+
+    Args:
+        runs: what ``first_steps`` is given before seeds and steps.
+    """
+    found = np.array([[first_steps(seeds, steps, *run) for run in runs[name]]
+                      for name in timed(runs)])  # fmt: skip
+    axes = ("setting", *axis, "seed")
+    return xr.Dataset({"escape": (axes, found[:, :, 0]), "crossing": (axes, found[:, :, 1])},
+                      {"setting": list(runs), **axis}, {"steps": steps})  # fmt: skip
+
+
+def named(setting: Setting) -> str:
     """What figure and table call a setting."""
     p, q, d, r = setting
     return f"({p}, {q}), d = {d}, r = {r}"
 
 
 def first_steps(
-    setting: tuple[float, float, int, int], rate: float, seeds: int, steps: int,
-    epsilon: float = 1e-8,
-) -> np.ndarray:  # fmt: skip
+    seeds: int, steps: int, setting: Setting, rate: float, epsilon: float = 1e-8
+) -> np.ndarray:
     """When every run escapes and crosses, (2, seeds)."""
     p, q, d, r = setting
     chain, arch = BinaryChain(p, q), Architecture(d, LENGTH, hidden=r)
@@ -105,7 +109,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
                 "interval": wilson(int(left.sum()), left.size),
                 "crossed": int(np.isfinite(crossing).sum()),
                 "crossed_first": int((crossing[left] <= escape[left]).sum()),
-                "escape_median": float(np.median(escape[left])) if left.any() else None,
+                "escape_median": median(escape),
             }  # fmt: skip
     return found
 
@@ -118,8 +122,7 @@ def draw(record: xr.Dataset) -> Figure:
     for setting, colour in zip(record.setting.values.tolist(), COLOURS, strict=True):
         axes.plot(record.rate, share.sel(setting=setting), "o-", color=colour, label=setting)
     axes.set_xscale("log")
-    axes.set_xticks(RATES, [f"{rate:g}" for rate in RATES], rotation=45)
-    axes.minorticks_off()
+    label_ticks(axes.xaxis, RATES, rotation=45)
     axes.set(xlabel="learning rate of AdamW", ylabel="share of the runs that escape")
     steps, runs = record.attrs["steps"], record.sizes["seed"]
     axes.set_title(f"Large steps leave the unigram without noise\n(exact loss, b known, {runs} "

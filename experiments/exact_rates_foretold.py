@@ -20,15 +20,13 @@ constant rate, every ten steps looked at.
 --quick takes 4 seeds and 600 steps.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from exact_rates import COLOURS, first_steps, named
+from exact_rates import COLOURS, Setting, followed, named
 from matplotlib.figure import Figure
-from papers import experiment, timed
+from papers import experiment, label_ticks, median
 
 from full_model import wilson
 
@@ -49,7 +47,7 @@ SETTINGS = FITTED + DERIVED
 FACTORS = (1 / 1.4, 1.0, 1.4, 2.0)
 
 
-def routes(setting: tuple[float, float, int, int], epsilon: float, steps: int) -> list[float]:
+def routes(setting: Setting, epsilon: float, steps: int) -> list[float]:
     """The least rate of the fast and of the slow route."""
     p, q, d, r = setting
     strength = (p + q - 1) * p * q / (p + q) ** 2
@@ -61,24 +59,18 @@ def routes(setting: tuple[float, float, int, int], epsilon: float, steps: int) -
     return [FAST / np.sqrt(r * d), float(slow)]
 
 
-def words(setting: tuple[float, float, int, int], epsilon: float) -> str:
+def words(setting: Setting, epsilon: float) -> str:
     """What figure and table call a setting."""
     return f"{named(setting)}, ε = {epsilon:g}"
 
 
 def compute(seeds: int = 16, steps: int = 3000) -> xr.Dataset:
     """The steps at which runs escape and cross (setting, factor, seed); NaN of the others."""
-    found = np.full((2, len(SETTINGS), len(FACTORS), seeds), np.nan)
-    for i, (setting, epsilon) in enumerate(timed(SETTINGS)):
-        for j, factor in enumerate(FACTORS):
-            rate = factor * min(routes(setting, epsilon, steps))
-            found[:, i, j] = first_steps(setting, rate, seeds, steps, epsilon)
-    axes = ("setting", "factor", "seed")
-    return xr.Dataset(
-        {"escape": (axes, found[0]), "crossing": (axes, found[1])},
-        {"setting": [words(*s) for s in SETTINGS], "factor": list(FACTORS)},
-        {"steps": steps},
-    )
+    runs = {
+        words(*case): [(case[0], factor * min(routes(*case, steps)), case[1]) for factor in FACTORS]
+        for case in SETTINGS
+    }
+    return followed(runs, {"factor": list(FACTORS)}, seeds, steps)
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
@@ -91,10 +83,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
         found[name] = {
             "fast": fast, "slow": slow, "foretold": min(fast, slow), "runs": runs,
             "escaped": counts, "intervals": [wilson(n, runs) for n in counts],
-            "escape_median": [
-                float(np.median(x[np.isfinite(x)])) if np.isfinite(x).any() else None
-                for x in record.escape.sel(setting=name).values
-            ],
+            "escape_median": [*map(median, record.escape.sel(setting=name).values)],
             "holds": bool(2 * counts[0] < runs < 2 * counts[2]),
         }  # fmt: skip
     return found
@@ -111,8 +100,7 @@ def draw(record: xr.Dataset) -> Figure:
                   color=COLOURS[k % len(COLOURS)])  # fmt: skip
     axes.axvline(1, color="k", lw=0.8, ls=":")
     axes.set_xscale("log")
-    axes.set_xticks(FACTORS, ["1/1.4", "1", "1.4", "2"])
-    axes.minorticks_off()
+    label_ticks(axes.xaxis, FACTORS, ["1/1.4", "1", "1.4", "2"])
     axes.set(xlabel="rate over the rate foretold", ylabel="share of the runs that escape")
     runs, steps = record.sizes["seed"], record.attrs["steps"]
     found = numbers(record).values()

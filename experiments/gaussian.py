@@ -10,8 +10,6 @@ reaches the global minima for p + q < 1, where the probability not to is drawn; 
 large one does so with probability 1/2 and 3/4.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

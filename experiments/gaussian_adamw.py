@@ -15,8 +15,6 @@ those with σ = 3 AdamW has not learned from 16 to 31 % within its steps.
     python experiments/gaussian_adamw.py [--overwrite] [--samples 64] [--seeds 4]
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -24,7 +22,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREEN, GREY, ORANGE, PINK, caption, experiment
+from papers import ABOVE, BELOW, BLUE, GREEN, GREY, ORANGE, PINK, caption, experiment, legend_below
 
 from flowsim import BinaryChain, OptimizerChoice, gaussian_record, model
 
@@ -93,8 +91,7 @@ def draw(record: xr.Dataset) -> Figure:
     figure.axes[0].set_ylabel(
         f"share of starts that learn the bigram\n(AdamW: within {steps} steps)"
     )
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2,
-                  frameon=False)  # fmt: skip
+    legend_below(figure.axes[0], 2)
     return figure
 
 

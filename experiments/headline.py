@@ -24,8 +24,6 @@ am_appendix_d.py, 2 of 8 runs in 8 000 steps.)
     python experiments/headline.py [--seeds 8] [--length 64] [--steps 8000] [--overwrite]
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -14,8 +14,6 @@ kernels beside 25 % Dirichlet(1), and 75 % kernels of equal rows, whose symbols 
 beside 25 % doubly stochastic; there the unigram is best for three sequences of four.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -73,11 +71,11 @@ def cases(d: int, length: int, batch: int, steps: int, trainer: str, rate: float
     seen: dict[str, Any] = {"telemetry_every": look, "test_batch": 256, "dtype": "float32"}
     attention = Recipe(trainer, steps, learning_rate=rate, **how)
     found = {}
-    for layers, priors in ((1, {"Dirichlet(1)": DIRICHLET}), (2, PRIORS)):
+    for layers, model, priors in ((1, "one layer", ["Dirichlet(1)"]), (2, "two layers", PRIORS)):
         arch = Architecture(d, length, layers, hidden=0, positions="relative", **states)
-        for kernels, prior in priors.items():
-            found[("one layer", "two layers")[layers - 1], kernels] = RunSettings(
-                arch, attention, seeds=SEEDS, data=prior, init_std=std, **seen
+        for kernels in priors:
+            found[model, kernels] = RunSettings(
+                arch, attention, seeds=SEEDS, data=PRIORS[kernels], init_std=std, **seen
             )
     arch = Architecture(d, length, 2, hidden=4 * d, positions="relative-values", **states)
     recipe = Recipe("adamw", forward_steps, learning_rate=forward_rate, clip=1.0, **how)
@@ -105,12 +103,11 @@ def summary(record: xr.Dataset) -> dict[str, Any]:
     steps, losses = record.step.values, record.loss.values
     last = losses[-max(1, len(losses) // 10) :].mean(0)
     near = np.abs(losses - known["unigram"]) <= 0.1 * (known["unigram"] - known["Bayes"])
-    half = [None if np.isnan(step) else int(step) for step in record.escape.values]
     return {
         "baselines": {name: float(x) for name, x in known.items()},
         "loss": last.tolist(),
         "at_unigram": (near.sum(0) * int(steps[1] - steps[0])).tolist(),
-        "half": half,
+        "half": [None if np.isnan(step) else int(step) for step in record.escape.values],
         "previous": record.looks_back.values[-1, :, 0, :, 1].max(-1).tolist(),
         "finite": record.finite.values.tolist(),
     }

@@ -16,8 +16,6 @@ second head the attention to rings beside the share of places that have one, bot
 have at least one.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,12 +153,9 @@ def drawn(seen: dict[int, Seen]) -> Figure:
         first, second = each.patterns[0][0].mean(0), each.patterns[1][0, shown]
         for head in range(HEADS):
             heat(row[head], first[head], f"layer 1, head {head + 1}: mean")
-            heat(
-                row[HEADS + 1 + head],
-                second[head],
-                f"layer 2, head {head + 1}: one sequence,\nring: after the same context",
-            )
-            marks(row[HEADS + 1 + head], each, shown)
+            later, words = row[HEADS + 1 + head], "one sequence,\nring: after the same context"
+            heat(later, second[head], f"layer 2, head {head + 1}: {words}")
+            marks(later, each, shown)
         distances(row[HEADS], each)
         row[0].set_ylabel(f"order {order}\nquery at position")
     bar = figure.colorbar(grid[0, 0].images[0], ax=grid, fraction=0.012, pad=0.01)
@@ -172,11 +167,9 @@ def drawn(seen: dict[int, Seen]) -> Figure:
 
 def heat(ax: Axes, pattern: Tensor, title: str) -> None:
     """Attention of the last queries to the last places."""
-    length = pattern.shape[-1]
-    part = pattern[-SHOWN:, -SHOWN:]
+    length, part = pattern.shape[-1], pattern[-SHOWN:, -SHOWN:]
     masked = np.ma.masked_array(part.numpy(), ~np.tri(len(part), dtype=bool))
-    low = length - len(part) + 0.5
-    ends = (low, length + 0.5)
+    ends = (length - len(part) + 0.5, length + 0.5)
     ax.imshow(masked, cmap="cividis", vmin=0, extent=(*ends, *ends[::-1]),
               interpolation="nearest", aspect="auto")  # fmt: skip
     ax.set_title(f"{title}\nat most {float(part.max()):.2f}", fontsize=9)

@@ -9,13 +9,10 @@ the plateau the saddle lies. Everything is exact up to rounding; nothing is draw
 16 cells of the plane that torchdiffeq decides again.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
 import xarray as xr
-from matplotlib.figure import Figure
 from papers import experiment
 
 from flowsim import (
@@ -50,18 +47,12 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     return {"plane": summarize(record), "landscapes": lines}
 
 
-def drawn(record: xr.Dataset) -> Figure:
-    """The plane."""
-    return draw(record)
-
-
 def landscape(name: str, length: int) -> dict[str, Any]:
     """The losses of one length and prior, and the saddle."""
     model = InductionModel(length, PRIORS[name])
     found = induction_landscape(model)
     (saddle,) = found.saddles
-    ends = {side: found.ends[side] for side in (found.best, -found.best)}
-    learned, trapped = ends.values()
+    learned, trapped = found.ends[found.best], found.ends[-found.best]
     return {
         "prior": name,
         "length": length,
@@ -76,4 +67,4 @@ def landscape(name: str, length: int) -> dict[str, Any]:
     }
 
 
-main = experiment(__name__, compute, numbers, drawn, record=False)
+main = experiment(__name__, compute, numbers, draw, record=False)

@@ -12,8 +12,6 @@ two lengths, the least loss of a logit that is affine in the share that a perfec
 is how attention alone reads its logits.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -61,10 +59,25 @@ def numbers(found: Found) -> dict[str, Any]:
 
 
 def drawn(found: Found) -> Figure:
-    """The ways over the plane."""
+    """The ways over the plane, from their starts, where β explains the attention and where not."""
     way, plane = found
     figure = draw(plane)
-    over_plane(figure.axes[0], way)
+    ax = figure.axes[0]
+    x, y = ax.get_xlim(), ax.get_ylim()
+    handles = []
+    for i, (seed, mark, colour) in enumerate(zip(SEEDS, MARKS, COLOURS, strict=True)):
+        alpha, beta, fits = (way[name][:, i] for name in ("alpha", "beta", "explained"))
+        ax.plot(alpha, beta, color=colour, linewidth=1.2, zorder=6)
+        poor = fits < 0.5
+        ax.plot(alpha[poor], beta[poor], ".", color=colour, markersize=2, zorder=6)
+        good = np.flatnonzero(~poor)[:: max(1, len(fits) // 20)]
+        ax.plot(alpha[good], beta[good], mark, color=colour, markersize=4, zorder=7)
+        ax.plot(alpha[:1], beta[:1], mark, color="white", markeredgecolor=colour, markersize=7,
+                zorder=8)  # fmt: skip
+        handles.append(Line2D([], [], color=colour, marker=mark, markersize=4,
+                              label=f"trained transformer, seed {seed} (start white)"))  # fmt: skip
+    ax.set(xlim=x, ylim=y)
+    ax.legend(handles=handles, loc="upper right", fontsize=8)
     return figure
 
 
@@ -113,25 +126,6 @@ def trained(steps: int) -> dict[str, np.ndarray]:
     names = ("loss", "alpha", "beta", "explained", "previous")
     every = np.stack(looks, axis=1)
     return {"step": np.arange(every.shape[1]) * LOOK, **dict(zip(names, every, strict=True))}
-
-
-def over_plane(ax: Any, way: dict[str, np.ndarray]) -> None:
-    """The ways, from their starts, where β explains the attention and where it does not."""
-    x, y = ax.get_xlim(), ax.get_ylim()
-    handles = []
-    for i, (seed, mark, colour) in enumerate(zip(SEEDS, MARKS, COLOURS, strict=True)):
-        alpha, beta, fits = (way[name][:, i] for name in ("alpha", "beta", "explained"))
-        ax.plot(alpha, beta, color=colour, linewidth=1.2, zorder=6)
-        poor = fits < 0.5
-        ax.plot(alpha[poor], beta[poor], ".", color=colour, markersize=2, zorder=6)
-        good = np.flatnonzero(~poor)[:: max(1, len(fits) // 20)]
-        ax.plot(alpha[good], beta[good], mark, color=colour, markersize=4, zorder=7)
-        ax.plot(alpha[:1], beta[:1], mark, color="white", markeredgecolor=colour, markersize=7,
-                zorder=8)  # fmt: skip
-        handles.append(Line2D([], [], color=colour, marker=mark, markersize=4,
-                              label=f"trained transformer, seed {seed} (start white)"))  # fmt: skip
-    ax.set(xlim=x, ylim=y)
-    ax.legend(handles=handles, loc="upper right", fontsize=8)
 
 
 def ending(way: dict[str, np.ndarray], model: int) -> dict[str, float]:

@@ -30,8 +30,6 @@ between the two losses, k counted at the start.
 --full follows the softmax transformer to t = 1e5 and counts 1 024 seeds a cell: hours.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -39,7 +37,7 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, experiment, timed
+from papers import BLUE, GREY, ORANGE, experiment, letter_titles, stacked, timed
 from torch import Tensor
 
 from flowsim import BinaryChain, RankOneModel, ladder, rung_law, trajectories
@@ -64,32 +62,22 @@ FREED = 0.01
 def compute(d: int = 8, seeds: int = 256, horizon: float = 10000.0, seed: int = 0) -> xr.Dataset:
     """Losses of orbits and of full flows by case and k; ends with attention; counts of rungs."""
     times = np.concatenate([[0.0], np.geomspace(1, 1e7, 57)])
-    longest = max(length for *_, length in CASES)
-    shape = (len(CASES), longest - 1)
-    loss = np.full((*shape, len(times)), np.nan)
-    kept, full_loss, full_open = (np.full(shape, np.nan) for _ in range(3))
-    for c, (p, q, length) in enumerate(timed(CASES)):
-        chain, ks, part = BinaryChain(p, q), range(1, length), slice(0, length - 1)
-        starts = torch.stack([rank_one_start(chain, length, k, d, seed) for k in ks])
+    parts = {}
+    for p, q, length in timed(CASES):
+        chain, ks = BinaryChain(p, q), np.arange(1, length)
+        starts = torch.stack([rank_one_start(chain, length, k, d, seed) for k in ks.tolist()])
         model = RankOneModel(chain, length, attention=True)
         path = trajectories(model, starts, torch.from_numpy(times), rtol=1e-6)
-        loss[c, part] = model.loss(path).T.numpy()
-        kept[c, part] = open_positions(path[-1, :, 0], path[-1, :, 1 : length + 1]).numpy()
-        full_loss[c, part], full_open[c, part] = full_flow(chain, length, d, seed)
-    record = xr.Dataset(
-        {
-            "loss": (("case", "k", "time"), loss),
-            "open_at_end": (("case", "k"), kept),
-            "full_loss": (("case", "k"), full_loss),
-            "full_open": (("case", "k"), full_open),
-        },
-        {"case": [f"p = {p}, q = {q}, N = {n}" for p, q, n in CASES],
-         "k": np.arange(1, longest), "time": times},
-        {"d": d, "spread": SPREAD, "seed": seed},
-    )  # fmt: skip
-    with_attention = attention_ends(d, seed)
-    whole = whole_transformer(horizon, seed)
-    return xr.merge([record, with_attention, whole, rungs(d, seeds)], combine_attrs="override")
+        kept = open_positions(path[-1, :, 0], path[-1, :, 1 : length + 1])
+        full_loss, full_open = full_flow(chain, length, d, seed)
+        parts[f"p = {p}, q = {q}, N = {length}"] = xr.Dataset({
+            "loss": (("k", "time"), model.loss(path).T.numpy()),
+            "open_at_end": ("k", kept.double().numpy()),
+            "full_loss": ("k", full_loss.numpy()), "full_open": ("k", full_open.double().numpy()),
+        }, {"k": ks, "time": times})  # fmt: skip
+    record = stacked(parts).assign_attrs(d=d, spread=SPREAD, seed=seed)
+    more = attention_ends(d, seed), whole_transformer(horizon, seed), rungs(d, seeds)
+    return xr.merge([record, *more], combine_attrs="override")
 
 
 def sides(length: int, k: int, seed: int) -> Tensor:
@@ -145,12 +133,12 @@ def follow(field: FullField, state: Tensor, times: list[float]) -> list[Tensor]:
     return losses
 
 
-def full_flow(chain: BinaryChain, length: int, d: int, seed: int) -> tuple[Any, Any]:
+def full_flow(chain: BinaryChain, length: int, d: int, seed: int) -> tuple[Tensor, Tensor]:
     """Loss and open positions of the flow of full weights without attention at t = 100."""
     field = AttentionFreeField(Architecture(d, length, attention="none"), chain, rounding=1e-4)
     state = full_start(field, chain, range(1, length), seed)
     (loss,) = follow(field, state, [SEEN])
-    return loss.numpy(), open_positions(*along_alpha(field, state)).numpy()
+    return loss, open_positions(*along_alpha(field, state))
 
 
 def attention_ends(d: int, seed: int) -> xr.Dataset:
@@ -166,10 +154,9 @@ def attention_ends(d: int, seed: int) -> xr.Dataset:
     end = trajectories(model, starts, times, rtol=1e-6)[-1]
     product = end[..., length + 3] * end[..., length + 4]
     axes = ("small", "attention_k")
-    coords = {"small": [str(pair) for pair in ATTENTION], "attention_k": np.arange(1, length)}
     return xr.Dataset(
         {"attention_loss": (axes, model.loss(end).numpy()), "attention": (axes, product.numpy())},
-        coords,
+        {"small": [str(pair) for pair in ATTENTION], "attention_k": np.arange(1, length)},
     )
 
 
@@ -289,10 +276,11 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     lowest = shares(chain, ladder(chain, WHOLE_LENGTH).ends)[1:WHOLE_LENGTH]
     for i, noise in enumerate(record.noise.values):
         whole = shares(chain, record.whole_loss.values[i, -1])
+        freed = whole < lowest - FREED
         found[f"whole transformer, noise on {noise}"] = {
             "runs": whole.size, "time": float(record.whole_time[-1]), "share": whole.tolist(),
-            "limit": lowest.tolist(), "freed": int((whole < lowest - FREED).sum()),
-            "of them k": sorted((np.nonzero(whole < lowest - FREED)[1] + 1).tolist()),
+            "limit": lowest.tolist(), "freed": int(freed.sum()),
+            "of them k": sorted((np.nonzero(freed)[1] + 1).tolist()),
         }  # fmt: skip
     gain = 4.0 * record.attrs["d"] ** 2
     for bias in record.first_bias.values:
@@ -311,15 +299,11 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 def draw(record: xr.Dataset) -> Figure:
     """Orbits on the ladder, ends of all k, the whole transformer, and the law of the rungs."""
     figure = Figure(figsize=(13, 8.2), layout="constrained")
-    grid = figure.subplots(2, 2)
-    _draw_orbits(grid[0, 0], record)
-    _draw_ends(grid[0, 1], record)
-    _draw_whole(grid[1, 0], record)
-    _draw_rungs(grid[1, 1], record)
-    for letter, axes in zip("abcd", grid.flat, strict=True):
-        title = f"({letter}) {axes.get_title()}"
-        axes.set_title("")
-        axes.set_title(title, fontsize=10, loc="left")
+    panels = figure.subplots(2, 2).flat
+    for panel, axes in zip((_draw_orbits, _draw_ends, _draw_whole, _draw_rungs), panels,
+                           strict=True):  # fmt: skip
+        panel(axes, record)
+    letter_titles(figure.axes)
     figure.suptitle(
         "The ladder of dead positions: recommended start, embedding on the other side of $W_1$, "
         f"$d$ = {record.attrs['d']}, $p + q > 1$",
@@ -377,8 +361,9 @@ def _draw_whole(axes: Axes, record: xr.Dataset) -> None:
     styles = ((BLUE, "-", "o"), (ORANGE, "--", "s"), (GREY, ":", "^"), ("k", "-.", "v"))
     for j, (noise, (colour, dash, mark)) in enumerate(zip(NOISES, styles, strict=True)):
         share = shares(chain, record.whole_loss.values[j]).reshape(len(record.whole_time), -1)
-        axes.plot(record.whole_time, share, dash, marker=mark, color=colour, ms=3, lw=1.4)
-        axes.plot([], [], dash, marker=mark, color=colour, ms=3, label=f"noise 0.02 on {noise}")
+        style = {"ls": dash, "marker": mark, "color": colour, "ms": 3}
+        axes.plot(record.whole_time, share, lw=1.4, **style)
+        axes.plot([], [], label=f"noise 0.02 on {noise}", **style)
     for k in record.whole_k.values:
         axes.axhline(shares(chain, steps.ends[k]), color="k", lw=1, ls=":")
         axes.annotate(f"$L_\\infty({k})$", (1.0, shares(chain, steps.ends[k])), fontsize=8,
@@ -400,10 +385,9 @@ def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
         runs = count.sum()
         bounds = np.array([wilson(int(n), int(runs)) for n in count])
         low, high = count / runs - bounds[:, 0], bounds[:, 1] - count / runs
-        # fmt: off
         axes.errorbar(rung + shift, count / runs, np.maximum([low, high], 0), fmt=mark,
-                      color=colour, ms=5, capsize=2, label=f"{runs} runs, first bias {bias}")
-        # fmt: on
+                      color=colour, ms=5, capsize=2,
+                      label=f"{runs} runs, first bias {bias}")  # fmt: skip
     axes.set(xlabel="open positions k", ylabel="share of runs",
              title=f"which rung: full descent, N = {RUNG_LENGTH}, deviation {spread} of the "
                    "first weights")  # fmt: skip

@@ -19,8 +19,6 @@ expected on these lines.
 --papers takes 512² cells. ``flowsim portrait --energy`` draws either panel for any chain.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import xarray as xr
@@ -35,10 +33,8 @@ Portraits = dict[BinaryChain, xr.Dataset]
 
 def compute(resolution: int = 208) -> Portraits:
     """The portrait of either chain: every cell's flow integrated to its limit."""
-    return {
-        chain: portrait_record(CanonicalModel(chain), resolution=resolution)
-        for chain in (ABOVE, BELOW)
-    }
+    return {chain: portrait_record(CanonicalModel(chain), resolution=resolution)
+            for chain in (ABOVE, BELOW)}  # fmt: skip
 
 
 def numbers(records: Portraits) -> dict[str, Any]:

@@ -21,8 +21,6 @@ it: for p + q < 1 it grew in 40 of 40 small starts. In the plane of bad minima a
 window at N = 1 024, and ``flowsim portrait --view 3d`` draws orbits in space.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -55,16 +53,13 @@ def compute(length: int = 64, cloud: int = 40, cells: int = 64) -> Findings:
     """Per chain: slices for uniform attention, and what becomes of clouds around the origin."""
     found = {}
     for chain in (ABOVE, BELOW):
-        models = {
-            f"uniform attention, N = {length}": AttentionModel(chain, length),
-            "linear attention": LinearAttentionModel(chain),
-        }
+        uniform, linear = AttentionModel(chain, length), LinearAttentionModel(chain)
+        models = {f"uniform attention, N = {length}": uniform, "linear attention": linear}
         clouds = {
             f"{name}; σ = {scale}": fate(model, scale * standard_normal(cloud))
             for name, model in models.items()
             for scale in SCALES
         }
-        uniform = next(iter(models.values()))
         slices = [
             portrait_record(uniform, resolution=cells, fixed={"a": a}, confirm=16,
                             window={"e": (-most, most), "w": (-most, most)})
@@ -85,12 +80,10 @@ def fate(model: Model, start: Tensor) -> dict[str, Any]:
     limits = find_limits(model, start)
     counts = {code.name.lower(): int((limits.label == code).sum()) for code in tuple(Label)[:4]}
     a, end = start[:, 2].abs(), limits.theta[:, 2].abs()
-    at_minima = limits.label == Label.GLOBAL_MINIMUM
+    at_minima = end[limits.label == Label.GLOBAL_MINIMUM]
     return counts | {
         "largest_attention_at_start": float(a.max()),
-        "largest_attention_at_global_minima": float(end[at_minima].max())
-        if at_minima.any()
-        else None,
+        "largest_attention_at_global_minima": float(at_minima.max()) if len(at_minima) else None,
         "attention_grew": int((end > a).sum()),
     }
 

@@ -29,8 +29,6 @@ within 100 steps, and in 15 of 16 at d = 8, where the last is at 0.622.
 at rate 0.02: the recommended feed-forward layer is so steep that 0.1 overshoots.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import papers

@@ -28,8 +28,6 @@ stays zero from the lifted starts; sliding along a ReLU kink is resolved to the 
 --papers takes N = 1 024, time 2 000 and half the step: an hour on one core.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

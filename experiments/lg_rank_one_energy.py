@@ -25,8 +25,6 @@ does not shrink with the gradient; the gradient flow that the theory is about do
 --papers takes N = 1 024 and 8 000 steps: hours on one core, or --device cuda.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import papers
 import xarray as xr

@@ -1,7 +1,5 @@
 """Networks and starts whose coordinates reduce_networks.py counts: losses of their weights."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

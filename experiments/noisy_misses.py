@@ -37,8 +37,6 @@ attention's noise alone frees runs from this corner, and none of 4 from (1.9, 1.
     python experiments/noisy_misses.py [--overwrite] [--until 200] [--seeds 4]
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -48,7 +46,7 @@ import torch
 from agreement import Case, run
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, caption, experiment
+from papers import BLUE, GREY, ORANGE, caption, experiment, label_ticks
 from torch import Tensor
 from transverse import attention_gain, follow
 
@@ -108,11 +106,11 @@ def trials(chain: BinaryChain, seeds: int) -> list[dict[str, Any]]:
         models = start(chain, at, noise, part, on, range(1000, 1000 + seeds))
         models.run()
         outcome = models.full.outcome
-        line: dict[str, Any] = {"start": list(at), "noise": noise, "part": part, "noise on": on}
-        line |= {"runs": seeds}
-        line |= {label.name.lower(): int((outcome == label).sum()) for label in tuple(Label)[:4]}
-        line["decided by time"] = float(models.full.end.max())
-        found.append(line)
+        found.append({
+            "start": list(at), "noise": noise, "part": part, "noise on": on, "runs": seeds,
+            **{label.name.lower(): int((outcome == label).sum()) for label in tuple(Label)[:4]},
+            "decided by time": float(models.full.end.max()),
+        })  # fmt: skip
     return found
 
 
@@ -120,14 +118,10 @@ def amplitudes(weights: Weights, length: int) -> Tensor:
     """(4, d): the components (η, P, a, c) of one model's weights across the manifold."""
     parts = {name: across(name, weight)[0] for name, weight in weights.items()}
     root = parts["0.up"].shape[0] ** 0.5
-    return torch.stack(
-        [
-            parts["embedding"],
-            length**0.5 * parts["positions"].mean(0),
-            parts["0.up"].sum(0) / root,
-            parts["0.down"].sum(1) / root,
-        ]
-    )
+    return torch.stack([
+        parts["embedding"], length**0.5 * parts["positions"].mean(0),
+        parts["0.up"].sum(0) / root, parts["0.down"].sum(1) / root,
+    ])  # fmt: skip
 
 
 def growth(chain: BinaryChain, at: tuple[float, float], seed: int, until: float) -> dict[str, Any]:
@@ -140,16 +134,12 @@ def growth(chain: BinaryChain, at: tuple[float, float], seed: int, until: float)
     model = RankOneModel(chain, length)
     theta = model.from_canonical(torch.tensor([at], dtype=torch.float64))
     _, _, propagators = follow(model, theta, until, times)
-    linear = (propagators @ first)[:, 0].norm(dim=-1)
-    full = [
-        amplitudes(models.field.weights(state), length)[0].norm()
-        for state in trained(models, times)
-    ]
-    return {
-        "time": [0.0, *times.tolist()],
-        "full": [float(first[0].norm()), *map(float, full)],
-        "linear": [float(first[0].norm()), *linear.tolist()],
-    }
+    linear = (propagators @ first)[:, 0].norm(dim=-1).tolist()
+    full = [float(amplitudes(models.field.weights(state), length)[0].norm())
+            for state in trained(models, times)]  # fmt: skip
+    start_at = float(first[0].norm())
+    return {"time": [0.0, *times.tolist()], "full": [start_at, *full],
+            "linear": [start_at, *linear]}  # fmt: skip
 
 
 def trained(models: FullSide, times: Tensor) -> list[Tensor]:
@@ -179,17 +169,14 @@ def compute(until: float = 200.0, seeds: int = 4) -> dict[str, Any]:
             label = find_limits(model, model.from_canonical(points)).label
             rows = label == Label.LOCAL_MINIMUM
             e, w = points[rows].numpy().T  # (−e, w) has the mirrored orbit, and the same gain
-            gain, when, _ = follow(model, model.from_canonical(points[rows]), until)
-            freed = _freed(chain, length)[rows] if length == LENGTHS[0] else None
-            own = None
+            theta = model.from_canonical(points[rows])
+            gain, when, _ = follow(model, theta, until)
+            part = {"e": e, "w": w, "gain": gain.numpy(), "when": when.numpy()}
+            if length == LENGTHS[0]:
+                part["freed"] = _freed(chain, length)[rows]
             if (chain, length) == (CHAINS[0], LENGTHS[0]):  # what is drawn; it takes minutes
-                own = attention_gain(model, model.from_canonical(points[rows]), until)[0]
-            gains[chain, length] = {
-                "e": e, "w": w, "gain": gain.numpy(), "when": when.numpy(),
-                "attention": None if own is None else own.numpy(),
-                "missed": set() if freed is None else {(e[i], w[i]) for i in np.flatnonzero(freed)},
-                "misses": None if freed is None else int(freed.sum()), "starts": len(e),
-            }  # fmt: skip
+                part["attention"] = attention_gain(model, theta, until)[0].numpy()
+            gains[chain, length] = part
     return {
         "gains": gains,
         "growth": growth(CHAINS[0], CORNER, 399, 64.0),
@@ -202,30 +189,28 @@ def numbers(found: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for (chain, length), part in found["gains"].items():
         order = np.argsort(-part["gain"])
-        at = [(part["e"][i], part["w"][i]) for i in order]
-        missed = [i for i in order if (part["e"][i], part["w"][i]) in part["missed"]]
+        e, w, gain, when = (part[name][order] for name in ("e", "w", "gain", "when"))
+        known = "freed" in part
+        freed = part["freed"][order] if known else np.zeros(len(e), dtype=bool)
+        attention = part["attention"][order].tolist() if "attention" in part else [None] * 4
         result[f"p={chain.p:g} q={chain.q:g} N={length}"] = {
-            "starts called trapped": part["starts"],
-            "misses among them": part["misses"],
+            "starts called trapped": len(e),
+            "misses among them": int(freed.sum()) if known else None,
             "starts missed (up to the sign of e)": [
-                [round(x, 3) for x in at[list(order).index(i)]] for i in missed
+                [round(x, 3) for x in pair] for pair in zip(e[freed], w[freed], strict=True)
             ],
-            "their gains": [float(part["gain"][i]) for i in missed],
-            "largest gain of the others": float(
-                max((g for i, g in enumerate(part["gain"]) if i not in missed), default=1.0)
-            ),
+            "their gains": gain[freed].tolist(),
+            "largest gain of the others": float(gain[~freed].max(initial=1.0)),
             "largest gains": [
-                {"e": round(e, 3), "w": round(w, 3), "gain": float(part["gain"][i]),
-                 "at time": float(part["when"][i]),
-                 "of attention": None if part["attention"] is None else float(part["attention"][i])}
-                for (e, w), i in zip(at[:4], order, strict=False)
+                {"e": round(e[i], 3), "w": round(w[i], 3), "gain": float(gain[i]),
+                 "at time": float(when[i]), "of attention": attention[i]}
+                for i in range(min(4, len(e)))
             ],
         }  # fmt: skip
     line = found["growth"]
-    full, linear = np.array(line["full"]), np.array(line["linear"])
-    error = np.abs(linear / full - 1)
+    error = np.abs(np.array(line["linear"]) / np.array(line["full"]) - 1).max()
     result["growth at (1.9, 1.9), p=0.5 q=0.8 N=8"] = line | {
-        "largest relative error of the linear theory": float(error.max())
+        "largest relative error of the linear theory": float(error)
     }
     result["trials at p=0.5 q=0.8 N=8"] = found["trials"]
     return result
@@ -251,27 +236,24 @@ def draw(found: dict[str, Any]) -> Figure:
                ylabel="embedding $e$ ($-e$ is the same)")  # fmt: skip
         ax.set_title(title, fontsize=10)
         ax.text(-1.4, 1, "global basin", ha="center", fontsize=9)
-    for e, w in part["missed"]:
-        axes[0].scatter(w, e, s=200, marker="o", facecolors="none", edgecolors=ORANGE,
-                        linewidths=2, clip_on=False, zorder=3)  # fmt: skip
+    axes[0].scatter(part["w"][part["freed"]], part["e"][part["freed"]], s=200, marker="o",
+                    facecolors="none", edgecolors=ORANGE, linewidths=2, clip_on=False,
+                    zorder=3)  # fmt: skip
     ticks = [1, 2, 5, 10, 20, 30]
     bar = figure.colorbar(
         mesh, ax=axes[:2], location="bottom", shrink=0.9, ticks=ticks, extend="max"
     )
     bar.ax.set_xticklabels([str(tick) for tick in ticks])
     bar.minorticks_off()
-    top = part["attention"].max()
     bar.set_label(
         "largest gain of a displacement off the manifold, for starts called trapped\n"
-        f"(the yellow cell of $W_V$ and $W_O$: {top:.0f}; "
+        f"(the yellow cell of $W_V$ and $W_O$: {part['attention'].max():.0f}; "
         "circle: training leaves it, one run each, noise 0.02 on all but attention)"
     )
     line, ax = found["growth"], axes[2]
     ax.semilogy(line["time"], line["full"], color=BLUE, lw=2, label="full transformer")
     ax.semilogy(line["time"], line["linear"], color=ORANGE, lw=1.6, ls="--", label="linear theory")
-    marks = [0.05, 0.1, 0.2, 0.5]
-    ax.set_yticks(marks, [str(mark) for mark in marks])
-    ax.minorticks_off()
+    label_ticks(ax.yaxis, [0.05, 0.1, 0.2, 0.5])
     ax.set(xlabel="gradient-flow time", ylim=(0.05, 0.7),
            ylabel=r"norm of the embedding orthogonal to $\alpha$")  # fmt: skip
     ax.set_title("$N$ = 8, from $e = w = 1.9$, noise 0.02 (seed 399)", fontsize=10)

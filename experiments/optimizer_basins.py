@@ -14,8 +14,6 @@ rounding of full training is such a displacement ("full training").
     python experiments/optimizer_basins.py        about four minutes on one core
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

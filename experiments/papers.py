@@ -5,8 +5,6 @@ found in it, ``draw(record)`` or ``draw(record, numbers)`` the figure, or None w
 it. Figure and numbers come from the record alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json
@@ -90,8 +88,8 @@ def experiment(
                 told = numbers(found)
                 _write(name, found, told, files, sizes, default)
                 print(*files, sep="\n")
-            known = (found, told)[: len(inspect.signature(draw).parameters)] if draw else ()
-            figures = draw(*known) if draw else {}
+            both = draw is not None and "numbers" in inspect.signature(draw).parameters
+            figures = draw(found, *[told] * both) if draw else {}
             several = {name: figures} if isinstance(figures, Figure) else figures
             for stem, figure in several.items():
                 write = partial(save_figure, figure, dpi=DPI)

@@ -11,8 +11,6 @@ the canonical one beside the rank-one one, whose positions move: its bad basin b
 for p + q > 1, and for p + q < 1 it has none.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import xarray as xr

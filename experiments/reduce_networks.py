@@ -12,8 +12,6 @@ weights. Two more starts are refused: random weights, and noise on all of them.
 --quick takes 5 steps, and follows growth to time 1. What it costs: benchmarks/reduce.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from matplotlib.figure import Figure

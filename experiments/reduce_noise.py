@@ -20,8 +20,6 @@ it foretells that all stay, and at five of nine settings most runs leave.
 --quick takes 2 runs, orbits of 200 pieces and 200 steps.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

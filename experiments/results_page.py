@@ -8,8 +8,6 @@ docs/results/tables/, and the page links to it. The text around the tables is wr
 quotes some of the same numbers: read it again when a table changes.
 """
 
-from __future__ import annotations
-
 import ast
 import csv
 import io

@@ -1,7 +1,5 @@
 """The tables of docs/results: what each column says of a line of a study's numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any

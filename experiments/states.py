@@ -11,8 +11,6 @@ unigram when more than 95 % is. At p = 0.7 the plane's trap is a saddle of the f
 grows off the plane, and within the 10 000 steps runs leave the unigram without any noise too.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 
@@ -69,10 +67,8 @@ def descended(
 
 def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
     """How often full training ends where the plane predicts, by counts."""
-    arch = Architecture(
-        d=DIMENSION, length=1, hidden=HIDDEN * STATES, states=STATES, output="states",
-        attention="none",
-    )  # fmt: skip
+    arch = Architecture(DIMENSION, 1, hidden=HIDDEN * STATES, states=STATES, output="states",
+                        attention="none")  # fmt: skip
     loss = PopulationLoss(arch, MarkovSource.of(plane.chain))
     e, w = (low + (np.arange(SIDE) + 0.5) / SIDE * (high - low)
             for low, high in ((-1.5, 1.5), (-1.0, 0.5)))  # fmt: skip
@@ -82,16 +78,14 @@ def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
     learned, stays = (open_share < 0.05).numpy(), (open_share > 0.95).numpy()
     predicted = (find_limits(plane, theta).label == Label.GLOBAL_MINIMUM).numpy()
     return {
-        "p": plane.chain.p,
-        "noise": noise,
-        "runs": len(theta),
+        "p": plane.chain.p, "noise": noise, "runs": len(theta),
         "predicted to learn": int(predicted.sum()),
         "learned as predicted": int((predicted & learned).sum()),
         "at the unigram as predicted": int((~predicted & stays).sum()),
         "learned against prediction": int((~predicted & learned).sum()),
         "at the unigram against prediction": int((predicted & stays).sum()),
         "between": int((~learned & ~stays).sum()),
-    }
+    }  # fmt: skip
 
 
 main = experiment(__name__, compute, numbers, drawn, record=False)

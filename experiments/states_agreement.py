@@ -12,8 +12,6 @@ open is counted with its reason, and how much of the gap between unigram and big
     python experiments/states_agreement.py [--overwrite] [--side 20]     minutes on one core
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import product
 from typing import Any
@@ -23,9 +21,9 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from papers import experiment, stacked, timed
+from papers import draw_ends, experiment, stacked, timed
 
-from flowsim.drawing.style import FILL, INK, MARKER, basin_dots
+from flowsim.drawing.style import FILL, basin_dots
 from flowsim.labels import BASINS, Label
 from full_model import Comparison, compare, grid_points, wilson
 from full_model.comparison.outcome import EndReason
@@ -118,10 +116,7 @@ def draw(record: xr.Dataset) -> Figure:
 def panel(axes: Axes, case: xr.Dataset, e: np.ndarray, w: np.ndarray) -> None:
     """The outcomes of one case, and what became of those that the plane traps."""
     predicted, outcome = case.predicted.values, case.outcome.values
-    for code in np.unique(outcome):
-        name, on = NAMES[code], outcome == code
-        axes.scatter(w[on], e[on], s=14, c=FILL[name], marker=MARKER[name],
-                     edgecolors=INK[name], linewidths=0.4)  # fmt: skip
+    draw_ends(axes, e, w, outcome, 14, 0.4)
     above = float(case.p) > (int(case.states) - 1) / int(case.states)
     omega = np.linspace(-1, -0.01, 400) if above else np.linspace(-4.2, -1, 400)  # ω = √m w
     square = 2 * omega**2 - 2 - 4 * np.log(-omega)

@@ -12,8 +12,6 @@ reduced flow at N = 3 predicts. A run ends as predicted when its loss is within 
 between unigram and bigram of the loss at the flow's end.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 
@@ -83,14 +81,10 @@ def trained(p: float, v: float, noise: float, steps: int) -> dict[str, Any]:
     gap = model.chain.mutual_information
     alike = ((value - limits.loss).abs() < 0.05 * gap).numpy()
     learned = (value - model.chain.entropy_rate < 0.05 * gap).numpy()
-    learns, trapped = (
-        (limits.label == label).numpy() for label in (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM)
-    )
+    learns = (limits.label == Label.GLOBAL_MINIMUM).numpy()
+    trapped = (limits.label == Label.LOCAL_MINIMUM).numpy()
     return {
-        "p": p,
-        "v": v,
-        "noise": noise,
-        "runs": len(theta),
+        "p": p, "v": v, "noise": noise, "runs": len(theta),
         "predicted to learn": int(learns.sum()),
         "learned as predicted": int((learns & alike).sum()),
         "predicted to be trapped": int(trapped.sum()),
@@ -98,7 +92,7 @@ def trained(p: float, v: float, noise: float, steps: int) -> dict[str, Any]:
         "learned against prediction": int((trapped & learned).sum()),
         "between": int((trapped & ~alike & ~learned).sum()),
         "no prediction": int((~learns & ~trapped).sum()),
-    }
+    }  # fmt: skip
 
 
 main = experiment(__name__, compute, numbers, drawn, record=False)

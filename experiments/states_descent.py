@@ -1,7 +1,5 @@
 """Gradient descent of one attention-free layer with S logits, and losses of states in blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

@@ -18,8 +18,6 @@ That cosines count was decided after these runs: by the loss alone 22 ends were 
 --quick takes 4 starts for each setting and a tenth of the steps.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache

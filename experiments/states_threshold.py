@@ -14,8 +14,6 @@ the rest is in between.
 --full has 32 seeds and 10 000 steps: hours.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -23,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 import xarray as xr
-from papers import experiment, stacked, timed
+from papers import ends, experiment, stacked, timed
 
 from flowsim import MarkovChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Weights, initial_weights, wilson
@@ -118,12 +116,11 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 
 def _counted(states: int, offset: float, share: np.ndarray) -> dict[str, Any]:
-    trapped = int((share > 0.95).sum())
+    at = ends(share)
     return {
         "p": chance(states, offset), "lambda": offset / (states - 1), "runs": len(share),
-        "trapped": trapped, "interval": wilson(trapped, len(share)),
-        "learned": int((share < 0.05).sum()),
-        "between": int(((share >= 0.05) & (share <= 0.95)).sum()),
+        "trapped": at["unigram"], "interval": wilson(at["unigram"], len(share)),
+        "learned": at["bigram"], "between": at["between"],
         "open_share": [float(x) for x in np.quantile(share, [0.0, 0.5, 1.0])],
     }  # fmt: skip
 

@@ -1,7 +1,5 @@
 """Small steps off the rank-one manifold: what they cost, and how they grow along its orbits."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -24,8 +24,6 @@ seed 0:
     python experiments/trap_map.py [--overwrite] [--draws 400] [--seed 0]      minutes on one core
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -103,10 +101,8 @@ def compute(
     axes = ("chain", "layout", "d", "rank", "scale")
     record = xr.Dataset(
         {"trapped": (axes, count)},
-        {
-            "chain": [f"p = {c.p}, q = {c.q}" for c in CHAINS], "layout": list(LAYOUTS),
-            "d": list(widths), "rank": list(widths), "scale": SCALES,
-        },
+        {"chain": [f"p = {c.p}, q = {c.q}" for c in CHAINS], "layout": list(LAYOUTS),
+         "d": list(widths), "rank": list(widths), "scale": SCALES},
         {"draws": draws, "seed": seed, "length": LENGTH, "hidden": "4d"},
     )  # fmt: skip
     record["trapped"].attrs = {"long_name": "draws with S positive definite", "units": "1"}
@@ -177,10 +173,8 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             for d in record.d.values:
                 counts = part.sel(d=d, rank=d)
                 lines[f"d = {d}"] = [
-                    {
-                        "scale": float(record.scale[i]), "trapped": int(counts[i]),
-                        "share": int(counts[i]) / draws, "interval": wilson(int(counts[i]), draws),
-                    }
+                    {"scale": float(record.scale[i]), "trapped": int(counts[i]),
+                     "share": int(counts[i]) / draws, "interval": wilson(int(counts[i]), draws)}
                     for i in shown
                 ]  # fmt: skip
             found[f"{chain}; {layout}"] = lines

@@ -13,15 +13,13 @@ below 5 %, by the exact loss.
 --full takes 32 seeds and four times the steps.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, ORANGE, PINK, experiment, timed
+from papers import BLUE, GREEN, ORANGE, PINK, ends, experiment, timed
 
 from flowsim import BinaryChain, MarkovChain, Recipe, SymmetricChain
 from full_model import Architecture, MarkovSource, PopulationLoss, Trainer, initial_weights, wilson
@@ -88,10 +86,10 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
         found[variant] = {}
         for study in STUDIES:
             share = record.open_share.sel(variant=variant, study=study).values
-            bigram = int((share < 0.05).sum())
+            bigram, unigram, _ = ends(share).values()
             found[variant][study] = {
                 "runs": len(share), "bigram": bigram, "interval": wilson(bigram, len(share)),
-                "unigram": int((share > 0.95).sum()), "median": float(np.median(share)),
+                "unigram": unigram, "median": float(np.median(share)),
             }  # fmt: skip
     return found
 
