@@ -17,22 +17,10 @@ against variants that switch on one difference between the two at a time: a bias
 of sitting at its optimum; the metric of w, 8 dw² instead of dw²; positions that move on their own,
 N times slower than the embedding, instead of staying at −e/2.
 
-What we find (agreement.json has every number, agreement.nc every start; agreement.png shows where
-the predictions fail, agreement_reasons.png why the canonical model does):
-
-- All runs are decided. Without noise 2 399 of 2 400 end where the rank-one model says; the other,
-  (0.5, -0.5) at p = q = 0.9, d = 8, N = 8, is a finite step of descent across the boundary, and the
-  flow from there ends where it is predicted.
-- With noise 0.02, d = 8, N = 8: 796 of 800 runs with noise on all weights, on attention, and on
-  all others. At d = 4, N = 6: 792 of 800 on all weights, 796 on attention, 793 on all others.
-- With noise 0.1: 1 537 of 1 600 on all weights, 1 575 on attention, 1 556 on all others.
-- All misses are at p + q > 1: some at the boundary, the others at large e and w, where the noise
-  frees runs that are called trapped; attention's noise alone does (noisy_misses.py).
-- The canonical model is right for 93.5 to 94.5 % of the starts without noise where p + q > 1: it
-  lets starts reach the global minimum that training traps. The metric of w alone explains most of
-  these. It is right for 87 % where p + q < 1: its bad basin is none for lifted starts. The
-  embedding falls onto the ReLU's kink at -rho, slides along it, as the positions move, to the
-  global minimum; positions that move on their own explain all these misses.
+agreement.json has every number, agreement.nc every start; agreement.png shows where the predictions
+fail, agreement_reasons.png why the canonical model does. What we find: docs/results/agreement.md.
+At p + q < 1 the canonical model's bad basin is none for lifted starts: the embedding falls onto the
+ReLU's kink at -rho and slides along it, as the positions move, to the global minimum.
 
     python experiments/agreement.py [--grid 20] [--jobs 2] [--overwrite]
 """

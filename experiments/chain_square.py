@@ -5,10 +5,7 @@ from N(0, I) in (e, w), one half of them (e → −e is the same run). Every sta
 rank-one model, which full training without noise follows, for N = 1, 8 and 1 024, and by the
 canonical one, at 41 × 41 chains.
 
-What it shows: in both models the sign of p + q − 1 decides nearly everything. The canonical model
-traps a share that depends on that sign alone, and some of the cloud on both sides. The rank-one
-model traps nothing for p + q < 1 and more than the canonical one for p + q > 1, slightly more the
-longer the context; along the diagonal p + q = 1 there is nothing to learn.
+What it shows: docs/results/agreement.md. Along the diagonal p + q = 1 there is nothing to learn.
 
     python experiments/chain_square.py        about ten minutes on one core
 """

@@ -6,11 +6,7 @@ trained by the reduced map of AdamW at d = 8 (8 000 steps, constant rate, batche
 the same batches, which decide as much as the starts do: each rate is run with several seeds of the
 batches, and the bars reach from the least to the largest share among them.
 
-What it shows, 64 starts a scale and 4 seeds a rate: at (0.5, 0.8) the flow learns from none of the
-starts with σ ≤ 0.14, AdamW from 11 to 73 % of them, by rate and seed; with rate 1e-3 its share
-hardly depends on the scale (47 to 80 %). At σ = 3 it has no advantage left: one seed at rate 3e-3
-brings 20 % to the bigram, the flow 47 %. At (0.2, 0.3) all learn from all starts with σ ≤ 0.65; of
-those with σ = 3 AdamW has not learned from 16 to 31 % within its steps.
+What it shows: docs/results/optimizers.md.
 
     python experiments/gaussian_adamw.py [--overwrite] [--samples 64] [--seeds 4]
 """

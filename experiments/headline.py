@@ -15,11 +15,7 @@ correct stationary start and correct last targets (their code draws P(x₁ = 1) 
 every sequence with the target 0); the loss shown is the entropy rate plus the divergence from the
 chain on 64 held-out sequences per model (exact for gradient descent), not the training batch's.
 
-What we find is in headline.json with every number, and the page of results quotes it. For gradient
-descent the unigram is a trap at (0.5, 0.8), as the papers say of one tied layer, and it traps two
-tied layers too. For AdamW it is a plateau: all 8 tied single layers leave it, after about 1 400 of
-the papers' 8 000 iterations, and two layers after about 700. (At d = 4 it lasts longer:
-am_appendix_d.py, 2 of 8 runs in 8 000 steps.)
+What we find: docs/results/escape.md, and headline.json with every number.
 
     python experiments/headline.py [--seeds 8] [--length 64] [--steps 8000] [--overwrite]
 """

@@ -4,20 +4,11 @@ From LG's recommended start (W_1 = 1, W_2 = −1) gradient flow at p + q > 1 ten
 losses on the rank-one manifold without attention. Position n is dead once both of its symbols shut
 all hidden units; with k of N open the loss lingers at L_k and tends to
 L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁), both in closed form (flowsim.ladder;
-docs/derivations.md, 17). What we find:
-
-- Followed to t = 1e7 with the row engine, rank-one orbits with a position of their own everywhere
-  keep their k and tend to L∞(k), every k at N = 8, 16 and 64.
-- The full flow (attention switched off, noise 0.02 on all weights, d = 8) has the same k and, at
-  the time of the plateau, the same loss.
-- Attention can free them. On the rank-one manifold it does not: small W_V and W_O, four of them for
-  each k, to t = 1e7. Off it, with noise 0.02 on attention's weights, 3 of 20 softmax transformers
-  (d = 4, N = 6; 2 of 10 with noise on all weights, 1 of 10 on attention alone) go on from k = 2 to
-  the bigram by t = 1e4. From the same weights without attention, or with W_Q = W_K = 0, none of ten
-  does: it takes scores that grow.
-- Which k: from small Gaussian weights with the bias at log(π₁/π₀), ½ Binomial(N, ½) + ½ δ_N:
-  Binomial where the embedding starts on the other side of W_1. With the bias at 0 the first
-  moments shut or open more.
+docs/derivations.md, 17). Four questions, answered in docs/results/starts.md: do rank-one orbits
+with a position of their own everywhere, followed to t = 1e7 with the row engine, keep their k and
+tend to L∞(k)? Has the full flow (attention switched off, noise 0.02 on all weights, d = 8) the same
+k and the same loss? Does attention free dead positions, on the manifold, or off it in whole softmax
+transformers (d = 4, N = 6)? And which k comes of small Gaussian weights?
 
 Criteria: open is a position with ρ_n > 0 or ρ_n + ε > 0; the plateau is the loss at t = √(NG/|Δ*|),
 in the middle, on a logarithmic scale, between the time 1 in which it is reached and the time

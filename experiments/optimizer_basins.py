@@ -5,11 +5,10 @@ From lifted weights AdamW on sampled batches is a map in the rank-one coordinate
 for 4 000 steps at a constant learning rate with clipping at 1, and looked at. All starts see the
 same batches.
 
-What it shows at (0.5, 0.8), N = 16: AdamW learns from every start from which the flow learns, and
-from more; most of the line w = 0 is no boundary for it. What it learns from w > 0 it owes to the
-smallest displacement off the set w1 = w2, on which canonical starts lie: the exact map stays on it
-and learns from none of them ("nudge 0"), a relative displacement of 1e-12 is enough, and the
-rounding of full training is such a displacement ("full training").
+Canonical starts lie on the set w1 = w2, on which the exact map stays ("nudge 0"). The smallest
+displacement off it changes what is learned from w > 0: a relative one of 1e-12 is enough, and the
+rounding of full training is such a displacement ("full training"). What it shows:
+docs/results/optimizers.md.
 
     python experiments/optimizer_basins.py        about four minutes on one core
 """

@@ -3,23 +3,21 @@
 At e = 0 a single-layer model with tied weights predicts the unigram and is critical; it traps
 gradient flow where the matrix S of docs/derivations.md, section 12, is positive definite. Here W_1,
 W_2, the positions and, in one column, the attention are Gaussian, every entry of deviation s, with
-r = 4d hidden units and N = 16, and S comes from its closed form. What we find, 400 draws a cell,
-seed 0:
+r = 4d hidden units and N = 16, and S comes from its closed form. docs/results/trap.md says what we
+find; here is why:
 
-- p + q > 1: all small weights are trapped. With equal positions S loses its sign where
-  W_2 D W_1 reaches −1 in some direction, about at s = (r d)^(-1/4), the dashed line (the edge of
-  the semicircle of ½(W_2 D W_1 + its transpose) is at s²√(r d)): the wider, the sooner.
-- p + q < 1, equal positions: no trap unless rank(W_2 D W_1) = d, as proven, and even then for
-  narrow models only, since W_2 D W_1 must lie below −1 in all directions at once.
-- Positions drawn one by one: weights of deviation 1 and more trap on both sides of p + q = 1, and
-  narrow feed-forward layers too, since S = Cov(z_n) + (p + q − 1)(J + Jᵀ) and the covariance grows
-  faster than J. That p + q < 1 knows no trap holds for small weights or equal positions.
+- With equal positions S loses its sign at p + q > 1 where W_2 D W_1 reaches −1 in some direction,
+  about at s = (r d)^(-1/4), the dashed line (the edge of the semicircle of ½(W_2 D W_1 + its
+  transpose) is at s²√(r d)); at p + q < 1 it must lie below −1 in all directions at once.
+- Positions drawn one by one trap on both sides from deviation 1 on, since
+  S = Cov(z_n) + (p + q − 1)(J + Jᵀ) and the covariance grows faster than J.
 - Softmax attention of the same scale leaves the picture as it is; shares differ where they change
   fast, by up to 0.38 (s = 0.79, d = 8, p + q < 1: more traps).
-- Descent on the exact loss (d = 3, N = 4, with attention, from |e| = 1e-4 and the best bias) does
-  what the sign of S says: a run stays if e falls a hundredfold and the loss never comes below
-  h(π₁); it leaves if the loss does, after which it cannot come back. What does neither in 6 000
-  steps is open: where the mean of z_n is large, e and b move together and slowly.
+
+Descent on the exact loss (d = 3, N = 4, with attention, from |e| = 1e-4 and the best bias) stands
+beside the sign of S: a run stays if e falls a hundredfold and the loss never comes below h(π₁); it
+leaves if the loss does, after which it cannot come back. What does neither in 6 000 steps is open:
+where the mean of z_n is large, e and b move together and slowly.
 
     python experiments/trap_map.py [--overwrite] [--draws 400] [--seed 0]      minutes on one core
 """
