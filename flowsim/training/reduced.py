@@ -73,24 +73,11 @@ class ReducedTraining:
         self.coordinates = ("e", *rho, *after)
         self._exact = population_atoms(model.chain, self.positions, model.attention)
         recipe = optimizer.recipe
-        self._kinds = np.zeros(4, dtype=np.int64)
-        self._kinds[loops.POSITIONS] = self.positions
-        self._kinds[loops.ATTENTION], self._kinds[loops.TIED] = (
-            model.attention,
-            model.tied,
-        )
-        self._kinds[loops.ADAM] = recipe.trainer == "adamw"
-        self._reals = np.zeros(6)
-        self._reals[loops.BETA1], self._reals[loops.BETA2] = (
-            recipe.beta1,
-            recipe.beta2,
-        )
-        self._reals[loops.EPSILON], self._reals[loops.GUARD] = (
-            recipe.epsilon,
-            CLIP_GUARD,
-        )
-        self._reals[loops.MOMENTUM] = recipe.momentum if optimizer.has_momentum else 0.0
-        self._reals[loops.CLIP] = recipe.clip or 0.0
+        adam, momentum = recipe.trainer == "adamw", optimizer.has_momentum and recipe.momentum
+        # in the order of rank_one_steps
+        self._kinds = np.array([self.positions, model.attention, model.tied, adam], dtype=np.int64)
+        reals = recipe.beta1, recipe.beta2, recipe.epsilon, momentum, recipe.clip or 0, CLIP_GUARD
+        self._reals = np.array(reals, dtype=float)
 
     def run(
         self,

@@ -64,55 +64,33 @@ def sampled_atoms(
     size = (batches, batch, length + 1)
     u = torch.rand(size, dtype=torch.float64, generator=generator).numpy()
     zero_below = np.array([chain.stationary[0], 1 - chain.p, chain.q])
-    each = batch * length if attention else 2 * length
-    place = np.empty(batches * each, dtype=np.int64)
-    values = np.zeros((4, batches * each))
-    (_list_symbols if attention else _count_symbols)(u, zero_below, place, values)
-    return Atoms(place, values, np.arange(batches + 1) * each)
+    each = batch if attention else 2  # atoms of every position
+    place = np.tile(np.arange(length).repeat(each), batches)
+    values = np.zeros((4, len(place)))
+    if not attention:
+        values[0, 1::2] = 1.0
+    _count(u, zero_below, attention, each, values)
+    values[2:] /= batch * length
+    return Atoms(place, values, np.arange(batches + 1) * (each * length))
 
 
 @compiled
-def _count_symbols(
-    u: np.ndarray, zero_below: np.ndarray, place: np.ndarray, values: np.ndarray
+def _count(
+    u: np.ndarray, zero_below: np.ndarray, attention: bool, each: int, values: np.ndarray
 ) -> None:
-    """Atoms (n, 0) and (n, 1) of every step, weighted by how often they occur in the batch."""
-    steps, batch, ends = u.shape
-    length = ends - 1
-    for t in range(steps):
-        low = 2 * length * t
-        for n in range(length):
-            for x in range(2):
-                place[low + 2 * n + x] = n
-                values[0, low + 2 * n + x] = x
-        for i in range(batch):
-            x = 1 if u[t, i, 0] >= zero_below[0] else 0
-            for n in range(length):
-                y = 1 if u[t, i, n + 1] >= zero_below[1 + x] else 0
-                values[2, low + 2 * n + x] += 1.0
-                values[3, low + 2 * n + x] += y
-                x = y
-        for j in range(low, low + 2 * length):
-            values[2, j] /= batch * length
-            values[3, j] /= batch * length
+    """How often every atom occurs, and how often a one follows: all symbols, or (n, 0) and (n, 1).
 
-
-@compiled
-def _list_symbols(
-    u: np.ndarray, zero_below: np.ndarray, place: np.ndarray, values: np.ndarray
-) -> None:
-    """One atom for every symbol of every step, position after position."""
-    steps, batch, ends = u.shape
-    length = ends - 1
-    for t in range(steps):
-        low = batch * length * t
-        for i in range(batch):
-            x = 1 if u[t, i, 0] >= zero_below[0] else 0
-            ones = 0
-            for n in range(length):
+    With attention, x and the share of ones too.
+    """
+    for t in range(u.shape[0]):
+        for i in range(u.shape[1]):
+            x, ones = 1 if u[t, i, 0] >= zero_below[0] else 0, 0
+            for n in range(u.shape[2] - 1):
                 y = 1 if u[t, i, n + 1] >= zero_below[1 + x] else 0
                 ones += x
-                j = low + n * batch + i
-                place[j] = n
-                values[0, j], values[1, j] = x, ones / (n + 1)
-                values[2, j], values[3, j] = 1.0 / (batch * length), y / (batch * length)
+                j = (t * (u.shape[2] - 1) + n) * each + (i if attention else x)
+                if attention:
+                    values[0, j], values[1, j] = x, ones / (n + 1)
+                values[2, j] += 1.0
+                values[3, j] += y
                 x = y
