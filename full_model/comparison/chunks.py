@@ -56,15 +56,12 @@ def begin(task: Task) -> SideBySide:
     Raises:
         InputError: this process runs other versions than the one that made the task.
     """
-    require_versions(task.versions)
+    if (here := source_versions()) != task.versions:
+        raise InputError(
+            f"a worker runs {here}, but the comparison was started with {task.versions}"
+        )
     model = predicting_model(task.settings, task.points.shape[1])
     return SideBySide(task.settings, torch.from_numpy(task.points), model, task.seeds)
-
-
-def require_versions(started: str) -> None:
-    """InputError unless this process runs the versions that the comparison was started with."""
-    if (here := source_versions()) != started:
-        raise InputError(f"a worker runs {here}, but the comparison was started with {started}")
 
 
 def run_task(task: Task) -> Part:
@@ -144,23 +141,18 @@ class Chunks:
         """What was found at all points, from what was found at all chunks' starts."""
         times = max((part["time"] for part in parts.values()), key=len)
         found: Part = {"time": times}
+        trained = np.concatenate([self.members(chunk) for chunk in parts])
+        order = np.argsort(trained)[self.stands_for]
         turned = np.sign(self.points[:, 0]) != np.sign(self.points[self.first, 0])[self.stands_for]
-        for name in (*CURVES, *ENDS):
-            like = parts[0][name]
-            over_time = name in CURVES
-            shape = like.shape[2:] if over_time else like.shape[1:]
-            lead = (len(times), self.different) if over_time else (self.different,)
-            column = np.full((*lead, *shape), np.nan if over_time else 0, like.dtype)
-            for chunk, part in parts.items():
-                rows, values = self.members(chunk), part[name]
-                if over_time:
-                    column[: len(values), rows] = values
-                else:
-                    column[rows] = values
-            column = column[:, self.stands_for] if over_time else column[self.stands_for]
+        for name in CURVES:
+            columns = [part[name] for part in parts.values()]
+            missing = [np.full((len(times) - len(c), *c.shape[1:]), np.nan) for c in columns]
+            filled = [np.concatenate(pair) for pair in zip(columns, missing, strict=True)]
+            found[name] = np.concatenate(filled, axis=1)[:, order]
             if name in ("trained", "orbit"):
-                column[:, turned, 0] *= -1
-            found[name] = column
+                found[name][:, turned, 0] *= -1
+        for name in ENDS:
+            found[name] = np.concatenate([part[name] for part in parts.values()])[order]
         return found
 
     def identity(self) -> dict[str, Any]:

@@ -31,8 +31,6 @@ from full_model.comparison.side_by_side import CURVES, ENDS, SideBySide, attenti
 from full_model.model.population import check_enumeration
 from full_model.training.checkpoints import check_checkpoint
 
-LABELS = BASINS
-
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
     """Wilson's 95 % interval for a share, (0, 1) where there was no trial.
@@ -71,15 +69,14 @@ def add_agreement(
     predicted, outcome = (record[name].to_numpy() for name in ("predicted", "outcome"))
     if predicted.shape != outcome.shape or predicted.size == 0:
         raise InputError("a comparison needs one prediction and one outcome for each of its points")
-    count = len(LABELS)
-    table = np.zeros((count, count), dtype=np.int64)
+    table = np.zeros((len(BASINS), len(BASINS)), dtype=np.int64)
     np.add.at(table, (predicted.astype(int), outcome.astype(int)), 1)
     totals = table.sum(axis=1)
     share = np.divide(
         table, totals[:, None], where=totals[:, None] > 0, out=np.full(table.shape, np.nan)
     )
     axes = ("predicted_label", "outcome_label")
-    record = record.assign_coords({axis: list(LABELS) for axis in axes})
+    record = record.assign_coords({axis: list(BASINS) for axis in axes})
     record["confusion"] = (axes, table)
     record["share"] = (axes, share)
     unknown = (outcome == Label.UNRESOLVED), (predicted == Label.UNRESOLVED)

@@ -23,7 +23,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from full_model.comparison.steps import Field
+from full_model.comparison.steps import Field, repeat
 
 #: F, at rows (M, K).
 Flow = Callable[[Tensor], Tensor]
@@ -60,17 +60,11 @@ def flow_until(
             count as steps.
         width: (M,) length of each row's next step, changed.
     """
-    calls = 0
-    while True:
-        moving = active & (time < until) & (steps < most)
-        rows = moving.nonzero()[:, 0]
-        if not len(rows):
-            return
+
+    def attempt(rows: Tensor) -> None:
         _attempt(field, state, time, width, rows, until)
-        steps[rows] += 1
-        calls += 1
-        if pause is not None and calls % _PAUSE_EVERY == 0:
-            pause()
+
+    repeat(attempt, time, steps, until, active, most, pause, _PAUSE_EVERY)
 
 
 def _attempt(

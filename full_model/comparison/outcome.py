@@ -250,32 +250,11 @@ ON_PLANE = 1e-6
 _STEP, _SAME = 1e-6, 1e-2
 
 
-def classify_states(
-    chain: SymmetricChain,
-    loss: Tensor,
-    weights: Weights,
-    gradient: Gradient,
-    metric: Weights,
-    nearest: StatesProjection,
-) -> Outcome:
-    """``classify`` for S logits.
-
-    Args:
-        nearest: the weights' nearest points of the plane.
-    """
-    unigram = partial(_at_unigram_of_states, chain, nearest)
-    return classify(chain, loss, weights, gradient, metric, unigram)
-
-
-def _at_unigram_of_states(
-    chain: SymmetricChain,
-    nearest: StatesProjection,
-    rows: Tensor,
-    weights: Weights,
-    gradient: Gradient,
-    metric: Weights,
-) -> tuple[Tensor, Tensor]:
-    """Label and smallest curvature of runs near the unigram's loss."""
+def at_unigram_of_states(
+    chain: SymmetricChain, nearest: StatesProjection, rows: Tensor, weights: Weights,
+    gradient: Gradient, metric: Weights,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Label and smallest curvature of rows with S logits, from all runs' points of the plane."""
     found = gradient(weights)
     squares = _squares(found, metric)
     total = torch.stack([*squares.values()]).sum(0)

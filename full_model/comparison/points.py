@@ -39,8 +39,7 @@ def grid_points(
     >>> grid_points(2, 1, w_range=(-1, 1), e_range=(0, 1)).tolist()
     [[0.5, -0.5], [0.5, 0.5]]
     """
-    if w_cells * e_cells > MAX_POINTS:
-        raise InputError(f"a comparison takes at most {MAX_POINTS} points, not {w_cells * e_cells}")
+    _require_few(w_cells * e_cells)
     axes = [cell_centres(*e_range, e_cells), cell_centres(*w_range, w_cells)]
     axes += [] if a is None else [np.array([a])]
     return check_points(torch.tensor(list(product(*axes)), dtype=torch.float64))
@@ -57,8 +56,7 @@ def cloud_points(count: int, sigma: float, seed: int, dimensions: int = 2) -> Te
     """
     if not (math.isfinite(sigma) and sigma > 0):
         raise InputError(f"sigma must be a positive number, not {sigma!r}")
-    if count > MAX_POINTS:
-        raise InputError(f"a comparison takes at most {MAX_POINTS} points, not {count}")
+    _require_few(count)
     generator = torch.Generator().manual_seed(seed)
     draws = torch.randn(count, dimensions, dtype=torch.float64, generator=generator)
     return check_points(sigma * draws)
@@ -144,6 +142,11 @@ def _said(chain: GapChain) -> str:
     return f"{chain.states} states and p = {chain.p:g}"
 
 
+def _require_few(count: int) -> None:
+    if count > MAX_POINTS:
+        raise InputError(f"a comparison takes at most {MAX_POINTS} points, not {count}")
+
+
 def check_points(points: Tensor) -> Tensor:
     """The points themselves, (n, 2 or 3).
 
@@ -154,8 +157,7 @@ def check_points(points: Tensor) -> Tensor:
         raise InputError(f"points must have shape (n, 2) or (n, 3), not {tuple(points.shape)}")
     if len(points) == 0:
         raise InputError("there is no point to compare at")
-    if len(points) > MAX_POINTS:
-        raise InputError(f"a comparison takes at most {MAX_POINTS} points, not {len(points)}")
+    _require_few(len(points))
     if not bool(points.isfinite().all()):
         raise InputError("a point to compare at is not finite")
     return points

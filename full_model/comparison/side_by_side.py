@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,8 +21,8 @@ from full_model.comparison.fields import AttentionFreeField, EnumeratedField, Fu
 from full_model.comparison.outcome import (
     EndReason,
     Outcome,
+    at_unigram_of_states,
     classify,
-    classify_states,
     open_at_unigram,
 )
 from full_model.comparison.steps import chatters, step_until
@@ -77,10 +78,8 @@ def lifted_weights(
 ) -> Weights:
     """The full models' first weights: the lifts with the optimal bias, plus the noise.
 
-    Args:
-        settings: what to compare.
-        points: (n, 2 or 3).
-        seeds: of the noise, one for each point; by default the settings' and those that follow.
+    The seeds are those of the noise, one for each point; by default the settings' and those that
+    follow.
     """
     arch = settings.architecture
     if settings.states is not None:
@@ -114,22 +113,14 @@ def full_field(
     Where attention stays zero it is left out of the arithmetic, which is a closed form then, with
     one position for all N where no noise parts them. Else all sequences are summed over.
 
-    Args:
-        settings: what to compare.
-        dimensions: 2 or 3.
-        rounding: see ``FullField``.
-        tied: is the unembedding the embedding.
-
     Raises:
         InputError: there are too many sequences.
     """
-    arch, shared = replace(settings.architecture, tied=tied), False
-    plain = attention_stays_zero(settings, dimensions)
-    if plain:
-        arch, shared = replace(arch, attention="none"), settings.noise == 0
-    if plain:
-        return AttentionFreeField(arch, settings.chain, shared, settings.device, rounding)
-    return EnumeratedField(arch, settings.chain, settings.device, rounding)
+    arch, chain, device = replace(settings.architecture, tied=tied), settings.chain, settings.device
+    if not attention_stays_zero(settings, dimensions):
+        return EnumeratedField(arch, chain, device, rounding)
+    arch = replace(arch, attention="none")
+    return AttentionFreeField(arch, chain, settings.noise == 0, device, rounding)
 
 
 class FullSide:
@@ -162,8 +153,7 @@ class FullSide:
         self.tied = "unembedding" not in weights
         self.field = full_field(settings, self.dimensions, tied=self.tied)
         # moves the runs of the flow; they are measured by ``field``, with ReLU itself
-        flows = settings.trainer == "flow"
-        rounding = ROUNDING if flows else 0.0
+        rounding = ROUNDING if settings.trainer == "flow" else 0.0
         self.rounded = full_field(settings, self.dimensions, rounding, self.tied)
         self.arch = self.field.arch
         assert settings.steps is not None
@@ -173,9 +163,8 @@ class FullSide:
         self.time = torch.zeros(count, dtype=torch.float64, device=device)
         self.steps = torch.zeros(count, dtype=torch.int64, device=device)
         self.outcome = torch.full((count,), Label.UNRESOLVED, dtype=torch.int8)
-        nan = torch.full((count,), torch.nan, dtype=torch.float64)
-        self.end, self.open_share = nan.clone(), nan.clone()
-        self.curvature, self.gradient_norm = nan.clone(), nan.clone()
+        nan = torch.full((4, count), torch.nan, dtype=torch.float64)
+        self.end, self.open_share, self.curvature, self.gradient_norm = nan
 
     def undecided(self) -> Tensor:
         """Which runs are to be moved on, (M,) bool."""
@@ -242,7 +231,8 @@ class FullSide:
         if isinstance(chain, SymmetricChain):
             plane = project_states(arch, whole)
             turned = project_states(arch, whole, turns=8) if noise else plane
-            return plane.canonical, turned.relative_distance, classify_states(chain, *known, turned)
+            found = classify(chain, *known, partial(at_unigram_of_states, chain, turned))
+            return plane.canonical, turned.relative_distance, found
         trained = project(arch, whole, state.new_full((arch.d,), arch.d**-0.5))
         nearest = project(arch, whole, rounds=8) if noise else trained
         unigram = None if self.tied else open_at_unigram
@@ -264,7 +254,7 @@ class SideBySide:
         settings: what to compare.
         points: (n, 2 or 3).
         model: the model that predicts.
-        seeds: see ``full_side.lifted_weights``.
+        seeds: see ``lifted_weights``.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import count
 from typing import Protocol
 
 import torch
@@ -66,22 +67,35 @@ def step_until(
     """
     if not 0 < share < 2:
         raise InputError(f"share must lie strictly between 0 and 2, not {share!r}")
-    taken = 0
-    while True:
-        rows = (active & (time < until) & (steps < most)).nonzero()[:, 0]
-        if not len(rows):
-            return
+
+    def step(rows: Tensor) -> None:
         start = state[rows]
         gradient, stiffness = field(start)
         left = until - time[rows]
-        step = torch.minimum(share / stiffness, left)
-        state[rows] = start - step.unsqueeze(-1) * (gradient / field.metric)
+        length = torch.minimum(share / stiffness, left)
+        state[rows] = start - length.unsqueeze(-1) * (gradient / field.metric)
         # a row whose weights are not finite has ended; it must not run for ever
-        ended = (step == left) | ~step.isfinite()
-        time[rows] = torch.where(ended, until, time[rows] + step)
+        ended = (length == left) | ~length.isfinite()
+        time[rows] = torch.where(ended, until, time[rows] + length)
+
+    repeat(step, time, steps, until, active, most, pause, _PAUSE_EVERY)
+
+
+def repeat(
+    step: Callable[[Tensor], object], time: Tensor, steps: Tensor, until: float, active: Tensor,
+    most: int | Tensor, pause: Callable[[], object] | None, every: int,
+) -> None:  # fmt: skip
+    """Step with those active rows that are to go on until none is, and count their steps.
+
+    ``pause`` is called after every so many steps; the rest is as in ``step_until``.
+    """
+    for taken in count(1):
+        rows = (active & (time < until) & (steps < most)).nonzero()[:, 0]
+        if not len(rows):
+            return
+        step(rows)
         steps[rows] += 1
-        taken += 1
-        if pause is not None and taken % _PAUSE_EVERY == 0:
+        if pause is not None and taken % every == 0:
             pause()
 
 
