@@ -6,7 +6,7 @@ model has one; cells that are not decided yet carry ``UNKNOWN`` and never a neig
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from flowsim.explorer.view import View
+from flowsim.explorer.view import Stop, Stopped, View
 from flowsim.flow.how import Limits
 from flowsim.flow.orbits import find_limits
 from flowsim.interface import Model
@@ -42,7 +42,6 @@ _QUICK, _FINE = (241, 15), (601, 19)
 #: Points of a valley.
 _VALLEY = 121
 
-Stop = Callable[[], bool]
 #: Held while the ends of a model are looked up, so that two threads get the same.
 _ONE = Lock()
 
@@ -149,8 +148,9 @@ def refined(view: View, stop: Stop, beyond: int = 0) -> Iterator[Cells]:
     sizes = levels(view)
     for size in (size for size in sizes if size > beyond):
         y, x = (v.ravel() for v in np.meshgrid(*centres(view, size), indexing="ij"))
-        label = followed(view, y, x, stop)
-        if label is None:
+        try:
+            label = followed(view, y, x, stop)
+        except Stopped:
             return
         yield Cells(label.reshape(size, size), "flow", final=size == sizes[-1])
 
@@ -162,8 +162,8 @@ def first_look(view: View, stop: Stop) -> Iterator[Cells | xr.Dataset]:
         yield landscape(view, fine=False)
 
 
-def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray | None:
-    """Codes of the ends of starts, each array (n,), by the flow; None if stopped.
+def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray:
+    """Codes of the ends of starts, each array (n,), by the flow; raises ``Stopped``.
 
     Starts whose orbits mirror each other are followed once.
     """
@@ -178,7 +178,7 @@ def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray
     done, count = 0, _TOGETHER if together else _FIRST
     while done < len(rows):
         if stop():
-            return None
+            raise Stopped
         began = perf_counter()
         parts.append(ends.codes(find_limits(model, rows[done : done + count])))
         done += count
@@ -271,10 +271,6 @@ class Border:
 Layer = Cells | Border | xr.Dataset
 
 
-class _StoppedEarlyError(Exception):
-    """The line was cancelled: a newer request replaced it."""
-
-
 def has_border(view: View) -> bool:
     """Whether the view's boundary is found numerically, for want of a closed form."""
     return view.model.basin(torch.zeros(1, len(view.model.coordinates))) is None
@@ -285,13 +281,6 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
 
     Between cells that are still to be refined edges are halved fewer times.
     """
-
-    def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        found = followed(view, y, x, stop)
-        if found is None:
-            raise _StoppedEarlyError
-        return found
-
     y, x = centres(view, cells.label.shape[0])
     halvings = HALVINGS if cells.final else _ROUGH if len(y) == levels(view)[0] else _FINER
     ends, names = ends_of(view), (view.y, view.x)
@@ -301,35 +290,27 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
         {} if ends.named else {"ends": "found"},
     )
     try:
-        record = with_boundary(record, label, halvings, ahead=ahead_of(view.model))
-    except _StoppedEarlyError:
+        record = with_boundary(
+            record, lambda y, x: followed(view, y, x, stop), halvings, ahead=ahead_of(view.model)
+        )
+    except Stopped:
         return None
     if "boundary_curve" not in record:
         return Border(within=0.5**halvings)
     columns = (*names, "curve", "side")
     y, x, curve, side = (record[f"boundary_{name}"].to_numpy() for name in columns)
     unstable = (side == Label.SADDLE) & ends.named
-    parts = [np.flatnonzero(curve == number) for number in np.unique(curve)]
-    both = [tuple(_curves(y, x, parts, on)) for on in (_and_beside(~unstable, curve), unstable)]
-    return Border(both[0], both[1], 0.5**halvings)
-
-
-def _and_beside(on: np.ndarray, curve: np.ndarray) -> np.ndarray:
-    """The points that are on and their neighbours along the same curve, so that none is cut off."""
-    joined = curve[1:] == curve[:-1]
-    found = on.copy()
-    found[1:] |= on[:-1] & joined
-    found[:-1] |= on[1:] & joined
-    return found
-
-
-def _curves(
-    y: np.ndarray, x: np.ndarray, parts: list[np.ndarray], on: np.ndarray
-) -> Iterator[Curve]:
-    """The curves, NaN where they are not on, but for those that are so nowhere."""
-    for part in parts:
-        if on[part].any():
-            yield np.where(on, y, np.nan)[part], np.where(on, x, np.nan)[part]
+    basins: list[Curve] = []
+    saddles: list[Curve] = []
+    for part in (np.flatnonzero(curve == number) for number in np.unique(curve)):
+        stable = ~unstable[part]
+        beside = stable.copy()  # and the neighbours along the curve, so that none is cut off
+        beside[1:] |= stable[:-1]
+        beside[:-1] |= stable[1:]
+        for on, found in ((beside, basins), (unstable[part], saddles)):
+            if on.any():
+                found.append((np.where(on, y[part], np.nan), np.where(on, x[part], np.nan)))
+    return Border(tuple(basins), tuple(saddles), 0.5**halvings)
 
 
 def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Layer]:
@@ -340,15 +321,11 @@ def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Laye
         stop: ends it early.
         first: cells that are shown already, whose border comes first, and finer ones then.
     """
-    numerical = has_border(view)
-    if first is not None:
-        line = border(view, first, stop)
-        if line is not None:
-            yield line
+    if first is not None and (line := border(view, first, stop)) is not None:
+        yield line
     if not stop():
         yield landscape(view, fine=True)
     for cells in refined(view, stop, 0 if first is None else len(first.label)):
         yield cells
-        line = border(view, cells, stop) if numerical else None
-        if line is not None:
+        if has_border(view) and (line := border(view, cells, stop)) is not None:
             yield line

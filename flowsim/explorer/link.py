@@ -23,7 +23,12 @@ _SPELLED = {"hidden_per_state": "hidden", "tied": "untied"}
 
 def to_query(view: View, full: FullSettings | None = None) -> str:
     """The query that ``from_query`` reads as this view; numbers are written so that they return."""
-    pairs = [("model", view.choice.name), *_model_pairs(view)]
+    pairs = [("model", view.choice.name)]
+    if is_own(view.model):
+        pairs += [(f"set-{name}", repr(value)) for name, value in view.arguments.items()]
+    else:
+        pairs += [(_SPELLED.get(name, name), "1" if isinstance(value, bool) else str(value))
+                  for name, value in view.told.items()]  # fmt: skip
     pairs += [(name, repr(getattr(view, name))) for name in view.choice.family.data]
     pairs += [(f"fix-{name}", f"{value!r}") for name, value in view.fixed]
     if view.window != view.usual_window:
@@ -55,7 +60,10 @@ def from_query(
         out of bounds changes nothing, and is named in the problems, one plain sentence each.
     """
     view, full = usual or View(), FullSettings()
-    words = {name: _words(values) for name, values in query.items()}
+    words: dict[str, list[str]] = {}
+    for name, values in query.items():  # as short texts, at least one of a name
+        texts = [v.decode("utf-8", "replace") if isinstance(v, bytes) else v for v in values]
+        words[name] = [text[:_LONGEST] for text in texts[:_MOST]] or [""]
     problems: list[str] = []
     for name in ("model", *(name for name in words if name != "model")):
         try:
@@ -69,12 +77,6 @@ def from_query(
         except (InputError, ValueError) as error:
             problems.append(" ".join(str(error).split())[:200])
     return view, full, problems
-
-
-def _words(values: Sequence[bytes | str]) -> list[str]:
-    """The values as short texts, at least one."""
-    texts = [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
-    return [text[:_LONGEST] for text in texts[:_MOST]] or [""]
 
 
 def _number(text: str) -> float:
@@ -98,53 +100,29 @@ _FULL: dict[str, tuple[str, Callable[[str], Any]]] = {
 }  # fmt: skip
 
 
-def _model_pairs(view: View) -> list[tuple[str, str]]:
-    """The model's sizes, and those of its other options that are not the usual ones; of a user's
-    own the numbers with which it is made."""
-    if is_own(view.model):
-        return [(f"set-{name}", repr(value)) for name, value in view.arguments.items()]
-    pairs = []
-    for name, value in view.choice.options.items():
-        usual = view.choice.family.options[name].default
-        if type(value) is int or value != usual:
-            text = "1" if isinstance(value, bool) else str(value)
-            pairs.append((_SPELLED.get(name, name), text))
-    return pairs
-
-
 def _read_model(view: View, words: Mapping[str, list[str]]) -> View:
-    known = {k: option.default for n in MODELS for k, option in family_of(n).options.items()}
-    given = {name: words[_SPELLED.get(name, name)][-1] for name in known
-             if _SPELLED.get(name, name) in words}  # fmt: skip
-    if not given and "model" not in words:
-        return view
-    options: dict[str, Any] = {
-        name: _option_value(known[name], text) for name, text in given.items()
-    }
+    """The view with the model that a link names, or with the options alone that it gives."""
     name = words["model"][-1] if "model" in words else view.choice.name
-    if name == view.choice.name and ":" in name:
-        return _read_arguments(view, words)
-    if ":" in name:  # which would be run
-        raise InputError("a link opens no model of your own: use flowsim explore --model")
+    if ":" in name:
+        if name != view.choice.name:  # which would be run
+            raise InputError("a link opens no model of your own: use flowsim explore --model")
+        numbers = {key: _number(words[f"set-{key}"][-1]) for key in view.arguments
+                   if f"set-{key}" in words}  # fmt: skip
+        kinds = {key: type(value) for key, value in view.arguments.items()}
+        return view.with_model(name, **{key: kinds[key](x) for key, x in numbers.items()})
+    options: dict[str, Any] = {}
+    for key, about in ((k, o) for n in MODELS for k, o in family_of(n).options.items()):
+        if (spelled := _SPELLED.get(key, key)) in words:
+            text, usual = words[spelled][-1], about.default
+            if isinstance(usual, bool):
+                options[key] = usual != (text == "1")
+            else:
+                options[key] = _whole(text) if isinstance(usual, int) else text
+    if not options and "model" not in words:
+        return view
     found = replace(view, choice=ModelChoice(name, **options), fixed=(), axes=())
     moved = view.window == view.usual_window  # nobody has chosen it
     return replace(found, window=found.usual_window) if moved else found
-
-
-def _read_arguments(view: View, words: Mapping[str, list[str]]) -> View:
-    """The user's own model that is served, with other numbers."""
-    found: dict[str, Any] = {}
-    for name, value in view.arguments.items():
-        if f"set-{name}" in words:
-            number = _number(words[f"set-{name}"][-1])
-            found[name] = int(number) if type(value) is int else number
-    return view.with_model(view.choice.name, **found)
-
-
-def _option_value(usual: object, text: str) -> object:
-    if isinstance(usual, bool):
-        return usual != (text == "1")
-    return _whole(text) if isinstance(usual, int) else text
 
 
 def _side(view: View, axis: str) -> str:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from importlib.resources import files
+from traceback import walk_tb
 
 from bokeh.application import Application
 from bokeh.application.handlers.function import FunctionHandler
@@ -27,7 +28,7 @@ from flowsim.explorer.page.visit import Visit
 from flowsim.explorer.view import View
 
 HOST = "127.0.0.1"
-#: How many pages it serves at once.
+#: How many pages the server serves at once.
 MOST_PAGES = 16
 #: Bytes of one message from a page; milliseconds after which a page that went away is forgotten,
 #: and between two looks for such pages.
@@ -55,31 +56,6 @@ def open_port(port: int) -> int:
         return int(probe.getsockname()[1])
 
 
-def make_server(usual: View, port: int) -> tuple[Server, Pools]:
-    """A server that shows ``usual`` to whoever asks for nothing else, not yet running.
-
-    It listens on 127.0.0.1 alone, takes sockets from pages of its own address alone, and gives each
-    page a state of its own.
-
-    Raises:
-        InputError: the port cannot be used.
-    """
-    port, pools = open_port(port), Pools()
-    visits: set[Visit] = set()
-    application = Application(FunctionHandler(partial(_fill, usual, pools, visits)))
-    try:
-        server = Server(
-            {"/": application}, port=port, address=HOST,
-            allow_websocket_origin=[f"{HOST}:{port}", f"localhost:{port}"],
-            websocket_max_message_size=_LARGEST, num_procs=1,
-            unused_session_lifetime_milliseconds=_FORGOTTEN,
-            check_unused_sessions_milliseconds=_LOOK,
-        )  # fmt: skip
-    except OSError as error:
-        raise InputError(f"port {port} cannot be used ({error.strerror or error})") from None
-    return server, pools
-
-
 def _fill(usual: View, pools: Pools, visits: set[Visit], document: Document) -> None:
     """One page."""
     visits -= {visit for visit in visits if visit.jobs.closed}
@@ -99,16 +75,15 @@ def _fill(usual: View, pools: Pools, visits: set[Visit], document: Document) -> 
 def is_news(record: logging.LogRecord) -> bool:
     """Whether a line of the log is more than Bokeh's surprise at what a closed page still sent."""
     fault, trace = (record.exc_info or (None, None, None))[1:]
-    if not isinstance(fault, AssertionError):
-        return True
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    last = None if trace is None else trace.tb_frame.f_globals.get("__name__")
-    return last != "bokeh.server.connection"
+    within = [frame.f_globals.get("__name__") for frame, _ in walk_tb(trace)]
+    return not (isinstance(fault, AssertionError) and within[-1:] == ["bokeh.server.connection"])
 
 
 def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM, then end cleanly.
+
+    Listens on 127.0.0.1 alone, takes sockets from pages of its own address alone, and gives each
+    page a state of its own.
 
     Args:
         usual: what a page without a query shows.
@@ -122,9 +97,21 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
     logging.getLogger("bokeh").setLevel(logging.ERROR)  # pages that go away are no news
     for name in ("bokeh.server.protocol_handler", "tornado.application"):
         logging.getLogger(name).addFilter(is_news)
-    server, pools = make_server(usual, port)
+    port, pools, visits = open_port(port), Pools(), set[Visit]()
+    server = Server(
+        {"/": Application(FunctionHandler(partial(_fill, usual, pools, visits)))},
+        port=port, address=HOST, allow_websocket_origin=[f"{HOST}:{port}", f"localhost:{port}"],
+        websocket_max_message_size=_LARGEST, num_procs=1,
+        unused_session_lifetime_milliseconds=_FORGOTTEN,
+        check_unused_sessions_milliseconds=_LOOK,
+    )  # fmt: skip
     loop = server.io_loop
     warm(usual)
+
+    def warm_others() -> None:
+        """Compile other models' engines where this machine has not, beside the first pages."""
+        for name, options in (("uniform", {}), ("rank-one", {}), ("rank-one", {"attention": True})):
+            warm(usual.with_model(name, **options))
 
     def end(*_: object) -> None:
         loop.add_callback_from_signal(loop.stop)
@@ -133,7 +120,7 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
     try:
         server.start()
         loop.add_callback(ready, f"http://{HOST}:{server.port}/")
-        threading.Thread(target=_warm_others, args=(usual,), daemon=True).start()
+        threading.Thread(target=warm_others, daemon=True).start()
         loop.start()
     finally:
         for number, handler in before.items():
@@ -142,9 +129,3 @@ def serve(usual: View, port: int, ready: Callable[[str], None]) -> None:
         pools.close()
         for task in asyncio.all_tasks(loop.asyncio_loop):
             task.cancel()
-
-
-def _warm_others(usual: View) -> None:
-    """Compile the other models' engines where this machine has not, beside the first pages."""
-    for name, options in (("uniform", {}), ("rank-one", {}), ("rank-one", {"attention": True})):
-        warm(usual.with_model(name, **options))

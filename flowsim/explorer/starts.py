@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from flowsim.explorer.layers import ends_of
-from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, Start, View, Window
+from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, Start, Stop, View
 from flowsim.flow.orbits import drawn_orbits, find_limits
 from flowsim.interface import Model
 from flowsim.labels import Label
@@ -65,7 +65,7 @@ class Orbit:
     caption: str = ""
 
 
-def follow_start(view: View, start: Start, stop: Callable[[], bool] = lambda: False) -> Orbit:
+def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
     """The orbit of a start in the view's model."""
     model = view.model
     y, x = (torch.tensor([value], dtype=torch.float64) for value in start)
@@ -78,18 +78,13 @@ def follow_start(view: View, start: Start, stop: Callable[[], bool] = lambda: Fa
     finite = rows.isfinite().all(dim=-1)
     resolved = label != Label.UNRESOLVED
     end = model.plane.project(limits.theta)[0, :2].tolist() if resolved else [np.nan, np.nan]
-    backward = _backward(view, theta[0], stop) if view.backward else None
     return Orbit(
-        start,
-        label,
-        (end[0], end[1]),
-        float(limits.loss[0]),
-        _path(model, times[finite], rows[finite]),
-        backward,
-        _beside(view, limits.theta[0]) if resolved else {},
-        kind,
-        ends.captions.get(kind, ""),
-    )
+        start, label, (end[0], end[1]), float(limits.loss[0]),
+        forward=_path(model, times[finite], rows[finite]),
+        backward=_backward(view, theta[0], stop) if view.backward else None,
+        beside=_beside(view, limits.theta[0]) if resolved else {},
+        kind=kind, caption=ends.captions.get(kind, ""),
+    )  # fmt: skip
 
 
 def _beside(view: View, end: Tensor) -> dict[str, tuple[float, float]]:
@@ -112,7 +107,7 @@ def _path(model: Model, times: Tensor, rows: Tensor) -> Path:
     return Path(times.numpy(), y, x, model.loss(rows).numpy(), gap.numpy(), others)
 
 
-def _backward(view: View, theta: Tensor, stop: Callable[[], bool]) -> Path | None:
+def _backward(view: View, theta: Tensor, stop: Stop) -> Path | None:
     """The way that leads to a start, by its length: dθ/ds = −v/‖v‖, dt/ds = −1/‖v‖.
 
     Length is the variable, since backward in time orbits run off to infinity at once. Classical
@@ -121,7 +116,9 @@ def _backward(view: View, theta: Tensor, stop: Callable[[], bool]) -> Path | Non
     it has the length of two or three of its sides.
     """
     model = view.model
-    side = max(view.window[1] - view.window[0], view.window[3] - view.window[2])
+    x_low, x_high, y_low, y_high = view.window
+    wide, tall = x_high - x_low, y_high - y_low
+    x, y, side = (x_low + x_high) / 2, (y_low + y_high) / 2, max(wide, tall)
     count, sides = (120, 3) if model.fast else (60, 2)
     step, left = side / count, sides * side
     back, size = _heading(model, theta)
@@ -133,14 +130,15 @@ def _backward(view: View, theta: Tensor, stop: Callable[[], bool]) -> Path | Non
         fourth, _ = _heading(model, here + step * third)
         there = here + step / 6 * (back + 2 * second + 2 * third + fourth)
         ahead, faster = _heading(model, there)
-        turns = min(float((x * back).sum()) for x in (second, third, fourth, ahead)) < 0
+        turns = any(float((way * back).sum()) < 0 for way in (second, third, fourth, ahead))
         if turns or not bool(there.isfinite().all()):
             step /= 2
             continue
         rows.append(there)
         times.append(times[-1] - step * (1 / size + 1 / max(faster, _REST)) / 2)
         back, size, left = ahead, faster, left - step
-        if _outside(view.window, model.plane.project(there[None])[0].numpy()) < 0:
+        at_y, at_x = model.plane.project(there[None])[0, :2].tolist()
+        if max(abs(at_x - x) / wide, abs(at_y - y) / tall) > 0.5 + _BEYOND:
             break
     if len(rows) < 2:
         return None
@@ -152,14 +150,6 @@ def _heading(model: Model, theta: Tensor) -> tuple[Tensor, float]:
     v = model.field(theta[None])[0]
     size = float(v.norm())
     return -v / max(size, _REST), size
-
-
-def _outside(window: Window, plane: np.ndarray) -> float:
-    """How far a point (y, x) lies within the window and a margin; negative beyond it."""
-    x_low, x_high, y_low, y_high = window
-    x = abs(plane[1] - (x_low + x_high) / 2) / (x_high - x_low)
-    y = abs(plane[0] - (y_low + y_high) / 2) / (y_high - y_low)
-    return 0.5 + _BEYOND - max(x, y)
 
 
 #: Starts that are followed between two looks at whether anybody still waits.
@@ -194,16 +184,14 @@ def draws(puff: Puff, count: int) -> tuple[np.ndarray, np.ndarray]:
     return puff.y + puff.sigma * unit[:, 0], puff.x + puff.sigma * unit[:, 1]
 
 
-def cloud_shares(view: View, stop: Callable[[], bool] = lambda: False) -> Iterator[CloudShare]:
+def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]:
     """The shares of the view's cloud, ever more of its starts; ends early when stopped."""
     if view.puff is None:
         return
-    model = view.model
-    quick = model.fast
-    y, x = draws(view.puff, DRAWS if quick else FEWER_DRAWS)
+    model, ends, label = view.model, ends_of(view), np.empty(0, np.int8)
+    y, x = draws(view.puff, DRAWS if model.fast else FEWER_DRAWS)
     rows = model.plane.at(torch.from_numpy(x), torch.from_numpy(y), view.held)
-    quick, ends = quick or model.flow() is None, ends_of(view)
-    label = np.empty(0, np.int8)
+    quick = model.fast or model.flow() is None
     for part in rows.split(len(rows) if quick else _AT_ONCE):
         if stop():
             return

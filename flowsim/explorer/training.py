@@ -8,7 +8,7 @@ classify: they have learned, or not within their steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.explorer.view import Start, View, full_length, within
+from flowsim.explorer.view import Start, Stop, Stopped, View, full_length, within
 from flowsim.labels import Label
 from flowsim.markov import GapChain
 from full_model.comparison.choices import Comparison
@@ -36,11 +36,16 @@ from full_model.model.transformer import forward
 from full_model.training.run import RunSession
 from full_model.training.settings import Recipe, RunSettings
 
-TRAINERS = ("gd", "flow", "sgd", "adamw")
-#: Bounds of one run; its time is bounded too (``training_stream``).
+#: The trainers, and their learning rates where none is chosen.
+USUAL_RATE = {"gd": 0.1, "flow": None, "sgd": 0.1, "adamw": 1e-3}
+#: Bounds of one run; its seconds are bounded too (``LONGEST``).
 MOST_D, MOST_N, MOST_STEPS, MOST_NOISE, MOST_RATE = 64, 64, 50_000, 1.0, 10.0
-#: Learning rates where none is chosen.
-USUAL_RATE = {"gd": 0.1, "sgd": 0.1, "adamw": 1e-3, "flow": None}
+#: 2^N sequences over which the exact loss with attention is still a quick sum.
+_MOST_EXACT = 12
+#: Seconds after which a run ends whatever it is doing, and points of its curves.
+LONGEST, _POINTS = 120.0, 150
+#: Time at which the flow is looked at first, and by how much the next look is later.
+_FIRST, _LATER = 0.02, 1.12
 
 
 @dataclass(frozen=True)
@@ -69,13 +74,14 @@ class FullSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.trainer not in TRAINERS:
-            raise InputError(f"the trainer must be one of {', '.join(TRAINERS)}")
-        for name, most in (("d", MOST_D), ("length", MOST_N), ("steps", MOST_STEPS)):
+        if self.trainer not in USUAL_RATE:
+            raise InputError(f"the trainer must be one of {', '.join(USUAL_RATE)}")
+        for name, low, high in (("d", 1, MOST_D), ("length", 1, MOST_N), ("steps", 1, MOST_STEPS),
+                                ("seed", 0, 10**9)):  # fmt: skip
             value = getattr(self, name)
-            if not (value is None and name == "length"):
-                _whole(name, value, 1, most)
-        _whole("seed", self.seed, 0, 10**9)
+            there = value is not None or name != "length"
+            if there and not (type(value) is int and low <= value <= high):
+                raise InputError(f"{name} must be a whole number from {low} to {high}")
         within("noise", self.noise, 0.0, MOST_NOISE)
         if self.learning_rate is not None:
             within("the learning rate", self.learning_rate, 1e-6, MOST_RATE)
@@ -85,15 +91,6 @@ class FullSettings:
         """The learning rate that is used; None for the flow, which has none."""
         usual = USUAL_RATE[self.trainer]
         return usual if usual is None or self.learning_rate is None else self.learning_rate
-
-
-def _whole(name: str, value: object, low: int, high: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{name} must be a whole number from {low} to {high}")
-
-
-#: 2^N sequences over which the exact loss with attention is still a quick sum.
-_MOST_EXACT = 12
 
 
 def check_training(view: View, settings: FullSettings) -> None:
@@ -117,28 +114,19 @@ def full_comparison(view: View, settings: FullSettings) -> Comparison:
     choice = view.choice
     return Comparison(
         **{name: getattr(view, name) for name in choice.family.data},
-        model=exact_model(choice),
-        trainer=settings.trainer,
-        d=settings.d,
-        length=full_length(view, settings.length),
-        noise=settings.noise,
-        seed=settings.seed,
-        steps=settings.steps,
-        learning_rate=settings.rate,
-        states=choice.states,
-        hidden_per_state=choice.hidden_per_state,
-    )
+        **{name: getattr(settings, name) for name in ("trainer", "d", "noise", "seed", "steps")},
+        length=full_length(view, settings.length), learning_rate=settings.rate,
+        model=exact_model(choice), states=choice.states, hidden_per_state=choice.hidden_per_state,
+    )  # fmt: skip
 
 
 def full_architecture(view: View, settings: FullSettings) -> Architecture:
     """One layer with softmax attention; untied, or with S logits, where the view's model is."""
-    choice, n = view.choice, full_length(view, settings.length)
-    if choice.states is None:
-        return Architecture(settings.d, n, tied=not is_untied(view))
-    m = choice.hidden_per_state or 1
-    return Architecture(
-        settings.d, n, hidden=m * choice.states, states=choice.states, output="states"
-    )
+    states, sizes = view.choice.states, (settings.d, full_length(view, settings.length))
+    if states is None:
+        return Architecture(*sizes, tied=not is_untied(view))
+    hidden = view.choice.hidden_per_state * states
+    return Architecture(*sizes, hidden=hidden, states=states, output="states")
 
 
 def is_untied(view: View) -> bool:
@@ -151,13 +139,11 @@ def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
 
     Its unembedding and its bias are those that the view holds; else e, and the best one.
     """
-    arch = full_architecture(view, settings)
-    point = canonical_point(view, start)
-    if view.choice.states is not None:
+    arch, point, held = full_architecture(view, settings), canonical_point(view, start), view.held
+    if arch.output == "states":
         clean = lift_states(point, arch)
     else:
-        held = view.held.get("u"), view.held.get("b")
-        clean = lift_held(point, arch, view.chain, *held)
+        clean = lift_held(point, arch, view.chain, held.get("u"), held.get("b"))
     if not settings.noise:
         return clean
     return with_noise(arch, clean, settings.noise, [torch.Generator().manual_seed(settings.seed)])
@@ -181,8 +167,7 @@ def place(arch: Architecture, weights: Weights) -> tuple[float, float]:
 
 def probe_tokens(view: View, settings: FullSettings) -> Tensor:
     """Sequences whose logits are averaged, (32, N)."""
-    source = MarkovSource.of(view.chain)
-    generator = torch.Generator().manual_seed(1)
+    source, generator = MarkovSource.of(view.chain), torch.Generator().manual_seed(1)
     return source.repeat(1).sample(32, full_length(view, settings.length), generator)[0][0]
 
 
@@ -200,17 +185,6 @@ def logit_gap(arch: Architecture, weights: Weights, tokens: Tensor) -> float:
         return float((own - others).mean())
     one = tokens == 1
     return float(logit[one].mean() - logit[~one].mean())
-
-
-#: Seconds after which a run ends whatever it is doing, and points of its curves.
-LONGEST, _POINTS = 120.0, 150
-#: Time at which the flow is looked at first, and by how much the next look is later.
-_FIRST, _LATER = 0.02, 1.12
-
-#: More steps than any run takes.
-_FAR = 2**62
-
-Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
@@ -287,11 +261,10 @@ def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
     side = FullSide(full_comparison(view, settings), point, weights=weights)
     tokens = probe_tokens(view, settings)
     rate, until, step = settings.rate, _FIRST, 0
-    stride = max(1, settings.steps // _POINTS)
 
     def look() -> tuple[Progress, Label]:
         now = float(side.time[0])
-        side.most_steps = _FAR  # what has used up its steps is measured too
+        side.most_steps = 2**62  # what has used up its steps is measured too
         line = side.measure(now)
         side.most_steps = settings.steps
         e, w = line["trained"][0, :2].tolist()
@@ -302,20 +275,24 @@ def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
             side.outcome[:] = Label.UNRESOLVED  # what is decided would not move
         return point, label
 
+    def pause() -> None:
+        if stop():
+            raise Stopped
+
     yield look()
     with torch.no_grad():
         while bool(side.undecided()[0]) and not stop():
             if rate is None:
                 before = float(side.time[0])
                 try:
-                    side.move(until, pause=lambda: _raise_if(stop()))
-                except _Halted:
+                    side.move(until, pause)
+                except Stopped:
                     return
                 until *= _LATER
                 if float(side.time[0]) == before or before > side.settings.last_time:
                     return
             else:
-                wanted = min(step + max(1, min(stride, step // 4 + 1)), settings.steps)
+                wanted = _next_look(step, settings.steps)
                 while step < wanted and not stop():
                     gradient, _ = side.field(side.state)
                     side.state = side.state - rate * gradient / side.field.metric
@@ -324,13 +301,9 @@ def _descent(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
             yield look()
 
 
-class _Halted(Exception):
-    """Somebody stopped a run of the flow between two looks."""
-
-
-def _raise_if(halted: bool) -> None:
-    if halted:
-        raise _Halted
+def _next_look(step: int, steps: int) -> int:
+    """The step at which a run is looked at next: often at first, then at equal distances."""
+    return min(step + max(1, min(steps // _POINTS, step // 4 + 1)), steps)
 
 
 def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label]]:
@@ -339,7 +312,7 @@ def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
     assert isinstance(chain, GapChain)
     session = RunSession(settings, first_weights(view, run.settings, run.start))
     trainer, recipe, arch = session.trainer, settings.recipe, settings.arch
-    stride, time = max(1, recipe.steps // _POINTS), 0.0
+    time = 0.0
 
     def look() -> Progress:
         session.measure(torch.full((1,), torch.nan))
@@ -350,14 +323,17 @@ def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
 
     yield look(), Label.UNRESOLVED
     while trainer.step < recipe.steps and not stop():
-        count = min(max(1, min(stride, trainer.step // 4 + 1)), recipe.steps - trainer.step)
-        time += sum(recipe.rate(trainer.step + i) for i in range(count))
-        trainer.advance(count)
+        wanted = _next_look(trainer.step, recipe.steps)
+        time += sum(map(recipe.rate, range(trainer.step, wanted)))
+        trainer.advance(wanted - trainer.step)
         if not bool(trainer.alive[0]):
             return
         point = look()
-        last = trainer.step >= recipe.steps
-        learned = last and _stays_learned(chain, [*run.curve, point])
+        looks = [*run.curve, point]
+        last = looks[-max(1, len(looks) // 10) :]  # the last tenth of them
+        learned = wanted == recipe.steps and all(
+            float(open_gap(chain, each.loss)) <= LEARNED_SAMPLED for each in last
+        )
         yield point, Label.GLOBAL_MINIMUM if learned else Label.UNRESOLVED
 
 
@@ -366,18 +342,11 @@ def sampled_settings(view: View, full: FullSettings) -> RunSettings:
     clip = 1.0 if full.trainer == "adamw" else None
     recipe = Recipe(full.trainer, steps=full.steps, learning_rate=full.rate, clip=clip)
     arch = full_architecture(view, full)
-    chain = view.chain
     data: dict[str, Any] = (
-        {"p": (view.p,), "q": (view.q,)} if isinstance(chain, BinaryChain) else {"data": chain}
+        {"p": (view.p,), "q": (view.q,)} if arch.output == "binary" else {"data": view.chain}
     )
     held_out = min(64, max(4, HELD_OUT // arch.length))
     return RunSettings(
         arch, recipe, seeds=(full.seed,), init="given", data_seed=full.seed, test_batch=held_out,
         **data,
     )  # fmt: skip
-
-
-def _stays_learned(chain: GapChain, curve: list[Progress]) -> bool:
-    """Whether the last tenth of the looks all leave at most a tenth of the gap open."""
-    last = curve[-max(1, len(curve) // 10) :]
-    return all(float(open_gap(chain, point.loss)) <= LEARNED_SAMPLED for point in last)

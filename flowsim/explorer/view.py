@@ -7,6 +7,7 @@ Nothing here knows of a browser. Every change makes a new ``View``; one that is 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -26,6 +27,14 @@ HELD = ("a", "u", "b")
 DRAWS, FEWER_DRAWS = 1000, 200
 #: What has a logarithmic axis on request.
 LOGS = ("time", "loss")
+
+
+#: Tells a computation in a thread whether something newer replaces it.
+Stop = Callable[[], bool]
+
+
+class Stopped(Exception):
+    """A computation was cancelled: a newer request replaced it."""
 
 
 class Window(NamedTuple):
@@ -85,42 +94,36 @@ class View:
     def __post_init__(self) -> None:
         for name in ("p", "q"):
             within(name, getattr(self, name), SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
-        if (self.choice.length or 1) > MOST_POSITIONS:
-            raise InputError(f"the explorer shows at most N = {MOST_POSITIONS} positions")
-        if (self.choice.states or 2) > MOST_STATES:
-            raise InputError(f"the explorer shows at most S = {MOST_STATES} states")
-        if (self.choice.hidden_per_state or 1) > MOST_STATES:
-            raise InputError(f"the explorer shows at most m = {MOST_STATES} units for each state")
-        for name, value in self.fixed:
-            within(name, value, -FARTHEST, FARTHEST)
-        self._check_plane()
-        for low, high in (self.window[:2], self.window[2:]):
-            within("the window", low, -FARTHEST, FARTHEST)
-            within("the window", high, -FARTHEST, FARTHEST)
-            if high - low < NARROWEST:
-                raise InputError(f"the window must be at least {NARROWEST:g} wide and high")
-        if len(self.starts) > MOST_STARTS:
-            raise InputError(f"at most {MOST_STARTS} orbits are shown at once")
-        for start in self.starts:
-            for name, value in zip((self.y, self.x), start, strict=True):
-                within(f"{name} of a start", value, -FARTHEST, FARTHEST)
-        if self.puff is not None:
-            within(f"{self.y} of the cloud", self.puff.y, -FARTHEST, FARTHEST)
-            within(f"{self.x} of the cloud", self.puff.x, -FARTHEST, FARTHEST)
-            within("the cloud's spread", self.puff.sigma, NARROWEST, FARTHEST)
-        if not set(self.logs or ()) <= set(LOGS):
-            raise InputError(f"only {' and '.join(LOGS)} can have logarithmic axes")
-
-    def _check_plane(self) -> None:
-        """InputError unless what is held exists, and full training can begin there."""
-        plane, name = self.model.plane, self.choice.name
+        for size, most, words in (
+            (self.choice.length, MOST_POSITIONS, f"N = {MOST_POSITIONS} positions"),
+            (self.choice.states, MOST_STATES, f"S = {MOST_STATES} states"),
+            (self.choice.hidden_per_state, MOST_STATES, f"m = {MOST_STATES} units for each state"),
+        ):
+            if size is not None and size > most:
+                raise InputError(f"the explorer shows at most {words}")
+        plane = self.model.plane
         for other in plane.holds if self.trains else ():
-            if other not in HELD:
+            if other not in HELD:  # where no full training can begin
                 raise InputError(
-                    f"the explorer holds {', '.join(HELD)} beside its planes, and the {name} "
-                    f"model, as chosen, has {other}"
+                    f"the explorer holds {', '.join(HELD)} beside its planes, and the "
+                    f"{self.choice.name} model, as chosen, has {other}"
                 )
         plane.hold(self.held)
+        y, x, (x_low, x_high, y_low, y_high) = plane.y, plane.x, self.window
+        numbers = [*self.fixed, *(("the window", side) for side in self.window)]
+        for start in self.starts:
+            numbers += [(f"{y} of a start", start.y), (f"{x} of a start", start.x)]
+        if self.puff is not None:
+            numbers += [(f"{y} of the cloud", self.puff.y), (f"{x} of the cloud", self.puff.x)]
+            within("the cloud's spread", self.puff.sigma, NARROWEST, FARTHEST)
+        for name, value in numbers:
+            within(name, value, -FARTHEST, FARTHEST)
+        if min(x_high - x_low, y_high - y_low) < NARROWEST:
+            raise InputError(f"the window must be at least {NARROWEST:g} wide and high")
+        if len(self.starts) > MOST_STARTS:
+            raise InputError(f"at most {MOST_STARTS} orbits are shown at once")
+        if not set(self.logs or ()) <= set(LOGS):
+            raise InputError(f"only {' and '.join(LOGS)} can have logarithmic axes")
 
     @property
     def chain(self) -> Any:
@@ -131,6 +134,11 @@ class View:
     def model(self) -> Model:
         """The reduced model on its chain."""
         return _showing(self.choice.on(self.chain), self.axes)
+
+    @property
+    def dynamics(self) -> tuple[object, ...]:
+        """What decides where a start of the plane goes."""
+        return self.choice, self.p, self.q, self.fixed
 
     @property
     def x(self) -> str:
@@ -159,6 +167,14 @@ class View:
         if not is_own(self.model):
             return {}
         return {k: v for k, v in self.choice.options.items() if type(v) in (int, float)}
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The options of the model that are written: sizes, what is not as usual, or all of one of
+        the user's own."""
+        usual, own = self.choice.family.options, is_own(self.model)
+        options = self.choice.options.items()
+        return {k: v for k, v in options if own or type(v) is int or v != usual[k].default}
 
     @property
     def held(self) -> dict[str, float]:
@@ -209,13 +225,13 @@ class View:
         """The slice at another value of the coordinate that has the slider."""
         name = self.slice_name or "a"
         held = {**self.held, name: value}
-        return replace(self, fixed=tuple(held.items()) if value else _without(held, name))
+        return replace(self, fixed=tuple((k, v) for k, v in held.items() if v or k != name))
 
     def with_start(self, y: float, x: float, number: int | None = None) -> View:
         """One more orbit, or the one of that number from elsewhere; its start is rounded to what a
         click can mean in the window."""
-        side = min(self.window.x_high - self.window.x_low, self.window.y_high - self.window.y_low)
-        digits = max(0, 3 - math.floor(math.log10(side)))
+        x_low, x_high, y_low, y_high = self.window
+        digits = max(0, 3 - math.floor(math.log10(min(x_high - x_low, y_high - y_low))))
         at = len(self.starts) if number is None else number
         start = Start(round(y, digits), round(x, digits))
         return replace(self, starts=(*self.starts[:at], start, *self.starts[at + 1 :]))
@@ -226,9 +242,8 @@ class View:
 
     def zoomed(self, factor: float) -> View:
         """The window's middle, so many times smaller along both axes, as far as bounds allow."""
-        x_low, x_high, y_low, y_high = self.window
-        sides = []
-        for low, high in ((x_low, x_high), (y_low, y_high)):
+        sides: list[float] = []
+        for low, high in (self.window[:2], self.window[2:]):
             middle, half = (low + high) / 2, (high - low) / 2 / factor
             sides += [max(middle - half, -FARTHEST), min(middle + half, FARTHEST)]
         return replace(self, window=Window(*sides))
@@ -250,7 +265,3 @@ def within(name: str, value: float, low: float, high: float) -> None:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not (number and math.isfinite(value) and low <= value <= high):
         raise InputError(f"{name} must lie between {low:g} and {high:g}, not {value!r}")
-
-
-def _without(held: dict[str, float], name: str) -> tuple[tuple[str, float], ...]:
-    return tuple((key, value) for key, value in held.items() if key != name)

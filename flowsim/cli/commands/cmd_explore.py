@@ -53,10 +53,9 @@ def explore(given: Explore) -> None:
         raise InputError('explore needs Bokeh: pip install "flowsim[explore]"') from None
     import torch
 
-    from flowsim.explorer.server import open_port, serve
+    from flowsim.explorer.server import serve
 
     torch.set_num_threads(1)  # several pages share the cores
-    open_port(given.port)
 
     def ready(address: str) -> None:
         if not given.quiet:

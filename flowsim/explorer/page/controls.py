@@ -46,15 +46,11 @@ def model_words(view: View) -> list[tuple[str, str]]:
 
 
 class Controls:
-    """All widgets of a page, by what they are for.
-
-    Args:
-        view: what the page begins with.
-    """
+    """All widgets of a page, by what they are for."""
 
     def __init__(self, view: View) -> None:
-        wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_look()]}
-        self.model = Select(title="Model", options=model_words(view), name="model", **wide)
+        self._wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_look()]}
+        self.model = self._widget(Select, "model", title="Model", options=model_words(view))
         self.p = _slider("p: chance of 1 after 0", 0.01, 0.99, "p")
         self.q = _slider("q: chance of 0 after 1", 0.01, 0.99, "q")
         self.a = _slider("a: attention of the slice", -2.0, 2.0, "a", 0.05)
@@ -62,71 +58,65 @@ class Controls:
                         for name, value in view.arguments.items()}  # fmt: skip
         self.arguments = column(*self.sliders.values(), sizing_mode="stretch_width")
         self.arguments.name = "arguments"
-        self.length = Spinner(title="N, positions", low=1, high=MOST_POSITIONS, step=1,
-                              name="length", **wide)  # fmt: skip
-        self.states = Spinner(title="S, states", low=2, high=MOST_STATES, step=1, name="states",
-                              **wide)  # fmt: skip
-        self.options = CheckboxGroup(labels=["attention", "untied"], name="options",
-                                     inline=True, **wide)  # fmt: skip
+        self.length = self._spinner("N, positions", "length", 1, MOST_POSITIONS)
+        self.states = self._spinner("S, states", "states", 2, MOST_STATES)
+        self.options = self._boxes("options", "attention", "untied")
         self.reading = _words("reading")
-        self.drag = RadioButtonGroup(labels=["zooms", "moves", "throws a cloud"], active=ZOOM,
-                                     name="drag", **wide)  # fmt: skip
-        self.back = Button(label="Zoom back", name="back", **wide)
-        self.closer = Button(label="Zoom in", name="closer", **wide)
-        self.reset = Button(label="Reset", name="reset", **wide)
-        self.logs = CheckboxGroup(labels=["log time", "log excess loss"], inline=True, name="logs",
-                                  **wide)  # fmt: skip
+        ways = ["zooms", "moves", "throws a cloud"]
+        self.drag = self._widget(RadioButtonGroup, "drag", active=ZOOM, labels=ways)
+        self.back = self._button("Zoom back", "back")
+        self.closer = self._button("Zoom in", "closer")
+        self.reset = self._button("Reset", "reset")
+        self.logs = self._boxes("logs", "log time", "log excess loss")
         self.under = _words("under")
-        self.undo = Button(label="Undo", name="undo", **wide)
-        self.clear = Button(label="Clear all", name="clear", **wide)
-        self.backward = CheckboxGroup(labels=["also backward in time"], name="backward", **wide)
-        self.place = TextInput(placeholder="-1.2, 0.5", name="place", **wide)
-        self.go = Button(label="Start", name="go", **wide)
-        self.legend = _words("legend")
-        self.story = _words("story")
-        self.cloud = _words("cloud")
-        self.problem = _words("problem")
-        self.problem.visible = False
-        self._add_training(wide)
-        self._add_saving(wide)
-
-    def _add_training(self, wide: dict[str, Any]) -> None:
-        self.heading = _words("heading")
-        self.heading.text = "<b>Train the full transformer from the chosen start</b>"
-        self.trainer = Select(title="Trainer", options=TRAINER_WORDS, value="gd", name="trainer",
-                              **wide)  # fmt: skip
-        self.d = Spinner(title="width d", low=1, high=MOST_D, step=1, value=8, name="d", **wide)
-        self.positions = Spinner(title="N", low=1, high=MOST_N, step=1, value=8, name="positions",
-                                 **wide)  # fmt: skip
-        self.noise = Spinner(title="noise", low=0, high=MOST_NOISE, step=0.01, value=0.0,
-                             name="noise", **wide)  # fmt: skip
-        self.rate = Spinner(title="rate", low=1e-6, high=MOST_RATE, step=0.01, value=0.1,
-                            name="rate", **wide)  # fmt: skip
-        self.steps = Spinner(title="steps", low=1, high=MOST_STEPS, step=500, value=4000,
-                             name="steps", **wide)  # fmt: skip
-        self.train = Button(label="Train", button_type="primary", name="train", disabled=True,
-                            **wide)  # fmt: skip
-        self.halt = Button(label="Stop", name="halt", disabled=True, **wide)
-        self.whole = Button(label="Run to the end", name="whole", disabled=True, **wide)
-        self.verdict = _words("verdict")
-
-    def _add_saving(self, wide: dict[str, Any]) -> None:
+        self.undo = self._button("Undo", "undo")
+        self.clear = self._button("Clear all", "clear")
+        self.backward = self._boxes("backward", "also backward in time")
+        self.place = self._widget(TextInput, "place", placeholder="-1.2, 0.5")
+        self.go = self._button("Start", "go")
+        self.legend, self.story, self.cloud = _words("legend"), _words("story"), _words("cloud")
+        self.problem = _words("problem", visible=False)
+        self._add_training()
         words = {"png": "Save PNG", "svg": "Save SVG", "record": "Save record"}
-        self.saving = {key: Button(label=words[key], name=key, **wide) for key in words}
-        self.load = FileInput(accept=".csv,.nc", title="Lay a path over it", name="load", **wide)
-        self.link = Button(label="Copy link", name="link", **wide)
-        self.code = Button(label="Commands", name="code", **wide)
+        self.saving = {name: self._button(label, name) for name, label in words.items()}
+        self.load = self._widget(FileInput, "load", accept=".csv,.nc", title="Lay a path over it")
+        self.link, self.code = self._button("Copy link", "link"), self._button("Commands", "code")
         self.shell, self.python = _words("shell"), _words("python")
         self.copy_shell = Button(label="Copy", name="copy_shell", width=90)
         self.copy_python = Button(label="Copy", name="copy_python", width=90)
 
-    @property
-    def of_training(self) -> tuple[Any, ...]:
-        """The widgets of full training."""
-        return (
+    def _add_training(self) -> None:
+        words = "<b>Train the full transformer from the chosen start</b>"
+        self.heading = _words("heading", text=words)
+        self.trainer = self._widget(
+            Select, "trainer", title="Trainer", options=TRAINER_WORDS, value="gd"
+        )
+        self.d = self._spinner("width d", "d", 1, MOST_D, value=8)
+        self.positions = self._spinner("N", "positions", 1, MOST_N, value=8)
+        self.noise = self._spinner("noise", "noise", 0, MOST_NOISE, step=0.01, value=0.0)
+        self.rate = self._spinner("rate", "rate", 1e-6, MOST_RATE, step=0.01, value=0.1)
+        self.steps = self._spinner("steps", "steps", 1, MOST_STEPS, step=500, value=4000)
+        self.train = self._button("Train", "train", button_type="primary", disabled=True)
+        self.halt = self._button("Stop", "halt", disabled=True)
+        self.whole = self._button("Run to the end", "whole", disabled=True)
+        self.verdict = _words("verdict")
+        #: The widgets of full training.
+        self.of_training = [
             self.heading, self.trainer, self.d, self.positions, self.noise, self.rate, self.steps,
             self.train, self.halt, self.whole, self.verdict,
-        )  # fmt: skip
+        ]  # fmt: skip
+
+    def _widget(self, kind: Any, name: str, **more: Any) -> Any:
+        return kind(name=name, **self._wide, **more)
+
+    def _button(self, label: str, name: str, **more: Any) -> Any:
+        return self._widget(Button, name, label=label, **more)
+
+    def _spinner(self, title: str, name: str, low: float, high: float, **more: Any) -> Any:
+        return self._widget(Spinner, name, title=title, low=low, high=high, **{"step": 1, **more})
+
+    def _boxes(self, name: str, *labels: str) -> Any:
+        return self._widget(CheckboxGroup, name, labels=list(labels), inline=len(labels) > 1)
 
     def roots(self) -> dict[str, Any]:
         """Every widget by its name, for the page's template."""
@@ -161,7 +151,7 @@ def _slider(title: str, low: float, high: float, name: str, step: float = 0.01) 
     )  # fmt: skip
 
 
-def _words(name: str) -> Div:
+def _words(name: str, **more: Any) -> Div:
     style = InlineStyleSheet(css="""
       :host { font: 14px/1.4 system-ui, sans-serif; color: #111; width: 100%; margin: 2px 0; }
       .bk-clearfix { display: block; width: 100%; }
@@ -170,4 +160,4 @@ def _words(name: str) -> Div:
       .legend span { display: inline-flex; align-items: center; gap: 5px; white-space: nowrap; }
       pre { margin: 0; white-space: pre-wrap; font-size: 12px; }
     """)  # fmt: skip
-    return Div(text="", name=name, sizing_mode="stretch_width", stylesheets=[style])
+    return Div(name=name, sizing_mode="stretch_width", stylesheets=[style], **{"text": "", **more})

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from bokeh.events import (
@@ -22,7 +23,6 @@ from bokeh.events import (
 )
 from bokeh.models import ColumnDataSource, CustomJS
 
-from flowsim.errors import InputError
 from flowsim.explorer.page.controls import CLOUD
 from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.view import FARTHEST, NARROWEST, Puff, Start, View, Window
@@ -63,26 +63,22 @@ _MOST_UNDONE, _MOST_WINDOWS = 50, 50
 
 
 class Gestures:
-    """What a visitor does with mouse and keyboard.
-
-    Args:
-        visit: the page.
-    """
+    """What a visitor does with mouse and keyboard on a page."""
 
     def __init__(self, visit: Page) -> None:
         self.visit = visit
-        self._undone: list[View] = []
         self._windows: list[Window] = []
-        self._clicked: tuple[float, float, View] | None = None  # the last click, and its view
+        self._clicked: tuple[Start, View] | None = None  # the last click, and its view
         self._moved: int | None = None  # the start that a drag moves
         self._grip: tuple[float, float] | None = None
         figure, c = visit.plane.figure, visit.controls
-        figure.on_event(Tap, self._tapped)
-        figure.on_event(PressUp, self._tapped)  # a click that was held for long
-        figure.on_event(DoubleTap, self._double_tapped)
+        for event, call in (
+            (Tap, self._tapped), (PressUp, self._tapped),  # a click that was held for long
+            (DoubleTap, self._double_tapped),
+            (PanStart, self._pan_start), (Pan, self._pan), (PanEnd, self._pan_end),
+        ):  # fmt: skip
+            figure.on_event(event, partial(_at_place, call))
         figure.on_event(RangesUpdate, self._ranges_moved)
-        for event, call in ((PanStart, self._pan_start), (Pan, self._pan), (PanEnd, self._pan_end)):
-            figure.on_event(event, call)
         under = ColumnDataSource({"x": [], "y": []}, name="under")
         under.on_change("data", self._hovered)
         sources = visit.plane.sources
@@ -104,35 +100,26 @@ class Gestures:
         c.go.on_click(self._typed)
         c.place.on_event(ValueSubmit, lambda _: self._typed())
 
-    @property
-    def can_undo(self) -> bool:
-        return bool(self._undone or self.visit.view.starts)
-
     def start(self, y: float, x: float, exact: bool = False) -> None:
         """Start an orbit, or choose the one whose start was clicked."""
-        visit = self.visit
-        near = self._start_at(y, x)
+        visit, near = self.visit, self._start_at(y, x)
         if near is not None and not exact:
             visit.choose(near)
             return
         self._remember()
-        view = visit.view
-        visit.try_to(
-            lambda: (
-                replace(view, starts=(*view.starts, Start(y, x)))
-                if exact
-                else view.with_start(y, x)
-            )
-        )
+        view, there = visit.view, (*visit.view.starts, Start(y, x))
+        visit.try_to(lambda: replace(view, starts=there) if exact else view.with_start(y, x))
 
     def _start_at(self, y: float, x: float) -> int | None:
         """The number of the start that a click or a drag is meant for."""
+        starts = enumerate(self.visit.view.starts)
+        return next((i for i, start in starts if self._is_near(start, y, x)), None)
+
+    def _is_near(self, start: Start, y: float, x: float) -> bool:
+        """Whether a point is within a few pixels of another."""
         x_low, x_high, y_low, y_high = self.visit.view.window
-        near = NEAR * (x_high - x_low), NEAR * (y_high - y_low)
-        for i, start in enumerate(self.visit.view.starts):
-            if abs(start.x - x) < near[0] and abs(start.y - y) < near[1]:
-                return i
-        return None
+        wide, tall = NEAR * (x_high - x_low), NEAR * (y_high - y_low)
+        return abs(start.x - x) < wide and abs(start.y - y) < tall
 
     def _hovered(self, _attribute: str, _old: Any, new: Any) -> None:
         """The mouse rests at a place, or has left; what is no place says nothing."""
@@ -145,8 +132,8 @@ class Gestures:
     def undo(self) -> None:
         """Take back the last orbit, cloud or clearing; then the orbits of the link."""
         visit = self.visit
-        if self._undone:
-            last = self._undone.pop()
+        if self.visit.undone:
+            last = self.visit.undone.pop()
             visit.try_to(lambda: replace(visit.view, starts=last.starts, puff=last.puff))
         elif visit.view.starts:
             visit.try_to(visit.view.without_last)
@@ -171,9 +158,9 @@ class Gestures:
 
     def throw(self, y: float, x: float) -> None:
         """The cloud around a point, as wide as before."""
-        puff, window = self.visit.view.puff, self.visit.view.window
+        puff, (x_low, x_high, *_) = self.visit.view.puff, self.visit.view.window
         self._remember()
-        self._puff(Puff(y, x, puff.sigma if puff else (window.x_high - window.x_low) / 20))
+        self._puff(Puff(y, x, puff.sigma if puff else (x_high - x_low) / 20))
 
     def spread(self, factor: float) -> None:
         """The cloud so many times as wide."""
@@ -183,25 +170,20 @@ class Gestures:
             self._puff(puff._replace(sigma=puff.sigma * factor))
 
     def _remember(self) -> None:
-        self._undone = [*self._undone, self.visit.view][-_MOST_UNDONE:]
+        self.visit.undone = [*self.visit.undone, self.visit.view][-_MOST_UNDONE:]
 
-    def _tapped(self, event: Tap | PressUp) -> None:
+    def _tapped(self, y: float, x: float) -> None:
         """A click; it may be the first half of a double click."""
-        if event.x is None or event.y is None:
-            return
-        y, x, before = float(event.y), float(event.x), self.visit.view
+        before = self.visit.view
         self.start(y, x)
-        started = self.visit.view != before
-        self._clicked = (y, x, self.visit.view) if started else None
+        self._clicked = (Start(y, x), self.visit.view) if self.visit.view != before else None
 
-    def _double_tapped(self, event: DoubleTap) -> None:
+    def _double_tapped(self, y: float, x: float) -> None:
         """Two clicks at one place go back; those of two places are two clicks."""
-        x_low, x_high, y_low, y_high = self.visit.view.window
-        if self._clicked is not None and event.x is not None and event.y is not None:
-            y, x, view = self._clicked
-            wide, tall = NEAR * (x_high - x_low), NEAR * (y_high - y_low)
-            if abs(event.x - x) > wide or abs(event.y - y) > tall:
-                self._tapped(event)
+        if self._clicked is not None:
+            place, view = self._clicked
+            if not self._is_near(place, y, x):
+                self._tapped(y, x)
                 return
             if view == self.visit.view:
                 self.undo()
@@ -211,14 +193,17 @@ class Gestures:
     def _ranges_moved(self, event: RangesUpdate) -> None:
         """A zoom by box or wheel has ended."""
         sides = (event.x0, event.x1, event.y0, event.y1)
-        if not all(isinstance(side, (int, float)) and math.isfinite(side) for side in sides):
-            return
-        self._zoom_within([float(side) for side in sides])
+        if all(isinstance(side, (int, float)) and math.isfinite(side) for side in sides):
+            self._zoom_within([float(side) for side in sides])
 
     def _zoom_within(self, sides: list[float]) -> None:
-        bounded = _rounded([min(max(side, -FARTHEST), FARTHEST) for side in sides])
-        self.zoom_to(Window(*bounded))
-        if self.visit.view.window != Window(*bounded):  # refused: put the axes back
+        """A window as far as bounds allow, its sides rounded so that links stay short."""
+        x_low, x_high, y_low, y_high = (min(max(side, -FARTHEST), FARTHEST) for side in sides)
+        least = min(x_high - x_low, y_high - y_low)
+        digits = 3 - math.floor(math.log10(least)) if least > 0 else 12  # a thousandth of it
+        window = Window(*(round(side, digits) for side in (x_low, x_high, y_low, y_high)))
+        self.zoom_to(window)
+        if self.visit.view.window != window:  # refused: put the axes back
             self.visit.plane.show_window(self.visit.view.window)
 
     @property
@@ -226,11 +211,9 @@ class Gestures:
         """Whether a drag throws a cloud."""
         return self.visit.controls.drag.active == CLOUD
 
-    def _pan_start(self, event: PanStart) -> None:
+    def _pan_start(self, y: float, x: float) -> None:
         """A drag begins: at a start it moves it, inside the ring the cloud; else it throws one."""
-        if event.x is None or event.y is None:
-            return
-        y, x, dragged = float(event.y), float(event.x), self.visit.plane.figure.toolbar.active_drag
+        dragged = self.visit.plane.figure.toolbar.active_drag
         self._moved = self._start_at(y, x) if dragged is None else None
         if self._moved is not None:
             self._remember()
@@ -240,30 +223,26 @@ class Gestures:
             return
         self._remember()
         puff = self.visit.view.puff
-        inside = puff is not None and (y - puff.y) ** 2 + (x - puff.x) ** 2 < 4 * puff.sigma**2
-        self._grip = (puff.y - y, puff.x - x) if inside and puff is not None else None
-        if self._grip is None:
-            side = self.visit.view.window.x_high - self.visit.view.window.x_low
-            self._puff(Puff(y, x, max(side / 200, NARROWEST)))
-
-    def _pan(self, event: Pan) -> None:
-        puff, number = self.visit.view.puff, self._moved
-        if event.x is None or event.y is None:
-            return
-        y, x = float(event.y), float(event.x)
-        if number is not None:
-            if number < len(self.visit.view.starts):
-                self.visit.try_to(lambda: self.visit.view.with_start(y, x, number))
-            return
-        if not self.throws or puff is None:
-            return
-        if self._grip is not None:
-            self._puff(Puff(y + self._grip[0], x + self._grip[1], puff.sigma))
+        self._grip = None
+        if puff is not None and math.dist(puff[:2], (y, x)) < 2 * puff.sigma:
+            self._grip = puff.y - y, puff.x - x
         else:
-            reach = ((y - puff.y) ** 2 + (x - puff.x) ** 2) ** 0.5
-            self._puff(Puff(puff.y, puff.x, max(reach / 2, NARROWEST)))
+            side = self.visit.view.window.x_high - self.visit.view.window.x_low
+            self._puff(Puff(y, x, side / 200))
 
-    def _pan_end(self, event: PanEnd) -> None:
+    def _pan(self, y: float, x: float) -> None:
+        view, number = self.visit.view, self._moved
+        if number is not None:
+            if number < len(view.starts):
+                self.visit.try_to(lambda: view.with_start(y, x, number))
+        elif self.throws and view.puff is not None:
+            middle, sigma = view.puff[:2], view.puff.sigma
+            if self._grip is not None:
+                self._puff(Puff(y + self._grip[0], x + self._grip[1], sigma))
+            else:
+                self._puff(Puff(*middle, math.dist(middle, (y, x)) / 2))
+
+    def _pan_end(self, *_: float) -> None:
         self._grip = self._moved = None
 
     def _puff(self, puff: Puff) -> None:
@@ -283,23 +262,18 @@ class Gestures:
         """A start written as two numbers, the horizontal one first."""
         words = str(self.visit.controls.place.value)[:60].replace(";", ",").split(",")
         try:
-            x, y = (float(word) for word in words)
-            start = Start(y, x)
+            x, y = map(float, words)
         except ValueError:
-            view = self.visit.view
-            self.visit.say_problem(
-                f"Write a start as two numbers, {view.x} and {view.y}, like -1.2, 0.5"
-            )
-            return
-        with suppress(InputError):
-            self.start(*start, exact=True)
+            names = f"{self.visit.view.x} and {self.visit.view.y}"
+            self.visit.say_problem(f"Write a start as two numbers, {names}, like -1.2, 0.5")
+        else:
+            self.start(y, x, exact=True)
 
 
-def _rounded(sides: list[float]) -> list[float]:
-    """A window's sides to a thousandth of it, so that links and commands stay short."""
-    least = min(sides[1] - sides[0], sides[3] - sides[2])
-    digits = 3 - math.floor(math.log10(least)) if least > 0 else 12
-    return [round(side, digits) for side in sides]
+def _at_place(call: Callable[[float, float], None], event: Any) -> None:
+    """Call it with the place (y, x) of an event, if it has one."""
+    if event.x is not None and event.y is not None:
+        call(float(event.y), float(event.x))
 
 
 #: Arrow keys of one side of the window to the other; with Shift a step is five of these.
@@ -369,12 +343,7 @@ _KEYS = """
 
 
 class Keyboard:
-    """What keys do while the plane is in focus.
-
-    Args:
-        visit: the page.
-        gestures: what the mouse does there.
-    """
+    """What keys do while the plane is in focus: what the mouse does there."""
 
     def __init__(self, visit: Page, gestures: Gestures) -> None:
         self.visit, self.gestures = visit, gestures
@@ -394,16 +363,10 @@ class Keyboard:
             x, y, key = float(new["x"][0]), float(new["y"][0]), str(new["key"][0])
         except (KeyError, IndexError, TypeError, ValueError):
             return
-        gestures = self.gestures
-        if key == "Enter" and gestures.throws:
-            gestures.throw(y, x)
-        elif key == "Enter":
-            gestures.start(y, x)
-        elif key in ("+", "=") and gestures.throws:
-            gestures.spread(1.25)
-        elif key == "-" and gestures.throws:
-            gestures.spread(0.8)
+        do = self.gestures
+        if key == "Enter":
+            (do.throw if do.throws else do.start)(y, x)
         elif key in ("+", "="):
-            gestures.closer(y, x)
+            do.spread(1.25) if do.throws else do.closer(y, x)
         elif key == "-":
-            gestures.zoom_back()
+            do.spread(0.8) if do.throws else do.zoom_back()

@@ -13,7 +13,10 @@ from typing import Any
 from bokeh.document import Document
 
 from flowsim.errors import InputError
+from flowsim.explorer.view import Stop, Stopped
 
+#: What runs in a thread: it is told how to learn that it is to stop, and yields results.
+Work = Callable[[Stop], Iterable[Any]]
 #: Threads of all pages together: for planes and orbits, and for training.
 _THREADS = {"plane": 2, "training": 2}
 #: Seconds within which a page is closed whose document is being taken apart.
@@ -21,20 +24,15 @@ _TAKEN_APART = 2.0
 
 
 class Pools:
-    """The threads that all pages of a server share."""
+    """The threads that all pages of a server share, by what they are for."""
 
     def __init__(self) -> None:
-        self._pools = {
-            name: ThreadPoolExecutor(count, thread_name_prefix=f"flowsim-{name}")
-            for name, count in _THREADS.items()
-        }
-
-    def submit(self, pool: str, work: Callable[[], None]) -> None:
-        self._pools[pool].submit(work)
+        self.of = {name: ThreadPoolExecutor(count, thread_name_prefix=f"flowsim-{name}")
+                   for name, count in _THREADS.items()}  # fmt: skip
 
     def close(self) -> None:
         """Let nothing new begin; what runs ends at its next look at its page."""
-        for pool in self._pools.values():
+        for pool in self.of.values():
             pool.shutdown(wait=False, cancel_futures=True)
 
 
@@ -58,13 +56,9 @@ class Jobs:
         return self._gone.is_set()
 
     def start(
-        self,
-        kind: str,
-        work: Callable[[Callable[[], bool]], Iterable[Any]],
-        show: Callable[[Any], None],
-        pool: str = "plane",
-        done: Callable[[], None] | None = None,
-    ) -> None:
+        self, kind: str, work: Work, show: Callable[[Any], None], pool: str = "plane",
+        done: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         """Run ``work(stop)`` in a thread, and ``show`` each result on the page, in order.
 
         After the last result, or where the work fails, ``done`` is called on the page.
@@ -74,7 +68,7 @@ class Jobs:
         if self.closed:
             return
         event = self._stops[kind] = threading.Event()
-        self.pools.submit(pool, partial(self._run, event, work, show, done))
+        self.pools.of[pool].submit(self._run, event, work, show, done)
 
     def stop(self, kind: str) -> None:
         """Stop the job of that kind, if there is one; it shows nothing more."""
@@ -88,24 +82,22 @@ class Jobs:
             self.stop(kind)
 
     def _run(
-        self,
-        event: threading.Event,
-        work: Callable[[Callable[[], bool]], Iterable[Any]],
-        show: Callable[[Any], None],
-        done: Callable[[], None] | None,
-    ) -> None:
+        self, event: threading.Event, work: Work, show: Callable[[Any], None],
+        done: Callable[[], None],
+    ) -> None:  # fmt: skip
         try:
             for result in work(event.is_set):
                 if event.is_set():
                     return
                 self._on_page(event, partial(show, result))
+        except Stopped:
+            return
         except InputError as error:
             self._on_page(event, partial(self.failed, f"{error}"))
         except Exception:  # a fault of this program: say so, and let the page live
             traceback.print_exc(file=sys.stderr)
             self._on_page(event, partial(self.failed, "this could not be computed, see the shell"))
-        if done is not None:
-            self._on_page(event, done)
+        self._on_page(event, done)
 
     def _on_page(self, event: threading.Event, call: Callable[[], None]) -> None:
         """Call it on the page's own thread, unless the job was stopped meanwhile."""

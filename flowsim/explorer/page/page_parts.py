@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from bokeh.document import Document
@@ -28,15 +28,11 @@ class Page(Protocol):
     orbits: list[Orbit]
     #: The number of the orbit whose coordinates are shown and from whose start training begins.
     chosen: int
-
-    @property
-    def training_settings(self) -> FullSettings: ...
-
-    @property
-    def training_runs(self) -> Sequence[Run]: ...
-
-    @property
-    def can_undo(self) -> bool: ...
+    #: How full transformers are trained, and the runs that are shown.
+    full: FullSettings
+    runs: list[Run]
+    #: Views whose orbits and clouds come back by "Undo".
+    undone: list[View]
 
     def try_to(self, change: Callable[[], View]) -> None: ...
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -17,36 +16,40 @@ from bokeh.models import ColumnDataSource, CustomJS
 
 from flowsim.drawing.overlay import path_columns
 from flowsim.errors import InputError
-from flowsim.explorer.outside import Stopped, command_lines, python_lines, saved_file
+from flowsim.explorer.outside import command_lines, python_lines, saved_file
 from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.page.words import other_length, verdict, why_apart
-from flowsim.explorer.training import USUAL_RATE, FullSettings, Run, check_training, training
-from flowsim.explorer.view import LOGS, View, full_length
+from flowsim.explorer.training import USUAL_RATE, Run, check_training, training
+from flowsim.explorer.view import LOGS, Stop, View, full_length
 from flowsim.labels import Label
 
 
 class Choices:
-    """The widgets of model, chain and slice.
-
-    Args:
-        visit: the page.
-
-    Attributes:
-        showing: whether the widgets are being set, so that their own callbacks are no choice.
-    """
+    """The widgets of a page's model, chain and slice."""
 
     def __init__(self, visit: Page) -> None:
-        self.visit, self.showing = visit, False
-        c = visit.controls
-        for name in ("p", "q", "a"):
-            getattr(c, name).on_change("value", partial(self._slid, name))
+        self.visit, c = visit, visit.controls
+        #: Whether the widgets are being set, so that their own callbacks are no choice.
+        self.showing = False
+
+        def on_change(widget: Any, change: Callable[[View, Any], View]) -> None:
+            """Show the view that a widget's new value makes of the page's."""
+
+            def changed(_attribute: str, _old: Any, new: Any) -> None:
+                visit.try_to(lambda: change(visit.view, new))
+
+            widget.on_change("active" if hasattr(widget, "active") else "value", changed)
+
+        on_change(c.p, lambda view, new: replace(view, p=round(float(new), 6)))
+        on_change(c.q, lambda view, new: replace(view, q=round(float(new), 6)))
+        on_change(c.a, lambda view, new: view.with_slice(round(float(new), 6)))
         for name, slider in c.sliders.items():
-            slider.on_change("value", partial(self._set, name))
-        for widget in (c.model, c.length, c.states):
-            widget.on_change("value", self._model_chosen)
-        c.options.on_change("active", self._model_chosen)
-        c.backward.on_change("active", self._backward_chosen)
-        c.logs.on_change("active", self._logs_chosen)
+            on_change(slider, partial(_with_argument, name))
+        for widget in (c.model, c.length, c.states, c.options):
+            on_change(widget, self._model_chosen)
+        on_change(c.backward, lambda view, new: replace(view, backward=bool(new)))
+        on_change(c.logs, lambda view, new: replace(view, logs=tuple(
+            name for i, name in enumerate(LOGS) if i in new)))  # fmt: skip
 
     def show(self) -> None:
         """Let the widgets show the page's view, without their callbacks."""
@@ -76,9 +79,8 @@ class Choices:
             c.options.visible = {"attention", "tied"} <= options.keys()
             c.options.active = [0] * choice.attention + [1] * (not choice.tied)
             c.backward.active = [0] if view.backward else []
-            c.undo.disabled = not self.visit.can_undo
-            laid = self.visit.plane.laid
-            c.clear.disabled = not view.starts and view.puff is None and not laid
+            c.undo.disabled = not (self.visit.undone or view.starts)
+            c.clear.disabled = not (view.starts or view.puff or self.visit.plane.laid)
         finally:
             self.showing = False
 
@@ -88,39 +90,23 @@ class Choices:
         self.visit.controls.logs.active = [i for i, name in enumerate(LOGS) if name in logs]
         self.showing = False
 
-    def _slid(self, name: str, _attribute: str, _old: Any, new: Any) -> None:
-        def change() -> View:
-            view, value = self.visit.view, round(float(new), 6)
-            if name == "a":
-                return view.with_slice(value)
-            return replace(view, p=value) if name == "p" else replace(view, q=value)
-
-        self.visit.try_to(change)
-
-    def _set(self, name: str, _attribute: str, _old: Any, new: Any) -> None:
-        def change() -> View:
-            view = self.visit.view
-            number = int(new) if type(view.arguments[name]) is int else round(float(new), 9)
-            return view.with_model(view.choice.name, **{name: number})
-
-        self.visit.try_to(change)
-
-    def _model_chosen(self, _attribute: str, _old: Any, _new: Any) -> None:
-        c, view = self.visit.controls, self.visit.view
+    def _model_chosen(self, view: View, _: Any) -> View:
+        """The view of what the model's widgets say together."""
+        c = self.visit.controls
         on, name = list(c.options.active), str(c.model.value)
         options: dict[str, Any] = {}
         if name == view.choice.name and view.trains:  # what is chosen belongs to the model before
             options |= {"attention": 0 in on, "tied": 1 not in on}
-            options["length"] = None if c.length.value is None else int(c.length.value)
-            options["states"] = None if c.states.value is None else int(c.states.value)
-        self.visit.try_to(lambda: view.with_model(name, **options))
+            for size in ("length", "states"):
+                value = getattr(c, size).value
+                options[size] = None if value is None else int(value)
+        return view.with_model(name, **options)
 
-    def _backward_chosen(self, _attribute: str, _old: Any, new: Sequence[int]) -> None:
-        self.visit.try_to(lambda: replace(self.visit.view, backward=bool(new)))
 
-    def _logs_chosen(self, _attribute: str, _old: Any, new: Sequence[int]) -> None:
-        logs = tuple(LOGS[i] for i in sorted(new) if i < len(LOGS))
-        self.visit.try_to(lambda: replace(self.visit.view, logs=logs))
+def _with_argument(name: str, view: View, new: Any) -> View:
+    """A model of the user's own with another number."""
+    number = int(new) if type(view.arguments[name]) is int else round(float(new), 9)
+    return view.with_model(view.choice.name, **{name: number})
 
 
 #: Runs that are shown at once.
@@ -128,19 +114,11 @@ _MOST_RUNS = 8
 
 
 class TrainerPanel:
-    """Settings, the run that is going on, and the runs that are shown.
+    """Settings of full training, the run that is going on, and the runs that are shown."""
 
-    Args:
-        visit: the page.
-        settings: what the panel begins with.
-    """
-
-    def __init__(self, visit: Page, settings: FullSettings) -> None:
-        self.visit, self.settings = visit, settings
-        self.runs: list[Run] = []
-        self.busy = False
-        self._setting = False
-        c = visit.controls
+    def __init__(self, visit: Page) -> None:
+        self.visit, c = visit, visit.controls
+        self.busy = self._setting = False
         fields = {"trainer": c.trainer, "d": c.d, "length": c.positions, "noise": c.noise,
                   "learning_rate": c.rate, "steps": c.steps}  # fmt: skip
         for name, widget in fields.items():
@@ -153,19 +131,18 @@ class TrainerPanel:
     def forget(self) -> None:
         """The chain or the model is another: former runs say nothing about it."""
         self.visit.jobs.stop("training")
-        had, self.busy, self.runs = bool(self.runs), False, []
+        had, self.busy, self.visit.runs = self.visit.runs, False, []
         self._set_widgets()
         if had:
             self.show()
 
     def halt(self) -> None:
         """Stop the run that is going on, and keep what it did."""
-        if not self.busy:
-            return
-        self.visit.jobs.stop("training")
-        self.busy = False
-        self.runs[-1].ended = "stopped"
-        self.show()
+        if self.busy:
+            self.visit.jobs.stop("training")
+            self.busy = False
+            self.visit.runs[-1].ended = "stopped"
+            self.show()
 
     def train(self, whole: bool = False) -> None:
         """Train from the chosen start, until it is decided or through all of its steps."""
@@ -175,13 +152,13 @@ class TrainerPanel:
         self.halt()
         orbit, view = visit.orbits[visit.chosen], visit.view
         try:
-            check_training(view, self.settings)
+            check_training(view, visit.full)
         except InputError as error:
             visit.controls.verdict.text = f"<p>{escape(str(error))}.</p>"
             return
-        run = Run(orbit.start, self.settings, orbit.label, whole=whole)
-        again = [r for r in self.runs if not (whole and r.start == run.start)]
-        self.runs = [*again, run][-_MOST_RUNS:]
+        run = Run(orbit.start, visit.full, orbit.label, whole=whole)
+        others = [r for r in visit.runs if not (whole and r.start == run.start)]
+        visit.runs = [*others, run][-_MOST_RUNS:]
         self.busy = True
 
         def done() -> None:
@@ -198,35 +175,32 @@ class TrainerPanel:
     def show(self) -> None:
         """The runs in the plane and against time, the buttons and the verdict."""
         visit, c = self.visit, self.visit.controls
-        self.runs = [run for run in self.runs if run.start in visit.view.starts]
-        self.busy = self.busy and bool(self.runs)
-        visit.plane.show_runs(self.runs)
-        visit.times.show_runs(self.runs)
+        starts, chosen = visit.view.starts, visit.chosen
+        visit.runs = [run for run in visit.runs if run.start in starts]
+        self.busy = self.busy and bool(visit.runs)
+        visit.plane.show_runs(visit.runs)
+        visit.times.show_runs(visit.runs)
         visit.show_legend()
-        c.train.disabled = self.busy or not 0 <= visit.chosen < len(visit.orbits)
+        c.train.disabled = self.busy or not 0 <= chosen < len(visit.orbits)
         c.halt.disabled = not self.busy
-        here = [run for run in self.runs if _is_chosen(visit, run)]
-        if here:
-            strong = here[-1].ended and here[-1].outcome != Label.UNRESOLVED
-            text = escape(verdict(visit.view, here[-1]))
-            text = (
-                f"<p><b>{text}</b>{why_apart(here[-1], visit.orbits[visit.chosen])}</p>"
-                if (strong)
-                else f"<p>{text}</p>"
-            )
+        here = starts[chosen] if 0 <= chosen < len(starts) else None
+        run = next((run for run in reversed(visit.runs) if run.start == here), None)
+        if run is None:
+            text = "" if starts else "<p>First click a start.</p>"
+        elif run.ended and run.outcome != Label.UNRESOLVED:
+            said = escape(verdict(visit.view, run))
+            text = f"<p><b>{said}</b>{why_apart(run, visit.orbits[chosen])}</p>"
         else:
-            text = "" if visit.view.starts else "<p>First click a start.</p>"
-        c.whole.disabled = self.busy or not (here and here[-1].ended == "decided")
-        c.verdict.text = text + other_length(visit.view, self.settings)
+            text = f"<p>{escape(verdict(visit.view, run))}</p>"
+        c.whole.disabled = self.busy or run is None or run.ended != "decided"
+        c.verdict.text = text + other_length(visit.view, visit.full)
 
     def _chosen(self, name: str, _attribute: str, _old: Any, new: Any) -> None:
         if self._setting:
             return
         try:
-            value: Any = str(new) if name == "trainer" else new
-            if name in ("d", "length", "steps"):
-                value = int(new)
-            settings = replace(self.settings, **{name: value})
+            value: Any = int(new) if name in ("d", "length", "steps") else new
+            settings = replace(self.visit.full, **{name: value})
             if name == "length" and value == full_length(self.visit.view):
                 settings = replace(settings, length=None)  # which follows the view's again
             if name == "trainer":
@@ -234,13 +208,13 @@ class TrainerPanel:
         except (InputError, TypeError, ValueError) as error:
             self.visit.controls.verdict.text = f"<p>{escape(str(error))}.</p>"
         else:
-            self.settings = settings
+            self.visit.full = settings
             self.visit.write_address()
             self.show()
         self._set_widgets()
 
     def _set_widgets(self) -> None:
-        c, settings = self.visit.controls, self.settings
+        c, settings = self.visit.controls, self.visit.full
         self._setting = True
         try:
             c.trainer.value, c.d.value = settings.trainer, settings.d
@@ -250,11 +224,6 @@ class TrainerPanel:
             c.rate.value = settings.rate if settings.rate is not None else USUAL_RATE["gd"]
         finally:
             self._setting = False
-
-
-def _is_chosen(visit: Page, run: Run) -> bool:
-    starts = visit.view.starts
-    return 0 <= visit.chosen < len(starts) and starts[visit.chosen] == run.start
 
 
 _ADDRESS = """
@@ -279,23 +248,19 @@ _COPY = """
     setTimeout(() => { button.label = label; }, 1200);
   });
 """
+_SHOW_COMMANDS = "document.getElementById('commands').showModal()"
 _KINDS = {"png": "image/png", "svg": "image/svg+xml", "nc": "application/x-netcdf"}
 
 
 class Outgoing:
-    """Address, files and commands of a page.
-
-    Args:
-        visit: the page.
-    """
+    """Address, files and commands of a page."""
 
     def __init__(self, visit: Page) -> None:
-        self.visit = visit
+        self.visit, c = visit, visit.controls
         self.address = ColumnDataSource({"query": []}, name="address")
         self.address.js_on_change("data", CustomJS(code=_ADDRESS))
         self.download = ColumnDataSource({"name": [], "kind": [], "content": []}, name="download")
         self.download.js_on_change("data", CustomJS(code=_DOWNLOAD))
-        c = visit.controls
         self.copied = ColumnDataSource({"shell": [""], "python": [""]}, name="copied")
         c.problem.tags = [self.address, self.download]
         for button, text in ((c.link, "location.href"), (c.copy_shell, "from.data.shell[0]"),
@@ -305,10 +270,10 @@ class Outgoing:
         for key, suffix in (("png", "png"), ("svg", "svg"), ("record", "nc")):
             c.saving[key].on_click(partial(self.save, suffix))
         c.code.on_click(self.show_commands)
-        c.load.on_change("value", self._loaded)
-        c.code.js_on_event(
-            "button_click", CustomJS(code="document.getElementById('commands').showModal()")
-        )
+        c.code.js_on_event("button_click", CustomJS(code=_SHOW_COMMANDS))
+        # a file has come; its name comes after it
+        later = visit.document.add_next_tick_callback
+        c.load.on_change("value", lambda _attribute, _old, _new: later(self._lay_over))
 
     def show_address(self, query: str) -> None:
         """Write the query into the address bar; the page is not loaded again."""
@@ -317,13 +282,12 @@ class Outgoing:
     def save(self, suffix: str) -> None:
         """Draw or record what is on the screen, and hand it to the browser."""
         visit = self.visit
-        view, orbits, runs = visit.view, list(visit.orbits), list(visit.training_runs)
+        shown = visit.view, list(visit.orbits), list(visit.runs), suffix
         laid = visit.plane.laid
         visit.say_problem("Being drawn …" if suffix != "nc" else "Being written …")
 
-        def work(stop: Callable[[], bool]) -> Iterator[tuple[str, bytes]]:
-            with suppress(Stopped):
-                yield saved_file(view, orbits, runs, suffix, stop, laid)
+        def work(stop: Stop) -> Iterator[tuple[str, bytes]]:
+            yield saved_file(*shown, stop, laid)
 
         def show(found: tuple[str, bytes]) -> None:
             name, content = found
@@ -333,10 +297,6 @@ class Outgoing:
             }  # fmt: skip
 
         visit.jobs.start("saving", work, show)
-
-    def _loaded(self, _attribute: str, _old: Any, _new: Any) -> None:
-        """A file has come; its name comes after it."""
-        self.visit.document.add_next_tick_callback(self._lay_over)
 
     def _lay_over(self) -> None:
         """Lay the paths of a file over the plane, such as a record of training."""
@@ -358,9 +318,8 @@ class Outgoing:
     def show_commands(self) -> None:
         """The lines that make the page's contents again."""
         visit = self.visit
-        starts_trained = [run.start for run in visit.training_runs]
-        lines = command_lines(visit.view, visit.training_settings, starts_trained)
-        code = python_lines(visit.view, visit.training_settings, starts_trained)
+        shown = visit.view, visit.full, [run.start for run in visit.runs]
+        lines, code = command_lines(*shown), python_lines(*shown)
         visit.controls.shell.text = f"<p><b>In a shell</b></p><pre>{escape(lines)}</pre>"
         visit.controls.python.text = f"<p><b>In Python</b></p><pre>{escape(code)}</pre>"
         self.copied.data = {"shell": [lines], "python": [code]}

@@ -11,28 +11,8 @@ import xarray as xr
 from bokeh.models import BoxZoomTool, ColumnDataSource, LinearColorMapper, PanTool, WheelZoomTool
 from bokeh.plotting import figure
 
+from flowsim.drawing import plane, style
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
-from flowsim.drawing.plane import (
-    CANONICAL_SEPARATRIX,
-    CRITICAL,
-    FOUND,
-    MINIMA,
-    PLATEAU,
-    SEPARATRIX,
-    VALLEY,
-)
-from flowsim.drawing.style import (
-    ARROW,
-    FILL,
-    INK,
-    LINE,
-    MARKER,
-    PATHS,
-    SOFT,
-    TRAINED,
-    code_of,
-    label_names,
-)
 from flowsim.explorer.layers import Border, Cells, ends_of, runs
 from flowsim.explorer.starts import CloudShare, Orbit
 from flowsim.explorer.training import Run
@@ -47,13 +27,7 @@ _SHAPES = {
 }  # fmt: skip
 #: Arrows: half their length, and their heads, in parts of the distance between two.
 _ARROW_HALF, _ARROW_HEAD = 0.36, 0.2
-_NO_CURVES: dict[str, Any] = {"xs": [], "ys": []}
-_MARKS = ("x", "y", "fill", "line", "marker")
-
-
-def shape_of(kind: str) -> str:
-    """The marker of an end, the same as in the figures."""
-    return _SHAPES[MARKER[kind]]
+_MARKS = "x y fill line marker"
 
 
 class PlaneFigure:
@@ -86,19 +60,24 @@ class PlaneFigure:
         self._add_curves()
         self._add_starts()
 
-    def _source(self, name: str, *columns: str) -> ColumnDataSource:
-        self.sources[name] = ColumnDataSource({column: [] for column in columns}, name=name)
+    def _source(self, name: str, columns: str) -> ColumnDataSource:
+        empty: dict[str, Any] = {column: [] for column in columns.split()}
+        self.sources[name] = ColumnDataSource(empty, name=name)
         return self.sources[name]
+
+    def _curves(self, name: str, **look: Any) -> None:
+        """A source of any number of curves."""
+        self.figure.multi_line("xs", "ys", source=self._source(name, "xs ys"), **look)
 
     def _add_cells(self) -> None:
         self.mapper = LinearColorMapper(palette=[NOT_YET], low=-0.5, high=0.5, high_color=NOT_YET)
-        cells = self._source("cells", "image", "x", "y", "dw", "dh")
+        cells = self._source("cells", "image x y dw dh")
         self.figure.image("image", x="x", y="y", dw="dw", dh="dh", source=cells,
                           color_mapper=self.mapper, level="image")  # fmt: skip
         for name, pattern, colour, alpha in (
-            ("trapped", "right_diagonal_line", "#ffffff", 0.9), ("saddle", "dot", LINE, 0.35),
+            ("trapped", "right_diagonal_line", "#ffffff", 0.9), ("saddle", "dot", style.LINE, 0.35),
         ):  # fmt: skip
-            hatched = self._source(name, "left", "right", "bottom", "top")
+            hatched = self._source(name, "left right bottom top")
             self.figure.quad(
                 "left", "right", "bottom", "top", source=hatched, fill_alpha=0, line_alpha=0,
                 hatch_pattern=pattern, hatch_color=colour, hatch_alpha=alpha, hatch_scale=9,
@@ -107,68 +86,60 @@ class PlaneFigure:
 
     def _add_curves(self) -> None:
         plot = self.figure
-        heads = self._source("arrows", "x0", "y0", "x1", "y1", "angle")
-        plot.segment("x0", "y0", "x1", "y1", source=heads, line_color=ARROW, line_alpha=0.8)
+        heads = self._source("arrows", "x0 y0 x1 y1 angle")
+        plot.segment("x0", "y0", "x1", "y1", source=heads, line_color=style.ARROW, line_alpha=0.8)
         plot.scatter("x1", "y1", angle="angle", marker="triangle", size=5, source=heads,
-                     color=ARROW, alpha=0.8)  # fmt: skip
-        for kind, style in CRITICAL.items():
-            plot.line("x", "y", source=self._source(f"line {kind}", "x", "y"), **_line(style))
-        minima = self._source("minima", "xs", "ys")
-        plot.multi_line("xs", "ys", source=minima, **_line(MINIMA))
-        for name, style in (("plateau", PLATEAU), ("valleys", VALLEY)):
-            plot.multi_line("xs", "ys", source=self._source(name, "xs", "ys"), **_line(style))
-        for name, style in (("beside saddles", BESIDE_SADDLES), ("border", SEPARATRIX),
-                            ("separatrix", SEPARATRIX),
-                            ("canonical separatrix", CANONICAL_SEPARATRIX)):  # fmt: skip
-            plot.multi_line("xs", "ys", source=self._source(name, "xs", "ys"), **_line(style))
-        plot.scatter("x", "y", source=self._source("saddle points", "x", "y"), marker="x",
-                     size=11, line_width=3, color=LINE)  # fmt: skip
-        ends = self._source("known minima", "x", "y", "color")
+                     color=style.ARROW, alpha=0.8)  # fmt: skip
+        for kind, look in plane.CRITICAL.items():
+            plot.line("x", "y", source=self._source(f"line {kind}", "x y"), **_line(look))
+        for name, look in (
+            ("minima", plane.MINIMA), ("plateau", plane.PLATEAU), ("valleys", plane.VALLEY),
+            ("beside saddles", BESIDE_SADDLES), ("border", plane.SEPARATRIX),
+            ("separatrix", plane.SEPARATRIX), ("canonical separatrix", plane.CANONICAL_SEPARATRIX),
+        ):  # fmt: skip
+            self._curves(name, **_line(look))
+        plot.scatter("x", "y", source=self._source("saddle points", "x y"), marker="x", size=11,
+                     line_width=3, color=style.LINE)  # fmt: skip
+        ends = self._source("known minima", "x y color")
         plot.scatter("x", "y", marker="star", size=15, color="color", source=ends)
-        points = self._source("critical points", *_MARKS)
-        plot.scatter("x", "y", marker="marker", fill_color="fill", line_color="line", size=10,
-                     line_width=3, source=points)  # fmt: skip
+        self._add_marks("critical points", size=10, line_width=3)
+
+    def _add_marks(self, name: str, **look: Any) -> None:
+        """A source of markers that have colours and shapes of their own."""
+        self.figure.scatter("x", "y", marker="marker", fill_color="fill", line_color="line",
+                            source=self._source(name, _MARKS), **look)  # fmt: skip
 
     def _add_starts(self) -> None:
         plot = self.figure
-        cloud = self._source("cloud", "x", "y", "fill", "line", "marker")
-        plot.scatter("x", "y", marker="marker", fill_color="fill", line_color="line", size=5,
-                     fill_alpha=0.8, line_width=0.7, source=cloud)  # fmt: skip
-        ring = self._source("ring", "x", "y", "width", "height")
-        plot.ellipse("x", "y", "width", "height", source=ring, fill_alpha=0, line_color=LINE,
-                     line_dash="dotted", line_width=1.5)  # fmt: skip
-        back = self._source("backward", "xs", "ys")
-        plot.multi_line("xs", "ys", source=back, line_color=SOFT, line_width=2, line_dash="dotted")
-        ahead = self._source("orbits", "xs", "ys", "width")
+        self._add_marks("cloud", size=5, fill_alpha=0.8, line_width=0.7)
+        ring = self._source("ring", "x y width height")
+        plot.ellipse("x", "y", "width", "height", source=ring, fill_alpha=0, line_width=1.5,
+                     line_color=style.LINE, line_dash="dotted")  # fmt: skip
+        self._curves("backward", line_color=style.SOFT, line_width=2, line_dash="dotted")
+        ahead = self._source("orbits", "xs ys width")
         plot.multi_line("xs", "ys", source=ahead, line_color="#ffffff", line_width=5,
                         line_alpha=0.7)  # fmt: skip
-        plot.multi_line("xs", "ys", source=ahead, line_color=LINE, line_width="width")
-        paths = self._source("training", "xs", "ys")
-        plot.multi_line("xs", "ys", source=paths, line_color=TRAINED, line_width=3,
-                        line_dash=[3, 3])  # fmt: skip
-        laid = self._source("laid over", "xs", "ys", "colour")
+        plot.multi_line("xs", "ys", source=ahead, line_color=style.LINE, line_width="width")
+        self._curves("training", line_color=style.TRAINED, line_width=3, line_dash=[3, 3])
+        laid = self._source("laid over", "xs ys colour")
         plot.multi_line("xs", "ys", source=laid, line_color="colour", line_width=2.5)
-        at = self._source("training now", "x", "y")
-        plot.scatter("x", "y", source=at, marker="diamond", size=12, fill_color="#ffffff",
-                     line_color=TRAINED, line_width=2.5)  # fmt: skip
-        cross = self._source("cross", "x", "y", "text")
-        for colour, width in (("#ffffff", 5), (LINE, 2)):
+        now = self._source("training now", "x y")
+        plot.scatter("x", "y", source=now, marker="diamond", size=12, fill_color="#ffffff",
+                     line_color=style.TRAINED, line_width=2.5)  # fmt: skip
+        cross = self._source("cross", "x y text")
+        for colour, width in (("#ffffff", 5), (style.LINE, 2)):
             plot.scatter("x", "y", source=cross, marker="cross", size=26, line_color=colour,
                          line_width=width)  # fmt: skip
+        words = {"text_font_size": "12px", "text_color": style.LINE}
         plot.text("x", "y", text="text", source=cross, x_offset=10, y_offset=22, padding=2,
-                  text_font_size="12px", text_color=LINE, background_fill_color="#ffffff",
-                  background_fill_alpha=0.85)  # fmt: skip
-        clicked = self._source("clicked", "x", "y")  # until the server has seen the click
-        plot.scatter("x", "y", source=clicked, size=9, fill_color="#ffffff", line_color=LINE,
-                     line_width=2)  # fmt: skip
-        first = self._source("starts", "x", "y", "number")
-        plot.scatter("x", "y", source=first, size=9, fill_color="#ffffff", line_color=LINE,
-                     line_width=2)  # fmt: skip
-        plot.text("x", "y", text="number", source=first, x_offset=8, y_offset=-4,
-                  text_font_size="12px", text_color=LINE)  # fmt: skip
-        ends = self._source("ends", *_MARKS)
-        plot.scatter("x", "y", marker="marker", fill_color="fill", line_color="line", size=12,
-                     line_width=2, source=ends)  # fmt: skip
+                  background_fill_color="#ffffff", background_fill_alpha=0.85, **words)  # fmt: skip
+        first = self._source("starts", "x y number")
+        # a click is drawn at once, until the server has seen it
+        for source in (self._source("clicked", "x y"), first):
+            plot.scatter("x", "y", source=source, size=9, fill_color="#ffffff", line_width=2,
+                         line_color=style.LINE)  # fmt: skip
+        plot.text("x", "y", text="number", source=first, x_offset=8, y_offset=-4, **words)
+        self._add_marks("ends", size=12, line_width=2)
 
     def _put(self, name: str, data: dict[str, Any]) -> None:
         put(self.sources[name], data)
@@ -183,16 +154,15 @@ class PlaneFigure:
     def show_window(self, window: Window) -> None:
         """Move the axes, without an event of the user's."""
         x_low, x_high, y_low, y_high = window
-        x, y = self.figure.x_range, self.figure.y_range
-        x.update(start=x_low, end=x_high)
-        y.update(start=y_low, end=y_high)
+        self.figure.x_range.update(start=x_low, end=x_high)
+        self.figure.y_range.update(start=y_low, end=y_high)
 
     def show_cells(self, view: View, cells: Cells) -> None:
         """Basins, the trapped ones hatched and the saddles' dotted."""
         x_low, x_high, y_low, y_high = view.window
         size = {"x": [x_low], "y": [y_low], "dw": [x_high - x_low], "dh": [y_high - y_low]}
         names = ends_of(view).names
-        palette = [FILL[name] for name in names]
+        palette = [style.FILL[name] for name in names]
         if palette != self.mapper.palette:
             self.mapper.update(palette=palette, high=len(palette) - 0.5)
         self._put("cells", {"image": [cells.label.astype(np.uint8)], **size})
@@ -217,15 +187,14 @@ class PlaneFigure:
         With ``keep_line`` the line and the saddle points stay as they are.
         """
         x = record[f"curve_{view.x}"].to_numpy()
-        found, valley = record[f"separatrix_{view.y}"], record[f"minima_{view.y}"]
-        both = bool(valley.attrs.get("mirrored", 1))
+        found, best = record[f"separatrix_{view.y}"], record[f"minima_{view.y}"]
+        both = bool(best.attrs.get("mirrored", 1))
         words = view.model.captions()
         border = "canonical separatrix" if "simpler" in words else "separatrix"
         for name in ("separatrix", "canonical separatrix"):
-            there = name == border
-            curves = _mirrored(x, found.to_numpy(), both) if there else _NO_CURVES
-            self._put(name, curves)
-        minima = _mirrored(x, valley.to_numpy(), both)
+            curve = _mirrored(x, found.to_numpy(), both)
+            self._put(name, curve if name == border else {"xs": [], "ys": []})
+        minima = _mirrored(x, best.to_numpy(), both)
         if "minima_x" in words:  # there also above one w
             at = float(words["minima_x"])
             minima["xs"].append(np.array([at, at]))
@@ -233,38 +202,34 @@ class PlaneFigure:
         self._put("minima", minima)
         across = [np.array(view.window[:2])] if "plateau" in words else []
         self._put("plateau", {"xs": across, "ys": [np.zeros(2) for _ in across]})
-        self._show_extras(view, record)
+        names: Any = record["minimum"].to_numpy() if "minimum" in record else ()
+        at_x, at_y = _places(record, "minimum", view)
+        colours = [style.INK[name] for name in names]
+        self._put("known minima", {"x": at_x, "y": at_y, "color": colours})
+        valley = f"valley_{view.y}"
+        sides: Any = record[valley].to_numpy() if valley in record else ()
+        self._put("valleys", {"xs": [record[view.x].to_numpy() for _ in sides], "ys": [*sides]})
         if not keep_line:
-            self._show_line(x, record[f"saddle_{view.x}"].to_numpy(), record)
-            self._show_critical_points(view, record)
+            self._show_line(view, x, record)
         self._show_arrows(view, record)
 
-    def _show_extras(self, view: View, record: xr.Dataset) -> None:
-        """Valleys, and the minima that the plane knows, where they are found."""
-        none = np.array([])
-        names = record["minimum"].to_numpy() if "minimum" in record else none
-        x, y = (record[f"minimum_{name}"].to_numpy() if len(names) else none
-                for name in (view.x, view.y))  # fmt: skip
-        self._put("known minima", {"x": x, "y": y, "color": [INK[name] for name in names]})
-        sides = record[f"valley_{view.y}"].to_numpy() if f"valley_{view.y}" in record else none
-        self._put("valleys", {"xs": [record[view.x].to_numpy() for _ in sides], "ys": [*sides]})
-
-    def _show_critical_points(self, view: View, record: xr.Dataset) -> None:
-        marks, x, y = [], np.array([]), np.array([])
-        if "critical_point" in record:
-            marks = [FOUND[kind] for kind in label_names(record["critical_point"])]
-            x, y = (record[f"critical_point_{name}"].to_numpy() for name in (view.x, view.y))
+    def _show_line(self, view: View, x: np.ndarray, record: xr.Dataset) -> None:
+        """The critical line y = 0 by kind, with its saddles, and critical points elsewhere."""
+        there = "critical_point" in record
+        kinds: Any = style.label_names(record["critical_point"]) if there else ()
+        marks = [plane.FOUND[kind] for kind in kinds]
+        at_x, at_y = _places(record, "critical_point", view)
         self._put("critical points", {
-            "x": x, "y": y, "fill": [fill for _, fill in marks], "line": [LINE] * len(marks),
-            "marker": [_SHAPES[marker] for marker, _ in marks],
+            "x": at_x, "y": at_y, "fill": [fill for _, fill in marks],
+            "line": [style.LINE] * len(marks), "marker": [_SHAPES[marker] for marker, _ in marks],
         })  # fmt: skip
-
-    def _show_line(self, x: np.ndarray, saddle: np.ndarray, record: xr.Dataset) -> None:
+        saddle = record[f"saddle_{view.x}"].to_numpy()
         self._put("saddle points", {"x": saddle, "y": np.zeros_like(saddle)})
-        for kind in CRITICAL:
+        for kind in plane.CRITICAL:
             on = np.zeros(len(x), bool)
             if "critical_line" in record:
-                on = record["critical_line"].to_numpy() == code_of(record["critical_line"], kind)
+                line = record["critical_line"]
+                on = line.to_numpy() == style.code_of(line, kind)
             on &= on.sum() > max(1, len(saddle))
             drawn = np.where(on, x, np.nan) if on.any() else np.array([])
             self._put(f"line {kind}", {"x": drawn, "y": np.zeros_like(drawn)})
@@ -307,13 +272,10 @@ class PlaneFigure:
     def show_runs(self, training: Sequence[Run]) -> None:
         """Paths of full training, projected, with a diamond where each is."""
         curves = [list(run.curve) for run in training if run.curve]  # they grow meanwhile
-        self._put(
-            "training",
-            {
-                "xs": [[p.w for p in curve] for curve in curves],
-                "ys": [[p.e for p in curve] for curve in curves],
-            },
-        )
+        self._put("training", {
+            "xs": [[p.w for p in curve] for curve in curves],
+            "ys": [[p.e for p in curve] for curve in curves],
+        })  # fmt: skip
         self._put("training now", {
             "x": [curve[-1].w for curve in curves], "y": [curve[-1].e for curve in curves],
         })  # fmt: skip
@@ -321,8 +283,8 @@ class PlaneFigure:
     def show_paths(self, laid: Mapping[str, np.ndarray]) -> None:
         """These paths and no others are laid over the plane."""
         self.laid = laid
-        runs = [(run, colour) for paths, colour in zip(laid.values(), cycle(PATHS), strict=False)
-                for run in np.moveaxis(paths, 1, 0)]  # fmt: skip
+        coloured = zip(laid.values(), cycle(style.PATHS), strict=False)
+        runs = [(x, colour) for paths, colour in coloured for x in np.moveaxis(paths, 1, 0)]
         self._put("laid over", {
             "xs": [run[:, 1] for run, _ in runs], "ys": [run[:, 0] for run, _ in runs],
             "colour": [colour for _, colour in runs],
@@ -330,18 +292,15 @@ class PlaneFigure:
 
     def show_cloud(self, view: View, found: CloudShare | None) -> None:
         """The cloud's starts by their labels, and the ring of two deviations."""
-        puff = view.puff
-        width = [] if puff is None else [4 * puff.sigma]
+        rings, none = [] if view.puff is None else [view.puff], np.array([])
+        width = [4 * ring.sigma for ring in rings]
         self._put("ring", {
-            "x": [] if puff is None else [puff.x], "y": [] if puff is None else [puff.y],
+            "x": [ring.x for ring in rings], "y": [ring.y for ring in rings],
             "width": width, "height": width,
         })  # fmt: skip
-        if found is None:
-            self._put("cloud", {name: [] for name in _MARKS})
-        else:
-            names = ends_of(view).names
-            kinds = [names[code] for code in found.label]
-            self._put("cloud", _marks(found.x, found.y, kinds))
+        names = ends_of(view).names
+        kinds = [] if found is None else [names[code] for code in found.label]
+        self._put("cloud", _marks(found.x, found.y, kinds) if found else _marks(none, none, []))
 
 
 def put(source: ColumnDataSource, data: dict[str, Any]) -> None:
@@ -361,9 +320,18 @@ def _same(one: Any, other: Any) -> bool:
 def _marks(x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
     """Markers by end, in their colours and shapes."""
     return {
-        "x": x, "y": y, "fill": [FILL[name] for name in names],
-        "line": [INK[name] for name in names], "marker": [shape_of(name) for name in names],
+        "x": x, "y": y, "fill": [style.FILL[name] for name in names],
+        "line": [style.INK[name] for name in names],
+        "marker": [_SHAPES[style.MARKER[name]] for name in names],
     }  # fmt: skip
+
+
+def _places(record: xr.Dataset, name: str, view: View) -> tuple[np.ndarray, np.ndarray]:
+    """x and y of points of a record; none of what it has not."""
+    none = np.array([])
+    x, y = (record[f"{name}_{axis}"].to_numpy() if f"{name}_{axis}" in record else none
+            for axis in (view.x, view.y))  # fmt: skip
+    return x, y
 
 
 def _mirrored(x: np.ndarray, y: np.ndarray, both: bool) -> dict[str, Any]:
@@ -371,10 +339,10 @@ def _mirrored(x: np.ndarray, y: np.ndarray, both: bool) -> dict[str, Any]:
     return {"xs": [x, x] if both else [x], "ys": [y, -y] if both else [y]}
 
 
-def _line(style: dict[str, Any]) -> dict[str, Any]:
+def _line(look: dict[str, Any]) -> dict[str, Any]:
     """A style of the figures in the words of the page."""
-    dashes = style.get("linestyle", (0, ()))[1]
+    dashes = look.get("linestyle", (0, ()))[1]
     return {
-        "line_color": style["color"], "line_width": style["linewidth"],
-        "line_dash": " ".join(f"{style['linewidth'] * part:.0f}" for part in dashes) or "solid",
+        "line_color": look["color"], "line_width": look["linewidth"],
+        "line_dash": " ".join(f"{look['linewidth'] * part:.0f}" for part in dashes) or "solid",
     }  # fmt: skip

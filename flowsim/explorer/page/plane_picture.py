@@ -32,17 +32,11 @@ _NOTHING = Cells(np.full((2, 2), UNKNOWN, np.int8), "")
 
 
 class Picture:
-    """What the plane shows beside orbits, training and cloud.
+    """What the plane of a page shows beside orbits, training and cloud.
 
-    Of a fast model labels come at once, on the page's own thread.
-    Elsewhere a thread makes a first look; a slider that moves on meanwhile does not interrupt it,
-    so that the picture follows the slider, and gets its own first look afterwards.
-
-    Args:
-        visit: the page.
-
-    Attributes:
-        early: milliseconds until the page has had as much time for other things as for drawing.
+    Of a fast model labels come at once, on the page's own thread. Elsewhere a thread makes a first
+    look; a slider that moves on meanwhile does not interrupt it, so that the picture follows the
+    slider, and gets its own first look afterwards.
     """
 
     def __init__(self, visit: Page) -> None:
@@ -56,6 +50,7 @@ class Picture:
 
     @property
     def early(self) -> int:
+        """Milliseconds until the page had as much time for other things as for drawing."""
         return int(1000 * (self._not_before - monotonic()))
 
     def outdate(self, altogether: bool) -> None:
@@ -77,7 +72,7 @@ class Picture:
             self.visit.soon("curves", 0, self._draw_curves)
         else:
             self._draw_curves()
-        self.visit.soon("rest", REST, self._rest)
+        self.visit.soon("rest", REST, self._refine)
         now = monotonic()  # leave as much time again for what else the page has to do
         self._not_before = now + (now - began)
 
@@ -95,12 +90,12 @@ class Picture:
 
     def show_legend(self) -> None:
         """Name what is in the picture."""
-        visit, runs = self.visit, bool(self.visit.training_runs)
+        visit = self.visit
         if self.landscape is not None and self.line is not None:
-            seen = self.landscape, self.line
-            text = legend(visit.view, self.cells, self.border, *seen, runs, visit.plane.laid)
-            if text != visit.controls.legend.text:
-                visit.controls.legend.text = text
+            visit.controls.legend.text = legend(
+                visit.view, self.cells, self.border, self.landscape, self.line, bool(visit.runs),
+                visit.plane.laid,
+            )  # fmt: skip
 
     def show_under(self, at: tuple[float, float] | None) -> None:
         """The loss at a place (y, x) of the window and what its cell does; nothing for None."""
@@ -131,8 +126,8 @@ class Picture:
             self.show_legend()
             if self._again:
                 self._look()
-            elif _seen(view) == _seen(self.visit.view):  # else another look is on its way
-                self._refine(self.cells)
+            elif (now := self.visit.view).dynamics == view.dynamics and now.window == view.window:
+                self._refine(self.cells)  # else another look is on its way
 
         def done() -> None:
             self._looking = self._waiting = False
@@ -146,13 +141,11 @@ class Picture:
             self._show_cells(self.visit.view, _NOTHING)
             self.show_legend()
 
-    def _rest(self) -> None:
-        """Finer labels, unless the model is by now one that is looked at in a thread."""
-        if self.visit.view.model.fast:
-            self._refine()
-
     def _refine(self, first: Cells | None = None) -> None:
+        """Finer labels; of a model that is looked at in a thread once it was looked at."""
         view = self.visit.view
+        if first is None and not view.model.fast:
+            return
 
         def show(layer: Layer) -> None:
             if isinstance(layer, Cells):
@@ -178,8 +171,3 @@ class Picture:
         self.cells = cells
         self.visit.plane.show_cells(view, cells)
         self.visit.controls.reading.text = reading(view, cells)
-
-
-def _seen(view: View) -> tuple[object, ...]:
-    """What the picture depends on."""
-    return view.choice, view.p, view.q, view.fixed, view.window

@@ -24,8 +24,6 @@ _PANELS = ("loss", "logit gap", "coordinates")
 _DASHES: tuple[list[int], ...] = ([], [7, 4], [2, 3], [9, 3, 2, 3], [1, 4], [5, 2])
 #: The same of full training, e and w.
 _TRAINED_DASH = ([3, 3], [7, 3, 2, 3])
-
-
 #: The axis of time, numbers and powers of ten along an axis, and the least excess loss there.
 _TIME = "time (of training: steps × learning rate)"
 _NUMBER = "return Number(tick.toPrecision(6)).toString()"
@@ -75,58 +73,42 @@ class TimeFigures:
         self.sources: dict[str, ColumnDataSource] = {}
         self._lines: dict[str, list[Line]] = {}  # as they are, whatever the axes
         self.logs: tuple[str, ...] = ()
-        self.least, self.unigrams = (
-            0.0,
-            0.0,
-        )  # the least loss, and by how much the unigram's is more
+        self.least = self.unigrams = 0.0  # the least loss, and by how much the unigram's is more
         self.trains = True
-        self.figures = []
         self.time = Range1d(0, 1)
         self.axes = "e", "w"
-        for name in _PANELS:
-            last = name == _PANELS[-1]
-            plot = figure(
-                x_range=self.time, y_range=Range1d(0, 1), y_axis_label=name,
-                toolbar_location=None, tools="",
-                height=165 if last else 140, sizing_mode="stretch_both", name=name,
-                styles={"flex": f"1 0 {_BELOW if last else 0}px"},  # frames of one height
-                x_axis_label=_TIME if last else None,
-            )  # fmt: skip
-            plot.min_border = 4
-            # room for the longest numbers: a frame that changes is laid out anew, for a second
-            plot.min_border_left, plot.min_border_bottom = 66, 4 + _BELOW if last else 4
-            for axis in (plot.xaxis[0], plot.yaxis[0]):  # other models would be looked through too
-                axis.ticker, axis.formatter = BasicTicker(), CustomJSTickFormatter(code=_NUMBER)
-            plot.grid.grid_line_alpha = 0.4
-            plot.xaxis.visible = last
-            self._add_lines(plot, name)
-            self.figures.append(plot)
-        self.best, self.unigram = (
-            Span(dimension="width", line_dash=dash, line_color=SOFT, line_width=1)
-            for dash in ([4, 4], [1, 3])
-        )
-        self.target = Span(dimension="width", line_dash=[4, 4], line_color=SOFT, line_width=1)
-        self.names = [
-            _named(figure, span, words, x)
-            for figure, span, words, x in (
-                (self.figures[0], self.best, "entropy rate: least", 8),
-                (self.figures[0], self.unigram, "unigram", 200),
-                (self.figures[1], self.target, "gap of the chain", 8),
-            )
-        ]
+        self.figures = [self._panel(name, name == _PANELS[-1]) for name in _PANELS]
+        loss, gap, _ = self.figures
+        self.best, best_words = _named_line(loss, [4, 4], "entropy rate: least", 8)
+        self.unigram, unigram_words = _named_line(loss, [1, 3], "unigram", 200)
+        self.target, target_words = _named_line(gap, [4, 4], "gap of the chain", 8)
+        self.names = [best_words, unigram_words, target_words]
         self.layout = column(self.figures, sizing_mode="stretch_both")
 
-    def _add_lines(self, plot: Any, name: str) -> None:
+    def _panel(self, name: str, last: bool) -> Any:
+        """One figure, its lines, and the words at their ends."""
+        plot = figure(
+            x_range=self.time, y_range=Range1d(0, 1), y_axis_label=name, toolbar_location=None,
+            tools="", height=165 if last else 140, sizing_mode="stretch_both", name=name,
+            styles={"flex": f"1 0 {_BELOW if last else 0}px"},  # frames of one height
+            x_axis_label=_TIME if last else None,
+        )  # fmt: skip
+        plot.min_border = 4
+        # room for the longest numbers: a frame that changes is laid out anew, for a second
+        plot.min_border_left, plot.min_border_bottom = 66, 4 + _BELOW if last else 4
+        for axis in (plot.xaxis[0], plot.yaxis[0]):  # other models would be looked through too
+            axis.ticker, axis.formatter = BasicTicker(), CustomJSTickFormatter(code=_NUMBER)
+        plot.grid.grid_line_alpha = 0.4
+        plot.xaxis.visible = last
         for kind in ("flow", "training"):
-            self.sources[f"{name} {kind}"] = ColumnDataSource(
-                {key: [] for key in ("xs", "ys", "colour", "width", "dash")}, name=f"{name} {kind}"
-            )
+            source = ColumnDataSource(_columns([]), name=f"{name} {kind}")
+            self.sources[source.name] = source
             plot.multi_line("xs", "ys", line_color="colour", line_width="width", line_dash="dash",
-                            source=self.sources[f"{name} {kind}"])  # fmt: skip
-        words = ColumnDataSource({"x": [], "y": [], "text": []})
-        self.sources[f"{name} words"] = words
-        plot.text("x", "y", text="text", source=words, text_font_size="11px", text_color=LINE,
-                  x_offset=3, text_baseline="middle")  # fmt: skip
+                            source=source)  # fmt: skip
+        self.sources[f"{name} words"] = ColumnDataSource(_at_ends([]))
+        plot.text("x", "y", text="text", source=self.sources[f"{name} words"], x_offset=3,
+                  text_font_size="11px", text_color=LINE, text_baseline="middle")  # fmt: skip
+        return plot
 
     def show_chain(self, view: View) -> None:
         """The least loss, the loss of the unigram, and the gap of the minima, of a chain."""
@@ -144,17 +126,14 @@ class TimeFigures:
         """The loss and the gap of all orbits, and the coordinates of the chosen one."""
         found: dict[str, list[Line]] = {name: [] for name in _PANELS}
         for i, orbit in enumerate(orbits):
-            whole = _joined(orbit)
-            ink = INK[orbit.kind]
-            width = 2.8 if i == chosen else 1.3
+            whole, ink, width = _joined(orbit), INK[orbit.kind], 2.8 if i == chosen else 1.3
             for name, values in (("loss", whole.loss), ("logit gap", whole.gap)):
                 found[name].append(Line(whole.time, values, ink, width, [], str(i + 1)))
             if i == chosen:
                 several = dict(zip(self.axes, (whole.y, whole.x), strict=True)) | whole.others
                 for (name, values), dash in zip(several.items(), cycle(_DASHES), strict=False):
                     found["coordinates"].append(Line(whole.time, values, ink, 2.0, dash, name))
-        for name, lines in found.items():
-            self._lines[f"{name} flow"] = lines
+        self._lines |= {f"{name} flow": lines for name, lines in found.items()}
         if not view.trains and orbits:
             self.least = min(orbit.end_loss for orbit in orbits)
         self.logs = self._usual_logs(orbits) if view.logs is None else view.logs
@@ -175,45 +154,42 @@ class TimeFigures:
             }
             time = np.array([p.time for p in curve])
             for name, several in columns.items():
-                found[name] += [
-                    Line(time, np.array(values), TRAINED, 2.2, dash)
-                    for values, dash in zip(several, _TRAINED_DASH, strict=False)
-                ]
-        for name, lines in found.items():
-            self._lines[f"{name} training"] = lines
+                pairs = zip(several, _TRAINED_DASH, strict=False)
+                found[name] += [Line(time, np.array(v), TRAINED, 2.2, dash) for v, dash in pairs]
+        self._lines |= {f"{name} training": lines for name, lines in found.items()}
         self._draw()
 
     def _usual_logs(self, orbits: Sequence[Orbit]) -> tuple[str, ...]:
         """Logarithms where what orbits do spans decades: of time, if the middle half of a fall
         begins at less than a thirtieth of the time that is shown; of the loss, if one begins at
         thirty times the unigram's excess or what is left of the least of the others."""
-        logs = []
         quarter, excess = [], []
         for path in (orbit.forward for orbit in orbits if len(orbit.forward.time) > 1):
             fall = (path.loss[0] - path.loss) / max(path.loss[0] - path.loss[-1], 1e-300)
             quarter.append(float(path.time[np.argmax(fall >= 0.25)] / path.time[-1]))
             excess.append(float(path.loss[0] - self.least))
-        if quarter and min(quarter) < 1 / 30:
-            logs.append("time")
         usual = self.unigrams if self.trains else min(excess, default=0.0)
-        if excess and max(excess) > 30 * usual:
-            logs.append("loss")
-        return tuple(logs)
+        time = ("time",) * (min(quarter, default=1.0) < 1 / 30)
+        return time + ("loss",) * bool(excess and max(excess) > 30 * usual)
 
     def _draw(self) -> None:
         """All lines on the axes that are chosen."""
         time_log, loss_log = "time" in self.logs, "loss" in self.logs
         first = min((x.begins for lines in self._lines.values() for x in lines), default=1.0)
-        across = _log(first if np.isfinite(first) else 1e-3) if time_log else _same
+        across = _log(first if np.isfinite(first) else 1e-3) if time_log else np.asarray
         for name in _PANELS:
-            up = _log(_LEAST, self.least) if loss_log and name == "loss" else _same
+            up = _log(_LEAST, self.least) if loss_log and name == "loss" else np.asarray
             for kind in ("flow", "training"):
                 lines = [line.on(across, up) for line in self._lines.get(f"{name} {kind}", [])]
                 put(self.sources[f"{name} {kind}"], _columns(lines))
                 if kind == "flow":
                     put(self.sources[f"{name} words"], _at_ends(lines))
-        self._show_scale(self.figures[-1].xaxis[0], time_log, _TIME)
-        self._show_scale(self.figures[0].yaxis[0], loss_log, "excess loss" if loss_log else "loss")
+        for axis, log, words in (
+            (self.figures[-1].xaxis[0], time_log, _TIME),
+            (self.figures[0].yaxis[0], loss_log, "excess loss" if loss_log else "loss"),
+        ):  # powers of ten, or plain numbers
+            axis.axis_label, axis.formatter.code = words, _POWER if log else _NUMBER
+            axis.ticker.update(min_interval=1 if log else 0, num_minor_ticks=0 if log else 5)
         if self.trains:
             above = self.unigrams
             self.best.visible = self.names[0].visible = not loss_log
@@ -221,12 +197,6 @@ class TimeFigures:
             at = np.log10(max(above, _LEAST)) if loss_log else self.least + above
             self.unigram.location = self.names[1].y = at
         self._fit()
-
-    @staticmethod
-    def _show_scale(axis: Any, log: bool, words: str) -> None:
-        """Powers of ten or plain numbers along an axis."""
-        axis.axis_label, axis.formatter.code = words, _POWER if log else _NUMBER
-        axis.ticker.update(min_interval=1 if log else 0, num_minor_ticks=0 if log else 5)
 
     def _fit(self) -> None:
         """Let the axes show all lines, and room for the words at their ends."""
@@ -251,11 +221,7 @@ class TimeFigures:
         self.time.update(start=first - 0.01 * room, end=last + 0.05 * room)
 
 
-def _same(values: np.ndarray) -> np.ndarray:
-    return values
-
-
-def _log(least: float, above: float = 0.0) -> Callable[[np.ndarray], np.ndarray]:
+def _log(least: float, above: float = 0.0) -> Scale:
     """log10 of what is above a value, NaN where that is less than ``least``."""
 
     def of(values: np.ndarray) -> np.ndarray:
@@ -282,15 +248,16 @@ def _at_ends(lines: Sequence[Line]) -> dict[str, list[Any]]:
             "text": [text for _, _, text in words]}  # fmt: skip
 
 
-def _named(plot: Any, span: Span, words: str, x: int) -> Text:
-    """The line in the plot, with words above it, so many pixels from the left."""
+def _named_line(plot: Any, dash: list[int], words: str, x: int) -> tuple[Span, Text]:
+    """A horizontal line of a plot, and words above it, so many pixels from the left."""
+    span = Span(dimension="width", line_dash=dash, line_color=SOFT, line_width=1)
     name = Text(
         x=x, y=0, x_units="screen", y_offset=1, text=words, text_font_size="10.5px",
         text_color=SOFT, background_fill_color="#ffffff", background_fill_alpha=0.8,
     )  # fmt: skip
     plot.add_layout(span)
     plot.add_layout(name)
-    return name
+    return span, name
 
 
 def _joined(orbit: Orbit) -> Path:
@@ -304,10 +271,9 @@ def _joined(orbit: Orbit) -> Path:
         return np.concatenate([first[near], second])
 
     others = {name: join(back.others[name], values) for name, values in ahead.others.items()}
-    named = {
-        n: join(getattr(back, n), getattr(ahead, n)) for n in ("time", "y", "x", "loss", "gap")
-    }
-    return Path(**named, others=others)
+    columns = ("time", "y", "x", "loss", "gap")
+    joined = {n: join(getattr(back, n), getattr(ahead, n)) for n in columns}
+    return Path(**joined, others=others)
 
 
 def _columns(lines: Sequence[Line]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from html import escape
+from itertools import takewhile
 from operator import is_
 from time import monotonic
 from typing import Any
@@ -22,9 +23,9 @@ from flowsim.explorer.page.plane_figure import PlaneFigure
 from flowsim.explorer.page.plane_picture import REST, Picture
 from flowsim.explorer.page.time_figures import TimeFigures
 from flowsim.explorer.page.words import cloud_words, story
-from flowsim.explorer.starts import Orbit, cloud_shares, follow_start
+from flowsim.explorer.starts import CloudShare, Orbit, cloud_shares, follow_start
 from flowsim.explorer.training import FullSettings, Run
-from flowsim.explorer.view import Start, View, Window
+from flowsim.explorer.view import Start, Stop, View
 
 #: Milliseconds: moves of a slider within it are one.
 _TOGETHER = 5
@@ -43,57 +44,35 @@ class Visit:
     """
 
     def __init__(
-        self,
-        document: Document,
-        view: View,
-        full: FullSettings,
-        problems: Sequence[str],
+        self, document: Document, view: View, full: FullSettings, problems: Sequence[str],
         pools: Pools,
-    ) -> None:
-        self.document, self.view = document, view
+    ) -> None:  # fmt: skip
+        self.document, self.view, self.full = document, view, full
+        self.orbits: list[Orbit] = []
+        self.runs: list[Run] = []
+        self.undone: list[View] = []
         self.controls, self.times = Controls(view), TimeFigures()
         self.plane = PlaneFigure(view.window)
         self.jobs = Jobs(document, pools, self.say_problem)
         self.chosen = len(view.starts) - 1
-        self.orbits: list[Orbit] = []
         self._due: dict[str, Any] = {}
         self._found: dict[Start, Orbit] = {}
         self._tried: set[Start] = set()
         self._found_for: object = None
         self._following = False
         self.picture = Picture(self)
+        self.show_under, self.show_legend = self.picture.show_under, self.picture.show_legend
         self.outgoing, self.choices = Outgoing(self), Choices(self)
-        self.panel = TrainerPanel(self, full)
-        self.gestures = Gestures(self)
-        Keyboard(self, self.gestures)
+        self.panel = TrainerPanel(self)
+        Keyboard(self, Gestures(self))
         roots = {**self.controls.roots(), "plane": self.plane.figure, "times": self.times.layout}
         for name, root in roots.items():
             root.name = name
             document.add_root(root)
-        document.on_session_destroyed(lambda _: self.close())
+        document.on_session_destroyed(lambda _: self.jobs.close())
         self.show(view, everything=True)
         if problems:
             self.say_problem("The link was not followed in full: " + "; ".join(problems))
-
-    def close(self) -> None:
-        """The page is gone: stop all of its work."""
-        self.jobs.close()
-
-    @property
-    def training_settings(self) -> FullSettings:
-        return self.panel.settings
-
-    @property
-    def training_runs(self) -> Sequence[Run]:
-        return self.panel.runs
-
-    @property
-    def can_undo(self) -> bool:
-        return self.gestures.can_undo
-
-    def show_under(self, at: tuple[float, float] | None) -> None:
-        """Say what is at a place of the plane."""
-        self.picture.show_under(at)
 
     def choose(self, number: int) -> None:
         """Show an orbit's coordinates, and train from its start."""
@@ -102,11 +81,9 @@ class Visit:
 
     def say_problem(self, sentence: str) -> None:
         """A sentence about what could not be done."""
-        text = escape(sentence)
-        self.controls.problem.visible = bool(text)
-        self.controls.problem.text = (
-            f"<p style='border-left:4px solid #c25700;padding-left:6px'>{text}</p>" if text else ""
-        )
+        text = f"<p style='border-left:4px solid #c25700;padding-left:6px'>{escape(sentence)}</p>"
+        self.controls.problem.visible = bool(sentence)
+        self.controls.problem.text = text if sentence else ""
 
     def try_to(self, change: Callable[[], View]) -> None:
         """Show another view; what is out of bounds changes nothing and is said."""
@@ -117,16 +94,14 @@ class Visit:
         except (InputError, TypeError, ValueError) as error:
             self.say_problem(str(error))
             self.choices.show()
-            return
-        self.say_problem("")
-        self.show(view)
+        else:
+            self.say_problem("")
+            self.show(view)
 
     def show(self, view: View, everything: bool = False) -> None:
         """Make the page show a view; only what differs from before is computed anew."""
         before, self.view = self.view, view
-        model = everything or (view.choice, view.p, view.q, view.fixed) != (
-            before.choice, before.p, before.q, before.fixed
-        )  # fmt: skip
+        model = everything or view.dynamics != before.dynamics
         window = view.window != before.window
         starts = model or (view.starts, view.backward) != (before.starts, before.backward)
         self.choices.show()
@@ -137,7 +112,8 @@ class Visit:
             if (view.x, view.y) != (before.x, before.y):
                 self.plane.show_paths({})
             self.panel.forget()
-            self.soon("chain", 0 if everything else REST, self._show_chain)
+            wait = 0 if everything else REST
+            self.soon("chain", wait, lambda: self.times.show_chain(self.view))
         if model or window:
             self.picture.outdate(model and view.choice != before.choice)
             self.soon("plane", max(_TOGETHER, self.picture.early), self.picture.draw)
@@ -151,12 +127,9 @@ class Visit:
             self.soon("cloud", _TOGETHER, self._follow_cloud)
         self.soon("address", REST, self.write_address)
 
-    def _show_chain(self) -> None:
-        self.times.show_chain(self.view)
-
     def write_address(self) -> None:
         """Put the view into the address bar."""
-        self.outgoing.show_address(to_query(self.view, self.panel.settings))
+        self.outgoing.show_address(to_query(self.view, self.full))
 
     def soon(self, kind: str, wait: int, call: Callable[[], None]) -> None:
         """Call it after so many milliseconds, once, however often it is asked for meanwhile."""
@@ -173,19 +146,16 @@ class Visit:
                 self.document.remove_timeout_callback(self._due.pop(kind))
         self._due[kind] = self.document.add_timeout_callback(now, wait)
 
-    def show_legend(self) -> None:
-        """Name what is in the picture."""
-        self.picture.show_legend()
-
     def _follow_orbits(self) -> None:
         """Follow the starts that wait, one after the other; what comes meanwhile waits for these.
 
         One that is dragged keeps its orbit meanwhile.
         """
         view = self.view
-        if self._found_for != _key(view):
+        key = view.dynamics, view.window if view.backward else None
+        if self._found_for != key:
             self.jobs.stop("orbits")
-            self._found_for, self._following = _key(view), False
+            self._found_for, self._following = key, False
             self._found, self._tried, self.orbits = {}, set(), []
         self._show_found()
         missing = [start for start in view.starts if start not in self._tried]
@@ -195,7 +165,7 @@ class Visit:
         self._tried |= set(missing)
         waiting, shown = iter(missing), monotonic()
 
-        def work(stop: Callable[[], bool]) -> Iterator[Orbit]:
+        def work(stop: Stop) -> Iterator[Orbit]:
             for start in waiting:
                 yield follow_start(view, start, stop)
 
@@ -216,13 +186,9 @@ class Visit:
     def _show_found(self) -> None:
         """The orbits of the view's starts, as far as they are known in order."""
         starts, former = self.view.starts, self.orbits
-        stale = dict(enumerate(former if len(former) == len(starts) else ()))
-        self.orbits = []
-        for i, start in enumerate(starts):
-            orbit = self._found.get(start) or stale.get(i)
-            if orbit is None:
-                break
-            self.orbits.append(orbit)
+        stale = former if len(former) == len(starts) else [None] * len(starts)
+        known = [self._found.get(start) or old for start, old in zip(starts, stale, strict=True)]
+        self.orbits = [orbit for orbit in takewhile(bool, known) if orbit is not None]
         self._found = {o.start: o for o in self._found.values() if o.start in starts}
         self._tried &= set(starts)
         self._show_in_plane()
@@ -249,17 +215,10 @@ class Visit:
 
     def _follow_cloud(self) -> None:
         view = self.view
-        self.plane.show_cloud(view, None)
-        self.controls.cloud.text = cloud_words(view, None)
 
-        def show(found: Any) -> None:
+        def show(found: CloudShare | None) -> None:
             self.plane.show_cloud(view, found)
             self.controls.cloud.text = cloud_words(view, found)
 
+        show(None)
         self.jobs.start("cloud", partial(cloud_shares, view), show)
-
-
-def _key(view: View) -> tuple[Any, ...]:
-    """What an orbit depends on, beside its start and the window of its backward part."""
-    window: Window | None = view.window if view.backward else None
-    return view.choice, view.p, view.q, view.fixed, window

@@ -10,30 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from flowsim.drawing import plane, style
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
-from flowsim.drawing.plane import (
-    CANONICAL_SEPARATRIX,
-    CRITICAL,
-    KINDS,
-    MINIMA,
-    PLATEAU,
-    SEPARATRIX,
-    VALLEY,
-)
-from flowsim.drawing.style import (
-    BASINS,
-    DOES,
-    FILL,
-    INK,
-    LINE,
-    PATHS,
-    SOFT,
-    TRAINED,
-    code_of,
-    in_percent,
-    label_names,
-    way_to,
-)
 from flowsim.explorer.layers import UNKNOWN, Border, Cells, ends_of
 from flowsim.explorer.starts import CloudShare, Orbit
 from flowsim.explorer.training import LONGEST, FullSettings, Run
@@ -41,7 +19,7 @@ from flowsim.explorer.view import View, full_length
 from flowsim.labels import Label
 from full_model.comparison.outcome import open_gap
 
-_ENDS = DOES | {"local_minimum": "is trapped in a bad local minimum"}
+_ENDS = style.DOES | {"local_minimum": "is trapped in a bad local minimum"}
 _VERBS = {
     "global_minimum": "reach the global minima",
     "local_minimum": "are trapped",
@@ -53,14 +31,14 @@ _VERBS = {
 def _goes_to(view: View) -> dict[str, str]:
     """What starts do, by the names of the ends."""
     found = ends_of(view).captions.items()
-    return {**_VERBS, **{name: escape(f"go {way_to(caption)}") for name, caption in found}}
+    return {**_VERBS, **{name: escape(f"go {style.way_to(caption)}") for name, caption in found}}
 
 
 def reading(view: View, cells: Cells) -> str:
     """The chain's regime and the shares of the window."""
     regime = escape(view.model.captions().get("text_regime", ""))
     shares, verbs = cells.shares(ends_of(view).names), _goes_to(view)
-    parts = [f"<b>{in_percent(share)}</b> {verbs[name]}" for name, share in shares.items()]
+    parts = [f"<b>{style.in_percent(share)}</b> {verbs[name]}" for name, share in shares.items()]
     said = ", ".join(parts) if parts else "being worked out …"
     side = cells.label.shape[0]
     ways = {"closed form": "by the closed form", "flow": "each followed by the flow"}
@@ -82,7 +60,7 @@ def under(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
     if code != UNKNOWN:
         name = ends.names[code]
         caption = ends.captions.get(name, "")
-        goes = f"goes {way_to(caption)}" if caption else _ENDS[name]
+        goes = f"goes {style.way_to(caption)}" if caption else _ENDS[name]
         said = f"; its cell {escape(goes)}"
     return f"<p>{view.x} = {x:.3f}, {view.y} = {y:.3f}: loss {loss:.4f}{said}.</p>"
 
@@ -96,27 +74,18 @@ def story(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str
     orbit = orbits[chosen]
     y, x = orbit.start
     start = f"Orbit {chosen + 1} from {view.x} = {x:.3f}, {view.y} = {y:.3f}"
-    return f"<p>{start} <b>{escape(_ends_where(view, orbit))}</b>.{_beside(view, orbit)}</p>"
-
-
-def _beside(view: View, orbit: Orbit) -> str:
-    """That what is drawn on the axis is not about this end, where it is not."""
-    if not orbit.beside or abs(orbit.end[0]) > 1e-3 or orbit.caption:
-        return ""
-    name, (there, here) = next(iter(orbit.beside.items()))
-    return (
-        f" It lies beside this plane ({name} = {there:.3f}, not {here:.3g}): what is drawn on "
-        f"{view.y} = 0 is not about it."
-    )
-
-
-def _ends_where(view: View, orbit: Orbit) -> str:
-    """An orbit's end in plain words."""
-    words = f"goes {way_to(orbit.caption)}" if orbit.caption else _ENDS[orbit.kind]
-    if not np.isfinite(orbit.end).all():
-        return words
-    y, x = (0.0 if abs(value) < 5e-4 else value for value in orbit.end)
-    return f"{words} at {view.x} = {x:.3f}, {view.y} = {y:.3f}, loss {orbit.end_loss:.4f}"
+    does = f"goes {style.way_to(orbit.caption)}" if orbit.caption else _ENDS[orbit.kind]
+    if np.isfinite(orbit.end).all():
+        y, x = (0.0 if abs(value) < 5e-4 else value for value in orbit.end)
+        does += f" at {view.x} = {x:.3f}, {view.y} = {y:.3f}, loss {orbit.end_loss:.4f}"
+    more = ""
+    if orbit.beside and abs(orbit.end[0]) <= 1e-3 and not orbit.caption:
+        name, (there, here) = next(iter(orbit.beside.items()))
+        more = (
+            f" It lies beside this plane ({name} = {there:.3f}, not {here:.3g}): what is drawn on "
+            f"{view.y} = 0 is not about it."
+        )
+    return f"<p>{start} <b>{escape(does)}</b>.{more}</p>"
 
 
 def cloud_words(view: View, found: CloudShare | None) -> str:
@@ -132,10 +101,10 @@ def cloud_words(view: View, found: CloudShare | None) -> str:
         f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g} (half the ring's): "
     )
     interval = f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
-    text = f"{begin}<b>{in_percent(trapped)} trapped</b> {interval}"
+    text = f"{begin}<b>{style.in_percent(trapped)} trapped</b> {interval}"
     for label in (Label.SADDLE, Label.UNRESOLVED):
         share = found.share(label)[0]
-        text += f", {in_percent(share)} {_VERBS[label.name.lower()]}" if share else ""
+        text += f", {style.in_percent(share)} {_VERBS[label.name.lower()]}" if share else ""
     text += f"; {found.drawn} are followed in all …" if len(found.label) < found.drawn else ""
     return text + ". Drag inside its ring to move it.</p>"
 
@@ -147,18 +116,18 @@ def _cloud_of_found(view: View, found: CloudShare) -> str:
         share, low, high = found.share(code)
         if share:
             interval = f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
-            parts.append(f"<b>{in_percent(share)}</b> {verbs[name]} {interval}")
+            parts.append(f"<b>{style.in_percent(share)}</b> {verbs[name]} {interval}")
     assert view.puff is not None
     begin = f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g}: "
     return begin + ", ".join(parts) + ". Drag inside its ring to move it.</p>"
 
 
 _BOXES = {
-    "global_minimum": f"<rect width='22' height='13' fill='{FILL['global_minimum']}'/>",
-    "local_minimum": f"<rect width='22' height='13' fill='{FILL['local_minimum']}'/>"
+    "global_minimum": f"<rect width='22' height='13' fill='{style.FILL['global_minimum']}'/>",
+    "local_minimum": f"<rect width='22' height='13' fill='{style.FILL['local_minimum']}'/>"
     "<path d='M-2 15 l17 -17 M5 15 l17 -17 M12 15 l17 -17' stroke='#fff' stroke-width='1.5'/>",
     "saddle": "<rect width='22' height='13' fill='#fff'/><path d='M4 4h2 M10 4h2 M16 4h2 M4 10h2"
-    f" M10 10h2 M16 10h2' stroke='{LINE}' stroke-width='2'/>",
+    f" M10 10h2 M16 10h2' stroke='{style.LINE}' stroke-width='2'/>",
     "unresolved": "<rect width='22' height='13' fill='#000'/>",
 }
 _POINTS = {"minimum": "●", "saddle": "✕", "maximum": "△"}
@@ -171,63 +140,59 @@ def legend(
     """What is in the picture, and nothing else; the critical line and saddles are of ``line``."""
     codes, ends = set(cells.label.ravel().tolist()), ends_of(view)
     here = [name for code, name in enumerate(ends.names) if code in codes]
-    called = BASINS | ends.captions
-    items = [_box(_BOXES.get(name) or _plain_box(name), called[name])
+    called = style.BASINS | ends.captions
+    items = [_box(_BOXES.get(name) or f"<rect width='22' height='13' fill='{style.FILL[name]}'/>",
+                  called[name])
              for name in sorted(here, key=lambda name: name == "unresolved")]  # fmt: skip
     if UNKNOWN in codes:
         items.append(_box("<rect width='22' height='13' fill='#e9e9e9'/>", "not known yet"))
-    items += [_stroke(SEPARATRIX, "basin boundary")] if border.basins else []
+    items += [_stroke(plane.SEPARATRIX, "basin boundary")] if border.basins else []
     items += [_stroke(BESIDE_SADDLES, "edge of starts that end in a saddle")] * bool(border.saddles)
     words = view.model.captions()
     if np.isfinite(record[f"separatrix_{view.y}"]).any():
         whose = f" of the {words['simpler']}" if "simpler" in words else ""
-        style = CANONICAL_SEPARATRIX if whose else SEPARATRIX
-        items.append(_stroke(style, f"separatrix{whose}"))
+        look = plane.CANONICAL_SEPARATRIX if whose else plane.SEPARATRIX
+        items.append(_stroke(look, f"separatrix{whose}"))
     if np.isfinite(record[f"minima_{view.y}"]).any() or "minima_x" in words:
-        items.append(_stroke(MINIMA, "global minima"))
-    items += [_stroke(PLATEAU, words["plateau"])] if "plateau" in words else []
+        items.append(_stroke(plane.MINIMA, "global minima"))
+    items += [_stroke(plane.PLATEAU, words["plateau"])] if "plateau" in words else []
     if f"valley_{view.y}" in record:
-        items.append(_stroke(VALLEY, words.get("valley", "valley")))
+        items.append(_stroke(plane.VALLEY, words.get("valley", "valley")))
     saddles = line[f"saddle_{view.x}"].size
     if "critical_line" in line:
         kinds = line["critical_line"]
         items += [
-            _stroke(CRITICAL[kind], f"{text} on e = 0")
-            for kind, text in KINDS.items()
-            if (kinds == code_of(kinds, kind)).sum() > max(1, saddles)
+            _stroke(plane.CRITICAL[kind], f"{text} on e = 0")
+            for kind, text in plane.KINDS.items()
+            if (kinds == style.code_of(kinds, kind)).sum() > max(1, saddles)
         ]
     items += ["✕ saddle"] if saddles else []
     if "critical_point" in line:
-        there = set(label_names(line["critical_point"]))
+        there = set(style.label_names(line["critical_point"]))
         items += [f"{_POINTS[kind]} {kind}" for kind in _POINTS if kind in there]
     if view.starts or view.puff:
         items.append("○ start")
     if (view.starts or view.puff) and ends.named:
         marks = ("global_minimum", "●", "reaches"), ("local_minimum", "▲", "trapped")
         for name, mark, word in marks:
-            items.append(f"<b style='color:{INK[name]}'>{mark}</b> {word}")
-    dashed = {"color": TRAINED, "linewidth": 3, "linestyle": (0, (1, 1))}
+            items.append(f"<b style='color:{style.INK[name]}'>{mark}</b> {word}")
+    dashed = {"color": style.TRAINED, "linewidth": 3, "linestyle": (0, (1, 1))}
     items += [_stroke(dashed, "full training ◇")] if training else []
     items += [_stroke({"color": colour, "linewidth": 2.5}, escape(name))
-              for name, colour in zip(laid, cycle(PATHS), strict=False)]  # fmt: skip
+              for name, colour in zip(laid, cycle(style.PATHS), strict=False)]  # fmt: skip
     return "<div class='legend'>" + "".join(f"<span>{item}</span>" for item in items) + "</div>"
 
 
-def _plain_box(name: str) -> str:
-    """The area of an end that was found."""
-    return f"<rect width='22' height='13' fill='{FILL[name]}'/>"
-
-
 def _box(inside: str, text: str) -> str:
-    frame = f"<rect width='22' height='13' fill='none' stroke='{SOFT}'/>"
+    frame = f"<rect width='22' height='13' fill='none' stroke='{style.SOFT}'/>"
     return f"<svg width='22' height='13'>{inside}{frame}</svg>{text}"
 
 
-def _stroke(style: dict[str, Any], text: str) -> str:
-    width, dashes = style["linewidth"], style.get("linestyle", (0, ()))[1]
+def _stroke(look: dict[str, Any], text: str) -> str:
+    width, dashes = look["linewidth"], look.get("linestyle", (0, ()))[1]
     pattern = " ".join(f"{width * part:.0f}" for part in dashes) or "none"
     line = (
-        f"<line x1='0' y1='4' x2='28' y2='4' stroke='{style['color']}' stroke-width='{width}' "
+        f"<line x1='0' y1='4' x2='28' y2='4' stroke='{look['color']}' stroke-width='{width}' "
         f"stroke-dasharray='{pattern}'/>"
     )
     return f"<svg width='28' height='8'>{line}</svg>{text}"
@@ -242,7 +207,7 @@ def verdict(view: View, run: Run) -> str:
     if not run.curve:
         return "Training was stopped before it began." if run.ended else "Training begins …"
     latest = run.curve[-1]
-    does = DOES[run.predicted.name.lower()]
+    does = style.DOES[run.predicted.name.lower()]
     if not run.ended:
         return f"Training: {latest.step} steps done, loss {latest.loss:.4f}."
     if run.outcome == Label.UNRESOLVED:
@@ -261,10 +226,9 @@ def verdict(view: View, run: Run) -> str:
         Label.LOCAL_MINIMUM: "is trapped (bad local minimum)",
         Label.SADDLE: "rests at a saddle",
     }
-    agree = run.outcome == run.predicted
     flow = "the flow"
-    if other_length(view, run.settings):
-        flow += f" of N = {view.choice.length}"
+    flow += f" of N = {view.choice.length}" if other_length(view, run.settings) else ""
+    agree = run.outcome == run.predicted
     ending = f"just as {flow} says" if agree else f"but {flow} from here {does}"
     when = f"After {latest.step} steps" if latest.step else "At its very start"
     if run.settings.trainer in ("gd", "flow"):  # read off the weights, before they rest
