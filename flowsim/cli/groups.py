@@ -8,10 +8,11 @@ makes of it the function that typer reads.
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from flowsim.chain import BinaryChain
 from flowsim.cli import options, sizes
@@ -25,27 +26,22 @@ if TYPE_CHECKING:
     from flowsim.models.family import Family
     from flowsim.training.optimizer_choice import OptimizerChoice
 
-Options = TypeVar("Options")
-
 #: Formats of figures.
 FIGURES = (".png", ".pdf", ".svg")
 
 
-def command(run: Callable[[Options], None], kind: type[Options]) -> Callable[..., None]:
-    """A function with the fields of a dataclass as its arguments, which runs on one of these."""
+def command(run: Callable[[Any], None]) -> Callable[..., None]:
+    """A function of the options of a command, which are the fields of its argument's dataclass."""
+    (kind,) = (hint for name, hint in get_type_hints(run).items() if name != "return")
 
     def from_shell(**values: object) -> None:
         run(kind(**values))
 
-    hints = get_type_hints(kind, include_extras=True)
-    fields = inspect.signature(kind).parameters.values()
-    from_shell.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            field.replace(annotation=hints[field.name], kind=inspect.Parameter.KEYWORD_ONLY)
-            for field in fields
-        ]
-    )
-    from_shell.__annotations__ = {field.name: hints[field.name] for field in fields}
+    hints, keyword = get_type_hints(kind, include_extras=True), inspect.Parameter.KEYWORD_ONLY
+    of_kind = inspect.signature(kind).parameters
+    fields = [x.replace(annotation=hints[n], kind=keyword) for n, x in of_kind.items()]
+    from_shell.__signature__ = inspect.Signature(fields)  # type: ignore[attr-defined]
+    from_shell.__annotations__ = {name: hints[name] for name in of_kind}
     from_shell.__doc__, from_shell.__name__ = run.__doc__, run.__name__
     return from_shell
 
@@ -285,14 +281,15 @@ class Budget:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a command prints."""
+    """What a command prints, and since when it runs."""
 
     as_json: options.Json = False
     quiet: options.Quiet = False
+    began: float = field(default_factory=time.perf_counter, init=False)
 
 
 @dataclass(frozen=True)
-class FigureFiles:
+class FigureFiles(Printed):
     """The figure, the record beside it, and whether they may replace others."""
 
     out: options.Figure = None
@@ -328,22 +325,6 @@ class ModelFigure(ModelOnChain, OptimizerOptions, FigureFiles):
         """``names``, by default of the kind of figure, the model, the optimizer and the chain."""
         chances = chain_words(self.p, self.q)
         return self.names(kind, *self.words(), *self.optimizer_words(), *more, *chances)
-
-
-def only_redraws(given: object) -> None:
-    """InputError if a command's options hold more than redrawing a record needs."""
-    allowed = {
-        "source", "out", "energy", "show", "overlay", "width", "no_title", "no_legend", "no_orbits",
-        "as_json", "overwrite", "quiet",
-    }  # fmt: skip
-    plain = type(given)()
-    for name, value in vars(given).items():
-        if name not in allowed and value != getattr(plain, name):
-            raise InputError(
-                f"--from redraws a stored record, which has its own settings: omit "
-                f"--{name.replace('_', '-')}; only options of the figure and of what is printed "
-                "go with it"
-            )
 
 
 def chain_words(p: float | None, q: float | None = None) -> list[str]:

@@ -10,10 +10,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable
 from difflib import get_close_matches
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -32,7 +31,6 @@ from flowsim.cli.commands import (
     cmd_verify,
 )
 from flowsim.cli.interruption import INTERRUPTED, SENTENCE, ended_by_signals
-from flowsim.cli.options import join_ranges
 from flowsim.cli.output import BAD_INPUT, say, tell
 from flowsim.errors import InputError, Interrupted
 from flowsim.models.catalogue import or_list
@@ -52,7 +50,6 @@ _THEIRS = {
     "Value error, ": "",
     "a valid integer, unable to parse string as an integer": "a whole number",
 }
-_NO_MEMORY = "this needs more memory than there is: choose smaller sizes"
 #: How torch says so, of the processor's memory and of a GPU's.
 _OUT_OF_MEMORY = re.compile(r"DefaultCPUAllocator|out of memory")
 
@@ -99,19 +96,18 @@ def _root(
     """Gradient flow of transformers on Markov chains, from initialization to basin."""
 
 
-def _register(run: Callable[[groups.Options], None], kind: type[groups.Options], text: str) -> None:
-    app.command(cls=_InSections, short_help=text)(groups.command(run, kind))
-
-
-_register(cmd_portrait.portrait, cmd_portrait.Portrait, "Draw basins of attraction, or any record.")
-_register(cmd_explore.explore, cmd_explore.Explore, "Explore basins and training in the browser.")
-_register(cmd_scan.scan, cmd_scan.ScanOptions, "Find where each of many initializations ends.")
-_register(cmd_gaussian.gaussian, cmd_gaussian.Gaussian, "Draw success against a Gaussian's scale.")
-_register(cmd_compare.compare, cmd_compare.Compare, "Compare full training with the reduced flow.")
-_register(cmd_train.train, cmd_train.Train, "Train the full transformer.")
-_register(cmd_verify.verify, cmd_verify.Verify, "Check the papers' theorems.")
-_register(cmd_chain.chain, cmd_chain.Chain, "Say what is known of a Markov chain.")
-_register(cmd_info.info, cmd_info.Info, "Say what a record or checkpoint holds.")
+for run, text in (
+    (cmd_portrait.portrait, "Draw basins of attraction, or any record."),
+    (cmd_explore.explore, "Explore basins and training in the browser."),
+    (cmd_scan.scan, "Find where each of many initializations ends."),
+    (cmd_gaussian.gaussian, "Draw success against a Gaussian's scale."),
+    (cmd_compare.compare, "Compare full training with the reduced flow."),
+    (cmd_train.train, "Train the full transformer."),
+    (cmd_verify.verify, "Check the papers' theorems."),
+    (cmd_chain.chain, "Say what is known of a Markov chain."),
+    (cmd_info.info, "Say what a record or checkpoint holds."),
+):
+    app.command(cls=_InSections, short_help=text)(groups.command(run))
 
 
 def main() -> None:
@@ -121,7 +117,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # Greek letters in an ASCII terminal
             stream.reconfigure(errors="backslashreplace")
     with ended_by_signals():
-        _run(join_ranges(sys.argv[1:]))
+        _run(options.join_ranges(sys.argv[1:]))
 
 
 def _open_closed_streams() -> None:
@@ -139,40 +135,31 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
 
 
-def _require_folder() -> None:
-    """InputError where the working directory was removed, which libraries answer with a crash."""
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise InputError(
-            f"there is no working directory any more ({error.strerror}): change into a folder"
-        ) from None
-
-
 def _run(words: list[str]) -> None:
     """Run the command and end the process with its code."""
-    notices.compiling = None if "--quiet" in words else _say_compiling
+    words_of_compiling = "compiling the integrator, once on this machine (about 15 s)"
+    notices.compiling = None if "--quiet" in words else lambda: tell(words_of_compiling)
     try:
-        _require_folder()
+        os.getcwd()
+    except OSError as error:  # the folder was removed, which libraries answer with a crash
+        why = error.strerror
+        _fail(f"there is no working directory any more ({why}): change into a folder")
+    try:
         code = app(words or ["--help"], prog_name="flowsim", standalone_mode=False)
     except typer.TyperException as error:
-        unknown = getattr(error, "option_name", None)
-        context = getattr(error, "ctx", None)
+        unknown, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
         if unknown and context:
             _fail(_unknown_option(unknown, context))
         _fail(error.format_message())
     except InputError as error:
         _fail(str(error))
     except OSError as error:  # of the surroundings: names too long, folders that went away
-        _fail(
-            f"{error.strerror or error}: {str(error.filename)!r}" if error.filename else f"{error}"
-        )
-    except MemoryError:
-        _fail(_NO_MEMORY)
-    except RuntimeError as error:  # torch has no MemoryError
-        if not _OUT_OF_MEMORY.search(str(error)):
+        of = f"{error.strerror or error}: {str(error.filename)!r}"
+        _fail(of if error.filename else f"{error}")
+    except (MemoryError, RuntimeError) as error:  # torch has no MemoryError
+        if not (isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(str(error))):
             raise
-        _fail(_NO_MEMORY)
+        _fail("this needs more memory than there is: choose smaller sizes")
     except Interrupted as error:
         tell(str(error))
         sys.exit(INTERRUPTED)
@@ -192,11 +179,7 @@ def _unknown_option(name: str, context: Any) -> str:
     return f"no option {name}: {hint}"
 
 
-def _say_compiling() -> None:
-    tell("compiling the integrator, once on this machine (about 15 s)")
-
-
-def _fail(sentence: str) -> None:
+def _fail(sentence: str) -> NoReturn:
     """One sentence on stderr, without typer's own manner and without endless words, and exit."""
     for theirs, ours in _THEIRS.items():
         sentence = sentence.replace(theirs, ours)

@@ -30,29 +30,15 @@ class Interval(NamedTuple):
     high: float
 
 
-class Assignment(NamedTuple):
-    """A coordinate held at a value."""
+class Named(NamedTuple):
+    """A name, and the value or the window that it is given."""
 
     name: str
-    value: float
-
-
-class Setting(NamedTuple):
-    """An argument of a model's constructor."""
-
-    name: str
-    value: object
+    value: Any
 
 
 class Ranges(dict[str, Interval]):
     """Windows by the names of their axes."""
-
-
-class Window(NamedTuple):
-    """A coordinate and its window."""
-
-    name: str
-    bounds: Interval
 
 
 class Numbers(tuple[float, ...]):
@@ -91,57 +77,54 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
+def wrong(must: str, text: str) -> typer.BadParameter:
+    """What is said of a value that is not what it must be."""
+    return typer.BadParameter(f"must {must}, not {shown(text)}.")
+
+
 def interval(text: str) -> Interval:
     """LOW:HIGH with LOW < HIGH."""
     low, _, high = text.partition(":")
     bounds = Interval(number(low), number(high))
     if not -MAX_RANGE <= bounds.low < bounds.high <= MAX_RANGE:
-        raise typer.BadParameter(
-            f"must be LOW:HIGH, increasing, between -{MAX_RANGE} and {MAX_RANGE}, "
-            f"not {shown(text)}."
-        )
+        raise wrong(f"be LOW:HIGH, increasing, between -{MAX_RANGE} and {MAX_RANGE}", text)
     return bounds
 
 
-def window(text: str) -> Window:
+def window(text: str) -> Named:
     """NAME=LOW:HIGH."""
     name, _, bounds = text.partition("=")
-    return Window(name.strip(), interval(bounds))
+    return Named(name.strip(), interval(bounds))
 
 
-def assignment(text: str) -> Assignment:
+def assignment(text: str) -> Named:
     """NAME=VALUE with a finite value."""
     name, _, value = text.partition("=")
     if not name.strip() or not math.isfinite(number(value)):
-        raise typer.BadParameter(f"must be NAME=VALUE with a finite value, not {shown(text)}.")
-    return Assignment(name.strip(), number(value))
+        raise wrong("be NAME=VALUE with a finite value", text)
+    return Named(name.strip(), number(value))
 
 
 def ranges(text: str) -> Ranges:
     """NAME=LOW:HIGH,NAME=LOW:HIGH."""
     found = Ranges(window(part) for part in text.split(","))
     if len(found) != text.count(",") + 1 or "" in found:
-        raise typer.BadParameter(
-            f"must be X=LOW:HIGH,Y=LOW:HIGH, each name once, not {shown(text)}."
-        )
+        raise wrong("be X=LOW:HIGH,Y=LOW:HIGH, each name once", text)
     return found
 
 
-def setting(text: str) -> Setting:
+def setting(text: str) -> Named:
     """NAME=VALUE, a number, True, False or a word."""
     name, equals, value = text.partition("=")
     if not (equals and name.strip().isidentifier()):
-        raise typer.BadParameter(f"must be NAME=VALUE, not {shown(text)}.")
-    return Setting(name.strip(), argument(value))
+        raise wrong("be NAME=VALUE", text)
+    return Named(name.strip(), argument(value))
 
 
 def model_name(text: str) -> str:
     """The name of a model, or FILE.py:Class."""
     if ":" not in text and text not in MODELS:
-        names = ", ".join(MODELS)
-        raise typer.BadParameter(
-            f"must be one of {names}, or FILE.py:Class of your own, not {shown(text)}."
-        )
+        raise wrong(f"be one of {', '.join(MODELS)}, or FILE.py:Class of your own", text)
     return text
 
 
@@ -151,26 +134,17 @@ def _ends(text: str) -> tuple[float, float, int]:
     first, last, steps = number(low), number(high), integer(count)
     whole = text.count(":") == 2 and 2 <= steps <= MAX_CELLS
     if not (whole and first < last and math.isfinite(last - first)):
-        raise typer.BadParameter(
-            f"must be a number or LOW:HIGH:COUNT, increasing, COUNT at least 2, not {shown(text)}."
-        )
+        raise wrong("be a number or LOW:HIGH:COUNT, increasing, COUNT at least 2", text)
     return first, last, steps
 
 
-def probabilities(text: str) -> Numbers:
-    """A probability strictly between 0 and 1, or LOW:HIGH:COUNT, evenly spaced."""
-    if ":" in text:
-        low, high, count = _ends(text)
-        step = (high - low) / (count - 1)
-        values = Numbers((*(low + i * step for i in range(count - 1)), high))
-    else:
-        values = Numbers((number(text),))
-    if not all(SMALLEST_CHANCE <= value <= 1 - SMALLEST_CHANCE for value in values):
-        raise typer.BadParameter(
-            f"must lie strictly between 0 and 1, by at least {SMALLEST_CHANCE:g}, "
-            f"not {shown(text)}."
-        )
-    return values
+def _evenly(text: str) -> list[float]:
+    """A number, or those of LOW:HIGH:COUNT."""
+    if ":" not in text:
+        return [number(text)]
+    low, high, count = _ends(text)
+    step = (high - low) / (count - 1)
+    return [*(low + i * step for i in range(count - 1)), high]
 
 
 def _one(text: str) -> str:
@@ -182,6 +156,14 @@ def _one(text: str) -> str:
     return text
 
 
+def probabilities(text: str) -> Numbers:
+    """A probability strictly between 0 and 1, or LOW:HIGH:COUNT, evenly spaced."""
+    values = Numbers(_evenly(text))
+    if not all(SMALLEST_CHANCE <= value <= 1 - SMALLEST_CHANCE for value in values):
+        raise wrong(f"lie strictly between 0 and 1, by at least {SMALLEST_CHANCE:g}", text)
+    return values
+
+
 def probability(text: str) -> float:
     """One probability."""
     return probabilities(_one(text))[0]
@@ -191,24 +173,15 @@ def length(text: str) -> int:
     """One number of positions."""
     count = integer(_one(text))
     if not 1 <= count <= MAX_LENGTH:
-        raise typer.BadParameter(f"must be from 1 to {MAX_LENGTH}, not {shown(text)}.")
+        raise wrong(f"be from 1 to {MAX_LENGTH}", text)
     return count
 
 
 def lengths(text: str) -> Lengths:
     """N, or LOW:HIGH:COUNT, evenly spaced and rounded to whole numbers."""
-    if ":" in text:
-        low, high, count = _ends(text)
-        step = (high - low) / (count - 1)
-        values = Lengths(round(low + i * step) for i in range(count))
-    else:
-        values = Lengths((integer(text),))
-    whole = all(1 <= value <= MAX_LENGTH for value in values) and len(set(values)) == len(values)
-    if not whole:
-        raise typer.BadParameter(
-            f"must be from 1 to {MAX_LENGTH}, or LOW:HIGH:COUNT with no number twice, "
-            f"not {shown(text)}."
-        )
+    values = Lengths(map(round, _evenly(text)) if ":" in text else [integer(text)])
+    if not all(1 <= value <= MAX_LENGTH for value in values) or len(set(values)) < len(values):
+        raise wrong(f"be from 1 to {MAX_LENGTH}, or LOW:HIGH:COUNT with no number twice", text)
     return values
 
 
@@ -216,7 +189,7 @@ def states(text: str) -> int:
     """A number of states."""
     count = integer(text)
     if not 2 <= count <= MAX_STATES:
-        raise typer.BadParameter(f"must be from 2 to {MAX_STATES}, not {shown(text)}.")
+        raise wrong(f"be from 2 to {MAX_STATES}", text)
     return count
 
 
@@ -227,19 +200,16 @@ def spread(text: str) -> Spread:
         found = dict(assignment(part) for part in text.split(","))
         values = tuple(found.values())
         if len(values) != text.count(",") + 1:
-            raise typer.BadParameter(f"must name every coordinate once, not {shown(text)}.")
+            raise wrong("name every coordinate once", text)
     elif ":" in text:
         low, high, count = _ends(text)
-        ends = (max(low, 0.0), high)
-        ratio = ends[1] / ends[0] if ends[0] > 0 else math.nan
+        ratio = high / low if low > 0 else math.nan
         found = values = (*(low * ratio ** (i / (count - 1)) for i in range(count - 1)), high)
     else:
         found, values = number(text), (number(text),)
     if not all(SMALLEST_SIGMA <= value <= LARGEST_SIGMA for value in values):
-        raise typer.BadParameter(
-            f"must be from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}: a number, LOW:HIGH:COUNT or "
-            f"NAME=S,NAME=S, not {shown(text)}."
-        )
+        raise wrong(f"be from {SMALLEST_SIGMA:g} to {LARGEST_SIGMA:g}: a number, LOW:HIGH:COUNT "
+                    "or NAME=S,NAME=S", text)  # fmt: skip
     return Spread(found)
 
 
@@ -247,10 +217,7 @@ def cells(text: str) -> Cells:
     """64x64, or 64x64x32: cells along each coordinate that varies."""
     counts = Cells(map(integer, text.lower().split("x")))
     if not all(1 <= count <= MAX_CELLS for count in counts):
-        raise typer.BadParameter(
-            f"must be numbers of cells such as 512x512, each from 1 to {MAX_CELLS}, "
-            f"not {shown(text)}."
-        )
+        raise wrong(f"be numbers of cells such as 512x512, each from 1 to {MAX_CELLS}", text)
     return counts
 
 
@@ -258,7 +225,7 @@ def point(text: str) -> Numbers:
     """E,W or E,W,A."""
     values = Numbers(map(number, text.split(",")))
     if len(values) not in (2, 3) or not all(map(math.isfinite, values)):
-        raise typer.BadParameter(f"must be E,W or E,W,A, finite numbers, not {shown(text)}.")
+        raise wrong("be E,W or E,W,A, finite numbers", text)
     return values
 
 
@@ -323,7 +290,7 @@ Model = Annotated[
            parser=model_name, autocompletion=lambda: list(MODELS)),
 ]  # fmt: skip
 Set = Annotated[
-    list[Setting] | None,
+    list[Named] | None,
     option(MODEL, "NAME=VALUE",
            "An argument of your own model's constructor, or flip of flips; may be repeated.",
            "--set", parser=setting),
@@ -351,7 +318,7 @@ Bias = Annotated[
            "last coordinate, b."),
 ]  # fmt: skip
 Fix = Annotated[
-    list[Assignment] | None,
+    list[Named] | None,
     option(MODEL, "NAME=X", "Hold a coordinate at a value, such as a=0.5 or u=1; may be repeated.",
            parser=assignment),
 ]  # fmt: skip

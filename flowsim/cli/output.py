@@ -10,15 +10,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from flowsim.cli.groups import FIGURES, FigureFiles
+from flowsim.cli.groups import FIGURES, FigureFiles, Printed
 from flowsim.cli.options import join_ranges
 from flowsim.cli.texts import Summary, text_of
 from flowsim.errors import InputError
@@ -34,16 +34,6 @@ BAD_INPUT, UNRESOLVED, DISAGREES = 2, 3, 4
 #: Options that change no result; a record's command leaves them out.
 _NEUTRAL_FLAGS = {"--resume", "--overwrite", "--json", "--quiet"}
 _NEUTRAL_VALUES = {"--jobs", "--scheduler", "--out"}
-
-
-class Printing(Protocol):
-    """The options that say what is printed."""
-
-    @property
-    def as_json(self) -> bool: ...
-
-    @property
-    def quiet(self) -> bool: ...
 
 
 def say(text: str) -> None:
@@ -92,14 +82,10 @@ def _drop(stream: TextIO) -> None:
 
 
 def report(
-    kind: str,
-    summary: Summary,
-    files: dict[str, Path],
-    began: float,
-    printing: Printing,
+    kind: str, summary: Summary, files: dict[str, Path], given: Printed,
     require: float | None = None,
-) -> None:
-    """Print a record's summary, its files and the seconds since ``began``, unless quiet.
+) -> None:  # fmt: skip
+    """Print a record's summary, its files and the seconds that it took, unless quiet.
 
     The command ends with an exit code of its own where labels contradict a check or are unknown, or
     where the summary's agreement is below ``require``.
@@ -109,29 +95,25 @@ def report(
     """
     whole = {
         **summary,
-        "seconds": round(time.perf_counter() - began, 3),
+        "seconds": round(time.perf_counter() - given.began, 3),
         **{name: str(path) for name, path in files.items()},
     }
     try:
-        if printing.as_json:
+        if given.as_json:
             say(json.dumps(whole, indent=2))
-        elif not printing.quiet:
+        elif not given.quiet:
             say(text_of(kind, whole))
     except InputError as error:
-        names = " and ".join(map(str, files.values()))
-        raise InputError(
-            f"{error}; {names} {'is' if len(files) == 1 else 'are'} complete"
-        ) from None
+        names, are = " and ".join(map(str, files.values())), "is" if len(files) == 1 else "are"
+        raise InputError(f"{error}; {names} {are} complete") from None
     if require is not None and (summary["agreement"] is None or summary["agreement"] < require):
         raise typer.Exit(DISAGREES)
     wrong = ("oracle_wrong", "wrong", "refine_disagree", "confirm_disagree")
     if any(summary.get(name) for name in wrong):
         tell("some labels disagree with an independent check")
         raise typer.Exit(DISAGREES)
-    unknown = (
-        "unresolved", "refine_unresolved", "unresolved_outcomes", "unresolved_predictions",
-        "not_finite",
-    )  # fmt: skip
+    unknown = ("unresolved", "refine_unresolved", "unresolved_outcomes", "unresolved_predictions",
+               "not_finite")  # fmt: skip
     if any(summary.get(name) for name in unknown):
         raise typer.Exit(UNRESOLVED)
 
@@ -177,33 +159,48 @@ def neutral_command() -> str:
     return command_line(["flowsim", *kept])
 
 
-def redraw(source: Path, files: FigureFiles, printing: Printing, kinds: Sequence[str] = ()) -> None:
+#: Options that go with --from.
+_OF_FIGURES = {
+    "source", "out", "energy", "show", "overlay", "width", "no_title", "no_legend", "no_orbits",
+    "as_json", "overwrite", "quiet", "began",
+}  # fmt: skip
+
+
+def redraw(source: Path, given: FigureFiles, wanted: str = "") -> None:
     """Draw a record under --out, by default beside it, and print what it holds.
 
     Args:
         source: the record.
-        files, printing: the command's options.
-        kinds: what the record may be; by default any kind.
+        given: the command's options.
+        wanted: the kind that the record must be; by default any kind.
 
     Raises:
-        InputError: no record of these kinds, or a figure that cannot be drawn or written.
+        InputError: other options, no record of this kind, or a figure that cannot be drawn or
+            written.
     """
     from flowsim.records.netcdf import check_output, read_record
 
-    began = time.perf_counter()
+    usual = vars(type(given)())
+    for name, value in vars(given).items():
+        if name not in _OF_FIGURES and value != usual[name]:
+            raise InputError(
+                f"--from redraws a stored record, which has its own settings: omit "
+                f"--{name.replace('_', '-')}; only options of the figure and of what is printed "
+                "go with it"
+            )
     require_file(source)
     if not source.name:
         raise InputError(f"--from needs the name of a record, not {str(source)!r}")
-    figure = files.out or source.with_suffix(".png")
-    check_output(figure, "--out", FIGURES, files.overwrite)
+    figure = given.out or source.with_suffix(".png")
+    check_output(figure, "--out", FIGURES, given.overwrite)
     record = read_record(source)
     kind = str(record.attrs["kind"])
-    if kinds and kind not in kinds:
+    if wanted and kind != wanted:
         raise InputError(
             f"{str(source)!r} is a record of the kind {kind!r}: flowsim portrait --from draws it; "
             "here --from redraws only what this command computes, and starts are --points"
         )
-    look = files.look()
+    look = given.look()
     if look.get("energy") and "energy" not in record:
         raise InputError("--energy draws the conserved energy of the canonical model; omit it here")
     if (show := look.get("show", "label")) != "label" and show not in record:
@@ -217,7 +214,7 @@ def redraw(source: Path, files: FigureFiles, printing: Printing, kinds: Sequence
         raise InputError(
             f"{str(source)!r} cannot be drawn: it does not hold what such a record does ({found})"
         ) from error
-    report(kind, summary, {"figure": figure, "record": source}, began, printing)
+    report(kind, summary, {"figure": figure, "record": source}, given)
 
 
 #: Seconds between two plain lines.

@@ -53,78 +53,81 @@ def _optimizer(s: Summary) -> str:
     return ", ".join(words)
 
 
+def _row(label: str, text: object, width: int = 37) -> str:
+    """What is counted, and what it is, in a column of its own."""
+    return f"{label:<{width - 1}} {text}"
+
+
+def _nats(label: str, loss: float, width: int = 37) -> str:
+    return _row(label, f"{loss:.6f} nats", width)
+
+
 def _trained_portrait(s: Summary) -> list[str]:
-    fraction, name = s["fraction"], s["optimizer"]
-    lost = [f"{word} {s[word]}" for word in ("periodic", "diverged") if s[word]]
-    unresolved = f"unresolved {s['unresolved']}"
+    fraction, about = s["fraction"], ": ".join(part for part in (_model(s), _data(s)) if part)
+    unresolved = f"cells: unresolved {s['unresolved']}"
     unresolved += f" and {s['flow_unresolved']} by the flow" if s["flow_unresolved"] else ""
-    about = [": ".join(part for part in (_model(s), _data(s)) if part), _optimizer(s)]
     if "learned" not in fraction:
-        both = {
-            end: (share, fraction[f"flow_{end}"])
-            for end, share in fraction.items()
-            if f"flow_{end}" in fraction
-        }
         shares = {
-            end: f"{one:.2%}, by gradient flow {other:.2%}"
-            for end, (one, other) in both.items()
-            if one or other
+            end: f"{share:.2%}, by gradient flow {fraction[f'flow_{end}']:.2%}"
+            for end, share in fraction.items()
+            if f"flow_{end}" in fraction and (share or fraction[f"flow_{end}"])
         }
-        cells = f"cells: {unresolved}, total {s['cells']}"
-        return [*about, *_shares(s, shares, "window "), *_periods(s), cells]
+        lines = [*_shares(s, shares, "window "), *_periods(s)]
+        return [about, _optimizer(s), *lines, f"{unresolved}, total {s['cells']}"]
+    lost = "".join(f", {word} {s[word]}" for word in ("periodic", "diverged") if s[word])
     return [
-        *about,
-        f"{name} learns from {fraction['learned']:.2%} of the window, gradient flow from "
+        about,
+        _optimizer(s),
+        f"{s['optimizer']} learns from {fraction['learned']:.2%} of the window, gradient flow from "
         f"{fraction['flow_learned']:.2%}",
-        f"trapped at the unigram for good      {fraction['trapped']:.2%}",
-        f"at the unigram after {s['steps']} steps".ljust(37)
-        + f"{fraction['on_plateau_at_end']:.2%}",
-        f"cells: {', '.join([unresolved, *lost])}, total {s['cells']}",
+        _row("trapped at the unigram for good", f"{fraction['trapped']:.2%}"),
+        _row(f"at the unigram after {s['steps']} steps", f"{fraction['on_plateau_at_end']:.2%}"),
+        f"{unresolved}{lost}, total {s['cells']}",
     ]
 
 
 def _periods(s: Summary) -> list[str]:
     """After how many steps periodic runs come back."""
     each = [f"{steps} steps: {runs}" for steps, runs in s.get("periods", {}).items()]
-    return [f"periods                                {', '.join(each)}"] if each else []
+    return [_row("periods", ", ".join(each), 39)] if each else []
 
 
 def _portrait(s: Summary) -> list[str]:
     if "optimizer" in s:
         return _trained_portrait(s)
-    fraction, drift = s["fraction"], s["largest_energy_drift"]
-    oracle = (
-        f"{s['oracle_agree']} of {s['oracle_cells']} cells "
-        f"({s['oracle_cut']} more are cut by a boundary)"
-    )
+    fraction, drift, oracle = s["fraction"], s["largest_energy_drift"], "no closed form"
+    if s["oracle_cells"]:
+        oracle = f"{s['oracle_agree']} of {s['oracle_cells']} cells "
+        oracle += f"({s['oracle_cut']} more are cut by a boundary)"
     title = s["captions"].get("text_portrait", ": ".join(filter(None, ["{text}", _data(s)])))
     losses = s["captions"].get("text_losses", "").splitlines()
     if "entropy_rate" in s:
-        losses.append(f"entropy rate (global minimum)        {s['entropy_rate']:.6f} nats")
-        losses.append(f"stationary entropy (bad minimum)     {s['stationary_entropy']:.6f} nats")
+        losses += [
+            _nats("entropy rate (global minimum)", s["entropy_rate"]),
+            _nats("stationary entropy (bad minimum)", s["stationary_entropy"]),
+        ]
     return [
         title.replace("{text}", _model(s)),
         *losses,
-        *_shares(s, {n: f"{share:.2%}" for n, share in fraction.items()}, "window ", 36),
+        *_shares(s, {n: f"{share:.2%}" for n, share in fraction.items()}, "window ", 37),
         *_trapped(s, fraction.get("local_minimum", 0)),
         f"cells: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['cells']}",
-        f"agreeing with the analytic basins    {oracle if s['oracle_cells'] else 'no closed form'}",
+        _row("agreeing with the analytic basins", oracle),
         *_differing(s),
         *_confirmed(s),
-        f"largest drift of a conserved energy  {'none known' if drift is None else f'{drift:.1e}'}",
+        _row(
+            "largest drift of a conserved energy", "none known" if drift is None else f"{drift:.1e}"
+        ),
     ]
 
 
-def _shares(s: Summary, shares: dict[str, str], of: str = "", width: int = 38) -> list[str]:
+def _shares(s: Summary, shares: dict[str, str], of: str = "", width: int = 39) -> list[str]:
     """A line for every end: what share of the starts, or of the window, goes there."""
-    words = {
-        name: s["captions"].get(f"end_{name}", name.replace("_", " ")).ljust(width)
-        for name in shares
-    }
+    words = {name: s["captions"].get(f"end_{name}", name.replace("_", " ")) for name in shares}
     if "global_minimum" in shares:
-        words["global_minimum"] = f"{of}reaching the global minima".ljust(width)
-        words["local_minimum"] = f"{of}trapped in local minima".ljust(width)
-    return [f"{words[name]} {text}" for name, text in shares.items()]
+        words["global_minimum"] = f"{of}reaching the global minima"
+        words["local_minimum"] = f"{of}trapped in local minima"
+    return [_row(words[name], text, width) for name, text in shares.items()]
 
 
 def _trapped(s: Summary, share: float) -> list[str]:
@@ -137,17 +140,17 @@ def _differing(s: Summary) -> list[str]:
     """Where a simpler model is wrong or orbits slide along a kink, and critical points."""
     lines = []
     if "share_differs" in s:
-        words = f"{s['captions'].get('simpler', 'simpler model')} ends elsewhere"
-        lines.append(f"{words:<36} {s['share_differs']:.2%} of the window")
+        simpler = s["captions"].get("simpler", "simpler model")
+        lines.append(_row(f"{simpler} ends elsewhere", f"{s['share_differs']:.2%} of the window"))
     if s.get("cells_sliding"):
-        lines.append(f"sliding along a kink of the ReLU     {s['cells_sliding']} cells")
+        lines.append(_row("sliding along a kink of the ReLU", f"{s['cells_sliding']} cells"))
     if "critical_points" in s:
         kinds = [point["kind"] for point in s["critical_points"]]
         names = {"minimum": "minima", "saddle": "saddles", "maximum": "maxima"}
         counts = [f"{name} {kinds.count(kind)}" for kind, name in names.items()]
-        lines.append(f"isolated critical points found       {', '.join(counts)}")
+        lines.append(_row("isolated critical points found", ", ".join(counts)))
     if s.get("orbits_unfinished"):
-        lines.append(f"orbits not followed to their ends    {s['orbits_unfinished']}")
+        lines.append(_row("orbits not followed to their ends", s["orbits_unfinished"]))
     return lines
 
 
@@ -160,26 +163,29 @@ def _phase_space(s: Summary) -> list[str]:
 
 def _scan(s: Summary) -> list[str]:
     sizes = " x ".join(f"{n} {name}" for name, n in s["dimensions"].items())
-    drifts = [v for name, v in s.items() if name.startswith("largest_drift_")]
-    if "on_plateau_at_end" in s:
-        return [
-            f"{_about(s, model_first=True)}: {sizes}",
-            _optimizer(s),
-            f"learning the bigram                    {_share(s['basins']['global_minimum'])}",
-            f"trapped at the unigram for good        {_share(s['basins']['local_minimum'])}",
-            f"points: at the unigram at the end {s['on_plateau_at_end']}, unresolved "
-            f"{s['unresolved']}, total {s['points']}",
-        ]
-    drift = f"{max(drifts):.1e}" if drifts else "none known"
-    return [
+    shares = {name: _share(basin) for name, basin in s["basins"].items()}
+    about = [
         f"{_about(s, model_first=True)}: {sizes}",
         *([_optimizer(s)] if "optimizer" in s else []),
-        *_shares(s, {name: _share(basin) for name, basin in s["basins"].items()}),
+    ]
+    rest = f"unresolved {s['unresolved']}, total {s['points']}"
+    if "on_plateau_at_end" in s:
+        return [
+            *about,
+            _row("learning the bigram", shares["global_minimum"], 39),
+            _row("trapped at the unigram for good", shares["local_minimum"], 39),
+            f"points: at the unigram at the end {s['on_plateau_at_end']}, {rest}",
+        ]
+    drifts = [v for name, v in s.items() if name.startswith("largest_drift_")]
+    drift = f"{max(drifts):.1e}" if drifts else "none known"
+    return [
+        *about,
+        *_shares(s, shares),
         *_trapped(s, max(s["basins"].get("local_minimum", {"fraction": [0]})["fraction"])),
         *_periods(s),
-        f"points: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['points']}",
+        f"points: saddle {s['saddle']}, {rest}",
         *_confirmed(s),
-        *([] if "optimizer" in s else [f"largest drift of a conserved quantity  {drift}"]),
+        *([] if "optimizer" in s else [_row("largest drift of a conserved quantity", drift, 39)]),
         *([_boundary(s)] if "refine_levels" in s else []),
     ]
 
@@ -211,26 +217,26 @@ def _share(basin: Summary) -> str:
 
 def _gaussian(s: Summary) -> list[str]:
     other = s["captions"].get("integral_of", "").replace("$", "")
-    of = f" of the {other}" if other else ""
-    wrong = [f"wrong {s['wrong']}"] if "wrong" in s else []
-    labels = [*wrong, f"unresolved {s['unresolved']}", f"total {s['samples'] * len(s['sigma'])}"]
+    wrong = f"wrong {s['wrong']}, " if "wrong" in s else ""
     flow = ("fraction", "fraction_low", "fraction_high")
+    lines = [_about(s)]
     if "integral" in s:
-        lines = [
-            _about(s),
+        lines += [
             "   sigma  integral   flow      95 % interval",
             *_by_sigma(s, "integral", *flow),
-            f"limits of the integral{of}: {s['limit_small_sigma']:g} as sigma goes to 0, "
-            f"{s['limit_large_sigma']:g} as sigma grows",
-            f"intervals that miss the integral     {s['intervals_missed']} of {len(s['sigma'])}",
-        ]
+            f"limits of the integral{f' of the {other}' if other else ''}: "
+            f"{s['limit_small_sigma']:g} as sigma goes to 0, {s['limit_large_sigma']:g} as sigma "
+            "grows",
+            _row("intervals that miss the integral",
+                 f"{s['intervals_missed']} of {len(s['sigma'])}"),
+        ]  # fmt: skip
     else:
-        lines = [_about(s), "   sigma      flow      95 % interval"]
-        lines += _by_sigma(s, *flow)
-    lines.append(f"labels: {', '.join(labels)}")
+        lines += ["   sigma      flow      95 % interval", *_by_sigma(s, *flow)]
+    total = s["samples"] * len(s["sigma"])
+    lines.append(f"labels: {wrong}unresolved {s['unresolved']}, total {total}")
     if "largest_relative_energy_drift" in s:
         drift = s["largest_relative_energy_drift"]
-        lines.append(f"largest relative drift of the energy {drift:.1e}")
+        lines.append(_row("largest relative drift of the energy", f"{drift:.1e}"))
     if "learned" in s:
         lines.append(f"   sigma  {s['optimizer']}, learned in {s['steps']} steps, 95 % interval")
         lines += _by_sigma(s, "learned", "learned_low", "learned_high")
@@ -257,23 +263,28 @@ def _comparison(s: Summary) -> list[str]:
     )
     different = s.get("different_starts", s["points"])
     mirrored = f", {different} of them different" if different != s["points"] else ""
+    trained = "the transformer without noise"
+    if s["noise"]:
+        where = {"all": "every weight", "attention": "attention's weights",
+                 "others": "every weight but attention's"}[s["noise_on"]]  # fmt: skip
+        trained = f"the transformer with noise {s['noise']:g} on {where}"
     return [
-        f"{s['model']} model against {s['trainer']} of {_transformer(s)}, {_data(s)}, "
+        f"{s['model']} model against {s['trainer']} of {trained}, {_data(s)}, "
         f"d = {s['d']}, N = {s['length']}, "
         f"{s['points']} starts{mirrored}",
-        f"agreement                {share} ({s['agreeing']} of {s['decided']}{drawn})",
+        _row("agreement", f"{share} ({s['agreeing']} of {s['decided']}{drawn})", 25),
         *_what_it_is(s),
         *_learned(s),
-        f"{'not finite' if 'predicted_by' in s else 'unresolved':<24} "
-        f"{s['unresolved_outcomes']} runs{f' ({opened})' if opened else ''}, "
-        f"{s['unresolved_predictions']} predictions",
+        _row("not finite" if "predicted_by" in s else "unresolved",
+             f"{s['unresolved_outcomes']} runs{f' ({opened})' if opened else ''}, "
+             f"{s['unresolved_predictions']} predictions", 25),
         *(
             f"predicted {_named(row, s):<14} found "
             f"{', '.join(f'{_named(n, s)} {c}' for n, c in columns.items() if c)}"
             for row, columns in s["confusion"].items()
             if any(columns.values())
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _named(label: str, s: Summary) -> str:
@@ -286,27 +297,18 @@ def _learned(s: Summary) -> list[str]:
     """Of SGD and AdamW: what agreement counts, and what gradient flow would have predicted."""
     if "predicted_by" not in s:
         return []
-    flow = ", ".join(
+    flow = [
         f"{name} {part['runs']} ({part['learned']} learned)" for name, part in s["by_flow"].items()
-    )
-    lines = [
-        f"predicted by             {s['trainer']}'s reduced map, on the same batches",
-        f"learned within {s['steps']:<9} {s['learned']} runs, {s['learned_predictions']} predicted",
-        f"gradient flow says       {flow}",
     ]
-    if not s["noise"]:
-        but = ", until AdamW magnifies rounding" if s["trainer"] == "adamw" else ""
-        lines.insert(0, f"                         a check that map and training agree{but}")
-    return lines
-
-
-def _transformer(s: Summary) -> str:
-    """What was trained, and which of its weights had noise."""
-    if not s["noise"]:
-        return "the transformer without noise"
-    where = {"all": "every weight", "attention": "attention's weights",
-             "others": "every weight but attention's"}[s["noise_on"]]  # fmt: skip
-    return f"the transformer with noise {s['noise']:g} on {where}"
+    but = ", until AdamW magnifies rounding" if s["trainer"] == "adamw" else ""
+    check = _row("", f"a check that map and training agree{but}", 25)
+    runs = f"{s['learned']} runs, {s['learned_predictions']} predicted"
+    return [
+        *([] if s["noise"] else [check]),
+        _row("predicted by", f"{s['trainer']}'s reduced map, on the same batches", 25),
+        _row(f"learned within {s['steps']}", runs, 25),
+        _row("gradient flow says", ", ".join(flow), 25),
+    ]
 
 
 def _what_it_is(s: Summary) -> list[str]:
@@ -315,52 +317,40 @@ def _what_it_is(s: Summary) -> list[str]:
     if "agreement_interval" in s or not (words and exact):
         return []
     steps = ", up to the steps of descent" if s["trainer"] == "gd" else ""
-    return [" " * 25 + words.replace("{steps}", steps)]
+    return [_row("", words.replace("{steps}", steps), 25)]
 
 
 def _confirmed(s: Summary) -> list[str]:
     """How many of the sampled cells torchdiffeq decides the same way."""
     if not s.get("confirm_cells"):
         return []
-    undecided = s.get("confirm_undecided", 0)
+    undecided, wrong = s.get("confirm_undecided", 0), s.get("confirm_disagree", 0)
     more = f" ({undecided} it could not decide)" if undecided else ""
-    line = (
-        f"confirmed by torchdiffeq             {s['confirm_agree']} of {s['confirm_cells']}{more}"
-    )
-    wrong = s.get("confirm_disagree", 0)
-    return [line, *([f"contradicted by torchdiffeq          {wrong}"] if wrong else [])]
+    agree = f"{s['confirm_agree']} of {s['confirm_cells']}{more}"
+    contradicted = [_row("contradicted by torchdiffeq", wrong)] if wrong else []
+    return [_row("confirmed by torchdiffeq", agree), *contradicted]
 
 
-#: What the losses that a training run is compared with are called.
-_BASELINES = {
-    "uniform": "uniform",
-    "unigram": "unigram",
-    "bigram": "bigram",
-    "Bayes": "Bayes, who knows the prior",
-    "kernel": "oracle that knows the kernel",
-}
+#: What the losses that a training run is compared with are called, where that is not their name.
+_BASELINES = {"Bayes": "Bayes, who knows the prior", "kernel": "oracle that knows the kernel"}
 
 
 def _training(s: Summary) -> list[str]:
     """Final losses, and those that they are compared with."""
     losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
-    more = " ..." if s["models"] > 8 else ""
-    diverged = [f"models that diverged            {s['not_finite']}"] * bool(s["not_finite"])
+    found = f"loss {losses}{' ...' if s['models'] > 8 else ''} nats"
+    lines = [_row("models that diverged", s["not_finite"], 32)] if s["not_finite"] else []
     if "p" in s:
         return [
-            *diverged,
-            f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: loss {losses}{more} nats",
-            f"entropy rate (bigram)           {s['entropy_rate']:.6f} nats",
-            f"stationary entropy (unigram)    {s['stationary_entropy']:.6f} nats",
+            *lines,
+            f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: {found}",
+            _nats("entropy rate (bigram)", s["entropy_rate"], 32),
+            _nats("stationary entropy (unigram)", s["stationary_entropy"], 32),
         ]
     kernels = "one kernel" if s["prior"] == "fixed" else f"kernels from {s['prior']}"
     return [
-        *diverged,
-        f"{s['trainer']} on {s['states']} states, order {s['order']}, {kernels}: "
-        f"loss {losses}{more} nats",
-        *(
-            f"{_BASELINES.get(name, name):<31} {loss:.6f} nats"
-            for name, loss in s["baselines"].items()
-        ),
+        *lines,
+        f"{s['trainer']} on {s['states']} states, order {s['order']}, {kernels}: {found}",
+        *(_nats(_BASELINES.get(name, name), loss, 32) for name, loss in s["baselines"].items()),
         *([f"others: {s['baselines_missing']}"] if "baselines_missing" in s else []),
     ]

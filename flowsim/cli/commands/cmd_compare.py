@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options, sizes
-from flowsim.cli.groups import Budget, FigureFiles, ModelOnChain, Printed, chain_words, only_redraws
+from flowsim.cli.groups import Budget, FigureFiles, ModelOnChain, chain_words
 from flowsim.cli.options import FULL, OUTPUT, WINDOW, Interval, option
 from flowsim.cli.output import neutral_command, progress, redraw, report, require_file, write_figure
 from flowsim.errors import InputError
@@ -25,7 +24,7 @@ _WIDTH = "[default: -2:2, since full models train for long from further out]"
 
 
 @dataclass(frozen=True)
-class Compare(ModelOnChain, Budget, FigureFiles, Printed):
+class Compare(ModelOnChain, Budget, FigureFiles):
     """The options of ``compare``."""
 
     length: options.Positions = options.DEFAULT_LENGTH
@@ -113,10 +112,8 @@ def compare(given: Compare) -> None:
       flowsim compare --p 0.5 --q 0.8 --model rank-one --trainer gd --grid 20x20
       flowsim compare --model states --states 3 --p 0.8 --noise 0.02 --length 4
     """
-    began = time.perf_counter()
     if given.source is not None:
-        only_redraws(given)
-        redraw(given.source, given, given, kinds=("comparison",))
+        redraw(given.source, given, wanted="comparison")
         return
     _check(given)
     figure, stored = given.names("compare", *given.name_words())
@@ -125,7 +122,7 @@ def compare(given: Compare) -> None:
     record.attrs |= starts
     summary = write_figure(record, figure, stored, **given.look())
     files = {"figure": figure, "record": stored}
-    report("comparison", summary, files, began, given, given.require)
+    report("comparison", summary, files, given, given.require)
 
 
 def _check(given: Compare) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
-from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
+from flowsim.cli.groups import ModelFigure, Tolerances
 from flowsim.cli.options import STARTS, Spread, option, spread
 from flowsim.cli.output import progress, redraw, report, write_figure
 from flowsim.errors import InputError
@@ -21,7 +20,7 @@ MAX_STARTS = 10_000_000
 
 
 @dataclass(frozen=True)
-class Gaussian(ModelFigure, Tolerances, Printed):
+class Gaussian(ModelFigure, Tolerances):
     """The options of ``gaussian``."""
 
     sigma: Annotated[
@@ -50,10 +49,8 @@ def gaussian(given: Gaussian) -> None:
     Example:
       flowsim gaussian --p 0.5 --q 0.8 --sigma 0.02:3:40
     """
-    began = time.perf_counter()
     if given.source is not None:
-        only_redraws(given)
-        redraw(given.source, given, given, kinds=("gaussian",))
+        redraw(given.source, given, wanted="gaussian")
         return
     # the flow of the same starts keeps its tolerances
     given.check_optimizer(given.model, None, 1e-12, "flowsim")
@@ -63,7 +60,7 @@ def gaussian(given: Gaussian) -> None:
     figure, stored = given.files_of("gaussian")
     record = _compute(given, chain, sigmas, samples)
     summary = write_figure(record, figure, stored, **given.look())
-    report("gaussian", summary, {"figure": figure, "record": stored}, began, given)
+    report("gaussian", summary, {"figure": figure, "record": stored}, given)
 
 
 def _sigmas(given: Gaussian, samples: int) -> tuple[float, ...]:

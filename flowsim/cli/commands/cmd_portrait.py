@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flowsim.cli import options
-from flowsim.cli.groups import ModelFigure, Printed, Tolerances, only_redraws
+from flowsim.cli.groups import ModelFigure, Tolerances
 from flowsim.cli.options import OPTIMIZER, OUTPUT, STARTS, WINDOW, flag, option
 from flowsim.cli.output import progress, redraw, report, require_file, write_figure
 from flowsim.errors import InputError
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Portrait(ModelFigure, Tolerances, Printed):
+class Portrait(ModelFigure, Tolerances):
     """The options of ``portrait``."""
 
     window: options.Windows = None
@@ -92,10 +91,8 @@ def portrait(given: Portrait) -> None:
       flowsim portrait --model mine.py:Three --window y=-2:2,z=-1:1 --fix x=0.3
       flowsim portrait --model mine.py:Three --view 3d
     """
-    began = time.perf_counter()
     if given.source is not None:
-        only_redraws(given)
-        redraw(given.source, given, given)
+        redraw(given.source, given)
         return
     chain = given.chain_of_model()
     _check(given)
@@ -111,8 +108,7 @@ def portrait(given: Portrait) -> None:
     _check_plane(given, model)
     record = _space(given, model) if given.view == "3d" else _plane(given, model)
     summary = write_figure(record, figure, stored, **given.look())
-    kind = str(record.attrs["kind"])
-    report(kind, summary, {"figure": figure, "record": stored}, began, given)
+    report(str(record.attrs["kind"]), summary, {"figure": figure, "record": stored}, given)
 
 
 def _check(given: Portrait) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ from flowsim.cli.options import (
     WORK,
     Interval,
     Lengths,
+    Named,
     Numbers,
-    Window,
     lengths,
     option,
     probabilities,
@@ -51,7 +50,7 @@ class StartOptions:
     w_range: options.WRange = None
     a_range: options.ARange = None
     ranges: Annotated[
-        list[Window] | None,
+        list[Named] | None,
         option(WINDOW, "NAME=LOW:HIGH",
                "Window in any coordinate; may be repeated.  [default: -3:3]",
                "--range", parser=one_window),
@@ -178,7 +177,6 @@ def scan(given: ScanOptions) -> None:
       flowsim scan --p 0.5 --q 0.8 --model uniform --length 2:16:8 --grid 64x64x16
       flowsim scan --model induction --length 9 --grid 64x64 --range alpha=-6:6
     """
-    began = time.perf_counter()
     given.check_data({"p": given.p, "q": given.q})
     choice = given.choice()
     chain = choice.chain(*(None if v is None else v[0] for v in (given.p, given.q)))
@@ -192,7 +190,7 @@ def scan(given: ScanOptions) -> None:
         _check_refine(starts, given.refine)
     out = given.path()
     summary = _run(given, choice, starts, model, out)
-    report("scan", summary, {"record": out}, began, given)
+    report("scan", summary, {"record": out}, given)
 
 
 def _check(given: ScanOptions) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -166,13 +165,12 @@ def train(given: Train) -> None:
       flowsim train --states 5 --p 0.9 --trainer gd --length 3 --hidden 20 --plot
       flowsim train --prior dirichlet --states 2 --layers 2 --length 32 --plot
     """
-    began = time.perf_counter()
     _check(given)
     settings = _settings(given)
     record = _run(given, settings)
     files = given.files()
     summary = _write(record, files)
-    report("training", summary, files, began, given)
+    report("training", summary, files, given)
 
 
 def _check(given: Train) -> None:
