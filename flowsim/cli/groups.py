@@ -84,8 +84,8 @@ class ReducedModelOptions:
         """What the options say of the model, by the names that its family has for them."""
         own = ("states", "hidden_per_state", "length", "attention", "bias")
         said = {**{name: getattr(self, name) for name in own}, "tied": not self.untied}
+        more = dict(self.set or ())
         if ":" not in self.model:
-            more = dict(self.set or ())
             free = self.family.options.keys() - said.keys()
             for name in more.keys() - free:
                 takes = f"takes {or_list(sorted(free))}" if free else "takes nothing"
@@ -95,8 +95,7 @@ class ReducedModelOptions:
                 )
             return said | more
         usual = {**{name: getattr(type(self)(), name) for name in own}, "tied": True}
-        given = {name: value for name, value in said.items() if value != usual[name]}
-        return {**given, **dict(self.set or ())}
+        return {name: value for name, value in said.items() if value != usual[name]} | more
 
     def choice(self) -> ModelChoice:
         """The model without its chain; InputError for an option that it does not have."""
@@ -125,19 +124,17 @@ class ReducedModelOptions:
 
     def words(self) -> list[str]:
         """The model as a file's name says it; nothing for the canonical one."""
+        given = [f"{name}{value}" for name, value in self.set or ()]
+        given += [f"{name}{value:g}" for name, value in self.fix or ()]
         if ":" in self.model:
-            given = [f"{name}{value}" for name, value in self.set or ()]
-            held = [f"{name}{value:g}" for name, value in self.fix or ()]
-            return [self.model.rpartition(":")[2], *given, *held]
+            return [self.model.rpartition(":")[2], *given]
         said: list[str] = [] if self.model == type(self)().model else [self.model]
         said += [] if self.states is None else [f"S{self.states}"]
         said += [] if self.hidden_per_state is None else [f"m{self.hidden_per_state}"]
         length = self.choice().length
         said += [] if length is None else [self.length_word(length)]
         said += ["attention"] * self.attention + ["untied"] * self.untied
-        said += ["dynamic"] * (self.bias == "dynamic")
-        said += [f"{name}{value}" for name, value in self.set or ()]
-        return [*said, *(f"{name}{value:g}" for name, value in self.fix or ())]
+        return [*said, *["dynamic"] * (self.bias == "dynamic"), *given]
 
     def length_word(self, length: int) -> str:
         """N as a file's name says it."""
@@ -152,6 +149,10 @@ class ModelOnChain(ReducedModelOptions, OneChain):
         """The chain; InputError unless the options describe one that the model is for."""
         self.check_data({"p": self.p, "q": self.q})
         return self.choice().chain(self.p, self.q)
+
+
+#: The options of an optimizer that are of its recipe.
+_OF_RECIPES = ("learning_rate", "steps", "loss", "batch", "schedule")
 
 
 @dataclass(frozen=True)
@@ -206,9 +207,8 @@ class OptimizerOptions:
 
         if self.optimizer is None:
             return None
-        names = ("learning_rate", "steps", "loss", "batch", "schedule")
-        numbers: dict[str, Any] = {name: getattr(self, name) for name in names}
-        numbers = {name: value for name, value in numbers.items() if value is not None}
+        given: dict[str, Any] = {name: getattr(self, name) for name in _OF_RECIPES}
+        numbers = {name: value for name, value in given.items() if value is not None}
         if model not in MAPPED:
             numbers.setdefault("loss", "population")
         choice = OptimizerChoice.named(self.optimizer, self.d or 8, seed, self.nudge, **numbers)
@@ -219,8 +219,7 @@ class OptimizerOptions:
     def check_optimizer(self, model: str, rtol: float | None, atol: float, integrator: str) -> None:
         """InputError for numbers without an optimizer, and for what only the flow has."""
         if self.optimizer is None:
-            own = ("learning_rate", "steps", "loss", "batch", "schedule", "d", "nudge")
-            for name in own:
+            for name in (*_OF_RECIPES, "d", "nudge"):
                 if getattr(self, name) is not None:
                     raise InputError(f"--{name.replace('_', '-')} goes with --optimizer")
             return

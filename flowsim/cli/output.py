@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -52,12 +52,7 @@ def say(text: str) -> None:
 
 
 def tell(sentence: str, stream: TextIO | None = None) -> None:
-    """Say something beside the result; where nothing can be written it stays unsaid.
-
-    Args:
-        sentence: without the program's name, which is put before it.
-        stream: where; stderr if None.
-    """
+    """Say something beside the result, on stderr; where nothing can be written it stays unsaid."""
     stream = stream or sys.stderr
     try:
         print(f"flowsim: {sentence}", file=stream, flush=True)
@@ -123,13 +118,7 @@ def write_figure(
 ) -> Summary:
     """Draw a record, write the figure, and the record if it has a name: both or neither.
 
-    Args:
-        record: of any kind.
-        figure, stored: the names of the figure and of the record.
-        look: arguments of ``flowsim.draw``.
-
-    Returns:
-        The record's summary.
+    ``look`` are arguments of ``flowsim.draw``. Returns the record's summary.
 
     Raises:
         InputError: a record that no figure shows, or files that cannot be written.
@@ -147,16 +136,13 @@ def write_figure(
 
 def neutral_command() -> str:
     """The command line without what changes no result."""
-    kept: list[str] = []
-    skip = False
-    for word in join_ranges(sys.argv[1:]):
-        if skip:
-            skip = False
-        elif word in _NEUTRAL_VALUES:
-            skip = True
+    kept, words = ["flowsim"], iter(join_ranges(sys.argv[1:]))
+    for word in words:
+        if word in _NEUTRAL_VALUES:
+            next(words, None)  # its value
         elif word not in _NEUTRAL_FLAGS and word.partition("=")[0] not in _NEUTRAL_VALUES:
             kept.append(word)
-    return command_line(["flowsim", *kept])
+    return command_line(kept)
 
 
 #: Options that go with --from.
@@ -222,12 +208,7 @@ EVERY = 10.0
 
 
 class Meter:
-    """Counts what is done of ``total``, with the time left and a note.
-
-    Args:
-        total: how much there is to do.
-        unit: what is counted, in the plural.
-    """
+    """Counts what is done of ``total`` units, their name in the plural, with a note."""
 
     def __init__(self, total: int, unit: str) -> None:
         self.total, self.unit = total, unit
@@ -280,14 +261,9 @@ def duration(seconds: float) -> str:
 def progress(total: int, unit: str, quiet: bool = False) -> Iterator[Meter]:
     """A meter that is shown while the body runs; nothing is shown if quiet."""
     meter = Meter(total, unit)
-    if quiet:
+    shown = nullcontext() if quiet else _bar(meter) if sys.stderr.isatty() else _lines(meter)
+    with shown:
         yield meter
-    elif sys.stderr.isatty():
-        with _bar(meter):
-            yield meter
-    else:
-        with _lines(meter, sys.stderr):
-            yield meter
 
 
 @contextmanager
@@ -309,12 +285,12 @@ def _bar(meter: Meter) -> Iterator[None]:
 
 
 @contextmanager
-def _lines(meter: Meter, stream: TextIO, every: float | None = None) -> Iterator[None]:
+def _lines(meter: Meter) -> Iterator[None]:
     """A thread prints, since a single call of the body may take minutes."""
-    ended, began = threading.Event(), time.monotonic()
+    ended, began, stream = threading.Event(), time.monotonic(), sys.stderr
 
     def go_on() -> None:
-        while not ended.wait(EVERY if every is None else every):
+        while not ended.wait(EVERY):
             tell(meter.line(time.monotonic() - began), stream)
 
     thread = threading.Thread(target=go_on, daemon=True)

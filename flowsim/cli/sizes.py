@@ -1,4 +1,7 @@
-"""Sizes that no memory holds, refused with an estimate before anything is allocated."""
+"""Sizes that no memory holds, refused with an estimate before anything is allocated.
+
+Every estimate is from below. ``batch`` is 0 where the loss is not sampled.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def require_memory(what: str, needed: float, smaller: str) -> None:
 
     Args:
         what: what would need them, as the sentence's subject.
-        needed: bytes, an estimate from below.
+        needed: bytes.
         smaller: which options make it smaller.
     """
     from flowsim.models.past_law import available_memory
@@ -28,13 +31,7 @@ def require_memory(what: str, needed: float, smaller: str) -> None:
 
 
 def check_enumeration(length: int, instead: str = "", states: int = 2) -> None:
-    """Of the exact loss with attention: there are S^N sequences.
-
-    Args:
-        length: N.
-        instead: what else can be done, to end the sentence.
-        states: S.
-    """
+    """Of the exact loss with attention: S^N sequences; ``instead`` ends the sentence."""
     most = int(16 / math.log2(states) + 1e-9)
     if length > (60 if states == 2 else most):
         raise InputError(
@@ -69,13 +66,7 @@ def check_training(
 ) -> None:  # fmt: skip
     """Of training: weights, gradient and two moments, and what a batch leaves in every layer.
 
-    Args:
-        d, length, layers, hidden: the transformer's sizes.
-        models: how many are trained at once.
-        batch: sequences per step and model; 0 where the loss is not sampled.
-        steps: of training.
-        states: S.
-        contexts: rows of a kernel that is drawn for every sequence; 0 where none is.
+    ``contexts`` are rows of a kernel that is drawn for every sequence, 0 where none is.
     """
     held_out = 64
     weights = d * (states + length) + layers * (4 * d * d + 2 * d * hidden)
@@ -93,35 +84,26 @@ def check_training(
 def check_comparison(d: int, length: int, points: int, hidden: int, batch: int = 0) -> None:
     """Of a comparison: positions and their rates at every start, in a few copies.
 
-    Args:
-        d, length, hidden: the transformer's sizes.
-        points: how many starts.
-        batch: sequences per step and start, drawn for all starts together, of which one after the
-            other is trained; 0 where the loss is not sampled.
+    Batches are drawn for all starts together, of which one after the other is trained.
     """
     at_rest = 4.0 * points * d * (length + 4 * d + 2 * hidden)
-    drawn = float(batch) * (length + 1) * points
+    smaller = "--length, --d, --states, --hidden-per-state or number of starts"
     require_memory(
         f"a comparison of {points} starts at N = {length}, d = {d}",
-        8 * (at_rest + drawn),
-        ("--batch, " if batch else "")
-        + "--length, --d, --states, --hidden-per-state or number of starts",
+        8 * (at_rest + float(batch) * (length + 1) * points),
+        f"--batch, {smaller}" if batch else smaller,
     )
 
 
 def check_optimizer(batch: int, length: int, attention: bool, starts: int) -> None:
     """Of an optimizer in reduced coordinates: a batch's symbols, and the starts at every position.
 
-    Args:
-        batch: sequences per step, the same for all starts; 0 where the loss is not sampled.
-        length: N.
-        attention: whether the past of every symbol counts.
-        starts: how many are trained together.
+    The batches are the same for all starts; with attention the past of every symbol counts.
     """
     seen = (batch if attention else 2) * length if batch else 0
     columns = length if batch or attention else 1
     require_memory(
         f"training {starts} starts on {batch or 'all'} sequences of {length}",
         8.0 * (batch * (length + 1) + 5 * seen + 3 * starts * columns),
-        "--batch, --length or number of starts" if batch else "--length or number of starts",
+        f"{'--batch, ' * bool(batch)}--length or number of starts",
     )

@@ -53,13 +53,14 @@ def _optimizer(s: Summary) -> str:
     return ", ".join(words)
 
 
-def _row(label: str, text: object, width: int = 37) -> str:
+def row(label: str, text: object, width: int = 37) -> str:
     """What is counted, and what it is, in a column of its own."""
     return f"{label:<{width - 1}} {text}"
 
 
-def _nats(label: str, loss: float, width: int = 37) -> str:
-    return _row(label, f"{loss:.6f} nats", width)
+def nats(label: str, loss: float, width: int = 37) -> str:
+    """A loss or an entropy, in a column of its own."""
+    return row(label, f"{loss:.6f} nats", width)
 
 
 def _trained_portrait(s: Summary) -> list[str]:
@@ -80,8 +81,8 @@ def _trained_portrait(s: Summary) -> list[str]:
         _optimizer(s),
         f"{s['optimizer']} learns from {fraction['learned']:.2%} of the window, gradient flow from "
         f"{fraction['flow_learned']:.2%}",
-        _row("trapped at the unigram for good", f"{fraction['trapped']:.2%}"),
-        _row(f"at the unigram after {s['steps']} steps", f"{fraction['on_plateau_at_end']:.2%}"),
+        row("trapped at the unigram for good", f"{fraction['trapped']:.2%}"),
+        row(f"at the unigram after {s['steps']} steps", f"{fraction['on_plateau_at_end']:.2%}"),
         f"{unresolved}{lost}, total {s['cells']}",
     ]
 
@@ -89,7 +90,7 @@ def _trained_portrait(s: Summary) -> list[str]:
 def _periods(s: Summary) -> list[str]:
     """After how many steps periodic runs come back."""
     each = [f"{steps} steps: {runs}" for steps, runs in s.get("periods", {}).items()]
-    return [_row("periods", ", ".join(each), 39)] if each else []
+    return [row("periods", ", ".join(each), 39)] if each else []
 
 
 def _portrait(s: Summary) -> list[str]:
@@ -103,8 +104,8 @@ def _portrait(s: Summary) -> list[str]:
     losses = s["captions"].get("text_losses", "").splitlines()
     if "entropy_rate" in s:
         losses += [
-            _nats("entropy rate (global minimum)", s["entropy_rate"]),
-            _nats("stationary entropy (bad minimum)", s["stationary_entropy"]),
+            nats("entropy rate (global minimum)", s["entropy_rate"]),
+            nats("stationary entropy (bad minimum)", s["stationary_entropy"]),
         ]
     return [
         title.replace("{text}", _model(s)),
@@ -112,10 +113,10 @@ def _portrait(s: Summary) -> list[str]:
         *_shares(s, {n: f"{share:.2%}" for n, share in fraction.items()}, "window ", 37),
         *_trapped(s, fraction.get("local_minimum", 0)),
         f"cells: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['cells']}",
-        _row("agreeing with the analytic basins", oracle),
+        row("agreeing with the analytic basins", oracle),
         *_differing(s),
         *_confirmed(s),
-        _row(
+        row(
             "largest drift of a conserved energy", "none known" if drift is None else f"{drift:.1e}"
         ),
     ]
@@ -127,7 +128,7 @@ def _shares(s: Summary, shares: dict[str, str], of: str = "", width: int = 39) -
     if "global_minimum" in shares:
         words["global_minimum"] = f"{of}reaching the global minima"
         words["local_minimum"] = f"{of}trapped in local minima"
-    return [_row(words[name], text, width) for name, text in shares.items()]
+    return [row(words[name], text, width) for name, text in shares.items()]
 
 
 def _trapped(s: Summary, share: float) -> list[str]:
@@ -141,16 +142,16 @@ def _differing(s: Summary) -> list[str]:
     lines = []
     if "share_differs" in s:
         simpler = s["captions"].get("simpler", "simpler model")
-        lines.append(_row(f"{simpler} ends elsewhere", f"{s['share_differs']:.2%} of the window"))
+        lines.append(row(f"{simpler} ends elsewhere", f"{s['share_differs']:.2%} of the window"))
     if s.get("cells_sliding"):
-        lines.append(_row("sliding along a kink of the ReLU", f"{s['cells_sliding']} cells"))
+        lines.append(row("sliding along a kink of the ReLU", f"{s['cells_sliding']} cells"))
     if "critical_points" in s:
         kinds = [point["kind"] for point in s["critical_points"]]
         names = {"minimum": "minima", "saddle": "saddles", "maximum": "maxima"}
         counts = [f"{name} {kinds.count(kind)}" for kind, name in names.items()]
-        lines.append(_row("isolated critical points found", ", ".join(counts)))
+        lines.append(row("isolated critical points found", ", ".join(counts)))
     if s.get("orbits_unfinished"):
-        lines.append(_row("orbits not followed to their ends", s["orbits_unfinished"]))
+        lines.append(row("orbits not followed to their ends", s["orbits_unfinished"]))
     return lines
 
 
@@ -172,8 +173,8 @@ def _scan(s: Summary) -> list[str]:
     if "on_plateau_at_end" in s:
         return [
             *about,
-            _row("learning the bigram", shares["global_minimum"], 39),
-            _row("trapped at the unigram for good", shares["local_minimum"], 39),
+            row("learning the bigram", shares["global_minimum"], 39),
+            row("trapped at the unigram for good", shares["local_minimum"], 39),
             f"points: at the unigram at the end {s['on_plateau_at_end']}, {rest}",
         ]
     drifts = [v for name, v in s.items() if name.startswith("largest_drift_")]
@@ -185,7 +186,7 @@ def _scan(s: Summary) -> list[str]:
         *_periods(s),
         f"points: saddle {s['saddle']}, {rest}",
         *_confirmed(s),
-        *([] if "optimizer" in s else [_row("largest drift of a conserved quantity", drift, 39)]),
+        *([] if "optimizer" in s else [row("largest drift of a conserved quantity", drift, 39)]),
         *([_boundary(s)] if "refine_levels" in s else []),
     ]
 
@@ -227,7 +228,7 @@ def _gaussian(s: Summary) -> list[str]:
             f"limits of the integral{f' of the {other}' if other else ''}: "
             f"{s['limit_small_sigma']:g} as sigma goes to 0, {s['limit_large_sigma']:g} as sigma "
             "grows",
-            _row("intervals that miss the integral",
+            row("intervals that miss the integral",
                  f"{s['intervals_missed']} of {len(s['sigma'])}"),
         ]  # fmt: skip
     else:
@@ -236,7 +237,7 @@ def _gaussian(s: Summary) -> list[str]:
     lines.append(f"labels: {wrong}unresolved {s['unresolved']}, total {total}")
     if "largest_relative_energy_drift" in s:
         drift = s["largest_relative_energy_drift"]
-        lines.append(_row("largest relative drift of the energy", f"{drift:.1e}"))
+        lines.append(row("largest relative drift of the energy", f"{drift:.1e}"))
     if "learned" in s:
         lines.append(f"   sigma  {s['optimizer']}, learned in {s['steps']} steps, 95 % interval")
         lines += _by_sigma(s, "learned", "learned_low", "learned_high")
@@ -272,10 +273,10 @@ def _comparison(s: Summary) -> list[str]:
         f"{s['model']} model against {s['trainer']} of {trained}, {_data(s)}, "
         f"d = {s['d']}, N = {s['length']}, "
         f"{s['points']} starts{mirrored}",
-        _row("agreement", f"{share} ({s['agreeing']} of {s['decided']}{drawn})", 25),
+        row("agreement", f"{share} ({s['agreeing']} of {s['decided']}{drawn})", 25),
         *_what_it_is(s),
         *_learned(s),
-        _row("not finite" if "predicted_by" in s else "unresolved",
+        row("not finite" if "predicted_by" in s else "unresolved",
              f"{s['unresolved_outcomes']} runs{f' ({opened})' if opened else ''}, "
              f"{s['unresolved_predictions']} predictions", 25),
         *(
@@ -301,13 +302,13 @@ def _learned(s: Summary) -> list[str]:
         f"{name} {part['runs']} ({part['learned']} learned)" for name, part in s["by_flow"].items()
     ]
     but = ", until AdamW magnifies rounding" if s["trainer"] == "adamw" else ""
-    check = _row("", f"a check that map and training agree{but}", 25)
+    check = row("", f"a check that map and training agree{but}", 25)
     runs = f"{s['learned']} runs, {s['learned_predictions']} predicted"
     return [
         *([] if s["noise"] else [check]),
-        _row("predicted by", f"{s['trainer']}'s reduced map, on the same batches", 25),
-        _row(f"learned within {s['steps']}", runs, 25),
-        _row("gradient flow says", ", ".join(flow), 25),
+        row("predicted by", f"{s['trainer']}'s reduced map, on the same batches", 25),
+        row(f"learned within {s['steps']}", runs, 25),
+        row("gradient flow says", ", ".join(flow), 25),
     ]
 
 
@@ -317,7 +318,7 @@ def _what_it_is(s: Summary) -> list[str]:
     if "agreement_interval" in s or not (words and exact):
         return []
     steps = ", up to the steps of descent" if s["trainer"] == "gd" else ""
-    return [_row("", words.replace("{steps}", steps), 25)]
+    return [row("", words.replace("{steps}", steps), 25)]
 
 
 def _confirmed(s: Summary) -> list[str]:
@@ -327,8 +328,8 @@ def _confirmed(s: Summary) -> list[str]:
     undecided, wrong = s.get("confirm_undecided", 0), s.get("confirm_disagree", 0)
     more = f" ({undecided} it could not decide)" if undecided else ""
     agree = f"{s['confirm_agree']} of {s['confirm_cells']}{more}"
-    contradicted = [_row("contradicted by torchdiffeq", wrong)] if wrong else []
-    return [_row("confirmed by torchdiffeq", agree), *contradicted]
+    contradicted = [row("contradicted by torchdiffeq", wrong)] if wrong else []
+    return [row("confirmed by torchdiffeq", agree), *contradicted]
 
 
 #: What the losses that a training run is compared with are called, where that is not their name.
@@ -339,18 +340,18 @@ def _training(s: Summary) -> list[str]:
     """Final losses, and those that they are compared with."""
     losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
     found = f"loss {losses}{' ...' if s['models'] > 8 else ''} nats"
-    lines = [_row("models that diverged", s["not_finite"], 32)] if s["not_finite"] else []
+    lines = [row("models that diverged", s["not_finite"], 32)] if s["not_finite"] else []
     if "p" in s:
         return [
             *lines,
             f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: {found}",
-            _nats("entropy rate (bigram)", s["entropy_rate"], 32),
-            _nats("stationary entropy (unigram)", s["stationary_entropy"], 32),
+            nats("entropy rate (bigram)", s["entropy_rate"], 32),
+            nats("stationary entropy (unigram)", s["stationary_entropy"], 32),
         ]
     kernels = "one kernel" if s["prior"] == "fixed" else f"kernels from {s['prior']}"
     return [
         *lines,
         f"{s['trainer']} on {s['states']} states, order {s['order']}, {kernels}: {found}",
-        *(_nats(_BASELINES.get(name, name), loss, 32) for name, loss in s["baselines"].items()),
+        *(nats(_BASELINES.get(name, name), loss, 32) for name, loss in s["baselines"].items()),
         *([f"others: {s['baselines_missing']}"] if "baselines_missing" in s else []),
     ]

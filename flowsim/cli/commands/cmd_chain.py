@@ -12,7 +12,7 @@ from flowsim.cli import options
 from flowsim.cli.groups import OneChain
 from flowsim.cli.options import CHAIN, MAX_STATES, number, option, shown
 from flowsim.cli.output import require_file, say
-from flowsim.cli.texts import Summary
+from flowsim.cli.texts import Summary, nats, row
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain, SymmetricChain
 
@@ -81,15 +81,14 @@ def read_kernel(path: Path) -> list[list[float]]:
     rows: list[list[float]] = []
     try:
         with path.open(encoding="utf-8") as lines:
-            for place, line in enumerate(lines, 1):
-                words = line.strip().split(",") if line.strip() else []
-                if len(rows) >= MAX_STATES or len(words) > MAX_STATES:
+            for place, line in enumerate(map(str.strip, lines), 1):
+                values = [number(word) for word in line.split(",")] if line else []
+                if len(rows) >= MAX_STATES or len(values) > MAX_STATES:
                     raise InputError(f"{str(path)!r} has more than {MAX_STATES} states")
-                row = [number(word) for word in words]
-                if any(value != value for value in row):
-                    raise InputError(f"line {place} of {str(path)!r} is {shown(line.strip())}, "
+                if any(map(math.isnan, values)):
+                    raise InputError(f"line {place} of {str(path)!r} is {shown(line)}, "
                                      "not numbers with commas between them")  # fmt: skip
-                rows += [row] if row else []
+                rows += [values] if values else []
     except UnicodeDecodeError:
         raise InputError(f"{str(path)!r} is no text file") from None
     return rows
@@ -153,13 +152,14 @@ def _part(name: str, states: int | None, order: int | None) -> Prior:
     return DoublyStochasticPrior(states)
 
 
-def prior_summary(prior: Prior, words: str, length: int) -> Summary:
+def _prior_summary(given: Chain) -> Summary:
     """The exact losses under a prior, ready for JSON."""
     from flowsim.chains.exact_losses import prior_losses
 
+    prior, length = given.any_prior(), given.length or options.DEFAULT_LENGTH
     found = prior_losses(prior, length)
     return {
-        "prior": words,
+        "prior": given.prior,
         "states": prior.states,
         "order": prior.order,
         "length": length,
@@ -170,18 +170,18 @@ def prior_summary(prior: Prior, words: str, length: int) -> Summary:
     }
 
 
-def prior_lines(s: Summary) -> list[str]:
+def _prior_lines(s: Summary) -> list[str]:
     """The same in words."""
-    rows = [("uniform", s["uniform"])]
     names = {"0": " (unigram)", "1": " (bigram)"}
-    for order, loss in s["counting"].items():
-        rows.append((f"counting in context, order {order}{names.get(order, '')}", loss))
-    rows.append(("Bayes, who knows the prior", s["bayes"]))
-    rows.append(("oracle that knows the kernel", s["kernel"]))
+    counting = {f"counting in context, order {order}{names.get(order, '')}": loss
+                for order, loss in s["counting"].items()}  # fmt: skip
     return [
         f"prior {s['prior']}, {s['states']} states, order {s['order']}",
         f"exact mean losses after {s['order']} to {s['length']} symbols; counting adds one",
-        *(f"{name:<41}{loss:.6f} nats" for name, loss in rows),
+        nats("uniform", s["uniform"], 41),
+        *(nats(name, loss, 41) for name, loss in counting.items()),
+        nats("Bayes, who knows the prior", s["bayes"], 41),
+        nats("oracle that knows the kernel", s["kernel"], 41),
     ]
 
 
@@ -213,7 +213,7 @@ def chain(given: Chain) -> None:
       flowsim chain --prior dirichlet --states 2 --order 2 --length 16
     """
     if given.prior is not None:
-        found, lines = _prior_summary(given), prior_lines
+        found, lines = _prior_summary(given), _prior_lines
     elif given.length is not None:
         raise InputError("--length goes with --prior, of whose sequences it is the length")
     else:
@@ -221,17 +221,13 @@ def chain(given: Chain) -> None:
     say(json.dumps(found, indent=2) if given.as_json else "\n".join(lines(found)))
 
 
-def _prior_summary(given: Chain) -> Summary:
-    length = options.DEFAULT_LENGTH if given.length is None else given.length
-    assert given.prior is not None
-    return prior_summary(given.any_prior(), given.prior, length)
-
-
 def _summary(chain: MarkovChain | OrderChain) -> Summary:
     """The numbers of a chain, ready for JSON."""
     own: dict[str, Any] = {n: getattr(chain, n) for n in ("p", "q", "order") if hasattr(chain, n)}
     longest = max(3, own.get("order", 1) + 2)
-    second = chain.second_eigenvalue
+    second, threshold = chain.second_eigenvalue, "p + q = 1" if hasattr(chain, "q") else None
+    if isinstance(chain, SymmetricChain):
+        threshold = f"p = {chain.states - 1}/{chain.states}"
     return {
         "states": chain.states,
         **own,
@@ -243,48 +239,31 @@ def _summary(chain: MarkovChain | OrderChain) -> Summary:
         "ngram_losses": {str(n): chain.ngram_loss(n) for n in range(1, longest + 1)},
         "second_eigenvalue": [second.real, second.imag] if isinstance(second, complex) else second,
         "covariance_eigenvalue": chain.covariance_eigenvalue,
-        "threshold": _threshold(chain),
+        "threshold": threshold,
         "regime": chain.regime,
         "unigram": chain.unigram,
     }
 
 
-def _threshold(chain: MarkovChain | OrderChain) -> str | None:
-    """Where the unigram changes what it is, of a family that has one parameter for it."""
-    if isinstance(chain, SymmetricChain):
-        return f"p = {chain.states - 1}/{chain.states}"
-    return "p + q = 1" if hasattr(chain, "q") else None
-
-
 def _lines(s: Summary) -> list[str]:
     own = [f"{name} = {s[name]:g}" for name in ("p", "q", "order") if name in s]
-    longer = [
-        f"best from the last {n - 1} symbol{'s' * (n > 2)}".ljust(37)
-        + f"{s['ngram_losses'][str(n)]:.6f} nats"
-        for n in range(2, s.get("order", 1) + 1)
-    ]
     second = s["second_eigenvalue"]
-    if isinstance(second, list):
-        second = f"{second[0]:.6g} ± {abs(second[1]):.6g} i"
-    else:
-        second = f"{second:.6g}"
-    law = ", ".join(f"{x:.6g}" for x in s["stationary"][:10])
-    order = s.get("order", 1)
-    rate = (
-        "entropy rate (bigram, and longer)"
-        if order == 1
-        else f"entropy rate (last {order} symbols)"
-    )
-    regime = f"expected regime                      {s['regime']} (threshold {s['threshold']})"
+    complex_pair = isinstance(second, list)
+    value = f"{second[0]:.6g} ± {abs(second[1]):.6g} i" if complex_pair else f"{second:.6g}"
+    law, order = ", ".join(f"{x:.6g}" for x in s["stationary"][:10]), s.get("order", 1)
+    rate = "bigram, and longer" if order == 1 else f"last {order} symbols"
+    longer = {f"best from the last {n - 1} symbol{'s' * (n > 2)}": s["ngram_losses"][str(n)]
+              for n in range(2, order + 1)}  # fmt: skip
+    regime = row("expected regime", f"{s['regime']} (threshold {s['threshold']})")
     return [
         ", ".join([f"{s['states']} states", *own, s["structure"]]),
-        f"stationary law                       {law}{' ...' * (s['states'] > 10)}",
-        f"stationary entropy (unigram)         {s['stationary_entropy']:.6f} nats",
-        *longer,
-        f"{rate:<37}{s['entropy_rate']:.6f} nats",
-        f"mutual information                   {s['mutual_information']:.6f} nats",
-        f"second eigenvalue                    {second}",
-        f"largest covariance of neighbours     {s['covariance_eigenvalue']:.6g}",
+        row("stationary law", f"{law}{' ...' * (s['states'] > 10)}"),
+        nats("stationary entropy (unigram)", s["stationary_entropy"]),
+        *(nats(words, loss) for words, loss in longer.items()),
+        nats(f"entropy rate ({rate})", s["entropy_rate"]),
+        nats("mutual information", s["mutual_information"]),
+        row("second eigenvalue", value),
+        row("largest covariance of neighbours", f"{s['covariance_eigenvalue']:.6g}"),
         *([regime] if s["threshold"] is not None else []),
-        f"unigram point of a tied model        {s['unigram']}",
+        row("unigram point of a tied model", s["unigram"]),
     ]

@@ -130,7 +130,10 @@ def _check(given: Compare) -> None:
     from full_model.comparison.comparable import check_comparable, check_sampled
 
     check_comparable(given.model)
-    _check_chain(given)
+    needed = any(option.needed for option in given.family.options.values())
+    if given.points is None or needed or (given.p, given.q) != (None, None):
+        given.chain_of_model()  # else a record of binary starts may have one
+    given.choice()
     window = [x for x in (given.grid, given.w_range, given.e_range) if x is not None]
     if (given.points is not None) + (given.cloud is not None) + bool(window) > 1:
         raise InputError("give one of --grid (with its ranges), --cloud and --points")
@@ -138,9 +141,8 @@ def _check(given: Compare) -> None:
         require_file(given.points)
     if given.cloud is not None and given.sigma is None:
         raise InputError("--cloud needs --sigma, the spread of its draws: a number")
-    if given.sigma is not None and (
-        given.cloud is None or not isinstance(given.sigma.sigma, float)
-    ):
+    one = given.sigma is None or isinstance(given.sigma.sigma, float)
+    if not one or (given.sigma is not None and given.cloud is None):
         raise InputError("--sigma, one number here, goes with --cloud")
     if given.grid is not None and len(given.grid) != 2:
         raise InputError("--grid needs two numbers of cells here, along e and along w, as 20x20")
@@ -158,14 +160,6 @@ def _check(given: Compare) -> None:
         raise InputError("--noise-on says where the noise is, and there is none: give --noise")
     if not sampled and (given.batch, given.learning_rate) != (16, None):
         raise InputError("--batch and --learning-rate go with --trainer sgd or adamw")
-
-
-def _check_chain(given: Compare) -> None:
-    """InputError unless the chain is given, or a record of binary starts that has one."""
-    needs = any(option.needed for option in given.family.options.values())
-    if given.points is None or needs or (given.p, given.q) != (None, None):
-        given.chain_of_model()
-    given.choice()
 
 
 def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:

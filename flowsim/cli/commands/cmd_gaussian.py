@@ -12,7 +12,6 @@ from flowsim.cli.output import progress, redraw, report, write_figure
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
     import xarray as xr
 
 #: Starts of one run, which are held in memory.
@@ -88,15 +87,13 @@ def _compute(given: Gaussian, chain: Any, sigmas: tuple[float, ...], samples: in
     model = given.choice().on(chain)
     if given.fixed():
         raise InputError("--fix has no use here: every coordinate is drawn")
-    scales: np.ndarray = np.array(sigmas)
     optimizer = given.choice_of_optimizer(given.model, given.seed)
-    starts = len(sigmas) * samples
-    given.check_optimizer_size(model, starts)
-    total, unit = starts, "starts"
+    total, unit = len(sigmas) * samples, "starts"
+    given.check_optimizer_size(model, total)
     if optimizer is not None:
-        total, unit = starts * optimizer.recipe.steps, "steps"
+        total, unit = total * optimizer.recipe.steps, "steps"
     with progress(total, unit, given.quiet) as meter:
         return gaussian_record(
-            model, scales, samples, given.seed, given.rtol, given.atol,
+            model, np.array(sigmas), samples, given.seed, given.rtol, given.atol,
             progress=meter.advance, optimizer=optimizer,
         )  # fmt: skip

@@ -6,16 +6,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from flowsim.cli import options
 from flowsim.cli.output import require_file, say
 from flowsim.cli.texts import Summary
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 #: What is said first of a record, and what is said last; everything else comes between.
 _FIRST = ("kind", "model", "p", "q", "regime")
@@ -56,17 +53,13 @@ def _record(path: Path) -> Summary:
     from flowsim.records.netcdf import open_record
 
     with open_record(path) as record:
-        return _contents(record)
-
-
-def _contents(record: xr.Dataset) -> Summary:
-    attributes = {str(name): _plain(value) for name, value in record.attrs.items()}
+        attributes = {str(name): _plain(value) for name, value in record.attrs.items()}
+        sizes = {str(name): int(size) for name, size in record.sizes.items()}
+        variables = {str(name): list(map(str, v.dims)) for name, v in record.variables.items()}
     middle = [name for name in attributes if name not in (*_FIRST, *_LAST, *_HIDDEN)]
     order = [*_FIRST, *middle, *_LAST]
     kept = {name: attributes[name] for name in order if name in attributes}
-    sizes = {str(name): int(size) for name, size in record.sizes.items()}
-    variables = {str(name): list(map(str, v.dims)) for name, v in record.variables.items()}
-    for name in ("settings", "captions"):
+    for name in _HIDDEN:
         if name in attributes:
             kept[name] = json.loads(str(attributes[name]))
     return {**kept, "dimensions": sizes, "variables": variables}

@@ -149,8 +149,8 @@ def _check_plane(given: Portrait, model: Model) -> None:
 
         require_file(path)
         path_columns(path, plane.x, plane.y)
-    planar = len(model.coordinates) == 2
-    if given.energy and not (planar and "energy" in model.conserved_names):
+    conserved = model.conserved_names if len(model.coordinates) == 2 else ()
+    if given.energy and "energy" not in conserved:
         raise InputError(
             f"--energy draws a conserved energy, and the plane of the {model.name} model, as "
             "chosen, has none; omit it here"
@@ -182,14 +182,8 @@ def _space(given: Portrait, model: Model) -> xr.Dataset:
 
     plane = model.plane
     with progress(len(plane.far) + len(plane.near), "orbits", given.quiet) as meter:
+        atol = 1e-10 if given.rtol is None else given.atol
         return phase_space_record(
-            model,
-            given.w_range,
-            given.e_range,
-            given.a_range,
-            given.rtol,
-            1e-10 if given.rtol is None else given.atol,
-            meter.advance,
-            meter.then,
-            given.window,
-        )
+            model, given.w_range, given.e_range, given.a_range, given.rtol, atol, meter.advance,
+            meter.then, given.window,
+        )  # fmt: skip

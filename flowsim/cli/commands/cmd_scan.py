@@ -10,27 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flowsim.cli import options
 from flowsim.cli.groups import OptimizerOptions, Printed, ReducedModelOptions, Tolerances
-from flowsim.cli.options import (
-    CHAIN,
-    MODEL,
-    OUTPUT,
-    WINDOW,
-    WORK,
-    Interval,
-    Lengths,
-    Named,
-    Numbers,
-    lengths,
-    option,
-    probabilities,
-)
-from flowsim.cli.options import window as one_window
+from flowsim.cli.options import CHAIN, MODEL, OUTPUT, WINDOW, WORK, Interval, option
 from flowsim.cli.output import neutral_command, progress, report
 from flowsim.cli.texts import Summary
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
-    from flowsim.interface import Model, Plane
+    from flowsim.interface import Model
     from flowsim.models.catalogue import ModelChoice
     from flowsim.scan.starts import Starts
 
@@ -50,10 +36,10 @@ class StartOptions:
     w_range: options.WRange = None
     a_range: options.ARange = None
     ranges: Annotated[
-        list[Named] | None,
+        list[options.Named] | None,
         option(WINDOW, "NAME=LOW:HIGH",
                "Window in any coordinate; may be repeated.  [default: -3:3]",
-               "--range", parser=one_window),
+               "--range", parser=options.window),
     ] = None  # fmt: skip
     points: options.PointsFile = None
     cloud: options.Cloud = None
@@ -63,11 +49,11 @@ class StartOptions:
     def windows(self) -> dict[str, Interval]:
         """The window of every coordinate that has one; InputError if one has two."""
         named = {"e": self.e_range, "w": self.w_range, "a": self.a_range}
-        found = {name: bounds for name, bounds in named.items() if bounds is not None}
-        for name, bounds in [*(self.ranges or ()), *(self.window or {}).items()]:
-            if name in found:
+        found: dict[str, Interval] = {}
+        for name, bounds in [*named.items(), *(self.ranges or ()), *(self.window or {}).items()]:
+            if bounds is not None and name in found:
                 raise InputError(f"{name} has two ranges: give it one of them")
-            found[name] = bounds
+            found |= {} if bounds is None else {name: bounds}
         return found
 
     def start_words(self) -> list[str]:
@@ -78,12 +64,8 @@ class StartOptions:
             return [self.points.stem]
         return [f"cloud{self.cloud}"]
 
-    def check_starts(self, seeded: bool = False) -> None:
-        """InputError unless one kind of starts is given, with what goes with it.
-
-        Args:
-            seeded: whether the seed has another use than drawing a cloud.
-        """
+    def check_starts(self, optimizer: object) -> None:
+        """InputError unless one kind of starts is given, with what goes with it."""
         if (self.grid, self.points, self.cloud).count(None) != 2:
             raise InputError("give the starts: one of --grid, --points and --cloud")
         if self.cloud is not None and self.sigma is None:
@@ -93,7 +75,7 @@ class StartOptions:
             )
         if self.cloud is None and self.sigma is not None:
             raise InputError("--sigma, the spread of draws, goes with --cloud")
-        if self.cloud is None and self.seed and not seeded:
+        if self.cloud is None and self.seed and optimizer is None:
             raise InputError("--seed goes with --cloud or --optimizer: nothing else here is random")
         if self.windows() and self.grid is None:
             raise InputError("ranges go with --grid")
@@ -104,15 +86,17 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     """The options of ``scan``."""
 
     p: Annotated[
-        Numbers | None, option(CHAIN, "P", f"P(0→1), {_CHANCES}", parser=probabilities)
+        options.Numbers | None,
+        option(CHAIN, "P", f"P(0→1), {_CHANCES}", parser=options.probabilities),
     ] = None
     q: Annotated[
-        Numbers | None, option(CHAIN, "Q", f"P(1→0), {_CHANCES}", parser=probabilities)
+        options.Numbers | None,
+        option(CHAIN, "Q", f"P(1→0), {_CHANCES}", parser=options.probabilities),
     ] = None
     length: Annotated[
-        Lengths | None,
+        options.Lengths | None,
         option(MODEL, "N", f"Positions, of {options.having('length')}, or LOW:HIGH:COUNT of them. "
-               f" [default: {options.DEFAULT_LENGTH}]", parser=lengths, show_default=False),
+               f" [default: {options.DEFAULT_LENGTH}]", parser=options.lengths, show_default=False),
     ] = None  # type: ignore[assignment]  # fmt: skip
     fraction: Annotated[
         float | None,
@@ -151,12 +135,11 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     def path(self) -> Path:
         """--out, or a name that says model, chain and starts."""
         words = ["scan", *self.words(), *self.optimizer_words()]
-        for name, values in (("p", self.p), ("q", self.q)):
-            if values is not None:
-                ends = values if len(values) == 1 else (values[0], values[-1])
-                words.append(name + "to".join(f"{value:g}" for value in ends))
-        refined = [] if self.refine is None else [f"refine{self.refine}"]
-        return self.out or Path("_".join([*words, *self.start_words(), *refined]) + ".nc")
+        for name, values in (("p", self.p or ()), ("q", self.q or ())):
+            ends = dict.fromkeys((*values[:1], *values[-1:]))
+            words += [name + "to".join(f"{value:g}" for value in ends)] if ends else []
+        words += self.start_words() + ([] if self.refine is None else [f"refine{self.refine}"])
+        return self.out or Path(f"{'_'.join(words)}.nc")
 
 
 def scan(given: ScanOptions) -> None:
@@ -184,11 +167,15 @@ def scan(given: ScanOptions) -> None:
     import torch
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = choice.on(chain)
+    model, out = choice.on(chain), given.path()
     starts = _starts_of(given, model, given.fixed())
     if given.refine is not None:
-        _check_refine(starts, given.refine)
-    out = given.path()
+        from flowsim.boundary.in_record import check_memory
+
+        if len(starts.dims) not in (2, 3):
+            varied = len(starts.dims)
+            raise InputError(f"--refine needs two or three coordinates that vary, not {varied}")
+        check_memory(starts.shape, given.refine)
     summary = _run(given, choice, starts, model, out)
     report("scan", summary, {"record": out}, given)
 
@@ -200,7 +187,7 @@ def _check(given: ScanOptions) -> None:
     given.check_optimizer(given.model, given.rtol, given.atol, given.integrator)
     if given.optimizer is not None and (given.fraction, given.refine) != (None, None):
         raise InputError("--fraction and --refine are of the flow; omit them with --optimizer")
-    given.check_starts(seeded=given.optimizer is not None)
+    given.check_starts(given.optimizer)
     if given.fix and given.points is not None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
@@ -215,30 +202,22 @@ def _check(given: ScanOptions) -> None:
 
 
 def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> Starts:
-    """The starts, in coordinates of the model.
+    """The starts, in coordinates of the model, of which ``fixed`` are held at a value."""
+    from flowsim.scan.starts import Cloud, Grid, Points, cell_centres
 
-    Args:
-        given: the options, checked.
-        model: whose coordinates they are.
-        fixed: coordinates held at a value.
-    """
-    from flowsim.scan.starts import Cloud, Points
-
-    sigma = None if given.sigma is None else given.sigma.sigma
-    spread = list(sigma) if isinstance(sigma, dict) else []
-    names = _coordinates(model, [*given.windows(), *fixed, *spread])
+    sigma, windows = None if given.sigma is None else given.sigma.sigma, given.windows()
+    mentioned = [*windows, *fixed, *(sigma if isinstance(sigma, dict) else ())]
+    names = next((n for n in model.plane.starts if set(mentioned) <= set(n)), None)
+    if names is None:
+        own = model.coordinates
+        name = next(name for name in mentioned if name not in own)
+        raise InputError(f"the model has no coordinate {name!r}; it has {', '.join(own)}")
     free = [name for name in names if name not in fixed]
     if given.points is not None:
         return Points.read(given.points, names)
     if given.cloud is not None and sigma is not None:
         return Cloud(free, given.cloud, sigma, fixed, given.seed)
-    return _grid(given, model.plane, free, fixed)
-
-
-def _grid(given: StartOptions, plane: Plane, free: list[str], fixed: dict[str, float]) -> Starts:
-    from flowsim.scan.starts import Grid, cell_centres
-
-    cells, windows = given.grid or (), given.windows()
+    cells = given.grid or ()
     if len(cells) != len(free) or not free:
         raise InputError(
             f"--grid needs one number of cells for each of {', '.join(free) or 'no coordinate'}: "
@@ -247,31 +226,11 @@ def _grid(given: StartOptions, plane: Plane, free: list[str], fixed: dict[str, f
     for name in windows:
         if name not in free:
             raise InputError(f"{name} has a range and is also fixed")
-    axes, usual = {}, {**plane.space, **plane.window}
+    axes, usual = {}, {**model.plane.space, **model.plane.window}
     for name, count in zip(free, cells, strict=True):
         low, high = windows.get(name, usual.get(name, (-3.0, 3.0)))
         axes[name] = cell_centres(low, high, count)
     return Grid(axes, fixed)
-
-
-def _coordinates(model: Model, mentioned: list[str]) -> tuple[str, ...]:
-    """The coordinates of the starts, given those that the options mention."""
-    for names in model.plane.starts:
-        if set(mentioned) <= set(names):
-            return names
-    own = model.coordinates
-    name = next(name for name in mentioned if name not in own)
-    raise InputError(f"the model has no coordinate {name!r}; it has {', '.join(own)}")
-
-
-def _check_refine(starts: Starts, levels: int) -> None:
-    from flowsim.boundary.in_record import check_memory
-
-    if len(starts.dims) not in (2, 3):
-        raise InputError(
-            f"--refine needs two or three coordinates that vary, not {len(starts.dims)}"
-        )
-    check_memory(starts.shape, levels)
 
 
 def _run(
@@ -281,17 +240,20 @@ def _run(
     import xarray as xr
 
     from flowsim.boundary.in_record import refine_scan
+    from flowsim.flow.reference import sample_size
     from flowsim.portraits.summaries import summarize
     from flowsim.scan.plan import Scan
     from flowsim.scan.store import write_scan
 
     p, q = (v[0] if v is not None and len(v) == 1 else v for v in (given.p, given.q))
     several = given.length if given.length is not None and len(given.length) > 1 else None
+    # where torchdiffeq or an optimizer decides all starts, none is decided again
+    flow = given.integrator == "flowsim" and given.optimizer is None
+    confirm = given.confirm if given.confirm is not None else sample_size(model) if flow else 0
     task = Scan(
-        choice, p, q, starts, given.fraction, given.rtol, given.atol,
-        integrator=given.integrator, confirm=_sample(given, model),
+        choice, p, q, starts, given.fraction, given.rtol, given.atol, integrator=given.integrator,
         optimizer=given.choice_of_optimizer(given.model, given.seed), device=given.device,
-        length=several,
+        confirm=confirm, length=several,
     )  # fmt: skip
     given.check_optimizer_size(task.model_at(task.size - 1), min(task.size, task.chunk))
     with progress(task.size, "points", given.quiet) as meter:
@@ -309,13 +271,3 @@ def _run(
         refine_scan(out, model, given.refine, given.rtol, given.atol, bar)
     with xr.open_dataset(out, engine="h5netcdf") as record:
         return summarize(record)
-
-
-def _sample(given: ScanOptions, model: Model) -> int:
-    """How many points torchdiffeq decides again: none where it, or an optimizer, decides all."""
-    from flowsim.flow.reference import sample_size
-
-    if given.confirm is not None:
-        return given.confirm
-    flow = given.integrator == "flowsim" and given.optimizer is None
-    return sample_size(model) if flow else 0

@@ -130,13 +130,6 @@ class Train(AnyChain, Printed):
         chosen = (self.states, self.kernel, self.order) != (None, None, None)
         return self.any_chain() if chosen else None
 
-    def contexts_drawn(self) -> int:
-        """Rows of the kernel that is drawn for every sequence; 0 where none is."""
-        if self.prior is None:
-            return 0
-        prior = self.any_prior()
-        return int(prior.states**prior.order)
-
     def recipe(self) -> Recipe:
         """The trainer with its numbers."""
         return Recipe.named(
@@ -167,10 +160,8 @@ def train(given: Train) -> None:
     """
     _check(given)
     settings = _settings(given)
-    record = _run(given, settings)
-    files = given.files()
-    summary = _write(record, files)
-    report("training", summary, files, given)
+    record, files = _run(given, settings), given.files()
+    report("training", _write(record, files), files, given)
 
 
 def _check(given: Train) -> None:
@@ -188,7 +179,8 @@ def _check(given: Train) -> None:
         sizes.check_enumeration(given.length)
     sizes.check_training(
         given.d, given.length, given.layers, hidden, given.seeds, batch, given.steps,
-        states=2 if data is None else data.states, contexts=given.contexts_drawn(),
+        states=2 if data is None else data.states,
+        contexts=0 if given.prior is None or data is None else int(data.states**data.order),
     )  # fmt: skip
     from flowsim.records.netcdf import check_output
 
