@@ -5,19 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from bokeh import models
 from bokeh.layouts import column
-from bokeh.models import (
-    Button,
-    CheckboxGroup,
-    Div,
-    FileInput,
-    InlineStyleSheet,
-    RadioButtonGroup,
-    Select,
-    Slider,
-    Spinner,
-    TextInput,
-)
 
 from flowsim.explorer.training import MOST_D, MOST_N, MOST_NOISE, MOST_RATE, MOST_STEPS
 from flowsim.explorer.view import MOST_POSITIONS, MOST_STATES, View
@@ -50,7 +39,7 @@ class Controls:
 
     def __init__(self, view: View) -> None:
         self._wide: dict[str, Any] = {"sizing_mode": "stretch_width", "stylesheets": [_look()]}
-        self.model = self._widget(Select, "model", title="Model", options=model_words(view))
+        self.model = self._widget(models.Select, "model", title="Model", options=model_words(view))
         self.p = _slider("p: chance of 1 after 0", 0.01, 0.99, "p")
         self.q = _slider("q: chance of 0 after 1", 0.01, 0.99, "q")
         self.a = _slider("a: attention of the slice", -2.0, 2.0, "a", 0.05)
@@ -63,7 +52,7 @@ class Controls:
         self.options = self._boxes("options", "attention", "untied")
         self.reading = _words("reading")
         ways = ["zooms", "moves", "throws a cloud"]
-        self.drag = self._widget(RadioButtonGroup, "drag", active=ZOOM, labels=ways)
+        self.drag = self._widget(models.RadioButtonGroup, "drag", active=ZOOM, labels=ways)
         self.back = self._button("Zoom back", "back")
         self.closer = self._button("Zoom in", "closer")
         self.reset = self._button("Reset", "reset")
@@ -72,24 +61,26 @@ class Controls:
         self.undo = self._button("Undo", "undo")
         self.clear = self._button("Clear all", "clear")
         self.backward = self._boxes("backward", "also backward in time")
-        self.place = self._widget(TextInput, "place", placeholder="-1.2, 0.5")
+        self.place = self._widget(models.TextInput, "place", placeholder="-1.2, 0.5")
         self.go = self._button("Start", "go")
         self.legend, self.story, self.cloud = _words("legend"), _words("story"), _words("cloud")
         self.problem = _words("problem", visible=False)
         self._add_training()
         words = {"png": "Save PNG", "svg": "Save SVG", "record": "Save record"}
         self.saving = {name: self._button(label, name) for name, label in words.items()}
-        self.load = self._widget(FileInput, "load", accept=".csv,.nc", title="Lay a path over it")
+        self.load = self._widget(
+            models.FileInput, "load", accept=".csv,.nc", title="Lay a path over it"
+        )
         self.link, self.code = self._button("Copy link", "link"), self._button("Commands", "code")
         self.shell, self.python = _words("shell"), _words("python")
-        self.copy_shell = Button(label="Copy", name="copy_shell", width=90)
-        self.copy_python = Button(label="Copy", name="copy_python", width=90)
+        self.copy_shell = models.Button(label="Copy", name="copy_shell", width=90)
+        self.copy_python = models.Button(label="Copy", name="copy_python", width=90)
 
     def _add_training(self) -> None:
         words = "<b>Train the full transformer from the chosen start</b>"
         self.heading = _words("heading", text=words)
         self.trainer = self._widget(
-            Select, "trainer", title="Trainer", options=TRAINER_WORDS, value="gd"
+            models.Select, "trainer", title="Trainer", options=TRAINER_WORDS, value="gd"
         )
         self.d = self._spinner("width d", "d", 1, MOST_D, value=8)
         self.positions = self._spinner("N", "positions", 1, MOST_N, value=8)
@@ -110,13 +101,15 @@ class Controls:
         return kind(name=name, **self._wide, **more)
 
     def _button(self, label: str, name: str, **more: Any) -> Any:
-        return self._widget(Button, name, label=label, **more)
+        return self._widget(models.Button, name, label=label, **more)
 
     def _spinner(self, title: str, name: str, low: float, high: float, **more: Any) -> Any:
-        return self._widget(Spinner, name, title=title, low=low, high=high, **{"step": 1, **more})
+        return self._widget(
+            models.Spinner, name, title=title, low=low, high=high, **{"step": 1, **more}
+        )
 
     def _boxes(self, name: str, *labels: str) -> Any:
-        return self._widget(CheckboxGroup, name, labels=list(labels), inline=len(labels) > 1)
+        return self._widget(models.CheckboxGroup, name, labels=list(labels), inline=len(labels) > 1)
 
     def roots(self) -> dict[str, Any]:
         """Every widget by its name, for the page's template."""
@@ -124,9 +117,9 @@ class Controls:
         return {widget.name: widget for widget in (*widgets, *self.saving.values())}
 
 
-def _look() -> InlineStyleSheet:
+def _look() -> models.InlineStyleSheet:
     """The style of one page's widgets: pages share no models, which end with their page."""
-    return InlineStyleSheet(css=_STYLE)
+    return models.InlineStyleSheet(css=_STYLE)
 
 
 def _range(value: float) -> tuple[float, float]:
@@ -144,15 +137,15 @@ def _step(value: float) -> float:
     return next(power * digit for digit in (5, 2, 1) if power * digit <= part)
 
 
-def _slider(title: str, low: float, high: float, name: str, step: float = 0.01) -> Slider:
-    return Slider(
+def _slider(title: str, low: float, high: float, name: str, step: float = 0.01) -> models.Slider:
+    return models.Slider(
         start=low, end=high, step=step, value=low, title=title, name=name, tooltips=False,
         sizing_mode="stretch_width", stylesheets=[_look()], bar_color="#7fb2d4",
     )  # fmt: skip
 
 
-def _words(name: str, **more: Any) -> Div:
-    style = InlineStyleSheet(css="""
+def _words(name: str, **more: Any) -> models.Div:
+    style = models.InlineStyleSheet(css="""
       :host { font: 14px/1.4 system-ui, sans-serif; color: #111; width: 100%; margin: 2px 0; }
       .bk-clearfix { display: block; width: 100%; }
       p { margin: 0 0 3px 0; }
@@ -160,4 +153,6 @@ def _words(name: str, **more: Any) -> Div:
       .legend span { display: inline-flex; align-items: center; gap: 5px; white-space: nowrap; }
       pre { margin: 0; white-space: pre-wrap; font-size: 12px; }
     """)  # fmt: skip
-    return Div(name=name, sizing_mode="stretch_width", stylesheets=[style], **{"text": "", **more})
+    return models.Div(
+        name=name, sizing_mode="stretch_width", stylesheets=[style], **{"text": "", **more}
+    )

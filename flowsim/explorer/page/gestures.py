@@ -8,19 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bokeh.events import (
-    DocumentReady,
-    DoubleTap,
-    MouseLeave,
-    MouseMove,
-    Pan,
-    PanEnd,
-    PanStart,
-    PressUp,
-    RangesUpdate,
-    Tap,
-    ValueSubmit,
-)
+from bokeh import events
 from bokeh.models import ColumnDataSource, CustomJS
 
 from flowsim.explorer.page.controls import CLOUD
@@ -73,12 +61,15 @@ class Gestures:
         self._grip: tuple[float, float] | None = None
         figure, c = visit.plane.figure, visit.controls
         for event, call in (
-            (Tap, self._tapped), (PressUp, self._tapped),  # a click that was held for long
-            (DoubleTap, self._double_tapped),
-            (PanStart, self._pan_start), (Pan, self._pan), (PanEnd, self._pan_end),
-        ):  # fmt: skip
+            (events.Tap, self._tapped),
+            (events.PressUp, self._tapped),  # a click that was held for long
+            (events.DoubleTap, self._double_tapped),
+            (events.PanStart, self._pan_start),
+            (events.Pan, self._pan),
+            (events.PanEnd, self._pan_end),
+        ):
             figure.on_event(event, partial(_at_place, call))
-        figure.on_event(RangesUpdate, self._ranges_moved)
+        figure.on_event(events.RangesUpdate, self._ranges_moved)
         under = ColumnDataSource({"x": [], "y": []}, name="under")
         under.on_change("data", self._hovered)
         sources = visit.plane.sources
@@ -88,9 +79,9 @@ class Gestures:
             "across": figure.x_range, "up": figure.y_range,
         }  # fmt: skip
         forget = CustomJS(args={"plane": figure}, code=_FORGET)
-        figure.js_on_event(RangesUpdate, forget)
+        figure.js_on_event(events.RangesUpdate, forget)
         seen = CustomJS(args=known, code=_MOVED)
-        for event in (Tap, MouseMove, MouseLeave):
+        for event in (events.Tap, events.MouseMove, events.MouseLeave):
             figure.js_on_event(event, seen)
         c.back.on_click(self.zoom_back)
         c.closer.on_click(lambda: self.zoom_to(visit.view.zoomed(2).window))
@@ -98,7 +89,7 @@ class Gestures:
         c.undo.on_click(self.undo)
         c.clear.on_click(self._clear)
         c.go.on_click(self._typed)
-        c.place.on_event(ValueSubmit, lambda _: self._typed())
+        c.place.on_event(events.ValueSubmit, lambda _: self._typed())
 
     def start(self, y: float, x: float, exact: bool = False) -> None:
         """Start an orbit, or choose the one whose start was clicked."""
@@ -190,7 +181,7 @@ class Gestures:
         self._clicked = None
         self.zoom_back()
 
-    def _ranges_moved(self, event: RangesUpdate) -> None:
+    def _ranges_moved(self, event: events.RangesUpdate) -> None:
         """A zoom by box or wheel has ended."""
         sides = (event.x0, event.x1, event.y0, event.y1)
         if all(isinstance(side, (int, float)) and math.isfinite(side) for side in sides):
@@ -355,7 +346,7 @@ class Keyboard:
             "across": figure.x_range, "up": figure.y_range, "cross": visit.plane.sources["cross"],
             "keyed": keyed, "steps": _STEPS, "names": visit.plane.names,
         }  # fmt: skip
-        visit.document.js_on_event(DocumentReady, CustomJS(args=arguments, code=_KEYS))
+        visit.document.js_on_event(events.DocumentReady, CustomJS(args=arguments, code=_KEYS))
 
     def _keyed(self, _attribute: str, _old: Any, new: Any) -> None:
         """A key at the cross-hair; what is no place and no key changes nothing."""

@@ -9,26 +9,14 @@ import numpy as np
 import torch
 import xarray as xr
 
-from flowsim.explorer.layers import (
-    UNKNOWN,
-    Border,
-    Cells,
-    Layer,
-    at_rest,
-    border,
-    cells_at_once,
-    first_look,
-    has_border,
-    landscape,
-    line_key,
-)
+from flowsim.explorer import layers
 from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.page.words import legend, reading, under
 from flowsim.explorer.view import View
 
 #: Milliseconds after which a slider rests, and after which labels that do not come are greyed out.
 REST, _GREY = 180, 120
-_NOTHING = Cells(np.full((2, 2), UNKNOWN, np.int8), "")
+_NOTHING = layers.Cells(np.full((2, 2), layers.UNKNOWN, np.int8), "")
 
 
 class Picture:
@@ -41,7 +29,7 @@ class Picture:
 
     def __init__(self, visit: Page) -> None:
         self.visit = visit
-        self.cells, self.border = _NOTHING, Border()
+        self.cells, self.border = _NOTHING, layers.Border()
         self.landscape: xr.Dataset | None = None
         self.line: xr.Dataset | None = None
         self._line_key: object = None
@@ -67,8 +55,8 @@ class Picture:
             self._look()
             return
         view, began = self.visit.view, monotonic()
-        self._show_cells(view, cells_at_once(view))
-        if has_border(view):  # which takes longer than a closed form: labels go ahead
+        self._show_cells(view, layers.cells_at_once(view))
+        if layers.has_border(view):  # which takes longer than a closed form: labels go ahead
             self.visit.soon("curves", 0, self._draw_curves)
         else:
             self._draw_curves()
@@ -81,11 +69,12 @@ class Picture:
         view = self.visit.view
         if not view.model.fast:
             return
-        key = line_key(view)
+        key = layers.line_key(view)
         same, self._line_key = key == self._line_key, key
-        self._show_landscape(view, landscape(view, fine=False, line=not same), keep_line=same)
-        line = border(view, self.cells, lambda: False) if has_border(view) else None
-        self._show_border(line or Border())
+        curves = layers.landscape(view, fine=False, line=not same)
+        self._show_landscape(view, curves, keep_line=same)
+        line = layers.border(view, self.cells, lambda: False) if layers.has_border(view) else None
+        self._show_border(line or layers.Border())
         self.show_legend()
 
     def show_legend(self) -> None:
@@ -115,13 +104,13 @@ class Picture:
         view = self.visit.view
         self.visit.soon("grey", _GREY, self._grey)
 
-        def show(found: Cells | xr.Dataset) -> None:
-            if isinstance(found, Cells):
+        def show(found: layers.Cells | xr.Dataset) -> None:
+            if isinstance(found, layers.Cells):
                 self._waiting = False
                 self._show_cells(view, found)
                 return
             self._looking = False
-            self._show_border(Border())
+            self._show_border(layers.Border())
             self._show_landscape(view, found)
             self.show_legend()
             if self._again:
@@ -132,42 +121,42 @@ class Picture:
         def done() -> None:
             self._looking = self._waiting = False
 
-        self.visit.jobs.start("first look", partial(first_look, view), show, done=done)
+        self.visit.jobs.start("first look", partial(layers.first_look, view), show, done=done)
 
     def _grey(self) -> None:
         """Show no labels while those of another model, chain or window do not come."""
         if self._waiting:
-            self._show_border(Border())
+            self._show_border(layers.Border())
             self._show_cells(self.visit.view, _NOTHING)
             self.show_legend()
 
-    def _refine(self, first: Cells | None = None) -> None:
+    def _refine(self, first: layers.Cells | None = None) -> None:
         """Finer labels; of a model that is looked at in a thread once it was looked at."""
         view = self.visit.view
         if first is None and not view.model.fast:
             return
 
-        def show(layer: Layer) -> None:
-            if isinstance(layer, Cells):
+        def show(layer: layers.Layer) -> None:
+            if isinstance(layer, layers.Cells):
                 self._show_cells(view, layer)
-            elif isinstance(layer, Border):
+            elif isinstance(layer, layers.Border):
                 self._show_border(layer)
             else:
                 self._show_landscape(view, layer)
             self.show_legend()
 
-        self.visit.jobs.start("plane", partial(at_rest, view, first=first), show)
+        self.visit.jobs.start("plane", partial(layers.at_rest, view, first=first), show)
 
     def _show_landscape(self, view: View, record: xr.Dataset, keep_line: bool = False) -> None:
         self.line = self.line if keep_line else record
         self.landscape = record
         self.visit.plane.show_landscape(view, record, keep_line)
 
-    def _show_border(self, line: Border) -> None:
+    def _show_border(self, line: layers.Border) -> None:
         self.border = line
         self.visit.plane.show_border(line)
 
-    def _show_cells(self, view: View, cells: Cells) -> None:
+    def _show_cells(self, view: View, cells: layers.Cells) -> None:
         self.cells = cells
         self.visit.plane.show_cells(view, cells)
         self.visit.controls.reading.text = reading(view, cells)
