@@ -128,8 +128,9 @@ class Rows:
         relative = torch.where(chart.logarithmic, 1e-15, rtol)
         absolute = torch.where(chart.logarithmic, rtol, atol)
         zero, far = torch.zeros_like(y[:, 0]), _FAR * y.abs().amax(1).clamp_min(1.0)
+        none = zero.bool()
         rows = cls(
-            model, relative, absolute, chart, index, y, theta, y, y, zero, zero, far, zero > 0, zero
+            model, relative, absolute, chart, index, y, theta, y, y, zero, zero, far, none, zero
         )
         rows._linearise()
         rows.h = 0.1 / rows.field.abs().amax(1)

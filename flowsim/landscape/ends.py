@@ -248,9 +248,7 @@ class Ends:
         for end in found:
             counts[end.kind] = counts.get(end.kind, 0) + 1
             self.found.append(replace(end, name=_named(end.kind, counts[end.kind])))
-        codes = torch.zeros(len(order) + 1, dtype=torch.long)
-        codes[torch.tensor(order) + 1] = torch.arange(1, len(order) + 1)
-        return codes
+        return torch.tensor([0, *(1 + order.index(i) for i in place)])
 
 
 def _named(kind: str, number: int) -> str:

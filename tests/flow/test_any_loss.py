@@ -177,6 +177,15 @@ def test_what_slows_down_towards_a_minimum_does_not_go_to_infinity(loss, x, near
     assert (found.theta[:, 0] - x).abs().max() < near
 
 
+def test_what_moves_steadily_to_a_minimum_far_away_does_not_go_to_infinity():
+    """For a hundred times its first time, in many steps, since its valley winds."""
+    model = flowsim.from_loss(
+        lambda x, y: (1 + (x - 130) ** 2) ** 0.5 + (y - 0.1 * (0.3 * x).sin()) ** 2 / 2, "river"
+    )
+    found = limits_of(model, torch.zeros(1, 2).double())
+    assert found.label == Label.LOCAL_MINIMUM and abs(found.theta[0, 0] - 130) < 1e-6
+
+
 def test_a_start_on_the_line_that_a_saddle_attracts_ends_at_the_saddle():
     model = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 / 4 + y**2 / 2, "double well")
     heights = torch.linspace(-2, 2, 8, dtype=torch.float64)

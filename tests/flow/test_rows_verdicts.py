@@ -71,13 +71,15 @@ def test_curvatures_count_along_the_surface_of_what_is_conserved():
 
 
 def test_a_row_with_attention_keeps_what_it_conserves():
-    row = attention_row()
-    y, ints, memory = row.y, row.ints, row.memory
+    engine, row = begun(RankOneModel(BinaryChain(0.5, 0.8), 2, attention=True), THETA)
+    y, ints, memory = row.y.copy(), row.ints, row.memory
     assert memory[ends.BALANCE] == pytest.approx(0.49 - 0.36)
     assert memory[ends.BALANCE + 1] == pytest.approx(0.25 - 0.09)
     assert memory[ends.MARK] == -1 and memory[ends.LIMIT] == np.inf
-    off = y + 1e-6 * np.arange(8)
-    ends.conserve(off, ints, memory)
+    off = row.y
+    off += 1e-6 * np.arange(8)
+    engine.conserve(row, 0.7)
+    assert memory[ends.TIME] == 0.7
     assert (off[[0, 1, 2, 7]] == (y + 1e-6 * np.arange(8))[[0, 1, 2, 7]]).all()
     assert off[3] ** 2 - off[4] ** 2 == pytest.approx(0.49 - 0.36, abs=1e-10)
     assert off[5] ** 2 - off[6] ** 2 == pytest.approx(0.25 - 0.09, abs=1e-10)

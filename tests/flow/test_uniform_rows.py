@@ -152,21 +152,20 @@ def test_the_exponential_is_right_to_two_units_in_the_last_place():
     assert exponential(0.0) == 1.0
 
 
-def steep():
-    """Points where σ′ underflows for all nodes of a class; over N = 1, Δ = e²(1+a)g."""
+def test_steep_logits_are_no_critical_points():
+    """Where σ′ underflows for all nodes of a class the field goes on; over N = 1, Δ = e²(1+a)g."""
     theta = torch.tensor([[-1.0, -10.0, 3.0], [-1.0, -10.0, 10.0]], dtype=torch.float64)
     for bias, starts in (("optimal", theta), ("dynamic", torch.cat([theta, 0 * theta[:, :1]], 1))):
-        yield AttentionModel(BinaryChain(0.9, 0.9), 1, bias=bias), starts
-
-
-def test_steep_logits_are_no_critical_points():
-    for model, starts in steep():
+        model = AttentionModel(BinaryChain(0.9, 0.9), 1, bias=bias)
+        assert model.gradient(starts).abs().max() > 10
         assert (find_limits(model, starts).label == Label.GLOBAL_MINIMUM).all()
 
 
-def test_where_the_slopes_of_a_class_underflow_the_gradient_goes_on():
-    for model, starts in steep():
-        assert (model.gradient(starts).abs().amax(1) > 10).all()
+def test_a_class_without_residuals_bends_the_loss():
+    """At p = ½ and logits of 0 after zeros."""
+    model, theta = AttentionModel(BinaryChain(0.5, 0.8), 2, "dynamic"), [1.0, 0.5, 0.0, 0.5]
+    theta = torch.tensor(theta, dtype=torch.float64)
+    near(model.hessian(theta), hessian(uniform_loss(model.chain, 2), theta).numpy(), 1e-12)
 
 
 def test_slow_is_not_critical_close_to_independence():

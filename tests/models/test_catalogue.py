@@ -19,6 +19,8 @@ from flowsim import (
     reduced_model,
 )
 from flowsim.models.catalogue import MODELS, families_with, family_of
+from flowsim.models.rank_one.family import FAMILY as RANK_ONE
+from flowsim.models.untied.family import FAMILY as UNTIED
 
 #: Options that are not as usual, of the models that have such.
 UNUSUAL = {
@@ -67,6 +69,8 @@ def test_what_a_model_lacks_is_as_without_it():
 
 def test_a_rank_one_model_is_tied_and_has_no_attention_unless_it_is_asked_for():
     assert ModelChoice("rank-one").options == {"length": 8, "attention": False, "tied": True}
+    defaults = {name: option.default for name, option in RANK_ONE.options.items()}
+    assert defaults == ModelChoice("rank-one").options and RANK_ONE.tied and not UNTIED.tied
 
 
 def test_a_chain_says_what_else_would_be_given():
