@@ -54,7 +54,7 @@ REASONS = {
     ("flowsim.models.rank_one.plane", "`0.55` becomes `1.55`"): _CHOICE,
     ("flowsim.models.rank_one.plane", "`3.5` becomes `7.0`"): _CHOICE,
     ("flowsim.models.uniform.values", "`1.0` becomes `2.0`"): _FLAG,
-    ("flowsim.models.uniform.values", "`-1` becomes `-2`"): "any negative number says so",
+    ("flowsim.models.uniform.values", "`1` becomes `2`"): "any negative number says so",
     ("flowsim.flow.gap.hooks", "`raise NotImplementedError` becomes `pass`"): _OWN,
     ("flowsim.flow.rows.hooks", "`1` becomes `2`"): _OWN,
     ("flowsim.flow.rows.hooks", "`1.0` becomes `2.0`"): "any number from 1 on says so",

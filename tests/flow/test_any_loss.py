@@ -178,9 +178,9 @@ def test_what_slows_down_towards_a_minimum_does_not_go_to_infinity(loss, x, near
 
 
 def test_what_moves_steadily_to_a_minimum_far_away_does_not_go_to_infinity():
-    """For a hundred times its first time, in many steps, since its valley winds."""
+    """For a hundred times its first time, in many steps, since its steep valley winds."""
     model = flowsim.from_loss(
-        lambda x, y: (1 + (x - 130) ** 2) ** 0.5 + (y - 0.1 * (0.3 * x).sin()) ** 2 / 2, "river"
+        lambda x, y: (1 + (x - 130) ** 2) ** 0.5 + 5e3 * (y - 0.1 * (0.1 * x).sin()) ** 2, "river"
     )
     found = limits_of(model, torch.zeros(1, 2).double())
     assert found.label == Label.LOCAL_MINIMUM and abs(found.theta[0, 0] - 130) < 1e-6

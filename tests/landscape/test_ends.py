@@ -13,7 +13,7 @@ MODELS = {
         ["minimum"] * 6, [0] * 6,
     ),
     "two curves": (lambda a, b: (a * b - 1) ** 2 / 2, ["minimum"] * 2, [1, 1]),
-    "a circle": (lambda x, y: (x**2 + y**2 - 1) ** 2, ["minimum"], [1]),
+    "a circle": (lambda x, y: (x**2 + y**2 - 1) ** 2 + 1, ["minimum"], [1]),
     "four surfaces": (lambda a, b, c: (a * b * c - 1) ** 2 / 2, ["minimum"] * 4, [2] * 4),
     "a valley": (lambda x, y: (1 - x) ** 2 + 100 * (y - x**2) ** 2, ["minimum"], [0]),
     "a stiff one": (lambda x, y: x**2 / 2 + 5e5 * (y - x.sin()) ** 2, ["minimum"], [0]),
