@@ -137,6 +137,11 @@ OTHERS = {
         "`0` becomes `1`",
     ): "with fewer pieces the integral is as exact at every σ that is tried",
     ("flowsim.flow.gap.engine", "`3000` becomes `6000`"): _BOUND,
+    (
+        "flowsim.flow.any_loss",
+        "`self.h * self.jacobian.abs().amax((1, 2))` becomes "
+        "`self.h / self.jacobian.abs().amax((1, 2))`",
+    ): "a test notices it that begins after the seconds of one fault",
     ("flowsim.models.rank_one.attention.rows", "`30000` becomes `60000`"): _BOUND,
     ("flowsim.flow.reference", "`10000000.0` becomes `20000000.0`"): _BOUND,
     ("flowsim.flow.reference", "`200` becomes `400`"): _BOUND,
