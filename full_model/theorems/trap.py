@@ -205,11 +205,14 @@ def _attended(
         query, key = (weights[f"0.{k}"].unflatten(-2, (heads, -1)) for k in ("query", "key"))
         form = query.mT @ key / math.sqrt(d // heads)  # A of each head
         scores = here @ form @ here.mT
-    if arch.positions == "relative":
+    if arch.has_relative:
         scores = scores + weights["0.relative"][..., distance]
     attention = scores.masked_fill(~visible, -math.inf).softmax(-1)
     mean = attention @ here  # p̄_n, (..., heads, N, d)
     y = positions + (mean @ through.mT).sum(-3)
+    if arch.positions == "relative-values":
+        table = weights["0.relative_value"][..., distance, :].unflatten(-1, (heads, -1))
+        y = y + torch.einsum("...hni,...nihm,...hdm->...nd", attention, table, out)
     off = here - here.mean(-2, keepdim=True)  # second moments about a point nearby
     centre = attention @ off
     products = (off.unsqueeze(-1) * off.unsqueeze(-2)).flatten(-2)

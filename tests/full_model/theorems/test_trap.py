@@ -34,6 +34,9 @@ KINDS = [
     {"window": 2},
     {"activation": "gelu"},
     {"hidden": 3},
+    {"positions": "relative", "heads": 2},
+    {"positions": "relative-values", "heads": 2},
+    {"positions": "none"},
 ]
 
 
