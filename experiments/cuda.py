@@ -162,19 +162,17 @@ def any_loss(found: Found, device: str, sizes: Found, clock: Clock) -> None:
         generator, k = torch.Generator().manual_seed(0), len(there.coordinates)
         starts = torch.randn(sizes["starts"], k, dtype=torch.float64, generator=generator)
         few = starts[: max(100, len(starts) // 100)]
-        rates, labels = {}, {}
-        for where, model, rows in ((device, there, starts), ("one core", here, few)):
-            how = How(device="cpu" if where == "one core" else device,
-                      progress=lambda _: clock.left())  # fmt: skip
+        rates, labels = [], []
+        for on, model, rows in ((device, there, starts), ("cpu", here, few)):
+            how = How(device=on, progress=lambda _: clock.left())
             limits_by(model, few[:100], how)  # libraries set themselves up
             began = clock.passed()
-            labels[where] = limits_by(model, rows, how).label
-            rates[where] = len(rows) / (clock.passed() - began)
-        both = torch.stack([labels[device][: len(few)], labels["one core"]])
+            labels.append(limits_by(model, rows, how).label[: len(few)])
+            rates.append(len(rows) / (clock.passed() - began))
+        both = torch.stack(labels)
         decided = (both != Label.UNRESOLVED).all(0)
         found[name] = {
-            "starts": len(starts), "per second": rates[device],
-            "per second, one core": rates["one core"],
+            "starts": len(starts), "per second": rates[0], "per second, one core": rates[1],
             "starts compared": len(few), "undecided on either": int((~decided).sum()),
             "other labels": int((both[0] != both[1])[decided].sum()),
         }  # fmt: skip
@@ -183,10 +181,9 @@ def any_loss(found: Found, device: str, sizes: Found, clock: Clock) -> None:
 def ensembles(found: Found, device: str, sizes: Found, clock: Clock) -> None:
     """Seconds of one model's step in an ensemble on the device and in the kernel on one core."""
     for length in sizes["lengths"]:
-        arch, each = Architecture(8, length), {}
+        arch, each = Architecture(8, length), []
         on_core = max(2, sizes["models"] * 64 // (length * 128))
-        for where, members in ((device, sizes["models"]), ("one core", on_core)):
-            on = "cpu" if where == "one core" else device
+        for on, members in ((device, sizes["models"]), ("cpu", on_core)):
             weights = initial_weights(arch, "gaussian", range(members))
             run = Trainer(
                 arch, {name: w.to(on, torch.float32) for name, w in weights.items()},
@@ -200,11 +197,10 @@ def ensembles(found: Found, device: str, sizes: Found, clock: Clock) -> None:
                 run.advance()
                 steps += 1
                 clock.left()
-            each[where] = (clock.passed() - began) / (steps * members)
+            each.append((clock.passed() - began) / (steps * members))
         found[f"N = {length}"] = {
-            "models": sizes["models"], "seconds of a step": each[device] * sizes["models"],
-            "seconds of a model's step": each[device],
-            "seconds of a model's step, one core": each["one core"],
+            "models": sizes["models"], "seconds of a step": each[0] * sizes["models"],
+            "seconds of a model's step": each[0], "seconds of a model's step, one core": each[1],
         }  # fmt: skip
 
 
@@ -212,19 +208,19 @@ def compared(found: Found, device: str, sizes: Found, clock: Clock) -> None:
     """Labels of full training on the device beside the CPU's, from the same starts."""
     points = grid_points(sizes["cells"], sizes["cells"], e_range=(0.1, 2.0))
     for chain in CHAINS:
-        records, seconds = {}, {}
+        records, seconds = [], []
         for on in (device, "cpu"):
             settings = Comparison(chain.p, chain.q, "rank-one", noise=0.02, steps=sizes["steps"],
                                   device=on)  # fmt: skip
             began = clock.passed()
             shared = {"jobs": os.cpu_count() or 1} if on == "cpu" and device != "cpu" else {}
-            records[on] = compare(settings, points, progress=lambda *_: clock.left(), **shared)
-            seconds[on] = clock.passed() - began
-        labels = [records[on]["outcome"].values for on in (device, "cpu")]
+            records.append(compare(settings, points, progress=lambda *_: clock.left(), **shared))
+            seconds.append(clock.passed() - began)
+        there, here = records
         found[f"p = {chain.p:g}, q = {chain.q:g}"] = {
-            "starts": len(points), "other labels": int((labels[0] != labels[1]).sum()),
-            "agreement": records[device].attrs["agreement"],
-            "seconds": seconds[device], "seconds, all cores": seconds["cpu"],
+            "starts": len(points), "other labels": int((there["outcome"] != here["outcome"]).sum()),
+            "agreement": there.attrs["agreement"],
+            "seconds": seconds[0], "seconds, all cores": seconds[1],
         }  # fmt: skip
 
 
@@ -351,9 +347,8 @@ def main(arguments: list[str] | None = None) -> int:
         for part in PARTS:
             path = options.out / f"{NAME}_{part}.json"
             if options.overwrite or not path.exists():
-                found = papers.rounded(record_of(part, device, options.small, options.minutes))
-                text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
-                write_atomically(path, lambda to, text=text: to.write_text(text))
+                found = record_of(part, device, options.small, options.minutes)
+                papers.write_json(path, papers.rounded(found))
             records[part] = json.loads(path.read_text())
             print(path)
         write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(table(records)))

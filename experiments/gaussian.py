@@ -5,9 +5,7 @@
 draws figures/gaussian.png, the gradient flow of 4096 starts per scale beside the integral over the
 analytic basin, and writes its numbers to figures/gaussian.json.
 
-What it shows: a small Gaussian start is almost surely trapped for p + q > 1 and almost surely
-reaches the global minima for p + q < 1, where the probability not to is drawn; a
-large one does so with probability 1/2 and 3/4.
+For p + q < 1 the probability not to reach them is drawn. What it shows: docs/results/starts.md.
 """
 
 from typing import Any

@@ -16,7 +16,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from papers import FIGURES, made
+from papers import FIGURES, made, write_json
 from PIL import Image
 
 from flowsim.records.netcdf import write_atomically
@@ -61,8 +61,7 @@ def store(page: str, commit: str) -> None:
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     about = {"command": f"python experiments/howto.py {page}", "commit": commit}
     record[page] = about | {"code": code, "printed": printed}
-    lines = json.dumps(dict(sorted(record.items())), indent=1, ensure_ascii=False) + "\n"
-    write_atomically(RECORD, lambda path: path.write_text(lines))
+    write_json(RECORD, dict(sorted(record.items())))
     print(page, flush=True)
 
 

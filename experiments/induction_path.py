@@ -38,6 +38,8 @@ from full_model import (
 
 LENGTH, SEEDS, DIMENSION, STD, RATE, LOOK = 8, (0, 1, 2), 8, 0.2, 2.0, 20
 AFFINE = (LENGTH, 40)
+#: What is read off a transformer at every look.
+NAMES = ("loss", "alpha", "beta", "explained", "previous")
 MARKS, COLOURS = ("o", "^", "s"), (TRAINED, GREEN, "black")
 
 
@@ -55,7 +57,9 @@ def numbers(found: Found) -> dict[str, Any]:
     settings = {"length": LENGTH, "d": DIMENSION, "std": STD, "rate": RATE, "seeds": SEEDS}
     return {"settings": settings, "baselines": baselines(DirichletPrior(2), LENGTH),
             "affine": [affine_readout(length) for length in AFFINE],
-            "ends": [ending(found[0], i) for i in range(len(SEEDS))]}  # fmt: skip
+            "ends": [{"seed": seed, **{name: float(found[0][name][-1, i]) for name in NAMES},
+                      **{f"first_{name}": float(found[0][name][0, i]) for name in NAMES[:3]}}
+                     for i, seed in enumerate(SEEDS)]}  # fmt: skip
 
 
 def drawn(found: Found) -> Figure:
@@ -123,17 +127,8 @@ def trained(steps: int) -> dict[str, np.ndarray]:
         if trainer.step >= steps:
             break
         trainer.advance(min(LOOK, steps - trainer.step))
-    names = ("loss", "alpha", "beta", "explained", "previous")
     every = np.stack(looks, axis=1)
-    return {"step": np.arange(every.shape[1]) * LOOK, **dict(zip(names, every, strict=True))}
-
-
-def ending(way: dict[str, np.ndarray], model: int) -> dict[str, float]:
-    """Where one model ends, and where it began."""
-    names = ("loss", "alpha", "beta", "explained", "previous")
-    last = {name: float(way[name][-1, model]) for name in names}
-    first = {f"first_{name}": float(way[name][0, model]) for name in names[:3]}
-    return {"seed": SEEDS[model], **last, **first}
+    return {"step": np.arange(every.shape[1]) * LOOK, **dict(zip(NAMES, every, strict=True))}
 
 
 main = experiment(__name__, compute, numbers, drawn, record=False)

@@ -165,20 +165,15 @@ def whole_transformer(horizon: float, seed: int) -> xr.Dataset:
     ks = range(1, WHOLE_LENGTH)
     first = torch.cat([full_start(field, chain, ks, seed + more) for more in WHOLE_SEEDS])
     times = [float(t) for t in 10 ** np.arange(0, np.log10(horizon) + 0.25, 0.5)]
-    losses = []
-    for noise in NOISES:
-        own: FullField = field
-        state = first.clone()
-        if noise == "attention alone":
-            state = attention_alone(field, state)
-        elif noise == "all but queries and keys":
-            weights = field.weights(state)
-            weights |= {name: torch.zeros_like(weights[name]) for name in ("0.query", "0.key")}
-            state = field.state(weights)
-        elif noise == "all but attention":
-            weights = field.weights(state)
-            own, state = free, free.state({name: weights[name] for name in free.arch.shapes})
-        losses.append(torch.stack(follow(own, state, times)).numpy())
+    weights = field.weights(first)
+    still = {name: torch.zeros_like(weights[name]) for name in ("0.query", "0.key")}
+    starts = {
+        "all weights": (field, first.clone()),
+        "attention alone": (field, attention_alone(field, first)),
+        "all but attention": (free, free.state({name: weights[name] for name in free.arch.shapes})),
+        "all but queries and keys": (field, field.state(weights | still)),
+    }
+    losses = [torch.stack(follow(*starts[noise], times)).numpy() for noise in NOISES]
     shape = len(NOISES), len(times), len(WHOLE_SEEDS), len(ks)
     axes = ("noise", "whole_time", "whole_seed", "whole_k")
     return xr.Dataset(

@@ -35,10 +35,6 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-#: Incoming weights of the first hidden unit.
-ROW = number([0.5, -0.3])
-
-
 def population(arch: Architecture, source: MarkovSource | PriorSource) -> Loss:
     """The exact loss of one transformer."""
     losses = PopulationLoss(arch, source)
@@ -100,27 +96,19 @@ def in_context(positions: str) -> Case:
 
 def two_layers(x: Tensor, y: Tensor) -> Loss:
     """Least squares of a two-layer ReLU network."""
-
-    def loss(weights: Weights) -> Tensor:
-        return ((torch.relu(x @ weights["first"].T) @ weights["second"] - y) ** 2).mean()
-
-    return loss
+    return lambda w: ((torch.relu(x @ w["first"].T) @ w["second"] - y) ** 2).mean()
 
 
 def relu(opposite: bool) -> Case:
     """Six hidden units that are equal, or three and their opposites; 20 random examples."""
     signs = number([1.0, -1.0 if opposite else 1.0] * 3)
     losses = tuple(two_layers(drawn(20, 2), drawn(20, seed=seed)) for seed in (1, 2))
-    return losses, {"first": signs[:, None] * ROW, "second": 0.4 * signs}
+    return losses, {"first": signs[:, None] * number([0.5, -0.3]), "second": 0.4 * signs}
 
 
 def deep(target: Tensor) -> Loss:
     """Three square matrices whose product is to be a target."""
-
-    def loss(weights: Weights) -> Tensor:
-        return ((weights["c"] @ weights["b"] @ weights["a"] - target) ** 2).sum() / 2
-
-    return loss
+    return lambda w: ((w["c"] @ w["b"] @ w["a"] - target) ** 2).sum() / 2
 
 
 def deep_linear(sizes: tuple[float, float, float] | None) -> Case:

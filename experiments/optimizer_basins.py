@@ -118,7 +118,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     panels = {}
     for d in DIMENSIONS:
         for rate in RATES:
-            found = outcomes(_panel(record, d, rate))
+            found = outcomes(record.sel(d=d, rate=rate))
             learned = found == "global_minimum"
             panels[f"d = {d}, rate {rate:g}"] = {
                 "learned": float(learned.mean()),
@@ -127,18 +127,16 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             }
     cases: dict[str, Any] = {}
     for case in map(str, record.case.values):
-        several = {str(part): record.share.sel(case=case, part=part) for part in record.part.values}
+        several = record.share.sel(case=case)
         cases[case] = {
-            part: {"mean": float(v.mean()), "min": float(v.min()), "max": float(v.max())}
-            for part, v in several.items()
+            str(part): {
+                f: float(getattr(several.sel(part=part), f)()) for f in ("mean", "min", "max")
+            }
+            for part in record.part.values
         }
     full = dict(zip(map(str, record.part.values), record.full_share.values.tolist(), strict=True))
     return {"flow_learned": float(flow.mean()), "panels": panels,
             "rate 0.001, over seeds": cases, "full training, d = 4": full}  # fmt: skip
-
-
-def _panel(record: xr.Dataset, d: int, rate: float) -> xr.Dataset:
-    return record.sel(d=d, rate=rate)
 
 
 def draw(record: xr.Dataset) -> Figure:
@@ -148,7 +146,7 @@ def draw(record: xr.Dataset) -> Figure:
     handles: dict[str, Any] = {}
     for i, d in enumerate(DIMENSIONS):
         for j, rate in enumerate(RATES):
-            panel, axes = _panel(record, d, rate), grid[i, j]
+            panel, axes = record.sel(d=d, rate=rate), grid[i, j]
             for handle in draw_layers(panel, axes):
                 handles.setdefault(str(handle.get_label()), handle)
             learned = 100 * (outcomes(panel) == "global_minimum").mean()

@@ -129,14 +129,17 @@ def _write(
     """The numbers, and the record if there is a file for it."""
     other = [f"--{k.replace('_', '-')} {v}" for k, v in sizes.items() if v != default[k]]
     about = made(" ".join([f"python experiments/{name}.py --overwrite", *other]))
-    text = json.dumps(
-        rounded({"made": about, "sizes": sizes} | numbers), indent=1, ensure_ascii=False
-    )
-    write_atomically(files[0], lambda path: path.write_text(text + "\n"))
+    write_json(files[0], rounded({"made": about, "sizes": sizes} | numbers))
     if len(files) > 1:
         found.attrs = provenance({"title": name} | found.attrs | {"sizes": json.dumps(sizes)})
         found.attrs["command"] = about["command"]
         write_record(found, files[1])
+
+
+def write_json(path: Path, tree: Any) -> None:
+    """A tree of numbers, a line for each."""
+    text = json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(path, lambda target: target.write_text(text))
 
 
 def made(command: str) -> dict[str, str]:

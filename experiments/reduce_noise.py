@@ -11,9 +11,7 @@ small step off the span reaches the distance to the boundary of the start's basi
   eight runs of new seeds up to time 1 000. A run is freed if it does not end where the reduced flow
   does.
 
-It does not. Of the known settings it tells the three with noise 0.02 apart, but not those with
-less noise at (1.9, 1.9), which leave too. At the new ones no boundary is met in the span, so that
-it foretells that all stay, and at five of nine settings most runs leave.
+It does not, as a rule: docs/results/reduced.md.
 
     python experiments/reduce_noise.py [--quick]      about a minute on one core
 

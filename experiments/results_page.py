@@ -15,7 +15,6 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 from results_tables import TABLES
 
@@ -63,17 +62,21 @@ def filled(pages: dict[Path, str]) -> dict[Path, str]:
 def table(name: str) -> tuple[str, str]:
     """What stands on the page, and the CSV file of a table that is long."""
     studies, make = TABLES[name]
-    numbers = {study: _load(study) for study in studies.split()}
-    if None in numbers.values():
-        missing = next(study for study, data in numbers.items() if data is None)
-        return f"*Not measured yet: `make {missing}` and then `make results` put it here.*\n", ""
+    numbers = {}
+    for study in studies.split():
+        path = FIGURES / f"{study}.json"
+        if not path.exists():
+            return f"*Not measured yet: `make {study}` and then `make results` put it here.*\n", ""
+        numbers[study] = json.loads(path.read_text())
     head, rows = make(numbers if len(numbers) > 1 else numbers[studies])
     if len(rows) <= LONGEST:
-        return _markdown(head, rows), ""
+        lines = [head, ["---"] * len(head), *rows]
+        return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines), ""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
     link = f"[{name}](tables.md#{name.replace('_', '-')})"
-    return f"All {len(rows)} lines: {link}, as a file [here](tables/{name}.csv).\n", _csv(
-        head, rows
-    )
+    said = f"All {len(rows)} lines: {link}, as a file [here](tables/{name}.csv).\n"
+    return said, text.getvalue()
 
 
 def figures() -> str:
@@ -84,22 +87,6 @@ def figures() -> str:
         said = ast.get_docstring(ast.parse(script)) or ""
         parts.append(f"## {title}\n\n![{title}](../../figures/{name}.png)\n\n{said}\n")
     return "\n".join(parts)
-
-
-def _markdown(head: list[str], rows: list[list[Any]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
-
-
-def _csv(head: list[str], rows: list[list[Any]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
-    return text.getvalue()
-
-
-def _load(study: str) -> Any:
-    path = FIGURES / f"{study}.json"
-    return json.loads(path.read_text()) if path.exists() else None
 
 
 def main() -> int:

@@ -25,24 +25,13 @@ from itertools import permutations
 from typing import Any
 
 import numpy as np
+import states_descent as layer
 import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from papers import BLUE, GREEN, GREY, ORANGE, experiment, timed
-from states_descent import (
-    Blocks,
-    Weights,
-    centred,
-    cosines_of,
-    descend,
-    gain_across,
-    rank,
-    rank_losses,
-    split_loss,
-    splits,
-    symmetric_law,
-)
+from states_descent import Blocks, Weights
 
 from flowsim import MarkovChain
 from full_model import Architecture, initial_weights, lift_states, wilson
@@ -80,7 +69,7 @@ def compute(runs: int = 16, steps: int = 20_000) -> xr.Dataset:
         for k, weights in enumerate(starts(states, d, m, start, runs)):
             found[:, i, k] = followed(weights, steps)
             if not found[0, i, k] < 0.01:
-                e = centred(weights[0])
+                e = layer.centred(weights[0])
                 e /= np.linalg.norm(e, axis=1)[:, None] + 1e-9
                 grams[i, k, :states, :states] = e @ e.T
     axes = ("setting", "run")
@@ -119,9 +108,9 @@ def trapped_point(m: int, rng: np.random.Generator) -> torch.Tensor:
 def trained(weights: Weights, steps: int) -> tuple[float, float]:
     """Open share and size of the gradient after descent, in place, at the rate and then at 1/10."""
     states = len(weights[0])
-    law = symmetric_law(states, chance(states))
-    descend(*weights, law, RATE, steps)
-    loss, size = descend(*weights, law, RATE / 10, steps // 10)
+    law = layer.symmetric_law(states, chance(states))
+    layer.descend(*weights, law, RATE, steps)
+    loss, size = layer.descend(*weights, law, RATE / 10, steps // 10)
     return share_of(states, loss), size
 
 
@@ -130,13 +119,13 @@ def followed(weights: Weights, steps: int) -> tuple[float, ...]:
     share, size = trained(weights, steps)
     e, p, up, _, _ = weights
     at_kinks = int((abs((e + p) @ up.T).min(0) < 1e-3).sum())
-    returned = np.nan
-    if nearest(len(e), rank(e), share):
+    returned, rank = np.nan, layer.rank(e)
+    if nearest(len(e), rank, share):
         rng, returned = np.random.default_rng(0), 0
         for _ in range(4):
             copy = [x + 1e-3 * rng.normal(size=x.shape) for x in weights]
             returned += abs(trained(copy, steps // 2)[0] - share) < NEAR
-    return share, size, rank(e), at_kinks, gain_across(weights), returned
+    return share, size, rank, at_kinks, layer.gain_across(weights), returned
 
 
 def nearest(states: int, among: int, share: float) -> list[Blocks]:
@@ -159,7 +148,7 @@ def kinds_of(states: int, lines: xr.Dataset) -> np.ndarray:
 def apart(cosine: np.ndarray, blocks: Blocks) -> float:
     """How far cosines (S, S) are from a split's, in the order of states in which that is least."""
     order = np.array(list(permutations(range(len(cosine)))))
-    off = abs(cosine[order[:, :, None], order[:, None, :]] - cosines_of(blocks))
+    off = abs(cosine[order[:, :, None], order[:, None, :]] - layer.cosines_of(blocks))
     return float(np.nanmax(off, (1, 2)).min())
 
 
@@ -171,8 +160,8 @@ def words(blocks: Blocks) -> str:
 @cache
 def levels(states: int) -> dict[Blocks, float]:
     """Open shares of all splits between the bigram, rank S − 1, and the unigram, rank 0."""
-    return {blocks: share_of(states, split_loss(blocks, chance(states)))
-            for blocks in splits(states)
+    return {blocks: share_of(states, layer.split_loss(blocks, chance(states)))
+            for blocks in layer.splits(states)
             if 0 < sum(rank for _, rank in blocks) < states - 1}  # fmt: skip
 
 
@@ -202,7 +191,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     }
     found["minima of rank K above the threshold"] = {
         f"S = {s}, p = {p}": {
-            f"K = {k}": [share_of(s, loss, p) for loss in rank_losses(s, p, k)]
+            f"K = {k}": [share_of(s, loss, p) for loss in layer.rank_losses(s, p, k)]
             for k in range(1, s - 1)
         }
         for s, p in ABOVE
@@ -220,15 +209,9 @@ def draw(record: xr.Dataset) -> Figure:
     for word, value in named.items():
         if word in kinds:
             axes.axhline(value, color="0.6", lw=0.8, ls="--", zorder=0)
-            axes.annotate(
-                word,
-                (11.7, value),
-                fontsize=8,
-                va="bottom",
-                ha="right",
-                xytext=(0, 1 if word != "3 + 3" else -9),
-                textcoords="offset points",
-            )
+            axes.annotate(word, (11.7, value), fontsize=8, va="bottom", ha="right",
+                          xytext=(0, -9 if word == "3 + 3" else 1),
+                          textcoords="offset points")  # fmt: skip
     rng = np.random.default_rng(0)
     for m, colour in zip((1, 2, 3, 4), (GREY, GREEN, BLUE, ORANGE), strict=True):
         for d in range(5, 12):
