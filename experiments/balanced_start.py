@@ -91,14 +91,11 @@ def draw(record: xr.Dataset) -> Figure:
                 reached = str(papers.ends(share)["bigram"])
                 axes.annotate(reached, (place, 2.3), ha="center", fontsize=8, color=colour)
         axes.axhline(0.05, color="k", lw=0.8, ls=":")
-        axes.set_yscale("log")
-        axes.set_ylim(LOWEST / 1.5, 4)
         axes.set_xticks(range(len(CHAINS)), [f"({c.p:g}, {c.q:g})" for c in CHAINS])
-        axes.set_xlabel("(p, q)")
+        axes.set(yscale="log", ylim=(LOWEST / 1.5, 4), xlabel="(p, q)")
         axes.set_title(panel, fontsize=10)
     grid[0].set_ylabel("open share of the gap at the end\n(bigram 0, unigram 1)")
-    figure.legend(*grid[0].get_legend_handles_labels(), fontsize=9, loc="outside lower center",
-                  ncols=4, markerscale=2)  # fmt: skip
+    papers.legend_below(grid[0], 4, fontsize=9, markerscale=2)
     seeds = record.sizes["model"] // len(CHAINS)
     figure.suptitle(
         "No other of four starts reaches the bigram more often than the balanced one "

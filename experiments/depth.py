@@ -200,16 +200,17 @@ def draw(record: xr.Dataset) -> Figure:
                           label=f"{depth} layer{'s' * (depth > 1)}")  # fmt: skip
                 axes.fill_between(record.step, low, high, color=colour, alpha=0.2, linewidth=0)
         grid[0, column].set_title(f"{tying}, {trainer}", fontsize=10)
-        grid[0, column].set_xlim(0, SHOWN)
-        grid[1, column].set_xlabel("step")
+        grid[1, column].set(xlim=(0, SHOWN), xlabel="step")
         for row, level in ((1, 0), (0, CHAIN.entropy_rate), (0, CHAIN.stationary_entropy)):
             grid[row, column].axhline(level, color="k", linewidth=0.8, linestyle=":")
-    gap = CHAIN.mutual_information
-    grid[0, 0].set_ylim(CHAIN.entropy_rate - 0.2 * gap, CHAIN.stationary_entropy + 0.4 * gap)
-    grid[0, 0].set_ylabel("loss (nats); dotted: unigram, bigram")
+    low, high, gap = CHAIN.entropy_rate, CHAIN.stationary_entropy, CHAIN.mutual_information
+    grid[0, 0].set(ylim=(low - 0.2 * gap, high + 0.4 * gap),
+                   ylabel="loss (nats); dotted: unigram, bigram")  # fmt: skip
     start = float(record.smallest.isel(step=0).max())
-    grid[1, 0].set_ylim(-2.5 * start, 1.6 * start)
-    grid[1, 0].set_ylabel("smallest eigenvalue of the block\nat the unigram, until a run leaves")
+    grid[1, 0].set(
+        ylim=(-2.5 * start, 1.6 * start),
+        ylabel="smallest eigenvalue of the block\nat the unigram, until a run leaves",
+    )
     legend_below(grid[0, 0], 6)
     figure.suptitle(
         "Runs leave the unigram once the smallest eigenvalue is negative, under AdamW deeper ones "

@@ -143,8 +143,7 @@ def draw(record: xr.Dataset) -> Figure:
             axes.plot(std + spread, RATE * part.died, "o", color=colour, alpha=0.7, label=label)
             label = "bound, without attention" if label and kind == "no attention" else None
             axes.plot(std + spread, part.bound, ".", color="0.6", ms=3, label=label)
-    axes.set_yscale("log")
-    axes.set(xlabel="deviation of the first weights", ylabel="time: step × rate")
+    axes.set(yscale="log", xlabel="deviation of the first weights", ylabel="time: step × rate")
     axes.set_title(f"Positions that die from the balanced start, {len(spread)} seeds each")
     axes.legend(fontsize=8)
     return figure

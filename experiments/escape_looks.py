@@ -21,7 +21,7 @@ import torch
 import xarray as xr
 from escape_cells import FITTED, Cell
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, experiment, label_ticks, timed
+from papers import BLUE, GREY, ORANGE, experiment, log_axis, timed
 
 from full_model import Architecture, MarkovSource, Recipe, Trainer, initial_weights, trap_matrix
 
@@ -167,8 +167,7 @@ def draw(record: xr.Dataset) -> Figure:
     right.errorbar(values, spans[:, 1], np.abs(spans[:, [0, 2]].T - spans[:, 1]), fmt="o-",
                    color=GREY, capsize=3, label="median, 10 and 90 %")  # fmt: skip
     right.axhline(1, color="k", lw=0.8, ls="--")
-    right.set_xscale("log")
-    label_ticks(right.xaxis, values)
+    log_axis(right, "x", values)
     right.set(xlabel="d (r = 32, rate 0.001)", ylabel="κ over the derived κ₀",
               title="where the middle of the two ends holds")  # fmt: skip
     right.legend(fontsize=8)

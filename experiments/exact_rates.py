@@ -19,7 +19,7 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, label_ticks, median, timed
+from papers import BLUE, GREEN, GREY, ORANGE, PINK, experiment, log_axis, median, timed
 
 from flowsim import BinaryChain, Recipe
 from full_model import (
@@ -119,8 +119,7 @@ def draw(record: xr.Dataset) -> Figure:
     share = np.isfinite(record.escape).mean("seed")
     for setting, colour in zip(record.setting.values.tolist(), COLOURS, strict=True):
         axes.plot(record.rate, share.sel(setting=setting), "o-", color=colour, label=setting)
-    axes.set_xscale("log")
-    label_ticks(axes.xaxis, RATES, rotation=45)
+    log_axis(axes, "x", RATES, rotation=45)
     axes.set(xlabel="learning rate of AdamW", ylabel="share of the runs that escape")
     steps, runs = record.attrs["steps"], record.sizes["seed"]
     axes.set_title(f"Large steps leave the unigram without noise\n(exact loss, b known, {runs} "

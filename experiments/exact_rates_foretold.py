@@ -25,7 +25,7 @@ import numpy as np
 import xarray as xr
 from exact_rates import COLOURS, Setting, followed, named
 from matplotlib.figure import Figure
-from papers import experiment, label_ticks, median
+from papers import experiment, log_axis, median
 
 from full_model import wilson
 
@@ -98,8 +98,7 @@ def draw(record: xr.Dataset) -> Figure:
         axes.plot(line.factor * 1.01 ** (k - 4), line, "s--" if later else "o-", label=name,
                   color=COLOURS[k % len(COLOURS)])  # fmt: skip
     axes.axvline(1, color="k", lw=0.8, ls=":")
-    axes.set_xscale("log")
-    label_ticks(axes.xaxis, FACTORS, ["1/1.4", "1", "1.4", "2"])
+    log_axis(axes, "x", FACTORS, ["1/1.4", "1", "1.4", "2"])
     axes.set(xlabel="rate over the rate foretold", ylabel="share of the runs that escape")
     runs, steps = record.sizes["seed"], record.attrs["steps"]
     found = numbers(record).values()

@@ -15,16 +15,17 @@ import json
 from typing import Any
 
 import numpy as np
+import papers
 import xarray as xr
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, GREEN, GREY, ORANGE, PINK, caption, experiment, legend_below
+from papers import ABOVE, BELOW, BLUE, GREEN, GREY, ORANGE, PINK, experiment
 
 from flowsim import BinaryChain, OptimizerChoice, gaussian_record, model
 
 RATES, NUDGE = (3e-4, 1e-3, 3e-3), 1e-12
 STYLES = ((GREEN, "s"), (ORANGE, "o"), (PINK, "^"))
 FLOW = ("fraction", "fraction_low", "fraction_high")
+BARS = {"ms": 4.5, "lw": 1, "capsize": 2, "zorder": 3}
 
 
 def compute(length: int = 8, samples: int = 64, scales: int = 10, steps: int = 8000, d: int = 8,
@@ -72,30 +73,24 @@ def draw(record: xr.Dataset) -> Figure:
         part = record.sel(chain=name)
         axes.plot(sigma, part["integral"], color=GREY, ls="--", lw=1.4,
                   label="canonical model: integral over the basin")  # fmt: skip
-        _points(axes, sigma, *(part[name].to_numpy() for name in FLOW), BLUE, "D",
-                "gradient flow, rank-one model, 95 % interval")  # fmt: skip
+        shares = (part[name].to_numpy() for name in FLOW)
+        papers.draw_bars(axes, sigma, *shares, **BARS, fmt="D", color=BLUE,
+                         label="gradient flow, rank-one model, 95 % interval")  # fmt: skip
         for i, (rate, (colour, marker)) in enumerate(zip(RATES, STYLES, strict=True), 1):
             beside = sigma * 1.05**i  # so that bars do not hide each other
             own = part["learned"].sel(rate=rate)
             shares = (f("batch_seed").to_numpy() for f in (own.mean, own.min, own.max))
             words = f"AdamW, learning rate {rate:g}, {len(own)} seeds of batches"
-            _points(axes, beside, *shares, colour, marker, words)
-        axes.set(xscale="log", ylim=(-0.03, 1.03), title=caption(chain),
+            papers.draw_bars(axes, beside, *shares, **BARS, fmt=marker, color=colour, label=words)
+        axes.set(xscale="log", ylim=(-0.03, 1.03), title=papers.caption(chain),
                  xlabel=r"standard deviation $\sigma$ of $e$ and $w$")  # fmt: skip
         axes.grid(color=GREY, alpha=0.2)
     steps = json.loads(record.attrs["sizes"])["steps"]
     figure.axes[0].set_ylabel(
         f"share of starts that learn the bigram\n(AdamW: within {steps} steps)"
     )
-    legend_below(figure.axes[0], 2)
+    papers.legend_below(figure.axes[0], 2)
     return figure
-
-
-def _points(axes: Axes, sigma: np.ndarray, middle: np.ndarray, low: np.ndarray,
-            high: np.ndarray, colour: str, marker: str, label: str) -> None:  # fmt: skip
-    reach = np.maximum(np.stack([middle - low, high - middle]), 0)
-    axes.errorbar(sigma, middle, reach, fmt=marker, color=colour, ms=4.5, lw=1, capsize=2,
-                  label=label, zorder=3)  # fmt: skip
 
 
 main = experiment(__name__, compute, numbers, draw)

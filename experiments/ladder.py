@@ -28,7 +28,7 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, experiment, letter_titles, stacked, timed
+from papers import BLUE, GREY, ORANGE, draw_bars, experiment, letter_titles, stacked, timed
 from torch import Tensor
 
 from flowsim import BinaryChain, RankOneModel, ladder, rung_law, trajectories
@@ -369,11 +369,9 @@ def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
     for bias, colour, mark, shift in (("log(π₁/π₀)", BLUE, "o", -0.15), ("0", ORANGE, "s", 0.15)):
         count = record.rung_count.sel(first_bias=bias, first_spread=spread).values
         runs = count.sum()
-        bounds = np.array([wilson(int(n), int(runs)) for n in count])
-        low, high = count / runs - bounds[:, 0], bounds[:, 1] - count / runs
-        axes.errorbar(rung + shift, count / runs, np.maximum([low, high], 0), fmt=mark,
-                      color=colour, ms=5, capsize=2,
-                      label=f"{runs} runs, first bias {bias}")  # fmt: skip
+        low, high = np.transpose([wilson(int(n), int(runs)) for n in count])
+        draw_bars(axes, rung + shift, count / runs, low, high, fmt=mark, color=colour, ms=5,
+                  capsize=2, label=f"{runs} runs, first bias {bias}")  # fmt: skip
     axes.set(xlabel="open positions k", ylabel="share of runs",
              title=f"which rung: full descent, N = {RUNG_LENGTH}, deviation {spread} of the "
                    "first weights")  # fmt: skip

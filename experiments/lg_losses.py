@@ -102,19 +102,18 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
     for i, (chain, starts) in enumerate(STARTS.items()):
         for j, (e, w) in enumerate(starts):
             part = record.isel(chain=i, start=j)
-            line: dict[str, Any] = {
-                "canonical_limit": Label(int(part.label)).name.lower(),
-                "final_loss": {name: float(part[name][-1]) for name in models},
-            }
             half = (chain.entropy_rate + chain.stationary_entropy) / 2
             below = {name: part.time.values[part[name].values <= half] for name in models}
-            line["time_to_half"] = {k: float(t[0]) if len(t) else None for k, t in below.items()}
-            line["largest_difference"] = {
-                name: float(np.abs(part[name] - part.canonical).max() / chain.mutual_information)
-                for name in models
-                if name != "canonical"
+            off = {name: np.abs(part[name] - part.canonical).max()
+                   for name in models if name != "canonical"}  # fmt: skip
+            found[f"p = {chain.p}, q = {chain.q}; e = {e}, w = {w}"] = {
+                "canonical_limit": Label(int(part.label)).name.lower(),
+                "final_loss": {name: float(part[name][-1]) for name in models},
+                "time_to_half": {k: float(t[0]) if len(t) else None for k, t in below.items()},
+                "largest_difference": {
+                    name: float(x / chain.mutual_information) for name, x in off.items()
+                },
             }
-            found[f"p = {chain.p}, q = {chain.q}; e = {e}, w = {w}"] = line
     return found
 
 

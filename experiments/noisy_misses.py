@@ -32,7 +32,7 @@ import torch
 from agreement import Case, run
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, caption, experiment, label_ticks
+from papers import BLUE, GREY, ORANGE, caption, experiment, log_axis
 from torch import Tensor
 from transverse import attention_gain, follow
 
@@ -237,9 +237,9 @@ def draw(found: dict[str, Any]) -> Figure:
         "circle: training leaves it, one run each, noise 0.02 on all but attention)"
     )
     line, ax = found["growth"], axes[2]
-    ax.semilogy(line["time"], line["full"], color=BLUE, lw=2, label="full transformer")
-    ax.semilogy(line["time"], line["linear"], color=ORANGE, lw=1.6, ls="--", label="linear theory")
-    label_ticks(ax.yaxis, [0.05, 0.1, 0.2, 0.5])
+    ax.plot(line["time"], line["full"], color=BLUE, lw=2, label="full transformer")
+    ax.plot(line["time"], line["linear"], color=ORANGE, lw=1.6, ls="--", label="linear theory")
+    log_axis(ax, "y", [0.05, 0.1, 0.2, 0.5])
     ax.set(xlabel="gradient-flow time", ylim=(0.05, 0.7),
            ylabel=r"norm of the embedding orthogonal to $\alpha$")  # fmt: skip
     ax.set_title("$N$ = 8, from $e = w = 1.9$, noise 0.02 (seed 399)", fontsize=10)

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.ticker import NullLocator
@@ -323,9 +322,16 @@ def legend_below(axes: Axes, ncols: int, **options: Any) -> Legend:
     )  # fmt: skip
 
 
-def label_ticks(axis: Axis, values: Sequence[float], words: Sequence[str] | None = None,
-                **options: Any) -> None:  # fmt: skip
-    """Ticks of a logarithmic axis at these values alone, which are written out."""
+def draw_bars(axes: Axes, x: Any, middle: Any, low: Any, high: Any, **style: Any) -> None:
+    """Points with bars from low to high around them."""
+    axes.errorbar(x, middle, np.maximum([middle - low, high - middle], 0), **style)
+
+
+def log_axis(axes: Axes, name: str, values: Sequence[float], words: Sequence[str] | None = None,
+             **options: Any) -> None:  # fmt: skip
+    """Make "x" or "y" logarithmic, with ticks at these values alone, which are written out."""
+    axes.set(**{f"{name}scale": "log"})
+    axis = axes.xaxis if name == "x" else axes.yaxis
     axis.set_ticks(values, words or [f"{value:g}" for value in values], **options)
     axis.set_minor_locator(NullLocator())
 

@@ -379,18 +379,6 @@ LAWS = {
 # Optimizers and sampled batches.
 
 
-def basins(found: Line) -> list[Line]:
-    """The shares of the window that AdamW learns from, and the flow's."""
-    return [*named(found["panels"]), {"case": "gradient flow", "learned": found["flow_learned"]}]
-
-
-def basins_by_kind(found: Line) -> list[Line]:
-    """The same shares on the coarser grid: mean, least and largest over the seeds of batches."""
-    full = found["full training, d = 4"]
-    own = {"case": "full training, d = 4, one seed"} | full
-    return [*named(found["rate 0.001, over seeds"]), own]
-
-
 def _percent(name: str) -> Cell:
     """A share, of several their mean and what they span; nothing where there is none."""
 
@@ -426,11 +414,13 @@ OPTIMIZERS = {
         "still near the unigram's loss": _percent("plateau"), "in between": _percent("between"),
         "above it": _percent("above"),
         "learned by the flow alone": _percent("learned_by_the_flow_alone"),
-    }, basins)),
+    }, lambda found: [*named(found["panels"]),
+                      {"case": "gradient flow", "learned": found["flow_learned"]}])),
     "optimizers_by_kind": ("optimizer_basins", table({
         "AdamW, rate 0.001": "{case}", "of window": _percent("window"),
         "w < -0.45": _percent("w < -0.45"), "w > 0": _percent("w > 0"),
-    }, basins_by_kind)),
+    }, lambda found: [*named(found["rate 0.001, over seeds"]), {
+        "case": "full training, d = 4, one seed", **found["full training, d = 4"]}])),
     "gaussian_adamw": ("gaussian_adamw", gaussian),
     "sampled": ("agreement_sampled", table({
         "SGD": "{case}", "starts": "{starts}", "…": lambda x: {
@@ -447,12 +437,6 @@ OPTIMIZERS = {
 
 
 # Kernels drawn anew.
-
-
-def _seeds(found: Line) -> list[Line]:
-    """A line for every order and seed."""
-    return [{**line, "seed": seed, "i": i} for line in found["cases"]
-            for i, seed in enumerate(found["seeds"])]  # fmt: skip
 
 
 BASELINES = ("uniform", "unigram", "bigram", "Bayes")
@@ -491,7 +475,8 @@ IN_CONTEXT = {
         "layer 2: attention to what followed the context, by head": lambda x: each(
             x["rings"][x["i"]], "{:.2f}"),
         "share of such places": "{chance:.2f}",
-    }, _seeds)),
+    }, lambda found: [{**line, "seed": seed, "i": i} for line in found["cases"]
+                      for i, seed in enumerate(found["seeds"])])),
 }  # fmt: skip
 
 

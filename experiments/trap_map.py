@@ -97,14 +97,14 @@ def compute(
                         values = torch.linalg.eigvalsh(trap_matrix(arch, weights, chain))
                         count[c, k, d - 1, rank - 1, i] = int((values[:, 0] > 0).sum())
     axes = ("chain", "layout", "d", "rank", "scale")
+    words = {"long_name": "draws with S positive definite", "units": "1"}
+    scales = ("scale", SCALES, {"long_name": "deviation of every entry of the weights"})
     record = xr.Dataset(
-        {"trapped": (axes, count)},
+        {"trapped": (axes, count, words)},
         {"chain": [f"p = {c.p}, q = {c.q}" for c in CHAINS], "layout": list(LAYOUTS),
-         "d": list(widths), "rank": list(widths), "scale": SCALES},
+         "d": list(widths), "rank": list(widths), "scale": scales},
         {"draws": draws, "seed": seed, "length": LENGTH, "hidden": "4d"},
     )  # fmt: skip
-    record["trapped"].attrs = {"long_name": "draws with S positive definite", "units": "1"}
-    record["scale"].attrs = {"long_name": "deviation of every entry of the weights"}
     return record.merge(descents(runs, seed + 1, steps), combine_attrs="override")
 
 
@@ -122,14 +122,11 @@ def descents(runs: int, seed: int, steps: int) -> xr.Dataset:
         start = {**weights, "embedding": small}
         ends.append(follow(chain, arch, start, matrix, steps))
     shape = (len(CHAINS), len(TRIED), runs)
-    axes = ("chain", "tried_scale", "run")
     return xr.Dataset(
-        {
-            "smallest": (axes, torch.stack(lowest).reshape(shape).numpy()),
-            "end": (axes, torch.stack(ends).reshape(shape).numpy()),
-        },
+        {name: (("chain", "tried_scale", "run"), torch.stack(rows).reshape(shape).numpy())
+         for name, rows in (("smallest", lowest), ("end", ends))},
         {"tried_scale": list(TRIED)},
-    )
+    )  # fmt: skip
 
 
 def follow(chain: BinaryChain, arch: Architecture, weights: Weights, matrix: Tensor,
