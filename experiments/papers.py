@@ -314,12 +314,10 @@ def draw_levels(axes: Axes, chain: BinaryChain) -> None:
     mark_losses(axes, chain.entropy_rate, chain.stationary_entropy, below=0.22, above=0.35)
 
 
-def legend_below(axes: Axes, ncols: int, **options: Any) -> Legend:
+def legend_below(axes: Axes, ncols: int) -> Legend:
     """A legend below the whole figure, of what these axes show."""
-    return axes.get_figure(root=True).legend(
-        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=ncols, frameon=False,
-        **options,
-    )  # fmt: skip
+    entries, place = axes.get_legend_handles_labels(), "outside lower center"
+    return axes.get_figure(root=True).legend(*entries, loc=place, ncols=ncols, frameon=False)
 
 
 def draw_bars(axes: Axes, x: Any, middle: Any, low: Any, high: Any, **style: Any) -> None:
