@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,24 +15,12 @@ from flowsim.compiled import specialise
 from flowsim.flow.doubt import beyond_doubt
 from flowsim.flow.how import Limits
 from flowsim.flow.rows import hooks, loop
-from flowsim.flow.rows.loop import ATTEMPTS, KINKS, LOSS, PASSED, SLIDING, SLOWEST, TIME, Found
+from flowsim.flow.rows.loop import ATTEMPTS, KINKS, Found
 from flowsim.flow.tableau import STAGES
 from flowsim.interface import Levels, Model, Rows
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical, curvatures
-from flowsim.models.codes import (
-    ARRIVED,
-    CRITICAL,
-    DIVERGED,
-    DRIFTS,
-    FELL,
-    MINIMA,
-    MISSING,
-    NOT_FINITE,
-    OUT_OF_STEPS,
-    REST,
-    TRAPPED,
-)
+from flowsim.models import codes
 from flowsim.models.row import room_for_row
 
 #: log|θᵢ| of a coordinate that is smaller still.
@@ -47,23 +35,19 @@ _NEAR = 1e-8
 #: Evaluations of the field in a step, counting its derivative as one.
 _EVALUATIONS = 9
 _STATUS = {
-    OUT_OF_STEPS: Status.TIMED_OUT,
-    NOT_FINITE: Status.FAILED,
-    DIVERGED: Status.DIVERGED,
+    codes.OUT_OF_STEPS: Status.TIMED_OUT,
+    codes.NOT_FINITE: Status.FAILED,
+    codes.DIVERGED: Status.DIVERGED,
 }
 
 _engines: dict[str, Any] = {}
 
 
-@cache
-def _engine(tag: str) -> Any:
-    return specialise((hooks, loop), tag, **_engines[tag])
-
-
 def engine_of(half: Rows) -> Any:
     """The copy of the engine that calls the half's functions, made once."""
-    _engines.setdefault(half.tag, half.hooks)
-    return _engine(half.tag)
+    if half.tag not in _engines:
+        _engines[half.tag] = specialise((hooks, loop), half.tag, **half.hooks)
+    return _engines[half.tag]
 
 
 class RowChart:
@@ -77,9 +61,7 @@ class RowChart:
         with np.errstate(divide="ignore"):
             logs = np.maximum(np.log(np.abs(start)), _SMALLEST)
         self.y = np.where(self.logarithmic, logs, start)
-        self.held = np.zeros(len(start), dtype=bool)
-        if model.keeps_sign[0]:
-            self.held = start[:, 0] == 0
+        self.held = (start[:, 0] == 0) & model.keeps_sign[0]
 
     def theta(self, y: np.ndarray) -> np.ndarray:
         """θ(y) for y of shape (n, ..., k)."""
@@ -151,25 +133,24 @@ def follow_rows(
     relative = np.where(chart.logarithmic, 1e-15, rtol)
     at = np.empty((n, 0)) if times is None else times.detach().cpu().numpy().astype(np.float64)
     goal = np.full(n, -np.inf) if wanted is None else wanted.detach().cpu().numpy()
-    found = _nothing(n, k, at.shape[1])
+    found = Found(
+        ends=np.zeros((n, k)), velocities=np.zeros((n, k)), paths=np.empty((n, at.shape[1], k)),
+        why=np.empty(n, dtype=np.int64), counts=np.empty((n, 3), dtype=np.int64),
+        numbers=np.empty((n, 5)), near=np.zeros((n, 2)),
+    )  # fmt: skip
     for rows in np.split(np.arange(n), range(half.at_once, n, half.at_once)):
         while len(rows):
-            row, part = _room(half, k), _nothing(len(rows), k, at.shape[1])
-            begun = chart.y[rows], chart.held[rows], chart.signs[rows]
-            engine.follow_all(row, *begun, absolute, relative, at[rows], goal[rows], most, part)
-            for whole, values in zip(found, part, strict=True):
-                whole[rows] = values
-            missing = part.why >= MISSING
+            found.paths[rows], found.counts[rows], found.numbers[rows] = np.nan, 0, 0.0
+            begun = _room(half, k), rows, chart.y, chart.held, chart.signs
+            engine.follow_all(*begun, absolute, relative, at, goal, most, found)
+            missing = found.why[rows] >= codes.MISSING
             if missing.any() and half.extend is not None:
-                half.extend(int(part.why.max()) - MISSING)
+                half.extend(int(found.why[rows].max()) - codes.MISSING)
             rows = rows[missing]
-    scale = chart.derivative(found.ends) * np.asarray(model.metric)
-    speed = np.linalg.norm(found.velocities * scale, axis=1)
-    numbers, ends, paths = found.numbers.T, chart.theta(found.ends), chart.theta(found.paths)
+    speed = found.velocities * chart.derivative(found.ends) * np.asarray(model.metric)
     columns = (
-        ends, found.why, found.counts[:, ATTEMPTS], found.counts[:, KINKS], numbers[TIME],
-        numbers[SLIDING], numbers[SLOWEST], numbers[PASSED], numbers[LOSS], speed, paths,
-        found.near,
+        chart.theta(found.ends), found.why, found.counts[:, ATTEMPTS], found.counts[:, KINKS],
+        *found.numbers.T, np.linalg.norm(speed, axis=1), chart.theta(found.paths), found.near,
     )  # fmt: skip
     return Followed(
         *(torch.as_tensor(np.ascontiguousarray(c), device=theta.device) for c in columns)
@@ -181,17 +162,18 @@ def row_paths(
 ) -> Tensor:
     """θ (T, n, k) at the times (T, n), from ``start`` (n, k) at times[0]; NaN if not known."""
     found = follow_rows(model, half, start, rtol, atol, half.long, (times[1:] - times[0]).T)
-    critical = found.why == CRITICAL
+    critical = found.why == codes.CRITICAL
     found.theta[critical] = start[critical]
-    rests = torch.isin(found.why, torch.tensor([CRITICAL, MINIMA, REST]))[:, None, None]
-    path = torch.where(found.path.isnan() & rests, found.theta.unsqueeze(1), found.path)
+    rests = critical | (found.why == codes.MINIMA) | (found.why == codes.REST)
+    unwritten = found.path.isnan() & rests[:, None, None]
+    path = torch.where(unwritten, found.theta.unsqueeze(1), found.path)
     return torch.cat([start.unsqueeze(1), path], dim=1).transpose(0, 1)
 
 
 def row_times(model: Model, half: Rows, start: Tensor, wanted: Tensor, rtol: float) -> Tensor:
     """The time until the loss is as wanted, (n,); NaN where that was not reached."""
     found = follow_rows(model, half, start, rtol, 1e-2 * rtol, half.long, wanted=wanted)
-    return torch.where(found.why == ARRIVED, found.time, torch.nan)
+    return torch.where(found.why == codes.ARRIVED, found.time, torch.nan)
 
 
 def loss_followed(model: Model, half: Rows, theta: Tensor) -> Tensor:
@@ -207,18 +189,6 @@ def loss_followed(model: Model, half: Rows, theta: Tensor) -> Tensor:
 
 def _room(half: Rows, k: int) -> Any:
     return room_for_row(*half.constants(), k, STAGES, half.own_steps)
-
-
-def _nothing(n: int, k: int, times: int) -> Found:
-    return Found(
-        ends=np.zeros((n, k)),
-        velocities=np.zeros((n, k)),
-        paths=np.full((n, times, k), np.nan),
-        why=np.zeros(n, dtype=np.int64),
-        counts=np.zeros((n, 3), dtype=np.int64),
-        numbers=np.zeros((n, 5)),
-        near=np.zeros((n, 2)),
-    )
 
 
 def row_limits(
@@ -248,7 +218,7 @@ def _limits_and_doubt(
     found, levels = follow_rows(model, half, start, rtol, atol, max_steps), model.levels()
     label = torch.full_like(found.why, Label.UNRESOLVED)
     rule = torch.full_like(found.why, Rule.NONE)
-    critical, fell = found.why == CRITICAL, found.why == FELL
+    critical, fell = found.why == codes.CRITICAL, found.why == codes.FELL
     if half.name is not None:
         rule = half.name(fell, found.theta, label, found.loss).long()
         found.speed[fell & (label != Label.UNRESOLVED)] = 0.0
@@ -281,11 +251,11 @@ def _limits_and_doubt(
 
 def _name_by_levels(model: Model, levels: Levels, found: Followed, label: Tensor) -> None:
     """Label the rows that ended at one of the model's losses, in place."""
-    trapped, resting = found.why == TRAPPED, found.why == REST
-    label[found.why == MINIMA] = Label.GLOBAL_MINIMUM
+    trapped, resting = found.why == codes.TRAPPED, found.why == codes.REST
+    label[found.why == codes.MINIMA] = Label.GLOBAL_MINIMUM
     # where both losses are one, what attracts is itself a set of global minima
     label[trapped] = Label.GLOBAL_MINIMUM if levels.flat else Label.LOCAL_MINIMUM
-    label[found.why == DRIFTS] = Label.LOCAL_MINIMUM
+    label[found.why == codes.DRIFTS] = Label.LOCAL_MINIMUM
     if bool(resting.any()):
         theta = found.theta[resting]
         kind = classify_critical(model, theta, decisive=True)
@@ -317,6 +287,6 @@ def _doubtful(
         scale = half.scale(found.loss) if half.scale is not None else 0.0
         return known & (found.passed < _DOUBTFUL * scale)
     if any(model.keeps_sign):
-        nearest = torch.where(found.why == TRAPPED, found.slowest, found.passed)
+        nearest = torch.where(found.why == codes.TRAPPED, found.slowest, found.passed)
         return known & (nearest < _DOUBTFUL_LOGARITHMS * levels.speed)
     return known & (found.passed < _DOUBTFUL * levels.speed)

@@ -50,7 +50,7 @@ from flowsim.models.codes import (
 from flowsim.models.row import Row
 from flowsim.models.vectors import copy, invert, largest_of, multiply
 
-#: Places in a row's counts, and in its numbers.
+#: Places in a row's counts, and in its numbers, which ``Followed`` has in this order.
 ATTEMPTS, KINKS, WRITTEN = range(3)
 TIME, SLIDING, SLOWEST, PASSED, LOSS = range(5)
 #: Surfaces met before a row is given up.
@@ -292,32 +292,34 @@ def follow(row: Row, absolute, relative, times, path, wanted, most, count, numbe
     return OUT_OF_STEPS
 
 
+@template(internal=True)
+def place(row: Row, start, held, signs):
+    """Put the row at a start; the status of ``begin``."""
+    copy(start, row.y)
+    for i in range(len(row.memory)):
+        row.memory[i] = 0.0
+    return begin(row, 1.0 if held else 0.0, signs)
+
+
 @template
-def follow_all(row: Row, starts, held, signs, absolute, relative, times, wanted, most, out: Found):
-    """Follow rows from ``starts`` (n, k), one by one, at ``times`` (n, T); see ``follow``."""
-    for i in range(len(starts)):
-        out.why[i] = NOT_FINITE
+def follow_all(
+    row: Row, rows, starts, held, signs, absolute, relative, times, wanted, most, out: Found
+):
+    """Follow ``rows``, one by one, of starts (n, k), at ``times`` (n, T); see ``follow``."""
+    for i in rows:
+        count, number, path = out.counts[i], out.numbers[i], out.paths[i]
         copy(starts[i], row.y)
+        out.why[i] = NOT_FINITE
         if largest_of(row.y) < inf:
-            for j in range(len(row.memory)):
-                row.memory[j] = 0.0
-            status = begin(row, 1.0 if held[i] else 0.0, signs[i])
-            if status > 0:
-                out.why[i] = MISSING + status - 1
-            elif status == 0:
+            status = place(row, starts[i], held[i], signs[i])
+            if status == 0:
                 out.why[i] = follow(
-                    row,
-                    absolute,
-                    relative,
-                    times[i],
-                    out.paths[i],
-                    wanted[i],
-                    most,
-                    out.counts[i],
-                    out.numbers[i],
+                    row, absolute, relative, times[i], path, wanted[i], most, count, number
                 )
+            else:
+                out.why[i] = why_not(status)
             if out.why[i] < MISSING:
-                out.numbers[i, LOSS] = loss(row.y, row.reals, row.ints, row.memory)
+                number[LOSS] = loss(row.y, row.reals, row.ints, row.memory)
                 velocity(row.y, row.reals, row.ints, row.memory, row.velocity)
                 copy(row.velocity, out.velocities[i])
                 closeness(row, out.near[i])
@@ -327,9 +329,6 @@ def follow_all(row: Row, starts, held, signs, absolute, relative, times, wanted,
 @template
 def loss_of_row(row: Row, start, held, signs):
     """The loss at a start, as the flow has it."""
-    copy(start, row.y)
-    for j in range(len(row.memory)):
-        row.memory[j] = 0.0
-    if begin(row, held, signs) != 0:
+    if place(row, start, held, signs) != 0:
         return nan
     return loss(row.y, row.reals, row.ints, row.memory)
