@@ -33,6 +33,7 @@ _HOME = {
     "grid_points": "comparison.points",
     "initial_weights": "lift.initial",
     "lift_canonical": "lift.lifting",
+    "lift_held": "lift.lifting",
     "lift_rank_one": "lift.lifting",
     "lift_states": "lift.states",
     "log_depth": "theorems.counting",

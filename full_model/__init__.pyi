@@ -13,6 +13,7 @@ from full_model.lift.initial import initial_weights as initial_weights
 from full_model.lift.initial import with_noise as with_noise
 from full_model.lift.lifting import RankOnePoint as RankOnePoint
 from full_model.lift.lifting import lift_canonical as lift_canonical
+from full_model.lift.lifting import lift_held as lift_held
 from full_model.lift.lifting import lift_rank_one as lift_rank_one
 from full_model.lift.projection import Projection as Projection
 from full_model.lift.projection import project as project

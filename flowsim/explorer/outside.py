@@ -145,7 +145,7 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
         sizes += [] if arch.tied else ["tied=False"]
         to = {"unembedding": held.get("u"), "bias": held.get("b")}
         values = [f", {name}={value!r}" for name, value in to.items() if value is not None]
-        lift = f"lift_held(theta, arch, model.chain{''.join(values)})"
+        lift = f"full_model.lift_held(theta, arch, model.chain{''.join(values)})"
         data = f"p=({view.p!r},), q=({view.q!r},)"
     noise = [
         f"generators = [torch.Generator().manual_seed({full.seed})]",
@@ -153,7 +153,6 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
     ]
     return [
         "import full_model",
-        *([] if arch.output == "states" else ["from full_model.lift.lifting import lift_held"]),
         "",
         f"recipe = full_model.Recipe({', '.join(recipe)})",
         f"arch = full_model.Architecture({', '.join(sizes)})",

@@ -52,14 +52,23 @@ def lift_held(
     unembedding: float | None = None,
     bias: float | None = None,
 ) -> Weights:
-    """Full weights of canonical points, their unembedding and their bias at given values.
+    """Full weights of canonical points (e, w) or (e, w, a) with the best bias on a chain.
 
     Args:
-        theta: (n, 2), or (n, 3) with attention.
+        theta: (n, 2), or (n, 3) with attention, float64.
         arch: see ``lift_rank_one``.
         chain: the data, for which the bias is best unless given.
         unembedding: c of an untied transformer; e unless given.
         bias: b.
+
+    Raises:
+        InputError: as ``lift_rank_one``.
+
+    >>> import flowsim, full_model, torch
+    >>> arch, chain = full_model.Architecture(d=4, length=3), flowsim.BinaryChain(0.5, 0.8)
+    >>> theta = torch.tensor([[1.0, -1.2]], dtype=torch.float64)
+    >>> full_model.lift_held(theta, arch, chain)["bias"].numpy().round(4)
+    array([0.63])
     """
     model = RankOneModel(chain, arch.length, attention=theta.shape[-1] == 3, tied=arch.tied)
     lifted = model.from_canonical(theta)
