@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -59,6 +60,16 @@ def run(*words, cwd, notices=False):
             text = err.getvalue()
             return Done(ended.code, out.getvalue(), text if notices else without_notices(text))
     raise AssertionError("the command did not end the process")
+
+
+def run_line(line, cwd):
+    """One line of a shell in the folder ``cwd``: flowsim's in this process, any other by bash."""
+    if line.startswith("flowsim "):
+        return run(*shlex.split(line)[1:], cwd=cwd)
+    path = f"{Path(FLOWSIM).parent}:{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-m", "-c", line], cwd=cwd, env=os.environ | {"PATH": path},
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def whole_process(*words, cwd):

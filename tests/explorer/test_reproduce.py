@@ -1,14 +1,11 @@
 """What the page hands out: its lines, run as they are, give what the page showed."""
 
-import os
-import subprocess
-import sys
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import pytest
+from command import run_line
 
 from flowsim import Label, draw, read_record
 from flowsim.explorer.outside import command_lines, explored_record, python_lines
@@ -17,7 +14,6 @@ from flowsim.explorer.training import FullSettings, Run, training
 from flowsim.explorer.view import Puff, Start, View, Window
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
 STARTS = (Start(0.5, -1.2), Start(1.0, 0.5))
 PAGES = {
     "canonical": (View(window=Window(-2.5, 0.5, 0.0, 2.0)), FullSettings(steps=20)),
@@ -63,11 +59,8 @@ def test_the_shell_lines(page, tmp_path):
     lines = command_lines(view, full, [run.start])
     for many in ("208", "64", "32"):
         lines = lines.replace(f"--resolution {many}", "--resolution 6")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    settings = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "MPLBACKEND": "agg"}
     for line in lines.splitlines():
-        done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=settings,
-                              capture_output=True, text=True, timeout=200)  # fmt: skip
+        done = run_line(line, tmp_path)
         assert done.returncode in (0, 3), (line, done.stderr)
     (portrait,) = tmp_path.glob("portrait_*.nc")
     drawn = read_record(portrait)
