@@ -222,9 +222,10 @@ def line_key(view: View) -> tuple[object, ...] | None:
 
     None for other models, whose line may move with p and q.
     """
-    if not view.model.fast or view.chain is None:
+    chain = view.chain
+    if not view.model.fast or chain is None:
         return None
-    value = view.chain.second_eigenvalue
+    value = chain.second_eigenvalue
     return view.choice, view.fixed, view.window, (value > 0) - (value < 0)
 
 
