@@ -293,9 +293,8 @@ def follow(row: Row, absolute, relative, times, path, wanted, most, count, numbe
 
 
 @template(internal=True)
-def place(row: Row, start, held, signs):
-    """Put the row at a start; the status of ``begin``."""
-    copy(start, row.y)
+def start_here(row: Row, held, signs):
+    """Forget all of the row but where it is; the status of ``begin``."""
     for i in range(len(row.memory)):
         row.memory[i] = 0.0
     return begin(row, 1.0 if held else 0.0, signs)
@@ -311,7 +310,7 @@ def follow_all(
         copy(starts[i], row.y)
         out.why[i] = NOT_FINITE
         if largest_of(row.y) < inf:
-            status = place(row, starts[i], held[i], signs[i])
+            status = start_here(row, held[i], signs[i])
             if status == 0:
                 out.why[i] = follow(
                     row, absolute, relative, times[i], path, wanted[i], most, count, number
@@ -329,6 +328,7 @@ def follow_all(
 @template
 def loss_of_row(row: Row, start, held, signs):
     """The loss at a start, as the flow has it."""
-    if place(row, start, held, signs) != 0:
+    copy(start, row.y)
+    if start_here(row, held, signs) != 0:
         return nan
     return loss(row.y, row.reals, row.ints, row.memory)
