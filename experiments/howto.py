@@ -3,13 +3,15 @@
     python experiments/howto.py [PAGE ...]
 
 Runs the code of docs/howto/PAGE.md in an empty folder, as pasted, one block after the other. Writes
-the picture to figures/howto_PAGE.png if the page shows one, and the code, the lines that it prints,
-command and commit to figures/howto.json. A test compares a page's lines with these.
+the picture to figures/howto_PAGE.png if the page shows one, and the code and the lines that it
+prints to figures/howto.json. Pages that were run again alone say there what made them; the rest
+is of the last run of all pages. A test compares a page's lines with these.
 """
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -37,8 +39,8 @@ PICTURES = {
 }
 
 
-def store(page: str, commit: str) -> None:
-    """Run a page, and keep what it prints and, in 256 colours, what it draws."""
+def run(page: str) -> dict[str, list[str]]:
+    """Run a page: its code, what it prints and, in a file in 256 colours, what it draws."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     settings = os.environ | {"MPLBACKEND": "agg", "PATH": path, "PYTHONPATH": str(ROOT)}
     text = (ROOT / "docs" / "howto" / f"{page}.md").read_text()
@@ -58,17 +60,17 @@ def store(page: str, commit: str) -> None:
             small = picture.quantize(256, dither=Image.Dither.NONE)
             target = FIGURES / f"howto_{page}.png"
             write_atomically(target, partial(small.save, format="png", optimize=True))
-    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
-    about = {"command": f"python experiments/howto.py {page}", "commit": commit}
-    record[page] = about | {"code": code, "printed": printed}
-    write_json(RECORD, dict(sorted(record.items())))
     print(page, flush=True)
+    return {"code": code, "printed": printed}
 
 
 if __name__ == "__main__":
     texts = {path.stem: path.read_text() for path in sorted((ROOT / "docs/howto").glob("*.md"))}
-    commit = made("")["commit"]  # before the first page changes the record
-    for name in sys.argv[1:] or [
-        name for name in texts if name in PICTURES or "```text" in texts[name]
-    ]:
-        store(name, commit)
+    about = {"made": made(shlex.join(["python", "experiments/howto.py", *sys.argv[1:]]))}
+    if alone := sys.argv[1:]:
+        record = json.loads(RECORD.read_text())
+        record |= {name: about | run(name) for name in alone}
+    else:
+        shown = (name for name in texts if name in PICTURES or "```text" in texts[name])
+        record = about | {name: run(name) for name in shown}
+    write_json(RECORD, record)
