@@ -5,7 +5,8 @@
 Runs the code of docs/howto/PAGE.md in an empty folder, as pasted, one block after the other. Writes
 the picture to figures/howto_PAGE.png if the page shows one, and the code and the lines that it
 prints to figures/howto.json. Pages that were run again alone say there what made them; the rest
-is of the last run of all pages. A test compares a page's lines with these.
+is of the last run of all pages. Nothing is written before the last page was run, so that all of
+them run at one clean commit. A test compares a page's lines with these.
 """
 
 import json
@@ -39,12 +40,12 @@ PICTURES = {
 }
 
 
-def run(page: str) -> dict[str, list[str]]:
-    """Run a page: its code, what it prints and, in a file in 256 colours, what it draws."""
+def run(page: str) -> tuple[dict[str, list[str]], Image.Image | None]:
+    """Run a page: its code and what it prints; and in 256 colours what it draws, if it is shown."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     settings = os.environ | {"MPLBACKEND": "agg", "PATH": path, "PYTHONPATH": str(ROOT)}
     text = (ROOT / "docs" / "howto" / f"{page}.md").read_text()
-    code, printed = [], []
+    code, printed, picture = [], [], None
     with tempfile.TemporaryDirectory() as folder:
         for language, block in re.findall(r"```(bash|python)\n(.*?)```", text, flags=re.DOTALL):
             words = ["bash", "-m", "-c"] if language == "bash" else [sys.executable, "-c"]
@@ -56,21 +57,22 @@ def run(page: str) -> dict[str, list[str]]:
             code.append(block)
             printed += done.stdout.splitlines()
         if page in PICTURES:
-            picture = Image.open(next(Path(folder).glob(PICTURES[page]))).convert("RGB")
-            small = picture.quantize(256, dither=Image.Dither.NONE)
-            target = FIGURES / f"howto_{page}.png"
-            write_atomically(target, partial(small.save, format="png", optimize=True))
+            drawn = Image.open(next(Path(folder).glob(PICTURES[page]))).convert("RGB")
+            picture = drawn.quantize(256, dither=Image.Dither.NONE)
     print(page, flush=True)
-    return {"code": code, "printed": printed}
+    return {"code": code, "printed": printed}, picture
 
 
 if __name__ == "__main__":
     texts = {path.stem: path.read_text() for path in sorted((ROOT / "docs/howto").glob("*.md"))}
     about = {"made": made(shlex.join(["python", "experiments/howto.py", *sys.argv[1:]]))}
-    if alone := sys.argv[1:]:
-        record = json.loads(RECORD.read_text())
-        record |= {name: about | run(name) for name in alone}
-    else:
-        shown = (name for name in texts if name in PICTURES or "```text" in texts[name])
-        record = about | {name: run(name) for name in shown}
+    alone = sys.argv[1:]
+    shown = [name for name in texts if name in PICTURES or "```text" in texts[name]]
+    found = {name: run(name) for name in alone or shown}
+    record = json.loads(RECORD.read_text()) if alone else about
+    for name, (entry, picture) in found.items():
+        record[name] = about | entry if alone else entry
+        if picture is not None:
+            save = partial(picture.save, format="png", optimize=True)
+            write_atomically(FIGURES / f"howto_{name}.png", save)
     write_json(RECORD, record)
