@@ -39,7 +39,8 @@ ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
 #: Okabe and Ito's colours, told apart with any kind of colour vision.
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
 
-Sizes, T = dict[str, Any], TypeVar("T")
+Sizes = dict[str, Any]
+T = TypeVar("T")
 #: One figure, or several by the names of their files.
 Figures = Figure | dict[str, Figure]
 
@@ -314,10 +315,11 @@ def draw_levels(axes: Axes, chain: BinaryChain) -> None:
     mark_losses(axes, chain.entropy_rate, chain.stationary_entropy, below=0.22, above=0.35)
 
 
-def legend_below(axes: Axes, ncols: int) -> Legend:
+def legend_below(axes: Axes, ncols: int, **options: Any) -> Legend:
     """A legend below the whole figure, of what these axes show."""
-    entries, place = axes.get_legend_handles_labels(), "outside lower center"
-    return axes.get_figure(root=True).legend(*entries, loc=place, ncols=ncols, frameon=False)
+    entries = dict(zip(("handles", "labels"), axes.get_legend_handles_labels(), strict=True))
+    return axes.figure.legend(**entries, loc="outside lower center", ncols=ncols, frameon=False,
+                              **options)  # fmt: skip
 
 
 def draw_bars(axes: Axes, x: Any, middle: Any, low: Any, high: Any, **style: Any) -> None:
