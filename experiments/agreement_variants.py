@@ -45,8 +45,8 @@ def variant_labels(chain: BinaryChain, length: int, points: Tensor, variant: str
         return np.where(found, Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM)
     if variant == "slow positions":
         return _slow_labels(chain, length, points)
-    model = RankOneModel(chain, length)
-    return find_limits(model, model.from_canonical(points)).label.numpy()
+    rank_one = RankOneModel(chain, length)
+    return find_limits(rank_one, rank_one.from_canonical(points)).label.numpy()
 
 
 class _SlowPositions:

@@ -204,7 +204,7 @@ def draw(record: xr.Dataset) -> Figure:
         "At (0.2, 0.3) training learns the chain and attention fades; at (0.5, 0.8) most runs stay "
         "at the unigram and attention does not fade", fontsize=11
     )  # fmt: skip
-    figure.get_layout_engine().set(wspace=0.06)
+    figure.set_layout_engine("constrained", wspace=0.06)
     return figure
 
 

@@ -29,6 +29,8 @@ their digits, may be a reason (not tried), and so may N, which is 64 here.
 --papers takes N = 1 024, 8 000 steps and depths up to 8: for --device cuda, or a night.
 """
 
+from typing import Any
+
 import numpy as np
 import papers
 import xarray as xr
@@ -55,8 +57,8 @@ def cases(doublings: int, seeds: int, length: int, steps: int, descent_steps: in
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
     depths = [2**i for i in range(doublings + 1)]
-    plain = {"layer_norm": False, "activation": "relu", "output": "binary"}
-    code = {"layer_norm": True, "activation": "gelu", "output": "states"}
+    plain: dict[str, Any] = {"layer_norm": False, "activation": "relu", "output": "binary"}
+    code: dict[str, Any] = {"layer_norm": True, "activation": "gelu", "output": "states"}
     panels = {
         "AdamW, d = 4": (4, plain, length, adamw, depths),
         "AdamW, d = 8": (8, plain, length, adamw, depths),

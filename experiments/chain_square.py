@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from papers import experiment, timed
 from scipy.stats import norm, qmc
 
-from flowsim import find_limits, gaussian_probability, model
+from flowsim import BinaryChain, find_limits, gaussian_probability, model
 from flowsim.labels import BASINS
 
 #: The rank-one model's context lengths.
@@ -43,7 +43,7 @@ def compute(chains: int = 41, starts: int = 128) -> xr.Dataset:
         for j, q in enumerate(axis):
             for k, case in enumerate(cases):
                 options = {"length": LENGTHS[k - 1]} if k else {}
-                of = model(case.split(",")[0], p, q, **options)
+                of: Any = model(case.split(",")[0], p, q, **options)
                 theta = of.from_canonical(points) if k else points
                 label = find_limits(of, theta).label.numpy()
                 count[k, :, i, j] = np.bincount(label, minlength=len(BASINS))
@@ -67,7 +67,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             values = share.sel(case=case).where(where)
             found[case][name] = {f: float(getattr(values, f)()) for f in ("min", "mean", "max")}
         found[case]["unresolved"] = int(record["count"].sel(case=case, label="unresolved").sum())
-    exact = {name: 1 - gaussian_probability(model("canonical", p, q).chain, 1.0)
+    exact = {name: 1 - gaussian_probability(BinaryChain(p, q), 1.0)
              for name, p, q in (("p + q < 1", 0.2, 0.3), ("p + q > 1", 0.5, 0.8))}  # fmt: skip
     return {"starts": int(record["count"].isel(case=0, p=0, q=0).sum()),
             "canonical, by the integral": exact, "cases": found}  # fmt: skip

@@ -213,8 +213,8 @@ def compared(found: Found, device: str, sizes: Found, clock: Clock) -> None:
             settings = Comparison(chain.p, chain.q, "rank-one", noise=0.02, steps=sizes["steps"],
                                   device=on)  # fmt: skip
             began = clock.passed()
-            shared = {"jobs": os.cpu_count() or 1} if on == "cpu" and device != "cpu" else {}
-            records.append(compare(settings, points, progress=lambda *_: clock.left(), **shared))
+            jobs = 1 if on == device else os.cpu_count() or 1
+            records.append(compare(settings, points, progress=lambda *_: clock.left(), jobs=jobs))
             seconds.append(clock.passed() - began)
         there, here = records
         found[f"p = {chain.p:g}, q = {chain.q:g}"] = {

@@ -75,8 +75,8 @@ def followed(depth: int, trainer: str, seeds: int, steps: int, tied: bool = True
         value, gradient = loss.value_and_gradient(weights)
         if count % EVERY == 0:
             read = [weights[name].detach() for name in READ if name in weights]
-            read = joined([read[0].new_zeros(seeds), *read])
-            looks.append((value, read.clone(), *torch.linalg.eigh(block(loss, weights))))
+            entries = joined([read[0].new_zeros(seeds), *read]).clone()
+            looks.append((value, entries, *torch.linalg.eigh(block(loss, weights))))
         if count < steps:
             step(gradient)
     whole.append([smallest_of_all(loss, weights, seed) for seed in range(seeds)])

@@ -167,7 +167,7 @@ def draw(record: xr.Dataset) -> Figure:
     right.errorbar(values, spans[:, 1], np.abs(spans[:, [0, 2]].T - spans[:, 1]), fmt="o-",
                    color=GREY, capsize=3, label="median, 10 and 90 %")  # fmt: skip
     right.axhline(1, color="k", lw=0.8, ls="--")
-    log_axis(right, "x", values)
+    log_axis(right, "x", values.tolist())
     right.set(xlabel="d (r = 32, rate 0.001)", ylabel="κ over the derived κ₀",
               title="where the middle of the two ends holds")  # fmt: skip
     right.legend(fontsize=8)

@@ -103,7 +103,7 @@ def draw(record: xr.Dataset) -> Figure:
             sizes = f"$d$ = {arch['d']}, $N$ = {arch['length']}, {part.sizes['model']} seeds"
             axes.set_title(f"{words}: {sizes}\n{papers.caption(chain)}", fontsize=9)
             axes.set(xlabel="step", ylabel="next-symbol loss (nats)")
-    for handle in papers.legend_below(grid[0, 0], 3).legend_handles:
+    for handle in filter(None, papers.legend_below(grid[0, 0], 3).legend_handles):
         handle.set_alpha(0.8)
     figure.suptitle(
         "At $p + q > 1$ tied weights stay at the unigram: to the end under gradient descent,\n"

@@ -46,7 +46,8 @@ COLOURS = {
 }
 #: Model and kernels.
 Case = tuple[str, str]
-Records, Runs = dict[Case, xr.Dataset], dict[Case, RunSettings]
+Records = dict[Case, xr.Dataset]
+Runs = dict[Case, RunSettings]
 #: Of the laws of kernels: the first has the colour of the two layers that it trains.
 LAWS = dict(zip(PRIORS, (INK["global_minimum"], ORANGE, GREEN, PINK), strict=True))
 

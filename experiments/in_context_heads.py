@@ -159,7 +159,7 @@ def drawn(seen: dict[int, Seen]) -> Figure:
         distances(row[HEADS], each)
         row[0].set_ylabel(f"order {order}\nquery at position")
     bar = figure.colorbar(grid[0, 0].images[0], ax=grid, fraction=0.012, pad=0.01)
-    bar.set_ticks([0, bar.vmax], labels=["0", "most"])
+    bar.set_ticks(bar.ax.get_ylim(), labels=["0", "most"])
     bar.set_label("attention, in each panel's own scale")
     figure.suptitle("The first layer looks back; the second at what followed the same context")
     return figure

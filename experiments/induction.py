@@ -12,6 +12,7 @@ the plateau the saddle lies. Everything is exact up to rounding; nothing is draw
 import math
 from typing import Any
 
+import torch
 import xarray as xr
 from papers import experiment
 
@@ -63,7 +64,7 @@ def landscape(name: str, length: int) -> dict[str, Any]:
         "trapped": trapped.loss,
         "trapped_at": [trapped.share, trapped.beta],
         "saddle_share": 1 / (1 + math.exp(-saddle)),
-        "fastest_departure": float(-model.gradient([40.0, 0.0])[1]),
+        "fastest_departure": float(-model.gradient(torch.tensor([40.0, 0.0]))[1]),
     }
 
 

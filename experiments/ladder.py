@@ -347,7 +347,7 @@ def _draw_whole(axes: Axes, record: xr.Dataset) -> None:
     styles = ((BLUE, "-", "o"), (ORANGE, "--", "s"), (GREY, ":", "^"), ("k", "-.", "v"))
     for j, (noise, (colour, dash, mark)) in enumerate(zip(NOISES, styles, strict=True)):
         share = shares(chain, record.whole_loss.values[j]).reshape(len(record.whole_time), -1)
-        style = {"ls": dash, "marker": mark, "color": colour, "ms": 3}
+        style: dict[str, Any] = {"ls": dash, "marker": mark, "color": colour, "ms": 3}
         axes.plot(record.whole_time, share, lw=1.4, **style)
         axes.plot([], [], label=f"noise 0.02 on {noise}", **style)
     for k in record.whole_k.values:

@@ -103,7 +103,8 @@ def numbers(found: Findings) -> dict[str, Any]:
 def drawn(found: Findings) -> Figure:
     """Rows: chains; columns: slices, the last one near the origin."""
     figure = Figure(figsize=(12.5, 7.2), layout="constrained")
-    rows, handles = figure.subfigures(2, 1), []
+    rows: Any = figure.subfigures(2, 1)
+    handles: list[Any] = []
     for row, (chain, (slices, _)) in zip(rows, found.items(), strict=True):
         grid = row.subplots(1, len(SLICES), subplot_kw={"box_aspect": 1})
         for axes, (name, *_), record in zip(grid, SLICES, slices, strict=True):

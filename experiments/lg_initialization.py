@@ -30,6 +30,7 @@ at rate 0.02: the recommended feed-forward layer is so steep that 0.1 overshoots
 """
 
 from dataclasses import replace
+from typing import Any
 
 import papers
 import torch
@@ -97,7 +98,7 @@ def matched(weights: Weights) -> Weights:
     return weights | {name: sign * weights[name] for name in ("0.up", "0.down")}
 
 
-def numbers(record: xr.Dataset) -> dict[str, object]:
+def numbers(record: xr.Dataset) -> dict[str, Any]:
     """Per trainer and start: how many seeds reach the bigram, with the interval, and when.
 
     Also by the side ε of the embedding at the start; see ``side``.

@@ -142,7 +142,7 @@ def write_json(path: Path, tree: Any) -> None:
     write_atomically(path, lambda target: target.write_text(text))
 
 
-def made(command: str) -> dict[str, str]:
+def made(command: str) -> dict[str, Any]:
     """What makes a record of numbers again: its command, and the commit it was run at."""
     return {"command": command, "commit": provenance({})["commit"]}
 
@@ -153,10 +153,13 @@ def ensemble(
 ) -> RunSettings:  # fmt: skip
     """A run with the same seeds on every chain, so many looks, and AdamW in float32."""
     several = [chain for chain in chains for _ in range(seeds)]
-    usual = {"p": tuple(chain.p for chain in several), "q": tuple(chain.q for chain in several),
-             "seeds": tuple(range(seeds)) * len(chains),
-             "telemetry_every": max(1, recipe.steps // looks),
-             "dtype": "float32" if recipe.trainer == "adamw" else "float64"}  # fmt: skip
+    usual: dict[str, Any] = {
+        "p": tuple(chain.p for chain in several),
+        "q": tuple(chain.q for chain in several),
+        "seeds": tuple(range(seeds)) * len(chains),
+        "telemetry_every": max(1, recipe.steps // looks),
+        "dtype": "float32" if recipe.trainer == "adamw" else "float64",
+    }
     return RunSettings(arch, recipe, **(usual | more))
 
 

@@ -14,6 +14,7 @@ import io
 import json
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 from results_tables import TABLES
@@ -51,12 +52,16 @@ def filled(pages: dict[Path, str]) -> dict[Path, str]:
         places = 0
         for path in pages:
             found[path], count = re.subn(
-                pattern, lambda m, text=text: m[1] + text + m[2], found[path], flags=re.DOTALL
+                pattern, partial(_between, text), found[path], flags=re.DOTALL
             )
             places += count
         if places != 1:
             raise ValueError(f"the pages have {places} places for the table {name!r}, not 1")
     return found
+
+
+def _between(text: str, marks: re.Match[str]) -> str:
+    return marks[1] + text + marks[2]
 
 
 def table(name: str) -> tuple[str, str]:

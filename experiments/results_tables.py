@@ -379,7 +379,7 @@ LAWS = {
 # Optimizers and sampled batches.
 
 
-def _percent(name: str) -> Cell:
+def _percent(name: str) -> Callable[[Line], str]:
     """A share, of several their mean and what they span; nothing where there is none."""
 
     def cell(line: Line) -> str:
@@ -521,7 +521,7 @@ def bad_ends(found: Line) -> Rows:
 def bad_levels(found: Line) -> list[Line]:
     """Open shares of the splits of six states beside the rank of their embeddings."""
     levels = found["levels"]["S = 6"]
-    at = sum((Counter(line["at splits"]) for line in found.values()
+    at: Counter[str] = sum((Counter(line["at splits"]) for line in found.values()
               if isinstance(line, dict) and line.get("states") == 6), Counter())  # fmt: skip
     ranks = {word: sum(2 if "ring" in block else int(block) - 1 for block in word.split(" + "))
              for word in levels}  # fmt: skip

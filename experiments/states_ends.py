@@ -109,8 +109,8 @@ def trained(weights: Weights, steps: int) -> tuple[float, float]:
     """Open share and size of the gradient after descent, in place, at the rate and then at 1/10."""
     states = len(weights[0])
     law = layer.symmetric_law(states, chance(states))
-    layer.descend(*weights, law, RATE, steps)
-    loss, size = layer.descend(*weights, law, RATE / 10, steps // 10)
+    for rate, count in ((RATE, steps), (RATE / 10, steps // 10)):
+        loss, size = layer.descend(*weights, law, rate, count)  # type: ignore[call-arg]
     return share_of(states, loss), size
 
 
@@ -202,7 +202,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 def draw(record: xr.Dataset) -> Figure:
     """Open shares against d beside the partitions' levels, and who pairs with whom."""
     figure = Figure(figsize=(12.5, 4.8), layout="constrained")
-    left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))
+    left, right = figure.subfigures(1, 2, width_ratios=(1.25, 1))  # type: ignore[misc]
     axes = left.subplots()
     six = record.sel(setting=[n for n in record.setting.values if n.startswith("6;")])
     kinds, named = kinds_of(6, six), {words(blocks): x for blocks, x in levels(6).items()}

@@ -22,7 +22,7 @@ NOISE_ON = ("all", "attention", "others")
 ATTENTION = ("0.query", "0.key", "0.value", "0.out")
 
 #: Called with runs done, runs in all, and a line about where they are.
-Progress = Callable[[int, int, str], None]
+Progress = Callable[[int, int, str], object]
 
 
 @dataclass(frozen=True)
