@@ -58,8 +58,8 @@ class Status(IntEnum):
     """How the integration of a trajectory ended.
 
     CONVERGED: at an end. TIMED_OUT: its steps or its time were used up. DIVERGED: it left all
-    bounds. FAILED: a step could not be made small enough. PERIODIC: large steps of gradient descent
-    go round in a circle.
+    bounds. FAILED: no step was small enough, or the flow is not unique from where it stopped.
+    PERIODIC: large steps of gradient descent go round in a circle.
 
     >>> Status.TIMED_OUT.name
     'TIMED_OUT'

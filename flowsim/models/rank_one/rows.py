@@ -15,7 +15,7 @@ from flowsim.models.on_chain import levels_told
 from flowsim.models.rank_one import field as of_mode
 from flowsim.models.rank_one import kinks, straight
 from flowsim.models.rank_one import verdict as ends
-from flowsim.models.rank_one.field import CLOSED, LENGTH, OPEN, SLIDING
+from flowsim.models.rank_one.field import CLOSED, LENGTH, OPEN, SLIDING, UNIGRAM
 from flowsim.models.rank_one.kinks import UNIT0, UNIT1
 from flowsim.models.rank_one.verdict import (
     AMPLITUDE,
@@ -23,6 +23,7 @@ from flowsim.models.rank_one.verdict import (
     EMBEDDING_BALANCE,
     FEED_FORWARD_BALANCE,
     NARROWEST,
+    ROUNDING,
 )
 
 #: Numbers of ``ints``: units 0 and 1, w₁ held at 0, sign of w₁; then the coordinates of a step.
@@ -185,10 +186,26 @@ def _meet(row):
         else:
             leaves = mode[1 - unit] != SLIDING
             _project(y, mode)
+            if leaves and unit == UNIT1 and len(y) == 5 and row.reals[LENGTH] == 1.0:
+                return _leave_ridge(row)
     _choose_modes(y, mode, _kinked(row.memory), row.reals)
     if leaves and mode[2] == 0:
         mode[unit] = OPEN if met % 2 == 0 else CLOSED
     return 1 if fresh else 0
+
+
+@compiled(internal=True)
+def _leave_ridge(row):
+    """Go on from a slide along Y_1 = 0 that has begun to repel on both sides, as it may at N = 1.
+
+    The flow is not unique from here. Below h(π₁) every way leads to the global minima, and the
+    faster one is taken; a row above is given up.
+    """
+    y, mode = row.y, row.ints
+    if _loss(y, mode, row.reals) >= row.reals[UNIGRAM] - ROUNDING:
+        return -1
+    mode[UNIT1] = OPEN if abs(1.0 + 4.0 * y[2] * y[3]) >= 1.0 else CLOSED
+    return 0
 
 
 @compiled(internal=True)

@@ -33,7 +33,7 @@ FEED_FORWARD_BALANCE, EMBEDDING_BALANCE, AMPLITUDE, NARROWEST, CENTRE = range(5)
 #: Velocities below which the rest of the way is estimated, and how short it must be.
 _SLOW, _REST = 1e-5, 1e-11
 #: Rounding of the loss.
-_ROUNDING = 1e-14
+ROUNDING = 1e-14
 #: Rates of the flow below this count as none.
 _NO_RATE = 1e-13
 #: How near e is to a trap when it is called one, how near the logits are to the unigram's, how
@@ -74,7 +74,7 @@ def verdict(row: Row):
         return GOING
     value = loss(y, mode, reals)
     information = reals[UNIGRAM] - reals[ENTROPY_RATE]
-    if memory[NARROWEST] < 0.0 and value < reals[UNIGRAM] - _ROUNDING:
+    if memory[NARROWEST] < 0.0 and value < reals[UNIGRAM] - ROUNDING:
         amplitude = sqrt(y[0] * y[0] + y[1] * y[1])
         slope = 1.0 + 4.0 * y[2] * y[3] if mode[0] == OPEN and mode[1] == OPEN else 1.0
         memory[NARROWEST] = max(abs(y[0]) / min(1.0, amplitude), abs(slope))
