@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from inspect import isfunction, signature
 from itertools import product
@@ -523,8 +523,23 @@ class Model:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in own.items())})"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Usual:
+    """How starts of a model are followed unless it is said; a model without a half has these.
+
+    Attributes:
+        rtol, time_rtol: error allowed per step, for ends and for times.
+        max_steps, long: attempted steps of a row, to its end and to given times.
+    """
+
+    rtol: float = 1e-6
+    time_rtol: float = 1e-8
+    max_steps: int = 3000
+    long: int = 20_000
+
+
 @dataclass(frozen=True)
-class Rows:
+class Rows(Usual):
     """The compiled half of a model whose rows the rows engine follows.
 
     Attributes:
@@ -533,8 +548,6 @@ class Rows:
         constants: gives ``reals``, ``ints`` and the size of a row's memory.
         extend: adds a level to the model's table, where it has one.
         own_steps: whether the coordinates of a step are not those of the row.
-        rtol, time_rtol: error allowed per step unless given, for ends and for times.
-        max_steps, long: attempted steps of a row unless given, to its end and to given times.
         at_once: rows of one call, after which Ctrl-C is seen.
         finer, finest, more: the tolerance of a row in doubt, over that before, but not below the
             second; and its steps, over those before.
@@ -550,10 +563,6 @@ class Rows:
     constants: Callable[[], tuple[Any, Any, int]]
     extend: Callable[[int], None] | None = None
     own_steps: bool = False
-    rtol: float = 1e-6
-    time_rtol: float = 1e-8
-    max_steps: int = 3000
-    long: int = 20_000
     at_once: int = 1024
     finer: float = 0.1
     finest: float = 1e-12
@@ -564,7 +573,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Gap:
+class Gap(Usual):
     """The compiled half of a model with L = ℓ(Δ), whose orbits ``flow.gap`` follows in Δ.
 
     Attributes:
@@ -574,7 +583,6 @@ class Gap:
         trap: the label of ends in the plane where Δ = 0 and ∇Δ = 0.
         scale: the coordinates that the hooks have over the model's.
         time: the model's time over theirs.
-        rtol: error allowed per step, unless given.
     """
 
     of: type
@@ -583,4 +591,6 @@ class Gap:
     trap: Label = Label.LOCAL_MINIMUM
     scale: tuple[float, ...] = ()
     time: float = 1.0
-    rtol: float = 1e-10
+    rtol: float = field(default=1e-10, kw_only=True)
+    time_rtol: float = field(default=1e-12, kw_only=True)
+    long: int = field(default=3000, kw_only=True)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from flowsim.flow.chart import Chart
 from flowsim.flow.doubt import beyond_doubt
-from flowsim.flow.how import Limits
+from flowsim.flow.how import Limits, Steps
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C
@@ -28,8 +28,6 @@ from flowsim.landscape.critical import classify_critical
 
 #: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
 _SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
-#: Attempted steps of a row that is followed to times or to a loss.
-_MANY_STEPS = 20_000
 #: A row is at rest at this speed, and at what this part of its coordinates changes in its speed.
 _STATIONARY, _ROUNDING = 1e-12, 1e-15
 #: The rest of its way is then at most this, in parts of 1 + |y|, along directions that are stiffer
@@ -119,14 +117,14 @@ class Rows:
     short: Tensor
 
     @classmethod
-    def at(cls, model: Model, theta: Tensor, rtol: float, atol: float) -> Rows:
+    def at(cls, model: Model, theta: Tensor, steps: Steps) -> Rows:
         """The finite rows of θ (n, k), ``filled``."""
         index = filled(theta.isfinite().all(1))
         theta = theta[index].detach()
         chart = Chart.at(model, theta)
         y = chart.to_chart(theta)
-        relative = torch.where(chart.logarithmic, 1e-15, rtol)
-        absolute = torch.where(chart.logarithmic, rtol, atol)
+        relative = torch.where(chart.logarithmic, 1e-15, steps.rtol)
+        absolute = torch.where(chart.logarithmic, steps.rtol, steps.atol)
         zero, far = torch.zeros_like(y[:, 0]), _FAR * y.abs().amax(1).clamp_min(1.0)
         none = zero.bool()
         rows = cls(
@@ -222,23 +220,21 @@ class Rows:
         return point + error, error
 
 
-def any_limits(
-    model: Model, rows: Tensor, rtol: float, atol: float, max_steps: int
-) -> Iterator[Limits]:
+def any_limits(model: Model, rows: Tensor, steps: Steps) -> Iterator[Limits]:
     """Where the rows (n, k) end, part by part."""
     squares = _SQUARES if rows.device.type == "cpu" else _SQUARES_ON_GPU
     for part in rows.split(max(1, squares // rows.shape[1] ** 2)):
-        yield beyond_doubt(partial(follow, model), model, part, rtol, atol, max_steps)
+        yield beyond_doubt(partial(follow, model), model, part, steps, steps.finer(0.1))
 
 
-def any_paths(model: Model, rows: Tensor, times: Tensor, rtol: float, atol: float) -> Tensor:
+def any_paths(model: Model, rows: Tensor, times: Tensor, steps: Steps) -> Tensor:
     """θ (T, n, k) at the times (T, n), of rows that are at ``rows`` at times[0]; NaN if unknown."""
     path = rows.new_full((len(times), *rows.shape), torch.nan)
     path[0] = rows
     times = (times - times[0]).to(rows)
-    state = Rows.at(model, rows, rtol, atol)
+    state = Rows.at(model, rows, steps)
     written = torch.ones_like(state.index)  # how many times of each row
-    for _ in range(_MANY_STEPS):
+    for _ in range(steps.most):
         if not len(state.index):
             break
         left = times[written, state.index] - state.time
@@ -255,11 +251,11 @@ def any_paths(model: Model, rows: Tensor, times: Tensor, rtol: float, atol: floa
     return path
 
 
-def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, rtol: float) -> Tensor:
+def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> Tensor:
     """The time until the loss of each row is as wanted, (n,); NaN where that was not reached."""
     found, crossed = torch.full_like(wanted_loss, torch.nan), []
-    state = Rows.at(model, rows, rtol, 1e-2 * rtol)
-    for _ in range(_MANY_STEPS):
+    state = Rows.at(model, rows, steps)
+    for _ in range(steps.most):
         if not len(state.index):
             break
         before = state.some(slice(None))
@@ -277,15 +273,10 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, rtol: float) -> T
 
 
 def follow(
-    model: Model,
-    start: Tensor,
-    rtol: float,
-    atol: float,
-    max_steps: int,
-    before: Tensor | None = None,
+    model: Model, start: Tensor, steps: Steps, before: Tensor | None = None
 ) -> tuple[Limits, Tensor]:
     """Limits of the rows, and which of them came so close to a saddle that they are in doubt."""
-    levels, state = model.levels(), Rows.at(model, start, rtol, atol)
+    levels, state = model.levels(), Rows.at(model, start, steps)
     theta, why = start.clone(), torch.full_like(start[:, 0], _NOT_FINITE, dtype=torch.long)
     attempts, closest = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
     # the least speed met; how near the row was to a critical point then, at its nearest, and at the
@@ -293,9 +284,9 @@ def follow(
     slow = _speed(state)
     near = nearest = passed = torch.full_like(slow, torch.inf)
     decades = _Decades(start) if levels is None else None
-    for attempt in range(max_steps + 1):
+    for attempt in range(steps.most + 1):
         reason, falls = _verdict(state, levels, attempt == 0)
-        given_up = (state.short > _CREEPING) | (attempt == max_steps)
+        given_up = (state.short > _CREEPING) | (attempt == steps.most)
         if decades is not None and attempt > _PATIENT:
             given_up |= decades.escapes[state.index]
         given_up &= reason == _GOING

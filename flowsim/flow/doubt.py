@@ -8,29 +8,19 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from flowsim.flow.how import Limits
+from flowsim.flow.how import Limits, Steps
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule
 from flowsim.landscape.ends import Ends
 
 #: Coordinates along each of which a doubtful row is displaced.
 _MOST_DIRECTIONS = 6
-#: (starts (n, k), rtol, atol, max_steps, labels found before with larger tolerances, or None) ↦
-#: limits, and which rows came close to a saddle, (n,).
+#: (starts (n, k), steps, labels found before with larger tolerances, or None) ↦ limits, and which
+#: rows came close to a saddle, (n,).
 Follow = Callable[..., tuple[Limits, Tensor]]
 
 
-def beyond_doubt(
-    follow: Follow,
-    model: Model,
-    start: Tensor,
-    rtol: float,
-    atol: float,
-    max_steps: int,
-    finer: float = 0.1,
-    finest: float = 1e-12,
-    more: int = 1,
-) -> Limits:
+def beyond_doubt(follow: Follow, model: Model, start: Tensor, steps: Steps, again: Steps) -> Limits:
     """Limits of the rows of ``start`` (n, k).
 
     A doubtful row is followed again more finely. Where that too comes near a saddle, it is followed
@@ -40,20 +30,18 @@ def beyond_doubt(
         follow: see ``Follow``.
         model: the model.
         start: the rows, (n, k).
-        rtol, atol, max_steps: of the first time.
-        finer, more: the tolerances and the steps of the second time, over these.
-        finest: the least tolerance; a row followed with that already is not followed again.
+        steps, again: of the first and of the second time, which must be the finer one: else no row
+            is followed again.
     """
-    limits, doubtful = follow(start, rtol, atol, max_steps, None)
-    if not bool(doubtful.any()) or rtol <= finest:
+    limits, doubtful = follow(start, steps, None)
+    if not bool(doubtful.any()) or again.rtol >= steps.rtol:
         return limits
     centre, before = start[doubtful], limits.label[doubtful]
-    how = max(rtol * finer, finest), max(atol * finer, 1e-13), more * max_steps
-    found, near = follow(centre, *how, before)
+    found, near = follow(centre, again, before)
     if bool(near.any()):
-        size = max(rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
+        size = max(steps.rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
         displaced = displace(model, centre[near], size)
-        neighbours, _ = follow(displaced.flatten(0, 1), *how, None)
+        neighbours, _ = follow(displaced.flatten(0, 1), again, None)
         ends = Ends(model)
         own = ends.codes(found.label, found.theta, found.loss)[near]
         labels = ends.codes(neighbours.label, neighbours.theta, neighbours.loss)

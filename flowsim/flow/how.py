@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from inspect import signature
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,24 @@ INTEGRATORS = ("flowsim", "torchdiffeq")
 Stage = Callable[[str, int], Callable[[int], object]]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Steps(NamedTuple):
+    """What the steps along an orbit are allowed.
+
+    Attributes:
+        rtol, atol: error per step, relative and absolute; which of them counts for a coordinate is
+            the engine's.
+        most: attempted steps.
+    """
+
+    rtol: float
+    atol: float
+    most: int
+
+    def finer(self, part: float, least: float = 1e-12, more: int = 1) -> Steps:
+        """This part of the tolerances, rtol not below ``least``, and more steps."""
+        return Steps(max(self.rtol * part, least), max(self.atol * part, 1e-13), more * self.most)
 
 
 @dataclass(frozen=True)

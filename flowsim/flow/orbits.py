@@ -15,9 +15,9 @@ from flowsim.arrays import Numbers
 from flowsim.errors import InputError
 from flowsim.flow.any_loss import any_limits, any_paths, any_times
 from flowsim.flow.gap.engine import gap_limits, gap_paths, gap_times
-from flowsim.flow.how import How, Limits, check_times, of_starts
+from flowsim.flow.how import How, Limits, Steps, check_times, of_starts
 from flowsim.flow.rows.engine import loss_followed, row_limits, row_paths, row_times
-from flowsim.interface import Gap, Model
+from flowsim.interface import Gap, Model, Usual
 from flowsim.labels import Label, Rule
 
 
@@ -75,13 +75,14 @@ def find_limits(
     """
     assert isinstance(theta0, Tensor)  # by ``of_starts``
     half, rows = model.flow(), theta0.reshape(-1, theta0.shape[-1])
+    usual = half or Usual()
+    steps = Steps(rtol or usual.rtol, atol, max_steps or usual.max_steps)
     if half is None:
-        found = any_limits(model, rows, rtol or 1e-6, atol, max_steps or 3000)
+        found = any_limits(model, rows, steps)
     elif isinstance(half, Gap):
-        found = gap_limits(model, half, rows, rtol or half.rtol, atol, max_steps or 3000)
+        found = gap_limits(model, half, rows, steps)
     else:
-        most = max_steps or half.max_steps
-        found = row_limits(model, half, rows, rtol or half.rtol, atol, most)
+        found = row_limits(model, half, rows, steps)
     parts = []
     for limits in found:
         parts.append(limits)
@@ -140,12 +141,13 @@ def trajectories(
     rows, times = theta0.reshape(-1, theta0.shape[-1]), check_times(t, theta0.shape[:-1])
     times = times.reshape(len(times), -1).expand(-1, len(rows))
     half = model.flow()
+    steps = Steps(rtol, atol, (half or Usual()).long)
     if half is None:
-        path = any_paths(model, rows, times, rtol, atol)
+        path = any_paths(model, rows, times, steps)
     elif isinstance(half, Gap):
-        path = gap_paths(half, rows, times, rtol, atol)
+        path = gap_paths(half, rows, times, steps)
     else:
-        path = row_paths(model, half, rows, times, rtol, atol)
+        path = row_paths(model, half, rows, times, steps)
     return path.reshape(len(times), *theta0.shape)
 
 
@@ -281,14 +283,17 @@ def _until(
 ) -> Tensor:
     """The times of rows that move, shape (n,)."""
     half = model.flow()
+    usual = half or Usual()
+    rtol = rtol or usual.time_rtol
+    steps = Steps(rtol, 1e-2 * rtol, usual.long)
     if isinstance(half, Gap):
-        return gap_times(half, start, label == Label.GLOBAL_MINIMUM, fraction, rtol or 1e-12)
+        return gap_times(half, start, label == Label.GLOBAL_MINIMUM, fraction, steps)
     start_loss = model.loss(start) if half is None else loss_followed(model, half, start)
     wanted = end_loss + fraction * (start_loss - end_loss)
     times = torch.full_like(wanted, torch.nan)
     falls = start_loss > end_loss
     if half is None:
-        times[falls] = any_times(model, start[falls], wanted[falls], rtol or 1e-8)
+        times[falls] = any_times(model, start[falls], wanted[falls], steps)
     else:
-        times[falls] = row_times(model, half, start[falls], wanted[falls], rtol or half.time_rtol)
+        times[falls] = row_times(model, half, start[falls], wanted[falls], steps)
     return times

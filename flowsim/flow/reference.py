@@ -19,7 +19,7 @@ from torchdiffeq import odeint
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.chart import Chart
-from flowsim.flow.how import Limits, check_times, of_starts
+from flowsim.flow.how import Limits, Steps, check_times, of_starts
 from flowsim.interface import Gap, Model, of_model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
@@ -95,7 +95,7 @@ def integrate(
         return chart.velocity(model, y)
 
     finite = starts.isfinite().all(1).nonzero()[:, 0]
-    path, _ = _followed(model, field, starts, finite, times, rtol, atol, MAX_STEPS)
+    path, _ = _followed(model, field, starts, finite, times, Steps(rtol, atol, MAX_STEPS))
     return path.reshape(len(times), *theta0.shape)
 
 
@@ -105,9 +105,7 @@ def _followed(
     theta: Tensor,
     rows: Tensor,
     times: Tensor,
-    rtol: float,
-    atol: float,
-    max_steps: int,
+    steps: Steps,
 ) -> tuple[Tensor, Tensor]:
     """θ at the times, (T, n, k), by torchdiffeq's Dormand-Prince 8(7); evaluations, (n,).
 
@@ -122,7 +120,7 @@ def _followed(
         rows: the numbers of those that are followed. The others are NaN at later times, as is a row
             that cannot be followed alone.
         times: increasing, shape (T,).
-        rtol, atol, max_steps: as ``integrate`` has them.
+        steps: what they are allowed, as ``integrate`` has it.
     """
     path = theta.new_full((len(times), *theta.shape), torch.nan)
     path[0] = theta
@@ -139,10 +137,10 @@ def _followed(
         try:
             found = odeint(
                 velocity, chart.to_chart(theta[rows]), times,
-                rtol=torch.where(chart.logarithmic, 0.0, rtol),
-                atol=torch.where(chart.logarithmic, rtol, atol), method="dopri8",
+                rtol=torch.where(chart.logarithmic, 0.0, steps.rtol),
+                atol=torch.where(chart.logarithmic, steps.rtol, steps.atol), method="dopri8",
                 options={"norm": lambda error: error.abs().max(), "step_t": times[1:],
-                         "max_num_steps": max_steps},
+                         "max_num_steps": steps.most},
             )  # fmt: skip
             path[:, rows] = chart.to_theta(found)
         except AssertionError:  # torchdiffeq: "underflow in dt", too many steps, not finite
@@ -234,13 +232,13 @@ def _decide(
 ) -> Limits:
     """Limits of starts (..., k); without ``ends`` only their labels are of use."""
     rtol, by_gap = rtol or default_rtol(model), isinstance(model.flow(), Gap)
-    report = progress or (lambda _: None)
+    steps, report = Steps(rtol, atol, _GAP_STEPS), progress or (lambda _: None)
     found = _unmoved(model, starts.reshape(-1, starts.shape[-1]))
     moving = (found.status == Status.TIMED_OUT) & (found.label == Label.UNRESOLVED)
     report(len(moving) - int(moving.sum()))
     for index in moving.nonzero()[:, 0].split(_TOGETHER if by_gap else 1):
         if by_gap:
-            _follow_by_gap(model, found, index, rtol, atol, ends)  # type: ignore[arg-type]
+            _follow_by_gap(model, found, index, steps, ends)  # type: ignore[arg-type]
         elif len(index):
             _follow_in_time(model, found, index, rtol, atol)
         report(len(index))
@@ -327,9 +325,7 @@ def _settled(model: Model, theta: Tensor) -> int:
     return Label.UNRESOLVED
 
 
-def _follow_by_gap(
-    model: GapModel, found: Limits, index: Tensor, rtol: float, atol: float, ends: bool
-) -> None:
+def _follow_by_gap(model: GapModel, found: Limits, index: Tensor, steps: Steps, ends: bool) -> None:
     """Follow some rows on the rescaled field, in stretches of time that double, until decided.
 
     In the chart v = ±G⁻¹∇Δ; the field is v/(1 + ‖v‖), times σ(−2z/(1 + ‖v‖)) where z is how far Δ
@@ -351,7 +347,7 @@ def _follow_by_gap(
     past = rows[:0]
     while len(rows) and stretch < _GAP_HORIZON:
         times = theta.new_tensor([0.0, stretch])
-        path, spent = _followed(model, field, theta, rows, times, rtol, atol, _GAP_STEPS)
+        path, spent = _followed(model, field, theta, rows, times, steps)
         found.evaluations[index] += spent
         moved = path[-1, rows].isfinite().all(1)
         found.status[index[rows[~moved]]] = Status.FAILED
@@ -369,11 +365,11 @@ def _follow_by_gap(
         rows = rows[label[rows] == Label.UNRESOLVED]
         stretch *= 2
     if ends:
-        theta = _landed(model, theta, past, rtol, atol)
+        theta = _landed(model, theta, past, steps)
     found.theta[index], found.label[index] = theta, label
 
 
-def _landed(model: GapModel, theta: Tensor, past: Tensor, rtol: float, atol: float) -> Tensor:
+def _landed(model: GapModel, theta: Tensor, past: Tensor, steps: Steps) -> Tensor:
     """θ (n, k), the rows that have passed Δ* back on it; they stay where they are if that fails.
 
     Time u is the gap, Δ = Δ* + (Δ₀ − Δ*)(1 − u)⁴: dθ/du = (dΔ/du) v/⟨∇Δ, v⟩, v = G⁻¹∇Δ.
@@ -389,7 +385,7 @@ def _landed(model: GapModel, theta: Tensor, past: Tensor, rtol: float, atol: flo
         return chart.push(point, rate[:, None] * ahead)
 
     times = theta.new_tensor([0.0, 1.0])
-    path, _ = _followed(model, field, theta, past, times, rtol, atol, _GAP_STEPS)
+    path, _ = _followed(model, field, theta, past, times, steps)
     return torch.where(path[-1].isfinite().all(1, keepdim=True), path[-1], theta)
 
 

@@ -11,7 +11,7 @@ import flowsim
 from flowsim import InputError, Label, Rule, Status
 from flowsim.flow.any_loss import any_limits, any_paths, any_times
 from flowsim.flow.doubt import displace
-from flowsim.flow.how import How, Limits
+from flowsim.flow.how import How, Limits, Steps
 from flowsim.flow.orbits import limits_by
 from flowsim.interface import Model
 
@@ -89,7 +89,9 @@ class Fold(Model):
 
 
 def limits_of(model, rows, rtol=1e-6, atol=1e-12, max_steps=3000):
-    return Limits.joined(list(any_limits(model, rows, rtol, atol, max_steps)), rows.shape[:-1])
+    return Limits.joined(
+        list(any_limits(model, rows, Steps(rtol, atol, max_steps))), rows.shape[:-1]
+    )
 
 
 def starts(model, n, size=2.0, seed=0):
@@ -200,7 +202,7 @@ def test_a_start_on_the_line_that_a_saddle_attracts_ends_at_the_saddle():
 def test_paths_and_times_are_those_of_scipy(kind):
     model, times = kind(), torch.tensor([0.0, 0.01, 0.3, 1.0, 5.0]).double()
     rows = starts(model, 2)
-    path = any_paths(model, rows, times[:, None].expand(-1, len(rows)), 1e-9, 1e-12)
+    path = any_paths(model, rows, times[:, None].expand(-1, len(rows)), Steps(1e-9, 1e-12, 20_000))
     for i, row in enumerate(rows.numpy()):
         wanted = solve_ivp(
             lambda _, y: model.field(torch.tensor(y)).numpy(), (0.0, 5.0), row, method="LSODA",
@@ -209,7 +211,7 @@ def test_paths_and_times_are_those_of_scipy(kind):
         )  # fmt: skip
         assert np.abs(path[:, i].numpy() - wanted.y.T).max() < 1e-7
     if kind is not Spiral:  # where the loss is none of the flow
-        found = any_times(model, rows, model.loss(path[2]), 1e-10)
+        found = any_times(model, rows, model.loss(path[2]), Steps(1e-10, 1e-12, 20_000))
         torch.testing.assert_close(found, times[2].expand(2), rtol=1e-6, atol=0)
 
 
@@ -252,8 +254,8 @@ def test_nothing_is_made_on_a_device_where_the_starts_are_not():
         return (
             limits_of(model, rows).theta,
             displace(model, rows, 1e-6),
-            any_paths(model, rows, times[:, None].expand(-1, 50), 1e-6, 1e-9),
-            any_times(model, rows, loss, 1e-6),
+            any_paths(model, rows, times[:, None].expand(-1, 50), Steps(1e-6, 1e-9, 20_000)),
+            any_times(model, rows, loss, Steps(1e-6, 1e-8, 20_000)),
         )
 
     expected = everything()

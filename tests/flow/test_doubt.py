@@ -16,6 +16,7 @@ from flowsim import (
     induction_landscape,
 )
 from flowsim.flow import doubt
+from flowsim.flow.how import Steps
 from flowsim.flow.rows import engine
 from flowsim.flow.rows.engine import Followed
 from flowsim.models import codes
@@ -39,15 +40,16 @@ class Script:
     def __init__(self, *answers):
         self.answers, self.asked = list(answers), []
 
-    def __call__(self, start, rtol, atol, max_steps, before):
+    def __call__(self, start, steps, before):
         labels, near, evaluations = self.answers.pop(0)
-        self.asked.append((start, rtol, atol, before))
+        self.asked.append((start, *steps[:2], before))
         return limits_of(labels, evaluations), torch.tensor(near)
 
 
 def decided(*answers, rtol=1e-8, atol=1e-10, finer=0.1):
     script = Script(*answers)
-    found = doubt.beyond_doubt(script, MODEL, START, rtol, atol, 1000, finer)
+    steps = Steps(rtol, atol, 1000)
+    found = doubt.beyond_doubt(script, MODEL, START, steps, steps.finer(finer))
     assert not script.answers
     return found, script.asked
 
@@ -125,9 +127,9 @@ def followed(model, why, slowest=1.0, passed=1.0, near=(1.0, 1.0), attempts=1):
     )  # fmt: skip
 
 
-def once(follow, model, part, rtol, atol, max_steps, *again):
+def once(follow, model, part, steps, again):
     """In the place of ``beyond_doubt``: what is found, and what is in doubt."""
-    return follow(part, rtol, atol, max_steps, None)
+    return follow(part, steps, None)
 
 
 def test_decided_rows_that_passed_a_saddle_slowly_are_in_doubt(monkeypatch):
@@ -145,7 +147,7 @@ def test_decided_rows_that_passed_a_saddle_slowly_are_in_doubt(monkeypatch):
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
     monkeypatch.setattr(engine, "beyond_doubt", once)
     start = torch.tensor([[0.0, -0.5, 0.2]]).double().expand(len(cases), 3).clone()
-    ((limits, doubtful),) = engine.row_limits(MODEL, MODEL.flow(), start, 1e-8, 1e-10, 100)
+    ((limits, doubtful),) = engine.row_limits(MODEL, MODEL.flow(), start, Steps(1e-8, 1e-10, 100))
     assert doubtful.tolist() == list(expected)
     statuses = [Status.CONVERGED] * 4 + [Status.TIMED_OUT, Status.CONVERGED]
     assert limits.status.tolist() == statuses and limits.evaluations.tolist() == [10] * 6
@@ -162,7 +164,7 @@ def test_with_attention_rank_one_rows_are_in_doubt_where_they_passed_more_slowly
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
     monkeypatch.setattr(engine, "beyond_doubt", once)
     start = torch.ones(3, len(model.coordinates), dtype=torch.float64)
-    ((_, doubtful),) = engine.row_limits(model, model.flow(), start, 1e-8, 1e-10, 100)
+    ((_, doubtful),) = engine.row_limits(model, model.flow(), start, Steps(1e-8, 1e-10, 100))
     assert doubtful.tolist() == [True, False, False]
 
 
@@ -175,7 +177,7 @@ def test_rows_of_the_induction_model_are_in_doubt_in_parts_of_their_drop(monkeyp
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
     monkeypatch.setattr(engine, "beyond_doubt", once)
     start = torch.ones(3, 2).double()
-    ((limits, doubtful),) = engine.row_limits(model, model.flow(), start, 1e-8, 1e-10, 100)
+    ((limits, doubtful),) = engine.row_limits(model, model.flow(), start, Steps(1e-8, 1e-10, 100))
     assert doubtful.tolist() == [True, False, False]
     best = G if landscape.best == 1 else B
     assert limits.label.tolist() == [best, best, U]
@@ -198,14 +200,14 @@ def test_rows_that_pass_a_kinked_saddle_narrowly_are_followed_more_finely(monkey
                followed(model, others, attempts=2)]  # fmt: skip
     asked = []
 
-    def follow(model, half, start, rtol, atol, most):
-        asked.append((start[:, 0].tolist(), rtol, most))
+    def follow(model, half, start, steps):
+        asked.append((start[:, 0].tolist(), steps.rtol, steps.most))
         return answers[len(asked) - 1]
 
     monkeypatch.setattr(engine, "follow_rows", follow)
     count = len(model.coordinates)
     start = torch.arange(1.0, 7.0, dtype=torch.float64)[:, None].expand(6, count)
-    (found,) = engine.row_limits(model, model.flow(), start, 1e-8, 1e-10, 100)
+    (found,) = engine.row_limits(model, model.flow(), start, Steps(1e-8, 1e-10, 100))
     assert found.kinks.tolist() == [2] * 6 and found.sliding_time.tolist() == [0.5] * 6
     if not tied:  # whose bad minima are saddles
         assert len(asked) == 1 and found.label.tolist() == [G, G, B, U, B, G]

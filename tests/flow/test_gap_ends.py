@@ -12,6 +12,7 @@ import flowsim
 from flowsim.compiled import config
 from flowsim.flow.gap import loops
 from flowsim.flow.gap.engine import engine_of
+from flowsim.flow.how import Steps
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 
@@ -35,7 +36,7 @@ def end_of(monkeypatch, name, far, theta, *answers, target=-1.4, rtol=1e-8, atol
     monkeypatch.setitem(engine.end_of.__globals__, "follow", orbits)
     units = 1.0 - np.array(model.keeps_sign, float)
     sign, *point = engine.point_of(far, *theta)
-    found = engine.end_of(far, sign, tuple(point), theta, target, units, rtol, atol, 99)
+    found = engine.end_of(far, sign, tuple(point), theta, target, units, Steps(rtol, atol, 99))
     return found, orbits.asked
 
 

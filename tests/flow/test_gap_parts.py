@@ -18,6 +18,7 @@ from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.flow.gap.engine import engine_of
 from flowsim.flow.gap.timed import AFTER, BEFORE, LAST, NODES
+from flowsim.flow.how import Steps
 from flowsim.models.gap_family.compiled import law_of, log_add, log_sigmoid, loss, slope
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
@@ -350,7 +351,7 @@ def test_the_error_allowed_is_relative_to_what_each_coordinate_is():
     def ratio(name, point, rtol, atol=0.0, h=1.0):
         engine = engine_for(name)
         before, after, slopes, stages = tuples(engine, -1.0, point, h)
-        return engine.error(False, h, before, after, slopes, stages, rtol, atol)
+        return engine.error(False, h, before, after, slopes, stages, Steps(rtol, atol, 1))
 
     canonical, linear = (3.0, 0.1, 0.0), (3.0, 0.1, 0.5)
     for name, point in (("canonical", canonical), ("linear", linear), ("untied", linear)):

@@ -14,6 +14,7 @@ from one_row import begun, room
 from flowsim import AttentionModel, BinaryChain, InductionModel, RankOneModel
 from flowsim.compiled import config, specialise
 from flowsim.flow import tableau
+from flowsim.flow.how import Steps
 from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.engine import engine_of, follow_rows
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, PASSED, SLIDING, SLOWEST, TIME, WRITTEN
@@ -190,7 +191,8 @@ def test_starts_that_are_not_finite_fail_alone(model, theta):
     starts = torch.tensor([theta, theta, theta], dtype=torch.float64)
     starts[0, 0], starts[1, -1] = torch.nan, torch.inf
     found, alone = (
-        follow_rows(model, model.flow(), part, 1e-8, 1e-10, 500) for part in (starts, starts[2:])
+        follow_rows(model, model.flow(), part, Steps(1e-8, 1e-10, 500))
+        for part in (starts, starts[2:])
     )
     assert found.why.tolist() == [NOT_FINITE, NOT_FINITE, alone.why.item()]
     assert alone.why.item() in (MINIMA, TRAPPED, FELL)

@@ -9,7 +9,7 @@ import torch
 import flowsim
 from flowsim import BinaryChain
 from flowsim.flow.any_loss import Rows
-from flowsim.flow.how import How
+from flowsim.flow.how import How, Steps
 from flowsim.flow.orbits import limits_by
 from full_model import (
     Architecture,
@@ -149,7 +149,7 @@ def test_any_loss(device):
     starts = torch.randn(16, 3, dtype=torch.float64, generator=generator)
     for quantity in (model.loss, model.gradient, model.hessian):
         torch.testing.assert_close(quantity(starts.to(device)).cpu(), quantity(starts), **CLOSE)
-    here, found = (Rows.at(model, starts.to(d), 1e-8, 1e-10) for d in ("cpu", device))
+    here, found = (Rows.at(model, starts.to(d), Steps(1e-8, 1e-10, 1)) for d in ("cpu", device))
     for _ in range(3):
         here.advance(here.h)
         found.advance(found.h)

@@ -15,15 +15,13 @@ from torch import Tensor
 
 from flowsim.compiled import specialise
 from flowsim.flow.gap import hooks, loops, timed
-from flowsim.flow.how import Limits
+from flowsim.flow.how import Limits, Steps
 from flowsim.interface import Gap, Model
 from flowsim.labels import Label, Rule
 from flowsim.landscape.critical import classify_critical
 
 #: Rows between two reports of progress.
 PART = 65_536
-#: Attempted steps of an orbit that is followed in physical time.
-_STEPS = 3000
 
 
 @cache
@@ -36,9 +34,7 @@ def engine_of(half: Gap) -> Any:
     return _copy(half.of, half.hooks)
 
 
-def gap_limits(
-    model: Model, half: Gap, start: Tensor, rtol: float, atol: float, max_steps: int
-) -> Iterator[Limits]:
+def gap_limits(model: Model, half: Gap, start: Tensor, steps: Steps) -> Iterator[Limits]:
     """The limits of the rows of ``start``, shape (n, k), part by part."""
     units = 1.0 - np.array(model.keeps_sign, float)
     find_ends, scale = engine_of(half).find_ends, np.array(half.scale or 1.0)
@@ -47,10 +43,7 @@ def gap_limits(
         n, theta = len(rows), np.empty_like(rows)
         codes, values = np.zeros((3, n), np.int8), np.empty((2, n))
         spent = np.empty(n, np.int64)
-        find_ends(
-            half.law, int(half.trap), units, rows, rtol, atol, max_steps, theta, codes, values,
-            spent,
-        )  # fmt: skip
+        find_ends(half.law, int(half.trap), units, rows, steps, theta, codes, values, spent)
         label, status, rule = codes
         still = np.flatnonzero(rule == Rule.CRITICAL_START)
         theta /= scale
@@ -64,21 +57,21 @@ def gap_limits(
         yield Limits(*(torch.from_numpy(column).to(part.device) for column in found))
 
 
-def gap_paths(half: Gap, start: Tensor, times: Tensor, rtol: float, atol: float) -> Tensor:
+def gap_paths(half: Gap, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
     """θ (T, n, k) of the rows of ``start`` (n, k) at the times (T, n); NaN if not known."""
     find_paths, scratch, scale = engine_of(half).find_paths, _scratch(), half.scale
     rows, since = _rows(start) * (scale or 1.0), _rows((times[1:] - times[0]).T) / half.time
     path = np.empty((len(rows), len(times), rows.shape[1]))
     for i in range(0, len(rows), PART):
         part = slice(i, i + PART)
-        find_paths(half.law, rows[part], since[part], rtol, atol, _STEPS, scratch, path[part, 1:])
+        find_paths(half.law, rows[part], since[part], steps, scratch, path[part, 1:])
     if scale:
         path[:, 1:] /= scale
     path[:, 0] = _rows(start)
     return torch.from_numpy(path).transpose(0, 1).to(start.device)
 
 
-def gap_times(half: Gap, start: Tensor, learned: Tensor, fraction: float, rtol: float) -> Tensor:
+def gap_times(half: Gap, start: Tensor, learned: Tensor, fraction: float, steps: Steps) -> Tensor:
     """The time until ``fraction`` of the excess loss is left.
 
     Args:
@@ -86,7 +79,7 @@ def gap_times(half: Gap, start: Tensor, learned: Tensor, fraction: float, rtol: 
         start: rows that move, shape (n, k).
         learned: whether each ends at Δ*, not at Δ = 0, shape (n,).
         fraction: in (0, 1).
-        rtol: error allowed per step.
+        steps: what they are allowed; rtol of the time too.
 
     Returns:
         Times, shape (n,); NaN where the excess at the start is lost in rounding.
@@ -94,7 +87,7 @@ def gap_times(half: Gap, start: Tensor, learned: Tensor, fraction: float, rtol: 
     found, scratch = np.empty(len(start)), _scratch()
     rows, ends = _rows(start) * (half.scale or 1.0), _rows(learned) * half.law[0]
     find_times = engine_of(half).find_times
-    find_times(half.law, rows, ends, fraction, rtol, _STEPS, scratch, found)
+    find_times(half.law, rows, ends, fraction, steps, scratch, found)
     return torch.from_numpy(found * half.time).to(start.device)
 
 

@@ -34,6 +34,7 @@ from flowsim.flow.gap.hooks import (
     theta_of,
     turns_back,
 )
+from flowsim.flow.how import Steps
 from flowsim.labels import Label, Rule, Status
 
 #: The slopes at stages 5 to 11, all that the end of a step and its errors need beside the first.
@@ -126,8 +127,7 @@ def error(
     after: Point,
     k0: Point,
     stages: Stages,
-    rtol: float,
-    atol: float,
+    allowed: Steps,
 ) -> float:
     """The error of a step over what is allowed: rtol of each coordinate, and atol of a signed z.
 
@@ -143,12 +143,12 @@ def error(
         return math.inf
     for i in range(3):
         least, most = min(abs(before[i]), abs(after[i])), max(abs(before[i]), abs(after[i]))
-        allowed = rtol * (least if i == 1 else most) + 1e-300
+        here = allowed.rtol * (least if i == 1 else most) + 1e-300
         if i == 1 and far:
-            allowed = rtol + 1e-15 * most
+            here = allowed.rtol + 1e-15 * most
         elif i == 2 and sign_of_z() < 0:
-            allowed += atol
-        five, three = fives[i] / allowed, threes[i] / allowed
+            here += allowed.atol
+        five, three = fives[i] / here, threes[i] / here
         if not abs(after[i]) + abs(five) + abs(three) < 1e150:  # too large, or not a number
             return math.inf
         ratio = five * (five / math.sqrt(five * five + 0.01 * three * three + 1e-300))
@@ -213,7 +213,7 @@ def next_step(
 
 @template(internal=True)
 def follow(
-    far: bool, sign: float, p: Point, target: float, rtol: float, atol: float, max_steps: int
+    far: bool, sign: float, p: Point, target: float, allowed: Steps
 ) -> tuple[int, Point, float, int]:
     """Follow an orbit to the minima, Δ = Δ* = ``target``, or into the plane.
 
@@ -224,10 +224,10 @@ def follow(
     end = 0.0 if turns_back(far, sign, *p, target) else target
     margin, last = math.inf, (0.0, 1.0)
     now, k0 = gap(far, sign, *p), rates(far, sign, *p)
-    h = towards(min(first_length(now, end, rtol), reach(far, p, k0)), end - now)
-    for attempt in range(1, max_steps + 1):
+    h = towards(min(first_length(now, end, allowed.rtol), reach(far, p, k0)), end - now)
+    for attempt in range(1, allowed.most + 1):
         after, stages = step(far, sign, h, p, k0)
-        ratio = error(far, h, p, after, k0, stages, rtol, atol)
+        ratio = error(far, h, p, after, k0, stages, allowed)
         if not ratio <= 1.0:
             h = shorter(h, ratio)
             if h == 0.0:
@@ -249,7 +249,7 @@ def follow(
             return AT_MINIMA, land(far, sign, p, end, False), margin, attempt
         k0 = rates(far, sign, *p)
         h, last = next_step(far, p, k0, h, ratio, last, left)
-    return OUT_OF_STEPS, p, margin, max_steps
+    return OUT_OF_STEPS, p, margin, allowed.most
 
 
 @template(internal=True)
@@ -285,9 +285,7 @@ def end_of(
     theta: Point,
     target: float,
     units: np.ndarray,
-    rtol: float,
-    atol: float,
-    max_steps: int,
+    allowed: Steps,
 ) -> tuple[int, Point, int, int]:
     """How and where the orbit from p, which is θ, ends, what decided it, and attempted steps.
 
@@ -300,15 +298,16 @@ def end_of(
         return NOT_FINITE, p, NONE, 0
     if is_level(far, theta, sign, *p):
         return STILL, p, CRITICAL, 0
-    if on_minima(far, sign, p, target, rtol):
+    if on_minima(far, sign, p, target, allowed.rtol):
         return AT_MINIMA, p, CRITICAL, 0
-    end, last, margin, steps = follow(far, sign, p, target, rtol, atol, max_steps)
-    if margin >= _DOUBT * rtol * scale or target == 0.0 or end > AT_PLANE:
+    end, last, margin, steps = follow(far, sign, p, target, allowed)
+    if margin >= _DOUBT * allowed.rtol * scale or target == 0.0 or end > AT_PLANE:
         return end, last, _rule_of(end), steps
-    finer, least = min(rtol, _CAREFUL_RTOL), min(atol, _CAREFUL_ATOL)
-    end, last, margin, more = follow(far, sign, p, target, finer, least, max_steps)
+    rtol = min(allowed.rtol, _CAREFUL_RTOL)
+    careful = Steps(rtol, min(allowed.atol, _CAREFUL_ATOL), allowed.most)
+    end, last, margin, more = follow(far, sign, p, target, careful)
     steps += more
-    if margin >= _DOUBT * finer * scale:
+    if margin >= _DOUBT * rtol * scale:
         return end, last, _rule_of(end), steps
     first, second, third = theta
     for i in range(len(units)):
@@ -318,7 +317,7 @@ def end_of(
                 far, first + move if i == 0 else first, second + move if i == 1 else second,
                 third + move if i == 2 else third,
             )  # fmt: skip
-            found = follow(far, sign, (x, y, z), target, finer, least, max_steps)
+            found = follow(far, sign, (x, y, z), target, careful)
             steps += found[3]
             if found[0] != end:
                 return DIVIDED, last, NONE, steps
@@ -352,9 +351,7 @@ def find_ends(
     trap: int,
     units: np.ndarray,
     starts: np.ndarray,
-    rtol: float,
-    atol: float,
-    max_steps: int,
+    allowed: Steps,
     theta: np.ndarray,
     codes: np.ndarray,
     values: np.ndarray,
@@ -367,7 +364,7 @@ def find_ends(
         trap: the label of ends in the plane, where Δ* ≠ 0.
         units: what a displacement of each coordinate is relative to at least, shape (k,).
         starts: shape (n, k).
-        rtol, atol, max_steps: error allowed per step, and attempted steps per orbit.
+        allowed: to the steps of an orbit.
         theta: to be filled with the end points, shape (n, k).
         codes: to be filled with label, status and rule, shape (3, n); the label of a start where
             ∇Δ = 0 stays as it is.
@@ -378,7 +375,7 @@ def find_ends(
     for n in range(len(starts)):
         last = start = three(starts[n])
         far, sign, p = placed(start, target)
-        end, p, rule, steps = end_of(far, sign, p, start, target, units, rtol, atol, max_steps)
+        end, p, rule, steps = end_of(far, sign, p, start, target, units, allowed)
         if end != STILL and end != NOT_FINITE:
             last = theta_of(far, sign, *p, start[0], start[1])
         put(last, theta[n])

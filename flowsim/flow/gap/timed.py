@@ -57,6 +57,7 @@ from flowsim.flow.gap.loops import (
     three,
     towards,
 )
+from flowsim.flow.how import Steps
 from flowsim.models.elementary import LARGEST, exponential
 
 #: Gauss nodes on a step, and so the number of coefficients of its polynomials.
@@ -336,9 +337,7 @@ def trace(
     start: Point,
     wanted: float,
     times: np.ndarray,
-    rtol: float,
-    atol: float,
-    max_steps: int,
+    allowed: Steps,
     scratch: Scratch,
     path: np.ndarray,
 ) -> float:
@@ -349,7 +348,7 @@ def trace(
         start: θ as three numbers.
         wanted: the gap at which to stop; NaN for none.
         times: since the start, increasing.
-        rtol, atol, max_steps: error allowed per step, of Δ's remaining way too, and attempts.
+        allowed: to its steps, and of Δ's remaining way too.
         scratch: room for one step, see ``Scratch``.
         path: to be filled with θ at the times, shape (T, k).
 
@@ -358,6 +357,7 @@ def trace(
         it could not be followed.
     """
     work, course, series = scratch
+    rtol, near_zero = allowed.rtol, allowed.atol / allowed.rtol
     close = math.sqrt(_PLACED * rtol)
     target, count, done, time = law[0], len(times), 0, 0.0
     far, sign, p = placed(start, target)
@@ -365,9 +365,9 @@ def trace(
     now, k0, last = gap(far, sign, *p), rates(far, sign, *p), (0.0, 1.0)
     aim = wanted if (wanted - now) * (wanted - end) <= 0.0 else end
     h = towards(min(first_length(now, end, rtol), reach(far, p, k0)), aim - now)
-    for _ in range(max_steps):
+    for _ in range(allowed.most):
         after, stages = step(far, sign, h, p, k0)
-        ratio = error(far, h, p, after, k0, stages, rtol, atol)
+        ratio = error(far, h, p, after, k0, stages, allowed)
         aimed, landed, pole = h == aim - now, False, end
         if aimed and ratio <= 1.0:
             left = aim - gap(far, sign, *after)
@@ -383,7 +383,7 @@ def trace(
             if pole != 0.0 and not (landed and aim == pole) and 0.0 < now / pole < 0.5:
                 pole = 0.0  # behind
             log_part, unsure = prepare(
-                far, sign, law, now, h, pole, p, after, k0, stages, atol / rtol, work, course
+                far, sign, law, now, h, pole, p, after, k0, stages, near_zero, work, course
             )
             ratio = max(ratio, unsure / max(rtol, _UNSURE))
         if not ratio <= 1.0:
@@ -488,9 +488,7 @@ def find_paths(
     law: Law,
     starts: np.ndarray,
     times: np.ndarray,
-    rtol: float,
-    atol: float,
-    max_steps: int,
+    allowed: Steps,
     scratch: Scratch,
     path: np.ndarray,
 ) -> None:
@@ -504,11 +502,11 @@ def find_paths(
         if not math.isfinite(start[0] + start[1] + start[2]):
             continue
         far, sign, p = placed(start, law[0])
-        if is_level(far, start, sign, *p) or on_minima(far, sign, p, law[0], rtol):
+        if is_level(far, start, sign, *p) or on_minima(far, sign, p, law[0], allowed.rtol):
             for i in range(times.shape[1]):
                 put(start, path[n, i])
         else:
-            trace(law, start, math.nan, times[n], rtol, atol, max_steps, scratch, path[n])
+            trace(law, start, math.nan, times[n], allowed, scratch, path[n])
 
 
 @template
@@ -517,8 +515,7 @@ def find_times(
     starts: np.ndarray,
     ends: np.ndarray,
     fraction: float,
-    rtol: float,
-    max_steps: int,
+    allowed: Steps,
     scratch: Scratch,
     found: np.ndarray,
 ) -> None:
@@ -536,6 +533,4 @@ def find_times(
             found[n] = math.nan
             continue
         wanted = gap_at(law, now, ends[n], lowest + fraction * excess)
-        found[n] = trace(
-            law, start, wanted, ends[:0], rtol, 1e-2 * rtol, max_steps, scratch, starts[n : n + 1]
-        )
+        found[n] = trace(law, start, wanted, ends[:0], allowed, scratch, starts[n : n + 1])

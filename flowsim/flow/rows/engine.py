@@ -13,7 +13,7 @@ from torch import Tensor
 
 from flowsim.compiled import specialise
 from flowsim.flow.doubt import beyond_doubt
-from flowsim.flow.how import Limits
+from flowsim.flow.how import Limits, Steps
 from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, Found
 from flowsim.flow.tableau import STAGES
@@ -109,9 +109,7 @@ def follow_rows(
     model: Model,
     half: Rows,
     theta: Tensor,
-    rtol: float,
-    atol: float,
-    most: int,
+    steps: Steps,
     times: Tensor | None = None,
     wanted: Tensor | None = None,
 ) -> Followed:
@@ -120,17 +118,16 @@ def follow_rows(
     Args:
         model: the model, and its compiled ``half``.
         theta: starts, (n, k).
-        rtol, atol: error allowed per step: rtol in logarithms, else atol + rtol·|θᵢ|, unless the
-            half measures errors by itself.
-        most: attempted steps per row.
+        steps: error allowed per step: rtol in logarithms, else atol + rtol·|θᵢ|, unless the half
+            measures errors by itself.
         times: positive and increasing, the start being at 0, (n, T).
         wanted: losses at which the rows stop, (n,).
     """
     start = theta.detach().cpu().numpy().astype(np.float64)
     n, k = start.shape
     chart, engine = RowChart(start, model), engine_of(half)
-    absolute = np.where(chart.logarithmic, rtol, atol)
-    relative = np.where(chart.logarithmic, 1e-15, rtol)
+    absolute = np.where(chart.logarithmic, steps.rtol, steps.atol)
+    relative = np.where(chart.logarithmic, 1e-15, steps.rtol)
     at = np.empty((n, 0)) if times is None else times.detach().cpu().numpy().astype(np.float64)
     goal = np.full(n, -np.inf) if wanted is None else wanted.detach().cpu().numpy()
     found = Found(
@@ -142,7 +139,7 @@ def follow_rows(
         while len(rows):
             found.paths[rows], found.counts[rows], found.numbers[rows] = np.nan, 0, 0.0
             begun = _room(half, k), rows, chart.y, chart.held, chart.signs
-            engine.follow_all(*begun, absolute, relative, at, goal, most, found)
+            engine.follow_all(*begun, absolute, relative, at, goal, steps.most, found)
             missing = found.why[rows] >= codes.MISSING
             if missing.any() and half.extend is not None:
                 half.extend(int(found.why[rows].max()) - codes.MISSING)
@@ -157,11 +154,9 @@ def follow_rows(
     )
 
 
-def row_paths(
-    model: Model, half: Rows, start: Tensor, times: Tensor, rtol: float, atol: float
-) -> Tensor:
+def row_paths(model: Model, half: Rows, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
     """θ (T, n, k) at the times (T, n), from ``start`` (n, k) at times[0]; NaN if not known."""
-    found = follow_rows(model, half, start, rtol, atol, half.long, (times[1:] - times[0]).T)
+    found = follow_rows(model, half, start, steps, (times[1:] - times[0]).T)
     critical = found.why == codes.CRITICAL
     found.theta[critical] = start[critical]
     rests = critical | (found.why == codes.MINIMA) | (found.why == codes.REST)
@@ -170,9 +165,9 @@ def row_paths(
     return torch.cat([start.unsqueeze(1), path], dim=1).transpose(0, 1)
 
 
-def row_times(model: Model, half: Rows, start: Tensor, wanted: Tensor, rtol: float) -> Tensor:
+def row_times(model: Model, half: Rows, start: Tensor, wanted: Tensor, steps: Steps) -> Tensor:
     """The time until the loss is as wanted, (n,); NaN where that was not reached."""
-    found = follow_rows(model, half, start, rtol, 1e-2 * rtol, half.long, wanted=wanted)
+    found = follow_rows(model, half, start, steps, wanted=wanted)
     return torch.where(found.why == codes.ARRIVED, found.time, torch.nan)
 
 
@@ -191,31 +186,22 @@ def _room(half: Rows, k: int) -> Any:
     return room_for_row(*half.constants(), k, STAGES, half.own_steps)
 
 
-def row_limits(
-    model: Model, half: Rows, start: Tensor, rtol: float, atol: float, max_steps: int
-) -> Iterator[Limits]:
+def row_limits(model: Model, half: Rows, start: Tensor, steps: Steps) -> Iterator[Limits]:
     """The limits of the rows of ``start`` (n, k), part by part."""
     follow = partial(_limits_and_doubt, model, half)
+    again = steps.finer(half.finer, half.finest, half.more)
     for part in start.split(max(1, min(8 * half.at_once, _SQUARES // start.shape[1] ** 2))):
-        yield beyond_doubt(
-            follow, model, part, rtol, atol, max_steps, half.finer, half.finest, half.more
-        )
+        yield beyond_doubt(follow, model, part, steps, again)
 
 
 def _limits_and_doubt(
-    model: Model,
-    half: Rows,
-    start: Tensor,
-    rtol: float,
-    atol: float,
-    max_steps: int,
-    before: Tensor | None = None,
+    model: Model, half: Rows, start: Tensor, steps: Steps, before: Tensor | None = None
 ) -> tuple[Limits, Tensor]:
     """Limits of the rows of ``start``, and which of them came close to a saddle.
 
     ``before``: their labels as found with a larger tolerance.
     """
-    found, levels = follow_rows(model, half, start, rtol, atol, max_steps), model.levels()
+    found, levels = follow_rows(model, half, start, steps), model.levels()
     label = torch.full_like(found.why, Label.UNRESOLVED)
     rule = torch.full_like(found.why, Rule.NONE)
     critical, fell = found.why == codes.CRITICAL, found.why == codes.FELL
@@ -234,7 +220,7 @@ def _limits_and_doubt(
         status[found.why == code] = value
     known = (label != Label.UNRESOLVED) & ~critical
     status[fell & ~known] = Status.TIMED_OUT
-    doubtful = _doubtful(model, half, found, known, rtol, label, before)
+    doubtful = _doubtful(model, half, found, known, steps.rtol, label, before)
     limits = Limits(
         found.theta,
         label.to(torch.int8),
