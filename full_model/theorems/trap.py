@@ -17,7 +17,7 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from full_model.lift.directions import first_sign
 from full_model.model.architecture import Architecture, Weights, check_weights
-from full_model.model.transformer import visible_positions
+from full_model.model.transformer import forward, visible_positions
 
 #: An eigenvector's sign is that of its first entry above this share of the largest.
 _SHARE = 1e-3
@@ -157,11 +157,20 @@ class _AtZero:
 
 
 def _at_zero(arch: Architecture, weights: Weights, eigenvalue: float) -> _AtZero:
-    positions = _positions(arch, weights)
-    y, mixing = _attended(arch, weights, positions, eigenvalue)
-    hidden = y @ weights["0.up"].mT
-    z = y + _active(arch, hidden) @ weights["0.down"].mT
-    return _AtZero(z, hidden, _jacobian(arch, weights, _slopes(arch, hidden), mixing))
+    still = weights | {"embedding": torch.zeros_like(weights["embedding"])}
+    trace: dict[str, Tensor] = {}
+    one = torch.zeros(1, arch.length, dtype=torch.long, device=weights["bias"].device)
+    forward(arch, still, one, trace)
+    y = trace["0.y"].squeeze(-3)
+    mixing = None
+    if arch.attention != "none":
+        mixing = _mixing(arch, weights, trace.get("0.pattern"), eigenvalue)
+    lead = y.shape[:-2]
+    up = weights.get("0.up", y.new_zeros(*lead, 0, arch.d))
+    down = weights.get("0.down", y.new_zeros(*lead, arch.d, 0))
+    hidden = y @ up.mT
+    z = y + _active(arch, hidden) @ down.mT
+    return _AtZero(z, hidden, _jacobian(up, down, _slopes(arch, hidden), mixing))
 
 
 def _matrix(arch: Architecture, at: _AtZero, chain: BinaryChain) -> Tensor:
@@ -176,66 +185,45 @@ def _matrix(arch: Architecture, at: _AtZero, chain: BinaryChain) -> Tensor:
     return torch.cat([top, bottom], dim=-2)
 
 
-def _positions(arch: Architecture, weights: Weights) -> Tensor:
-    """p_n (..., N, d), zero without learned positions."""
-    if arch.positions == "learned":
-        return weights["positions"]
-    like = weights["0.up"]
-    return like.new_zeros(*like.shape[:-2], arch.length, arch.d)
-
-
-def _attended(
-    arch: Architecture, weights: Weights, positions: Tensor, eigenvalue: float
-) -> tuple[Tensor, Tensor | None]:
-    """y_n at e = 0 (..., N, d), and T_n (..., N, d, d), None without attention."""
-    if arch.attention == "none":
-        return positions, None
+def _mixing(
+    arch: Architecture, weights: Weights, pattern: Tensor | None, eigenvalue: float
+) -> Tensor:
+    """T_n (..., N, d, d); ``pattern`` holds a_ni (..., 1, heads, N, N), None where uniform."""
     d, heads = arch.d, arch.heads
     value = weights["0.value"].unflatten(-2, (heads, -1))
     out = weights["0.out"].unflatten(-1, (heads, -1)).movedim(-2, -3)
     through = out @ value  # W_O W_V of each head, (..., heads, d, d)
-    visible = visible_positions(arch.length, arch.window, positions.device)
-    place = torch.arange(arch.length, device=positions.device)
-    distance = (place[:, None] - place).clamp(min=0)
-    here = positions.unsqueeze(-3)  # one axis more, for the heads
-    if arch.attention == "uniform":
-        form = torch.zeros_like(through)
-        scores = torch.zeros(arch.length, arch.length).to(positions).expand(heads, -1, -1)
+    here = through.new_zeros(1, arch.length, d)  # p_n, with one axis more, for the heads
+    if arch.positions == "learned":
+        here = weights["positions"].unsqueeze(-3)
+    if pattern is None:
+        visible = visible_positions(arch.length, arch.window, here.device).to(here)
+        form, attention = torch.zeros_like(through), visible / visible.sum(-1, keepdim=True)
     else:
         query, key = (weights[f"0.{k}"].unflatten(-2, (heads, -1)) for k in ("query", "key"))
-        form = query.mT @ key / math.sqrt(d // heads)  # A of each head
-        scores = here @ form @ here.mT
-    if arch.has_relative:
-        scores = scores + weights["0.relative"][..., distance]
-    attention = scores.masked_fill(~visible, -math.inf).softmax(-1)
-    mean = attention @ here  # p̄_n, (..., heads, N, d)
-    y = positions + (mean @ through.mT).sum(-3)
-    if arch.positions == "relative-values":
-        table = weights["0.relative_value"][..., distance, :].unflatten(-1, (heads, -1))
-        y = y + torch.einsum("...hni,...nihm,...hdm->...nd", attention, table, out)
+        form, attention = query.mT @ key / math.sqrt(d // heads), pattern.squeeze(-4)
     off = here - here.mean(-2, keepdim=True)  # second moments about a point nearby
     centre = attention @ off
     products = (off.unsqueeze(-1) * off.unsqueeze(-2)).flatten(-2)
     moments = (attention @ products).unflatten(-1, (d, d))
     moments = moments - centre.unsqueeze(-1) * centre.unsqueeze(-2)  # C_n
-    lagged = attention * eigenvalue ** distance.to(positions.dtype)
+    place = torch.arange(arch.length, device=here.device)
+    distance = (place[:, None] - place).clamp(min=0)
+    lagged = attention * eigenvalue ** distance.to(here.dtype)
     total = lagged.sum(-1, keepdim=True)
     pulled = (lagged @ off - total * centre).unsqueeze(-1) * (here @ form).unsqueeze(-2)
-    eye = torch.eye(d, dtype=positions.dtype, device=positions.device)
+    eye = torch.eye(d, dtype=here.dtype, device=here.device)
     inner = moments @ form.mT.unsqueeze(-3) + total.unsqueeze(-1) * eye + pulled
-    return y, eye + (through.unsqueeze(-3) @ inner).sum(-4)
+    return eye + (through.unsqueeze(-3) @ inner).sum(-4)
 
 
-def _jacobian(
-    arch: Architecture, weights: Weights, slopes: Tensor, mixing: Tensor | None
-) -> Tensor:
+def _jacobian(up: Tensor, down: Tensor, slopes: Tensor, mixing: Tensor | None) -> Tensor:
     """J = mean_n (I + W_2 D_n W_1) T_n, (..., d, d)."""
-    up, down = weights["0.up"], weights["0.down"]
     if mixing is None:
-        eye = torch.eye(arch.d, dtype=up.dtype, device=up.device)
+        eye = torch.eye(up.shape[-1], dtype=up.dtype, device=up.device)
         return eye + down @ (slopes.mean(-2).unsqueeze(-1) * up)
-    opened = torch.einsum("...nr,...ra,...nab->...rb", slopes, up, mixing) / arch.length
-    return mixing.mean(-3) + down @ opened
+    opened = torch.einsum("...nr,...ra,...nab->...rb", slopes, up, mixing)
+    return mixing.mean(-3) + down @ opened / slopes.shape[-2]
 
 
 def _active(arch: Architecture, hidden: Tensor) -> Tensor:

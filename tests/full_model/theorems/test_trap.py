@@ -34,6 +34,8 @@ KINDS = [
     {"window": 2},
     {"activation": "gelu"},
     {"hidden": 3},
+    {"hidden": 0},
+    {"hidden": 0, "tied": False},
     {"positions": "relative", "heads": 2},
     {"positions": "relative-values", "heads": 2},
     {"positions": "none"},
