@@ -141,10 +141,11 @@ class Architecture:
                 block["relative"] = (self.heads, self.length)
             if self.positions == "relative-values":
                 block["relative_value"] = (self.length, d)
-            if self.layer_norm and self.norm_at == "inputs":
-                block |= {"norm1": (d,), "norm2": (d,)} if self.width else {"norm1": (d,)}
-            elif self.layer_norm and self.width:
-                block["norm2"] = (self.width,)
+            inputs = self.norm_at == "inputs"
+            if self.layer_norm and inputs and self.attention != "none":
+                block["norm1"] = (d,)
+            if self.layer_norm and self.width:
+                block["norm2"] = (d if inputs else self.width,)
             shapes |= {f"{layer}.{name}": shape for name, shape in block.items()}
         if self.layer_norm and self.norm_at == "inputs":
             shapes["norm"] = (d,)

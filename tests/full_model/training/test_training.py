@@ -192,6 +192,8 @@ def test_ensembles_are_their_members_under_deterministic_trainers():
         Architecture(4, 9, layers=2, layer_norm=True, activation="gelu", window=4),
         Architecture(4, 9, output="states", positions="relative"),
         Architecture(4, 9, attention="uniform", positions="none"),
+        Architecture(4, 9, attention="none", layer_norm=True),
+        Architecture(4, 9, hidden=0, layer_norm=True),
     ],
     ids=str,
 )
