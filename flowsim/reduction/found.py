@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +92,21 @@ class Found(Model):
         measured = {k: v for k, v in asdict(self.exactness).items() if k != "sizes"}
         found = {f"reduced_{name}": value for name, value in measured.items()}
         return {**super().attributes(), **found, "reduced_start": self.start.tolist()}
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def of_found(function: _Function) -> _Function:
+    """Let a function of what ``reduce`` found raise InputError for any other first argument."""
+
+    @wraps(function)
+    def checked(model: Found, *more: Any, **named: Any) -> Any:
+        if not isinstance(model, Found):
+            raise InputError(f"{function.__name__} takes what flowsim.reduce found, not {model!r}")
+        return function(model, *more, **named)
+
+    return checked  # type: ignore[return-value]
 
 
 def reduce(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.reduction.found import Found
+from flowsim.reduction.found import Found, of_found
 
 #: Losses that differ by less, in parts of their spread over random points, are equal.
 _EQUAL = 1e-9
@@ -66,6 +66,7 @@ def _points(model: Found, count: int, seed: int) -> Tensor:
     return drawn.to(model.start)
 
 
+@of_found
 def symmetries(model: Found) -> Symmetries:
     """Sign changes and exchanges of two coordinates that leave the loss as it is.
 
@@ -114,6 +115,7 @@ def symmetries(model: Found) -> Symmetries:
     )
 
 
+@of_found
 def conserved(model: Found, *others: Found, degree: int = 4) -> Conserved:
     """Polynomials of the coordinates that the flow conserves, up to a degree.
 

@@ -13,7 +13,7 @@ from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.reference import integrate
 from flowsim.interface import Model
-from flowsim.reduction.found import Found
+from flowsim.reduction.found import Found, of_found
 
 #: The most weights whose curvature is written out.
 _MOST_WEIGHTS = 2000
@@ -48,6 +48,7 @@ class Growth:
     direction: Tensor
 
 
+@of_found
 def transverse_growth(
     model: Found, start: Numbers | None = None, until: float = 100.0, pieces: int = 64
 ) -> Growth:
@@ -127,6 +128,7 @@ class Prediction:
     freed: bool
 
 
+@of_found
 def predict_noise(
     model: Found, start: Numbers, noise: float, until: float = 100.0, seed: int = 0
 ) -> Prediction:
@@ -200,6 +202,7 @@ class Agreement:
         return float(self.right[~self.undecided].double().mean())
 
 
+@of_found
 def agreement(
     model: Found,
     starts: Numbers,

@@ -51,3 +51,12 @@ def test_too_many_weights_are_refused():
     model = flowsim.reduce(lambda w: (w.sum() - 1) ** 2, 0.1 * torch.ones(2001), steps=1)
     with pytest.raises(InputError, match="up to 2000 weights, not 2001"):
         transverse_growth(model)
+
+
+@pytest.mark.parametrize(
+    "name", ["agreement", "conserved", "predict_noise", "symmetries", "transverse_growth"]
+)
+def test_models_that_were_not_found_are_refused(name):
+    model = flowsim.model("canonical", 0.5, 0.8)
+    with pytest.raises(InputError, match=f"{name} takes what flowsim.reduce found, not Canonical"):
+        getattr(flowsim, name)(model, [0.5, 0.5])
