@@ -122,6 +122,11 @@ REASONS = {
      "`others <= _TRAPPED * velocity[0] * velocity[0]` becomes "
      "`others < _TRAPPED * velocity[0] * velocity[0]`"): _ROUNDED,
     ("flowsim.flow.gap.loops", "`third + move` becomes `third - move`"): "both sides are tried",
+    ("flowsim.flow.gap.engine", "`5` becomes `10`"): _ROOM,
+    ("flowsim.flow.gap.timed",
+     "`allowed.atol / allowed.rtol` becomes `allowed.atol * allowed.rtol`"):
+        "steps beside z = 0 are shorter, and as right",
+    ("flowsim.flow.any_loss", "`high - low` becomes `high + low`"): _ROOT,
     ("flowsim.flow.reference",
      "`-_SHARPNESS * beyond / speed` becomes `-_SHARPNESS * beyond * speed`"):
     "a positive factor on the field changes no orbit",

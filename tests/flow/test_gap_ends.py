@@ -62,10 +62,10 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
     for end in (minima, plane):
         found, asked = end_of(monkeypatch, name, far, theta, (end, clear))
         assert found == (end, (1.0, 2.0, 3.0), rules[end], 10)
-        assert asked == [(far, sign, (x, y, z), -1.4, 1e-8, 1e-10, 99)]
+        assert asked == [(far, sign, (x, y, z), -1.4, (1e-8, 1e-10, 99))]
         found, asked = end_of(monkeypatch, name, far, theta, (end, doubt), (end, 1.01e-9 * scale))
         assert found[0] == end and found[2:] == (rules[end], 20) and len(asked) == 2
-        assert asked[1] == (far, sign, (x, y, z), -1.4, 1e-13, 1e-14, 99)
+        assert asked[1] == (far, sign, (x, y, z), -1.4, (1e-13, 1e-14, 99))
         count = 2 if name == "canonical" else 3
         found, asked = end_of(monkeypatch, name, far, theta, (end, doubt), (end, 0.99e-9 * scale))
         assert found[0] == end and found[2:] == (loops.BESIDE, 20 + 20 * count)
@@ -78,7 +78,7 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
                 wanted.append(point_of(far, *moved))
         for given, point in zip(asked[2:], wanted, strict=True):
             assert (given[1], *given[2]) == pytest.approx(point, rel=1e-14, abs=0)
-            assert given[3:] == (-1.4, 1e-13, 1e-14, 99)
+            assert given[3:] == (-1.4, (1e-13, 1e-14, 99))
         for place in range(2 * count):
             answers = [(end, 0.0)] * (2 + place) + [(1 - end, 0.0)]
             found, _ = end_of(monkeypatch, name, far, theta, *answers)
@@ -87,7 +87,7 @@ def test_a_row_that_passes_a_saddle_closely_is_followed_from_all_sides(
     assert len(end_of(monkeypatch, name, far, theta, (loops.OUT_OF_STEPS, 0.0))[1]) == 1
     assert end_of(monkeypatch, name, far, theta, (loops.LOST, 0.0))[0][2] == loops.NONE
     found, asked = end_of(monkeypatch, name, far, theta, (minima, 0.0), rtol=1e-14, atol=1e-15)
-    assert {given[4:6] for given in asked} == {(1e-14, 1e-15)} and len(asked) > 2
+    assert {given[4] for given in asked} == {(1e-14, 1e-15, 99)} and len(asked) > 2
     broken = (math.nan, *theta[1:])
     assert end_of(monkeypatch, name, far, broken)[0][-1] == 0
     assert end_of(monkeypatch, name, far, broken)[0][0] == loops.NOT_FINITE

@@ -337,12 +337,12 @@ def test_the_step_is_of_order_eight_and_its_error_estimate_of_order_seven(name):
             before, point, slopes, stages = tuples(engine, 1.0, point, 1.6 / count)
         ends.append(np.array(point))
         h = 1.6 / count
-        ratios.append(engine.error(False, h, before, point, slopes, stages, 1.0, 0.0))
+        ratios.append(engine.error(False, h, before, point, slopes, stages, Steps(1.0, 0.0, 1)))
     errors = [np.abs(end - ends[-1]).max() for end in ends[:-1]]
     assert errors[0] / errors[1] > 2**7 and errors[1] / errors[2] > 2**7
     assert ratios[0] / ratios[1] > 2**6
     before, after, slopes, stages = tuples(engine, 1.0, start, 1.6)
-    estimate = engine.error(False, 1.6, before, after, slopes, stages, 1.0, 0.0)
+    estimate = engine.error(False, 1.6, before, after, slopes, stages, Steps(1.0, 0.0, 1))
     exact = np.abs(np.array(after) - ends[-1]) / np.abs(start)
     assert exact.max() < estimate < 1e4 * exact.max()
 
@@ -360,9 +360,9 @@ def test_the_error_allowed_is_relative_to_what_each_coordinate_is():
         assert ratio(name, point, 1e-9, 1.0) == ratio(name, point, 1e-9)
     assert ratio("linear", linear, 1e-9, 1.0) <= ratio("linear", linear, 1e-9)
     stages = tuple((0.0, slope, 0.0) for slope in (1.0, 0.3, -0.2, 0.7, 0.1, 0.5, 0.9))
-    error = engine_for("canonical").error
+    error, allowed = engine_for("canonical").error, Steps(1e-9, 0.0, 1)
     ratios = [
-        error(far, 1.0, (1.0, before, 0.0), (1.0, after, 0.0), (0.0, 1.0, 0.0), stages, 1e-9, 0.0)
+        error(far, 1.0, (1.0, before, 0.0), (1.0, after, 0.0), (0.0, 1.0, 0.0), stages, allowed)
         for far, before, after in (
             (False, 1.0, 1.0),
             (True, -5.0, -5.0),
@@ -375,4 +375,4 @@ def test_the_error_allowed_is_relative_to_what_each_coordinate_is():
     assert ratios[2] == pytest.approx(10 * ratios[0], rel=1e-9)
     assert ratios[3] == ratios[2] and ratios[4] == math.inf
     bad = ((0.0, 1e300, 0.0),) * 7  # not finite: no step at all
-    assert error(False, 1.0, canonical, canonical, (0.0, 1.0, 0.0), bad, 1e-9, 0.0) == math.inf
+    assert error(False, 1.0, canonical, canonical, (0.0, 1.0, 0.0), bad, allowed) == math.inf

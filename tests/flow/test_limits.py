@@ -180,6 +180,13 @@ def test_a_small_budget_of_steps_is_a_status_not_a_guess(generator):
     assert (limit.status == Status.TIMED_OUT).any()
 
 
+def test_as_many_steps_as_an_orbit_takes_are_enough():
+    model, start = model_at(0.5, 0.8), rows((0.7, 0.6))
+    taken = (find_limits(model, start).evaluations.item() - 1) // 12
+    few = [find_limits(model, start, max_steps=n).status.item() for n in (taken - 1, taken)]
+    assert few == [Status.TIMED_OUT, Status.CONVERGED]
+
+
 def test_drift_shrinks_with_the_tolerance(generator):
     model = model_at(0.5, 0.8)
     start = uniform_starts(500, generator)

@@ -290,3 +290,16 @@ def test_a_row_that_meets_a_kink_lies_on_it():
                 if surface in (0, 1) and row.ints[surface] == SLIDING:
                     assert ENGINE.meet(row) == 0  # it slides on
                 assert (before[4:] == row.ints[4:]).all()
+
+
+@pytest.mark.parametrize(("w2", "side"), [(-1.0, OPEN), (-0.501, OPEN), (-0.499, CLOSED)])
+def test_a_ridge_is_left_to_the_faster_side_or_not_at_all(w2, side):
+    """At N = 1, where ω₁ has just turned positive on Y₁ = 0."""
+    bias, e = math.log(0.7 / 0.3) + 1e-9, math.sqrt(math.log(0.7 / 0.3) - math.log(0.2 / 0.8))
+    row = placed([e, -e, 1.0, w2, bias], BELOW, 1, (CLOSED, SLIDING, 0))
+    assert ENGINE.margin(row, row.y) < 0
+    assert ENGINE.meet(row) == 0 and row.ints[:3].tolist() == [CLOSED, side, 0]
+    high = placed([0.2, -0.2, 1.0, w2, bias], BELOW, 1, (CLOSED, SLIDING, 0))
+    assert ENGINE.meet(high) == -1
+    others = placed([e, -e, 1.0, w2, bias], BELOW, 2, (CLOSED, SLIDING, 0))
+    assert ENGINE.meet(others) == 0 and others.ints[0] == CLOSED
