@@ -1,6 +1,8 @@
-"""Elementary functions for compiled code, without branches, so that loops over them use vectors."""
+"""Elementary functions for compiled code; loops over the first two use vectors."""
 
 from __future__ import annotations
+
+from math import exp, log1p
 
 import numpy as np
 
@@ -46,3 +48,10 @@ def clipped(x):
     """x, or ±700 beyond that."""
     x = -LARGEST if x < -LARGEST else x
     return LARGEST if x > LARGEST else x
+
+
+@compiled(internal=True)
+def cross_entropy(logit, target, other):
+    """−t log σ(f) − (1 − t) log σ(−f) in nats, a sum without cancellation; ``other`` is 1 − t."""
+    rest = log1p(exp(-abs(logit)))
+    return rest + other * logit if logit >= 0.0 else rest - target * logit

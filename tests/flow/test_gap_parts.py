@@ -19,7 +19,7 @@ from flowsim.compiled import config
 from flowsim.flow.gap.engine import engine_of
 from flowsim.flow.gap.timed import AFTER, BEFORE, LAST, NODES
 from flowsim.flow.how import Steps
-from flowsim.models.gap_family.compiled import law_of, log_add, log_sigmoid, loss, slope
+from flowsim.models.gap_family.compiled import law_of, log_add, loss, slope
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 NAMES = ["canonical", "linear", "untied"]
@@ -302,8 +302,6 @@ def test_the_gap_of_a_loss_is_found(pq):
             found = gap_at(law, start, end, wanted)
             assert min(start, end) <= found <= max(start, end)
             assert loss(law, found) == pytest.approx(wanted, abs=3e-16)
-    assert log_sigmoid(-800.0) == -800.0
-    assert log_sigmoid(0.0) == pytest.approx(-math.log(2))
     assert log_add(3.0, -1.0) == pytest.approx(math.log(math.exp(3) + math.exp(-1)), rel=1e-15)
 
 

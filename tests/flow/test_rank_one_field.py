@@ -18,6 +18,7 @@ from flowsim import BinaryChain, RankOneModel
 from flowsim.compiled import config
 from flowsim.flow.rows.engine import engine_of
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
+from flowsim.models.elementary import cross_entropy
 from flowsim.models.rank_one import field as rank_one_field
 from flowsim.models.rank_one import kinks, straight
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
@@ -119,7 +120,7 @@ def test_logits_far_out_neither_overflow_nor_cancel():
             expected = chance - t if t <= 0.5 else (1 - t) - rest
             assert found == pytest.approx(expected, rel=1e-13, abs=1e-18)
             cross = math.log1p(math.exp(-abs(f))) + (1 - t) * max(f, 0) + t * max(-f, 0)
-            assert rank_one_field.entropy(f, t, 1 - t) == pytest.approx(cross, rel=1e-14)
+            assert cross_entropy(f, t, 1 - t) == pytest.approx(cross, rel=1e-14)
 
 
 def straight_point(y, mode, unit, pivot):

@@ -141,7 +141,7 @@ def error(
     worst = 0.0
     if not far and after[1] < 0.0:
         return math.inf
-    for i in range(3):
+    for i in range(2 if sign_of_z() == 0 else 3):
         least, most = min(abs(before[i]), abs(after[i])), max(abs(before[i]), abs(after[i]))
         here = allowed.rtol * (least if i == 1 else most) + 1e-300
         if i == 1 and far:

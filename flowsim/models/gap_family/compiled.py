@@ -13,6 +13,7 @@ import numpy as np
 
 from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
+from flowsim.models.elementary import cross_entropy
 
 #: What ℓ is a function of beside Δ: of binary chains Δ*, p, q, π₀, π₁ and what the slope needs at
 #: every call, d, P* and x* of ``slope``.
@@ -57,11 +58,6 @@ def slope(law: Law, beyond: float) -> float:
 
 
 @compiled(internal=True)
-def log_sigmoid(x: float) -> float:
-    return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
-
-
-@compiled(internal=True)
 def log_add(a: float, b: float) -> float:
     """log(eᵃ + eᵇ)."""
     return max(a, b) + math.log1p(math.exp(-abs(a - b)))
@@ -90,9 +86,8 @@ def loss(law: Law, gap: float) -> float:
     """ℓ(Δ) in nats: the cross-entropy at the logits f₀ and f₀ + Δ with the best f₀."""
     _, p, q, pi0, pi1, difference, _, _ = law
     logit = optimal_logit(pi0, pi1, difference, gap)
-    after_zero = p * log_sigmoid(logit) + (1.0 - p) * log_sigmoid(-logit)
-    after_one = (1.0 - q) * log_sigmoid(logit + gap) + q * log_sigmoid(-logit - gap)
-    return -pi0 * after_zero - pi1 * after_one
+    after_zero = cross_entropy(logit, p, 1.0 - p)
+    return pi0 * after_zero + pi1 * cross_entropy(logit + gap, 1.0 - q, q)
 
 
 @compiled(internal=True)

@@ -10,9 +10,10 @@ mode ends. Own derivation (docs/derivations.md).
 
 from __future__ import annotations
 
-from math import exp, log1p
+from math import exp
 
 from flowsim.compiled import compiled
+from flowsim.models.elementary import cross_entropy
 
 #: Modes of a unit (``kinks``).
 CLOSED, OPEN, SLIDING = range(3)
@@ -40,23 +41,14 @@ def residual(logit, target, other):
 
 
 @compiled(internal=True)
-def entropy(logit, target, other):
-    """The cross-entropy −t log σ(f) − (1 − t) log σ(−f) in nats."""
-    if logit >= 0.0:
-        return log1p(exp(-logit)) + other * logit
-    return log1p(exp(logit)) - target * logit
-
-
-@compiled(internal=True)
 def loss(y, mode, reals):
     """The loss in nats, units open or closed as ``mode`` says."""
     u = y[0] if len(y) == 5 else y[5]
     gain = 1.0 + 4.0 * y[2] * y[3]
     f0 = u * y[1] * (gain if mode[0] == OPEN else 1.0) + y[4]
     f1 = u * (y[0] + y[1]) * (gain if mode[1] == OPEN else 1.0) + y[4]
-    return reals[PI0] * entropy(f0, reals[TARGET0], reals[OTHER0]) + reals[PI1] * entropy(
-        f1, reals[TARGET1], reals[OTHER1]
-    )
+    after_zero = cross_entropy(f0, reals[TARGET0], reals[OTHER0])
+    return reals[PI0] * after_zero + reals[PI1] * cross_entropy(f1, reals[TARGET1], reals[OTHER1])
 
 
 @compiled(inline=True, internal=True)

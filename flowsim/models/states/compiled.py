@@ -10,7 +10,8 @@ import math
 from flowsim.compiled import compiled
 from flowsim.markov import SymmetricChain
 from flowsim.models.canonical.compiled import HOOKS as CANONICAL
-from flowsim.models.gap_family.compiled import Law, log_sigmoid
+from flowsim.models.elementary import cross_entropy
+from flowsim.models.gap_family.compiled import Law
 
 
 def law_of(chain: SymmetricChain) -> Law:
@@ -40,7 +41,7 @@ def loss(law: Law, gap: float) -> float:
     _, p, states = law
     others = math.log(states - 1.0)
     beyond = gap_factor(states) * gap - others
-    return -(1.0 - p) * log_sigmoid(beyond) + p * (others - log_sigmoid(-beyond))
+    return cross_entropy(beyond, 1.0 - p, p) + p * others
 
 
 HOOKS = (*CANONICAL, loss, slope)

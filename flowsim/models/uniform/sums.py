@@ -6,10 +6,8 @@ f = β + C + K m with γ = 4w|w|, β = b − e²/2, C = e²[x + (x − ½)γ o] 
 
 from __future__ import annotations
 
-import math
-
 from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, exponential
+from flowsim.models.elementary import clipped, cross_entropy, exponential
 from flowsim.models.uniform.ranges import COUNT, FIRST, RANGE
 from flowsim.models.uniform.table import P, Q
 
@@ -73,10 +71,8 @@ def loss_of_ranges(square, gamma, a, shift, reals, memory):
         points, weights, count = int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4])
         level = shift + square * (x + (x - 0.5) * gamma * o)
         steep = square * a * (1.0 + gamma * o)
+        target, other = (1.0 - reals[Q], reals[Q]) if x else (reals[P], 1.0 - reals[P])
         for j in range(count):
             f = level + steep * reals[points + j]
-            # −t log σ(f) − (1 − t) log σ(−f)
-            missed = (reals[Q] if x else 1.0 - reals[P]) * max(f, 0.0)
-            missed += (1.0 - reals[Q] if x else reals[P]) * max(-f, 0.0)
-            total += reals[weights + j] * (math.log1p(math.exp(-abs(f))) + missed)
+            total += reals[weights + j] * cross_entropy(f, target, other)
     return total

@@ -15,7 +15,7 @@ import numpy as np
 
 from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, exponential
+from flowsim.models.elementary import clipped, cross_entropy, exponential
 from flowsim.models.on_chain import levels_told
 from flowsim.models.past_law import joint_law
 
@@ -147,11 +147,8 @@ def loss(y, reals, ints, memory):
     total, at = 0.0, FIRST
     for n in range(1, ints[LENGTH] + 1):
         for x in range(2):
+            target, other = (1.0 - reals[Q], reals[Q]) if x else (reals[P], 1.0 - reals[P])
             for _ in range(n):
-                f = memory[at]
-                # −t log σ(f) − (1 − t) log σ(−f)
-                missed = (reals[Q] if x else 1.0 - reals[P]) * max(f, 0.0)
-                missed += (1.0 - reals[Q] if x else reals[P]) * max(-f, 0.0)
-                total += reals[WEIGHTS + at - FIRST] * (math.log1p(math.exp(-abs(f))) + missed)
+                total += reals[WEIGHTS + at - FIRST] * cross_entropy(memory[at], target, other)
                 at += 1
     return total
