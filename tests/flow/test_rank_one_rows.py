@@ -89,6 +89,15 @@ def test_at_one_position_a_row_stops_where_the_flow_is_not_unique(p, q):
     assert set(find_limits(model, sides).label.tolist()) == {1, 2}
 
 
+def test_at_one_position_a_slide_also_ends_where_its_open_side_alone_turns():
+    """At 1 + 4w₁w₂ = 0, where the flow is unique."""
+    model = RankOneModel(BinaryChain(0.5, 0.8), 1)
+    starts = rows([-1.0, 1.0, 1.0, -0.3, 2.0], [-0.5, 0.5, 1.0, -0.35, 3.0],
+                  [-2.0, 2.0, 1.0, -0.4, 1.5])  # fmt: skip
+    assert check_against_the_oracle(model, starts) == (3, 3)
+    assert find_limits(model, starts).label.tolist() == [2, 2, 1]
+
+
 @pytest.mark.parametrize("length", [1, 2])
 def test_labels_do_not_depend_on_the_tolerance(length, generator):
     model = RankOneModel(BinaryChain(0.97, 0.6), length)

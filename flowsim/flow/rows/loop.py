@@ -277,7 +277,7 @@ def follow(row: Row, absolute, relative, times, path, wanted, most, count, numbe
             return ARRIVED
         if landed:
             met = meet(row)
-            count[KINKS] += met
+            count[KINKS] += max(met, 0)
             if met < 0 or count[KINKS] > _MOST_KINKS:
                 return NOT_FINITE if met < 0 else OUT_OF_STEPS
         conserve(row, number[TIME])

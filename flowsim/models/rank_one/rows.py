@@ -15,7 +15,16 @@ from flowsim.models.on_chain import levels_told
 from flowsim.models.rank_one import field as of_mode
 from flowsim.models.rank_one import kinks, straight
 from flowsim.models.rank_one import verdict as ends
-from flowsim.models.rank_one.field import CLOSED, LENGTH, OPEN, SLIDING, UNIGRAM
+from flowsim.models.rank_one.field import (
+    CLOSED,
+    LENGTH,
+    OPEN,
+    OTHER1,
+    SLIDING,
+    TARGET1,
+    UNIGRAM,
+    residual,
+)
 from flowsim.models.rank_one.kinks import UNIT0, UNIT1
 from flowsim.models.rank_one.verdict import (
     AMPLITUDE,
@@ -186,7 +195,7 @@ def _meet(row):
         else:
             leaves = mode[1 - unit] != SLIDING
             _project(y, mode)
-            if leaves and unit == UNIT1 and len(y) == 5 and row.reals[LENGTH] == 1.0:
+            if leaves and unit == UNIT1 and _is_ridge(row):
                 return _leave_ridge(row)
     _choose_modes(y, mode, _kinked(row.memory), row.reals)
     if leaves and mode[2] == 0:
@@ -195,8 +204,21 @@ def _meet(row):
 
 
 @compiled(internal=True)
+def _is_ridge(row):
+    """Whether a slide along Y_1 = 0 has begun to repel on both sides.
+
+    At N = 1 the velocities across it are −2eω₁(1 + 4w₁w₂) and −2eω₁: both turn where ω₁ = 0, only
+    the first where 1 + 4w₁w₂ = 0.
+    """
+    y, reals = row.y, row.reals
+    omega = residual(y[4], reals[TARGET1], reals[OTHER1])
+    tied = len(y) == 5 and reals[LENGTH] == 1.0
+    return tied and abs(omega) < abs(1.0 + 4.0 * y[2] * y[3])
+
+
+@compiled(internal=True)
 def _leave_ridge(row):
-    """Go on from a slide along Y_1 = 0 that has begun to repel on both sides, as it may at N = 1.
+    """Go on from a slide that has begun to repel on both sides.
 
     The flow is not unique from here. Below h(π₁) every way leads to the global minima, and the
     faster one is taken; a row above is given up.
