@@ -62,7 +62,8 @@ class Gestures:
         figure, c = visit.plane.figure, visit.controls
         for event, call in (
             (events.Tap, self._tapped),
-            (events.PressUp, self._tapped),  # a click that was held for long
+            (events.Press, self._pressed),
+            (events.PressUp, self._released),
             (events.DoubleTap, self._double_tapped),
             (events.PanStart, self._pan_start),
             (events.Pan, self._pan),
@@ -168,6 +169,21 @@ class Gestures:
         before = self.visit.view
         self.start(y, x)
         self._clicked = (Start(y, x), self.visit.view) if self.visit.view != before else None
+
+    def _pressed(self, y: float, x: float) -> None:
+        """The mouse has been held down for long; of a drag that follows only the end is told."""
+        self._moved = self._start_at(y, x)
+
+    def _released(self, y: float, x: float) -> None:
+        """It is let go: a start that it was held at is moved here; else it was a click."""
+        number = self._moved
+        if number is None or self._start_at(y, x) == number:
+            self._tapped(y, x)
+        elif number < len(self.visit.view.starts):
+            self._remember()
+            self.visit.choose(number)
+            self._pan(y, x)
+        self._moved = None
 
     def _double_tapped(self, y: float, x: float) -> None:
         """Two clicks at one place go back; those of two places are two clicks."""
