@@ -48,23 +48,26 @@ def of_theta(method: _Method) -> _Method:
     return checked  # type: ignore[return-value]
 
 
-def of_model(function: _Method) -> _Method:
+def of_model(
+    function: _Method,
+    kind: type | None = None,
+    what: str = 'a model, such as flowsim.model("canonical", 0.5, 0.8)',
+) -> _Method:
     """Let a public function of a model answer wrong arguments in one sentence.
 
-    It raises InputError for a first argument that is no model, and for one that it does not have.
+    It raises InputError for a first argument that is no model, or not of the ``kind`` that
+    ``what`` says, and for one that it does not have.
     """
     known = signature(function).parameters
 
     @wraps(function)
     def checked(*given: Any, **named: Any) -> Any:
         model = given[0] if given else named.get("model")
-        if not isinstance(model, Model):
-            usual = 'flowsim.model("canonical", 0.5, 0.8)'
+        if not isinstance(model, kind or Model):
             alike = hasattr(model, "coordinates") and hasattr(model, "loss")
-            own = "; derive a class of your own from flowsim.Model" if alike else ""
-            raise InputError(
-                f"{function.__name__} takes a model, such as {usual}, not {model!r}{own}"
-            )
+            strange = alike and not isinstance(model, Model)
+            own = "; derive a class of your own from flowsim.Model" if strange else ""
+            raise InputError(f"{function.__name__} takes {what}, not {model!r}{own}")
         for name in named.keys() - known.keys():
             takes = ", ".join(known)
             raise InputError(f"{function.__name__} has no argument {name}; it takes {takes}")

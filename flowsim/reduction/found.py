@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import wraps
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from flowsim.errors import InputError
-from flowsim.interface import Model
+from flowsim.interface import Model, of_model
 from flowsim.reduction.names import readable
 from flowsim.reduction.network import Network
 from flowsim.reduction.span import equal_steps, grow, off_span
@@ -98,15 +97,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def of_found(function: _Function) -> _Function:
-    """Let a function of what ``reduce`` found raise InputError for any other first argument."""
-
-    @wraps(function)
-    def checked(model: Found, *more: Any, **named: Any) -> Any:
-        if not isinstance(model, Found):
-            raise InputError(f"{function.__name__} takes what flowsim.reduce found, not {model!r}")
-        return function(model, *more, **named)
-
-    return checked  # type: ignore[return-value]
+    """``of_model`` for a function of what ``reduce`` found."""
+    return of_model(function, Found, "what flowsim.reduce found")
 
 
 def reduce(
