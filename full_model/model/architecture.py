@@ -126,6 +126,7 @@ class Architecture:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Name and shape of every weight of one model, in a fixed order."""
         d, binary = self.d, self.output == "binary"
+        inputs = self.layer_norm and self.norm_at == "inputs"
         shapes: dict[str, tuple[int, ...]] = {"embedding": (d,) if binary else (self.states, d)}
         if self.positions == "learned":
             shapes["positions"] = (self.length, d)
@@ -141,13 +142,12 @@ class Architecture:
                 block["relative"] = (self.heads, self.length)
             if self.positions == "relative-values":
                 block["relative_value"] = (self.length, d)
-            inputs = self.norm_at == "inputs"
-            if self.layer_norm and inputs and self.attention != "none":
+            if inputs and self.attention != "none":
                 block["norm1"] = (d,)
             if self.layer_norm and self.width:
                 block["norm2"] = (d if inputs else self.width,)
             shapes |= {f"{layer}.{name}": shape for name, shape in block.items()}
-        if self.layer_norm and self.norm_at == "inputs":
+        if inputs:
             shapes["norm"] = (d,)
         if not self.tied:
             shapes["unembedding"] = shapes["embedding"]
