@@ -320,9 +320,9 @@ def draw_levels(axes: Axes, chain: BinaryChain) -> None:
 
 def legend_below(axes: Axes, ncols: int, **options: Any) -> Legend:
     """A legend below the whole figure, of what these axes show."""
-    entries = dict(zip(("handles", "labels"), axes.get_legend_handles_labels(), strict=True))
-    return axes.figure.legend(**entries, loc="outside lower center", ncols=ncols, frameon=False,
-                              **options)  # fmt: skip
+    handles, labels = axes.get_legend_handles_labels()
+    return axes.figure.legend(handles=handles, labels=labels, loc="outside lower center",
+                              ncols=ncols, frameon=False, **options)  # fmt: skip
 
 
 def draw_bars(axes: Axes, x: Any, middle: Any, low: Any, high: Any, **style: Any) -> None:
