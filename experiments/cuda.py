@@ -10,14 +10,19 @@
    N = 64 and N = 1 024, beside the compiled kernel on one core with fewer of them.
 4. compare: 400 lifted starts with noise at four chains on the exact loss, d = N = 8, beside the
    labels that the CPU finds.
-5. adamw: 64 seeds of AdamW at the papers' sizes and with their schedule (AM Table 2: warm-up and
+5. basins: 1 024 whole transformers a chain, d = 8, N = 64, softmax attention, lifted from a grid
+   over |e|, |w| ≤ 2 with noise 0.02 on every weight and trained by SGD, beside the rank-one flow:
+   the figure cuda_basins.png, p + q above 1 and below.
+6. adamw: seeds of AdamW at the papers' sizes and with their schedule (AM Table 2: warm-up and
    cosine), N = 1 024 and 8 000 steps, d = 4, 8 and 16, at p + q above and below 1.
-   starts: the runs of LG's figure of initializations at those sizes (lg_initialization.py).
-   depth: the runs of AM Fig. 1 at those sizes (am_fig1_depth.py).
+
+LG's figure of initializations and AM Fig. 1 at the papers' sizes are lg_initialization.py and
+am_fig1_depth.py with --papers --device cuda.
 
 Each part has a record of its own, cuda_PART.json, which stays when a later one fails; the command
 begins again with the first that is not there. A part that has used its minutes ends between two
-steps and says how far it came. In the end the table cuda.md is made of the records.
+steps and says how far it came; one that fails says why, and the next one begins. In the end the
+table cuda.md and the figure are made of the records.
 
     python experiments/cuda.py [--device cpu --small] [--minutes 1.1] [--out figures] [--overwrite]
 """
@@ -29,20 +34,24 @@ import platform
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import am_fig1_depth
-import lg_initialization
+import numpy as np
 import papers
 import torch
-from papers import ABOVE, BELOW, FIGURES
+from matplotlib.figure import Figure
+from papers import ABOVE, BELOW, BLUE, FIGURES, ORANGE
 from torch import Tensor
 
 import flowsim
 from flowsim import BinaryChain
 from flowsim.arrays import resolve_device
+from flowsim.drawing.style import DPI, save_figure
 from flowsim.errors import InputError
 from flowsim.flow.how import How
 from flowsim.flow.orbits import limits_by
@@ -56,13 +65,16 @@ from full_model import (
     MarkovSource,
     RunSettings,
     Trainer,
-    Weights,
     compare,
     grid_points,
     initial_weights,
     papers_recipe,
     train,
+    wilson,
 )
+from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
+from full_model.comparison.sampled import run_settings
+from full_model.comparison.side_by_side import lifted_weights
 
 ROOT = Path(__file__).parents[1]
 NAME = "cuda"
@@ -70,16 +82,17 @@ CHAINS = (ABOVE, BinaryChain(0.9, 0.9), BELOW, BinaryChain(0.1, 0.1))
 #: Sizes of the parts, and those of --small.
 LARGE = {
     "tests": "", "starts": 10**6, "models": 4096, "lengths": (64, 1024), "cells": 20,
-    "steps": 2000, "seeds": 64, "training": (1024, 8000), "widths": (4, 8, 16), "descent": 4000,
-    "depth": {"doublings": 3, "seeds": 16, "descent_steps": 400},
+    "steps": 2000, "seeds": 4, "training": (1024, 8000), "widths": (4, 8, 16),
+    "basins": (32, 5000),
 }  # fmt: skip
 SMALL = {
     "tests": "losses or captured", "starts": 100, "models": 8, "lengths": (16, 32), "cells": 2,
-    "steps": 40, "seeds": 2, "training": (16, 10), "widths": (4,), "descent": 10,
-    "depth": {"doublings": 1, "seeds": 2, "descent_steps": 10},
+    "steps": 40, "seeds": 2, "training": (16, 10), "widths": (4,), "basins": (2, 20),
 }  # fmt: skip
 
 Found = dict[str, Any]
+#: SGD of part 5, as in agreement_sampled.py.
+SGD: Found = {"d": 8, "length": 64, "batch": 32, "learning_rate": 0.2}
 
 
 class OutOfTimeError(Exception):
@@ -234,26 +247,85 @@ def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
         )
         for d in sizes["widths"]
     }  # fmt: skip
-    trained_by(cases, {}, found, clock)
+    trained_by(cases, found, clock)
 
 
-def starts(found: Found, device: str, sizes: Found, clock: Clock) -> None:
-    """LG's figure of initializations at the papers' sizes."""
-    length, steps = sizes["training"]
-    cases = lg_initialization.cases(sizes["seeds"], length, steps, sizes["descent"], device)
-    trained_by(*cases, found, clock)
+def basins(found: Found, device: str, sizes: Found, clock: Clock) -> None:
+    """Where whole transformers end that start on a grid of the plane, beside the rank-one flow."""
+    cells, steps = sizes["basins"]
+    points = grid_points(cells, cells)
+    for chain in (ABOVE, BELOW):
+        settings = Comparison(
+            chain.p, chain.q, "rank-one", "sgd", noise=0.02, steps=steps, device=device,
+            dtype="float32", **SGD,
+        )  # fmt: skip
+        run = replace(run_settings(settings, len(points)), telemetry_every=steps // 20)
+        began = clock.passed()
+        record, _ = train(run, initial=lifted_weights(settings, points),
+                          progress=lambda *_: clock.left())  # fmt: skip
+        share = open_gap(chain, record.loss.values[-1])
+        learned = np.isfinite(record.escape.values) & (share <= LEARNED_SAMPLED)
+        model = flowsim.model("rank-one", chain.p, chain.q, length=settings.length)
+        flow = flowsim.find_limits(model, model.from_canonical(points)).label.numpy()
+        lost = record.finite.values == 0
+        predicted, decided = flow == Label.GLOBAL_MINIMUM, ~lost & (flow != Label.UNRESOLVED)
+        agree = (learned == predicted)[decided]
+        low, high = wilson(int(agree.sum()), len(agree))
+        found[f"p = {chain.p:g}, q = {chain.q:g}"] = {
+            "starts": len(points), "d": settings.d, "length": settings.length, "noise": 0.02,
+            "batch": settings.batch, "learning rate": settings.learning_rate, "steps": steps,
+            "seconds": clock.passed() - began, "decided": len(agree), "agree": int(agree.sum()),
+            "agreement": float(agree.mean()), "low": low, "high": high,
+            "learned": int(learned.sum()), "flow learns": int(predicted.sum()),
+            "open share at the end": [*map(float, np.quantile(share[~learned], [0, 0.5, 1]))]
+            if (~learned & ~lost).any() else [],
+            "grid": _strings(np.where(lost, "x", np.where(learned, "1", "0")), cells),
+            "flow": _strings(flow.astype(str), cells),
+        }  # fmt: skip
 
 
-def depth(found: Found, device: str, sizes: Found, clock: Clock) -> None:
-    """AM Fig. 1 at the papers' sizes."""
-    length, steps = sizes["training"]
-    cases = am_fig1_depth.cases(length=length, steps=steps, device=device, **sizes["depth"])
-    trained_by(cases, {}, found, clock)
+def _strings(codes: np.ndarray, columns: int) -> list[str]:
+    """A grid's codes, a string for each row of points."""
+    return ["".join(row) for row in codes.reshape(-1, columns)]
 
 
-def trained_by(
-    cases: dict[str, RunSettings], initial: dict[str, Weights], found: Found, clock: Clock
-) -> None:
+def draw_basins(record: Found) -> Figure:
+    """A panel for each chain: the flow's basins, and on them where every transformer ended."""
+    figure = Figure(figsize=(11, 5.6), layout="constrained")
+    found = record["found"]
+    for axes, chain in zip(figure.subplots(1, 2), (ABOVE, BELOW), strict=True):
+        case = found[f"p = {chain.p:g}, q = {chain.q:g}"]
+        model = flowsim.model("rank-one", chain.p, chain.q, length=case["length"])
+        window = {"w": (-2.0, 2.0), "e": (-2.0, 2.0)}
+        drawn = flowsim.portrait_record(model, window=window, resolution=128)
+        flowsim.draw(drawn, ax=axes, legend=False)
+        grid = np.array([list(row) for row in case["grid"]]).ravel()
+        points = grid_points(len(case["grid"][0]), len(case["grid"])).numpy()
+        flow = np.array([list(row) for row in case["flow"]]).ravel() == str(
+            int(Label.GLOBAL_MINIMUM)
+        )
+        for code, colour, words in (("1", BLUE, "learned the bigram"),
+                                    ("0", ORANGE, "not learned")):  # fmt: skip
+            on = grid == code
+            axes.scatter(points[on, 1], points[on, 0], s=7, color=colour, linewidths=0, label=words)
+        off = (grid != "x") & ((grid == "1") != flow)
+        axes.scatter(points[off, 1], points[off, 0], s=34, facecolors="none", edgecolors="black",
+                     linewidths=0.9, label="otherwise than the flow")  # fmt: skip
+        axes.set_title(
+            f"{papers.caption(chain)}\n{case['agree']} of {case['decided']} as the flow says "
+            f"({case['low']:.1%} to {case['high']:.1%})", fontsize=10,
+        )  # fmt: skip
+    case = next(iter(found.values()))
+    papers.legend_below(figure.axes[0], 3)
+    figure.suptitle(
+        f"Whole transformers trained on a GPU (dots) end where the rank-one flow (areas) says\n"
+        f"$d$ = {case['d']}, $N$ = {case['length']}, softmax attention, noise {case['noise']:g} on "
+        f"every weight, SGD, {case['steps']} steps", fontsize=11,
+    )  # fmt: skip
+    return figure
+
+
+def trained_by(cases: dict[str, RunSettings], found: Found, clock: Clock) -> None:
     """Where every case's seeds end, chain by chain, and their median losses."""
     for name, settings in cases.items():
         began = clock.passed()
@@ -262,7 +334,7 @@ def trained_by(
             found[name] = {"stopped after steps": step}
             clock.left()
 
-        record, _ = train(settings, initial=initial.get(name), progress=report)
+        record, _ = train(settings, progress=report)
         lines = record.rename(step="line").assign_coords(line=range(record.sizes["step"]))
         pairs = dict.fromkeys(zip(record.p.values.tolist(), record.q.values.tolist(), strict=True))
         parts = {f"p = {p:g}, q = {q:g}": papers.chain_part(lines, BinaryChain(p, q))
@@ -278,7 +350,7 @@ def trained_by(
 
 PARTS: dict[str, Callable[[Found, str, Found, Clock], None]] = {
     "tests": tests, "any_loss": any_loss, "ensembles": ensembles, "compare": compared,
-    "adamw": adamw, "starts": starts, "depth": depth,
+    "basins": basins, "adamw": adamw,
 }  # fmt: skip
 
 
@@ -305,6 +377,9 @@ def record_of(part: str, device: str, small: bool, minutes: float) -> Found:
         PARTS[part](found, device, SMALL if small else LARGE, clock)
     except OutOfTimeError:
         ended = False
+    except Exception as error:  # the other parts are worth having
+        traceback.print_exc()
+        ended, found["failed"] = False, f"{type(error).__name__}: {error}"
     words = f"python experiments/{NAME}.py --device {device}" + " --small" * small
     said = "" if ended else ", its time was up"
     print(f"{part}: {clock.passed():.0f} s of {60 * minutes:.0f}{said}", file=sys.stderr)
@@ -352,11 +427,18 @@ def main(arguments: list[str] | None = None) -> int:
             records[part] = json.loads(path.read_text())
             print(path)
         write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(table(records)))
+        if records["basins"]["ended"]:
+            figure = draw_basins(records["basins"])
+            save = partial(save_figure, figure, dpi=DPI)
+            write_atomically(options.out / f"{NAME}_basins.png", save)
+            print(options.out / f"{NAME}_basins.png")
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
     print(options.out / f"{NAME}.md")
-    return 1 if records["tests"]["found"].get("exit") else 0
+    return (
+        1 if any("failed" in r["found"] or r["found"].get("exit") for r in records.values()) else 0
+    )
 
 
 if __name__ == "__main__":

@@ -19,9 +19,19 @@ def test_without_a_gpu_it_says_so(tmp_path, capsys):
 
 
 def test_a_part_whose_time_is_up_ends_and_says_so():
-    for part in ("ensembles", "adamw", "compare", "any_loss", "starts", "depth"):
+    for part in ("ensembles", "adamw", "compare", "any_loss", "basins"):
         record = script.record_of(part, "cpu", True, 0.0)
         assert not record["ended"] and record["seconds"] < 60
+
+
+def test_a_part_that_fails_says_so_and_others_go_on(monkeypatch, capsys):
+    def fails(*_):
+        raise RuntimeError("no kernel image is available")
+
+    monkeypatch.setitem(script.PARTS, "adamw", fails)
+    record = script.record_of("adamw", "cpu", True, 1.0)
+    assert record["found"] == {"failed": "RuntimeError: no kernel image is available"}
+    assert not record["ended"] and "Traceback" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -41,16 +51,18 @@ def test_every_part_small_on_the_cpu(tmp_path, capsys):
     assert [line["other labels"] for line in compared.values()] == [0] * 4
     ends = records["adamw"]["found"]["d = 4"]["ends"]
     assert [end["models"] for end in ends.values()] == [2, 2]
-    for part, count in (("starts", 9), ("depth", 7)):  # cases of the papers' figures
-        lines = records[part]["found"].values()
-        assert len(lines) == count
-        assert all([end["models"] for end in line["ends"].values()] == [2] for line in lines)
+    for line in records["basins"]["found"].values():
+        assert line["decided"] == line["starts"] == 4 and [len(row) for row in line["grid"]] == [
+            2,
+            2,
+        ]
+    assert (tmp_path / "cuda_basins.png").stat().st_size < 300_000
     shown = (tmp_path / "cuda.md").read_text()
     assert "gpu none, torch" in shown and "at the bigram" in shown
-    (tmp_path / "cuda_depth.json").unlink()
+    (tmp_path / "cuda_adamw.json").unlink()
     capsys.readouterr()
     assert script.main(words) == 0
-    assert capsys.readouterr().err.startswith("depth:")  # what was finished stays
+    assert capsys.readouterr().err.startswith("adamw:")  # what was finished stays
 
 
 def test_the_uniform_model_in_torch_has_the_loss_and_gradient_of_the_compiled_one():
