@@ -1,18 +1,18 @@
 """What a GPU does: the same numbers as the CPU, and how much sooner. One command, part by part.
 
-1. tests: every test that computes on a device, there: losses and gradients of transformers, lifts,
-   trainers and the engine for any loss equal the CPU's to 1e-10 in float64.
-2. any_loss: that engine on a million starts of the canonical model with a dynamic bias, of a user's
-   model (examples/two_factor.py) and of the uniform model, beside one core, on a hundredth of them.
-   The uniform model's own formulas are compiled for the CPU, so it is written here as a user would;
-   the core takes its own engine.
-3. ensembles: a step of AdamW (AM Table 2) of 4 096 transformers with softmax attention, d = 8, at
-   N = 64 and N = 1 024, beside the compiled kernel on one core with fewer of them.
-4. compare: 400 lifted starts with noise at four chains on the exact loss, d = N = 8, beside the
-   labels that the CPU finds.
-5. basins: 1 024 whole transformers a chain, d = 8, N = 64, softmax attention, lifted from a grid
+1. basins: 1 024 whole transformers a chain, d = 8, N = 64, softmax attention, lifted from a grid
    over |e|, |w| ≤ 2 with noise 0.02 on every weight and trained by SGD, beside the rank-one flow:
    the figure cuda_basins.png, p + q above 1 and below.
+2. any_loss: the engine for any loss on a million starts of the canonical model with a dynamic bias,
+   of a user's model (examples/two_factor.py) and of the uniform model, beside one core, on a
+   hundredth of them. The uniform model's own formulas are compiled for the CPU, so it is written
+   here as a user would; the core takes its own engine.
+3. tests: every test that computes on a device, there: losses and gradients of transformers, lifts,
+   trainers and the engine for any loss equal the CPU's to 1e-10 in float64.
+4. ensembles: a step of AdamW (AM Table 2) of 4 096 transformers with softmax attention, d = 8, at
+   N = 64 and N = 1 024, beside the compiled kernel on one core with fewer of them.
+5. compare: 400 lifted starts with noise on the exact loss, d = N = 8, beside the labels that the
+   CPU finds, at as many of four chains as the time allows.
 6. adamw: seeds of AdamW at the papers' sizes and with their schedule (AM Table 2: warm-up and
    cosine), N = 1 024 and 8 000 steps, d = 4, 8 and 16, at p + q above and below 1.
 
@@ -22,9 +22,10 @@ am_fig1_depth.py with --papers --device cuda.
 Each part has a record of its own, cuda_PART.json, which stays when a later one fails; the command
 begins again with the first that is not there. A part that has used its minutes ends between two
 steps and says how far it came; one that fails says why, and the next one begins. In the end the
-table cuda.md and the figure are made of the records.
+table cuda.md and the figure are made of the records. The minutes are those of an H100 with 16 cores
+(any_loss's are a guess: it has not been through there).
 
-    python experiments/cuda.py [--device cpu --small] [--minutes 1.1] [--out figures] [--overwrite]
+    python experiments/cuda.py [--device cpu --small] [--minutes 9] [--out figures] [--overwrite]
 """
 
 import argparse
@@ -45,7 +46,7 @@ import numpy as np
 import papers
 import torch
 from matplotlib.figure import Figure
-from papers import ABOVE, BELOW, BLUE, FIGURES, ORANGE
+from papers import ABOVE, BELOW, BLUE, FIGURES
 from torch import Tensor
 
 import flowsim
@@ -58,6 +59,7 @@ from flowsim.flow.orbits import limits_by
 from flowsim.interface import Levels
 from flowsim.labels import Label
 from flowsim.models.past_law import running_mean_law
+from flowsim.models.rank_one.model import RankOneModel
 from flowsim.records.netcdf import write_atomically
 from full_model import (
     Architecture,
@@ -261,11 +263,14 @@ def basins(found: Found, device: str, sizes: Found, clock: Clock) -> None:
         )  # fmt: skip
         run = replace(run_settings(settings, len(points)), telemetry_every=steps // 20)
         began = clock.passed()
-        record, _ = train(run, initial=lifted_weights(settings, points),
-                          progress=lambda *_: clock.left())  # fmt: skip
+
+        def report(step: int, _: object) -> None:
+            clock.left()
+
+        record, _ = train(run, initial=lifted_weights(settings, points), progress=report)
         share = open_gap(chain, record.loss.values[-1])
         learned = np.isfinite(record.escape.values) & (share <= LEARNED_SAMPLED)
-        model = flowsim.model("rank-one", chain.p, chain.q, length=settings.length)
+        model = RankOneModel(chain, settings.length)
         flow = flowsim.find_limits(model, model.from_canonical(points)).label.numpy()
         lost = record.finite.values == 0
         predicted, decided = flow == Label.GLOBAL_MINIMUM, ~lost & (flow != Label.UNRESOLVED)
@@ -291,36 +296,40 @@ def _strings(codes: np.ndarray, columns: int) -> list[str]:
 
 def draw_basins(record: Found) -> Figure:
     """A panel for each chain: the flow's basins, and on them where every transformer ended."""
-    figure = Figure(figsize=(11, 5.6), layout="constrained")
     found = record["found"]
-    for axes, chain in zip(figure.subplots(1, 2), (ABOVE, BELOW), strict=True):
+    figure = Figure(figsize=(5.6 * len(found), 5.8), layout="constrained")
+    panels = figure.subplots(1, len(found), squeeze=False)[0]
+    for axes, chain in zip(panels, (ABOVE, BELOW), strict=False):
         case = found[f"p = {chain.p:g}, q = {chain.q:g}"]
         model = flowsim.model("rank-one", chain.p, chain.q, length=case["length"])
         window = {"w": (-2.0, 2.0), "e": (-2.0, 2.0)}
         drawn = flowsim.portrait_record(model, window=window, resolution=128)
-        flowsim.draw(drawn, ax=axes, legend=False)
+        flowsim.draw(drawn, ax=axes, legend=False, orbits=False)
         grid = np.array([list(row) for row in case["grid"]]).ravel()
         points = grid_points(len(case["grid"][0]), len(case["grid"])).numpy()
-        flow = np.array([list(row) for row in case["flow"]]).ravel() == str(
-            int(Label.GLOBAL_MINIMUM)
-        )
-        for code, colour, words in (("1", BLUE, "learned the bigram"),
-                                    ("0", ORANGE, "not learned")):  # fmt: skip
+        learns = str(int(Label.GLOBAL_MINIMUM))
+        flow = np.array([list(row) for row in case["flow"]]).ravel() == learns
+        for code, words, style in (
+            ("1", "transformer learned the bigram",
+             {"marker": "o", "color": BLUE, "edgecolors": "white", "linewidths": 0.3}),
+            ("0", f"not learned in {case['steps']} steps",
+             {"marker": "x", "color": "black", "linewidths": 0.8}),
+        ):  # fmt: skip
             on = grid == code
-            axes.scatter(points[on, 1], points[on, 0], s=7, color=colour, linewidths=0, label=words)
+            axes.scatter(points[on, 1], points[on, 0], s=11, label=words, **style)
         off = (grid != "x") & ((grid == "1") != flow)
-        axes.scatter(points[off, 1], points[off, 0], s=34, facecolors="none", edgecolors="black",
-                     linewidths=0.9, label="otherwise than the flow")  # fmt: skip
+        axes.scatter(points[off, 1], points[off, 0], s=50, facecolors="none", edgecolors="#CC79A7",
+                     linewidths=1.6, label="otherwise than the flow")  # fmt: skip
         axes.set_title(
             f"{papers.caption(chain)}\n{case['agree']} of {case['decided']} as the flow says "
             f"({case['low']:.1%} to {case['high']:.1%})", fontsize=10,
         )  # fmt: skip
     case = next(iter(found.values()))
-    papers.legend_below(figure.axes[0], 3)
+    papers.legend_below(figure.axes[0], 1 + len(found))
     figure.suptitle(
-        f"Whole transformers trained on a GPU (dots) end where the rank-one flow (areas) says\n"
-        f"$d$ = {case['d']}, $N$ = {case['length']}, softmax attention, noise {case['noise']:g} on "
-        f"every weight, SGD, {case['steps']} steps", fontsize=11,
+        "Whole transformers trained on a GPU, from starts on the plane,\nand the basins of the "
+        f"rank-one flow ($d$ = {case['d']}, $N$ = {case['length']}, noise {case['noise']:g})",
+        fontsize=11,
     )  # fmt: skip
     return figure
 
@@ -349,9 +358,12 @@ def trained_by(cases: dict[str, RunSettings], found: Found, clock: Clock) -> Non
 
 
 PARTS: dict[str, Callable[[Found, str, Found, Clock], None]] = {
-    "tests": tests, "any_loss": any_loss, "ensembles": ensembles, "compare": compared,
-    "basins": basins, "adamw": adamw,
+    "basins": basins, "any_loss": any_loss, "tests": tests, "ensembles": ensembles,
+    "compare": compared, "adamw": adamw,
 }  # fmt: skip
+#: The minutes of each part, of nine.
+MINUTES = {"basins": 2.8, "any_loss": 1.2, "tests": 1.2, "ensembles": 0.8, "compare": 1.4,
+           "adamw": 1.6}  # fmt: skip
 
 
 def machine(device: str) -> dict[str, str]:
@@ -410,7 +422,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cuda", help="cuda (default), or cpu with --small")
     parser.add_argument("--small", action="store_true", help="sizes that take seconds")
-    parser.add_argument("--minutes", type=float, default=1.1, help="what each part may take")
+    whole = sum(MINUTES.values())
+    parser.add_argument("--minutes", type=float, default=whole, help="all parts together (9)")
     parser.add_argument("--out", type=Path, default=FIGURES, help="folder (default: figures)")
     parser.add_argument("--overwrite", action="store_true", help="begin again with the first part")
     options = parser.parse_args(arguments)
@@ -422,12 +435,14 @@ def main(arguments: list[str] | None = None) -> int:
         for part in PARTS:
             path = options.out / f"{NAME}_{part}.json"
             if options.overwrite or not path.exists():
-                found = record_of(part, device, options.small, options.minutes)
+                found = record_of(
+                    part, device, options.small, options.minutes * MINUTES[part] / whole
+                )
                 papers.write_json(path, papers.rounded(found))
             records[part] = json.loads(path.read_text())
             print(path)
         write_atomically(options.out / f"{NAME}.md", lambda to: to.write_text(table(records)))
-        if records["basins"]["ended"]:
+        if records["basins"]["found"]:
             figure = draw_basins(records["basins"])
             save = partial(save_figure, figure, dpi=DPI)
             write_atomically(options.out / f"{NAME}_basins.png", save)
@@ -436,9 +451,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     print(options.out / f"{NAME}.md")
-    return (
-        1 if any("failed" in r["found"] or r["found"].get("exit") for r in records.values()) else 0
-    )
+    failed = [r for r in records.values() if "failed" in r["found"] or r["found"].get("exit")]
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -18,8 +18,6 @@ _STARTS, _STEPS = 24, 100
 #: The last step, and how far apart two points are, in parts of the window; the least curvature, in
 #: parts of the largest, of a point that is not one of a curve of them.
 _ARRIVED, _APART, _CURVED = 1e-9, 1e-6, 1e-6
-#: Matrices at once: on a GPU the solver takes 100 kB for each.
-_EIGENVALUES_AT_ONCE = 2**15
 
 
 @of_model
@@ -45,9 +43,9 @@ def _curvatures(model: Model, theta: Tensor) -> Tensor:
     if type(model).field is not Model.field:
         return -torch.linalg.eigvals(model.jacobian(theta)).real.sort(descending=True).values
     root = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device).rsqrt()
-    hessians = (root * model.hessian(theta) * root.unsqueeze(-1)).reshape(-1, *root.shape * 2)
-    parts = [torch.linalg.eigvalsh(part) for part in hessians.split(_EIGENVALUES_AT_ONCE)]
-    return torch.cat(parts).reshape(theta.shape)
+    hessian = root * model.hessian(theta) * root.unsqueeze(-1)
+    # on the CPU also for rows of a GPU, whose solver takes 200 kB for each small matrix
+    return torch.linalg.eigvalsh(hessian.cpu()).to(theta.device)
 
 
 def classify_critical(model: Model, theta: Tensor, decisive: bool = False) -> Tensor:
