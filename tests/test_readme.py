@@ -1,5 +1,6 @@
 """The README's promises that a program can keep, and those of the site's command lines."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -31,9 +32,38 @@ def test_the_lines_of_python_run(tmp_path, monkeypatch, capsys):
 def test_the_first_screen_is_short():
     """From the title to the first line of Python, pictures and commands apart."""
     screen = README.partition("```python")[0]
-    screen = re.sub(r"```.*?```|<!--.*?-->|^!.*$", "", screen, flags=re.DOTALL | re.M)
+    screen = re.sub(r"```.*?```|<!--.*?-->", "", screen, flags=re.DOTALL)
+    screen = re.sub(r"^!.*$|\]\(.*?\)|P\(\d→\d\)", "", screen, flags=re.M)
     assert len(screen.split()) <= 130
     assert len(re.findall(r"\b\d[\d. ]*\b", screen)) <= 3
+
+
+def test_the_first_screen_says_what_it_is():
+    """The condition, the loss, what is exact, what integrates, and the optimizers."""
+    screen = " ".join(README.splitlines()[:20])
+    for words in ("p + q > 1", "L(e, w, a)", "exact", "gradient flow", "torchdiffeq",
+                  "--integrator torchdiffeq", "AdamW", "whole transformers"):  # fmt: skip
+        assert words in screen, words
+
+
+def test_the_table_of_evidence_is_that_of_the_record():
+    """Noise on all weights; a line for each regime and deviation."""
+    rows = re.findall(r"^\| (p \+ q [<>] 1)? ?\| (none|0\.\d+) \| ([\d ]+) of ([\d ]+) \| "
+                      r"(\d+(?:\.\d)?) %[^|]*\| ([\d ]+) \|$", README, flags=re.M)  # fmt: skip
+    assert len(rows) == 6
+    lines = json.loads((ROOT / "figures/agreement.json").read_text())["lines"]
+    regime = ""
+    for name, noise, agree, decided, worst, canonical in rows:
+        regime = name or regime
+        own = [
+            line for line in lines
+            if line["noise_on"] == "all" and line["noise"] == float(noise.replace("none", "0"))
+            and (sum(map(float, re.findall(r"[pq]=([\d.]+)", line["case"]))) > 1) == (">" in regime)
+        ]  # fmt: skip
+        found = [sum(line["rank-one"][key] for line in own) for key in ("agree", "decided")]
+        assert found == [int(agree.replace(" ", "")), int(decided.replace(" ", ""))]
+        assert sum(line["canonical"]["agree"] for line in own) == int(canonical.replace(" ", ""))
+        assert 100 * min(line["rank-one"]["agreement"] for line in own) == float(worst)
 
 
 def test_it_is_read_in_two_minutes():
