@@ -8,20 +8,21 @@ says beyond the loss makes its results faster, sharper or better labelled. Only 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import isfunction, signature
 from itertools import product
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
+from flowsim.inheritance import forget_outdated, keeps_formulas_of, unwritten
 from flowsim.labels import Label
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
@@ -276,6 +277,14 @@ class Plane:
         return {}
 
 
+def differentiate(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
+    """∇f, shape of θ, of a function (..., k) ↦ (...) whose rows do not depend on one another."""
+    with torch.enable_grad():
+        point = theta if theta.requires_grad else theta.detach().requires_grad_()
+        total = function(point).sum()
+        return torch.autograd.grad(total, point, create_graph=theta.requires_grad)[0]
+
+
 def _derivative(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
     """∂f/∂θ, shape (..., k, k), of a function whose rows do not depend on one another."""
     k = theta.shape[-1]
@@ -294,6 +303,16 @@ _OF_THETA = {
     "loss", "gradient", "hessian", "field", "jacobian", "conserved", "classify", "basin",
     "logit_gap", "optimal_bias",
 }  # fmt: skip
+
+
+class _Each:
+    """One value for each of a model's coordinates, unless the model has others."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __get__(self, model: Any, kind: Any = None) -> tuple[float, ...]:
+        return (self.value,) * len((kind if model is None else model).coordinates)
 
 
 class Model:
@@ -328,8 +347,8 @@ class Model:
 
     name: str = "Model"
     coordinates: tuple[str, ...]
-    metric: tuple[float, ...]
-    keeps_sign: tuple[bool, ...]
+    metric: tuple[float, ...] = cast(Any, _Each(1.0))
+    keeps_sign: tuple[bool, ...] = cast(Any, _Each(False))
     shown: tuple[str, ...] = ()
     conserved_names: tuple[str, ...] = ()
     kinked = False
@@ -339,39 +358,18 @@ class Model:
 
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
-        for name in _OF_THETA & vars(cls).keys():
-            if isfunction(written := vars(cls)[name]):
-                setattr(cls, name, of_theta(written))
-        own = not cls.__module__.startswith("flowsim.")
-        if "name" not in vars(cls) and (own or cls.name == Model.name):
-            cls.name = cls.__name__
-        built_in = (kind for kind in cls.__mro__[1:-1] if kind.__module__.startswith("flowsim."))
-        if own and any("loss" in vars(kind) for kind in built_in if kind is not Model):
-            cls._forget(vars(cls).keys() & {"loss", "gradient", "field"}, "logit_gap" in vars(cls))
-
-    @classmethod
-    def _forget(cls, other_loss: Collection[str], other_gap: bool) -> None:
-        """Say nothing of what a built-in model knows of its own loss, where this one differs."""
-        labels = ["levels", "classify", "settled"] if other_loss else []
-        flow = ["basin", "integral", "plane", "keeps_sign", "captions", "conserved_names"]
-        for name in labels + flow if other_loss or other_gap else []:
+        for name in _OF_THETA:
             home = next((kind for kind in cls.__mro__ if name in vars(kind)), Model)
-            if home is Model or not home.__module__.startswith("flowsim."):
-                continue
-            if name == "keeps_sign":
-                cls.keeps_sign = (False,) * len(cls.coordinates)
-            elif name == "conserved_names":
-                cls.conserved_names, cls.conserved = (), Model.conserved  # type: ignore[method-assign]
-            else:
-                setattr(cls, name, vars(Model)[name])
+            written = vars(home).get(name)
+            if isfunction(written) and (home is cls or not issubclass(home, Model)):
+                setattr(cls, name, of_theta(written))  # of a class beside the models, too
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+        forget_outdated(cls)
 
     if not TYPE_CHECKING:  # else a checker of types would take any name for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            if name == "metric":
-                return (1.0,) * len(self.coordinates)
-            if name == "keeps_sign":
-                return (False,) * len(self.coordinates)
             if name == "coordinates":
                 raise InputError(f'{self.name} needs coordinates, such as coordinates = ("x", "y")')
             chain = vars(self).get("chain")
@@ -379,6 +377,7 @@ class Model:
             hint = f"; its chain has: .chain.{name}" if of_chain else ""
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
+    @unwritten
     def loss(self, theta: Tensor) -> Tensor:
         """L, shape (...) for θ of shape (..., k)."""
         raise NotImplementedError(f"{type(self).__name__} needs a method loss(theta)")
@@ -386,10 +385,7 @@ class Model:
     @of_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of θ; by automatic differentiation of ``loss`` unless written."""
-        with torch.enable_grad():
-            point = theta if theta.requires_grad else theta.detach().requires_grad_()
-            loss = self.loss(point).sum()
-            return torch.autograd.grad(loss, point, create_graph=theta.requires_grad)[0]
+        return differentiate(self.loss, theta)
 
     @of_theta
     def hessian(self, theta: Tensor) -> Tensor:
@@ -507,6 +503,11 @@ class Model:
         ``{steps}``.
         """
         return {"title": self.name.rpartition(":")[2]}
+
+    @classmethod
+    def has_flow_of(cls, kind: type[Model]) -> bool:
+        """Whether it is a model of that class, or of one derived from it with the same flow."""
+        return keeps_formulas_of(cls, kind)
 
     def options(self) -> dict[str, Any]:
         """What it was chosen with beside its data, by name."""

@@ -85,7 +85,7 @@ def descend(
     >>> trained.label, trained.loss.round(4)
     (array([1, 2], dtype=int8), array([0.619 , 0.6663]))
     """
-    if isinstance(model, RankOneModel):
+    if model.has_flow_of(RankOneModel):
         return ReducedTraining(model, optimizer, **numbers).run(theta0, progress)
     if isinstance(optimizer, str):
         numbers = {"loss": "population", **numbers}

@@ -113,7 +113,7 @@ class OptimizerChoice:
         Raises:
             InputError: sampled batches of a model that has none.
         """
-        if isinstance(model, RankOneModel):
+        if model.has_flow_of(RankOneModel):
             nudge, recipe = USUAL_NUDGE if self.nudge is None else self.nudge, self.recipe
             if self.clips and recipe.trainer == "adamw":
                 recipe = replace(recipe, clip=USUAL_CLIP)

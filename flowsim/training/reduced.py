@@ -60,7 +60,7 @@ class ReducedTraining:
     """
 
     def __init__(self, model: Model, optimizer: OptimizerChoice | str, **numbers: Any) -> None:
-        if not isinstance(model, RankOneModel):
+        if not (isinstance(model, RankOneModel) and model.has_flow_of(RankOneModel)):
             raise InputError(
                 f"optimizers have reduced maps in the rank-one model, not in the {model.name} one"
             )

@@ -29,7 +29,7 @@ _OTHERS = {"loss": "<f8", "period": "<i4", "largest": "<f8", "steps_taken": "<i4
 
 def recorded(model: Model) -> dict[str, str]:
     """The attributes of ``Trained`` that a record has of runs in that model, with their types."""
-    return _RANK_ONE if isinstance(model, RankOneModel) else _OTHERS
+    return _RANK_ONE if model.has_flow_of(RankOneModel) else _OTHERS
 
 
 @dataclass

@@ -60,7 +60,7 @@ def compare_sampled(
     Raises:
         InputError: another model than the rank-one model, or a scheduler.
     """
-    if not isinstance(model, RankOneModel):
+    if not (isinstance(model, RankOneModel) and model.has_flow_of(RankOneModel)):
         raise InputError(
             f"what {settings.trainer} does is predicted by its map in the rank-one model's "
             f"coordinates, which the {model.name} model has not"

@@ -109,15 +109,16 @@ def test_slope_is_exact_far_out_in_the_tails():
 
 
 @pytest.mark.parametrize("name", ["canonical", "linear", "untied", "states"])
-def test_a_compiled_half_is_handed_out_by_the_class_itself_alone(name):
-    """Not by a subclass, which may have other formulas, nor with a bias that moves."""
+def test_a_compiled_half_is_handed_out_for_its_own_formulas_alone(name):
+    """Not by a subclass with other formulas, nor with a bias that moves."""
     data = {"states": 3, "p": 0.8} if name == "states" else {"p": 0.5, "q": 0.8}
     model = flowsim.model(name, **data)
     half = model.flow()
     assert isinstance(half, Gap) and half.of is type(model)
     assert half.law[0] * (6.0 if name == "states" else 1.0) == model.chain.target_logit_gap
-    other = type("Other", (type(model),), {})(model.chain)
-    assert other.flow() is None
+    assert type("Same", (type(model),), {})(model.chain).flow() == half
+    other = type("Other", (type(model),), {"logit_gap": lambda self, theta: theta.sum(-1)})
+    assert other(model.chain).flow() is None
     if name != "states":
         assert type(model)(model.chain, bias="dynamic").flow() is None
 

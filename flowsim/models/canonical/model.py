@@ -79,7 +79,7 @@ class CanonicalModel(BinaryGapModel):
         return torch.stack([-e, torch.zeros_like(e)], dim=-1)
 
     def flow(self) -> Gap | None:
-        if type(self) is not CanonicalModel or self.dynamic_bias:
+        if self.dynamic_bias:
             return None
         from flowsim.models.canonical.compiled import HOOKS
 

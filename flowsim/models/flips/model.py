@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowsim.interface import Gap
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.flips.family import FlippedChain
 
@@ -42,9 +41,6 @@ class FlipsModel(CanonicalModel):
 
     def attributes(self) -> dict[str, Any]:
         return {**super().attributes(), "p": self.chain.hidden.p, "q": self.chain.hidden.q}
-
-    def flow(self) -> Gap | None:
-        return CanonicalModel(self.chain, super().options()["bias"]).flow()
 
     def __repr__(self) -> str:
         return f"FlipsModel({self.chain!r}, bias={super().options()['bias']!r})"

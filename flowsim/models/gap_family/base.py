@@ -9,6 +9,8 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.inheritance import unwritten
+from flowsim.interface import differentiate
 from flowsim.markov import GapChain
 from flowsim.models.gap_family.loss import (
     cross_entropy,
@@ -30,23 +32,32 @@ class GapModel(OnChain):
 
     chain: GapChain
     shown = ("w", "e")
-    fast = True
 
+    @property
+    def fast(self) -> bool:  # type: ignore[override]
+        """Whether its compiled half follows it."""
+        return self.flow() is not None
+
+    @unwritten
     def logit_gap(self, theta: Tensor) -> Tensor:
         """Δ, shape (...)."""
         raise NotImplementedError
 
     def logit_gap_gradient(self, theta: Tensor) -> Tensor:
-        """∇Δ over the coordinates without the bias; shape (..., k)."""
-        raise NotImplementedError
+        """∇Δ over the coordinates without the bias, shape (..., k); differentiated of Δ."""
+        return self._without_bias(differentiate(self.logit_gap, theta))
 
+    @unwritten
     def loss_at(self, gap: Tensor) -> Tensor:
         """ℓ(Δ) in nats, shape of Δ."""
         raise NotImplementedError
 
     def slope_at(self, gap: Tensor) -> Tensor:
-        """ℓ′(Δ), of the sign of Δ − Δ*."""
-        raise NotImplementedError
+        """ℓ′(Δ), of the sign of Δ − Δ*; by automatic differentiation."""
+        return differentiate(self.loss_at, gap)
+
+    def _without_bias(self, gradient: Tensor) -> Tensor:
+        return gradient[..., :-1] if self.dynamic_bias else gradient
 
     def conserved(self, theta: Tensor) -> Tensor:
         """Conserved quantities, shape (..., len(conserved_names)); none with a dynamic bias."""
@@ -85,10 +96,9 @@ class BinaryGapModel(GapModel):
         if bias not in ("optimal", "dynamic"):
             raise InputError(f'bias must be "optimal" or "dynamic", not {bias!r}')
         self.dynamic_bias = bias == "dynamic"
-        self.fast = not self.dynamic_bias
         if self.dynamic_bias:  # the conservation laws need the bias at its optimum
-            self.coordinates = (*self.coordinates, "b")
             self.keeps_sign = (*self.keeps_sign, False)
+            self.coordinates = (*self.coordinates, "b")
             self.conserved_names = ()
 
     @property
@@ -101,13 +111,14 @@ class BinaryGapModel(GapModel):
     def options(self) -> dict[str, Any]:
         return {"bias": "dynamic" if self.dynamic_bias else "optimal"}
 
+    @unwritten
     def offset(self, theta: Tensor) -> Tensor:
         """c, the logit after a zero minus the bias; shape (...)."""
         raise NotImplementedError
 
     def offset_gradient(self, theta: Tensor) -> Tensor:
-        """∇c over the coordinates without the bias; shape (..., k)."""
-        raise NotImplementedError
+        """∇c over the coordinates without the bias, shape (..., k); differentiated of c."""
+        return self._without_bias(differentiate(self.offset, theta))
 
     def loss_at(self, gap: Tensor) -> Tensor:
         return gap_loss(self.chain, gap)

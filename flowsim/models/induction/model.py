@@ -13,6 +13,7 @@ from flowsim.chains.priors import DirichletPrior, Prior
 from flowsim.errors import InputError
 from flowsim.interface import Levels, Model, Rows
 from flowsim.labels import Label
+from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.induction.ends import induction_landscape
 from flowsim.models.induction.field import Terms, induction_fields
 from flowsim.models.induction.labels import settled_sides
@@ -141,17 +142,25 @@ class InductionModel(Model):
 
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""
-        return self.by_share(theta[..., 0].double().sigmoid(), theta[..., 1])[0]
+        return Loss.apply(self, theta)
 
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of θ."""
-        share = theta[..., 0].double().sigmoid()
-        _, along_share, along_beta = self.by_share(share, theta[..., 1])
-        return torch.stack([along_share * share * (1 - share), along_beta], dim=-1)
+        return Gradient.apply(self, theta)
 
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L, shape (..., 2, 2)."""
+        return Hessian.apply(self, theta)
+
+    def by_rows(self, theta: Tensor, quantity: str) -> Tensor:
+        """One quantity at all points, by the compiled formula."""
+        theta = theta.detach()
         share = theta[..., 0].double().sigmoid()
+        if quantity == "loss":
+            return self.by_share(share, theta[..., 1])[0]
+        if quantity == "gradient":
+            _, along_share, along_beta = self.by_share(share, theta[..., 1])
+            return torch.stack([along_share * share * (1 - share), along_beta], dim=-1)
         _, by_s, _, by_ss, by_sb, by_bb = self._fields(share, theta[..., 1], 6)
         rate = share * (1 - share)  # ds/dα, whose own derivative is (1 − 2s) times it
         by_aa = rate * (rate * by_ss + (1 - 2 * share) * by_s)
@@ -165,9 +174,9 @@ class InductionModel(Model):
     def settled(self, theta: Tensor) -> Tensor:
         return settled_sides(self, theta)
 
-    def flow(self) -> Rows | None:
+    def flow(self) -> Rows:
         """The compiled half."""
-        return rows_of(self) if type(self) is InductionModel else None
+        return rows_of(self)
 
     def by_share(self, share: Tensor, beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """L, ∂L/∂s and ∂L/∂β at shares s in [0, 1], its ends included; all of one shape."""

@@ -94,7 +94,7 @@ class LinearAttentionModel(BinaryGapModel):
         return torch.where(a < -1, 1 + 4 * w * w.abs(), 1.0)
 
     def flow(self) -> Gap | None:
-        if type(self) is not LinearAttentionModel or self.dynamic_bias:
+        if self.dynamic_bias:
             return None
         from flowsim.models.linear.compiled import HOOKS
 

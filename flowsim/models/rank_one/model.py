@@ -95,10 +95,13 @@ class RankOneModel(OnChain):
         position = 1.0 if attention else float(self.length)
         ones = [1.0] * (len(layer) + 1 + (not tied))
         self.metric = (1.0, *[position] * count, WIDTH_RATIO, WIDTH_RATIO, *ones)
-        self.keeps_sign = (False,) * len(self.coordinates)
-        names = [("feed_forward_balance", True), ("attention_balance", attention)]
-        names.append(("embedding_balance", not tied))
-        self.conserved_names = tuple(name for name, present in names if present)
+
+    @property
+    def conserved_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Of the columns of ``conserved``."""
+        names = [("feed_forward_balance", True), ("attention_balance", self.attention)]
+        names.append(("embedding_balance", not self.tied))
+        return tuple(name for name, present in names if present)
 
     @property
     def plane(self) -> RankOnePlane:
@@ -294,8 +297,6 @@ class RankOneModel(OnChain):
         label = torch.where(traps, Label.LOCAL_MINIMUM, Label.SADDLE)
         return torch.where(lowest, Label.GLOBAL_MINIMUM, label).to(torch.int8)
 
-    def flow(self) -> Rows | None:
+    def flow(self) -> Rows:
         """The compiled half, with or without attention."""
-        if type(self) is not RankOneModel:
-            return None
         return attention_rows.rows_of(self) if self.attention else rows.rows_of(self)

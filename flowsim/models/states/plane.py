@@ -135,9 +135,7 @@ class StatesModel(GapModel):
         w = theta[..., 1]
         return 1 + self.hidden_per_state * w * w.abs()
 
-    def flow(self) -> Gap | None:
-        if type(self) is not StatesModel:
-            return None
+    def flow(self) -> Gap:
         from flowsim.models.states.compiled import HOOKS, law_of
 
         law, slower = law_of(self.chain), 4.0 * self.chain.states

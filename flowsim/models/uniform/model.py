@@ -71,9 +71,8 @@ class AttentionModel(OnChain):
         running_mean_law(chain, self.length)
         self.dynamic_bias = bias == "dynamic"
         if self.dynamic_bias:
-            self.coordinates = (*self.coordinates, "b")
             self.keeps_sign = (*self.keeps_sign, False)
-        self.metric = (1.0,) * len(self.coordinates)
+            self.coordinates = (*self.coordinates, "b")
 
     @property
     def plane(self) -> AttentionPlane:
@@ -150,10 +149,8 @@ class AttentionModel(OnChain):
         e, w, a = theta[..., :3].unbind(-1)
         return e.square() * self.plane_covariance(w, a) / (pi0 * pi1)
 
-    def flow(self) -> Rows | None:
+    def flow(self) -> Rows:
         """The compiled half, for uniform attention over the law of the past."""
-        if type(self) is not AttentionModel:
-            return None
         return rows_of(self._table())
 
     def by_rows(self, theta: Tensor, quantity: str) -> Tensor:

@@ -77,7 +77,7 @@ class UntiedModel(BinaryGapModel):
         return torch.stack([-u / 2, -e / 2, torch.zeros_like(e)], dim=-1)
 
     def flow(self) -> Gap | None:
-        if type(self) is not UntiedModel or self.dynamic_bias:
+        if self.dynamic_bias:
             return None
         from flowsim.models.untied.compiled import HOOKS
 

@@ -1,0 +1,109 @@
+"""What a class derived from a model still knows, once it has written a part of it anew.
+
+A method that was computed from another one, such as the gradient from the loss, is out of date in a
+class where the other is written by a more derived class: it is then the default again, which is
+differentiated or says nothing. The order of the classes decides (``__mro__``), for models of this
+package and of users alike. A class that leaves its loss unwritten, such as a common base, speaks
+for the first classes that write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+#: What derivatives are computed from.
+_DERIVATIVES = {
+    "gradient": ("loss",),
+    "hessian": ("loss", "gradient"),
+    "jacobian": ("loss", "gradient", "hessian", "field", "metric"),
+    "logit_gap_gradient": ("logit_gap",),
+    "offset_gradient": ("offset",),
+    "slope_at": ("loss_at",),
+}
+#: What the flow is computed from.
+_FORMULAS = {
+    "loss", "gradient", "field", "metric", "coordinates", "loss_at", "slope_at", "logit_gap",
+    "logit_gap_gradient", "offset", "offset_gradient",
+}  # fmt: skip
+#: The losses at which a flow can end stay the same for another logit gap.
+_LABELS = {"levels": ("loss", "gradient", "field", "loss_at", "slope_at")}
+#: What is known of the one flow, by what belongs together.
+_KNOWLEDGE = {
+    "flow": ("flow",), "classify": ("classify",), "settled": ("settled",), "basin": ("basin",),
+    "integral": ("integral",), "plane": ("plane",), "pace": ("pace",),
+    "keeps_sign": ("keeps_sign",), "captions": ("captions",),
+    "conserved": ("conserved", "conserved_names", "_conserved"),
+    "conserved_names": ("conserved", "conserved_names", "_conserved"),
+}  # fmt: skip
+#: Methods that change nothing in the flow.
+_WORDS = {"options", "attributes", "showing", "optimal_bias", "from_canonical"}
+_KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_conserved", "shown"}
+
+
+def unwritten(method: Any) -> Any:
+    """Mark a method that the first complete class has to write."""
+    method.unwritten = True
+    return method
+
+
+def forget_outdated(cls: type) -> None:
+    """Give a new class the defaults of all that more derived classes have put out of date."""
+    parts: list[tuple[str, tuple[str, ...], set[str]]] = [
+        *((name, (name,), {*sources}) for name, sources in (_DERIVATIVES | _LABELS).items()),
+        *((name, group, _FORMULAS) for name, group in _KNOWLEDGE.items()),
+        ("shown", ("shown",), {"coordinates"}),
+    ]
+    outdated = {
+        name: _default(cls, name)
+        for name, group, sources in parts
+        if _is_outdated(cls, name, group, sources)
+    }
+    for name, value in outdated.items():
+        setattr(cls, name, value)
+
+
+def keeps_formulas_of(cls: type, base: type) -> bool:
+    """Whether a class is the base or derived from it with the same flow."""
+    if base not in cls.__mro__:
+        return False
+    return not _changed(cls, cls.__mro__.index(base), _FORMULAS)
+
+
+def _is_outdated(cls: type, name: str, group: tuple[str, ...], sources: set[str]) -> bool:
+    """Whether what the last of a group of methods says was computed from others than there are."""
+    order = cls.__mro__
+    written = [at for at, kind in enumerate(order) if vars(kind).keys() & {*group}]
+    if not written or not any(name in vars(kind) for kind in order[written[0] + 1 :]):
+        return False  # there is no other
+    return _changed(cls, _speaks_for(order, written[0]), sources)
+
+
+def _default(cls: type, name: str) -> Any:
+    """What the first class of all says."""
+    return next(vars(kind)[name] for kind in reversed(cls.__mro__) if name in vars(kind))
+
+
+def _speaks_for(order: tuple[type, ...], at: int) -> int:
+    """The place in the order of the first class whose formulas are complete, from ``at`` on."""
+    while at and any(getattr(getattr(order[at], name, None), "unwritten", False)
+                     for name in _FORMULAS):  # fmt: skip
+        at -= 1
+    return at
+
+
+def _changed(cls: type, place: int, sources: set[str]) -> bool:
+    """Whether classes before a place in the order write one of the sources anew."""
+    for at, kind in enumerate(cls.__mro__[:place]):
+        later = cls.__mro__[at + 1 :]
+        if sources & vars(kind).keys() or any(_helpers(kind, later)):
+            return True
+    return False
+
+
+def _helpers(kind: type, later: tuple[type, ...]) -> Iterator[str]:
+    """Methods and properties of a class that replace others, on which formulas may rest."""
+    for name, value in vars(kind).items():
+        plain = hasattr(value, "__get__") and not name.startswith("__")
+        if plain and name not in _KNOWN and any(name in vars(other) for other in later):
+            yield name

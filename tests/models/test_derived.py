@@ -1,0 +1,266 @@
+"""Derivatives of every model, and of classes that write one part of a model anew."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import flowsim
+from flowsim.interface import Model
+from flowsim.models.flips.family import FlippedChain
+from flowsim.models.flips.model import FlipsModel
+
+CHAIN, BELOW = flowsim.BinaryChain(0.5, 0.8), flowsim.BinaryChain(0.2, 0.3)
+STATES = flowsim.SymmetricChain(3, 0.8)
+MODELS = {
+    "canonical": partial(flowsim.CanonicalModel, CHAIN),
+    "canonical, below": partial(flowsim.CanonicalModel, BELOW),
+    "canonical, bias": partial(flowsim.CanonicalModel, CHAIN, "dynamic"),
+    "linear": partial(flowsim.LinearAttentionModel, CHAIN),
+    "linear, bias": partial(flowsim.LinearAttentionModel, CHAIN, "dynamic"),
+    "untied": partial(flowsim.UntiedModel, CHAIN),
+    "untied, bias": partial(flowsim.UntiedModel, CHAIN, "dynamic"),
+    "uniform": partial(flowsim.AttentionModel, CHAIN, 4),
+    "uniform, bias": partial(flowsim.AttentionModel, CHAIN, 4, "dynamic"),
+    "rank-one": partial(flowsim.RankOneModel, CHAIN, 4),
+    "rank-one, attention": partial(flowsim.RankOneModel, CHAIN, 3, attention=True),
+    "rank-one, untied": partial(flowsim.RankOneModel, CHAIN, 3, tied=False),
+    "states": partial(flowsim.StatesModel, STATES),
+    "states, attention": partial(flowsim.StatesAttentionModel, STATES, 3),
+    "induction": partial(flowsim.InductionModel, 5),
+    "flips": partial(FlipsModel, FlippedChain.of(CHAIN, 0.1)),
+}
+
+
+def starts(model, count=4):
+    drawn = np.random.default_rng(0).uniform(0.3, 1.1, (count, len(model.coordinates)))
+    return torch.from_numpy(drawn * np.where(np.arange(drawn.shape[1]) % 2, -1, 1))
+
+
+def slopes(function, theta, step=1e-5):
+    """∂f/∂θ by central differences, the derivative last."""
+    found = []
+    for k in range(theta.shape[-1]):
+        h = torch.zeros_like(theta)
+        h[:, k] = step
+        found.append((function(theta + h) - function(theta - h)) / (2 * step))
+    return torch.stack(found, -1)
+
+
+def assert_is_one_model(model):
+    """Its gradient is that of its loss, its Hessian that of its gradient, its flow −∇L/G."""
+    theta = starts(model)
+    gradient, metric = model.gradient(theta), theta.new_tensor(model.metric)
+    near = {"atol": 2e-8, "rtol": 2e-7}
+    torch.testing.assert_close(gradient, slopes(model.loss, theta), **near)
+    torch.testing.assert_close(model.hessian(theta), slopes(model.gradient, theta), **near)
+    torch.testing.assert_close(model.field(theta), -gradient / metric, atol=1e-14, rtol=1e-12)
+    torch.testing.assert_close(model.jacobian(theta), slopes(model.field, theta), **near)
+    assert len(model.keeps_sign) == len(model.coordinates) == len(model.metric)
+    assert model.conserved(theta).shape == (len(theta), len(model.conserved_names))
+
+
+def test_every_registered_model_is_here():
+    assert {model().name for model in MODELS.values()} == {*flowsim.models.catalogue.MODELS}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_derivatives_of_every_model(name):
+    assert_is_one_model(MODELS[name]())
+
+
+def derived(made, **written):
+    """The same model in a class derived from its own, with methods written anew."""
+    return type("Derived", (made.func,), written)(*made.args, **made.keywords)
+
+
+def other_loss(self, theta):
+    return (theta**2).sum(-1) / 3 + theta[..., 0] * theta[..., 1].sin()
+
+
+def more_loss(self, theta):
+    return 2 * super(type(self), self).loss(theta) + (theta**4).sum(-1)
+
+
+@pytest.mark.parametrize("loss", [other_loss, more_loss])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_new_loss_of_any_model_is_followed(name, loss):
+    model = derived(MODELS[name], loss=loss)
+    assert_is_one_model(model)
+    theta = starts(model)
+    assert model.flow() is None and not model.fast and model.levels() is None
+    assert model.basin(theta) is model.classify(theta) is model.settled(theta) is None
+    assert model.integral() is None and type(model.plane) is flowsim.Plane
+    assert model.conserved_names == () and not any(model.keeps_sign)
+    assert not model.has_flow_of(flowsim.RankOneModel)
+
+
+GAPS = ("canonical", "canonical, below", "canonical, bias", "linear", "linear, bias", "untied",
+        "untied, bias", "states", "flips")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GAPS)
+def test_a_new_logit_gap_of_any_model_is_followed(name):
+    model = derived(
+        MODELS[name], logit_gap=lambda self, theta: theta[..., 0] ** 2 * (1 + 3 * theta[..., 1])
+    )
+    theta = starts(model)
+    assert_is_one_model(model)
+    assert not torch.allclose(model.loss(theta), MODELS[name]().loss(theta))
+    assert model.flow() is None and model.basin(theta) is None
+    assert model.levels() == MODELS[name]().levels()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_new_gradient_or_field_of_any_model_is_followed(name):
+    def gradient(self, theta):
+        return 3 * theta + theta.flip(-1)
+
+    model = derived(MODELS[name], gradient=gradient)
+    theta = starts(model)
+    metric = theta.new_tensor(model.metric)
+    torch.testing.assert_close(model.field(theta), -gradient(None, theta) / metric)
+    torch.testing.assert_close(model.hessian(theta), slopes(model.gradient, theta))
+    assert model.flow() is None and model.levels() is None and model.basin(theta) is None
+    model = derived(MODELS[name], field=lambda self, theta: theta.flip(-1))
+    torch.testing.assert_close(model.jacobian(theta), slopes(model.field, theta))
+    assert model.flow() is None and model.levels() is None and model.basin(theta) is None
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_words_alone_leave_the_flow_as_it_is(name):
+    plain = MODELS[name]()
+    model = derived(MODELS[name], captions=lambda self: {"title": "mine"}, options=lambda self: {})
+    assert model.captions() == {"title": "mine"} and model.fast == plain.fast
+    assert (model.flow() is None) == (plain.flow() is None)
+    assert type(model.plane) is type(plain.plane) and model.levels() == plain.levels()
+    assert model.has_flow_of(flowsim.RankOneModel) == plain.has_flow_of(flowsim.RankOneModel)
+
+
+class Parent(Model):
+    """A user's own, with a gradient, knowledge and a helper."""
+
+    coordinates = ("x", "y")
+    keeps_sign = (True, True)
+
+    def scale(self):
+        return 2.0
+
+    def loss(self, theta):
+        return self.scale() * ((theta**2 - 1) ** 2).sum(-1)
+
+    def gradient(self, theta):
+        return 8 * theta * (theta**2 - 1)
+
+    def hessian(self, theta):
+        return torch.diag_embed(24 * theta**2 - 8)
+
+    def levels(self):
+        return flowsim.interface.Levels(0.0, 2.0, 2.0, 1.0)
+
+    def basin(self, theta):
+        return theta[..., 0] > 0
+
+
+class Child(Parent):
+    def loss(self, theta):
+        return (theta**4).sum(-1)
+
+
+class Grandchild(Child):
+    def gradient(self, theta):
+        return 4 * theta**3
+
+    def levels(self):
+        return None
+
+
+class Scaled(Parent):
+    def scale(self):
+        return 5.0
+
+
+class Loss:
+    """A loss beside the models."""
+
+    def loss(self, theta):
+        return (theta - 0.3).cosh().sum(-1)
+
+
+class Mixed(Loss, flowsim.CanonicalModel):
+    pass
+
+
+@pytest.mark.parametrize("kind", [Parent, Child, Grandchild, Scaled, lambda: Mixed(CHAIN)])
+def test_classes_of_a_users_own_class_are_followed_by_what_is_new(kind):
+    model = kind()
+    assert_is_one_model(model)
+    known = model.basin(starts(model)) is not None
+    assert known == (type(model) is Parent) == any(model.keeps_sign)
+    assert model.loss([0.3, 0.3]).shape == ()
+
+
+class Circling(Model):
+    coordinates = ("x", "v")
+
+    def loss(self, theta):
+        return (theta**2).sum(-1) / 2
+
+    def field(self, theta):
+        x, v = theta.unbind(-1)
+        return torch.stack([v, -x], -1)
+
+
+class Measured(Circling):
+    """The same flow, whose loss is another observation."""
+
+    def loss(self, theta):
+        return theta[..., 0] ** 2
+
+
+def test_a_flow_that_is_no_gradient_flow_stays_under_another_loss():
+    np.testing.assert_array_equal(Measured().field([0.3, 0.5]), Circling().field([0.3, 0.5]))
+
+
+class OneAhead(flowsim.CanonicalModel):
+    """Its loss alone is new: the minima are at e w = 1."""
+
+    def loss(self, theta):
+        return (theta[..., 0] * theta[..., 1] - 1) ** 2
+
+
+class Line(flowsim.CanonicalModel):
+    """Its logit gap alone is new."""
+
+    def logit_gap(self, theta):
+        return theta[..., 0] ** 2 * (1 + 2 * theta[..., 1])
+
+
+def test_ends_of_derived_models_are_those_of_what_they_wrote():
+    found = flowsim.find_limits(OneAhead(CHAIN), [[1.0, -1.0], [1.0, 0.5], [2.0, 2.0]])
+    product = found.theta[:, 0] * found.theta[:, 1]
+    np.testing.assert_allclose(product[1:], 1, atol=1e-5)
+    line = flowsim.find_limits(Line(CHAIN), [[1.0, 0.5], [1.0, -2.0]])
+    gap = Line(CHAIN).logit_gap(line.theta)
+    assert abs(gap[0]) < 1e-9 and line.label[0] == flowsim.Label.LOCAL_MINIMUM
+    assert abs(gap[1] - CHAIN.target_logit_gap) < 1e-9
+    assert line.label[1] == flowsim.Label.GLOBAL_MINIMUM
+    trained = flowsim.descend(OneAhead(CHAIN), [[1.0, 0.5]], "gd", learning_rate=0.05, steps=2000)
+    assert math.isclose(float(trained.theta.prod()), 1, rel_tol=1e-6)
+
+
+class Decayed(flowsim.RankOneModel):
+    """The rank-one model with a decay of all weights."""
+
+    def loss(self, theta):
+        return super().loss(theta) + 0.3 * (theta**2).sum(-1)
+
+
+def test_optimizers_descend_the_loss_of_a_model_derived_from_the_rank_one_model():
+    model, start = Decayed(CHAIN, 3), [[0.5, 0.2, 0.3, -0.4, 0.1]]
+    trained = flowsim.descend(model, start, "gd", learning_rate=0.5, steps=600)
+    assert abs(model.gradient(trained.theta)).max() < 1e-6
+    with pytest.raises(flowsim.InputError, match="not in the Decayed one"):
+        flowsim.ReducedTraining(model, "gd")
