@@ -14,6 +14,7 @@ from flowsim import (
     OrderChain,
     prior_losses,
 )
+from flowsim.chains.hidden import process
 
 KERNELS = {
     "sum.csv": ("0.5,0.6\n0.5,0.5\n", "row 0 sums to 1.1"),
@@ -126,3 +127,33 @@ def test_a_prior_of_files(tmp_path):
     words = ["--prior", "a.csv:0.5,b.csv:0.5", "--length", "12", "--json"]
     found = json.loads(run("chain", *words, cwd=tmp_path).stdout)
     assert found["kernel"] < found["bayes"] < found["counting"]["1"] < found["uniform"]
+
+
+def test_hidden_processes_by_name_and_by_files(tmp_path):
+    """The numbers are the library's, and two ways to give one process agree."""
+    (tmp_path / "kernel.csv").write_text("0.1,0.9\n0.9,0.1\n")
+    (tmp_path / "emission.csv").write_text("0.8,0.2\n0.2,0.8\n")
+    named = ["--process", "flips:p=0.9,q=0.9,epsilon=0.2"]
+    files = ["--kernel", "kernel.csv", "--emission", "emission.csv"]
+    found, same = (json.loads(run("chain", *words, "--json", cwd=tmp_path).stdout)
+                   for words in (named, files))  # fmt: skip
+    assert found.pop("process") == "flips:p=0.9,q=0.9,epsilon=0.2" and same.pop("process")
+    assert found["ngram_losses"] == pytest.approx(same["ngram_losses"], abs=1e-14)
+    assert found["linear_filter"] == pytest.approx(same["linear_filter"], abs=1e-14)
+    assert (found["unigram"], found["symbols"]) == (same["unigram"], same["symbols"])
+    known = process("flips", p=0.9, q=0.9, epsilon=0.2)
+    assert found["ngram_losses"]["8"] == known.ngram_loss(8)
+    assert found["entropy_rate_bounds"] == list(known.entropy_bounds(16))
+    shown = run("chain", *named, cwd=tmp_path).stdout
+    assert "0.6306466485 to 0.6306466987" in shown and "-0.580514" in shown
+
+
+@pytest.mark.parametrize("words, sentence", [
+    (["--process", "mess3:x"], "NAME:NUMBER=VALUE"),
+    (["--process", "mess3:x=2"], "between 0 and 0.5"),
+    (["--process", "even", "--p", "0.5"], "omit the other options"),
+    (["--emission", "kernel.csv"], "goes with --kernel"),
+    (["--process", "even", "--length", "4"], "--length goes with --prior"),
+])  # fmt: skip
+def test_what_is_no_hidden_process_is_one_sentence(tmp_path, words, sentence):
+    assert_refused(run("chain", *words, cwd=tmp_path), sentence)

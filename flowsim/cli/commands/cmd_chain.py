@@ -17,6 +17,7 @@ from flowsim.errors import InputError
 from flowsim.markov import MarkovChain, SymmetricChain
 
 if TYPE_CHECKING:
+    from flowsim.chains.hidden import HiddenMarkovProcess
     from flowsim.chains.higher_order import OrderChain
     from flowsim.chains.priors import Prior
 
@@ -195,7 +196,50 @@ class Chain(AnyChain):
                f"Symbols of a sequence, of --prior.  [default: {options.DEFAULT_LENGTH}]",
                min=1, max=10**6, show_default=False),
     ] = None  # fmt: skip
+    process: Annotated[
+        str | None,
+        option(CHAIN, "PROCESS", "A hidden Markov process by name, with its numbers: "
+               "flips:p=0.9,q=0.9,epsilon=0.2, mess3:x=0.05,a=0.85, golden-mean, even, rrxor or "
+               "z1r."),
+    ] = None  # fmt: skip
+    emission: Annotated[
+        Path | None,
+        option(CHAIN, "FILE", "Chances of the symbols that each state of --kernel emits: a row a "
+               "state. The chain is then hidden."),
+    ] = None  # fmt: skip
     as_json: options.Json = False
+
+    def hidden_process(self) -> HiddenMarkovProcess | None:
+        """The hidden process of --process, or of --kernel and --emission, if one is given."""
+        from flowsim.chains.hidden import HiddenMarkovProcess, process
+
+        others = (self.p, self.q, self.states, self.order, self.prior)
+        if self.process is not None:
+            if any(x is not None for x in (*others, self.kernel, self.emission)):
+                raise InputError("--process gives the whole process: omit the other options")
+            name, numbers = _process_words(self.process)
+            return process(name, **numbers)
+        if self.emission is None:
+            return None
+        if self.kernel is None or any(x is not None for x in others):
+            raise InputError("--emission goes with --kernel alone")
+        return HiddenMarkovProcess.from_emission(
+            read_kernel(self.kernel), read_kernel(self.emission)
+        )
+
+
+def _process_words(words: str) -> tuple[str, dict[str, float]]:
+    """The name and the numbers of --process."""
+    name, _, rest = words.partition(":")
+    numbers = {}
+    for part in rest.split(",") if rest else []:
+        key, _, value = part.partition("=")
+        numbers[key.strip()] = number(value)
+        if math.isnan(numbers[key.strip()]):
+            raise InputError(
+                f"--process is NAME or NAME:NUMBER=VALUE,NUMBER=VALUE, not {shown(words)}"
+            )
+    return name.strip(), numbers
 
 
 def chain(given: Chain) -> None:
@@ -206,19 +250,73 @@ def chain(given: Chain) -> None:
     order K with --order. With --prior every sequence has its own transition matrix: then the losses
     are those of counting in context, of Bayes's predictor, and of an oracle that knows the matrix.
 
+    A hidden process has a name (--process), or is the chain of --kernel with --emission. Its losses
+    are exact for the last n symbols, and bounds hold its entropy rate.
+
     \b
     Examples:
       flowsim chain --p 0.5 --q 0.8
+      flowsim chain --process mess3:x=0.05,a=0.85
       flowsim chain --states 5 --p 0.9
       flowsim chain --prior dirichlet --states 2 --order 2 --length 16
     """
-    if given.prior is not None:
+    process = given.hidden_process()
+    if process is not None and given.length is None:
+        found, lines = _process_summary(given, process), _process_lines
+    elif given.prior is not None:
         found, lines = _prior_summary(given), _prior_lines
     elif given.length is not None:
         raise InputError("--length goes with --prior, of whose sequences it is the length")
     else:
         found, lines = _summary(given.any_chain()), _lines
     say(json.dumps(found, indent=2) if given.as_json else "\n".join(lines(found)))
+
+
+def _process_summary(given: Chain, process: HiddenMarkovProcess) -> Summary:
+    """The numbers of a hidden process, ready for JSON."""
+    longest = 16 if process.symbols == 2 else int(math.log(3**12, process.symbols) + 1e-9)
+    losses = process.ngram_losses(longest)
+    filtered = process.emission is not None and process.emission.shape == (2, 2)
+    return {
+        "process": given.process or f"{given.kernel} with {given.emission}",
+        "symbols": process.symbols,
+        "hidden_states": process.states,
+        "structure": process.hidden.structure,
+        "stationary": list(process.stationary),
+        "ngram_losses": {str(n): loss for n, loss in enumerate(losses, 1)},
+        "entropy_rate_bounds": list(process.entropy_bounds(longest)),
+        "neighbours": process.neighbours.kernel.tolist(),
+        "covariance_eigenvalue": process.neighbours.covariance_eigenvalue,
+        "unigram": process.neighbours.unigram,
+        "linear_filter": process.linear_filter._asdict() if filtered else None,
+    }
+
+
+def _process_lines(s: Summary) -> list[str]:
+    """The same in words."""
+    losses = s["ngram_losses"]
+    shown_losses = [n for n in ("3", "4", "8") if n in losses]
+    low, high = s["entropy_rate_bounds"]
+    kernel = "; ".join(", ".join(f"{x:.6g}" for x in row_) for row_ in s["neighbours"])
+    found = [
+        f"{s['process']}: {s['symbols']} symbols, {s['hidden_states']} hidden states, "
+        f"{s['structure']}",
+        row("law of a symbol", ", ".join(f"{x:.6g}" for x in s["stationary"])),
+        nats("unigram loss", losses["1"]),
+        nats("bigram loss", losses["2"]),
+        *(nats(f"best from the last {int(n) - 1} symbols", losses[n]) for n in shown_losses),
+        row("entropy rate, nats", f"{low:.10g} to {high:.10g}"),
+        row("chain of neighbouring symbols", kernel),
+        row("largest covariance of neighbours", f"{s['covariance_eigenvalue']:.6g}"),
+        row("unigram point of a tied model", s["unigram"]),
+    ]
+    if (line := s["linear_filter"]) is not None:
+        found += [
+            row("linear filter: ratio of weights", f"{line['ratio']:.6g}"),
+            row("R², one symbol and all",
+                f"{line['explained_by_one']:.6g}, {line['explained_by_all']:.6g}"),
+        ]  # fmt: skip
+    return found
 
 
 def _summary(chain: MarkovChain | OrderChain) -> Summary:

@@ -1,0 +1,407 @@
+"""Hidden Markov processes: block entropies, Bayes's filter, samples, and processes by name."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from flowsim.chain import BinaryChain
+from flowsim.errors import InputError, require_integer
+from flowsim.kernels import checked_kernel
+from flowsim.markov import MarkovChain
+
+#: The most words of n symbols that are enumerated: n ≤ 16 for two symbols, 12 for three.
+MAX_WORDS = 3**12
+
+
+class HiddenSample(NamedTuple):
+    """Sequences of a hidden process, all tensors with the batch first.
+
+    Attributes:
+        hidden: (B, N), int64, the hidden state from which each symbol is emitted.
+        symbols: (B, N), int64.
+        targets: (B, N), int64, the symbol that follows each.
+        next_law: (B, N, V), float64, P(x_{n+1} | x_1 … x_n), Bayes's prediction.
+    """
+
+    hidden: Tensor
+    symbols: Tensor
+    targets: Tensor
+    next_law: Tensor
+
+
+class LinearFilter(NamedTuple):
+    """The best linear prediction of a binary symbol from all symbols before it.
+
+    Attributes:
+        ratio: κ; the weight of x_{n−k} is proportional to κ^k.
+        explained_by_one: R² of the prediction from x_n alone.
+        explained_by_all: R² of the prediction from x_n, x_{n−1}, …
+    """
+
+    ratio: float
+    explained_by_one: float
+    explained_by_all: float
+
+
+class HiddenMarkovProcess:
+    """A stationary process of V symbols driven by a Markov chain on S hidden states.
+
+    T[x][i, j] = P(emit x and move to j | state i), so that Σₓ T[x] is the hidden chain's kernel.
+    The state is that before the emission: with emissions E a state i emits x with chance E[i, x]
+    and then moves. Entropies are in nats.
+
+    Args:
+        transitions: T, shape (V, S, S), not negative, Σₓ T[x] with rows of sum one; V ≥ 2, S ≥ 2.
+
+    Raises:
+        InputError: another shape, or a sum that is no kernel.
+
+    Source: Cover & Thomas, Elements of Information Theory, 4.5 (bounds of the entropy rate).
+
+    >>> import flowsim.chains.hidden as hidden
+    >>> flips = hidden.process("flips", p=0.9, q=0.9, epsilon=0.2)
+    >>> [round(loss, 6) for loss in flips.ngram_losses(3)]
+    [0.693147, 0.651082, 0.638311]
+    """
+
+    def __init__(self, transitions: Any) -> None:
+        try:
+            found = np.array(transitions, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError("the transitions of a hidden process are numbers (V, S, S)") from None
+        if found.ndim != 3 or found.shape[1] != found.shape[2] or len(found) < 2:
+            raise InputError(
+                "the transitions of a hidden process have shape (V, S, S) with V of at least 2, "
+                f"not {found.shape}"
+            )
+        if not (found >= 0).all():
+            raise InputError("the transitions of a hidden process must not be negative")
+        self.hidden = MarkovChain(checked_kernel(found.sum(0)))
+        self._transitions = found
+        self.symbols, self.states = found.shape[:2]
+        self.emission: np.ndarray | None = None
+
+    @classmethod
+    def from_emission(cls, kernel: Any, emission: Any) -> HiddenMarkovProcess:
+        """The process whose state i emits the symbol x with chance E[i, x], then moves by P.
+
+        Args:
+            kernel: P, shape (S, S).
+            emission: E, shape (S, V), rows of sum one.
+
+        Raises:
+            InputError: shapes or rows that do not fit.
+
+        >>> import flowsim.chains.hidden as hidden
+        >>> kernel, emission = [[0.5, 0.5], [0.8, 0.2]], [[0.9, 0.1], [0.1, 0.9]]
+        >>> hidden.HiddenMarkovProcess.from_emission(kernel, emission).symbols
+        2
+        """
+        P = checked_kernel(kernel)
+        try:
+            E = np.array(emission, dtype=float)
+        except (TypeError, ValueError):
+            raise InputError("an emission matrix is one of numbers, a row for each state") from None
+        if E.ndim != 2 or len(E) != len(P) or E.shape[1] < 2:
+            raise InputError(
+                f"an emission matrix has a row for each of the {len(P)} states and a column for "
+                f"each symbol, at least two, not shape {E.shape}"
+            )
+        if not (E >= 0).all() or not np.allclose(E.sum(1), 1, rtol=0, atol=1e-12):
+            raise InputError("the rows of an emission matrix must not be negative and sum to one")
+        made = cls(E.T[:, :, None] * P)
+        made.emission = E
+        return made
+
+    def __repr__(self) -> str:
+        return f"HiddenMarkovProcess(states={self.states}, symbols={self.symbols})"
+
+    @property
+    def transitions(self) -> np.ndarray:
+        """T, a copy, shape (V, S, S)."""
+        return self._transitions.copy()
+
+    @cached_property
+    def stationary(self) -> tuple[float, ...]:
+        """The law of a symbol, shape (V,)."""
+        pi = np.array(self.hidden.stationary)
+        return tuple(map(float, self._transitions.sum(2) @ pi))
+
+    def ngram_losses(self, n: int) -> list[float]:
+        """H₁ … Hₙ with Hₖ = H(x_k | x_1 … x_{k−1}), by enumeration of all words.
+
+        H₁ is the unigram's loss and H₂ the bigram's. They fall to the entropy rate.
+
+        Raises:
+            InputError: n is not an integer of at least 1, or there are more than 3¹² words.
+
+        >>> import flowsim.chains.hidden as hidden
+        >>> [round(loss, 6) for loss in hidden.process("golden-mean").ngram_losses(3)]
+        [0.636514, 0.462098, 0.462098]
+        """
+        return [upper for _, upper in self._bounds(n)]
+
+    def entropy_bounds(self, n: int) -> tuple[float, float]:
+        """H(x_n | x_1 … x_{n−1}, z₁) ≤ entropy rate ≤ H(x_n | x_1 … x_{n−1}).
+
+        z₁ is the hidden state that emits x₁.
+
+        Raises:
+            InputError: as ``ngram_losses``.
+
+        Source: Birch (1962); Cover & Thomas, Theorem 4.5.1.
+        """
+        return self._bounds(n)[-1]
+
+    def _bounds(self, n: int) -> list[tuple[float, float]]:
+        """Lower and upper bounds of the entropy rate from words of 1 … n symbols."""
+        require_integer("n", n, 1)
+        if self.symbols**n > MAX_WORDS:
+            raise InputError(
+                f"{n} of {self.symbols} symbols make more than the {MAX_WORDS} words that are "
+                "enumerated: take a smaller n"
+            )
+        pi = np.array(self.hidden.stationary)
+        ahead, found = np.ones((1, self.states)), []  # P(word | z₁), a row for each word
+        for _ in range(n):
+            ahead = np.einsum("xst,wt->xws", self._transitions, ahead).reshape(-1, self.states)
+            joint = ahead * pi
+            lower, upper = (_last_symbol_entropy(p, self.symbols) for p in (joint, joint.sum(1)))
+            found.append((lower, upper))
+        return found
+
+    def ngram_loss(self, n: int) -> float:
+        """Hₙ, the loss of the best prediction from the last n − 1 symbols."""
+        return self.ngram_losses(n)[-1]
+
+    @cached_property
+    def neighbours(self) -> MarkovChain:
+        """The first-order chain whose neighbouring symbols have the same joint law, P(x₂ | x₁).
+
+        A model that reads the present symbol alone has on the process the same loss as on this
+        chain, and so the same flow.
+
+        Raises:
+            InputError: a symbol that never occurs.
+        """
+        pi = np.array(self.hidden.stationary)
+        joint = np.einsum("s,xst,ytu->xy", pi, self._transitions, self._transitions)
+        if not (joint.sum(1) > 0).all():
+            raise InputError("a symbol of the hidden process never occurs")
+        return MarkovChain(joint / joint.sum(1, keepdims=True))
+
+    def beliefs(self, symbols: Any) -> np.ndarray:
+        """P(hidden state | x_1 … x_n), the state being that before the next emission.
+
+        Args:
+            symbols: integers in [0, V), shape (..., N).
+
+        Returns:
+            Shape (..., N + 1, S), the stationary law first.
+
+        Raises:
+            InputError: no symbols of the process, or a sequence that it cannot emit.
+
+        >>> import flowsim.chains.hidden as hidden
+        >>> hidden.process("even").beliefs([0]).round(3)
+        array([[0.667, 0.333],
+               [1.   , 0.   ]])
+        """
+        tokens = np.asarray(symbols)
+        whole = tokens.dtype.kind in "iu" and tokens.ndim > 0
+        if not whole or not ((tokens >= 0) & (tokens < self.symbols)).all():
+            raise InputError(f"symbols of this process are integers from 0 to {self.symbols - 1}")
+        now = np.broadcast_to(self.hidden.stationary, (*tokens.shape[:-1], self.states))
+        found = [now]
+        for n in range(tokens.shape[-1]):
+            joint = np.einsum("...s,...st->...t", now, self._transitions[tokens[..., n]])
+            chance = joint.sum(-1, keepdims=True)
+            if not (chance > 0).all():
+                raise InputError("the process cannot emit this sequence of symbols")
+            now = joint / chance
+            found.append(now)
+        return np.stack(found, axis=-2)
+
+    def next_laws(self, symbols: Any) -> np.ndarray:
+        """P(x_{n+1} | x_1 … x_n), Bayes's prediction, shape (..., N, V).
+
+        Args and raises as ``beliefs``.
+        """
+        return self.beliefs(symbols)[..., 1:, :] @ self._transitions.sum(2).T
+
+    def sample(self, batch: int, length: int, generator: torch.Generator) -> HiddenSample:
+        """Independent stationary sequences: hidden states, symbols, targets and predictions.
+
+        Args:
+            batch: number of sequences, at least 1.
+            length: N, at least 1.
+            generator: the only source of randomness; drawn on its device, returned on the CPU.
+
+        Raises:
+            InputError: batch or length below 1.
+
+        >>> import torch, flowsim.chains.hidden as hidden
+        >>> draws = torch.Generator().manual_seed(0)
+        >>> found = hidden.process("mess3").sample(2, 5, draws)
+        >>> tuple(found.next_law.shape), bool((found.symbols[:, 1:] == found.targets[:, :-1]).all())
+        ((2, 5, 3), True)
+        """
+        require_integer("batch", batch, 1)
+        require_integer("length", length, 1)
+        u = torch.rand(batch, length + 2, dtype=torch.float64, device=generator.device,
+                       generator=generator).cpu().numpy()  # fmt: skip
+        state = np.searchsorted(np.cumsum(self.hidden.stationary)[:-1], u[:, 0], side="right")
+        moves = self._transitions.transpose(1, 0, 2).reshape(self.states, -1)
+        steps = moves.cumsum(1)[:, :-1]  # of symbol and next state together
+        states, symbols = [], []
+        for n in range(1, length + 2):
+            states.append(state)
+            move = (u[:, n, None] >= steps[state]).sum(1)
+            symbol, state = move // self.states, move % self.states
+            symbols.append(symbol)
+        x, z = np.stack(symbols, 1), np.stack(states, 1)
+        parts = z[:, :-1], x[:, :-1], x[:, 1:], self.next_laws(x[:, :-1])
+        return HiddenSample(*map(torch.from_numpy, map(np.ascontiguousarray, parts)))
+
+    @cached_property
+    def linear_filter(self) -> LinearFilter:
+        """The best linear prediction of the next symbol, of two states that emit two symbols.
+
+        With s² = (E₁ − E₀)² π₀π₁, λ = 1 − p − q, R = Var(x) − s² and Q = s²(1 − λ²) the error's
+        variance P solves P = λ² P R/(P + R) + Q, and κ = λ R/(P + R): its sign is that of λ.
+
+        Raises:
+            InputError: another number of states or symbols, or no emission matrix.
+
+        Source: own derivation (Kalman's filter at rest).
+
+        >>> import flowsim.chains.hidden as hidden
+        >>> round(hidden.process("flips", p=0.9, q=0.9, epsilon=0.1).linear_filter.ratio, 6)
+        -0.409803
+        """
+        if self.emission is None or self.emission.shape != (2, 2):
+            raise InputError(
+                "the linear filter is known of two hidden states that emit two symbols"
+            )
+        (zero, one), eigenvalue = self.hidden.stationary, 1 - self._leaving()
+        mean = self.stationary[1]
+        signal = (self.emission[1, 1] - self.emission[0, 1]) ** 2 * zero * one
+        noise, moved = mean * (1 - mean) - signal, signal * (1 - eigenvalue**2)
+        # P² + P (R (1 − λ²) − Q) − Q R = 0
+        half = (noise * (1 - eigenvalue**2) - moved) / 2
+        error = math.hypot(half, math.sqrt(moved * noise)) - half
+        total = signal + noise
+        ratio = eigenvalue * noise / (error + noise) if error + noise > 0 else 0.0
+        one_only = (signal * eigenvalue / total) ** 2
+        found = ratio, one_only, 1 - (error + noise) / total
+        return LinearFilter(*map(float, found))
+
+    def _leaving(self) -> float:
+        """p + q of two hidden states."""
+        kernel = self.hidden.kernel
+        return float(kernel[0, 1] + kernel[1, 0])
+
+
+def _last_symbol_entropy(joint: np.ndarray, symbols: int) -> float:
+    """H(last symbol | the symbols before it and the other axis) from P(word[, other])."""
+    words = joint.reshape(-1, symbols, *joint.shape[1:])
+    before = words.sum(1, keepdims=True)
+    chance = np.divide(words, before, out=np.ones_like(words), where=words > 0)
+    return abs(float(-(words * np.log(chance)).sum()))
+
+
+def _flips(p: float = 0.9, q: float = 0.9, epsilon: float = 0.2) -> HiddenMarkovProcess:
+    """The binary chain (p, q), each symbol flipped with chance ε in [0, ½)."""
+    flip = _chance("epsilon", epsilon, 0.0, 0.5)
+    emission = [[1 - flip, flip], [flip, 1 - flip]]
+    return HiddenMarkovProcess.from_emission(BinaryChain(p, q).kernel, emission)
+
+
+def _mess3(x: float = 0.05, a: float = 0.85) -> HiddenMarkovProcess:
+    """Three states that move with chance 2x and emit their own symbol with chance a."""
+    move, own = _chance("x", x, 0.0, 0.5), _chance("a", a, 0.0, 1.0)
+    kernel = np.full((3, 3), move) + (1 - 3 * move) * np.eye(3)
+    emission = np.full((3, 3), (1 - own) / 2) + (own - (1 - own) / 2) * np.eye(3)
+    # it moves and then emits
+    return HiddenMarkovProcess(emission.T[:, None, :] * kernel)
+
+
+def _golden_mean(p: float = 0.5) -> HiddenMarkovProcess:
+    """No two zeros in a row; else a zero has chance p."""
+    p = _chance("p", p, 0.0, 1.0)
+    return HiddenMarkovProcess([[[0, p], [0, 0]], [[1 - p, 0], [1, 0]]])
+
+
+def _even(p: float = 0.5) -> HiddenMarkovProcess:
+    """Ones come in runs of even length; p is the chance to begin a pair of ones."""
+    p = _chance("p", p, 0.0, 1.0)
+    return HiddenMarkovProcess([[[1 - p, 0], [0, 0]], [[0, p], [1, 0]]])
+
+
+def _rrxor(p: float = 0.5, q: float = 0.5) -> HiddenMarkovProcess:
+    """Two random bits, ones with chances p and q, and their exclusive or, again and again."""
+    p, q = _chance("p", p, 0.0, 1.0), _chance("q", q, 0.0, 1.0)
+    T = np.zeros((2, 5, 5))  # start; after a zero, a one; before the answer zero, one
+    T[0, 0, 1], T[1, 0, 2] = 1 - p, p
+    T[0, 1, 3], T[1, 1, 4] = 1 - q, q
+    T[0, 2, 4], T[1, 2, 3] = 1 - q, q
+    T[0, 3, 0] = T[1, 4, 0] = 1
+    return HiddenMarkovProcess(T)
+
+
+def _zero_one_random(p: float = 0.5) -> HiddenMarkovProcess:
+    """A zero, a one, and a random bit that is one with chance p, again and again."""
+    p = _chance("p", p, 0.0, 1.0)
+    T = np.zeros((2, 3, 3))
+    T[0, 0, 1] = T[1, 1, 2] = 1
+    T[0, 2, 0], T[1, 2, 0] = 1 - p, p
+    return HiddenMarkovProcess(T)
+
+
+def _chance(name: str, value: float, low: float, high: float) -> float:
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    inside = low < number < high or (name == "epsilon" and number == low)
+    if not inside:
+        raise InputError(f"{name} must be a number between {low:g} and {high:g}, not {value!r}")
+    return float(number)
+
+
+#: Processes by name, functions of their numbers.
+PROCESSES: dict[str, Callable[..., HiddenMarkovProcess]] = {
+    "flips": _flips, "mess3": _mess3, "golden-mean": _golden_mean, "even": _even,
+    "rrxor": _rrxor, "z1r": _zero_one_random,
+}  # fmt: skip
+
+
+def process(name: str, /, **numbers: float) -> HiddenMarkovProcess:
+    """A hidden Markov process by its name.
+
+    Args:
+        name: "flips", "mess3", "golden-mean", "even", "rrxor" or "z1r".
+        numbers: of flips p, q and epsilon; of mess3 x and a; of rrxor p and q; of the others p.
+
+    Raises:
+        InputError: an unknown name, or numbers that the process has not or that are out of range.
+
+    Source: Marzen and Crutchfield (2017) for Mess3; Shai et al., arXiv 2405.15943, for Mess3, RRXOR
+    and Z1R as data of transformers.
+
+    >>> import flowsim.chains.hidden as hidden
+    >>> hidden.process("mess3", x=0.15, a=0.6)
+    HiddenMarkovProcess(states=3, symbols=3)
+    """
+    if name not in PROCESSES:
+        raise InputError(f"there is no process {name!r}: choose {', '.join(PROCESSES)}")
+    known = inspect.signature(PROCESSES[name]).parameters
+    for number in numbers:
+        if number not in known:
+            raise InputError(f"{name} has no {number!r}; it has {', '.join(known)}")
+    return PROCESSES[name](**numbers)
