@@ -13,7 +13,7 @@ small step off the span reaches the distance to the boundary of the start's basi
 
 It does not, as a rule: docs/results/reduced.md.
 
-    python experiments/reduce_noise.py [--quick]      about a minute on one core
+    python experiments/reduce_noise.py [--quick]      about five minutes on one core
 
 --quick takes 2 runs, orbits of 200 pieces and 200 steps.
 """
@@ -94,7 +94,7 @@ def new(runs: int, steps: int) -> list[dict[str, Any]]:
     return lines
 
 
-def compute(runs: int = 8, steps: int = 5000, pieces: int = 400) -> dict[str, Any]:
+def compute(runs: int = 8, steps: int = 20_000, pieces: int = 400) -> dict[str, Any]:
     """Known and new runs beside what is foretold."""
     return {"known": known(pieces), "new": new(runs, steps)}
 

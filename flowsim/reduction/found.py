@@ -70,6 +70,15 @@ class Found(Model):
         flat = theta.reshape(-1, theta.shape[-1]) @ basis.T
         return (self.network.gradients(flat) @ basis).reshape(theta.shape)
 
+    def losses_and_gradients(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """L (n,) and ∇L (n, k) at rows (n, k)."""
+        losses, gradients = self.network.losses_and_gradients(theta @ self.basis.T)
+        return losses, gradients @ self.basis
+
+    def curvatures(self, theta: Tensor, along: Tensor) -> Tensor:
+        """∂²L · along, (n, k), at rows (n, k) and for one direction (n, k) of each."""
+        return self.network.curvatures(theta @ self.basis.T, along @ self.basis.T) @ self.basis
+
     def weights(self, theta: Tensor) -> dict[str, Tensor]:
         """All weights by name, (..., *shape), at θ (..., k)."""
         return self.network.named(theta @ self.basis.to(theta).T)

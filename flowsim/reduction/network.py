@@ -122,13 +122,19 @@ class Network:
 
     def gradients(self, flat: Tensor) -> Tensor:
         """∇L, (n, P), of vectors (n, P)."""
-        found = []
+        return self.losses_and_gradients(flat)[1]
+
+    def losses_and_gradients(self, flat: Tensor) -> tuple[Tensor, Tensor]:
+        """L, (n,), and ∇L, (n, P), of vectors (n, P)."""
+        losses, gradients = [], []
         for part in flat.detach().split(self.at_once):
             point = part.requires_grad_()
             with torch.enable_grad():
-                (gradient,) = torch.autograd.grad(self.rows(point).sum(), point)
-            found.append(gradient)
-        return torch.cat(found)
+                loss = self.rows(point)
+                (gradient,) = torch.autograd.grad(loss.sum(), point)
+            losses.append(loss.detach())
+            gradients.append(gradient)
+        return torch.cat(losses), torch.cat(gradients)
 
     def curvature(self, flat: Tensor, along: Tensor) -> Tensor:
         """∂²L · along, (n, P), at one vector (P,) and for directions (n, P)."""
@@ -141,6 +147,21 @@ class Network:
                 gradient, point, along, is_grads_batched=True, allow_unused=True
             )
         return torch.zeros_like(along) if found is None else found
+
+    def curvatures(self, flat: Tensor, along: Tensor) -> Tensor:
+        """∂²L · along, (n, P), at vectors (n, P) and for one direction (n, P) of each."""
+        found = []
+        for part, vector in zip(
+            flat.detach().split(self.at_once), along.split(self.at_once), strict=True
+        ):
+            point = part.requires_grad_()
+            with torch.enable_grad():
+                (gradient,) = torch.autograd.grad(self.rows(point).sum(), point, create_graph=True)
+                turned = None
+                if gradient.requires_grad:
+                    (turned,) = torch.autograd.grad(gradient, point, vector, allow_unused=True)
+            found.append(torch.zeros_like(vector) if turned is None else turned)
+        return torch.cat(found)
 
     def check(self) -> None:
         """Whether the loss can be followed from the start, and whether its rows can together.

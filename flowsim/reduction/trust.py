@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,16 +14,31 @@ from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.reference import integrate
 from flowsim.interface import Model
+from flowsim.labels import Label
 from flowsim.reduction.found import Found, of_found
 
 #: The most weights whose curvature is written out.
 _MOST_WEIGHTS = 2000
 #: Directions and radii, in parts of the noise, at which the basin's boundary is looked for.
 _RAYS, _RADII = 16, (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-#: Losses of two ends are the same if they differ by less, in parts of 1 + their size.
+#: Losses of two ends are the same if they differ by less, in parts of the fall to them.
 _SAME_END = 1e-3
-#: Steps of training between two looks at the curvature, and its inverse in parts of a step.
-_LOOK, _STEP = 10, 0.5
+#: Rounding of a loss, in parts of its size; and what a run at rest would still fall by in the time
+#: of a run, in parts of its fall so far.
+_ROUNDING, _REST = 1e-14, 1e-17
+#: Steps of training between two estimates of the curvature; iterations of the first one and of the
+#: others; and the part of an earlier estimate that a later one is not below.
+_LOOK, _FIRST, _LATER, _KEPT = 20, 20, 2, 0.9
+#: A step is at most this part of the inverse curvature, and of the time of a run.
+_STEP, _SHARE = 0.5, 0.02
+#: A step has to lower the loss by this part of what the gradient promises; the next is longer by
+#: the other factor.
+_FALL, _LONGER = 0.25, 1.25
+#: At a kink no short step keeps that promise: one that is this part of the longest may instead stay
+#: below the largest of so many latest losses, or within a part of the fall so far above the least.
+_SHORT, _LATEST, _ABOVE = 0.125, 10, 1e-4
+#: A run with such a step among so many latest is judged by its loss, over a tenth of its time.
+_AT_KINK, _TENTH = 50, 1.1
 
 
 @dataclass(frozen=True)
@@ -169,37 +185,62 @@ def distance_to_boundary(
     rays = torch.randn(count, len(at), generator=generator, dtype=torch.float64)
     rays = rays / rays.norm(dim=1, keepdim=True) / at.new_tensor(model.metric).sqrt()
     placed = at + radii[:, None, None] * rays
-    limits = find_limits(model, torch.cat([at[None], placed.reshape(-1, len(at))]))
-    other = _differ(limits.loss[1:], limits.loss[0]).reshape(len(radii), count).any(1)
+    starts = torch.cat([at[None], placed.reshape(-1, len(at))])
+    limits = find_limits(model, starts)
+    other = _differ(limits.loss[1:], limits.loss[0], model.loss(starts[1:]).detach())
+    other = other.reshape(len(radii), count).any(1)
     return float(radii[other][0]) if bool(other.any()) else math.inf
 
 
-def _differ(loss: Tensor, other: Tensor) -> Tensor:
-    """Whether losses are those of other ends."""
-    return (loss - other).abs() > _SAME_END * (1 + other.abs())
+def _differ(loss: Tensor, other: Tensor, first: Tensor) -> Tensor:
+    """Whether losses are those of other ends, of trajectories whose first losses are given."""
+    return (loss - other).abs() > _tolerance(torch.minimum(loss, other), first)
 
 
-@dataclass(frozen=True)
+def _tolerance(last: Tensor, first: Tensor) -> Tensor:
+    """The difference of two losses of one end, of trajectories from their first to a last loss."""
+    rounding = _ROUNDING * torch.maximum(first.abs(), last.abs())
+    return _SAME_END * (first - last).abs() + rounding
+
+
+@dataclass(frozen=True, repr=False)
 class Agreement:
-    """How often the reduced flow foretold where training of all weights ends.
+    """How often training of all weights ends where the reduced flow predicts.
 
     Attributes:
-        predicted: the loss at which the reduced flow ends, (n,).
+        predicted: the loss at which the reduced flow ends, (n,); where that is unresolved, as at
+            some kinks, the loss to which descent of the coordinates comes in the same time.
         ended: the loss of all weights at the end of each run, (n, runs).
-        right: whether both are the same, (n, runs).
-        undecided: whether a run was still under way: its loss would still have fallen by more than
-            what tells two ends apart in the time that it had taken.
+        right: whether a run is decided and both losses are the same, (n, runs).
+        diverged: whether a run left the finite numbers, (n, runs).
+        undecided: whether it is not known if a run ends as predicted, (n, runs): it diverged; or
+            its loss is not below what is predicted, and its steps were used up before the time, or
+            it would still fall by more than what tells two ends apart in as long again; or what is
+            predicted is not known.
+
+    Two losses are of one end if they differ by less than 1e-3 of the fall of the loss to them.
     """
 
     predicted: Tensor
     ended: Tensor
     right: Tensor
+    diverged: Tensor
     undecided: Tensor
 
     @property
     def share(self) -> float:
-        """Right ones of all decided ones."""
+        """Right ones of all decided ones; NaN if none is decided."""
         return float(self.right[~self.undecided].double().mean())
+
+    def __repr__(self) -> str:
+        decided = int((~self.undecided).sum())
+        words = f"{int(self.right.sum())} of {decided} decided runs end as predicted"
+        left = int(self.undecided.sum())
+        if left:
+            words += f"; {left} of {self.ended.numel()} undecided"
+        if gone := int(self.diverged.sum()):
+            words += f", of which {gone} diverged"
+        return f"<Agreement: {words}>"
 
 
 @of_found
@@ -214,57 +255,123 @@ def agreement(
 ) -> Agreement:
     """Train all weights from starts of the span, with noise, and compare with the reduced flow.
 
-    Training is gradient descent in steps of half the inverse of the curvature, so that it follows
-    the gradient flow.
+    Training is gradient descent. A step is at most half the inverse of the largest curvature that
+    was met lately, so that it follows the gradient flow; one that raises the loss is halved and
+    taken again. Runs that diverge, and those still under way, are undecided.
 
     Args:
         model: what ``reduce`` found.
         starts: (n, k).
         noise: deviation of what is added to every weight.
         runs: of each start, with noise of their own.
-        until, most: the time and the steps after which a run ends.
+        until: the time after which a run ends.
+        most: attempted steps after which it ends.
         seed: of the noise.
 
     >>> import torch, flowsim
     >>> wells = lambda w: ((w["x"] ** 2 - 1) ** 2).sum() + (w["y"] ** 2).sum()
     >>> model = flowsim.reduce(wells, {"x": torch.tensor([0.5]), "y": torch.zeros(2)})
-    >>> flowsim.agreement(model, [[0.5], [-0.5]], noise=0.01, runs=3).share
-    1.0
+    >>> flowsim.agreement(model, [[0.5], [-0.5]], noise=0.01, runs=3)
+    <Agreement: 6 of 6 decided runs end as predicted>
     """
     points = to_tensor(starts, "starts")
-    predicted = find_limits(model, points).loss
     generator = torch.Generator().manual_seed(seed)
     theta = (points @ model.basis.T).repeat_interleave(runs, 0)
     drawn = torch.randn(theta.shape, generator=generator, dtype=torch.float64).to(theta)
-    theta = theta + noise * drawn
-    clock, speed = _train(model, theta, until, most)
-    ended = model.network.rows(theta).detach()
-    right = ~_differ(ended, predicted.repeat_interleave(runs))
-    undecided = speed * clock > _SAME_END * (1 + ended.abs())
-    return Agreement(predicted, *(x.reshape(-1, runs) for x in (ended, right, undecided)))
+    network = model.network
+    first, ended, fall = _train(
+        network.losses_and_gradients, network.curvatures, theta + noise * drawn, until, most
+    )
+    predicted = _predicted(model, points, until, most)
+    meant = predicted.repeat_interleave(runs)
+    diverged = ~ended.isfinite()
+    other = _differ(ended, meant, first)
+    below = other & (ended < meant)  # a loss that falls does not come back
+    under_way = ~(fall <= _tolerance(ended, first)) & ~below
+    undecided = diverged | under_way | ~meant.isfinite()
+    right = ~undecided & ~other
+    return Agreement(predicted, *(x.reshape(-1, runs) for x in (ended, right, diverged, undecided)))
 
 
-def _train(model: Found, theta: Tensor, until: float, most: int) -> tuple[Tensor, Tensor]:
-    """Descend from rows (m, P), in place; the time and the fall of the loss per time at the end."""
-    clock, speed = theta.new_zeros(len(theta)), theta.new_full((len(theta),), torch.inf)
-    along = torch.ones_like(theta)
-    steep = theta.new_ones(len(theta))
-    for step in range(most):
-        rows = ((clock < until) & (speed > 1e-20)).nonzero()[:, 0]
-        if not len(rows):
+def _predicted(model: Found, points: Tensor, until: float, most: int) -> Tensor:
+    """The loss at which the reduced flow ends from each point (n, k); NaN where that is unknown."""
+    limits = find_limits(model, points)
+    losses, open_ends = limits.loss.clone(), limits.label == int(Label.UNRESOLVED)
+    if bool(open_ends.any()):
+        first, ended, fall = _train(
+            model.losses_and_gradients, model.curvatures, points[open_ends], until, most
+        )
+        losses[open_ends] = torch.where(fall <= _tolerance(ended, first), ended, torch.nan)
+    return losses
+
+
+def _train(
+    evaluate: Callable[[Tensor], tuple[Tensor, Tensor]],
+    curve: Callable[[Tensor, Tensor], Tensor],
+    theta: Tensor,
+    until: float,
+    most: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Descend from rows (m, P): their first and last losses, and what the last would fall by.
+
+    Args:
+        evaluate: losses (m,) and gradients (m, P) at rows.
+        curve: ∂²L times a direction (m, P) of each row.
+        theta: the rows.
+        until, most: the time and the attempted steps after which a row ends.
+
+    The last loss would fall by its rate times ``until``; infinity where steps are used up before.
+    """
+    loss, gradient = evaluate(theta)
+    first, lowest, ended, fall = loss, loss.clone(), loss.clone(), loss.clone()
+    generator = torch.Generator().manual_seed(0)
+    along = torch.randn(theta.shape[1], generator=generator, dtype=torch.float64)
+    along = along.to(theta).expand_as(theta)
+    row = torch.arange(len(theta), device=theta.device)
+    clock, steep, length = (torch.zeros_like(loss) for _ in range(3))
+    latest = loss[:, None].repeat(1, _LATEST)
+    # times and losses of two earlier points, each a tenth of its time after the one before
+    marks = torch.stack([clock, loss, clock, loss], 1)
+    kink = torch.full_like(row, -_AT_KINK)
+    for step in range(most + 1):
+        speed = gradient.square().sum(1)
+        measured = (marks[:, 1] - loss) / (clock - marks[:, 0]).clamp_min(1e-300)
+        speed = torch.where(step - kink < _AT_KINK, torch.minimum(speed, measured.abs()), speed)
+        rests = speed * until <= _REST * (first[row] - loss).abs()
+        going = loss.isfinite() & (clock < until) & ~rests & (step < most)
+        if not bool(going.all()):
+            known = (clock >= until) | rests
+            ended[row], fall[row] = loss, torch.where(known, speed * until, torch.inf)
+            (row, theta, loss, gradient, lowest, along, clock, steep, length, latest, marks,
+             kink) = (x[going] for x in (row, theta, loss, gradient, lowest, along, clock, steep,
+                                         length, latest, marks, kink))  # fmt: skip
+        if not len(row):
             break
-        here = theta[rows]
-        gradient = model.network.gradients(here)
         if step % _LOOK == 0:
-            for _ in range(20 if step == 0 else 2):
-                size = along[rows].norm(dim=1, keepdim=True)
-                move = 1e-5 * model.network.size * along[rows] / size
-                change = model.network.gradients(here + move) - gradient
-                steep[rows] = change.norm(dim=1) / move.norm(dim=1)
-                along[rows] = change + 1e-2 * change.norm(dim=1, keepdim=True) * along[rows] / size
-        length = torch.minimum(_STEP / steep[rows].clamp_min(1e-12), until - clock[rows])
-        length = length.clamp(max=until / 50)
-        theta[rows] = here - length[:, None] * gradient
-        clock[rows] += length
-        speed[rows] = gradient.square().sum(1)
-    return clock, speed
+            for _ in range(_LATER if step else _FIRST):
+                turned = curve(theta, along)
+                now = turned.norm(dim=1) / along.norm(dim=1)
+                mixed = turned + 1e-2 * now[:, None] * along
+                mixed = mixed / mixed.norm(dim=1, keepdim=True)
+                along = torch.where(mixed.isfinite().all(1, keepdim=True), mixed, along)
+            steep = torch.maximum(now, _KEPT * steep)
+        longest = (_STEP / steep).clamp(max=_SHARE * until)
+        length = torch.where(length == 0, longest, torch.minimum(length, longest))
+        taken = torch.minimum(length, until - clock)
+        there = theta - taken[:, None] * gradient
+        new, slope = evaluate(there)
+        promised = taken * gradient.square().sum(1)
+        falls = new <= loss - _FALL * promised + _ROUNDING * loss.abs()
+        above = torch.maximum(latest.amax(1), lowest + _ABOVE * (first[row] - lowest))
+        slides = ~falls & (taken <= _SHORT * longest) & (new <= above)
+        moved = (falls | slides) & new.isfinite() & slope.isfinite().all(1)
+        kink = torch.where(slides, step, kink)
+        length = torch.where(falls, _LONGER * length, torch.where(moved, length, taken / 2))
+        theta = torch.where(moved[:, None], there, theta)
+        gradient = torch.where(moved[:, None], slope, gradient)
+        loss, clock = torch.where(moved, new, loss), torch.where(moved, clock + taken, clock)
+        lowest = torch.minimum(lowest, loss)
+        latest = torch.cat([latest[:, 1:], loss[:, None]], 1)
+        passed = (clock > _TENTH * marks[:, 2])[:, None]
+        marks = torch.where(passed, torch.stack([marks[:, 2], marks[:, 3], clock, loss], 1), marks)
+    return first, ended, fall

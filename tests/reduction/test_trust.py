@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from networks import number
+from networks import NETWORKS, drawn, number, two_layers
 
 import flowsim
 from flowsim import InputError
@@ -60,3 +60,85 @@ def test_models_that_were_not_found_are_refused(name):
     model = flowsim.model("canonical", 0.5, 0.8)
     with pytest.raises(InputError, match=f"{name} takes what flowsim.reduce found, not Canonical"):
         getattr(flowsim, name)(model, [0.5, 0.5])
+
+
+def relu_network():
+    """Eight equal ReLU units, 40 examples of one unit."""
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
+    y = torch.relu(x @ number([0.8, 0.3]))
+    start = {"first": torch.tensor([[0.5, -0.3]]).repeat(8, 1), "second": torch.full((8,), 0.4)}
+    return flowsim.reduce(two_layers(x, y), start, steps=1)
+
+
+def plain_descent(model, starts, noise, runs, until, rate, seed=0):
+    """Losses of all weights after steps of one length, from the starts of ``agreement``."""
+    theta = (starts @ model.basis.T).repeat_interleave(runs, 0)
+    theta = theta + noise * drawn(*theta.shape, seed=seed)
+    for _ in range(round(until / rate)):
+        theta = theta - rate * model.network.gradients(theta)
+    return model.network.rows(theta).detach().reshape(-1, runs)
+
+
+@pytest.mark.slow
+def test_runs_at_kinks_end_where_plain_descent_ends():
+    model, starts = relu_network(), number([[0.5, 0.3, -0.8], [-1.5, 0.3, -1.6]])
+    told = agreement(model, starts, noise=0.02, runs=4, until=100.0)
+    plain = plain_descent(model, starts, 0.02, 4, until=100.0, rate=0.05)
+    np.testing.assert_allclose(told.ended, plain, atol=2e-3)
+    freed = plain < 0.1  # the others end where all units are dead, as predicted
+    assert freed.sum(1).tolist() == [0, 2] and told.share == 0.75
+    assert torch.equal(told.right, ~freed) and not told.undecided.any()
+
+
+def test_runs_that_leave_a_saddle_are_freed_wherever_they_are():
+    losses, start = NETWORKS["deep linear, aligned"]()
+    model = flowsim.reduce(losses[0], start, steps=1)
+    told = agreement(model, model.start[None], 0.05, 8, until=30.0, most=1500, seed=31)
+    plain = plain_descent(model, model.start[None], 0.05, 8, until=30.0, rate=0.02, seed=31)
+    assert not told.right.any() and not told.undecided.any() and told.share == 0
+    assert (told.ended < told.predicted - 1).all() and (plain < told.predicted - 1).all()
+    short = agreement(model, model.start[None], 0.001, 2, until=60.0, most=100, seed=31)
+    assert short.undecided.all() and math.isnan(short.share)
+    assert repr(short).endswith("2 of 2 undecided>")
+
+
+def test_losses_that_are_not_finite_are_no_ends():
+    """A loss with a pole where noise puts some of the starts."""
+
+    def pole(weights):
+        x, y = weights["x"], weights["y"]
+        return (x - 1) ** 2 + torch.log(0.01 - y).square() * 0 + y**2
+
+    model = flowsim.reduce(pole, {"x": number(0.5), "y": number(0.0)}, steps=1)
+    told = agreement(model, model.start[None], noise=0.01, runs=8, until=30.0)
+    gone = told.ended.isnan()
+    assert gone.any() and not gone.all()
+    assert torch.equal(told.diverged, gone) and torch.equal(told.undecided, gone)
+    assert told.share == 1 and not told.right[gone].any()
+    assert f"{int(gone.sum())} of 8 undecided, of which {int(gone.sum())} diverged" in repr(told)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_agreement_has_no_scale_of_its_own(scale):
+    def wells(weights):
+        x, y = weights["x"], weights["y"]
+        return scale * ((x**2 - 1) ** 2 / 4 + 0.1 * x + ((0.4 - 0.5 * x) * y**2).sum() / 2
+                        + (y**4).sum() / 4)  # fmt: skip
+
+    model = flowsim.reduce(wells, {"x": number(0.7), "y": torch.zeros(3)})
+    told = agreement(model, [[0.7], [-0.7]], noise=0.01, runs=2, until=100.0 / scale)
+    assert told.right.double().mean(1).tolist() == [0, 1] and not told.undecided.any()
+
+
+def test_a_stiff_direction_does_not_blow_up():
+    """A narrow valley that bends: steps beyond 2/rate would leave it."""
+
+    def valley_that_bends(weights):
+        x, y = weights["x"], weights["y"]
+        return (x - 1) ** 2 / 2 + 300 * (y - torch.sin(3 * x)).square() / 2
+
+    model = flowsim.reduce(valley_that_bends, {"x": number(-1.0), "y": number(0.5)})
+    told = agreement(model, model.start[None], noise=0.1, runs=3, until=3.0, most=1000)
+    assert (told.ended < 4).all() and not told.diverged.any()
+    assert told.right[~told.undecided].all()
