@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.chart import Chart
-from flowsim.flow.doubt import beyond_doubt
+from flowsim.flow.doubt import beyond_doubt, displace
 from flowsim.flow.how import Limits, Steps
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
@@ -43,7 +43,7 @@ _PASSED, _DOUBTFUL = 3.0, 1e-3
 _CREEPING, _CREEPING_LONG = 200, 2000
 #: A row this far out, with no end to its growth, has gone to infinity.
 _BEYOND = 1e9
-#: No orbit takes longer.
+#: No row takes longer, in units of the time in which it would move by its own size at first.
 _FOR_EVER = 1e30
 #: What grows by as much in every tenfold time, or by the same factor, goes to infinity: within the
 #: first, and by the second at least; in it coordinates take part that grow by the third of the
@@ -54,12 +54,20 @@ _STEADY, _LEAST, _GROWS = 0.02, 1e-3, 0.05
 _PATIENT, _SLOW = 150, 0.5
 #: Evaluations of the field in a step.
 _EVALUATIONS = 8
+#: A step is at most this times rtol to the power 1/ORDER, and no more than 1, over the fastest rate
+#: of growth: growth is then followed within rtol of what grows, however small that is.
+_GROWTH = 11.0
+#: What grows more slowly than this part of the fastest rate counts as still.
+_GROWING = 1e-9
 #: Trials by false position to land on a loss.
 _LANDINGS = 60
 #: log|θᵢ| below which θᵢ is zero for everything else, and its error does not count.
 _GONE = -600.0
 #: A step is very short below this, in units of 1/|∂(dy/dt)/∂y|.
 _VERY_SHORT = 1e-4
+#: A step shorter than this, beside the time in which a row moves by its size or the field by its
+#: own, leads nowhere.
+_STILL = 1e-15
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
 #: Numbers that torch takes at once, with AVX-512; it rounds those that are left otherwise.
@@ -90,20 +98,22 @@ class Rows:
 
     Attributes:
         model: whose flow it is.
-        relative, absolute: the error allowed per step, for each coordinate of the chart.
+        steps: the error allowed per step.
         chart: of these rows.
         index: their numbers among the starts, (m,).
         y, theta: where they are, in the chart and outside it, (m, k).
         field, jacobian: dy/dt and its derivative there.
         h, time: the next step's length, and the time so far, (m,).
-        far: |y| beyond which a row has diverged.
+        largest: the largest |y| so far, (m,), of coordinates that are no logarithms. Where it is
+            below 1, the absolute error allowed is in parts of it: small starts are followed as
+            exactly as others.
+        far, late: |y| and the time beyond which a row has diverged.
         stuck: which rows can be followed no further.
         short: how many steps were very short beside 1/|∂(dy/dt)/∂y|: on a kink many are.
     """
 
     model: Model
-    relative: Tensor
-    absolute: Tensor
+    steps: Steps
     chart: Chart
     index: Tensor
     y: Tensor
@@ -112,7 +122,9 @@ class Rows:
     jacobian: Tensor
     h: Tensor
     time: Tensor
+    largest: Tensor
     far: Tensor
+    late: Tensor
     stuck: Tensor
     short: Tensor
 
@@ -123,40 +135,51 @@ class Rows:
         theta = theta[index].detach()
         chart = Chart.at(model, theta)
         y = chart.to_chart(theta)
-        relative = torch.where(chart.logarithmic, 1e-15, steps.rtol)
-        absolute = torch.where(chart.logarithmic, steps.rtol, steps.atol)
-        zero, far = torch.zeros_like(y[:, 0]), _FAR * y.abs().amax(1).clamp_min(1.0)
-        none = zero.bool()
+        zero, size = torch.zeros_like(y[:, 0]), y.abs().amax(1)
+        far, none = _FAR * size.clamp_min(1.0), zero.bool()
         rows = cls(
-            model, relative, absolute, chart, index, y, theta, y, y, zero, zero, far, none, zero
+            model, steps, chart, index, y, theta, y, y, zero, zero, zero, far, far, none, zero
         )
+        rows.largest = rows._size_of(y)
         rows._linearise()
-        rows.h = 0.1 / rows.field.abs().amax(1)
+        unit = torch.where(size > 0, size, 1.0) / rows.field.abs().amax(1)
+        rows.h, rows.late = 0.1 * unit, _FOR_EVER * unit
+        rows._bound_by_growth()
         return rows
 
     def some(self, which: Tensor | slice) -> Rows:
         """Some of the rows; what one of the two does leaves the other as it is."""
-        parts = (getattr(self, f.name)[which] for f in fields(self)[4:])
-        return Rows(self.model, self.relative, self.absolute, self.chart.rows(which), *parts)
+        parts = (getattr(self, f.name)[which] for f in fields(self)[3:])
+        return Rows(self.model, self.steps, self.chart.rows(which), *parts)
 
     @classmethod
     def joined(cls, parts: list[Rows]) -> Rows:
         """The rows of all parts, ``filled``."""
-        one, names = parts[0], [f.name for f in fields(cls)[4:]]
-        signs = torch.cat([part.chart.signs for part in parts])
-        chart = Chart(signs, one.chart.logarithmic, any(part.chart.held for part in parts))
+        one, names = parts[0], [f.name for f in fields(cls)[3:]]
+        chart = Chart.joined([part.chart for part in parts])
         columns = (torch.cat([getattr(part, name) for part in parts]) for name in names)
-        whole = cls(one.model, one.relative, one.absolute, chart, *columns)
+        whole = cls(one.model, one.steps, chart, *columns)
         return whole.some(filled(torch.ones_like(whole.index, dtype=torch.bool)))
+
+    def _size_of(self, y: Tensor) -> Tensor:
+        return torch.where(self.chart.logarithmic, 0.0, y).abs().amax(1)
 
     def size(self) -> Tensor:
         """|y|, (m, k), but of no coordinate that has fallen to zero more than that."""
         return torch.where(self.chart.logarithmic, self.y.clamp_min(_GONE), self.y).abs()
 
+    def scale(self) -> Tensor:
+        """What errors are in parts of, (m,): the largest |y| so far where that is below 1."""
+        return torch.where(self.largest > 0, self.largest.clamp_max(1.0), 1.0)
+
     def advance(self, h: Tensor) -> Tensor:
         """Attempt a step of length h (m,) with every row; which rows moved."""
         new, error = self._step(h)
-        allowed = self.absolute + self.relative * torch.maximum(self.y.abs(), new.abs())
+        largest = torch.maximum(self.largest, self._size_of(new))
+        logarithmic, (rtol, atol, _) = self.chart.logarithmic, self.steps
+        absolute = torch.where(logarithmic, rtol, atol * largest.clamp_max(1.0).unsqueeze(1))
+        relative = torch.where(logarithmic, 1e-15, rtol)
+        allowed = absolute + relative * torch.maximum(self.y.abs(), new.abs())
         gone = self.chart.logarithmic & (new < _GONE)
         ratio = (error.abs() / allowed).where(~gone, 0.0).amax(1)
         ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
@@ -167,8 +190,12 @@ class Rows:
         self.h = torch.where(cut, torch.maximum(factor * h, self.h), factor * h)
         self.y = torch.where(moved.unsqueeze(1), new, self.y)
         self.time = torch.where(moved, self.time + h, self.time)
+        self.largest = torch.where(moved, largest, self.largest)
         self._linearise()
-        self.stuck = ~(self.h > 1e-15 * self.time) | ~self.field.isfinite().all(1)
+        self._bound_by_growth()
+        moves = self.h * self.field.abs().amax(1) > _STILL * self.y.abs().amax(1)
+        moves |= self.h * self.jacobian.abs().amax((1, 2)) > _STILL
+        self.stuck = ~moves | ~self.field.isfinite().all(1)
         return moved
 
     def land(self, h: Tensor, wanted: Tensor) -> Tensor:
@@ -200,6 +227,23 @@ class Rows:
         jacobian = self.model.jacobian(self.theta)
         self.jacobian = self.chart.push_jacobian(self.theta, self.field, jacobian)
 
+    def _bound_by_growth(self) -> None:
+        """Shorten steps that would damp what grows, as long steps of an L-stable method do."""
+        most, k = min(1.0, _GROWTH * self.steps.rtol ** (1 / ORDER)), self.y.shape[1]
+        if k <= 2:
+            rate = _growth_of_two(self.jacobian)
+            self.h = torch.where(rate > 0, torch.minimum(self.h, most / rate), self.h)
+            return
+        # only where even the growth of lengths, which is no slower, may be too fast
+        matrix = (self.jacobian + self.jacobian.mT) / -2
+        matrix.diagonal(dim1=1, dim2=2).add_((most / self.h).unsqueeze(1))
+        maybe = (torch.linalg.cholesky_ex(matrix)[1] != 0) & self.jacobian.isfinite().all((1, 2))
+        index = maybe.nonzero()[:, 0]
+        if len(index):
+            rate = torch.linalg.eigvals(self.jacobian[index]).real.amax(1)
+            h = self.h[index]
+            self.h[index] = torch.where(rate > 0, torch.minimum(h, most / rate), h)
+
     def _step(self, h: Tensor) -> tuple[Tensor, Tensor]:
         """The rows after one step of Rodas5P of length h (m,), and its error."""
         m, k = self.y.shape
@@ -224,7 +268,15 @@ def any_limits(model: Model, rows: Tensor, steps: Steps) -> Iterator[Limits]:
     """Where the rows (n, k) end, part by part."""
     squares = _SQUARES if rows.device.type == "cpu" else _SQUARES_ON_GPU
     for part in rows.split(max(1, squares // rows.shape[1] ** 2)):
-        yield beyond_doubt(partial(follow, model), model, part, steps, steps.finer(0.1))
+        yield beyond_doubt(
+            partial(follow, model), model, part, steps, steps.finer(0.1), _neighbours
+        )
+
+
+def _neighbours(model: Model, centre: Tensor, size: float) -> Tensor:
+    """``displace`` by parts of each coordinate; of one that is 0, by parts of the row."""
+    unit = torch.where(centre == 0, centre.abs().amax(1, keepdim=True), centre.abs())
+    return displace(model, centre, size, torch.where(unit > 0, unit, 1.0))
 
 
 def any_paths(model: Model, rows: Tensor, times: Tensor, steps: Steps) -> Tensor:
@@ -262,7 +314,7 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> 
         below = state.advance(state.h) & (model.loss(state.theta) <= wanted_loss[state.index])
         if bool(below.any()):
             crossed.append(before.some(below))
-        rests = (state.field.abs() <= 10.0 * _noise(state)).all(1) | (state.time > _FOR_EVER)
+        rests = (state.field.abs() <= 10.0 * _noise(state)).all(1) | (state.time > state.late)
         stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
             state = state.some(filled(stays))
@@ -306,7 +358,7 @@ def follow(
         if decades is not None:
             decades.note(state)
         speed, steep = _speed(state), state.jacobian.abs().amax((1, 2))
-        distance = speed / steep
+        distance = speed / steep / state.scale()
         passed = torch.where(speed > _PASSED * slow, torch.minimum(passed, near), passed)
         near = torch.where(speed < slow, distance, near)
         slow, nearest = torch.minimum(slow, speed), torch.minimum(nearest, distance)
@@ -388,6 +440,14 @@ def _limit_beyond(model: Model, theta: Tensor) -> Tensor:
     return torch.where(farther < 2 * loss - 1, -torch.inf, loss)
 
 
+def _growth_of_two(jacobian: Tensor) -> Tensor:
+    """The largest real part of the eigenvalues of matrices (m, k, k) with k at most 2."""
+    if jacobian.shape[1] == 1:
+        return jacobian[:, 0, 0]
+    (a, b), (c, d) = (row.unbind(1) for row in jacobian.unbind(1))
+    return (a + d) / 2 + ((a - d).square() / 4 + b * c).clamp_min(0.0).sqrt()
+
+
 def _speed(rows: Rows) -> Tensor:
     return rows.field.abs().amax(1)
 
@@ -404,11 +464,13 @@ def _verdict(rows: Rows, levels: Levels | None, first: bool) -> tuple[Tensor, Te
         why[rows.model.loss(rows.theta) - levels.best <= 1e-15] = Rule.REACHED_MINIMA
     index = (quiet & (why == _GOING)).nonzero()[:, 0]
     if len(index):
-        rest = _is_short(rows.field[index], rows.jacobian[index], 1.0 + size[index].amax(1))
+        field, jacobian = rows.field[index], rows.jacobian[index]
+        rest = _is_short(field, jacobian, 1.0 + size[index].amax(1))
+        rest &= ~_leaves(field, jacobian, rows.theta[index])
         if levels is not None:
             rest |= levels.reached(rows.model.loss(rows.theta[index]))
         why[index[rest]] = Rule.CAME_TO_REST
-    far = (size.amax(1) > rows.far) | (rows.time > _FOR_EVER)
+    far = (size.amax(1) > rows.far) | (rows.time > rows.late)
     why[(why == _GOING) & far] = _DIVERGED
     why[(why == _GOING) & rows.stuck] = _NOT_FINITE
     if first:
@@ -418,7 +480,8 @@ def _verdict(rows: Rows, levels: Levels | None, first: bool) -> tuple[Tensor, Te
 
 def _noise(rows: Rows) -> Tensor:
     """What rounding may change in dy/dt, (m, k)."""
-    units = torch.where(rows.chart.logarithmic, 1.0, rows.y.abs().clamp_min(1.0))
+    units = torch.where(rows.chart.logarithmic, 1.0, rows.scale().unsqueeze(1))
+    units = torch.maximum(units, torch.where(rows.chart.logarithmic, 0.0, rows.y.abs()))
     return _ROUNDING * (rows.jacobian.abs() @ units.unsqueeze(2)).squeeze(2)
 
 
@@ -448,6 +511,18 @@ def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor) -> Tensor:
     along = (left.mT @ field.unsqueeze(2)).squeeze(2).abs()
     counts = stiff > _FLAT * stiff[:, :1]
     return ((along <= _SHORT * scale.unsqueeze(1) * stiff) | ~counts).all(1) & (stiff[:, 0] > 0)
+
+
+def _leaves(field: Tensor, jacobian: Tensor, theta: Tensor) -> Tensor:
+    """Whether rows move, however little, in a direction that grows: what it will leave is no end.
+
+    By more than rounding: with the eigenvectors of the transposed Jacobian.
+    """
+    values, vectors = torch.linalg.eig(jacobian.mT)
+    grows = values.real > _GROWING * values.abs().amax(1, keepdim=True)
+    along = (vectors.mT @ field.to(vectors).unsqueeze(2)).squeeze(2).abs()
+    noise = _ROUNDING * (jacobian.abs() @ theta.abs().unsqueeze(2))
+    return (grows & (along > (vectors.abs().mT @ noise).squeeze(2))).any(1)
 
 
 def _labelled(

@@ -21,7 +21,7 @@ class Chart:
 
     Attributes:
         signs: sign of θ per row and coordinate, shape (n, k).
-        logarithmic: which coordinates are logarithms, shape (k,).
+        logarithmic: which coordinates are logarithms, shape (n, k).
         held: whether some logarithmic coordinate of some row is held at zero.
     """
 
@@ -33,7 +33,7 @@ class Chart:
     def at(cls, model: Model, theta: Tensor) -> Chart:
         """The chart of the orthant in which each row of θ lies."""
         signs = torch.sign(theta)
-        logarithmic = torch.tensor(model.keeps_sign, device=theta.device)
+        logarithmic = torch.tensor(model.keeps_sign, device=theta.device).expand(theta.shape)
         return cls(signs, logarithmic, bool(((signs == 0) & logarithmic).any()))
 
     def to_chart(self, theta: Tensor) -> Tensor:
@@ -78,7 +78,15 @@ class Chart:
 
     def rows(self, which: Tensor | slice) -> Chart:
         """The chart of some of the rows, by a mask or by their numbers."""
-        return Chart(self.signs[which], self.logarithmic, self.held)
+        return Chart(self.signs[which], self.logarithmic[which], self.held)
+
+    @classmethod
+    def joined(cls, parts: list[Chart]) -> Chart:
+        """The chart of the rows of all parts."""
+        signs, logarithmic = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("signs", "logarithmic")
+        )
+        return cls(signs, logarithmic, any(part.held for part in parts))
 
     @cached_property
     def _all_logarithmic(self) -> bool:

@@ -20,7 +20,32 @@ _MOST_DIRECTIONS = 6
 Follow = Callable[..., tuple[Limits, Tensor]]
 
 
-def beyond_doubt(follow: Follow, model: Model, start: Tensor, steps: Steps, again: Steps) -> Limits:
+def displace(model: Model, centre: Tensor, size: float, unit: Tensor | None = None) -> Tensor:
+    """Neighbours of each row of ``centre`` (n, k) to both sides, shape (directions, n, k).
+
+    Along every coordinate; with many coordinates along four diagonals, which no surface that
+    divides two basins can contain all. By ``size`` in parts of ``unit`` (n, k): by default 1, and
+    |θᵢ| of coordinates that keep their sign.
+    """
+    k = centre.shape[1]
+    directions = torch.eye(k, dtype=centre.dtype, device=centre.device)
+    if k > _MOST_DIRECTIONS:
+        place = torch.arange(k, device=centre.device)
+        directions = torch.stack([1.0 - 2.0 * ((place >> j) & 1) for j in range(4)]).to(centre)
+    keeps = torch.tensor(model.keeps_sign, device=centre.device)
+    step = size * torch.where(keeps, centre.abs(), 1.0 if unit is None else unit)
+    moved = directions[:, None] * step
+    return torch.cat([centre + moved, centre - moved])
+
+
+def beyond_doubt(
+    follow: Follow,
+    model: Model,
+    start: Tensor,
+    steps: Steps,
+    again: Steps,
+    neighbours_of: Callable[[Model, Tensor, float], Tensor] = displace,
+) -> Limits:
     """Limits of the rows of ``start`` (n, k).
 
     A doubtful row is followed again more finely. Where that too comes near a saddle, it is followed
@@ -32,6 +57,7 @@ def beyond_doubt(follow: Follow, model: Model, start: Tensor, steps: Steps, agai
         start: the rows, (n, k).
         steps, again: of the first and of the second time, which must be the finer one: else no row
             is followed again.
+        neighbours_of: (model, centre, size) ↦ displaced starts; see ``displace``.
     """
     limits, doubtful = follow(start, steps, None)
     if not bool(doubtful.any()) or again.rtol >= steps.rtol:
@@ -40,7 +66,7 @@ def beyond_doubt(follow: Follow, model: Model, start: Tensor, steps: Steps, agai
     found, near = follow(centre, again, before)
     if bool(near.any()):
         size = max(steps.rtol, 1e-11)  # ten times what rounding leaves of the finer orbit
-        displaced = displace(model, centre[near], size)
+        displaced = neighbours_of(model, centre[near], size)
         neighbours, _ = follow(displaced.flatten(0, 1), again, None)
         ends = Ends(model)
         own = ends.codes(found.label, found.theta, found.loss)[near]
@@ -58,20 +84,3 @@ def beyond_doubt(follow: Follow, model: Model, start: Tensor, steps: Steps, agai
     for field in fields(Limits):
         getattr(limits, field.name)[doubtful] = getattr(found, field.name)
     return limits
-
-
-def displace(model: Model, centre: Tensor, size: float) -> Tensor:
-    """Neighbours of each row of ``centre`` (n, k) to both sides, shape (directions, n, k).
-
-    Along every coordinate; with many coordinates along four diagonals, which no surface that
-    divides two basins can contain all.
-    """
-    k = centre.shape[1]
-    directions = torch.eye(k, dtype=centre.dtype, device=centre.device)
-    if k > _MOST_DIRECTIONS:
-        place = torch.arange(k, device=centre.device)
-        directions = torch.stack([1.0 - 2.0 * ((place >> j) & 1) for j in range(4)]).to(centre)
-    keeps = torch.tensor(model.keeps_sign, device=centre.device)
-    step = size * torch.where(keeps, centre.abs(), 1.0)
-    moved = directions[:, None] * step
-    return torch.cat([centre + moved, centre - moved])
