@@ -31,7 +31,8 @@ class BinaryChain(GapChain):
 
     Source: AM Sec. 2 (chain, entropies); the logit gap is LG's log[(1−p)(1−q)/(pq)].
 
-    >>> chain = BinaryChain(0.5, 0.8)
+    >>> import flowsim
+    >>> chain = flowsim.BinaryChain(0.5, 0.8)
     >>> round(chain.stationary_entropy - chain.entropy_rate, 4)
     0.0473
     """

@@ -23,9 +23,10 @@ class Interrupted(Exception):
 
     The command line prints the sentence and exits with code 130.
 
+    >>> import flowsim
     >>> try:
-    ...     raise Interrupted("stopped after 3 of 8 chunks; --resume goes on")
-    ... except Interrupted as stop:
+    ...     raise flowsim.Interrupted("stopped after 3 of 8 chunks; --resume goes on")
+    ... except flowsim.Interrupted as stop:
     ...     print(stop)
     stopped after 3 of 8 chunks; --resume goes on
     """

@@ -162,7 +162,7 @@ class Plane:
         slow_line: whether ``line`` and ``saddles`` take long.
         isolated: whether portraits search for isolated critical points.
 
-    >>> import flowsim
+    >>> import flowsim, torch
     >>> plane = flowsim.model("rank-one", 0.5, 0.8, length=4).plane
     >>> plane.at(torch.tensor(-0.5), torch.tensor(1.0), {}).shape, plane.axes
     (torch.Size([5]), ('e', 'w'))
@@ -335,8 +335,8 @@ class Model:
         slow: whether an orbit costs so much more than elsewhere that a first look has few of them.
         data: what it is trained on; None for a loss that is just a formula.
 
-    >>> import torch
-    >>> class Bowl(Model):
+    >>> import flowsim, torch
+    >>> class Bowl(flowsim.Model):
     ...     coordinates = ("x", "y")
     ...     def loss(self, theta):
     ...         return (theta**2).sum(-1)

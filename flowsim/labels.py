@@ -61,7 +61,8 @@ class Status(IntEnum):
     bounds. FAILED: no step was small enough, or the flow is not unique from where it stopped.
     PERIODIC: large steps of gradient descent go round in a circle.
 
-    >>> Status.TIMED_OUT.name
+    >>> import flowsim
+    >>> flowsim.Status.TIMED_OUT.name
     'TIMED_OUT'
     """
 

@@ -43,7 +43,8 @@ class MarkovChain:
     Source: AM Sec. 2 (entropies), 4.3 (more states); the regime by own derivation,
     docs/derivations.md, 14.
 
-    >>> chain = MarkovChain([[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.2, 0.0, 0.8]])
+    >>> import flowsim
+    >>> chain = flowsim.MarkovChain([[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.2, 0.0, 0.8]])
     >>> [round(share, 2) for share in chain.stationary], round(chain.entropy_rate, 4)
     ([0.4, 0.4, 0.2], 0.3601)
     """
@@ -239,7 +240,8 @@ class SymmetricChain(GapChain):
     Raises:
         InputError: S is not an integer of at least 2, or p not a number strictly between 0 and 1.
 
-    >>> chain = SymmetricChain(3, 0.2)
+    >>> import flowsim
+    >>> chain = flowsim.SymmetricChain(3, 0.2)
     >>> chain.kernel.round(2).tolist()
     [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
     """

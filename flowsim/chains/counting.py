@@ -22,8 +22,8 @@ def successor_counts(tokens: Tensor, order: int, states: int) -> Tensor:
     Raises:
         InputError: another shape, other symbols, or an order that is not an integer of at least 0.
 
-    >>> import torch
-    >>> successor_counts(torch.tensor([[0, 1, 0, 1]]), order=1, states=2)[0, -1]
+    >>> import flowsim, torch
+    >>> flowsim.successor_counts(torch.tensor([[0, 1, 0, 1]]), order=1, states=2)[0, -1]
     tensor([1., 0.], dtype=torch.float64)
     """
     require_integer("order", order, 0)
@@ -58,8 +58,8 @@ def in_context(tokens: Tensor, order: int, states: int, beta: float = 0.0) -> Te
     Raises:
         InputError: as ``successor_counts``, or β below 0.
 
-    >>> import torch
-    >>> in_context(torch.tensor([[0, 1, 0, 1]]), order=1, states=2, beta=1.0)[0, -1]
+    >>> import flowsim, torch
+    >>> flowsim.in_context(torch.tensor([[0, 1, 0, 1]]), order=1, states=2, beta=1.0)[0, -1]
     tensor([0.6667, 0.3333], dtype=torch.float64)
     """
     if not 0 <= beta < float("inf"):

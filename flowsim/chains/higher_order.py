@@ -31,7 +31,8 @@ class OrderChain:
 
     Source: AM Sec. 4.4 (order k); the regime as in docs/derivations.md, 14.
 
-    >>> chain = OrderChain([[0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [0.1, 0.9]])
+    >>> import flowsim
+    >>> chain = flowsim.OrderChain([[0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [0.1, 0.9]])
     >>> chain.order, round(chain.entropy_rate, 4)
     (2, 0.3864)
     """

@@ -67,8 +67,8 @@ class DirichletPrior(Prior):
     Raises:
         InputError: S below 2, k below 1, or β not above 0.
 
-    >>> import torch
-    >>> kernels = DirichletPrior(3).draw(5, torch.Generator().manual_seed(0))
+    >>> import flowsim, torch
+    >>> kernels = flowsim.DirichletPrior(3).draw(5, torch.Generator().manual_seed(0))
     >>> tuple(kernels.shape), bool((kernels.sum(-1) - 1).abs().max() < 1e-12)
     ((5, 3, 3), True)
     """
@@ -116,8 +116,8 @@ class DoublyStochasticPrior(Prior):
     Raises:
         InputError: S not from 2 to 8; Bayes's predictor, or a loss that needs it, for S above 2.
 
-    >>> import torch
-    >>> kernels = DoublyStochasticPrior(3).draw(5, torch.Generator().manual_seed(0))
+    >>> import flowsim, torch
+    >>> kernels = flowsim.DoublyStochasticPrior(3).draw(5, torch.Generator().manual_seed(0))
     >>> bool((kernels.sum(-2) - 1).abs().max() < 1e-12)
     True
     """
@@ -184,7 +184,8 @@ class FinitePrior(Prior):
     Raises:
         InputError: no kernel, kernels of different shapes, or weights that are no probabilities.
 
-    >>> prior = FinitePrior([[[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]]])
+    >>> import flowsim
+    >>> prior = flowsim.FinitePrior([[[0.9, 0.1], [0.1, 0.9]], [[0.1, 0.9], [0.9, 0.1]]])
     >>> prior
     FinitePrior(2 kernels of 2 states)
     """
@@ -238,7 +239,9 @@ class MixturePrior(Prior):
     Raises:
         InputError: no part, parts of different shapes, or weights that are no probabilities.
 
-    >>> prior = MixturePrior([DirichletPrior(2), DirichletPrior(2, beta=0.1)], weights=[0.7, 0.3])
+    >>> import flowsim
+    >>> parts = [flowsim.DirichletPrior(2), flowsim.DirichletPrior(2, beta=0.1)]
+    >>> prior = flowsim.MixturePrior(parts, weights=[0.7, 0.3])
     >>> prior.states, prior.order
     (2, 1)
     """

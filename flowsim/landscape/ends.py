@@ -44,8 +44,9 @@ class End:
         flat: 0 of a point, else the dimension of a connected set of such ends.
         name: the kind and a number, by which records call it.
 
-    >>> import torch
-    >>> End("minimum", -0.2087, torch.tensor([-1.0466, 0.0]), name="minimum_1").caption(("x", "y"))
+    >>> import flowsim, torch
+    >>> end = flowsim.End("minimum", -0.2087, torch.tensor([-1.0466, 0.0]), name="minimum_1")
+    >>> end.caption(("x", "y"))
     'minimum 1 (loss −0.209)'
     """
 
@@ -90,10 +91,10 @@ class Ends:
         found: the ends, code 1 first. Those of the first limits are in order: the lowest loss
             first, saddles last. Ends that are met later follow.
 
-    >>> import flowsim
+    >>> import flowsim, torch
     >>> well = flowsim.from_loss(lambda x, y: (x**2 - 1) ** 2 + y**2 + 0.2 * x, "well")
     >>> limits = flowsim.find_limits(well, torch.tensor([[-1.0, 0.5], [1.0, 0.5]]))
-    >>> ends = Ends(well)
+    >>> ends = flowsim.Ends(well)
     >>> ends.codes(limits.label, limits.theta, limits.loss), ends.names
     (tensor([1, 2], dtype=torch.int8), ['unresolved', 'minimum_1', 'minimum_2'])
     """

@@ -80,7 +80,8 @@ class ModelChoice:
     Raises:
         InputError: an unknown name, or an option that the model does not have.
 
-    >>> choice = ModelChoice("rank-one", length=16, attention=True)
+    >>> import flowsim
+    >>> choice = flowsim.ModelChoice("rank-one", length=16, attention=True)
     >>> choice.name, choice.length, choice.options["attention"]
     ('rank-one', 16, True)
     """

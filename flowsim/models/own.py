@@ -268,7 +268,8 @@ def from_loss(
     Raises:
         InputError: the function has no arguments without a default.
 
-    >>> well = from_loss(lambda x, y, g=0.2: (x**2 - 1) ** 2 / 4 + y**2 / 2 + g * x, "well")
+    >>> import flowsim
+    >>> well = flowsim.from_loss(lambda x, y, g=0.2: (x**2 - 1) ** 2 / 4 + y**2 / 2 + g * x, "well")
     >>> well.coordinates
     ('x', 'y')
     """

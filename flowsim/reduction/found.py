@@ -141,9 +141,9 @@ def reduce(
         InputError: there is no such model of at most ``most`` coordinates; the start lies on kinks;
             the loss is random, no torch, or not finite; the network has no weights.
 
-    >>> import torch
+    >>> import flowsim, torch
     >>> product = lambda w: (w["a"] @ w["b"] - 1) ** 2 / 2
-    >>> model = reduce(product, {"a": torch.full((5,), 0.3), "b": torch.full((5,), 0.1)})
+    >>> model = flowsim.reduce(product, {"a": torch.full((5,), 0.3), "b": torch.full((5,), 0.1)})
     >>> model.coordinates, model.exactness.off_span < 1e-12
     (('a', 'b'), True)
     """

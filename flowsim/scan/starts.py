@@ -74,8 +74,10 @@ class Grid:
         InputError: an axis that is empty, not one-dimensional or not increasing, a value that is
             not finite, or a coordinate that is both varied and fixed.
 
+    >>> import flowsim
     >>> import numpy as np
-    >>> grid = Grid({"w": np.linspace(-1, 1, 4), "e": np.linspace(-1, 1, 3)}, fixed={"a": 0.2})
+    >>> axes = {"w": np.linspace(-1, 1, 4), "e": np.linspace(-1, 1, 3)}
+    >>> grid = flowsim.Grid(axes, fixed={"a": 0.2})
     >>> grid.shape, grid.names
     ((4, 3), ('w', 'e', 'a'))
     """
@@ -245,7 +247,8 @@ def cell_centres(low: float, high: float, cells: int) -> np.ndarray:
     the last bit. A centre that rounding alone keeps from 0 is 0: the flow never leaves e = 0 or
     w = 0, but it leaves what lies beside them.
 
-    >>> cell_centres(-1, 1, 4)
+    >>> import flowsim
+    >>> flowsim.cell_centres(-1, 1, 4)
     array([-0.75, -0.25,  0.25,  0.75])
     """
     i = np.arange(cells)

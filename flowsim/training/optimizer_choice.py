@@ -41,7 +41,8 @@ class OptimizerChoice:
     Raises:
         InputError: a flow, or a number out of range.
 
-    >>> choice = OptimizerChoice.named("adamw", learning_rate=3e-3, steps=2000)
+    >>> import flowsim
+    >>> choice = flowsim.OptimizerChoice.named("adamw", learning_rate=3e-3, steps=2000)
     >>> choice.recipe.trainer, choice.recipe.steps
     ('adamw', 2000)
     """

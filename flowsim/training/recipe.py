@@ -57,7 +57,8 @@ class Recipe:
     decay, and that the cosine starts at 1/100 and ends at 1/5 of the learning rate, is from the
     authors' public code (whose own defaults are learning rate 2e-3 and no clipping).
 
-    >>> recipe = Recipe("sgd", steps=500, learning_rate=0.05)
+    >>> import flowsim
+    >>> recipe = flowsim.Recipe("sgd", steps=500, learning_rate=0.05)
     >>> recipe.loss, recipe.batch
     ('sampled', 16)
     """
@@ -153,7 +154,8 @@ class Recipe:
 def papers_recipe(steps: int = 8000, batch: int = 16) -> Recipe:
     """AdamW as in AM Table 2; see ``Recipe``.
 
-    >>> recipe = papers_recipe(steps=1000)
+    >>> import full_model
+    >>> recipe = full_model.papers_recipe(steps=1000)
     >>> recipe.learning_rate, recipe.weight_decay, recipe.schedule
     (0.001, 0.001, 'cosine')
     """

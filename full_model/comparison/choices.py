@@ -55,7 +55,8 @@ class Comparison:
     Raises:
         InputError: a value out of range.
 
-    >>> settings = Comparison(0.5, 0.8, model="rank-one", d=4, length=4)
+    >>> import full_model
+    >>> settings = full_model.Comparison(0.5, 0.8, model="rank-one", d=4, length=4)
     >>> settings.trainer, settings.steps
     ('gd', 20000)
     """

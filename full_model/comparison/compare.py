@@ -38,7 +38,8 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
     Args:
         successes, trials: counts, 0 ≤ successes ≤ trials.
 
-    >>> tuple(round(end, 3) for end in wilson(8, 10))
+    >>> import full_model
+    >>> tuple(round(end, 3) for end in full_model.wilson(8, 10))
     (0.49, 0.943)
     """
     if trials == 0:

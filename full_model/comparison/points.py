@@ -36,7 +36,8 @@ def grid_points(
     Raises:
         InputError: more than ``MAX_POINTS`` cells.
 
-    >>> grid_points(2, 1, w_range=(-1, 1), e_range=(0, 1)).tolist()
+    >>> import full_model
+    >>> full_model.grid_points(2, 1, w_range=(-1, 1), e_range=(0, 1)).tolist()
     [[0.5, -0.5], [0.5, 0.5]]
     """
     _require_few(w_cells * e_cells)
@@ -51,7 +52,8 @@ def cloud_points(count: int, sigma: float, seed: int, dimensions: int = 2) -> Te
     Raises:
         InputError: σ is not positive, or more than ``MAX_POINTS`` draws.
 
-    >>> tuple(cloud_points(count=5, sigma=0.5, seed=0).shape)
+    >>> import full_model
+    >>> tuple(full_model.cloud_points(count=5, sigma=0.5, seed=0).shape)
     (5, 2)
     """
     if not (math.isfinite(sigma) and sigma > 0):

@@ -53,7 +53,8 @@ class Architecture:
     the layer norm "inputs" stands where AM's public code has it, "hidden" where the three-layer
     construction of arXiv 2407.17686 needs it.
 
-    >>> arch = Architecture(d=4, length=8)
+    >>> import full_model
+    >>> arch = full_model.Architecture(d=4, length=8)
     >>> arch.shapes["0.up"], arch.shapes["positions"]
     ((16, 4), (8, 4))
     """

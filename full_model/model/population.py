@@ -198,7 +198,8 @@ def check_enumeration(arch: Architecture, n: int) -> None:
 def all_sequences(n: int, k: int = 2) -> Tensor:
     """Every sequence of n symbols, (k^n, n) uint8, the last symbol running fastest.
 
-    >>> all_sequences(2).tolist()
+    >>> import full_model
+    >>> full_model.all_sequences(2).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
     index = torch.arange(k**n).unsqueeze(-1)

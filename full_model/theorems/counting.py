@@ -61,7 +61,8 @@ def constant_depth(order: int, states: int, length: int) -> tuple[Architecture, 
     since contexts that lie close have u of nearly one length. These numbers are of S = 2, N = 400;
     without the flag k = 2 is off by 0.67.
 
-    >>> arch, weights = constant_depth(order=2, states=2, length=10)
+    >>> import full_model
+    >>> arch, weights = full_model.constant_depth(order=2, states=2, length=10)
     >>> arch.layers, arch.heads
     (3, 1)
     """
@@ -117,7 +118,8 @@ def log_depth(order: int, states: int, length: int) -> tuple[Architecture, Weigh
 
     Source: arXiv 2407.17686, attention-only theorem; the flag is our own.
 
-    >>> arch, weights = log_depth(order=3, states=2, length=10)
+    >>> import full_model
+    >>> arch, weights = full_model.log_depth(order=3, states=2, length=10)
     >>> arch.layers
     3
     """

@@ -39,8 +39,8 @@ def energy(theta: Tensor) -> Tensor:
     Returns:
         E, shape (...); NaN at w = 0, which is invariant and carries no energy. Source: LG.
 
-    >>> import torch
-    >>> energy(torch.tensor([[1.0, -1.0], [1.0, 0.0]], dtype=torch.float64))
+    >>> import flowsim, torch
+    >>> flowsim.energy(torch.tensor([[1.0, -1.0], [1.0, 0.0]], dtype=torch.float64))
     tensor([0., nan], dtype=torch.float64)
     """
     e, w = theta[..., 0], theta[..., 1]

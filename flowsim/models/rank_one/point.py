@@ -38,8 +38,8 @@ class RankOnePoint:
 
     eps is ε, c the unembedding (equal to ε where tied), the rest as in the module's first lines.
 
-    >>> import torch
-    >>> point = RankOnePoint.from_canonical(torch.tensor([1.0, -0.5]), length=3)
+    >>> import full_model, torch
+    >>> point = full_model.RankOnePoint.from_canonical(torch.tensor([1.0, -0.5]), length=3)
     >>> point.rho, point.to_canonical()
     (tensor([-0.5000, -0.5000, -0.5000]), tensor([ 1.0000, -0.5000,  0.0000]))
     """
