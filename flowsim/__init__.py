@@ -2,7 +2,7 @@
 
 The names that matter, all of them attributes of this package:
 
-    model(name, p, q, ...)         one of seven reduced models, such as canonical or rank-one
+    model(name, p, q, ...)         a built-in reduced model, such as canonical or rank-one
     find_limits(model, starts)     where the flow from every start ends, and what decided it
     trajectories(model, starts, t) the orbits in physical time
     hitting_times(model, starts)   how long until the loss has fallen

@@ -191,7 +191,7 @@ def open_cluster(address: str) -> Iterator[Pool]:
         from distributed.comm import parse_address, parse_host_port
         from distributed.comm.registry import get_backend
     except ImportError:
-        raise InputError("--scheduler needs dask.distributed: install flowsim[cluster]") from None
+        raise InputError('--scheduler needs dask.distributed: pip install ".[cluster]"') from None
     for name in ("distributed", "distributed.core", "distributed.client", "distributed.comm"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # repeats the error
     try:

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-pytest.importorskip("bokeh", reason='Bokeh is not installed: pip install "flowsim[explore]"')
+pytest.importorskip("bokeh", reason='Bokeh is not installed: pip install ".[explore]"')
 
 from bokeh.client import pull_session
 from bokeh.server.connection import ServerConnection
@@ -57,7 +57,7 @@ def test_a_busy_port_is_one_sentence(flowsim):
 def test_without_bokeh_the_extra_is_named(flowsim, monkeypatch):
     monkeypatch.setitem(sys.modules, "bokeh", None)
     code, _, errors = flowsim("explore", "--no-browser")
-    assert code == 2 and 'pip install "flowsim[explore]"' in errors and errors.count("\n") == 1
+    assert code == 2 and 'pip install ".[explore]"' in errors and errors.count("\n") == 1
 
 
 class Page:

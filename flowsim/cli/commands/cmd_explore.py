@@ -36,7 +36,7 @@ def explore(given: Explore) -> None:
     """Explore basins, orbits and full training in the browser, until Ctrl-C.
 
     The page is served by this machine to this machine alone and needs no internet. Its address
-    brings back what is on it. Needs the extra: pip install "flowsim[explore]".
+    brings back what is on it. Needs the extra: pip install ".[explore]".
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def explore(given: Explore) -> None:
     try:
         import bokeh  # noqa: F401
     except ImportError:
-        raise InputError('explore needs Bokeh: pip install "flowsim[explore]"') from None
+        raise InputError('explore needs Bokeh: pip install ".[explore]"') from None
     import torch
 
     from flowsim.explorer.server import serve
