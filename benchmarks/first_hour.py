@@ -30,7 +30,7 @@ DRAWS = [sys.executable, "-c", "import flowsim.cli.main, flowsim.drawing.front, 
 SERVES = [sys.executable, "-c", "import flowsim.cli.main, flowsim.explorer.server"]
 ROUNDS = 3
 TRAIN = ["train", "--p", "0.5", "--q", "0.8", "--init", "lifted", "--theta", "0.5,-1.2",
-         "--trainer", "adamw", "--steps", "500", "--length", "8", "--overwrite"]  # fmt: skip
+         "--trainer", "adamw-papers", "--steps", "500", "--length", "8", "--overwrite"]  # fmt: skip
 
 
 def now(who: int = resource.RUSAGE_CHILDREN) -> np.ndarray:

@@ -33,7 +33,9 @@ def compute(cells: int = 8, steps: int = 1000) -> xr.Dataset:
     points = grid_points(cells, cells // 2, e_range=(0.0, 2.0))
     parts = {}
     for chain, noise in CASES:
-        settings = Comparison(chain.p, chain.q, "rank-one", "adamw", D, LENGTH, noise, steps=steps)
+        settings = Comparison(
+            chain.p, chain.q, "rank-one", "adamw-papers", D, LENGTH, noise, steps=steps
+        )
         record = compare(settings, points)
         part = record[[*KEPT]]
         part["largest_loss_difference"] = abs(record["loss"] - record["reduced_loss"]).max("step")

@@ -36,7 +36,7 @@ def compute(length: int = 8, samples: int = 64, scales: int = 10, steps: int = 8
     def part(chain: BinaryChain, rate: float, seed: int) -> xr.Dataset:
         reduced = model("rank-one", chain.p, chain.q, length=length)
         adamw = OptimizerChoice.named(
-            "adamw", d=d, seed=seed, nudge=NUDGE, learning_rate=rate, steps=steps,
+            "adamw-papers", d=d, seed=seed, nudge=NUDGE, learning_rate=rate, steps=steps,
             schedule="constant", clip=1.0,
         )  # fmt: skip
         return gaussian_record(reduced, sigmas, samples, optimizer=adamw)

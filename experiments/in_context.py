@@ -70,7 +70,9 @@ def cases(d: int, length: int, batch: int, steps: int, trainer: str, rate: float
     states: dict[str, Any] = {"states": 2, "output": "states", "tied": False}
     how: dict[str, Any] = {"batch": batch, "schedule": "constant"}
     seen: dict[str, Any] = {"telemetry_every": look, "test_batch": 256, "dtype": "float32"}
-    attention = Recipe(trainer, steps, learning_rate=rate, **how)
+    papers: dict[str, Any] = {"beta2": 0.95, "weight_decay": 1e-3}
+    attention = Recipe(trainer, steps, learning_rate=rate, **how,
+                       **(papers if trainer == "adamw" else {}))  # fmt: skip
     found = {}
     for layers, model, priors in ((1, "one layer", ["Dirichlet(1)"]), (2, "two layers", PRIORS)):
         arch = Architecture(d, length, layers, hidden=0, positions="relative", **states)
@@ -79,7 +81,7 @@ def cases(d: int, length: int, batch: int, steps: int, trainer: str, rate: float
                 arch, attention, seeds=SEEDS, data=PRIORS[kernels], init_std=std, **seen
             )
     arch = Architecture(d, length, 2, hidden=4 * d, positions="relative-values", **states)
-    recipe = Recipe("adamw", forward_steps, learning_rate=forward_rate, clip=1.0, **how)
+    recipe = Recipe.named("adamw-papers", steps=forward_steps, learning_rate=forward_rate, **how)
     found["two layers, feed-forward", "Dirichlet(1)"] = RunSettings(
         arch, recipe, seeds=SEEDS, data=DIRICHLET, init_std=0.05, **seen
     )

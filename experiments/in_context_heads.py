@@ -91,8 +91,9 @@ def trained(sizes: Sizes) -> tuple[Architecture, Weights]:
         sizes.d, sizes.length, LAYERS, heads=HEADS, states=2, output="states", tied=False,
         hidden=4 * sizes.d, positions="relative-values",
     )  # fmt: skip
-    recipe = Recipe("adamw", sizes.steps, batch=sizes.batch, learning_rate=sizes.rate,
-                    schedule="cosine", clip=1.0)  # fmt: skip
+    recipe = Recipe.named(
+        "adamw-papers", steps=sizes.steps, batch=sizes.batch, learning_rate=sizes.rate
+    )
     settings = RunSettings(
         arch, recipe, seeds=SEEDS, data=DirichletPrior(2, sizes.order, sizes.beta), init_std=0.05,
         telemetry_every=sizes.steps, test_batch=64, dtype="float32",

@@ -45,7 +45,7 @@ KEPT = ("label", "status", "on_plateau_at_end")
 def choice(d: int, rate: float, steps: int, **more: Any) -> OptimizerChoice:
     """AdamW at a constant rate, clipped at 1."""
     numbers = {"learning_rate": rate, "steps": steps, "schedule": "constant", "clip": 1.0}
-    return OptimizerChoice.named("adamw", d=d, **{"nudge": NUDGE, **numbers, **more})
+    return OptimizerChoice.named("adamw-papers", d=d, **{"nudge": NUDGE, **numbers, **more})
 
 
 def compute(

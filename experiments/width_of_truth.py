@@ -57,7 +57,10 @@ def compute(seeds: int = 16, steps: int = 500) -> xr.Dataset:
         for j, (trainer, start, rate, factor) in enumerate(STUDIES.values()):
             length = LONG if trainer == "adamw" else SHORT
             arch = Architecture(D, length, **VARIANTS[variant])
-            recipe = Recipe(trainer, factor * steps, learning_rate=rate, schedule="constant")
+            papers: dict[str, Any] = (
+                {"beta2": 0.95, "weight_decay": 1e-3} if trainer == "adamw" else {}
+            )
+            recipe = Recipe(trainer, factor * steps, learning_rate=rate, **papers)
             share[i, j] = final_share(arch, chain, start, recipe, seeds)
     return xr.Dataset(
         {"open_share": (("variant", "study", "seed"), share)},

@@ -27,7 +27,7 @@ FLOWSIM = {
     "models": "errors labels arrays compiled inheritance interface markov chain chains",
     "landscape": "errors labels arrays interface markov chain models",
     "flow": "errors labels arrays compiled interface markov chain models landscape",
-    "training": "errors labels arrays compiled interface markov chain models landscape",
+    "training": "errors labels arrays compiled interface markov chain records models landscape",
     "reduction": "errors labels arrays interface markov chain models landscape flow",
     "scan": "errors labels arrays interface markov chain records models landscape flow training",
     "boundary": "errors labels arrays interface markov chain records models landscape flow scan",

@@ -97,7 +97,9 @@ records = {}
 for layers, hidden in ((1, 0), (2, 64)):
     arch = Architecture(16, 16, layers, states=2, output="states", tied=False, hidden=hidden,
                         positions="relative-values" if hidden else "relative")  # fmt: skip
-    recipe = Recipe("adamw", 400, batch=32, learning_rate=3e-3, schedule="constant", clip=1.0)
+    recipe = Recipe.named(
+        "adamw-papers", steps=400, batch=32, learning_rate=3e-3, schedule="constant"
+    )
     settings = RunSettings(arch, recipe, seeds=(0,), data=prior, init_std=0.05, test_batch=256,
                            telemetry_every=20, dtype="float32")  # fmt: skip
     records[layers], _ = train(settings)

@@ -208,7 +208,12 @@ arch, seeds = Architecture(8, 4), (0, 1, 2, 3)
 lines = {}
 for name, recipe in (
     ("gradient descent", Recipe("gd", steps=1000, learning_rate=0.5)),
-    ("AdamW", Recipe("adamw", steps=1000, loss="population")),
+    (
+        "AdamW",
+        Recipe(
+            "adamw", steps=1000, loss="population", beta2=0.95, weight_decay=1e-3, schedule="cosine"
+        ),
+    ),
 ):
     settings = RunSettings(arch, recipe, ABOVE[:1], ABOVE[1:], seeds, telemetry_every=20)
     lines[name], _ = train(settings)

@@ -160,13 +160,14 @@ class OptimizerOptions:
     """Which optimizer, and its numbers."""
 
     optimizer: Annotated[
-        Literal["gd", "momentum", "adam", "adamw"] | None,
+        Literal["gd", "momentum", "adam", "adamw", "adamw-papers"] | None,
         option(OPTIMIZER, "NAME",
-               "Train by steps of gd, momentum (0.9), adam or adamw; else follow the flow."),
+               "Train by steps of gd, momentum (0.9), adam or adamw, as in torch, or by those of "
+               "adamw-papers (beta2 0.95, decay 1e-3, cosine, clipped); else follow the flow."),
     ] = None  # fmt: skip
     learning_rate: Annotated[
         float | None,
-        option(OPTIMIZER, "X", "Learning rate.  [default: 1e-3 for adam and adamw, else 0.1]",
+        option(OPTIMIZER, "X", "Learning rate.  [default: 1e-3 for Adam's, else 0.1]",
                min=1e-300, max=1e300),
     ] = None  # fmt: skip
     steps: Annotated[
@@ -175,7 +176,7 @@ class OptimizerOptions:
     loss: Annotated[
         Literal["population", "sampled"] | None,
         option(OPTIMIZER, "KIND", "Of rank-one: population (exact; default of gd and momentum) "
-               "or sampled batches, the same for all starts (of adam and adamw)."),
+               "or sampled batches, the same for all starts (of Adam's)."),
     ] = None  # fmt: skip
     batch: Annotated[
         int | None,
@@ -184,7 +185,7 @@ class OptimizerOptions:
     schedule: Annotated[
         Literal["constant", "cosine"] | None,
         option(OPTIMIZER, "KIND", "Of the learning rate: constant, or cosine with 2 % warm-up.  "
-               "[default: cosine for adam and adamw]"),
+               "[default: cosine for adamw-papers]"),
     ] = None  # fmt: skip
     d: Annotated[
         int | None,
@@ -273,7 +274,7 @@ class Budget:
     ] = None  # fmt: skip
     steps: Annotated[
         int | None,
-        option(FULL, "K", "Steps of sgd and adamw, or the most of a run of flow or gd, which is "
+        option(FULL, "K", "Steps of sgd and AdamW, or the most of a run of flow or gd, which is "
                "left open then.  [default: 8000; flow and gd: 20000]", min=1, max=10**9),
     ] = None  # fmt: skip
 

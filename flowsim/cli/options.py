@@ -252,7 +252,7 @@ DEFAULT_LENGTH: int = LENGTH.default
 MAX_RESOLUTION = 4000
 MAX_SEED = 2**62
 
-TrainerName = Literal["flow", "gd", "sgd", "adamw"]
+TrainerName = Literal["flow", "gd", "sgd", "adamw", "adamw-papers"]
 DeviceName = Literal["cpu", "cuda", "auto"]
 
 
@@ -382,7 +382,7 @@ Batch = Annotated[
 ]
 Rate = Annotated[
     float | None,
-    option(FULL, "X", "Learning rate.  [default: 1e-3 for adam and adamw, else 0.1]",
+    option(FULL, "X", "Learning rate.  [default: 1e-3 for Adam's, else 0.1]",
            min=1e-300, max=1e300),
 ]  # fmt: skip
 Noise = Annotated[

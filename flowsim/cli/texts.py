@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from flowsim.records.attributes import adam_words
+
 #: A summary, ready for JSON; its keys depend on the kind of record.
 Summary = dict[str, Any]
 
@@ -45,8 +47,9 @@ def _about(s: Summary, model_first: bool = False) -> str:
 
 def _optimizer(s: Summary) -> str:
     """The optimizer with its numbers."""
-    words = [f"{s['optimizer']}, learning rate {s['learning_rate']:g}, {s['steps']} steps"]
-    words += ["cosine schedule"] * (s["schedule"] == "cosine")
+    words = [s["optimizer"], *adam_words(s)]
+    words += [f"learning rate {s['learning_rate']:g}, {s['steps']} steps"]
+    words += ["cosine schedule"] * (s["schedule"] == "cosine" and "beta2" not in s)
     if "d" in s:  # of a transformer
         words += [f"batches of {s['batch']}" if s["loss"] == "sampled" else "population loss"]
         words += [f"d = {s['d']}"]
@@ -301,7 +304,7 @@ def _learned(s: Summary) -> list[str]:
     flow = [
         f"{name} {part['runs']} ({part['learned']} learned)" for name, part in s["by_flow"].items()
     ]
-    but = ", until AdamW magnifies rounding" if s["trainer"] == "adamw" else ""
+    but = ", until AdamW magnifies rounding" if s["trainer"].startswith("adamw") else ""
     check = row("", f"a check that map and training agree{but}", 25)
     runs = f"{s['learned']} runs, {s['learned_predictions']} predicted"
     return [

@@ -27,6 +27,7 @@ from flowsim.drawing.style import (
     sentence,
     title_of,
 )
+from flowsim.records.attributes import adam_words
 
 _EVENT = {False: "reaching the global minima", True: "not reaching the global minima"}
 _LINES: tuple[Any, ...] = ("solid", "dashed", "dashdot", "dotted")
@@ -251,4 +252,5 @@ def _trainer(recipe: Mapping[str, Any]) -> str:
     if name == "sgd" and recipe.get("loss") == "population":
         name = "gd"
     momentum = f" and momentum {recipe['momentum']:g}" if recipe.get("momentum") else ""
-    return TRAINERS.get(name, name) + momentum
+    words = adam_words(recipe) if name.startswith("adam") else []
+    return TRAINERS.get(name, name) + momentum + (f" ({', '.join(words)})" if words else "")

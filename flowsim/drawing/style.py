@@ -26,7 +26,7 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from flowsim.errors import InputError
-from flowsim.records.attributes import captions_of
+from flowsim.records.attributes import adam_words, captions_of
 
 #: Fill, ink, marker and hatch of ends that are numbered.
 _MINIMA = (
@@ -102,7 +102,9 @@ _USUAL = {
 #: What a figure calls the optimizers.
 OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
 #: The same of all that trains transformers.
-TRAINERS = OPTIMIZERS | {"flow": "gradient flow", "sgd": "SGD"}
+TRAINERS = OPTIMIZERS | {
+    "flow": "gradient flow", "sgd": "SGD", "adamw-papers": "AdamW (the papers' recipe)",
+}  # fmt: skip
 LINE, SOFT, ARROW = "#111111", "#4d4d4d", "#6a6a6a"
 #: Paths of full training beside the flow.
 TRAINED = "#7b1161"
@@ -177,8 +179,9 @@ def remark_of(record: xr.Dataset, key: str = "remark") -> list[str]:
 def optimizer_caption(record: xr.Dataset) -> str:
     """The optimizer of a record and its numbers, as a title says them."""
     a = record.attrs
-    words = [OPTIMIZERS[str(a["optimizer"])], f"learning rate {a['learning_rate']:g}"]
-    words += ["cosine schedule"] * (a["schedule"] == "cosine")
+    words = [OPTIMIZERS[str(a["optimizer"])], *adam_words(a)]
+    words += [f"learning rate {a['learning_rate']:g}"]
+    words += ["cosine schedule"] * (a["schedule"] == "cosine" and "beta2" not in a)
     words += [f"{a['steps']} steps"]
     if "d" in a:  # of a transformer
         words += [f"batches of {a['batch']}" if a["loss"] == "sampled" else "population loss"]

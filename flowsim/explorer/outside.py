@@ -134,7 +134,6 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
     arch, held = full_architecture(view, full), view.held
     recipe = [f'"{full.trainer}"', f"steps={full.steps}"]
     recipe += [] if full.rate is None else [f"learning_rate={full.rate!r}"]
-    recipe += ["clip=1.0"] if full.trainer == "adamw" else []
     sizes, lift = [f"d={arch.d}", f"length={arch.length}"], "full_model.lift_states(theta, arch)"
     data = "data=model.chain"
     if arch.output == "states":
@@ -154,7 +153,7 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
     return [
         "import full_model",
         "",
-        f"recipe = full_model.Recipe({', '.join(recipe)})",
+        f"recipe = full_model.Recipe.named({', '.join(recipe)})",
         f"arch = full_model.Architecture({', '.join(sizes)})",
         f"theta = torch.tensor({canonical_point(view, start).tolist()!r}, dtype=torch.float64)",
         f"weights = {lift}",

@@ -37,7 +37,7 @@ from full_model.training.run import RunSession
 from full_model.training.settings import Recipe, RunSettings
 
 #: The trainers, and their learning rates where none is chosen.
-USUAL_RATE = {"gd": 0.1, "flow": None, "sgd": 0.1, "adamw": 1e-3}
+USUAL_RATE = {"gd": 0.1, "flow": None, "sgd": 0.1, "adamw": 1e-3, "adamw-papers": 1e-3}
 #: Bounds of one run; its seconds are bounded too (``LONGEST``).
 MOST_D, MOST_N, MOST_STEPS, MOST_NOISE, MOST_RATE = 64, 64, 50_000, 1.0, 10.0
 #: 2^N sequences over which the exact loss with attention is still a quick sum.
@@ -53,11 +53,12 @@ class FullSettings:
     """Trainer and sizes of a run of the full transformer.
 
     Args:
-        trainer: "gd" or "flow" on the exact loss, "sgd" or "adamw" on sampled batches of 16.
+        trainer: "gd" or "flow" on the exact loss, "sgd", "adamw" or "adamw-papers" on
+            sampled batches of 16.
         d: embedding dimension.
         length: N; the model's own, or 8, if None.
         noise: deviation of normal noise added to every lifted weight.
-        learning_rate: of gd, sgd and adamw; the trainer's usual one if None.
+        learning_rate: of all but the flow; the trainer's usual one if None.
         steps: the most that are taken; a run of gd or flow ends when its fate is decided.
         seed: of the noise and of the batches.
 
@@ -339,8 +340,7 @@ def _sampled(view: View, run: Run, stop: Stop) -> Iterator[tuple[Progress, Label
 
 def sampled_settings(view: View, full: FullSettings) -> RunSettings:
     """The run of SGD or AdamW on batches of 16, of one model."""
-    clip = 1.0 if full.trainer == "adamw" else None
-    recipe = Recipe(full.trainer, steps=full.steps, learning_rate=full.rate, clip=clip)
+    recipe = Recipe.named(full.trainer, steps=full.steps, learning_rate=full.rate)
     arch = full_architecture(view, full)
     data: dict[str, Any] = (
         {"p": (view.p,), "q": (view.q,)} if arch.output == "binary" else {"data": view.chain}

@@ -216,7 +216,7 @@ def _trained(record: xr.Dataset) -> dict[str, Any]:
     """The optimizer of a record and its numbers; nothing where the flow was followed."""
     a = record.attrs
     names = ("optimizer", "learning_rate", "steps", "loss", "schedule", "batch", "momentum",
-             "weight_decay", "clip", "d", "nudge", "training_seed")  # fmt: skip
+             "beta1", "beta2", "weight_decay", "clip", "d", "nudge", "training_seed")  # fmt: skip
     if "optimizer" not in a:
         return {}
     found = {name: a[name] for name in names if name in a}

@@ -231,3 +231,23 @@ def _commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return found.stdout.strip()
+
+
+#: AdamW as in AM Table 2, where its numbers are not torch's.
+PAPERS_ADAMW: dict[str, Any] = {
+    "beta2": 0.95, "weight_decay": 1e-3, "schedule": "cosine", "clip": 1.0,
+}  # fmt: skip
+
+
+def adam_words(numbers: Mapping[str, Any]) -> list[str]:
+    """What Adam's or AdamW's numbers are beside its rate: the papers', or where torch's differ."""
+    if "beta2" not in numbers:
+        return []
+    if all(numbers.get(name) == value for name, value in PAPERS_ADAMW.items()):
+        return ["the papers' recipe"]
+    decay, clip = numbers.get("weight_decay", 0.0), numbers.get("clip")
+    words = [f"β₁ = {numbers['beta1']:g}"] if numbers.get("beta1", 0.9) != 0.9 else []
+    words += [f"β₂ = {numbers['beta2']:g}"] if numbers["beta2"] != 0.999 else []
+    words += [f"weight decay {decay:g}"] if decay not in (0.0, 1e-2) else []
+    words += [f"clipped at {clip:g}"] if clip not in (None, "none") else []
+    return words + ["cosine schedule"] * (numbers.get("schedule") == "cosine")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,9 @@ from flowsim.interface import Model
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.training.recipe import Recipe
 
-OPTIMIZERS = ("gd", "momentum", "adam", "adamw")
+OPTIMIZERS = ("gd", "momentum", "adam", "adamw", "adamw-papers")
 #: The largest relative displacement of a start, and the usual one of a transformer.
 LARGEST_NUDGE, USUAL_NUDGE = 0.1, 1e-12
-#: The papers' clipping of AdamW's gradients (AM Table 2).
-USUAL_CLIP = 1.0
 
 
 @dataclass(frozen=True)
@@ -36,7 +34,6 @@ class OptimizerChoice:
             w1 = ±w2, which an exact map never leaves; on it Adam is not what it is beside it, and
             the rounding of full training does not keep it (docs/derivations.md, 10). None: 1e-12
             of a transformer, else 0.
-        clips: whether Adam and AdamW of a transformer are clipped at 1, as the papers' are.
 
     Raises:
         InputError: a flow, or a number out of range.
@@ -51,7 +48,6 @@ class OptimizerChoice:
     d: int | None = 8
     seed: int = 0
     nudge: float | None = 0.0
-    clips: bool = False
 
     def __post_init__(self) -> None:
         if self.recipe.trainer == "flow":
@@ -75,12 +71,13 @@ class OptimizerChoice:
 
         Args:
             name: "gd", "momentum" (gradient descent with momentum 0.9 unless given), "adam" or
-                "adamw". The first two descend the population loss unless ``loss`` is "sampled".
+                "adamw" with torch's defaults, or "adamw-papers" with those of AM Table 2. The first
+                two descend the population loss unless ``loss`` is "sampled".
             d, seed: as above.
             nudge: as above; by default None.
             numbers: those of ``Recipe`` that the optimizer has: steps, learning_rate, loss, batch,
                 clip, schedule, warmup; momentum; beta1, beta2, epsilon; weight_decay of AdamW.
-                Without ``clip``, adam and adamw of a transformer are clipped at 1; None: never.
+                None stands for the default.
 
         Raises:
             InputError: an unknown name, a number that the optimizer has not, or what ``Recipe``
@@ -89,12 +86,12 @@ class OptimizerChoice:
         if name not in OPTIMIZERS:
             raise InputError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, not {name!r}")
         own = {"momentum": ("momentum",), "gd": (), "adam": ("beta1", "beta2", "epsilon")}
-        own["adamw"] = (*own["adam"], "weight_decay")
+        own["adamw"] = own["adamw-papers"] = (*own["adam"], "weight_decay")
         known = {"steps", "learning_rate", "loss", "batch", "clip", "schedule", "warmup"}
         foreign = sorted(numbers.keys() - {*known, *own[name]})
         if foreign:
             raise InputError(f"the optimizer {name} has no {', '.join(foreign)}")
-        return cls(Recipe.named(name, **numbers), d, seed, nudge, "clip" not in numbers)
+        return cls(Recipe.named(name, **numbers), d, seed, nudge)
 
     @property
     def name(self) -> str:
@@ -115,10 +112,8 @@ class OptimizerChoice:
             InputError: sampled batches of a model that has none.
         """
         if model.has_flow_of(RankOneModel):
-            nudge, recipe = USUAL_NUDGE if self.nudge is None else self.nudge, self.recipe
-            if self.clips and recipe.trainer == "adamw":
-                recipe = replace(recipe, clip=USUAL_CLIP)
-            return OptimizerChoice(recipe, self.d or 8, self.seed, nudge)
+            nudge = USUAL_NUDGE if self.nudge is None else self.nudge
+            return OptimizerChoice(self.recipe, self.d or 8, self.seed, nudge)
         if self.recipe.loss == "sampled":
             raise InputError(
                 f'the {model.name} model has no batches: choose loss="population", its own loss'

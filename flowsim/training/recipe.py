@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flowsim.errors import InputError, require_integer
+from flowsim.records.attributes import PAPERS_ADAMW
 
 #: The models whose training is that of a full transformer, with its d and its batches.
 MAPPED = ("rank-one",)
@@ -37,10 +38,11 @@ class Recipe:
         horizon: the flow's final time, positive; learning rate × steps are the same unit.
         momentum: of SGD, in [0, 1).
         beta1, beta2, epsilon: of AdamW, β in [0, 1), ε positive.
-        weight_decay: decoupled, at least 0, on the attention and feed-forward matrices and the
-            untied reader; not on embedding, positions, norms and bias.
+        weight_decay: decoupled, at least 0, by default 1e-2 for AdamW, on the attention and
+            feed-forward matrices and the untied reader; not on embedding, positions, norms and
+            bias.
         clip: largest gradient norm per model, positive; None for no clipping.
-        schedule: "constant", or "cosine" with ``warmup``.
+        schedule: "constant" (the default), or "cosine" with ``warmup``.
         warmup: share of the steps that warm up, in [0, 1).
         method: of the flow, torchdiffeq's "dopri5" (adaptive; one model after the other, for a
             shared step would let every model's numbers depend on its neighbours) or "rk4" (fixed
@@ -52,10 +54,12 @@ class Recipe:
     Raises:
         InputError: a value out of range; the flow or gradient descent on sampled batches.
 
-    Source: AM Table 2 for AdamW: β = (0.9, 0.95), weight decay 1e-3, learning rate 1e-3, cosine
-    with 2 % warm-up, clipping at 1, batch 16, context 1024, at most 8 000 steps. Which weights
-    decay, and that the cosine starts at 1/100 and ends at 1/5 of the learning rate, is from the
-    authors' public code (whose own defaults are learning rate 2e-3 and no clipping).
+    The defaults of AdamW are torch's. Those of the papers are ``Recipe.named("adamw-papers")``.
+
+    Source: AM Table 2 for the papers' AdamW: β = (0.9, 0.95), weight decay 1e-3, learning rate
+    1e-3, cosine with 2 % warm-up, clipping at 1, batch 16, context 1024, at most 8 000 steps. Which
+    weights decay, and that the cosine starts at 1/100 and ends at 1/5 of the learning rate, is from
+    the authors' public code (whose own defaults are learning rate 2e-3 and no clipping).
 
     >>> import flowsim
     >>> recipe = flowsim.Recipe("sgd", steps=500, learning_rate=0.05)
@@ -71,7 +75,7 @@ class Recipe:
     horizon: float = 100.0
     momentum: float = 0.0
     beta1: float = 0.9
-    beta2: float = 0.95
+    beta2: float = 0.999
     epsilon: float = 1e-8
     weight_decay: float | None = None
     clip: float | None = None
@@ -89,8 +93,8 @@ class Recipe:
         defaults = {
             "loss": "population" if full_batch else "sampled",
             "learning_rate": 1e-3 if adamw else 0.1,
-            "weight_decay": 1e-3 if adamw else 0.0,
-            "schedule": "cosine" if adamw else "constant",
+            "weight_decay": 1e-2 if adamw else 0.0,
+            "schedule": "constant",
         }
         for name, value in defaults.items():
             if getattr(self, name) is None:
@@ -123,8 +127,8 @@ class Recipe:
 
         Args:
             name: one of the trainers; "momentum", gradient descent with momentum 0.9 unless given,
-                on the population loss unless ``loss`` is "sampled"; or "adam", AdamW without
-                weight decay. "gd" on sampled batches is "sgd".
+                on the population loss unless ``loss`` is "sampled"; "adam", AdamW without weight
+                decay; or "adamw-papers", AdamW as in AM Table 2. "gd" on sampled batches is "sgd".
             numbers: of the recipe; None stands for the default.
 
         Raises:
@@ -133,6 +137,8 @@ class Recipe:
         numbers = {key: value for key, value in numbers.items() if value is not None}
         if name == "momentum":
             return cls("sgd", **{"loss": "population", "momentum": MOMENTUM, **numbers})
+        if name == "adamw-papers":
+            return cls("adamw", **{**PAPERS_ADAMW, **numbers})
         if name == "adam":
             return cls("adamw", **{"weight_decay": 0.0, **numbers})
         sampled = name == "gd" and numbers.get("loss") == "sampled"
@@ -159,7 +165,7 @@ def papers_recipe(steps: int = 8000, batch: int = 16) -> Recipe:
     >>> recipe.learning_rate, recipe.weight_decay, recipe.schedule
     (0.001, 0.001, 'cosine')
     """
-    return Recipe("adamw", steps=steps, batch=batch, clip=1.0)
+    return Recipe.named("adamw-papers", steps=steps, batch=batch)
 
 
 def _cosine(start: float, end: float, share: float) -> float:

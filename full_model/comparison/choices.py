@@ -33,8 +33,8 @@ class Comparison:
         p, q: the chain; of "states" p alone.
         model: "canonical" (e, w), "uniform" (e, w, a), "rank-one" (from points of either), or
             "states" (e, w), beside a transformer with S logits.
-        trainer: "flow", "gd", "sgd" or "adamw", the last two for the rank-one model, in whose
-            coordinates they have maps of their own that predict them.
+        trainer: "flow", "gd", "sgd", "adamw" or "adamw-papers", the last three for the rank-one
+            model, in whose coordinates they have maps of their own that predict them.
         d, length: of the full transformer.
         noise: deviation of Gaussian noise on every weight, or on those that ``noise_on`` names.
         noise_on: "all"; "attention", its queries, keys, values and output; or "others", all else.
@@ -43,10 +43,10 @@ class Comparison:
         horizon: the time after which undecided runs of flow and descent are unresolved; by default
             4000 (N + 10)/(π₀π₁|λ|), of S states 4000 (N + 10) S/|λ|, a hundred times the slowest
             scale of the rank-one flow, whose positions move N times slower than the embedding.
-        steps: of sgd and adamw (8 000 by default); for flow and descent the most that a run may
+        steps: of sgd and AdamW (8 000 by default); for flow and descent the most that a run may
             take before it is unresolved, 20 000 by default. In ever steeper valleys descent, whose
             steps get ever shorter, would take 10¹⁰.
-        batch, learning_rate: of sgd and adamw, see ``Recipe``.
+        batch, learning_rate: of sgd and AdamW, see ``Recipe``.
         device: "cpu", "cuda" or "auto".
         dtype: the arithmetic of sgd and adamw, "float64" or "float32", in less than half the time;
             flow and descent are float64.
@@ -82,7 +82,7 @@ class Comparison:
     def __post_init__(self) -> None:
         for name, value, names in (
             ("model", self.model, COMPARABLE),
-            ("trainer", self.trainer, TRAINERS),
+            ("trainer", self.trainer, (*TRAINERS, "adamw-papers")),
             ("noise_on", self.noise_on, NOISE_ON),
         ):
             if value not in names:
@@ -171,7 +171,7 @@ class Comparison:
     @property
     def stochastic(self) -> bool:
         """Does the trainer draw batches."""
-        return self.trainer in ("sgd", "adamw")
+        return self.trainer not in ("flow", "gd")
 
 
 def predicting_model(settings: Comparison, dimensions: int) -> Model:

@@ -81,7 +81,7 @@ def _with_map(
     """The record of what training did, beside the optimizer's map on the same batches."""
     record = _record(settings, points, trained)
     record.attrs["loss_is"] = trained.attrs["loss_is"]
-    nudge = USUAL_NUDGE if settings.trainer == "adamw" else 0.0
+    nudge = USUAL_NUDGE if run.recipe.trainer == "adamw" else 0.0
     choice = OptimizerChoice(run.recipe, settings.d, settings.seed, nudge)
     start, kept = model.from_canonical(points), record.step.values.tolist()
     found = ReducedTraining(model, choice).run(start, own_batches=True, keep=kept)
@@ -108,12 +108,11 @@ def run_settings(settings: Comparison, starts: int) -> RunSettings:
     """The training run of the models at so many starts."""
     steps = settings.steps
     assert steps is not None
-    recipe = Recipe(
+    recipe = Recipe.named(
         settings.trainer,
         steps=steps,
         batch=settings.batch,
         learning_rate=settings.learning_rate,
-        clip=1.0 if settings.trainer == "adamw" else None,
     )
     return RunSettings(
         settings.architecture,

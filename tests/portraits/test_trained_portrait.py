@@ -68,10 +68,10 @@ def test_every_cell_is_drawn_as_what_became_of_it(portrait):
 
 
 def test_a_scan_of_the_plane_is_drawn_alike():
-    optimizer = OptimizerChoice.named("adamw", steps=20, d=4)
+    optimizer = OptimizerChoice.named("adamw-papers", steps=20, d=4)
     axes = {"e": np.linspace(-2, 2, 6), "w": np.linspace(-2, 2, 5)}
     figure = draw(scan_basins(RANK_ONE, axes, optimizer=optimizer))
-    assert "AdamW, learning rate 0.001, cosine schedule, 20 steps" in figure.axes[0].get_title()
+    assert "AdamW, the papers' recipe, learning rate 0.001, 20 steps" in figure.axes[0].get_title()
 
 
 def test_where_there_is_no_gap_nothing_is_said_to_be_learned():

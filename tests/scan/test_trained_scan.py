@@ -23,7 +23,7 @@ from flowsim import (
 )
 
 RANK_ONE = ModelChoice("rank-one", 6)
-QUICK = OptimizerChoice.named("adamw", steps=60, d=4, nudge=1e-12, clip=1.0)
+QUICK = OptimizerChoice.named("adamw-papers", steps=60, d=4, nudge=1e-12)
 AXES = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 2, 5)}
 
 
@@ -49,7 +49,7 @@ def test_any_division_of_the_work_gives_the_same_bytes(tmp_path, others, monkeyp
 def test_other_numbers_of_the_optimizer_are_other_scans(tmp_path):
     path = tmp_path / "scan.nc"
     write_scan(Scan(RANK_ONE, 0.5, 0.8, Grid(AXES), optimizer=QUICK), path)
-    other = OptimizerChoice.named("adamw", steps=60, d=8, nudge=1e-12, clip=1.0)
+    other = OptimizerChoice.named("adamw-papers", steps=60, d=8, nudge=1e-12)
     with pytest.raises(InputError, match="d: 4, now 8"):
         write_scan(Scan(RANK_ONE, 0.5, 0.8, Grid(AXES), optimizer=other), path, resume=True)
 
@@ -76,7 +76,7 @@ def test_adamw_learns_from_more_starts_than_the_flow():
     theta = reduced.from_canonical(torch.stack([e, w], -1))
     numbers = {"d": 4, "steps": 4000, "schedule": "constant", "loss": "population"}
     learned = {
-        nudge: ReducedTraining(reduced, "adamw", nudge=nudge, **numbers).run(theta).label
+        nudge: ReducedTraining(reduced, "adamw-papers", nudge=nudge, **numbers).run(theta).label
         == Label.GLOBAL_MINIMUM
         for nudge in (0.0, 1e-12)
     }

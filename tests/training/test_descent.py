@@ -17,6 +17,7 @@ from flowsim import (
     Status,
     descend,
     find_limits,
+    from_loss,
     model,
 )
 
@@ -150,18 +151,31 @@ def torch_steps(loss, start, make, steps):
     return point.detach()
 
 
+def test_adam_of_that_name_is_torchs_on_rosenbrock():
+    rosenbrock = from_loss(lambda x, y: (1 - x) ** 2 + 100 * (y - x**2) ** 2)
+    found = descend(rosenbrock, [[-1.2, 1.0]], "adam", learning_rate=3e-3, steps=3000)
+    np.testing.assert_allclose(found.theta, [[0.17792427, 0.03047776]], atol=1e-7)
+    papers = descend(rosenbrock, [[-1.2, 1.0]], "adamw-papers", learning_rate=3e-3, steps=3000)
+    numbers = {"beta2": 0.95, "weight_decay": 1e-3, "schedule": "cosine", "clip": 1.0}
+    same = descend(rosenbrock, [[-1.2, 1.0]], "adamw", learning_rate=3e-3, steps=3000, **numbers)
+    np.testing.assert_array_equal(papers.theta, same.theta)
+
+
 @pytest.mark.parametrize("steps", [2, 120])
 @pytest.mark.parametrize(
     ("name", "numbers", "make"),
     [("gd", {}, lambda x: torch.optim.SGD(x, 0.05)),
+     ("momentum", {}, lambda x: torch.optim.SGD(x, 0.05, momentum=0.9)),
+     ("adam", {}, lambda x: torch.optim.Adam(x, 0.05)),
+     ("adamw", {}, lambda x: torch.optim.AdamW(x, 0.05)),
      ("momentum", {"momentum": 0.8}, lambda x: torch.optim.SGD(x, 0.05, momentum=0.8)),
      ("adam", {"beta2": 0.99}, lambda x: torch.optim.Adam(x, 0.05, (0.9, 0.99))),
      ("adamw", {"weight_decay": 0.1, "epsilon": 1e-6},
-      lambda x: torch.optim.AdamW(x, 0.05, (0.9, 0.95), 1e-6, 0.1))],
+      lambda x: torch.optim.AdamW(x, 0.05, (0.9, 0.999), 1e-6, 0.1))],
 )  # fmt: skip
 def test_steps_are_those_of_torch(name, numbers, make, steps):
     start, plain = drawn(2, 3), Plain()
-    numbers = {**numbers, "schedule": "constant", "learning_rate": 0.05}
+    numbers = {**numbers, "learning_rate": 0.05}
     found = descend(plain, start, name, steps=steps, **numbers)
     for row, end in zip(start, found.theta, strict=True):  # a norm that clips is of each row alone
         assert (torch_steps(plain.loss, row, make, steps) - end).abs().max() < 1e-12
@@ -289,14 +303,15 @@ def test_a_model_that_names_its_ends_names_those_of_steps_too():
 @pytest.mark.parametrize("name", ["adam", "adamw"])
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
 def test_adam_never_rests_and_is_known_by_the_minimum_that_it_stays_about(name, schedule):
+    decay = {"weight_decay": 1e-3} if name == "adamw" else {}
     found = descend(Wells(), [[0.6, 0.8], [-1.4, 0.1]], name, learning_rate=0.01, steps=700,
-                    schedule=schedule)  # fmt: skip
+                    beta2=0.95, schedule=schedule, **decay)  # fmt: skip
     assert labels(found) == {"LOCAL_MINIMUM"}
     moving = found.status == Status.TIMED_OUT
     assert (found.rule[moving] == Rule.STEPS).all()
     assert np.abs(found.theta - [[1.0, 0.0], [-1.0, 0.0]]).max() < 1e-2
     wild = descend(Wells(), [[0.6, 0.8]], "adam", learning_rate=0.3, steps=700,
-                   schedule="constant")  # fmt: skip
+                   beta2=0.95, schedule="constant")  # fmt: skip
     assert not labels(wild) & {"LOCAL_MINIMUM", "DIVERGED", "UNRESOLVED"}
 
 

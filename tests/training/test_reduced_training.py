@@ -19,7 +19,14 @@ from flowsim import (
     model,
 )
 from flowsim.cli.groups import OptimizerOptions
-from full_model import Architecture, MarkovSource, RankOnePoint, Trainer, lift_rank_one
+from full_model import (
+    Architecture,
+    MarkovSource,
+    RankOnePoint,
+    Trainer,
+    lift_rank_one,
+    papers_recipe,
+)
 
 F64 = torch.float64
 #: Starts (e, w, a) whose runs do not creep along the unigram, where Adam magnifies rounding.
@@ -70,9 +77,9 @@ PLAIN = {
     "momentum": named("momentum", learning_rate=0.05, clip=0.05),
     "momentum sampled": named("momentum", loss="sampled", learning_rate=0.05, batch=3, seed=5),
     "adam": named("adam", clip=0.05, seed=2),
-    "adamw": named("adamw", weight_decay=0.1, schedule="cosine", warmup=0.2, clip=0.05),
-    "adamw, d = 8": named("adamw", d=8, schedule="constant", learning_rate=3e-3),
-    "adamw population": named("adamw", loss="population", weight_decay=0.1, clip=0.1),
+    "adamw": named("adamw-papers", weight_decay=0.1, schedule="cosine", warmup=0.2, clip=0.05),
+    "adamw, d = 8": named("adamw-papers", d=8, clip=1e9, schedule="constant", learning_rate=3e-3),
+    "adamw population": named("adamw-papers", loss="population", weight_decay=0.1, clip=0.1),
 }
 
 
@@ -86,7 +93,7 @@ def test_it_is_full_training_from_the_lift(attention, choice):
 @pytest.mark.parametrize(
     "length", [2, 16, *(pytest.param(n, marks=pytest.mark.slow) for n in (3, 64))]
 )
-@pytest.mark.parametrize("name", ["momentum", "adamw"])
+@pytest.mark.parametrize("name", ["momentum", "adamw-papers"])
 def test_it_is_full_training_at_every_length(length, name):
     for chain in ((0.5, 0.8), (0.2, 0.3)):
         choice = named(name, steps=60, clip=0.1, loss="sampled")
@@ -97,13 +104,13 @@ def test_it_is_full_training_at_every_length(length, name):
 
 @pytest.mark.parametrize("attention", [False, True])
 def test_it_is_full_training_of_untied_weights(attention):
-    choice = named("adamw", weight_decay=0.1, clip=0.1)
+    choice = named("adamw-papers", weight_decay=0.1, clip=0.1)
     assert largest_difference(6, attention, choice, tied=False) < 1e-12
 
 
 @pytest.mark.parametrize("attention", [False, True])
 def test_with_own_batches_it_is_an_ensemble_in_training(attention):
-    choice = named("adamw", clip=0.1, seed=4)
+    choice = named("adamw-papers", clip=0.1, seed=4)
     reduced = model("rank-one", 0.5, 0.8, length=6, attention=attention)
     theta = reduced.from_canonical(torch.tensor(STARTS, dtype=F64)[:, : 2 + attention])
     training = ReducedTraining(reduced, choice)
@@ -121,9 +128,9 @@ def test_with_own_batches_it_is_an_ensemble_in_training(attention):
 
 @pytest.mark.slow
 def test_it_is_full_training_for_long_and_with_long_attention():
-    choice = named("adamw", steps=2000, clip=1.0)
+    choice = named("adamw-papers", steps=2000)
     assert largest_difference(16, False, choice) < 1e-12
-    choice = named("adamw", steps=300, clip=1.0)
+    choice = named("adamw-papers", steps=300)
     assert largest_difference(64, True, choice) < 1e-12
 
 
@@ -136,7 +143,7 @@ def starts_of(reduced, count=12, seed=0):
 def test_the_sign_of_e_the_order_and_the_company_change_no_bit(attention):
     reduced = model("rank-one", 0.5, 0.8, length=6, attention=attention)
     canonical, theta = starts_of(reduced)
-    training = ReducedTraining(reduced, "adamw", steps=300, d=4, nudge=1e-9)
+    training = ReducedTraining(reduced, "adamw-papers", steps=300, d=4, nudge=1e-9)
     found = training.run(theta)
     mirror = reduced.from_canonical(canonical * torch.tensor([-1.0, 1, 1])[: canonical.shape[1]])
     mirrored = training.run(mirror)
@@ -155,10 +162,10 @@ def test_equal_factors_stay_equal_until_they_are_nudged():
     reduced = model("rank-one", 0.5, 0.8, length=16)
     theta = reduced.from_canonical(torch.tensor([[1.5, 0.5]], dtype=F64))
     numbers = {"d": 4, "steps": 1500, "schedule": "constant", "loss": "population"}
-    exact = ReducedTraining(reduced, "adamw", nudge=0.0, **numbers).run(theta)
+    exact = ReducedTraining(reduced, "adamw-papers", nudge=0.0, **numbers).run(theta)
     assert exact.theta[0, 2] == exact.theta[0, 3]
     assert (exact.label[0], exact.on_plateau_at_end[0]) == (Label.UNRESOLVED, 1)
-    nudged = ReducedTraining(reduced, "adamw", **numbers).run(theta)
+    nudged = ReducedTraining(reduced, "adamw-papers", **numbers).run(theta)
     assert nudged.theta[0, 2] * nudged.theta[0, 3] < -0.25
     assert nudged.label[0] == Label.GLOBAL_MINIMUM
 
@@ -270,11 +277,13 @@ def test_what_has_no_reduced_map_is_refused():
 
 def test_one_word_is_one_optimizer_in_python_and_on_the_command_line():
     reduced, canonical = model("rank-one", 0.5, 0.8, length=6), model("canonical", 0.5, 0.8)
-    shell = OptimizerOptions(optimizer="adamw").choice_of_optimizer("rank-one", 0).on(reduced)
-    here = ReducedTraining(reduced, "adamw").optimizer
-    assert shell == here == OptimizerChoice.named("adamw").on(reduced)
-    assert (here.recipe.clip, here.nudge) == (1.0, 1e-12)
-    other = OptimizerChoice.named("adamw", clip=None, nudge=0.0).on(reduced)
+    for name, clip, beta2 in (("adamw", None, 0.999), ("adamw-papers", 1.0, 0.95)):
+        shell = OptimizerOptions(optimizer=name).choice_of_optimizer("rank-one", 0).on(reduced)
+        here = ReducedTraining(reduced, name).optimizer
+        assert shell == here == OptimizerChoice.named(name).on(reduced)
+        assert (here.recipe.clip, here.recipe.beta2, here.nudge) == (clip, beta2, 1e-12)
+    assert here.recipe == papers_recipe()
+    other = OptimizerChoice.named("adamw", nudge=0.0).on(reduced)
     assert (other.recipe.clip, other.nudge) == (None, 0.0)
     plain = OptimizerOptions(optimizer="adam").choice_of_optimizer("canonical", 0).on(canonical)
     assert plain == OptimizerChoice.named("adam", loss="population").on(canonical)

@@ -31,7 +31,8 @@ class Compare(ModelOnChain, Budget, FigureFiles):
     trainer: Annotated[
         options.TrainerName,
         option(FULL, "NAME",
-               "flow or gd on the exact population loss, sgd or adamw on sampled batches."),
+               "flow or gd on the exact population loss; sgd, adamw or adamw-papers on sampled "
+               "batches."),
     ] = "gd"  # fmt: skip
     grid: options.Grid = None
     w_range: Annotated[
@@ -97,8 +98,8 @@ def compare(given: Compare) -> None:
     Each start is lifted into a transformer with softmax attention and all its weights. Without
     noise these runs follow the rank-one flow by theory, and the comparison with it checks that
     theory and code agree; with --noise they leave it, and how many still agree is an estimate.
-    sgd and adamw are predicted by their own maps in rank-one coordinates, on the same batches:
-    learned or not after as many steps. Without noise training is that map, until AdamW has
+    sgd, adamw and adamw-papers are predicted by their own maps in rank-one coordinates, on the same
+    batches: learned or not after as many steps. Without noise training is that map, until AdamW has
     magnified rounding, which on lifted starts it does.
 
     --model states trains transformers with S logits by flow or gd, from points (e, w) of a plane
@@ -151,7 +152,7 @@ def _check(given: Compare) -> None:
     given.dimensions()
     if given.fix and not window and (given.cloud is not None or given.points is not None):
         raise InputError("--fix a=X goes with a grid")
-    sampled = given.trainer in ("sgd", "adamw")
+    sampled = given.trainer not in ("flow", "gd")
     if given.jobs > 1 and given.scheduler is not None:
         raise InputError("--jobs and --scheduler are two ways to compute: give one of them")
     if sampled:
@@ -171,7 +172,7 @@ def _build(given: Compare) -> tuple[Comparison, Tensor, dict[str, object]]:
     if (points.shape[1] == 3 or noisy) and given.trainer in ("flow", "gd"):
         sampled = "" if given.states else "; or sampled batches, --trainer sgd or adamw"
         sizes.check_enumeration(given.length, sampled, given.states or 2)
-    batch = given.batch if given.trainer in ("sgd", "adamw") else 0
+    batch = given.batch if given.trainer not in ("flow", "gd") else 0
     sizes.check_comparison(given.d, given.length, len(points), given.hidden(), batch)
     settings = Comparison(
         chain.p, getattr(chain, "q", None), given.model, given.trainer, given.d, given.length,

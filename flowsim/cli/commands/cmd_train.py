@@ -58,10 +58,11 @@ class Train(AnyChain, Printed):
     ] = None  # fmt: skip
     layer_norm: Annotated[bool, flag(FULL, "--layer-norm", "Use layer norms.")] = False
     trainer: Annotated[
-        Literal["flow", "gd", "momentum", "sgd", "adam", "adamw"],
+        Literal["flow", "gd", "momentum", "sgd", "adam", "adamw", "adamw-papers"],
         option(WORK, "NAME", "flow, gd or momentum (0.9), on the exact population loss unless "
-               "given; sgd, adam or adamw, on sampled batches unless given."),
-    ] = "adamw"  # fmt: skip
+               "given; sgd, adam or adamw, as in torch, or adamw-papers (beta2 0.95, decay 1e-3, "
+               "cosine, clipped), on sampled batches unless given."),
+    ] = "adamw-papers"  # fmt: skip
     steps: Annotated[
         int, option(WORK, "K", "Steps (for the flow: saved intervals of time).", min=1, max=10**9)
     ] = 1000
@@ -75,7 +76,7 @@ class Train(AnyChain, Printed):
     schedule: Annotated[
         Literal["constant", "cosine"] | None,
         option(WORK, "KIND", "Of the learning rate: constant, or cosine with 2 % warm-up.  "
-               "[default: cosine for adam and adamw]"),
+               "[default: cosine for adamw-papers]"),
     ] = None  # fmt: skip
     horizon: Annotated[float, option(WORK, "T", "Final time of the flow.", min=1e-9, max=1e15)] = (
         100.0
@@ -135,7 +136,6 @@ class Train(AnyChain, Printed):
         return Recipe.named(
             self.trainer, steps=self.steps, batch=self.batch, learning_rate=self.learning_rate,
             horizon=self.horizon, loss=self.loss, schedule=self.schedule,
-            clip=1.0 if self.trainer in ("adam", "adamw") else None,
         )  # fmt: skip
 
     def files(self) -> dict[str, Path]:

@@ -14,6 +14,7 @@ from flowsim.models.catalogue import MODELS, family_of
 
 TRAINER_WORDS = [
     ("gd", "gradient descent"), ("flow", "gradient flow"), ("sgd", "SGD"), ("adamw", "AdamW"),
+    ("adamw-papers", "AdamW, papers' recipe"),
 ]  # fmt: skip
 #: What a drag does, in the order of the buttons.
 ZOOM, MOVE, CLOUD = 0, 1, 2

@@ -270,7 +270,10 @@ def test_sampled_trainers_with_noise():
         assert 0 < gap < 1e-4
 
 
-@pytest.mark.parametrize("trainer", ["adamw", pytest.param("sgd", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "trainer",
+    ["adamw-papers", *(pytest.param(name, marks=pytest.mark.slow) for name in ("adamw", "sgd"))],
+)
 def test_sampled_training_of_lifts_is_its_reduced_map(trainer):
     """Without noise, on the same batches; a run that learns and one that does not, both right."""
     settings = Comparison(0.5, 0.8, "rank-one", trainer, d=4, length=6, steps=200, batch=4)
@@ -282,7 +285,7 @@ def test_sampled_training_of_lifts_is_its_reduced_map(trainer):
     a, summary = record.attrs, summarize(record)
     assert (a["agreeing"], a["decided"], a["learned"], a["learned_predictions"]) == (2, 2, 1, 1)
     assert a["unresolved_outcomes"] == 0  # not learned within the steps is an outcome
-    assert a["nudge"] == (1e-12 if trainer == "adamw" else 0)
+    assert a["nudge"] == (0 if trainer == "sgd" else 1e-12)
     assert summary["by_flow"] == {
         "global_minimum": {"runs": 1, "learned": 1}, "local_minimum": {"runs": 1, "learned": 0},
     }  # fmt: skip

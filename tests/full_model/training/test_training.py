@@ -67,7 +67,7 @@ def test_adamw_is_torchs_with_the_one_cycle_schedule():
     """The schedule is the one-cycle cosine with div_factor 100 and final_div_factor 1/20."""
     arch, steps = Architecture(4, 4, tied=False), 60
     weights = start(arch, 1)
-    recipe = Recipe("adamw", steps=steps, loss="population", warmup=0.2, clip=0.05)
+    recipe = Recipe.named("adamw-papers", steps=steps, loss="population", warmup=0.2, clip=0.05)
     trainer = Trainer(arch, weights, MarkovSource.of(CHAIN), recipe)
     trainer.advance(steps)
     loss = PopulationLoss(arch, MarkovSource.of(CHAIN))
@@ -215,7 +215,7 @@ def test_batch_gradient_is_autograds(arch, monkeypatch):
 def test_sampled_training_reaches_the_entropy_rate():
     arch = Architecture(4, 8)
     weights = lift_canonical(torch.tensor([[1.0, -1.0], [0.9, -1.1]], dtype=F64), arch)
-    recipe = Recipe("adamw", steps=300, learning_rate=1e-2, batch=64, clip=1.0)
+    recipe = Recipe.named("adamw-papers", steps=300, learning_rate=1e-2, batch=64)
     trainer = Trainer(
         arch, weights, MarkovSource.of(CHAIN), recipe, torch.Generator().manual_seed(0)
     )
