@@ -96,7 +96,8 @@ def _changed(cls: type, place: int, sources: set[str]) -> bool:
     """Whether classes before a place in the order write one of the sources anew."""
     for at, kind in enumerate(cls.__mro__[:place]):
         later = cls.__mro__[at + 1 :]
-        if sources & vars(kind).keys() or any(_helpers(kind, later)):
+        anew = (name for name in sources & vars(kind).keys() if _is_in(name, later))
+        if any(anew) or any(_helpers(kind, later)):
             return True
     return False
 
@@ -105,5 +106,10 @@ def _helpers(kind: type, later: tuple[type, ...]) -> Iterator[str]:
     """Methods and properties of a class that replace others, on which formulas may rest."""
     for name, value in vars(kind).items():
         plain = hasattr(value, "__get__") and not name.startswith("__")
-        if plain and name not in _KNOWN and any(name in vars(other) for other in later):
+        if plain and name not in _KNOWN and _is_in(name, later):
             yield name
+
+
+def _is_in(name: str, classes: tuple[type, ...]) -> bool:
+    """Whether one of the classes has a name of its own."""
+    return any(name in vars(kind) for kind in classes)

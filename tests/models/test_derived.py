@@ -264,3 +264,17 @@ def test_optimizers_descend_the_loss_of_a_model_derived_from_the_rank_one_model(
     assert abs(model.gradient(trained.theta)).max() < 1e-6
     with pytest.raises(flowsim.InputError, match="not in the Decayed one"):
         flowsim.ReducedTraining(model, "gd")
+
+
+def test_a_base_without_coordinates_keeps_what_it_says_of_them():
+    class Named(flowsim.Model):
+        def loss(self, theta):
+            return (theta**2).sum(-1)
+
+        def captions(self):
+            return {"title": "named"}
+
+    class Complete(Named):
+        coordinates = ("x", "y")
+
+    assert Complete().captions() == {"title": "named"}
