@@ -292,8 +292,8 @@ def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, ato
                 warnings.simplefilter("ignore")  # LSODA: "excess work", seen below
                 path = odeint(
                     field, chart.to_chart(theta), times,
-                    rtol=torch.where(chart.logarithmic, 0.0, rtol).numpy(),
-                    atol=torch.where(chart.logarithmic, rtol, atol).numpy(),
+                    rtol=torch.where(chart.logarithmic[0], 0.0, rtol).numpy(),
+                    atol=torch.where(chart.logarithmic[0], rtol, atol).numpy(),
                     method="scipy_solver", options={"solver": "LSODA"},
                 )  # fmt: skip
         except _Spent:
