@@ -13,10 +13,12 @@ from flowsim.errors import InputError
 from flowsim.interface import Model, of_model
 from flowsim.reduction.names import readable
 from flowsim.reduction.network import Network
-from flowsim.reduction.span import equal_steps, grow, off_span
+from flowsim.reduction.span import equal_steps, grow, off_span, origin_of
 
-#: The largest part of a gradient outside the span of a model that is returned.
-_EXACT = 1e-7
+#: The largest part of a gradient outside the span of a model that is returned; the largest distance
+#: after equal steps, in parts of the largest weight, unless last bits of the start grow to this
+#: part of it.
+_EXACT, _APART, _GROWN = 1e-9, 1e-9, 1e-3
 
 
 @dataclass(frozen=True)
@@ -40,54 +42,59 @@ class Exactness:
 
 
 class Found(Model):
-    """A loss restricted to a span of weights; ``reduce`` makes it.
+    """A loss restricted to an affine space of weights; ``reduce`` makes it.
 
     Coordinates are along orthonormal directions, so that the metric is the identity.
 
     Attributes:
         network: the loss of all weights.
         basis: the directions, (P, k).
+        origin: the weights at which all coordinates are zero, (P,), orthogonal to the directions.
         start: the coordinates of the start, (k,).
         exactness: what was measured.
     """
 
     network: Network
     basis: Tensor
+    origin: Tensor
     start: Tensor
     exactness: Exactness
     called: dict[str, str]
 
+    def flat(self, theta: Tensor) -> Tensor:
+        """All weights as one vector, (..., P), at θ (..., k)."""
+        return theta @ self.basis.to(theta).T + self.origin.to(theta)
+
     def loss(self, theta: Tensor) -> Tensor:
         """L at the weights that θ (..., k) stands for, shape (...)."""
-        flat = theta.reshape(-1, theta.shape[-1]) @ self.basis.to(theta).T
-        return self.network.rows(flat).reshape(theta.shape[:-1])
+        rows = self.flat(theta.reshape(-1, theta.shape[-1]))
+        return self.network.rows(rows).reshape(theta.shape[:-1])
 
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of θ; a few starts at a time, unless derivatives of it are taken."""
         if theta.requires_grad:
             return super().gradient(theta)
-        basis = self.basis.to(theta)
-        flat = theta.reshape(-1, theta.shape[-1]) @ basis.T
-        return (self.network.gradients(flat) @ basis).reshape(theta.shape)
+        rows = self.flat(theta.reshape(-1, theta.shape[-1]))
+        return (self.network.gradients(rows) @ self.basis.to(theta)).reshape(theta.shape)
 
     def losses_and_gradients(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """L (n,) and ∇L (n, k) at rows (n, k)."""
-        losses, gradients = self.network.losses_and_gradients(theta @ self.basis.T)
+        losses, gradients = self.network.losses_and_gradients(self.flat(theta))
         return losses, gradients @ self.basis
 
     def curvatures(self, theta: Tensor, along: Tensor) -> Tensor:
         """∂²L · along, (n, k), at rows (n, k) and for one direction (n, k) of each."""
-        return self.network.curvatures(theta @ self.basis.T, along @ self.basis.T) @ self.basis
+        return self.network.curvatures(self.flat(theta), along @ self.basis.T) @ self.basis
 
     def weights(self, theta: Tensor) -> dict[str, Tensor]:
         """All weights by name, (..., *shape), at θ (..., k)."""
-        return self.network.named(theta @ self.basis.to(theta).T)
+        return self.network.named(self.flat(theta))
 
     def project(self, weights: Any) -> tuple[Tensor, Tensor]:
         """The nearest point of the span, (k,), of weights such as the start was, and how far."""
         flat = Network(self.network.loss, weights).start
         theta = flat @ self.basis
-        return theta, (flat - self.basis @ theta).norm()
+        return theta, (flat - self.flat(theta)).norm()
 
     def captions(self) -> dict[str, str]:
         """Words of figures: how many weights it stands for, and what coordinates are called."""
@@ -119,9 +126,11 @@ def reduce(
 ) -> Found:
     """The reduced model that gradient flow of all weights follows from a start, found by machine.
 
-    The smallest linear space that holds the start and all gradients at its own points is grown from
-    random ones. The model is the loss restricted to it: dθ/dt = −∇L in its coordinates is the
-    gradient flow of all weights from any of its points, and so are steps of gradient descent.
+    The smallest affine space through the start that holds the gradients at its own points is grown
+    from some of them: random ones around the start, and those of gradient descent from it. The
+    model is the loss restricted to it: dθ/dt = −∇L in its coordinates is the gradient flow of all
+    weights from any of its points, and so are steps of gradient descent. Weights that never move
+    keep their values, and are no coordinate.
 
     Args:
         loss: of ``weights``, one number, in torch; it draws no samples. Of a module it takes the
@@ -138,8 +147,9 @@ def reduce(
         of unit length.
 
     Raises:
-        InputError: there is no such model of at most ``most`` coordinates; the start lies on kinks;
-            the loss is random, no torch, or not finite; the network has no weights.
+        InputError: there is no such model of at most ``most`` coordinates; all weights and the
+            coordinates go different ways in equal steps; the start is a critical point, or lies on
+            kinks; the loss is random, no torch, or not finite; the network has no weights.
 
     >>> import flowsim, torch
     >>> product = lambda w: (w["a"] @ w["b"] - 1) ** 2 / 2
@@ -161,6 +171,13 @@ def reduce(
             f"no exact model: at fresh points of the span of {len(coordinates)} dimensions the "
             f"gradient has a part of {off:.1e} outside it"
         )
+    differ, rounding = equal_steps(network, basis, steps)
+    if not differ <= max(_APART, rounding / _GROWN):
+        raise InputError(
+            f"no exact model: after {steps} equal steps of gradient descent all weights and the "
+            f"{len(coordinates)} coordinates are {differ:.1e} of the largest weight apart, and "
+            f"rounding makes {rounding:.1e}"
+        )
     title = name or getattr(loss, "__name__", type(loss).__name__).strip("<>")
     home = getattr(loss, "__module__", None) or "__main__"
     kind = type(title, (Found,), {
@@ -169,10 +186,9 @@ def reduce(
     })  # fmt: skip
     model: Found = kind()
     model.network, model.basis, model.called = network, basis, called
+    model.origin = origin_of(network.start, basis)
     model.start = basis.T @ network.start
-    model.exactness = Exactness(
-        len(basis), off, steps, equal_steps(network, basis, steps), span.sizes
-    )
+    model.exactness = Exactness(len(basis), off, steps, differ, span.sizes)
     return model
 
 

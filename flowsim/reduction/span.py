@@ -1,8 +1,10 @@
-"""The smallest linear space of weights that holds a start and that gradient descent never leaves.
+"""The smallest affine space of weights through a start that gradient descent never leaves.
 
-The span of the start grows by what gradients at random points of it have outside it, until they
-have nothing. Gradient flow and gradient descent from any of its points then stay in it, and the
-loss restricted to it is a model of as many coordinates as the span has dimensions. Own derivation.
+Points of the span are the start and a sum of its directions. It grows by what gradients at some of
+its points have outside it, until they have nothing: at random points around the start, and along
+gradient descent in it from the start, which goes to where the flow ends. Gradient flow and gradient
+descent from any of its points then stay in it, and the loss restricted to it is a model of as many
+coordinates as the span has dimensions. Weights that never move add none. Own derivation.
 
 What is left of a gradient outside the span can be rounding. So two spans are grown side by side, by
 the same random numbers, from starts that differ in their last bits: where they differ, it is
@@ -21,7 +23,7 @@ from flowsim.errors import InputError
 from flowsim.reduction.network import Network
 
 #: Points whose gradients are looked at in one round, and by how much the second start differs.
-_POINTS, _LAST_BITS = 48, 4e-16
+_POINTS, LAST_BITS = 48, 4e-16
 #: New directions are so many times rounding; less than the other number of times is none.
 _NEW, _NONE = 1e3, 100.0
 #: Directions are taken up together if they are not smaller than this part of the largest, and not
@@ -31,19 +33,28 @@ _TOGETHER, _ACROSS = 1e-3, 0.1
 _ENTRY = 30.0
 #: Gradients smaller than this part of their median are not divided by their own size.
 _SMALL = 1e-2
+#: Attempted steps of the descent in the span; a step has to lower the loss by this part of what the
+#: gradient promises.
+_DESCENT, _FALL = 200, 0.5
+#: A rise of the loss by this part of it is rounding.
+_NOISE = 1e-12
+#: How often equal steps are made shorter, until they do not blow up.
+_SHORTER = 40
 
 
 @dataclass(frozen=True)
 class Span:
-    """A linear space of weights.
+    """An affine space of weights.
 
     Attributes:
-        basis: orthonormal, (P, k).
+        basis: orthonormal directions, (P, k).
+        origin: its point that is orthogonal to them, (P,).
         sizes: (dimensions so far, size of the largest new direction, the same in parts of what
             rounding makes), round by round, the size in parts of the gradient.
     """
 
     basis: Tensor
+    origin: Tensor
     sizes: tuple[tuple[int, float, float], ...]
 
 
@@ -54,7 +65,48 @@ def points(start: Tensor, basis: Tensor, count: int, generator: torch.Generator)
     sizes = torch.tensor([0.5, 1.0, 2.0], dtype=basis.dtype).to(basis)[torch.arange(count) // 2 % 3]
     found = (drawn * (sizes * size / math.sqrt(max(1, k)))[:, None]) @ basis.mT
     found[..., 1::2, :] = 0.3 * found[..., 1::2, :] + start[..., None, :]
+    found[..., ::2, :] += origin_of(start, basis)[..., None, :]
     return found
+
+
+def origin_of(start: Tensor, basis: Tensor) -> Tensor:
+    """The points (..., P) of spans through starts (..., P) that are orthogonal to the bases."""
+    found = start
+    for _ in range(2):
+        found = found - (basis @ (basis.mT @ found[..., None]))[..., 0]
+    return found
+
+
+def descent(network: Network, bases: Tensor, starts: Tensor, count: int) -> Tensor:
+    """Points of two spans, (2, count, P), along descent in the first one from its start.
+
+    A step that does not lower the loss is halved, and the next is longer otherwise, so that the
+    last points are near the end of the flow where that is near.
+    """
+    basis, origins = bases[0], origin_of(starts, bases)
+    at = basis.T @ starts[0]
+    loss, gradient = _restricted(network, basis, origins[0], at)
+    step = 0.1 * network.size / float(gradient.norm().clamp_min(1e-300))
+    path = [at]
+    for _ in range(_DESCENT):
+        square = float(gradient.square().sum())
+        there = at - step * gradient
+        new, slope = _restricted(network, basis, origins[0], there)
+        good = bool(slope.isfinite().all()) and float(loss - new) >= _FALL * step * square > 0
+        if good:
+            at, loss, gradient = there, new, slope
+            path.append(at)
+        step *= 1.5 if good else 0.5
+    chosen = torch.linspace(0, len(path) - 1, count).round().long()
+    return torch.stack(path)[chosen] @ bases.mT + origins[:, None]
+
+
+def _restricted(
+    network: Network, basis: Tensor, origin: Tensor, at: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The loss and its gradient (k,) at coordinates (k,)."""
+    loss, gradient = network.losses_and_gradients((origin + basis @ at)[None])
+    return loss[0], gradient[0] @ basis
 
 
 def outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
@@ -87,22 +139,21 @@ def grow(network: Network, most: int, seed: int = 0) -> Span:
     generator = torch.Generator().manual_seed(seed)
     start = network.start
     drawn = torch.randn(len(start), generator=generator, dtype=torch.float64).to(start)
-    last_bits = 1 + _LAST_BITS * drawn
+    last_bits = 1 + LAST_BITS * drawn
     starts = torch.stack([start, start * last_bits])
-    bases = (
-        starts[..., None] / network.size
-        if bool(start.any())
-        else starts.new_zeros(2, len(start), 0)
-    )
+    bases = starts.new_zeros(2, len(start), 0)
     sizes: list[tuple[int, float, float]] = []
+    along = False  # whether gradients are looked at along the descent
     while True:
-        rest = outside(network, bases, points(starts, bases, _POINTS, generator))
-        if not bases.shape[2]:  # at zero the starts are equal, so that their gradients differ
+        k = bases.shape[2]
+        at = descent(network, bases, starts, _POINTS) if along else points(
+            starts, bases, _POINTS, generator)  # fmt: skip
+        rest = outside(network, bases, at)
+        if not k:  # at zero the starts are equal, so that their gradients differ
             rest[1] *= last_bits
         level = network.levels(rest[0] - rest[1])
         shares, told, _ = torch.linalg.svd(rest[0] / level, full_matrices=False)
         told = told / torch.linalg.matrix_norm((rest[0] - rest[1]) / level, 2).clamp_min(1.0)
-        k = bases.shape[2]
         sizes.append((k, float(rest[0].norm(dim=1).max()), float(told[0])))
         new = shares[:, told > max(_NEW, _TOGETHER * float(told[0]))]
         bases = _with(network, bases, new.T @ rest)
@@ -113,15 +164,23 @@ def grow(network: Network, most: int, seed: int = 0) -> Span:
                 f"no small model: the span of the start has more than {most} of {len(start)} "
                 f"dimensions; the largest new direction had, in parts of the gradient, {fell}"
             )
-        if bases.shape[2] == k:
-            break
-    if told[0] > _NONE:
-        raise InputError(
-            f"rounding hides how many dimensions the span of the start has: beside {k} the largest "
-            f"new direction is {sizes[-1][1]:.1e} of the gradient, {float(told[0]):.0f} times "
-            "rounding, too small to be one and too large to be none"
-        )
-    return Span(bases[0], tuple(sizes))
+        if bases.shape[2] > k:
+            along = False
+        elif told[0] > _NONE:
+            raise InputError(
+                f"rounding hides how many dimensions the span of the start has: beside {k} the "
+                f"largest new direction is {sizes[-1][1]:.1e} of the gradient, "
+                f"{float(told[0]):.0f} times rounding, too small to be one and too large to be none"
+            )
+        elif not k:
+            raise InputError(
+                "the start is a critical point of the loss: its gradient is zero, no weight moves, "
+                "and there is no coordinate"
+            )
+        elif along:
+            return Span(bases[0], origin_of(start, bases[0]), tuple(sizes))
+        else:
+            along = True
 
 
 def _with(network: Network, bases: Tensor, new: Tensor) -> Tensor:
@@ -144,16 +203,36 @@ def off_span(network: Network, basis: Tensor, seed: int = 1) -> float:
     return float(rest.norm(dim=1).max())
 
 
-def equal_steps(network: Network, basis: Tensor, steps: int) -> float:
+def equal_steps(network: Network, basis: Tensor, steps: int) -> tuple[float, float]:
     """How far all weights and the span's coordinates are apart after equal steps of descent.
 
-    Their length is a fifth of the inverse of the start's largest curvature in the span; the result
-    is in parts of the largest weight.
+    Their length is a fifth of the inverse of the start's largest curvature in the span, or shorter
+    where such steps raise the loss. The result is in parts of the largest weight, beside what last
+    bits of the start make of the same.
     """
-    theta, point = network.start.clone(), basis.T @ network.start
-    curved = basis.T @ network.curvature(theta, basis.T.contiguous()).T
-    step = 0.2 / max(float(torch.linalg.eigvalsh((curved + curved.T) / 2).abs().max()), 1e-12)
-    for _ in range(steps):
-        gradient = network.gradients(torch.stack([theta, basis @ point]))
-        theta, point = theta - step * gradient[0], point - step * (gradient[1] @ basis)
-    return float((theta - basis @ point).abs().max() / theta.abs().max().clamp_min(1e-300))
+    start, origin = network.start, origin_of(network.start, basis)
+    curved = basis.T @ network.curvature(start, basis.T.contiguous()).T
+    step = 0.2 / max(float(torch.linalg.eigvalsh((curved + curved.T) / 2).abs().max()), 1e-300)
+    for _ in range(_SHORTER):
+        theta, point, falls = start, basis.T @ start, True
+        before = torch.full_like(start[:1], torch.inf)
+        for _ in range(steps):
+            rows = torch.stack([theta, origin + basis @ point])
+            loss, gradient = network.losses_and_gradients(rows)
+            falls = falls and bool((loss <= before + _NOISE * before.abs()).all())
+            theta, point, before = (
+                theta - step * gradient[0],
+                point - step * (gradient[1] @ basis),
+                loss,
+            )
+        if falls and bool(theta.isfinite().all() & point.isfinite().all()):
+            break
+        step /= 2
+    large = theta.abs().max().clamp_min(1e-300)
+    differ = float((theta - origin - basis @ point).abs().max() / large)
+    generator = torch.Generator().manual_seed(2)
+    drawn = torch.randn(len(start), generator=generator, dtype=torch.float64).to(start)
+    moved = start + LAST_BITS * start.abs().max() * drawn
+    for _ in range(steps if differ > _NOISE else 0):
+        moved = moved - step * network.gradients(moved[None])[0]
+    return differ, float((theta - moved).abs().max() / large)

@@ -49,7 +49,8 @@ class Conserved:
         allowed: how many independent conserved quantities there can be, polynomial or not: k less
             the dimension that the fields and their brackets span at a random point.
         fields: of how many losses all are conserved. Of one loss ``allowed`` is k − 1, as of any
-            flow, and says little.
+            flow, and of two it is at least k − 8, since three rounds of brackets are taken: it says
+            little there for a large k, and more with more losses.
         degree: up to which was looked.
     """
 
@@ -140,7 +141,8 @@ def conserved(model: Found, *others: Found, degree: int = 4) -> Conserved:
     """
     for other in others:
         same = other.basis.shape == model.basis.shape
-        if not same or not torch.allclose(other.basis, model.basis, atol=1e-6):
+        one, two = (torch.cat([m.basis, m.origin[:, None]], 1) for m in (other, model))
+        if not same or not torch.allclose(one, two, atol=1e-6):
             raise InputError(f"{other.name} is on another span than {model.name}")
     k, models = len(model.coordinates), (model, *others)
     powers = [p for size in range(1, degree + 1)
@@ -250,7 +252,7 @@ def _reached(models: tuple[Found, ...], at: Tensor, most: int) -> int:
     Field = Callable[[Tensor], Tensor]
 
     def gradient(model: Found) -> Field:
-        return torch.func.grad(lambda c: model.network.one(model.basis @ c))
+        return torch.func.grad(lambda c: model.network.one(model.flat(c)))
 
     def bracket(f: Field, g: Field) -> Field:
         def field(c: Tensor) -> Tensor:

@@ -82,10 +82,10 @@ def transverse_growth(
     Raises:
         InputError: more than 2 000 weights; an orbit that cannot be followed.
 
-    Beside y = 0 the displacement y decays or grows like exp(x t), where x stays at 1:
+    Beside y = 0 a displacement y grows like exp(t), while x falls:
 
     >>> import torch, flowsim
-    >>> saddle = lambda w: (w["x"] - 1) ** 2 / 2 - w["x"] * (w["y"] ** 2).sum() / 2
+    >>> saddle = lambda w: (w["x"] ** 2 - (w["y"] ** 2).sum()) / 2
     >>> model = flowsim.reduce(saddle, {"x": torch.ones(1)[0], "y": torch.zeros(2)})
     >>> growth = flowsim.transverse_growth(model, until=2.0)
     >>> round(growth.gain, 3), round(growth.grown["y"], 3)
@@ -104,7 +104,7 @@ def transverse_growth(
     moved = torch.eye(p - k).to(basis)
     gains, best = [1.0], (1.0, 0, moved)
     for i in range(1, len(times)):
-        middle = basis @ (orbit[i - 1] + orbit[i]) / 2
+        middle = model.flat((orbit[i - 1] + orbit[i]) / 2)
         curved = across.T @ network.curvature(middle, across.T.contiguous()).T
         rates, axes = torch.linalg.eigh((curved + curved.T) / 2)
         decay = torch.exp(-rates * float(times[i] - times[i - 1]))
@@ -276,7 +276,7 @@ def agreement(
     """
     points = to_tensor(starts, "starts")
     generator = torch.Generator().manual_seed(seed)
-    theta = (points @ model.basis.T).repeat_interleave(runs, 0)
+    theta = model.flat(points).repeat_interleave(runs, 0)
     drawn = torch.randn(theta.shape, generator=generator, dtype=torch.float64).to(theta)
     network = model.network
     first, ended, fall = _train(
