@@ -157,7 +157,6 @@ class Plane:
         starts: sets of names in which starts of a scan may be given, the usual one first.
         resolution: cells along each axis of a portrait, unless given.
         orbits: where a portrait's orbits start, (x, y) in parts of the window's sides.
-        reach: how far from the origin they start at most.
         never_crossed: names of axes whose zero no orbit crosses.
         slow_line: whether ``line`` and ``saddles`` take long.
         isolated: whether portraits search for isolated critical points.
@@ -174,7 +173,6 @@ class Plane:
     far: tuple[tuple[float, ...], ...] = _FAR
     near: tuple[tuple[float, ...], ...] = ()
     orbits: tuple[tuple[float, float], ...] = _AROUND
-    reach = 4.0
     slow_line = False
     isolated = True
 

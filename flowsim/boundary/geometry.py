@@ -111,8 +111,10 @@ def find_crossings(
     outer: np.ndarray,
     halvings: int = HALVINGS,
     ahead: int = 1,
+    end: int | np.ndarray = Label.GLOBAL_MINIMUM,
+    progress: Callable[[int], object] | None = None,
 ) -> Crossings:
-    """Bisect edges between starts inside and outside the basin of the global minima.
+    """Bisect edges between starts inside and outside a basin, that of the global minima.
 
     Where a start has no label the edge keeps the bracket it has.
 
@@ -122,7 +124,10 @@ def find_crossings(
         halvings: how many times every edge is halved.
         ahead: halvings that are looked up together, at all points that they may need. The result
             is the same; it pays where many labels cost as little as a few.
+        end: the label inside the basin; of each edge its own, shape (n,).
+        progress: called with the number of halvings done, of all edges together.
     """
+    own = np.broadcast_to(end, len(inner))
     low, high, followed = np.zeros(len(inner)), np.ones(len(inner)), 0
     waiting = np.arange(len(inner))
     for done in range(0, halvings, ahead):
@@ -141,13 +146,15 @@ def find_crossings(
             here = np.flatnonzero(going)
             middle = (left + right)[here] // 2
             codes = found[here, middle - 1]
-            within, unknown = codes == Label.GLOBAL_MINIMUM, codes == Label.UNRESOLVED
+            within, unknown = codes == own[waiting[here]], codes == Label.UNRESOLVED
             left[here[within]] = middle[within]
             right[here[~within & ~unknown]] = middle[~within & ~unknown]
             going[here[unknown]] = False
         low[waiting] = (start + size * left[:, None] / parts)[:, 0]
         high[waiting] = (start + size * right[:, None] / parts)[:, 0]
         waiting = waiting[going]
+        if progress is not None:
+            progress(together * len(inner))
     return Crossings((low + high) / 2, high - low, followed)
 
 

@@ -101,9 +101,10 @@ def refine_boundary(
     if labels is not None and np.shape(labels) != shape:
         raise InputError(f"labels of shape {np.shape(labels)} do not fit axes of shape {shape}")
     label = partial(window.labels, how=how)
-    known = KnownLabels(lambda nodes: label(lattice.places(nodes)))
+    none = label(np.empty((0, len(axes))))  # of the type that labels have
+    known = KnownLabels(lambda nodes: label(lattice.places(nodes)), label=none)
     if labels is not None and window.ends.named:  # codes of another record are numbered apart
-        known.add(lattice.nodes(0), np.asarray(labels, dtype=np.int8).ravel(), 0)
+        known.add(lattice.nodes(0), np.asarray(labels).ravel(), 0)
     cells = crossed_cells(lattice, known, window.held())
     inside = known.labels(lattice.corners(cells, levels)) == Label.GLOBAL_MINIMUM
     boundary = march(lattice, cells, inside)
@@ -132,7 +133,7 @@ def refined_labels(record: xr.Dataset) -> xr.DataArray:
         record: from ``refine_boundary``.
 
     Returns:
-        Labels, int8, over the axes ``fine_<c>``. It has refine_full entries.
+        Labels over the axes ``fine_<c>``. It has refine_full entries.
 
     >>> import flowsim, numpy as np
     >>> model, axis = flowsim.model("canonical", 0.5, 0.8), np.linspace(-2, 2, 9)
@@ -144,7 +145,7 @@ def refined_labels(record: xr.Dataset) -> xr.DataArray:
     shape, levels = tuple(record.sizes[n] for n in names), int(record.attrs["refine_levels"])
     nodes, level = record["node_number"].to_numpy(), record["node_level"].to_numpy()
     label = record["node_label"].to_numpy()
-    dense = np.empty(shape, dtype=np.int8)
+    dense = np.empty(shape, dtype=label.dtype)
     for now in range(levels + 1):
         step = 1 << (levels - now)
         chosen = level == now
@@ -193,10 +194,11 @@ def _record(
         record[f"node_{name}"] = ("node", values[nodes[i]])
         record[f"cell_{name}"] = ("cell", values[lower[:, i]])
         record[f"boundary_{name}"] = ("vertex", placed[:, i])
-    record["node_label"] = ("node", known.label, flags(window.ends.names))
+    record["node_label"] = ("node", known.label, flags(window.ends.names, known.label.dtype))
     record["node_level"] = ("node", known.level)
     record["node_number"] = ("node", known.nodes)
-    record["boundary_side"] = ("vertex", known.labels(boundary.outer), flags(window.ends.names))
+    side = known.labels(boundary.outer)
+    record["boundary_side"] = ("vertex", side, flags(window.ends.names, side.dtype))
     record["boundary_width"] = ("vertex", crossings.width)
     if boundary.curve is not None:
         record["boundary_curve"] = ("vertex", boundary.curve)
@@ -215,7 +217,7 @@ class KnownLabels:
 
     evaluate: Callable[[np.ndarray], np.ndarray]
     nodes: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    label: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int8))
+    label: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     level: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int8))
 
     def add(self, nodes: np.ndarray, label: np.ndarray, level: int) -> None:
@@ -370,8 +372,8 @@ class Window:
 
     def labels(self, places: np.ndarray, how: How) -> np.ndarray:
         """The ends of the starts at places, (n, axes): labels of ``find_limits`` or codes of ends
-        that were found, int8, (n,)."""
-        label = np.empty(len(places), dtype=np.int8)
+        that were found, int32, (n,)."""
+        label = np.empty(len(places), dtype=np.int8 if self.ends.named else np.int32)
         for low in range(0, len(places), _AT_ONCE):
             start = self.theta(places[low : low + _AT_ONCE])
             found = limits_by(self.model, start, how)

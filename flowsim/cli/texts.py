@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from flowsim.records.attributes import adam_words
+from flowsim.records.attributes import adam_words, most_frequent
 
 #: A summary, ready for JSON; its keys depend on the kind of record.
 Summary = dict[str, Any]
@@ -72,11 +73,11 @@ def _trained_portrait(s: Summary) -> list[str]:
     unresolved += f" and {s['flow_unresolved']} by the flow" if s["flow_unresolved"] else ""
     if "learned" not in fraction:
         shares = {
-            end: f"{share:.2%}, by gradient flow {fraction[f'flow_{end}']:.2%}"
+            end: (share, fraction[f"flow_{end}"])
             for end, share in fraction.items()
             if f"flow_{end}" in fraction and (share or fraction[f"flow_{end}"])
         }
-        lines = [*_shares(s, shares, "window "), *_periods(s)]
+        lines = [*_shares(s, shares, "window ", say=_beside_the_flow), *_periods(s)]
         return [about, _optimizer(s), *lines, f"{unresolved}, total {s['cells']}"]
     lost = "".join(f", {word} {s[word]}" for word in ("periodic", "diverged") if s[word])
     return [
@@ -88,6 +89,11 @@ def _trained_portrait(s: Summary) -> list[str]:
         row(f"at the unigram after {s['steps']} steps", f"{fraction['on_plateau_at_end']:.2%}"),
         f"{unresolved}{lost}, total {s['cells']}",
     ]
+
+
+def _beside_the_flow(shares: tuple[float, ...], _: str) -> str:
+    """The share that an optimizer brings to an end, and that of the flow."""
+    return f"{shares[0]:.2%}, by gradient flow {shares[1]:.2%}"
 
 
 def _periods(s: Summary) -> list[str]:
@@ -113,7 +119,7 @@ def _portrait(s: Summary) -> list[str]:
     return [
         title.replace("{text}", _model(s)),
         *losses,
-        *_shares(s, {n: f"{share:.2%}" for n, share in fraction.items()}, "window ", 37),
+        *_shares(s, {n: (share,) for n, share in fraction.items()}, "window ", 37),
         *_trapped(s, fraction.get("local_minimum", 0)),
         f"cells: saddle {s['saddle']}, unresolved {s['unresolved']}, total {s['cells']}",
         row("agreeing with the analytic basins", oracle),
@@ -125,13 +131,28 @@ def _portrait(s: Summary) -> list[str]:
     ]
 
 
-def _shares(s: Summary, shares: dict[str, str], of: str = "", width: int = 39) -> list[str]:
-    """A line for every end: what share of the starts, or of the window, goes there."""
+def _shares(
+    s: Summary, shares: dict[str, Any], of: str = "", width: int = 39,
+    say: Callable[[tuple[float, ...], str], str] = lambda shares, _: f"{shares[0]:.2%}",
+) -> list[str]:  # fmt: skip
+    """A line for every end that has a name: what shares of the starts, or of the window, go there.
+
+    Ends beyond the most frequent are counted in one line, with the sums of their shares. ``say``
+    has the words for the shares of an end, given its name.
+    """
     words = {name: s["captions"].get(f"end_{name}", name.replace("_", " ")) for name in shares}
-    if "global_minimum" in shares:
-        words["global_minimum"] = f"{of}reaching the global minima"
-        words["local_minimum"] = f"{of}trapped in local minima"
-    return [row(words[name], text, width) for name, text in shares.items()]
+    words["saddle"] = f"{of}ending in saddles"
+    words["global_minimum"] = f"{of}reaching the global minima"
+    words["local_minimum"] = f"{of}trapped in local minima"
+    always = {
+        n: 1.0 if n in ("global_minimum", "local_minimum") else max(shares[n]) for n in shares
+    }
+    named, others = most_frequent(always)
+    lines = [row(words[name], say(shares[name], name), width) for name in named]
+    if others:
+        sums = tuple(map(sum, zip(*(shares[name] for name in others), strict=True)))
+        lines.append(row(f"{len(others)} more ends", say(sums, ""), width))
+    return lines
 
 
 def _trapped(s: Summary, share: float) -> list[str]:
@@ -167,7 +188,8 @@ def _phase_space(s: Summary) -> list[str]:
 
 def _scan(s: Summary) -> list[str]:
     sizes = " x ".join(f"{n} {name}" for name, n in s["dimensions"].items())
-    shares = {name: _share(basin) for name, basin in s["basins"].items()}
+    shares = {name: (basin["fraction"][1],) for name, basin in s["basins"].items()}
+    texts = {name: _share(basin) for name, basin in s["basins"].items()}
     about = [
         f"{_about(s, model_first=True)}: {sizes}",
         *([_optimizer(s)] if "optimizer" in s else []),
@@ -176,15 +198,15 @@ def _scan(s: Summary) -> list[str]:
     if "on_plateau_at_end" in s:
         return [
             *about,
-            row("learning the bigram", shares["global_minimum"], 39),
-            row("trapped at the unigram for good", shares["local_minimum"], 39),
+            row("learning the bigram", texts["global_minimum"], 39),
+            row("trapped at the unigram for good", texts["local_minimum"], 39),
             f"points: at the unigram at the end {s['on_plateau_at_end']}, {rest}",
         ]
     drifts = [v for name, v in s.items() if name.startswith("largest_drift_")]
     drift = f"{max(drifts):.1e}" if drifts else "none known"
     return [
         *about,
-        *_shares(s, shares),
+        *_shares(s, shares, say=lambda _, n: texts.get(n, f"at most {_[0]:.2%} together")),
         *_trapped(s, max(s["basins"].get("local_minimum", {"fraction": [0]})["fraction"])),
         *_periods(s),
         f"points: saddle {s['saddle']}, {rest}",
@@ -234,6 +256,8 @@ def _gaussian(s: Summary) -> list[str]:
             row("intervals that miss the integral",
                  f"{s['intervals_missed']} of {len(s['sigma'])}"),
         ]  # fmt: skip
+    elif "shares" in s:
+        lines += _ends_by_sigma(s, s["shares"])
     else:
         lines += ["   sigma      flow      95 % interval", *_by_sigma(s, *flow)]
     total = s["samples"] * len(s["sigma"])
@@ -241,10 +265,31 @@ def _gaussian(s: Summary) -> list[str]:
     if "largest_relative_energy_drift" in s:
         drift = s["largest_relative_energy_drift"]
         lines.append(row("largest relative drift of the energy", f"{drift:.1e}"))
+    if "trained_shares" in s:
+        lines += [f"the same starts, {_optimizer(s)}", *_ends_by_sigma(s, s["trained_shares"])]
     if "learned" in s:
         lines.append(f"   sigma  {s['optimizer']}, learned in {s['steps']} steps, 95 % interval")
         lines += _by_sigma(s, "learned", "learned_low", "learned_high")
     return lines
+
+
+def _ends_by_sigma(s: Summary, shares: dict[str, Any]) -> list[str]:
+    """The shares of all ends, a column for each that has a name; what the columns are."""
+    first, *rest = shares
+    shares = {name: shares[name] for name in (*rest, first)}
+    named, others = most_frequent({name: sum(column) for name, column in shares.items()})
+    words = {name: s["captions"].get(f"end_{name}", name) for name in named}
+    columns = {name: shares[name] for name in named}
+    if others:
+        more = f"{len(others)} more"
+        columns[more] = [sum(row) for row in zip(*(shares[n] for n in others), strict=True)]
+    wide = {name: max(8, len(name)) for name in columns}
+    return [
+        *(row(name, text, 13) for name, text in words.items() if name != text),
+        "   sigma  " + "  ".join(f"{name:>{wide[name]}}" for name in columns),
+        *(f"{sigma:8.4g}  " + "  ".join(f"{columns[n][i]:{wide[n]}.6f}" for n in columns)
+          for i, sigma in enumerate(s["sigma"])),
+    ]  # fmt: skip
 
 
 def _by_sigma(s: Summary, *names: str) -> list[str]:

@@ -14,22 +14,27 @@ from matplotlib.lines import Line2D
 from flowsim.drawing.style import (
     INK,
     LINE,
+    MARKER,
     SOFT,
     TRAINERS,
     Canvas,
     Look,
+    basin_names,
     captions,
     chosen,
     data_of,
     figure_of,
+    name_of,
     optimizer_caption,
     points,
     sentence,
     title_of,
 )
-from flowsim.records.attributes import adam_words
+from flowsim.records.attributes import adam_words, most_frequent
 
 _EVENT = {False: "reaching the global minima", True: "not reaching the global minima"}
+#: Lines of ends whose colour and marker another end has too.
+_AGAIN = ("solid", "dashdot", "dotted")
 _LINES: tuple[Any, ...] = ("solid", "dashed", "dashdot", "dotted")
 _COLOURS = (INK["global_minimum"], INK["local_minimum"], INK["saddle"], LINE)
 #: What the figure calls the baselines that are no n-gram.
@@ -39,7 +44,8 @@ _NAMES = {"kernel": "kernel known"}
 def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
     """One record of ``gaussian_record``: both axes logarithmic, so that small σ is visible.
 
-    Where nearly all small starts reach the global minima, the probability not to is drawn.
+    Where nearly all small starts reach the global minima, the probability not to is drawn. Of a
+    model whose ends were found the share of every end is drawn, on an even axis.
 
     Args:
         record: from ``gaussian_record`` or read back from its file.
@@ -54,9 +60,51 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
     """
     canvas = Canvas(ax, 7.0, 4.4, look)
     ax = canvas.axes()
-    draw_probability(record, ax)
+    if "share" in record:
+        _draw_shares(record, ax)
+    else:
+        draw_probability(record, ax)
     lines = [f"{title_of(record)}, Gaussian starts", *map(sentence, data_of(record))]
     return canvas.finish(lines, ax.get_legend_handles_labels()[0], columns=1)
+
+
+def _draw_shares(record: xr.Dataset, ax: Axes) -> None:
+    """The share of every end with its interval, and what an optimizer does with the same starts."""
+    words, sigma, samples = basin_names(record), record["sigma"].to_numpy(), record.attrs["samples"]
+    names = [str(name) for name in record["basin"].to_numpy()]
+    order = [*names[1:], names[0]]
+    kinds = [prefix for prefix in ("", "trained_") if f"{prefix}share" in record]
+    total = {name: sum(float(record[f"{k}share"].sel(basin=name).sum()) for k in kinds)
+             for name in order}  # fmt: skip
+    named, others = most_frequent(total)
+    looks = [(INK[name], MARKER[name]) for name in named]
+    again = {name: looks[:i].count(looks[i]) for i, name in enumerate(named)}
+    for prefix in kinds:
+        at = {part: record[f"{prefix}{part}"] for part in ("share", "share_low", "share_high")}
+        trained = bool(prefix)
+        for name in named:
+            share, low, high = (values.sel(basin=name).to_numpy() for values in at.values())
+            reach = np.maximum(np.stack([share - low, high - share]), 0)
+            ax.errorbar(
+                sigma, share, reach, capsize=2, linewidth=1.2, color=INK[name], marker=MARKER[name],
+                markersize=4, linestyle="dashed" if trained else _AGAIN[again[name] % 3],
+                markerfacecolor="white" if trained else INK[name],
+                label=f"{words[name]}, {optimizer_caption(record)}" if trained else words[name],
+            )  # fmt: skip
+        if others:
+            rest = at["share"].sel(basin=others).sum("basin").to_numpy()
+            ax.plot(sigma, rest, color=SOFT, linestyle="dotted", label=f"{len(others)} more ends")
+    ax.set(xscale="log", ylim=(-0.04, 1.04))
+    ax.set_xlabel(_deviation(record))
+    ax.set_ylabel(f"share of {samples} starts per $\\sigma$, 95 % interval")
+
+
+def _deviation(record: xr.Dataset) -> str:
+    """What the horizontal axis is called."""
+    *first, last = (name_of(record, str(name), short=True) for name in
+                    np.atleast_1d(record.attrs.get("coordinates", "theta")))  # fmt: skip
+    usual = f"{', '.join(first)} and {last}" if first else last
+    return f"standard deviation $\\sigma$ of {captions(record).get('starts', usual)}"
 
 
 def draw_probability(record: xr.Dataset, ax: Axes) -> None:
@@ -103,9 +151,7 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
             when = "any $\\sigma$" if small == large else f"limit as $\\sigma \\to {text}$"
             _mark_limit(ax, 1 - limit if flip else limit, when)
     ax.set_xscale("log")
-    *first, last = (f"${name}$" for name in np.atleast_1d(a.get("coordinates", "theta")))
-    usual = f"{', '.join(first)} and {last}" if first else last
-    ax.set_xlabel(f"standard deviation $\\sigma$ of {words.get('starts', usual)}")
+    ax.set_xlabel(_deviation(record))
     ax.set_ylabel(f"probability of {_EVENT[flip]}")
 
 

@@ -17,6 +17,7 @@ from matplotlib.patheffects import withStroke
 from flowsim.drawing.boundary_lines import draw_boundary
 from flowsim.drawing.style import (
     ARROW,
+    DASHES,
     DOES,
     FILL,
     HATCH,
@@ -28,6 +29,7 @@ from flowsim.drawing.style import (
     Canvas,
     Joint,
     Look,
+    apart,
     axes_of,
     basin_names,
     captions,
@@ -45,7 +47,7 @@ from flowsim.drawing.style import (
     wrapped,
 )
 from flowsim.errors import InputError
-from flowsim.records.attributes import held_of
+from flowsim.records.attributes import held_of, most_frequent
 
 #: Cells a side up to which hatching follows their edges, and beyond it their centres.
 _WHOLE_CELLS = 512
@@ -198,17 +200,20 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]
     return handles + (draw_energy(record, ax) if energy else [])
 
 
-def draw_basins(record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = None) -> list[Any]:
+def draw_basins(
+    record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = None,
+    hidden: np.ndarray | None = None,
+) -> list[Any]:  # fmt: skip
     """The cells by what became of them, some hatched; a legend's entries.
 
-    The cells' horizontal and vertical coordinate are by default those of the record's plane.
+    The cells' horizontal and vertical coordinate are by default those of the record's plane. Cells
+    that are ``hidden`` under something else have no hatch and no entry.
     """
     across, up = plane or axes_of(record)
     found, cells = _codes(record, (across, up)), _CELLS
     if "open_share" not in record:
-        cells = {name: _CELLS[name] if name in _CELLS else
-                 (FILL[name], HATCH[name], "#ffffff" if HATCH[name] else LINE)
-                 for name in meanings(record["label"])}  # fmt: skip
+        names = meanings(record["label"])
+        cells = {name: _CELLS.get(name, look) for name, look in apart(found, names).items()}
     names = list(cells)
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
     ax.imshow(
@@ -223,16 +228,26 @@ def draw_basins(record: xr.Dataset, ax: Axes, plane: tuple[str, str] | None = No
     if "steps" in record.attrs:
         own = _TRAINED_TEXTS if "open_share" in record else _STEPS_TEXTS
         texts |= {n: s.format(steps=record.attrs["steps"]) for n, s in own.items()}
+    shown = found if hidden is None else np.where(hidden, -1, found)
+    counts = dict(zip(names, np.bincount(shown[shown >= 0], minlength=len(names)), strict=True))
+    there = [name for name in names if counts[name]]
+    for hatch, ink in dict.fromkeys(cells[name][1:] for name in there):
+        codes = [names.index(name) for name in there if cells[name][1:] == (hatch, ink)]
+        if hatch:
+            _hatch(record, ax, np.isin(shown, codes), hatch, ink, across, up)
     handles: list[Any] = []
-    for name in (*names[1:], names[0]):
-        on = found == names.index(name)
-        if on.any():
+    named, others = most_frequent({name: counts[name] for name in names[1:]})
+    for name in (*named, *names[:1]):
+        if counts[name]:
             colour, hatch, ink = cells[name]
-            if hatch:
-                _hatch(record, ax, on, hatch, ink, across, up)
             edge = 0.6 if colour == "#ffffff" else 0  # white on white without its edge
             handles.append(Patch(facecolor=colour, hatch=hatch, edgecolor=ink, linewidth=edge,
                                  label=texts[name]))  # fmt: skip
+    if others:
+        look: dict[str, Any] = {"edgecolor": LINE, "linewidth": 0.6}
+        fills = dict.fromkeys(cells[name][0] for name in others)
+        patches = Joint(Patch(facecolor=fill, **look) for fill in fills)
+        handles.append(patches.set_label(f"{len(others)} more ends"))
     return handles
 
 
@@ -375,8 +390,9 @@ def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
         paths[name] = [record[f"path_{n}"].to_numpy()[:, names == name] for n in (x, y)]
     handles: list[Any] = []
     for i, (name, (across, up)) in enumerate(paths.items()):
-        style: dict[str, Any] = {"color": PATHS[i % len(PATHS)], "linewidth": 1.6,
-                                 "linestyle": (0, (2, 1.2))}  # fmt: skip
+        again, colour = divmod(i, len(PATHS))
+        style: dict[str, Any] = {"color": PATHS[colour], "linewidth": 1.6,
+                                 "linestyle": DASHES[again % len(DASHES)]}  # fmt: skip
         ax.plot(across, up, zorder=6, **style)
         if name in names:
             ax.plot(across[0], up[0], "o", color=style["color"], markersize=4, zorder=6)
@@ -401,11 +417,12 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
         about = ", ".join([title_of(record), *held, *lifted])
         return [optimizer_caption(record), *_learned(record), about, *data]
     names, verbs = meanings(record["label"]), DOES | _ends_said(record)
-    shares = [
-        f"{percent(int(a[f'cells_{name}']), total)} {verbs.get(name, '')}"
-        for name in (*names[1:], names[0])
-        if a[f"cells_{name}"]
-    ]
+    counts = {name: int(a[f"cells_{name}"]) for name in (*names[1:], names[0])}
+    named, others = most_frequent(counts)
+    shares = [f"{percent(counts[name], total)} {verbs.get(name, '')}" for name in named]
+    if others:
+        rest = percent(sum(counts[name] for name in others), total)
+        shares.append(f"{rest} {_to_others(others)}")
     each = 2 if sum(map(len, shares[:2])) <= 66 else 1
     rows = [", ".join(shares[i : i + each]) for i in range(0, len(shares), each)]
     message, about = [f"Of the window {rows[0]}", *rows[1:]], ", ".join([title_of(record), *held])
@@ -434,13 +451,20 @@ def _learned(record: xr.Dataset) -> list[str]:
     if "open_share" in record:
         beside = "" if flow is None else f", gradient flow from {percent(flow == _BEST)}"
         return [f"learns from {percent(found == _BEST)} of the window{beside}"]
-    shown = [n for n in meanings(record["label"])[1:] if (found == n).any()]
+    counts = {n: int((found == n).sum()) for n in meanings(record["label"])[1:]}
+    named, others = most_frequent(counts)
     said = basin_names(record) | _ends_said(record)
     return [
-        f"{percent(found == name)} {said.get(name, name)}"
-        + ("" if flow is None else f", by gradient flow {percent(flow == name)}")
-        for name in shown
-    ]
+        f"{percent(np.isin(found, ends))} {words}"
+        + ("" if flow is None else f", by gradient flow {percent(np.isin(flow, ends))}")
+        for ends, words in [*(([n], said.get(n, n)) for n in named),
+                            *([(others, _to_others(others))] if others else [])]
+    ]  # fmt: skip
+
+
+def _to_others(ends: Sequence[str]) -> str:
+    """Where the starts go whose ends are not named."""
+    return f"goes to {len(ends)} more ends"
 
 
 def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
@@ -541,7 +565,9 @@ def _draw_borders(
 
 
 def _draw_flow_boundary(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Any]:
-    """The boundary of the flow's basin, over the cells of an optimizer."""
+    """The boundary of the flow's basin, over the cells of an optimizer, where there is one."""
+    if f"boundary_{across}" not in record:
+        return []
     points = np.stack([record[f"boundary_{n}"].to_numpy() for n in (across, up)], -1)
     curve = record["boundary_curve"].to_numpy()
     curves = [points[curve == number] for number in np.unique(curve)]

@@ -34,6 +34,7 @@ from flowsim.drawing.style import (
     wrapped,
 )
 from flowsim.errors import InputError
+from flowsim.records.attributes import most_frequent
 
 #: Slices shown of a grid over three coordinates.
 _PANELS = 6
@@ -133,10 +134,11 @@ def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
     ax = canvas.axes()
     drawn = "share_low" in record  # of chosen starts a share has no sampling error
     names = [str(name) for name in record["basin"].to_numpy()]
-    for name in (*names[1:], names[0]):
+    counts = {name: int(record["count"].sel(basin=name).sum()) for name in (*names[1:], names[0])}
+    named, others = most_frequent(counts)
+    always = [name for name in ("global_minimum", "local_minimum") if name in names]
+    for name in [name for name in counts if name in (*named, *always)]:
         here = record.sel(basin=name)
-        if name not in ("global_minimum", "local_minimum") and not here["count"].any():
-            continue
         colour, x = INK[name], here[varied].to_numpy()
         if drawn:
             low, high = here["share_low"], here["share_high"]
@@ -145,6 +147,7 @@ def _draw_curve(record: xr.Dataset, canvas: Canvas, varied: str) -> Any:
         ax.plot(x, here["share"], color=colour, label=basin_names(record)[name], **style)
     ax.set(xlabel=name_of(record, varied), ylabel="share of the starts", ylim=(-0.02, 1.02))
     lines = _title(record) + ["with 95 % Wilson intervals"] * drawn
+    lines += [f"{len(others)} more ends are not drawn"] if others else []
     return canvas.finish(lines, ax.get_legend_handles_labels()[0])
 
 
@@ -157,19 +160,23 @@ def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
     labels = record["label"].to_numpy()
     size = 12.0 if labels.size > 2000 else 26.0
     present = [name for name in meanings(record["label"]) if record.attrs[f"points_{name}"]]
-    timed = show != "label"
+    timed = _learned(record["hitting_time"].to_numpy()) if show != "label" else labels < 0
+    if timed.any():
+        _draw_times(record, ax, x, y, timed, size)
+    counts = {}
     for name in present:
-        here = labels == code_of(record["label"], name)
-        if timed and name == "global_minimum":
-            _draw_times(record, ax, x, y, here, size)
-            continue
+        here = (labels == code_of(record["label"], name)) & ~timed
+        counts[name] = int(here.sum())
         style: dict[str, Any] = {"facecolor": FILL[name], "edgecolor": INK[name], "linewidth": 0.6}
         many = labels.size > 2000
         ax.scatter(x[here], y[here], s=size, rasterized=many, marker=MARKER[name], **style)
     across, up = (f"start: {name_of(record, name)}" for name in names)
     ax.set(xlabel=across, ylabel=up)
-    shown = [name for name in present if not (timed and name == "global_minimum")]
-    return canvas.finish(_title(record), basin_dots(shown, basin_names(record)))
+    named, others = most_frequent(counts)
+    handles = basin_dots(named, basin_names(record))
+    if others:
+        handles += [Line2D([], [], linestyle="none", label=f"{len(others)} more ends")]
+    return canvas.finish(_title(record), handles)
 
 
 def _draw_times(
@@ -186,8 +193,7 @@ def _draw_times(
 def _time_norm(record: xr.Dataset) -> LogNorm:
     """Colours of the times to learn, from the fastest to the slowest start."""
     values = record["hitting_time"].to_numpy()
-    learned = record["label"].to_numpy() == code_of(record["label"], "global_minimum")
-    values = values[learned & np.isfinite(values) & (values > 0)]
+    values = values[_learned(values)]
     low, high = (values.min(), values.max()) if values.size else (1.0, 10.0)
     return LogNorm(low, max(high, low * 1.01))
 
@@ -259,17 +265,19 @@ def _draw_cells(
     record: xr.Dataset, ax: Axes, across: str, up: str, norm: LogNorm | None
 ) -> list[Any]:
     """Basins, and over the cells that learn their hitting times if ``norm`` is given; a legend."""
-    handles = draw_basins(record, ax, (across, up))
     if norm is None:
-        return handles
-    label = record["label"].transpose(up, across).to_numpy()
+        return draw_basins(record, ax, (across, up))
     times = record["hitting_time"].transpose(up, across).to_numpy()
-    learned = label == code_of(record["label"], "global_minimum")
+    handles = draw_basins(record, ax, (across, up), hidden=_learned(times))
     x, y = (edges(record[name].to_numpy(), name) for name in (across, up))
-    ax.pcolormesh(x, y, np.where(learned, times, np.nan), cmap="viridis", norm=norm,
+    ax.pcolormesh(x, y, np.where(_learned(times), times, np.nan), cmap="viridis", norm=norm,
                   rasterized=True)  # fmt: skip
-    learns = basin_names(record)["global_minimum"]
-    return [handle for handle in handles if handle.get_label() != learns]
+    return handles
+
+
+def _learned(times: np.ndarray) -> np.ndarray:
+    """Which starts have a time that a colour shows; of those that never learn there is none."""
+    return np.isfinite(times) & (times > 0)
 
 
 def _title(record: xr.Dataset) -> list[str]:

@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
+from matplotlib.legend import Legend
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
@@ -60,7 +61,12 @@ class Styles(dict[str, Any]):
         if kind in self:
             return self[kind]
         styles = _INFINITIES if kind == "infinity" else _MINIMA
-        return styles[(int(number) - 1) % len(styles) if number.isdecimal() else -1][self.part]
+        if not number.isdecimal():
+            return styles[-1][self.part]
+        again, i = divmod(int(number) - 1, len(styles))
+        if self.part == 3:  # other hatches on the same fills, once these are used up
+            i = (i + again) % len(styles)
+        return styles[i][self.part]
 
 
 #: Areas, by label: light, dark and hatched, white, black.
@@ -109,7 +115,11 @@ LINE, SOFT, ARROW = "#111111", "#4d4d4d", "#6a6a6a"
 #: Paths of full training beside the flow.
 TRAINED = "#7b1161"
 #: The same, and of several laid over one portrait.
-PATHS = (TRAINED, "#1b6e3c", "#1f3fa8", "#a35a00")
+PATHS = (
+    TRAINED, "#1b6e3c", "#1f3fa8", "#a35a00", "#d0307c", "#00808f", "#5c4a00", "#7a62d6",
+)  # fmt: skip
+#: Dashes of paths: others for each further round of the colours.
+DASHES: tuple[Any, ...] = ((0, (2, 1.2)), (0, (5, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1)))
 #: Runs that end as predicted, and runs that do not.
 AGREE, DIFFER = "#8c8c8c", "#7b1161"
 #: Dots per inch of every figure, unless a style sheet says others.
@@ -152,6 +162,44 @@ def basin_names(record: xr.Dataset) -> dict[str, str]:
     words = captions(record)
     own = {key.removeprefix("end_"): text for key, text in words.items() if key[:4] == "end_"}
     return BASINS | own
+
+
+def apart(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """Fill, hatch and its colour of the ends of cells, so that neighbours differ.
+
+    Args:
+        label: codes over a grid.
+        names: of the codes.
+
+    Numbered ends have the styles of their numbers as long as these differ. Where there are more
+    ends, each takes the style that the fewest have of those that no end beside it has; those with
+    the most neighbours choose first.
+    """
+    look = {n: (FILL[n], HATCH[n], "#ffffff" if HATCH[n] else LINE) for n in names}
+    for kind, styles in (("minimum", _MINIMA), ("infinity", _INFINITIES)):
+        codes = [i for i, name in enumerate(names)
+                 if name.startswith(f"{kind}_") and (label == i).any()]  # fmt: skip
+        if len({look[names[i]][:2] for i in codes[: len(styles)]}) == len(codes):
+            continue
+        beside: dict[int, set[int]] = {code: set() for code in codes}
+        sides = ((label[1:], label[:-1]), (label[:, 1:], label[:, :-1]))
+        corners = ((label[1:, 1:], label[:-1, :-1]), (label[1:, :-1], label[:-1, 1:]))
+        for one, other in (*sides, *corners):
+            pairs = np.stack([one[one != other], other[one != other]])
+            touch = np.unique(pairs, axis=1)
+            for a, b in touch.T.tolist():
+                if a in beside and b in beside:
+                    beside[a].add(b)
+                    beside[b].add(a)
+        taken: dict[int, int] = {}
+        for code in sorted(codes, key=lambda code: -len(beside[code])):
+            near, all_taken = [taken[b] for b in beside[code] if b in taken], [*taken.values()]
+            taken[code] = min(
+                range(len(styles)), key=lambda i: (near.count(i), all_taken.count(i), i)
+            )
+            fill, _, _, hatch = styles[taken[code]]
+            look[names[code]] = (fill, hatch, "#ffffff" if hatch else LINE)
+    return look
 
 
 def way_to(caption: str) -> str:
@@ -280,6 +328,21 @@ class Joint(tuple[Any, ...]):
 
     def get_label(self) -> str:
         return self.label
+
+
+class _Beside(HandlerTuple):
+    """Draws the parts of a ``Joint`` beside each other, each as wide as it has to be."""
+
+    def __init__(self) -> None:
+        super().__init__(ndivide=None)
+
+    def legend_artist(self, legend: Any, handle: Any, fontsize: Any, handlebox: Any) -> Any:
+        handlebox.width = max(handlebox.width, 1.6 * fontsize * len(handle))
+        return super().legend_artist(legend, handle, fontsize, handlebox)
+
+
+# so that a legend of anybody's own draws them: fig.legend(handles=...)
+Legend.update_default_handler_map({Joint: _Beside()})
 
 
 class Look(TypedDict, total=False):
@@ -428,7 +491,7 @@ def add_legend(
     parts = max((len(handle) for handle in handles if isinstance(handle, Joint)), default=1)
     style: dict[str, Any] = {
         "handles": handles, "ncols": columns, "frameon": False, "fontsize": size,
-        "handlelength": max(2.8, 1.6 * parts), "handler_map": {tuple: HandlerTuple(ndivide=None)},
+        "handlelength": max(2.8, 1.6 * parts),
     }  # fmt: skip
     if is_dark(figure):
         style |= {"frameon": True, "facecolor": "#ffffff", "framealpha": 1, "labelcolor": LINE}

@@ -28,7 +28,7 @@ from flowsim.records.netcdf import flags
 from flowsim.scan.starts import cell_centres
 
 #: The code of a cell that is not decided yet, beside those of ends.
-UNKNOWN = 127
+UNKNOWN = -1
 #: Starts a side from which the ends of a model that names none are found.
 _LOOK = 12
 #: Cells a side that are decided by the closed form, or by the flow within a slider's move.
@@ -51,7 +51,7 @@ class Cells:
     """Labels of a grid of cells.
 
     Attributes:
-        label: int8, axes (y, x), codes of ``ends_of`` or ``UNKNOWN``.
+        label: integers, axes (y, x), codes of ``ends_of`` or ``UNKNOWN``.
         how: "closed form", "flow", or "" while nothing is known.
         final: whether these are the finest that the page computes.
     """
@@ -86,7 +86,7 @@ class KnownEnds:
         self.captions: dict[str, str] = {}
 
     def codes(self, limits: Limits) -> np.ndarray:
-        """The code of every limit, int8 (n,)."""
+        """The code of every limit, (n,)."""
         ends = self._ends
         with self._lock:
             if not self.named and not ends.found:
@@ -286,7 +286,7 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
     halvings = HALVINGS if cells.final else _ROUGH if len(y) == levels(view)[0] else _FINER
     ends, names = ends_of(view), (view.y, view.x)
     record = xr.Dataset(
-        {"label": (names, cells.label, flags(ends.names))},
+        {"label": (names, cells.label, flags(ends.names, cells.label.dtype))},
         dict(zip(names, (y, x), strict=True)),
         {} if ends.named else {"ends": "found"},
     )

@@ -206,8 +206,8 @@ def explored_record(
         for name, columns in zip(names, zip(*paths, strict=True), strict=True):
             record[name] = (("time", "orbit"), _columns(columns))
         ends = ends_of(view).names
-        labels = np.array([ends.index(o.kind) for o in orbits], np.int8)
-        record["orbit_label"] = ("orbit", labels, flags(ends))
+        labels = np.array([ends.index(o.kind) for o in orbits], np.int32)
+        record["orbit_label"] = ("orbit", labels, flags(ends, np.int32))
     curves = [list(run.curve) for run in runs if run.curve]
     for name in ("e", "w", "loss", "time") if curves else ():
         values = [np.array([getattr(point, name) for point in curve]) for curve in curves]
@@ -220,7 +220,7 @@ def explored_record(
             raise Stopped
         for name, places in ((view.y, found.y), (view.x, found.x)):
             record[f"cloud_{name}"] = ("draw", places)
-        record["cloud_label"] = ("draw", found.label, flags(ends_of(view).names))
+        record["cloud_label"] = ("draw", found.label, flags(ends_of(view).names, found.label.dtype))
     return record
 
 

@@ -96,7 +96,7 @@ class Ends:
     >>> limits = flowsim.find_limits(well, torch.tensor([[-1.0, 0.5], [1.0, 0.5]]))
     >>> ends = flowsim.Ends(well)
     >>> ends.codes(limits.label, limits.theta, limits.loss), ends.names
-    (tensor([1, 2], dtype=torch.int8), ['unresolved', 'minimum_1', 'minimum_2'])
+    (tensor([1, 2], dtype=torch.int32), ['unresolved', 'minimum_1', 'minimum_2'])
     """
 
     def __init__(self, model: Model) -> None:
@@ -124,11 +124,14 @@ class Ends:
         }
 
     def codes(self, label: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
-        """Which end limits have, int8 (n,), of their labels, places (n, k) and losses; or 0."""
+        """Which end limits have, (n,), of their labels, places (n, k) and losses; or 0.
+
+        The labels themselves, int8, of a model that names its ends; else int32.
+        """
         if self.named:
             return label
         device, label, theta, loss = label.device, label.cpu(), theta.cpu(), loss.cpu()
-        codes, new = torch.zeros_like(label), not self.found
+        codes, new = torch.zeros_like(label, dtype=torch.int32), not self.found
         for value in label.unique().tolist():
             if value != Label.UNRESOLVED:
                 rows = (label == value).nonzero()[:, 0]

@@ -13,14 +13,14 @@ import torch
 import xarray as xr
 from torch import Tensor
 
-from flowsim.boundary.geometry import Lattice, find_crossings, march
+from flowsim.boundary.geometry import Boundary, Lattice, find_crossings, march
 from flowsim.errors import InputError
 from flowsim.flow.how import How, Limits, Stage
 from flowsim.flow.orbits import drawn_orbits, find_limits, limits_by
 from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import sample_size
 from flowsim.interface import Model, Plane, of_model
-from flowsim.labels import BASINS, CriticalPoint, Label, Status
+from flowsim.labels import CriticalPoint, Label, Status
 from flowsim.landscape.critical import critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes, model_of
@@ -35,8 +35,9 @@ from flowsim.training.optimizer_choice import OptimizerChoice
 CRITICAL = ("minimum", "saddle", "maximum")
 CURVE_POINTS = 1201
 ARROWS = 23
-#: Times that a cell's edge is halved to find where the boundary crosses it.
-HALVINGS = 8
+#: Times that a cell's edge is halved at most to find where the boundary crosses it; and into how
+#: many parts a side of the window, where the flow is followed in torch: a figure shows no finer.
+HALVINGS, _FINEST = 8, 1024
 
 Window = tuple[float, float]
 
@@ -58,6 +59,7 @@ def portrait_record(
     optimizer: OptimizerChoice | None = None,
     device: str = "cpu",
     starts: Points | None = None,
+    boundary: bool = True,
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -77,14 +79,15 @@ def portrait_record(
         integrator: "torchdiffeq" decides every cell by its odeint alone.
         confirm: cells of a random sample that torchdiffeq decides again; by default 256 where
             orbits are fast, 16 elsewhere, and none with torchdiffeq itself.
-        stage: called before the orbits, the sample and the flow beside an optimizer with what
-            follows and how many; returns what to call with the number done.
+        stage: called before the boundary, the orbits, the sample and the flow beside an optimizer
+            with what follows and how many; returns what to call with the number done.
         window: ranges of the plane's axes by name. Of a model without a plane of its own, the
             names choose the axes, the horizontal one first; ``fixed`` holds the other coordinates.
         optimizer: trains the starts by its steps instead. With the rank-one model its ``nudge``
             should not be 0, see ``OptimizerChoice``.
         device: as in ``scan_basins``, for the cells and their boundary.
         starts: of the orbits, in the plane's two coordinates; by default usual ones.
+        boundary: whether the boundary of the basins is sought, where they have no closed form.
 
     Returns:
         Dataset over (e, w), or the axes of the model's plane, as ``scan_basins`` gives, plus the
@@ -129,11 +132,11 @@ def portrait_record(
         flow = _codes(theta.flatten(0, -2), beside, ends).reshape(theta.shape[:-1])
     record = as_dataset(points, {plane.y: y, plane.x: x}, ends).assign_attrs(ends.attributes())
     if flow is not None:
-        record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names))
+        record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names, flow.dtype))
     if optimizer is None:
-        record, found = _with_flow(record, plane, theta, sides, held, how, ends, places)
+        record, found = _with_flow(record, plane, theta, sides, held, how, ends, places, boundary)
     else:
-        record, found = _with_flow_beside(record, plane, theta, sides, held, how, ends)
+        record, found = _with_flow_beside(record, plane, theta, sides, held, how, ends, boundary)
     settings: dict[str, object] = {
         "kind": "portrait",
         **model_attributes(model),
@@ -157,14 +160,17 @@ def _with_flow(
     how: How,
     ends: Ends,
     places: Tensor | None,
+    boundary: bool,
 ) -> tuple[xr.Dataset, dict[str, object]]:
     """The record with all that is known of the flow in the window, and its attributes."""
     model = plane.model
     record = with_landscape(record, plane, sides, held)
     record = record.assign(_extras(plane, record))
     counts = _compare(plane, record, held)
-    if not counts["oracle_cells"] and theta.shape[0] > 1:
-        record = with_boundary(record, _labels_at(plane, held, how, ends), ahead=ahead_of(model))
+    if boundary and not counts["oracle_cells"] and theta.shape[0] > 1:
+        label = _labels_at(plane, held, how, ends)
+        record = with_boundary(record, label, ahead=ahead_of(model), counted=how.counted,
+                               halvings=halvings_of(model, len(theta)))  # fmt: skip
     drift, unfinished = _add_orbits(record, plane, sides, held, how, places)
     if len(model.coordinates) == 2:  # what is conserved is a function of the plane
         for i, name in enumerate(model.conserved_names):
@@ -192,10 +198,15 @@ def _with_flow_beside(
     held: Mapping[str, float],
     how: How,
     ends: Ends,
+    boundary: bool,
 ) -> tuple[xr.Dataset, dict[str, object]]:
     """The record of an optimizer with the flow's labels, their boundary, and the minima."""
-    label = _labels_at(plane, held, How(), ends)
-    record = with_boundary(record, label, of="flow_label", ahead=ahead_of(plane.model))
+    if boundary:
+        label, model = _labels_at(plane, held, How(), ends), plane.model
+        record = with_boundary(
+            record, label, halvings_of(model, len(theta)), "flow_label", ahead_of(model),
+            how.counted,
+        )  # fmt: skip
     curve = torch.linspace(*sides[plane.x], CURVE_POINTS, dtype=torch.float64)
     minima = plane.minima(curve, {name: value for name, value in held.items() if name != "b"})
     record[f"curve_{plane.x}"] = ("curve", curve.numpy())
@@ -245,7 +256,9 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
     window = {name: (float(low), float(high)) for name, (low, high) in edges.items()}
     record = with_landscape(record, plane, window, held)
     record = record.assign(_extras(plane, record))
-    counts = {f"cells_{name}": scan.attrs[f"points_{name}"] for name in BASINS}
+    counts = {
+        f"cells_{name}": scan.attrs[f"points_{name}"] for name in map(str, scan["basin"].to_numpy())
+    }
     return record.assign_attrs(counts, **held_attributes(held), **_differences(plane, record))
 
 
@@ -375,12 +388,23 @@ def ahead_of(model: Model) -> int:
     return 3 if model.flow() is None else 1
 
 
+def halvings_of(model: Model, resolution: int) -> int:
+    """How many halvings of an edge of a cell a figure shows, of so many cells a side.
+
+    Where orbits are compiled there are as many as in records of any size.
+    """
+    if model.flow() is not None:
+        return HALVINGS
+    return min(max(math.ceil(math.log2(_FINEST / resolution)), 2), HALVINGS)
+
+
 def with_boundary(
     record: xr.Dataset,
     label: Callable[[np.ndarray, np.ndarray], np.ndarray],
     halvings: int = HALVINGS,
     of: str = "label",
     ahead: int = 1,
+    counted: Callable[[str, int], Callable[[int], object] | None] | None = None,
 ) -> xr.Dataset:
     """The record with the boundary of the basin of the global minima, finer than its cells; or
     with those of every basin, where ends were found.
@@ -394,6 +418,7 @@ def with_boundary(
         halvings: of every edge; 8 of them place a point to 2⁻⁸ of it.
         of: the variable with the labels.
         ahead: halvings that are looked up together, as in ``find_crossings``.
+        counted: called with what is counted, once it is known, and how many; returns what counts.
 
     Returns:
         The record with, for axes (w, e), ``boundary_w``, ``boundary_e``, ``boundary_curve`` (the
@@ -405,33 +430,37 @@ def with_boundary(
     axes = [record[name].to_numpy() for name in names]
     lattice = Lattice(codes.shape, 0)
     cells = lattice.cells(0)
-    places: list[np.ndarray] = []
-    curves: list[np.ndarray] = []
-    sides: list[np.ndarray] = []
-    for end in map(int, np.unique(codes[codes > 0])[:-1] if several else [Label.GLOBAL_MINIMUM]):
-
-        def one(x: np.ndarray, end: int = end) -> np.ndarray:
-            """1 in the basin of the end, 0 where a start is unresolved, 2 elsewhere."""
-            there = label(x[:, 0], x[:, 1])
-            return np.where(there == end, 1, np.where(there == Label.UNRESOLVED, 0, 2))
-
-        inside = (codes.ravel() == end)[lattice.corners(cells, 0)]
+    marched: list[Boundary] = []
+    ends = map(int, np.unique(codes[codes > 0])[:-1] if several else [Label.GLOBAL_MINIMUM])
+    around = codes.ravel()[lattice.corners(cells, 0)]
+    mixed = (around != around[:, :1]).any(axis=1)
+    cells, around = cells[mixed], around[mixed]
+    first = 0
+    for end in ends:
+        inside = around == end
         crossed = inside.any(axis=1) & ~inside.all(axis=1)
         found = march(lattice, cells[crossed], inside[crossed])
-        inner, outer = (
-            np.stack([v[lattice.places(nodes)[:, i]] for i, v in enumerate(axes)], axis=-1)
-            for nodes in (found.inner, found.outer)
-        )
-        places.append(find_crossings(one, inner, outer, halvings, ahead).along(inner, outer))
         assert found.curve is not None
-        curves.append(found.curve + sum(c.max(initial=-1) + 1 for c in curves))
-        sides.append(codes.ravel()[found.outer])
-    if not places:
+        marched.append(replace(found, curve=found.curve + first))
+        first += found.curve.max(initial=-1) + 1
+    if not marched:
         return record
-    for name, column in zip(names, np.concatenate(places).T, strict=True):
+    nodes = np.concatenate([np.stack([found.inner, found.outer]) for found in marched], axis=1)
+    inner, outer = (
+        np.stack([v[lattice.places(row)[:, i]] for i, v in enumerate(axes)], axis=-1)
+        for row in nodes
+    )
+    progress = None
+    if counted is not None and len(inner):
+        progress = counted("halvings to place the boundary", halvings * len(inner))
+    crossings = find_crossings(
+        lambda x: label(x[:, 0], x[:, 1]), inner, outer, halvings, ahead,
+        codes.ravel()[nodes[0]], progress,
+    )  # fmt: skip
+    for name, column in zip(names, crossings.along(inner, outer).T, strict=True):
         record[f"boundary_{name}"] = ("vertex", column)
-    record["boundary_curve"] = ("vertex", np.concatenate(curves))
-    record["boundary_side"] = ("vertex", np.concatenate(sides), record[of].attrs)
+    record["boundary_curve"] = ("vertex", np.concatenate([x.curve for x in marched]))
+    record["boundary_side"] = ("vertex", codes.ravel()[nodes[1]], record[of].attrs)
     return record
 
 
@@ -490,8 +519,7 @@ def _add_orbits(
         how many orbits were not followed to their ends.
     """
     if places is None:
-        ends = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64)
-        low, high = ends.clamp(-plane.reach, plane.reach).T
+        low, high = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64).T
         places = low + torch.tensor(plane.orbits, dtype=torch.float64) * (high - low)
     model, start = plane.model, plane.at(places[:, 0], places[:, 1], held)
     path, _ = orbit_paths(model, start, how, how.counted("orbits", len(start)))

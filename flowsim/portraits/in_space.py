@@ -84,7 +84,11 @@ def phase_space_record(
     for family, rows in families.items():
         for i, name in enumerate(plane.axes):
             record[f"{family}_{name}"] = (("time", family), shown[:, rows, i])
-        record[f"{family}_label"] = (family, label[rows].numpy(), flags(ends.names))
+        record[f"{family}_label"] = (
+            family,
+            label[rows].numpy(),
+            flags(ends.names, label.numpy().dtype),
+        )
     record = _with_landscape(record, plane, window, how)
     settings: dict[str, object] = {
         "kind": "phase space",

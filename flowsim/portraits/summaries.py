@@ -125,7 +125,7 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         **_chosen(record),
         **_data(record),
         "cells": cells,
-        "fraction": {n: counts[n] / cells for n in _ends(names)},
+        "fraction": {n: counts[n] / cells for n in names if n in _ends(names) or counts[n]},
         "saddle": sum(counts[name] for name in names if name.startswith("saddle")),
         "unresolved": counts["unresolved"],
         "oracle_cells": int(a["oracle_cells"]),
@@ -196,10 +196,8 @@ def trained_summary(record: xr.Dataset) -> dict[str, Any]:
             "flow_learned": "flow_global_minimum",
         }
     else:
-        names = _ends(str(record["flow_label"].attrs["flag_meanings"]).split())
-        names += [
-            n for n in _ends(str(record["label"].attrs["flag_meanings"]).split()) if n not in names
-        ]
+        both = [str(record[n].attrs["flag_meanings"]).split() for n in ("flow_label", "label")]
+        names = [*dict.fromkeys([*both[0][1:], *both[1][1:], *both[0][:1]])]
         shown = {name: name for name in [*names, *(f"flow_{name}" for name in names)]}
     return {
         **_chosen(record),
@@ -269,7 +267,10 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
         **_trained(record),
         **{name: record.attrs[name] for name in names if name in record.attrs},
         **{name: record[name].to_numpy() for name in columns if name in record},
-    }
+        **{f"{kind}s": {str(name): record[kind].sel(basin=name).to_numpy()
+                        for name in record["basin"].to_numpy()}
+           for kind in ("share", "trained_share") if kind in record},
+    }  # fmt: skip
 
 
 def comparison_summary(record: xr.Dataset) -> dict[str, Any]:

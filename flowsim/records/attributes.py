@@ -160,6 +160,22 @@ def captions_of(attributes: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+#: So many ends have a name in a title, a legend and a summary; the rest are counted.
+MOST_NAMED = 8
+
+
+def most_frequent(counts: Mapping[str, float]) -> tuple[list[str], list[str]]:
+    """The ends that are named, in the order of ``counts``, and those that are only counted.
+
+    All with a count have a name where they are few; else the most frequent ones do.
+    """
+    there = [name for name, count in counts.items() if count]
+    if len(there) <= MOST_NAMED + 1:  # a line that counts one end could name it
+        return there, []
+    named = sorted(there, key=lambda name: -counts[name])[:MOST_NAMED]
+    return [n for n in there if n in named], [n for n in there if n not in named]
+
+
 def held_attributes(held: Mapping[str, float]) -> dict[str, object]:
     """Values of names beside the axes as attributes of a record, and which ones these are."""
     return {**held, "held": " ".join(held)} if held else {}

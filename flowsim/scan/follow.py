@@ -83,7 +83,8 @@ def as_variables(
     ``names`` are those of the labels' codes.
     """
     flagged: dict[str, dict[str, Any]] = {
-        name: flags(codes) for name, codes in (("label", names), ("status", Status), ("rule", Rule))
+        name: flags(codes, columns[name].dtype)
+        for name, codes in (("label", names), ("status", Status), ("rule", Rule))
     }
     if fraction is not None:
         flagged["settling_time"] = {"fraction": fraction, "of": "excess loss over the limit's"}

@@ -1,4 +1,4 @@
-"""How often Gaussian starts of every scale reach the global minima, beside the integral."""
+"""Where Gaussian starts of every scale end: how often at the global minima, beside the integral."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes
 from flowsim.records.attributes import provenance
 from flowsim.scan.follow import to_model
-from flowsim.scan.record import wilson_interval
+from flowsim.scan.record import share_variables, wilson_interval
 from flowsim.training.descent import descend
 from flowsim.training.optimizer_choice import OptimizerChoice
 
@@ -40,17 +40,20 @@ def gaussian_record(
     progress: Callable[[int], object] | None = None,
     optimizer: OptimizerChoice | None = None,
 ) -> xr.Dataset:
-    """The probability of reaching the global minima against σ: flow beside integral.
+    """Where Gaussian starts end against σ; of built-in models the flow beside an integral.
 
     For every σ a cloud of canonical starts, (e, w) or with attention (e, w, a), of S states
     (e, w, v), is drawn from N(0, σ²I) and followed by ``find_limits``; those of the rank-one model
     are lifted. The integral over the canonical model's analytic basin, or that of the plane of S
     states, is only compared with what the flow found. A seed draws the same (e, w) for every model
-    without attention. Of the induction model (α, β) is drawn, and there is no integral.
+    without attention. Of the induction model (α, β) is drawn, and there is no integral. Of a model
+    of one's own all coordinates are drawn, and every end that is found has its share.
 
     Args:
-        model: any tied model whose bias is minimised out or, in the rank-one model, starts there.
-        sigmas: standard deviations, increasing, shape (n,), each from 1e-12 to 1000.
+        model: any tied model whose bias is minimised out or, in the rank-one model, starts there;
+            or one of your own.
+        sigmas: standard deviations, increasing, shape (n,); of built-in models each from 1e-12 to
+            1000.
         samples: starts per σ.
         seed: of the one generator that draws all clouds.
         rtol, atol: error allowed per step, as in ``find_limits``.
@@ -61,10 +64,13 @@ def gaussian_record(
         Dataset over sigma: integral, of the canonical model or that of S states, and none of the
         induction model; fraction, the
         share of starts that reached the global minima; fraction_low and fraction_high, its 95 %
-        Wilson interval, widened by the unresolved starts; count_<label>. For these two models also
+        Wilson interval, widened by the unresolved starts; count_<label>. Of ends that are found
+        also share, share_low and share_high over sigma and basin, and fraction is that of the first
+        of them. For the canonical model and S states also
         wrong, the starts whose label contradicts the analytic basin although |E − E_s| > 1e-9.
         With an optimizer also learned, learned_low, learned_high: the share of the starts that it
-        brought to the bigram within its steps, and the Wilson interval of that share.
+        brought to the bigram within its steps, and the Wilson interval of that share; of ends that
+        are found trained_share, trained_share_low, trained_share_high.
         Attributes hold the settings, the limits of the integral, counts and, for these two, the
         largest drift of the energy relative to max(1, |E|).
 
@@ -77,7 +83,7 @@ def gaussian_record(
     >>> record.integral.values.round(3), record.wrong.values
     (array([0.044, 0.381]), array([0, 0]))
     """
-    names, sigmas = model.plane.drawn, _checked(sigmas, samples)
+    names, sigmas = model.plane.drawn, _checked(sigmas, samples, model.levels() is not None)
     how = How(rtol, atol, progress=progress if optimizer is None else None)
     optimizer = optimizer if optimizer is None else optimizer.on(model)
     generator = torch.Generator().manual_seed(seed)
@@ -90,7 +96,13 @@ def gaussian_record(
     ends = Ends(model)
     flat = limits.label.flatten(), limits.theta.flatten(0, 1), limits.loss.flatten()
     codes = ends.codes(*flat).reshape(limits.label.shape)
+    trained = None
+    if optimizer is not None:
+        steps = descend(model, theta.reshape(-1, theta.shape[-1]), optimizer, progress)
+        trained = ends.codes(steps.label, steps.theta, steps.loss).reshape(codes.shape)
     record, integral = _counted(codes, sigmas, samples, ends.names), model.integral()
+    if not ends.named:
+        record = _with_all_shares(record, codes, trained, ends)
     if integral is not None:
         record = _beside_the_integral(record, integral)
     record.attrs |= {
@@ -103,24 +115,25 @@ def gaussian_record(
         "unresolved": int(record["count_unresolved"].sum()),
     }
     if optimizer is not None:
-        trained = descend(model, theta.reshape(-1, theta.shape[-1]), optimizer, progress)
-        found = ends.codes(trained.label, trained.theta, trained.loss)
-        learned = (found == Label.GLOBAL_MINIMUM).reshape(len(sigmas), samples).sum(1).numpy()
+        record.attrs |= optimizer.attributes()
+    if trained is not None and ends.named:
+        learned = (trained == Label.GLOBAL_MINIMUM).sum(1).numpy()
         low, high = wilson_interval(learned, samples)
         columns = {"learned": learned / samples, "learned_low": low, "learned_high": high}
         record = record.assign({name: ("sigma", column) for name, column in columns.items()})
-        record.attrs |= optimizer.attributes()
     if integral is not None:
         record = _against_the_closed_form(record, model, integral, theta, limits)
     record.attrs = provenance(record.attrs)
     return record
 
 
-def _checked(sigmas: np.ndarray, samples: int) -> np.ndarray:
+def _checked(sigmas: np.ndarray, samples: int, bounded: bool) -> np.ndarray:
     """The scales as an array; InputError for what ``gaussian_record`` does not take."""
     sigmas = np.asarray(sigmas, dtype=np.float64)
     increasing = sigmas.ndim == 1 and sigmas.size > 0 and bool((np.diff(sigmas) > 0).all())
-    if not (increasing and sigmas[0] >= SMALLEST_SIGMA and sigmas[-1] <= LARGEST_SIGMA):
+    if not bounded and not (increasing and sigmas[0] > 0 and np.isfinite(sigmas[-1])):
+        raise InputError("sigma must increase, and be positive and finite")
+    if bounded and not (increasing and sigmas[0] >= SMALLEST_SIGMA and sigmas[-1] <= LARGEST_SIGMA):
         raise InputError(
             f"sigma must increase from at least {SMALLEST_SIGMA:g} to at most {LARGEST_SIGMA:g}"
         )
@@ -130,15 +143,35 @@ def _checked(sigmas: np.ndarray, samples: int) -> np.ndarray:
 
 
 def _counted(label: Tensor, sigmas: np.ndarray, samples: int, names: list[str]) -> xr.Dataset:
-    """Counts of every label and the share of the first, the best, with its interval, per σ."""
+    """Counts of every label and the share of the first, with its interval, per σ."""
     record = xr.Dataset(coords={"sigma": sigmas})
     counts = {code: (label == code).sum(dim=1).numpy() for code in range(len(names))}
-    reached, unknown = counts[Label.GLOBAL_MINIMUM], counts[Label.UNRESOLVED]
+    unknown = counts[Label.UNRESOLVED]
+    reached = counts.get(Label.GLOBAL_MINIMUM, 0 * unknown)
     record["fraction"] = ("sigma", reached / samples)
     record["fraction_low"] = ("sigma", wilson_interval(reached, samples)[0])
     record["fraction_high"] = ("sigma", wilson_interval(reached + unknown, samples)[1])
     for code, count in counts.items():
         record[f"count_{names[code]}"] = ("sigma", count)
+    return record
+
+
+def _with_all_shares(
+    record: xr.Dataset, codes: Tensor, trained: Tensor | None, ends: Ends
+) -> xr.Dataset:
+    """The record with the share of every end that was found, and of what an optimizer does."""
+    names = ends.names
+    record = record.assign_coords(basin=names)
+    for prefix, found in (("", codes), ("trained_", trained)):
+        if found is None:
+            continue
+        counts = torch.stack([(found == code).sum(1) for code in range(len(names))], dim=1).numpy()
+        named = share_variables(counts, ("sigma", "start"), drawn=True)
+        named.pop("count")
+        record = record.assign({f"{prefix}{name}": found for name, found in named.items()})
+    if ends.found:
+        text = f"share of the starts that end at the first end: {ends.found[0].name}"
+        record["fraction"].attrs["long_name"] = text
     return record
 
 

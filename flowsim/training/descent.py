@@ -242,10 +242,14 @@ def _judge(
 
 
 def _look_around(model: Model, rows: _Rows, root: Tensor, path: Tensor, found: Trained) -> None:
-    """Label the rows that stay about a minimum at the end, as Adam's do, which never rest."""
+    """Label the rows that stay about a minimum at the end, as Adam's do, which never rest.
+
+    Their last steps count, half of the block: in the first half of a short one they may arrive.
+    """
     index = (found.status[rows.index] == Status.TIMED_OUT).nonzero()[:, 0]
     if not len(index):
         return
+    path = path[len(path) // 2 :]
     y = path[:, index].mean(0)
     for _ in range(_POLISH):
         gradient, curved, directions = _curves(model, y, root)

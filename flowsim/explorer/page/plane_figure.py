@@ -70,7 +70,9 @@ class PlaneFigure:
         self.figure.multi_line("xs", "ys", source=self._source(name, "xs ys"), **look)
 
     def _add_cells(self) -> None:
-        self.mapper = LinearColorMapper(palette=[NOT_YET], low=-0.5, high=0.5, high_color=NOT_YET)
+        self.mapper = LinearColorMapper(
+            palette=[NOT_YET], low=-0.5, high=0.5, low_color=NOT_YET, high_color=NOT_YET
+        )
         cells = self._source("cells", "image x y dw dh")
         self.figure.image("image", x="x", y="y", dw="dw", dh="dh", source=cells,
                           color_mapper=self.mapper, level="image")  # fmt: skip
@@ -165,7 +167,8 @@ class PlaneFigure:
         palette = [style.FILL[name] for name in names]
         if palette != self.mapper.palette:
             self.mapper.update(palette=palette, high=len(palette) - 0.5)
-        self._put("cells", {"image": [cells.label.astype(np.uint8)], **size})
+        small = np.uint8 if len(names) < 255 else np.int32  # of which UNKNOWN is the last, or −1
+        self._put("cells", {"image": [cells.label.astype(small)], **size})
         rows, columns = cells.label.shape
         for name, end in (("trapped", "local_minimum"), ("saddle", "saddle")):
             there = np.isin(cells.label, [i for i, x in enumerate(names) if x.startswith(end)])

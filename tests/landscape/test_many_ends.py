@@ -1,0 +1,111 @@
+"""Models with hundreds of ends: codes, records, figures and summaries."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import flowsim
+from flowsim.cli.texts import text_of
+from flowsim.drawing.style import apart
+from flowsim.records.attributes import most_frequent
+
+
+class Wells(flowsim.Model):
+    """A well at every pair of whole numbers, on a faint bowl; every boundary is at a half."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        return (theta**2 / 200 - torch.cos(2 * math.pi * theta)).sum(-1)
+
+
+@pytest.fixture(scope="module")
+def record():
+    wide = {"x": (-8, 8), "y": (-8, 8)}
+    return flowsim.portrait_record(Wells(), window=wide, resolution=16, confirm=0, boundary=False)
+
+
+def named_well(record):
+    """How far the label of every cell is from that of the well in which the cell is."""
+    there = np.stack([record.limit_x, record.limit_y], axis=-1).reshape(-1, 2).round()
+    codes = record.label.to_numpy().ravel()
+    return {code: np.unique(there[codes == code], axis=0) for code in np.unique(codes)}
+
+
+def test_every_code_names_one_well_and_survives_the_file(record, tmp_path):
+    wells = named_well(record)
+    assert len(wells) == 256 - 31  # cells on either side of 0 share their wells
+    assert all(len(places) == 1 for places in wells.values())
+    assert record.label.dtype == np.int32 and record.label.max() == len(wells)
+    flowsim.write_record(record, tmp_path / "wells.nc")
+    again = flowsim.read_record(tmp_path / "wells.nc")
+    assert again.label.equals(record.label)
+    assert again.label.attrs["flag_values"].dtype == again.label.dtype
+    assert len(again.label.attrs["flag_meanings"].split()) == len(wells) + 1
+
+
+def test_boundaries_lie_at_the_halves():
+    near = {"x": (-1, 1), "y": (-1, 1)}
+    record = flowsim.portrait_record(Wells(), window=near, resolution=8, confirm=0)
+    points = np.stack([record.boundary_x, record.boundary_y], axis=-1)
+    off = np.abs(points - np.floor(points) - 0.5).min(axis=1)
+    assert len(points) > 50 and off.max() < 0.02
+
+
+def test_figures_and_summaries_name_eight_ends_and_count_the_rest(record):
+    figure = flowsim.draw(record)
+    title = figure.axes[0].get_title()
+    assert title.count("minimum") == 8 and "217 more ends" in title
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert sum("(loss" in text for text in texts) == 8 and "217 more ends" in texts
+    summary = flowsim.summarize(record)
+    lines = text_of("portrait", {**summary, "seconds": 0.0}).splitlines()
+    shares = [line for line in lines if line.endswith("%")]
+    assert len(shares) == 9 and "217 more ends" in shares[-1]
+    assert sum(float(line.split()[-1][:-1]) for line in shares) == pytest.approx(100, abs=0.05)
+    assert sum(summary["fraction"].values()) == pytest.approx(1)
+
+
+def test_neighbours_look_different():
+    label = np.arange(1, 1001).reshape(25, 40)
+    names = ["unresolved", *(f"minimum_{i}" for i in range(1, 1001))]
+    looks = apart(label, names)
+    look = np.array([" ".join(looks[names[code]][:2]) for code in label.ravel()]).reshape(25, 40)
+    assert (look[1:] != look[:-1]).all() and (look[:, 1:] != look[:, :-1]).all()
+    assert (look[1:, 1:] != look[:-1, :-1]).all()
+    few = np.array([[1, 2], [3, 4]])
+    assert [apart(few, names)[n] for n in names[1:5]] == [
+        apart(label * 0 + 1, names)[n] for n in names[1:5]
+    ]
+
+
+def test_the_most_frequent_are_named_in_their_order():
+    counts = {f"minimum_{i}": i for i in range(12)}
+    named, others = most_frequent(counts)
+    assert named == [f"minimum_{i}" for i in range(4, 12)]
+    assert others == [f"minimum_{i}" for i in range(1, 4)]
+    assert most_frequent(dict.fromkeys("abcdefghi", 1)) == (list("abcdefghi"), [])
+
+
+def test_gaussian_starts_have_the_shares_of_their_wells():
+    """A well's share at σ = 1 is erf(1/√8)² in closed form, but for the faint bowl."""
+    record = flowsim.gaussian_record(Wells(), [1.0, 5.0], samples=600)
+    own = math.erf(0.5 / math.sqrt(2)) ** 2
+    assert abs(float(record.fraction[0]) - own) < 0.05
+    np.testing.assert_allclose(record.share.sum("basin"), 1)
+    assert float(record.share.sel(basin="minimum_1")[0]) == float(record.fraction[0])
+    ax = flowsim.draw(record).axes[0]
+    assert "global minima" not in ax.get_ylabel()
+    assert len(ax.get_legend_handles_labels()[1]) == 9
+
+
+def test_the_probability_of_a_minimum_is_that_of_its_basin():
+    """x³/3 − x + y²/2: the minimum at 1 gets all x > −1, P = 0.8413 at σ = 1; the rest falls."""
+    model = flowsim.from_loss(lambda x, y: x**3 / 3 - x + y**2 / 2, "cubic")
+    record = flowsim.gaussian_record(model, [1.0], samples=400)
+    assert float(record.share.sel(basin="minimum_1")[0]) == pytest.approx(0.8413, abs=0.08)
+    assert set(record.basin.values) == {"unresolved", "minimum_1", "infinity_1"}
+    lines = text_of("gaussian", {**flowsim.summarize(record), "seconds": 0.0}).splitlines()
+    assert any(line.startswith("minimum_1    minimum 1 (loss −0.667)") for line in lines)
