@@ -24,6 +24,7 @@ from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.inheritance import forget_outdated, keeps_formulas_of, unwritten
 from flowsim.labels import Label
+from flowsim.running import quickly
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -57,9 +58,9 @@ def of_model(
     """Let a public function of a model answer wrong arguments in one sentence.
 
     It raises InputError for a first argument that is no model, or not of the ``kind`` that
-    ``what`` says, and for one that it does not have.
+    ``what`` says, and for one that it does not have. Else it runs as ``quickly`` says.
     """
-    known = signature(function).parameters
+    known, run = signature(function).parameters, quickly(function)
 
     @wraps(function)
     def checked(*given: Any, **named: Any) -> Any:
@@ -72,7 +73,7 @@ def of_model(
         for name in named.keys() - known.keys():
             takes = ", ".join(known)
             raise InputError(f"{function.__name__} has no argument {name}; it takes {takes}")
-        return function(*given, **named)
+        return run(*given, **named)
 
     return checked  # type: ignore[return-value]
 
@@ -329,6 +330,7 @@ class Model:
             first two. ``showing`` sets it.
         conserved_names: of the columns of ``conserved``.
         kinked: whether the loss has kinks, so that orbits may slide.
+        large: whether its tensors are so large that several threads of torch are worth it.
         fast: whether an orbit costs microseconds, so that portraits, samples and chunks are large.
         slow: whether an orbit costs so much more than elsewhere that a first look has few of them.
         data: what it is trained on; None for a loss that is just a formula.
@@ -350,6 +352,7 @@ class Model:
     shown: tuple[str, ...] = ()
     conserved_names: tuple[str, ...] = ()
     kinked = False
+    large = False
     fast = False
     slow = False
     data: Any = None

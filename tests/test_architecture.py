@@ -15,10 +15,11 @@ FLOWSIM = {
     "errors": "",
     "labels": "",
     "notices": "",
+    "running": "",
     "arrays": "errors",
     "compiled": "notices",
     "inheritance": "",
-    "interface": "errors arrays labels inheritance",
+    "interface": "errors running arrays labels inheritance",
     "records": "errors",
     "kernels": "errors",
     "markov": "errors kernels",
@@ -26,11 +27,14 @@ FLOWSIM = {
     "chains": "errors kernels markov chain",
     "models": "errors labels arrays compiled inheritance interface markov chain chains",
     "landscape": "errors labels arrays interface markov chain models",
-    "flow": "errors labels arrays compiled interface markov chain models landscape",
-    "training": "errors labels arrays compiled interface markov chain records models landscape",
-    "reduction": "errors labels arrays interface markov chain models landscape flow",
-    "scan": "errors labels arrays interface markov chain records models landscape flow training",
-    "boundary": "errors labels arrays interface markov chain records models landscape flow scan",
+    "flow": "errors running labels arrays compiled interface markov chain models landscape",
+    "training": "errors running labels arrays compiled interface markov chain records models "
+    "landscape",
+    "reduction": "errors running labels arrays interface markov chain models landscape flow",
+    "scan": "errors running labels arrays interface markov chain records models landscape flow "
+    "training",
+    "boundary": "errors running labels arrays interface markov chain records models landscape flow "
+    "scan",
     "portraits": "errors labels arrays interface markov chain records models landscape flow "
     "training scan boundary",
     "drawing": "errors records",
@@ -50,8 +54,8 @@ FULL_MODEL = {
 }
 #: Rooms of flowsim that full_model may know.
 BELOW_FULL_MODEL = (
-    "errors labels arrays compiled interface records markov chain chains models landscape flow "
-    "training scan"
+    "errors running labels arrays compiled interface records markov chain chains models landscape "
+    "flow training scan"
 )
 
 

@@ -14,11 +14,13 @@ from flowsim.errors import InputError, Interrupted
 from flowsim.interface import Model
 from flowsim.models.past_law import available_memory
 from flowsim.records.netcdf import open_record, write_record
+from flowsim.running import quickly
 
 #: Bytes of memory for every start of the scan, and for every further one (measured: 54 and 420).
 _BYTES_SCAN, _BYTES_NEW = 64, 450
 
 
+@quickly
 def add_boundary(
     record: xr.Dataset,
     model: Model,

@@ -48,7 +48,8 @@ def refine_boundary(
             in ``scan_basins``; they are lifted.
         levels: K, how many times crossed cells are halved.
         rtol, atol: error allowed per step, as in ``find_limits``.
-        progress: called with the number of starts done (their total is not known beforehand).
+        progress: called with the number of starts done (their total is not known beforehand);
+            True shows a bar on stderr.
         labels: labels of the nodes of ``axes`` if a scan has them already, in their shape.
 
     Returns:

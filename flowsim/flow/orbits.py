@@ -19,6 +19,7 @@ from flowsim.flow.how import How, Limits, Steps, check_times, of_starts
 from flowsim.flow.rows.engine import loss_followed, row_limits, row_paths, row_times
 from flowsim.interface import Gap, Model, Usual
 from flowsim.labels import Label, Rule
+from flowsim.running import expect
 
 
 @of_starts
@@ -48,7 +49,8 @@ def find_limits(
             model without attention.
         max_steps: attempted steps per orbit before it has timed out; by default 30 000 for the
             rank-one model, else 3000.
-        progress: called with the number of starts done, after each part.
+        progress: called with the number of starts done, after each part; True shows a bar on
+            stderr.
 
     Returns:
         Limits with the leading shape of ``theta0``: tensors if it is one, else numpy
@@ -83,6 +85,7 @@ def find_limits(
         found = gap_limits(model, half, rows, steps)
     else:
         found = row_limits(model, half, rows, steps)
+    expect(progress, len(rows))
     parts = []
     for limits in found:
         parts.append(limits)

@@ -75,7 +75,8 @@ def portrait_record(
         rtol, atol: error allowed per step, for labels and orbits; by default as ``find_limits``.
         fixed: values of the coordinates beside the plane: a or v (by default 0), the unembedding u
             (by default e), a bias b that is a coordinate (by default at its optimum).
-        progress: called with the number of cells done, or of steps taken by an optimizer.
+        progress: called with the number of cells done, or of steps taken by an optimizer;
+            True shows a bar on stderr.
         integrator: "torchdiffeq" decides every cell by its odeint alone.
         confirm: cells of a random sample that torchdiffeq decides again; by default 256 where
             orbits are fast, 16 elsewhere, and none with torchdiffeq itself.

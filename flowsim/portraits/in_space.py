@@ -42,7 +42,8 @@ def phase_space_record(
         w_range, e_range, a_range: the window of (e, w, a), in which the orbits from afar start; by
             default (−2.5, 2.5), (−2, 2) and (−1, 1).
         rtol, atol: error allowed per step; rtol is by default 1e-8 for orbits.
-        progress: called with the number of orbits done.
+        progress: called with the number of orbits done; True shows a bar on
+            stderr.
         stage: called before the critical plane with what follows, "lines of the plane e = 0", and
             how many; returns what to call with the number done.
         window: ranges of the axes by name, by default (−3, 3).

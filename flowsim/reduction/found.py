@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from flowsim.interface import Model, of_model
 from flowsim.reduction.names import readable
 from flowsim.reduction.network import Network
 from flowsim.reduction.span import equal_steps, grow, off_span, origin_of
+from flowsim.running import threads
 
 #: The largest part of a gradient outside the span of a model that is returned; the largest distance
 #: after equal steps, in parts of the largest weight, unless last bits of the start grow to this
@@ -158,6 +160,13 @@ def reduce(
     (('a', 'b'), True)
     """
     network = Network(loss, weights)
+    with nullcontext() if network.large else threads(1):
+        return _reduced(network, loss, name, most, steps)
+
+
+def _reduced(
+    network: Network, loss: Callable[..., Tensor], name: str, most: int, steps: int
+) -> Found:
     network.check()
     _refuse_kinks(network, network.start, "the start lies")
     span = grow(network, most)
@@ -186,7 +195,7 @@ def reduce(
     })  # fmt: skip
     model: Found = kind()
     model.network, model.basis, model.called = network, basis, called
-    model.origin = origin_of(network.start, basis)
+    model.origin, model.large = origin_of(network.start, basis), network.large
     model.start = basis.T @ network.start
     model.exactness = Exactness(len(basis), off, steps, differ, span.sizes)
     return model

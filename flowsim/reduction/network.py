@@ -44,6 +44,7 @@ class Network:
     Attributes:
         shapes: of the weights by name, in their order.
         start: all of them, (P,), float64.
+        large: whether one vector of them is worth several threads.
 
     Raises:
         InputError: there are none, or some are not finite.
@@ -79,7 +80,7 @@ class Network:
         self.start = torch.cat([w.detach().double().reshape(-1) for w in named.values()])
         if not bool(self.start.isfinite().all()):
             raise InputError("the weights of the start are not all finite")
-        self.batched = True
+        self.batched, self.large = True, len(self.start) >= _AT_ONCE
         self.at_once = _VECTOR * max(1, _AT_ONCE // (_VECTOR * len(self.start)))
 
     @property

@@ -57,7 +57,8 @@ def gaussian_record(
         samples: starts per σ.
         seed: of the one generator that draws all clouds.
         rtol, atol: error allowed per step, as in ``find_limits``.
-        progress: called with the number of starts done, or with an optimizer of steps taken.
+        progress: called with the number of starts done, or with an optimizer of steps taken;
+            True shows a bar on stderr.
         optimizer: train from the same starts as well.
 
     Returns:

@@ -8,13 +8,13 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from flowsim.errors import InputError
 from flowsim.flow.how import How
 from flowsim.interface import Model
 from flowsim.models.catalogue import ModelChoice, model_attributes
 from flowsim.records.attributes import source_versions
+from flowsim.running import threads
 from flowsim.scan.follow import (
     follow,
     point_dtype,
@@ -65,9 +65,7 @@ def run_task(task: Task) -> np.ndarray:
     """
     if (here := source_versions()) != task.versions:
         raise InputError(f"a worker runs {here}, but the scan was started with {task.versions}")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads(1):
         parts, low = [], 0
         for case, count in task.pieces:
             rows = task.rows[low : low + count]
@@ -75,8 +73,6 @@ def run_task(task: Task) -> np.ndarray:
             theta = to_model(model, task.names, rows)
             parts.append(follow(model, theta, task.how, task.fraction))
             low += count
-    finally:
-        torch.set_num_threads(threads)
     # joining structured arrays is slow, and most chunks lie on one chain
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 

@@ -18,6 +18,7 @@ from flowsim.interface import Model, of_model
 from flowsim.labels import BASINS
 from flowsim.landscape.ends import Ends
 from flowsim.records.attributes import described, provenance
+from flowsim.running import expect
 from flowsim.scan.follow import as_variables, follow, name_ends, names_of_codes, shaped, to_model
 from flowsim.scan.plan import Scan
 from flowsim.scan.starts import Grid, Starts
@@ -100,7 +101,8 @@ def scan_basins(
             coordinate, in the order of the record's dimensions.
         fixed: with axes, the value of every other coordinate.
         rtol, atol: error allowed per step, as in ``find_limits``.
-        progress: called with the number of starts done.
+        progress: called with the number of starts done; True shows a bar on
+            stderr.
         fraction: also find the physical time until the excess loss has fallen to this part of its
             start; by default not, since it costs several times as much as the limits.
         integrator: "torchdiffeq" decides every start by its odeint alone (``reference_limits``).
@@ -139,6 +141,7 @@ def scan_basins(
         device=device,
     )  # fmt: skip
     theta = to_model(model, starts.names, starts.block(0, size))
+    expect(progress, len(theta) * (1 if optimizer is None else optimizer.recipe.steps))
     points = follow(model, theta, replace(scan.how, progress=progress), fraction)
     return scan_record(scan, shaped(points, starts.shape), scan.settings())
 

@@ -19,6 +19,7 @@ from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.models.rank_one.model import RankOneModel
+from flowsim.running import expect, quickly
 from flowsim.training.optimizer_choice import OptimizerChoice, chosen, starts_of
 from flowsim.training.recipe import CLIP_GUARD, Recipe
 from flowsim.training.reduced import ReducedTraining
@@ -44,6 +45,7 @@ _ABOUT, _POLISH = 1e-2, 8
 _NEAR, _FLAT, _STATIONARY, _ROUNDING = 1e-12, 1e-9, 1e-12, 1e-15
 
 
+@quickly
 def descend(
     model: Model,
     theta0: Numbers,
@@ -70,7 +72,8 @@ def descend(
         model: any model.
         theta0: starts, shape (n, k).
         optimizer: an ``OptimizerChoice``, or a name (gd, momentum, adam, adamw) with ``numbers``.
-        progress: called with how many more steps were taken, summed over the starts.
+        progress: called with how many more steps were taken, summed over the starts;
+            True shows a bar on stderr.
         numbers: as of ``OptimizerChoice.named``; the loss of a model without batches is exact.
 
     Returns:
@@ -93,6 +96,7 @@ def descend(
     starts = starts_of(model, theta0).detach()
     starts = starts * torch.from_numpy(choice.nudges(starts.shape[1])).to(starts)
     size = max(1, _NUMBERS // max(1, starts.shape[1]))
+    expect(progress, len(starts) * choice.recipe.steps)
     parts = [_follow(model, choice, part, progress) for part in starts.split(size)]
     found = Trained.joined(parts)
     return found if isinstance(theta0, Tensor) else found.numpy()

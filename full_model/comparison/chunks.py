@@ -20,10 +20,10 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.records.attributes import source_versions
+from flowsim.running import threads
 from flowsim.scan.workers import run_chunks
 from full_model.comparison.choices import Comparison, predicting_model
 from full_model.comparison.side_by_side import CURVES, ENDS, SideBySide, attention_stays_zero
-from full_model.model.execution import threads
 from full_model.training.checkpoints import load_checkpoint, refuse_other_settings, save_checkpoint
 
 #: Starts computed and possibly lost at once: as many as make good use of array operations, and

@@ -23,13 +23,13 @@ from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Status
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.records.netcdf import flags
+from flowsim.running import threads
 from flowsim.training.optimizer_choice import USUAL_NUDGE, OptimizerChoice
 from flowsim.training.recipe import Recipe
 from flowsim.training.reduced import ReducedTraining
 from full_model.comparison.choices import Comparison, Progress
 from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.side_by_side import lifted_weights
-from full_model.model.execution import threads
 from full_model.training.probes import plateau
 from full_model.training.run import StepProgress, train
 from full_model.training.settings import RunSettings

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -14,17 +13,6 @@ from full_model.model.architecture import Weights
 Descent = Callable[..., tuple[Tensor, Weights]]
 #: Calls of a function before it is captured, in which libraries set themselves up.
 _WARM = 2
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """``count`` threads inside the block, and as many as before after it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def cuda_graph(work: Callable[[], None]) -> Callable[[], None]:

@@ -19,10 +19,10 @@ from torch.nn.functional import logsigmoid
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.models.rank_one.point import RankOnePoint
+from flowsim.running import threads
 from full_model.lift.lifting import lift_rank_one
 from full_model.model.architecture import Architecture, Weights
 from full_model.model.batches import threads_for, widest
-from full_model.model.execution import threads
 from full_model.model.population import PopulationLoss
 from full_model.model.sources import MarkovSource
 from full_model.model.transformer import forward

@@ -15,9 +15,9 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
+from flowsim.running import threads
 from full_model.model.architecture import Weights, check_weights
 from full_model.model.batches import PIECE_ON_GPU
-from full_model.model.execution import threads
 from full_model.model.population import PopulationLoss
 from full_model.model.sources import MarkovSource
 from full_model.training.checkpoints import (

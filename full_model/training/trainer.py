@@ -15,11 +15,12 @@ from torch.optim.sgd import sgd
 from torchdiffeq import odeint
 
 from flowsim.errors import InputError
+from flowsim.running import threads
 from flowsim.training.recipe import CLIP_GUARD, DECAYING, Recipe
 from full_model.model import native
 from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
 from full_model.model.batches import batch_gradient, threads_for, widest
-from full_model.model.execution import Repeated, threads
+from full_model.model.execution import Repeated
 from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
 from full_model.model.sources import SequenceSource
 

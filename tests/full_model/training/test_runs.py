@@ -15,6 +15,7 @@ from flowsim.arrays import resolve_device
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.records.netcdf import write_record
+from flowsim.running import threads
 from full_model import (
     Architecture,
     PopulationLoss,
@@ -26,7 +27,6 @@ from full_model import (
     plateau,
     train,
 )
-from full_model.model.execution import threads
 from full_model.training.probes import (
     Pass,
     attention_share,
