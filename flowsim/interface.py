@@ -139,6 +139,16 @@ _AROUND = tuple((x, y) for y in _SIDE for x in _SIDE if {x, y} & {0.04, 0.96})
 _FAR = tuple(product((-2.3, -0.4, 2.1), (-2.5, -0.9, 0.8, 2.4), (-2.2, 0.3, 2.6)))
 
 
+#: What records call other things than coordinates, alone or behind the name of a thing.
+RESERVED = frozenset({
+    "basin", "cell", "count", "critical_point", "curve", "end", "evaluations", "fraction",
+    "gradient_norm", "hitting_time", "kinks", "label", "largest", "learned_step", "level", "limit",
+    "limit_loss", "loss", "name", "node", "number", "open_share", "orbit", "path", "period",
+    "plane", "rule", "saddle", "settling_time", "share", "side", "sliding_time", "status", "step",
+    "steps_taken", "time", "vertex", "width",
+})  # fmt: skip
+
+
 class Plane:
     """Two axes on which starts are laid, and the way to the model's coordinates and back.
 
@@ -180,6 +190,11 @@ class Plane:
     def __init__(self, model: Model) -> None:
         if len(model.coordinates) < 2:
             raise InputError(f"the model {model.name} has one coordinate, and no plane")
+        for name in RESERVED.intersection(model.coordinates):
+            raise InputError(
+                f"a record of {model.name} has a variable {name!r} already: call the coordinate "
+                f"another name, such as {name}_"
+            )
         self.model = model
         across, up = model.shown or model.coordinates[:2]
         self.x, self.y = self.x or across, self.y or up

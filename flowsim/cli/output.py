@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
@@ -116,9 +118,10 @@ def report(
 def write_figure(
     record: xr.Dataset, figure: Path, stored: Path | None = None, **look: Any
 ) -> Summary:
-    """Draw a record, write the figure, and the record if it has a name: both or neither.
+    """Draw a record, write the figure, and the record if it has a name.
 
-    ``look`` are arguments of ``flowsim.draw``. Returns the record's summary.
+    Both appear together; where the figure cannot be drawn the record is kept alone. ``look`` are
+    arguments of ``flowsim.draw``. Returns the record's summary.
 
     Raises:
         InputError: a record that no figure shows, or files that cannot be written.
@@ -128,10 +131,29 @@ def write_figure(
     from flowsim.portraits.summaries import summarize
     from flowsim.records.netcdf import store_record, write_together
 
-    drawn, summary = draw(record, **look), summarize(record)
-    record_file = [] if stored is None else [(stored, partial(store_record, record))]
-    write_together([*record_file, (figure, lambda path: save_figure(drawn, path))])
-    return summary
+    if stored is None:
+        drawn = draw(record, **look)
+        write_together([(figure, lambda path: save_figure(drawn, path))])
+        return summarize(record)
+    keep = (stored, partial(store_record, record))
+    with TemporaryDirectory() as folder:  # some faults of a figure show when it is set
+        made = Path(folder) / figure.name
+        try:
+            save_figure(draw(record, **look), made)
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            write_together([keep])
+            why = str(error) if isinstance(error, InputError) else _in_a_line(error)
+            raise InputError(
+                f"the figure cannot be drawn: {why}; the record is kept in {str(stored)!r}"
+            ) from error
+        write_together([keep, (figure, lambda path: copyfile(made, path))])
+    return summarize(record)
+
+
+def _in_a_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def neutral_command() -> str:
@@ -196,9 +218,9 @@ def redraw(source: Path, given: FigureFiles, wanted: str = "") -> None:
     except (InputError, OSError, MemoryError):
         raise
     except Exception as error:  # anything may be missing of what another program wrote
-        found = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(
-            f"{str(source)!r} cannot be drawn: it does not hold what such a record does ({found})"
+            f"{str(source)!r} cannot be drawn: it does not hold what such a record does "
+            f"({_in_a_line(error)})"
         ) from error
     report(kind, summary, {"figure": figure, "record": source}, given)
 

@@ -24,6 +24,7 @@ from flowsim.drawing.style import (
     meanings,
     name_of,
     sentence,
+    symbol,
     title_of,
 )
 
@@ -77,7 +78,7 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
 def _title(record: xr.Dataset, names: list[str]) -> list[str]:
     attrs = record.attrs
     held = [c for c in attrs["coordinates"] if c not in names and c in record.coords]
-    words = [title_of(record), *(f"slice ${c}$ = {float(record[c]):g}" for c in held)]
+    words = [title_of(record), *(f"slice {symbol(c)} = {float(record[c]):g}" for c in held)]
     lines = [", ".join(words) + ": basin boundary", *map(sentence, data_of(record))]
     lines.append(
         f"{attrs['refine_evaluated']:,} starts instead of the {attrs['refine_full']:,} "

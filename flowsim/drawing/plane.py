@@ -41,7 +41,9 @@ from flowsim.drawing.style import (
     name_of,
     optimizer_caption,
     percent,
+    plain,
     remark_of,
+    symbol,
     title_of,
     way_to,
     wrapped,
@@ -397,7 +399,7 @@ def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
         if name in names:
             ax.plot(across[0], up[0], "o", color=style["color"], markersize=4, zorder=6)
             _draw_heads(ax, across, up, style["color"])
-        handles.append(Line2D([], [], label=name, **style))
+        handles.append(Line2D([], [], label=plain(str(name)), **style))
     return handles
 
 
@@ -410,7 +412,7 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
     """Shares of the window; the model on its data; what else has to be known of it."""
     a, total, words = record.attrs, record["label"].size, captions(record)
     verb = words.get("held", "starts at")
-    held = [f"{verb} ${name}$ = {value:g}" for name, value in held_of(a).items()]
+    held = [f"{verb} {symbol(name)} = {value:g}" for name, value in held_of(a).items()]
     data = data_of(record) if with_data else []
     if "optimizer" in a:
         lifted = ["starts lifted from the plane"] * ("open_share" in record)

@@ -30,6 +30,7 @@ from flowsim.drawing.style import (
     optimizer_caption,
     percent,
     sentence,
+    symbol,
     title_of,
     wrapped,
 )
@@ -224,7 +225,7 @@ def _draw_slices(record: xr.Dataset, ax: Axes | None, show: str, look: Look) -> 
     for panel, at in zip(panels.flat, chosen, strict=False):
         for handle in _draw_cells(record.isel({slicing: at}), panel, across, up, norm):
             handles.setdefault(handle.get_label(), handle)
-        panel.set_title(f"${slicing}$ = {values[at]:.3g}", fontsize="medium")
+        panel.set_title(f"{symbol(slicing)} = {values[at]:.3g}", fontsize="medium")
         for axis, room in ((panel.xaxis, canvas.width / columns), (panel.yaxis, height / rows)):
             axis.label.set_text(wrapped(axis.label.get_text(), room - 0.3, "medium"))
     for panel in panels.flat[len(chosen) :]:
@@ -285,7 +286,7 @@ def _title(record: xr.Dataset) -> list[str]:
     kept = [f"${n}$ = {a[n]:g}" for n in "pq" if n in a]
     several = ", ".join(["Markov chains", *kept]) if {"p", "q"} & set(record.dims) else ""
     counts = {str(name): int(a[f"points_{name}"]) for name in record["basin"].to_numpy()}
-    fixed = [f"${n}$ = {float(v):g}" for n, v in record.coords.items() if not v.dims]
+    fixed = [f"{symbol(str(n))} = {float(v):g}" for n, v in record.coords.items() if not v.dims]
     best, total = [*counts, ""][1], sum(counts.values())  # the first code is what is unresolved
     known = best in ("global_minimum", "")
     reached = "the global minima" if known else basin_names(record)[best]

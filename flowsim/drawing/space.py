@@ -24,6 +24,7 @@ from flowsim.drawing.style import (
     meanings,
     name_of,
     remark_of,
+    symbol,
     title_of,
 )
 from flowsim.errors import InputError
@@ -222,6 +223,9 @@ def _draw_arrow(ax: Any, path: np.ndarray, size: np.ndarray, colour: str) -> Non
 def _title(record: xr.Dataset) -> list[str]:
     x, y = axes_of(record)
     (z,) = set(_box(record, "orbit")) - {x, y}
-    first = [f"{title_of(record)}: gradient flow in $({x}, {y}, {z})$", *data_of(record)]
+    first = [
+        f"{title_of(record)}: gradient flow in ({', '.join(map(symbol, (x, y, z)))})",
+        *data_of(record),
+    ]
     starts = ["orbits from their starts (dots) to their ends"] * ("ends" in record.attrs)
     return [", ".join(first), *starts, *remark_of(record, "remark_space")]

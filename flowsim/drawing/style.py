@@ -135,10 +135,25 @@ def captions(record: xr.Dataset) -> dict[str, str]:
     return _USUAL | captions_of(record.attrs)
 
 
+def symbol(name: str) -> str:
+    """A name as a figure writes it: mathematics for a letter with at most one subscript."""
+    found = re.fullmatch(r"([A-Za-z])(?:_?([0-9]+)|_([A-Za-z0-9]+))?", name)
+    if found is None:
+        return plain(name)
+    letter, *below = found.groups()
+    below = [text for text in below if text]
+    return f"${letter}_{{{below[0]}}}$" if below else f"${letter}$"
+
+
+def plain(text: str) -> str:
+    """Text in which no dollar opens a formula."""
+    return text.replace("$", r"\$")
+
+
 def name_of(record: xr.Dataset, coordinate: str, short: bool = False) -> str:
     """What an axis calls a coordinate."""
     words = captions(record)
-    name = words.get(f"name_{coordinate}", f"${coordinate}$")
+    name = words.get(f"name_{coordinate}", symbol(coordinate))
     return words.get(f"short_{coordinate}", name) if short else name
 
 
@@ -161,6 +176,9 @@ def basin_names(record: xr.Dataset) -> dict[str, str]:
     """What a legend calls the labels of a record."""
     words = captions(record)
     own = {key.removeprefix("end_"): text for key, text in words.items() if key[:4] == "end_"}
+    for name in np.atleast_1d(record.attrs.get("coordinates", [])):
+        if "$" in name:
+            own = {key: text.replace(name, plain(name)) for key, text in own.items()}
     return BASINS | own
 
 

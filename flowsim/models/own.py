@@ -117,11 +117,17 @@ def family_of_model(model: Model) -> OwnFamily:
 def check_coordinates(name: str, names: Any) -> None:
     """InputError unless a model's coordinates are names that differ."""
     good = isinstance(names, (tuple, list)) and names and all(isinstance(n, str) for n in names)
-    if not good or not all(n.isidentifier() for n in names) or len(set(names)) < len(names):
+    if not good or len(set(names)) < len(names):
         raise InputError(
             f'{name} needs coordinates, such as coordinates = ("x", "y"): names that differ, '
             f"not {names!r}"
         )
+    for one in names:
+        if not one.isprintable() or one != one.strip() or not one or set(one) & {*"/,=:\\"}:
+            raise InputError(
+                f"{name} cannot have a coordinate called {one!r}: a name has letters or signs, "
+                "none of / , = : or a backslash, and no space around it"
+            )
 
 
 def load_family(spec: str) -> OwnFamily:
