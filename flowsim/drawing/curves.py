@@ -28,7 +28,6 @@ from flowsim.drawing.style import (
     optimizer_caption,
     points,
     sentence,
-    symbol,
     title_of,
 )
 from flowsim.records.attributes import adam_words, most_frequent
