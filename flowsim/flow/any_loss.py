@@ -57,8 +57,8 @@ _EVALUATIONS = 8
 #: A step is at most this times rtol to the power 1/ORDER, and no more than 1, over the fastest rate
 #: of growth: growth is then followed within rtol of what grows, however small that is.
 _GROWTH = 11.0
-#: What grows more slowly than this part of the fastest rate counts as still.
-_GROWING = 1e-9
+#: What grows more slowly than this part of the fastest rate counts as still: rounding may do it.
+_GROWING = 1e-14
 #: Trials by false position to land on a loss.
 _LANDINGS = 60
 #: log|θᵢ| below which θᵢ is zero for everything else, and its error does not count.
@@ -135,13 +135,12 @@ class Rows:
         theta = theta[index].detach()
         chart = Chart.at(model, theta)
         y = chart.to_chart(theta)
-        zero, size = torch.zeros_like(y[:, 0]), y.abs().amax(1)
-        far, none = _FAR * size.clamp_min(1.0), zero.bool()
-        rows = cls(
-            model, steps, chart, index, y, theta, y, y, zero, zero, zero, far, far, none, zero
-        )
-        rows.largest = rows._size_of(y)
+        zero = torch.zeros_like(y[:, 0])
+        none = zero, zero, zero, zero, zero, zero.bool(), zero
+        rows = cls(model, steps, chart, index, y, theta, y, y, *none)
+        rows.largest, rows.far = rows._size_of(y), _FAR * rows.size().amax(1).clamp_min(1.0)
         rows._linearise()
+        size = torch.where(chart.logarithmic, 1.0, y.abs()).amax(1)
         unit = torch.where(size > 0, size, 1.0) / rows.field.abs().amax(1)
         rows.h, rows.late = 0.1 * unit, _FOR_EVER * unit
         rows._bound_by_growth()
@@ -165,22 +164,32 @@ class Rows:
         return torch.where(self.chart.logarithmic, 0.0, y).abs().amax(1)
 
     def size(self) -> Tensor:
-        """|y|, (m, k), but of no coordinate that has fallen to zero more than that."""
-        return torch.where(self.chart.logarithmic, self.y.clamp_min(_GONE), self.y).abs()
+        """|y|, (m, k), but of no coordinate that has fallen to zero more than that.
+
+        |θᵢ| of logarithms that the model does not name.
+        """
+        size = torch.where(self.chart.logarithmic, self.y.clamp_min(_GONE), self.y).abs()
+        seen = self.chart.seen
+        return size if seen is None else torch.where(seen, self.theta.abs(), size)
+
+    def named(self) -> Tensor:
+        """Which coordinates are logarithms that the model names, (m, k)."""
+        chart = self.chart
+        return chart.logarithmic if chart.seen is None else chart.logarithmic & ~chart.seen
 
     def scale(self) -> Tensor:
         """What errors are in parts of, (m,): the largest |y| so far where that is below 1."""
-        return torch.where(self.largest > 0, self.largest.clamp_max(1.0), 1.0)
+        return _scale(self.largest)
 
     def advance(self, h: Tensor) -> Tensor:
         """Attempt a step of length h (m,) with every row; which rows moved."""
         new, error = self._step(h)
         largest = torch.maximum(self.largest, self._size_of(new))
         logarithmic, (rtol, atol, _) = self.chart.logarithmic, self.steps
-        absolute = torch.where(logarithmic, rtol, atol * largest.clamp_max(1.0).unsqueeze(1))
+        absolute = torch.where(logarithmic, rtol, atol * _scale(largest).unsqueeze(1))
         relative = torch.where(logarithmic, 1e-15, rtol)
         allowed = absolute + relative * torch.maximum(self.y.abs(), new.abs())
-        gone = self.chart.logarithmic & (new < _GONE)
+        gone = self.named() & (new < _GONE)
         ratio = (error.abs() / allowed).where(~gone, 0.0).amax(1)
         ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
         moved = ratio <= 1
@@ -440,6 +449,10 @@ def _limit_beyond(model: Model, theta: Tensor) -> Tensor:
     return torch.where(farther < 2 * loss - 1, -torch.inf, loss)
 
 
+def _scale(largest: Tensor) -> Tensor:
+    return torch.where(largest > 0, largest.clamp_max(1.0), 1.0)
+
+
 def _growth_of_two(jacobian: Tensor) -> Tensor:
     """The largest real part of the eigenvalues of matrices (m, k, k) with k at most 2."""
     if jacobian.shape[1] == 1:
@@ -459,14 +472,22 @@ def _verdict(rows: Rows, levels: Levels | None, first: bool) -> tuple[Tensor, Te
     noise = _noise(rows)
     falls = _falling(rows, noise)
     why[falls.any(1)] = Rule.TRAPPED_BY_PLANE
-    quiet = (speed <= _STATIONARY + noise).all(1)
+    unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
+    quiet = (unit * speed <= _STATIONARY + unit * noise).all(1)
     if levels is not None and levels.flat:
         why[rows.model.loss(rows.theta) - levels.best <= 1e-15] = Rule.REACHED_MINIMA
-    index = (quiet & (why == _GOING)).nonzero()[:, 0]
+    index, seen = (quiet & (why == _GOING)).nonzero()[:, 0], rows.chart.seen
+    if len(index) and seen is not None:
+        index = filled(quiet & (why == _GOING))
     if len(index):
-        field, jacobian = rows.field[index], rows.jacobian[index]
+        theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
+        grows = torch.zeros_like(index, dtype=torch.bool)
+        if seen is not None:
+            growth, jacobian = torch.where(seen[index], field, 0.0), rows.model.jacobian(theta)
+            grows = growth.amax(1) > _GROWING * jacobian.abs().amax((1, 2))
+            field = rows.model.field(theta)
         rest = _is_short(field, jacobian, 1.0 + size[index].amax(1))
-        rest &= ~_leaves(field, jacobian, rows.theta[index])
+        rest &= ~grows & ~_leaves(field, jacobian, theta)
         if levels is not None:
             rest |= levels.reached(rows.model.loss(rows.theta[index]))
         why[index[rest]] = Rule.CAME_TO_REST
@@ -487,7 +508,7 @@ def _noise(rows: Rows) -> Tensor:
 
 def _falling(rows: Rows, noise: Tensor) -> Tensor:
     """Coordinates that fall to zero exponentially while nothing else moves any more, (m, k)."""
-    fall = torch.where(rows.chart.logarithmic, -rows.field, 0.0)
+    fall = torch.where(rows.named(), -rows.field, 0.0)
     rate = fall.amax(1, keepdim=True)
     falls = (fall > 0) & (fall >= _TOGETHER * rate)
     least = torch.where(falls, fall, torch.inf).amin(1, keepdim=True)

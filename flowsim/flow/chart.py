@@ -17,24 +17,32 @@ class Chart:
 
     A coordinate with ``model.keeps_sign`` becomes y = log|θᵢ|, so that the invariant planes e = 0
     and w = 0 are never crossed by a rounding error and a relative tolerance is an absolute one;
-    a θᵢ that is exactly zero stays zero. Every other coordinate is its own chart.
+    a θᵢ that is exactly zero stays zero. So does a coordinate of a field that is no gradient
+    whose plane θᵢ = 0 is seen to be invariant, unless it is exactly zero: populations stay
+    positive. Every other coordinate is its own chart.
 
     Attributes:
         signs: sign of θ per row and coordinate, shape (n, k).
         logarithmic: which coordinates are logarithms, shape (n, k).
+        seen: which of them are not among ``model.keeps_sign``, shape (n, k), and None for none.
         held: whether some logarithmic coordinate of some row is held at zero.
     """
 
     signs: Tensor
     logarithmic: Tensor
     held: bool
+    seen: Tensor | None = None
 
     @classmethod
     def at(cls, model: Model, theta: Tensor) -> Chart:
         """The chart of the orthant in which each row of θ lies."""
         signs = torch.sign(theta)
         logarithmic = torch.tensor(model.keeps_sign, device=theta.device).expand(theta.shape)
-        return cls(signs, logarithmic, bool(((signs == 0) & logarithmic).any()))
+        held, seen = bool(((signs == 0) & logarithmic).any()), None
+        if type(model).field is not Model.field:
+            seen = _invariant_planes(model, theta) & (signs != 0) & ~logarithmic
+            logarithmic, seen = logarithmic | seen, seen if bool(seen.any()) else None
+        return cls(signs, logarithmic, held, seen)
 
     def to_chart(self, theta: Tensor) -> Tensor:
         """y(θ), shape (n, k); zero for a coordinate that is held at zero, NaN for another sign."""
@@ -78,15 +86,20 @@ class Chart:
 
     def rows(self, which: Tensor | slice) -> Chart:
         """The chart of some of the rows, by a mask or by their numbers."""
-        return Chart(self.signs[which], self.logarithmic[which], self.held)
+        seen = None if self.seen is None else self.seen[which]
+        return Chart(self.signs[which], self.logarithmic[which], self.held, seen)
 
     @classmethod
     def joined(cls, parts: list[Chart]) -> Chart:
         """The chart of the rows of all parts."""
-        signs, logarithmic = (
-            torch.cat([getattr(part, name) for part in parts]) for name in ("signs", "logarithmic")
-        )
-        return cls(signs, logarithmic, any(part.held for part in parts))
+        signs = torch.cat([part.signs for part in parts])
+        logarithmic = torch.cat([part.logarithmic for part in parts])
+        held = any(part.held for part in parts)
+        if all(part.seen is None for part in parts):
+            return cls(signs, logarithmic, held)
+        none = torch.zeros_like
+        seen = [none(p.logarithmic) if p.seen is None else p.seen for p in parts]
+        return cls(signs, logarithmic, held, torch.cat(seen))
 
     @cached_property
     def _all_logarithmic(self) -> bool:
@@ -95,3 +108,22 @@ class Chart:
     @cached_property
     def _any_logarithmic(self) -> bool:
         return bool(self.logarithmic.any())
+
+
+def _invariant_planes(model: Model, theta: Tensor) -> Tensor:
+    """Whether the field keeps the plane θᵢ = 0, of rows (n, k) and every i, shape (n, k).
+
+    Whether dθᵢ/dt and its derivatives by the others are exactly zero in the plane, below a row
+    and at a point beside it in no special place, none of whose coordinates is zero.
+    """
+    n, k = theta.shape
+    size = theta.abs().amax(1, keepdim=True).clamp_min(1e-300)
+    factors = 1.0 + 0.25 * torch.arange(1, k + 1, dtype=theta.dtype, device=theta.device).sin()
+    beside = torch.where(theta == 0, size, theta) * factors
+    own = torch.eye(k, dtype=torch.bool, device=theta.device)
+    points = torch.stack([theta, beside])[:, :, None].repeat(1, 1, k, 1)
+    points = torch.where(own, 0.0, points).reshape(-1, k)
+    field = model.field(points).reshape(2, n, k, k).diagonal(dim1=2, dim2=3)
+    slopes = model.jacobian(points).reshape(2, n, k, k, k).diagonal(dim1=2, dim2=3)
+    slopes = torch.where(own, 0.0, slopes.movedim(-1, 2))  # (2, n, i, j)
+    return ((field == 0) & (slopes == 0).all(3)).all(0)

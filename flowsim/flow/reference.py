@@ -137,8 +137,7 @@ def _followed(
         try:
             found = odeint(
                 velocity, chart.to_chart(theta[rows]), times,
-                rtol=torch.where(chart.logarithmic, 0.0, steps.rtol),
-                atol=torch.where(chart.logarithmic, steps.rtol, steps.atol), method="dopri8",
+                **_tolerances(chart, theta[rows], steps.rtol, steps.atol), method="dopri8",
                 options={"norm": lambda error: error.abs().max(), "step_t": times[1:],
                          "max_num_steps": steps.most},
             )  # fmt: skip
@@ -263,6 +262,16 @@ def _unmoved(model: Model, rows: Tensor) -> Limits:
     return Limits(rows.clone(), label, status, rule, zeros, norm, finite.long())
 
 
+def _tolerances(chart: Chart, theta: Tensor, rtol: float, atol: float) -> dict[str, Tensor]:
+    """What odeint is allowed: ``atol`` is in parts of the largest |θᵢ| where that is below 1."""
+    small = torch.where(chart.logarithmic, 0.0, theta).abs().amax(1, keepdim=True)
+    unit = torch.where(small > 0, small.clamp_max(1.0), 1.0)
+    return {
+        "rtol": torch.where(chart.logarithmic, 0.0, rtol),
+        "atol": torch.where(chart.logarithmic, rtol, atol * unit),
+    }
+
+
 class _Spent(Exception):
     """A row has used up its evaluations of the field."""
 
@@ -284,6 +293,8 @@ def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, ato
         return v / (1 + v.norm())
 
     stretch = _STRETCH
+    allowed = _tolerances(chart, theta, rtol, atol)
+    tolerances = {name: value[0].numpy() for name, value in allowed.items()}
     label = _settled(model, theta)
     while label == Label.UNRESOLVED and stretch < _HORIZON:
         times = theta.new_tensor([0.0, stretch])
@@ -292,9 +303,7 @@ def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, ato
                 warnings.simplefilter("ignore")  # LSODA: "excess work", seen below
                 path = odeint(
                     field, chart.to_chart(theta), times,
-                    rtol=torch.where(chart.logarithmic[0], 0.0, rtol).numpy(),
-                    atol=torch.where(chart.logarithmic[0], rtol, atol).numpy(),
-                    method="scipy_solver", options={"solver": "LSODA"},
+                    **tolerances, method="scipy_solver", options={"solver": "LSODA"},
                 )  # fmt: skip
         except _Spent:
             break

@@ -1,0 +1,96 @@
+"""Fields that keep planes: populations stay positive, and come back from however little is left."""
+
+import numpy as np
+import pytest
+import torch
+
+import flowsim
+from flowsim import Label, Model, Status
+
+
+class May(Model):
+    """Three competitors, each of which gives way to the next (May and Leonard)."""
+
+    coordinates = ("a", "b", "c")
+
+    def loss(self, theta):
+        return (theta**2).sum(-1)
+
+    def field(self, theta):
+        a, b, c = theta.unbind(-1)
+        return torch.stack([
+            a * (1 - a - 0.8 * b - 1.3 * c), b * (1 - 1.3 * a - b - 0.8 * c),
+            c * (1 - 0.8 * a - 1.3 * b - c),
+        ], -1)  # fmt: skip
+
+
+class Rivals(Model):
+    """The one that has more at first excludes the other, all else alike."""
+
+    coordinates = ("x", "y")
+
+    def loss(self, theta):
+        return (theta**2).sum(-1)
+
+    def field(self, theta):
+        x, y = theta.unbind(-1)
+        return torch.stack([x * (1 - x - 1.5 * y), y * (1 - y - 1.5 * x)], -1)
+
+
+class Predators(Rivals):
+    """Rosenzweig and MacArthur's, with a cycle on which almost nothing is left at times."""
+
+    def field(self, theta):
+        x, y = theta.unbind(-1)
+        eaten = x / (1 + x)
+        return torch.stack([x * (1 - x / 40) - eaten * y, y * (eaten - 0.3)], -1)
+
+
+def test_a_heteroclinic_orbit_is_followed_for_ever_and_has_no_end():
+    """At time 1000 against Dormand and Prince's method of order 8 in logarithms."""
+    path = flowsim.trajectories(May(), [0.6, 0.6, 0.1], [0.0, 300.0, 1000.0])
+    assert (path > 0).all()
+    assert path[-1] == pytest.approx([3.84e-39, 0.142417, 0.847055], rel=1e-3)
+    found = flowsim.find_limits(May(), [[0.6, 0.6, 0.1]], max_steps=900)
+    assert not np.isin(found.label, (Label.SADDLE, Label.LOCAL_MINIMUM, Label.INFINITY)).any()
+
+
+def test_a_cycle_that_almost_touches_an_axis_is_that_of_the_reference():
+    times = [0.0, 100.0]
+    path = flowsim.trajectories(Predators(), [10.0, 3.0], times)
+    assert (path > 0).all() and path.min() < 1e-10
+    np.testing.assert_allclose(path, flowsim.integrate(Predators(), [10.0, 3.0], times), rtol=1e-5)
+    found = flowsim.find_limits(Predators(), [[10.0, 3.0], [0.5, 0.2]], max_steps=300)
+    assert (found.label != Label.INFINITY).all() and (found.theta > 0).all()
+
+
+def test_the_excluded_fall_to_nothing_from_however_little_and_what_is_not_there_stays_away():
+    starts = [[1e-8, 2e-8], [2e-20, 1e-20], [1.2, 1.1], [1e-8, 0.0], [0.0, 1e-8]]
+    found = flowsim.find_limits(Rivals(), starts)
+    assert (found.label == Label.LOCAL_MINIMUM).all()
+    wanted = [[0, 1], [1, 0], [1, 0], [1, 0], [0, 1]]
+    np.testing.assert_allclose(found.theta, wanted, atol=1e-9)
+    assert found.theta[3, 1] == 0.0 and found.theta[4, 0] == 0.0
+    ties = flowsim.find_limits(Rivals(), [[0.0, 0.0], [0.3, 0.3]])
+    assert (ties.label != Label.LOCAL_MINIMUM).all()
+
+
+class Pushed(Rivals):
+    """x' = y² and y' = 1 − y leave both axes, though the first looks kept where y is 0."""
+
+    def field(self, theta):
+        x, y = theta.unbind(-1)
+        return torch.stack([y**2 - x, 1 - y], -1)
+
+
+def test_an_axis_that_only_looks_kept_is_crossed():
+    path = flowsim.trajectories(Pushed(), [[-1.0, 0.0], [0.0, 0.0]], [0.0, 50.0])
+    np.testing.assert_allclose(path[-1], 1.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("power", [3, 4])
+def test_what_blows_up_in_finite_time_goes_to_infinity(power):
+    model = flowsim.from_loss(lambda x, y: -(x**power) / power + y**2 / 2)
+    found = flowsim.find_limits(model, [[1.0, 1.0], [1e-4, 0.5]])
+    assert (found.label == Label.INFINITY).all() and (found.status == Status.DIVERGED).all()
+    assert (found.theta[:, 0] == np.inf).all() and (found.loss == -np.inf).all()
