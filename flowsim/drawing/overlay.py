@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,8 @@ def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndar
             y, x = np.moveaxis(np.asarray(source, dtype=float), -1, 0)
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} is an array (times, 2) or (times, runs, 2): {error}") from None
+    if x.size == 0:
+        raise InputError(f"{what} has no rows")
     if named and "run" in [*source.keys()] and x.ndim == 1:
         return _by_run(np.asarray(source["run"]), x, y)
     if x.shape != y.shape or x.ndim not in (1, 2) or not np.isfinite(x + y).any():
@@ -80,7 +83,8 @@ def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndar
 
 def _by_run(run: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Columns of a table beside each other by the run that each row is of."""
-    parts = [np.flatnonzero(run == one) for one in np.unique(run)]
+    run = run.astype(str)
+    parts = [np.flatnonzero(run == one) for one in dict.fromkeys(run.tolist())]
     found = np.full((2, max(map(len, parts)), len(parts)), np.nan)
     for i, rows in enumerate(parts):
         found[:, : len(rows), i] = x[rows], y[rows]
@@ -94,7 +98,45 @@ def _read(path: Path) -> Any:
     if path.suffix != ".csv":
         raise InputError(f"a path is a record (.nc) or a table (.csv), not {str(path)!r}")
     try:
-        table = np.genfromtxt(path, delimiter=",", names=True, dtype=float, encoding="utf-8")
-    except (OSError, ValueError, UnicodeError) as error:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeError) as error:
         raise InputError(f"{str(path)!r} is no table of numbers: {error}") from None
-    return {name: np.atleast_1d(table[name]) for name in table.dtype.names or ()}
+    return _columns(text, repr(str(path)))
+
+
+def _columns(text: str, name: str) -> dict[str, np.ndarray]:
+    """The columns of a table as spreadsheets save them: runs as they are called, else numbers.
+
+    Between cells are commas, semicolons or tabs; a number may have a decimal comma.
+    """
+    lines = [line for line in text.splitlines() if line.strip(' ,;\t"')]
+    if not lines:
+        raise InputError(f"{name} is no table of numbers: it is empty")
+    between = max(",;\t", key=lines[0].count)
+    head, *rows = csv.reader(lines, delimiter=between, skipinitialspace=True)
+    head = [cell.strip() for cell in head]
+    while head and not head[-1]:
+        head.pop()
+    if len(set(head)) < len(head) or not all(head):
+        raise InputError(f"{name} needs a first line with a name for every column, each once")
+    found: dict[str, list[str]] = {column: [] for column in head}
+    for number, row in enumerate(rows, 2):
+        cells = [cell.strip() for cell in row]
+        if len(cells) < len(head) or any(cells[len(head) :]):
+            raise InputError(
+                f"{name} is no table of numbers: row {number} has {len(cells)} cells, not "
+                f"{len(head)}"
+            )
+        for column, cell in zip(head, cells, strict=False):
+            found[column].append(cell)
+    return {column: np.array(cells) if column == "run" else _numbers(cells)
+            for column, cells in found.items()}  # fmt: skip
+
+
+def _numbers(cells: list[str]) -> np.ndarray:
+    """The numbers of a column, NaN where a cell is empty; the cells where they are none."""
+    texts = [cell.replace("\N{MINUS SIGN}", "-").replace(",", ".") or "nan" for cell in cells]
+    try:
+        return np.array(texts, dtype=float)
+    except ValueError:
+        return np.array(cells)
