@@ -260,6 +260,7 @@ class Tolerances:
 
     rtol: options.Rtol = None
     atol: options.Atol = 1e-12
+    max_steps: options.MaxSteps = None
 
 
 @dataclass(frozen=True)

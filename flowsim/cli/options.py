@@ -343,6 +343,11 @@ Rtol = Annotated[
            min=1e-14, max=1e-4),
 ]  # fmt: skip
 Atol = Annotated[float, option(ACCURACY, "X", "Absolute error per step.", min=1e-14, max=1e-4)]
+MaxSteps = Annotated[
+    int | None,
+    option(ACCURACY, "K", "Attempted steps of each start, before it is unresolved.  [default: the "
+           "model's own, 3000 or 30000]", min=1, max=10**9),
+]  # fmt: skip
 Integrator = Annotated[
     Literal["flowsim", "torchdiffeq"],
     option(ACCURACY, "NAME", "flowsim, its own engines; or torchdiffeq, which decides every "

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from flowsim.arrays import Numbers, resolve_device, to_tensor
-from flowsim.errors import InputError
+from flowsim.errors import InputError, require_integer
 from flowsim.interface import Model, of_model
 from flowsim.labels import Label
 from flowsim.models.own import check_coordinates, check_own, is_own
@@ -76,6 +76,8 @@ class How:
 
     def __post_init__(self) -> None:
         _check_tolerances(self.rtol, self.atol)
+        if self.max_steps is not None:
+            require_integer("max_steps", self.max_steps, 1)
         if self.integrator not in INTEGRATORS:
             known = ", ".join(INTEGRATORS)
             raise InputError(f"integrator must be one of {known}, not {self.integrator!r}")
@@ -95,7 +97,7 @@ class How:
         """What a record says of it: tolerances, or the optimizer's numbers."""
         if self.optimizer is not None:
             return dict(self.optimizer.attributes())
-        usual = {"integrator": "flowsim", "device": "cpu"}
+        usual = {"max_steps": None, "integrator": "flowsim", "device": "cpu"}
         other = {name: own for name, word in usual.items() if (own := getattr(self, name)) != word}
         return {"rtol": "default" if self.rtol is None else self.rtol, "atol": self.atol, **other}
 

@@ -60,6 +60,7 @@ def portrait_record(
     device: str = "cpu",
     starts: Points | None = None,
     boundary: bool = True,
+    max_steps: int | None = None,
 ) -> xr.Dataset:
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
@@ -73,6 +74,7 @@ def portrait_record(
         w_range, e_range: the window of planes (w, e), by default the plane's own.
         resolution: cells along each axis, by default as the model's plane has it.
         rtol, atol: error allowed per step, for labels and orbits; by default as ``find_limits``.
+        max_steps: attempted steps of each start, as in ``find_limits``.
         fixed: values of the coordinates beside the plane: a or v (by default 0), the unembedding u
             (by default e), a bias b that is a coordinate (by default at its optimum).
         progress: called with the number of cells done, or of steps taken by an optimizer;
@@ -110,7 +112,7 @@ def portrait_record(
     >>> record.attrs["oracle_agree"], record.attrs["oracle_wrong"], record.attrs["oracle_cut"]
     (50, 0, 14)
     """
-    how = How(rtol, atol, None, integrator, optimizer, confirm, progress, stage, device)
+    how = How(rtol, atol, max_steps, integrator, optimizer, confirm, progress, stage, device)
     how = trains(model, how)
     given = given_ranges(window, w=w_range, e=e_range)
     model = model.showing(*given)
@@ -586,7 +588,7 @@ def orbit_paths(
         (path, limits): θ (time, n, k) with the limits last. An orbit that cannot be followed to its
         end is NaN from there on.
     """
-    limits = find_limits(model, start, how.rtol, how.atol, progress=progress)
+    limits = find_limits(model, start, how.rtol, how.atol, how.max_steps, progress)
     _, path = drawn_orbits(model, start, limits, how.rtol)
     arrived = path[-1].isfinite().all(dim=-1) & (limits.label != Label.UNRESOLVED)
     last = torch.where(arrived[:, None], limits.theta, torch.nan)

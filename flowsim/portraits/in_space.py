@@ -32,6 +32,7 @@ def phase_space_record(
     progress: Callable[[int], object] | None = None,
     stage: Stage | None = None,
     window: Mapping[str, Window] | None = None,
+    max_steps: int | None = None,
 ) -> xr.Dataset:
     """Orbits of a model in space and, where they are known, its critical plane and minima.
 
@@ -42,6 +43,7 @@ def phase_space_record(
         w_range, e_range, a_range: the window of (e, w, a), in which the orbits from afar start; by
             default (−2.5, 2.5), (−2, 2) and (−1, 1).
         rtol, atol: error allowed per step; rtol is by default 1e-8 for orbits.
+        max_steps: attempted steps of each start, as in ``find_limits``.
         progress: called with the number of orbits done; True shows a bar on
             stderr.
         stage: called before the critical plane with what follows, "lines of the plane e = 0", and
@@ -64,7 +66,7 @@ def phase_space_record(
     >>> record.orbit_e.dims
     ('time', 'orbit')
     """
-    how, plane = How(rtol or 1e-8, atol, progress=progress, stage=stage), model.plane
+    how, plane = How(rtol or 1e-8, atol, max_steps, progress=progress, stage=stage), model.plane
     if plane.third is None:
         raise InputError(
             f"the {model.name} model, as chosen, has no view in space, which needs uniform, linear "

@@ -187,9 +187,9 @@ def trains(model: Model, how: How, fraction: float | None = None) -> How:
     if not isinstance(how.optimizer, OptimizerChoice):
         usual = 'OptimizerChoice.named("adam")'
         raise InputError(f"optimizer must be such as {usual}, not {how.optimizer!r}")
-    if (fraction, how.rtol, how.integrator) != (None, None, "flowsim"):
+    if (fraction, how.rtol, how.max_steps, how.integrator) != (None, None, None, "flowsim"):
         raise InputError(
-            "fraction, tolerances and integrator belong to the flow: an optimizer takes its own "
+            "fraction, tolerances, max_steps and integrator are of the flow: an optimizer takes its own "
             "steps; omit them"
         )
     return replace(how, optimizer=how.optimizer.on(model))

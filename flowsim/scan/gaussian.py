@@ -39,6 +39,7 @@ def gaussian_record(
     atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
     optimizer: OptimizerChoice | None = None,
+    max_steps: int | None = None,
 ) -> xr.Dataset:
     """Where Gaussian starts end against σ; of built-in models the flow beside an integral.
 
@@ -56,7 +57,7 @@ def gaussian_record(
             1000.
         samples: starts per σ.
         seed: of the one generator that draws all clouds.
-        rtol, atol: error allowed per step, as in ``find_limits``.
+        rtol, atol, max_steps: error allowed per step, and attempted steps, as in ``find_limits``.
         progress: called with the number of starts done, or with an optimizer of steps taken;
             True shows a bar on stderr.
         optimizer: train from the same starts as well.
@@ -85,14 +86,14 @@ def gaussian_record(
     (array([0.044, 0.381]), array([0, 0]))
     """
     names, sigmas = model.plane.drawn, _checked(sigmas, samples, model.levels() is not None)
-    how = How(rtol, atol, progress=progress if optimizer is None else None)
+    how = How(rtol, atol, max_steps, progress=progress if optimizer is None else None)
     optimizer = optimizer if optimizer is None else optimizer.on(model)
     generator = torch.Generator().manual_seed(seed)
     shape = (len(sigmas), samples, len(names))
     start = torch.randn(shape, dtype=torch.float64, generator=generator)
     start *= torch.from_numpy(sigmas).reshape(-1, 1, 1)
     theta = to_model(model, names, start.reshape(-1, len(names))).reshape(*shape[:2], -1)
-    limits = find_limits(model, theta, how.rtol, how.atol, progress=how.progress)
+    limits = find_limits(model, theta, how.rtol, how.atol, how.max_steps, how.progress)
 
     ends = Ends(model)
     flat = limits.label.flatten(), limits.theta.flatten(0, 1), limits.loss.flatten()

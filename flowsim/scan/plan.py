@@ -88,7 +88,7 @@ class Scan:
             model, and of a model as it is, both are.
         length: N, one number or several, which become a dimension; by default that of ``model``.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
-        fraction, rtol, atol, integrator, optimizer, device: as in ``scan_basins``.
+        fraction, rtol, atol, integrator, optimizer, device, max_steps: as in ``scan_basins``.
         chunk: rows computed, stored and possibly lost at once; by default 65 536 where orbits
             are fast, 1024 with an optimizer, else 2048, or 256 with more than
             four coordinates, for which an orbit takes a third of a second. The last bits of a
@@ -130,6 +130,7 @@ class Scan:
     optimizer: OptimizerChoice | None = None
     device: str = "cpu"
     length: int | tuple[int, ...] | None = None
+    max_steps: int | None = None
     how: How = field(init=False, repr=False)
     dtype: np.dtype = field(init=False, repr=False)
     dims: tuple[str, ...] = field(init=False, repr=False)
@@ -164,7 +165,7 @@ class Scan:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         starting_coordinates(model, self.starts.names)
         how = How(
-            self.rtol, self.atol, None, self.integrator, self.optimizer, self.confirm,
+            self.rtol, self.atol, self.max_steps, self.integrator, self.optimizer, self.confirm,
             device=self.device,
         )  # fmt: skip
         how = trains(model, how, self.fraction)
@@ -258,6 +259,7 @@ class Scan:
             "fraction": "none" if self.fraction is None else repr(self.fraction),
             "rtol": "default" if self.rtol is None else repr(self.rtol),
             "atol": repr(self.atol),
+            **({} if self.max_steps is None else {"max_steps": str(self.max_steps)}),
             **({} if self.integrator == "flowsim" else {"integrator": self.integrator}),
             **({} if self.how.device == "cpu" else {"device": self.how.device}),
             **chains,

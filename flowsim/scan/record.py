@@ -92,6 +92,7 @@ def scan_basins(
     integrator: str = "flowsim",
     optimizer: OptimizerChoice | None = None,
     device: str = "cpu",
+    max_steps: int | None = None,
 ) -> xr.Dataset:
     """The limit of every start of a scan, in memory; ``write_scan`` is for scans to disk.
 
@@ -100,7 +101,7 @@ def scan_basins(
         starts: a ``Grid``, ``Points`` or ``Cloud``; or the axes of a grid: values of each varied
             coordinate, in the order of the record's dimensions.
         fixed: with axes, the value of every other coordinate.
-        rtol, atol: error allowed per step, as in ``find_limits``.
+        rtol, atol, max_steps: error allowed per step, and attempted steps, as in ``find_limits``.
         progress: called with the number of starts done; True shows a bar on
             stderr.
         fraction: also find the physical time until the excess loss has fallen to this part of its
@@ -138,7 +139,7 @@ def scan_basins(
     size = int(np.prod(getattr(starts, "shape", ())))
     scan = Scan(
         model, None, None, starts, fraction, rtol, atol, size, integrator, optimizer=optimizer,
-        device=device,
+        device=device, max_steps=max_steps,
     )  # fmt: skip
     theta = to_model(model, starts.names, starts.block(0, size))
     expect(progress, len(theta) * (1 if optimizer is None else optimizer.recipe.steps))

@@ -95,5 +95,5 @@ def _compute(given: Gaussian, chain: Any, sigmas: tuple[float, ...], samples: in
     with progress(total, unit, given.quiet) as meter:
         return gaussian_record(
             model, np.array(sigmas), samples, given.seed, given.rtol, given.atol,
-            progress=meter.advance, optimizer=optimizer,
+            progress=meter.advance, optimizer=optimizer, max_steps=given.max_steps,
         )  # fmt: skip

@@ -173,7 +173,7 @@ def _plane(given: Portrait, model: Model) -> xr.Dataset:
         return portrait_record(
             model, given.w_range, given.e_range, resolution, given.rtol, given.atol, given.fixed(),
             meter.advance, given.integrator, given.confirm, meter.then, window=given.window,
-            optimizer=optimizer, device=given.device, starts=starts,
+            optimizer=optimizer, device=given.device, starts=starts, max_steps=given.max_steps,
         )  # fmt: skip
 
 
@@ -185,5 +185,5 @@ def _space(given: Portrait, model: Model) -> xr.Dataset:
         atol = 1e-10 if given.rtol is None else given.atol
         return phase_space_record(
             model, given.w_range, given.e_range, given.a_range, given.rtol, atol, meter.advance,
-            meter.then, given.window,
+            meter.then, given.window, given.max_steps,
         )  # fmt: skip

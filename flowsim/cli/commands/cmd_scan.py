@@ -253,7 +253,7 @@ def _run(
     task = Scan(
         choice, p, q, starts, given.fraction, given.rtol, given.atol, integrator=given.integrator,
         optimizer=given.choice_of_optimizer(given.model, given.seed), device=given.device,
-        confirm=confirm, length=several,
+        confirm=confirm, length=several, max_steps=given.max_steps,
     )  # fmt: skip
     given.check_optimizer_size(task.model_at(task.size - 1), min(task.size, task.chunk))
     with progress(task.size, "points", given.quiet) as meter:
