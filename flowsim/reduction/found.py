@@ -79,6 +79,15 @@ class Found(Model):
         rows = self.flat(theta.reshape(-1, theta.shape[-1]))
         return (self.network.gradients(rows) @ self.basis.to(theta)).reshape(theta.shape)
 
+    def hessian(self, theta: Tensor) -> Tensor:
+        """∂²L, shape (..., k, k): all columns from one gradient of the loss."""
+        if theta.requires_grad or not self.network.batched:
+            return super().hessian(theta)
+        k = theta.shape[-1]
+        return self.network.hessians(self.flat(theta.reshape(-1, k)), self.basis.to(theta)).reshape(
+            *theta.shape, k
+        )
+
     def losses_and_gradients(self, theta: Tensor) -> tuple[Tensor, Tensor]:
         """L (n,) and ∇L (n, k) at rows (n, k)."""
         losses, gradients = self.network.losses_and_gradients(self.flat(theta))

@@ -149,6 +149,23 @@ class Network:
             )
         return torch.zeros_like(along) if found is None else found
 
+    def hessians(self, flat: Tensor, basis: Tensor) -> Tensor:
+        """Bᵀ ∂²L B, (n, k, k), of vectors (n, P) and directions B (P, k), all columns together."""
+        k, found = basis.shape[1], []
+        for part in flat.detach().split(self.at_once):
+            point = part.requires_grad_()
+            along = basis.T[:, None].expand(k, *part.shape)
+            with torch.enable_grad():
+                (gradient,) = torch.autograd.grad(self.rows(point).sum(), point, create_graph=True)
+                turned = None
+                if gradient.requires_grad:
+                    (turned,) = torch.autograd.grad(
+                        gradient, point, along, is_grads_batched=True, allow_unused=True
+                    )
+            turned = torch.zeros_like(along) if turned is None else turned
+            found.append((turned @ basis).movedim(0, -2))
+        return torch.cat(found)
+
     def curvatures(self, flat: Tensor, along: Tensor) -> Tensor:
         """∂²L · along, (n, P), at vectors (n, P) and for one direction (n, P) of each."""
         found = []

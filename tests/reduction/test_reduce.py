@@ -390,3 +390,17 @@ def test_its_portrait_and_boundary(tmp_path):
     flowsim.draw(record).savefig(tmp_path / "found.png")
     axes = {"a": np.linspace(-1, 1, 5), "b": np.linspace(0.5, 1, 5)}
     assert flowsim.refine_boundary(model, axes, levels=1).sizes
+
+
+@pytest.mark.parametrize("name", ["layer, rank one", "linear attention, first axis",
+                                  "two-layer ReLU, opposite units"])  # fmt: skip
+def test_all_columns_of_the_curvature_come_from_one_gradient(name):
+    losses, start = NETWORKS[name]()
+    model = flowsim.reduce(losses[0], start, steps=1)
+    theta = drawn(5, len(model.coordinates), seed=3)
+    one_by_one = flowsim.Model.hessian(model, theta)
+    np.testing.assert_allclose(model.hessian(theta), one_by_one, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(model.hessian(theta[0]), one_by_one[0], rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(model.jacobian(theta), -one_by_one, rtol=1e-12, atol=1e-13)
+    line = flowsim.reduce(lambda w: w["a"].sum(), {"a": torch.ones(3)}, steps=1)
+    assert not line.hessian(theta[:, :1]).any()
