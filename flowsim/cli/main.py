@@ -48,6 +48,7 @@ _MEANT = {
 _THEIRS = {
     "Input should be": "must be",
     "Value error, ": "",
+    "a valid number, unable to parse string as a number": "a number, without a unit",
     "a valid integer, unable to parse string as an integer": "a whole number",
 }
 #: How torch says so, of the processor's memory and of a GPU's.

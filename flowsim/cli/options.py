@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -124,7 +125,9 @@ def setting(text: str) -> Named:
 def model_name(text: str) -> str:
     """The name of a model, or FILE.py:Class."""
     if ":" not in text and text not in MODELS:
-        raise wrong(f"be one of {', '.join(MODELS)}, or FILE.py:Class of your own", text)
+        meant = get_close_matches(text.lower().replace("_", "-"), MODELS, 1, 0.75)
+        hint = f" (is {meant[0]} meant?)" if meant else ""
+        raise wrong(f"be one of {', '.join(MODELS)}, or FILE.py:Class of your own{hint}", text)
     return text
 
 
@@ -159,6 +162,8 @@ def _one(text: str) -> str:
 def probabilities(text: str) -> Numbers:
     """A probability strictly between 0 and 1, or LOW:HIGH:COUNT, evenly spaced."""
     values = Numbers(_evenly(text))
+    if set(text) & {",", "%"}:
+        raise wrong("be a probability with a decimal point, such as 0.5", text)
     if not all(SMALLEST_CHANCE <= value <= 1 - SMALLEST_CHANCE for value in values):
         raise wrong(f"lie strictly between 0 and 1, by at least {SMALLEST_CHANCE:g}", text)
     return values

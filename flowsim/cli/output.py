@@ -283,9 +283,17 @@ def duration(seconds: float) -> str:
 def progress(total: int, unit: str, quiet: bool = False) -> Iterator[Meter]:
     """A meter that is shown while the body runs; nothing is shown if quiet."""
     meter = Meter(total, unit)
-    shown = nullcontext() if quiet else _bar(meter) if sys.stderr.isatty() else _lines(meter)
+    shown = nullcontext() if quiet else _bar(meter) if _has_width() else _lines(meter)
     with shown:
         yield meter
+
+
+def _has_width() -> bool:
+    """Whether stderr is a terminal, and not one of no width, where no bar is seen."""
+    try:
+        return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    except (OSError, ValueError):  # a terminal in name alone
+        return True
 
 
 @contextmanager

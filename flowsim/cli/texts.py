@@ -34,6 +34,11 @@ def _data(s: Summary) -> str:
     return ", ".join(f"{n} = {s[n]:g}" if n in s else f"{n} varies" for n in named)
 
 
+def _many(name: str, count: int) -> str:
+    """What so many entries along a dimension are called: 3 points, 1 point, 40 w."""
+    return f"{name}s" if name in ("point", "sample") and count != 1 else name
+
+
 def _model(s: Summary) -> str:
     """The model's name with what was chosen of it, and the values that are held."""
     name = s["captions"].get("text", s["model"])
@@ -187,7 +192,7 @@ def _phase_space(s: Summary) -> list[str]:
 
 
 def _scan(s: Summary) -> list[str]:
-    sizes = " x ".join(f"{n} {name}" for name, n in s["dimensions"].items())
+    sizes = " x ".join(f"{n} {_many(name, n)}" for name, n in s["dimensions"].items())
     shares = {name: (basin["fraction"][1],) for name, basin in s["basins"].items()}
     texts = {name: _share(basin) for name, basin in s["basins"].items()}
     about = [

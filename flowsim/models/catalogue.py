@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib import import_module
 from types import MappingProxyType
@@ -43,7 +44,9 @@ MODELS = tuple(_FOLDERS)
 def family_of(name: str) -> Family:
     """What the models of a name are chosen with; InputError for a name that is not listed."""
     if name not in _FOLDERS:
-        raise InputError(f"model must be one of {', '.join(MODELS)}, not {name!r}")
+        meant = get_close_matches(str(name).lower().replace("_", "-"), MODELS, 1, 0.75)
+        hint = f": is {meant[0]} meant?" if meant else ""
+        raise InputError(f"model must be one of {', '.join(MODELS)}, not {name!r}{hint}")
     found: Family = import_module(f"flowsim.models.{_FOLDERS[name]}.family").FAMILY
     return found
 

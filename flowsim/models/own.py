@@ -73,6 +73,11 @@ class OwnFamily(Family):
             if name not in self.options:
                 takes = ", ".join(self.options) or "no arguments"
                 raise InputError(f"{self.name} has no argument {name}; it takes {takes}")
+            usual = self.options[name].default
+            if isinstance(chosen[name], str) and isinstance(usual, (int, float)):
+                raise InputError(
+                    f"{self.name}: {name} must be a number, as {usual!r} is, not {chosen[name]!r}"
+                )
         return {name: chosen.get(name, about.default) for name, about in self.options.items()}
 
     def __reduce__(self) -> Any:

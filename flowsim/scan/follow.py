@@ -189,7 +189,7 @@ def trains(model: Model, how: How, fraction: float | None = None) -> How:
         raise InputError(f"optimizer must be such as {usual}, not {how.optimizer!r}")
     if (fraction, how.rtol, how.max_steps, how.integrator) != (None, None, None, "flowsim"):
         raise InputError(
-            "fraction, tolerances, max_steps and integrator are of the flow: an optimizer takes its own "
-            "steps; omit them"
+            "fraction, tolerances, max_steps and integrator are of the flow: an optimizer takes "
+            "its own steps; omit them"
         )
     return replace(how, optimizer=how.optimizer.on(model))

@@ -45,7 +45,8 @@ def info(given: Info) -> None:
     if given.as_json:
         say(json.dumps({"file": str(path), **held}, indent=2))
     else:
-        say("\n".join([str(path), *_lines(held)]))
+        said = {name: value for name, value in held.items() if name != "captions"}  # of figures
+        say("\n".join([str(path), *_lines(said)]))
 
 
 def _record(path: Path) -> Summary:
