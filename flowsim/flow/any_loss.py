@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -59,6 +60,8 @@ _EVALUATIONS = 8
 _GROWTH = 11.0
 #: What grows more slowly than this part of the fastest rate counts as still: rounding may do it.
 _GROWING = 1e-14
+#: Parts of a step of a field in which its loss may turn, and bisections to where it does.
+_PARTS, _TURNS = 4, 20
 #: Trials by false position to land on a loss.
 _LANDINGS = 60
 #: log|θᵢ| below which θᵢ is zero for everything else, and its error does not count.
@@ -207,13 +210,63 @@ class Rows:
         self.stuck = ~moves | ~self.field.isfinite().all(1)
         return moved
 
-    def land(self, h: Tensor, wanted: Tensor) -> Tensor:
-        """Lengths ≤ h of steps that end on the losses ``wanted``, which steps of length h pass.
+    def passes(self, after: Rows, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        """Between which two lengths of a step to ``after`` the loss first falls to ``wanted``.
+
+        Of a gradient flow between 0 and the whole step, since its loss falls all the time. Else
+        the loss is followed along the cubic through both ends, and where it turns within a part of
+        the step, to its least value there. Two lengths (m,), NaN where the loss stays above.
+        """
+        h, loss = after.time - self.time, self.model.loss
+        nothing, whole = torch.zeros_like(h), torch.where(loss(after.theta) <= wanted, h, torch.nan)
+        if type(self.model).field is Model.field:
+            return nothing, whole
+        part = torch.linspace(0, 1, _PARTS + 1, dtype=h.dtype, device=h.device)
+        below = torch.zeros_like(h, dtype=torch.bool)
+        low, high = nothing, torch.full_like(h, torch.nan)
+        falls = self._slope(after, nothing) < 0
+        for start, end in pairwise(part):
+            left, right = start.expand_as(h), end.expand_as(h)
+            turns = falls & ((slope := self._slope(after, right)) > 0)
+            falls = slope < 0
+            least, up = right, right
+            if bool(turns.any()):  # bisected
+                down = left
+                for _ in range(_TURNS):
+                    least = (down + up) / 2
+                    rises = self._slope(after, least) > 0
+                    down, up = torch.where(rises, down, least), torch.where(rises, least, up)
+                least = torch.where(turns, least, right)
+            for place in (least, right):
+                now = ~below & (loss(self._between(after, place)[0]) <= wanted)
+                low, high = torch.where(now, left * h, low), torch.where(now, place * h, high)
+                below |= now
+        # the step itself decides whether the loss falls so far
+        sure = below & (self._loss_after(torch.where(below, high, h)) <= wanted)
+        return torch.where(sure, low, nothing), torch.where(sure, high, whole)
+
+    def _between(self, after: Rows, part: Tensor) -> tuple[Tensor, Tensor]:
+        """θ, and dy in parts of the step, on the cubic at ``part`` (m,) of a step to ``after``."""
+        s, h = part.unsqueeze(1), (after.time - self.time).unsqueeze(1)
+        change, first, last = after.y - self.y, h * self.field, h * after.field
+        a, b = first + last - 2 * change, 3 * change - 2 * first - last
+        y = self.y + s * (first + s * (b + s * a))
+        return self.chart.to_theta(y), first + s * (2 * b + s * 3 * a)
+
+    def _slope(self, after: Rows, part: Tensor) -> Tensor:
+        """The sign of the loss's slope there, (m,)."""
+        theta, ahead = self._between(after, part)
+        pushed = torch.where(self.chart.logarithmic, theta * ahead, ahead)
+        return (self.model.gradient(theta) * pushed).sum(1)
+
+    def land(self, low: Tensor, high: Tensor, wanted: Tensor) -> Tensor:
+        """Lengths of steps that end on the losses ``wanted``, which lie between two lengths.
 
         By false position, where an end of the bracket that stays counts half (Illinois).
         """
-        low, high = torch.zeros_like(h), h
-        above, below = self.model.loss(self.theta) - wanted, self._loss_after(h) - wanted
+        h = high
+        here = torch.where(low > 0, self._loss_after(low), self.model.loss(self.theta))
+        above, below = here - wanted, self._loss_after(h) - wanted
         length, there = h, h < 0
         for _ in range(_LANDINGS):
             trial = low + (high - low) * (above / (above - below)).nan_to_num(0.5)
@@ -313,23 +366,28 @@ def any_paths(model: Model, rows: Tensor, times: Tensor, steps: Steps) -> Tensor
 
 
 def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> Tensor:
-    """The time until the loss of each row is as wanted, (n,); NaN where that was not reached."""
-    found, crossed = torch.full_like(wanted_loss, torch.nan), []
+    """The time when the loss of each row is first as wanted, (n,); NaN where it never was."""
+    found, crossed, brackets = torch.full_like(wanted_loss, torch.nan), [], []
     state = Rows.at(model, rows, steps)
     for _ in range(steps.most):
         if not len(state.index):
             break
         before = state.some(slice(None))
-        below = state.advance(state.h) & (model.loss(state.theta) <= wanted_loss[state.index])
+        moved = state.advance(state.h)
+        low, high = before.passes(state, wanted_loss[state.index])
+        below = moved & high.isfinite()
         if bool(below.any()):
             crossed.append(before.some(below))
+            brackets.append(torch.stack([low, high], 1)[below])
         rests = (state.field.abs() <= 10.0 * _noise(state)).all(1) | (state.time > state.late)
         stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
             state = state.some(filled(stays))
     if crossed:
-        last = Rows.joined(crossed)
-        found[last.index] = last.time + last.land(last.h, wanted_loss[last.index])
+        last, (low, high) = Rows.joined(crossed), torch.cat(brackets).unbind(1)
+        kept = filled(torch.ones_like(low, dtype=torch.bool))
+        length = last.land(low[kept], high[kept], wanted_loss[last.index])
+        found[last.index] = last.time + length
     return found
 
 

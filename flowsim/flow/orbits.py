@@ -45,8 +45,8 @@ def find_limits(
             than 1e-8; 1e-8 for the rank-one model without attention, whose limits are then right
             to about 1e-7, and for the induction model; else 1e-6 (with |a| > 1 the field jumps
             wherever an atom of the law crosses the ReLU's kink).
-        atol: absolute error allowed per step for the other coordinates; not used by the rank-one
-            model without attention.
+        atol: absolute error allowed per step for the other coordinates, in parts of the largest of
+            a row so far where that is below 1; not used by the rank-one model without attention.
         max_steps: attempted steps per orbit before it has timed out; by default 30 000 for the
             rank-one model, else 3000.
         progress: called with the number of starts done, after each part; True shows a bar on
@@ -63,8 +63,10 @@ def find_limits(
     the independent variable (``flow.gap``), and both ends are met exactly. An orbit that came close
     to a saddle is computed again at a finer tolerance, beside starts that are displaced to both
     sides along every coordinate (by 1e-11 where the gap is the independent variable, else by
-    ``rtol``); where they disagree the label is unresolved. Rank-one orbits without attention are
-    followed from kink to kink of the ReLU, across and along them; since their critical points have
+    ``rtol``, in parts of each coordinate for a loss of your own); where they disagree the label is
+    unresolved. Steps along a loss of your own are at most 1/(the fastest rate of growth), so that
+    what is close to a saddle leaves it. Rank-one orbits without attention are followed from kink
+    to kink of the ReLU, across and along them; since their critical points have
     one of two losses, an orbit that falls below the higher one ends in the global minima
     (``flow.rows``). Orbits of the induction model end on the side of β = 0 on which they fall below
     its plateau (``models.induction.labels``). No conserved quantity is consulted.
@@ -228,7 +230,8 @@ def settling_times(
     """Physical time until the excess loss has fallen to ``fraction`` of its start.
 
     The excess is L(θ(t)) − L(θ(∞)), with the limit found by ``find_limits``, whatever it is; it
-    falls all the time, so the moment is unique. Where L = ℓ(Δ) the orbit is followed to the gap Δ
+    falls all the time, so the moment is unique; along a field that is no gradient it is the first
+    such moment, between steps too. Where L = ℓ(Δ) the orbit is followed to the gap Δ
     with the wanted loss; other models are followed in physical time and land on the loss itself.
 
     Args:

@@ -14,6 +14,9 @@ from flowsim import (
     integrate,
     settling_times,
 )
+from flowsim.flow.any_loss import any_times
+from flowsim.flow.how import Steps
+from flowsim.interface import Model
 from flowsim.labels import Label, Rule
 
 CHAIN = BinaryChain(0.5, 0.8)
@@ -76,3 +79,26 @@ def test_limits_that_are_started_from_again_have_no_time():
         at_rest = find_limits(model, again).rule == Rule.CRITICAL_START
         assert len(again) > 20 and at_rest.float().mean() > 0.9
         assert settling_times(model, again)[at_rest].isnan().all()
+
+
+class Damped(Model):
+    """x″ = −25x − x′: the loss x² falls and rises many times."""
+
+    coordinates = ("x", "v")
+
+    def loss(self, theta):
+        return theta[..., 0] ** 2
+
+    def field(self, theta):
+        x, v = theta.unbind(-1)
+        return torch.stack([v, -25 * x - v], dim=-1)
+
+
+@pytest.mark.parametrize("fraction", [0.5, 1e-3, 1e-9])
+def test_times_of_a_field_are_the_first_however_short_the_loss_is_so_low(fraction):
+    starts = rows((0.5, 3.0), (1.0, 0.0), (-0.2, 4.0))
+    found = any_times(Damped(), starts, fraction * starts[:, 0] ** 2, Steps(1e-8, 1e-10, 20_000))
+    t, rate = np.linspace(0, 0.6, 600_001), np.sqrt(24.75)
+    for (x, v), time in zip(starts.tolist(), found.tolist(), strict=True):
+        there = np.exp(-t / 2) * (x * np.cos(rate * t) + (v + x / 2) / rate * np.sin(rate * t))
+        assert time == pytest.approx(t[np.argmax(there**2 <= fraction * x**2)], abs=3e-6)
