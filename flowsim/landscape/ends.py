@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -12,14 +14,32 @@ from flowsim.interface import Model
 from flowsim.labels import BASINS, Label
 from flowsim.models.words import model_captions
 
-#: Steps of Newton's method that polish an end, and project a point onto a set of ends.
-_POLISHES = 6
-#: A rate below this part of the largest counts as zero: there the ends are a curve or more.
-_FLAT = 1e-8
-#: Points this near to one another, in parts of 1 + |θ|, are one; losses this near, of 1 + |L|.
-_PLACE, _LOSS = 1e-4, 1e-7
+#: Steps of Newton's method at most that polish an end, and that project a point onto a set of ends.
+#: After the first few a step counts while it leaves at most this part of the speed.
+_POLISHES, _PROJECTED, _FIRST, _FASTER = 60, 8, 6, 0.5
+#: Rates below this part of the largest are zero to rounding; below the second it is tried whether
+#: ends extend that way.
+_ROUNDED, _SLOW = 1e-13, 1e-3
+#: Two zeros of the field are one if on the way between them its speed is nowhere this many times
+#: that at both, and what rounding may do to it: so many units of the last place.
+_BARRIER, _UNITS = 4.0, 64 * 2.0**-52
+#: Places on the way between two points that are tried: as parts of it.
+_PARTS = (0.23, 0.5, 0.81)
+#: Nearest ends that a limit is compared with.
+_NEAREST = 3
+#: A way along a set of ends is as long as changes the rates by this part, and tried at these parts
+#: of that length: a point is new that is this part of the length away, and slower than the last.
+_BENDS, _TRIED, _NEW = 0.1, (0.25, 0.125), 0.3
+#: Losses differ by this part of those between the ends, or their number goes by their places.
+_EQUAL = 1e-9
+#: Losses on the way along a set of ends differ by this part of those on the straight way at most.
+_LEVEL = 1e-6
+#: Points at once, of many.
+_AT_ONCE = 2**14
 #: Points of a set of ends on which its connection is tried, and places on the way between two.
 _MEMBERS, _BETWEEN = 400, 15
+#: Members, the nearest, to which a point's connection is tried.
+_TRIED_MEMBERS = 4
 #: Losses to which orbits fall at infinity are extrapolated, and known less well.
 _LOSS_FAR = 1e-3
 _KINDS = {
@@ -43,6 +63,7 @@ class End:
         theta: a point of it, shape (k,); ±∞ in coordinates that grow without bound.
         flat: 0 of a point, else the dimension of a connected set of such ends.
         name: the kind and a number, by which records call it.
+        rounding: losses within it of 0 are called 0.
 
     >>> import flowsim, torch
     >>> end = flowsim.End("minimum", -0.2087, torch.tensor([-1.0466, 0.0]), name="minimum_1")
@@ -55,6 +76,7 @@ class End:
     theta: Tensor
     flat: int = 0
     name: str = ""
+    rounding: float = 0.0
 
     def caption(self, coordinates: Sequence[str]) -> str:
         """What a legend calls it."""
@@ -65,24 +87,25 @@ class End:
                 for name, value in zip(coordinates, self.theta.tolist(), strict=True)
                 if abs(value) == float("inf")
             ]
-            return f"to infinity: {', '.join(far)} (loss → {_number(self.loss)})"
+            return f"to infinity: {', '.join(far)} (loss → {_number(self.loss, self.rounding)})"
         if self.kind not in ("minimum", "saddle"):
             return self.kind.replace("_", " ")
         if not self.flat:
-            return f"{self.kind} {number} (loss {_number(self.loss)})"
+            return f"{self.kind} {number} (loss {_number(self.loss, self.rounding)})"
         several = "minima" if self.kind == "minimum" else "saddles"
         shape = _SETS.get(self.flat, f"a set of dimension {self.flat}")
-        return f"{several} {number}, {shape} (loss {_number(self.loss)})"
+        return f"{several} {number}, {shape} (loss {_number(self.loss, self.rounding)})"
 
 
 class Ends:
     """The ends of a model's orbits, by the codes that records give them.
 
     Of a model with ``levels`` these are the labels. Of another one ends are found: limits are
-    polished by Newton's method; isolated points are told apart by place; a connected curve or
-    surface of critical points is one end, and two points are on the same one if points between
-    them, projected onto it, leave no gap; ends at infinity are told apart by the coordinates that
-    grow, their signs, and the limit of the loss.
+    polished by Newton's method; two are one end unless the field between them is faster than at
+    both; a connected curve or surface of critical points is one end, and two points are on the same
+    one if points between them, projected onto it, leave no gap, or steps along it lead from one to
+    the other. Whether a set extends around a point is tried by going along it. Ends at infinity are
+    told apart by the coordinates that grow, their signs, and the limit of the loss.
 
     Args:
         model: any model.
@@ -103,6 +126,7 @@ class Ends:
         self.model, self.found = model, list[End]()
         self.named = model.levels() is not None
         self._members: list[Tensor] = []
+        self._rounding = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -143,54 +167,104 @@ class Ends:
 
     def _assigned(self, kind: str, theta: Tensor, loss: Tensor) -> Tensor:
         """The codes (n,) of points (n, k) of one kind; ends that are new are put into ``found``."""
-        flat = torch.zeros(len(theta), dtype=torch.long)
-        _, which = torch.unique(torch.round(theta / _PLACE), dim=0, return_inverse=True)
-        first = torch.full((int(which.max()) + 1,), len(theta))
-        first.scatter_reduce_(0, which, torch.arange(len(theta)), "amin")
-        theta, loss, flat = theta[first], loss[first], flat[first]
-        if kind in ("minimum", "saddle"):
-            theta, flat = self._polished(theta)
-            loss = self.model.loss(theta).detach()
-        codes, number = torch.zeros(len(theta), dtype=torch.long), 0
+        critical = kind in ("minimum", "saddle")
+        if critical:
+            theta = torch.cat([self._polished(part) for part in theta.split(_AT_ONCE)])
+        theta, which = torch.unique(theta, dim=0, return_inverse=True)
+        first = torch.full((len(theta),), len(which))
+        first.scatter_reduce_(0, which, torch.arange(len(which)), "amin")
+        order = first.argsort()  # the first limits come first
+        theta, which, first = theta[order], order.argsort()[which], first[order]
+        loss = self.model.loss(theta).detach() if critical else loss[first]
+        codes = torch.zeros(len(theta), dtype=torch.long)
+        numbers = [i for i, end in enumerate(self.found) if end.kind == kind]
+        if critical and numbers:
+            codes = self._nearest(numbers, theta)
+        elif numbers:
+            for number in numbers:
+                codes[(codes == 0) & self._alike(number, theta, loss)] = number + 1
+        sets = [number for number in numbers if critical and self.found[number].flat]
+        for walks in (False, True):
+            for number in sets:
+                left = (codes == 0).nonzero()[:, 0]
+                codes[left[self._connected(number, theta[left], walks)]] = number + 1
         while bool((codes == 0).any()):
             left = (codes == 0).nonzero()[:, 0]
-            if number == len(self.found):
-                count = sum(end.kind == kind for end in self.found)
-                i = int(left[0])
-                name = _named(kind, count + 1)
-                end = End(kind, float(loss[i]), theta[i], int(flat[i]), name)
-                self.found.append(end)
-                self._members.append(theta[i : i + 1])
-            if self.found[number].kind == kind:
-                joins = self._same(number, theta[left], loss[left], flat[left])
-                codes[left[joins]] = number + 1
-            number += 1
+            number, i = len(self.found), int(left[0])
+            name = _named(kind, sum(end.kind == kind for end in self.found) + 1)
+            flat = self._dimension(theta[i]) if critical else 0
+            self.found.append(End(kind, float(loss[i]), theta[i], flat, name, self._rounding))
+            self._members.append(theta[i : i + 1])
+            if critical:
+                joins = self._same(theta[left], theta[i].expand(len(left), -1))
+                if flat:
+                    rest = (~joins).nonzero()[:, 0]
+                    joins[rest] = self._connected(number, theta[left[rest]], walks=True)
+            else:
+                joins = self._alike(number, theta[left], loss[left])
+            joins[0] = True
+            codes[left[joins]] = number + 1
         return codes[which]
 
-    def _same(self, number: int, theta: Tensor, loss: Tensor, flat: Tensor) -> Tensor:
-        """Which of some points (m, k) are of the end of that number, bool (m,)."""
+    def _alike(self, number: int, theta: Tensor, loss: Tensor) -> Tensor:
+        """Which points (m, k) that are no critical points are of the end of that number, (m,)."""
         end = self.found[number]
-        if end.kind == "infinity":
-            signs = [torch.where(x.isinf(), x.sign(), 0.0) for x in (theta, end.theta)]
-            near = (loss - end.loss).abs() <= _LOSS_FAR * (1 + abs(end.loss))
-            return (signs[0] == signs[1]).all(1) & (near | (loss == end.loss))
-        if end.kind not in ("minimum", "saddle"):
+        if end.kind != "infinity":
             return torch.ones(len(theta), dtype=torch.bool)
-        alike = (loss - end.loss).abs() <= _LOSS * (1 + abs(end.loss))
-        alike &= flat == end.flat
-        joined = alike & self._at(theta, end.theta)
-        if end.flat:
-            rest = (alike & ~joined).nonzero()[:, 0]
-            joined[rest] = self._connected(number, theta[rest])
-        return joined
+        signs = [torch.where(x.isinf(), x.sign(), 0.0) for x in (theta, end.theta)]
+        near = (loss - end.loss).abs() <= _LOSS_FAR * (self._fall(end) + abs(end.loss))
+        return (signs[0] == signs[1]).all(1) & (near | (loss == end.loss))
 
-    @staticmethod
-    def _at(theta: Tensor, place: Tensor) -> Tensor:
-        distance = (theta - place).abs().amax(-1)
-        return distance <= _PLACE * (1 + place.abs().amax(-1))
+    def _fall(self, end: End) -> float:
+        """By how much the loss falls from where infinite coordinates are 0, if that is finite."""
+        start = torch.where(end.theta.isinf(), 0.0, end.theta)
+        fall = float(self.model.loss(start[None]).detach()[0]) - end.loss
+        return abs(fall) if math.isfinite(fall) else 0.0
 
-    def _connected(self, number: int, theta: Tensor) -> Tensor:
-        """Which points (m, k) no gap divides from the members of an end; some become members."""
+    def _nearest(self, numbers: list[int], theta: Tensor) -> Tensor:
+        """The codes of points (m, k) that are those of ends which are known, by their numbers."""
+        members = [self._members[number] for number in numbers]
+        of = torch.cat([torch.full((len(x),), i) for i, x in zip(numbers, members, strict=True)])
+        places, codes = torch.cat(members), torch.zeros(len(theta), dtype=torch.long)
+        size = torch.cat([places, theta]).std(0, correction=0)  # no coordinate has a unit
+        unit = torch.where(size > 0, size, 1.0)
+        for part in torch.arange(len(theta)).split(_AT_ONCE):
+            away = torch.cdist(theta[part] / unit, places / unit)
+            near = away.topk(min(_NEAREST, len(places)), largest=False).indices
+            for column in near.T:
+                left = (codes[part] == 0).nonzero()[:, 0]
+                if not len(left):
+                    break
+                same = self._same(theta[part[left]], places[column[left]])
+                codes[part[left[same]]] = of[column[left[same]]] + 1
+        return codes
+
+    def _same(self, one: Tensor, other: Tensor) -> Tensor:
+        """Which pairs of points at rest (m, k) are one: no place between them is faster, bool (m,).
+
+        What rounding may change in the field there, and the speed that is left at the two, are
+        taken from it; so no unit of the coordinates or of the loss matters.
+        """
+        m, k = one.shape
+        if not m:
+            return torch.zeros(0, dtype=torch.bool)
+        parts = one.new_tensor(_PARTS)[:, None, None]
+        between = (one + parts * (other - one)).reshape(-1, k)
+        moving = (between != one.repeat(len(_PARTS), 1)).any(1)
+        moving &= (between != other.repeat(len(_PARTS), 1)).any(1)
+        points = torch.cat([one, other, between])
+        speed = self.model.field(points).detach().abs()
+        ends = torch.maximum(speed[:m], speed[m : 2 * m]).repeat(len(_PARTS), 1)
+        steep = self.model.jacobian(points[2 * m :]).detach().nan_to_num().abs()
+        rounding = _UNITS * (steep @ between.abs().unsqueeze(2)).squeeze(2)
+        quiet = (speed[2 * m :] <= _BARRIER * ends + rounding).all(1) | ~moving
+        return quiet.reshape(len(_PARTS), m).all(0)
+
+    def _connected(self, number: int, theta: Tensor, walks: bool) -> Tensor:
+        """Which points (m, k) no gap divides from the members of an end; some become members.
+
+        With ``walks`` the way is also sought step by step along the set.
+        """
         joined = torch.zeros(len(theta), dtype=torch.bool)
         if not len(theta):
             return joined
@@ -199,9 +273,14 @@ class Ends:
             left = tried[~joined[tried]]
             if not len(left):
                 break
-            members = self._members[number]
-            nearest = torch.cdist(theta[left], members).argmin(1)
-            new = left[self._no_gap(theta[left], members[nearest])]
+            members, new = self._members[number], left[:0]
+            away = torch.cdist(theta[left], members)
+            for column in away.topk(min(_TRIED_MEMBERS, len(members)), largest=False).indices.T:
+                new = left[self._no_gap(theta[left], members[column])]
+                if len(new):
+                    break
+            if walks and not len(new):
+                new = left[self._leads(theta[left], members[away.argmin(1)])]
             if not len(new):
                 break
             joined[new] = True
@@ -214,35 +293,130 @@ class Ends:
         """Whether points between, projected onto the set of ends, leave no gap, bool (m,)."""
         part = torch.linspace(0, 1, _BETWEEN + 2, dtype=one.dtype)[:, None, None]
         way = one + part * (other - one)
-        inner = self._polished(way[1:-1].reshape(-1, one.shape[1]))[0]
+        straight = self.model.loss(way).detach()
+        rise = (straight - straight[0]).abs().amax(0)
+        inner = self._polished(way[1:-1].reshape(-1, one.shape[1]), _PROJECTED)
         way = torch.cat([one[None], inner.reshape(_BETWEEN, *one.shape), other[None]])
         loss = self.model.loss(way).detach()
-        level = ((loss - loss[0]).abs() <= _LOSS * (1 + loss[0].abs())).all(0)
+        level = ((loss - loss[0]).abs() <= _LEVEL * rise + _UNITS * loss[0].abs()).all(0)
         gaps, length = way.diff(dim=0).norm(dim=-1).amax(0), (other - one).norm(dim=-1)
         return level & (gaps <= 0.5 * length)
 
-    def _polished(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Points (n, k) after some steps of Newton's method, and in how many directions they are
-        flat, (n,). The shortest step is taken where that is possible, and none that goes uphill.
+    def _leads(self, one: Tensor, other: Tensor) -> Tensor:
+        """Whether steps towards the other point, each back onto the set, arrive there, (m,)."""
+        length = (other - one).norm(dim=1) / _BETWEEN
+        here, arrived = one, length < 0
+        going = torch.arange(len(one))
+        for _ in range(3 * _BETWEEN):
+            ahead = other[going] - here
+            away = ahead.norm(dim=1)
+            step = (length[going] / away).clamp_max(1.0)
+            new = self._polished(here + step.unsqueeze(1) * ahead, _PROJECTED)
+            nearer = (new - other[going]).norm(dim=1) < away
+            nearer &= (new - here).norm(dim=1) <= 2 * length[going]
+            there = nearer & ((new - other[going]).norm(dim=1) <= 1.5 * length[going])
+            if bool(there.any()):
+                arrived[going[there]] = self._no_gap(new[there], other[going[there]])
+            going, here = going[nearer & ~there], new[nearer & ~there]
+            if not len(going):
+                break
+        return arrived
+
+    def _polished(self, theta: Tensor, most: int = _POLISHES) -> Tensor:
+        """Points (n, k) after Newton's steps, while these lead to much slower places.
+
+        The shortest step is taken where there are several.
         """
-        for _ in range(_POLISHES):
-            inverse = torch.linalg.pinv(self.model.jacobian(theta).nan_to_num(), rtol=_FLAT)
-            speed = self.model.field(theta)
-            new = theta - (inverse @ speed.unsqueeze(2)).squeeze(2)
-            better = self.model.field(new).norm(dim=1) < speed.norm(dim=1)
-            theta = torch.where(better.unsqueeze(1), new, theta)
-        rates = torch.linalg.svdvals(self.model.jacobian(theta).nan_to_num())
-        return theta.detach(), (rates <= _FLAT * rates[:, :1]).sum(1)
+        theta = theta.detach().clone()
+        going, speed = torch.arange(len(theta)), self.model.field(theta).detach()
+        for step in range(most):
+            if not len(going):
+                break
+            here, jacobian = theta[going], self.model.jacobian(theta[going]).detach().nan_to_num()
+            inverse = torch.linalg.pinv(jacobian, rtol=_ROUNDED)
+            new = here - (inverse @ speed.unsqueeze(2)).squeeze(2)
+            slower = self.model.field(new).detach()
+            less = 1.0 if step < _FIRST else _FASTER
+            better = slower.norm(dim=1) <= less * speed.norm(dim=1)
+            better &= (new != here).any(1)
+            going, speed = going[better], slower[better]
+            theta[going] = new[better]
+        return theta
+
+    def _dimension(self, theta: Tensor) -> int:
+        """The dimension of the set of critical points around one (k,), 0 of a single one.
+
+        From the point a step is taken along every direction in which the rates are small, as long
+        as the rates stay nearly what they are, and corrected to a zero of the field: on a set that
+        extends, these zeros are elsewhere; near a single point, however flat, they lead back to it.
+        """
+        jacobian = self.model.jacobian(theta[None]).detach().nan_to_num()[0]
+        _, rates, across = torch.linalg.svd(jacobian)
+        flat = across[rates <= _SLOW * rates[:1]]
+        if not len(flat):
+            return 0
+        lengths = self._straight(theta, flat)
+        usual = float(theta.abs().max()) or 1.0  # where any length will do
+        lengths = torch.where(lengths.isinf(), usual, lengths)
+        ranks = []
+        for part in _TRIED:
+            steps = part * lengths[:, None] * flat
+            begun = theta + steps
+            zero = self._polished(begun)
+            moved = (zero - theta) / steps.norm(dim=1, keepdim=True)
+            steep = torch.stack([jacobian, *self.model.jacobian(begun).detach()]).nan_to_num()
+            left = self.model.field(zero).detach().abs().amax(1)
+            size = steps.abs().amax(1) + _UNITS / _ROUNDED * zero.abs().amax(1)
+            rests = left <= _ROUNDED * steep.abs().max() * size
+            ranks.append(int((torch.linalg.svdvals(moved[rests]) > _NEW).sum()))
+        return min(ranks)
+
+    def _straight(self, theta: Tensor, directions: Tensor) -> Tensor:
+        """How far from a point (k,) along directions (m, k) the rates stay nearly the same, (m,).
+
+        Looked for at all powers of 2; ∞ where they never change.
+        """
+        jacobian = self.model.jacobian(theta[None]).detach().nan_to_num()[0]
+        lengths = torch.pow(2.0, torch.arange(-80, 61, dtype=theta.dtype))
+        lengths = lengths[lengths > 2.0**-26 * float(theta.abs().max())]
+        places = theta + lengths[:, None, None] * directions
+        there = self.model.jacobian(places.flatten(0, 1)).detach().reshape(*places.shape, -1)
+        change = (there - jacobian).abs().amax((2, 3)).nan_to_num(torch.inf, torch.inf)
+        bends = change > _BENDS * jacobian.abs().max()
+        return torch.where(bends.any(0), lengths[bends.int().argmax(0)], torch.inf)
 
     def _sort(self) -> Tensor:
-        """Order the ends by kind, then by loss; the new codes of codes 0, 1, …"""
+        """Order the ends by kind, then by loss; the new codes of codes 0, 1, …
+
+        Losses that are equal beside those between the ends are ordered by place.
+        """
         place = range(len(self.found))
+        theta = torch.stack([end.theta for end in self.found])
+        finite = theta.isfinite().all(1)
+        unit, size = 0.0, torch.ones(())
+        if bool(finite.any()):
+            inner = theta[finite]
+            middle = (inner + inner[0]) / 2
+            between = self.model.loss(torch.cat([middle, inner])).detach()
+            if len(inner) == 1:  # what the loss is a little way off
+                way = torch.eye(inner.shape[1], dtype=inner.dtype)
+                far = self._straight(inner[0], way)
+                off = inner + (far[:, None] * way)[far.isfinite()]
+                between = torch.cat([between, self.model.loss(off).detach()])
+            between = between[between.isfinite()]
+            unit = float(between.max() - between.min()) if len(between) else 0.0
+            spread = inner.amax(0) - inner.amin(0)
+            size = torch.where(spread > 0, _EQUAL * spread, 1.0)
+        losses, rank = [end.loss for end in self.found], [0] * len(self.found)
+        ascending = sorted(place, key=lambda i: losses[i])
+        for before, i in pairwise(ascending):
+            rank[i] = rank[before] + bool(losses[i] - losses[before] > _EQUAL * unit)
         order = sorted(
             place,
             key=lambda i: (
                 _NUMBERED.get(self.found[i].kind, 2),
-                round(self.found[i].loss, 9),
-                self.found[i].theta.tolist(),
+                rank[i],
+                (theta[i] / size).round().tolist() if finite[i] else theta[i].tolist(),
             ),
         )
         counts: dict[str, int] = {}
@@ -251,7 +425,10 @@ class Ends:
         self.found = []
         for end in found:
             counts[end.kind] = counts.get(end.kind, 0) + 1
-            self.found.append(replace(end, name=_named(end.kind, counts[end.kind])))
+            name = _named(end.kind, counts[end.kind])
+            scale = max(unit, self._fall(end)) if end.kind == "infinity" else unit
+            self.found.append(replace(end, name=name, rounding=_EQUAL * scale))
+        self._rounding = _EQUAL * unit
         return torch.tensor([0, *(1 + order.index(i) for i in place)])
 
 
@@ -260,7 +437,7 @@ def _named(kind: str, number: int) -> str:
     return f"{kind}_{number}" if kind in _NUMBERED else kind
 
 
-def _number(value: float) -> str:
+def _number(value: float, rounding: float = 0.0) -> str:
     """A loss in a legend: three digits, a true minus, and nothing of rounding about zero."""
-    text = f"{0.0 if abs(value) < 1e-12 else value:.3g}".replace("inf", "∞")
+    text = f"{0.0 if abs(value) <= rounding else value:.3g}".replace("inf", "∞")
     return text.replace("-", "−")

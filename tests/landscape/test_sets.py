@@ -1,0 +1,96 @@
+"""Whether a set of ends extends around a point: tried by going along it."""
+
+import numpy as np
+import pytest
+import torch
+
+from flowsim import Ends, from_loss
+from flowsim.labels import Label
+
+
+def powell(a, b, c, d):
+    return (a + 10 * b) ** 2 + 5 * (c - d) ** 2 + (b - 2 * c) ** 4 + 10 * (a - d) ** 4
+
+
+#: Losses with one minimum at the place that follows, where a curvature vanishes or is tiny.
+POINTS = {
+    "2, 4": (lambda x, y: x**2 + y**4, [0, 0]),
+    "2, 6": (lambda x, y: x**2 / 2 + y**6 / 6, [0, 0]),
+    "4, 4": (lambda x, y: x**4 + y**4, [0, 0]),
+    "2, 2, 4": (lambda x, y, z: x**2 + y**2 + z**4, [0, 0, 0]),
+    "2, 4 far from 0": (lambda x, y: (x - 3) ** 2 + (y - 7) ** 4, [3, 7]),
+    "turned": (lambda x, y: (x - y) ** 4 + (x + y) ** 2, [0, 0]),
+    "turned, far from 0": (lambda x, y: (x - y + 1) ** 4 + (x + y - 3) ** 2, [1, 2]),
+    "1e9": (lambda x, y: 1e9 * x**2 + y**2, [0, 0]),
+    "1e12": (lambda x, y: 1e12 * x**2 + y**2, [0, 0]),
+    "Powell": (powell, [0, 0, 0, 0]),
+    "Rosenbrock": (lambda x, y: (1 - x) ** 2 + 100 * (y - x**2) ** 2, [1, 1]),
+}
+
+
+def found_from(f, places):
+    """The ends of a loss, of limits with the label of a minimum at these places."""
+    model, theta = from_loss(f, "model"), torch.as_tensor(places, dtype=torch.float64)
+    ends = Ends(model)
+    label = torch.full((len(theta),), int(Label.LOCAL_MINIMUM), dtype=torch.int8)
+    codes = ends.codes(label, theta, model.loss(theta))
+    return ends.found, codes
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_a_single_minimum_is_a_point_however_flat(name):
+    f, place = POINTS[name]
+    near = np.random.default_rng(0).normal(size=(30, len(place)))
+    found, codes = found_from(f, place + 1e-3 * near)
+    assert [end.flat for end in found] == [0] and (codes == 1).all()
+    np.testing.assert_allclose(found[0].theta, place, atol=2e-3)
+
+
+@pytest.mark.parametrize("shift", [0.0, 5.0])
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e5])
+def test_circles_are_curves_and_spheres_surfaces_of_any_size(size, shift):
+    turn = torch.linspace(0.1, 6.3, 40, dtype=torch.float64)
+    circle = size * torch.stack([turn.cos(), turn.sin()], dim=1) + shift * size
+
+    def off(*x):
+        return (sum((c - shift * size) ** 2 for c in x) / size**2 - 1) ** 2
+
+    found, codes = found_from(lambda x, y: off(x, y), circle)
+    assert [end.flat for end in found] == [1] and (codes == 1).all()
+    places = torch.randn(60, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    sphere = size * places / places.norm(dim=1, keepdim=True) + shift * size
+    found, codes = found_from(lambda x, y, z: off(x, y, z), sphere)
+    assert [end.flat for end in found] == [2] and (codes == 1).all()
+
+
+def test_a_line_beside_a_flat_power_is_a_curve():
+    places = np.random.default_rng(0).normal(size=(30, 3)) * [1e-3, 1e-2, 1]
+    found, _ = found_from(lambda x, y, z: x**2 + y**4 + 0 * z, places)
+    assert [end.flat for end in found] == [1]
+
+
+def test_a_torus_is_one_surface():
+    generator = torch.Generator().manual_seed(2)
+    one, two = 6.3 * torch.rand(2, 120, generator=generator, dtype=torch.float64)
+    ring = 2 + one.cos() / 2
+    torus = torch.stack([ring * two.cos(), ring * two.sin(), one.sin() / 2], dim=1)
+    found, codes = found_from(
+        lambda x, y, z: (((x**2 + y**2).sqrt() - 2) ** 2 + z**2 - 0.25) ** 2, torus
+    )
+    assert [end.flat for end in found] == [2] and (codes == 1).all()
+
+
+@pytest.mark.parametrize("apart", [1.0, 1e-2, 1e-6])
+@pytest.mark.parametrize("power", [2, 4])
+def test_two_minima_of_equal_loss_are_two(power, apart):
+    """Beside one another as near as 1e-6 at x = 300, on a direction whose curvature may vanish."""
+    ends = torch.tensor([[300 - apart, 0.0], [300 + apart, 0.0]], dtype=torch.float64)
+
+    def f(x, y):
+        return (((x - 300) / apart) ** 2 - 1) ** power + y**2
+
+    noise = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    starts = ends.repeat(20, 1) + 1e-2 * apart * noise
+    found, codes = found_from(f, starts)
+    assert [end.flat for end in found] == [0, 0]
+    assert (codes.reshape(20, 2) == torch.tensor([1, 2])).all()
