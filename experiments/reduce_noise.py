@@ -13,7 +13,7 @@ small step off the span reaches the distance to the boundary of the start's basi
 
 It does not, as a rule: docs/results/reduced.md.
 
-    python experiments/reduce_noise.py [--quick]      about five minutes on one core
+    python experiments/reduce_noise.py [--quick]      about ten minutes on one core
 
 --quick takes 2 runs, orbits of 200 pieces and 200 steps.
 """

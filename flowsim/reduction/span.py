@@ -207,12 +207,14 @@ def equal_steps(network: Network, basis: Tensor, steps: int) -> tuple[float, flo
     """How far all weights and the span's coordinates are apart after equal steps of descent.
 
     Their length is a fifth of the inverse of the start's largest curvature in the span, or shorter
-    where such steps raise the loss. The result is in parts of the largest weight, beside what last
-    bits of the start make of the same.
+    where the first would be longer than the start or where such steps raise the loss. The result is
+    in parts of the largest weight, beside what last bits of the start make of the same.
     """
     start, origin = network.start, origin_of(network.start, basis)
     curved = basis.T @ network.curvature(start, basis.T.contiguous()).T
-    step = 0.2 / max(float(torch.linalg.eigvalsh((curved + curved.T) / 2).abs().max()), 1e-300)
+    largest = float(torch.linalg.eigvalsh((curved + curved.T) / 2).abs().max())
+    slope = float(network.gradients(start[None]).norm())
+    step = min(0.2 / max(largest, 1e-300), network.size / max(slope, 1e-300))
     for _ in range(_SHORTER):
         theta, point, falls = start, basis.T @ start, True
         before = torch.full_like(start[:1], torch.inf)

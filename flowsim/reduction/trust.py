@@ -34,9 +34,10 @@ _STEP, _SHARE = 0.5, 0.02
 #: A step has to lower the loss by this part of what the gradient promises; the next is longer by
 #: the other factor.
 _FALL, _LONGER = 0.25, 1.25
-#: At a kink no short step keeps that promise: one that is this part of the longest may instead stay
-#: below the largest of so many latest losses, or within a part of the fall so far above the least.
-_SHORT, _LATEST, _ABOVE = 0.125, 10, 1e-4
+#: At a kink no short step keeps that promise: one that is this part of the longest may instead be
+#: below the largest of so many latest losses by a part of the promise, or promise no more than a
+#: part of the fall so far and rise by no more above the least.
+_SHORT, _LATEST, _LOWER, _ABOVE = 0.125, 10, 1e-2, 1e-4
 #: A run with such a step among so many latest is judged by its loss, over a tenth of its time.
 _AT_KINK, _TENTH = 50, 1.1
 
@@ -335,9 +336,9 @@ def _train(
     kink = torch.full_like(row, -_AT_KINK)
     for step in range(most + 1):
         speed = gradient.square().sum(1)
+        rests = speed * until <= _REST * (first[row] - loss).abs()
         measured = (marks[:, 1] - loss) / (clock - marks[:, 0]).clamp_min(1e-300)
         speed = torch.where(step - kink < _AT_KINK, torch.minimum(speed, measured.abs()), speed)
-        rests = speed * until <= _REST * (first[row] - loss).abs()
         going = loss.isfinite() & (clock < until) & ~rests & (step < most)
         if not bool(going.all()):
             known = (clock >= until) | rests
@@ -362,8 +363,11 @@ def _train(
         new, slope = evaluate(there)
         promised = taken * gradient.square().sum(1)
         falls = new <= loss - _FALL * promised + _ROUNDING * loss.abs()
-        above = torch.maximum(latest.amax(1), lowest + _ABOVE * (first[row] - lowest))
-        slides = ~falls & (taken <= _SHORT * longest) & (new <= above)
+        small = _ABOVE * (first[row] - lowest)
+        lower = (new <= latest.amax(1) - _LOWER * promised) | (
+            (promised <= small) & (new <= lowest + small)
+        )
+        slides = ~falls & (taken <= _SHORT * longest) & lower
         moved = (falls | slides) & new.isfinite() & slope.isfinite().all(1)
         kink = torch.where(slides, step, kink)
         length = torch.where(falls, _LONGER * length, torch.where(moved, length, taken / 2))

@@ -142,3 +142,25 @@ def test_a_stiff_direction_does_not_blow_up():
     told = agreement(model, model.start[None], noise=0.1, runs=3, until=3.0, most=1000)
     assert (told.ended < 4).all() and not told.diverged.any()
     assert told.right[~told.undecided].all()
+
+
+def test_a_minimum_at_a_kink_is_reached():
+    """Steps that go back and forth across it become shorter."""
+    model = flowsim.reduce(
+        lambda w: (w["x"] - 0.3).abs() + (w["y"] ** 2).sum(),
+        {"x": number(2.0), "y": torch.zeros(2)},
+    )
+    told = agreement(model, [[2.0], [-1.0]], noise=0.01, runs=2, until=30.0, most=1500)
+    assert (told.ended < 2e-3).all() and not (told.predicted > 2e-3).any()
+    assert not told.right[told.undecided].any() and told.right[~told.undecided].all()
+
+
+def test_a_start_where_the_loss_is_straight():
+    """Without curvature steps are no longer than the start."""
+    model = flowsim.reduce(
+        lambda w: torch.log(torch.cosh(w["x"])) + (w["y"] ** 2).sum(),
+        {"x": number(50.0), "y": torch.zeros(2)},
+    )
+    assert model.exactness.differ < 1e-12
+    told = agreement(model, [[50.0], [-30.0]], noise=0.01, runs=2, until=100.0, most=1500)
+    assert told.share == 1 and not told.undecided.any()
