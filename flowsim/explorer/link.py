@@ -80,9 +80,12 @@ def from_query(
 
 
 def _number(text: str) -> float:
-    value = float(text) if text.isascii() else math.nan
+    try:
+        value = float(text) if text.isascii() else math.nan
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
-        raise InputError("a number of the link is none")
+        raise InputError(f"a number of the link is none: {text[:40]!r}")
     return value
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from flowsim.explorer.layers import ends_of
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, Start, Stop, View
+from flowsim.flow.how import Limits
 from flowsim.flow.orbits import drawn_orbits, find_limits
 from flowsim.interface import Model
 from flowsim.labels import Label
@@ -18,6 +19,9 @@ from flowsim.scan.record import wilson_interval
 
 #: How far from the plane an end is beside it.
 _OFF = 2e-3
+#: How far from its end an orbit may stop, in sides of the window; the parts of the excess loss that
+#: are left then, until it is nearer.
+_AWAY, _PARTS = 0.01, (1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
 #: Where a backward orbit ends: how far beyond the window in its sides, at what speed, and at steps
 #: of what part of a side.
 _BEYOND, _REST, _SHORTEST = 0.6, 1e-9, 5000
@@ -74,7 +78,7 @@ def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
     label, ends = Label(int(limits.label[0])), ends_of(view)
     code = int(ends.codes(limits)[0])  # before the names, which it may add to
     kind = ends.names[code]
-    times, rows = (found[:, 0] for found in drawn_orbits(model, theta, limits))
+    times, rows = _to_its_end(view, theta, limits)
     finite = rows.isfinite().all(dim=-1)
     resolved = label != Label.UNRESOLVED
     end = model.plane.project(limits.theta)[0, :2].tolist() if resolved else [np.nan, np.nan]
@@ -85,6 +89,26 @@ def follow_start(view: View, start: Start, stop: Stop = lambda: False) -> Orbit:
         beside=_beside(view, limits.theta[0]) if resolved else {},
         kind=kind, caption=ends.captions.get(kind, ""),
     )  # fmt: skip
+
+
+def _to_its_end(view: View, theta: Tensor, limits: Limits) -> tuple[Tensor, Tensor]:
+    """Times and points of an orbit, for as long as its end is away from it in the window.
+
+    A start far out has so much loss that a small part of it is left long before the end.
+    """
+    x_low, x_high, y_low, y_high = view.window
+    sides = torch.tensor([y_high - y_low, x_high - x_low], dtype=torch.float64)
+    end, times, rows = view.model.plane.project(limits.theta)[0, :2], None, None
+    for left in _PARTS:
+        longer, path = (found[:, 0] for found in drawn_orbits(view.model, theta, limits, left=left))
+        if times is not None and not bool(longer[-1] > times[-1]):
+            break
+        times, rows = longer, path
+        off = (view.model.plane.project(rows[-1:])[0, :2] - end).abs()
+        if not bool((off > _AWAY * sides).any() & off.isfinite().all()):
+            break
+    assert times is not None and rows is not None
+    return times, rows
 
 
 def _beside(view: View, end: Tensor) -> dict[str, tuple[float, float]]:

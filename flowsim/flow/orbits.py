@@ -162,9 +162,9 @@ _LEFT, _TIMES, _FEWER, _COARSER = 1e-4, 160, 64, 1e-6
 
 
 def drawn_orbits(
-    model: Model, start: Tensor, limits: Limits, rtol: float | None = None
+    model: Model, start: Tensor, limits: Limits, rtol: float | None = None, left: float = _LEFT
 ) -> tuple[Tensor, Tensor]:
-    """Orbits until their loss has settled, each at times of its own.
+    """Orbits until this part of their excess loss is left, each at times of its own.
 
     Half of the times are evenly spaced, half in their logarithm. An orbit whose loss never settles
     is shown for twenty times the inverse of the model's pace.
@@ -174,7 +174,7 @@ def drawn_orbits(
     """
     compiled = model.flow() is not None
     count, rtol = (_TIMES if compiled else _FEWER), rtol or (1e-10 if compiled else _COARSER)
-    horizon = 1.15 * settling_times(model, start, _LEFT, rtol, limits)
+    horizon = 1.15 * settling_times(model, start, left, rtol, limits)
     horizon = torch.where(horizon.isfinite() & (horizon > 0), horizon, 20 / model.pace())
     early = torch.logspace(-5, 0, count // 2, dtype=torch.float64)
     even = torch.linspace(0, 1, count // 2, dtype=torch.float64)

@@ -129,6 +129,21 @@ def test_an_end_beside_the_plane_says_so():
     assert follow_start(View(), Start(0.1, -0.52)).beside == {}
 
 
+def test_a_learned_end_beside_the_plane_says_so_too():
+    view = View().with_model("rank-one").on_chain(0.2, 0.3)
+    orbit = follow_start(view, Start(1.0, -1.5))
+    assert orbit.label == Label.GLOBAL_MINIMUM and orbit.beside
+    assert "the curve of minima in it is not about it" in story(view, [orbit], 0, 0)
+
+
+@pytest.mark.parametrize("start", [(5.0, 5.0), (10.0, 10.0), (20.0, 20.0), (-10.0, 3.0)])
+def test_time_goes_on_to_the_end_from_starts_far_out(start):
+    orbit = follow_start(View(), Start(*start))
+    assert (np.diff(orbit.forward.time) > 0).all()
+    assert orbit.forward.loss[-1] == pytest.approx(orbit.end_loss, abs=1e-3)
+    assert orbit.forward.y[-1] == pytest.approx(orbit.end[0], abs=0.07)
+
+
 def test_another_length_is_said():
     view = View().with_model("rank-one", length=8)
     assert other_length(view, FullSettings()) == other_length(view, FullSettings(length=8)) == ""

@@ -267,7 +267,8 @@ class Gestures:
 
     def _typed(self) -> None:
         """A start written as two numbers, the horizontal one first."""
-        words = str(self.visit.controls.place.value)[:60].replace(";", ",").split(",")
+        text = str(self.visit.controls.place.value)[:60].replace("\N{MINUS SIGN}", "-")
+        words = text.replace(";", " ").replace(",", " ").split()
         try:
             x, y = map(float, words)
         except ValueError:

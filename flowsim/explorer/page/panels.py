@@ -199,7 +199,11 @@ class TrainerPanel:
         if self._setting:
             return
         try:
-            value: Any = int(new) if name in ("d", "length", "steps") else new
+            value: Any = new
+            if name in ("d", "length", "steps"):
+                value = int(new)
+                if value != new:
+                    raise InputError(f"{name} must be a whole number, not {new:g}")
             settings = replace(self.visit.full, **{name: value})
             if name == "length" and value == full_length(self.visit.view):
                 settings = replace(settings, length=None)  # which follows the view's again

@@ -79,11 +79,13 @@ def story(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str
         y, x = (0.0 if abs(value) < 5e-4 else value for value in orbit.end)
         does += f" at {view.x} = {x:.3f}, {view.y} = {y:.3f}, loss {orbit.end_loss:.4f}"
     more = ""
-    if orbit.beside and abs(orbit.end[0]) <= 1e-3 and not orbit.caption:
+    if orbit.beside and not orbit.caption:
         name, (there, here) = next(iter(orbit.beside.items()))
+        trapped = abs(orbit.end[0]) <= 1e-3
+        drawn = f"what is drawn on {view.y} = 0" if trapped else "the curve of minima in it"
         more = (
-            f" It lies beside this plane ({name} = {there:.3f}, not {here:.3g}): what is drawn on "
-            f"{view.y} = 0 is not about it."
+            f" It lies beside this plane ({name} = {there:.3f}, not {here:.3g}): {drawn} is not "
+            "about it."
         )
     return f"<p>{start} <b>{escape(does)}</b>.{more}</p>"
 
