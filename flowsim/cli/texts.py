@@ -389,6 +389,21 @@ def _confirmed(s: Summary) -> list[str]:
 _BASELINES = {"Bayes": "Bayes, who knows the prior", "kernel": "oracle that knows the kernel"}
 
 
+def _reached(s: Summary) -> list[str]:
+    """How many models have learned the bigram, and how many are at the unigram."""
+    from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
+
+    gap = s["stationary_entropy"] - s["entropy_rate"]
+    if gap <= 0 or s["models"] != len(s["loss"]):
+        return []
+    shares = [(loss - s["entropy_rate"]) / gap for loss in s["loss"] if loss is not None]
+    learned = sum(share <= LEARNED_SAMPLED for share in shares)
+    unigram = sum(abs(share - 1) <= AT_UNIGRAM for share in shares)
+    within = f"within {AT_UNIGRAM:.0%} of the gap between them"
+    return [row("at the bigram, at the unigram",
+                f"{learned} and {unigram} of {s['models']}, {within}", 32)]  # fmt: skip
+
+
 def _training(s: Summary) -> list[str]:
     """Final losses, and those that they are compared with."""
     losses = ", ".join("diverged" if loss is None else f"{loss:.6f}" for loss in s["loss"][:8])
@@ -400,6 +415,7 @@ def _training(s: Summary) -> list[str]:
             f"{s['trainer']} at p = {s['p']:g}, q = {s['q']:g}: {found}",
             nats("entropy rate (bigram)", s["entropy_rate"], 32),
             nats("stationary entropy (unigram)", s["stationary_entropy"], 32),
+            *_reached(s),
         ]
     kernels = "one kernel" if s["prior"] == "fixed" else f"kernels from {s['prior']}"
     return [

@@ -286,8 +286,11 @@ def _training_title(record: xr.Dataset) -> list[str]:
     recipe, arch = settings.get("recipe", settings), settings.get("arch", settings)
     words = [f"{symbol} = {arch[name]}" for symbol, name in
              (("$d$", "d"), ("$N$", "length"), ("layers", "layers")) if name in arch]  # fmt: skip
-    lines = [f"Training with {_trainer(recipe)}, {', '.join(words)}"]
-    return lines + ([record.attrs["loss_is"]] if record.attrs.get("loss_is") else [])
+    sampled = recipe.get("loss") == "sampled"
+    on = f"batches of {recipe['batch']}" if sampled else "the exact loss"
+    lines = [f"Training with {_trainer(recipe)} on {on}, {', '.join(words)}"]
+    shown = record.attrs.get("loss_is")
+    return lines + ([f"the loss shown: {shown}"] if shown else [])
 
 
 def _trainer(recipe: Mapping[str, Any]) -> str:
