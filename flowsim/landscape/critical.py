@@ -15,6 +15,8 @@ from flowsim.labels import Label
 
 #: Starts along every axis of a window, and steps of each of them.
 _STARTS, _STEPS = 24, 100
+#: A search goes no further after a step of this part of the window.
+_SETTLED = 1e-13
 #: The last step, and how far apart two points are, in parts of the window; the least curvature, in
 #: parts of the largest, of a point that is not one of a curve of them.
 _ARRIVED, _APART, _CURVED = 1e-9, 1e-6, 1e-6
@@ -201,19 +203,29 @@ def critical_points_in(model: Model, low: Tensor, high: Tensor) -> tuple[Tensor,
     theta[:, free] += width[free] * torch.cartesian_prod(*[unit] * count).reshape(-1, count)
     damping = torch.ones(len(theta), 1, 1, dtype=torch.float64)
     field, jacobian = model.field(theta), model.jacobian(theta)
+    going = torch.arange(len(theta))
     for _ in range(_STEPS):
-        across = jacobian[..., free].mT
+        across = jacobian[going][..., free].mT
         square = across @ across.mT
         size = square.diagonal(dim1=-2, dim2=-1).amax(-1)[:, None, None]
-        matrix = square + damping * size * torch.eye(count).to(theta)
-        trial = theta.clone()
-        trial[:, free] -= torch.linalg.solve_ex(matrix, across @ field[..., None])[0].squeeze(-1)
+        matrix = square + damping[going] * size * torch.eye(count).to(theta)
+        trial, here = theta[going], field[going]
+        step = torch.linalg.solve_ex(matrix, across @ here[..., None])[0].squeeze(-1)
+        trial[:, free] -= step
         there = model.field(trial)
-        better = there.norm(dim=1) <= field.norm(dim=1)
-        theta = torch.where(better[:, None], trial, theta)
-        field = torch.where(better[:, None], there, field)
-        jacobian = model.jacobian(theta)
-        damping = torch.where(better[:, None, None], damping / 10, damping * 10).clamp(1e-15, 1e15)
+        better = there.norm(dim=1) <= here.norm(dim=1)
+        index = going[better]
+        theta[index], field[index] = trial[better], there[better]
+        if len(index):
+            jacobian[index] = model.jacobian(theta[index])
+        part = torch.where(better, 0.1, 10.0)[:, None, None].to(damping)
+        damping[going] = (damping[going] * part).clamp(1e-15, 1e15)
+        # those that have arrived, are stuck, or have left the box by more than its width are done
+        stays = (step.abs() > _SETTLED * width[free]).any(1) & (damping[going] < 1e15).flatten()
+        stays &= ((theta[going] - (low + high) / 2).abs() <= 1.5 * width)[:, free].all(1)
+        going = going[stays]
+        if not len(going):
+            break
     newton = torch.linalg.solve_ex(jacobian, field.unsqueeze(-1))[0].squeeze(-1)
     inside = ((theta >= low) & (theta <= high)).all(1)
     size = torch.where(free, width, width.max())

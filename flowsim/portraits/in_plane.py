@@ -37,7 +37,7 @@ CURVE_POINTS = 1201
 ARROWS = 23
 #: Times that a cell's edge is halved at most to find where the boundary crosses it; and into how
 #: many parts a side of the window, where the flow is followed in torch: a figure shows no finer.
-HALVINGS, _FINEST = 8, 1024
+HALVINGS, _FINEST = 8, 2048
 
 Window = tuple[float, float]
 
