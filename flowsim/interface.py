@@ -104,9 +104,13 @@ class Levels(NamedTuple):
         """Whether every end has the least loss, trap being best."""
         return self.speed == 0
 
-    def reached(self, loss: Tensor) -> Tensor:
-        """Whether losses are the best, within what an integrator leaves, bool of their shape."""
-        return loss - self.best <= 1e-9 * self.difference + 2e-15 * abs(self.best)
+    def reached(self, excess: Tensor) -> Tensor:
+        """Whether a loss is the best, within what an integrator leaves, bool of their shape.
+
+        ``excess`` is what ``Model.excess`` gives. Where all ends have one loss, an excess counts
+        that float64 shows in the loss.
+        """
+        return excess <= (1e-15 if self.flat else max(1e-9 * self.difference, 1e-30))
 
 
 class Integral(NamedTuple):
@@ -462,6 +466,13 @@ class Model:
         """The losses at which orbits can end; None where ends are found and told apart."""
         return None
 
+    def excess(self, theta: Tensor) -> Tensor:
+        """The loss above the least of ``levels``, (...), in nats; 0 where rounding hides it."""
+        levels = self.levels()
+        assert levels is not None, "models without levels have no least loss"
+        above = self.loss(theta) - levels.best
+        return torch.where(above <= 2e-15 * abs(levels.best), 0.0, above)
+
     def pace(self) -> float:
         """A typical rate of the flow near its slowest critical points: the unit of time shown."""
         return 1.0
@@ -568,6 +579,8 @@ class Rows(Usual):
         constants: gives ``reals``, ``ints`` and the size of a row's memory.
         extend: adds a level to the model's table, where it has one.
         own_steps: whether the coordinates of a step are not those of the row.
+        origin: what the rows' coordinates are counted from, (k,); by default from 0. A coordinate
+            that keeps its sign is counted from 0.
         at_once: rows of one call, after which Ctrl-C is seen.
         finer, finest, more: the tolerance of a row in doubt, over that before, but not below the
             second; and its steps, over those before.
@@ -583,6 +596,7 @@ class Rows(Usual):
     constants: Callable[[], tuple[Any, Any, int]]
     extend: Callable[[int], None] | None = None
     own_steps: bool = False
+    origin: tuple[float, ...] = ()
     at_once: int = 1024
     finer: float = 0.1
     finest: float = 1e-12

@@ -533,7 +533,7 @@ def _verdict(rows: Rows, levels: Levels | None, first: bool) -> tuple[Tensor, Te
     unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
     quiet = (unit * speed <= _STATIONARY + unit * noise).all(1)
     if levels is not None and levels.flat:
-        why[rows.model.loss(rows.theta) - levels.best <= 1e-15] = Rule.REACHED_MINIMA
+        why[levels.reached(rows.model.excess(rows.theta))] = Rule.REACHED_MINIMA
     index, seen = (quiet & (why == _GOING)).nonzero()[:, 0], rows.chart.seen
     if len(index) and seen is not None:
         index = filled(quiet & (why == _GOING))
@@ -547,7 +547,7 @@ def _verdict(rows: Rows, levels: Levels | None, first: bool) -> tuple[Tensor, Te
         rest = _is_short(field, jacobian, 1.0 + size[index].amax(1))
         rest &= ~grows & ~_leaves(field, jacobian, theta)
         if levels is not None:
-            rest |= levels.reached(rows.model.loss(rows.theta[index]))
+            rest |= levels.reached(rows.model.excess(rows.theta[index]))
         why[index[rest]] = Rule.CAME_TO_REST
     far = (size.amax(1) > rows.far) | (rows.time > rows.late)
     why[(why == _GOING) & far] = _DIVERGED
@@ -631,7 +631,9 @@ def _labelled(
             label[rows] = classify_critical(model, theta[rows], decisive)
     rule = torch.where(label == Label.UNRESOLVED, _GOING, why)
     if levels is not None:
-        best = (why == Rule.REACHED_MINIMA) | (trapped & (levels.reached(loss) | levels.flat))
+        least = torch.zeros_like(trapped)
+        least[finite] = levels.reached(model.excess(theta[finite]))
+        best = (why == Rule.REACHED_MINIMA) | (trapped & (least | levels.flat))
         label[best] = Label.GLOBAL_MINIMUM
         rule[best & ~trapped] = Rule.REACHED_MINIMA
         reached = (why == Rule.CAME_TO_REST) & (label == Label.GLOBAL_MINIMUM)

@@ -325,9 +325,8 @@ def _settled(model: Model, theta: Tensor) -> int:
     scale = 1.0
     if levels is not None:
         scale = levels.difference
-        if float(model.loss(theta)) - levels.best <= _AT_MINIMA * scale + 1e-15:
-            # close to p + q = 1 no loss is told from another in float64
-            return Label.UNRESOLVED if 0 < scale < 1e-9 else Label.GLOBAL_MINIMUM
+        if float(model.excess(theta)) <= (1e-15 if levels.flat else _AT_MINIMA * scale):
+            return Label.GLOBAL_MINIMUM
     if float(model.gradient(theta).norm()) < _AT_REST * scale:
         kind = int(classify_critical(model, theta, decisive=True))
         return Label.LOCAL_MINIMUM if kind == Label.LOCAL_MINIMUM else Label.UNRESOLVED

@@ -76,14 +76,22 @@ def classify_critical(model: Model, theta: Tensor, decisive: bool = False) -> Te
     largest = values.abs().amax(dim=-1)
     if levels is None:
         zero = (1e-6 if decisive else 1e-9) * largest
-    else:
-        zero = (1e-3 if decisive else 1e-9) * (levels.difference + largest)
+    else:  # the flow leaves saddles as slowly as the slowest rate, and in a plane as its square
+        least = largest.clamp(max=levels.speed**2 if decisive else levels.speed)
+        zero = (1e-3 if decisive else 1e-9) * least + 1e-15 * largest
+        seen = zero > 1e-13 * largest.clamp(min=1.0)
     local = (values[:, 0] >= -zero) & (values[:, -1] > zero)
     label = torch.where(local, Label.LOCAL_MINIMUM, Label.SADDLE)
     if decisive:
         label = torch.where(largest > zero, label, Label.UNRESOLVED)
+        if levels is not None:  # next to p + q = 1 rounding hides the curvatures that decide
+            label = torch.where(seen, label, Label.UNRESOLVED)
     if levels is not None:
-        label = torch.where(levels.reached(model.loss(theta)), Label.GLOBAL_MINIMUM, label)
+        excess = model.excess(theta)
+        if decisive:  # what creeps towards the least loss is at no other minimum
+            creeps = (label == Label.LOCAL_MINIMUM) & (excess <= 0.01 * levels.difference)
+            label = torch.where(creeps, Label.UNRESOLVED, label)
+        label = torch.where(levels.reached(excess), Label.GLOBAL_MINIMUM, label)
     return label.to(torch.int8)
 
 
@@ -156,10 +164,13 @@ def search_critical_points(
     on_plane = still & (height.abs() < 1e-3)
     if model.plane.line(across[:1], {}) is None:  # it is no line of critical points
         on_plane &= False
-    loss, levels = model.loss(theta), model.levels()
-    best = (float(loss[still].min()) if still.any() else 0.0) if levels is None else levels.best
-    scale = 1 + (0.0 if levels is None else levels.difference)
-    is_global = still & ~on_plane & (loss - best < 1e-9 * scale)
+    levels = model.levels()
+    if levels is None:
+        loss = model.loss(theta)
+        best = float(loss[still].min()) if still.any() else 0.0
+        is_global = still & ~on_plane & (loss - best < 1e-9)
+    else:
+        is_global = still & ~on_plane & levels.reached(model.excess(theta))
     others = theta[still & ~on_plane & ~is_global]
     distinct: list[Tensor] = []
     for candidate in others:

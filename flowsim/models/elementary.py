@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, log1p
+from math import exp, expm1, log1p
 
 import numpy as np
 
@@ -27,6 +27,24 @@ def exponential(x):
     shifted = x * _PER_LOG2 + _ROUNDING
     n = shifted - _ROUNDING
     r = (x - n * _LOG2_HIGH) - n * _LOG2_LOW
+    power = (np.float64(shifted).view(np.int64) + 1023) << 52
+    return (_rising(r) * r + 1.0) * np.int64(power).view(np.float64)
+
+
+@compiled(fused=True)
+def exponential_minus_one(x):
+    """exp(x) − 1 for |x| ≤ 700, right relative to itself also next to 0; as ``exponential``."""
+    shifted = x * _PER_LOG2 + _ROUNDING
+    n = shifted - _ROUNDING
+    r = (x - n * _LOG2_HIGH) - n * _LOG2_LOW
+    power = (np.float64(shifted).view(np.int64) + 1023) << 52
+    factor = np.int64(power).view(np.float64)
+    return _rising(r) * r * factor + (factor - 1.0)
+
+
+@compiled(fused=True, inline=True)
+def _rising(r):
+    """(exp(r) − 1)/r for |r| ≤ ½ log 2."""
     s = 2.5110037605963778e-08
     s = s * r + 2.7632639639041030e-07
     s = s * r + 2.7557240918578970e-06
@@ -37,10 +55,7 @@ def exponential(x):
     s = s * r + 4.1666666666488095e-02
     s = s * r + 1.6666666666666681e-01
     s = s * r + 5.0000000000000184e-01
-    s = s * r + 1.0
-    s = s * r + 1.0
-    power = (np.float64(shifted).view(np.int64) + 1023) << 52
-    return s * np.int64(power).view(np.float64)
+    return s * r + 1.0
 
 
 @compiled(fused=True)
@@ -55,3 +70,58 @@ def cross_entropy(logit, target, other):
     """−t log σ(f) − (1 − t) log σ(−f) in nats, a sum without cancellation; ``other`` is 1 − t."""
     rest = log1p(exp(-abs(logit)))
     return rest + other * logit if logit >= 0.0 else rest - target * logit
+
+
+@compiled(inline=True, internal=True)
+def residual(beyond, target, other):
+    """σ(f) − t at f = logit(t) + ``beyond``, right relative to itself; ``other`` is 1 − t.
+
+    With A = exp|beyond| − 1 it is ± t(1 − t) A/(1 + cA), c = t on the upper side, else 1 − t.
+    """
+    rise = exponential_minus_one(clipped(abs(beyond)))
+    away = target * other * rise / (1.0 + (target if beyond >= 0.0 else other) * rise)
+    return away if beyond >= 0.0 else -away
+
+
+@compiled(inline=True, internal=True)
+def spread(beyond, target, other):
+    """σ(f)σ(−f) at the logit f = logit(t) + ``beyond``."""
+    rise = exponential_minus_one(clipped(abs(beyond)))
+    inverse = 1.0 / (1.0 + (target if beyond >= 0.0 else other) * rise)
+    return target * other * (1.0 + rise) * inverse * inverse
+
+
+@compiled(internal=True)
+def excess_entropy(beyond, target, other):
+    """The relative entropy of t to σ(f), f = logit(t) + ``beyond``, in nats.
+
+    It is log(1 + t(exp(beyond) − 1)) − t·beyond. Next to 0, where that cancels, it is the sum
+    (1 − t)ψ(t(exp(beyond) − 1)) + tψ((1 − t)(exp(−beyond) − 1)), ψ(d) = log(1 + d) − d/(1 + d) ≥ 0.
+    """
+    if beyond < 0.0:  # the same of the other symbol
+        beyond, target, other = -beyond, other, target
+    if beyond < 1.0:
+        up, down = target * expm1(beyond), other * expm1(-beyond)
+        return other * _log_excess(up) + target * _log_excess(down)
+    if target < other and beyond < LARGEST:
+        return log1p(target * expm1(beyond)) - target * beyond
+    return other * beyond + log1p(other * expm1(-beyond))
+
+
+@compiled(internal=True)
+def _log_excess(d):
+    """log(1 + d) − d/(1 + d), by its series in d/(1 + d) where the difference would cancel."""
+    part = d / (1.0 + d)
+    if abs(part) > 0.1:
+        return log1p(d) - part
+    total = 0.0
+    for k in range(18, 1, -1):
+        total = total * part + 1.0 / k
+    return total * part * part
+
+
+@compiled
+def excess_entropies(beyond, target, other, found):
+    """``excess_entropy`` of an array (n,)."""
+    for i in range(len(beyond)):
+        found[i] = excess_entropy(beyond[i], target, other)

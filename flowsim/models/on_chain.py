@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from inspect import signature
 from itertools import product
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.interface import Integral, Levels, Model, Plane
 from flowsim.labels import CriticalPoint
@@ -17,19 +19,22 @@ from flowsim.markov import GapChain
 from flowsim.models.canonical.basins import minima_curve
 from flowsim.models.canonical.gaussian_integral import gaussian_limits, gaussian_probability
 
-#: Mutual information over the unigram's loss, below which float64 does not tell the levels apart.
-_ONE_LEVEL = 2e-13
+
+def unigram_logit(chain: BinaryChain) -> float:
+    """log(π₁/π₀)."""
+    return math.log(chain.p / chain.q)
 
 
-def levels_told(chain: GapChain) -> tuple[float, float, float]:
-    """The entropy rate, the unigram's loss and λ, as what decides by a loss in float64 takes them.
+def beyond_targets(chain: BinaryChain) -> tuple[float, float]:
+    """By how much the unigram's logit, log(π₁/π₀), is above those of p and of 1 − q.
 
-    Where the two losses are one up to rounding, |1 − p − q| below about 3e-7, every end has the
-    best loss: λ is 0 then, as on the chain with p + q = 1.
+    log(1 + λ/q) and log(1 − λ/(1 − q)), which vanish at p + q = 1.
     """
-    if chain.mutual_information < _ONE_LEVEL * chain.stationary_entropy:
-        return chain.stationary_entropy, chain.stationary_entropy, 0.0
-    return chain.entropy_rate, chain.stationary_entropy, float(chain.second_eigenvalue)
+    p, q, lam = chain.p, chain.q, chain.second_eigenvalue
+    first, second = lam / q, -lam / (1 - q)
+    after_zero = math.log1p(first) if abs(first) < 0.5 else math.log1p(-p) - math.log(q)
+    after_one = math.log1p(second) if abs(second) < 0.5 else math.log(p) - math.log1p(-q)
+    return after_zero, after_one
 
 
 class OnChain(Model):
@@ -69,9 +74,9 @@ class OnChain(Model):
 
     def levels(self) -> Levels:
         chain: GapChain = self.chain
-        best, trap, lam = levels_told(chain)
-        speed = chain.stationary[0] * chain.stationary[-1] * abs(lam)
-        return Levels(best, trap, chain.mutual_information if lam else 0.0, speed)
+        law, lam = chain.stationary, float(chain.second_eigenvalue)
+        best, trap = chain.entropy_rate, chain.stationary_entropy
+        return Levels(best, trap, chain.mutual_information, law[0] * law[-1] * abs(lam))
 
     def pace(self) -> float:
         law = self.chain.stationary

@@ -22,7 +22,7 @@ LARGE = ["--length", "9", "--order", "3", "--states", "1000"]
         (["train", *CHAIN, "--batch", "999999999"], "GiB"),
         (["train", *CHAIN, "--seeds", "1000000000000"], "--seeds"),
         (["train", *CHAIN, "--seeds", "1000000", "--d", "512"], "GiB"),
-        (["train", *CHAIN, "--layers", "1000000", "--d", "64"], "GiB"),
+        (["train", *CHAIN, "--layers", "1000", "--d", "8000"], "GiB"),
         (["train", *CHAIN, "--d", "1000000"], "GiB"),
         (["train", *CHAIN, "--steps", "0"], "--steps"),
         (["train", *CHAIN, "--steps", "1000000000000"], "--steps"),

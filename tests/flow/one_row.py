@@ -14,7 +14,8 @@ def room(model):
 
 def begun(model, theta):
     """(engine, row) with the row at θ, its field there known."""
-    half, chart = model.flow(), RowChart(np.array([theta], dtype=float), model)
+    half = model.flow()
+    chart = RowChart(np.array([theta], dtype=float), model, half.origin)
     engine, status = engine_of(half), 1
     while status > 0:
         row = room(model)

@@ -11,7 +11,7 @@ from flowsim.models.codes import DRIFTS, GOING, TRAPPED
 from flowsim.models.uniform import verdict as ends
 from flowsim.models.uniform.corners import HIGH, LOW, ORDER, SLIDES, enclose
 from flowsim.models.uniform.rows import KNOWN
-from flowsim.models.uniform.table import ENTROPY_RATE, STEEPEST, UNIGRAM
+from flowsim.models.uniform.table import INFORMATION, STEEPEST
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 CHAIN = BinaryChain(0.5, 0.8)
@@ -163,10 +163,9 @@ def test_a_row_drifts_on_the_floor_of_a_valley_alone(monkeypatch):
         moved = y.copy()
         moved[i] += off
         assert decide(engine, row, moved) == GOING
-    least, most = reals[ENTROPY_RATE], reals[UNIGRAM]
     for share, rule in ((0.019, GOING), (0.021, DRIFTS)):
-        value = least + share * (most - least)
-        monkeypatch.setattr(ends, "loss", lambda *_, value=value: value)
+        value = share * reals[INFORMATION]
+        monkeypatch.setattr(ends, "excess", lambda *_, value=value: value)
         assert decide(engine, row, y) == rule
 
 

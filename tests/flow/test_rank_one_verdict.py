@@ -94,7 +94,7 @@ def test_changes_count_relative_to_the_parts_they_belong_to():
 
 @pytest.mark.parametrize("part, critical", [(0.9e-15, True), (1.1e-15, False)])
 def test_a_start_is_critical_where_it_moves_by_its_rounding_alone(part, critical):
-    row = placed([0.3, -0.4, 3.0, 4.0, 2.0])
+    row = placed([0.3, -0.4, 3.0, 4.0, best(ABOVE) + 2.0])
     for i, size in ((0, 0.5), (3, 5.0), (4, math.sqrt(5))):
         row.velocity[:] = 0.0
         row.velocity[i] = part * size
@@ -144,7 +144,7 @@ def test_on_the_way_to_rest_two_quantities_stay(slope):
     row = placed([1e-9, -0.5, 0.7, -0.9, best(ABOVE) + 0.3])
     ends.come_to_rest(row, slope)
     e, rho, w1, w2, b = row.y
-    assert e == 0 and b == pytest.approx(best(ABOVE))
+    assert e == 0 and b == pytest.approx(0.0)
     assert rho == pytest.approx(-math.sqrt(0.25 + 0.09 / 4))
     grown = 0.25 * (1 - 1 / slope) * 0.09
     assert w1 == pytest.approx(math.sqrt(0.49 + grown)) and w2 == pytest.approx(
@@ -189,7 +189,7 @@ def test_a_plane_traps_where_all_slopes_around_do(case):
     assert row.memory[ends.CENTRE] == pytest.approx(expected)
     if rule != GOING:
         assert row.memory[ends.NARROWEST] == pytest.approx(distance)
-        assert row.y[0] == 0 and row.y[4] == pytest.approx(best(chain), abs=1e-15)
+        assert row.y[0] == 0 and row.y[4] == pytest.approx(0.0, abs=1e-15)
         assert row.y[1] == pytest.approx(0.0 if SLIDING in row.ints[:2] else rho, abs=1e-7)
     else:
         assert row.y[0] == e and row.memory[ends.NARROWEST] == -1
@@ -211,8 +211,9 @@ def test_a_row_reaches_the_minima_where_little_is_left(chain):
         row.memory[ends.NARROWEST] = 0.5
         assert ends.verdict(row) == rule
         if rule == MINIMA:
-            excess = float(model.loss(torch.tensor(row.y))) - model.chain.entropy_rate
-            assert abs(excess) < 1e-15 and row.memory[ends.NARROWEST] == 0.5
+            end = torch.tensor(row.y)
+            end[4] += best(chain)  # from which b is counted
+            assert float(model.excess(end)) < 1e-15 and row.memory[ends.NARROWEST] == 0.5
     row = placed(learned(chain, 1e-12), chain)
     row.memory[ends.NARROWEST] = 0.5
     row.velocity[:] = 0.0
@@ -228,7 +229,8 @@ def test_a_row_notes_where_its_loss_falls_below_the_unigram_s():
         ([6.0, 8.0, 0.1, -2.6, bias], 6.0, 20.0),  # e beside 1
     ):
         row = placed(y)
-        below = rank_one_field.loss(row.y, row.ints, row.reals) < row.reals[9]
+        excess = rank_one_field.excess(row.y, row.ints, row.reals)
+        below = excess < BinaryChain(*ABOVE).mutual_information
         assert ends.verdict(row) == GOING
         if below:
             assert row.memory[ends.NARROWEST] == pytest.approx(narrowest)

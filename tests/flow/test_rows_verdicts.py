@@ -19,7 +19,7 @@ from flowsim.models.rank_one.attention import verdict as ends
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.rows import MEMORY
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums
-from flowsim.models.uniform.table import LAMBDA, STEEPEST, LawTable
+from flowsim.models.uniform.table import BEYOND, LAMBDA, STEEPEST, UNIGRAM_LOGIT, LawTable
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 THETA = (0.5, 0.2, -0.6, -0.7, 0.6, -0.5, 0.3, 0.2)
@@ -99,14 +99,14 @@ CREEPS = [
 ]  # fmt: skip
 
 
-def creeping(before, fall, off, sign=1, time=1.01e4, mark=7, theta=THETA):
+def creeping(before, fall, off, sign=1, time=1.13e4, mark=7, theta=THETA):
     row = attention_row(theta=theta)
-    value = field.loss(row.y, row.reals, row.ints, row.memory)
+    value = field.excess(row.y, row.reals, row.ints, row.memory)
     limit, memory = value - fall * fall / (before - fall), row.memory
     memory[ends.TIME], memory[ends.MARK] = time, mark
-    memory[ends.LIMIT] = limit + off * (limit - row.reals[field.ENTROPY_RATE])
-    memory[ends.LOSSES + 6] = value + fall
-    memory[ends.LOSSES + 4] = value + fall + before
+    memory[ends.LIMIT] = limit + off * limit
+    memory[ends.EXCESSES + 6] = value + fall
+    memory[ends.EXCESSES + 4] = value + fall + before
     return decide(ends, row, 1e-3, -sign * np.eye(len(row.y))), limit, memory
 
 
@@ -116,14 +116,15 @@ def test_a_row_that_creeps_is_decided_by_its_falls(case):
     theta = [0.3, 0.2, -0.1, -0.7, 0.6, -0.5, 0.3, 0.2]
     row = attention_row(theta=theta)
     reals = row.reals
-    excess = field.loss(row.y, reals, row.ints, row.memory) - reals[field.ENTROPY_RATE]
-    assert 0.02 < excess < 0.8 * (reals[field.UNIGRAM] - reals[field.ENTROPY_RATE]) + 0.2
+    excess = field.excess(row.y, reals, row.ints, row.memory)
+    assert 0.02 < excess < 0.8 * reals[field.INFORMATION] + 0.2
     rule, limit, memory = creeping(*falls, theta=theta)
-    high = limit - reals[field.ENTROPY_RATE] > 0.9 * (
-        reals[field.UNIGRAM] - reals[field.ENTROPY_RATE]
-    )
+    high = limit > 0.9 * reals[field.INFORMATION]
     if not high or not decided:
         assert rule == (DRIFTS if decided else GOING)
+    if rule == DRIFTS:
+        loss = reals[field.ENTROPY_RATE] + limit
+        assert ends.end_loss(row._replace(memory=memory), rule) == pytest.approx(loss, rel=1e-15)
     assert memory[ends.MARK] == 8
 
 
@@ -137,7 +138,10 @@ def test_a_mark_is_passed_once_and_not_too_early():
     assert memory[ends.MARK] == 0
     _, _, memory = creeping(1e-3, 3e-4, 0.0, time=500.0, mark=2)
     assert memory[ends.MARK] == 5
-    assert (memory[ends.LOSSES + 3 : ends.LOSSES + 6] > 0).all()
+    assert (memory[ends.EXCESSES + 3 : ends.EXCESSES + 6] > 0).all()
+    theta = (0.3, 0.2, -0.1, -0.7, 0.6, -0.5, 0.3, 0.2)
+    assert creeping(1e-3, 3e-4, 0.0, theta=theta)[0] == DRIFTS  # λ is −0.3: from 1000/λ² on
+    assert creeping(1e-3, 3e-4, 0.0, time=1.1e4, theta=theta)[0] == GOING
     rule, _, memory = creeping(1e-3, 3e-4, 0.0, time=1e24, mark=7)
     assert rule == GOING and memory[ends.MARK] == 7
 
@@ -145,28 +149,30 @@ def test_a_mark_is_passed_once_and_not_too_early():
 @pytest.mark.parametrize("sign, trap", [(1, True), (-1, False)])  # γ = ±9: λ(1 + γ/2) < 0 or > 0
 @pytest.mark.parametrize("bias", [[], [math.log(0.5 / 0.8)]], ids=["optimal", "dynamic"])
 def test_a_row_is_trapped_by_a_plane_that_attracts(sign, trap, bias):
-    place = np.array([-9.0, math.log(1.5), 0.2, *bias])
+    place = np.array([-9.0, math.log(1.5), 0.2, *[0.0 for _ in bias]])
     engine, row = uniform_row(3, place, sign=sign)
 
     def found(*velocity, at=place):
         return decide(engine, row, [*velocity, *[0.0] * (len(at) - len(velocity))], y=at)
 
-    assert found(-1e-3, 0.9e-19, -0.9e-19) == (TRAPPED if trap else GOING)
-    assert found(-1e-3, 0.9e-19, -1.1e-15) == GOING
+    few = 1e-19 / 0.3  # parts of e's rate squared over |λ|
+    assert found(-1e-3, 0.9 * few, -0.9 * few) == (TRAPPED if trap else GOING)
+    assert found(-1e-3, 0.9 * few, -1.1e-15) == GOING
     if bias:  # whose velocity is a rounded difference
-        assert found(-1e-3, 0.9e-19, 0.0, -0.9e-15) == (TRAPPED if trap else GOING)
-        assert found(-1e-3, 0.9e-19, 0.0, -1.1e-15) == GOING
-    assert found(-1e-3, 1.1e-19, 0.0) == GOING
+        assert found(-1e-3, 0.9 * few, 0.0, -0.29e-15) == (TRAPPED if trap else GOING)
+        assert found(-1e-3, 0.9 * few, 0.0, -1.1e-15) == GOING
+    assert found(-1e-3, 1.1 * few, 0.0) == GOING
     assert found(1e-3, 0.0, 0.0) == GOING
     high = place.copy()
     high[0] = 0.3  # the plane below counts, not the row
     assert found(-1e-3, 0.0, 0.0, at=high) == (TRAPPED if trap else GOING)
-    assert found(*[0.9e-12] * len(place)) == REST
-    assert found(1.1e-12, 0.0, 0.0) == GOING
-    assert found(0.0, -1.1e-12, 0.0) == GOING
+    still = 0.09e-12  # a part of λ²
+    assert found(*[0.9 * still] * len(place)) == REST
+    assert found(1.1 * still, 0.0, 0.0) == GOING
+    assert found(0.0, -1.1 * still, 0.0) == GOING
     small = place.copy()
     small[1] = math.log(1e-4)
-    assert found(0.0, 1e-9, 0.0, at=small) == REST
+    assert found(0.0, 0.9e4 * still, 0.0, at=small) == REST
     assert found(0.0, 1e-7, 0.0, at=small) == GOING
 
 
@@ -200,10 +206,12 @@ def test_residuals_of_rare_symbols_keep_their_digits(q):
     table.add(int(table.ints[STEEPEST]))
     assert gather(1.0, 0.0, 0.0, 0.0, table.reals, table.ints, memory) == 0
     target = mpf(1) - mpf(q)
-    shift = float(log(target / (1 - target))) - 1.0 + 1e-3
+    unigram, beyond = table.reals[UNIGRAM_LOGIT], table.reals[BEYOND + 1]
+    assert unigram - beyond == pytest.approx(float(log(target / (1 - target))), rel=1e-15)
+    shift = -beyond - 1.0 + 1e-3
     class_sums(1.0, 0.0, 0.0, shift, table.reals, memory)
     pi1 = mpf(0.5) / (mpf(0.5) + mpf(q))
-    exact = pi1 * (1 / (1 + exp(-(mpf(shift) + 1))) - target)
+    exact = pi1 * (1 / (1 + exp(-(log(target / (1 - target)) + mpf("1e-3")))) - target)
     found = memory[SUMS + 2 * EACH] + memory[SUMS + 3 * EACH]
     assert found == pytest.approx(float(exact), rel=1e-9, abs=0)
 
@@ -232,4 +240,4 @@ def test_a_row_with_attention_at_rest_is_a_minimum_a_trap_or_a_rest():
         ([*plane[:-1], bias + 0.1], 1.0, REST),
     ):  # fmt: skip
         row = attention_row(theta=theta)
-        assert decide(ends, row, 0.9e-12, -curvature * np.eye(len(theta))) == rule
+        assert decide(ends, row, 0.8e-13, -curvature * np.eye(len(theta))) == rule

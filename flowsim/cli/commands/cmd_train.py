@@ -29,7 +29,7 @@ class Train(AnyChain, Printed):
 
     d: options.Dim = 8
     length: options.Positions = options.DEFAULT_LENGTH
-    layers: Annotated[int, option(FULL, "L", "Layers.", min=1, max=10**6)] = 1
+    layers: Annotated[int, option(FULL, "L", "Layers.", min=1, max=1000)] = 1
     heads: Annotated[int, option(FULL, "H", "Attention heads.", min=1, max=10**6)] = 1
     hidden: Annotated[
         int | None,

@@ -51,23 +51,24 @@ def engine_of(half: Rows) -> Any:
 
 
 class RowChart:
-    """The rows' coordinates: log|θᵢ| for coordinates that keep their sign, and the rest as it is.
+    """The rows' coordinates: log|θᵢ| for coordinates that keep their sign, else θᵢ − ``origin``.
 
     A zero stays zero; its logarithm is not used. ``held`` says where θ₀ is such a zero.
     """
 
-    def __init__(self, start: np.ndarray, model: Model) -> None:
+    def __init__(self, start: np.ndarray, model: Model, origin: tuple[float, ...] = ()) -> None:
         self.logarithmic, self.signs = np.array(model.keeps_sign), np.sign(start)
+        self.origin = np.array(origin or np.zeros(start.shape[1]))
         with np.errstate(divide="ignore"):
             logs = np.maximum(np.log(np.abs(start)), _SMALLEST)
-        self.y = np.where(self.logarithmic, logs, start)
+        self.y = np.where(self.logarithmic, logs, start - self.origin)
         self.held = (start[:, 0] == 0) & model.keeps_sign[0]
 
     def theta(self, y: np.ndarray) -> np.ndarray:
         """θ(y) for y of shape (n, ..., k)."""
         signs = self.signs.reshape(len(y), *[1] * (y.ndim - 2), y.shape[-1])
         size = np.exp(np.clip(np.where(self.logarithmic, y, 0.0), _SMALLEST, -_SMALLEST))
-        return np.where(self.logarithmic, signs * size, y)
+        return np.where(self.logarithmic, signs * size, y + self.origin)
 
     def derivative(self, y: np.ndarray) -> np.ndarray:
         """∂θᵢ/∂yᵢ, (n, k)."""
@@ -125,7 +126,7 @@ def follow_rows(
     """
     start = theta.detach().cpu().numpy().astype(np.float64)
     n, k = start.shape
-    chart, engine = RowChart(start, model), engine_of(half)
+    chart, engine = RowChart(start, model, half.origin), engine_of(half)
     absolute = np.where(chart.logarithmic, steps.rtol, steps.atol)
     relative = np.where(chart.logarithmic, 1e-15, steps.rtol)
     at = np.empty((n, 0)) if times is None else times.detach().cpu().numpy().astype(np.float64)
@@ -174,7 +175,8 @@ def row_times(model: Model, half: Rows, start: Tensor, wanted: Tensor, steps: St
 def loss_followed(model: Model, half: Rows, theta: Tensor) -> Tensor:
     """The loss whose gradient moves the rows, (n,), which may be the model's, its kinks rounded."""
     start = theta.detach().cpu().numpy().astype(np.float64)
-    chart, engine, row = RowChart(start, model), engine_of(half), _room(half, start.shape[1])
+    chart, engine = RowChart(start, model, half.origin), engine_of(half)
+    row = _room(half, start.shape[1])
     values = [
         engine.loss_of_row(row, *given)
         for given in zip(chart.y, chart.held.astype(float), chart.signs, strict=True)

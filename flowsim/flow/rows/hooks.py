@@ -42,6 +42,12 @@ def loss(y, reals, ints, memory):
 
 
 @hook
+def end_loss(row, rule):
+    """The loss of the row's end, which at infinity is a limit; NaN where it is not known."""
+    return loss(row.y, row.reals, row.ints, row.memory)
+
+
+@hook
 def verdict(row):
     """GOING, or the code (``models.codes``) that ends the row; may move ``row.y`` to its limit."""
     return 0

@@ -23,6 +23,7 @@ from flowsim.flow.rows.hooks import (
     closeness,
     conserve,
     dip,
+    end_loss,
     enter,
     error_ratio,
     finish,
@@ -318,7 +319,7 @@ def follow_all(
             else:
                 out.why[i] = why_not(status)
             if out.why[i] < MISSING:
-                number[LOSS] = loss(row.y, row.reals, row.ints, row.memory)
+                number[LOSS] = end_loss(row, out.why[i])
                 velocity(row.y, row.reals, row.ints, row.memory, row.velocity)
                 copy(row.velocity, out.velocities[i])
                 closeness(row, out.near[i])

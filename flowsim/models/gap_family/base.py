@@ -14,6 +14,7 @@ from flowsim.interface import differentiate
 from flowsim.markov import GapChain
 from flowsim.models.gap_family.loss import (
     cross_entropy,
+    excess,
     gap_loss,
     gap_slope,
     optimal_logit,
@@ -136,6 +137,15 @@ class BinaryGapModel(GapModel):
             return super().loss(theta)
         logit0 = theta[..., -1] + self.offset(theta)
         return cross_entropy(self.chain, logit0, logit0 + self.logit_gap(theta))
+
+    def excess(self, theta: Tensor) -> Tensor:
+        """The loss above the entropy rate, (...), from the logits: right relative to itself."""
+        gap = self.logit_gap(theta)
+        if self.dynamic_bias:
+            logit0 = theta[..., -1] + self.offset(theta)
+        else:
+            logit0 = optimal_logit(self.chain, gap)
+        return excess(self.chain, logit0, logit0 + gap)
 
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``: ℓ′(Δ) ∇Δ, or its three terms when the bias is a coordinate."""

@@ -7,6 +7,7 @@ are functions of tensors.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from flowsim.chain import BinaryChain
+from flowsim.models.elementary import excess_entropies
 from flowsim.models.gap_family.compiled import (
     Law,
     curvatures,
@@ -91,6 +93,23 @@ def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
     after_zero = chain.p * logsigmoid(logit0) + (1 - chain.p) * logsigmoid(-logit0)
     after_one = (1 - chain.q) * logsigmoid(logit1) + chain.q * logsigmoid(-logit1)
     return -pi0 * after_zero - pi1 * after_one
+
+
+def relative_entropy(beyond: Tensor, target: float, other: float) -> Tensor:
+    """Of t to σ(logit t + ``beyond``), shape of ``beyond``, without a derivative; in nats."""
+    values = beyond.detach().cpu().double().contiguous().numpy()
+    found = np.empty_like(values)
+    excess_entropies(values.reshape(-1), target, other, found.reshape(-1))
+    return torch.from_numpy(found).to(beyond.device)
+
+
+def excess(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
+    """``cross_entropy`` minus the entropy rate, from how far logits are beyond their targets'."""
+    pi0, pi1 = chain.stationary
+    p, q = chain.p, chain.q
+    after_zero = relative_entropy(logit0 - math.log(p) + math.log1p(-p), p, 1 - p)
+    after_one = relative_entropy(logit1 - math.log1p(-q) + math.log(q), 1 - q, q)
+    return pi0 * after_zero + pi1 * after_one
 
 
 def residual0(chain: BinaryChain, logit0: Tensor) -> Tensor:

@@ -2,9 +2,12 @@
 
 With Y_0 = ρ, Y_1 = e + ρ, slope s_x = 1 + 4w₁w₂ where unit x is open (w₁Y_x > 0) and 1 where it is
 closed, and u = e (tied) or c (untied), the logits are f_x = u Y_x s_x + b and the loss is
-Σ_x π_x CE(f_x). A unit *slides* where the orbit stays on Y_x = 0: there the flow is the gradient
-flow of the loss restricted to that surface, on which Y_x = 0 and e moves with ρ = −e (metric
-1 + N) or alone with ρ = 0. Inside a mode all of this is analytic, also beyond the surface where the
+Σ_x π_x CE(f_x). What counts is how far f_x is beyond the logit of its target; rows are followed
+with b − log(π₁/π₀) for b, so that next to p + q = 1 nothing cancels.
+
+A unit *slides* where the orbit stays on Y_x = 0: there the flow is the gradient flow of the loss
+restricted to that surface, on which Y_x = 0 and e moves with ρ = −e (metric 1 + N) or alone with
+ρ = 0. Inside a mode all of this is analytic, also beyond the surface where the
 mode ends. Own derivation (docs/derivations.md).
 """
 
@@ -13,14 +16,15 @@ from __future__ import annotations
 from math import exp
 
 from flowsim.compiled import compiled
-from flowsim.models.elementary import cross_entropy
+from flowsim.models.elementary import excess_entropy, residual, spread
 
 #: Modes of a unit (``kinks``).
 CLOSED, OPEN, SLIDING = range(3)
 
-#: Places in ``Row.reals``.
+#: Places in ``Row.reals``: targets t and 1 − t after both symbols, their chances, N; b where the
+#: logits are the unigram's, and by how much these are beyond the targets' logits; both losses.
 TARGET0, TARGET1, OTHER0, OTHER1, PI0, PI1, LENGTH = range(7)
-BIAS, ENTROPY_RATE, UNIGRAM, LAMBDA = range(7, 11)
+BIAS, BEYOND0, BEYOND1, ENTROPY_RATE, INFORMATION, LAMBDA = range(7, 13)
 
 
 @compiled(inline=True, internal=True)
@@ -32,23 +36,22 @@ def probability(logit):
     return tail / (1.0 + tail)
 
 
-@compiled(inline=True, internal=True)
-def residual(logit, target, other):
-    """σ(f) − t, without cancellation for t near 1; ``other`` is 1 − t."""
-    if target <= other:
-        return probability(logit) - target
-    return other - probability(-logit)
-
-
 @compiled(internal=True)
 def loss(y, mode, reals):
     """The loss in nats, units open or closed as ``mode`` says."""
-    u = y[0] if len(y) == 5 else y[5]
+    return reals[ENTROPY_RATE] + excess(y, mode, reals)
+
+
+@compiled(internal=True)
+def excess(y, mode, reals):
+    """The loss above the entropy rate: a mean of relative entropies, none of which cancels."""
+    u, way = y[0] if len(y) == 5 else y[5], y[4] - reals[BIAS]
     gain = 1.0 + 4.0 * y[2] * y[3]
-    f0 = u * y[1] * (gain if mode[0] == OPEN else 1.0) + y[4]
-    f1 = u * (y[0] + y[1]) * (gain if mode[1] == OPEN else 1.0) + y[4]
-    after_zero = cross_entropy(f0, reals[TARGET0], reals[OTHER0])
-    return reals[PI0] * after_zero + reals[PI1] * cross_entropy(f1, reals[TARGET1], reals[OTHER1])
+    beyond0 = u * y[1] * (gain if mode[0] == OPEN else 1.0) + way + reals[BEYOND0]
+    beyond1 = u * (y[0] + y[1]) * (gain if mode[1] == OPEN else 1.0) + way + reals[BEYOND1]
+    after_zero = excess_entropy(beyond0, reals[TARGET0], reals[OTHER0])
+    after_one = excess_entropy(beyond1, reals[TARGET1], reals[OTHER1])
+    return reals[PI0] * after_zero + reals[PI1] * after_one
 
 
 @compiled(inline=True, internal=True)
@@ -62,24 +65,31 @@ def inner(y, mode, x):
 
 
 @compiled(inline=True, internal=True)
-def unit(value, opened, product, u, b, target, other, share):
+def residual_at(logit, y, x, reals):
+    """σ(f_x) − t_x at f_x = ``logit`` + b."""
+    beyond = logit + (y[4] - reals[BIAS] + reals[BEYOND0 + x])
+    return residual(beyond, reals[TARGET0 + x], reals[OTHER0 + x])
+
+
+@compiled(inline=True, internal=True)
+def unit(value, opened, product, u, y, x, reals):
     """(ω_x, s_x, out_x) of a unit with Y_x = ``value``; ``product`` is 4w₁w₂."""
     slope = 1.0 + product if opened else 1.0
     output = value * slope
-    return share * residual(u * output + b, target, other), slope, output
+    return reals[PI0 + x] * residual_at(u * output, y, x, reals), slope, output
 
 
 @compiled(inline=True, internal=True)
 def velocity(y, mode, reals, out):
     """dy/dt = −G⁻¹∇L for y = (e, ρ, w₁, w₂, b[, c])."""
-    tied, b, length = len(y) == 5, y[4], reals[LENGTH]
+    tied, length = len(y) == 5, reals[LENGTH]
     u = y[0] if tied else y[5]
     product = 4.0 * y[2] * y[3]
     y0, e0, rho0 = inner(y, mode, 0)
     y1, e1, rho1 = inner(y, mode, 1)
     open0, open1 = mode[0] == OPEN and mode[2] == 0, mode[1] == OPEN and mode[2] == 0
-    omega0, s0, out0 = unit(y0, open0, product, u, b, reals[TARGET0], reals[OTHER0], reals[PI0])
-    omega1, s1, out1 = unit(y1, open1, product, u, b, reals[TARGET1], reals[OTHER1], reals[PI1])
+    omega0, s0, out0 = unit(y0, open0, product, u, y, 0, reals)
+    omega1, s1, out1 = unit(y1, open1, product, u, y, 1, reals)
     by_u = omega0 * out0 + omega1 * out1
     by_e = u * (omega0 * s0 * e0 + omega1 * s1 * e1)
     by_relu = (omega0 * y0 if open0 else 0.0) + (omega1 * y1 if open1 else 0.0)
@@ -113,10 +123,9 @@ def jacobian(y, mode, reals, out):
         gate = 4.0 if mode[x] == OPEN and not held else 0.0
         slope = 1.0 + gate * w1 * w2
         output = value * slope
-        logit = u * output + y[4]
-        omega = reals[PI0 + x] * residual(logit, reals[TARGET0 + x], reals[OTHER0 + x])
-        chance = probability(logit)
-        v = reals[PI0 + x] * chance * (1.0 - chance)
+        beyond = u * output + (y[4] - reals[BIAS] + reals[BEYOND0 + x])
+        omega = reals[PI0 + x] * residual(beyond, reals[TARGET0 + x], reals[OTHER0 + x])
+        v = reals[PI0 + x] * spread(beyond, reals[TARGET0 + x], reals[OTHER0 + x])
         f0, f1 = u * slope * inner_e + u_e * output, u * slope * inner_rho
         f2, f3 = u * gate * w2 * value, u * gate * w1 * value
         mixed = omega * gate * (u * inner_e + u_e * value)

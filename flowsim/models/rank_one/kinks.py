@@ -16,14 +16,10 @@ from flowsim.models.rank_one.field import (
     CLOSED,
     LENGTH,
     OPEN,
-    OTHER0,
-    OTHER1,
     PI0,
     PI1,
     SLIDING,
-    TARGET0,
-    TARGET1,
-    residual,
+    residual_at,
 )
 from flowsim.models.vectors import lowest_between
 
@@ -40,8 +36,8 @@ def across(y, slope0, slope1, reals):
     tied = len(y) == 5
     u = y[0] if tied else y[5]
     out0, out1 = y[1] * slope0, (y[0] + y[1]) * slope1
-    omega0 = reals[PI0] * residual(u * out0 + y[4], reals[TARGET0], reals[OTHER0])
-    omega1 = reals[PI1] * residual(u * out1 + y[4], reals[TARGET1], reals[OTHER1])
+    omega0 = reals[PI0] * residual_at(u * out0, y, 0, reals)
+    omega1 = reals[PI1] * residual_at(u * out1, y, 1, reals)
     rho = -u * (omega0 * slope0 + omega1 * slope1) / reals[LENGTH]
     e = -u * omega1 * slope1
     if tied:
@@ -75,8 +71,8 @@ def weight_velocities(y, reals):
     """w₁′ at w₁ = 0 if w₁ were positive, and if it were negative."""
     u = y[0] if len(y) == 5 else y[5]
     inner0, inner1 = y[1], y[0] + y[1]
-    omega0 = reals[PI0] * residual(u * inner0 + y[4], reals[TARGET0], reals[OTHER0])
-    omega1 = reals[PI1] * residual(u * inner1 + y[4], reals[TARGET1], reals[OTHER1])
+    omega0 = reals[PI0] * residual_at(u * inner0, y, 0, reals)
+    omega1 = reals[PI1] * residual_at(u * inner1, y, 1, reals)
     factor = -u * y[3]
     positive = factor * (omega0 * max(inner0, 0.0) + omega1 * max(inner1, 0.0))
     negative = factor * (omega0 * min(inner0, 0.0) + omega1 * min(inner1, 0.0))
@@ -91,10 +87,7 @@ def _holds(y, mode, unit, reals):
     1 + 4w₁w₂ < 0 on the open side and 1 on the other.
     """
     u = y[0] if len(y) == 5 else y[5]
-    if unit == UNIT0:
-        omega = residual(y[4], reals[TARGET0], reals[OTHER0])
-    else:
-        omega = residual(y[4], reals[TARGET1], reals[OTHER1])
+    omega = residual_at(0.0, y, 0 if unit == UNIT0 else 1, reals)
     return mode[3] * u * omega * 4.0 * y[2] * y[3]
 
 
@@ -190,8 +183,8 @@ def _choose_both(y, mode, reals):
     unit on its surface follow from a linear equation.
     """
     u = y[0] if len(y) == 5 else y[5]
-    omega0 = reals[PI0] * residual(y[4], reals[TARGET0], reals[OTHER0])
-    omega1 = reals[PI1] * residual(y[4], reals[TARGET1], reals[OTHER1])
+    omega0 = reals[PI0] * residual_at(0.0, y, 0, reals)
+    omega1 = reals[PI1] * residual_at(0.0, y, 1, reals)
     gain = 1.0 + 4.0 * y[2] * y[3]
     low, high = min(1.0, gain), max(1.0, gain)
     ratio = 1.0 / reals[LENGTH]

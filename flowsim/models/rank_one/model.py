@@ -35,6 +35,7 @@ from flowsim.models.rank_one.plane import RankOnePlane
 from flowsim.models.rank_one.point import RankOnePoint
 from flowsim.models.rank_one.rows import constants as plain_constants
 from flowsim.models.rank_one.values import (
+    EXCESS,
     GRADIENT,
     HESSIAN,
     LOGITS,
@@ -50,7 +51,7 @@ WIDTH_RATIO = 4.0
 #: Points of one call, after which Ctrl-C is seen, and logits held at once.
 _AT_ONCE, _ROOM = 4096, 2**20
 #: Peak bytes per unit of N(N + 1) with attention: the law, then a row's values.
-_BYTES = 250
+_BYTES = 270
 
 
 class RankOneModel(OnChain):
@@ -132,6 +133,10 @@ class RankOneModel(OnChain):
         """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
         return Loss.apply(self, theta)
 
+    def excess(self, theta: Tensor) -> Tensor:
+        """The loss above the entropy rate, (...), from the logits: right relative to itself."""
+        return self.by_rows(theta, "excess")
+
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``; the flow is −∇L divided by the metric."""
         return Gradient.apply(self, theta)
@@ -174,7 +179,8 @@ class RankOneModel(OnChain):
         if quantity in ("bias", "gap"):
             found = self._of_logits(rows, quantity == "bias")
         else:
-            what, axes = {"loss": (LOSS, 0), "gradient": (GRADIENT, 1), "hessian": (HESSIAN, 2),
+            what, axes = {"loss": (LOSS, 0), "excess": (EXCESS, 0), "gradient": (GRADIENT, 1),
+                          "hessian": (HESSIAN, 2),
                           "stiffness": (STIFFNESS, 0)}[quantity]  # fmt: skip
             found = self._values(what, rows, k**axes).reshape(len(rows), *[k] * axes)
         return torch.from_numpy(found.reshape(theta.shape[:-1] + found.shape[1:])).to(theta.device)
@@ -203,7 +209,7 @@ class RankOneModel(OnChain):
         length, found = self.length if self.attention else 1, np.empty(len(rows))
         if self.attention:  # the symbol x of every value (n, x, S), and the values' weights
             symbol = np.concatenate([np.repeat([0, 1], n) for n in range(1, length + 1)])
-            law = self._exact[0][WEIGHTS:]
+            law = self._exact[0][WEIGHTS : WEIGHTS + len(symbol)]
             weights = np.stack([law[symbol == x] for x in (0, 1)])
         else:
             symbol, weights = np.array([0, 1]), np.array(self.chain.stationary)[:, None]
@@ -284,8 +290,7 @@ class RankOneModel(OnChain):
         if self.attention:
             return None
         chain = self.chain
-        levels = self.levels()
-        lowest = levels.reached(self.loss(theta))
+        lowest = self.levels().reached(self.excess(theta))
         rho, w1 = theta[:, 1], theta[:, 2]
         product = 4 * w1 * theta[:, 3]
         gain = 1 + product

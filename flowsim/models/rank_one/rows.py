@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from math import sqrt
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from flowsim.compiled import compiled
 from flowsim.interface import Rows
 from flowsim.models.codes import TRAPPED
-from flowsim.models.on_chain import levels_told
+from flowsim.models.on_chain import beyond_targets, unigram_logit
 from flowsim.models.rank_one import field as of_mode
 from flowsim.models.rank_one import kinks, straight
 from flowsim.models.rank_one import verdict as ends
@@ -19,11 +18,8 @@ from flowsim.models.rank_one.field import (
     CLOSED,
     LENGTH,
     OPEN,
-    OTHER1,
     SLIDING,
-    TARGET1,
-    UNIGRAM,
-    residual,
+    residual_at,
 )
 from flowsim.models.rank_one.kinks import UNIT0, UNIT1
 from flowsim.models.rank_one.verdict import (
@@ -32,7 +28,7 @@ from flowsim.models.rank_one.verdict import (
     EMBEDDING_BALANCE,
     FEED_FORWARD_BALANCE,
     NARROWEST,
-    ROUNDING,
+    is_below_unigram,
 )
 
 #: Numbers of ``ints``: units 0 and 1, w₁ held at 0, sign of w₁; then the coordinates of a step.
@@ -43,7 +39,8 @@ _NO_SPEED = 1e-15
 #: part of its start, is followed again.
 _NARROW, _CENTRAL = 1e3, 1e-2
 
-_field, _jacobian, _loss, _verdict = of_mode.velocity, of_mode.jacobian, of_mode.loss, ends.verdict
+_field, _jacobian, _verdict = of_mode.velocity, of_mode.jacobian, ends.verdict
+_loss, _excess = of_mode.loss, of_mode.excess
 _choose_modes, _dip, _smallest = kinks.choose_modes, kinks.dip, kinks.smallest_margin
 _project = kinks.project
 _straighten, _enter, _stage, _finish = (
@@ -54,12 +51,13 @@ _straighten, _enter, _stage, _finish = (
 )
 
 
-def constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
-    """``reals``, ``ints`` and the size of a row's memory."""
+def constants(model: Any, origin: float = 0.0) -> tuple[np.ndarray, np.ndarray, int]:
+    """``reals``, ``ints`` and the size of a row's memory; b is counted from ``origin``."""
     chain = model.chain
     p, q, (pi0, pi1) = chain.p, chain.q, chain.stationary
-    reals = [p, 1 - q, 1 - p, q, pi0, pi1, model.length, math.log(pi1 / pi0)]
-    reals += levels_told(chain)
+    reals = [p, 1 - q, 1 - p, q, pi0, pi1, model.length, unigram_logit(chain) - origin]
+    reals += [*beyond_targets(chain), chain.entropy_rate, chain.mutual_information]
+    reals.append(chain.second_eigenvalue)
     return np.array(reals, dtype=np.float64), np.zeros(_MODES, dtype=np.int64), _MEMORY
 
 
@@ -211,7 +209,7 @@ def _is_ridge(row):
     the first where 1 + 4w₁w₂ = 0.
     """
     y, reals = row.y, row.reals
-    omega = residual(y[4], reals[TARGET1], reals[OTHER1])
+    omega = residual_at(0.0, y, 1, reals)
     tied = len(y) == 5 and reals[LENGTH] == 1.0
     return tied and abs(omega) < abs(1.0 + 4.0 * y[2] * y[3])
 
@@ -224,7 +222,7 @@ def _leave_ridge(row):
     faster one is taken; a row above is given up.
     """
     y, mode = row.y, row.ints
-    if _loss(y, mode, row.reals) >= row.reals[UNIGRAM] - ROUNDING:
+    if not is_below_unigram(_excess(y, mode, row.reals), row.reals):
         return -1
     mode[UNIT1] = OPEN if abs(1.0 + 4.0 * y[2] * y[3]) >= 1.0 else CLOSED
     return 0
@@ -277,6 +275,11 @@ HOOKS = {
 }
 
 
+def counted_from(model: Any, bias: float) -> tuple[float, ...]:
+    """What the coordinates of rows are counted from: 0, and ``bias`` of b."""
+    return tuple(bias if name == "b" else 0.0 for name in model.coordinates)
+
+
 def rows_of(model: Any) -> Rows:
     """The compiled half of the model."""
 
@@ -286,10 +289,12 @@ def rows_of(model: Any) -> Rows:
         central = central if changed is None else central & changed
         return known & (narrow | central) & (model.tied and model.chain.mutual_information > 0)
 
+    bias = unigram_logit(model.chain)
     return Rows(
         tag="rank_one",
         hooks=HOOKS,
-        constants=lambda: constants(model),
+        constants=lambda: constants(model, bias),
+        origin=counted_from(model, bias),
         own_steps=True,
         rtol=1e-8,
         time_rtol=1e-10,

@@ -19,17 +19,14 @@ from flowsim.models.rank_one.attention.field import FIRST, WEIGHTS
 from flowsim.models.rank_one.field import CLOSED, OPEN, PI0, TARGET0
 
 #: What is computed.
-LOSS, GRADIENT, HESSIAN, STIFFNESS, LOGITS = range(5)
+LOSS, EXCESS, GRADIENT, HESSIAN, STIFFNESS, LOGITS = range(6)
 
-_velocity, _jacobian, _loss, _probability = (
-    plain.velocity,
-    plain.jacobian,
-    plain.loss,
-    plain.probability,
-)
+_velocity, _jacobian, _probability = plain.velocity, plain.jacobian, plain.probability
+_loss, _excess = plain.loss, plain.excess
 _logit = straight.logit_and_gradient
-_P, _Q, _LENGTH, _UNTIED = attention.P, attention.Q, attention.LENGTH, attention.UNTIED
-_evaluate, _far_velocity, _far_loss = attention.evaluate, attention.velocity, attention.loss
+_LENGTH, _UNTIED = attention.LENGTH, attention.UNTIED
+_evaluate, _far_velocity = attention.evaluate, attention.velocity
+_far_loss, _far_excess = attention.loss, attention.excess
 _far_jacobian = of_attention.linearise
 
 
@@ -44,6 +41,8 @@ def plain_values(what, theta, metric, reals, found):
         mode[1] = OPEN if y[2] * (y[0] + y[1]) > 0.0 else CLOSED
         if what == LOSS:
             found[i, 0] = _loss(y, mode, reals)
+        elif what == EXCESS:
+            found[i, 0] = _excess(y, mode, reals)
         elif what == GRADIENT:
             _velocity(y, mode, reals, rate)
             for j in range(k):
@@ -82,6 +81,8 @@ def attention_values(what, theta, metric, reals, ints, room, found):
         found[i] = math.nan
         if what == LOSS:
             found[i, 0] = _far_loss(y, reals, ints, memory)
+        elif what == EXCESS:
+            found[i, 0] = _far_excess(y, reals, ints, memory)
         elif what == GRADIENT:
             if _far_velocity(y, reals, ints, memory, rate) == 0:
                 for j in range(k):
@@ -93,8 +94,10 @@ def attention_values(what, theta, metric, reals, ints, room, found):
                         found[i, k * j + m] = -metric[j] * steep[j, m]
         elif _evaluate(y, reals, ints, memory):
             if what == LOGITS:
-                for j in range(length * (length + 1)):
-                    found[i, j] = memory[FIRST + j] - y[length + 5]
+                count, u = length * (length + 1), y[length + 6] if ints[_UNTIED] == 1 else y[0]
+                for j in range(FIRST, FIRST + count):
+                    inner, relu = memory[j + 3 * count], memory[j + 4 * count]
+                    found[i, j - FIRST] = u * (inner + 4.0 * y[length + 2] * relu)
             else:
                 found[i, 0] = _stiffness(y, reals, ints, memory)
 
@@ -109,7 +112,6 @@ def _stiffness(y, reals, ints, memory):
     for n in range(1, length + 1):
         sum_of_rho += y[n]
         for x in range(2):
-            target = 1.0 - reals[_Q] if x else reals[_P]
             for s in range(x, n + x):
                 inner, relu = memory[at + 3 * count], memory[at + 4 * count]
                 opened = memory[at + 5 * count]
@@ -119,7 +121,8 @@ def _stiffness(y, reals, ints, memory):
                 squares = 1.0 + by_e * by_e + (slope * (1.0 + o * v)) ** 2 / length
                 squares += 4.0 * u * u * (relu * relu + (w2 * opened * inner) ** 2)
                 squares += (o * o + v * v) * mean * mean + (output * output if untied else 0.0)
-                curved = max(memory[at + 2 * count], target * (1.0 - target))
-                total += reals[WEIGHTS + at - FIRST] * curved * squares
+                place = WEIGHTS + at - FIRST
+                target, other = reals[place + count], reals[place + 2 * count]
+                total += reals[place] * max(memory[at + 2 * count], target * other) * squares
                 at += 1
     return total

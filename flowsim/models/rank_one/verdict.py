@@ -15,13 +15,12 @@ from flowsim.compiled import compiled
 from flowsim.models.codes import GOING, MINIMA, REST, TRAPPED
 from flowsim.models.rank_one.field import (
     BIAS,
-    ENTROPY_RATE,
+    INFORMATION,
     LAMBDA,
     LENGTH,
     OPEN,
     SLIDING,
-    UNIGRAM,
-    loss,
+    excess,
 )
 from flowsim.models.row import Row
 from flowsim.models.vectors import invert, multiply
@@ -32,8 +31,8 @@ FEED_FORWARD_BALANCE, EMBEDDING_BALANCE, AMPLITUDE, NARROWEST, CENTRE = range(5)
 
 #: Velocities below which the rest of the way is estimated, and how short it must be.
 _SLOW, _REST = 1e-5, 1e-11
-#: Rounding of the loss.
-ROUNDING = 1e-14
+#: Rounding of the excess loss, in parts of the mutual information.
+_ROUNDING = 1e-13
 #: Rates of the flow below this count as none.
 _NO_RATE = 1e-13
 #: How near e is to a trap when it is called one, how near the logits are to the unigram's, how
@@ -72,22 +71,27 @@ def verdict(row: Row):
         return trap_verdict(row)  # where weights are large, rounding alone may keep e and b moving
     if speed > _SLOW and memory[NARROWEST] >= 0.0 and reals[LAMBDA] != 0.0:
         return GOING
-    value = loss(y, mode, reals)
-    information = reals[UNIGRAM] - reals[ENTROPY_RATE]
-    if memory[NARROWEST] < 0.0 and value < reals[UNIGRAM] - ROUNDING:
+    value = excess(y, mode, reals)
+    if memory[NARROWEST] < 0.0 and is_below_unigram(value, reals):
         amplitude = sqrt(y[0] * y[0] + y[1] * y[1])
         slope = 1.0 + 4.0 * y[2] * y[3] if mode[0] == OPEN and mode[1] == OPEN else 1.0
         memory[NARROWEST] = max(abs(y[0]) / min(1.0, amplitude), abs(slope))
         memory[CENTRE] = amplitude / min(1.0, memory[AMPLITUDE])
     if reals[LAMBDA] == 0.0:
-        return MINIMA if value - reals[ENTROPY_RATE] <= 1e-15 else GOING
+        return MINIMA if value <= 1e-15 else GOING
     if speed > _SLOW:
         return GOING
-    if value - reals[ENTROPY_RATE] < 1e-6 * information and rest_of_way(row) <= _REST:
+    if value < 1e-6 * reals[INFORMATION] and rest_of_way(row) <= _REST:
         for i in range(len(y)):
             y[i] += row.slope[i]
         return MINIMA
     return GOING
+
+
+@compiled(internal=True)
+def is_below_unigram(value, reals):
+    """Whether a loss is below h(π₁), of what it is above the entropy rate."""
+    return value < (1.0 - _ROUNDING) * reals[INFORMATION]
 
 
 @compiled(internal=True)

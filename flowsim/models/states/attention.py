@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -136,6 +137,29 @@ class StatesAttentionModel(OnChain):
         below = logits - top
         total = (many * below.clamp(max=0).exp()).sum(-1).log()
         return ((total - (many * target * below).sum(-1)) * weight).sum(-1)
+
+    def excess(self, theta: Tensor) -> Tensor:
+        """The loss above the entropy rate, (...): a mean of relative entropies.
+
+        With d = z − log t, whose mean by the target t is taken off, a relative entropy is
+        log(1 + Σ t (exp(d) − 1 − d)), where nothing cancels next to d = 0.
+        """
+        return self._by_chunks(theta, self._excess)
+
+    def _excess(self, rows: Tensor) -> Tensor:
+        *_, logits, weight, many, target = self._terms(rows)
+        beyond, target = logits.clone(), many * target
+        beyond[..., 0] -= self.chain.target_logit_gap
+        beyond -= (target * beyond).sum(-1, keepdim=True)
+        top = torch.where(many > 0, beyond, -torch.inf).amax(-1, keepdim=True)
+        far = (target * (beyond - top).exp()).sum(-1).log() + top.squeeze(-1)
+        near = beyond.clamp(-1.0, 1.0)
+        bend = torch.zeros_like(near)
+        for k in range(20, 1, -1):  # (exp(d) − 1 − d)/d² by its series
+            bend = bend * near + 1 / math.factorial(k)
+        close = (target * bend * near * near).sum(-1).log1p()
+        small = torch.where(many > 0, beyond.abs(), 0.0).amax(-1) <= 1.0
+        return (torch.where(small, close, far) * weight).sum(-1)
 
     def _gradient(self, rows: Tensor) -> Tensor:
         big_a, big_b, u, beyond, logits, weight, many, target = self._terms(rows)

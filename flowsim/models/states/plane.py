@@ -14,6 +14,7 @@ from flowsim.interface import Gap, Integral
 from flowsim.markov import SymmetricChain
 from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, reaches_global_minimum
 from flowsim.models.gap_family.base import GapModel
+from flowsim.models.gap_family.loss import relative_entropy
 from flowsim.models.on_chain import canonical_integral
 from flowsim.models.states.family import HIDDEN_PER_STATE
 from flowsim.models.states.planes import StatesPlane
@@ -117,6 +118,11 @@ class StatesModel(GapModel):
         others = math.log(self.chain.states - 1)
         stays, moves = -logsigmoid(gap - others), others - logsigmoid(others - gap)
         return (1 - self.chain.p) * stays + self.chain.p * moves
+
+    def excess(self, theta: Tensor) -> Tensor:
+        """The loss above the entropy rate, (...): the relative entropy of staying and moving."""
+        beyond = self.logit_gap(theta) - self.chain.target_logit_gap
+        return relative_entropy(beyond, 1 - self.chain.p, self.chain.p)
 
     def slope_at(self, gap: Tensor) -> Tensor:
         """ℓ′(Δ) = σ(Δ − log(S − 1)) − (1 − p) = p(1 − p)(x − 1)/((1 − p)x + p), log x = Δ − Δ*."""

@@ -98,6 +98,10 @@ class AttentionModel(OnChain):
         """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""
         return Loss.apply(self, theta)
 
+    def excess(self, theta: Tensor) -> Tensor:
+        """The loss above the entropy rate, (...), from the logits: right relative to itself."""
+        return self.by_rows(theta, "excess")
+
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of ``theta``. With ω = weight (σ(f) − t), f the logit,
 

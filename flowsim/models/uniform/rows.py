@@ -1,8 +1,9 @@
 """Uniform attention for the rows engine: field, Jacobian and loss of one row, from one pass.
 
-The row's coordinates are y = (log|e|, log|w|, a), followed by b where the bias is dynamic; the sign
-of w is kept in its memory. With γ = 4w|w| and, for each class (x, o), G = 1 + γ o, c = (x − ½)G,
-k = aG, ω and v as in ``models.uniform.sums``, and all sums at the optimal bias,
+The row's coordinates are y = (log|e|, log|w|, a), followed by b − log(π₁/π₀) where the bias is
+dynamic; the sign of w is kept in its memory. With γ = 4w|w| and, for each class (x, o),
+G = 1 + γ o, c = (x − ½)G, k = aG, ω and v as in ``models.uniform.sums``, and all sums at the
+optimal bias,
 
     (log|e|)′ = −2 Σ ω(c + k m),   (log|w|)′ = −8 sign(w) e² Σ_{o=1} ω(x − ½ + a m),
     a′ = −e² Σ ω G m,              b′ = −Σ ω.
@@ -31,15 +32,16 @@ from flowsim.models.uniform.corners import (
 )
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.shift import newton_shift
-from flowsim.models.uniform.sums import EACH, SUMS, class_sums, loss_of_ranges
-from flowsim.models.uniform.table import DYNAMIC, LENGTH
+from flowsim.models.uniform.sums import EACH, SUMS, class_sums, excess_of_ranges
+from flowsim.models.uniform.table import DYNAMIC, ENTROPY_RATE, LENGTH
 from flowsim.models.vectors import lowest_between
 
 #: Places in a row's memory: whether e is 0 for ever and the sign of w (both set before the row
 #: begins), whether a shift is known,
-#: β at the last evaluation, where that was, ∂β/∂y there, and where the step begins.
+#: β at the last evaluation, where that was, ∂β/∂y there, where the step begins, and the excess loss
+#: far out on the way to infinity.
 SIGN, KNOWN, SHIFT, PLACE, SLOPE, ORIGIN = 1, 2, 3, 4, 8, ranges.MEMORY
-HELD, MEMORY = ranges.MEMORY + 4, ranges.MEMORY + 5 + ROOM
+HELD, LIMIT, MEMORY = ranges.MEMORY + 4, ranges.MEMORY + 5, ranges.MEMORY + 6 + ROOM
 #: An evaluation further than this from where the step begins, in log|e| and log|w|, or relative in
 #: a and b, belongs to a step that will be rejected anyway, and steep logits are expensive.
 _FAR = 3.0
@@ -202,11 +204,17 @@ def _add_derivatives(c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, 
 @compiled
 def loss(y, reals, ints, memory):
     """The loss in nats; NaN where it cannot be evaluated."""
+    return reals[ENTROPY_RATE] + excess(y, reals, ints, memory)
+
+
+@compiled
+def excess(y, reals, ints, memory):
+    """The loss above the entropy rate, likewise."""
     square, gamma = math.exp(2.0 * y[0]), _gamma(y, memory)
     if _sums_at(y, square, gamma, reals, ints, memory)[0] != 0:
         return math.nan
     shift = y[3] - square / 2 if ints[DYNAMIC] == 1 else memory[SHIFT]
-    return loss_of_ranges(square, gamma, y[2], shift, reals, memory)
+    return excess_of_ranges(square, gamma, y[2], shift, reals, memory)
 
 
 @compiled(internal=True)

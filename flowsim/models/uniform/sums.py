@@ -1,15 +1,16 @@
 """Sums over the law of the past for one row, and its loss (compiled).
 
 Of the law's classes, by the current symbol x and by o = 1 where the ReLU is open; within a class
-f = β + C + K m with γ = 4w|w|, β = b − e²/2, C = e²[x + (x − ½)γ o] and K = e² a (1 + γ o).
+f = log(π₁/π₀) + β + C + K m with γ = 4w|w|, β = b − log(π₁/π₀) − e²/2, C = e²[x + (x − ½)γ o] and
+K = e² a (1 + γ o). What counts is how far f is beyond the logit of its target t.
 """
 
 from __future__ import annotations
 
 from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, cross_entropy, exponential
+from flowsim.models.elementary import clipped, excess_entropy, exponential_minus_one
 from flowsim.models.uniform.ranges import COUNT, FIRST, RANGE
-from flowsim.models.uniform.table import P, Q
+from flowsim.models.uniform.table import BEYOND, ENTROPY_RATE, P, Q
 
 #: The place in a row's memory of five sums for each of the classes (0, 0), (0, 1), (1, 0), (1, 1):
 #: Σω, Σωm, Σv, Σvm, Σvm², with ω = weight·(σ(f) − t) and v = weight·σ(f)σ(−f).
@@ -17,15 +18,18 @@ SUMS, EACH = 12, 5
 
 
 @compiled(reordered=True, internal=True)
-def _five_sums(points, weights, level, steep, rarer):
-    """The sums of u = σ(level + steep·m): ω = weight·(u − rarer), v = weight·u(1 − u)."""
+def _five_sums(points, weights, level, steep, target, other):
+    """The sums of ω and v at f = logit t + level + steep·m, by ``elementary.residual``."""
     s0 = s1 = s2 = s3 = s4 = 0.0
+    both = target * other
     for j in range(points.shape[0]):
         m = points[j]
-        inverse = exponential(-clipped(level + steep * m))
-        u = 1.0 / (1.0 + inverse)
-        omega = weights[j] * (u - rarer)
-        v = weights[j] * ((inverse * u) * u)
+        beyond = clipped(level + steep * m)
+        rise = exponential_minus_one(abs(beyond))
+        inverse = 1.0 / (1.0 + (target if beyond >= 0.0 else other) * rise)
+        away = (both * rise) * inverse
+        omega = weights[j] * (away if beyond >= 0.0 else -away)
+        v = weights[j] * ((both * inverse) * ((1.0 + rise) * inverse))
         s0 += omega
         s1 += omega * m
         s2 += v
@@ -43,19 +47,18 @@ def class_sums(square, gamma, a, shift, reals, memory):
         at = FIRST + RANGE * n
         x, o = int(memory[at]), int(memory[at + 1])
         points, weights, count = int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4])
-        # the rarer of both next symbols, so that nothing cancels where its target is small
         target, other = (1.0 - reals[Q], reals[Q]) if x else (reals[P], 1.0 - reals[P])
-        sign = 1.0 if target <= other else -1.0
         s0, s1, s2, s3, s4 = _five_sums(
             reals[points : points + count],
             reals[weights : weights + count],
-            sign * (shift + square * (x + (x - 0.5) * gamma * o)),
-            sign * square * a * (1.0 + gamma * o),
-            min(target, other),
+            shift + reals[BEYOND + x] + square * (x + (x - 0.5) * gamma * o),
+            square * a * (1.0 + gamma * o),
+            target,
+            other,
         )
         place = SUMS + EACH * (2 * x + o)
-        memory[place] += sign * s0
-        memory[place + 1] += sign * s1
+        memory[place] += s0
+        memory[place + 1] += s1
         memory[place + 2] += s2
         memory[place + 3] += s3
         memory[place + 4] += s4
@@ -64,15 +67,21 @@ def class_sums(square, gamma, a, shift, reals, memory):
 @compiled
 def loss_of_ranges(square, gamma, a, shift, reals, memory):
     """The loss in nats at β = ``shift``, over the ranges gathered in ``memory``."""
+    return reals[ENTROPY_RATE] + excess_of_ranges(square, gamma, a, shift, reals, memory)
+
+
+@compiled
+def excess_of_ranges(square, gamma, a, shift, reals, memory):
+    """The loss above the entropy rate: a mean of relative entropies, none of which cancels."""
     total = 0.0
     for n in range(int(memory[COUNT])):
         at = FIRST + RANGE * n
         x, o = int(memory[at]), int(memory[at + 1])
         points, weights, count = int(memory[at + 2]), int(memory[at + 3]), int(memory[at + 4])
-        level = shift + square * (x + (x - 0.5) * gamma * o)
+        level = shift + reals[BEYOND + x] + square * (x + (x - 0.5) * gamma * o)
         steep = square * a * (1.0 + gamma * o)
         target, other = (1.0 - reals[Q], reals[Q]) if x else (reals[P], 1.0 - reals[P])
         for j in range(count):
-            f = level + steep * reals[points + j]
-            total += reals[weights + j] * cross_entropy(f, target, other)
+            beyond = level + steep * reals[points + j]
+            total += reals[weights + j] * excess_entropy(beyond, target, other)
     return total

@@ -13,13 +13,14 @@ from threading import Lock
 import numpy as np
 
 from flowsim.chain import BinaryChain
-from flowsim.models.on_chain import levels_told
+from flowsim.models.on_chain import beyond_targets, unigram_logit
 from flowsim.models.past_law import Atoms, running_mean_law
 from flowsim.models.uniform.quadrature import GaussTree, Rule
 
-#: Places in ``reals``: the chain, π₀, π₁, then entropy rate and h(π₁), and λ.
-P, Q, PI0, PI1, ENTROPY_RATE, UNIGRAM, LAMBDA = range(7)
-_REALS = 8
+#: Places in ``reals``: the chain, π₀, π₁, then entropy rate, mutual information and λ, the
+#: unigram's logit, and by how much it is beyond the logits of both targets.
+P, Q, PI0, PI1, ENTROPY_RATE, INFORMATION, LAMBDA, UNIGRAM_LOGIT, BEYOND = range(9)
+_REALS = 10
 #: Places in ``ints``: levels present, the steepest that can be, whether the bias is a coordinate,
 #: and N.
 LEVELS, STEEPEST, DYNAMIC, LENGTH = range(4)
@@ -49,7 +50,9 @@ class LawTable:
         steepest = min(tree.depth for tree in self._trees) if compress else -1
         self._head = np.zeros(RULES + 2 * BLOCK * (steepest + 1), dtype=np.int64)
         self._head[STEEPEST], self._head[DYNAMIC], self._head[LENGTH] = steepest, dynamic, length
-        self._reals = [np.array([chain.p, chain.q, *chain.stationary, *levels_told(chain), 0.0])]
+        head = chain.p, chain.q, *chain.stationary, chain.entropy_rate, chain.mutual_information
+        logits = unigram_logit(chain), *beyond_targets(chain)
+        self._reals = [np.array([*head, chain.second_eigenvalue, *logits])]
         self._ints: list[np.ndarray] = []
         self._sizes = [_REALS, len(self._head)]
         for x, tree in enumerate(self._trees):

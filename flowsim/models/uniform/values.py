@@ -18,14 +18,15 @@ from flowsim.compiled import compiled
 from flowsim.models.bias import mean_logit
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.rows import MEMORY, SIGN, assemble
-from flowsim.models.uniform.shift import best_shift
-from flowsim.models.uniform.sums import class_sums, loss_of_ranges
-from flowsim.models.uniform.table import DYNAMIC, PI0, PI1
+from flowsim.models.uniform.shift import newton_shift
+from flowsim.models.uniform.sums import class_sums, excess_of_ranges, loss_of_ranges
+from flowsim.models.uniform.table import DYNAMIC, PI0, PI1, UNIGRAM_LOGIT
 
 #: What is computed, by name, and how many axes of length k it has.
-LOSS, BIAS, COVARIANCE, GRADIENT, HESSIAN = range(5)
-QUANTITIES = {"loss": (LOSS, 0), "bias": (BIAS, 0), "covariance": (COVARIANCE, 0),
-              "gradient": (GRADIENT, 1), "hessian": (HESSIAN, 2)}  # fmt: skip
+LOSS, EXCESS, BIAS, COVARIANCE, GRADIENT, HESSIAN = range(6)
+QUANTITIES = {"loss": (LOSS, 0), "excess": (EXCESS, 0), "bias": (BIAS, 0),
+              "covariance": (COVARIANCE, 0), "gradient": (GRADIENT, 1),
+              "hessian": (HESSIAN, 2)}  # fmt: skip
 
 
 @compiled(makes_arrays=True)
@@ -54,11 +55,14 @@ def values_of(what, theta, reals, ints, found):
             )
             continue
         if ints[DYNAMIC] == 1 and what != BIAS:
-            shift = theta[i, 3] - square / 2
+            shift = theta[i, 3] - reals[UNIGRAM_LOGIT] - square / 2
         else:
-            shift = best_shift(square, gamma, a, reals, memory)
+            shift, step = newton_shift(square, gamma, a, math.nan, reals, memory)
+            shift += step
         if what == BIAS:
-            found[i, 0] = shift + square / 2
+            found[i, 0] = shift + reals[UNIGRAM_LOGIT] + square / 2
+        elif what == EXCESS:
+            found[i, 0] = excess_of_ranges(square, gamma, a, shift, reals, memory)
         elif what == LOSS:
             found[i, 0] = loss_of_ranges(square, gamma, a, shift, reals, memory)
         else:

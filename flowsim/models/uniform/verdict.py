@@ -10,17 +10,30 @@ from flowsim.compiled import compiled
 from flowsim.interface import Rows
 from flowsim.models.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.models.uniform.corners import SLIDES
-from flowsim.models.uniform.rows import HOOKS, KNOWN, MEMORY, ORIGIN, expand, loss
-from flowsim.models.uniform.table import ENTROPY_RATE, LAMBDA, LENGTH, UNIGRAM, LawTable
+from flowsim.models.uniform.rows import HOOKS, KNOWN, LIMIT, MEMORY, ORIGIN, excess, expand, loss
+from flowsim.models.uniform.table import (
+    DYNAMIC,
+    ENTROPY_RATE,
+    INFORMATION,
+    LAMBDA,
+    LENGTH,
+    UNIGRAM_LOGIT,
+    LawTable,
+)
 from flowsim.models.vectors import copy
 
-#: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)².
+#: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)²/|λ|
+#: and than this times e's rate: what they still move by changes that rate by no part of it.
 _TRAPPED = 1e-13
 #: What is left of Σω in rounding, where b has come to its best value.
 _ROUNDING = 1e-15
-#: A row is at rest once no coordinate moves faster than this.
+#: A row is at rest once no coordinate moves faster than this, times λ²: at a minimum e² is as small
+#: as |λ|, and a moves e⁴ as fast.
 _STATIONARY = 1e-12
-#: log|e| where the curvature of the plane e = 0 is read off the field.
+#: An excess loss below this part of the mutual information is none, nor is one that rounding may
+#: leave.
+_NONE, _LEAST = 1e-9, 1e-30
+#: log|e| where the curvature of the plane e = 0 is read off the field, in units of the root of |λ|.
 _NEAR_PLANE = math.log(1e-6)
 #: |a| from where drifting to infinity is looked for, and log|e| and log|a| of how far it is probed.
 _FAR_OUT, _PROBE = 20.0, math.log(1e3)
@@ -41,24 +54,35 @@ def verdict(row):
     others = moving = 0.0
     for i in range(1, len(y)):
         size = min(1.0, math.exp(y[1])) if i == 1 else 1.0
-        moving = max(moving, abs(velocity[i]) * size)
+        if i < 3 or abs(velocity[3]) > _ROUNDING * abs(reals[LAMBDA]):
+            moving = max(moving, abs(velocity[i]) * size)
         if i < 3 or abs(velocity[3]) > min(_ROUNDING, 1e-6 * abs(velocity[0])):
             others = max(others, abs(velocity[i]))
-    falls = velocity[0] < 0 and others <= _TRAPPED * velocity[0] * velocity[0]
+    rate = abs(velocity[0])
+    quiet = others * max(rate, abs(reals[LAMBDA])) <= _TRAPPED * rate * rate
+    falls = velocity[0] < 0.0 and quiet and reals[LAMBDA] != 0.0
     if falls and _plane_attracts(y, reals, ints, memory, work):
         return TRAPPED
     # with λ = 0 the plane e = 0 attracts ever more slowly
-    if reals[LAMBDA] == 0.0 and loss(y, reals, ints, memory) - reals[ENTROPY_RATE] <= 1e-15:
+    if reals[LAMBDA] == 0.0 and excess(y, reals, ints, memory) <= 1e-15:
         return MINIMA
     far = abs(y[2]) > max(_FAR_OUT, 2.0 * ints[LENGTH]) and memory[SLIDES] == 0.0
     if far and _drifts(y, velocity, jacobian, reals, ints, memory, work):
         return DRIFTS
-    if max(abs(velocity[0]), moving) > _STATIONARY or memory[SLIDES] == 1.0:
+    speed = max(abs(velocity[0]), moving)
+    if speed > _STATIONARY or memory[SLIDES] == 1.0:
         return GOING
-    excess = loss(y, reals, ints, memory) - reals[ENTROPY_RATE]
-    if excess <= 1e-9 * (reals[UNIGRAM] - reals[ENTROPY_RATE]) + 1e-15:
+    if excess(y, reals, ints, memory) <= max(_NONE * reals[INFORMATION], _LEAST):
         return MINIMA
-    return REST
+    return REST if speed <= _STATIONARY * reals[LAMBDA] ** 2 else GOING
+
+
+@compiled
+def end_loss(row, rule):
+    """The loss of a row's end: of one that drifts that a thousand times further out."""
+    if rule == DRIFTS:
+        return row.reals[ENTROPY_RATE] + row.memory[LIMIT]
+    return loss(row.y, row.reals, row.ints, row.memory)
 
 
 @compiled(late=True)
@@ -66,7 +90,7 @@ def _plane_attracts(y, reals, ints, memory, work):
     """Whether |e| falls close to the plane e = 0 below y."""
     point, rate = work[0, 0], work[0, 1]
     copy(y, point)
-    point[0] = min(y[0], _NEAR_PLANE)
+    point[0] = min(y[0], _NEAR_PLANE + 0.5 * math.log(abs(reals[LAMBDA])))
     memory[KNOWN] = 0.0  # the bias of a point so far away is solved for anew
     status = expand(point, reals, ints, memory, rate, work[1], 0.0)
     memory[KNOWN] = 0.0
@@ -89,11 +113,11 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     point[2] *= math.exp(2.0 * _PROBE)
     memory[KNOWN] = 0.0
     status = expand(point, reals, ints, memory, rate, steep, 1.0)
-    excess = loss(point, reals, ints, memory) - reals[ENTROPY_RATE]
+    memory[LIMIT] = value = excess(point, reals, ints, memory)
     memory[KNOWN] = 0.0
     for j in range(len(y)):
         memory[ORIGIN + j] = y[j]
-    if status != 0 or not excess > _ABOVE * (reals[UNIGRAM] - reals[ENTROPY_RATE]):
+    if status != 0 or not value > _ABOVE * reals[INFORMATION]:
         return False
     share = math.exp(2.0 * point[0])
     slope = -rate[2] / share  # ∂L/∂K
@@ -144,9 +168,11 @@ def is_floor(y, jacobian, without_w):
 
 def rows_of(table: LawTable) -> Rows:
     """The compiled half of the model whose law is in the table."""
+    bias = (0.0, 0.0, 0.0, table.reals[UNIGRAM_LOGIT])
     return Rows(
         "uniform",
-        {**HOOKS, "verdict": verdict},
+        {**HOOKS, "verdict": verdict, "end_loss": end_loss},
         lambda: (table.reals, table.ints, MEMORY),
+        origin=bias if table.ints[DYNAMIC] else (),
         extend=table.add,
     )

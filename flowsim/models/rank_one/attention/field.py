@@ -1,10 +1,14 @@
 """The rank-one model with attention for the rows engine: field and loss of one row.
 
 y = (e, ρ_1 … ρ_N, w₁, w₂, o, v, b[, c]); with X_i = e x_i + ρ_i, M = (1/n) Σ_{i≤n} X_i and
-Y = X_n + o v M the logit is f = u[Y + 4w₂ R(w₁Y)] + b, u = e or c. There are N(N + 1) values of
-(n, x, S), each with a kink of its own, and orbits that slide along many at once. So R is the ReLU
-with its kink rounded off over a width δ, R(z) = (z + δ)²/(4δ) for |z| < δ, which turns sliding into
-a stiff motion inside the rounded part; what is found is said to hold for this width.
+Y = X_n + o v M the logit is f = u[Y + 4w₂ R(w₁Y)] + b, u = e or c. What counts is how far f is
+beyond the logit of its target, f − logit t; rows are followed with b − log(π₁/π₀) for b, so that
+next to p + q = 1, where the targets differ by rounding from one another, nothing cancels.
+
+There are N(N + 1) values of (n, x, S), each with a kink of its own, and orbits that slide along
+many at once. So R is the ReLU with its kink rounded off over a width δ,
+R(z) = (z + δ)²/(4δ) for |z| < δ, which turns sliding into a stiff motion inside the rounded part;
+what is found is said to hold for this width.
 """
 
 from __future__ import annotations
@@ -15,32 +19,39 @@ import numpy as np
 
 from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, cross_entropy, exponential
-from flowsim.models.on_chain import levels_told
+from flowsim.models.elementary import clipped, excess_entropy, exponential_minus_one
+from flowsim.models.on_chain import beyond_targets, unigram_logit
 from flowsim.models.past_law import joint_law
 
 #: The ReLU's kink is rounded off over this width of w₁Y, to both sides, where orbits are followed
 #: to limits, paths and times; the model's ``loss`` is exact.
 RELU_WIDTH = 1e-4
-#: Places in ``reals``: the chain, δ, entropy rate, h(π₁) and λ; then the weight of each value.
-P, Q, WIDTH, ENTROPY_RATE, UNIGRAM, LAMBDA, WEIGHTS = 0, 1, 2, 3, 4, 5, 8
+#: Places in ``reals``: λ, δ, entropy rate, mutual information, what b is counted from beside
+#: log(π₁/π₀), and by how much that is beyond the logits of both targets; then of each value the
+#: weight, the target t and 1 − t.
+LAMBDA, WIDTH, ENTROPY_RATE, INFORMATION, ORIGIN, BEYOND, WEIGHTS = 0, 1, 2, 3, 4, 5, 8
 #: Places in ``ints``.
 LENGTH, UNTIED = 0, 1
-#: Values per (n, x, S) in a row's memory: f, σ(f), σ′(f), Y, R and R′.
+#: Values per (n, x, S) in a row's memory: f − logit t, σ(f) − t, σ′(f), Y, R and R′.
 EACH = 6
 #: Numbers in memory before them, for ``attention_verdict``, and behind them, for the Jacobian.
 FIRST, ROOM = 64, 16
 
 
 def constants(
-    chain: BinaryChain, length: int, tied: bool, width: float = RELU_WIDTH
+    chain: BinaryChain, length: int, tied: bool, width: float = RELU_WIDTH, origin: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """``reals``, ``ints`` and the size of a row's memory."""
+    """``reals``, ``ints`` and the size of a row's memory; b is counted from ``origin``."""
     law = joint_law(chain, length) / length
     weights = [law[n - 1, x, x : n + x] for n in range(1, length + 1) for x in (0, 1)]
-    head = np.zeros(WEIGHTS)
-    head[[P, Q, WIDTH]] = chain.p, chain.q, width
-    head[[ENTROPY_RATE, UNIGRAM, LAMBDA]] = levels_told(chain)
+    head, count = np.zeros(WEIGHTS), np.tile([0, 1], length)
+    head[[LAMBDA, WIDTH]] = chain.second_eigenvalue, width
+    head[[ENTROPY_RATE, INFORMATION]] = chain.entropy_rate, chain.mutual_information
+    head[ORIGIN] = unigram_logit(chain) - origin
+    head[[BEYOND, BEYOND + 1]] = beyond_targets(chain)
+    symbol = np.repeat(count, np.repeat(np.arange(1, length + 1), 2))
+    target, other = np.array([chain.p, 1 - chain.q]), np.array([1 - chain.p, chain.q])
+    weights += [target[symbol], other[symbol]]
     memory = FIRST + EACH * length * (length + 1) + 2 * length + ROOM
     ints = np.array([length, not tied], dtype=np.int64)
     return np.concatenate([head, *weights]), ints, memory
@@ -57,12 +68,15 @@ def _rounded(z, width):
 
 
 @compiled(reordered=True, internal=True)
-def _probabilities(logit, chance, slope):
-    """σ(f) and σ′(f) of all logits."""
-    for j in range(logit.shape[0]):
-        inverse = exponential(-clipped(logit[j]))
-        chance[j] = 1.0 / (1.0 + inverse)
-        slope[j] = (inverse * chance[j]) * chance[j]
+def _residuals(beyond, target, other, omega, slope):
+    """σ(f) − t and σ′(f) of all logits, by the formulas of ``elementary.residual``."""
+    for j in range(beyond.shape[0]):
+        rise = exponential_minus_one(abs(clipped(beyond[j])))
+        both = target[j] * other[j]
+        inverse = 1.0 / (1.0 + (target[j] if beyond[j] >= 0.0 else other[j]) * rise)
+        away = both * rise * inverse
+        omega[j] = away if beyond[j] >= 0.0 else -away
+        slope[j] = (both * inverse) * ((1.0 + rise) * inverse)
 
 
 @compiled
@@ -71,24 +85,27 @@ def evaluate(y, reals, ints, memory):
     length = ints[LENGTH]
     count = length * (length + 1)
     e, w1, w2 = y[0], y[length + 1], y[length + 2]
-    product, bias = y[length + 3] * y[length + 4], y[length + 5]
+    product, bias = y[length + 3] * y[length + 4], y[length + 5] - reals[ORIGIN]
     u = y[length + 6] if ints[UNTIED] == 1 else e
     at, total, sum_of_rho = FIRST, 0.0, 0.0
     for n in range(1, length + 1):
         sum_of_rho += y[n]
         for x in range(2):
+            beyond = bias + reals[BEYOND + x]
             for s in range(x, n + x):
                 mean = (e * s + sum_of_rho) / n
                 inner = e * x + y[n] + product * mean
                 relu, opened = _rounded(w1 * inner, reals[WIDTH])
-                memory[at] = u * (inner + 4.0 * w2 * relu) + bias
+                memory[at] = u * (inner + 4.0 * w2 * relu) + beyond
                 memory[at + 3 * count] = inner
                 memory[at + 4 * count] = relu
                 memory[at + 5 * count] = opened
                 total += memory[at]
                 at += 1
-    _probabilities(
+    _residuals(
         memory[FIRST : FIRST + count],
+        reals[WEIGHTS + count : WEIGHTS + 2 * count],
+        reals[WEIGHTS + 2 * count : WEIGHTS + 3 * count],
         memory[FIRST + count : FIRST + 2 * count],
         memory[FIRST + 2 * count : FIRST + 3 * count],
     )
@@ -111,9 +128,8 @@ def velocity(y, reals, ints, memory, out):
         sum_of_rho += y[n]
         by_y = 0.0
         for x in range(2):
-            target = 1.0 - reals[Q] if x else reals[P]
             for s in range(x, n + x):
-                omega = reals[WEIGHTS + at - FIRST] * (memory[at + count] - target)
+                omega = reals[WEIGHTS + at - FIRST] * memory[at + count]
                 inner, relu = memory[at + 3 * count], memory[at + 4 * count]
                 opened = memory[at + 5 * count]
                 here = omega * u * (1.0 + 4.0 * w1 * w2 * opened)
@@ -142,13 +158,16 @@ def velocity(y, reals, ints, memory, out):
 @compiled
 def loss(y, reals, ints, memory):
     """The loss in nats, with R for the ReLU."""
+    return reals[ENTROPY_RATE] + excess(y, reals, ints, memory)
+
+
+@compiled
+def excess(y, reals, ints, memory):
+    """The loss above the entropy rate: a mean of relative entropies, none of which cancels."""
     if not evaluate(y, reals, ints, memory):
         return math.nan
-    total, at = 0.0, FIRST
-    for n in range(1, ints[LENGTH] + 1):
-        for x in range(2):
-            target, other = (1.0 - reals[Q], reals[Q]) if x else (reals[P], 1.0 - reals[P])
-            for _ in range(n):
-                total += reals[WEIGHTS + at - FIRST] * cross_entropy(memory[at], target, other)
-                at += 1
+    total, count = 0.0, ints[LENGTH] * (ints[LENGTH] + 1)
+    for j in range(WEIGHTS, WEIGHTS + count):
+        beyond = memory[FIRST + j - WEIGHTS]
+        total += reals[j] * excess_entropy(beyond, reals[j + count], reals[j + 2 * count])
     return total

@@ -16,8 +16,6 @@ from flowsim.models.rank_one.attention.field import (
     UNTIED,
     WEIGHTS,
     WIDTH,
-    P,
-    Q,
     velocity,
 )
 
@@ -43,10 +41,9 @@ def linearise(y, reals, ints, memory, out, jacobian):
     for n in range(1, length + 1):
         sum_of_rho += y[n]
         for x in range(2):
-            target = 1.0 - reals[Q] if x else reals[P]
             for s in range(x, n + x):
                 weight = reals[WEIGHTS + at - FIRST]
-                omega = weight * (memory[at + count] - target)
+                omega = weight * memory[at + count]
                 slope = weight * memory[at + 2 * count]
                 values = memory[at + 3 * count], memory[at + 4 * count], memory[at + 5 * count]
                 mean = (y[0] * s + sum_of_rho) / n

@@ -9,8 +9,10 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from flowsim.interface import Rows
+from flowsim.models.on_chain import unigram_logit
 from flowsim.models.rank_one.attention import field, jacobian, verdict
 from flowsim.models.rank_one.attention.verdict import TIME
+from flowsim.models.rank_one.rows import counted_from
 
 _jacobian, _begin_row, _back = jacobian.linearise, verdict.begin, verdict.conserve
 
@@ -38,17 +40,23 @@ HOOKS = {
     "linearise": _linearise,
     "loss": field.loss,
     "verdict": verdict.verdict,
+    "end_loss": verdict.end_loss,
     "conserve": _conserve,
 }
 
 
 @lru_cache(maxsize=8)
 def _constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
-    return field.constants(model.chain, model.length, model.tied)
+    return field.constants(model.chain, model.length, model.tied, origin=unigram_logit(model.chain))
 
 
 def rows_of(model: Any) -> Rows:
     """The compiled half of the model."""
     return Rows(
-        "rank_one_attention", HOOKS, lambda: _constants(model), max_steps=30_000, at_once=32
+        "rank_one_attention",
+        HOOKS,
+        lambda: _constants(model),
+        origin=counted_from(model, unigram_logit(model.chain)),
+        max_steps=30_000,
+        at_once=32,
     )

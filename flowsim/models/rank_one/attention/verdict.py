@@ -17,24 +17,29 @@ from flowsim.compiled import compiled
 from flowsim.models.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.models.rank_one.attention.field import (
     ENTROPY_RATE,
+    INFORMATION,
     LAMBDA,
     LENGTH,
-    UNIGRAM,
+    ORIGIN,
     UNTIED,
-    P,
-    Q,
+    excess,
     loss,
 )
 from flowsim.models.rank_one.attention.jacobian import linearise
 
 #: Places in a row's memory: w₁² − w₂² and o² − v² at its start, the time, the last mark, the last
-#: extrapolation of the loss, and the losses at the marks, two for each decade of time from 1.
-BALANCE, TIME, MARK, LIMIT, LOSSES = 0, 2, 3, 4, 8
+#: extrapolation of the excess loss, and the excess losses at the marks, two for each decade of time
+#: from 1.
+BALANCE, TIME, MARK, LIMIT, EXCESSES = 0, 2, 3, 4, 8
 _MARKS = 48
-#: A row is at rest once no coordinate moves faster than this.
-_STATIONARY = 1e-12
-#: The first time at which a row may be found to creep, as a mark.
-_FIRST_MARK = 6
+#: A row is at rest once no coordinate moves faster than this times λ², as saddles repel, or than
+#: rounding lets it, which is a part of λ.
+_STATIONARY, _NOISE = 1e-12, 1e-15
+#: An excess below this part of the mutual information is none, nor is one that rounding may leave.
+_NONE, _ROUNDING = 1e-9, 1e-30
+#: The first time at which a row may be found to creep, as a mark, and in units of 1/λ²: saddles at
+#: which an excess is left repel as slowly as 1/λ², and later.
+_FIRST_MARK, _FIRST_TIME = 6, 1e3
 #: Ratios of successive falls, per decade, of a power law; slower ones cannot be extrapolated.
 _FASTEST, _SLOWEST = 1e-3, 0.8
 #: How far two extrapolations may differ, and what may be left to fall, relative to the excess.
@@ -74,58 +79,74 @@ def verdict(row):
     """GOING, or the rule that ends the row."""
     y, velocity, jacobian, work = row.y, row.velocity, row.derivative, row.work
     reals, ints, memory = row.reals, row.ints, row.memory
-    information = reals[UNIGRAM] - reals[ENTROPY_RATE]
-    speed = 0.0
+    information, speed = reals[INFORMATION], 0.0
     for value in velocity:
         speed = max(speed, abs(value))
-    if speed <= _STATIONARY:
-        return _at_rest(y, jacobian, information, reals, ints, memory, work)
+    if speed <= _STATIONARY and _is_least(excess(y, reals, ints, memory), reals):
+        return MINIMA
+    least = abs(reals[LAMBDA])
+    if speed <= max(_STATIONARY * least, _NOISE) * least:
+        return _at_rest(y, jacobian, reals, ints, memory, work)
     time = memory[TIME]
     mark = math.floor(2.0 * math.log10(time)) if time >= 1.0 else -1
     if mark <= memory[MARK] or mark >= _MARKS:
         return GOING
-    value = loss(y, reals, ints, memory)
+    value = excess(y, reals, ints, memory)
     for m in range(int(memory[MARK]) + 1, mark + 1):
-        memory[LOSSES + m] = value
+        memory[EXCESSES + m] = value
     memory[MARK] = mark
-    excess = value - reals[ENTROPY_RATE]
-    if excess <= 1e-9 * information + 1e-15:
+    if _is_least(value, reals):
         return MINIMA
     if mark < _FIRST_MARK:
         return GOING
-    before = memory[LOSSES + mark - 4] - memory[LOSSES + mark - 2]
-    fall = memory[LOSSES + mark - 2] - value
+    before = memory[EXCESSES + mark - 4] - memory[EXCESSES + mark - 2]
+    fall = memory[EXCESSES + mark - 2] - value
     if not (before > 0.0 and _FASTEST * before < fall < _SLOWEST * before):
         return GOING
     left = fall * fall / (before - fall)
     limit, last = value - left, memory[LIMIT]
     memory[LIMIT] = limit
-    if excess <= _SMALL * information:
-        whole = max(abs(limit - reals[ENTROPY_RATE]), abs(last - reals[ENTROPY_RATE]))
-        return MINIMA if whole <= _WHOLE * excess else GOING
-    if left > _LEFT * excess or abs(limit - last) > _AGREEMENT * (limit - reals[ENTROPY_RATE]):
+    if value <= _SMALL * information:
+        return MINIMA if max(abs(limit), abs(last)) <= _WHOLE * value else GOING
+    if time * reals[LAMBDA] ** 2 < _FIRST_TIME:
+        return GOING
+    if left > _LEFT * value or abs(limit - last) > _AGREEMENT * limit:
         return GOING
     if not attracts(y, jacobian, _GROWTH / time, ints, work[0]):
         return GOING
-    if limit - reals[ENTROPY_RATE] > _PLANE * information and not _plane_attracts(
+    if limit > _PLANE * information and not _plane_attracts(
         y, jacobian, _GROWTH / time, reals, ints, memory, work
     ):
         return GOING
     return DRIFTS
 
 
+@compiled
+def end_loss(row, rule):
+    """The loss of a row's end: of one that creeps what was extrapolated."""
+    if rule == DRIFTS:
+        return row.reals[ENTROPY_RATE] + row.memory[LIMIT]
+    return loss(row.y, row.reals, row.ints, row.memory)
+
+
 @compiled(internal=True)
-def _at_rest(y, jacobian, information, reals, ints, memory, work):
+def _is_least(value, reals):
+    """Whether an excess loss is none. At p + q = 1 every orbit's tends to zero."""
+    if reals[LAMBDA] == 0.0:
+        return value <= 1e-15
+    return value <= max(_NONE * reals[INFORMATION], _ROUNDING)
+
+
+@compiled(internal=True)
+def _at_rest(y, jacobian, reals, ints, memory, work):
     """What a point without velocity is; TRAPPED also sets e to zero."""
-    excess = loss(y, reals, ints, memory) - reals[ENTROPY_RATE]
-    if excess <= 1e-9 * information + 1e-15:
-        return MINIMA
-    tied = ints[UNTIED] == 0
-    if tied and reals[LAMBDA] != 0.0 and abs(excess - information) <= 1e-9 * information:
+    value, information = excess(y, reals, ints, memory), reals[INFORMATION]
+    if ints[UNTIED] == 0 and abs(value - information) <= _NONE * information:
         largest = 0.0
         for i in range(len(y)):
             largest = max(largest, abs(jacobian[i, i]))
-        if attracts(y, jacobian, 1e-9 * (1.0 + largest), ints, work[0]):
+        growth = (1e-9 * abs(reals[LAMBDA]) + 1e-15) * (1.0 + largest)
+        if attracts(y, jacobian, growth, ints, work[0]):
             return TRAPPED
     return REST
 
@@ -134,7 +155,7 @@ def _at_rest(y, jacobian, information, reals, ints, memory, work):
 def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
     """Whether the plane e = 0 attracts at the point of it below y with the optimal bias."""
     point, velocity = y.copy(), work[0, 0]
-    point[0], point[ints[LENGTH] + 5] = 0.0, math.log(reals[P] / reals[Q])
+    point[0], point[ints[LENGTH] + 5] = 0.0, reals[ORIGIN]
     if linearise(point, reals, ints, memory, velocity, work[1]) != 0:
         return False
     return attracts(point, work[1], growth, ints, work[0])
