@@ -27,9 +27,10 @@ class Label(IntEnum, metaclass=_Words):
 
     UNRESOLVED: not known. GLOBAL_MINIMUM: it has learned. LOCAL_MINIMUM: it is trapped. SADDLE: it
     ends at a critical point from which the loss can descend. INFINITY: the flow grows without
-    bound, in models without known levels. Of an optimizer's steps alone: PERIODIC, they come back
-    to where they were, again and again; BOUNDED, they neither rest nor repeat themselves, and stay
-    near; DIVERGED, they lead further and further away.
+    bound, in models without known levels. PERIODIC: an optimizer's steps come back to where they
+    were, again and again, or the orbit of a field that is no gradient flow is closed, or approaches
+    a closed one. BOUNDED: they neither rest nor repeat themselves, and stay near, for as far as
+    they were followed. DIVERGED, of an optimizer's steps alone: they lead further and further away.
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", p=0.5, q=0.8)
@@ -59,7 +60,7 @@ class Status(IntEnum):
 
     CONVERGED: at an end. TIMED_OUT: its steps or its time were used up. DIVERGED: it left all
     bounds. FAILED: no step was small enough, or the flow is not unique from where it stopped.
-    PERIODIC: large steps of gradient descent go round in a circle.
+    PERIODIC: large steps of gradient descent go round in a circle, or the orbit of a field does.
 
     >>> import flowsim
     >>> flowsim.Status.TIMED_OUT.name
@@ -80,7 +81,9 @@ class Rule(IntEnum):
     TRAPPED_BY_PLANE: e went to 0, and e = 0 is stable there. REACHED_MINIMA: the orbit met the set
     of global minima. CAME_TO_REST: loss and curvature where the orbit stopped. SHADOWS: it passed a
     saddle or took long, and starts displaced a little end alike. DRIFTS: it goes to infinity, in
-    models of a chain along a valley above the entropy rate. REFERENCE: torchdiffeq's odeint alone.
+    models of a chain along a valley above the entropy rate. REFERENCE: torchdiffeq's odeint
+    alone. RETURNS: returns of the orbit of a field to a surface across it, to the same point,
+    nearer and nearer to a sink, or near for all its steps.
     LEARNED: the loss of training ended near the entropy rate. STEPS: an optimizer's steps came
     back, stayed near, or led away.
 
@@ -100,6 +103,7 @@ class Rule(IntEnum):
     REFERENCE = 8
     LEARNED = 9
     STEPS = 10
+    RETURNS = 11
 
 
 class CriticalPoint(IntEnum):

@@ -9,7 +9,7 @@ spends its steps and is left unresolved.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import pairwise
@@ -17,15 +17,19 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from flowsim.flow.batch import filled
 from flowsim.flow.chart import Chart
 from flowsim.flow.doubt import beyond_doubt, displace
+from flowsim.flow.growth import Growth
 from flowsim.flow.how import Limits, Steps
+from flowsim.flow.recurrence import FIRST, Returns, spirals
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C
 from flowsim.interface import Levels, Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
+from flowsim.landscape.stability import rounded
 
 #: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
 _SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
@@ -42,17 +46,17 @@ _TRAPPED, _NEAR_PLANE, _TOGETHER = 1e-13, math.log(1e-6), 1e-3
 _PASSED, _DOUBTFUL = 3.0, 1e-3
 #: After so many very short steps a row creeps along a kink; on the way to times it may for longer.
 _CREEPING, _CREEPING_LONG = 200, 2000
-#: A row this far out, with no end to its growth, has gone to infinity.
-_BEYOND = 1e9
 #: No row takes longer, in units of the time in which it would move by its own size at first.
 _FOR_EVER = 1e30
-#: What grows by as much in every tenfold time, or by the same factor, goes to infinity: within the
-#: first, and by the second at least; in it coordinates take part that grow by the third of the
-#: fastest.
-_STEADY, _LEAST, _GROWS = 0.02, 1e-3, 0.05
-#: A row that has had so many steps ends once it has grown like one power of time over three tenfold
-#: times, if that is no greater than this: with a greater one starts move to minima far away.
-_PATIENT, _SLOW = 150, 0.5
+#: A row that has had so many steps ends once it grows steadily like a small power of time.
+_PATIENT = 400
+#: A row that drifts so slowly that rounding shortens its steps ends after so many.
+_DRIFTING = 400
+#: A velocity counts above this times what rounding may change in it; a row has a rate of return
+#: where a step of Newton's method leaves this part of its velocity at most.
+_RESOLVED, _LINEAR = 30.0, 0.1
+#: No rate of a sink is slower than this part of the stiffest where its way is short for certain.
+_REGULAR = 1e-3
 #: Evaluations of the field in a step.
 _EVALUATIONS = 8
 #: A step is at most this times rtol to the power 1/ORDER, and no more than 1, over the fastest rate
@@ -73,26 +77,18 @@ _VERY_SHORT = 1e-4
 _STILL = 1e-15
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
-#: Numbers that torch takes at once, with AVX-512; it rounds those that are left otherwise.
-_AT_ONCE = 16
 #: Why a row stopped: a value of ``Rule``, or one of these.
 _GOING = int(Rule.NONE)
-_OUT_OF_STEPS, _NOT_FINITE, _DIVERGED = 100, 101, 102
+_OUT_OF_STEPS, _NOT_FINITE, _DIVERGED, _SETTLED = 100, 101, 102, 103
+_REPEATS, _SPIRALS, _DRIFTS = 104, 105, 106
 _STATUS = {
     _OUT_OF_STEPS: Status.TIMED_OUT,
     _NOT_FINITE: Status.FAILED,
     _DIVERGED: Status.DIVERGED,
+    _REPEATS: Status.PERIODIC,
 }
-
-
-def filled(which: Tensor) -> Tensor:
-    """The numbers of the rows (m,) that are True, the last again and again until they fill vectors.
-
-    So the rounding of no row depends on its place; a row that is there twice goes the same way
-    twice.
-    """
-    index = which.nonzero()[:, 0]
-    return torch.cat([index, index[-1:].expand(-len(index) % _AT_ONCE)]) if len(index) else index
+#: A turn is followed with these errors to see whether an orbit is closed, or a spiral comes nearer.
+_FINE = Steps(1e-9, 1e-14, 0)
 
 
 @dataclass
@@ -402,17 +398,42 @@ def follow(
     # nearest that it left again
     slow = _speed(state)
     near = nearest = passed = torch.full_like(slow, torch.inf)
-    decades = _Decades(start) if levels is None else None
+    growth = Growth(start) if levels is None else None
+    drifts = torch.zeros_like(why)  # for how many steps rows were slow, and yet not at rest
+    # the flow of a loss cannot come back
+    circles = _Circles(model, state, start, steps.most) if _is_field(model) else None
     for attempt in range(steps.most + 1):
-        reason, falls = _verdict(state, levels, attempt == 0)
+        # a row that was found to drift is looked at again when its time has grown tenfold
+        looks = drifts[state.index] == 0
+        if growth is not None:
+            looks |= growth.due[state.index]
+        reason, falls = _verdict(state, levels, attempt == 0, looks)
+        drifting = (reason == _DRIFTS) | (~looks & (reason == _GOING))
+        moves = _speed(state) > 10 * _STATIONARY
+        drifts[state.index] = torch.where(moves, 0, drifts[state.index] + drifting.long())
+        ends = drifting & (drifts[state.index] > _DRIFTING)
+        reason = torch.where(reason == _DRIFTS, _GOING, reason)
+        reason = torch.where(ends & (reason == _GOING), _OUT_OF_STEPS, reason)
+        if growth is not None:
+            slows = (reason == _GOING) & growth.due[state.index] & (_speed(state) <= _STATIONARY)
+            if bool(slows.any()):
+                rows = slows.nonzero()[:, 0]
+                settles = growth.converged(model, state.index[rows])[0]
+                reason[rows[settles]] = _SETTLED
+        if circles is not None:
+            reason = circles.reason(state.index, reason)
         given_up = (state.short > _CREEPING) | (attempt == steps.most)
-        if decades is not None and attempt > _PATIENT:
-            given_up |= decades.escapes[state.index]
+        if growth is not None and attempt > _PATIENT:
+            given_up |= growth.escapes[state.index]
         given_up &= reason == _GOING
         reason = torch.where(given_up, _OUT_OF_STEPS, reason)
         done = reason != _GOING
         if bool(done.any()):
             index, trapped = state.index[done], reason[done] == Rule.TRAPPED_BY_PLANE
+            if growth is not None:
+                last = state.some(done & (reason == _NOT_FINITE))
+                motion = model.field(last.theta), model.jacobian(last.theta)
+                growth.stuck(last.index, last.theta, *motion, last.time)
             why[index], attempts[index] = reason[done], attempt
             theta[index] = torch.where(falls[done], 0.0, state.theta[done])
             closest[index] = torch.where(trapped, nearest[done], passed[done])
@@ -422,89 +443,96 @@ def follow(
         if not len(state.index):
             break
         state.advance(state.h)
-        if decades is not None:
-            decades.note(state)
+        if growth is not None:
+            growth.note(state.index, state.theta, state.time)
+        if circles is not None:
+            circles.note(attempt + 1, state)
         speed, steep = _speed(state), state.jacobian.abs().amax((1, 2))
         distance = speed / steep / state.scale()
         passed = torch.where(speed > _PASSED * slow, torch.minimum(passed, near), passed)
         near = torch.where(speed < slow, distance, near)
         slow, nearest = torch.minimum(slow, speed), torch.minimum(nearest, distance)
+    if growth is not None:
+        rows = ((why == _DIVERGED) | (why == _SETTLED)).nonzero()[:, 0]
+        settles, limit = growth.converged(model, rows)
+        theta[rows[settles]], why[rows[settles]] = limit[settles], Rule.CAME_TO_REST
+    if circles is not None:
+        theta = torch.where((why == _SPIRALS).unsqueeze(1), circles.sink, theta)
     limits, doubtful = _labelled(model, levels, start, theta, why, attempts, closest)
-    if decades is not None:
-        decades.name(model, limits)
+    if growth is not None:
+        given_up = why == _OUT_OF_STEPS
+        growth.name(model, limits, why == _DIVERGED, given_up, drifts > _DRIFTING)
+    if circles is not None:
+        circles.name(limits, why, attempts == steps.most)
+        doubtful &= (limits.label != Label.PERIODIC) & (limits.label != Label.BOUNDED)
     return limits, doubtful
 
 
-class _Decades:
-    """Where rows were when their time had grown tenfold, the last four times that it had.
+def _is_field(model: Model) -> bool:
+    """Whether a model without levels is no gradient flow."""
+    return model.levels() is None and type(model).field is not Model.field
+
+
+class _Circles:
+    """Rows of a field that come back to where they were, or circle a sink.
 
     Attributes:
-        time, theta: (n, 4) and (n, 4, k), the latest last; NaN before.
-        escapes: which rows had grown like one small power of time over all four, and still did,
-            (n,).
+        period: of rows whose orbit is closed, or near a cycle, (n,), else NaN.
+        sink: where rows end that spiral there, (n, k), else NaN.
     """
 
-    def __init__(self, start: Tensor) -> None:
-        self.time = torch.full_like(start[:, :1], torch.nan).repeat(1, 4)
-        self.theta = torch.full_like(start[:, None], torch.nan).repeat(1, 4, 1)
-        self.escapes = torch.zeros_like(start[:, 0], dtype=torch.bool)
+    def __init__(self, model: Model, state: Rows, start: Tensor, most: int) -> None:
+        self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
+        self.sink = torch.full_like(start, torch.nan)
+        y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
+        y[state.index], field[state.index], curve[state.index] = state.y, state.field, _curve(state)
+        self.returns = Returns(y, field, curve, torch.zeros_like(self.period), most)
 
-    def note(self, rows: Rows) -> None:
-        """Keep where the rows are whose time is ten times that of the last note."""
-        due = ~(rows.time < 10 * self.time[rows.index, -1]) & (rows.time > 0)
-        if bool(due.any()):
-            index = rows.index[due]
-            for kept, now in ((self.time, rows.time[due]), (self.theta, rows.theta[due])):
-                kept[index, :-1] = kept[index, 1:].clone()
-                kept[index, -1] = now
-            growth, power = self._laws()
-            law, metric = power[index], rows.theta.new_tensor(rows.model.metric)
-            steady = ((law[:, 1:] / law[:, :-1] - 1).abs() <= _STEADY).all(1)
-            steady &= ((law > _LEAST) & (law <= _SLOW)).all(1)
-            speed = (rows.model.field(rows.theta) * metric).norm(dim=1)[due]
-            self.escapes[index] = steady & (rows.time[due] * speed >= 0.05 * growth[index, -1])
+    def reason(self, index: Tensor, reason: Tensor) -> Tensor:
+        """Why rows (m,) stop, if they have not stopped before."""
+        going = reason == _GOING
+        reason = torch.where(going & self.period[index].isfinite(), _REPEATS, reason)
+        return torch.where(going & self.sink[index].isfinite().all(1), _SPIRALS, reason)
 
-    def _laws(self) -> tuple[Tensor, Tensor]:
-        """By how much |θ|, and log|θ|, grew for each unit of log time between notes, (n, 3)."""
-        size, logs = self.theta.abs().amax(2), self.time.log().diff(dim=1)
-        return size.diff(dim=1) / logs, size.log().diff(dim=1) / logs
-
-    def name(self, model: Model, limits: Limits) -> None:
-        """Label the rows that go to infinity; their limits and the limit of their loss.
-
-        |θ| grows like a power of time or like its logarithm over the last three notes and still
-        does at the end, or has grown beyond all bounds. The loss tends to what is left when the
-        falls of tenfold times shrink by the same factor on and on: −∞ if they do not shrink.
-        """
-        found = (limits.label == Label.UNRESOLVED) | (limits.label == Label.LOCAL_MINIMUM)
-        growth, power = self._laws()
-        steady = torch.zeros_like(found)
-        for law in (growth[:, 1:], power[:, 1:]):
-            steady |= ((law[:, 1] / law[:, 0] - 1).abs() <= _STEADY) & (law > _LEAST).all(1)
-        steady &= self.time[:, -1] * limits.gradient_norm >= 0.05 * growth[:, -1]
-        end = limits.theta
-        beyond = (limits.status == Status.DIVERGED) & (end.abs().amax(1) >= _BEYOND)
-        index = (found & (steady | beyond)).nonzero()[:, 0]
-        if not len(index):
+    def note(self, attempt: int, state: Rows) -> None:
+        """Take the rows to where they are after so many steps."""
+        index, returns = state.index, self.returns
+        if attempt % FIRST == 0 and attempt > FIRST:
+            centre = state.chart.to_theta(returns.centre(index))
+            found, sink = spirals(self.model, centre, state.theta, self._fine)
+            self.sink[index[found]] = sink[found]
+        returned = returns.note(attempt, index, state.y, state.field, _curve(state), state.time)
+        if not bool(returned.any()):
             return
-        beyond, end, before = beyond[index], end[index], self.theta[index, 1:]
-        grown = (before[:, 2] - before[:, 1]).abs()
-        grown = torch.where(beyond.unsqueeze(1), end.abs(), grown)
-        grows = grown > _GROWS * grown.amax(1, keepdim=True)
-        loss = model.loss(before)
-        last, one = (loss[:, 1] - loss[:, 2]), (loss[:, 0] - loss[:, 1])
-        rest = (last * last / (one - last)).where((last > 0) & (last < one), 0.0)
-        rest = torch.where((last > 0) & (last >= (1 - _STEADY) * one), torch.inf, rest)
-        limits.loss[index] = torch.where(beyond, _limit_beyond(model, end), loss[:, 2] - rest)
-        limits.theta[index] = torch.where(grows, end.sign() * torch.inf, end)
-        limits.label[index] = Label.INFINITY
-        limits.rule[index] = Rule.DRIFTS
+        turns = torch.where(returned, returns.near(index), 0)
+        tried = filled(turns > 0)
+        if len(tried):
+            rows, turns = index[tried], turns[tried]
+            theta = state.chart.rows(tried).to_theta(returns.places[rows, -1])
+            self.period[rows] = returns.closed(rows, turns, theta, self._fine)
+
+    def name(self, limits: Limits, why: Tensor, spent: Tensor) -> None:
+        """Label the rows that come back, spiral into a sink, or stay near."""
+        repeats, inwards = why == _REPEATS, why == _SPIRALS
+        limits.label[repeats], limits.label[inwards] = Label.PERIODIC, Label.LOCAL_MINIMUM
+        limits.rule[repeats | inwards] = Rule.RETURNS
+        limits.period = torch.where(repeats, self.period, torch.nan)
+        rows = (spent & (why == _OUT_OF_STEPS) & (limits.label == Label.UNRESOLVED)).nonzero()[:, 0]
+        stays = rows[self.returns.stays_near(rows)]
+        limits.label[stays], limits.rule[stays] = Label.BOUNDED, Rule.RETURNS
+
+    def _fine(self, theta: Tensor) -> Rows:
+        return Rows.at(self.model, theta, _FINE)
 
 
-def _limit_beyond(model: Model, theta: Tensor) -> Tensor:
-    """The loss that is left far out, (n,): −∞ where it falls on and on."""
-    loss, farther = model.loss(theta), model.loss(10 * theta)
-    return torch.where(farther < 2 * loss - 1, -torch.inf, loss)
+def _curve(rows: Rows) -> Tensor:
+    """d²y/dt², (m, k)."""
+    return (rows.jacobian @ rows.field.unsqueeze(2)).squeeze(2)
+
+
+def _size(theta: Tensor) -> Tensor:
+    size = theta.abs().amax(1)
+    return torch.where(size > 0, size, 1.0)
 
 
 def _scale(largest: Tensor) -> Tensor:
@@ -523,7 +551,9 @@ def _speed(rows: Rows) -> Tensor:
     return rows.field.abs().amax(1)
 
 
-def _verdict(rows: Rows, levels: Levels | None, first: bool) -> tuple[Tensor, Tensor]:
+def _verdict(
+    rows: Rows, levels: Levels | None, first: bool, looks: Tensor
+) -> tuple[Tensor, Tensor]:
     """Why rows stop, (m,), _GOING for those that do not; and which coordinates are zero then."""
     size, why = rows.size(), torch.full_like(rows.index, _GOING)
     speed = rows.field.abs()
@@ -548,10 +578,20 @@ def _verdict(rows: Rows, levels: Levels | None, first: bool) -> tuple[Tensor, Te
         rest &= ~grows & ~_leaves(field, jacobian, theta)
         if levels is not None:
             rest |= levels.reached(rows.model.excess(rows.theta[index]))
+        elif bool(rest.any()):
+            tried = (rest & looks[index]).nonzero()[:, 0]
+            rest &= looks[index]
+            place, moves = rows.theta[index[tried]], rows.model.field
+            if seen is None:
+                chart = rows.chart.rows(index[tried])
+                place, moves = rows.y[index[tried]], partial(chart.velocity, rows.model)
+            rest[tried] = _stays(moves, place, field[tried], jacobian[tried])
+            why[index[tried]] = torch.where(rest[tried], _GOING, _DRIFTS)
         why[index[rest]] = Rule.CAME_TO_REST
     far = (size.amax(1) > rows.far) | (rows.time > rows.late)
-    why[(why == _GOING) & far] = _DIVERGED
-    why[(why == _GOING) & rows.stuck] = _NOT_FINITE
+    goes = (why == _GOING) | (why == _DRIFTS)
+    why[goes & far] = _DIVERGED
+    why[goes & rows.stuck & ~far] = _NOT_FINITE
     if first:
         why[(speed == 0).all(1)] = Rule.CRITICAL_START
     return why, falls & (why == Rule.TRAPPED_BY_PLANE).unsqueeze(1)
@@ -589,7 +629,41 @@ def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor) -> Tensor:
     left, stiff, _ = torch.linalg.svd(jacobian)
     along = (left.mT @ field.unsqueeze(2)).squeeze(2).abs()
     counts = stiff > _FLAT * stiff[:, :1]
-    return ((along <= _SHORT * scale.unsqueeze(1) * stiff) | ~counts).all(1) & (stiff[:, 0] > 0)
+    short = ((along <= _SHORT * scale.unsqueeze(1) * stiff) | ~counts).all(1)
+    return short & ((stiff[:, 0] > 0) | (field == 0).all(1))
+
+
+def _stays(
+    velocity: Callable[[Tensor], Tensor], y: Tensor, field: Tensor, jacobian: Tensor
+) -> Tensor:
+    """Which rows, of which little of their way is left by their curvature, are at rest, (m,).
+
+    A row is not at rest where it still drifts along directions without a curvature, and where its
+    way is longer than its curvature says.
+    """
+    stiff = torch.linalg.svdvals(jacobian)
+    stays = stiff[:, -1] > _REGULAR * stiff[:, 0]
+    return stays if bool(stays.all()) else stays | _is_still(velocity, y, field, jacobian)
+
+
+def _is_still(
+    velocity: Callable[[Tensor], Tensor], y: Tensor, field: Tensor, jacobian: Tensor
+) -> Tensor:
+    """``_stays`` of rows whose rates differ widely, (m,)."""
+    left, stiff, right = torch.linalg.svd(jacobian)
+    counts = stiff > _FLAT * stiff[:, :1]
+    inverse = right.mT @ torch.where(counts, 1 / stiff, 0.0).unsqueeze(-1).mul(left.mT)
+    there, after = y, field
+    for _ in range(2):
+        there = there - (inverse @ after.unsqueeze(2)).squeeze(2)
+        after = velocity(there)
+    scatter = [velocity(place) - after for place in rounded(there)]
+
+    size = (left.mT @ after.unsqueeze(2)).abs().squeeze(2)
+    noise = torch.stack([(left.mT @ x.unsqueeze(2)).abs().squeeze(2) for x in scatter]).amax(0)
+    moves = torch.where(size > _RESOLVED * noise, size, 0.0)
+    before = (left.mT @ field.unsqueeze(2)).abs().squeeze(2)
+    return torch.where(counts, moves <= _LINEAR * before, moves == 0).all(1)
 
 
 def _leaves(field: Tensor, jacobian: Tensor, theta: Tensor) -> Tensor:
@@ -628,7 +702,10 @@ def _labelled(
     label[trapped] = Label.LOCAL_MINIMUM
     for rows, decisive in ((critical, False), (why == Rule.CAME_TO_REST, True)):
         if bool(rows.any()):
-            label[rows] = classify_critical(model, theta[rows], decisive)
+            way = (theta[rows] - start[rows]).abs().amax(1)
+            reach = torch.where(way > 0, way, _size(theta[rows]))
+            at = theta[rows]
+            label[rows] = classify_critical(model, at, decisive, reach if decisive else None)
     rule = torch.where(label == Label.UNRESOLVED, _GOING, why)
     if levels is not None:
         least = torch.zeros_like(trapped)

@@ -120,6 +120,7 @@ class Limits:
         kinks: how many times the orbit met a surface where its field jumps, such as a ReLU's kink,
             int32; 0 where the engine looks for none.
         sliding_time: time that it spent sliding along them, physical gradient-flow time.
+        period: of a periodic end of a field the time after which it comes back; else NaN.
 
     >>> import flowsim
     >>> model = flowsim.model("canonical", 0.5, 0.8)
@@ -137,11 +138,14 @@ class Limits:
     evaluations: Tensor
     kinks: Tensor = _NONE
     sliding_time: Tensor = _NONE
+    period: Tensor = _NONE
 
     def __post_init__(self) -> None:
         if self.kinks is _NONE:
             self.kinks = torch.zeros_like(self.label, dtype=torch.int32)
             self.sliding_time = torch.zeros_like(self.loss)
+        if self.period is _NONE:
+            self.period = torch.full_like(self.loss, torch.nan)
 
     def __repr__(self) -> str:
         counts = Counter(str(Label(code)) for code in self.label.reshape(-1).tolist())

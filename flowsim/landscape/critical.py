@@ -12,6 +12,7 @@ from torch import Tensor
 from flowsim.arrays import accepts_arrays
 from flowsim.interface import Model, of_model
 from flowsim.labels import Label
+from flowsim.landscape.stability import stability
 
 #: Starts along every axis of a window, and steps of each of them.
 _STARTS, _STEPS = 24, 100
@@ -50,48 +51,47 @@ def _curvatures(model: Model, theta: Tensor) -> Tensor:
     return torch.linalg.eigvalsh(hessian.cpu()).to(theta.device)
 
 
-def classify_critical(model: Model, theta: Tensor, decisive: bool = False) -> Tensor:
+def classify_critical(
+    model: Model, theta: Tensor, decisive: bool = False, reach: Tensor | None = None
+) -> Tensor:
     """The kind of a critical point: what the model says, or else by its loss and curvature.
 
     The best loss: global minimum. A negative curvature: saddle. None negative and one positive:
     local minimum (minima here are curves and planes, flat along themselves). All zero: a point
     between minima and maxima of a critical plane, a saddle. Where float64 cannot tell the best loss
-    from the trap's, the answer is unresolved. A model without levels has no global minima: which of
-    its minima is the lowest, a point alone cannot tell.
+    from the trap's, the answer is unresolved. A model without levels has no global minima, and the
+    flow beside its critical points says what they are: see ``stability``.
 
     Args:
         model: any model.
         theta: critical points, shape (n, k).
         decisive: the points are critical only within an integrator's error: a curvature must be
-            a thousandth of the largest to count (a millionth where there are no levels, since the
-            engine for any loss leaves less of the way), and a flat point is unresolved.
+            a thousandth of the largest to count, and a flat point is unresolved.
+        reach: of a model without levels, see ``stability``.
 
     Returns:
         ``Label`` values, int8, shape (n,).
     """
-    known = model.classify(theta, decisive)
+    known, levels = model.classify(theta, decisive), model.levels()
     if known is not None:
         return known
-    values, levels = _curvatures(model, theta), model.levels()
-    largest = values.abs().amax(dim=-1)
     if levels is None:
-        zero = (1e-6 if decisive else 1e-9) * largest
-    else:  # the flow leaves saddles as slowly as the slowest rate, and in a plane as its square
-        least = largest.clamp(max=levels.speed**2 if decisive else levels.speed)
-        zero = (1e-3 if decisive else 1e-9) * least + 1e-15 * largest
-        seen = zero > 1e-13 * largest.clamp(min=1.0)
+        return stability(model, theta, decisive, reach)
+    values = _curvatures(model, theta)
+    largest = values.abs().amax(dim=-1)
+    # the flow leaves saddles as slowly as the slowest rate, and in a plane as its square
+    least = largest.clamp(max=levels.speed**2 if decisive else levels.speed)
+    zero = (1e-3 if decisive else 1e-9) * least + 1e-15 * largest
+    seen = zero > 1e-13 * largest.clamp(min=1.0)
     local = (values[:, 0] >= -zero) & (values[:, -1] > zero)
     label = torch.where(local, Label.LOCAL_MINIMUM, Label.SADDLE)
-    if decisive:
-        label = torch.where(largest > zero, label, Label.UNRESOLVED)
-        if levels is not None:  # next to p + q = 1 rounding hides the curvatures that decide
-            label = torch.where(seen, label, Label.UNRESOLVED)
-    if levels is not None:
-        excess = model.excess(theta)
-        if decisive:  # what creeps towards the least loss is at no other minimum
-            creeps = (label == Label.LOCAL_MINIMUM) & (excess <= 0.01 * levels.difference)
-            label = torch.where(creeps, Label.UNRESOLVED, label)
-        label = torch.where(levels.reached(excess), Label.GLOBAL_MINIMUM, label)
+    excess = model.excess(theta)
+    if decisive:  # next to p + q = 1 rounding hides the curvatures that decide
+        label = torch.where((largest > zero) & seen, label, Label.UNRESOLVED)
+        # what creeps towards the least loss is at no other minimum
+        creeps = (label == Label.LOCAL_MINIMUM) & (excess <= 0.01 * levels.difference)
+        label = torch.where(creeps, Label.UNRESOLVED, label)
+    label = torch.where(levels.reached(excess), Label.GLOBAL_MINIMUM, label)
     return label.to(torch.int8)
 
 

@@ -59,8 +59,9 @@ class End:
 
     Attributes:
         kind: minimum, saddle, infinity, or another label's name.
-        loss: at the end; at infinity the limit of the loss.
-        theta: a point of it, shape (k,); ±∞ in coordinates that grow without bound.
+        loss: at the end; at infinity the limit of the loss, NaN if it has none.
+        theta: a point of it, shape (k,); ±∞ in coordinates that grow without bound, NaN in those
+            that go back and forth further and further.
         flat: 0 of a point, else the dimension of a connected set of such ends.
         name: the kind and a number, by which records call it.
         rounding: losses within it of 0 are called 0.
@@ -87,7 +88,10 @@ class End:
                 for name, value in zip(coordinates, self.theta.tolist(), strict=True)
                 if abs(value) == float("inf")
             ]
-            return f"to infinity: {', '.join(far)} (loss → {_number(self.loss, self.rounding)})"
+            pairs = zip(coordinates, self.theta.tolist(), strict=True)
+            far += [f"|{name}| → ∞ back and forth" for name, value in pairs if value != value]
+            loss = f" (loss → {_number(self.loss, self.rounding)})"
+            return f"to infinity: {', '.join(far)}{loss if self.loss == self.loss else ''}"
         if self.kind not in ("minimum", "saddle"):
             return self.kind.replace("_", " ")
         if not self.flat:
@@ -211,9 +215,10 @@ class Ends:
         end = self.found[number]
         if end.kind != "infinity":
             return torch.ones(len(theta), dtype=torch.bool)
-        signs = [torch.where(x.isinf(), x.sign(), 0.0) for x in (theta, end.theta)]
+        signs = [torch.where(x.isinf(), x.sign(), 2.0 * x.isnan()) for x in (theta, end.theta)]
         near = (loss - end.loss).abs() <= _LOSS_FAR * (self._fall(end) + abs(end.loss))
-        return (signs[0] == signs[1]).all(1) & (near | (loss == end.loss))
+        near |= (loss == end.loss) | (loss.isnan() & (end.loss != end.loss))
+        return (signs[0] == signs[1]).all(1) & near
 
     def _fall(self, end: End) -> float:
         """By how much the loss falls from where infinite coordinates are 0, if that is finite."""

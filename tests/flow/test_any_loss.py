@@ -105,7 +105,8 @@ def test_every_start_is_decided(kind):
     model = kind()
     found = limits_of(model, starts(model, 200))
     assert found.label.unique().tolist() == [Label.LOCAL_MINIMUM]
-    assert found.rule[found.rule != Rule.SHADOWS].unique().tolist() == [Rule.CAME_TO_REST]
+    decisive = {Rule.CAME_TO_REST, Rule.SHADOWS, *([Rule.RETURNS] if kind is Spiral else [])}
+    assert {*map(Rule, found.rule.tolist())} <= decisive
     assert not found.status.any()
     lowest = {Valley: torch.ones(2), Bowl: torch.zeros(2), Spiral: torch.zeros(2)}
     if kind in lowest:
@@ -160,7 +161,7 @@ def test_a_small_power_of_time_is_known_long_before_the_steps_are_spent():
     assert (found.label == Label.INFINITY).all() and (found.rule == Rule.DRIFTS).all()
     assert found.theta.isinf().tolist() == [[False, False, True, True]] * 3
     assert (found.loss - 0.02).abs().max() < 1e-7
-    assert found.evaluations.max() < 8 * 600
+    assert found.evaluations.max() < 8 * 1200
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,19 @@
+"""Rows that are followed together, each as if it were alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+#: Numbers that torch takes at once, with AVX-512; it rounds those that are left otherwise.
+_AT_ONCE = 16
+
+
+def filled(which: Tensor) -> Tensor:
+    """The numbers of the rows (m,) that are True, the last again and again until they fill vectors.
+
+    So the rounding of no row depends on its place; a row that is there twice goes the same way
+    twice.
+    """
+    index = which.nonzero()[:, 0]
+    return torch.cat([index, index[-1:].expand(-len(index) % _AT_ONCE)]) if len(index) else index

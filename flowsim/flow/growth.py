@@ -1,0 +1,217 @@
+"""Growth without end and convergence without a rate, seen at tenfold times and distances."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flowsim.flow.how import Limits
+from flowsim.interface import Model
+from flowsim.labels import Label, Rule, Status
+
+#: Notes that are kept of every row.
+_NOTES = 6
+#: A ratio of two successive increments counts as steady within this.
+_STEADY = 0.02
+#: Increments a_n with n (1 − a_n / a_{n−1}) up to the first have no finite sum, from the second on
+#: they have one (Raabe's test); it takes so many notes.
+_GROWS, _CONVERGES, _MANY = 1.25, 1.6, 12
+#: Fewer notes do where an increment is this part of the one before.
+_FAST = 0.6
+#: The ratios of increments that converge are alike within this part of what they lack to 1, and the
+#: field at the limit is this part of the present one at most.
+_ALIKE, _WEAKER = 0.2, 0.1
+#: An increment below this part of the coordinate is none.
+_NOTHING = 1e-9
+#: What changes by less than this part of the distance does not take part in it.
+_PART = 1e-3
+#: A growth like this power of time, or less, is known before the steps are spent.
+_SLOW, _LEAST = 0.5, 1e-3
+#: A row has blown up when it would double in this part of its time, like (T − t)^(−1/(p−1)) with p
+#: up to the second.
+_AT_ONCE, _DEGREE = 1e-9, 40.0
+
+
+class Growth:
+    """Where rows were when their time, and their distance from the start, had grown tenfold.
+
+    Attributes:
+        time, far: the notes of either kind.
+        turned: when each coordinate last changed the sense in which it moves, (n, k).
+        due: which rows were noted by their time at the last step, (n,).
+        escapes: which had grown like one small power of time at their last notes, (n,).
+        blown: which rows stopped at the end of their time, at infinity, (n,).
+    """
+
+    def __init__(self, start: Tensor) -> None:
+        self.start, self.last = start.clone(), start.clone()
+        self.sense, self.turned = torch.zeros_like(start), torch.zeros_like(start)
+        self.time, self.far = _Notes(start), _Notes(start)
+        self.due = torch.zeros_like(start[:, 0], dtype=torch.bool)
+        self.escapes, self.blown = self.due.clone(), self.due.clone()
+
+    def note(self, index: Tensor, theta: Tensor, time: Tensor) -> None:
+        """Take rows of these numbers to where and when they are now."""
+        sense = (theta - self.last[index]).sign()
+        turns = sense * self.sense[index] < 0
+        self.turned[index] = torch.where(turns, time.unsqueeze(1), self.turned[index])
+        self.sense[index] = torch.where(sense == 0, self.sense[index], sense)
+        self.last[index] = theta
+        due = self.time.note(index, theta, time, time)
+        self.due[index] = due
+        self.far.note(index, theta, time, (theta - self.start[index]).abs().amax(1))
+        if bool(due.any()):
+            rows = index[due]
+            grown = self.time.theta[rows, -4:].sub(self.start[rows, None]).abs().amax(2)
+            power = grown.log().diff(dim=1) / self.time.time[rows, -4:].log().diff(dim=1)
+            steady = ((power[:, 1:] / power[:, :-1] - 1).abs() <= _STEADY).all(1)
+            steady &= ((power > _LEAST) & (power <= _SLOW)).all(1)
+            self.escapes[rows] = steady & self._on(self.time, rows).any(1)
+
+    def stuck(self, index: Tensor, theta: Tensor, field: Tensor, jacobian: Tensor, time: Tensor,
+              ) -> None:  # fmt: skip
+        """Note of rows that no step is short enough for which of them blow up."""
+        leads = (theta - self.start[index]).abs().argmax(1, keepdim=True)
+        change = (jacobian @ field.unsqueeze(2)).squeeze(2)
+        place, speed, change = (x.gather(1, leads)[:, 0] for x in (theta, field, change))
+        degree = place * change / speed.square()
+        soon = (place / speed > 0) & (place / speed <= _AT_ONCE * time)
+        self.blown[index] = soon & (degree > 1) & (degree <= _DEGREE)
+
+    def _on(self, notes: _Notes, rows: Tensor) -> Tensor:
+        """Which coordinates of rows grow on and on by these notes, (m, k)."""
+        rate, ratio = notes.rates(rows)
+        same = (rate[:, -3:].sign() == rate[:, -1:].sign()).all(1) & (rate[:, -1] != 0)
+        same &= self.turned[rows] <= notes.time[rows, -4].unsqueeze(1)
+        same &= rate[:, -1].abs() > _NOTHING * notes.theta[rows, -1].abs()
+        steady = (ratio[:, -2:] >= 1 - _STEADY).all(1)
+        count = notes.count(rows).unsqueeze(1)
+        return same & (steady | ((count >= _MANY) & (count * (1 - ratio[:, -1]) <= _GROWS)))
+
+    def converged(self, model: Model, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Which rows (m,) approach a limit like a power of time, or of its logarithm; the limits.
+
+        The field must be much weaker at the limit than where the row is.
+        """
+        theta, count = self.time.theta[rows], self.time.count(rows).unsqueeze(1)
+        ratio = self.time.rates(rows)[1]
+        still = theta[:, -2:].diff(dim=1)[:, 0].abs() <= _NOTHING * theta[:, -1].abs()
+        last, before = ratio[:, -1], ratio[:, -2]
+        many = (count >= _MANY) | ((count >= _NOTES) & (last <= _FAST))
+        slower = (last > 0) & many & (count * (1 - last) >= _CONVERGES)
+        slower &= (last - before).abs() <= _ALIKE * (1 - last)
+        limit = torch.where(still, theta[:, -1], _limit(theta, count))
+        there, here = (model.field(x).norm(dim=1) for x in (limit, theta[:, -1]))
+        return (still | slower).all(1) & ((there <= _WEAKER * here) | still.all(1)), limit
+
+    def name(self, model: Model, limits: Limits, left: Tensor, given_up: Tensor, drifts: Tensor
+             ) -> None:  # fmt: skip
+        """Label the rows that go to infinity; their limits and the limit of their loss.
+
+        A coordinate that grows goes to ±∞; one that goes back and forth further and further has no
+        limit, NaN, and then the loss has none.
+
+        Args:
+            model: the model.
+            limits: of all rows; those that go to infinity are changed.
+            left: which rows have left all bounds, in distance or in time, (n,).
+            given_up: which have spent their steps, (n,).
+            drifts: which move so slowly that rounding shortens their steps, (n,); these go to
+                infinity like a small power of time alone.
+        """
+        left = left | self.blown | drifts | (given_up & self.escapes)
+        rows = (left & (limits.label == Label.UNRESOLVED)).nonzero()[:, 0]
+        if not len(rows):
+            return
+        end = limits.theta[rows]
+        away = (end - self.start[rows]).abs()
+        grows, wide = self._on(self.time, rows), self._on(self.far, rows)
+        # by distance where the last tenfold distances took less than two tenfold times
+        fast = self.far.time[rows, -4] > 1e-2 * self.far.time[rows, -1]
+        fast |= self.time.theta[rows, -4, 0].isnan()
+        grows = torch.where(fast.unsqueeze(1), wide, grows)
+        leads = away >= _PART * away.amax(1, keepdim=True)
+        blown = self.blown[rows].unsqueeze(1)
+        grows |= blown & leads & (self.turned[rows] < self.last_time(rows)[:, None] * (1 - 1e-6))
+        before = self.far.theta[rows, -4:].sub(self.start[rows, None]).abs()
+        takes_part = (before >= _PART * before.amax(2, keepdim=True)).any(1)
+        swings = fast.unsqueeze(1) & takes_part & ~grows
+        swings &= self.turned[rows] > self.far.time[rows, -4].unsqueeze(1)
+        slowly = drifts[rows].unsqueeze(1)
+        grows &= ~slowly | (self.time.rates(rows)[1][:, -1] <= 10**_SLOW)
+        swings &= ~slowly
+        found = grows.any(1) | swings.any(1)
+        rows, end, grows, swings, fast = (x[found] for x in (rows, end, grows, swings, fast))
+        if not len(rows):
+            return
+        theta = torch.where(fast.view(-1, 1, 1), self.far.theta[rows], self.time.theta[rows])
+        count = torch.where(fast, self.far.count(rows), self.time.count(rows))
+        limits.loss[rows] = torch.where(swings.any(1), torch.nan, _loss_limit(model, theta, count))
+        far = torch.where(grows, self.sense[rows] * torch.inf, end)
+        limits.theta[rows] = torch.where(swings, torch.nan, far)
+        limits.label[rows] = Label.INFINITY
+        limits.status[rows[limits.status[rows] == Status.FAILED]] = Status.DIVERGED
+        limits.rule[rows] = Rule.DRIFTS
+
+    def last_time(self, rows: Tensor) -> Tensor:
+        """The times of the last notes, (m,)."""
+        return self.time.time[rows, -1]
+
+
+class _Notes:
+    """Times and places of rows when a measure of them had grown tenfold, the latest last."""
+
+    def __init__(self, start: Tensor) -> None:
+        self.measure = torch.full_like(start[:, :1], torch.nan).repeat(1, _NOTES)
+        self.time, self.first = self.measure.clone(), torch.zeros_like(start[:, 0])
+        self.theta = torch.full_like(start[:, None], torch.nan).repeat(1, _NOTES, 1)
+
+    def note(self, index: Tensor, theta: Tensor, time: Tensor, measure: Tensor) -> Tensor:
+        """Note the rows whose measure has grown tenfold; which did, of those given."""
+        due = ~(measure < 10 * self.measure[index, -1]) & (measure > 0)
+        if bool(due.any()):
+            rows = index[due]
+            now = ((self.time, time), (self.theta, theta), (self.measure, measure))
+            for kept, value in now:
+                kept[rows, :-1] = kept[rows, 1:].clone()
+                kept[rows, -1] = value[due]
+            self.first[rows] = torch.where(self.first[rows] > 0, self.first[rows], measure[due])
+        return due
+
+    def count(self, rows: Tensor) -> Tensor:
+        """How many times the measure has grown tenfold, (m,)."""
+        return 1 + (self.measure[rows, -1] / self.first[rows]).log10()
+
+    def rates(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """What coordinates change by in a tenfold growth, (m, notes − 1, k); and what that is of
+        the change in the one before, (m, notes − 2, k), NaN where the sense differs.
+        """
+        logs = self.measure[rows].log10()
+        rate = self.theta[rows].diff(dim=1) / logs.diff(dim=1).unsqueeze(2)
+        middle = (logs[:, 1:] + logs[:, :-1]) / 2
+        ratio = (rate[:, 1:] / rate[:, :-1]).log() / middle.diff(dim=1).unsqueeze(2)
+        return rate, ratio.exp()
+
+
+def _limit(sums: Tensor, count: Tensor) -> Tensor:
+    """The limit of sequences (m, notes, ...), by Levin's u-transform of the last five."""
+    sums, terms = sums[:, -5:], sums.diff(dim=1)[:, -5:]
+    upper, lower = torch.zeros_like(sums[:, 0]), torch.zeros_like(sums[:, 0])
+    for j, binomial in enumerate((1.0, -4.0, 6.0, -4.0, 1.0)):
+        n = count - 4 + j
+        weight = binomial * (n / count).clamp_min(0.0) ** 3 / (n * terms[:, j])
+        upper, lower = upper + weight * sums[:, j], lower + weight
+    found = upper / lower
+    return torch.where(found.isfinite(), found, sums[:, -1])
+
+
+def _loss_limit(model: Model, theta: Tensor, count: Tensor) -> Tensor:
+    """The limit of the loss over notes (m, notes, k), (m,): ±∞ if it falls or rises on and on."""
+    loss = model.loss(theta)
+    steps = loss.diff(dim=1)
+    last, other = steps[:, -1], steps[:, -2]
+    still = last.abs() <= 1e-14 * loss[:, -1].abs()
+    ratio = last / other
+    on = (ratio >= 1 - _STEADY) | ((count >= _MANY) & (count * (1 - ratio) <= 1.0))
+    limit = torch.where(on & ~still, last.sign() * torch.inf, _limit(loss, count))
+    return torch.where(still, loss[:, -1], limit)

@@ -1,0 +1,270 @@
+"""Orbits of fields that come back: closed orbits, limit cycles, spirals into a sink, bounded ones.
+
+Returns of an orbit to a surface across it are noted between steps. What they suggest is tried by
+following the flow for a turn with small errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flowsim.flow.batch import filled
+
+#: Rows take a new surface, through where they are, after this many steps and twice as many each.
+FIRST = 60
+#: Returns that are kept, and how many turns a cycle may have.
+_KEPT, _TURNS = 9, 4
+#: Two returns this near, in parts of the orbit's extent, are tried; so is what remains of a
+#: geometric approach to a cycle.
+_NEAR, _REMAINS = 1e-3, 1e-2
+#: An orbit is closed when it misses itself by this part of its extent at most.
+_CLOSED = 1e-7
+#: A spiral into a sink is tried at its distance times 1, 1/2, …; each must come nearer by more than
+#: the second in a turn, of at most so many steps.
+_COPIES, _NEARER, _MOST = 10, 1e-6, 2000
+#: Pieces of a row's steps, of which the first is left out.
+_PIECES = 8
+#: A coordinate stays as it is when its extent in the second half is this part of the first's.
+_ALIKE = 0.8
+
+#: (places (m, k) in θ) ↦ rows that are followed with small errors.
+Fine = Callable[[Tensor], Any]
+
+
+class Returns:
+    """What is known of the returns of each row.
+
+    Attributes:
+        since: after how many steps the row took its surface, (n,).
+        anchor, normal: the surface, (n, k), in units of ``scale``.
+        low, high: the extent of the orbit since then, (n, k).
+        places, times, count: the last returns, (n, r, k) and (n, r), and how many there were.
+        pieces: the least and the largest coordinates in each part of the steps, (2, n, p, k).
+    """
+
+    def __init__(self, y: Tensor, field: Tensor, curve: Tensor, time: Tensor, most: int) -> None:
+        self.y, self.field, self.curve, self.time = y.clone(), field.clone(), curve, time.clone()
+        self.most, self.since = most, torch.zeros_like(time)
+        self.anchor, self.normal = y.clone(), torch.zeros_like(y)
+        self.scale = torch.ones_like(y)
+        self.low, self.high = y.clone(), y.clone()
+        self.places = torch.full_like(y[:, None], torch.nan).repeat(1, _KEPT, 1)
+        self.times = torch.full_like(y[:, :1], torch.nan).repeat(1, _KEPT)
+        self.count = torch.zeros_like(time)
+        edge = torch.full_like(y[:, None], torch.inf).repeat(1, _PIECES, 1)
+        self.pieces = torch.stack([edge, -edge])
+
+    def note(self, attempt: int, index: Tensor, y: Tensor, field: Tensor, curve: Tensor,
+             time: Tensor) -> Tensor:  # fmt: skip
+        """Take rows (m,) to where they are now, with dy/dt and d²y/dt²; which have returned."""
+        piece = min(attempt * _PIECES // self.most, _PIECES - 1)
+        self.pieces[0, index, piece] = torch.minimum(self.pieces[0, index, piece], y)
+        self.pieces[1, index, piece] = torch.maximum(self.pieces[1, index, piece], y)
+        self.low[index] = torch.minimum(self.low[index], y)
+        self.high[index] = torch.maximum(self.high[index], y)
+        normal = self.normal[index] / self.scale[index]
+        before = ((self.y[index] - self.anchor[index]) * normal).sum(1)
+        returned = (before < 0) & (((y - self.anchor[index]) * normal).sum(1) >= 0)
+        if bool(returned.any()):
+            rows, h = index[returned], (time - self.time[index])[returned]
+            ends = (self.y[rows], self.field[rows], self.curve[rows],
+                    y[returned], field[returned], curve[returned])  # fmt: skip
+            part, place = _crossing(ends, h, self.anchor[rows], normal[returned])
+            for kept, now in ((self.places, place), (self.times, self.time[rows] + part * h)):
+                kept[rows, :-1] = kept[rows, 1:].clone()
+                kept[rows, -1] = now
+            self.count[rows] += 1
+        self.y[index], self.field[index], self.curve[index] = y, field, curve
+        self.time[index] = time
+        if attempt >= FIRST and attempt % FIRST == 0 and (attempt // FIRST).bit_count() == 1:
+            self._take(attempt, index)
+        return returned
+
+    def _take(self, attempt: int, index: Tensor) -> None:
+        extent = (self.high - self.low)[index]
+        least = 1e-9 * extent.amax(1, keepdim=True)
+        self.scale[index] = torch.maximum(extent, least).clamp_min(1e-300)
+        self.anchor[index], self.since[index] = self.y[index], attempt
+        normal = self.field[index] / self.scale[index]
+        self.normal[index] = normal / normal.norm(dim=1, keepdim=True)
+        self.low[index] = self.high[index] = self.y[index]
+        self.count[index] = 0
+        self.places[index] = self.times[index] = torch.nan
+
+    def centre(self, index: Tensor) -> Tensor:
+        """The middle of the orbits' extents, (m, k)."""
+        return (self.low[index] + self.high[index]) / 2
+
+    def near(self, index: Tensor) -> Tensor:
+        """After how many returns each row seems to come back to where it was, (m,); 0 if not."""
+        places = self.places[index] / self.scale[index].unsqueeze(1)
+        turns = torch.zeros_like(index)
+        tried = self.count[index].long()
+        tried = (tried >= 3) & ((tried & (tried - 1) == 0) | (tried == 3))
+        for m in range(_TURNS, 0, -1):
+            last = (places[:, -1] - places[:, -1 - m]).abs().amax(1)
+            before = (places[:, -1 - m] - places[:, -1 - 2 * m]).abs().amax(1)
+            seems = (last <= _NEAR) | (last / (before - last) * last <= _REMAINS) & (last < before)
+            turns = torch.where(tried & seems, m, turns)
+        return turns
+
+    def closed(self, index: Tensor, turns: Tensor, theta: Tensor, fine: Fine) -> Tensor:
+        """The periods of rows whose orbits are closed, or approach a cycle, (m,); else NaN.
+
+        Args:
+            index: the rows, (m,), which have just returned.
+            turns: after how many returns they seem to be where they were.
+            theta: their last returns, outside the chart.
+            fine: follows them with small errors.
+        """
+        times = self.times[index]
+        period = times[:, -1] - times.gather(1, _KEPT - 1 - turns.unsqueeze(1))[:, 0]
+        miss, length, state = [], [], fine(theta)
+        normal, anchor = (self.normal / self.scale)[index], self.anchor[index]
+        start = state.y.clone()
+        for _ in range(2):
+            state.time = torch.zeros_like(state.time)
+            state, arrived = _until(state, period)
+            late = -((state.y - anchor) * normal).sum(1) / (state.field * normal).sum(1)
+            place = state.y + late.unsqueeze(1) * (
+                state.field + late.unsqueeze(1) / 2 * _curve(state)
+            )
+            missed = ((place - start) / self.scale[index]).abs().amax(1)
+            miss.append(torch.where(arrived & (late.abs() < 0.1 * period), missed, torch.inf))
+            length.append(period + late)
+            start = place
+            if bool((miss[0] <= _CLOSED).all()):
+                break
+        first, second = miss[0], miss[-1]
+        rate = second / first
+        cycle = (rate < 0.99) & (first / (1 - rate) <= _REMAINS)
+        found = (first <= _CLOSED) | cycle
+        whole = torch.where(first <= _CLOSED, length[0], length[-1])
+        return torch.where(found & (period > 0), whole, torch.nan)
+
+    def stays_near(self, index: Tensor) -> Tensor:
+        """Which rows that spent their steps neither come nearer to anything nor leave, (m,)."""
+        low, high = self.pieces[:, index, 1:]
+        extent = (high - low).nan_to_num(posinf=0.0, neginf=0.0)
+        whole = high.amax(1) - low.amin(1)
+        part = extent / whole.clamp_min(1e-300).unsqueeze(1)
+        early, late = part[:, :3].amax(1), part[:, 3:].amax(1)
+        alike = (torch.minimum(early, late) >= _ALIKE * torch.maximum(early, late)) & (
+            part.amin(1) >= 0.25
+        )
+        falls, rises = (part.diff(dim=1) < 0).all(1), (part.diff(dim=1) > 0).all(1)
+        trend = (falls | rises) & ((part[:, -1] / part[:, 0]).log().abs() > 0.02)
+        quiet = late <= 1e-3 * early.clamp_min(1e-300)
+        return (alike & ~trend | quiet).all(1) & (alike & ~trend).any(1)
+
+
+def _curve(state: Any) -> Tensor:
+    """d²y/dt² of rows."""
+    curve: Tensor = (state.jacobian @ state.field.unsqueeze(2)).squeeze(2)
+    return curve
+
+
+def _until(state: Any, wanted: Tensor) -> tuple[Any, Tensor]:
+    """Follow all rows to the times wanted, (m,); which arrived."""
+    for _ in range(_MOST):
+        left = wanted - state.time
+        going = (left > 0) & ~state.stuck
+        if not bool(going.any()):
+            break
+        lands = state.h >= left
+        h = torch.where(going, torch.minimum(state.h, left), 0.0)
+        before = state.time
+        _advance(state, h, going)
+        arrived = going & lands & (state.time > before)
+        state.time = torch.where(arrived, wanted, state.time)
+    return state, state.time >= wanted
+
+
+def _advance(state: Any, h: Tensor, going: Tensor) -> None:
+    """A step of the rows that go; of the others one that changes nothing."""
+    state.advance(torch.where(going, h, 1e-300))
+
+
+def _crossing(ends: Sequence[Tensor], h: Tensor, anchor: Tensor, normal: Tensor,
+              ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Where Hermite's quintics through both ends of steps cross surfaces: part of h, place."""
+    low, high = torch.zeros_like(h), torch.ones_like(h)
+    for _ in range(50):
+        middle = (low + high) / 2
+        below = ((_hermite(ends, h, middle) - anchor) * normal).sum(1) < 0
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return high, _hermite(ends, h, high)
+
+
+def _hermite(ends: Sequence[Tensor], h: Tensor, part: Tensor) -> Tensor:
+    """The quintic with these values, slopes and curvatures at a step's ends, at a part of h."""
+    one, slope, curve, other, slope_there, curve_there = ends
+    t, h = part.unsqueeze(1), h.unsqueeze(1)
+    u = 1 - t
+    first = one * (1 + 3 * t + 6 * t**2) + h * slope * t * (1 + 3 * t) + h**2 / 2 * curve * t**2
+    last = other * (1 + 3 * u + 6 * u**2) - h * slope_there * u * (1 + 3 * u)
+    last = last + h**2 / 2 * curve_there * u**2
+    return u**3 * first + t**3 * last
+
+
+def spirals(model: Any, centre: Tensor, theta: Tensor, fine: Fine) -> tuple[Tensor, Tensor]:
+    """Which rows at θ (m, k) spiral into a sink near ``centre``, (m,), and the sinks, (m, k).
+
+    Newton's method finds the sink. Copies of the row, at its displacement from there times 1, 1/2,
+    1/4, …, must all be nearer after a turn.
+    """
+    sink = centre
+    for _ in range(12):
+        step = torch.linalg.pinv(model.jacobian(sink).nan_to_num()) @ model.field(sink).unsqueeze(2)
+        sink = torch.where(step.isfinite().all(1), sink - step.squeeze(2), sink)
+    left = torch.linalg.pinv(model.jacobian(sink).nan_to_num()) @ model.field(sink).unsqueeze(2)
+    away = theta - sink
+    size = away.abs().amax(1)
+    rates, vectors = torch.linalg.eig(model.jacobian(sink).nan_to_num())
+    slowest = rates.real.argmax(1, keepdim=True)
+    turning = rates.gather(1, slowest)[:, 0]
+    found = (left.abs().amax((1, 2)) <= 1e-9 * size) & (rates.real < 0).all(1)
+    found &= (turning.imag.abs() > -turning.real) & (size > 0)
+    rows = filled(found)
+    if not len(rows):
+        return found, sink
+    part = 0.5 ** torch.arange(_COPIES).to(theta)
+    copies = (sink[rows, None] + part[:, None] * away[rows, None]).flatten(0, 1)
+    about = sink[rows].repeat_interleave(_COPIES, 0)
+    dual = torch.linalg.pinv(vectors[rows]).repeat_interleave(_COPIES, 0)
+
+    def distance(place: Tensor) -> Tensor:
+        return (dual @ (place - about).to(dual.dtype).unsqueeze(2)).abs().squeeze(2).norm(dim=1)
+
+    state = fine(copies)
+    radial = copies - about
+    normal = model.field(copies)
+    normal = normal - radial * (normal * radial).sum(1, True) / radial.square().sum(1, True)
+    near, seen = distance(copies), torch.zeros_like(copies[:, 0], dtype=torch.bool)
+    nearer = torch.zeros_like(seen)
+    longest = 4 * 2 * math.pi / turning.imag.abs()[rows].repeat_interleave(_COPIES)
+    for _ in range(_MOST):
+        failed = (state.stuck | (state.time > longest) | (seen & ~nearer)) & ~(seen & nearer)
+        over = failed.view(-1, _COPIES).any(1).repeat_interleave(_COPIES)
+        going = ~seen & ~over
+        if not bool(going.any()):
+            break
+        before = state.theta, state.time
+        _advance(state, state.h, going)
+        there = ((state.theta - about) * normal).sum(1)
+        crosses = (((before[0] - about) * normal).sum(1) < 0) & (there >= 0) & ~seen
+        if bool(crosses.any()):
+            ends: list[Tensor] = []
+            for at in (before[0], state.theta):
+                slope = model.field(at)
+                ends += [at, slope, (model.jacobian(at) @ slope.unsqueeze(2)).squeeze(2)]
+            place = _crossing(ends, state.time - before[1], about, normal)[1]
+            nearer |= crosses & (distance(place) < (1 - _NEARER) * near)
+            seen |= crosses
+    found[rows] = nearer.view(-1, _COPIES).all(1)
+    return found, sink

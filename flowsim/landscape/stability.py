@@ -1,0 +1,140 @@
+"""What a point at which a flow rests is: attracting, leaving, a centre, or flat along itself."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from flowsim.interface import Model
+from flowsim.labels import Label
+
+#: Rates this small beside the largest count as zero: at a start that never moves, and at a point
+#: where an integrator stopped.
+_EXACT, _STOPPED = 1e-9, 1e-6
+#: A flat direction is tried at the distances reach / 2, reach / 4, … from the point, so many, and
+#: first at one of them alone; the rest of the coordinates follows in so many steps.
+_DISTANCES, _FIRST, _FOLLOWS = 24, 6, 12
+#: They have followed when this part of the distance is left to them at most.
+_SETTLED = 1e-3
+#: A velocity counts above this times what rounding may change in it.
+_RESOLVED = 30.0
+#: It belongs to the point and not to its error above this times the velocity at the point.
+_BEYOND_ERROR = 8.0
+#: So many neighbouring distances have to agree. What is seen nearer is this part of what a power of
+#: the distance leaves to see, at least: else the direction is flat up to an edge.
+_AGREE, _JUMP = 3, 0.1
+
+
+def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None = None) -> Tensor:
+    """Labels of critical points by the flow near them, int8 (n,).
+
+    A rate of growth: saddle. A rate that is zero with a rotation: a centre, unresolved. All rates
+    negative: local minimum. In a direction without a rate the flow is looked at on both sides, at
+    smaller and smaller distances: a saddle if it leads away on one of them, else a local minimum,
+    which may be flat along itself.
+
+    Args:
+        model: any model.
+        theta: critical points, shape (n, k).
+        decisive: the points are critical only within an integrator's error.
+        reach: how far from each point to look at most, (n,); by default the size of its
+            coordinates.
+    """
+    jacobian = model.jacobian(theta).nan_to_num()
+    rates = torch.linalg.eigvals(jacobian)
+    largest = rates.abs().amax(1, keepdim=True)
+    zero = (_STOPPED if decisive else _EXACT) * largest
+    still = rates.real.abs() <= zero
+    grows, turns = (rates.real > zero).any(1), (still & (rates.imag.abs() > zero)).any(1)
+    label = torch.full_like(theta[:, 0], Label.LOCAL_MINIMUM, dtype=torch.int8)
+    flat = (still.any(1) & ~grows & ~turns).nonzero()[:, 0]
+    if len(flat):
+        if reach is None:
+            size = theta.abs().amax(1)
+            reach = torch.where(size > 0, size, 1.0)
+        leaves = _leaves(model, theta[flat], jacobian[flat], zero[flat], reach[flat])
+        label[flat[leaves]] = Label.SADDLE
+    label[turns] = Label.UNRESOLVED
+    label[grows] = Label.SADDLE
+    return label
+
+
+def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, reach: Tensor) -> Tensor:
+    """Which points (m, k) the flow leaves along a direction without a rate, (m,)."""
+    distances = 0.5 ** torch.arange(1, _DISTANCES + 1).to(theta)
+    near = distances[_FIRST : _FIRST + 1]
+    flat, velocity, noise, _ = _along(model, theta, jacobian, zero, reach, near)
+    leaves = torch.zeros_like(flat[:, 0])
+    tried = (flat & (velocity.abs() > _RESOLVED * noise)[..., 0].any(0)).any(1).nonzero()[:, 0]
+    if not len(tried):
+        return leaves
+    theta, jacobian, zero, reach = theta[tried], jacobian[tried], zero[tried], reach[tried]
+    flat, velocity, noise, own = _along(model, theta, jacobian, zero, reach, distances)
+    counts = velocity.abs() > torch.maximum(_RESOLVED * noise, _BEYOND_ERROR * own)
+    # the smallest distances come last: the first so many that count, from there
+    count = counts.flip(-1).long().cumsum(-1)
+    chosen = counts.flip(-1) & (count <= _AGREE)
+    away = (velocity.flip(-1) > 0) | ~chosen
+    there = (count[..., -1] >= _AGREE) & away.all(-1)
+    first = chosen.long().argmax(-1, keepdim=True)
+    size, seen = velocity.abs().flip(-1), (velocity.abs() + _RESOLVED * noise).flip(-1)
+    one, next_one = (size.gather(-1, (first + i).clamp_max(_DISTANCES - 1)) for i in (0, 1))
+    before = seen.gather(-1, (first - 1).clamp_min(0))
+    smooth = (first == 0) | (before >= _JUMP * one * one / next_one)
+    leaves[tried] = (there & smooth[..., 0] & flat).any(0).any(1)
+    return leaves
+
+
+def _along(
+    model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, reach: Tensor, distances: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Which of some directions (m, j) are flat; on both sides, at so many distances, the velocity
+    outwards and what rounding may change in it, (2, m, j, d); and the velocity's size at the
+    point. The other coordinates have come to rest there.
+    """
+    left, stiff, right = torch.linalg.svd(jacobian)
+    flat = stiff <= torch.maximum(zero, 1e-300 * torch.ones_like(zero))
+    inverse = right.mT @ torch.where(flat, 0.0, 1 / stiff).unsqueeze(-1).mul(left.mT)
+    # beside the flat directions two diagonals between them
+    some = flat.to(theta)
+    signs = 1.0 - 2.0 * (some.cumsum(1) % 2)
+    diagonals = torch.stack([some, some * signs], 1) @ right
+    diagonals = diagonals / some.sum(1).clamp_min(1).sqrt().view(-1, 1, 1)
+    right = torch.cat([right, diagonals], 1)
+    flat = torch.cat([flat, (some.sum(1) > 1)[:, None].expand(-1, 2)], 1)
+    m, k = theta.shape
+    sides = theta.new_tensor([1.0, -1.0]).view(2, 1, 1, 1)
+    step = sides * distances * reach.view(1, m, 1, 1)  # (2, m, 1, d)
+    shape = (2, m, k + 2, len(distances))
+    place = (theta[:, None, None] + step[..., None] * right[:, :, None]).reshape(-1, k)
+    matrix = inverse[None, :, None, None].expand(*shape, k, k).reshape(-1, k, k)
+    own = _followed(model, theta, inverse)
+    own_velocity = (right @ model.field(own).unsqueeze(2)).abs().squeeze(2)
+    place = _followed(model, place, matrix)
+    field = model.field(place)
+    direction = right[None, :, :, None].expand(*shape, k).reshape(-1, k)
+    left_over = (matrix @ field.unsqueeze(2)).squeeze(2)
+    across = jacobian[None, :, None, None].expand(*shape, k, k).reshape(-1, k, k)
+    across = (across @ left_over.unsqueeze(2)).squeeze(2).abs().amax(1)
+    velocity = (field * direction).sum(1)
+    noise = across  # of what the others still move, nothing is a velocity of this direction
+    for turned in rounded(place):
+        noise = torch.maximum(noise, ((model.field(turned) - field) * direction).sum(1).abs())
+    unknown = ~flat[..., None] | (left_over.abs().amax(1).view(shape) > _SETTLED * step.abs())
+    noise = torch.where(unknown, torch.inf, noise.view(shape))
+    return flat, velocity.view(shape) * sides, noise, own_velocity[..., None]
+
+
+def _followed(model: Model, place: Tensor, inverse: Tensor) -> Tensor:
+    """Places whose coordinates have come to rest, but for those in the kernel of ``inverse``."""
+    for _ in range(_FOLLOWS):
+        step = (inverse @ model.field(place).unsqueeze(2)).squeeze(2)
+        place = torch.where(step.isfinite().all(1, keepdim=True), place - step, place)
+    return place
+
+
+def rounded(place: Tensor) -> list[Tensor]:
+    """Places (n, k) that differ from these by the last bits of their coordinates."""
+    number = torch.arange(place.shape[1], device=place.device)
+    signs = [1.0 - 2.0 * (number % 2), 1.0 - 2.0 * (number // 2 % 2)]
+    return [place * (1 + unit * sign) for sign in signs for unit in (2**-51, -(2**-51))]

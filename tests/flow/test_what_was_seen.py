@@ -1,0 +1,153 @@
+"""Labels of any loss and any field say what was seen: known ends of each kind."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import flowsim
+from flowsim import Label, Rule, Status
+from flowsim.landscape.ends import Ends
+from flowsim.landscape.stability import stability
+
+PERIODIC, INFINITY = [Label.PERIODIC], [Label.INFINITY]
+
+
+class Field(flowsim.Model):
+    """A field that is written as a formula of its coordinates."""
+
+    def __init__(self, names, formula):
+        self.coordinates, self.formula = tuple(names), formula
+
+    def loss(self, theta):
+        return (theta**2).sum(-1)
+
+    def field(self, theta):
+        return torch.stack(self.formula(*theta.unbind(-1)), -1)
+
+
+class Relu(flowsim.Model):
+    """A ReLU unit that shall learn a ReLU; where it is dead the loss is 0.7."""
+
+    coordinates = ("w", "b")
+
+    def loss(self, theta):
+        w, b = theta.unbind(-1)
+        x = torch.linspace(-2, 2, 41, dtype=theta.dtype)
+        out = torch.relu(w[..., None] * x + b[..., None])
+        return ((out - torch.relu(x)) ** 2).mean(-1)
+
+
+def labels(found):
+    return [Label(int(code)) for code in np.unique(found.label)]
+
+
+@pytest.mark.parametrize(
+    ("formula", "starts", "period"),
+    [
+        (lambda x, v: [v, -x], [[1.0, 0.0], [0.3, 2.0]], 2 * math.pi),
+        (lambda x, v: [v, (1 - x**2) * v - x], [[0.1, 0.0], [3.0, 1.0]], 6.6632868593),
+        (lambda x, v: [-v * (1 + x**2 + v**2), x * (1 + x**2 + v**2)], [[1.0, 0.0]], math.pi),
+    ],
+)
+def test_closed_orbits_and_cycles_are_periodic(formula, starts, period):
+    found = flowsim.find_limits(Field("xv", formula), starts)
+    assert labels(found) == PERIODIC and (found.rule == Rule.RETURNS).all()
+    assert np.abs(found.period / period - 1).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda x, y: [-0.1 * x - 5 * y, 5 * x - 0.1 * y],
+        lambda x, v: [v, -x - 0.005 * v],
+        lambda x, v: [v, -x.sin() - 0.02 * v],
+    ],
+)
+def test_slow_spirals_end_in_their_sink(formula):
+    found = flowsim.find_limits(Field("xy", formula), [[1.0, 0.0], [0.2, -0.5]])
+    assert labels(found) == [Label.LOCAL_MINIMUM] and np.abs(found.theta).max() < 1e-9
+
+
+def test_a_spiral_outwards_has_one_end_without_a_direction_or_a_loss():
+    model = Field("xv", lambda x, v: [v, v - 2 * x])
+    found = flowsim.find_limits(model, [[1.0, 0.0], [0.3, 2.0], [-1.0, 0.5]]).tensors()
+    assert labels(found) == INFINITY and found.theta.isnan().all() and found.loss.isnan().all()
+    ends = Ends(model)
+    ends.codes(found.label, found.theta, found.loss)
+    captions = [end.caption(model.coordinates) for end in ends.found]
+    assert captions == ["to infinity: |x| → ∞ back and forth, |v| → ∞ back and forth"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "end"),
+    [
+        (lambda x, y: -(x**4) / 4 + y**2 / 2, -math.inf),
+        (lambda x, y: torch.exp(-torch.exp(x)) + y**2 / 2, 0.0),
+    ],
+)
+def test_growth_in_no_time_and_growth_that_hardly_goes_on_lead_to_infinity(loss, end):
+    found = flowsim.find_limits(flowsim.from_loss(loss), [[1.0, 1.0], [0.5, -0.3]])
+    assert labels(found) == INFINITY and (found.theta[:, 0] == math.inf).all()
+    assert (found.status == Status.DIVERGED).all()
+    assert found.loss == pytest.approx(end, abs=1e-6)
+
+
+def test_a_minimum_far_away_is_reached():
+    ring = flowsim.from_loss(lambda x, y: 1 / (1 + x**2 + y**2) + 1e-12 * (x**2 + y**2))
+    found = flowsim.find_limits(ring, [[1.0, 0.3]])
+    assert labels(found) == [Label.LOCAL_MINIMUM]
+    assert np.linalg.norm(found.theta[0]) == pytest.approx(1000, rel=1e-4)
+    well = flowsim.from_loss(lambda x, y: y**2 / 2 - torch.exp(-(x**2) / 2))
+    far = flowsim.find_limits(well, [[8.0, 0.5]])
+    assert labels(far) == [Label.LOCAL_MINIMUM] and np.abs(far.theta).max() < 1e-6
+
+
+def test_a_flat_region_is_a_minimum_and_is_entered_at_its_edge():
+    dead = flowsim.find_limits(Relu(), [[0.0, -2.0], [-1.0, -1.5]])
+    assert labels(dead) == [Label.LOCAL_MINIMUM] and (dead.status == Status.CONVERGED).all()
+    assert dead.theta[1] == pytest.approx([-0.8013, -1.6026], abs=1e-3)
+    assert dead.loss == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("loss", "label"),
+    [
+        (lambda x, y: x**3 + x**4 + y**2 / 2, Label.SADDLE),
+        (lambda x, y: x**5 + x**6 + y**2 / 2, Label.SADDLE),
+        (lambda x, y: x**12 + y**4, Label.LOCAL_MINIMUM),
+    ],
+)
+def test_higher_orders_than_the_second_decide_where_a_row_slows_down(loss, label):
+    found = flowsim.find_limits(flowsim.from_loss(loss), [[1.0, 0.5], [0.4, -0.2]])
+    assert labels(found) == [label] and np.abs(found.theta).max() < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("loss", "at", "label"),
+    [
+        (lambda x, y: 0 * x + 0 * y + 1, [0.3, 2.0], Label.LOCAL_MINIMUM),
+        (lambda x, y: (1 - x * y) ** 2, [2.0, 0.5], Label.LOCAL_MINIMUM),
+        (lambda x, y: x**4 + 5 * (y - x**2) ** 2, [0.0, 0.0], Label.LOCAL_MINIMUM),
+        (lambda x, y: 5 * (y - x**2) ** 2 - x**4, [0.0, 0.0], Label.SADDLE),
+        (lambda x, y: x**5 + 5 * (y - x**2) ** 2, [0.0, 0.0], Label.SADDLE),
+        (lambda x, y: x**4 + y**4 - 6 * x**2 * y**2, [0.0, 0.0], Label.SADDLE),
+    ],
+)
+def test_the_flow_beside_a_flat_point_says_what_it_is(loss, at, label):
+    place = torch.tensor([at], dtype=torch.float64)
+    assert stability(flowsim.from_loss(loss), place, decisive=False) == label
+
+
+def test_a_centre_is_no_end():
+    model = Field("xy", lambda x, y: [0.7 * x - 0.3 * x * y, 0.11 * x * y - 0.9 * y])
+    assert labels(flowsim.find_limits(model, [[0.9 / 0.11, 0.7 / 0.3]])) == [Label.UNRESOLVED]
+
+
+@pytest.mark.slow
+def test_chaos_is_bounded():
+    lorenz = Field("xyz", lambda x, y, z: [10 * (y - x), x * (28 - z) - y, x * y - 8 * z / 3])
+    found = flowsim.find_limits(lorenz, np.random.default_rng(0).uniform(-10, 10, (4, 3)))
+    assert {*labels(found)} <= {Label.BOUNDED, Label.UNRESOLVED}
+    assert (found.label == Label.BOUNDED).any()
