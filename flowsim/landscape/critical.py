@@ -15,7 +15,7 @@ from flowsim.labels import Label
 from flowsim.landscape.stability import stability
 
 #: Starts along every axis of a window, and steps of each of them.
-_STARTS, _STEPS = 24, 100
+STARTS, _STEPS = 24, 100
 #: A search goes no further after a step of this part of the window.
 _SETTLED = 1e-13
 #: The last step, and how far apart two points are, in parts of the window; the least curvature, in
@@ -189,7 +189,9 @@ def search_critical_points(
     )
 
 
-def critical_points_in(model: Model, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+def critical_points_in(
+    model: Model, low: Tensor, high: Tensor, starts: int = STARTS
+) -> tuple[Tensor, Tensor]:
     """The isolated critical points in a box of the model's coordinates, some of them held.
 
     Every point of a grid goes to a zero of dθ/dt by Levenberg and Marquardt's steps
@@ -201,6 +203,7 @@ def critical_points_in(model: Model, low: Tensor, high: Tensor) -> tuple[Tensor,
         model: any model.
         low, high: corners of the box, shape (k,); a coordinate is held where they are equal. A
             point in such a slice is critical in all coordinates, the held ones too.
+        starts: of the grid along each free coordinate.
 
     Returns:
         The points, shape (m, k), in the order of their first coordinates, then of the next; and in
@@ -209,8 +212,8 @@ def critical_points_in(model: Model, low: Tensor, high: Tensor) -> tuple[Tensor,
     width = high - low
     free = width > 0
     count = int(free.sum())
-    unit = (torch.arange(_STARTS, dtype=torch.float64) + 0.5) / _STARTS
-    theta = low.repeat(_STARTS**count, 1)
+    unit = (torch.arange(starts, dtype=torch.float64) + 0.5) / starts
+    theta = low.repeat(starts**count, 1)
     theta[:, free] += width[free] * torch.cartesian_prod(*[unit] * count).reshape(-1, count)
     damping = torch.ones(len(theta), 1, 1, dtype=torch.float64)
     field, jacobian = model.field(theta), model.jacobian(theta)

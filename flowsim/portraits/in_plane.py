@@ -21,7 +21,7 @@ from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import sample_size
 from flowsim.interface import Model, Plane, of_model
 from flowsim.labels import CriticalPoint, Label, Status
-from flowsim.landscape.critical import critical_points_in
+from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.models.catalogue import model_attributes, model_of
 from flowsim.records.attributes import held_attributes, provenance
@@ -312,7 +312,10 @@ def with_landscape(
     if kind is not None:
         record["critical_line"] = ("curve", kind.numpy(), flags(CriticalPoint))
     if critical and plane.isolated and {*plane.model.coordinates} <= {*window, *held}:
-        record = record.assign(_critical_points(plane, window, held))
+        starts = min(
+            [STARTS, *(record.sizes[name] for name in (plane.x, plane.y) if name in record)]
+        )
+        record = record.assign(_critical_points(plane, window, held, starts))
 
     sides = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
     unit = _directions(plane, plane.grid(sides[plane.x], sides[plane.y], held)).numpy()
@@ -353,13 +356,17 @@ def _places(
 
 
 def _critical_points(
-    plane: Plane, window: Mapping[str, Window], held: Mapping[str, float]
+    plane: Plane, window: Mapping[str, Window], held: Mapping[str, float], starts: int
 ) -> dict[str, Any]:
-    """The isolated critical points in the window, at the held values, and their kinds."""
+    """The isolated critical points in the window, at the held values, and their kinds.
+
+    They are sought from so many places a side, no more than there are cells: on networks of many
+    weights the search would take longer than the labels.
+    """
     names = plane.model.coordinates
     box = {**{name: (value, value) for name, value in held.items()}, **window}
     low, high = torch.tensor([box[name] for name in names], dtype=torch.float64).T
-    points, unstable = critical_points_in(plane.model, low, high)
+    points, unstable = critical_points_in(plane.model, low, high, starts)
     kind = (unstable > 0).to(torch.int8) + (unstable == len(names))
     places = zip(names, points.T.numpy(), strict=True)
     return {
