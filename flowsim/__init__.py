@@ -151,7 +151,7 @@ def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version("flowsim")
+        return version("flowsim-lab")
     except PackageNotFoundError:  # a source tree that was never installed
         return "unknown"
 

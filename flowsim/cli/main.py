@@ -11,12 +11,12 @@ import os
 import re
 import sys
 from difflib import get_close_matches
-from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
 
+import flowsim
 from flowsim import notices
 from flowsim.cli import groups, options
 from flowsim.cli.commands import (
@@ -81,7 +81,7 @@ class _InSections(TyperCommand):
 
 def _print_version(asked: bool) -> None:
     if asked:
-        say(f"flowsim {version('flowsim')}")
+        say(f"flowsim {flowsim.__version__}")
         raise typer.Exit
 
 

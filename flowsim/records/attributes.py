@@ -15,6 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import flowsim
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -191,7 +193,7 @@ SCHEMA = 2
 
 #: Everything that a number can depend on.
 LIBRARIES = (
-    "flowsim", "torch", "torchdiffeq", "numpy", "scipy", "numba", "xarray", "h5py", "h5netcdf",
+    "torch", "torchdiffeq", "numpy", "scipy", "numba", "xarray", "h5py", "h5netcdf",
     "safetensors",
 )  # fmt: skip
 
@@ -221,8 +223,8 @@ def command_line(words: list[str]) -> str:
 
 
 def package_versions(packages: tuple[str, ...] = LIBRARIES) -> str:
-    """The versions of Python and of the named packages that are installed; none is imported."""
-    named = []
+    """The versions of Python, flowsim and the named packages; none of them is imported."""
+    named = [f"flowsim {flowsim.__version__}"]
     for package in packages:
         with suppress(PackageNotFoundError):
             named.append(f"{package} {version(package)}")
@@ -232,7 +234,7 @@ def package_versions(packages: tuple[str, ...] = LIBRARIES) -> str:
 @lru_cache
 def source_versions() -> str:
     """The versions of what computes, with the commit where flowsim runs from its sources."""
-    return f"{package_versions(LIBRARIES[:6])}, commit {_commit()}"
+    return f"{package_versions(LIBRARIES[:5])}, commit {_commit()}"
 
 
 @lru_cache
