@@ -319,7 +319,7 @@ def _derivative(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
 #: Methods of θ, which a model may write for tensors alone.
 _OF_THETA = {
     "loss", "gradient", "hessian", "field", "jacobian", "conserved", "classify", "basin",
-    "logit_gap", "optimal_bias",
+    "logit_gap", "optimal_bias", "excess",
 }  # fmt: skip
 
 

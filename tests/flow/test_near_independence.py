@@ -125,7 +125,7 @@ def test_labels_agree_with_the_loss_in_forty_digits(case, sign):
         if basin is not None:
             learned = found.label == Label.GLOBAL_MINIMUM
             assert (learned == basin.numpy()).all()
-    assert decided >= 0.75  # one start with uniform attention is open at every distance
+    assert decided >= 0.7  # with attention some starts are open, one at every distance
 
 
 @pytest.mark.parametrize("case", MODELS, ids=str)
