@@ -90,7 +90,8 @@ _SADDLE: dict[str, Any] = {
     "linestyle": "none",
 }  # fmt: skip
 #: Critical points that were found in the window, by kind: marker and its filling.
-FOUND = {"minimum": ("o", LINE), "saddle": ("X", "#ffffff"), "maximum": ("^", "#ffffff")}
+FOUND = {"minimum": ("o", LINE), "saddle": ("X", "#ffffff"), "maximum": ("^", "#ffffff"),
+         "centre": ("o", "#ffffff")}  # fmt: skip
 CRITICAL: dict[str, dict[str, Any]] = {
     "local_minimum": {"color": "#a33b00", "linewidth": 3.0},
     "local_maximum": {"color": LINE, "linewidth": 1.6, "linestyle": (0, (2, 2))},

@@ -207,7 +207,8 @@ def critical_points_in(
 
     Returns:
         The points, shape (m, k), in the order of their first coordinates, then of the next; and in
-        how many directions the flow leaves each, int8, shape (m,): 0 of a minimum, k of a maximum.
+        how many directions the flow leaves each, int8, shape (m,): 0 of a minimum, k of a maximum,
+        −1 of a centre of a field, about which the flow turns without a rate.
     """
     width = high - low
     free = width > 0
@@ -244,13 +245,22 @@ def critical_points_in(
     inside = ((theta >= low) & (theta <= high)).all(1)
     size = torch.where(free, width, width.max())
     theta = theta[inside & (newton.abs() <= _ARRIVED * size).all(1)]
-    values = curvatures(model, theta) if len(theta) else theta
-    rest = theta[values.abs().amin(1) > _CURVED * values.abs().amax(1)]
+    rates = _rates(model, theta).abs()
+    rest = theta[rates.amin(1) > _CURVED * rates.amax(1)]
     found: list[Tensor] = []
     while len(rest):
         found.append(rest[0])
         rest = rest[((rest - rest[0]).abs() > _APART * size).any(1)]
     found.sort(key=lambda point: (point / (_APART * size)).round().tolist())
     points = torch.stack(found) if found else theta[:0]
-    unstable = (curvatures(model, points) < 0).sum(1) if found else theta.new_empty(0)
-    return points, unstable.to(torch.int8)
+    rates = _rates(model, points)
+    unstable = (rates.real > 0).sum(1)
+    turns = (rates.real.abs() <= _CURVED * rates.abs().amax(1, keepdim=True)).any(1)
+    return points, torch.where(turns, -1, unstable).to(torch.int8)
+
+
+def _rates(model: Model, theta: Tensor) -> Tensor:
+    """Eigenvalues of the flow's Jacobian at points (n, k), complex, (n, k)."""
+    if type(model).field is not Model.field and len(theta):
+        return torch.linalg.eigvals(model.jacobian(theta))
+    return torch.complex(-_curvatures(model, theta) if len(theta) else theta, 0 * theta)

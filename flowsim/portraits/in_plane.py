@@ -32,7 +32,7 @@ from flowsim.training.optimizer_choice import OptimizerChoice
 
 #: Kinds of critical points, by whether the flow leaves them in no direction, in some, or in all; of
 #: a flow that is no gradient flow, attracting and repelling points are minima and maxima.
-CRITICAL = ("minimum", "saddle", "maximum")
+CRITICAL = ("minimum", "saddle", "maximum", "centre")
 CURVE_POINTS = 1201
 ARROWS = 23
 #: Times that a cell's edge is halved at most to find where the boundary crosses it; and into how
@@ -367,7 +367,7 @@ def _critical_points(
     box = {**{name: (value, value) for name, value in held.items()}, **window}
     low, high = torch.tensor([box[name] for name in names], dtype=torch.float64).T
     points, unstable = critical_points_in(plane.model, low, high, starts)
-    kind = (unstable > 0).to(torch.int8) + (unstable == len(names))
+    kind = (unstable > 0).to(torch.int8) + (unstable == len(names)) + 3 * (unstable < 0)
     places = zip(names, points.T.numpy(), strict=True)
     return {
         "critical_point": ("critical_point", kind.numpy(), flags(CRITICAL)),

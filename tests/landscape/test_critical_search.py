@@ -152,3 +152,14 @@ def test_the_kind_of_a_point_does_not_depend_on_the_unit_of_the_loss(sign, label
         bowl = from_loss(lambda x, y, u=unit: u * (x**2 + sign * 1e-4 * y**2), "bowl")
         for decisive in (False, True):
             assert classify_critical(bowl, torch.zeros(1, 2).double(), decisive) == label
+
+
+def test_a_centre_is_neither_minimum_nor_maximum():
+    class Predators(Formula):
+        def field(self, theta):
+            x, y = theta.unbind(-1)
+            return torch.stack([0.7 * x - 0.3 * x * y, 0.11 * x * y - 0.9 * y], -1)
+
+    low, high = torch.tensor([[0.5, 0.5], [20.0, 6.0]]).double()
+    points, kind = critical_points_in(Predators(lambda x, y: x + y), low, high)
+    assert kind.tolist() == [-1] and points[0].tolist() == pytest.approx([0.9 / 0.11, 0.7 / 0.3])

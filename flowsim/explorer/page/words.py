@@ -132,7 +132,7 @@ _BOXES = {
     f" M10 10h2 M16 10h2' stroke='{style.LINE}' stroke-width='2'/>",
     "unresolved": "<rect width='22' height='13' fill='#000'/>",
 }
-_POINTS = {"minimum": "●", "saddle": "✕", "maximum": "△"}
+_POINTS = {"minimum": "●", "saddle": "✕", "maximum": "△", "centre": "◯"}
 
 
 def legend(
