@@ -22,6 +22,7 @@ from flowsim.flow.chart import Chart
 from flowsim.flow.doubt import beyond_doubt, displace
 from flowsim.flow.growth import Growth
 from flowsim.flow.how import Limits, Steps
+from flowsim.flow.kinks import rest_on_kinks
 from flowsim.flow.recurrence import FIRST, Returns, spirals
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
@@ -326,9 +327,11 @@ def any_limits(model: Model, rows: Tensor, steps: Steps) -> Iterator[Limits]:
     """Where the rows (n, k) end, part by part."""
     squares = _SQUARES if rows.device.type == "cpu" else _SQUARES_ON_GPU
     for part in rows.split(max(1, squares // rows.shape[1] ** 2)):
-        yield beyond_doubt(
+        limits = beyond_doubt(
             partial(follow, model), model, part, steps, steps.finer(0.1), _neighbours
         )
+        rest_on_kinks(model, part, limits)
+        yield limits
 
 
 def _neighbours(model: Model, centre: Tensor, size: float) -> Tensor:

@@ -23,6 +23,10 @@ _ROUNDED, _SLOW = 1e-13, 1e-3
 #: Two zeros of the field are one if on the way between them its speed is nowhere this many times
 #: that at both, and what rounding may do to it: so many units of the last place.
 _BARRIER, _UNITS = 4.0, 64 * 2.0**-52
+#: Numbers this small are zero.
+_NONE = 1e-300
+#: Between two minima the loss rises by more than this part of what their slopes make of the way.
+_RISES = 0.01
 #: Places on the way between two points that are tried: as parts of it.
 _PARTS = (0.23, 0.5, 0.81)
 #: Nearest ends that a limit is compared with.
@@ -200,7 +204,7 @@ class Ends:
             self.found.append(End(kind, float(loss[i]), theta[i], flat, name, self._rounding))
             self._members.append(theta[i : i + 1])
             if critical:
-                joins = self._same(theta[left], theta[i].expand(len(left), -1))
+                joins = self._same(theta[left], theta[i].expand(len(left), -1), kind == "minimum")
                 if flat:
                     rest = (~joins).nonzero()[:, 0]
                     joins[rest] = self._connected(number, theta[left[rest]], walks=True)
@@ -229,6 +233,7 @@ class Ends:
     def _nearest(self, numbers: list[int], theta: Tensor) -> Tensor:
         """The codes of points (m, k) that are those of ends which are known, by their numbers."""
         members = [self._members[number] for number in numbers]
+        minima = self.found[numbers[0]].kind == "minimum"
         of = torch.cat([torch.full((len(x),), i) for i, x in zip(numbers, members, strict=True)])
         places, codes = torch.cat(members), torch.zeros(len(theta), dtype=torch.long)
         size = torch.cat([places, theta]).std(0, correction=0)  # no coordinate has a unit
@@ -240,15 +245,16 @@ class Ends:
                 left = (codes[part] == 0).nonzero()[:, 0]
                 if not len(left):
                     break
-                same = self._same(theta[part[left]], places[column[left]])
+                same = self._same(theta[part[left]], places[column[left]], minima)
                 codes[part[left[same]]] = of[column[left[same]]] + 1
         return codes
 
-    def _same(self, one: Tensor, other: Tensor) -> Tensor:
+    def _same(self, one: Tensor, other: Tensor, minima: bool) -> Tensor:
         """Which pairs of points at rest (m, k) are one: no place between them is faster, bool (m,).
 
         What rounding may change in the field there, and the speed that is left at the two, are
-        taken from it; so no unit of the coordinates or of the loss matters.
+        taken from it; so no unit of the coordinates or of the loss matters. Minima at kinks, where
+        the field jumps, are two if the loss rises between them.
         """
         m, k = one.shape
         if not m:
@@ -261,9 +267,16 @@ class Ends:
         speed = self.model.field(points).detach().abs()
         ends = torch.maximum(speed[:m], speed[m : 2 * m]).repeat(len(_PARTS), 1)
         steep = self.model.jacobian(points[2 * m :]).detach().nan_to_num().abs()
-        rounding = _UNITS * (steep @ between.abs().unsqueeze(2)).squeeze(2)
-        quiet = (speed[2 * m :] <= _BARRIER * ends + rounding).all(1) | ~moving
-        return quiet.reshape(len(_PARTS), m).all(0)
+        size = between.abs().clamp_min(_NONE).unsqueeze(2)
+        rounding = _UNITS * (steep @ size).squeeze(2)
+        quiet = (speed[2 * m :] <= _BARRIER * ends + rounding).all(1)
+        if minima and type(self.model).field is Model.field:
+            loss = self.model.loss(points).detach()
+            floor = torch.maximum(loss[:m], loss[m : 2 * m]).repeat(len(_PARTS))
+            slope = (ends * (other - one).abs().repeat(len(_PARTS), 1)).sum(1)
+            known = (rounding * between.abs()).sum(1) + _UNITS * floor.abs()
+            quiet &= loss[2 * m :] - floor <= _RISES * slope + known
+        return (quiet | ~moving).reshape(len(_PARTS), m).all(0)
 
     def _connected(self, number: int, theta: Tensor, walks: bool) -> Tensor:
         """Which points (m, k) no gap divides from the members of an end; some become members.

@@ -1,0 +1,113 @@
+"""Minima at kinks: where rows that creep along a kink of a loss lead, and whether they rest there.
+
+Beside a kink the gradient jumps, and a row goes back and forth across it in very short steps. On
+the kink the flow is −(the shortest vector in the hull of the gradients around), which is 0 at a
+minimum. Such vectors, of gradients in a ball that shrinks, lead there in steps that all descend
+(the gradient sampling of Burke, Lewis and Overton, SIAM J. Optim. 15, 2005).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from scipy.optimize import nnls
+from torch import Tensor
+
+from flowsim.flow.how import Limits
+from flowsim.interface import Model
+from flowsim.labels import Label, Rule, Status
+
+#: Radii of the balls, in parts of the row's way; the longest step, in parts of the way by then; and
+#: steps in each ball.
+_RADII, _LONGEST, _STEPS = tuple(10.0**-n for n in range(3, 9)), 0.05, 100
+#: The loss falls by this part of what its slope says, or the step is halved, so often at most.
+_DESCENT, _HALVINGS = 1e-4, 32
+#: A ball is done once the shortest vector is at most this, times the radius in parts of the way, of
+#: the longest gradient; at a minimum it is at most the second part of it.
+_SHORTEST, _SHORT = 0.1, 1e-4
+#: From ball to ball gradients around a kink become neither so much shorter, as around smooth
+#: minima, nor so much longer, where the slope has no bound.
+_SMOOTH, _UNBOUNDED = 0.1, 2.0
+#: Distances, in parts of the way, at which no loss around a minimum is lower.
+_AROUND = (1e-6, 1e-5, 1e-4, 1e-3)
+
+
+def rest_on_kinks(model: Model, start: Tensor, limits: Limits) -> None:
+    """Label the rows that crept along a kink of the loss to a minimum, or would have."""
+    if type(model).field is not Model.field or model.levels() is not None:
+        return
+    way = (limits.theta - start).abs().amax(1)
+    spent = (limits.status == Status.TIMED_OUT) | (limits.status == Status.FAILED)
+    spent &= (limits.label == Label.UNRESOLVED) & way.isfinite() & (way > 0)
+    for i in spent.nonzero()[:, 0].tolist():
+        end = kink_minimum(model, limits.theta[i].cpu(), float(way[i]))
+        if end is not None:
+            limits.theta[i], limits.loss[i] = end, model.loss(end[None])[0].detach()
+            limits.label[i], limits.rule[i] = Label.LOCAL_MINIMUM, Rule.KINK
+            limits.status[i] = Status.CONVERGED
+
+
+def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
+    """The minimum at a kink to which a point θ (k,) on it leads, (k,); None where that is not seen.
+
+    Args:
+        model: of a gradient flow.
+        theta: where a row creeps.
+        way: how far it has come, by which radii and steps are measured.
+    """
+    root = theta.new_tensor(model.metric).sqrt()
+    y = begun = theta * root
+    unit = way * float(root.max())
+    around = _directions(len(y)).to(y)
+    sizes: list[float] = []
+    for part in _RADII:
+        radius = part * unit
+        for _ in range(_STEPS):
+            slopes = model.gradient((y + radius * around) / root).detach() / root
+            if not bool(slopes.isfinite().all()):
+                return None
+            down, longest = -_shortest(slopes), float(slopes.norm(dim=1).max())
+            size = float(down.norm())
+            if size <= _SHORTEST * part * longest:
+                break
+            reach = max(unit, float((y - begun).abs().max()))
+            step = _LONGEST * reach / size * 0.5 ** torch.arange(_HALVINGS).to(y)
+            there = model.loss((y + step[:, None] * down) / root).detach()
+            here = model.loss((y / root)[None]).detach()
+            falls = (there <= here - _DESCENT * step * size**2).nonzero()[:, 0]
+            if not len(falls) or float(step[falls[0]]) * size < 0.1 * radius:
+                break
+            y = y + step[falls[0]] * down
+        else:
+            if part == _RADII[-1]:
+                return None
+        sizes.append(longest)
+    jumps = all(_SMOOTH * a < b < _UNBOUNDED * a for a, b in pairwise(sizes))
+    if not jumps or size > _SHORT * longest:
+        return None
+    along = down / size if size > 0 else 0 * down
+    ways = torch.cat([around[1:], along[None], -along[None]])
+    near = torch.cat([y + part * unit * ways for part in _AROUND])
+    here = model.loss((y / root)[None]).detach()
+    known = 1e-14 * here.abs() + longest * radius  # the kink itself is not met more exactly
+    return y / root if bool((model.loss(near / root) >= here - known).all()) else None
+
+
+def _directions(k: int) -> Tensor:
+    """0, the axes both ways, and other unit vectors: as many as torch takes at once, (m, k)."""
+    count = 16 * (1 + (2 * k + 8) // 16)
+    draws = torch.Generator().manual_seed(1)
+    other = torch.randn(count - 2 * k - 1, k, generator=draws, dtype=torch.float64)
+    eye = torch.eye(k, dtype=torch.float64)
+    return torch.cat([0 * eye[:1], eye, -eye, other / other.norm(dim=1, keepdim=True)])
+
+
+def _shortest(vectors: Tensor) -> Tensor:
+    """The shortest vector in the hull of vectors (m, k), (k,)."""
+    unit = vectors.norm(dim=1).max().clamp_min(1e-300)
+    rows = torch.cat([(vectors / unit).T, torch.ones(1, len(vectors)).to(vectors)])
+    right = torch.zeros(len(rows)).to(vectors)
+    right[-1] = 1.0
+    weights = torch.from_numpy(nnls(rows.numpy(), right.numpy())[0])
+    return weights @ vectors / weights.sum()

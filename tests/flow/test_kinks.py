@@ -1,0 +1,68 @@
+"""Minima at kinks are decided; a kink that leads elsewhere, or a slope without bound, is not."""
+
+import numpy as np
+import pytest
+import torch
+
+import flowsim
+from flowsim import Label, Rule
+from flowsim.flow.kinks import kink_minimum
+
+
+def lowest(theta, place):
+    return np.abs(theta - np.array(place)).max()
+
+
+@pytest.mark.parametrize(
+    ("loss", "place"),
+    [
+        (lambda x, y: x.abs() + y**2, (0.0, 0.0)),
+        (lambda x, y: (x - 0.3).abs() + 2 * (y + 0.4).abs(), (0.3, -0.4)),
+        (lambda x, y: torch.maximum(x**2 + y, y**2 - y), (0.0, 0.0)),
+        (lambda x, y: (x + y).abs() + (y - 1) ** 2, (-1.0, 1.0)),
+        (lambda x, y: torch.relu(1 - x - y) + 0.2 * (x**2 + 2 * y**2), (2 / 3, 1 / 3)),
+    ],
+)
+def test_a_row_that_creeps_along_a_kink_ends_in_the_minimum_it_leads_to(loss, place):
+    found = flowsim.find_limits(flowsim.from_loss(loss), [[1.5, 0.7], [-0.8, 1.9]])
+    decided = found.label == Label.LOCAL_MINIMUM
+    assert decided.any() and (found.label[~decided] == Label.UNRESOLVED).all()
+    assert (found.rule[decided] == Rule.KINK).all()
+    assert lowest(found.theta[decided], place) < 1e-6
+
+
+def test_a_unit_of_the_coordinates_and_a_metric_change_nothing():
+    def loss(x, y):
+        return (x / 1e-9 + y / 1e-9).abs() + (y / 1e-9 - 1) ** 2
+
+    tiny = flowsim.from_loss(loss, "tiny")
+    end = kink_minimum(tiny, 1e-9 * torch.tensor([-0.4, 0.4]).double(), 1e-9)
+    assert lowest(end.numpy(), (-1e-9, 1e-9)) < 1e-15
+    heavy = flowsim.from_loss(lambda x, y: (x + y).abs() + (y - 1) ** 2, "heavy", (1.0, 9.0))
+    end = kink_minimum(heavy, torch.tensor([-0.4, 0.4]).double(), 1.0)
+    assert lowest(end.numpy(), (-1, 1)) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x, y: x.abs() - y,  # the kink leads to infinity
+        lambda x, y: x.abs() + 1e-6 * y,
+        lambda x, y: (x**2 + y**2) / 2 + 1e-3 * x,  # no kink
+        lambda x, y: 100 * (y - x**2 / 100).abs().sqrt() + (x + 10).abs() / 100,  # no bound
+        lambda x, y: -x.abs() + y**2,  # a ridge
+    ],
+)
+def test_nothing_else_is_called_a_minimum_at_a_kink(loss):
+    model = flowsim.from_loss(loss)
+    for start in ([1e-9, 0.3], [-2e-7, -0.6], [0.2, 1e-9]):
+        assert kink_minimum(model, torch.tensor(start).double(), 1.0) is None
+
+
+def test_two_minima_at_kinks_are_two_ends():
+    model = flowsim.from_loss(lambda x, y: (x.abs() - 1).abs() + y.abs())
+    found = flowsim.find_limits(
+        model, torch.tensor([[1.4, 0.3], [-0.7, 0.2], [0.6, -1.0]]).double()
+    )
+    codes = flowsim.Ends(model).codes(found.label, found.theta, found.loss).tolist()
+    assert codes[0] == codes[2] != codes[1]
