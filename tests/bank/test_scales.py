@@ -1,0 +1,59 @@
+"""Units change nothing: those of the coordinates, where their zero is, and that of the loss."""
+
+import numpy as np
+import pytest
+import torch
+from bank.outcomes import of_loss
+
+import flowsim
+from flowsim.landscape.ends import Ends
+
+
+def random_wells(seed, size=1.0, shift=0.0, unit=1.0):
+    """A random landscape of wells and hills in a bowl, in other units; and starts in it."""
+    draws = np.random.default_rng(seed)
+    centres, depths = draws.uniform(-2, 2, (4, 2)), draws.uniform(-0.5, 1.5, 4)
+
+    def loss(x, y):
+        x, y = (x - shift * size) / size, (y - shift * size) / size
+        bowl = (x**2 + y**2) ** 2 / 50
+        for (a, b), depth in zip(centres, depths, strict=True):
+            bowl = bowl - depth * torch.exp(-((x - a) ** 2) - (y - b) ** 2)
+        return unit * bowl
+
+    starts = draws.uniform(-3, 3, (24, 2))
+    return of_loss("wells", "x y", loss), (starts + shift) * size
+
+
+def ends_in(seed, **units):
+    model, starts = random_wells(seed, **units)
+    found = flowsim.find_limits(model, torch.from_numpy(starts))
+    ends = Ends(model)
+    codes = ends.codes(found.label, found.theta, found.loss)
+    return found.label.tolist(), codes.tolist(), [end.kind for end in ends.found]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("units", [
+    {"size": 1e-9}, {"size": 1e-3}, {"size": 1e9}, {"unit": 1e-12}, {"unit": 1e12},
+    {"shift": 30.0},
+        {"shift": -1e2}, {"shift": 1e3, "size": 1e-6, "unit": 1e3},
+], ids=str)  # fmt: skip
+def test_other_units_change_no_label_and_no_number(seed, units):
+    label, codes, kinds = ends_in(seed)
+    assert len(kinds) > 1 and min(label) > 0  # or there was nothing to confuse
+    assert ends_in(seed, **units) == (label, codes, kinds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("units", [{"size": 1e-9}, {"size": 1e6}, {"unit": 1e-9}, {"shift": 1e3}],
+                         ids=str)  # fmt: skip
+def test_other_units_change_no_share_of_a_portrait(units):
+    shares = []
+    for change in ({}, units):
+        model, _ = random_wells(1, **change)
+        size, shift = change.get("size", 1.0), change.get("shift", 0.0)
+        window = dict.fromkeys("xy", ((shift - 3) * size, (shift + 2.8) * size))
+        record = flowsim.portrait_record(model, window=window, resolution=6, confirm=0)
+        shares.append((record.label.values.tolist(), record.critical_point.values.tolist()))
+    assert shares[0] == shares[1]
