@@ -137,7 +137,7 @@ _GUESSED = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version()
+        return import_module("flowsim.version").installed_version()
     if name not in _HOME:
         from difflib import get_close_matches
 
@@ -145,15 +145,6 @@ def __getattr__(name: str) -> Any:
         hint = f": {meant}" if meant else "; dir(flowsim) lists what it has"
         raise AttributeError(f"module 'flowsim' has no attribute {name!r}{hint}")
     return getattr(import_module(f"flowsim.{_HOME[name]}"), name)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("flowsim-lab")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "unknown"
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-import flowsim
 from flowsim import notices
 from flowsim.cli import groups, options
 from flowsim.cli.commands import (
@@ -34,6 +33,7 @@ from flowsim.cli.interruption import INTERRUPTED, SENTENCE, ended_by_signals
 from flowsim.cli.output import BAD_INPUT, say, tell
 from flowsim.errors import InputError, Interrupted
 from flowsim.models.catalogue import or_list
+from flowsim.version import installed_version
 
 #: Options that people guess, and the ones that mean the same; of each those that a command has.
 _MEANT = {
@@ -81,7 +81,7 @@ class _InSections(TyperCommand):
 
 def _print_version(asked: bool) -> None:
     if asked:
-        say(f"flowsim {flowsim.__version__}")
+        say(f"flowsim {installed_version()}")
         raise typer.Exit
 
 

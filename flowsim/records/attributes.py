@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import flowsim
+from flowsim.version import installed_version
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -224,7 +224,7 @@ def command_line(words: list[str]) -> str:
 
 def package_versions(packages: tuple[str, ...] = LIBRARIES) -> str:
     """The versions of Python, flowsim and the named packages; none of them is imported."""
-    named = [f"flowsim {flowsim.__version__}"]
+    named = [f"flowsim {installed_version()}"]
     for package in packages:
         with suppress(PackageNotFoundError):
             named.append(f"{package} {version(package)}")

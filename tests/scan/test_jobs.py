@@ -271,7 +271,7 @@ def test_what_is_no_address_is_refused_at_once(tmp_path, monkeypatch):
 
 def test_without_dask_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"flowsim\[cluster\]"):
+    with pytest.raises(InputError, match=r"\.\[cluster\]"):
         write_scan(SCAN, tmp_path / "a.nc", scheduler="tcp://127.0.0.1:9")
 
 

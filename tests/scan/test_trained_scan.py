@@ -62,7 +62,7 @@ def test_clouds_have_intervals():
 
 def test_what_belongs_to_the_flow_is_refused():
     for options in ({"rtol": 1e-8}, {"fraction": 0.1}, {"integrator": "torchdiffeq"}):
-        with pytest.raises(InputError, match="belong to the flow"):
+        with pytest.raises(InputError, match="are of the flow"):
             Scan(RANK_ONE, 0.5, 0.8, Grid(AXES), optimizer=QUICK, **options)
     with pytest.raises(InputError, match="the canonical model has no batches"):
         scan_basins(model("canonical", 0.5, 0.8), AXES, optimizer=QUICK)
