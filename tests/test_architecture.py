@@ -41,8 +41,8 @@ FLOWSIM = {
     "drawing": "errors records",
     "explorer": "errors labels interface markov chain records models landscape flow scan portraits "
     "drawing",
-    "cli": "errors version labels arrays notices compiled interface records markov chain chains models "
-    "landscape flow training scan boundary portraits drawing explorer",
+    "cli": "errors version labels arrays notices compiled interface records markov chain chains "
+    "models landscape flow training scan boundary portraits drawing explorer",
 }
 #: Rooms of flowsim that may know full_model.
 ABOVE_FULL_MODEL = ("explorer", "cli")
