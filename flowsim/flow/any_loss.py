@@ -60,6 +60,8 @@ _RESOLVED, _LINEAR = 30.0, 0.1
 _REGULAR = 1e-3
 #: Evaluations of the field in a step.
 _EVALUATIONS = 8
+#: Entries of a Jacobian this small beside its largest move no eigenvalue that shortens a step.
+_NOTHING = 1e-150
 #: A step is at most this times rtol to the power 1/ORDER, and no more than 1, over the fastest rate
 #: of growth: growth is then followed within rtol of what grows, however small that is.
 _GROWTH = 11.0
@@ -299,7 +301,11 @@ class Rows:
         maybe = (torch.linalg.cholesky_ex(matrix)[1] != 0) & self.jacobian.isfinite().all((1, 2))
         index = maybe.nonzero()[:, 0]
         if len(index):
-            rate = torch.linalg.eigvals(self.jacobian[index]).real.amax(1)
+            matrix = self.jacobian[index]
+            # LAPACK finds no eigenvalues where a product of entries is below all numbers
+            least = _NOTHING * matrix.abs().amax((1, 2), keepdim=True)
+            matrix = torch.where(matrix.abs() > least, matrix, 0.0)
+            rate = torch.linalg.eigvals(matrix).real.amax(1)
             h = self.h[index]
             self.h[index] = torch.where(rate > 0, torch.minimum(h, most / rate), h)
 

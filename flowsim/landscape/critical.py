@@ -79,14 +79,17 @@ def classify_critical(
         return stability(model, theta, decisive, reach)
     values = _curvatures(model, theta)
     largest = values.abs().amax(dim=-1)
-    # the flow leaves saddles as slowly as the slowest rate, and in a plane as its square
+    # the flow leaves saddles as slowly as the slowest rate, and in a plane as its square; where
+    # there are no curvatures, rounding leaves some of 1e-16 of the slowest rate
     least = largest.clamp(max=levels.speed**2 if decisive else levels.speed)
-    zero = (1e-3 if decisive else 1e-9) * least + 1e-15 * largest
-    seen = zero > 1e-13 * largest.clamp(min=1.0)
+    zero = (1e-3 if decisive else 1e-9) * least + 1e-15 * largest + 1e-14 * levels.speed
     local = (values[:, 0] >= -zero) & (values[:, -1] > zero)
     label = torch.where(local, Label.LOCAL_MINIMUM, Label.SADDLE)
     excess = model.excess(theta)
-    if decisive:  # next to p + q = 1 rounding hides the curvatures that decide
+    if decisive:
+        # next to p + q = 1 rounding hides the curvatures that decide; away from it, those of
+        # weights that have run away hide nothing
+        seen = zero > 1e-13 * largest.clamp(min=1.0, max=1e3)
         label = torch.where((largest > zero) & seen, label, Label.UNRESOLVED)
         # what creeps towards the least loss is at no other minimum
         creeps = (label == Label.LOCAL_MINIMUM) & (excess <= 0.01 * levels.difference)
