@@ -137,7 +137,8 @@ def test_a_portrait_is_drawn_from_its_file_alone(mine):
     record = flowsim.read_record(mine / name)
     assert record.attrs["cells_minimum_1"] == record.attrs["cells_minimum_2"] == 18
     assert [point["kind"] for point in points] == ["minimum", "saddle", "minimum"]
-    np.testing.assert_allclose([[p["x"], p["y"]] for p in points], [(x, 0) for x in ROOTS[0.1]])
+    places = [[p["x"], p["y"]] for p in points]
+    np.testing.assert_allclose(places, [(x, 0) for x in ROOTS[0.1]], rtol=1e-7, atol=1e-9)
     at = {(line.get_label(), *line.get_xdata()) for line in flowsim.draw(record).axes[0].lines}
     found = record["critical_point_x"].to_numpy()
     assert {("minimum", *found[::2]), ("saddle", *found[1:2])} <= at
