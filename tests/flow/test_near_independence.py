@@ -162,9 +162,7 @@ def test_the_excess_loss_of_every_model_keeps_its_digits():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "q, length, seed", [(0.595, 8, 9), (0.59, 8, 9), (0.58, 2, 9), (0.599, 4, 3)]
-)
+@pytest.mark.parametrize("q, length, seed", [(0.59, 8, 9), (0.58, 2, 9)])
 def test_rows_that_drift_keep_their_loss_for_ever(q, length, seed):
     """Saddles beside these valleys repel so slowly that rows leave them after 10⁶ to 10⁷."""
     model = flowsim.model("rank-one", P, q, length=length, attention=True)

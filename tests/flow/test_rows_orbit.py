@@ -169,7 +169,9 @@ def test_a_row_stops_at_the_first_of_its_ends():
     why, _, path, count, number = follow(THETA, times=(1e-9, 0.2, 5.0))
     assert why == ARRIVED and np.isfinite(path).all() and number[TIME] >= 5.0
     assert count[WRITTEN] == 3
-    assert path[0] == pytest.approx([math.log(0.7), math.log(0.6), -0.4, 0.3])
+    assert path[0] == pytest.approx(
+        [math.log(0.7), math.log(0.6), -0.4, 0.3 - math.log(0.5 / 0.8)]
+    )  # b counts from there
     wanted = float(LINEAR.loss(torch.tensor(THETA).double())) - 1e-4
     why, y, _, _, number = follow(THETA, wanted=wanted)
     again = follow(THETA, times=(float(number[TIME]),))[2]
