@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -142,18 +143,19 @@ STILL_WRONG = {("times_of", "WellsFar"), ("times_of", "WellsFarWide")}
 #: The part of all answers that may be unresolved.
 UNRESOLVED = 0.05
 
-EVERY = [False, pytest.param(True, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+#: All problems with all their starts, which takes most of an hour: WHOLE_BANK=1 pytest tests/bank.
+EVERY = bool(os.environ.get("WHOLE_BANK"))
 
 
-@pytest.mark.parametrize("every", EVERY, ids=["few", "all"])
+@pytest.mark.timeout(3600 if EVERY else 600)
 @pytest.mark.parametrize("what", [ends_of, times_of, paths_of, portrait_of])
-def test_no_answer_is_wrong_and_few_are_unresolved(what, every):
+def test_no_answer_is_wrong_and_few_are_unresolved(what):
     quick = [problem for problem in PROBLEMS if problem.name not in SECONDS]
     if what is portrait_of:
         quick = [problem for problem in quick if problem.name in DRAWN]
     elif what is not ends_of:
         quick = quick[::EACH]
-    scores = {problem.name: what(problem, every) for problem in (PROBLEMS if every else quick)}
+    scores = {problem.name: what(problem, EVERY) for problem in (PROBLEMS if EVERY else quick)}
     scores = {name: found for name, found in scores.items() if found}
     wrong = {
         name: bad
