@@ -71,7 +71,8 @@ def path_columns(source: Any, across: str, up: str) -> tuple[np.ndarray, np.ndar
             y, x = np.moveaxis(np.asarray(source, dtype=float), -1, 0)
     except (TypeError, ValueError) as error:
         if named:
-            raise InputError(f"{what} needs numbers in the columns {across} and {up}") from None
+            why = str(error).replace("np.str_(", "").replace(")", "")
+            raise InputError(f"{what} needs numbers in its columns: {why}") from None
         raise InputError(f"{what} is an array (times, 2) or (times, runs, 2): {error}") from None
     if x.size == 0:
         raise InputError(f"{what} has no rows")
