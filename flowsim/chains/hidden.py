@@ -320,7 +320,7 @@ def _last_symbol_entropy(joint: np.ndarray, symbols: int) -> float:
 
 def _flips(p: float = 0.9, q: float = 0.9, epsilon: float = 0.2) -> HiddenMarkovProcess:
     """The binary chain (p, q), each symbol flipped with chance ε in [0, ½)."""
-    flip = _chance("epsilon", epsilon, 0.0, 0.5)
+    flip = _chance("epsilon", epsilon, 0.0, 0.5, closed=True)
     emission = [[1 - flip, flip], [flip, 1 - flip]]
     return HiddenMarkovProcess.from_emission(BinaryChain(p, q).kernel, emission)
 
@@ -366,10 +366,10 @@ def _zero_one_random(p: float = 0.5) -> HiddenMarkovProcess:
     return HiddenMarkovProcess(T)
 
 
-def _chance(name: str, value: float, low: float, high: float) -> float:
+def _chance(name: str, value: float, low: float, high: float, closed: bool = False) -> float:
+    """The number between ``low``, which counts too where it is ``closed``, and ``high``."""
     number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
-    inside = low < number < high or (name == "epsilon" and number == low)
-    if not inside:
+    if not (low < number < high or (closed and number == low)):
         raise InputError(f"{name} must be a number between {low:g} and {high:g}, not {value!r}")
     return float(number)
 

@@ -274,7 +274,9 @@ def chain(given: Chain) -> None:
 
 def _process_summary(given: Chain, process: HiddenMarkovProcess) -> Summary:
     """The numbers of a hidden process, ready for JSON."""
-    longest = 16 if process.symbols == 2 else int(math.log(3**12, process.symbols) + 1e-9)
+    from flowsim.chains.hidden import MAX_WORDS
+
+    longest = 16 if process.symbols == 2 else int(math.log(MAX_WORDS, process.symbols) + 1e-9)
     losses = process.ngram_losses(longest)
     filtered = process.emission is not None and process.emission.shape == (2, 2)
     return {
