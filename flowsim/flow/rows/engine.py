@@ -119,15 +119,15 @@ def follow_rows(
     Args:
         model: the model, and its compiled ``half``.
         theta: starts, (n, k).
-        steps: error allowed per step: rtol in logarithms, else atol + rtol·|θᵢ|, unless the half
-            measures errors by itself.
+        steps: error allowed per step: rtol in logarithms, else atol + rtol·(|yᵢ| + |origin|) with
+            y = θ − ``origin`` of the chart, unless the half measures errors by itself.
         times: positive and increasing, the start being at 0, (n, T).
         wanted: losses at which the rows stop, (n,).
     """
     start = theta.detach().cpu().numpy().astype(np.float64)
     n, k = start.shape
     chart, engine = RowChart(start, model, half.origin), engine_of(half)
-    absolute = np.where(chart.logarithmic, steps.rtol, steps.atol)
+    absolute = np.where(chart.logarithmic, steps.rtol, steps.atol + steps.rtol * abs(chart.origin))
     relative = np.where(chart.logarithmic, 1e-15, steps.rtol)
     at = np.empty((n, 0)) if times is None else times.detach().cpu().numpy().astype(np.float64)
     goal = np.full(n, -np.inf) if wanted is None else wanted.detach().cpu().numpy()
