@@ -151,3 +151,12 @@ def test_chaos_is_bounded():
     found = flowsim.find_limits(lorenz, np.random.default_rng(0).uniform(-10, 10, (4, 3)))
     assert {*labels(found)} <= {Label.BOUNDED, Label.UNRESOLVED}
     assert (found.label == Label.BOUNDED).any()
+
+
+def test_rounding_sends_nothing_to_infinity():
+    """Robertson's kinetics near their line of rest, of which the other side blows up."""
+    field = Field("abc", lambda a, b, c: (
+        -0.04 * a + 1e4 * b * c, 0.04 * a - 1e4 * b * c - 3e7 * b**2, 3e7 * b**2))  # fmt: skip
+    mixed = np.array([[1.0, 0, 0], [0.5, 1e-5, 0.5]])
+    starts = np.concatenate([mixed * (1 + k * 1e-15) for k in range(-3, 3)])
+    assert Label.INFINITY not in flowsim.find_limits(field, starts).label
