@@ -11,6 +11,8 @@ MINIMA = int(Rule.REACHED_MINIMA)
 REST = int(Rule.CAME_TO_REST)
 DRIFTS = int(Rule.DRIFTS)
 OUT_OF_STEPS, NOT_FINITE, DIVERGED, ARRIVED = 100, 101, 102, 103
+#: Thousands of steps have brought the row no further in time.
+STUCK = 105
 #: Of the induction model: below the plateau, from where each side has one end.
 FELL = 104
 #: The row needs level L of its model's table: this plus L.

@@ -165,3 +165,18 @@ def test_an_orbit_that_creeps_to_infinity_is_decided_by_what_its_loss_tends_to()
     assert (excess > 1 / 8).all()
     assert excess[1] < excess[0]
     assert path[2, 0, 9:11].abs().min() > path[1, 0, 9:11].abs().min()
+
+
+def test_a_row_that_jumps_across_the_edge_of_a_kink_is_followed_again_more_finely():
+    """Its drift begins within 1e-9 of that edge, and keeps half of the information for ever."""
+    model = RankOneModel(BinaryChain(0.2, 0.3), 2, attention=True, tied=False)
+    start = [[
+        -1.2725790119439822, 1.3537947486629252, -1.023792235332206, 1.301700628772815,
+        -1.9752323927264648, -1.7684979264936618, -1.7564322188182877, 1.7265678677515375,
+        1.2690705232385122,
+    ]]  # fmt: skip
+    found = find_limits(model, np.array(start))
+    chain = model.chain
+    assert found.label == [Label.LOCAL_MINIMUM] and found.rule == [Rule.DRIFTS]
+    share = (found.loss - chain.entropy_rate) / chain.mutual_information
+    assert share == pytest.approx(0.5, abs=1e-3)

@@ -36,6 +36,7 @@ _NEAR = 1e-8
 _EVALUATIONS = 9
 _STATUS = {
     codes.OUT_OF_STEPS: Status.TIMED_OUT,
+    codes.STUCK: Status.TIMED_OUT,
     codes.NOT_FINITE: Status.FAILED,
     codes.DIVERGED: Status.DIVERGED,
 }
@@ -277,4 +278,5 @@ def _doubtful(
     if any(model.keeps_sign):
         nearest = torch.where(found.why == codes.TRAPPED, found.slowest, found.passed)
         return known & (nearest < _DOUBTFUL_LOGARITHMS * levels.speed)
-    return known & (found.passed < _DOUBTFUL * levels.speed)
+    near = known & (found.passed < _DOUBTFUL * levels.speed)
+    return near if before is not None else near | (found.why == codes.STUCK)

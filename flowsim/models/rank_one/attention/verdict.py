@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 
 from flowsim.compiled import compiled
-from flowsim.models.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
+from flowsim.models.codes import DRIFTS, GOING, MINIMA, REST, STUCK, TRAPPED
 from flowsim.models.rank_one.attention.field import (
     ENTROPY_RATE,
     INFORMATION,
@@ -28,9 +28,9 @@ from flowsim.models.rank_one.attention.field import (
 from flowsim.models.rank_one.attention.jacobian import linearise
 
 #: Places in a row's memory: w₁² − w₂² and o² − v² at its start, the time, the last mark, the last
-#: extrapolation of the excess loss, and the excess losses at the marks, two for each decade of time
-#: from 1.
-BALANCE, TIME, MARK, LIMIT, EXCESSES = 0, 2, 3, 4, 8
+#: extrapolation of the excess loss, steps since headway was last checked, the time and the excess
+#: loss then, and the excess losses at the marks, two for each decade of time from 1.
+BALANCE, TIME, MARK, LIMIT, STEPS, SINCE, LEVEL, EXCESSES = 0, 2, 3, 4, 5, 6, 7, 8
 _MARKS = 48
 #: A row is at rest once no coordinate moves faster than this times λ², as saddles repel, or than
 #: rounding lets it, which is a part of λ.
@@ -47,6 +47,10 @@ _AGREEMENT, _LEFT = 0.005, 0.005
 #: An excess below this share of the mutual information, of which nothing is left but this part when
 #: its fall is extrapolated, twice, tends to zero.
 _SMALL, _WHOLE = 1e-6, 0.1
+#: A row is stuck where in so many steps neither its time has grown by this factor nor its excess
+#: loss fallen by it: its steps jump across the edge of a rounded kink again and again, their errors
+#: being larger than its distance from there.
+_PATIENCE, _HEADWAY = 2000.0, 1.01
 #: Curvatures above −this/t count as none.
 _GROWTH = 0.3
 #: With limits above this share of h(π₁) the plane e = 0 must attract, too.
@@ -88,6 +92,12 @@ def verdict(row):
     if speed <= max(_STATIONARY * least, _NOISE) * least:
         return _at_rest(y, jacobian, reals, ints, memory, work)
     time = memory[TIME]
+    memory[STEPS] += 1.0
+    if memory[STEPS] >= _PATIENCE:
+        value = excess(y, reals, ints, memory)
+        if time < _HEADWAY * memory[SINCE] and memory[LEVEL] < _HEADWAY * value:
+            return STUCK
+        memory[STEPS], memory[SINCE], memory[LEVEL] = 0.0, time, value
     mark = math.floor(2.0 * math.log10(time)) if time >= 1.0 else -1
     if mark <= memory[MARK] or mark >= _MARKS:
         return GOING
