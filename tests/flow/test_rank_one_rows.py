@@ -148,7 +148,7 @@ def test_what_the_flow_conserves_does_not_drift(tied, length, generator):
         model = RankOneModel(BinaryChain(p, q), length, tied=tied)
         starts = torch.cat([gaussian(model, 20, generator), lifted(model, 10, generator)])
         limits = find_limits(model, starts)
-        assert (limits.label != Label.UNRESOLVED).sum() >= 29  # at N = 1 one may stop at a kink
+        assert (limits.label != Label.UNRESOLVED).all()
         drift = (model.conserved(limits.theta) - model.conserved(starts)).abs()
         assert drift[:, 0].max() <= 1e-12
         size = model.conserved(starts).abs().amax(dim=0).clamp_min(1.0)

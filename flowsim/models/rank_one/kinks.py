@@ -21,6 +21,7 @@ from flowsim.models.rank_one.field import (
     SLIDING,
     residual_at,
 )
+from flowsim.models.rank_one.straight import PIVOT
 from flowsim.models.vectors import lowest_between
 
 #: A row this near to a surface, relative to its size, is on it: the rounding of Y.
@@ -92,6 +93,15 @@ def _holds(y, mode, unit, reals):
 
 
 @compiled(internal=True)
+def _rounding(y, mode):
+    """What a step's rounding may leave of a unit's inner value Y, which is 0.
+
+    Where e or ρ follows from a logit, as ``straight`` has it, rounding of b is in it.
+    """
+    return _NEAR * (abs(y[0]) + abs(y[1]) + (abs(y[4]) if mode[PIVOT] < 2 else 0.0))
+
+
+@compiled(internal=True)
 def smallest_margin(y, mode, kinked, reals, margins):
     """Fill ``margins`` (two for each surface) and return the smallest.
 
@@ -111,7 +121,7 @@ def smallest_margin(y, mode, kinked, reals, margins):
             margins[2 * unit], margins[2 * unit + 1] = -opened, closed
         else:
             side = mode[3] if mode[unit] == OPEN else -mode[3]
-            margins[2 * unit] = side * inner + _NEAR * (abs(y[0]) + abs(y[1]))
+            margins[2 * unit] = side * inner + _rounding(y, mode)
     if mode[2] == 1:
         positive, negative = weight_velocities(y, reals)
         margins[4], margins[5] = -positive, negative
@@ -240,7 +250,7 @@ def dip(y, velocity, new, slope, mode, kinked, h):
         if not (fall < 0.0 < rise):
             continue
         place, least = lowest_between(before, after, fall, rise)
-        near = _NEAR * (abs(y[3]) if surface == WEIGHT else abs(y[0]) + abs(y[1]))
+        near = _NEAR * abs(y[3]) if surface == WEIGHT else _rounding(y, mode)
         if least < -near and 0.0 < place < fraction:
             fraction = place
     return fraction
