@@ -1,9 +1,9 @@
 """AdamW's law of escape: when the unigram, a trap of gradient flow, becomes a saddle in training.
 
-At e = 0 the matrix S = Cov_n(z_n) + (p + q − 1)(J + Jᵀ) decides (docs/derivations.md, 12). From
+At e = 0 the matrix S = Cov_n(z_n) + (p + q − 1)(J + Jᵀ) decides (docs/derivations/12.md). From
 N(0, 0.02²) it is positive for p + q > 1. AdamW's steps do not shrink with the gradient, so W_1 and
 W_2 grow on; with μ = (λ_min(S) at the start − λ_min(S))/(2(p + q − 1)), the trap is left where μ
-comes to about 1 (docs/derivations.md, 18).
+comes to about 1 (docs/derivations/18.md).
 
 What we find: docs/results/escape.md.
 

@@ -1,7 +1,7 @@
 """Does AdamW of the whole transformer learn where its own reduced map says?
 
 agreement.py has gradient flow and descent. AdamW is neither: from lifted weights it is a map of its
-own in the rank-one coordinates (docs/derivations.md, 10). Here the starts e > 0 of a grid over
+own in the rank-one coordinates (docs/derivations/10.md). Here the starts e > 0 of a grid over
 |e|, |w| ≤ 2 are lifted into transformers with softmax attention (d = 4, N = 16) and trained by
 AdamW with the papers' numbers (batches of 16, clipped at 1, cosine schedule), without noise and
 with N(0, 0.02²) on all weights. The map goes as many steps from the lift without noise, on the same

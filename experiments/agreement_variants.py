@@ -38,7 +38,7 @@ def variant_labels(chain: BinaryChain, length: int, points: Tensor, variant: str
         return find_limits(model, torch.cat([points, bias.unsqueeze(-1)], -1)).label.numpy()
     if variant == "metric of w":
         # w′ eightfold slower: e² − 8(w² + sign(w) log|w|)… is conserved, and the separatrix is
-        # e² = 8(w² − log|w| + E_s), as without the factor (docs/derivations.md, 3)
+        # e² = 8(w² − log|w| + E_s), as without the factor (docs/derivations/03.md)
         scaled = points.clone()
         scaled[:, 0] /= np.sqrt(8)
         found = reaches_global_minimum(chain, scaled).numpy()

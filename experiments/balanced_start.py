@@ -4,7 +4,7 @@ LG's recommended start reads the embedding on one side and has to know the sign 
 of its runs fall onto the ladder of dead positions (experiments/ladder.py). The balanced start
 (full_model.initial_weights, "balanced") has hidden units of both signs, W_2 = −W_1ᵀ and
 W_2 W_1 = −4 along one direction where half of the units are open: no position is dead at the start,
-none dies on the manifold, and e = 0 is a saddle for every p + q ≠ 1 (docs/derivations.md, 17).
+none dies on the manifold, and e = 0 is a saddle for every p + q ≠ 1 (docs/derivations/17.md).
 
 Starts: "gaussian", N(0, 0.02²); "recommended", W_1 = 1 and W_2 = −sign(p + q − 1); "matched", that
 times the sign of the embedding's sum; "balanced". Softmax transformer, tied, 16 seeds on each of

@@ -9,7 +9,7 @@ less than 5 % of the gap is open at the end.
 
 Without attention the first weights set a distance s that all weights together have to move before
 a position can die, and the time s²/(L(0) − entropy rate) before which gradient flow kills none
-(docs/derivations.md, 17). Both stand beside what happened.
+(docs/derivations/17.md). Both stand beside what happened.
 
     python experiments/dying_positions.py [--quick]      about two minutes on one core
 

@@ -81,7 +81,7 @@ def chain_columns(record: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 def features(record: xr.Dataset) -> np.ndarray:
     """(cell, run, 10): what the law is linear in, the logarithms of what LAW names.
 
-    Signal over noise of the gradients, and the way that b still has to go: derivations, 18.
+    Signal over noise of the gradients, and the way that b still has to go: docs/derivations/18.md.
     """
     signal, way = chain_columns(record)
     lines = []
@@ -95,7 +95,7 @@ def features(record: xr.Dataset) -> np.ndarray:
 
 
 def derived(settings: list[Cell], record: xr.Dataset) -> np.ndarray:
-    """log κ (cell, run) of derivations, 18, nothing fitted: between its two ends, in the middle."""
+    """log κ (cell, run) of docs/derivations/18.md, nothing fitted: between its two ends, in the middle."""
     signal, _ = chain_columns(record)
     lines = []
     for c in settings:

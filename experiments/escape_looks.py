@@ -87,7 +87,7 @@ def growth(smallest: np.ndarray, every: int, interpolated: bool, seeds: int) -> 
 
 
 def derived(d: int, r: int, rate: float, seeds: int) -> np.ndarray:
-    """κ₀ of every run (docs/derivations.md, 18)."""
+    """κ₀ of every run (docs/derivations/18.md)."""
     strength = np.array([(c.p + c.q - 1) * np.sqrt(c.p * c.q) / (c.p + c.q)
                          for c in FITTED for _ in range(seeds)])  # fmt: skip
     spring = 2 * strength * np.sqrt(16 * 16) / 0.02

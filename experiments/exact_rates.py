@@ -6,7 +6,7 @@ other rates too. What we find: docs/results/escape.md.
 
 N = 6, weights from N(0, 0.02²), b known, constant rate, every ten steps looked at. A run escapes at
 the first look with less than half of the gap between unigram and bigram open, by the exact loss; it
-crosses at the first look with λ_min(S) < 0 (docs/derivations.md, 12).
+crosses at the first look with λ_min(S) < 0 (docs/derivations/12.md).
 
     python experiments/exact_rates.py [--quick]      about two minutes on one core
 

@@ -1,6 +1,6 @@
 """The rate from which AdamW leaves the unigram on the exact loss, foretold for eight new settings.
 
-The law was made from figures/exact_rates.json alone (docs/derivations.md, 18) and the predictions
+The law was made from figures/exact_rates.json alone (docs/derivations/18.md) and the predictions
 were committed before these runs. With G = (p + q − 1)π₀π₁ and T steps, two routes lead out:
 
 - fast: while e comes down from its start all steps agree, and η ≥ 0.045/√(rd) is enough;

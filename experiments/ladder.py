@@ -4,7 +4,7 @@ From LG's recommended start (W_1 = 1, W_2 = −1) gradient flow at p + q > 1 ten
 losses on the rank-one manifold without attention. Position n is dead once both of its symbols shut
 all hidden units; with k of N open the loss lingers at L_k and tends to
 L∞(k) = (k/N)·entropy rate + (1 − k/N)·h(π₁), both in closed form (flowsim.ladder;
-docs/derivations.md, 17). Four questions, answered in docs/results/starts.md: do rank-one orbits
+docs/derivations/17.md). Four questions, answered in docs/results/starts.md: do rank-one orbits
 with a position of their own everywhere, followed to t = 1e7 with the row engine, keep their k and
 tend to L∞(k)? Has the full flow (attention switched off, noise 0.02 on all weights, d = 8) the same
 k and the same loss? Does attention free dead positions, on the manifold, or off it in whole softmax

@@ -1,8 +1,8 @@
 """Does the transformer with S logits go where the plane of S states says, noise on every weight?
 
-The plane (e, w) of S states is a set that training without noise never leaves (docs/derivations.md,
-13). Starts of a 20 × 20 grid over |e|, |w| ≤ 2, of which −e is the same run and 0 < e ≤ 2 is
-trained, are lifted into whole transformers: one layer, softmax attention, S logits, m = 4 hidden
+The plane (e, w) of S states is a set that training without noise never leaves
+(docs/derivations/13.md). Starts of a 20 × 20 grid over |e|, |w| ≤ 2, of which −e is the same run
+and 0 < e ≤ 2 is trained, are lifted into whole transformers: one layer, softmax attention, S logits, m = 4 hidden
 units for each state, d = 8; N = 4, 3, 2 for S = 2, 3, 5. Normal noise of deviation 0, 0.02 or 0.1
 is added to every weight, the seed of start i being i. Gradient descent on the exact population
 loss, each step 0.8 over the run's own bound on the curvature, until loss and curvature decide, or

@@ -129,7 +129,7 @@ def split_loss(blocks: Blocks, p: float) -> float:
 
     From a state of block i the logits are a_i times the cosine, plus b_i, in its block, and b_j in
     block j. No logits whose sum is 0 in every block, but for a bias, are better than those of
-    simplices (docs/derivations.md, 13).
+    simplices (docs/derivations/13.md).
 
     Args:
         blocks: of the states; a ring has rank 2, a simplex of k states k − 1.

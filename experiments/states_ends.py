@@ -7,7 +7,7 @@ traps, lifted, with noise 0.02 on every weight; and Gaussian ones of deviation 0
 
 Such ends split the states into blocks. The embeddings of a block are a simplex or, from five
 states on, a ring (a regular polygon); those of different blocks are orthogonal; a lone state's is
-0. ``split_loss`` is their loss (docs/derivations.md, 13). Criteria: a run has learned below 1 % of
+0. ``split_loss`` is their loss (docs/derivations/13.md). Criteria: a run has learned below 1 % of
 the gap; it is at a split within 0.2 % of the gap from that loss, if its embeddings have that rank,
 and cosines within 0.1 of that split's; the others are open. Runs near such a loss are moved by 1e-3
 in every weight, four times, and return if they are then within 0.2 % of the loss that they had.

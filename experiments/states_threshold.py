@@ -1,7 +1,7 @@
 """At which p is training on S states trapped at the unigram? Ensembles beside the prediction.
 
 AM Sec. 4.3 leaves the threshold open. For tied weights the library predicts a trap where the second
-eigenvalue λ = 1 − pS/(S − 1) is negative, p > (S − 1)/S (docs/derivations.md, 14); for untied
+eigenvalue λ = 1 − pS/(S − 1) is negative, p > (S − 1)/S (docs/derivations/14.md); for untied
 weights none. Here one layer with softmax attention and S logits (N = 2, d = S + 1, 4 hidden units
 for each state) is trained from N(0, 0.02²) on the exact population loss, tied and untied, by
 gradient descent at the rate 0.2 S and by AdamW on the same loss (rate 1e-3, betas 0.9 and 0.95,

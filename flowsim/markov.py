@@ -41,7 +41,7 @@ class MarkovChain:
         InputError: not a square matrix of numbers, a negative entry, a row whose sum is not one.
 
     Source: AM Sec. 2 (entropies), 4.3 (more states); the regime by own derivation,
-    docs/derivations.md, 14.
+    docs/derivations/14.md.
 
     >>> import flowsim
     >>> chain = flowsim.MarkovChain([[0.9, 0.1, 0.0], [0.0, 0.9, 0.1], [0.2, 0.0, 0.8]])

@@ -29,7 +29,7 @@ class OrderChain:
         InputError: another shape, a negative entry, a row whose sum is not one, or more than
             2000 contexts.
 
-    Source: AM Sec. 4.4 (order k); the regime as in docs/derivations.md, 14.
+    Source: AM Sec. 4.4 (order k); the regime as in docs/derivations/14.md.
 
     >>> import flowsim
     >>> chain = flowsim.OrderChain([[0.9, 0.1], [0.5, 0.5], [0.5, 0.5], [0.1, 0.9]])

@@ -139,7 +139,7 @@ class ChainPlane(Plane):
 
         ∂²L/∂e² is read off the gradient a little above the line, where it is ∂L/∂e / e. With
         attention its sign is that of −λC(w, a), and C = 0 is the saddle curve
-        (docs/derivations.md, 6).
+        (docs/derivations/06.md).
         """
         if "b" in held:
             return None

@@ -58,7 +58,7 @@ def at_zero(chain: BinaryChain) -> dict[str, str]:
     """What tied models say of their bad minima at p + q < 1, on the weights of a transformer.
 
     There e = τv with v orthogonal to the manifold's α makes the logit b + τ²x, which lowers the
-    loss, whatever the other weights (docs/derivations.md, 12).
+    loss, whatever the other weights (docs/derivations/12.md).
     """
     saddles = {"text_trapped": "local minima at e = 0: saddles of the whole transformer (d ≥ 2)"}
     return saddles if chain.second_eigenvalue > 0 else {}

@@ -32,7 +32,7 @@ class OptimizerChoice:
         nudge: every coordinate of a start is multiplied by 1 + nudge·z with a normal number z of
             its own, the same for all starts. Starts lifted from the (w, e) plane lie on the set
             w1 = ±w2, which an exact map never leaves; on it Adam is not what it is beside it, and
-            the rounding of full training does not keep it (docs/derivations.md, 10). None: 1e-12
+            the rounding of full training does not keep it (docs/derivations/10.md). None: 1e-12
             of a transformer, else 0.
 
     Raises:

@@ -1,7 +1,7 @@
 """Steps of gradient descent, momentum and Adam in rank-one coordinates: loops over one row.
 
 A row holds (e, ρ_1 … ρ_C, w1, w2[, o, v], b[, c]), C = N positions, or 1 that all share. The
-derivation of the map is in docs/derivations.md, 10.
+derivation of the map is in docs/derivations/10.md.
 """
 
 from __future__ import annotations

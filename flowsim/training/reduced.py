@@ -2,7 +2,7 @@
 
 From weights lifted with α = β = (±1 … ±1)/√d every optimizer that treats the entries of a weight
 alike keeps them lifted, with the population loss and with sampled batches. So full training is a
-map in (e, ρ_1 … ρ_N, w1, w2[, o, v], b[, c]). Source: own derivation, docs/derivations.md, 10.
+map in (e, ρ_1 … ρ_N, w1, w2[, o, v], b[, c]). Source: own derivation, docs/derivations/10.md.
 """
 
 from __future__ import annotations

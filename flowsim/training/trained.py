@@ -43,7 +43,7 @@ class Trained:
             model GLOBAL_MINIMUM: the exact loss ended, after each of the last 8 steps, with at most
             10 % (sampled) or 1 % (population) of the gap open. LOCAL_MINIMUM: gradient descent at a
             constant rate in the basin of a stable unigram point, from which it provably does not
-            come back (docs/derivations.md, 10). Else UNRESOLVED: Adam and sampled batches are never
+            come back (docs/derivations/10.md). Else UNRESOLVED: Adam and sampled batches are never
             trapped for certain.
         status: ``Status`` values, int8: CONVERGED where it rests, or has a label in the rank-one
             model; TIMED_OUT where the steps ended, PERIODIC where large steps go round in a circle,

@@ -18,7 +18,7 @@ kink of every ReLU. There
     L − log S = (|λ|/S) Σ_s ⟨Ẽ_s, Ẽ_s + W_2 ReLU(W_1 Ẽ_s)⟩ + …,  λ < 0,
 
 for all small Ẽ of mean zero, at least (|λ|/S)(1 + min(0, m w₁w₂)) |Ẽ|², with equality along the
-plane where w₁w₂ < 0 (docs/derivations.md, 13): a trap iff 1 + m w₁w₂ > 0, and none for λ > 0.
+plane where w₁w₂ < 0 (docs/derivations/13.md): a trap iff 1 + m w₁w₂ > 0, and none for λ > 0.
 """
 
 from __future__ import annotations

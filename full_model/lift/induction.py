@@ -45,7 +45,7 @@ def fit_induction(arch: Architecture, weights: Weights, tokens: Tensor) -> Induc
     β⟨u_i, e_{x_n}⟩. So α is log att_{i,i−1}/att_{i,i} of the first layer, and β the slope of the
     second layer's log att_{n,i} against ⟨u_i, e_{x_n}⟩ over 2 ≤ i ≤ n, both less what depends on
     the positions (n, i) or on the sequence and n alone: relative positions and the softmax's sum
-    (own derivation, docs/derivations.md, 19). For the head itself both are exact; what the slope
+    (own derivation, docs/derivations/19.md). For the head itself both are exact; what the slope
     leaves unexplained says how far a model is from one.
 
     Args:

@@ -45,7 +45,7 @@ def initial_weights(
               sign, W_2 = −W_1ᵀ, s = √(8/(r d)). Every nonzero multiple of 1/√d opens one half of
               the units, so that the layer adds −4c² times what it reads along 1/√d, and nothing
               across: e = 0 is a saddle on both sides of p + q = 1, and no position is dead (own
-              derivation, docs/derivations.md, 17).
+              derivation, docs/derivations/17.md).
             - "lifted": ``theta``, with bias ``bias``.
         seeds: one integer per model.
         std: Gaussian deviation, positive. AM Table 2: 0.02.

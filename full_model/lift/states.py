@@ -30,7 +30,7 @@ def lift_states(theta: Tensor, arch: Architecture) -> Weights:
     Raises:
         InputError: another architecture, v without attention, or numbers that are not finite.
 
-    Source: own derivation, docs/derivations.md, 13 and 20.
+    Source: own derivation, docs/derivations/13.md and 20.md.
 
     >>> import full_model, torch
     >>> arch = full_model.Architecture(d=2, length=4, hidden=12, states=3, output="states")

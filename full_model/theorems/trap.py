@@ -2,7 +2,7 @@
 
 At embedding 0 (untied: unembedding 0 too) and b = log(π₁/π₀) every single-layer model predicts the
 unigram and is critical, whatever its other weights. The loss's second variation in the embedding,
-the bias eliminated, is π₀π₁ S (own derivation, docs/derivations.md, section 12).
+the bias eliminated, is π₀π₁ S (own derivation, docs/derivations/12.md).
 """
 
 from __future__ import annotations

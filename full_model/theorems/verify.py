@@ -404,7 +404,7 @@ def unigram_set(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> l
 
     The Hessian in (b, e) or (b, u, e) is automatic differentiation's of the enumerated loss; with b
     eliminated and divided by π₀π₁ it must be S, and call the same seeds traps. Source: own
-    derivation, docs/derivations.md, section 12.
+    derivation, docs/derivations/12.md.
     """
     arch = loss.arch
     pi0, pi1 = chain.stationary
@@ -486,7 +486,7 @@ def verify(
         InputError: no seed, or d or N out of range.
 
     Sources: AM Thms. 1, 2, 3, Lemmas 1, 2, App. D; for S, the matrix whose sign says whether e = 0
-    traps with all other weights free, own derivation (docs/derivations.md). Three remarks of our
+    traps with all other weights free, own derivation (docs/derivations/12.md). Three remarks of our
     own. Tied weights reach the global minimum without the feed-forward layer only for p + q ≤ 1, so
     that construction is checked untied beyond. AM claims definiteness (Thm. 2) for p + q > 1;
     elsewhere the sign that the Schur complement of the same block predicts is checked. The bound

@@ -32,7 +32,7 @@ def words(case):
 
 
 def naive_loss(case, e, w, v):
-    """docs/derivations.md, 20, sequence by sequence."""
+    """docs/derivations/20.md, sequence by sequence."""
     states, p, length, m = case
     kernel, a = MarkovChain.symmetric(states, p).kernel, v * abs(v)
     ratio, terms = states / (states - 1), []

@@ -35,7 +35,7 @@ def test_integral_agrees_with_the_reference_table(row):
 
 
 def in_many_digits(sigma, above, ratio=1):
-    """The integral in w of docs/derivations.md, 3, in 20 digits, on pieces of half a σ."""
+    """The integral in w of docs/derivations/03.md, in 20 digits, on pieces of half a σ."""
     with mpmath.workdps(20):
         of_e, root = mpmath.mpf(sigma), mpmath.sqrt(mpmath.mpf(1) / 2)
         s = ratio * of_e

@@ -10,7 +10,7 @@ G = (κ − A)/u, and every coordinate y with y′ = dy/dΔ,
     t(v) = tₐ − A log u + φ ∫ᵥ¹ G dv′,        y(v) = y_b − (Δ_b − Δₐ) ∫₀ᵛ y′ dv′,
 
 where both integrals are those of polynomials through Gauss nodes. Towards the pole, where the
-orbit takes for ever, y is a power series in e^{−t/A}. Source: docs/derivations.md, 2.
+orbit takes for ever, y is a power series in e^{−t/A}. Source: docs/derivations/02.md.
 """
 
 from __future__ import annotations

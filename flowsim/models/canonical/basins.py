@@ -53,7 +53,7 @@ def separatrix(chain: GapChain, w: Tensor) -> Tensor:
     """The e ≥ 0 of the basin boundary E(e, w) = E_s above each w.
 
     e² = w² − log|w| + E_s on the branch that flows into the saddle: −1/√2 ≤ w < 0 for p + q > 1,
-    w ≤ −1/√2 for p + q < 1. Source: LG (energy); docs/derivations.md, 3.
+    w ≤ −1/√2 for p + q < 1. Source: LG (energy); docs/derivations/03.md.
 
     Args:
         chain: the data; only the sign of 1 − p − q matters.
@@ -84,7 +84,7 @@ def minima_curve(chain: GapChain, w: Tensor) -> Tensor:
         chain: the data.
         w: feed-forward weights, any shape; e has the same.
 
-    Source: docs/derivations.md, 3.
+    Source: docs/derivations/03.md.
 
     >>> import flowsim, torch
     >>> flowsim.minima_curve(flowsim.BinaryChain(0.5, 0.8), torch.tensor([-1.0, 1.0]))
@@ -107,7 +107,7 @@ def reaches_global_minimum(chain: GapChain, theta: Tensor) -> Tensor:
         theta: (e, w), shape (..., 2).
 
     Returns:
-        bool, shape (...). Source: docs/derivations.md, 3 (E is conserved, one saddle).
+        bool, shape (...). Source: docs/derivations/03.md (E is conserved, one saddle).
 
     >>> import flowsim, torch
     >>> starts = torch.tensor([[1.0, -1.2], [1.0, 1.2]])

@@ -2,7 +2,7 @@
 
 The field dθ/dΔ = ∇Δ/‖∇Δ‖² is rational in these coordinates, and regular on the plane e = 0, where
 Δ = 0 too. Since |d log|w|/dx| ≤ 1/g, an orbit from a large x may take w over hundreds of decades.
-Source: docs/derivations.md, 2.
+Source: docs/derivations/02.md.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def gaussian_probability(chain: GapChain, sigma: float, ratio: float = 1.0) -> f
 
     As σ → 0 these tend to 0 (for ratio 1 as 2^(−1/(4σ²)), from around w = −1/2), 1 and 1; as σ → ∞
     to 1/2, 1 − arctan(ratio)/π and 1. The first is computed to a relative 1e-11 however small it
-    is. Source: docs/derivations.md, 3.
+    is. Source: docs/derivations/03.md.
 
     Args:
         chain: the data; only the sign of the second eigenvalue, 1 − p − q, matters.

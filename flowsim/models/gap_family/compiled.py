@@ -40,7 +40,7 @@ def slope(law: Law, beyond: float) -> float:
 
     With d = π₀ − π₁ and the positive root x of x² + 2dx = P, P = 4π₀π₁ e^Δ, it is
     π₁ q (x − x*)/(x + 2π₀), and (x − x*)(x* + P/x) = P − P*. Where |Δ − Δ*| ≥ 600 it has its
-    limit. Source: docs/derivations.md, 2 and 13.
+    limit. Source: docs/derivations/02.md and 13.md.
     """
     _, _, q, pi0, pi1, d, last, end = law
     beyond = min(max(beyond, -600.0), 600.0)
@@ -69,7 +69,7 @@ def optimal_logit(pi0: float, pi1: float, difference: float, gap: float) -> floa
 
     ``difference`` is π₀ − π₁. exp(f₀) is the positive root z of π₀ e^Δ z² + (π₀ − π₁) z = π₁, the
     zero of the loss's derivative in the bias. Of the root's two forms the one without cancellation
-    is taken, in log space: Δ reaches ±10⁴ on ordinary grids. Source: docs/derivations.md, 1.
+    is taken, in log space: Δ reaches ±10⁴ on ordinary grids. Source: docs/derivations/01.md.
     """
     half_root = 0.5 * (gap + math.log(4.0 * pi0 * pi1))
     if difference == 0:

@@ -98,7 +98,7 @@ def induction_landscape(model: OfShares) -> InductionLandscape:
         InductionLandscape: ``plateau``, the loss in nats on β = 0; ``saddles``, their α; and
         ``ends`` by the sign of β, each with its share s, its β and its loss.
 
-    Source: own derivation, docs/derivations.md, 19.
+    Source: own derivation, docs/derivations/19.md.
 
     >>> import flowsim
     >>> landscape = flowsim.induction_landscape(flowsim.InductionModel(length=6))

@@ -85,7 +85,7 @@ def induction_curvatures(
     """∂²L/∂s², ∂²L/∂s∂β and ∂²L/∂β² at one point.
 
     With y = σ(z) the share that attention gives to q: of its two kinds of neighbours, and of those
-    of o, z's second derivatives are variances of the scores (docs/derivations.md, 19).
+    of o, z's second derivatives are variances of the scores (docs/derivations/19.md).
     """
     most = max(beta, 0.0)
     e_both, e_own = math.exp(beta - most), math.exp(beta * (1.0 - s) - most)

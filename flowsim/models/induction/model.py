@@ -47,7 +47,7 @@ class InductionModel(Model):
     Raises:
         InputError: T out of range, or another kind of prior.
 
-    Source: own derivation, docs/derivations.md, 19.
+    Source: own derivation, docs/derivations/19.md.
 
     >>> import flowsim
     >>> model = flowsim.InductionModel(length=8)

@@ -1,7 +1,7 @@
 """The induction model for the rows engine: field, Jacobian, loss and verdict.
 
 The rows' coordinates are α and β. The loss is one number on β = 0, so that a row has its end when
-it falls below that within |β| ≤ 8: each side of β = 0 has one end (docs/derivations.md, 19).
+it falls below that within |β| ≤ 8: each side of β = 0 has one end (docs/derivations/19.md).
 """
 
 from __future__ import annotations

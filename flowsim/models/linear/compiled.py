@@ -1,6 +1,6 @@
 """Linear attention for the gap engine: x = e², y = |w|, z = 1 + a, and Δ = x z g.
 
-As of the canonical model. Source: docs/derivations.md, 2 and 4.
+As of the canonical model. Source: docs/derivations/02.md and 04.md.
 """
 
 from __future__ import annotations

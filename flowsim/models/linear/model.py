@@ -41,7 +41,7 @@ class LinearAttentionModel(BinaryGapModel):
     Since (xᵢ − ½)² = ¼, the attention output is proportional to the current symbol for every
     position: s = (1 + a)(x − ½), Δ = e²(1 + a)(1 + 2w|w|), L = ℓ(Δ). Every orbit conserves
     e² − w² − sign(w) log|w| and e² − 2(1 + a)², which makes the model the exact oracle of the
-    tests in three dimensions. Source: docs/derivations.md, 4.
+    tests in three dimensions. Source: docs/derivations/04.md.
 
     Args:
         chain: the data.

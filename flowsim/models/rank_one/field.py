@@ -8,7 +8,7 @@ with b − log(π₁/π₀) for b, so that next to p + q = 1 nothing cancels.
 A unit *slides* where the orbit stays on Y_x = 0: there the flow is the gradient flow of the loss
 restricted to that surface, on which Y_x = 0 and e moves with ρ = −e (metric 1 + N) or alone with
 ρ = 0. Inside a mode all of this is analytic, also beyond the surface where the
-mode ends. Own derivation (docs/derivations.md).
+mode ends. Own derivation (docs/derivations/08.md).
 """
 
 from __future__ import annotations

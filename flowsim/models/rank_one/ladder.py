@@ -3,7 +3,7 @@
 Without attention, tied, on the rank-one manifold with a ρ_n of its own at every position, p + q > 1
 and w₁ > 0 > w₂: a position whose both symbols shut all hidden units, ρ_n < 0 and ρ_n + ε < 0, is
 dead. With k of N positions open gradient flow lingers at the loss ``plateaus[k]`` and then tends to
-``ends[k]`` at infinity. Source: own derivation, docs/derivations.md, 17.
+``ends[k]`` at infinity. Source: own derivation, docs/derivations/17.md.
 """
 
 from __future__ import annotations

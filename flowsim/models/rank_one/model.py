@@ -6,7 +6,7 @@ c·α: gradient flow never leaves this set. With X_i = e x_i + ρ_i, Y_n = X_n +
 
     logit_n = u [Y_n + 4 w₂ ReLU(w₁ Y_n)] + b,      u = e (tied) or c (untied).
 
-Source: docs/derivations.md, 7; LG for the rank-one form.
+Source: docs/derivations/07.md; LG for the rank-one form.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """When a row has come to its end, and what that end is.
 
-The rank-one flow without attention is decided by a theorem (own derivation, docs/derivations.md):
+The rank-one flow without attention is decided by a theorem (derived in docs/derivations/08.md):
 its critical points, those on kinks and at infinity included, have one of two losses, the entropy
 rate (global minima) and h(π₁) (no part of the symbol gets through). Loss falls along every orbit,
 so that one below h(π₁) ends in the global minima. One above is trapped where e → 0 while every

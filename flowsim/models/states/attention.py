@@ -33,7 +33,7 @@ class StatesAttentionModel(OnChain):
     and L the mean over n ≤ N of the expected cross-entropy of softmax(z), exact by enumeration of
     the shares. The metric is S (de² + 2m dw²) + 2(S − 1) dv². At v = 0 this is ``StatesModel``.
     The field jumps where a value of a opens or shuts units: nowhere for −1 < a < 1/(S − 1).
-    Source: own derivation, docs/derivations.md, 20.
+    Source: own derivation, docs/derivations/20.md.
 
     Args:
         chain: the data, symmetric on S states.

@@ -51,7 +51,7 @@ def share_law(chain: SymmetricChain, length: int) -> ShareLaw:
 
     Raises:
         InputError: N is not an integer of at least 1, or there are more than 50 000 classes.
-        Source: own derivation, docs/derivations.md, 20.
+        Source: own derivation, docs/derivations/20.md.
     """
     try:
         length = operator.index(length)

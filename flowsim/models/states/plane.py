@@ -31,7 +31,7 @@ class StatesModel(GapModel):
     L = log(e^Δ + S − 1) − (1 − p) Δ. In E = e/2 and W = √(m/2) w the orbits are those of the
     canonical model: Δ = (4S/(S − 1)) E² (1 + 2W|W|), and the metric is 4S (dE² + dW²).
     Every orbit conserves e² − 4 sign(ω) log|ω| − 2ω², ω = √m w; the saddle is at ω = −1, with −2.
-    Source: own derivation, docs/derivations.md, 13.
+    Source: own derivation, docs/derivations/13.md.
 
     Args:
         chain: the data, symmetric on S states.

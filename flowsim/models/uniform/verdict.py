@@ -102,7 +102,7 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     """Whether a → ±∞ and e → 0 with e²a bounded, along a valley above the entropy rate.
 
     At K = e²a the loss is M(K, w, b) + e²D + …. The row drifts where it is near a minimum of M and
-    D > 0, here and a thousand times further out. Source: docs/derivations.md, 6.
+    D > 0, here and a thousand times further out. Source: docs/derivations/06.md.
     """
     push = push_outwards(y, velocity, jacobian)
     if push <= 0.0:

@@ -1,7 +1,7 @@
 """Untied weights for the gap engine: x = (e + u)²/2, y = |w|, z = (e − u)²/2, Δ = (x − z) g/2.
 
 As of the canonical model, the plane being the line e = u = 0. Neither e + u nor e − u changes its
-sign. Source: docs/derivations.md, 2 and 5.
+sign. Source: docs/derivations/02.md and 05.md.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class UntiedModel(BinaryGapModel):
 
     e² − u² is conserved, and so is e² + u² − w² − sign(w) log|w|. Untying turns the bad minima
     of the tied model, the points e = u = 0, into saddles: there the Hessian in (e, u) is
-    ℓ′(0)(1 + 2w|w|) [0 1; 1 0]. Source: AM Thm. 3; docs/derivations.md, 5.
+    ℓ′(0)(1 + 2w|w|) [0 1; 1 0]. Source: AM Thm. 3; docs/derivations/05.md.
 
     Args:
         chain: the data.
