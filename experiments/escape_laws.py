@@ -95,7 +95,7 @@ def features(record: xr.Dataset) -> np.ndarray:
 
 
 def derived(settings: list[Cell], record: xr.Dataset) -> np.ndarray:
-    """log κ (cell, run) of docs/derivations/18.md, nothing fitted: between its two ends, in the middle."""
+    """log κ (cell, run) of derivation 18, nothing fitted: between its two ends, in the middle."""
     signal, _ = chain_columns(record)
     lines = []
     for c in settings:

@@ -1,9 +1,9 @@
 """The basins of AdamW on the rank-one manifold, over rate and dimension, beside the flow's.
 
 From lifted weights AdamW on sampled batches is a map in the rank-one coordinates
-(docs/derivations/10.md), so its basins can be drawn like the flow's: every cell of the (w, e) plane is
-lifted, trained for 4 000 steps at a constant learning rate with clipping at 1, and looked at. All starts see the
-same batches.
+(docs/derivations/10.md), so its basins can be drawn like the flow's: every cell of the (w, e) plane
+is lifted, trained for 4 000 steps at a constant learning rate with clipping at 1, and looked at.
+All starts see the same batches.
 
 Canonical starts lie on the set w1 = w2, on which the exact map stays ("nudge 0"). The smallest
 displacement off it changes what is learned from w > 0: a relative one of 1e-12 is enough, and the

@@ -2,12 +2,13 @@
 
 The plane (e, w) of S states is a set that training without noise never leaves
 (docs/derivations/13.md). Starts of a 20 × 20 grid over |e|, |w| ≤ 2, of which −e is the same run
-and 0 < e ≤ 2 is trained, are lifted into whole transformers: one layer, softmax attention, S logits, m = 4 hidden
-units for each state, d = 8; N = 4, 3, 2 for S = 2, 3, 5. Normal noise of deviation 0, 0.02 or 0.1
-is added to every weight, the seed of start i being i. Gradient descent on the exact population
-loss, each step 0.8 over the run's own bound on the curvature, until loss and curvature decide, or
-5 000 steps are used up. p lies 0.13 to 0.17 to both sides of the threshold (S − 1)/S. What is left
-open is counted with its reason, and how much of the gap between unigram and bigram is open there.
+and 0 < e ≤ 2 is trained, are lifted into whole transformers: one layer, softmax attention, S
+logits, m = 4 hidden units for each state, d = 8; N = 4, 3, 2 for S = 2, 3, 5. Normal noise of
+deviation 0, 0.02 or 0.1 is added to every weight, the seed of start i being i. Gradient descent on
+the exact population loss, each step 0.8 over the run's own bound on the curvature, until loss and
+curvature decide, or 5 000 steps are used up. p lies 0.13 to 0.17 to both sides of the threshold (S
+− 1)/S. What is left open is counted with its reason, and how much of the gap between unigram and
+bigram is open there.
 
     python experiments/states_agreement.py [--overwrite] [--side 20]     minutes on one core
 """
