@@ -46,11 +46,18 @@ class Predators(Rivals):
         return torch.stack([x * (1 - x / 40) - eaten * y, y * (eaten - 0.3)], -1)
 
 
-def test_a_heteroclinic_orbit_is_followed_past_its_saddles():
-    """At time 1000 against Dormand and Prince's method of order 8 in logarithms."""
-    path = flowsim.trajectories(May(), [0.6, 0.6, 0.1], [0.0, 300.0, 1000.0])
+@pytest.mark.parametrize(
+    ("time", "place"),
+    [
+        (200.0, [0.991929, 0.0070605, 1.98059e-05]),
+        pytest.param(1000.0, [3.84e-39, 0.142417, 0.847055], marks=pytest.mark.slow),
+    ],
+)
+def test_a_heteroclinic_orbit_is_followed_past_its_saddles(time, place):
+    """Against Dormand and Prince's method of order 8 in logarithms."""
+    path = flowsim.trajectories(May(), [0.6, 0.6, 0.1], [0.0, time / 2, time])
     assert (path > 0).all()
-    assert path[-1] == pytest.approx([3.84e-39, 0.142417, 0.847055], rel=1e-3)
+    assert path[-1] == pytest.approx(place, rel=1e-3)
 
 
 @pytest.mark.slow
@@ -92,9 +99,8 @@ def test_an_axis_that_only_looks_kept_is_crossed():
     np.testing.assert_allclose(path[-1], 1.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("power", [3, 4])
-def test_what_blows_up_in_finite_time_goes_to_infinity(power):
-    model = flowsim.from_loss(lambda x, y: -(x**power) / power + y**2 / 2)
+def test_what_blows_up_in_finite_time_goes_to_infinity():
+    model = flowsim.from_loss(lambda x, y: -(x**3) / 3 + y**2 / 2)
     found = flowsim.find_limits(model, [[1.0, 1.0], [0.1, 0.5]])
     assert (found.label == Label.INFINITY).all() and (found.status == Status.DIVERGED).all()
     assert (found.theta[:, 0] == np.inf).all() and (found.loss == -np.inf).all()

@@ -94,11 +94,16 @@ def test_growth_in_no_time_and_growth_that_hardly_goes_on_lead_to_infinity(loss,
     assert found.loss == pytest.approx(end, abs=1e-6)
 
 
-def test_a_minimum_far_away_is_reached():
-    ring = flowsim.from_loss(lambda x, y: 1 / (1 + x**2 + y**2) + 1e-12 * (x**2 + y**2))
+@pytest.mark.parametrize("radius", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_ring_of_minima_far_away_is_reached(radius):
+    size = radius**-4.0
+    ring = flowsim.from_loss(lambda x, y: 1 / (1 + x**2 + y**2) + size * (x**2 + y**2))
     found = flowsim.find_limits(ring, [[1.0, 0.3]])
     assert labels(found) == [Label.LOCAL_MINIMUM]
-    assert np.linalg.norm(found.theta[0]) == pytest.approx(1000, rel=1e-4)
+    assert np.linalg.norm(found.theta[0]) == pytest.approx(math.sqrt(radius**2 - 1), rel=1e-4)
+
+
+def test_a_minimum_is_reached_from_far_away():
     well = flowsim.from_loss(lambda x, y: y**2 / 2 - torch.exp(-(x**2) / 2))
     far = flowsim.find_limits(well, [[8.0, 0.5]])
     assert labels(far) == [Label.LOCAL_MINIMUM] and np.abs(far.theta).max() < 1e-6

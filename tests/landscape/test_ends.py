@@ -22,7 +22,7 @@ MODELS = {
 }  # fmt: skip
 
 
-def ends_of(name, count=120, shift=0):
+def ends_of(name, count=60, shift=0):
     """The model, its ends, and the codes of starts drawn from [−2, 2]ᵏ."""
     model = from_loss(MODELS[name][0], "model")
     source = torch.Generator().manual_seed(3 + shift)
@@ -53,7 +53,7 @@ def test_the_wells_are_those_of_the_six_hump_camel():
 
 
 def test_branches_of_one_loss_are_told_apart_by_their_signs():
-    _, _, codes, limits = ends_of("four surfaces", 200)
+    _, _, codes, limits = ends_of("four surfaces", 100)
     signs = (limits.theta.sign() * torch.tensor([4.0, 2.0, 1.0])).sum(1)
     for code in range(1, 5):
         assert len(signs[codes == code].unique()) == 1

@@ -13,6 +13,8 @@ from full_model.comparison.fields import AttentionFreeField
 
 ABOVE = [BinaryChain(0.5, 0.8), BinaryChain(0.9, 0.9), BinaryChain(0.3, 0.85)]
 D = 8
+#: How many positions are open, of N: all at N = 16, some at others.
+EACH = {8: [1, 4, 7], 16: [*range(1, 16)], 64: [*range(1, 64, 9)]}
 
 
 def share(chain, loss):
@@ -79,9 +81,8 @@ def test_no_weights_with_dead_positions_are_better_than_the_end(chain, generator
 @pytest.mark.parametrize("length", [8, pytest.param(16, marks=pytest.mark.slow),
                                     pytest.param(64, marks=pytest.mark.slow)])  # fmt: skip
 def test_orbits_linger_on_the_plateaus_and_tend_to_the_ends(length):
-    """Every k; at N = 64 every ninth."""
     chain, model = ABOVE[0], RankOneModel(ABOVE[0], length, attention=True)
-    ks = list(range(1, length, 9 if length == 64 else 1))
+    ks = EACH[length]
     starts = torch.stack([start(chain, length, k) for k in ks])
     times = torch.tensor([0.0, 40.0, 1e5, 1e7]).double()
     path = trajectories(model, starts, times, rtol=1e-6)
@@ -95,10 +96,10 @@ def test_orbits_linger_on_the_plateaus_and_tend_to_the_ends(length):
 @pytest.mark.parametrize("length", [8, pytest.param(16, marks=pytest.mark.slow),
                                     pytest.param(64, marks=pytest.mark.slow)])  # fmt: skip
 def test_full_training_lingers_there_too(length):
-    """Gradient flow of noisy full weights: the plateau of every k, and which positions are open."""
+    """Gradient flow of noisy full weights: the plateau of k, and which positions are open."""
     chain, alpha = ABOVE[0], torch.full((D,), D**-0.5).double()
     field = AttentionFreeField(Architecture(D, length, attention="none"), chain, rounding=1e-4)
-    ks = list(range(1, length, 9 if length == 64 else 1))
+    ks = EACH[length]
     parts = [in_full_weights(chain, length, k) for k in ks]
     state = field.state({name: torch.cat([part[name] for part in parts]) for name in parts[0]})
     rows = len(ks)
