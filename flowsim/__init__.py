@@ -144,7 +144,9 @@ def __getattr__(name: str) -> Any:
         meant = _GUESSED.get(name) or ", ".join(get_close_matches(name, _HOME))
         hint = f": {meant}" if meant else "; dir(flowsim) lists what it has"
         raise AttributeError(f"module 'flowsim' has no attribute {name!r}{hint}")
-    return getattr(import_module(f"flowsim.{_HOME[name]}"), name)
+    from flowsim.door import at_the_door
+
+    return at_the_door(f"flowsim.{_HOME[name]}", name)
 
 
 def __dir__() -> list[str]:

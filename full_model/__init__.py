@@ -3,8 +3,6 @@
 Public names load their module on first use, so that importing the package imports no torch.
 """
 
-from importlib import import_module
-
 _HOME = {
     "Architecture": "model.architecture",
     "Claim": "theorems.verify",
@@ -69,7 +67,9 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         hint = f"; it is internal, in {_INTERNAL[name]}" if name in _INTERNAL else ""
         raise AttributeError(f"module 'full_model' has no attribute {name!r}{hint}")
-    return getattr(import_module(f"full_model.{_HOME[name]}"), name)
+    from flowsim.door import at_the_door
+
+    return at_the_door(f"full_model.{_HOME[name]}", name)
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,7 @@ PACKAGES = ("flowsim", "full_model")
 #: What a room's files may import of the project, beside their own room.
 FLOWSIM = {
     "errors": "",
+    "door": "errors",
     "labels": "",
     "notices": "",
     "running": "",

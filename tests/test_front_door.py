@@ -1,6 +1,7 @@
 """What `import flowsim` offers: names, help, and what editors see."""
 
 import ast
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -176,3 +177,46 @@ def test_nothing_needs_what_only_unix_has(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["2"]
     assert [path.name for path in tmp_path.iterdir()] == ["a.nc"]
+
+
+CANONICAL = flowsim.model("canonical", 0.5, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: flowsim.Cloud(100, 1.0), r"Cloud\(names, count, sigma.*'sigma'"),
+        (lambda: flowsim.Cloud(("e", "w"), "x", 1.0), "an integer as count, not 'x'"),
+        (lambda: flowsim.Cloud(("e", "w"), 10, "x"), "a number .* as sigma, not 'x'"),
+        (lambda: flowsim.BinaryChain(0.5), r"BinaryChain\(p, q\): .*'q'"),
+        (lambda: flowsim.cell_centres(-2, 2), r"cell_centres\(low, high, cells\): .*'cells'"),
+        (lambda: flowsim.cell_centres(-2, 2, 0), "cells must be a whole number"),
+        (lambda: flowsim.Grid({"e": "x"}), "values of e must be numbers, not 'x'"),
+        (lambda: flowsim.write_record(CANONICAL, "a.nc"), "a record, .* as record, not Canonical"),
+        (lambda: flowsim.read_record(3), "the path of a file .* as path, not 3"),
+        (lambda: flowsim.Ends("x"), "a model, such as .* as model, not 'x'"),
+        (lambda: flowsim.baselines([], 8), "as data, not"),
+        (lambda: flowsim.rung_law(3, 8, 1.0, 1.0), "a chain, such as .* as chain, not 3"),
+        (lambda: flowsim.write_scan(3, "a.nc"), "a flowsim.Scan as scan, not 3"),
+        (lambda: flowsim.sample_chain(CANONICAL.chain, 2, 3, 4), "torch.Generator as generator"),
+        (
+            lambda: full_model.initial_weights(full_model.Architecture(4, 2), "balanced", 3),
+            "a list as seeds, not 3",
+        ),
+    ],
+)
+def test_wrong_calls_are_refused_in_one_sentence(call, words):
+    with pytest.raises(flowsim.InputError, match=words):
+        call()
+
+
+def test_errors_of_right_calls_stay_as_they_are():
+    class Faulty(flowsim.Model):
+        coordinates = ("x",)
+
+        def loss(self, theta):
+            return theta.nothing
+
+    with pytest.raises(Exception, match="nothing"):
+        flowsim.find_limits(Faulty(), [[1.0]])
+    assert pickle.loads(pickle.dumps(flowsim.find_limits)) is flowsim.find_limits

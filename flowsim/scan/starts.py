@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -88,7 +89,7 @@ class Grid:
     def __init__(self, axes: dict[str, np.ndarray], fixed: dict[str, float] | None = None) -> None:
         if not isinstance(axes, Mapping):
             raise InputError(f'axes are values by name, such as {{"e": [0.5, 1.0]}}, not {axes!r}')
-        self.axes = {name: np.asarray(values, dtype=float) for name, values in axes.items()}
+        self.axes = {name: _values(name, values) for name, values in axes.items()}
         self.fixed = _fixed(fixed, self.axes)
         if not axes:
             raise InputError("a grid needs at least one coordinate that varies")
@@ -251,10 +252,19 @@ def cell_centres(low: float, high: float, cells: int) -> np.ndarray:
     >>> flowsim.cell_centres(-1, 1, 4)
     array([-0.75, -0.25,  0.25,  0.75])
     """
+    if not isinstance(cells, Integral) or cells < 1:
+        raise InputError(f"cells must be a whole number of at least 1, not {cells!r}")
     i = np.arange(cells)
     centres = (low * (2 * (cells - i) - 1) + high * (2 * i + 1)) / (2 * cells)
     centres[np.abs(centres) < 4 * np.spacing(max(abs(low), abs(high)))] = 0.0
     return centres
+
+
+def _values(name: str, values: Any) -> np.ndarray:
+    try:
+        return np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise InputError(f"the grid's values of {name} must be numbers, not {values!r}") from None
 
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:

@@ -16,12 +16,15 @@ from flowsim.cli.texts import Summary
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from flowsim.interface import Model
     from flowsim.models.catalogue import ModelChoice
     from flowsim.scan.starts import Starts
 
-#: How labels are called beside a count, in the order of display.
+#: How labels are called beside a count, in the order of display; and the numbers of found ends.
 SHOWN = {1: "minima", 2: "trapped", 3: "saddle", 0: "unresolved"}
+FOUND = {1: "decided", 0: "unresolved"}
 
 _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 
@@ -256,10 +259,15 @@ def _run(
         confirm=confirm, length=several, max_steps=given.max_steps,
     )  # fmt: skip
     given.check_optimizer_size(task.model_at(task.size - 1), min(task.size, task.chunk))
+    named = model.levels() is not None
     with progress(task.size, "points", given.quiet) as meter:
+
+        def count(labels: np.ndarray) -> None:
+            meter.labels(labels if named else labels.clip(0, 1), SHOWN if named else FOUND)
+
         write_scan(
             task, out, given.resume, given.overwrite, given.jobs, given.scheduler,
-            lambda labels: meter.labels(labels, SHOWN), neutral_command(), meter.then,
+            count, neutral_command(), meter.then,
         )  # fmt: skip
     if given.refine is not None:
 

@@ -1,0 +1,132 @@
+"""Public calls with missing or wrong arguments are refused in one sentence.
+
+A call that works is not looked at. One that fails inside is looked at afterwards: an argument that
+its annotation does not allow is named, and any other error stays as it is.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from functools import cache, wraps
+from importlib import import_module
+from numbers import Integral, Real
+from os import PathLike
+from types import FunctionType, NoneType
+from typing import Any
+
+from flowsim.errors import InputError
+
+#: Of an annotation: what is taken, or where the classes are, and how a sentence says it.
+_KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
+    "Model": ("flowsim.interface:Model", 'a model, such as flowsim.model("canonical", 0.5, 0.8)'),
+    "BinaryChain": ("flowsim.chain:BinaryChain", "a chain, such as flowsim.BinaryChain(0.5, 0.8)"),
+    "SymmetricChain": (
+        "flowsim.markov:SymmetricChain",
+        "a chain, such as flowsim.SymmetricChain(3, 0.8)",
+    ),
+    "MarkovChain": ("flowsim.markov:MarkovChain", "a chain, such as flowsim.MarkovChain(kernel)"),
+    "OrderChain": ("flowsim.chains.higher_order:OrderChain", "an OrderChain"),
+    "GapChain": ("flowsim.markov:GapChain", "a chain, such as flowsim.BinaryChain(0.5, 0.8)"),
+    "Prior": ("flowsim.chains.priors:Prior", "a prior, such as flowsim.DirichletPrior(2)"),
+    "Dataset": ("xarray:Dataset", "a record, such as portrait_record or read_record gives"),
+    "Architecture": (
+        "full_model.model.architecture:Architecture",
+        "an Architecture, such as full_model.Architecture(d=8, length=4)",
+    ),
+    "Recipe": ("flowsim.training.recipe:Recipe", "a flowsim.Recipe"),
+    "OptimizerChoice": (
+        "flowsim.training.optimizer_choice:OptimizerChoice",
+        "a flowsim.OptimizerChoice",
+    ),
+    "OfShares": ("flowsim.models.induction.model:InductionModel", "a flowsim.InductionModel"),
+    "Scan": ("flowsim.scan.plan:Scan", "a flowsim.Scan"),
+    "Generator": ("torch:Generator", "a torch.Generator"),
+    "Tensor": ((Real, Iterable), "numbers"),
+    "ndarray": ((Real, Iterable), "numbers"),
+    "Path": ((PathLike,), "the path of a file"),
+    "Mapping": ((Mapping,), "values by name"),
+    "dict": ((Mapping,), "values by name"),
+    "Sequence": ((Iterable,), "a list"),
+    "Iterable": ((Iterable,), "a list"),
+    "tuple": ((tuple, list), "a tuple"),
+    "Callable": ((Callable,), "a function"),  # type: ignore[dict-item]
+    "str": ((str,), "a text"),
+    "int": ((Integral,), "an integer"),
+    "float": ((Real,), "a number"),
+    "None": ((NoneType,), ""),
+}
+
+
+def at_the_door(module: str, name: str) -> Any:
+    """The public object of a module, whose calls answer wrong arguments in a sentence."""
+    home = import_module(module)
+    offered = getattr(home, name)
+    if isinstance(offered, FunctionType) and not hasattr(offered, "answers"):
+        offered = _answering(offered, name)
+        setattr(home, name, offered)
+    elif isinstance(offered, type) and not issubclass(offered, Enum):
+        start = vars(offered).get("__init__")
+        if isinstance(start, FunctionType) and not hasattr(start, "answers"):
+            type.__setattr__(offered, "__init__", _answering(start, name))
+    return offered
+
+
+def _answering(function: FunctionType, name: str) -> Any:
+    @wraps(function)
+    def called(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except InputError:
+            raise
+        except (TypeError, AttributeError, ValueError, LookupError, RuntimeError):
+            wrong = _what_is_wrong(inspect.signature(function), name, args, keywords)
+            if wrong is None:
+                raise
+            raise InputError(wrong) from None
+
+    called.answers = True  # type: ignore[attr-defined]
+    return called
+
+
+def _what_is_wrong(
+    signature: inspect.Signature, name: str, args: tuple[Any, ...], keywords: dict[str, Any]
+) -> str | None:
+    """A sentence on the first argument that is missing, unknown, or of another kind."""
+    try:
+        given = signature.bind(*args, **keywords).arguments
+    except TypeError as error:
+        names = ", ".join(key for key in signature.parameters if key != "self")
+        return f"{name}({names}): {error}"
+    for key, value in given.items():
+        kinds, words = _allowed(str(signature.parameters[key].annotation))
+        allowed = isinstance(value, kinds) and (str in kinds or not isinstance(value, str))
+        if kinds and not allowed:
+            text = " ".join(repr(value).split())
+            found = text if len(text) <= 60 else f"a {type(value).__name__}"
+            return f"{name} takes {words} as {key}, not {found}"
+    return None
+
+
+@cache
+def _allowed(annotation: str) -> tuple[tuple[type, ...], str]:
+    """Classes that an annotation names, and their words; none where one is not known here."""
+    while "[" in annotation:  # what is in lists and dictionaries is not looked at
+        annotation, count = re.subn(r"\[[^\[\]]*\]", "", annotation)
+        if not count:
+            return (), ""
+    kinds: list[type] = []
+    words: list[str] = []
+    for part in annotation.split("|"):
+        found = _KINDS.get(part.strip().rpartition(".")[2])
+        if found is None:
+            return (), ""
+        where, word = found
+        if isinstance(where, str):
+            home, _, name = where.partition(":")
+            where = (getattr(import_module(home), name),)
+        kinds += where
+        words += [word] if word and word not in words else []
+    return tuple(kinds), " or ".join(words)
