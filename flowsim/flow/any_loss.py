@@ -30,7 +30,7 @@ from flowsim.flow.tableau import C as _C
 from flowsim.interface import Levels, Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
-from flowsim.landscape.stability import rounded
+from flowsim.landscape.stability import rounded, without_dust
 
 #: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
 _SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
@@ -60,8 +60,6 @@ _RESOLVED, _LINEAR = 30.0, 0.1
 _REGULAR = 1e-3
 #: Evaluations of the field in a step.
 _EVALUATIONS = 8
-#: Entries of a Jacobian this small beside its largest move no eigenvalue that shortens a step.
-_NOTHING = 1e-150
 #: A step is at most this times rtol to the power 1/ORDER, and no more than 1, over the fastest rate
 #: of growth: growth is then followed within rtol of what grows, however small that is.
 _GROWTH = 11.0
@@ -301,11 +299,7 @@ class Rows:
         maybe = (torch.linalg.cholesky_ex(matrix)[1] != 0) & self.jacobian.isfinite().all((1, 2))
         index = maybe.nonzero()[:, 0]
         if len(index):
-            matrix = self.jacobian[index]
-            # LAPACK finds no eigenvalues where a product of entries is below all numbers
-            least = _NOTHING * matrix.abs().amax((1, 2), keepdim=True)
-            matrix = torch.where(matrix.abs() > least, matrix, 0.0)
-            rate = torch.linalg.eigvals(matrix).real.amax(1)
+            rate = torch.linalg.eigvals(without_dust(self.jacobian[index])).real.amax(1)
             h = self.h[index]
             self.h[index] = torch.where(rate > 0, torch.minimum(h, most / rate), h)
 
@@ -680,7 +674,7 @@ def _leaves(field: Tensor, jacobian: Tensor, theta: Tensor) -> Tensor:
 
     By more than rounding: with the eigenvectors of the transposed Jacobian.
     """
-    values, vectors = torch.linalg.eig(jacobian.mT)
+    values, vectors = torch.linalg.eig(without_dust(jacobian.mT))
     grows = values.real > _GROWING * values.abs().amax(1, keepdim=True)
     along = (vectors.mT @ field.to(vectors).unsqueeze(2)).squeeze(2).abs()
     noise = _ROUNDING * (jacobian.abs() @ theta.abs().unsqueeze(2))

@@ -8,6 +8,7 @@ from torch import Tensor
 from flowsim.flow.how import Limits
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
+from flowsim.landscape.stability import followed
 
 #: Notes that are kept of every row.
 _NOTES = 6
@@ -21,6 +22,8 @@ _FAST = 0.6
 #: The ratios of increments that converge are alike within this part of what they lack to 1, and the
 #: field at the limit is this part of the present one at most.
 _ALIKE, _WEAKER = 0.2, 0.1
+#: What is stiff has a rate this many times the inverse of a row's time.
+_STIFF = 1e3
 #: An increment below this part of the coordinate is none.
 _NOTHING = 1e-9
 #: What changes by less than this part of the distance does not take part in it.
@@ -111,8 +114,16 @@ class Growth:
         slower = (last > 0) & many & (count * (1 - last) >= _CONVERGES)
         slower &= (last - before).abs() <= _ALIKE * (1 - last)
         limit = torch.where(still, theta[:, -1], _limit(theta, count))
-        there, here = (model.field(x).norm(dim=1) for x in (limit, theta[:, -1]))
-        return (still | slower).all(1) & ((there <= _WEAKER * here) | still.all(1)), limit
+        here, there = (model.field(x).norm(dim=1) for x in (theta[:, -1], limit))
+        weaker = there <= _WEAKER * here
+        if not bool((weaker | still.all(1)).all()):
+            # an extrapolation does not rest along what is stiff as well as the row does
+            least = _STIFF / self.last_time(rows)
+            stiff = torch.linalg.pinv(model.jacobian(limit).nan_to_num(), atol=least)
+            beside = torch.where(weaker.unsqueeze(1), limit, followed(model, limit, stiff))
+            rests = model.field(beside).norm(dim=1) <= _WEAKER * here
+            weaker, limit = weaker | rests, torch.where(rests.unsqueeze(1), beside, limit)
+        return (still | slower).all(1) & (weaker | still.all(1)), limit
 
     def name(self, model: Model, limits: Limits, left: Tensor, given_up: Tensor, drifts: Tensor
              ) -> None:  # fmt: skip

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.batch import filled
+from flowsim.landscape.stability import without_dust
 
 #: Rows take a new surface, through where they are, after this many steps and twice as many each.
 FIRST = 60
@@ -225,7 +226,7 @@ def spirals(model: Any, centre: Tensor, theta: Tensor, fine: Fine) -> tuple[Tens
     left = torch.linalg.pinv(model.jacobian(sink).nan_to_num()) @ model.field(sink).unsqueeze(2)
     away = theta - sink
     size = away.abs().amax(1)
-    rates, vectors = torch.linalg.eig(model.jacobian(sink).nan_to_num())
+    rates, vectors = torch.linalg.eig(without_dust(model.jacobian(sink).nan_to_num()))
     slowest = rates.real.argmax(1, keepdim=True)
     turning = rates.gather(1, slowest)[:, 0]
     found = (left.abs().amax((1, 2)) <= 1e-9 * size) & (rates.real < 0).all(1)

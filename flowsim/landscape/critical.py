@@ -12,7 +12,7 @@ from torch import Tensor
 from flowsim.arrays import accepts_arrays
 from flowsim.interface import Model, of_model
 from flowsim.labels import Label
-from flowsim.landscape.stability import stability
+from flowsim.landscape.stability import stability, without_dust
 
 #: Starts along every axis of a window, and steps of each of them.
 STARTS, _STEPS = 24, 100
@@ -44,7 +44,7 @@ def curvatures(model: Model, theta: Tensor) -> Tensor:
 
 def _curvatures(model: Model, theta: Tensor) -> Tensor:
     if type(model).field is not Model.field:
-        return -torch.linalg.eigvals(model.jacobian(theta)).real.sort(descending=True).values
+        return -_eigenvalues(model.jacobian(theta)).real.sort(descending=True).values
     root = torch.tensor(model.metric, dtype=theta.dtype, device=theta.device).rsqrt()
     hessian = root * model.hessian(theta) * root.unsqueeze(-1)
     # on the CPU also for rows of a GPU, whose solver takes 200 kB for each small matrix
@@ -265,5 +265,10 @@ def critical_points_in(
 def _rates(model: Model, theta: Tensor) -> Tensor:
     """Eigenvalues of the flow's Jacobian at points (n, k), complex, (n, k)."""
     if type(model).field is not Model.field and len(theta):
-        return torch.linalg.eigvals(model.jacobian(theta))
+        return _eigenvalues(model.jacobian(theta))
     return torch.complex(-_curvatures(model, theta) if len(theta) else theta, 0 * theta)
+
+
+def _eigenvalues(matrix: Tensor) -> Tensor:
+    whole = without_dust(matrix.reshape(-1, *matrix.shape[-2:]))
+    return torch.linalg.eigvals(whole).reshape(matrix.shape[:-1])

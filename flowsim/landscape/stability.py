@@ -20,6 +20,8 @@ _SETTLED = 1e-3
 _RESOLVED = 30.0
 #: It belongs to the point and not to its error above this times the velocity at the point.
 _BEYOND_ERROR = 8.0
+#: Entries of a matrix this small beside its largest change none of its eigenvalues that counts.
+_NOTHING = 1e-40
 #: So many neighbouring distances have to agree. What is seen nearer is this part of what a power of
 #: the distance leaves to see, at least: else the direction is flat up to an edge.
 _AGREE, _JUMP = 3, 0.1
@@ -41,7 +43,7 @@ def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None 
             coordinates.
     """
     jacobian = model.jacobian(theta).nan_to_num()
-    rates = torch.linalg.eigvals(jacobian)
+    rates = torch.linalg.eigvals(without_dust(jacobian))
     largest = rates.abs().amax(1, keepdim=True)
     zero = (_STOPPED if decisive else _EXACT) * largest
     still = rates.real.abs() <= zero
@@ -108,9 +110,9 @@ def _along(
     shape = (2, m, k + 2, len(distances))
     place = (theta[:, None, None] + step[..., None] * right[:, :, None]).reshape(-1, k)
     matrix = inverse[None, :, None, None].expand(*shape, k, k).reshape(-1, k, k)
-    own = _followed(model, theta, inverse)
+    own = followed(model, theta, inverse)
     own_velocity = (right @ model.field(own).unsqueeze(2)).abs().squeeze(2)
-    place = _followed(model, place, matrix)
+    place = followed(model, place, matrix)
     field = model.field(place)
     direction = right[None, :, :, None].expand(*shape, k).reshape(-1, k)
     left_over = (matrix @ field.unsqueeze(2)).squeeze(2)
@@ -125,12 +127,21 @@ def _along(
     return flat, velocity.view(shape) * sides, noise, own_velocity[..., None]
 
 
-def _followed(model: Model, place: Tensor, inverse: Tensor) -> Tensor:
+def followed(model: Model, place: Tensor, inverse: Tensor) -> Tensor:
     """Places whose coordinates have come to rest, but for those in the kernel of ``inverse``."""
     for _ in range(_FOLLOWS):
         step = (inverse @ model.field(place).unsqueeze(2)).squeeze(2)
         place = torch.where(step.isfinite().all(1, keepdim=True), place - step, place)
     return place
+
+
+def without_dust(matrix: Tensor) -> Tensor:
+    """Matrices (m, k, k), zero where an entry is nothing beside the largest.
+
+    LAPACK finds no eigenvalues where a product of entries is below all numbers.
+    """
+    size = matrix.abs()
+    return torch.where(size > _NOTHING * size.amax((1, 2), keepdim=True), matrix, 0.0)
 
 
 def rounded(place: Tensor) -> list[Tensor]:

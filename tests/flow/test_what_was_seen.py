@@ -8,6 +8,7 @@ import torch
 
 import flowsim
 from flowsim import Label, Rule, Status
+from flowsim.landscape.critical import curvatures
 from flowsim.landscape.ends import Ends
 from flowsim.landscape.stability import stability
 
@@ -165,3 +166,27 @@ def test_rounding_sends_nothing_to_infinity():
     mixed = np.array([[1.0, 0, 0], [0.5, 1e-5, 0.5]])
     starts = np.concatenate([mixed * (1 + k * 1e-15) for k in range(-3, 3)])
     assert Label.INFINITY not in flowsim.find_limits(field, starts).label
+
+
+def test_a_minimum_whose_slowest_curvatures_vanish_beside_stiff_ones_is_reached():
+    def powell(a, b, c, d):
+        return (a + 10 * b) ** 2 + 5 * (c - d) ** 2 + (b - 2 * c) ** 4 + 10 * (a - d) ** 4
+
+    found = flowsim.find_limits(flowsim.from_loss(powell), [[0.1, -0.1, 0.6, 0.1]])
+    assert labels(found) == [Label.LOCAL_MINIMUM] and np.abs(found.theta).max() < 1e-5
+
+
+def test_rates_are_found_where_products_of_slopes_are_below_all_numbers():
+    draws = np.random.default_rng(1)
+    slopes = 10.0 ** draws.uniform(-320, 0, (400, 3, 3)) * draws.choice([-1.0, 1.0], (400, 3, 3))
+    slopes = torch.from_numpy(slopes)
+    with pytest.raises(RuntimeError, match="converge"):  # or there would be nothing to guard
+        torch.linalg.eigvals(slopes)
+
+    class Many(Field):
+        def jacobian(self, theta):
+            return slopes
+
+    model, at = Many("xyz", lambda x, y, z: [x, y, z]), torch.zeros(400, 3, dtype=torch.float64)
+    stability(model, at, decisive=False)
+    assert curvatures(model, at).isfinite().all()
