@@ -116,8 +116,9 @@ class Growth:
         limit = torch.where(still, theta[:, -1], _limit(theta, count))
         here, there = (model.field(x).norm(dim=1) for x in (theta[:, -1], limit))
         weaker = there <= _WEAKER * here
-        if not bool((weaker | still.all(1)).all()):
-            # an extrapolation does not rest along what is stiff as well as the row does
+        if type(model).field is Model.field and not bool((weaker | still.all(1)).all()):
+            # an extrapolation does not rest along what is stiff as well as the row does; that of a
+            # field may lie on the other side of a line of rest, which the flow leaves there
             least = _STIFF / self.last_time(rows)
             stiff = torch.linalg.pinv(model.jacobian(limit).nan_to_num(), atol=least)
             beside = torch.where(weaker.unsqueeze(1), limit, followed(model, limit, stiff))
