@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 
 import flowsim
-from flowsim.flow.any_loss import any_limits
+from flowsim.flow.any_loss import RosenbrockSolver
 from flowsim.flow.how import Limits, Steps
 
 CHAIN = flowsim.BinaryChain(0.5, 0.8)
@@ -53,7 +53,7 @@ def main() -> None:
         starts = 4 * drawn - 2
 
         def any_loss(model: flowsim.Model = model, starts: torch.Tensor = starts) -> Limits:
-            parts = any_limits(model, starts, Steps(1e-6, 1e-12, 3000))
+            parts = RosenbrockSolver(model).ends(starts, Steps(1e-6, 1e-12, 3000))
             return Limits.joined(list(parts), starts.shape[:-1])
 
         flowsim.find_limits(model, starts)  # compiles

@@ -546,7 +546,8 @@ class Model:
         return {"model": self.name, "coordinates": self.coordinates, **own}
 
     def flow(self) -> Any:
-        """The compiled half by which the flow is followed: ``Gap`` or ``Rows``; None for none."""
+        """What follows its starts: compiled functions, ``Gap`` or ``Rows``; a ``Solver`` of
+        ``flowsim.flow.solver``; or None for the solver of any loss."""
         return None
 
     def __repr__(self) -> str:

@@ -20,6 +20,7 @@ import xarray as xr
 from flowsim.explorer.view import Stop, Stopped, View
 from flowsim.flow.how import Limits
 from flowsim.flow.orbits import find_limits
+from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
@@ -174,7 +175,7 @@ def followed(view: View, y: np.ndarray, x: np.ndarray, stop: Stop) -> np.ndarray
     one_y, one_x = (torch.from_numpy(np.ascontiguousarray(v[first])) for v in (y, x))
     rows, ends = model.plane.at(one_x, one_y, view.held), ends_of(view)
     parts: list[np.ndarray] = []
-    together = model.flow() is None  # in torch, where a row more costs little
+    together = solver_of(model).batched
     done, count = 0, _TOGETHER if together else _FIRST
     while done < len(rows):
         if stop():

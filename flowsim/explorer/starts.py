@@ -13,6 +13,7 @@ from flowsim.explorer.layers import ends_of
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, Start, Stop, View
 from flowsim.flow.how import Limits
 from flowsim.flow.orbits import drawn_orbits, find_limits
+from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.scan.record import wilson_interval
@@ -215,7 +216,7 @@ def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]
     model, ends, label = view.model, ends_of(view), np.empty(0, np.int8)
     y, x = draws(view.puff, DRAWS if model.fast else FEWER_DRAWS)
     rows = model.plane.at(torch.from_numpy(x), torch.from_numpy(y), view.held)
-    quick = model.fast or model.flow() is None
+    quick = model.fast or solver_of(model).batched
     for part in rows.split(len(rows) if quick else _AT_ONCE):
         if stop():
             return

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import pairwise
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -24,10 +25,11 @@ from flowsim.flow.growth import Growth
 from flowsim.flow.how import Limits, Steps
 from flowsim.flow.kinks import rest_on_kinks
 from flowsim.flow.recurrence import FIRST, Returns, spirals
+from flowsim.flow.solver import times_to_fraction
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C
-from flowsim.interface import Levels, Model
+from flowsim.interface import Levels, Model, Usual
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.landscape.stability import rounded, without_dust
@@ -323,17 +325,6 @@ class Rows:
         return point + error, error
 
 
-def any_limits(model: Model, rows: Tensor, steps: Steps) -> Iterator[Limits]:
-    """Where the rows (n, k) end, part by part."""
-    squares = _SQUARES if rows.device.type == "cpu" else _SQUARES_ON_GPU
-    for part in rows.split(max(1, squares // rows.shape[1] ** 2)):
-        limits = beyond_doubt(
-            partial(follow, model), model, part, steps, steps.finer(0.1), _neighbours
-        )
-        rest_on_kinks(model, part, limits)
-        yield limits
-
-
 def _neighbours(model: Model, centre: Tensor, size: float) -> Tensor:
     """``displace`` by parts of each coordinate; of one that is 0, by parts of the row."""
     unit = torch.where(centre == 0, centre.abs().amax(1, keepdim=True), centre.abs())
@@ -388,6 +379,40 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> 
         length = last.land(low[kept], high[kept], wanted_loss[last.index])
         found[last.index] = last.time + length
     return found
+
+
+class RosenbrockSolver:
+    """Follows any loss or field by linearly implicit steps in torch, all starts together."""
+
+    defaults, batched = Usual(), True
+    variable: Literal["time"] = "time"
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    def ends(self, start: Tensor, steps: Steps) -> Iterator[Limits]:
+        """The ends of starts (n, k), part by part."""
+        squares = _SQUARES if start.device.type == "cpu" else _SQUARES_ON_GPU
+        for part in start.split(max(1, squares // start.shape[1] ** 2)):
+            limits = beyond_doubt(
+                partial(follow, self.model),
+                self.model,
+                part,
+                steps,
+                steps.finer(0.1),
+                _neighbours,
+            )
+            rest_on_kinks(self.model, part, limits)
+            yield limits
+
+    def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
+        """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
+        return any_paths(self.model, start, times, steps)
+
+    def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
+        """The times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
+        until = partial(any_times, self.model, steps=steps)
+        return times_to_fraction(until, start, self.model.loss(start), ends.loss, fraction)
 
 
 def follow(

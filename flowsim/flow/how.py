@@ -165,6 +165,10 @@ class Limits:
         """The same on another device."""
         return self._each(lambda column: column.to(device))
 
+    def at(self, which: Tensor) -> Limits:
+        """Those of a mask of the leading shape, (n,)."""
+        return self._each(lambda column: column[which])
+
     def _each(self, changed: Callable[[Any], Any]) -> Limits:
         return Limits(**{f.name: changed(getattr(self, f.name)) for f in fields(self)})
 

@@ -13,11 +13,9 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
-from flowsim.flow.any_loss import any_limits, any_paths, any_times
-from flowsim.flow.gap.engine import gap_limits, gap_paths, gap_times
 from flowsim.flow.how import How, Limits, Steps, check_times, of_starts
-from flowsim.flow.rows.engine import loss_followed, row_limits, row_paths, row_times
-from flowsim.interface import Gap, Model, Usual
+from flowsim.flow.solver import solver_of
+from flowsim.interface import Model
 from flowsim.labels import Label, Rule
 from flowsim.running import expect
 
@@ -78,18 +76,12 @@ def find_limits(
     ['GLOBAL_MINIMUM', 'LOCAL_MINIMUM']
     """
     assert isinstance(theta0, Tensor)  # by ``of_starts``
-    half, rows = model.flow(), theta0.reshape(-1, theta0.shape[-1])
-    usual = half or Usual()
+    solver, rows = solver_of(model), theta0.reshape(-1, theta0.shape[-1])
+    usual = solver.defaults
     steps = Steps(rtol or usual.rtol, atol, max_steps or usual.max_steps)
-    if half is None:
-        found = any_limits(model, rows, steps)
-    elif isinstance(half, Gap):
-        found = gap_limits(model, half, rows, steps)
-    else:
-        found = row_limits(model, half, rows, steps)
     expect(progress, len(rows))
     parts = []
-    for limits in found:
+    for limits in solver.ends(rows, steps):
         parts.append(limits)
         if progress is not None:
             progress(len(limits.label))
@@ -102,7 +94,7 @@ def limits_by(model: Model, theta: Tensor, how: How) -> Limits:
     Raises:
         InputError: CUDA for a model whose engine is compiled for the CPU.
     """
-    if how.device != "cpu" and model.flow() is not None:
+    if how.device != "cpu" and not solver_of(model).batched:
         raise InputError(f"the {model.name} model's engine is for the CPU: omit the device")
     there = theta.to(how.device)
     return find_limits(model, there, how.rtol, how.atol, how.max_steps, how.progress).on("cpu")
@@ -145,14 +137,8 @@ def trajectories(
     assert isinstance(theta0, Tensor)  # by ``of_starts``
     rows, times = theta0.reshape(-1, theta0.shape[-1]), check_times(t, theta0.shape[:-1])
     times = times.reshape(len(times), -1).expand(-1, len(rows))
-    half = model.flow()
-    steps = Steps(rtol, atol, (half or Usual()).long)
-    if half is None:
-        path = any_paths(model, rows, times, steps)
-    elif isinstance(half, Gap):
-        path = gap_paths(half, rows, times, steps)
-    else:
-        path = row_paths(model, half, rows, times, steps)
+    solver = solver_of(model)
+    path = solver.paths(rows, times, Steps(rtol, atol, solver.defaults.long))
     return path.reshape(len(times), *theta0.shape)
 
 
@@ -172,8 +158,8 @@ def drawn_orbits(
     Returns:
         (times, path): shapes (T, n) and (T, n, k), for starts (n, k) and their limits.
     """
-    compiled = model.flow() is not None
-    count, rtol = (_TIMES if compiled else _FEWER), rtol or (1e-10 if compiled else _COARSER)
+    batched = solver_of(model).batched
+    count, rtol = (_FEWER if batched else _TIMES), rtol or (_COARSER if batched else 1e-10)
     horizon = 1.15 * settling_times(model, start, left, rtol, limits)
     horizon = torch.where(horizon.isfinite() & (horizon > 0), horizon, 20 / model.pace())
     early = torch.logspace(-5, 0, count // 2, dtype=torch.float64)
@@ -274,32 +260,8 @@ def _times(
     moves = wanted & (label != Label.UNRESOLVED) & (limits.rule.reshape(-1) != Rule.CRITICAL_START)
     times = torch.full_like(rows[:, 0], torch.nan)
     if bool(moves.any()):
-        losses = limits.loss.reshape(-1)[moves]
-        times[moves] = _until(model, rows[moves], losses, label[moves], fraction, rtol)
+        solver, at = solver_of(model), moves.reshape(limits.label.shape)
+        rtol = rtol or solver.defaults.time_rtol
+        steps = Steps(rtol, 1e-2 * rtol, solver.defaults.long)
+        times[moves] = solver.times(rows[moves], limits.at(at), fraction, steps)
     return times.reshape(theta0.shape[:-1])
-
-
-def _until(
-    model: Model,
-    start: Tensor,
-    end_loss: Tensor,
-    label: Tensor,
-    fraction: float,
-    rtol: float | None,
-) -> Tensor:
-    """The times of rows that move, shape (n,)."""
-    half = model.flow()
-    usual = half or Usual()
-    rtol = rtol or usual.time_rtol
-    steps = Steps(rtol, 1e-2 * rtol, usual.long)
-    if isinstance(half, Gap):
-        return gap_times(half, start, label == Label.GLOBAL_MINIMUM, fraction, steps)
-    start_loss = model.loss(start) if half is None else loss_followed(model, half, start)
-    wanted = end_loss + fraction * (start_loss - end_loss)
-    times = torch.full_like(wanted, torch.nan)
-    falls = start_loss > end_loss
-    if half is None:
-        times[falls] = any_times(model, start[falls], wanted[falls], steps)
-    else:
-        times[falls] = row_times(model, half, start[falls], wanted[falls], steps)
-    return times

@@ -20,7 +20,8 @@ from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.chart import Chart
 from flowsim.flow.how import Limits, Steps, check_times, of_starts
-from flowsim.interface import Gap, Model, of_model
+from flowsim.flow.solver import solver_of
+from flowsim.interface import Model, of_model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.landscape.ends import Ends
@@ -196,8 +197,8 @@ def reference_limits(
 
 
 def default_rtol(model: Model) -> float:
-    """1e-8 where L = ℓ(Δ), else 1e-6."""
-    return 1e-8 if isinstance(model.flow(), Gap) else 1e-6
+    """1e-8 where the logit gap is the independent variable, else 1e-6."""
+    return 1e-8 if solver_of(model).variable == "logit gap" else 1e-6
 
 
 @of_starts
@@ -230,7 +231,7 @@ def _decide(
     progress: Callable[[int], object] | None,
 ) -> Limits:
     """Limits of starts (..., k); without ``ends`` only their labels are of use."""
-    rtol, by_gap = rtol or default_rtol(model), isinstance(model.flow(), Gap)
+    rtol, by_gap = rtol or default_rtol(model), solver_of(model).variable == "logit gap"
     steps, report = Steps(rtol, atol, _GAP_STEPS), progress or (lambda _: None)
     found = _unmoved(model, starts.reshape(-1, starts.shape[-1]))
     moving = (found.status == Status.TIMED_OUT) & (found.label == Label.UNRESOLVED)

@@ -19,6 +19,7 @@ from flowsim.flow.how import How, Limits, Stage
 from flowsim.flow.orbits import drawn_orbits, find_limits, limits_by
 from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import sample_size
+from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, Plane, of_model
 from flowsim.labels import CriticalPoint, Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
@@ -395,7 +396,7 @@ def ahead_of(model: Model) -> int:
 
     The engine for any loss takes about as long for some hundred starts as for a few.
     """
-    return 3 if model.flow() is None else 1
+    return 3 if solver_of(model).batched else 1
 
 
 def halvings_of(model: Model, resolution: int) -> int:
@@ -403,7 +404,7 @@ def halvings_of(model: Model, resolution: int) -> int:
 
     Where orbits are compiled there are as many as in records of any size.
     """
-    if model.flow() is not None:
+    if not solver_of(model).batched:
         return HALVINGS
     return min(max(math.ceil(math.log2(_FINEST / resolution)), 2), HALVINGS)
 

@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 
 import flowsim
 from flowsim import InputError, Label, Rule, Status
-from flowsim.flow.any_loss import any_limits, any_paths, any_times
+from flowsim.flow.any_loss import RosenbrockSolver, any_paths, any_times
 from flowsim.flow.doubt import displace
 from flowsim.flow.how import How, Limits, Steps
 from flowsim.flow.orbits import limits_by
@@ -90,7 +90,7 @@ class Fold(Model):
 
 def limits_of(model, rows, rtol=1e-6, atol=1e-12, max_steps=3000):
     return Limits.joined(
-        list(any_limits(model, rows, Steps(rtol, atol, max_steps))), rows.shape[:-1]
+        list(RosenbrockSolver(model).ends(rows, Steps(rtol, atol, max_steps))), rows.shape[:-1]
     )
 
 

@@ -147,7 +147,9 @@ def test_decided_rows_that_passed_a_saddle_slowly_are_in_doubt(monkeypatch):
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
     monkeypatch.setattr(engine, "beyond_doubt", once)
     start = torch.tensor([[0.0, -0.5, 0.2]]).double().expand(len(cases), 3).clone()
-    ((limits, doubtful),) = engine.row_limits(MODEL, MODEL.flow(), start, Steps(1e-8, 1e-10, 100))
+    ((limits, doubtful),) = engine.SwitchingSolver(MODEL, MODEL.flow()).ends(
+        start, Steps(1e-8, 1e-10, 100)
+    )
     assert doubtful.tolist() == list(expected)
     statuses = [Status.CONVERGED] * 4 + [Status.TIMED_OUT, Status.CONVERGED]
     assert limits.status.tolist() == statuses and limits.evaluations.tolist() == [10] * 6
@@ -164,7 +166,9 @@ def test_with_attention_rank_one_rows_are_in_doubt_where_they_passed_more_slowly
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
     monkeypatch.setattr(engine, "beyond_doubt", once)
     start = torch.ones(3, len(model.coordinates), dtype=torch.float64)
-    ((_, doubtful),) = engine.row_limits(model, model.flow(), start, Steps(1e-8, 1e-10, 100))
+    ((_, doubtful),) = engine.SwitchingSolver(model, model.flow()).ends(
+        start, Steps(1e-8, 1e-10, 100)
+    )
     assert doubtful.tolist() == [True, False, False]
 
 
@@ -177,7 +181,9 @@ def test_rows_of_the_induction_model_are_in_doubt_in_parts_of_their_drop(monkeyp
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
     monkeypatch.setattr(engine, "beyond_doubt", once)
     start = torch.ones(3, 2).double()
-    ((limits, doubtful),) = engine.row_limits(model, model.flow(), start, Steps(1e-8, 1e-10, 100))
+    ((limits, doubtful),) = engine.SwitchingSolver(model, model.flow()).ends(
+        start, Steps(1e-8, 1e-10, 100)
+    )
     assert doubtful.tolist() == [True, False, False]
     best = G if landscape.best == 1 else B
     assert limits.label.tolist() == [best, best, U]
@@ -207,7 +213,7 @@ def test_rows_that_pass_a_kinked_saddle_narrowly_are_followed_more_finely(monkey
     monkeypatch.setattr(engine, "follow_rows", follow)
     count = len(model.coordinates)
     start = torch.arange(1.0, 7.0, dtype=torch.float64)[:, None].expand(6, count)
-    (found,) = engine.row_limits(model, model.flow(), start, Steps(1e-8, 1e-10, 100))
+    (found,) = engine.SwitchingSolver(model, model.flow()).ends(start, Steps(1e-8, 1e-10, 100))
     assert found.kinks.tolist() == [2] * 6 and found.sliding_time.tolist() == [0.5] * 6
     if not tied:  # whose bad minima are saddles
         assert len(asked) == 1 and found.label.tolist() == [G, G, B, U, B, G]

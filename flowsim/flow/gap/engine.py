@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -34,61 +34,67 @@ def engine_of(half: Gap) -> Any:
     return _copy(half.of, half.hooks)
 
 
-def gap_limits(model: Model, half: Gap, start: Tensor, steps: Steps) -> Iterator[Limits]:
-    """The limits of the rows of ``start``, shape (n, k), part by part."""
-    units = 1.0 - np.array(model.keeps_sign, float)
-    find_ends, scale = engine_of(half).find_ends, np.array(half.scale or 1.0)
-    for part in start.split(PART):
-        rows = _rows(part) * scale
-        n, theta = len(rows), np.empty_like(rows)
-        codes, values = np.zeros((3, n), np.int8), np.empty((2, n))
-        spent = np.empty(n, np.int64)
-        find_ends(half.law, int(half.trap), units, rows, steps, theta, codes, values, spent)
-        label, status, rule = codes
-        still = np.flatnonzero(rule == Rule.CRITICAL_START)
-        theta /= scale
-        theta[still] = _rows(part)[still]
-        level = still[label[still] == Label.UNRESOLVED]  # the others are on the minima
-        if len(level):
-            label[level] = classify_critical(model, torch.from_numpy(theta[level])).numpy()
-        if half.scale:
-            values[1] = model.gradient(torch.from_numpy(theta)).norm(dim=1).numpy()
-        found = theta, label, status, rule, *values, spent
-        yield Limits(*(torch.from_numpy(column).to(part.device) for column in found))
+class LogitGapSolver:
+    """Follows models with L = ℓ(Δ) in the logit gap Δ, by compiled loops."""
 
+    batched = False
+    variable: Literal["logit gap"] = "logit gap"
 
-def gap_paths(half: Gap, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
-    """θ (T, n, k) of the rows of ``start`` (n, k) at the times (T, n); NaN if not known."""
-    find_paths, scratch, scale = engine_of(half).find_paths, _scratch(), half.scale
-    rows, since = _rows(start) * (scale or 1.0), _rows((times[1:] - times[0]).T) / half.time
-    path = np.empty((len(rows), len(times), rows.shape[1]))
-    for i in range(0, len(rows), PART):
-        part = slice(i, i + PART)
-        find_paths(half.law, rows[part], since[part], steps, scratch, path[part, 1:])
-    if scale:
-        path[:, 1:] /= scale
-    path[:, 0] = _rows(start)
-    return torch.from_numpy(path).transpose(0, 1).to(start.device)
+    def __init__(self, model: Model, system: Gap) -> None:
+        self.model, self.system, self.defaults = model, system, system
+        self.engine = engine_of(system)
 
+    def ends(self, start: Tensor, steps: Steps) -> Iterator[Limits]:
+        """The ends of starts (n, k), part by part."""
+        model, system = self.model, self.system
+        units = 1.0 - np.array(model.keeps_sign, float)
+        scale = np.array(system.scale or 1.0)
+        for part in start.split(PART):
+            rows = _rows(part) * scale
+            n, theta = len(rows), np.empty_like(rows)
+            codes, values = np.zeros((3, n), np.int8), np.empty((2, n))
+            spent = np.empty(n, np.int64)
+            self.engine.find_ends(
+                system.law, int(system.trap), units, rows, steps, theta, codes, values, spent
+            )
+            label, status, rule = codes
+            still = np.flatnonzero(rule == Rule.CRITICAL_START)
+            theta /= scale
+            theta[still] = _rows(part)[still]
+            level = still[label[still] == Label.UNRESOLVED]  # the others are on the minima
+            if len(level):
+                label[level] = classify_critical(model, torch.from_numpy(theta[level])).numpy()
+            if system.scale:
+                values[1] = model.gradient(torch.from_numpy(theta)).norm(dim=1).numpy()
+            found = theta, label, status, rule, *values, spent
+            yield Limits(*(torch.from_numpy(column).to(part.device) for column in found))
 
-def gap_times(half: Gap, start: Tensor, learned: Tensor, fraction: float, steps: Steps) -> Tensor:
-    """The time until ``fraction`` of the excess loss is left.
+    def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
+        """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
+        system, scratch = self.system, _scratch()
+        rows = _rows(start) * (system.scale or 1.0)
+        since = _rows((times[1:] - times[0]).T) / system.time
+        path = np.empty((len(rows), len(times), rows.shape[1]))
+        for i in range(0, len(rows), PART):
+            part = slice(i, i + PART)
+            self.engine.find_paths(
+                system.law, rows[part], since[part], steps, scratch, path[part, 1:]
+            )
+        if system.scale:
+            path[:, 1:] /= system.scale
+        path[:, 0] = _rows(start)
+        return torch.from_numpy(path).transpose(0, 1).to(start.device)
 
-    Args:
-        half: of the model.
-        start: rows that move, shape (n, k).
-        learned: whether each ends at Δ*, not at Δ = 0, shape (n,).
-        fraction: in (0, 1).
-        steps: what they are allowed; rtol of the time too.
+    def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
+        """The times (n,) when ``fraction`` of the excess loss is left.
 
-    Returns:
-        Times, shape (n,); NaN where the excess at the start is lost in rounding.
-    """
-    found, scratch = np.empty(len(start)), _scratch()
-    rows, ends = _rows(start) * (half.scale or 1.0), _rows(learned) * half.law[0]
-    find_times = engine_of(half).find_times
-    find_times(half.law, rows, ends, fraction, steps, scratch, found)
-    return torch.from_numpy(found * half.time).to(start.device)
+        NaN where the excess at the start is lost in rounding.
+        """
+        system, found = self.system, np.empty(len(start))
+        rows = _rows(start) * (system.scale or 1.0)
+        gaps = _rows(ends.label == Label.GLOBAL_MINIMUM) * system.law[0]
+        self.engine.find_times(system.law, rows, gaps, fraction, steps, _scratch(), found)
+        return torch.from_numpy(found * system.time).to(start.device)
 
 
 def _rows(tensor: Tensor) -> np.ndarray:

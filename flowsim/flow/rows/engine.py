@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from flowsim.flow.doubt import beyond_doubt
 from flowsim.flow.how import Limits, Steps
 from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, Found
+from flowsim.flow.solver import times_to_fraction
 from flowsim.flow.tableau import STAGES
 from flowsim.interface import Levels, Model, Rows
 from flowsim.labels import Label, Rule, Status
@@ -156,23 +157,6 @@ def follow_rows(
     )
 
 
-def row_paths(model: Model, half: Rows, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
-    """θ (T, n, k) at the times (T, n), from ``start`` (n, k) at times[0]; NaN if not known."""
-    found = follow_rows(model, half, start, steps, (times[1:] - times[0]).T)
-    critical = found.why == codes.CRITICAL
-    found.theta[critical] = start[critical]
-    rests = critical | (found.why == codes.MINIMA) | (found.why == codes.REST)
-    unwritten = found.path.isnan() & rests[:, None, None]
-    path = torch.where(unwritten, found.theta.unsqueeze(1), found.path)
-    return torch.cat([start.unsqueeze(1), path], dim=1).transpose(0, 1)
-
-
-def row_times(model: Model, half: Rows, start: Tensor, wanted: Tensor, steps: Steps) -> Tensor:
-    """The time until the loss is as wanted, (n,); NaN where that was not reached."""
-    found = follow_rows(model, half, start, steps, wanted=wanted)
-    return torch.where(found.why == codes.ARRIVED, found.time, torch.nan)
-
-
 def loss_followed(model: Model, half: Rows, theta: Tensor) -> Tensor:
     """The loss whose gradient moves the rows, (n,), which may be the model's, its kinks rounded."""
     start = theta.detach().cpu().numpy().astype(np.float64)
@@ -189,12 +173,42 @@ def _room(half: Rows, k: int) -> Any:
     return room_for_row(*half.constants(), k, STAGES, half.own_steps)
 
 
-def row_limits(model: Model, half: Rows, start: Tensor, steps: Steps) -> Iterator[Limits]:
-    """The limits of the rows of ``start`` (n, k), part by part."""
-    follow = partial(_limits_and_doubt, model, half)
-    again = steps.finer(half.finer, half.finest, half.more)
-    for part in start.split(max(1, min(8 * half.at_once, _SQUARES // start.shape[1] ** 2))):
-        yield beyond_doubt(follow, model, part, steps, again)
+class SwitchingSolver:
+    """Follows models with compiled functions in time, across and along their switching surfaces."""
+
+    batched = False
+    variable: Literal["time"] = "time"
+
+    def __init__(self, model: Model, half: Rows) -> None:
+        self.model, self.half, self.defaults = model, half, half
+
+    def ends(self, start: Tensor, steps: Steps) -> Iterator[Limits]:
+        """The ends of starts (n, k), part by part."""
+        half = self.half
+        follow = partial(_limits_and_doubt, self.model, half)
+        again = steps.finer(half.finer, half.finest, half.more)
+        for part in start.split(max(1, min(8 * half.at_once, _SQUARES // start.shape[1] ** 2))):
+            yield beyond_doubt(follow, self.model, part, steps, again)
+
+    def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
+        """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
+        found = follow_rows(self.model, self.half, start, steps, (times[1:] - times[0]).T)
+        critical = found.why == codes.CRITICAL
+        found.theta[critical] = start[critical]
+        rests = critical | (found.why == codes.MINIMA) | (found.why == codes.REST)
+        unwritten = found.path.isnan() & rests[:, None, None]
+        path = torch.where(unwritten, found.theta.unsqueeze(1), found.path)
+        return torch.cat([start.unsqueeze(1), path], dim=1).transpose(0, 1)
+
+    def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
+        """The times (n,) when ``fraction`` of the excess loss is left; NaN if never."""
+
+        def until(rows: Tensor, wanted: Tensor) -> Tensor:
+            found = follow_rows(self.model, self.half, rows, steps, wanted=wanted)
+            return torch.where(found.why == codes.ARRIVED, found.time, torch.nan)
+
+        begun = loss_followed(self.model, self.half, start)
+        return times_to_fraction(until, start, begun, ends.loss, fraction)
 
 
 def _limits_and_doubt(

@@ -1,0 +1,85 @@
+"""The protocol of what follows starts, and the solver of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from flowsim.flow.how import Limits, Steps
+from flowsim.interface import Gap, Model, Rows, Usual
+
+
+class Solver(Protocol):
+    """Follows the gradient flow of one model from many starts.
+
+    A solver of another kind has these members; a model returns it from ``Model.flow``.
+
+    Attributes:
+        defaults: tolerances and numbers of steps unless others are given.
+        batched: whether starts are advanced together in torch. A start more then costs little, and
+            the starts may be on a CUDA device.
+        variable: the independent variable, in which torchdiffeq follows the model too.
+    """
+
+    @property
+    def defaults(self) -> Usual: ...
+    @property
+    def batched(self) -> bool: ...
+    @property
+    def variable(self) -> Literal["time", "logit gap"]: ...
+
+    def ends(self, start: Tensor, steps: Steps) -> Iterator[Limits]:
+        """The ends of starts (n, k), part by part."""
+        ...
+
+    def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
+        """θ (T, n, k) at the times (T, n), from ``start`` (n, k) at times[0]; NaN if not known."""
+        ...
+
+    def times(self, start: Tensor, ends: Limits, fraction: float, steps: Steps) -> Tensor:
+        """The times (n,) when ``fraction`` of the excess loss over the end's is left; NaN if never.
+
+        The starts (n, k) move, and their ends are resolved.
+        """
+        ...
+
+
+def solver_of(model: Model) -> Solver:
+    """The solver of the model's own choice, or the one for any loss.
+
+    >>> import flowsim
+    >>> solver_of(flowsim.model("canonical", 0.5, 0.8)).variable
+    'logit gap'
+    """
+    brought: Any = model.flow()
+    if isinstance(brought, Gap):
+        from flowsim.flow.gap.engine import LogitGapSolver
+
+        return LogitGapSolver(model, brought)
+    if isinstance(brought, Rows):
+        from flowsim.flow.rows.engine import SwitchingSolver
+
+        return SwitchingSolver(model, brought)
+    if brought is None:
+        from flowsim.flow.any_loss import RosenbrockSolver
+
+        return RosenbrockSolver(model)
+    solver: Solver = brought
+    return solver
+
+
+def times_to_fraction(
+    until: Callable[[Tensor, Tensor], Tensor],
+    start: Tensor,
+    start_loss: Tensor,
+    end_loss: Tensor,
+    fraction: float,
+) -> Tensor:
+    """``until``(starts, losses) where the loss falls at all, of starts (n, k); NaN elsewhere."""
+    wanted = end_loss + fraction * (start_loss - end_loss)
+    times, falls = torch.full_like(wanted, torch.nan), start_loss > end_loss
+    times[falls] = until(start[falls], wanted[falls])
+    return times
