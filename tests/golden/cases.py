@@ -224,6 +224,10 @@ _SLIDES = "it slides along the corner a = −1, which the any-loss engine leaves
 _BESIDE = "its first step is another, so that it is decided beside neighbours, or not"
 _SLOW_SADDLE = "it spends 5e4 of time beside a saddle, where 1e-4 of a step moves the time by 60"
 _MORE_STEPS = "it was unresolved after 3 000 steps, and is decided within 30 000"
+_AS_FINER = "it now ends where every finer tolerance from 1e-7 to 1e-10 ends too"
+_ROUNDED = "it passes a saddle so slowly that an error of 1e-6 in a step moves its end by 1 %"
+_HEADWAY = "its steps made no headway at the edge of a kink; it is now followed more finely"
+_LATE = "a drift is now named late, after more than 30 000 steps"
 #: Case, number of the chain, reason, starts.
 _MANY = (
     ("canonical_dynamic", 0, _BIAS_MOVES, "133 150 252 307 420 507 515 564"),
@@ -261,6 +265,12 @@ _MANY = (
         "61 292 301 304 387 407 408 560 573 604 738 743 819 867 877 895 926 971",
     ),
     ("rank_one_4_attention_untied", 1, _MORE_STEPS, "301 861 921"),
+    ("rank_one_4_attention", 0, _AS_FINER, "22"),
+    ("rank_one_4_attention", 0, _ROUNDED, "17"),
+    ("rank_one_4_attention", 1, _HEADWAY, "864"),
+    ("rank_one_4_attention", 2, _LATE, "784"),
+    ("rank_one_4_attention_untied", 0, _LATE, "857"),
+    ("rank_one_4_attention_untied", 1, _HEADWAY, "10 82"),
     ("rank_one_4_attention_untied", 2, _MORE_STEPS, "26 247 284 320 322 348 784 928"),
 )  # fmt: skip
 
