@@ -37,8 +37,8 @@ docs:  # the site, with the extra "docs"; every warning and every dead link ends
 results:  # the tables of docs/results, from the numbers in figures/*.json
 	$(call timed,experiments/results_page.py)
 
-mutants:  # small faults put into the modules that compute, and whether the tests notice: docs/mutants.md
+mutants:  # small faults put into the modules that compute, and whether the tests notice: tests/MUTANTS.md
 	$(PYTHON) tests/mutants.py
 
-versions:  # the numerical tests with the lowest libraries allowed, on every Python here: docs/versions.md
+versions:  # the numerical tests with the lowest libraries allowed, on every Python here: tests/VERSIONS.md
 	$(PYTHON) tests/versions.py

@@ -174,6 +174,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             "diverged": int(found["diverged"][i].sum()),
             "trapped": int((stayed & ~crossed).sum()), "open": int((stayed & crossed).sum()),
             "escaped_without_crossing": int((left & ~crossed).sum()),
+            "crossing_seen": crossings_seen(record, i, left),
             "escape_median": median(escape), "crossing_median": median(crossing),
             "overlap_median": median(record.overlap.values[i][left]),
             "growth_median": median(kappa[i]) if crossed.mean() > 0.5 else None,
@@ -182,6 +183,15 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
         })  # fmt: skip
     return {"cells": lines, "law": laws(record), "score": score(record),
             "chains": by_chain(record), "same starts": same_starts(record)}  # fmt: skip
+
+
+def crossings_seen(record: xr.Dataset, cell: int, left: np.ndarray) -> dict[str, int]:
+    """Of the runs that escape: whether λ_min(S) < 0 is first seen before, at or after that look."""
+    escape = (record.share.values[cell] < 0.5).argmax(-1)[left]
+    below = record.smallest.values[cell][left] < 0
+    crossing = np.where(below.any(-1), below.argmax(-1), below.shape[-1])
+    return {"before": int((crossing < escape).sum()), "at": int((crossing == escape).sum()),
+            "after": int((crossing > escape).sum())}  # fmt: skip
 
 
 main = experiment(__name__, compute, numbers, draw, quick={"seeds": 4, "steps": 1500})

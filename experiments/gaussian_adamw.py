@@ -6,7 +6,7 @@ trained by the reduced map of AdamW at d = 8 (8 000 steps, constant rate, batche
 the same batches, which decide as much as the starts do: each rate is run with several seeds of the
 batches, and the bars reach from the least to the largest share among them.
 
-What it shows: docs/results/optimizers.md.
+What it shows: docs/results/escape.md.
 
     python experiments/gaussian_adamw.py [--overwrite] [--samples 64] [--seeds 4]
 """

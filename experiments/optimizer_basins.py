@@ -8,7 +8,7 @@ All starts see the same batches.
 Canonical starts lie on the set w1 = w2, on which the exact map stays ("nudge 0"). The smallest
 displacement off it changes what is learned from w > 0: a relative one of 1e-12 is enough, and the
 rounding of full training is such a displacement ("full training"). What it shows:
-docs/results/optimizers.md.
+docs/results/escape.md.
 
     python experiments/optimizer_basins.py        about four minutes on one core
 """

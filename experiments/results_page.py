@@ -2,10 +2,10 @@
 
     python experiments/results_page.py
 
-Every table stands between two comments, <!-- NAME --> and <!-- end of NAME -->, on one of the
-pages, and is made here from figures/*.json. A table of more than twelve rows becomes a CSV file in
-docs/results/tables/, and the page links to it. The text around the tables is written by hand and
-quotes some of the same numbers: read it again when a table changes.
+A table that has a place on one of the pages, two comments <!-- NAME --> and <!-- end of NAME -->,
+stands there; every other one is a CSV file in docs/results/tables/. All are made here from
+figures/*.json. The text around the tables is written by hand and quotes some of the same numbers:
+read it again when a table changes.
 """
 
 import ast
@@ -17,12 +17,10 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from results_tables import TABLES
+from results_tables import TABLES, Rows
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PAGES = ROOT / "figures", ROOT / "docs" / "results"
-#: A longer table is a file of its own.
-LONGEST = 12
 #: The papers' figures, whose scripts say in their first lines what they show and find.
 PAPERS = {
     "am_fig1_depth": "AM Fig. 1, depth",
@@ -38,25 +36,24 @@ PAPERS = {
 
 
 def filled(pages: dict[Path, str]) -> dict[Path, str]:
-    """All pages with every table made anew, and the files of the long tables.
+    """All pages with every table made anew, and the files of the tables that are on none.
 
     Raises:
-        ValueError: a table has no place on the pages, or more than one.
+        ValueError: a table has more than one place on the pages, or the figures have none.
     """
     found = dict(pages)
     for name in [*TABLES, "figures"]:
-        text, long = (figures(), "") if name == "figures" else table(name)
-        if long:
-            found[PAGES / "tables" / f"{name}.csv"] = long
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
-        places = 0
-        for path in pages:
-            found[path], count = re.subn(
-                pattern, partial(_between, text), found[path], flags=re.DOTALL
-            )
-            places += count
-        if places != 1:
-            raise ValueError(f"the pages have {places} places for the table {name!r}, not 1")
+        places = [path for path in pages if re.search(pattern, pages[path], re.DOTALL)]
+        if len(places) > 1 or (name == "figures" and not places):
+            raise ValueError(f"the pages have {len(places)} places for {name!r}, not 1")
+        if not places:
+            found[PAGES / "tables" / f"{name}.csv"] = as_csv(name)
+            continue
+        text = figures() if name == "figures" else on_page(name)
+        found[places[0]] = re.sub(
+            pattern, partial(_between, text), found[places[0]], flags=re.DOTALL
+        )
     return found
 
 
@@ -64,32 +61,41 @@ def _between(text: str, marks: re.Match[str]) -> str:
     return marks[1] + text + marks[2]
 
 
-def table(name: str) -> tuple[str, str]:
-    """What stands on the page, and the CSV file of a table that is long."""
+def table(name: str) -> Rows | None:
+    """Head and rows; None where the study has not run."""
     studies, make = TABLES[name]
-    numbers = {}
-    for study in studies.split():
-        path = FIGURES / f"{study}.json"
-        if not path.exists():
-            return f"*Not measured yet: `make {study}` and then `make results` put it here.*\n", ""
-        numbers[study] = json.loads(path.read_text())
-    head, rows = make(numbers if len(numbers) > 1 else numbers[studies])
-    if len(rows) <= LONGEST:
-        lines = [head, ["---"] * len(head), *rows]
-        return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines), ""
+    paths = {study: FIGURES / f"{study}.json" for study in studies.split()}
+    if not all(path.exists() for path in paths.values()):
+        return None
+    numbers = {study: json.loads(path.read_text()) for study, path in paths.items()}
+    return make(numbers if len(numbers) > 1 else numbers[studies])
+
+
+def on_page(name: str) -> str:
+    made = table(name)
+    if made is None:
+        return f"*Not measured yet: `make {TABLES[name][0]}`, then `make results`.*\n"
+    head, rows = made
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+
+
+def as_csv(name: str) -> str:
+    made = table(name)
+    if made is None:
+        return "not measured yet\n"
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *rows])
-    link = f"[{name}](tables.md#{name.replace('_', '-')})"
-    said = f"All {len(rows)} lines: {link}, as a file [here](tables/{name}.csv).\n"
-    return said, text.getvalue()
+    csv.writer(text, lineterminator="\n").writerows([made[0], *made[1]])
+    return text.getvalue()
 
 
 def figures() -> str:
-    """The papers' figures, each with the first lines of its script."""
+    """The papers' figures, each with the first line of its script."""
     parts = []
     for name, title in PAPERS.items():
         script = (ROOT / "experiments" / f"{name}.py").read_text()
-        said = ast.get_docstring(ast.parse(script)) or ""
+        said = (ast.get_docstring(ast.parse(script)) or "").partition("\n")[0]
+        said += f" `experiments/{name}.py`"
         parts.append(f"## {title}\n\n![{title}](../../figures/{name}.png)\n\n{said}\n")
     return "\n".join(parts)
 

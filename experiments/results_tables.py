@@ -233,76 +233,44 @@ def rungs(found: Line) -> Rows:
     return ["first bias", "deviation of first weights", "runs", *places], rows
 
 
-def dying(found: Line) -> Rows:
-    """Per deviation: runs that lose a position, when, and the bound where there is one."""
-    lines = {tuple(line["case"].split("; ")): line for line in cases(found)}
-    names = list(dict.fromkeys(name for name, _ in lines))
-    head = ["deviation", "runs", *[f"{name}: lose a position, at the steps, dead at the end"
-            for name in names], "at the bigram, with attention and without",
-            "bound without attention, in steps"]  # fmt: skip
-    rows = []
-    for std in dict.fromkeys(std for _, std in lines):
-        own = [lines[name, std] for name in names]
-        low, _, high = (step / 0.1 for step in own[-1]["bound"])
-        rows.append([std, own[-1]["runs"], *map(_deaths, own),
-                     f"{own[0]['bigram']}, {own[-1]['bigram']}",
-                     f"{low:.2g} to {high:.2g}"])  # fmt: skip
-    return head, rows
-
-
-def _deaths(line: Line) -> str:
-    if not line["died"]:
-        return "0"
-    low, _, high = line["died"]
-    steps = f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
-    return f"{line['lose a position']}, {steps}, {line['dead at the end']}"
-
-
 def _escapes(escaped: int, runs: int, step: float | None) -> str:
     """How many runs escape, and when."""
     return f"{escaped} of {runs}" + (f", step {step:.0f}" if escaped else "")
 
 
-def _powers(first: str, names: dict[str, str], derived: list[str],
-            lines: Callable[[Line], list[Line]]) -> Callable[[Line], Rows]:  # fmt: skip
-    """Exponents of κ: those that are derived, and fitted ones with their intervals."""
-    text = "{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"
-
-    def make(found: Line) -> Rows:
-        rows = [[line["case"], *(text.format(**line[n]) if n in line else "" for n in names)]
-                for line in lines(found)]  # fmt: skip
-        return [first, *names.values()], [derived, *rows]
-
-    return make
+#: Whether λ_min(S) < 0 is first seen before, at or after the look at which a run has escaped.
+SEEN = {"before": "S seen negative at an earlier look", "at": "at the same look",
+        "after": "later"}  # fmt: skip
 
 
-def _fitted(found: Line) -> list[Line]:
-    """The fits for either start of b."""
-    known = "b known, three chains"
-    return [{**line, "case": "fitted, " + line["case"].replace("b at the unigram", known)}
-            for line in named(found["law"], lambda start: start.startswith("b "))]  # fmt: skip
-
-
-def scores(found: Line) -> Rows:
-    """How often the predictions of "crosses", "escapes within the run" are right, and times."""
-    ways = {"settings": "settings, fitted", "derived": "settings, derived",
-            "first tenth": "first tenth", "both": "both, fitted"}  # fmt: skip
-    head = ["does it …", "runs of", "number", "do", "in the first tenth"]
-    head += [text for word in ways.values() for text in (f"{word}: right", "time foretold/found")]
+def orders(found: Line) -> Rows:
+    """Of each trainer's runs: how many escape, and how that stands to the sign of S."""
     rows = []
-    for event, word in (("crossing", "cross"), ("escape", "escape")):
-        for line in named(found["score"][event]):
-            row = [word, *(line[k] for k in ("case", "runs", "happens", "happens_in_first_tenth"))]
-            for way in ways:
-                known = line[way]["time_ratio"] is not None
-                row += [_right(line, way), said(span("time_ratio", ".2f"), line[way]) * known]
-            rows.append([*row, _right(line, "majority")])
-    return [*head, "majority: right"], rows
+    for trainer, name in TRAINERS.items():
+        own = [cell for cell in found["cells"] if cell["trainer"] == trainer]
+        seen = [sum(cell["crossing_seen"][order] for cell in own) for order in SEEN]
+        other = [sum(cell[word] for cell in own) for word in ("open", "trapped", "diverged")]
+        rows.append([name, sum(cell["runs"] for cell in own),
+                     sum(cell["escaped"] for cell in own), *seen, *other])  # fmt: skip
+    return ["trainer", "runs", "escape", *SEEN.values(), "S negative, no escape",
+            "neither", "diverged"], rows  # fmt: skip
 
 
-def _right(line: Line, way: str) -> str:
-    low, high = line[way]["interval"]
-    return f"{line[way]['right'] / line['runs']:.0%} [{low:.0%}, {high:.0%}]"
+def starts(found: Line) -> Rows:
+    """How many runs from each start are at the bigram, by trainer and side of p + q = 1."""
+    counts: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for line in cases(found):
+        trainer, start, _ = line["case"].split("; ")
+        word = trainer.removeprefix("population ").partition(", N")[0]
+        for side in "><":
+            own = counts.setdefault((word, side), {}).setdefault(start, [0, 0])
+            if (line["p"] + line["q"] > 1) == (side == ">"):
+                own[0] += line["bigram"]
+                own[1] += line["models"]
+    first, *_ = counts.values()
+    return ["start", *(f"{word}, p + q {side} 1" for word, side in counts)], [
+        [start, *("{} of {}".format(*own[start]) for own in counts.values())] for start in first
+    ]
 
 
 LAWS = {
@@ -321,7 +289,8 @@ LAWS = {
             "{bigram} [{bigram_share_interval[0]:.0%}, {bigram_share_interval[1]:.0%}]",
         "at the unigram": "{unigram}", "between": "{between}",
     })),
-    "dying": ("dying_positions", dying),
+    "starts": ("balanced_start", starts),
+    "escape_order": ("adamw_escape", orders),
     "escapes": ("adamw_escape", table({
         "trainer": lambda x: TRAINERS[x["trainer"]], "d": "{d}", "r": "{r}", "N": "{length}",
         "rate": "{rate:g}",
@@ -350,27 +319,9 @@ LAWS = {
             for i, word in enumerate(("escape at η*/1.4", "at η*", "at 1.4 η*", "at 2 η*"))},
         "holds": lambda x: "yes" if x["holds"] else "no",
     })),
-    "escape_looks": ("escape_looks", _powers(
-        "looked at", {"rate": "η", "r": "r", "d": "d"}, ["derived", "1.5", "0.5", "0 to 0.5"],
-        lambda found: named(found["exponents"]))),
-    "escape_widths": ("escape_looks", table({
-        "d": "{d}", "r": "{r}", "η": "{rate:g}", "runs": "{runs}", "never cross": "{never cross}",
-        "κ/κ₀ (10 and 90 %)": span("kappa over derived", ".2f"),
-    }, lambda found: found["cells"])),
-    "escape_law": ("adamw_escape", _powers(
-        "κ grows as a power of",
-        {"r": "r", "d": "d", "rate": "η", "batch N": "batch·N",
-         "(p + q - 1) sqrt(pi0 pi1)": "(p + q − 1)√(π₀π₁)"},
-        ["derived, b known", "0.5", "0 to 0.5", "1.5", "0.25", "0.5"], _fitted)),
-    "escape_chains": ("adamw_escape", table({
-        "chain": "{case}", "runs": "{runs}", "cross": "{cross}", "escape": "{escaped}",
-        "κ beside the fitted law": span("growth_against_law", ".2f"),
-        "crossing foretold": lambda x: f"{x['crossing_right'] / x['runs']:.0%}",
-    }, lambda found: named(found["chains"]))),
-    "escape_scores": ("adamw_escape", scores),
     "width": ("width_of_truth", table({
         "model": "{case}", "…": lambda line: {
-            f"{word}: at the bigram, at the unigram, of": "{bigram}, {unigram}, {runs}".format(**x)
+            f"{word}: at the bigram, at the unigram": "{bigram}, {unigram}".format(**x)
             for word, x in line.items() if word != "case"},
     })),
 }  # fmt: skip
@@ -551,6 +502,20 @@ def depth(found: Line) -> Rows:
     return ["case", *_OF_DEPTH.values()], rows
 
 
+def threshold(found: Line) -> Rows:
+    """How many runs are trapped and learn on either side of p = (S − 1)/S, all S together."""
+    groups: dict[tuple[str, str], list[Line]] = {}
+    for line in cases(found):
+        for own in line["lines"]:
+            side = "above" if own["lambda"] < 0 else "below"
+            groups.setdefault((line["case"].split(", ", 1)[1], side), []).append(own)
+    words = ("runs", "trapped", "learned", "between")
+    return ["weights and trainer", "side of the threshold", *words], [
+        [*key, *(sum(own[word] for own in lines) for word in words)]
+        for key, lines in groups.items()
+    ]
+
+
 STATES = {
     "states_slices": ("states_attention", table({
         "p": "{p:g}", "v": "{v:g}", "cells that learn": "{global_minimum}",
@@ -577,6 +542,7 @@ STATES = {
         "predicted to learn": _ends("global_minimum"),
         "predicted to be trapped": _ends("local_minimum"), "left open": _open,
     })),
+    "threshold": ("states_threshold", threshold),
     "states_threshold": ("states_threshold", table({
         "trapped of all; in between": "{case}", "…": lambda x: {
             f"λ(S − 1) = {own['lambda'] * (x['states'] - 1):+.1f}":
@@ -631,16 +597,14 @@ def _some(words: list[str], most: int) -> str:
 
 
 REDUCED = {
+    "reduced": ("reduce_networks", table({
+        "network and start": "{case}", "weights": "{weights}",
+        "coordinates": lambda x: x.get("coordinates", "refused"),
+        "equal steps differ": _size("equal steps differ"), "growth beside it": _grown,
+    })),
     "reduced_layers": ("reduce_networks", _reduced("layers")),
     "reduced_others": ("reduce_networks", _reduced("others")),
     "reduced_pairs": ("reduce_networks", _reduced("pairs")),
-    "foretold": ("reduce_noise", table({
-        "start": "{case}", "noise": "{noise:g}", "growth": "{gain:.3g}",
-        "noise × growth": "{reach:.3g}",
-        "boundary": lambda x: "none met" if x["boundary"] is None else f"{x['boundary']:g}",
-        "foretold": lambda x: "freed" if x["foretold"] else "stays",
-        "freed": "{freed} of {runs}",
-    }, lambda found: found["known"] + found["new"])),
 }  # fmt: skip
 
 #: Table, and the study (or studies) whose json it is made from.

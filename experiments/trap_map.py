@@ -1,10 +1,10 @@
 """At which random weights the unigram is a trap: the sign of S over scale, width and rank.
 
 At e = 0 a single-layer model with tied weights predicts the unigram and is critical; it traps
-gradient flow where the matrix S of docs/derivations/12.md, is positive definite. Here W_1,
+gradient flow where the matrix S of docs/derivations/12.md is positive definite. Here W_1,
 W_2, the positions and, in one column, the attention are Gaussian, every entry of deviation s, with
-r = 4d hidden units and N = 16, and S comes from its closed form. docs/results/trap.md says what we
-find; here is why:
+r = 4d hidden units and N = 16, and S comes from its closed form. docs/results/escape.md says what
+we find; here is why:
 
 - With equal positions S loses its sign at p + q > 1 where W_2 D W_1 reaches −1 in some direction,
   about at s = (r d)^(-1/4), the dashed line (the edge of the semicircle of ½(W_2 D W_1 + its

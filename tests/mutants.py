@@ -4,7 +4,7 @@ A fault is one changed operator, number, condition or statement. First the tests
 within ``LIMIT`` seconds, with modules that note which statements each test reaches. Then each fault
 runs in a fork of a process that has the large libraries loaded, with a finder that gives the
 changed module in place of its file; no file is touched. Only tests that reach the changed
-statement run, the quickest first, for about ``BUDGET`` seconds. The result is ``docs/mutants.md``.
+statement run, the quickest first, for about ``BUDGET`` seconds. The result is ``tests/MUTANTS.md``.
 
     python tests/mutants.py [--sample 6] [--seed 0] [MODULE ...]
 
@@ -38,7 +38,7 @@ import pytest
 from mutant_reasons import OTHERS, REASONS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "mutants.md"
+PAGE = ROOT / "tests" / "MUTANTS.md"
 #: Seconds of CPU time: of one test of the first run, and of the tests of one fault.
 LIMIT, BUDGET = 4.0, 6.0
 #: The tests of modules as they are, and of those with compiled functions.

@@ -3,7 +3,7 @@
 For every Python from 3.11 that the machine has, a virtual environment of its own is made with the
 lower bound of each library, and tests are run in it. The README's test command runs them with the
 newest. torch stays the build that constraints.txt pins, a CPU wheel: older ones would be downloaded
-with gigabytes of CUDA. The result is ``docs/versions.md``.
+with gigabytes of CUDA. The result is ``tests/VERSIONS.md``.
 
     python tests/versions.py [--keep FOLDER]
 """
@@ -19,7 +19,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "versions.md"
+PAGE = ROOT / "tests" / "VERSIONS.md"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 #: What the tests below need beside the package.
 TESTING = ("pytest", "pytest-timeout", "pytest-xdist", "mpmath", "hypothesis")

@@ -21,36 +21,40 @@ def pages():
 def test_the_tables_are_those_of_the_numbers():
     for path, text in results_page.filled(pages()).items():
         assert path.read_text() == text, path.name
-    assert {path.stem for path in (FOLDER / "tables").iterdir()} == {
-        name for name in results_page.TABLES if results_page.table(name)[1]
-    }
+    files = {path for path in results_page.filled(pages()) if path.suffix == ".csv"}
+    assert {*(FOLDER / "tables").iterdir()} == files
 
 
 def test_a_changed_number_changes_its_page(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "figures", tmp_path / "figures")
     monkeypatch.setattr(results_page, "FIGURES", tmp_path / "figures")
-    path = tmp_path / "figures" / "headline.json"
-    path.write_text(
-        path.read_text().replace('"escape_step_median": 1400', '"escape_step_median": 1')
-    )
-    before, page = pages(), FOLDER / "escape.md"
+    path = tmp_path / "figures" / "reduce_networks.json"
+    path.write_text(path.read_text().replace('"coordinates": 32', '"coordinates": 1'))
+    before, page = pages(), FOLDER / "reduced.md"
+    file = FOLDER / "tables" / "reduced_others.csv"
     after = results_page.filled(before)
-    assert {path for path in after if path.read_text() != after[path]} == {page}
+    assert {path for path in after if path.read_text() != after[path]} == {page, file}
     changed = set(after[page].splitlines()) - set(before[page].splitlines())
-    assert [line.split("|")[-2].strip() for line in changed] == ["1"]
+    assert [line.split("|")[3].strip() for line in changed] == ["1"]
     path.unlink()
-    assert "Not measured yet: `make headline`" in results_page.filled(before)[page]
+    after = results_page.filled(before)
+    assert "Not measured yet: `make reduce_networks`" in after[page]
+    assert after[file] == "not measured yet\n"
 
 
-def test_pages_without_a_place_for_a_table_are_refused():
-    without = {path: text.replace("<!-- square -->", "") for path, text in pages().items()}
-    with pytest.raises(ValueError, match="0 places for the table 'square'"):
+def test_a_table_has_at_most_one_place_and_the_figures_have_one():
+    without = {path: text.replace("<!-- figures -->", "") for path, text in pages().items()}
+    with pytest.raises(ValueError, match="0 places for 'figures'"):
         results_page.filled(without)
+    twice = {path: text * 2 for path, text in pages().items()}
+    twice[FOLDER / "index.md"] += "<!-- square -->\n<!-- end of square -->"
+    with pytest.raises(ValueError, match="2 places for 'square'"):
+        results_page.filled(twice)
 
 
-def test_long_tables_have_a_place_in_the_appendix():
-    shown = re.findall(r":file: tables/(\w+)\.csv", (FOLDER / "tables.md").read_text())
-    assert shown == sorted(path.stem for path in (FOLDER / "tables").iterdir())
+def test_every_file_of_a_table_is_listed():
+    shown = re.findall(r"\]\(tables/(\w+)\.csv\)", (FOLDER / "tables.md").read_text())
+    assert sorted(shown) == sorted(path.stem for path in (FOLDER / "tables").iterdir())
 
 
 @pytest.mark.slow
@@ -68,7 +72,7 @@ def test_agreement_becomes_tables(tmp_path, monkeypatch):
     (tmp_path / "agreement_adamw.json").write_text(json.dumps(found))
     monkeypatch.setattr(results_page, "FIGURES", tmp_path)
     descent, reasons, adamw = (
-        results_page.table(name)[0].splitlines() for name in ("agreement", "reasons", "adamw")
+        results_page.on_page(name).splitlines() for name in ("agreement", "reasons", "adamw")
     )
     assert descent[2].startswith("| p=0.5 q=0.8 d=8 N=8 | 8 | 0 | 0 | 8 of 8, 100.0% | nowhere |")
     assert "noise 0.02 on attention | 2 | 0 | 0 | 2 of 2, 100.0% [" in descent[3]
