@@ -14,7 +14,7 @@
 # So far one chain stood behind all sequences, and a transformer could keep its transition matrix
 # (the *kernel*) in its weights. Here every sequence has a kernel of its own. Each of its rows is
 # drawn uniformly from all laws, which is called Dirichlet(1), and the only way to know it is to
-# count in the sequence. Every claim below is followed by assertions that check it.
+# count in the sequence.
 
 # %%
 import matplotlib.pyplot as plt

@@ -13,7 +13,7 @@
 #
 # The other pages use reduced models that people derived. Here a machine finds them. It takes the
 # loss of any network and a start, and grows the smallest linear space of weights that gradient
-# descent from there never leaves. Every claim below is followed by assertions that check it.
+# descent from there never leaves.
 
 # %%
 import matplotlib.pyplot as plt

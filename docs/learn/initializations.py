@@ -14,7 +14,7 @@
 # Networks start from Gaussian weights. How many of those starts end at the unigram, the bad
 # minimum, as the scale σ and the chain (p, q) vary? Three answers are set side by side: an
 # integral over the reduced flow's basin, the flow itself from random starts, and training of full
-# transformers. Every claim below is followed by assertions that check it.
+# transformers.
 
 # %%
 import matplotlib.pyplot as plt

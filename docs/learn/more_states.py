@@ -11,11 +11,10 @@
 # %% [markdown]
 # # More than two states
 #
-# A symmetric chain on S states leaves its state with probability p, for every other one alike. A
+# A symmetric chain on S states leaves its state with probability p, uniformly to the others. A
 # tied transformer with S logits and m hidden units for each state is again reduced to two numbers
 # (e, w), now exactly: in exact arithmetic gradient descent of all weights never leaves the plane.
-# The threshold p + q = 1 of two states becomes p = (S − 1)/S. Every claim below is followed by
-# assertions that check it.
+# The threshold p + q = 1 of two states becomes p = (S − 1)/S.
 
 # %%
 import matplotlib.pyplot as plt

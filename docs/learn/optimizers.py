@@ -13,8 +13,7 @@
 #
 # Basins are a statement about gradient flow. The papers train with AdamW on sampled batches, whose
 # step does not shrink with the gradient. From lifted weights each of gd, momentum, adam and adamw
-# is a map in the rank-one coordinates, so that their basins can be drawn as well. Every claim below
-# is followed by assertions that check it.
+# is a map in the rank-one coordinates, so that their basins can be drawn as well.
 
 # %%
 import matplotlib.pyplot as plt

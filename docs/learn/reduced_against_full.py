@@ -14,7 +14,7 @@
 # The two numbers (e, w) of the canonical reduction predict where a transformer's training ends.
 # Here full transformers are put at the weights that (e, w) stands for and trained, and the
 # prediction is held against what they do. It is mostly right, wrong in a systematic way, and five
-# numbers instead of two make it exact. Every claim below is followed by assertions that check it.
+# numbers instead of two make it exact.
 
 # %%
 import matplotlib.pyplot as plt

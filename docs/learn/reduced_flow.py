@@ -14,12 +14,17 @@
 # A single-layer transformer with tied weights reads a binary Markov chain and predicts the next
 # symbol. Sometimes it learns the chain, sometimes it stops at predicting the overall frequency of
 # the ones. *Local to Global* (arXiv 2406.03072, "LG" below) reduces it to two numbers in which
-# that can be seen as a picture. Every claim below is followed by assertions that check it.
+# that can be seen as a picture.
 #
-# The transformer has an embedding `embedding` of shape (d,), positions (N, d), one head of softmax
-# attention, and a feed-forward layer W_2 ReLU(W_1 y) with 4d hidden units. Symbol x at position n
-# enters as x·e + p_n. The logit of "the next symbol is 1" is ⟨e, z_n⟩ + b, with the same e: the
-# weights are tied.
+# The transformer has an embedding e and position vectors c_n of shape (d,), one head of softmax
+# attention and 4d hidden units. With s_n the symbol at position n,
+#
+#     x_n = s_n e + c_n
+#     y_n = x_n + W_O Σ_{i ≤ n} softmax_i(⟨W_Q x_n, W_K x_i⟩/√d) W_V x_i
+#     z_n = y_n + W_2 ReLU(W_1 y_n)
+#     logit of "the next symbol is 1" = ⟨e, z_n⟩ + b
+#
+# The same e stands in the first and in the last line: the weights are tied.
 
 # %%
 import matplotlib.pyplot as plt
@@ -218,7 +223,8 @@ untied = torch.stack([tied[:, 0], 0.9 * tied[:, 0], tied[:, 1]], dim=-1)
 tied_ends = flowsim.find_limits(model, tied)
 untied_ends = flowsim.find_limits(flowsim.UntiedModel(chain), untied)
 trapped = tied_ends.label == flowsim.Label.LOCAL_MINIMUM
-print(f"trapped: tied {int(trapped.sum())} of {len(tied)}, untied 0")
+still = untied_ends.label == flowsim.Label.LOCAL_MINIMUM
+print(f"trapped: tied {int(trapped.sum())} of {len(tied)}, untied {int(still.sum())}")
 
 # %% tags=["hide-input"]
 assert flowsim.UntiedModel(chain).coordinates == ("e", "u", "w")
