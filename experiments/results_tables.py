@@ -600,7 +600,7 @@ REDUCED = {
     "reduced": ("reduce_networks", table({
         "network and start": "{case}", "weights": "{weights}",
         "coordinates": lambda x: x.get("coordinates", "refused"),
-        "equal steps differ": _size("equal steps differ"), "growth beside it": _grown,
+        "equal steps differ": _size("equal steps differ"), "growth off it": _grown,
     })),
     "reduced_layers": ("reduce_networks", _reduced("layers")),
     "reduced_others": ("reduce_networks", _reduced("others")),
