@@ -118,7 +118,7 @@ def write(folder: str) -> None:
         for side in (8, 400):  # the first loads what compiles and writes
             axis = flowsim.cell_centres(-3, 3, side)
             starts = flowsim.Grid({"e": axis, "w": axis}, fixed)
-            scan = flowsim.Scan(flowsim.ModelChoice(name), 0.5, 0.8, starts)
+            scan = flowsim.Scan(flowsim.ModelSpec(name, {"p": 0.5, "q": 0.8}), starts)
             times = [now(resource.RUSAGE_SELF)]
 
             def followed(_: np.ndarray, times: list[np.ndarray] = times) -> None:

@@ -44,7 +44,7 @@ _HOME = {
     "MarkovChain": "markov",
     "MixturePrior": "chains.priors",
     "Model": "interface",
-    "ModelChoice": "models.catalogue",
+    "ModelSpec": "spec",
     "OptimizerChoice": "training.optimizer_choice",
     "OrderChain": "chains.higher_order",
     "Plane": "interface",
@@ -88,8 +88,8 @@ _HOME = {
     "integrate": "flow.reference",
     "ladder": "models.rank_one.ladder",
     "minima_curve": "models.canonical.basins",
-    "model": "models.catalogue",
-    "model_of": "models.catalogue",
+    "model": "spec",
+    "model_of": "spec",
     "open_record": "records.netcdf",
     "phase_space_record": "portraits.in_space",
     "portrait_record": "portraits.in_plane",
@@ -99,7 +99,6 @@ _HOME = {
     "reaches_global_minimum": "models.canonical.basins",
     "read_record": "records.netcdf",
     "reduce": "reduction.found",
-    "reduced_model": "models.catalogue",
     "reference_labels": "flow.reference",
     "reference_limits": "flow.reference",
     "refine_boundary": "boundary.refine",
@@ -124,11 +123,13 @@ __all__ = sorted(_HOME)
 
 #: What is there for names that people guess.
 _GUESSED = {
+    "ModelChoice": 'ModelSpec("canonical", {"p": 0.5, "q": 0.8}) names a model with its chain',
     "compare": "agreement(model, starts) trains all weights beside what reduce found, "
     "full_model.compare a transformer beside a reduced model",
     "load": "read_record(path) reads a record",
     "plot": "draw(record) draws any record",
     "portrait": "portrait_record(model) computes a portrait, and draw(record) draws it",
+    "reduced_model": "model(name, p, q, ...) builds a model, and its class takes a chain",
     "save": "write_record(record, path) writes a record",
     "scan": "scan_basins(model, starts) follows many starts, write_scan(Scan(...), path) to disk",
     "train": "descend(model, starts, name) trains a reduced model, full_model.train a transformer",

@@ -53,10 +53,6 @@ from flowsim.models.canonical.basins import separatrix as separatrix
 from flowsim.models.canonical.gaussian_integral import gaussian_probability as gaussian_probability
 from flowsim.models.canonical.model import CanonicalModel as CanonicalModel
 from flowsim.models.canonical.model import energy as energy
-from flowsim.models.catalogue import ModelChoice as ModelChoice
-from flowsim.models.catalogue import model as model
-from flowsim.models.catalogue import model_of as model_of
-from flowsim.models.catalogue import reduced_model as reduced_model
 from flowsim.models.induction.ends import induction_landscape as induction_landscape
 from flowsim.models.induction.model import InductionModel as InductionModel
 from flowsim.models.linear.model import LinearAttentionModel as LinearAttentionModel
@@ -90,6 +86,9 @@ from flowsim.scan.starts import Grid as Grid
 from flowsim.scan.starts import Points as Points
 from flowsim.scan.starts import cell_centres as cell_centres
 from flowsim.scan.store import write_scan as write_scan
+from flowsim.spec import ModelSpec as ModelSpec
+from flowsim.spec import model as model
+from flowsim.spec import model_of as model_of
 from flowsim.training.descent import descend as descend
 from flowsim.training.optimizer_choice import OptimizerChoice as OptimizerChoice
 from flowsim.training.recipe import Recipe as Recipe

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flowsim.models import catalogue
+from flowsim.spec import BUILT_IN
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("flowsim", "full_model")
@@ -22,28 +22,32 @@ FLOWSIM = {
     "inheritance": "",
     "version": "",
     "interface": "errors running arrays labels inheritance",
+    "sources": "errors interface",
+    "spec": "errors interface markov sources",
     "records": "errors version",
     "kernels": "errors",
     "markov": "errors kernels",
     "chain": "errors kernels markov",
     "chains": "errors kernels markov chain",
-    "models": "errors labels arrays compiled inheritance interface markov chain chains",
+    "models": "errors labels arrays compiled inheritance interface markov chain chains sources "
+    "spec",
     "landscape": "errors labels arrays interface markov chain models",
-    "flow": "errors running labels arrays compiled interface markov chain models landscape",
+    "flow": "errors running labels arrays compiled interface markov chain sources spec models "
+    "landscape",
     "training": "errors running labels arrays compiled interface markov chain records models "
     "landscape",
     "reduction": "errors running labels arrays interface markov chain models landscape flow",
-    "scan": "errors running labels arrays interface markov chain records models landscape flow "
-    "training",
+    "scan": "errors running labels arrays interface markov chain sources spec records models "
+    "landscape flow training",
     "boundary": "errors running labels arrays interface markov chain records models landscape flow "
     "scan",
-    "portraits": "errors labels arrays interface markov chain records models landscape flow "
+    "portraits": "errors labels arrays interface markov chain spec records models landscape flow "
     "training scan boundary",
     "drawing": "errors records",
-    "explorer": "errors labels interface markov chain records models landscape flow scan portraits "
-    "drawing",
+    "explorer": "errors labels interface markov chain spec records models landscape flow scan "
+    "portraits drawing",
     "cli": "errors version labels arrays notices compiled interface records markov chain chains "
-    "models landscape flow training scan boundary portraits drawing explorer",
+    "spec models landscape flow training scan boundary portraits drawing explorer",
 }
 #: Rooms of flowsim that may know full_model.
 ABOVE_FULL_MODEL = ("explorer", "cli")
@@ -56,8 +60,8 @@ FULL_MODEL = {
 }
 #: Rooms of flowsim that full_model may know.
 BELOW_FULL_MODEL = (
-    "errors running labels arrays compiled interface records markov chain chains models landscape "
-    "flow training scan"
+    "errors running labels arrays compiled interface records markov chain chains spec models "
+    "landscape flow training scan"
 )
 
 
@@ -132,7 +136,7 @@ def model_classes():
 
 #: All but the base of those with L = ℓ(Δ), whom the reference in the gap is told of.
 MODELS = frozenset(model_classes()) - {"GapModel"}
-NAMES = frozenset(catalogue.MODELS)
+NAMES = frozenset(BUILT_IN)
 
 
 def asks_which_model(tree):

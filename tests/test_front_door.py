@@ -85,8 +85,8 @@ MODEL = "flowsim.model('canonical', 0.5, 0.8)"
         (f"flowsim.portrait_record({MODEL}, resolution='a')", "resolution must be a whole number"),
         (f"flowsim.portrait_record({MODEL}, resolution=0)", "resolution must be a whole number"),
         (f"flowsim.portrait_record({MODEL}, optimizer='adam')", r"OptimizerChoice\.named"),
-        ("flowsim.Scan('canonical', 0.5, 0.8, None)", "takes a choice of a model"),
-        ("flowsim.Scan(flowsim.ModelChoice(), 0.5, 0.8, [[1.0, 1.0]])", "must be a Grid"),
+        ("flowsim.Scan('canonical', None)", "takes a model or a ModelSpec"),
+        (f"flowsim.Scan({MODEL}, [[1.0, 1.0]])", "must be a Grid"),
         ("flowsim.Grid([1.0, 2.0])", "values by name"),
         ("flowsim.Cloud(100, 1.0, 0.5)", "names of coordinates"),
         ("flowsim.Points([[1.0, 2.0]], ['e', 'w'])", "names of coordinates"),
@@ -163,7 +163,7 @@ for package in ("flowsim", "full_model"):
             importlib.import_module(found.name)
 from flowsim import *
 if __name__ == "__main__":
-    scan = Scan(ModelChoice(), 0.5, 0.8, Grid({"e": [0.5, 1.0], "w": [-0.3, 0.3]}), chunk=2)
+    scan = Scan(ModelSpec.first("canonical"), Grid({"e": [0.5, 1.0], "w": [-0.3, 0.3]}), chunk=2)
     write_scan(scan, sys.argv[1])
     print(read_record(sys.argv[1]).sizes["e"])
 """

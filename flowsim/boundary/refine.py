@@ -19,7 +19,7 @@ from flowsim.flow.orbits import limits_by
 from flowsim.interface import Model, of_model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
-from flowsim.models.catalogue import model_attributes
+from flowsim.models.attributes import model_attributes
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import starting_coordinates, to_model

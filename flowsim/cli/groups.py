@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
@@ -18,12 +18,10 @@ from flowsim.chain import BinaryChain
 from flowsim.cli import options, sizes
 from flowsim.cli.options import FULL, OPTIMIZER, option
 from flowsim.errors import InputError
-from flowsim.models.catalogue import or_list
+from flowsim.spec import BUILT_IN, ModelSpec, built_in, models_with, or_list, parameters
 from flowsim.training.recipe import MAPPED
 
 if TYPE_CHECKING:
-    from flowsim.models.catalogue import ModelChoice
-    from flowsim.models.family import Family
     from flowsim.training.optimizer_choice import OptimizerChoice
 
 #: Formats of figures.
@@ -73,47 +71,28 @@ class ReducedModelOptions:
     hidden_per_state: options.HiddenPerState = None
     set: options.Set = None
 
-    @property
-    def family(self) -> Family:
-        """What is known of models of that name."""
-        from flowsim.models.catalogue import family_of
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the model that the options give."""
+        given = {x.name: getattr(self, x.name) for x in fields(self)
+                 if models_with(x.name) and getattr(self, x.name) != x.default}  # fmt: skip
+        given |= {"tied": False} if self.untied else {}
+        for name, value in self.set or ():
+            if name in given:
+                raise InputError(f"{name} is given twice")
+            given[name] = value
+        return given
 
-        return self.choice().family if ":" in self.model else family_of(self.model)
-
-    def chosen(self) -> dict[str, Any]:
-        """What the options say of the model, by the names that its family has for them."""
-        own = ("states", "hidden_per_state", "length", "attention", "bias")
-        said = {**{name: getattr(self, name) for name in own}, "tied": not self.untied}
-        more = dict(self.set or ())
-        if ":" not in self.model:
-            free = self.family.options.keys() - said.keys()
-            for name in more.keys() - free:
-                takes = f"takes {or_list(sorted(free))}" if free else "takes nothing"
-                raise InputError(
-                    f"the {self.model} model {takes} by --set, not {name}; a model of your own, "
-                    "FILE.py:Class, takes its arguments so"
-                )
-            return said | more
-        usual = {**{name: getattr(type(self)(), name) for name in own}, "tied": True}
-        return {name: value for name, value in said.items() if value != usual[name]} | more
-
-    def choice(self) -> ModelChoice:
-        """The model without its chain; InputError for an option that it does not have."""
-        from flowsim.models.catalogue import ModelChoice
-
-        return ModelChoice(self.model, **self.chosen())
-
-    def check_data(self, chances: Mapping[str, object]) -> None:
-        """InputError unless all is given that the model and its chain need."""
-        if ":" in self.model:
-            return
-        options = {name: about for name, about in self.family.options.items() if about.needed}
-        needed = {**options, **self.family.data}
-        given = {**self.chosen(), **chances}
-        if any(given[name] is None for name in needed):
-            names = " and ".join(f"--{name}" for name in needed)
-            what = ", ".join(about.help for about in needed.values())
-            raise InputError(f"{names} are needed: {what}")
+    def spec(self) -> ModelSpec:
+        """The model; InputError for an argument that is missing or that it does not have."""
+        given = self.arguments()
+        if self.model in BUILT_IN:
+            known = parameters(built_in(self.model))
+            needed = {name: about for name, about in known.items() if about.required}
+            if not needed.keys() <= given.keys():
+                names = " and ".join(f"--{name}" for name in needed)
+                words = ", ".join(about.help for about in needed.values())
+                raise InputError(f"{names} are needed: {words}")
+        return ModelSpec(self.model, given)
 
     def fixed(self) -> dict[str, float]:
         """The value of every coordinate that --fix names."""
@@ -124,14 +103,15 @@ class ReducedModelOptions:
 
     def words(self) -> list[str]:
         """The model as a file's name says it; nothing for the canonical one."""
-        given = [f"{name}{value}" for name, value in self.set or ()]
+        given = [f"{name}{'to'.join(map(str, (x[0], x[-1])) if isinstance(x, tuple) else [str(x)])}"
+                 for name, x in self.set or ()]  # fmt: skip
         given += [f"{name}{value:g}" for name, value in self.fix or ()]
         if ":" in self.model:
             return [self.model.rpartition(":")[2], *given]
         said: list[str] = [] if self.model == type(self)().model else [self.model]
         said += [] if self.states is None else [f"S{self.states}"]
         said += [] if self.hidden_per_state is None else [f"m{self.hidden_per_state}"]
-        length = self.choice().length
+        length = self.spec().get("length")
         said += [] if length is None else [self.length_word(length)]
         said += ["attention"] * self.attention + ["untied"] * self.untied
         return [*said, *["dynamic"] * (self.bias == "dynamic"), *given]
@@ -144,11 +124,6 @@ class ReducedModelOptions:
 @dataclass(frozen=True)
 class ModelOnChain(ReducedModelOptions, OneChain):
     """A reduced model on one chain of its kind."""
-
-    def chain_of_model(self) -> Any:
-        """The chain; InputError unless the options describe one that the model is for."""
-        self.check_data({"p": self.p, "q": self.q})
-        return self.choice().chain(self.p, self.q)
 
 
 #: The options of an optimizer that are of its recipe.

@@ -32,7 +32,7 @@ from flowsim.cli.commands import (
 from flowsim.cli.interruption import INTERRUPTED, SENTENCE, ended_by_signals
 from flowsim.cli.output import BAD_INPUT, say, tell
 from flowsim.errors import InputError, Interrupted
-from flowsim.models.catalogue import or_list
+from flowsim.spec import or_list
 from flowsim.version import installed_version
 
 #: Options that people guess, and the ones that mean the same; of each those that a command has.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from difflib import get_close_matches
 from pathlib import Path
@@ -9,9 +10,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from flowsim.models.catalogue import MODELS, families_with, family_of, or_list
-from flowsim.models.family import LENGTH
-from flowsim.models.own import argument
+from flowsim.models.arguments import LENGTH
+from flowsim.spec import BUILT_IN, built_in, models_with, or_list
 
 MAX_CELLS = 10_000_000
 #: States of a chain: the eigenvalues of a kernel take the third power of their number.
@@ -119,15 +119,34 @@ def setting(text: str) -> Named:
     name, equals, value = text.partition("=")
     if not (equals and name.strip().isidentifier()):
         raise wrong("be NAME=VALUE", text)
-    return Named(name.strip(), argument(value))
+    return Named(name.strip(), literal(value))
+
+
+def settings(text: str) -> Named:
+    """NAME=VALUE, or NAME=LOW:HIGH:COUNT of numbers, whole ones where all are whole."""
+    name, value = setting(text)
+    if not (isinstance(value, str) and value.count(":") == 2):
+        return Named(name, value)
+    numbers = _evenly(value)
+    whole = "." not in value and all(abs(x - round(x)) < 1e-9 for x in numbers)
+    return Named(name, Numbers(map(round, numbers) if whole else numbers))
+
+
+def literal(text: str) -> Any:
+    """The number, truth value or word that a text spells."""
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return found if isinstance(found, (bool, int, float)) else text
 
 
 def model_name(text: str) -> str:
     """The name of a model, or FILE.py:Class."""
-    if ":" not in text and text not in MODELS:
-        meant = get_close_matches(text.lower().replace("_", "-"), MODELS, 1, 0.75)
+    if ":" not in text and text not in BUILT_IN:
+        meant = get_close_matches(text.lower().replace("_", "-"), BUILT_IN, 1, 0.75)
         hint = f" (is {meant[0]} meant?)" if meant else ""
-        raise wrong(f"be one of {', '.join(MODELS)}, or FILE.py:Class of your own{hint}", text)
+        raise wrong(f"be one of {', '.join(BUILT_IN)}, or FILE.py:Class of your own{hint}", text)
     return text
 
 
@@ -264,10 +283,9 @@ DeviceName = Literal["cpu", "cuda", "auto"]
 def having(option: str, about: bool = False) -> str:
     """The models that have an option, and what it is there."""
     named = []
-    for family in families_with(option):
-        own = family.options[option]
-        only = f" with --{own.only_with}" if own.only_with else ""
-        named.append(f"{family.name}{only}{f': {own.help}' if about else ''}")
+    for model, own in models_with(option).items():
+        only = f" with --{own.requires}" if own.requires else ""
+        named.append(f"{model}{only}{f': {own.help}' if about else ''}")
     return "; ".join(named) if about else or_list(named)
 
 
@@ -290,15 +308,23 @@ States = Annotated[
 ]  # fmt: skip
 Model = Annotated[
     str,
-    option(MODEL, "NAME", f"{'; '.join(family_of(name).help for name in MODELS)}; or a model of "
-           "your own, FILE.py:Class or package.module:Class, whose code is run.",
-           parser=model_name, autocompletion=lambda: list(MODELS)),
+    option(MODEL, "NAME", f"{'; '.join(built_in(name).__doc__ for name in BUILT_IN)}; or a model "
+           "of your own, FILE.py:Class or package.module:Class, whose code is run.",
+           parser=model_name, autocompletion=lambda: list(BUILT_IN)),
 ]  # fmt: skip
 Set = Annotated[
     list[Named] | None,
     option(MODEL, "NAME=VALUE",
-           "An argument of your own model's constructor, or flip of flips; may be repeated.",
+           "An argument of the model, such as one of your own constructor or flip of flips; may be "
+           "repeated.",
            "--set", parser=setting),
+]  # fmt: skip
+SetSeveral = Annotated[
+    list[Named] | None,
+    option(MODEL, "NAME=VALUE",
+           "An argument of the model, such as one of your own constructor or flip of flips, or "
+           "LOW:HIGH:COUNT of its values; may be repeated.",
+           "--set", parser=settings),
 ]  # fmt: skip
 Length = Annotated[
     int | None,

@@ -227,7 +227,7 @@ def line_key(view: View) -> tuple[object, ...] | None:
     if not view.model.fast or chain is None:
         return None
     value = chain.second_eigenvalue
-    return view.choice, view.fixed, view.window, (value > 0) - (value < 0)
+    return view.but_chain, view.fixed, view.window, (value > 0) - (value < 0)
 
 
 def runs(on: np.ndarray) -> np.ndarray:

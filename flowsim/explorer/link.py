@@ -11,25 +11,27 @@ from urllib.parse import urlencode
 from flowsim.errors import InputError
 from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
-from flowsim.models.catalogue import MODELS, ModelChoice, family_of
-from flowsim.models.own import is_own
+from flowsim.spec import BUILT_IN, ModelSpec, built_in, parameters
 
 #: Letters of one value that are read, and values of one name.
 _LONGEST, _MOST = 300, MOST_STARTS
 
 #: Options whose name in a link is another; a switch there says whether it is not as usual.
 _SPELLED = {"hidden_per_state": "hidden", "tied": "untied"}
+#: Sizes, switches and words of built-in models, and their defaults.
+_OPTIONS = {name: about.default for model in BUILT_IN
+            for name, about in parameters(built_in(model)).items()
+            if not isinstance(about.default, float)}  # fmt: skip
 
 
 def to_query(view: View, full: FullSettings | None = None) -> str:
     """The query that ``from_query`` reads as this view; numbers are written so that they return."""
-    pairs = [("model", view.choice.name)]
-    if is_own(view.model):
-        pairs += [(f"set-{name}", repr(value)) for name, value in view.arguments.items()]
+    pairs = [("model", view.spec.name)]
+    if view.spec.is_own:
+        pairs += [(f"set-{name}", repr(value)) for name, value in view.numbers.items()]
     else:
         pairs += [(_SPELLED.get(name, name), "1" if isinstance(value, bool) else str(value))
-                  for name, value in view.told.items()]  # fmt: skip
-    pairs += [(name, repr(getattr(view, name))) for name in view.choice.family.data]
+                  for name, value in view.written.items()]  # fmt: skip
     pairs += [(f"fix-{name}", f"{value!r}") for name, value in view.fixed]
     if view.window != view.usual_window:
         x_low, x_high, y_low, y_high = view.window
@@ -105,25 +107,26 @@ _FULL: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 def _read_model(view: View, words: Mapping[str, list[str]]) -> View:
     """The view with the model that a link names, or with the options alone that it gives."""
-    name = words["model"][-1] if "model" in words else view.choice.name
+    name = words["model"][-1] if "model" in words else view.spec.name
     if ":" in name:
-        if name != view.choice.name:  # which would be run
+        if name != view.spec.name:  # which would be run
             raise InputError("a link opens no model of your own: use flowsim explore --model")
-        numbers = {key: _number(words[f"set-{key}"][-1]) for key in view.arguments
+        numbers = {key: _number(words[f"set-{key}"][-1]) for key in view.numbers
                    if f"set-{key}" in words}  # fmt: skip
-        kinds = {key: type(value) for key, value in view.arguments.items()}
-        return view.with_model(name, **{key: kinds[key](x) for key, x in numbers.items()})
+        return view.with_arguments(**{k: type(view.numbers[k])(x) for k, x in numbers.items()})
     options: dict[str, Any] = {}
-    for key, about in ((k, o) for n in MODELS for k, o in family_of(n).options.items()):
+    for key, usual in _OPTIONS.items():
         if (spelled := _SPELLED.get(key, key)) in words:
-            text, usual = words[spelled][-1], about.default
+            text = words[spelled][-1]
             if isinstance(usual, bool):
                 options[key] = usual != (text == "1")
             else:
                 options[key] = _whole(text) if isinstance(usual, int) else text
     if not options and "model" not in words:
         return view
-    found = replace(view, choice=ModelChoice(name, **options), fixed=(), axes=())
+    known = parameters(built_in(name))
+    kept = {n: x for n, x in view.numbers.items() if type(x) is float and n in known}
+    found = replace(view, spec=ModelSpec.first(name, **kept | options), fixed=(), axes=())
     moved = view.window == view.usual_window  # nobody has chosen it
     return replace(found, window=found.usual_window) if moved else found
 
@@ -136,8 +139,8 @@ def _side(view: View, axis: str) -> str:
 def _changed(view: View, name: str, texts: list[str]) -> View:
     """The view with what a link says under one name; names that mean nothing change nothing."""
     text = texts[-1]
-    if name in ("p", "q"):
-        return view.on_chain(**{"p": view.p, "q": view.q, name: _number(text)})
+    if not view.spec.is_own and type(view.spec.get(name)) is float:
+        return view.with_arguments(**{name: _number(text)})
     if name.startswith("fix-"):
         held = {**view.held, name.removeprefix("fix-"): _number(text)}
         return replace(view, fixed=tuple(held.items()))

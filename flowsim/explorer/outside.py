@@ -25,10 +25,12 @@ from flowsim.explorer.training import (
 )
 from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Start, Stop, Stopped, View, full_length
 from flowsim.labels import Label
-from flowsim.models.catalogue import ModelChoice
-from flowsim.models.own import is_own
 from flowsim.portraits.in_plane import portrait_record
 from flowsim.records.netcdf import flags, store_record
+
+#: Arguments of built-in models that are options of the command line; others go by --set.
+_OPTIONS = {"--p", "--q", "--length", "--states", "--hidden-per-state", "--attention", "--untied",
+            "--bias"}  # fmt: skip
 
 
 def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
@@ -50,7 +52,7 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
     if view.puff is not None:
         lines.append("# a cloud around a point is drawn in Python only, see below")
     # where ``flowsim train --init lifted`` begins elsewhere than the explorer
-    if trained and (view.choice.states is not None or {"u", "b"} & view.held.keys()):
+    if trained and (view.spec.get("states") is not None or {"u", "b"} & view.held.keys()):
         lines.append("# training from this lift is begun in Python only, see below")
         trained = ()
     lines += [shlex.join(_train_words(view, full, start)) for start in dict.fromkeys(trained)]
@@ -69,17 +71,17 @@ def _train_words(view: View, full: FullSettings, start: Start) -> list[str]:
 
 
 def _chain_options(view: View) -> list[str]:
-    chances = view.choice.family.data
-    return [word for n in chances for word in (f"--{n}", f"{getattr(view, n)!r}")]
+    chances = [name for name in ("p", "q") if view.trains and name in view.spec.options]
+    return [word for n in chances for word in (f"--{n}", f"{view.spec.get(n)!r}")]
 
 
 def _model_options(view: View) -> list[str]:
-    words = [] if view.choice.name == ModelChoice().name else ["--model", view.choice.name]
-    for name, value in view.told.items():
+    words = [] if view.spec.name == View().spec.name else ["--model", view.spec.name]
+    for name, value in view.written.items():
         option = "--" + ("untied" if name == "tied" else name.replace("_", "-"))
-        if is_own(view.model):
+        if view.spec.is_own or option not in _OPTIONS:
             words += ["--set", f"{name}={value}"]
-        else:
+        elif name not in ("p", "q"):  # which come first
             words += [option] if isinstance(value, bool) else [option, str(value)]
     return words + [word for n, value in view.fixed for word in ("--fix", f"{n}={value!r}")]
 
@@ -87,8 +89,7 @@ def _model_options(view: View) -> list[str]:
 def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> str:
     """Python that computes and draws what the page shows."""
     x_low, x_high, y_low, y_high = view.window
-    words = [repr(view.choice.name), *(f"{getattr(view, n)!r}" for n in view.choice.family.data)]
-    words += [f"{name}={value!r}" for name, value in view.told.items()]
+    words = [repr(view.spec.name), *(f"{n}={value!r}" for n, value in view.written.items())]
     shown = f".showing{view.axes!r}" if view.axes else ""
     lines = [
         "import flowsim",
@@ -145,7 +146,7 @@ def _training_lines(view: View, full: FullSettings, start: Start) -> list[str]:
         to = {"unembedding": held.get("u"), "bias": held.get("b")}
         values = [f", {name}={value!r}" for name, value in to.items() if value is not None]
         lift = f"full_model.lift_held(theta, arch, model.chain{''.join(values)})"
-        data = f"p=({view.p!r},), q=({view.q!r},)"
+        data = f"p=({view.spec.get('p')!r},), q=({view.spec.get('q')!r},)"
     noise = [
         f"generators = [torch.Generator().manual_seed({full.seed})]",
         f"weights = full_model.with_noise(arch, weights, {full.noise!r}, generators)",
@@ -238,8 +239,9 @@ def saved_file(
     """
     record = explored_record(view, orbits, runs, stop)
     record = with_paths(record, laid) if laid else record
-    chances = [f"{name}{getattr(view, name):g}" for name in view.choice.family.data]
-    words = [view.choice.name.rpartition(":")[2], *chances]
+    own = {} if view.spec.is_own else view.spec.options
+    chances = [f"{name}{own[name]:g}" for name in ("p", "q") if name in own]
+    words = [view.spec.name.rpartition(":")[2], *chances]
     name = f"explored_{'_'.join(words)}.{suffix}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -96,10 +96,11 @@ class FullSettings:
 
 def check_training(view: View, settings: FullSettings) -> None:
     """InputError, in a sentence for the page, where this trainer cannot train these sizes."""
-    if view.choice.states is None and view.chain != BinaryChain(view.p, view.q):
-        name = view.choice.name
+    p, q, states = (view.spec.get(name) for name in ("p", "q", "states"))
+    if states is None and view.chain != BinaryChain(p, q):
+        name = view.spec.name
         raise InputError(f"a transformer is trained on the chain (p, q), not on the {name} model's")
-    states, n = view.choice.states or 2, full_length(view, settings.length)
+    states, n = states or 2, full_length(view, settings.length)
     if settings.d < states - 1:
         raise InputError(f"{states} states need a width d of at least {states - 1}")
     attends = view.has_slice or settings.noise > 0
@@ -112,27 +113,28 @@ def check_training(view: View, settings: FullSettings) -> None:
 
 def full_comparison(view: View, settings: FullSettings) -> Comparison:
     """The settings of training by ``gd`` or ``flow`` in the words of a comparison."""
-    choice = view.choice
+    own = {name: view.spec.get(name) for name in ("p", "q", "states", "hidden_per_state")}
     return Comparison(
-        **{name: getattr(view, name) for name in choice.family.data},
+        **own,
         **{name: getattr(settings, name) for name in ("trainer", "d", "noise", "seed", "steps")},
         length=full_length(view, settings.length), learning_rate=settings.rate,
-        model=exact_model(choice), states=choice.states, hidden_per_state=choice.hidden_per_state,
+        model=exact_model(view.spec),
     )  # fmt: skip
 
 
 def full_architecture(view: View, settings: FullSettings) -> Architecture:
     """One layer with softmax attention; untied, or with S logits, where the view's model is."""
-    states, sizes = view.choice.states, (settings.d, full_length(view, settings.length))
+    states, sizes = view.spec.get("states"), (settings.d, full_length(view, settings.length))
     if states is None:
         return Architecture(*sizes, tied=not is_untied(view))
-    hidden = view.choice.hidden_per_state * states
+    hidden = view.spec.get("hidden_per_state") * states
     return Architecture(*sizes, hidden=hidden, states=states, output="states")
 
 
 def is_untied(view: View) -> bool:
     """Whether the unembedding is a weight of its own."""
-    return not view.choice.options.get("tied", view.choice.family.tied)
+    tied: bool = cast(Any, view.model).tied
+    return not tied
 
 
 def first_weights(view: View, settings: FullSettings, start: Start) -> Weights:
@@ -343,7 +345,9 @@ def sampled_settings(view: View, full: FullSettings) -> RunSettings:
     recipe = Recipe.named(full.trainer, steps=full.steps, learning_rate=full.rate)
     arch = full_architecture(view, full)
     data: dict[str, Any] = (
-        {"p": (view.p,), "q": (view.q,)} if arch.output == "binary" else {"data": view.chain}
+        {"p": (view.spec.get("p"),), "q": (view.spec.get("q"),)}
+        if arch.output == "binary"
+        else {"data": view.chain}
     )
     held_out = min(64, max(4, HELD_OUT // arch.length))
     return RunSettings(

@@ -1,4 +1,4 @@
-"""What a page of the explorer shows: model, chain, window, starts, cloud; validated, immutable.
+"""What a page of the explorer shows: model, window, starts, cloud; validated, immutable.
 
 Nothing here knows of a browser. Every change makes a new ``View``; one that is out of bounds raises
 ``InputError`` and leaves the old one as it was.
@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 
 from flowsim.errors import InputError
 from flowsim.interface import Model
-from flowsim.models.catalogue import ModelChoice, family_of
-from flowsim.models.family import LENGTH
-from flowsim.models.own import is_own
+from flowsim.models.arguments import LENGTH
+from flowsim.spec import ModelSpec, built_in, has_parameter
 
 #: Bounds that keep every page quick, whatever a link asks for.
-MOST_STARTS, MOST_POSITIONS, MOST_STATES = 12, 64, 50
-SMALLEST_CHANCE, FARTHEST, NARROWEST = 0.001, 1000.0, 1e-6
+MOST_STARTS, FARTHEST, NARROWEST = 12, 1000.0, 1e-6
 #: What may be held beside the plane of a model that has a full transformer.
 HELD = ("a", "u", "b")
 #: Draws of a cloud where labels come quickly, and elsewhere.
@@ -66,8 +64,7 @@ class View:
     """What is shown, beside what is computed of it.
 
     Args:
-        choice: the reduced model without its chain.
-        p, q: the chain; of S states p alone counts, of models without a chain neither.
+        spec: the reduced model.
         fixed: values of coordinates beside the plane, by name; without an entry as in its plane.
         axes: coordinates along the plane's axes, of a user's own model; () for the usual ones.
         window: what is seen of the plane.
@@ -80,9 +77,7 @@ class View:
         InputError: a number out of its bounds, or a coordinate that the model does not have.
     """
 
-    choice: ModelChoice = field(default_factory=ModelChoice)
-    p: float = 0.5
-    q: float = 0.8
+    spec: ModelSpec = field(default_factory=lambda: ModelSpec.first("canonical"))
     fixed: tuple[tuple[str, float], ...] = ()
     axes: tuple[str, ...] = ()
     window: Window = field(default_factory=Window)
@@ -92,21 +87,15 @@ class View:
     logs: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("p", "q"):
-            within(name, getattr(self, name), SMALLEST_CHANCE, 1 - SMALLEST_CHANCE)
-        for size, most, words in (
-            (self.choice.length, MOST_POSITIONS, f"N = {MOST_POSITIONS} positions"),
-            (self.choice.states, MOST_STATES, f"S = {MOST_STATES} states"),
-            (self.choice.hidden_per_state, MOST_STATES, f"m = {MOST_STATES} units for each state"),
-        ):
-            if size is not None and size > most:
-                raise InputError(f"the explorer shows at most {words}")
+        for name, value in self.spec.options.items():
+            if (shown := self.spec.parameters[name].shown) is not None:
+                within(name, value, *shown)
         plane = self.model.plane
         for other in plane.holds if self.trains else ():
             if other not in HELD:  # where no full training can begin
                 raise InputError(
                     f"the explorer holds {', '.join(HELD)} beside its planes, and the "
-                    f"{self.choice.name} model, as chosen, has {other}"
+                    f"{self.spec.name} model, as chosen, has {other}"
                 )
         plane.hold(self.held)
         y, x, (x_low, x_high, y_low, y_high) = plane.y, plane.x, self.window
@@ -127,18 +116,23 @@ class View:
 
     @property
     def chain(self) -> Any:
-        """What the model is trained on; None of a model that is just a formula."""
-        return self.choice.chain(**{name: getattr(self, name) for name in self.choice.family.data})
+        """The data of the model; None of a model that is just a formula."""
+        return getattr(self.model, "chain", None)
 
     @property
     def model(self) -> Model:
-        """The reduced model on its chain."""
-        return _showing(self.choice.on(self.chain), self.axes)
+        """The reduced model."""
+        return _showing(self.spec.build(), self.axes)
 
     @property
     def dynamics(self) -> tuple[object, ...]:
         """What decides where a start of the plane goes."""
-        return self.choice, self.p, self.q, self.fixed
+        return self.spec, self.fixed
+
+    @property
+    def but_chain(self) -> tuple[object, ...]:
+        """The model without its p and q."""
+        return self.spec.name, *(x for x in self.spec.options.items() if x[0] not in ("p", "q"))
 
     @property
     def x(self) -> str:
@@ -159,22 +153,20 @@ class View:
     @property
     def trains(self) -> bool:
         """Whether a full transformer can be trained beside: the model is of a Markov chain."""
-        return bool(self.choice.family.data)
+        return not self.spec.is_own and hasattr(self.spec.kind, "chain")
 
     @property
-    def arguments(self) -> dict[str, float]:
-        """The numbers with which a model of the user's own is made, by name: its sliders."""
-        if not is_own(self.model):
-            return {}
-        return {k: v for k, v in self.choice.options.items() if type(v) in (int, float)}
+    def numbers(self) -> dict[str, float]:
+        """The numeric arguments of the model, by name."""
+        return {k: v for k, v in self.spec.options.items() if type(v) in (int, float)}
 
     @property
-    def told(self) -> dict[str, Any]:
-        """The options of the model that are written: sizes, what is not as usual, or all of one of
-        the user's own."""
-        usual, own = self.choice.family.options, is_own(self.model)
-        options = self.choice.options.items()
-        return {k: v for k, v in options if own or type(v) is int or v != usual[k].default}
+    def written(self) -> dict[str, Any]:
+        """The arguments that a link and commands need: numbers, other values than the defaults,
+        and all of a user's model."""
+        usual = self.spec.parameters
+        return {k: v for k, v in self.spec.options.items()
+                if self.spec.is_own or k in self.numbers or v != usual[k].default}  # fmt: skip
 
     @property
     def held(self) -> dict[str, float]:
@@ -195,24 +187,30 @@ class View:
         return holds[0] if holds and not self.trains else None
 
     def on_chain(self, p: float, q: float) -> View:
-        """The same on another chain."""
-        return replace(self, p=p, q=q)
+        """The same on another chain, with those of p and q that the model has."""
+        own = {name: x for name, x in (("p", p), ("q", q)) if name in self.spec.options}
+        return self.with_arguments(**own)
+
+    def with_arguments(self, **arguments: float) -> View:
+        """The same for other numbers in the model's arguments."""
+        return replace(self, spec=self.spec.replace(**arguments))
 
     def with_model(self, name: str, **options: object) -> View:
         """Another model, with those of the options and held values that it has.
 
-        Sizes and words are kept, switches belong to their model.
+        Numbers and words are kept, switches belong to their model.
         """
-        same = name == self.choice.name
-        family = self.choice.family if same else family_of(name)
-        begun = {key: about.default for key, about in family.options.items() if about.needed}
-        kept = {k: v for k, v in self.choice.options.items() if same or not isinstance(v, bool)}
-        wanted = begun | kept | {key: value for key, value in options.items() if value is not None}
-        chosen = {key: value for key, value in wanted.items() if family.has(key, wanted)}
-        choice = ModelChoice.of_family(family, family.complete(chosen))
+        same = name == self.spec.name
+        kind = self.spec.kind if same else built_in(name)
+        kept = {k: v for k, v in self.spec.options.items() if same or not isinstance(v, bool)}
+        wanted = kept | {key: value for key, value in options.items() if value is not None}
+        chosen = {key: value for key, value in wanted.items() if has_parameter(kind, key, wanted)}
+        spec = (
+            ModelSpec(self.spec.target, chosen, kind) if same else ModelSpec.first(name, **chosen)
+        )
         if same and not self.trains:
-            return replace(self, choice=choice)
-        view = replace(self, choice=choice, fixed=(), axes=(), starts=(), puff=None)
+            return replace(self, spec=spec)
+        view = replace(self, spec=spec, fixed=(), axes=(), starts=(), puff=None)
         if (view.x, view.y) == (self.x, self.y):
             view = replace(view, starts=self.starts, puff=self.puff)
         else:
@@ -257,7 +255,7 @@ def _showing(model: Model, axes: tuple[str, ...]) -> Model:
 
 def full_length(view: View, wanted: int | None = None) -> int:
     """N of the full transformer: what is wanted, else the view's model's own, else the usual."""
-    return wanted or view.choice.length or LENGTH.default
+    return wanted or view.spec.get("length") or LENGTH.default
 
 
 def within(name: str, value: float, low: float, high: float) -> None:

@@ -17,7 +17,9 @@ from flowsim.arrays import Numbers, resolve_device, to_tensor
 from flowsim.errors import InputError, require_integer
 from flowsim.interface import Model, of_model
 from flowsim.labels import Label
-from flowsim.models.own import check_coordinates, check_own, is_own
+from flowsim.models.own import check_own
+from flowsim.sources import check_coordinates
+from flowsim.spec import is_own
 
 #: What decides where starts end: this package's engines, or torchdiffeq's odeint alone.
 INTEGRATORS = ("flowsim", "torchdiffeq")

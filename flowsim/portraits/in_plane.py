@@ -24,11 +24,12 @@ from flowsim.interface import Model, Plane, of_model
 from flowsim.labels import CriticalPoint, Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
-from flowsim.models.catalogue import model_attributes, model_of
+from flowsim.models.attributes import model_attributes
 from flowsim.records.attributes import held_attributes, provenance
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import as_dataset, follow, trains
 from flowsim.scan.starts import Points, cell_centres
+from flowsim.spec import model_of
 from flowsim.training.optimizer_choice import OptimizerChoice
 
 #: Kinds of critical points, by whether the flow leaves them in no direction, in some, or in all; of
@@ -249,7 +250,7 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
         What ``flowsim.draw_portrait`` draws; nothing is integrated.
 
     Raises:
-        InputError: a model that is not of the catalogue, or another plane.
+        InputError: a model that is not built in, or another plane.
     """
     plane = model_of(scan.attrs).plane
     if {str(name) for name in scan["label"].dims} != {plane.x, plane.y}:

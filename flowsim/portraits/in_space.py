@@ -12,7 +12,7 @@ from flowsim.flow.how import How, Stage
 from flowsim.interface import Model, Plane, of_model
 from flowsim.labels import CriticalPoint
 from flowsim.landscape.ends import Ends
-from flowsim.models.catalogue import model_attributes
+from flowsim.models.attributes import model_attributes
 from flowsim.portraits.in_plane import CURVE_POINTS, given_ranges, orbit_paths
 from flowsim.records.attributes import provenance
 from flowsim.records.netcdf import flags

@@ -12,8 +12,8 @@ import xarray as xr
 
 from flowsim.errors import InputError
 from flowsim.labels import Label
-from flowsim.models.catalogue import chain_of
 from flowsim.records.attributes import captions_of, held_of
+from flowsim.spec import chain_of
 
 
 def summarize(record: xr.Dataset) -> dict[str, Any]:

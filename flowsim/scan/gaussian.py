@@ -15,7 +15,7 @@ from flowsim.flow.orbits import find_limits
 from flowsim.interface import Integral, Model, of_model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
-from flowsim.models.catalogue import model_attributes
+from flowsim.models.attributes import model_attributes
 from flowsim.records.attributes import provenance
 from flowsim.scan.follow import to_model
 from flowsim.scan.record import share_variables, wilson_interval

@@ -16,7 +16,7 @@ from flowsim.flow.how import Stage
 from flowsim.flow.reference import confirm
 from flowsim.interface import Model, of_model
 from flowsim.labels import BASINS
-from flowsim.landscape.ends import Ends
+from flowsim.landscape.ends import End, Ends
 from flowsim.records.attributes import described, provenance
 from flowsim.running import expect
 from flowsim.scan.follow import as_variables, follow, name_ends, names_of_codes, shaped, to_model
@@ -39,10 +39,10 @@ def scan_record(
         settings: stored as JSON, to compare with those of another run.
         stage: as of ``write_scan``.
     """
-    starts, ends = scan.starts, Ends(scan.model_at(0))
-    columns = name_ends(ends, columns)
-    names = names_of_codes(ends, columns["label"])
-    several = {name: list(values) for name, values in scan.several().items()}
+    starts = scan.starts
+    ends = [Ends(scan.model_of(case)) for case in range(scan.cases)]
+    columns, names = _named(ends, columns)
+    several = {name: list(values) for name, values in scan.several.items()}
     record = xr.Dataset(coords={**several, **starts.coords(), "basin": names})
     record = record.assign(as_variables(columns, scan.dims, scan.fraction, names))
     if starts.scattered:  # no axis tells them
@@ -55,27 +55,67 @@ def scan_record(
     attributes = {
         **provenance(scan.attributes()),
         **result_attributes(counts, largest_drifts(columns), names),
-        **ends.attributes(),
-        **_confirmed(scan, columns["label"].reshape(-1), stage, ends),
+        **_confirmed(scan, columns["label"].reshape(-1), stage, ends, names),
         "settings": json.dumps(settings),
     }
+    if len(ends) == 1:
+        attributes |= ends[0].attributes()
+    elif told := ends[0].attributes().get("ends"):
+        captions = {f"end_{name}": name.replace("_", " ") for name in names[1:]}
+        captions = json.loads(attributes["captions"]) | captions
+        attributes["captions"] = json.dumps(captions, ensure_ascii=False)
+        attributes["ends"] = f"{told} in each model"
     return described(record.assign_attrs(attributes))
 
 
-def _confirmed(scan: Scan, label: np.ndarray, stage: Stage | None, ends: Ends) -> dict[str, int]:
+def _named(
+    ends: Sequence[Ends], columns: Mapping[str, np.ndarray]
+) -> tuple[Mapping[str, np.ndarray], list[str]]:
+    """The columns with codes of ends as labels, and the names of the codes.
+
+    Models that name no ends have each their own; an end of the same name has one code in all.
+    """
+    if len(ends) == 1 or ends[0].named:
+        columns = name_ends(ends[0], columns)
+        return columns, names_of_codes(ends[0], columns["label"])
+    by_case = {name: column.reshape(len(ends), -1) for name, column in columns.items()}
+    own = [name_ends(found, {name: column[case] for name, column in by_case.items()})["label"]
+           for case, found in enumerate(ends)]  # fmt: skip
+    there = {end.name: _order(end) for found in ends for end in found.found}
+    names = ["unresolved", *sorted(there, key=lambda name: there[name])]
+    label = [np.array([names.index(name) for name in found.names])[codes]
+             for found, codes in zip(ends, own, strict=True)]  # fmt: skip
+    shape = columns["label"].shape
+    return {**columns, "label": np.stack(label).reshape(shape).astype(own[0].dtype)}, names
+
+
+def _order(end: End) -> tuple[int, str, int]:
+    """The place of an end among those of several models: by kind, then by number."""
+    first = ("minimum", "infinity", "saddle")
+    rank = first.index(end.kind) if end.kind in first else len(first)
+    number = end.name.removeprefix(end.kind).removeprefix("_")
+    return rank, end.kind, int(number or 0)
+
+
+def _confirmed(
+    scan: Scan, label: np.ndarray, stage: Stage | None, ends: Sequence[Ends], names: Sequence[str]
+) -> dict[str, int]:
     """How many labels of a sample torchdiffeq finds again: attributes ``confirm_…``."""
     count = min(scan.confirm, scan.size)
     drawn = np.sort(np.random.default_rng(0).choice(scan.size, count, replace=False))
     found: dict[str, int] = {}
-    by_chain: dict[Any, list[int]] = {}
+    by_case: dict[int, list[int]] = {}
     for point in drawn.tolist():
-        by_chain.setdefault(scan.chain_of(point), []).append(point)
+        by_case.setdefault(scan.case_of(point), []).append(point)
     counted = stage("points checked by torchdiffeq", count) if stage and count else None
-    for points in by_chain.values():
-        model = scan.model_at(points[0])
+    for case, points in by_case.items():
+        model, known = scan.model_of(case), ends[case if len(ends) > 1 else 0]
         rows = np.concatenate([scan.starts_of(i, i + 1) for i in points])
         theta = to_model(model, scan.starts.names, torch.from_numpy(rows))
-        counts = confirm(model, theta, label[points].tolist(), len(points), 0, counted, ends)
+        codes = label[points].tolist()
+        if not known.named:
+            codes = [known.names.index(names[code]) for code in codes]
+        counts = confirm(model, theta, codes, len(points), 0, counted, known)
         found = {name: found.get(name, 0) + n for name, n in counts.items()}
     return found
 
@@ -138,7 +178,7 @@ def scan_basins(
     starts = Grid(starts, fixed) if isinstance(starts, dict) else starts
     size = int(np.prod(getattr(starts, "shape", ())))
     scan = Scan(
-        model, None, None, starts, fraction, rtol, atol, size, integrator, optimizer=optimizer,
+        model, starts, {}, fraction, rtol, atol, size, integrator, optimizer=optimizer,
         device=device, max_steps=max_steps,
     )  # fmt: skip
     theta = to_model(model, starts.names, starts.block(0, size))

@@ -68,7 +68,8 @@ def write_scan(
 
     >>> import flowsim, numpy as np, tempfile
     >>> axis = flowsim.cell_centres(-2, 2, 8)
-    >>> scan = flowsim.Scan(flowsim.ModelChoice(), 0.5, 0.8, flowsim.Grid({"e": axis, "w": axis}))
+    >>> spec = flowsim.ModelSpec("canonical", {"p": 0.5, "q": 0.8})
+    >>> scan = flowsim.Scan(spec, flowsim.Grid({"e": axis, "w": axis}))
     >>> path = flowsim.write_scan(scan, tempfile.mkdtemp() + "/scan.nc")
     >>> flowsim.read_record(path).label.shape
     (8, 8)

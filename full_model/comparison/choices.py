@@ -11,9 +11,9 @@ from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.interface import Model
 from flowsim.markov import GapChain, SymmetricChain
-from flowsim.models.catalogue import ModelChoice, family_of
+from flowsim.spec import ModelSpec
 from flowsim.training.recipe import TRAINERS
-from full_model.comparison.comparable import COMPARABLE
+from full_model.comparison.comparable import COMPARABLE, LIFTS
 from full_model.model.architecture import Architecture
 
 #: Parts of the full model that noise can be added to.
@@ -109,13 +109,12 @@ class Comparison:
 
     def _check_states(self) -> None:
         """InputError unless the options go with the model; the chain is checked, m set."""
-        choice = ModelChoice(
-            self.model, None, states=self.states, hidden_per_state=self.hidden_per_state
-        )
-        chain = choice.chain(self.p, self.q)
+        given = {name: getattr(self, name) for name in ("p", "q", "states", "hidden_per_state")}
+        spec = ModelSpec(self.model, given)
+        chain = spec.chain()
         if self.states is None:
             return
-        object.__setattr__(self, "hidden_per_state", choice.hidden_per_state)
+        object.__setattr__(self, "hidden_per_state", spec.get("hidden_per_state"))
         if self.stochastic:
             raise InputError(
                 f"{self.trainer} is predicted by a map in rank-one coordinates, which the states "
@@ -181,11 +180,9 @@ def predicting_model(settings: Comparison, dimensions: int) -> Model:
         InputError: points (e, w) for the uniform model, or (e, w, a) for the canonical one or for
             S states.
     """
-    family = family_of(settings.model)
-    if ("e", "w", "a")[:dimensions] not in family.lifts:
-        wanted = " or ".join(f"({', '.join(names)})" for names in family.lifts)
+    if ("e", "w", "a")[:dimensions] not in LIFTS[settings.model]:
+        wanted = " or ".join(f"({', '.join(names)})" for names in LIFTS[settings.model])
         raise InputError(f"the {settings.model} model takes points {wanted}")
-    known = {"length": settings.length, "attention": dimensions == 3, "states": settings.states,
-             "hidden_per_state": settings.hidden_per_state}  # fmt: skip
-    own = {name: value for name, value in known.items() if family.has(name, known)}
-    return ModelChoice(settings.model, **own).on(settings.chain)
+    known = {name: getattr(settings, name) for name in ("p", "q", "length", "states",
+                                                        "hidden_per_state")}  # fmt: skip
+    return ModelSpec.fitting(settings.model, attention=dimensions == 3, **known).build()

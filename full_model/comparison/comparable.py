@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from flowsim.errors import InputError
-from flowsim.models.catalogue import MODELS, ModelChoice, family_of, or_list
+from flowsim.spec import ModelSpec, or_list
 from flowsim.training.recipe import MAPPED
 
-#: The models at whose points a full transformer can begin.
-COMPARABLE = tuple(name for name in MODELS if family_of(name).lifts)
+_PLANAR, _SPATIAL = ("e", "w"), ("e", "w", "a")
+#: The coordinates of starts at which a full transformer can begin, by model; the usual ones first.
+LIFTS = {
+    "canonical": (_PLANAR,),
+    "uniform": (_SPATIAL,),
+    "rank-one": (_PLANAR, _SPATIAL),
+    "states": (_PLANAR,),
+}
+COMPARABLE = tuple(LIFTS)
 
 
 def check_comparable(name: str) -> None:
@@ -20,9 +27,9 @@ def check_comparable(name: str) -> None:
         )
 
 
-def exact_model(choice: ModelChoice) -> str:
-    """The model of the manifold that training of the choice's transformer keeps to."""
-    return MAPPED[0] if choice.states is None else choice.name
+def exact_model(spec: ModelSpec) -> str:
+    """The model of the manifold that training of a model's transformer keeps to."""
+    return MAPPED[0] if spec.get("states") is None else spec.name
 
 
 def check_sampled(name: str, trainer: str) -> None:
@@ -35,26 +42,25 @@ def check_sampled(name: str, trainer: str) -> None:
         )
 
 
-def lifted_from(choice: ModelChoice, held: Collection[str] = ()) -> tuple[str, ...]:
+def lifted_from(name: str, attention: bool, held: Collection[str] = ()) -> tuple[str, ...]:
     """The coordinates of a comparison's starts.
 
     Args:
-        choice: the reduced model.
+        name: of the reduced model.
+        attention: whether it has attention.
         held: coordinates that the starts must have.
 
     Raises:
         InputError: the model has no such starts, or with attention none at all.
     """
-    check_comparable(choice.name)
-    lifts = family_of(choice.name).lifts
-    if choice.attention:
+    check_comparable(name)
+    lifts: tuple[tuple[str, ...], ...] = LIFTS[name]
+    if attention:
         lifts = tuple(names for names in lifts if "a" in names)
         if not lifts:
-            raise InputError(
-                f"the {choice.name} model is compared without attention: omit --attention"
-            )
+            raise InputError(f"the {name} model is compared without attention: omit --attention")
     fitting = [names for names in lifts if set(held) <= set(names) - {"e", "w"}]
     if not fitting:
-        some = [name for name in COMPARABLE if any("a" in lift for lift in family_of(name).lifts)]
+        some = [model for model, names in LIFTS.items() if _SPATIAL in names]
         raise InputError(f"--fix a=X goes with a grid and --model {or_list(some)}")
     return fitting[0]

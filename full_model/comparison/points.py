@@ -14,9 +14,9 @@ from torch import Tensor
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
 from flowsim.markov import GapChain
-from flowsim.models.catalogue import chain_of
 from flowsim.records.netcdf import read_record
 from flowsim.scan.starts import cell_centres
+from flowsim.spec import chain_of
 
 #: Records whose points can be compared: those with coordinates e, w and perhaps a.
 KINDS = ("portrait", "scan", "gaussian", "comparison")

@@ -9,7 +9,7 @@ import torch
 
 from flowsim import BinaryChain, InputError, MarkovChain
 from flowsim.chains.hidden import PROCESSES, HiddenMarkovProcess, process
-from flowsim.models.flips.family import FlippedChain
+from flowsim.models.flips.chain import FlippedChain
 
 #: H₂, H₃, H₄ and H₈ in nats, from an independent enumeration.
 LOSSES = [

@@ -16,7 +16,7 @@ from flowsim import (
     Grid,
     InputError,
     Label,
-    ModelChoice,
+    ModelSpec,
     Scan,
     add_boundary,
     cell_centres,
@@ -112,10 +112,10 @@ def test_lifted_starts_are_refined_too(flowsim, tmp_path):
 
 @pytest.mark.parametrize("fixed", [{}, {"a": 0.5}], ids=["plane", "slice"])
 def test_the_record_on_disk_gets_what_the_one_in_memory_gets(tmp_path, fixed):
-    choice = ModelChoice("linear") if fixed else ModelChoice()
+    spec = ModelSpec.first("linear" if fixed else "canonical")
     axes = {"e": cell_centres(-2, 2, 12), "w": cell_centres(-2, 2, 13)}
-    path = write_scan(Scan(choice, 0.5, 0.8, Grid(axes, fixed)), tmp_path / "a.nc")
-    model, asked, told = choice.on(BinaryChain(0.5, 0.8)), [], []
+    path = write_scan(Scan(spec, Grid(axes, fixed)), tmp_path / "a.nc")
+    model, asked, told = spec.build(), [], []
 
     def progress(more):
         asked.append(more)

@@ -8,7 +8,7 @@ import pytest
 from command import FLOWSIM, assert_refused, run
 
 import flowsim
-from flowsim.models.catalogue import MODELS
+from flowsim.spec import BUILT_IN
 
 CHAIN = ["--p", "0.5", "--q", "0.8"]
 COMMANDS = ["portrait", "scan", "gaussian", "compare", "train", "verify", "info"]
@@ -59,7 +59,7 @@ def test_the_model_is_chosen_alike_everywhere(tmp_path, command):
     words = shown.split()
     assert [option for option in MODEL_OPTIONS if option not in words] == []
     assert run(command, *CHAIN, "--model", "softmax", cwd=tmp_path).stderr == (
-        f"flowsim: Invalid value for '--model': must be one of {', '.join(MODELS)}, "
+        f"flowsim: Invalid value for '--model': must be one of {', '.join(BUILT_IN)}, "
         "or FILE.py:Class of your own, not 'softmax'.\n"
     )
 

@@ -16,7 +16,7 @@ from flowsim import (
     DirichletPrior,
     Grid,
     InputError,
-    ModelChoice,
+    ModelSpec,
     Points,
     Scan,
     cell_centres,
@@ -42,7 +42,7 @@ from full_model import (
     train,
 )
 
-CANONICAL = ModelChoice("canonical")
+CANONICAL = ModelSpec.first("canonical")
 AXES = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 2, 8)}
 SPACE = {"e": cell_centres(0, 2, 3), "w": cell_centres(-2, 2, 4), "a": cell_centres(-1, 1, 3)}
 
@@ -51,8 +51,8 @@ SPACE = {"e": cell_centres(0, 2, 3), "w": cell_centres(-2, 2, 4), "a": cell_cent
 def records(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
 
-    def scanned(name, choice, starts, p=0.5, **options):
-        write_scan(Scan(choice, p, 0.8, starts, **options), folder / f"{name}.nc")
+    def scanned(name, spec, starts, **options):
+        write_scan(Scan(spec, starts, **options), folder / f"{name}.nc")
         return read_record(folder / f"{name}.nc")
 
     of = model("canonical", 0.5, 0.8)
@@ -60,10 +60,12 @@ def records(tmp_path_factory):
         "portrait": portrait_record(of, resolution=8),
         "phase space": phase_space_record(model("linear", 0.5, 0.8)),
         "grid": scanned("grid", CANONICAL, Grid(AXES), fraction=0.01),
-        "slices": scanned("slices", ModelChoice("linear"), Grid(SPACE), fraction=0.01),
+        "slices": scanned("slices", ModelSpec.first("linear"), Grid(SPACE), fraction=0.01),
         "cloud": scanned("cloud", CANONICAL, Cloud(("e", "w"), 40, 1.0), fraction=0.01),
         "points": scanned("points", CANONICAL, Points(("e", "w"), np.array([[1.0, -1], [1, 1]]))),
-        "curve": scanned("curve", CANONICAL, Cloud(("e", "w"), 40, 1.0), p=(0.1, 0.5, 0.9)),
+        "curve": scanned(
+            "curve", CANONICAL, Cloud(("e", "w"), 40, 1.0), over={"p": (0.1, 0.5, 0.9)}
+        ),
         "boundary": refine_boundary(of, AXES, levels=1),
         "surface": refine_boundary(model("linear", 0.5, 0.8), SPACE, levels=0),
         "gaussian": gaussian_record(of, np.array([0.5, 1.0]), 60),
@@ -177,7 +179,7 @@ def test_a_scan_of_the_plane_is_drawn_like_a_portrait(records):
 
 
 def test_an_untied_scan_draws_no_saddle_of_another_model(tmp_path):
-    write_scan(Scan(ModelChoice("untied"), 0.5, 0.8, Grid(AXES, {"u": 1.0})), tmp_path / "u.nc")
+    write_scan(Scan(ModelSpec.first("untied"), Grid(AXES, {"u": 1.0})), tmp_path / "u.nc")
     figure = draw(read_record(tmp_path / "u.nc"))
     texts = {text.get_text() for text in figure.legends[0].get_texts()}
     assert "separatrix (analytic)" not in texts

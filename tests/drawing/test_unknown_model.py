@@ -7,7 +7,7 @@ import pytest
 from matplotlib.text import Text
 
 from flowsim import (
-    ModelChoice,
+    ModelSpec,
     draw,
     gaussian_record,
     model,
@@ -124,26 +124,24 @@ def test_held_values_are_those_that_the_record_lists(records):
     assert summarize(record)["fixed"] == {"drift": 0.25}
 
 
-CHOICES = [
-    ModelChoice("canonical"),
-    ModelChoice("uniform", 3, bias="dynamic"),
-    ModelChoice("linear"),
-    ModelChoice("untied"),
-    ModelChoice("rank-one", 3, attention=True, tied=False),
-    ModelChoice("states", states=3),
-    ModelChoice("states", 2, attention=True, states=3),
-    ModelChoice("induction", 4),
+SPECS = [
+    ModelSpec.first("canonical"),
+    ModelSpec.first("uniform", length=3, bias="dynamic"),
+    ModelSpec.first("linear"),
+    ModelSpec.first("untied"),
+    ModelSpec.first("rank-one", length=3, attention=True, tied=False),
+    ModelSpec.first("states", p=0.3, states=3),
+    ModelSpec.first("states", p=0.3, length=2, attention=True, states=3),
+    ModelSpec.first("induction", length=4),
 ]
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: choice.name)
-def test_every_model_says_its_words(choice):
-    binary = choice.name not in ("states", "induction")
-    numbers = {"induction": (), "states": (0.3,)}.get(choice.name, (0.5, 0.8))
-    words = choice.on(choice.chain(*numbers)).captions()
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_every_model_says_its_words(spec):
+    words = spec.build().captions()
     assert all(isinstance(text, str) and text for text in words.values())
     assert {"title", "data", "text", "text_data", "text_portrait"} <= set(words)
-    assert words["text"].startswith(choice.name)
-    assert ("bias as a coordinate" in words["title"]) == ("dynamic" in choice.settings().values())
-    if binary:
+    assert words["text"].startswith(spec.name)
+    assert ("bias as a coordinate" in words["title"]) == ("dynamic" in spec.settings().values())
+    if spec.get("q") is not None:
         assert words["text_data"] == "p = 0.5, q = 0.8 (p + q > 1)"

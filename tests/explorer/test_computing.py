@@ -28,7 +28,7 @@ from flowsim.explorer.starts import CloudShare, cloud_shares, follow_start
 from flowsim.explorer.training import FullSettings, Run, check_training, is_untied, training
 from flowsim.explorer.view import Puff, Start, View, Window
 from flowsim.labels import BASINS
-from flowsim.models.catalogue import ModelChoice
+from flowsim.spec import ModelSpec
 
 GOOD, BAD = Start(0.5, -1.2), Start(1.0, 0.5)  # on both sides of the separatrix for p + q > 1
 
@@ -364,14 +364,16 @@ class Well(Model):
 
 
 def test_the_line_of_a_users_fast_model_is_of_no_chain():
-    well = Well()
-    well.fast = True
-    assert line_key(View(ModelChoice.of(well))) is None
-    assert line_key(View()) != line_key(View(p=0.1)) == line_key(View(p=0.15))
+    class Fast(Well):
+        fast = True
+
+    assert line_key(View(ModelSpec(Fast))) is None
+    first, second = (View().with_arguments(p=p) for p in (0.1, 0.15))
+    assert line_key(View()) != line_key(first) == line_key(second)
 
 
 def test_the_ends_of_a_users_model_have_one_code_on_all_parts_of_a_page(tmp_path):
-    view = View(ModelChoice.of(Well()), window=Window(-2, 2, -2, 2), puff=Puff(0.0, 0.5, 0.01))
+    view = View(ModelSpec(Well), window=Window(-2, 2, -2, 2), puff=Puff(0.0, 0.5, 0.01))
     assert ends_of(view).names == ["unresolved"]  # nobody has waited for them
     first, last = islice(refined(view, lambda: False), 2)
     assert ends_of(view).names == ["unresolved", "minimum_1", "minimum_2"]

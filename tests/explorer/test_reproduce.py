@@ -69,7 +69,7 @@ def test_the_shell_lines(page, tmp_path):
     assert firsts == [(start.y, start.x) for start in view.starts]
     scan = read_record(tmp_path / "orbits.nc")
     assert scan["label"].values.tolist() == [orbit.label for orbit in orbits]
-    if view.choice.name == "states":
+    if view.spec.name == "states":
         assert "Python only" in lines and not (tmp_path / "train.nc").exists()
     else:
         loss = read_record(tmp_path / "train.nc")["loss"].to_numpy()[:, 0]

@@ -34,7 +34,7 @@ def test_bad_input_is_one_sentence(flowsim):
     for words, part in (
         (["--p", "2"], "--p"),
         (["--port", "70000"], "--port"),
-        (["--model", "uniform", "--length", "9999"], "N = 64"),
+        (["--model", "uniform", "--length", "9999"], "between 1 and 64"),
         (["--model", "states", "--states", "5", "--q", "0.5"], "no q"),
         (["--model", "states"], "states"),
         (["--fix", "a=1"], "no fixed a"),

@@ -10,7 +10,7 @@ from flowsim.cli.commands.cmd_explore import Explore, first_view
 from flowsim.explorer.link import from_query, to_query
 from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
-from flowsim.models.catalogue import ModelChoice
+from flowsim.spec import ModelSpec
 
 VIEWS = [
     View(),
@@ -26,7 +26,7 @@ VIEWS = [
 ]
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.choice.name)
+@pytest.mark.parametrize("view", VIEWS, ids=lambda view: view.spec.name)
 def test_a_link_restores_the_view(view):
     full = FullSettings("adamw", d=4, length=6, noise=0.02, learning_rate=2e-3, steps=777, seed=3)
     assert from_query(parse_qs(to_query(view))) == (view, FullSettings(), [])
@@ -70,10 +70,10 @@ class Well(flowsim.Model):
 
 def test_a_link_restores_a_model_of_the_users_own(tmp_path):
     (tmp_path / "mine.py").write_text(WELL)
-    usual = View(ModelChoice(f"{tmp_path / 'mine.py'}:Well"), window=Window(-2, 2, -1, 1))
-    view = usual.with_model(usual.choice.name, g=-0.3).with_start(0.1, 0.2).with_slice(0.5)
+    usual = View(ModelSpec(f"{tmp_path / 'mine.py'}:Well"), window=Window(-2, 2, -1, 1))
+    view = usual.with_model(usual.spec.name, g=-0.3).with_start(0.1, 0.2).with_slice(0.5)
     view = replace(view, window=Window(-4.0, 2.0, -1.0, 1.0))
-    assert view.arguments == {"g": -0.3, "n": 2} and view.held == {"model": 0.5}
+    assert view.numbers == {"g": -0.3, "n": 2} and view.held == {"model": 0.5}
     assert from_query(parse_qs(to_query(view)), usual) == (view, FullSettings(), [])
     assert view.with_model("canonical").usual_window == Window()
 
@@ -89,7 +89,7 @@ def test_a_link_runs_no_file(tmp_path):
 def test_a_link_of_any_length_is_bounded():
     many = {"start": [b"0.1,0.2"] * 5000, "p": [b"0." + b"3" * 10**6], "\xff" * 500: [b"\xff"]}
     view, _, problems = from_query(many)
-    assert len(view.starts) == MOST_STARTS and 0.33 < view.p < 0.34 and not problems
+    assert len(view.starts) == MOST_STARTS and 0.33 < view.spec.get("p") < 0.34 and not problems
 
 
 def test_bounds_are_kept():
@@ -112,10 +112,10 @@ def test_bounds_are_kept():
 
 def test_another_model_keeps_what_it_has():
     view = View().with_model("uniform", length=16).with_slice(0.5)
-    assert view.with_model("rank-one").choice.length == 16
+    assert view.with_model("rank-one").spec.get("length") == 16
     assert view.with_model("linear").held == {"a": 0.5}
     assert view.with_model("canonical").held == {}
-    assert view.with_model("states").choice.states == 5
+    assert view.with_model("states").spec.get("states") == 5
     assert view.with_slice(0.0).fixed == ()
 
 

@@ -9,8 +9,9 @@ import torch
 
 import flowsim
 from flowsim.interface import Model
-from flowsim.models.flips.family import FlippedChain
+from flowsim.models.flips.chain import FlippedChain
 from flowsim.models.flips.model import FlipsModel
+from flowsim.spec import BUILT_IN
 
 CHAIN, BELOW = flowsim.BinaryChain(0.5, 0.8), flowsim.BinaryChain(0.2, 0.3)
 STATES = flowsim.SymmetricChain(3, 0.8)
@@ -63,7 +64,7 @@ def assert_is_one_model(model):
 
 
 def test_every_registered_model_is_here():
-    assert {model().name for model in MODELS.values()} == {*flowsim.models.catalogue.MODELS}
+    assert {model().name for model in MODELS.values()} == {*BUILT_IN}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -27,7 +27,6 @@ from flowsim import (
     model,
     portrait_record,
     read_record,
-    reduced_model,
     scan_basins,
     settling_times,
     summarize,
@@ -35,7 +34,7 @@ from flowsim import (
     write_record,
 )
 from flowsim.labels import Rule
-from flowsim.models.catalogue import ModelChoice, model_of
+from flowsim.spec import ModelSpec, model_of
 
 
 def naive_loss(prior, length, alpha, beta):
@@ -146,8 +145,8 @@ def test_what_cannot_be_decided_is_unresolved():
 def test_it_is_a_reduced_model_like_any_other():
     """By its name, in time, at times, in a scan, in a cloud; torchdiffeq decides a sample."""
     head = model("induction", length=5)
-    assert reduced_model("induction", DirichletPrior(2), 5).loss([1.0, 2.0]) == head.loss([1, 2])
-    assert ModelChoice.of(head).on(head.chain).plateau == head.plateau
+    assert InductionModel(5, DirichletPrior(2)).loss([1.0, 2.0]) == head.loss([1, 2])
+    assert ModelSpec.of(head).build().plateau == head.plateau
     starts = np.random.default_rng(2).uniform([-3, -3], [3, 3], (6, 2))
     at = np.array([0.0, 3.0, 200.0, 4000.0])
     assert trajectories(head, starts, at) == pytest.approx(integrate(head, starts, at), abs=1e-7)

@@ -8,8 +8,8 @@ import flowsim
 from flowsim import BinaryChain, CanonicalModel, InputError, UntiedModel, energy, model_of
 from flowsim.interface import Gap
 from flowsim.models import past_law
-from flowsim.models.catalogue import chain_of
 from flowsim.models.gap_family.loss import gap_loss, gap_slope
+from flowsim.spec import chain_of
 
 
 def row_of(*values):

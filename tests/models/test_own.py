@@ -10,9 +10,9 @@ import torch
 from command import assert_refused, run
 
 import flowsim
-from flowsim import InputError, ModelChoice, from_loss
+from flowsim import InputError, ModelSpec, from_loss
 from flowsim.cli.texts import text_of
-from flowsim.models.own import source_attributes
+from flowsim.models.attributes import source_attributes
 
 WELL = '''
 import flowsim
@@ -47,10 +47,9 @@ def well():
 
 
 def test_a_file_names_a_model_that_keeps_its_arguments(mine):
-    choice = ModelChoice("mine.py:DoubleWell", g=0.1)
-    model = choice.on(choice.chain())
+    model = ModelSpec("mine.py:DoubleWell", {"g": 0.1}).build()
     assert model.name == "mine.py:DoubleWell" and model.g == 0.1
-    assert ModelChoice.of(model).options == {"g": 0.1}
+    assert ModelSpec.of(model).options == {"g": 0.1}
     record = flowsim.scan_basins(model, AXES)
     assert record.attrs["model"] == "mine.py:DoubleWell"
     assert json.loads(record.attrs["arguments"]) == {"g": 0.1}
@@ -168,7 +167,7 @@ def test_a_bad_loss_is_told_in_a_sentence(name, mine):
     (mine / "bad.py").write_text(f"{head}    def loss(self, theta):\n        {body}\n")
     done = run("portrait", "--model", "bad.py:Bad", "--resolution", "4", "--quiet", cwd=mine)
     assert_refused(done, "bad.py:Bad")
-    model = ModelChoice("bad.py:Bad").on(None)
+    model = ModelSpec("bad.py:Bad").build()
     with pytest.raises(InputError, match=reason):
         flowsim.find_limits(model, [[-1.0, -0.5], [0.5, -2.0]])
 
@@ -184,12 +183,15 @@ def test_a_bad_loss_is_told_in_a_sentence(name, mine):
         (["--model", "json:JSONDecoder"], "no class derived from flowsim.Model"),
         (["--model", "mine.py:DoubleWell", "--set", "h=1"], "has no argument h; it takes g"),
         (["--model", "mine.py:DoubleWell", "--length", "3"], "has no argument length"),
-        (["--model", "mine.py:DoubleWell", "--p", "0.3"], "has no p; omit it"),
+        (["--model", "mine.py:DoubleWell", "--p", "0.3"], "has no argument p; it takes g"),
         (["--model", "mine.py:DoubleWell", "--window", "z=0:1"], "has two axes of x, y, not z"),
         (["--model", "broken.py:A"], "'broken.py' failed: NameError"),
         (["--model", "needs.py:A"], "needs.py:A needs k: give --set k="),
         (["--model", "nothing.py:A"], "needs coordinates"),
-        (["--model", "canonical", "--p", "0.5", "--q", "0.8", "--set", "g=1"], "of your own"),
+        (
+            ["--model", "canonical", "--p", "0.5", "--q", "0.8", "--set", "g=1"],
+            "no model has an option 'g'",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_told_in_a_sentence(words, reason, mine):
@@ -208,7 +210,7 @@ SCRIPT = (
 import numpy as np
 if __name__ == "__main__":
     starts = flowsim.Grid({"x": np.linspace(-2, 2, 5), "y": np.linspace(-1, 1, 4)})
-    scan = flowsim.Scan(flowsim.ModelChoice.of(DoubleWell(0.1)), None, None, starts, chunk=7)
+    scan = flowsim.Scan(DoubleWell(0.1), starts, chunk=7)
     for jobs in (1, 2):
         flowsim.write_scan(scan, f"{jobs}.nc", jobs=jobs)
 """

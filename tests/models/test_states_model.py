@@ -7,9 +7,9 @@ import torch
 from mpmath import exp, log, mp, mpf
 
 import flowsim
-from flowsim import BinaryChain, InputError, ModelChoice, SymmetricChain
-from flowsim.models.catalogue import chain_of
+from flowsim import BinaryChain, InputError, ModelSpec, SymmetricChain
 from flowsim.models.gap_family.loss import gap_loss
+from flowsim.spec import chain_of, spec_of
 
 CASES = [(2, 0.3, 4), (3, 0.8, 1), (5, 0.9, 4), (10, 0.85, 2), (1000, 0.5, 3)]
 
@@ -103,15 +103,10 @@ def test_records_and_settings_name_the_model():
     assert "q" not in attributes
     again = flowsim.model_of(attributes)
     assert repr(again) == repr(model) and chain_of(attributes) == SymmetricChain(5, 0.9)
-    choice = ModelChoice.of(model)
-    assert choice == ModelChoice("states", states=5, hidden_per_state=2)
-    texts = json.loads(json.dumps(choice.settings()))
-    assert ModelChoice.from_settings(texts) == choice
-    assert "states" not in ModelChoice("canonical").settings()
-    assert ModelChoice("states", states=3).hidden_per_state == 4
-    assert repr(flowsim.reduced_model("states", SymmetricChain(5, 0.9), hidden_per_state=2)) == (
-        repr(model)
-    )
+    spec = ModelSpec.of(model)
+    assert spec == ModelSpec("states", {"p": 0.9, "states": 5, "hidden_per_state": 2})
+    assert spec_of(json.loads(json.dumps(spec.settings()))) == spec
+    assert ModelSpec.first("states", states=3).get("hidden_per_state") == 4
 
 
 @pytest.mark.parametrize(
@@ -129,8 +124,6 @@ def test_records_and_settings_name_the_model():
             lambda: flowsim.model("canonical", 0.5, 0.5, states=3),
             "omit it, or choose states",
         ),
-        (lambda: ModelChoice("canonical").on(SymmetricChain(3, 0.5)), "is of binary chains"),
-        (lambda: ModelChoice("states", states=4).on(SymmetricChain(3, 0.5)), "is not for"),
     ],
 )
 def test_what_is_no_model_of_states_is_one_sentence(make, words):

@@ -8,7 +8,7 @@ import torch
 from command import assert_refused, run
 
 import flowsim
-from flowsim import InputError, ModelChoice, draw, portrait_record, read_record, write_record
+from flowsim import InputError, ModelSpec, draw, portrait_record, read_record, write_record
 from flowsim.explorer.layers import ends_of
 from flowsim.explorer.outside import command_lines, python_lines
 from flowsim.explorer.training import FullSettings
@@ -44,7 +44,7 @@ def mine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def model(mine):
-    return ModelChoice("mine.py:Tilted").on(None)
+    return ModelSpec("mine.py:Tilted").build()
 
 
 def window(names):
@@ -166,7 +166,7 @@ def test_the_command_line_draws_a_view_in_space(mine):
 
 
 def test_the_explorer_shows_a_slice(mine):
-    view = View(ModelChoice("mine.py:Tilted"), axes=("y", "z"), window=Window(-1, 1, -2, 2))
+    view = View(ModelSpec("mine.py:Tilted"), axes=("y", "z"), window=Window(-1, 1, -2, 2))
     assert (view.x, view.y, view.slice_name) == ("y", "z", "x")
     assert ends_of(view) is ends_of(view.with_slice(0.3))
     command = command_lines(view.with_slice(0.3), FullSettings(), ()).splitlines()[0]

@@ -98,7 +98,7 @@ def gap_models(draw, names=(*PLANAR, "states")):
 
 @st.composite
 def models(draw, longest=12):
-    """Any model of the catalogue, with any of its options."""
+    """Any built-in model, with any of its arguments."""
     kind = draw(st.sampled_from(["gap", "dynamic", "uniform", "rank-one", "attention"]))
     if kind == "gap":
         return draw(gap_models())

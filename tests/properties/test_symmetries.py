@@ -22,8 +22,7 @@ def mirrored(model, theta):
 def relabelled(model, theta):
     """The model with p and q exchanged, and the start with the same predictions there."""
     chain = model.chain
-    choice = flowsim.ModelChoice.of(model)
-    other = choice.on(flowsim.BinaryChain(chain.q, chain.p))
+    other = flowsim.ModelSpec.of(model).replace(p=chain.q, q=chain.p).build()
     part = dict(zip(model.coordinates, theta.unbind(-1), strict=True))
     if model.name == "rank-one":
         part |= {name: value + part["e"] for name, value in part.items() if "rho" in name}

@@ -371,7 +371,7 @@ def test_it_goes_wherever_a_model_of_a_user_goes(tmp_path, jobs):
     model = pickle.loads(cloudpickle.dumps(found()))
     assert model.coordinates == ("a", "b")
     starts = flowsim.Grid({"a": np.linspace(-1, 1, 4), "b": np.linspace(0.5, 1, 2)})
-    scan = flowsim.Scan(model, None, None, starts, chunk=4, confirm=0)
+    scan = flowsim.Scan(model, starts, chunk=4, confirm=0)
     flowsim.write_scan(scan, tmp_path / "found.nc", jobs=jobs)
     record = flowsim.read_record(tmp_path / "found.nc")
     assert len(np.unique(record.label)) == 2

@@ -21,7 +21,7 @@ from flowsim import (
     Grid,
     InputError,
     Interrupted,
-    ModelChoice,
+    ModelSpec,
     Scan,
     cell_centres,
     read_record,
@@ -32,7 +32,7 @@ from flowsim.scan.plan import run_task
 from flowsim.scan.workers import Pool, answer, run_chunks
 
 AXES = {"e": cell_centres(-2, 2, 12), "w": cell_centres(-2, 2, 8)}
-SCAN = Scan(ModelChoice(), 0.5, 0.8, Grid(AXES), chunk=8)
+SCAN = Scan(ModelSpec.first("canonical"), Grid(AXES), chunk=8)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ class DoubleWell(flowsim.Model):
 side = np.linspace(-1.5, 1.5, 6)
 for tilt in (0.2, 0.1):
     scan = flowsim.Scan(
-        DoubleWell(tilt), None, None, flowsim.Grid({"x": side, "y": side}), chunk=9)
+        DoubleWell(tilt), flowsim.Grid({"x": side, "y": side}), chunk=9)
     try:
         flowsim.write_scan(scan, sys.argv[1], resume=True, jobs=2)
     except flowsim.InputError as error:

@@ -14,7 +14,7 @@ from flowsim import (
     Cloud,
     Grid,
     InputError,
-    ModelChoice,
+    ModelSpec,
     Points,
     cell_centres,
     scan_basins,
@@ -24,6 +24,7 @@ from flowsim.models.rank_one.model import RELU_WIDTH
 from flowsim.scan.follow import starting_coordinates, to_model
 from flowsim.scan.record import wilson_interval
 from flowsim.scan.starts import STREAM
+from flowsim.spec import spec_of
 
 CHAIN = BinaryChain(0.5, 0.8)
 
@@ -206,19 +207,19 @@ def test_wilson_interval_is_scipys():
 
 
 EVERY_MODEL = [
-    ModelChoice(),
-    ModelChoice(bias="dynamic"),
-    ModelChoice("uniform", 4),
-    ModelChoice("linear"),
-    ModelChoice("untied"),
-    ModelChoice("rank-one", 2),
-    ModelChoice("rank-one", 2, attention=True, tied=False),
+    ModelSpec.first("canonical"),
+    ModelSpec.first("canonical", bias="dynamic"),
+    ModelSpec.first("uniform", length=4),
+    ModelSpec.first("linear"),
+    ModelSpec.first("untied"),
+    ModelSpec.first("rank-one", length=2),
+    ModelSpec.first("rank-one", length=2, attention=True, tied=False),
 ]
 
 
-@pytest.mark.parametrize("choice", EVERY_MODEL, ids=lambda choice: f"{choice.name} {choice.bias}")
-def test_every_model_takes_a_cloud_at_several_sigma(choice):
-    model = choice.on(CHAIN)
+@pytest.mark.parametrize("spec", EVERY_MODEL, ids=lambda spec: f"{spec.name} {spec.get('bias')}")
+def test_every_model_takes_a_cloud_at_several_sigma(spec):
+    model = spec.build()
     names = model.coordinates
     starts = Cloud(names[:2], 1, (0.3, 0.9), dict.fromkeys(names[2:], 0.25), seed=1)
     record = scan_basins(model, starts, rtol=1e-4)
@@ -233,7 +234,7 @@ def test_every_model_takes_a_cloud_at_several_sigma(choice):
 
 
 def test_a_grid_and_a_list_of_its_points_have_the_same_limits():
-    model = ModelChoice("untied").on(CHAIN)
+    model = ModelSpec.first("untied").build()
     grid = Grid({"w": cell_centres(-2, 2, 6), "u": cell_centres(-1, 1, 5)}, {"e": 0.3})
     over_grid = scan_basins(model, grid)
     listed = scan_basins(model, Points(grid.names, all_of(grid)))
@@ -244,7 +245,7 @@ def test_a_grid_and_a_list_of_its_points_have_the_same_limits():
 
 
 def test_canonical_starts_are_lifted_to_the_rank_one_model():
-    model = ModelChoice("rank-one", 2, attention=True).on(CHAIN)
+    model = ModelSpec.first("rank-one", length=2, attention=True).build()
     rows = torch.tensor([[0.3, -0.7, 0.5]], dtype=torch.float64)
     lifted = to_model(model, ("e", "w", "a"), rows)
     assert lifted.shape == (1, len(model.coordinates))
@@ -259,27 +260,12 @@ def test_canonical_starts_are_lifted_to_the_rank_one_model():
 
 def test_a_record_says_over_which_width_the_kinks_were_rounded():
     grid = Grid({"e": [0.3, 0.4]}, {"w": -0.7, "a": 0.2})
-    record = scan_basins(ModelChoice("rank-one", 2, attention=True).on(CHAIN), grid)
+    record = scan_basins(ModelSpec.first("rank-one", length=2, attention=True).build(), grid)
     assert record.attrs["relu_width"] == RELU_WIDTH
-    without = ModelChoice("rank-one", 2).on(CHAIN)
+    without = ModelSpec.first("rank-one", length=2).build()
     assert "relu_width" not in scan_basins(without, Grid({"e": [0.3, 0.4]}, {"w": -0.7})).attrs
 
 
-@pytest.mark.parametrize(
-    "keywords",
-    [
-        {"name": "softmax"},
-        {"name": "linear", "length": 3},
-        {"name": "untied", "attention": True},
-        {"name": "canonical", "tied": False},
-        {"name": "rank-one", "length": 2, "bias": "dynamic"},
-    ],
-)
-def test_models_that_are_none(keywords):
-    with pytest.raises(InputError):
-        ModelChoice(**keywords)
-
-
-@pytest.mark.parametrize("choice", EVERY_MODEL, ids=str)
-def test_a_choice_of_model_survives_its_settings(choice):
-    assert ModelChoice.from_settings(choice.settings()) == choice
+@pytest.mark.parametrize("spec", EVERY_MODEL, ids=str)
+def test_a_spec_survives_its_settings(spec):
+    assert spec_of(spec.settings()) == spec

@@ -13,13 +13,12 @@ import pytest
 from filelock import FileLock
 
 from flowsim import (
-    BinaryChain,
     Cloud,
     Grid,
     InputError,
     Interrupted,
     Label,
-    ModelChoice,
+    ModelSpec,
     Points,
     Rule,
     Scan,
@@ -33,13 +32,19 @@ from flowsim.scan import store as store_module
 from flowsim.scan.follow import shaped
 from flowsim.scan.plan import run_task
 from flowsim.scan.record import scan_record
+from flowsim.spec import spec_of
 
 AXES = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
+CANONICAL = ModelSpec.first("canonical")
 
 
 def small(**changes):
-    settings = {"model": ModelChoice(), "p": 0.5, "q": 0.8, "starts": Grid(AXES), "chunk": 16}
-    return Scan(**{**settings, **changes})
+    """A scan in which p, q and other arguments of the model may be changed, or be several."""
+    settings = {"model": CANONICAL, "starts": Grid(AXES), "chunk": 16, **changes}
+    given = {name: settings.pop(name) for name in ("p", "q", "length") if name in settings}
+    over = {name: values for name, values in given.items() if isinstance(values, tuple)}
+    one = {name: value for name, value in given.items() if name not in over}
+    return Scan(**{**settings, "model": settings["model"].replace(**one), "over": over})
 
 
 def names(folder):
@@ -54,7 +59,7 @@ def parts_of(out):
 def test_no_chunk_size_changes_a_label_or_moves_a_limit(tmp_path, chunk):
     write_scan(small(chunk=chunk), tmp_path / "a.nc")
     record = read_record(tmp_path / "a.nc", "scan")
-    expected = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), AXES)
+    expected = scan_basins(CANONICAL.build(), AXES)
     assert set(record.variables) == set(expected.variables)
     for name in ("label", "status", "rule", "count", "share", "basin", "e", "w"):
         assert record[name].identical(expected[name]), name
@@ -79,7 +84,7 @@ def test_chains_and_spreads_become_dimensions(tmp_path):
     assert record["start_e"].dims == ("p", "q", "sigma", "sample")
     assert record.attrs["draws"].startswith("anew for every p and q")
     for i, j in itertools.product(range(2), range(2)):
-        model = ModelChoice().on(BinaryChain(p[i], (0.5, 0.9)[j]))
+        model = CANONICAL.replace(p=p[i], q=(0.5, 0.9)[j]).build()
         rows = starts.block(0, 33, chain=2 * i + j)
         here = record.isel(p=i, q=j)
         assert np.array_equal(here["start_w"].to_numpy().ravel(), rows[:, 1])
@@ -89,7 +94,7 @@ def test_chains_and_spreads_become_dimensions(tmp_path):
         assert np.abs(here["limit_w"].to_numpy().ravel() - expected["limit_w"]).max() < 1e-12
     first, alone = (
         record.isel(p=0, q=0),
-        scan_basins(ModelChoice().on(BinaryChain(0.2, 0.5)), starts),
+        scan_basins(CANONICAL.replace(p=0.2, q=0.5).build(), starts),
     )
     for name in ("label", "count", "share_high", "start_w", "sigma"):
         assert np.array_equal(first[name], alone[name]), name
@@ -100,7 +105,7 @@ def test_records_are_what_xarray_expects_in_memory_and_on_disk(tmp_path, drawn):
     starts = Cloud(("e", "w"), 40, 1.0, seed=1) if drawn else Grid(AXES)
     write_scan(small(starts=starts), tmp_path / "a.nc")
     stored = read_record(tmp_path / "a.nc")
-    here = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), starts)
+    here = scan_basins(CANONICAL.build(), starts)
     assert stored.attrs["Conventions"] == "CF-1.11"
     for record in (stored, here):
         assert ("share_low" in record) == ("share_high" in record) == drawn
@@ -138,7 +143,7 @@ def test_a_sample_of_the_points_is_decided_again(tmp_path):
 
 
 def test_fixed_coordinates_and_lists(tmp_path):
-    linear = small(model=ModelChoice("linear"), starts=Grid(AXES, {"a": 0.5}))
+    linear = small(model=ModelSpec.first("linear"), starts=Grid(AXES, {"a": 0.5}))
     write_scan(linear, tmp_path / "a.nc")
     record = read_record(tmp_path / "a.nc", "scan")
     assert float(record.coords["a"]) == 0.5
@@ -153,7 +158,7 @@ def test_fixed_coordinates_and_lists(tmp_path):
 def test_hitting_times_are_recorded_when_asked_for(tmp_path):
     write_scan(small(fraction=0.01), tmp_path / "a.nc")
     record = read_record(tmp_path / "a.nc", "scan")
-    expected = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), AXES, fraction=0.01)
+    expected = scan_basins(CANONICAL.build(), AXES, fraction=0.01)
     assert record["hitting_time"].attrs["fraction"] == 0.01
     assert np.allclose(record["hitting_time"], expected["hitting_time"], rtol=1e-9, equal_nan=True)
     learned = record["label"] == Label.GLOBAL_MINIMUM
@@ -198,7 +203,7 @@ import flowsim.scan.store, h5py
 
 folder, wanted = Path(sys.argv[1]), int(sys.argv[2])
 axes = {"e": cell_centres(-2, 2, 12), "w": cell_centres(-2, 2, 16)}
-scan = Scan(ModelChoice(), 0.5, 0.8, Grid(axes), chunk=8)
+scan = Scan(ModelSpec.first("canonical"), Grid(axes), chunk=8)
 write_scan(scan, folder / "calm.nc")
 calm, out = (folder / "calm.nc").read_bytes(), folder / "a.nc"
 draw = random.Random(1)
@@ -454,7 +459,7 @@ from pathlib import Path
 from flowsim import *
 from flowsim.boundary.in_record import refine_scan
 axes = {"e": cell_centres(-2, 2, 9), "w": cell_centres(-2, 2, 7)}
-scan = Scan(ModelChoice(), 0.5, 0.8, Grid(axes), chunk=16)
+scan = Scan(ModelSpec.first("canonical"), Grid(axes), chunk=16)
 out = sys.argv[1]
 for limit in (300, 700, 5000, 9000, -1):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, -1))
@@ -531,7 +536,7 @@ def test_the_record_tells_all_its_settings(calm, tmp_path):
     settings = json.loads(attributes["settings"])
     assert settings["p"] == "0.5"
     assert settings["versions"].startswith("python")
-    assert ModelChoice.from_settings(settings) == ModelChoice()
+    assert spec_of(settings) == CANONICAL
     assert attributes["threads"] == 1
     assert attributes["regime"] == "p + q > 1"
     assert {"versions", "commit", "command", "chunk", "atol"} <= attributes.keys()
@@ -540,19 +545,19 @@ def test_the_record_tells_all_its_settings(calm, tmp_path):
 
 def test_a_scan_that_torchdiffeq_decides(tmp_path):
     axes = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 1, 5)}
-    usual = Scan(ModelChoice(), 0.5, 0.8, Grid(axes))
-    other = Scan(ModelChoice(), 0.5, 0.8, Grid(axes), integrator="torchdiffeq")
+    usual = Scan(CANONICAL, Grid(axes))
+    other = Scan(CANONICAL, Grid(axes), integrator="torchdiffeq")
     assert "integrator" not in {**usual.settings(), **usual.attributes()}
     record = read_record(write_scan(other, tmp_path / "scan.nc"), "scan")
     assert (record["rule"] == Rule.REFERENCE).all()
     assert record.attrs["integrator"] == "torchdiffeq"
-    alone = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), axes, integrator="torchdiffeq")
+    alone = scan_basins(CANONICAL.build(), axes, integrator="torchdiffeq")
     assert alone["limit_w"].equals(record["limit_w"])
     ours = read_record(write_scan(usual, tmp_path / "ours.nc"), "scan")
     assert record["label"].equals(ours["label"])
     assert abs(record["limit_loss"] - ours["limit_loss"]).max() < 1e-8
     with pytest.raises(InputError, match="one of flowsim, torchdiffeq, not 'odeint'"):
-        Scan(ModelChoice(), 0.5, 0.8, Grid(axes), integrator="odeint")
+        Scan(CANONICAL, Grid(axes), integrator="odeint")
 
 
 @pytest.mark.parametrize("error, reason", [
@@ -568,7 +573,7 @@ def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, error, reas
         write_scan(small(), tmp_path / "scan.nc")
 
 
-UNIFORM = {"model": ModelChoice("uniform"), "starts": Grid(AXES, {"a": 0.5}), "chunk": 50}
+UNIFORM = {"model": ModelSpec.first("uniform"), "starts": Grid(AXES, {"a": 0.5}), "chunk": 50}
 
 
 def test_several_lengths_are_a_dimension_and_each_is_the_scan_at_one(tmp_path):
@@ -582,7 +587,7 @@ def test_several_lengths_are_a_dimension_and_each_is_the_scan_at_one(tmp_path):
     here = record.sel(q=0.8, length=5)
     assert (here["label"].to_numpy() == one["label"].to_numpy()).all()
     assert np.allclose(here["limit_loss"], one["limit_loss"], rtol=1e-9)
-    with pytest.raises(InputError, match="not of one N: give length"):
+    with pytest.raises(InputError, match="not of one length: give length"):
         model_of(record.attrs, q=0.8)
 
 
@@ -600,7 +605,7 @@ def test_lengths_that_no_model_has_are_refused(changes, message):
 
 
 def test_the_axes_of_xarrays_own_plots_are_short():
-    record = scan_basins(ModelChoice().on(BinaryChain(0.5, 0.8)), AXES)
+    record = scan_basins(CANONICAL.build(), AXES)
     names = {name: record[name].attrs["long_name"] for name in ("e", "w", "label")}
     assert names["e"] == "embedding e"
     assert max(map(len, names.values())) < 40

@@ -10,7 +10,7 @@ from flowsim import (
     Grid,
     InputError,
     Label,
-    ModelChoice,
+    ModelSpec,
     OptimizerChoice,
     ReducedTraining,
     Scan,
@@ -22,7 +22,7 @@ from flowsim import (
     write_scan,
 )
 
-RANK_ONE = ModelChoice("rank-one", 6)
+RANK_ONE = ModelSpec.first("rank-one", length=6)
 QUICK = OptimizerChoice.named("adamw-papers", steps=60, d=4, nudge=1e-12)
 AXES = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 2, 5)}
 
@@ -30,7 +30,7 @@ AXES = {"e": cell_centres(-2, 2, 6), "w": cell_centres(-2, 2, 5)}
 @pytest.mark.parametrize("others", ["pickled", pytest.param("processes", marks=pytest.mark.slow)])
 def test_any_division_of_the_work_gives_the_same_bytes(tmp_path, others, monkeypatch):
     paths = [tmp_path / name for name in ("one.nc", "two.nc")]
-    scan = Scan(RANK_ONE, 0.5, (0.3, 0.8), Grid(AXES), chunk=7, optimizer=QUICK)
+    scan = Scan(RANK_ONE, Grid(AXES), {"q": (0.3, 0.8)}, chunk=7, optimizer=QUICK)
     if others == "pickled":
         pickled(monkeypatch)
     for path, jobs in zip(paths, (1, 2), strict=True):
@@ -48,10 +48,10 @@ def test_any_division_of_the_work_gives_the_same_bytes(tmp_path, others, monkeyp
 
 def test_other_numbers_of_the_optimizer_are_other_scans(tmp_path):
     path = tmp_path / "scan.nc"
-    write_scan(Scan(RANK_ONE, 0.5, 0.8, Grid(AXES), optimizer=QUICK), path)
+    write_scan(Scan(RANK_ONE, Grid(AXES), optimizer=QUICK), path)
     other = OptimizerChoice.named("adamw-papers", steps=60, d=8, nudge=1e-12)
     with pytest.raises(InputError, match="d: 4, now 8"):
-        write_scan(Scan(RANK_ONE, 0.5, 0.8, Grid(AXES), optimizer=other), path, resume=True)
+        write_scan(Scan(RANK_ONE, Grid(AXES), optimizer=other), path, resume=True)
 
 
 def test_clouds_have_intervals():
@@ -63,7 +63,7 @@ def test_clouds_have_intervals():
 def test_what_belongs_to_the_flow_is_refused():
     for options in ({"rtol": 1e-8}, {"fraction": 0.1}, {"integrator": "torchdiffeq"}):
         with pytest.raises(InputError, match="are of the flow"):
-            Scan(RANK_ONE, 0.5, 0.8, Grid(AXES), optimizer=QUICK, **options)
+            Scan(RANK_ONE, Grid(AXES), optimizer=QUICK, **options)
     with pytest.raises(InputError, match="the canonical model has no batches"):
         scan_basins(model("canonical", 0.5, 0.8), AXES, optimizer=QUICK)
 

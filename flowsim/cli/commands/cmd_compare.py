@@ -11,6 +11,8 @@ from flowsim.cli.groups import Budget, FigureFiles, ModelOnChain, chain_words
 from flowsim.cli.options import FULL, OUTPUT, WINDOW, Interval, option
 from flowsim.cli.output import neutral_command, progress, redraw, report, require_file, write_figure
 from flowsim.errors import InputError
+from flowsim.models.states import HIDDEN_PER_STATE
+from flowsim.spec import ModelSpec, built_in, has_parameter, parameters
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,22 +68,28 @@ class Compare(ModelOnChain, Budget, FigureFiles):
     scheduler: options.Scheduler = None
     resume: options.Resume = False
 
-    def chosen(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """As of other commands; but the transformer has --length positions beside any model."""
-        found = super().chosen()
-        return found if self.family.has("length", found) else found | {"length": None}
+        found = super().arguments()
+        has_length = has_parameter(built_in(self.model), "length", found)
+        return found if has_length else found | {"length": None}
+
+    @property
+    def units(self) -> int | None:
+        """Hidden units for each of several states."""
+        return None if self.states is None else self.hidden_per_state or HIDDEN_PER_STATE
 
     def hidden(self) -> int:
         """Hidden units of the transformer."""
-        m = self.choice().hidden_per_state
-        return 4 * self.d if self.states is None else self.states * m
+        return 4 * self.d if not (self.states and self.units) else self.states * self.units
 
     def name_words(self) -> list[str]:
         """What the files are named after; InputError for a chain that the model is not for."""
         own, words = {"S": self.states, "m": self.hidden_per_state}, [str(self.model), self.trainer]
         words += [f"{letter}{value}" for letter, value in own.items() if value]
         words += [] if self.points is None else [self.points.stem]
-        if all(vars(self)[name] is not None for name in self.family.data):
+        needed = [name for name, x in parameters(built_in(self.model)).items() if x.required]
+        if all(vars(self)[name] is not None for name in needed):
             words += chain_words(self.p, self.q)
         return words
 
@@ -89,7 +97,7 @@ class Compare(ModelOnChain, Budget, FigureFiles):
         """3 where starts are (e, w, a), else 2."""
         from full_model.comparison.comparable import lifted_from
 
-        return len(lifted_from(self.choice(), self.fixed()))
+        return len(lifted_from(self.model, self.attention, self.fixed()))
 
 
 def compare(given: Compare) -> None:
@@ -131,10 +139,9 @@ def _check(given: Compare) -> None:
     from full_model.comparison.comparable import check_comparable, check_sampled
 
     check_comparable(given.model)
-    needed = any(option.needed for option in given.family.options.values())
-    if given.points is None or needed or (given.p, given.q) != (None, None):
-        given.chain_of_model()  # else a record of binary starts may have one
-    given.choice()
+    if given.points is None or given.states or (given.p, given.q) != (None, None):
+        given.spec()  # else a record of binary starts may have a chain
+    ModelSpec.first(given.model, **given.arguments())
     window = [x for x in (given.grid, given.w_range, given.e_range) if x is not None]
     if (given.points is not None) + (given.cloud is not None) + bool(window) > 1:
         raise InputError("give one of --grid (with its ranges), --cloud and --points")
@@ -194,12 +201,12 @@ def _starts(given: Compare) -> tuple[Tensor, GapChain, dict[str, object]]:
         sigma = given.sigma.sigma
         assert isinstance(sigma, float)
         points = cloud_points(given.cloud, sigma, given.seed, dimensions)
-        return points, given.chain_of_model(), {"starts": "cloud", "sigma": sigma}
+        return points, given.spec().chain(), {"starts": "cloud", "sigma": sigma}
     rows, columns = given.grid or (20, 20)
     window = given.w_range or _WINDOW, given.e_range or _WINDOW
     a = given.fixed().get("a", 0.5) if dimensions == 3 else None
     points = grid_points(columns, rows, *window, a)
-    return points, given.chain_of_model(), {"starts": "grid", "columns": columns, "rows": rows}
+    return points, given.spec().chain(), {"starts": "grid", "columns": columns, "rows": rows}
 
 
 def _points_of_file(given: Compare, path: Path, dimensions: int) -> tuple[Tensor, GapChain]:
@@ -209,13 +216,12 @@ def _points_of_file(given: Compare, path: Path, dimensions: int) -> tuple[Tensor
     from flowsim.scan.starts import Points
     from full_model.comparison.points import check_points, stored_points
 
-    chain = None if given.p is None else given.chain_of_model()
+    chain = None if given.p is None else given.spec().chain()
     if path.suffix.lower() == ".nc":
-        m = None if given.states is None else given.choice().hidden_per_state
-        return stored_points(path, chain, given.length, given.d, dimensions, m)
+        return stored_points(path, chain, given.length, given.d, dimensions, given.units)
     table = Points.read(path, ("e", "w", "a")[:dimensions])
     rows = table.block(0, table.shape[0])[:, [table.names.index(n) for n in "ewa"[:dimensions]]]
-    return check_points(torch.from_numpy(rows.copy())), given.chain_of_model()
+    return check_points(torch.from_numpy(rows.copy())), given.spec().chain()
 
 
 def _train(given: Compare, settings: Comparison, points: Tensor, checkpoint: Path) -> xr.Dataset:

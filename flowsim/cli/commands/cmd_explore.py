@@ -11,6 +11,7 @@ from flowsim.cli.groups import ReducedModelOptions
 from flowsim.cli.options import WORK, flag, option
 from flowsim.cli.output import say, tell
 from flowsim.errors import InputError
+from flowsim.spec import BUILT_IN, ModelSpec, built_in, parameters
 
 if TYPE_CHECKING:
     from flowsim.explorer.view import View
@@ -72,14 +73,14 @@ def first_view(given: Explore) -> View:
     """What a page shows first."""
     from flowsim.explorer.view import View, Window
 
-    choice, given_data = given.choice(), {"p": given.p, "q": given.q}
-    usual = {name: about.default for name, about in choice.family.data.items()}
-    data = usual | {name: value for name, value in given_data.items() if value is not None}
-    View(choice, **data)  # refuses sizes that no page shows, before a model of that size is built
-    model = choice.on(choice.chain(**data)).showing(*(given.window or ()))
+    known = parameters(built_in(given.model)) if given.model in BUILT_IN else {}
+    usual = {name: known[name].default for name in ("p", "q") if name in known}
+    spec = ModelSpec(given.model, usual | given.arguments())
+    View(spec)  # refuses sizes that no page shows, before a model of that size is built
+    model = spec.build().showing(*(given.window or ()))
     plane = model.plane
     window = {**plane.window, **(given.window or {})}
     return View(
-        choice, **data, fixed=tuple(given.fixed().items()),
+        spec, fixed=tuple(given.fixed().items()),
         window=Window(*window[plane.x], *window[plane.y]), axes=vars(model).get("shown", ()),
     )  # fmt: skip

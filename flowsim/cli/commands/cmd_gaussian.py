@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from flowsim.cli import options
 from flowsim.cli.groups import ModelFigure, Tolerances
@@ -13,6 +13,8 @@ from flowsim.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from flowsim.spec import ModelSpec
 
 #: Starts of one run, which are held in memory.
 MAX_STARTS = 10_000_000
@@ -55,9 +57,9 @@ def gaussian(given: Gaussian) -> None:
     given.check_optimizer(given.model, None, 1e-12, "flowsim")
     samples = given.samples or (4096 if given.optimizer is None else 256)
     sigmas = _sigmas(given, samples)
-    chain = given.chain_of_model()
+    spec = given.spec()
     figure, stored = given.files_of("gaussian")
-    record = _compute(given, chain, sigmas, samples)
+    record = _compute(given, spec, sigmas, samples)
     summary = write_figure(record, figure, stored, **given.look())
     report("gaussian", summary, {"figure": figure, "record": stored}, given)
 
@@ -76,7 +78,9 @@ def _sigmas(given: Gaussian, samples: int) -> tuple[float, ...]:
     return sigmas
 
 
-def _compute(given: Gaussian, chain: Any, sigmas: tuple[float, ...], samples: int) -> xr.Dataset:
+def _compute(
+    given: Gaussian, spec: ModelSpec, sigmas: tuple[float, ...], samples: int
+) -> xr.Dataset:
     """Follow the starts of every scale."""
     import numpy as np
     import torch
@@ -84,7 +88,7 @@ def _compute(given: Gaussian, chain: Any, sigmas: tuple[float, ...], samples: in
     from flowsim.scan.gaussian import gaussian_record
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = given.choice().on(chain)
+    model = spec.build()
     if given.fixed():
         raise InputError("--fix has no use here: every coordinate is drawn")
     optimizer = given.choice_of_optimizer(given.model, given.seed)

@@ -94,13 +94,13 @@ def portrait(given: Portrait) -> None:
     if given.source is not None:
         redraw(given.source, given)
         return
-    chain = given.chain_of_model()
+    spec = given.spec()
     _check(given)
     view = ["3d"] if given.view == "3d" else []
     import torch
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model = given.choice().on(chain)
+    model = spec.build()
     if given.view == "plane":
         model = model.showing(*(given.window or ()))
     chosen = vars(model).get("shown", ())  # axes other than the model's usual ones

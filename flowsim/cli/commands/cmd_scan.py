@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from flowsim.interface import Model
-    from flowsim.models.catalogue import ModelChoice
     from flowsim.scan.starts import Starts
+    from flowsim.spec import ModelSpec
 
 #: How labels are called beside a count, in the order of display; and the numbers of found ends.
 SHOWN = {1: "minima", 2: "trapped", 3: "saddle", 0: "unresolved"}
@@ -101,6 +101,7 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
         option(MODEL, "N", f"Positions, of {options.having('length')}, or LOW:HIGH:COUNT of them. "
                f" [default: {options.DEFAULT_LENGTH}]", parser=options.lengths, show_default=False),
     ] = None  # type: ignore[assignment]  # fmt: skip
+    set: options.SetSeveral = None
     fraction: Annotated[
         float | None,
         option(WORK, "X",
@@ -125,10 +126,16 @@ class ScanOptions(StartOptions, ReducedModelOptions, OptimizerOptions, Tolerance
     ] = None  # fmt: skip
     overwrite: options.Overwrite = False
 
-    def chosen(self) -> dict[str, Any]:
-        """What the options say of the model, with the first of several N."""
-        chosen = super().chosen()
-        return {**chosen, **({"length": self.length[0]} if self.length else {})}
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the model, with the first of several values."""
+        return {
+            name: x[0] if isinstance(x, tuple) else x for name, x in super().arguments().items()
+        }
+
+    def over(self) -> dict[str, tuple[float, ...]]:
+        """The arguments that have several values."""
+        given = super().arguments()
+        return {name: x for name, x in given.items() if isinstance(x, tuple) and len(x) > 1}
 
     def length_word(self, length: int) -> str:
         """The first and the last N, where there are several."""
@@ -162,15 +169,14 @@ def scan(given: ScanOptions) -> None:
       flowsim scan --p 0.5 --q 0.8 --model rank-one --optimizer adamw --grid 64x64
       flowsim scan --p 0.5 --q 0.8 --model uniform --length 2:16:8 --grid 64x64x16
       flowsim scan --model induction --length 9 --grid 64x64 --range alpha=-6:6
+      flowsim scan --model mine.py:DoubleWell --set g=0:1:11 --grid 64x64
     """
-    given.check_data({"p": given.p, "q": given.q})
-    choice = given.choice()
-    chain = choice.chain(*(None if v is None else v[0] for v in (given.p, given.q)))
+    spec = given.spec()
     _check(given)
     import torch
 
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
-    model, out = choice.on(chain), given.path()
+    model, out = spec.build(), given.path()
     starts = _starts_of(given, model, given.fixed())
     if given.refine is not None:
         from flowsim.boundary.in_record import check_memory
@@ -179,7 +185,7 @@ def scan(given: ScanOptions) -> None:
             varied = len(starts.dims)
             raise InputError(f"--refine needs two or three coordinates that vary, not {varied}")
         check_memory(starts.shape, given.refine)
-    summary = _run(given, choice, starts, model, out)
+    summary = _run(given, spec, starts, model, out)
     report("scan", summary, {"record": out}, given)
 
 
@@ -195,9 +201,7 @@ def _check(given: ScanOptions) -> None:
         raise InputError(
             "--fix goes with --grid and --cloud; a file of points has every coordinate"
         )
-    varied = (given.p, given.q, given.length)
-    one = all(values is None or len(values) == 1 for values in varied)
-    alone = given.grid is not None and one and min(given.grid) > 1
+    alone = given.grid is not None and not given.over() and min(given.grid) > 1
     if given.refine is not None and not alone:
         raise InputError(
             "--refine goes with --grid, two cells or more a side, at one p and q and N"
@@ -236,9 +240,7 @@ def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> St
     return Grid(axes, fixed)
 
 
-def _run(
-    given: ScanOptions, choice: ModelChoice, starts: Starts, model: Model, out: Path
-) -> Summary:
+def _run(given: ScanOptions, spec: ModelSpec, starts: Starts, model: Model, out: Path) -> Summary:
     """Compute the record, refine its boundary, and return what it says."""
     import xarray as xr
 
@@ -248,15 +250,13 @@ def _run(
     from flowsim.scan.plan import Scan
     from flowsim.scan.store import write_scan
 
-    p, q = (v[0] if v is not None and len(v) == 1 else v for v in (given.p, given.q))
-    several = given.length if given.length is not None and len(given.length) > 1 else None
     # where torchdiffeq or an optimizer decides all starts, none is decided again
     flow = given.integrator == "flowsim" and given.optimizer is None
     confirm = given.confirm if given.confirm is not None else sample_size(model) if flow else 0
     task = Scan(
-        choice, p, q, starts, given.fraction, given.rtol, given.atol, integrator=given.integrator,
-        optimizer=given.choice_of_optimizer(given.model, given.seed), device=given.device,
-        confirm=confirm, length=several, max_steps=given.max_steps,
+        spec, starts, given.over(), given.fraction, given.rtol, given.atol,
+        integrator=given.integrator, confirm=confirm, device=given.device,
+        optimizer=given.choice_of_optimizer(given.model, given.seed), max_steps=given.max_steps,
     )  # fmt: skip
     given.check_optimizer_size(task.model_at(task.size - 1), min(task.size, task.chunk))
     named = model.levels() is not None

@@ -9,13 +9,15 @@ from bokeh import models
 from bokeh.layouts import column
 
 from flowsim.explorer.training import MOST_D, MOST_N, MOST_NOISE, MOST_RATE, MOST_STEPS
-from flowsim.explorer.view import MOST_POSITIONS, MOST_STATES, View
-from flowsim.models.catalogue import MODELS, family_of
+from flowsim.explorer.view import View
+from flowsim.spec import BUILT_IN, Parameter, built_in, models_with, parameters
 
 TRAINER_WORDS = [
     ("gd", "gradient descent"), ("flow", "gradient flow"), ("sgd", "SGD"), ("adamw", "AdamW"),
     ("adamw-papers", "AdamW, papers' recipe"),
 ]  # fmt: skip
+#: Arguments with widgets of their own.
+_WIDGETS = ("p", "q", "length", "states")
 #: What a drag does, in the order of the buttons.
 ZOOM, MOVE, CLOUD = 0, 1, 2
 _STYLE = """
@@ -31,8 +33,20 @@ _STYLE = """
 def model_words(view: View) -> list[tuple[str, str]]:
     """The models that the page shows, by their names, with what a menu calls them; first the
     user's own, if the page was opened with one."""
-    families = [view.choice.family] if view.choice.name not in MODELS else []
-    return [(family.name, family.title) for family in (*families, *map(family_of, MODELS))]
+    own = [(view.spec.name, view.spec.name.rpartition(":")[2])] if view.spec.is_own else []
+    return own + [(name, built_in(name).title) for name in BUILT_IN]
+
+
+def slider_values(view: View) -> dict[str, tuple[float, Parameter]]:
+    """The first value of every numeric argument, of any model in the menu, that has a slider; p, q
+    and sizes have widgets of their own."""
+    found: dict[str, tuple[float, Parameter]] = {}
+    for name in BUILT_IN:
+        for argument, about in parameters(built_in(name)).items():
+            if type(about.default) in (int, float) and argument not in _WIDGETS:
+                found[argument] = (about.default, about)
+    own = view.numbers if view.spec.is_own else {}
+    return found | {name: (value, view.spec.parameters[name]) for name, value in own.items()}
 
 
 class Controls:
@@ -44,12 +58,12 @@ class Controls:
         self.p = _slider("p: chance of 1 after 0", 0.01, 0.99, "p")
         self.q = _slider("q: chance of 0 after 1", 0.01, 0.99, "q")
         self.a = _slider("a: attention of the slice", -2.0, 2.0, "a", 0.05)
-        self.sliders = {name: _slider(name, *_range(value), name, _step(value))
-                        for name, value in view.arguments.items()}  # fmt: skip
+        self.sliders = {name: _slider(name, *_range(value, about), name, _step(value))
+                        for name, (value, about) in slider_values(view).items()}  # fmt: skip
         self.arguments = column(*self.sliders.values(), sizing_mode="stretch_width")
         self.arguments.name = "arguments"
-        self.length = self._spinner("N, positions", "length", 1, MOST_POSITIONS)
-        self.states = self._spinner("S, states", "states", 2, MOST_STATES)
+        self.length = self._spinner("N, positions", "length", *_most("length"))
+        self.states = self._spinner("S, states", "states", *_most("states"))
         self.options = self._boxes("options", "attention", "untied")
         self.reading = _words("reading")
         ways = ["zooms", "moves", "throws a cloud"]
@@ -123,8 +137,18 @@ def _look() -> models.InlineStyleSheet:
     return models.InlineStyleSheet(css=_STYLE)
 
 
-def _range(value: float) -> tuple[float, float]:
-    """Where the slider of an argument ends: four times its value to both sides, or from −1 to 1."""
+def _most(name: str) -> tuple[float, float]:
+    """The values of an argument that the explorer shows."""
+    shown = next(iter(models_with(name).values())).shown
+    assert shown is not None, f"{name} needs values that are shown"
+    return shown
+
+
+def _range(value: float, about: Parameter | None = None) -> tuple[float, float]:
+    """The ends of an argument's slider: by its declaration, or four times its value to both sides,
+    or from −1 to 1."""
+    if about is not None and about.shown is not None:
+        return about.shown
     reach = 4 * abs(value) or 1.0
     return -reach, reach
 

@@ -40,8 +40,8 @@ class Choices:
 
             widget.on_change("active" if hasattr(widget, "active") else "value", changed)
 
-        on_change(c.p, lambda view, new: replace(view, p=round(float(new), 6)))
-        on_change(c.q, lambda view, new: replace(view, q=round(float(new), 6)))
+        on_change(c.p, lambda view, new: view.with_arguments(p=round(float(new), 6)))
+        on_change(c.q, lambda view, new: view.with_arguments(q=round(float(new), 6)))
         on_change(c.a, lambda view, new: view.with_slice(round(float(new), 6)))
         for name, slider in c.sliders.items():
             on_change(slider, partial(_with_argument, name))
@@ -54,30 +54,34 @@ class Choices:
     def show(self) -> None:
         """Let the widgets show the page's view, without their callbacks."""
         c, view = self.visit.controls, self.visit.view
-        choice = view.choice
-        options, data = choice.family.options, choice.family.data
+        spec, own = view.spec, {} if view.spec.is_own else view.spec.parameters
         self.showing = True
         try:
-            own = view.arguments
-            pairs = [(c.p, view.p), (c.q, view.q), (c.a, view.held.get(view.slice_name or "", 0.0))]
-            pairs += [(slider, own[name]) for name, slider in c.sliders.items() if name in own]
+            sliders = {name: slider for name, slider in c.sliders.items() if name in view.numbers}
+            pairs = [(c.a, view.held.get(view.slice_name or "", 0.0))]
+            pairs += [(slider, view.numbers[name]) for name, slider in sliders.items()]
+            pairs += [(slider, spec.get(n)) for n, slider in (("p", c.p), ("q", c.q)) if n in own]
             for slider, value in pairs:
                 if not abs(slider.value - value) <= 1e-6:  # one that is moved is left alone
                     slider.value = value
-            c.p.title = f"p: {data['p'].help}" if data else ""
-            c.p.visible, c.q.visible = "p" in data, "q" in data
-            c.a.visible, c.arguments.visible = view.slice_name is not None, bool(own)
+            c.p.title = f"p: {own['p'].help}" if "p" in own else ""
+            c.p.visible, c.q.visible = "p" in own, "q" in own
+            for name, slider in c.sliders.items():
+                slider.visible = name in sliders
+            c.a.visible, c.arguments.visible = view.slice_name is not None, bool(sliders)
             c.a.title = f"{view.slice_name}: {'attention of the ' * view.trains}slice"
             c.place.title = f"Start at {view.x}, {view.y}"
             for widget in c.of_training:
                 widget.visible = view.trains
-            c.model.value = choice.name
+            c.model.value = spec.name
             for widget, name in ((c.length, "length"), (c.states, "states")):
-                widget.visible = name in choice.options
+                widget.visible = name in own and name in spec.options
                 if widget.visible:
-                    widget.value = choice.options[name]
-            c.options.visible = {"attention", "tied"} <= options.keys()
-            c.options.active = [0] * choice.attention + [1] * (not choice.tied)
+                    widget.value = spec.get(name)
+            c.options.visible = {"attention", "tied"} <= own.keys()
+            c.options.active = [0] * spec.get("attention", False) + [1] * (
+                not spec.get("tied", True)
+            )
             c.backward.active = [0] if view.backward else []
             c.undo.disabled = not (self.visit.undone or view.starts)
             c.clear.disabled = not (view.starts or view.puff or self.visit.plane.laid)
@@ -95,7 +99,7 @@ class Choices:
         c = self.visit.controls
         on, name = list(c.options.active), str(c.model.value)
         options: dict[str, Any] = {}
-        if name == view.choice.name and view.trains:  # what is chosen belongs to the model before
+        if name == view.spec.name and view.trains:  # what is chosen belongs to the model before
             options |= {"attention": 0 in on, "tied": 1 not in on}
             for size in ("length", "states"):
                 value = getattr(c, size).value
@@ -105,8 +109,8 @@ class Choices:
 
 def _with_argument(name: str, view: View, new: Any) -> View:
     """A model of the user's own with another number."""
-    number = int(new) if type(view.arguments[name]) is int else round(float(new), 9)
-    return view.with_model(view.choice.name, **{name: number})
+    number = int(new) if type(view.numbers[name]) is int else round(float(new), 9)
+    return view.with_arguments(**{name: number})
 
 
 #: Runs that are shown at once.

@@ -115,7 +115,7 @@ class Visit:
             wait = 0 if everything else REST
             self.soon("chain", wait, lambda: self.times.show_chain(self.view))
         if model or window:
-            self.picture.outdate(model and view.choice != before.choice)
+            self.picture.outdate(model and view.but_chain != before.but_chain)
             self.soon("plane", max(_TOGETHER, self.picture.early), self.picture.draw)
         if everything or (starts and (view.starts or before.starts)):
             if len(view.starts) != len(before.starts):

@@ -229,7 +229,7 @@ def verdict(view: View, run: Run) -> str:
         Label.SADDLE: "rests at a saddle",
     }
     flow = "the flow"
-    flow += f" of N = {view.choice.length}" if other_length(view, run.settings) else ""
+    flow += f" of N = {view.spec.get('length')}" if other_length(view, run.settings) else ""
     agree = run.outcome == run.predicted
     ending = f"just as {flow} says" if agree else f"but {flow} from here {does}"
     when = f"After {latest.step} steps" if latest.step else "At its very start"
@@ -240,7 +240,7 @@ def verdict(view: View, run: Run) -> str:
 
 def other_length(view: View, full: FullSettings) -> str:
     """A paragraph where training has another N than the view's flow, else nothing."""
-    flow, trained = view.choice.length, full_length(view, full.length)
+    flow, trained = view.spec.get("length"), full_length(view, full.length)
     if flow is None or flow == trained:
         return ""
     return (

@@ -1,0 +1,23 @@
+"""The arguments of the canonical model of a hidden chain whose symbols are flipped."""
+
+from dataclasses import dataclass
+
+from flowsim.chain import BinaryChain
+from flowsim.models.arguments import BIAS, OnBinaryChain
+from flowsim.models.flips.chain import FlippedChain
+from flowsim.spec import Parameter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flips(OnBinaryChain):
+    """flips (e, w), the canonical model of a hidden chain"""
+
+    home = "flowsim.models.flips.model:FlipsModel"
+    title = "Hidden chain with flips"
+    of_chain = ("p", "q", "flip")
+
+    flip: float = Parameter(0.1, "chance that a symbol is flipped", shown=(0.0, 0.49)).field()
+    bias: str = BIAS.field()
+
+    def chain(self) -> FlippedChain:
+        return FlippedChain.of(BinaryChain(self.p, self.q), self.flip)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flowsim.models.canonical.model import CanonicalModel
-from flowsim.models.flips.family import FlippedChain
+from flowsim.models.flips.chain import FlippedChain
 
 
 class FlipsModel(CanonicalModel):

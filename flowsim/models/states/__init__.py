@@ -1,0 +1,51 @@
+"""The arguments of the planes of S states, without attention and with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from flowsim.markov import SymmetricChain
+from flowsim.models.arguments import LENGTH, Arguments
+from flowsim.spec import Parameter, import_object
+
+if TYPE_CHECKING:
+    from flowsim.interface import Model
+
+#: m, the hidden units for each state, unless given.
+HIDDEN_PER_STATE = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class States(Arguments):
+    """states (e, w), exact for S logits, with --attention (e, w, v)"""
+
+    home = "flowsim.models.states.plane:StatesModel"
+    title = "More than two states"
+    lacks: ClassVar = {
+        "bias": "has a bias that is zero by symmetry; omit bias",
+        "q": "takes no q: its chain stays with probability 1 - p",
+    }
+
+    states: int = Parameter(5, "the number of states", required=True, shown=(2, 50)).field()
+    p: float = Parameter(
+        0.9, "chance to leave a state", required=True, shown=(0.001, 0.999)
+    ).field()
+    hidden_per_state: int = Parameter(
+        HIDDEN_PER_STATE, "hidden units for each state", shown=(1, 50)
+    ).field()
+    attention: bool = Parameter(False, "uniform attention a = v|v|").field()
+    length: int = replace(LENGTH, requires="attention").field()
+
+    def chain(self) -> SymmetricChain:
+        return SymmetricChain(self.states, self.p)
+
+    def build(self) -> Model:
+        chain, m = self.chain(), self.hidden_per_state
+        attends = "flowsim.models.states.attention:StatesAttentionModel"
+        model: Model = (
+            import_object(attends)(chain, self.length, m)
+            if self.attention
+            else import_object(self.home)(chain, m)
+        )
+        return model

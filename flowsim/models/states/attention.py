@@ -12,7 +12,7 @@ from torch import Tensor
 from flowsim.interface import Integral
 from flowsim.markov import SymmetricChain
 from flowsim.models.on_chain import OnChain
-from flowsim.models.states.family import HIDDEN_PER_STATE
+from flowsim.models.states import HIDDEN_PER_STATE
 from flowsim.models.states.law import ShareLaw, share_law
 from flowsim.models.states.plane import StatesModel
 from flowsim.models.states.planes import StatesPlane

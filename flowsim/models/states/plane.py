@@ -16,7 +16,7 @@ from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, reaches_globa
 from flowsim.models.gap_family.base import GapModel
 from flowsim.models.gap_family.loss import relative_entropy
 from flowsim.models.on_chain import canonical_integral
-from flowsim.models.states.family import HIDDEN_PER_STATE
+from flowsim.models.states import HIDDEN_PER_STATE
 from flowsim.models.states.planes import StatesPlane
 from flowsim.models.words import symmetric_words
 

@@ -51,6 +51,7 @@ class UntiedModel(BinaryGapModel):
     """
 
     name = "untied"
+    tied = False
 
     coordinates = ("e", "u", "w")
     keeps_sign = (False, False, True)

@@ -1,17 +1,11 @@
-"""The canonical model of a hidden chain whose symbols are flipped, by its name."""
+"""The chain of neighbouring symbols of a hidden chain with flips."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.models.family import BIAS, Family, Option, located
-
-if TYPE_CHECKING:
-    from flowsim.interface import Model
 
 
 @dataclass(frozen=True)
@@ -42,24 +36,3 @@ class FlippedChain(BinaryChain):
         eigenvalue = (1 - 2 * flip) ** 2 * hidden.second_eigenvalue
         eigenvalue *= (zero / seen_zero) * (one / seen_one)
         return cls(seen_one * (1 - eigenvalue), seen_zero * (1 - eigenvalue), hidden, float(flip))
-
-
-class _Flips(Family):
-    """Models of hidden chains; p and q are those of the hidden chain, ε is an option."""
-
-    def chain(self, options: Mapping[str, Any], **chances: float) -> FlippedChain:
-        return FlippedChain.of(BinaryChain(**chances), options["flip"])
-
-    def build(self, chain: Any, options: Mapping[str, Any]) -> Model:
-        if not isinstance(chain, FlippedChain):
-            raise InputError(f"the flips model is of flipped chains, not for {chain!r}")
-        return located(self.home)(chain, options["bias"])
-
-
-FAMILY = _Flips(
-    "flips",
-    "flips (e, w), the canonical model of a hidden chain",
-    "Hidden chain with flips",
-    "flowsim.models.flips.model:FlipsModel",
-    {"flip": Option(0.1, "chance that a symbol is flipped"), "bias": BIAS},
-)

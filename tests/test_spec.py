@@ -1,0 +1,188 @@
+"""The value that names a model."""
+
+import copy
+import inspect
+import pickle
+import subprocess
+import sys
+
+import cloudpickle
+import pytest
+import torch
+
+import flowsim
+from flowsim import AttentionModel, BinaryChain, InductionModel, InputError, RankOneModel
+from flowsim.spec import (
+    BUILT_IN,
+    ModelSpec,
+    built_in,
+    import_object,
+    models_with,
+    parameters,
+    spec_of,
+)
+
+#: Arguments that are not the defaults, of the models that have such.
+UNUSUAL = {
+    "canonical": {"bias": "dynamic"},
+    "uniform": {"length": 3},
+    "rank-one": {"length": 2, "attention": True, "tied": False},
+    "states": {"states": 3, "attention": True, "length": 2, "hidden_per_state": 5},
+    "induction": {"length": 4},
+    "flips": {"flip": 0.2},
+}
+SPECS = [ModelSpec.first(name, **UNUSUAL.get(name, {})) for name in BUILT_IN]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_a_model_and_its_record_lead_back_to_its_spec(spec):
+    model = spec.build()
+    assert model.name == spec.name and ModelSpec.of(model) == spec == spec_of(model.attributes())
+    assert model is spec.build()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_a_spec_is_a_value(spec):
+    for again in (pickle.loads(pickle.dumps(spec)), copy.deepcopy(spec)):
+        assert again == spec and hash(again) == hash(spec) and repr(again) == repr(spec)
+    assert spec != ModelSpec.first("linear", bias="dynamic")
+    with pytest.raises(AttributeError):
+        spec.target = "canonical"
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_the_defaults_are_those_of_the_constructor(name):
+    kind = built_in(name)
+    usual = inspect.signature(import_object(kind.home)).parameters
+    for argument, about in parameters(kind).items():
+        if argument in usual and usual[argument].default not in (inspect.Parameter.empty, None):
+            assert about.default == usual[argument].default
+
+
+def test_none_counts_as_not_given():
+    spec = ModelSpec("canonical", {"p": 0.5, "q": 0.8, "states": None})
+    assert spec == ModelSpec.first("canonical")
+    assert spec.options == {"p": 0.5, "q": 0.8, "bias": "optimal"}
+    assert spec.get("length") is None and spec.replace(p=0.2).get("p") == 0.2
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("softmax", {}, "model must be one of canonical, uniform"),
+        ("canonicl", {}, "is canonical meant?"),
+        ("canonical", {"depth": 2}, "no model has an option 'depth'"),
+        ("canonical", {}, "needs p and q: chance of 1 after 0, chance of 0 after 1"),
+        ("linear", {"length": 3}, "no length; omit it, or choose uniform, rank-one, states or"),
+        ("canonical", {"attention": True}, "no attention; omit it, or choose rank-one or states"),
+        ("untied", {"tied": False}, "no untied weights; omit it, or choose rank-one"),
+        ("rank-one", {"bias": "dynamic"}, "always has its bias as a coordinate; omit bias"),
+        ("states", {"p": 0.5}, "needs states: the number of states"),
+        ("states", {"p": 0.5, "q": 0.5}, "takes no q"),
+        ("states", {"p": 0.5, "states": 3, "length": 4}, "no length without attention; omit it"),
+        ("induction", {"p": 0.5}, "draws the kernel of every sequence: omit p and q"),
+    ],
+)
+def test_other_names_and_arguments_are_refused_in_one_sentence(name, arguments, said):
+    with pytest.raises(InputError) as refused:
+        ModelSpec(name, arguments)
+    assert said in str(refused.value)
+
+
+def test_an_induction_model_of_other_kernels_is_not_built_of_a_record():
+    attributes = {"model": "induction", "length": 5, "prior": "beta"}
+    with pytest.raises(InputError, match="the kernels are from beta"):
+        spec_of(attributes).build()
+
+
+def test_a_record_of_several_values_says_what_to_give():
+    attributes = {"model": "uniform", "p": 0.5, "bias": "optimal"}
+    with pytest.raises(InputError, match="not of one q and one length: give q and length"):
+        flowsim.model_of(attributes)
+    model = flowsim.model_of(attributes, q=0.8, length=3)
+    assert model.chain == BinaryChain(0.5, 0.8) and model.length == 3
+
+
+def test_arguments_are_known_before_anything_large_is_imported():
+    """So that help and mistakes in options appear at once."""
+    code = (
+        "import sys, flowsim.cli.main, full_model.comparison.comparable as c\n"
+        "from flowsim.spec import models_with\n"
+        "assert c.COMPARABLE and models_with('p')\n"
+        "assert not {'torch', 'numba', 'xarray'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [*models_with("states")] == ["states"]
+
+
+def test_orbits_of_a_portrait_start_inside_its_window():
+    for spec in SPECS:
+        orbits = torch.tensor([*spec.build().plane.orbits])
+        assert ((orbits > 0) & (orbits < 1)).all(), spec.name
+
+
+WELL = """
+import flowsim
+
+class Well(flowsim.Model):
+    coordinates = ("x", "y")
+
+    def __init__(self, g: float = 0.2):
+        self.g = g
+
+    def loss(self, theta):
+        return ((theta - self.g) ** 2).sum(-1)
+"""
+
+
+def test_a_file_is_run_once_and_its_text_travels_with_the_spec(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(WELL)
+    spec = ModelSpec(f"{path}:Well", {"g": 0.1})
+    sent = cloudpickle.dumps((spec, spec.replace(g=0.3)))
+    path.write_text(WELL.replace("class Well", "class Other"))
+    code = (
+        "import pickle, sys; spec, other = pickle.load(sys.stdin.buffer)\n"
+        "assert spec.build().g == 0.1 and other.build().g == 0.3 and spec != other"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=sent, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    assert pickle.loads(pickle.dumps(spec)) == spec and spec.build().name == f"{path}:Well"
+    with pytest.raises(InputError, match="has no class Well; it has Other"):
+        ModelSpec(f"{path}:Well")
+
+
+def test_a_class_is_a_target_too():
+    space = {"__name__": "a_notebook"}
+    exec(WELL, space)
+    spec = ModelSpec(space["Well"], {"g": 0.1})
+    assert spec.name == "Well" and spec.build().g == 0.1 and ModelSpec.of(spec.build()) == spec
+    with pytest.raises(InputError, match="Well has no argument h; it takes g"):
+        spec.replace(h=1.0)
+    with pytest.raises(InputError, match="no class derived from"):
+        ModelSpec(dict)
+
+
+def test_tolerances_are_as_find_limits_says():
+    models = [flowsim.model(name, 0.5, 0.8) for name in ("canonical", "linear", "untied")]
+    assert all(model.flow().rtol == 1e-10 for model in models)
+    chain = BinaryChain(0.5, 0.8)
+    for model, rtol in ((RankOneModel(chain, 8), 1e-8), (InductionModel(5), 1e-8),
+                        (AttentionModel(chain, 8), 1e-6)):  # fmt: skip
+        assert model.flow().rtol == rtol
+
+
+def test_a_pace_is_how_fast_what_is_learned_decays():
+    p, q = 0.2, 0.9
+    for name in ("canonical", "linear", "rank-one"):
+        model = flowsim.model(name, p, q)
+        assert model.pace() == pytest.approx(p * q / (p + q) ** 2 * abs(1 - p - q))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("ModelChoice", "ModelSpec\\("), ("reduced_model", "model\\(name, p, q")]
+)
+def test_names_that_went_are_answered_with_the_new_ones(name, said):
+    with pytest.raises(AttributeError, match=said):
+        getattr(flowsim, name)
