@@ -134,12 +134,12 @@ def code_folder() -> str:
 def compiled(
     function: Callable[..., Any] | None = None,
     *,
-    fused: bool = False,
-    reordered: bool = False,
+    contract: bool = False,
+    reassoc: bool = False,
     inline: bool = False,
-    internal: bool = False,
-    makes_arrays: bool = False,
-    late: bool = False,
+    no_cpython_wrapper: bool = False,
+    nrt: bool = False,
+    optimize_in_caller: bool = False,
     tag: str = "",
 ) -> Any:
     """Decorator: compile ``function`` on its first call and keep the code on disk.
@@ -168,23 +168,24 @@ def compiled(
     """
     if function is None:
         return partial(
-            compiled, fused=fused, reordered=reordered, inline=inline, internal=internal,
-            makes_arrays=makes_arrays, late=late, tag=tag,
+            compiled, contract=contract, reassoc=reassoc, inline=inline,
+            no_cpython_wrapper=no_cpython_wrapper, nrt=nrt, optimize_in_caller=optimize_in_caller,
+            tag=tag,
         )  # fmt: skip
     if tag:  # two copies have the same bytecode: numba tells them apart by this name alone
         function.__qualname__ = f"{function.__name__}__{tag}"
     if config.DISABLE_JIT:
         return function
-    allowed: Any = {"contract"} if fused or reordered else False
-    if reordered:
+    allowed: Any = {"contract"} if contract or reassoc else False
+    if reassoc:
         allowed |= {"reassoc", "nsz"}
     # nothing is called from C; other threads go on meanwhile, such as those that answer a page
     options: Any = {"no_cfunc_wrapper": True, "forceinline": inline, "nogil": True}
-    options["no_cpython_wrapper"] = internal or late
+    options["no_cpython_wrapper"] = no_cpython_wrapper or optimize_in_caller
     if hasattr(DefaultOptions, "_nrt"):  # a name that numba may change
-        options["_nrt"] = makes_arrays
-    if internal or late:
-        options["pipeline_class"] = _LateCompiler if late else _InnerCompiler
+        options["_nrt"] = nrt
+    if no_cpython_wrapper or optimize_in_caller:
+        options["pipeline_class"] = _LateCompiler if optimize_in_caller else _InnerCompiler
     decorated = numba.njit(error_model="numpy", fastmath=allowed, **options)(function)
     before, config.CACHE_DIR = config.CACHE_DIR, code_folder()
     try:
@@ -214,7 +215,7 @@ def hook(function: Callable[..., Any]) -> Callable[..., Any]:
 
     Its body is what is done for a model without that function.
     """
-    function.__template__ = {"internal": True}  # type: ignore[attr-defined]
+    function.__template__ = {"no_cpython_wrapper": True}  # type: ignore[attr-defined]
     return function
 
 

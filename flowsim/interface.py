@@ -546,7 +546,7 @@ class Model:
         return {"model": self.name, "coordinates": self.coordinates, **own}
 
     def flow(self) -> Any:
-        """What follows its starts: compiled functions, ``Gap`` or ``Rows``; a ``Solver`` of
+        """Compiled functions, as ``LogitGapSystem`` or ``CompiledModel``; a ``Solver`` of
         ``flowsim.flow.solver``; or None for the solver of any loss."""
         return None
 
@@ -556,7 +556,7 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Usual:
+class DefaultTolerances:
     """How starts of a model are followed unless it is said; a model without a half has these.
 
     Attributes:
@@ -571,7 +571,7 @@ class Usual:
 
 
 @dataclass(frozen=True)
-class Rows(Usual):
+class CompiledModel(DefaultTolerances):
     """The compiled half of a model whose rows the rows engine follows.
 
     Attributes:
@@ -608,7 +608,7 @@ class Rows(Usual):
 
 
 @dataclass(frozen=True)
-class Gap(Usual):
+class LogitGapSystem(DefaultTolerances):
     """The compiled half of a model with L = ℓ(Δ), whose orbits ``flow.gap`` follows in Δ.
 
     Attributes:

@@ -20,16 +20,16 @@ from torch import Tensor
 
 from flowsim.flow.batch import filled
 from flowsim.flow.chart import Chart
-from flowsim.flow.doubt import beyond_doubt, displace
 from flowsim.flow.growth import Growth
 from flowsim.flow.how import Limits, Steps
 from flowsim.flow.kinks import rest_on_kinks
+from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.recurrence import FIRST, Returns, spirals
 from flowsim.flow.solver import times_to_fraction
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C
-from flowsim.interface import Levels, Model, Usual
+from flowsim.interface import DefaultTolerances, Levels, Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.landscape.stability import rounded, without_dust
@@ -384,7 +384,7 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> 
 class RosenbrockSolver:
     """Follows any loss or field by linearly implicit steps in torch, all starts together."""
 
-    defaults, batched = Usual(), True
+    defaults, batched = DefaultTolerances(), True
     variable: Literal["time"] = "time"
 
     def __init__(self, model: Model) -> None:
@@ -394,7 +394,7 @@ class RosenbrockSolver:
         """The ends of starts (n, k), part by part."""
         squares = _SQUARES if start.device.type == "cpu" else _SQUARES_ON_GPU
         for part in start.split(max(1, squares // start.shape[1] ** 2)):
-            limits = beyond_doubt(
+            limits = resolve_near_saddles(
                 partial(follow, self.model),
                 self.model,
                 part,

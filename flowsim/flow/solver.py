@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flowsim.flow.how import Limits, Steps
-from flowsim.interface import Gap, Model, Rows, Usual
+from flowsim.interface import CompiledModel, DefaultTolerances, LogitGapSystem, Model
 
 
 class Solver(Protocol):
@@ -25,7 +25,7 @@ class Solver(Protocol):
     """
 
     @property
-    def defaults(self) -> Usual: ...
+    def defaults(self) -> DefaultTolerances: ...
     @property
     def batched(self) -> bool: ...
     @property
@@ -55,11 +55,11 @@ def solver_of(model: Model) -> Solver:
     'logit gap'
     """
     brought: Any = model.flow()
-    if isinstance(brought, Gap):
+    if isinstance(brought, LogitGapSystem):
         from flowsim.flow.gap.engine import LogitGapSolver
 
         return LogitGapSolver(model, brought)
-    if isinstance(brought, Rows):
+    if isinstance(brought, CompiledModel):
         from flowsim.flow.rows.engine import SwitchingSolver
 
         return SwitchingSolver(model, brought)

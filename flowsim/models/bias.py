@@ -72,7 +72,7 @@ def mean_logit(square, gamma, a, x, reals, memory):
     return _log_sum(square, gamma, a, x, 1.0, 0.0, 0.0, reals, memory)[3]
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _powers(points, weights, level, steep, sign):
     """Σ weight·(u, u², u³) with u = σ(level + steep·m), and Σ weight·sign·(level + steep·m)."""
     s1 = s2 = s3 = s4 = 0.0
@@ -86,7 +86,7 @@ def _powers(points, weights, level, steep, sign):
     return s1, s2, s3, sign * s4
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _log_sum(square, gamma, a, x, sign, y, extra, reals, memory):
     """log(Σ weight·σ(sign·h + y) + extra) given x, its two derivatives in y, and Σ weight·h + …."""
     s1 = s2 = s3 = s4 = 0.0
@@ -108,7 +108,7 @@ def _log_sum(square, gamma, a, x, sign, y, extra, reals, memory):
     return math.log(total), slope, (s1 - 3 * s2 + 2 * s3) / total - slope * slope, s4
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _log_exponentials(square, gamma, a, x, sign, reals, memory):
     """log Σ weight·exp(sign·h) given x."""
     top, total = -np.inf, 0.0
@@ -128,7 +128,7 @@ def _log_exponentials(square, gamma, a, x, sign, reals, memory):
     return top + math.log(total)
 
 
-@compiled(makes_arrays=True)
+@compiled(nrt=True)
 def best_shifts(logits, weights, p, q, found):
     """β of the rows of ``logits`` (n, 2, J), given x = 0 and 1, with ``weights`` (2, J); (n,)."""
     n, _, count = logits.shape

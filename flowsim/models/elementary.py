@@ -16,7 +16,7 @@ _ROUNDING = 6755399441055744.0
 LARGEST = 700.0
 
 
-@compiled(fused=True)
+@compiled(contract=True)
 def exponential(x):
     """exp(x) for |x| ≤ 700 to two units in the last place.
 
@@ -31,7 +31,7 @@ def exponential(x):
     return (_rising(r) * r + 1.0) * np.int64(power).view(np.float64)
 
 
-@compiled(fused=True)
+@compiled(contract=True)
 def exponential_minus_one(x):
     """exp(x) − 1 for |x| ≤ 700, right relative to itself also next to 0; as ``exponential``."""
     shifted = x * _PER_LOG2 + _ROUNDING
@@ -42,7 +42,7 @@ def exponential_minus_one(x):
     return _rising(r) * r * factor + (factor - 1.0)
 
 
-@compiled(fused=True, inline=True)
+@compiled(contract=True, inline=True)
 def _rising(r):
     """(exp(r) − 1)/r for |r| ≤ ½ log 2."""
     s = 2.5110037605963778e-08
@@ -58,21 +58,21 @@ def _rising(r):
     return s * r + 1.0
 
 
-@compiled(fused=True)
+@compiled(contract=True)
 def clipped(x):
     """x, or ±700 beyond that."""
     x = -LARGEST if x < -LARGEST else x
     return LARGEST if x > LARGEST else x
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def cross_entropy(logit, target, other):
     """−t log σ(f) − (1 − t) log σ(−f) in nats, a sum without cancellation; ``other`` is 1 − t."""
     rest = log1p(exp(-abs(logit)))
     return rest + other * logit if logit >= 0.0 else rest - target * logit
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def residual(beyond, target, other):
     """σ(f) − t at f = logit(t) + ``beyond``, right relative to itself; ``other`` is 1 − t.
 
@@ -83,7 +83,7 @@ def residual(beyond, target, other):
     return away if beyond >= 0.0 else -away
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def spread(beyond, target, other):
     """σ(f)σ(−f) at the logit f = logit(t) + ``beyond``."""
     rise = exponential_minus_one(clipped(abs(beyond)))
@@ -91,7 +91,7 @@ def spread(beyond, target, other):
     return target * other * (1.0 + rise) * inverse * inverse
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def excess_entropy(beyond, target, other):
     """The relative entropy of t to σ(f), f = logit(t) + ``beyond``, in nats.
 
@@ -108,7 +108,7 @@ def excess_entropy(beyond, target, other):
     return other * beyond + log1p(other * expm1(-beyond))
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _log_excess(d):
     """log(1 + d) − d/(1 + d), by its series in d/(1 + d) where the difference would cancel."""
     part = d / (1.0 + d)

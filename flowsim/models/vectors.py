@@ -10,14 +10,14 @@ from math import sqrt
 from flowsim.compiled import compiled
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def copy(source, target):
     """Write the numbers of ``source`` into ``target``, of the same length."""
     for i in range(len(source)):
         target[i] = source[i]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def largest_of(values):
     """The largest |value|, or NaN where there is one."""
     largest = 0.0
@@ -29,7 +29,7 @@ def largest_of(values):
     return largest
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def invert(matrix, inverse):
     """The inverse of ``matrix``, which is overwritten, by elimination with partial pivoting.
 
@@ -76,7 +76,7 @@ def multiply(matrix, vector, out):
         out[i] = value
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def lowest_between(before, after, fall, rise):
     """Where on a step, and how low, the cubic with those ends and end slopes has its minimum."""
     # before + fall x + c2 x² + c3 x³, least where its slope fall + 2 c2 x + 3 c3 x² is zero

@@ -43,7 +43,7 @@ class Exactness:
     sizes: tuple[tuple[int, float, float], ...]
 
 
-class Found(Model):
+class ReducedNetwork(Model):
     """A loss restricted to an affine space of weights; ``reduce`` makes it.
 
     Coordinates are along orthonormal directions, so that the metric is the identity.
@@ -125,7 +125,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 def of_found(function: _Function) -> _Function:
     """``of_model`` for a function of what ``reduce`` found."""
-    return of_model(function, Found, "what flowsim.reduce found")
+    return of_model(function, ReducedNetwork, "what flowsim.reduce found")
 
 
 def reduce(
@@ -134,7 +134,7 @@ def reduce(
     name: str = "",
     most: int = 64,
     steps: int = 100,
-) -> Found:
+) -> ReducedNetwork:
     """The reduced model that gradient flow of all weights follows from a start, found by machine.
 
     The smallest affine space through the start that holds the gradients at its own points is grown
@@ -175,7 +175,7 @@ def reduce(
 
 def _reduced(
     network: Network, loss: Callable[..., Tensor], name: str, most: int, steps: int
-) -> Found:
+) -> ReducedNetwork:
     network.check()
     _refuse_kinks(network, network.start, "the start lies")
     span = grow(network, most)
@@ -198,11 +198,11 @@ def _reduced(
         )
     title = name or getattr(loss, "__name__", type(loss).__name__).strip("<>")
     home = getattr(loss, "__module__", None) or "__main__"
-    kind = type(title, (Found,), {
+    kind = type(title, (ReducedNetwork,), {
         "coordinates": coordinates, "formula": staticmethod(loss), "__doc__": title,
         "__module__": "__main__" if home.startswith("flowsim.") else home, "name": title,
     })  # fmt: skip
-    model: Found = kind()
+    model: ReducedNetwork = kind()
     model.network, model.basis, model.called = network, basis, called
     model.origin, model.large = origin_of(network.start, basis), network.large
     model.start = basis.T @ network.start

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.reduction.found import Found, of_found
+from flowsim.reduction.found import ReducedNetwork, of_found
 
 #: Losses that differ by less, in parts of their spread over random points, are equal.
 _EQUAL = 1e-9
@@ -61,14 +61,14 @@ class Conserved:
     degree: int
 
 
-def _points(model: Found, count: int, seed: int) -> Tensor:
+def _points(model: ReducedNetwork, count: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randn(count, len(model.coordinates), generator=generator, dtype=torch.float64)
     return drawn.to(model.start)
 
 
 @of_found
-def symmetries(model: Found) -> Symmetries:
+def symmetries(model: ReducedNetwork) -> Symmetries:
     """Sign changes and exchanges of two coordinates that leave the loss as it is.
 
     They are tried at random points. Exchanges of several pairs at once are not looked for.
@@ -117,7 +117,7 @@ def symmetries(model: Found) -> Symmetries:
 
 
 @of_found
-def conserved(model: Found, *others: Found, degree: int = 4) -> Conserved:
+def conserved(model: ReducedNetwork, *others: ReducedNetwork, degree: int = 4) -> Conserved:
     """Polynomials of the coordinates that the flow conserves, up to a degree.
 
     Q is conserved where ∇Q·∇L = 0. Its coefficients solve a linear system with a row for each
@@ -247,11 +247,11 @@ def _rank(rows: Tensor) -> int:
     return int((sizes > 1e-7 * sizes[0].clamp_min(1e-300)).sum())
 
 
-def _reached(models: tuple[Found, ...], at: Tensor, most: int) -> int:
+def _reached(models: tuple[ReducedNetwork, ...], at: Tensor, most: int) -> int:
     """The dimension that gradient fields and their brackets span at a point; at most ``most``."""
     Field = Callable[[Tensor], Tensor]
 
-    def gradient(model: Found) -> Field:
+    def gradient(model: ReducedNetwork) -> Field:
         return torch.func.grad(lambda c: model.network.one(model.flat(c)))
 
     def bracket(f: Field, g: Field) -> Field:

@@ -15,7 +15,7 @@ from flowsim.flow.orbits import find_limits
 from flowsim.flow.reference import integrate
 from flowsim.interface import Model
 from flowsim.labels import Label
-from flowsim.reduction.found import Found, of_found
+from flowsim.reduction.found import ReducedNetwork, of_found
 
 #: The most weights whose curvature is written out.
 _MOST_WEIGHTS = 2000
@@ -67,7 +67,7 @@ class Growth:
 
 @of_found
 def transverse_growth(
-    model: Found, start: Numbers | None = None, until: float = 100.0, pieces: int = 64
+    model: ReducedNetwork, start: Numbers | None = None, until: float = 100.0, pieces: int = 64
 ) -> Growth:
     """Small displacements off the span along the orbit of a start: δ′ = −∂²L δ, to first order.
 
@@ -121,7 +121,7 @@ def transverse_growth(
     )  # fmt: skip
 
 
-def _shares(model: Found, vector: Tensor) -> dict[str, float]:
+def _shares(model: ReducedNetwork, vector: Tensor) -> dict[str, float]:
     """Shares of a vector's squared size, by the name of the weights, the largest first."""
     parts = {n: float(w.square().sum()) for n, w in model.network.named(vector).items()}
     return dict(sorted(parts.items(), key=lambda item: -item[1]))
@@ -147,7 +147,7 @@ class Prediction:
 
 @of_found
 def predict_noise(
-    model: Found, start: Numbers, noise: float, until: float = 100.0, seed: int = 0
+    model: ReducedNetwork, start: Numbers, noise: float, until: float = 100.0, seed: int = 0
 ) -> Prediction:
     """Whether noise of a deviation on all weights will free a start from its basin.
 
@@ -246,7 +246,7 @@ class Agreement:
 
 @of_found
 def agreement(
-    model: Found,
+    model: ReducedNetwork,
     starts: Numbers,
     noise: float = 0.0,
     runs: int = 1,
@@ -294,7 +294,7 @@ def agreement(
     return Agreement(predicted, *(x.reshape(-1, runs) for x in (ended, right, diverged, undecided)))
 
 
-def _predicted(model: Found, points: Tensor, until: float, most: int) -> Tensor:
+def _predicted(model: ReducedNetwork, points: Tensor, until: float, most: int) -> Tensor:
     """The loss at which the reduced flow ends from each point (n, k); NaN where that is unknown."""
     limits = find_limits(model, points)
     losses, open_ends = limits.loss.clone(), limits.label == int(Label.UNRESOLVED)

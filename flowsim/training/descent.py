@@ -157,9 +157,9 @@ def _follow(
             progress((end - begin) * len(start))
         if len(rows.index):
             path = _advance(model, choice, rows, root, begin, end)
-            done = _judge(model, recipe, rows, root, path, found)
+            done = _classify_block(model, recipe, rows, root, path, found)
             if end == recipe.steps:
-                _look_around(model, rows, root, path, found)
+                _classify_near_minimum(model, rows, root, path, found)
                 done |= True
             if not bool(done.any()):
                 continue
@@ -212,7 +212,7 @@ def _moved(choice: OptimizerChoice, rows: _Rows, gradient: Tensor, step: int) ->
     return kept - rate / (1 - one ** (step + 1)) * rows.first / size
 
 
-def _judge(
+def _classify_block(
     model: Model, recipe: Recipe, rows: _Rows, root: Tensor, path: Tensor, found: Trained
 ) -> Tensor:
     """Which rows are done after a block, (m,); their labels, or those they have for now."""
@@ -220,7 +220,7 @@ def _judge(
     status = torch.full_like(label, Status.TIMED_OUT)
     rule, period = torch.full_like(label, Rule.NONE), torch.zeros_like(label, dtype=torch.int32)
     size, rows.going = path.abs().amax((0, 2)), rows.going & model.loss(path[-1] / root).isfinite()
-    label[_goes_on(rows, recipe)] = Label.BOUNDED
+    label[_is_bounded_oscillation(rows, recipe)] = Label.BOUNDED
     if recipe.schedule == "constant":
         period = _period(path, size)
         label[period > 0], status[period > 0] = Label.PERIODIC, Status.PERIODIC
@@ -245,7 +245,9 @@ def _judge(
     return status != Status.TIMED_OUT
 
 
-def _look_around(model: Model, rows: _Rows, root: Tensor, path: Tensor, found: Trained) -> None:
+def _classify_near_minimum(
+    model: Model, rows: _Rows, root: Tensor, path: Tensor, found: Trained
+) -> None:
     """Label the rows that stay about a minimum at the end, as Adam's do, which never rest.
 
     Their last steps count, half of the block: in the first half of a short one they may arrive.
@@ -269,7 +271,7 @@ def _look_around(model: Model, rows: _Rows, root: Tensor, path: Tensor, found: T
         found.label[index], found.rule[index] = kind[least], int(Rule.STEPS)
 
 
-def _goes_on(rows: _Rows, recipe: Recipe) -> Tensor:
+def _is_bounded_oscillation(rows: _Rows, recipe: Recipe) -> Tensor:
     """Which rows went back and forth in the last block without growing, (m,)."""
     turns = rows.taken - rows.turned < _BLOCK
     return turns & (rows.largest <= _GROWS * rows.before)

@@ -18,7 +18,7 @@ BETA1, BETA2, EPSILON, MOMENTUM, CLIP, GUARD = range(6)
 POSITIONS, ATTENTION, TIED, ADAM = range(4)
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _logits(row, kinds, place, values, low, high, means, logits):
     """Y and the output of every atom, logits[0] and [1], and the mean of X over the past."""
     count = kinds[POSITIONS]
@@ -39,7 +39,7 @@ def _logits(row, kinds, place, values, low, high, means, logits):
         logits[2, j - low] = past
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _residuals(u, b, values, low, high, logits):
     """By the logit f = u·output + b of every atom: weight·σ(f) − weight of ones, logits[3]."""
     for j in range(high - low):
@@ -47,7 +47,7 @@ def _residuals(u, b, values, low, high, logits):
         logits[3, j] = values[2, low + j] * chance - values[3, low + j]
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _gradient(row, kinds, place, values, low, high, means, logits, gradient):
     """∂L/∂row of the loss whose atoms are low … high − 1, into ``gradient``."""
     count, attended, tied = kinds[POSITIONS], kinds[ATTENTION], kinds[TIED]
@@ -85,7 +85,7 @@ def _gradient(row, kinds, place, values, low, high, means, logits, gradient):
             gradient[1 + n] += inner * later
 
 
-@compiled(fused=True, internal=True)
+@compiled(contract=True, no_cpython_wrapper=True)
 def _move(row, gradient, first, second, kinds, reals, scales, rate, by_first, by_second):
     """One step along the gradient of the loss; ``scales`` holds κ, κ/M, M and the decay.
 

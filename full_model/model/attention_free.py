@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flowsim.compiled import compiled
-from full_model.model.tree.outputs import aim, chances, new_outputs
+from full_model.model.tree.outputs import chances, new_outputs, set_cotangent
 
 
 class _Weights(NamedTuple):
@@ -42,7 +42,7 @@ class _Room(NamedTuple):
     gains: Any
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def _new_room(d, width, logits):
     outputs = new_outputs(np.zeros((logits, 1)))
     return _Room(
@@ -52,7 +52,7 @@ def _new_room(d, width, logits):
     )  # fmt: skip
 
 
-@compiled(inline=True, internal=True, makes_arrays=True)
+@compiled(inline=True, no_cpython_wrapper=True, nrt=True)
 def _read(row, count, d, width, logits, tied):
     """Views of a row in the order of ``Architecture.shapes``."""
     a = logits * d
@@ -67,7 +67,7 @@ def _read(row, count, d, width, logits, tied):
     )  # fmt: skip
 
 
-@compiled(reordered=True, inline=True, internal=True)
+@compiled(reassoc=True, inline=True, no_cpython_wrapper=True)
 def _apply(matrix, x, out):
     """out = M x."""
     for i in range(matrix.shape[0]):
@@ -77,7 +77,7 @@ def _apply(matrix, x, out):
         out[i] = total
 
 
-@compiled(reordered=True, inline=True, internal=True)
+@compiled(reassoc=True, inline=True, no_cpython_wrapper=True)
 def _apply_transposed(matrix, x, out):
     """out = Mᵀ x."""
     for j in range(matrix.shape[1]):
@@ -89,7 +89,7 @@ def _apply_transposed(matrix, x, out):
                 out[j] += factor * matrix[i, j]
 
 
-@compiled(reordered=True, inline=True, internal=True)
+@compiled(reassoc=True, inline=True, no_cpython_wrapper=True)
 def _add_outer(factor, a, b, out):
     """out += factor · a bᵀ."""
     for i in range(a.shape[0]):
@@ -99,7 +99,7 @@ def _add_outer(factor, a, b, out):
                 out[i, j] += part * b[j]
 
 
-@compiled(reordered=True, inline=True, internal=True)
+@compiled(reassoc=True, inline=True, no_cpython_wrapper=True)
 def _squared(vector):
     total = 0.0
     for value in vector:
@@ -107,7 +107,7 @@ def _squared(vector):
     return total
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _hidden_units(up, y, rounding, hidden, opened):
     """ReLU of W_1 Y and its derivative, its kink rounded off over ``rounding`` to both sides."""
     for k in range(up.shape[0]):
@@ -123,7 +123,7 @@ def _hidden_units(up, y, rounding, hidden, opened):
             hidden[k] = rounding * (3.0 + t * (8.0 + t * (6.0 - t * t))) / 16.0
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def _squares(row, tied, length, room):
     """|∇φ|² in the metric of N positions, of which each sees 1/N of the sequences."""
     own, read = _squared(room.gains), _squared(room.u) * _squared(room.hidden)
@@ -135,7 +135,7 @@ def _squares(row, tied, length, room):
     return found if tied else found + own * _squared(room.z)
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def _add(row, n, omega, room, out):
     """Add a pair's part to the gradient, and ω gains Hᵀ to ``read``."""
     _add_outer(omega, room.gains, room.z, out.reader)
@@ -149,7 +149,7 @@ def _add(row, n, omega, room, out):
         out.bias[a] += omega * room.gains[a]
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def _forward(weights, row, n, rounding, room):
     """From Y to the chances of one pair."""
     for i in range(room.y.shape[0]):
@@ -165,7 +165,7 @@ def _forward(weights, row, n, rounding, room):
     chances(1, room.outputs)
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def _backward(weights, room):
     """From the gains to u, ``back`` and ∂φ/∂Y."""
     _apply_transposed(weights.reader, room.gains, room.u)
@@ -177,7 +177,7 @@ def _backward(weights, room):
         room.slope[i] += room.u[i]
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def _one(weights, out, law, kernel, length, tied, rounding, room):
     """Stiffness of one model; its gradient is added to ``out``."""
     symbols, logits, stiffness = kernel.shape[0], room.gains.shape[0], 0.0
@@ -192,7 +192,7 @@ def _one(weights, out, law, kernel, length, tied, rounding, room):
             for a in range(logits):
                 room.outputs.target[a, 0] = kernel[x, symbols - logits + a]
             for which in range(1 if logits == 1 else 1 + logits):
-                aim(which, law, x, 1, room.outputs)
+                set_cotangent(which, law, x, 1, room.outputs)
                 _backward(weights, room)
                 if which == 0:
                     _add(row, n, room.outputs.omega[0], room, out)
@@ -203,9 +203,9 @@ def _one(weights, out, law, kernel, length, tied, rounding, room):
     return stiffness
 
 
-@compiled(makes_arrays=True)
+@compiled(nrt=True)
 def without_attention(states, initial, kernel, count, length, d, width, logits, tied, rounding):
-    """Gradient (M, K) and stiffness (M,) of models, each by itself; see ``aim``.
+    """Gradient (M, K) and stiffness (M,) of models, each by itself; see ``set_cotangent``.
 
     Args:
         states: (M, K) float64: embedding, positions, W_1, W_2, the reader if untied, bias.

@@ -26,7 +26,7 @@ def cuda_graph(work: Callable[[], None]) -> Callable[[], None]:
     return graph.replay
 
 
-class Repeated:
+class CudaGraphCallable:
     """A loss and its gradient, asked for again and again with tensors of the same shapes.
 
     On a small ensemble Python takes longer to launch the operators than a GPU to run them. So there
@@ -51,7 +51,7 @@ class Repeated:
         self._found: tuple[Tensor, Weights]
 
     @classmethod
-    def on(cls, device: torch.device, function: Descent) -> Repeated:
+    def on(cls, device: torch.device, function: Descent) -> CudaGraphCallable:
         """The function, captured on a GPU and plain on a CPU."""
         return cls(function, cuda_graph if device.type == "cuda" else None)
 

@@ -20,7 +20,7 @@ from flowsim.training.recipe import CLIP_GUARD, DECAYING, Recipe
 from full_model.model import native
 from full_model.model.architecture import Architecture, Weights, check_weights, flatten, unflatten
 from full_model.model.batches import batch_gradient, threads_for, widest
-from full_model.model.execution import Repeated
+from full_model.model.execution import CudaGraphCallable
 from full_model.model.prefix_tree import PrefixTreeLoss, exact_loss
 from full_model.model.sources import SequenceSource
 
@@ -88,13 +88,13 @@ class Trainer:
         self.moments: dict[str, Weights] = {}
         if recipe.loss == "population":
             self.population = exact_loss(arch, source, like.dtype, like.device)
-            self._descent = Repeated.on(like.device, self.population.value_and_gradient)
+            self._descent = CudaGraphCallable.on(like.device, self.population.value_and_gradient)
             rows = 1 if isinstance(self.population, PrefixTreeLoss) else len(self.population.tokens)
         else:
             if generator is None or generator.device.type != like.device.type:
                 raise InputError("sampled batches need a generator on the weights' device")
             self.per_member = source.repeat(self.members)
-            self._descent = Repeated.on(like.device, partial(batch_gradient, arch))
+            self._descent = CudaGraphCallable.on(like.device, partial(batch_gradient, arch))
             rows = recipe.batch
         work = recipe.steps * recipe.batch * arch.length * self.members
         self.fast = work >= _WORTH_COMPILING and native.fits(arch, like.dtype, like.device)

@@ -4,12 +4,12 @@ import numpy as np
 
 from flowsim.flow.rows.engine import RowChart, engine_of
 from flowsim.flow.tableau import STAGES
-from flowsim.models.row import room_for_row
+from flowsim.models.workspace import allocate_workspace
 
 
 def room(model):
     half = model.flow()
-    return room_for_row(*half.constants(), len(model.coordinates), STAGES, half.own_steps)
+    return allocate_workspace(*half.constants(), len(model.coordinates), STAGES, half.own_steps)
 
 
 def begun(model, theta):

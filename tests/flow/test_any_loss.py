@@ -10,8 +10,8 @@ from scipy.integrate import solve_ivp
 import flowsim
 from flowsim import InputError, Label, Rule, Status
 from flowsim.flow.any_loss import RosenbrockSolver, any_paths, any_times
-from flowsim.flow.doubt import displace
 from flowsim.flow.how import How, Limits, Steps
+from flowsim.flow.near_saddles import displace
 from flowsim.flow.orbits import limits_by
 from flowsim.interface import Model
 

@@ -7,8 +7,8 @@ from one_row import begun
 
 from flowsim import AttentionModel, BinaryChain
 from flowsim.compiled import config
-from flowsim.models.codes import DRIFTS, GOING, TRAPPED
-from flowsim.models.uniform import verdict as ends
+from flowsim.models.return_codes import DRIFTS, GOING, TRAPPED
+from flowsim.models.uniform import termination as ends
 from flowsim.models.uniform.corners import HIGH, LOW, ORDER, SLIDES, enclose
 from flowsim.models.uniform.rows import KNOWN
 from flowsim.models.uniform.table import INFORMATION, STEEPEST
@@ -46,7 +46,7 @@ def test_a_row_at_a_corner_crosses_or_slides(e, w, b, way, side):
     assert way == (0 if above < 0 < below else 1 if above + below > 0 else -1)
     engine, row = at_corner(e, w, b, side)
     row.y[2] -= side * 1e-13
-    assert engine.meet(row) == 1 and row.y[2] == -1.0
+    assert engine.handle_event(row) == 1 and row.y[2] == -1.0
     assert row.memory[SLIDES] == (way == 0)
     assert engine.slides(row) == (way == 0)
     if way:
@@ -62,11 +62,11 @@ def test_away_from_corners_a_row_goes_on_and_what_is_not_finite_fails():
     engine, row = at_corner(0.7, -0.6, 0.3)
     row.y[2] = -0.5
     kept = row.y.copy(), row.memory[ORDER:].copy()
-    assert engine.meet(row) == 0
+    assert engine.handle_event(row) == 0
     assert (row.y == kept[0]).all() and (row.memory[ORDER:] == kept[1]).all()
     engine, row = at_corner(0.7, -0.6, 0.3)
     row.y[3] = np.nan
-    assert engine.meet(row) == -1
+    assert engine.handle_event(row) == -1
     assert (row.memory[ORDER:] == kept[1]).all() and row.y[2] == -1.0
 
 
@@ -99,21 +99,21 @@ def test_margins_are_distances_to_the_corners_and_pulls_along_one():
         low, high = row.memory[LOW], row.memory[HIGH]
         assert nearest in (low, high)
         row.y[2] = a
-        assert engine.margin(row, row.y) == pytest.approx(min(a - low, high - a), abs=1e-11)
+        assert engine.event_function(row, row.y) == pytest.approx(min(a - low, high - a), abs=1e-11)
     row.y[2] = -1.0 + 1e-9
-    assert engine.margin(row, row.y) < 0
+    assert engine.event_function(row, row.y) < 0
     for e, w, b, way in CORNERS:
         engine, row = at_corner(e, w, b)
         row.memory[SLIDES] = 1.0
         kept = row.memory[ORDER:].copy()
         above, below = pulls(e, w, b)
-        found = engine.margin(row, row.y)
+        found = engine.event_function(row, row.y)
         assert found == pytest.approx(min(-above, below), rel=1e-6) and (found > 0) == (way == 0)
         assert (row.memory[ORDER:] == kept).all() and row.y[2] == -1.0
     engine, row = begun(LINEAR, (0.7, -0.6, -0.9, 0.3))
-    assert engine.margin(row, row.y) == pytest.approx(0.1)
+    assert engine.event_function(row, row.y) == pytest.approx(0.1)
     row.y[2] = 50.0
-    assert engine.margin(row, row.y) == pytest.approx(51.0)
+    assert engine.event_function(row, row.y) == pytest.approx(51.0)
 
 
 @pytest.mark.parametrize("slope, bend, turn", [(-1.0, 0.625, 1.0), (-2.4, 2.4, 0.5),
@@ -130,9 +130,9 @@ def test_a_step_that_turns_back_is_cut_where_its_parabola_is_beyond_the_corner(
     row.new[2], row.slope[2] = row.y[2] + side * (slope + bend), side * (slope + 2 * bend) / h
     passes = (0.5 + slope * t + bend * t * t).min() < 0 < 0.5 + slope + bend
     assert (turn < 1) == passes
-    assert engine.dip(row, h) == pytest.approx(turn if passes else 1.0)
+    assert engine.missed_crossing(row, h) == pytest.approx(turn if passes else 1.0)
     row.memory[SLIDES] = 1.0
-    assert engine.dip(row, h) == 1.0
+    assert engine.missed_crossing(row, h) == 1.0
 
 
 def drifting():
@@ -149,7 +149,7 @@ def decide(engine, row, y=None):
     row.y[:] = row.y if y is None else y
     row.memory[KNOWN] = 0.0
     assert engine.linearise(row) == 0
-    return engine.verdict(row)
+    return engine.check_termination(row)
 
 
 def test_a_row_drifts_on_the_floor_of_a_valley_alone(monkeypatch):
@@ -201,4 +201,4 @@ def test_a_bias_that_moves_by_its_rounding_does_not_keep_a_row_from_being_trappe
     for bias, rule in ((0.9e-16, TRAPPED), (1.1e-16, GOING)):
         row.velocity[:] = -1e-10, 0.0, 0.0, bias
         row.derivative[:] = np.eye(4)
-        assert engine.verdict(row) == rule, bias
+        assert engine.check_termination(row) == rule, bias

@@ -33,7 +33,7 @@ def engine_for(name):
 ENGINE = engine_for("linear")
 
 
-def three(row):
+def as_triple(row):
     """θ as three numbers, the canonical third being 0."""
     return (*row, 0.0) if len(row) == 2 else tuple(row)
 
@@ -193,9 +193,9 @@ def test_lengths_of_steps():
     assert ENGINE.first_length(1.0, 4.0, 1e-8) == pytest.approx(2 * 0.1 * 4.0)
     assert ENGINE.first_length(4.0, 4.1, 1e-2) == pytest.approx(0.1)
     point, slopes = (1.0, -3.0, 0.0), (1.0, 0.5, 0.0)
-    assert ENGINE.reach(False, point, slopes) == 6.0
-    assert ENGINE.reach(False, point, (1.0, 0.0, 0.0)) == math.inf
-    assert ENGINE.reach(True, point, slopes) == math.inf
+    assert ENGINE.max_step(False, point, slopes) == 6.0
+    assert ENGINE.max_step(False, point, (1.0, 0.0, 0.0)) == math.inf
+    assert ENGINE.max_step(True, point, slopes) == math.inf
     for ratio in (1e-3, 1.0, 256.0):
         assert ENGINE.growth(ratio) == pytest.approx(ratio ** (-1 / 8), rel=1e-14)
     assert ENGINE.growth(0.0) == pytest.approx(100.0)
@@ -208,12 +208,14 @@ def test_lengths_of_steps():
         assert following == pytest.approx(length) and kept == (h, pytest.approx(grow))
     following, _ = ENGINE.next_step(False, point, slopes, 50.0, 1.0, (0.0, 1.0), -100.0)
     assert following == -6.0
-    assert ENGINE.shorter(2.0, math.inf) == ENGINE.shorter(2.0, math.nan) == pytest.approx(0.2)
-    assert ENGINE.shorter(-2.0, 256.0) == pytest.approx(-0.9)
-    assert ENGINE.shorter(2.0, 1e20) == pytest.approx(0.2)
-    assert ENGINE.towards(1.0, -0.9) == -0.9 and ENGINE.towards(0.9, -0.9) == -0.9
-    assert ENGINE.towards(1.0, -1.2) == pytest.approx(-0.72)  # no small rest
-    assert ENGINE.towards(1.0, 5.0) == 1.0 and ENGINE.towards(1.0, -5.0) == -1.0
+    assert (
+        ENGINE.reject_step(2.0, math.inf) == ENGINE.reject_step(2.0, math.nan) == pytest.approx(0.2)
+    )
+    assert ENGINE.reject_step(-2.0, 256.0) == pytest.approx(-0.9)
+    assert ENGINE.reject_step(2.0, 1e20) == pytest.approx(0.2)
+    assert ENGINE.clip_step(1.0, -0.9) == -0.9 and ENGINE.clip_step(0.9, -0.9) == -0.9
+    assert ENGINE.clip_step(1.0, -1.2) == pytest.approx(-0.72)  # no small rest
+    assert ENGINE.clip_step(1.0, 5.0) == 1.0 and ENGINE.clip_step(1.0, -5.0) == -1.0
 
 
 def test_whether_the_way_leads_over_the_plane():
@@ -283,10 +285,10 @@ def test_a_point_on_a_level_or_on_the_minima_is_known():
                 close = abs(target - gap) / (least * room)
                 if 0.98 < close < 1.02:  # the gap has digits enough
                     assert engine.on_minima(False, sign, point, target, tolerance) == expected
-        landed = engine.land(False, sign, point, gap + 1e-3, False)
+        landed = engine.locate_event(False, sign, point, gap + 1e-3, False)
         assert engine.gap(False, sign, *landed) == pytest.approx(gap + 1e-3, rel=1e-14)
         beside = (1e-9, y, 1e-9 if name == "untied" else z)
-        plane = engine.land(False, sign, beside, 0.0, True)
+        plane = engine.locate_event(False, sign, beside, 0.0, True)
         assert plane[0] == 0 and plane[2] == (0 if name == "untied" else pytest.approx(z, abs=1e-6))
 
 
@@ -312,14 +314,14 @@ def test_coordinates_rates_and_steepness_are_those_of_the_model(name, far, gener
     theta = box(100, len(model.coordinates), generator)
     gradient = model.logit_gap_gradient(theta)
     for row, rise in zip(theta.tolist(), gradient, strict=True):
-        sign, *point = engine.point_of(far, *three(row))
+        sign, *point = engine.point_of(far, *as_triple(row))
         back = engine.theta_of(far, sign, *point, *row[:2])
-        assert back == pytest.approx(three(row), rel=1e-14, abs=1e-14)
+        assert back == pytest.approx(as_triple(row), rel=1e-14, abs=1e-14)
         assert engine.gap(far, sign, *point) == pytest.approx(model.logit_gap(row), rel=1e-12)
         squared = rise.square().sum().item()
         assert engine.steepness(far, sign, *point) == pytest.approx(squared, rel=1e-12)
         moved = [a + 1e-7 * b for a, b in zip(row, (rise / squared).tolist(), strict=True)]
-        ahead = engine.point_of(far, *three(moved))[1:]
+        ahead = engine.point_of(far, *as_triple(moved))[1:]
         found = [(b - a) / 1e-7 for a, b in zip(point, ahead, strict=True)]
         assert engine.rates(far, sign, *point) == pytest.approx(found, rel=1e-4, abs=1e-5)
 

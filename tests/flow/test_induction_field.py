@@ -11,8 +11,8 @@ from one_row import begun
 
 from flowsim import InductionModel, find_limits
 from flowsim.compiled import config
-from flowsim.models.codes import FELL, GOING
 from flowsim.models.induction.rows import constants, expand
+from flowsim.models.return_codes import BELOW_PLATEAU, GOING
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 
@@ -42,15 +42,15 @@ def test_the_field_of_the_induction_head_is_autograds(theta):
     found = engine.loss(row.y, row.reals, row.ints, row.memory)
     assert found == pytest.approx(float(loss(point)), rel=1e-14)
     fell = model.plateau - float(loss(point)) > 1e-12
-    assert engine.verdict(row) == (FELL if fell else GOING)
+    assert engine.check_termination(row) == (BELOW_PLATEAU if fell else GOING)
 
 
 def test_an_induction_row_has_fallen_below_the_plateau_and_inside_the_strip():
     verdicts = []
     for theta in ((3.0, 2.0), (3.0, 8.0), (3.0, 8.1), (3.0, -0.5), (3.0, 0.0)):
         engine, row = begun(InductionModel(5), theta)
-        verdicts.append(engine.verdict(row))
-    assert verdicts == [FELL, FELL, GOING, GOING, GOING]
+        verdicts.append(engine.check_termination(row))
+    assert verdicts == [BELOW_PLATEAU, BELOW_PLATEAU, GOING, GOING, GOING]
     reals, ints, size = constants(InductionModel(5))
     out = np.empty(2)
     for alpha in (-710.0, -690.0, 710.0):  # nothing overflows

@@ -20,7 +20,7 @@ from flowsim.flow.rows.engine import engine_of
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
 from flowsim.models.elementary import cross_entropy, residual
 from flowsim.models.rank_one import field as rank_one_field
-from flowsim.models.rank_one import kinks, straight
+from flowsim.models.rank_one import kinks, slow_manifold
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
 from flowsim.models.vectors import invert, multiply
 
@@ -155,7 +155,7 @@ def test_a_step_s_coordinates_are_left_as_they_were_entered(row):
     random, tried = np.random.default_rng(2), 0
     for mode, unit, pivot in straight_modes(row):
         y = placed(row, mode, random)
-        row.ints[straight.UNIT], row.ints[straight.PIVOT] = unit, pivot
+        row.ints[slow_manifold.UNIT], row.ints[slow_manifold.PIVOT] = unit, pivot
         transform = transform_at(y, mode, unit, pivot)
         if abs(transform[pivot, pivot]) < 0.1:
             continue
@@ -164,20 +164,20 @@ def test_a_step_s_coordinates_are_left_as_they_were_entered(row):
         near[1] = 0.0 if mode[0] == SLIDING else -near[0] if mode[1] == SLIDING else near[1]
         near[2] = 0.0 if mode[2] else near[2]
         point = near.copy()
-        straight.enter(point, row.ints, row.slope)
+        slow_manifold.to_step_coordinates(point, row.ints, row.slope)
         expected = straight_point(torch.tensor(near), mode, unit, pivot).numpy()
         np.testing.assert_allclose(point, expected, rtol=0, atol=1e-14)
         kept = point.copy()
-        straight.leave(point, y, row.ints)
+        slow_manifold.leave(point, y, row.ints)
         np.testing.assert_allclose(point, near, rtol=0, atol=1e-11)
         at_near = transform_at(near, mode, unit, pivot)
         rank_one_field.velocity(near, row.ints, row.reals, row.velocity)
         point = kept.copy()
-        straight.straight_velocity(point, y, row.ints, row.reals, row.slope)
+        slow_manifold.straight_velocity(point, y, row.ints, row.reals, row.slope)
         np.testing.assert_allclose(row.slope, at_near @ row.velocity, rtol=0, atol=1e-9)
         new, error, slope = kept.copy(), random.uniform(-1, 1, len(y)), row.slope.copy()
         wanted = np.linalg.solve(at_near, error)
-        straight.finish(new, error, slope, y, row.ints, row.point)
+        slow_manifold.from_step_coordinates(new, error, slope, y, row.ints, row.point)
         np.testing.assert_allclose(new, near, rtol=0, atol=1e-11)
         np.testing.assert_allclose(error, wanted, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(slope, row.velocity, rtol=0, atol=1e-8)
@@ -190,8 +190,8 @@ def test_field_and_jacobian_in_a_step_s_coordinates_are_autograds(row):
         y = placed(row, mode, random)
         rank_one_field.velocity(row.y, row.ints, row.reals, row.velocity)
         rank_one_field.jacobian(row.y, row.ints, row.reals, row.derivative)
-        straight.straighten(row)
-        unit, pivot = row.ints[straight.UNIT], row.ints[straight.PIVOT]
+        slow_manifold.to_slow_manifold(row)
+        unit, pivot = row.ints[slow_manifold.UNIT], row.ints[slow_manifold.PIVOT]
         slopes = [steepness_at(y, mode, x, row.reals[6]) for x in (0, 1)]
         assert slopes[unit][pivot] == pytest.approx(np.max(slopes), rel=1e-12)
 
@@ -223,23 +223,23 @@ def test_a_step_solves_its_eight_linear_equations(row):
         y = placed(row, mode, random)
         rank_one_field.velocity(row.y, row.ints, row.reals, row.velocity)
         rank_one_field.jacobian(row.y, row.ints, row.reals, row.derivative)
-        straight.straighten(row)
+        slow_manifold.to_slow_manifold(row)
         assert step(row, h) == 0
         matrix = np.eye(len(y)) / (GAMMA * h) - row.jacobian
         begin, rate = y.copy(), np.empty(len(y))
-        straight.enter(begin, row.ints, np.empty(len(y)))
+        slow_manifold.to_step_coordinates(begin, row.ints, np.empty(len(y)))
         stages = np.zeros((STAGES, len(y)))
         for s in range(STAGES):
             point = begin + A[s] @ stages
             if s:
-                straight.straight_velocity(point, y, row.ints, row.reals, rate)
+                slow_manifold.straight_velocity(point, y, row.ints, row.reals, rate)
             else:
                 rate[:] = row.field
             stages[s] = np.linalg.solve(matrix, rate + C[s] @ stages / h)
         new = begin + A[STAGES - 1] @ stages + stages[STAGES - 1]
-        straight.leave(new, y, row.ints)
+        slow_manifold.leave(new, y, row.ints)
         np.testing.assert_allclose(row.new, new, rtol=0, atol=1e-11)
-        unit, pivot = row.ints[straight.UNIT], row.ints[straight.PIVOT]
+        unit, pivot = row.ints[slow_manifold.UNIT], row.ints[slow_manifold.PIVOT]
         transform = transform_at(new, mode, unit, pivot)
         wanted = np.linalg.solve(transform, stages[STAGES - 1])
         np.testing.assert_allclose(row.error, wanted, rtol=1e-7, atol=1e-12)
@@ -385,7 +385,7 @@ def test_a_step_is_cut_where_it_was_beyond_a_surface(surface, sign):
         for unit_mode, kinked in itertools.product((OPEN, CLOSED, SLIDING), (True, False)):
             start, end, velocity, slope = np.ones((4, k))
             velocity[:] = slope[:] = 0.0
-            mode = np.array([OPEN if sign > 0 else CLOSED] * 2 + [0, sign])
+            mode = np.array([OPEN if sign > 0 else CLOSED] * 2 + [0, sign, 0, 2])
             side = sign
             start[0] = end[0] = 0.3  # of ones Y = ρ + e
             if surface < 2:
@@ -399,8 +399,8 @@ def test_a_step_is_cut_where_it_was_beyond_a_surface(surface, sign):
             velocity[at], slope[at] = (side * cubic.deriv()(x) / h for x in (0.0, 1.0))
             if surface == 2:
                 mode[:2] = SLIDING
-            found = kinks.dip(start, velocity, end, slope, mode, kinked, h)
+            found = kinks.missed_crossing(start, velocity, end, slope, mode, kinked, h)
             looked = kinked if surface == 2 else unit_mode != SLIDING
             assert found == pytest.approx(least[0] if looked else 1.0, rel=1e-12)
             mode[2] = 1
-            assert kinks.dip(start, velocity, end, slope, mode, kinked, h) == 1.0
+            assert kinks.missed_crossing(start, velocity, end, slope, mode, kinked, h) == 1.0

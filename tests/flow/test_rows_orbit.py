@@ -18,21 +18,21 @@ from flowsim.flow.how import Steps
 from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.engine import engine_of, follow_rows
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, PASSED, SLIDING, SLOWEST, TIME, WRITTEN
-from flowsim.models.codes import (
+from flowsim.models.return_codes import (
     ARRIVED,
+    BELOW_PLATEAU,
     CRITICAL,
     DIVERGED,
-    FELL,
     GOING,
     MINIMA,
-    MISSING,
+    NEEDS_TABLE_LEVEL,
     NOT_FINITE,
     OUT_OF_STEPS,
     REST,
     TRAPPED,
 )
-from flowsim.models.row import room_for_row
 from flowsim.models.vectors import invert, largest_of
+from flowsim.models.workspace import allocate_workspace
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 CHAIN = BinaryChain(0.5, 0.8)
@@ -120,7 +120,7 @@ def test_a_step_lands_on_the_wanted_loss(model, theta):
         engine.step(row, h)
         wanted = begin + part * (least - begin)
         assert engine.event_value(row, row.new, wanted) < 0 < engine.event_value(row, row.y, wanted)
-        found = engine.land(row, h, wanted)
+        found = engine.locate_event(row, h, wanted)
         assert 0 < found < h
         new = row.new.copy()
         assert loss(new) == pytest.approx(wanted, abs=1e-14)
@@ -134,7 +134,7 @@ def test_a_step_lands_on_a_kink():
     h = 3e-3 / abs(row.velocity[1])
     assert engine.step(row, h) == 0 and row.new[1] < 0
     assert engine.event_value(row, row.new, np.nan) < 0 < engine.event_value(row, row.y, np.nan)
-    found = engine.land(row, h, np.nan)
+    found = engine.locate_event(row, h, np.nan)
     assert 0 < found < h and -1e-15 < row.new[1] <= 1e-15
     at = row.new.copy()
     assert engine.step(row, found) == 0 and (row.new == at).all()
@@ -197,7 +197,7 @@ def test_starts_that_are_not_finite_fail_alone(model, theta):
         for part in (starts, starts[2:])
     )
     assert found.why.tolist() == [NOT_FINITE, NOT_FINITE, alone.why.item()]
-    assert alone.why.item() in (MINIMA, TRAPPED, FELL)
+    assert alone.why.item() in (MINIMA, TRAPPED, BELOW_PLATEAU)
     assert torch.equal(found.theta[2], alone.theta[0])
     assert (found.attempts[:2] == 0).all() and (found.kinks[:2] == 0).all()
 
@@ -212,10 +212,17 @@ class Flow:
 
     def __init__(self, rate=lambda y: 1.0, ratios=(), **own):
         self.rate, self.ratios, self.steps, self.times = rate, list(ratios), [], []
-        names = "linearise", "velocity", "error_ratio", "dip", "conserve", "verdict"
+        names = (
+            "linearise",
+            "velocity",
+            "error_ratio",
+            "missed_crossing",
+            "conserve",
+            "check_termination",
+        )
         hooked = {name: getattr(self, name) for name in names}
         self.engine = specialise((hooks, loop), "made_up", **{**hooked, **own})
-        self.row = room_for_row(np.zeros(1), np.zeros(1, int), 0, 1, tableau.STAGES, False)
+        self.row = allocate_workspace(np.zeros(1), np.zeros(1, int), 0, 1, tableau.STAGES, False)
         self.count, self.number = np.zeros(3, int), np.zeros(5)
 
     def velocity(self, y, reals, ints, memory, out):
@@ -228,14 +235,14 @@ class Flow:
     def error_ratio(self, *given):
         return self.ratios.pop(0) if self.ratios else 0.5**5 * 0.9**5
 
-    def dip(self, row, h):
+    def missed_crossing(self, row, h):
         self.steps.append(h)
         return 1.0
 
     def conserve(self, row, time):
         self.times.append(time)
 
-    def verdict(self, row):
+    def check_termination(self, row):
         return GOING
 
     def follow(self, most, times=(), wanted=-np.inf):
@@ -272,24 +279,24 @@ def test_the_slowest_passage_is_recorded():
 
 
 def test_levels_that_are_missing_and_failures_end_a_row():
-    for status, why in ((-1, NOT_FINITE), (1, MISSING), (4, MISSING + 3)):
+    for status, why in ((-1, NOT_FINITE), (1, NEEDS_TABLE_LEVEL), (4, NEEDS_TABLE_LEVEL + 3)):
         assert Flow(linearise=lambda row, status=status: status).follow(5) == why
-    flow = Flow(stage=lambda row, point, out: 3)
-    assert flow.follow(5) == MISSING + 2 and flow.count[ATTEMPTS] == 1
-    failing = Flow(stage=lambda row, point, out: -1)
+    flow = Flow(stage_rhs=lambda row, point, out: 3)
+    assert flow.follow(5) == NEEDS_TABLE_LEVEL + 2 and flow.count[ATTEMPTS] == 1
+    failing = Flow(stage_rhs=lambda row, point, out: -1)
     assert failing.follow(5) == OUT_OF_STEPS and failing.count[ATTEMPTS] == 5
     assert Flow(rate=lambda y: np.inf).follow(5) == NOT_FINITE
     assert Flow(rate=lambda y: 0.0).follow(5) == CRITICAL
     assert Flow(rate=lambda y: 2e12).follow(5) == DIVERGED
-    assert Flow(rate=lambda y: 2.0, verdict=lambda row: REST).follow(5) == REST
+    assert Flow(rate=lambda y: 2.0, check_termination=lambda row: REST).follow(5) == REST
 
 
 @pytest.mark.parametrize("timed, rests", [(False, True), (True, False)])
 def test_a_row_at_its_end_goes_on_to_its_times_unless_it_rests(timed, rests):
-    flow = Flow(verdict=lambda row: REST)
+    flow = Flow(check_termination=lambda row: REST)
     assert flow.follow(5, [0.5] if timed else []) == (REST if rests else ARRIVED)
     assert flow.count[WRITTEN] == timed
-    resting = Flow(verdict=lambda row: REST, rests=lambda *given: True)
+    resting = Flow(check_termination=lambda row: REST, is_terminal=lambda *given: True)
     assert resting.follow(5, [0.5]) == REST and resting.count[ATTEMPTS] == 0
 
 
@@ -297,35 +304,39 @@ def test_a_row_lands_on_surfaces_and_slides_along_them():
     """y = t meets surfaces at 1 and at 3, and slides between."""
     at = [1.0, 3.0, np.inf]
 
-    def meet(row):
+    def handle_event(row):
         at.pop(0)
         return 1
 
     flow = Flow(
-        margin=lambda row, y: at[0] - y[0], meet=meet, slides=lambda row: at[0] == 3.0
-    )  # fmt: skip
+        event_function=lambda row, y: at[0] - y[0],
+        handle_event=handle_event,
+        slides=lambda row: at[0] == 3.0,
+    )
     assert flow.follow(50, [9.0]) == ARRIVED
     assert flow.count[KINKS] == 2 and flow.number[TIME] >= 9.0 - 1e-12
     assert flow.number[SLIDING] == pytest.approx(2.0, abs=1e-12)
     assert any(time == pytest.approx(1.0, abs=1e-12) for time in flow.times)
-    failing = Flow(margin=lambda row, y: 1.0 - y[0], meet=lambda row: -1)
+    failing = Flow(event_function=lambda row, y: 1.0 - y[0], handle_event=lambda row: -1)
     assert failing.follow(50) == NOT_FINITE
-    endless = Flow(margin=lambda row, y: row.y[0] + 1e-3 - y[0], meet=lambda row: 1)
+    endless = Flow(event_function=lambda row, y: row.y[0] + 1e-3 - y[0], handle_event=lambda row: 1)
     assert endless.follow(5000) == OUT_OF_STEPS and endless.count[KINKS] == 1001
 
 
 def test_a_step_that_was_beyond_a_surface_is_cut_there():
     """Between its ends a step of 2 was beyond; cut to an eighth it is not."""
     parts = [0.125, 1.0, 1.0]
-    flow = Flow(dip=lambda row, h: parts.pop(0))
+    flow = Flow(missed_crossing=lambda row, h: parts.pop(0))
     assert flow.follow(2) == OUT_OF_STEPS
     assert flow.times[0] == pytest.approx(100.0 / 8)
     assert flow.row.y[0] == pytest.approx(flow.number[TIME])
 
 
 def test_a_landing_whose_error_is_large_is_tried_again_half_as_long():
-    flow = Flow(ratios=[0.5, 2.1, 0.5, 1.9], margin=lambda row, y: (8.0 if row.y[0] < 8 else np.inf)
-                - y[0])  # fmt: skip
+    flow = Flow(
+        ratios=[0.5, 2.1, 0.5, 1.9],
+        event_function=lambda row, y: (8.0 if row.y[0] < 8 else np.inf) - y[0],
+    )
     flow.follow(2)
     assert flow.steps == pytest.approx([100.0, 4.0]) and flow.times == pytest.approx([4.0])
     flow.follow(3)

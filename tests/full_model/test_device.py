@@ -26,7 +26,7 @@ from full_model import (
 )
 from full_model.comparison.fields import AttentionFreeField, EnumeratedField
 from full_model.model.batches import batch_gradient
-from full_model.model.execution import Repeated
+from full_model.model.execution import CudaGraphCallable
 
 pytestmark = pytest.mark.device
 
@@ -105,8 +105,8 @@ def test_a_captured_step_is_the_step(loss, device):
         generator = torch.Generator(device).manual_seed(3)
         run = Trainer(arch, there(weights_of(arch), device), source, recipe, generator)
         plain = run._descent.function
-        capture = Repeated.on(torch.device(device), plain).capture or (lambda work: work)
-        run._descent = Repeated(plain, capture if captured else None)
+        capture = CudaGraphCallable.on(torch.device(device), plain).capture or (lambda work: work)
+        run._descent = CudaGraphCallable(plain, capture if captured else None)
         losses = [run.advance() for _ in range(9)]
         runs.append((torch.stack(losses), run.weights, generator.get_state()))
     assert torch.equal(runs[0][0], runs[1][0]) and torch.equal(runs[0][2], runs[1][2])
@@ -118,7 +118,9 @@ def test_a_captured_step_takes_weights_that_are_not_its_own(device):
     arch = Architecture(4, 4)
     loss = PopulationLoss(arch, MarkovSource.of(CHAIN), device=device)
     plain = loss.value_and_gradient
-    repeated = Repeated(plain, Repeated.on(torch.device(device), plain).capture or (lambda x: x))
+    repeated = CudaGraphCallable(
+        plain, CudaGraphCallable.on(torch.device(device), plain).capture or (lambda x: x)
+    )
     for seed in range(5):
         weights = there(weights_of(arch, seed=seed), device)
         torch.testing.assert_close(repeated(weights), plain(weights), rtol=0, atol=0)

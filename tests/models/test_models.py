@@ -6,7 +6,7 @@ from oracle import Canonical
 
 import flowsim
 from flowsim import BinaryChain, CanonicalModel, InputError, UntiedModel, energy, model_of
-from flowsim.interface import Gap
+from flowsim.interface import LogitGapSystem
 from flowsim.models import past_law
 from flowsim.models.gap_family.loss import gap_loss, gap_slope
 from flowsim.spec import chain_of
@@ -114,7 +114,7 @@ def test_a_compiled_half_is_handed_out_for_its_own_formulas_alone(name):
     data = {"states": 3, "p": 0.8} if name == "states" else {"p": 0.5, "q": 0.8}
     model = flowsim.model(name, **data)
     half = model.flow()
-    assert isinstance(half, Gap) and half.of is type(model)
+    assert isinstance(half, LogitGapSystem) and half.of is type(model)
     assert half.law[0] * (6.0 if name == "states" else 1.0) == model.chain.target_logit_gap
     assert type("Same", (type(model),), {})(model.chain).flow() == half
     other = type("Other", (type(model),), {"logit_gap": lambda self, theta: theta.sum(-1)})

@@ -1,6 +1,6 @@
-"""The gap engine's face: tensors in, tensors out; the loops over rows are compiled.
+"""The solver of models with L = ℓ(Δ): tensors in, tensors out; the loops are compiled.
 
-It follows any model whose ``flow()`` is a ``Gap``, with a compiled copy of its own for each class.
+Each class of models has a compiled copy of the loops.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from flowsim.compiled import specialise
 from flowsim.flow.gap import hooks, loops, timed
 from flowsim.flow.how import Limits, Steps
-from flowsim.interface import Gap, Model
+from flowsim.interface import LogitGapSystem, Model
 from flowsim.labels import Label, Rule
 from flowsim.landscape.critical import classify_critical
 
@@ -29,7 +29,7 @@ def _copy(of: type, functions: tuple[Any, ...]) -> Any:
     return specialise((hooks, loops, timed), of.__name__, **{f.__name__: f for f in functions})
 
 
-def engine_of(half: Gap) -> Any:
+def engine_of(half: LogitGapSystem) -> Any:
     """The engine with a model's functions in the places of its hooks."""
     return _copy(half.of, half.hooks)
 
@@ -40,7 +40,7 @@ class LogitGapSolver:
     batched = False
     variable: Literal["logit gap"] = "logit gap"
 
-    def __init__(self, model: Model, system: Gap) -> None:
+    def __init__(self, model: Model, system: LogitGapSystem) -> None:
         self.model, self.system, self.defaults = model, system, system
         self.engine = engine_of(system)
 

@@ -79,7 +79,7 @@ def _moved(row: Iterable[float], given: tuple[int, ...] = ()) -> Any:
     point = ", ".join(f"p[{c}] + h * ({total})" for c, total in enumerate(sums))
     space: dict[str, Any] = {}
     exec(f"def moved(p, h, {arguments}):\n    return {point}\n", space)
-    return compiled(space["moved"], internal=True)
+    return compiled(space["moved"], no_cpython_wrapper=True)
 
 
 (
@@ -93,15 +93,15 @@ stage13, stage14, stage15 = (
 )
 
 
-@template(internal=True)
-def placed(theta: Point, target: float) -> tuple[bool, float, Point]:
+@template(no_cpython_wrapper=True)
+def initial_point(theta: Point, target: float) -> tuple[bool, float, Point]:
     """Of a row that starts at θ: whether it is far, its sign, and its point."""
     far = is_far(*theta, target)
     sign, x, y, z = point_of(far, *theta)
     return far, sign, (x, y, z)
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def step(far: bool, sign: float, h: float, p: Point, k0: Point) -> tuple[Point, Stages]:
     """Move Δ by h from p, where the slopes are k0: the new point, and the stages."""
     k1 = rates(far, sign, *stage1(p, h, k0))
@@ -119,7 +119,7 @@ def step(far: bool, sign: float, h: float, p: Point, k0: Point) -> tuple[Point, 
     return stage12(p, h, k0, *stages), stages
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def error(
     far: bool,
     h: float,
@@ -156,41 +156,41 @@ def error(
     return worst
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def first_length(gap: float, end: float, rtol: float) -> float:
     """The length of the first step on the way from ``gap`` to ``end``."""
     return min(_FIRST * rtol**0.125 * max(abs(gap), abs(end), 0.3), abs(end - gap))
 
 
-@template(internal=True)
-def reach(far: bool, p: Point, k0: Point) -> float:
+@template(no_cpython_wrapper=True)
+def max_step(far: bool, p: Point, k0: Point) -> float:
     """The longest step: y changes by a factor of at most about e, where estimates hold."""
     return abs(p[1] / k0[1]) if not far and k0[1] != 0.0 else math.inf
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def growth(ratio: float) -> float:
     """What the error of a step lets the next one grow by: ratio to the power −1/8."""
     return 1.0 / math.sqrt(math.sqrt(math.sqrt(max(ratio, 1e-16))))
 
 
-@template(internal=True)
-def shorter(h: float, ratio: float) -> float:
+@template(no_cpython_wrapper=True)
+def reject_step(h: float, ratio: float) -> float:
     """The step that is tried after a rejected one; a ratio that is not finite asks for a tenth."""
     if not ratio < math.inf:
         return _SHRINK * h
     return h * max(_SAFETY * growth(ratio), _SHRINK)
 
 
-@template(internal=True)
-def towards(length: float, left: float) -> float:
+@template(no_cpython_wrapper=True)
+def clip_step(length: float, left: float) -> float:
     """A step of that length, or onto the end where that is near; no small rest is left."""
     if length >= abs(left):
         return left
     return math.copysign(min(length, 0.6 * abs(left)), left)
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def next_step(
     far: bool,
     p: Point,
@@ -208,10 +208,10 @@ def next_step(
     if last[0] != 0.0:
         allowed = min(grow, grow * grow / last[1] * abs(h / last[0]))
     length = abs(h) * min(max(_SAFETY * allowed, _SHRINK), _GROW)
-    return towards(min(length, reach(far, p, k0)), left), (h, grow)
+    return clip_step(min(length, max_step(far, p, k0)), left), (h, grow)
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def follow(
     far: bool, sign: float, p: Point, target: float, allowed: Steps
 ) -> tuple[int, Point, float, int]:
@@ -224,12 +224,12 @@ def follow(
     end = 0.0 if turns_back(far, sign, *p, target) else target
     margin, last = math.inf, (0.0, 1.0)
     now, k0 = gap(far, sign, *p), rates(far, sign, *p)
-    h = towards(min(first_length(now, end, allowed.rtol), reach(far, p, k0)), end - now)
+    h = clip_step(min(first_length(now, end, allowed.rtol), max_step(far, p, k0)), end - now)
     for attempt in range(1, allowed.most + 1):
         after, stages = step(far, sign, h, p, k0)
         ratio = error(far, h, p, after, k0, stages, allowed)
         if not ratio <= 1.0:
-            h = shorter(h, ratio)
+            h = reject_step(h, ratio)
             if h == 0.0:
                 return LOST, p, margin, attempt
             continue
@@ -241,19 +241,19 @@ def follow(
             plane, other = margins(far, sign, *p)
             margin = max(plane, other)
             if plane < other:
-                return AT_PLANE, land(far, sign, p, end, True), margin, attempt
+                return AT_PLANE, locate_event(far, sign, p, end, True), margin, attempt
             if target != 0.0:
                 end, landed = target, False
                 left = end - now
         if landed:
-            return AT_MINIMA, land(far, sign, p, end, False), margin, attempt
+            return AT_MINIMA, locate_event(far, sign, p, end, False), margin, attempt
         k0 = rates(far, sign, *p)
         h, last = next_step(far, p, k0, h, ratio, last, left)
     return OUT_OF_STEPS, p, margin, allowed.most
 
 
-@template(internal=True)
-def land(far: bool, sign: float, p: Point, end: float, plane: bool) -> Point:
+@template(no_cpython_wrapper=True)
+def locate_event(far: bool, sign: float, p: Point, end: float, plane: bool) -> Point:
     """Go along the slope over the rest that the last step left, and onto the plane."""
     for _ in range(5):
         left = end - gap(far, sign, *p)
@@ -264,7 +264,7 @@ def land(far: bool, sign: float, p: Point, end: float, plane: bool) -> Point:
     return on_plane(*p) if plane else p
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def on_minima(far: bool, sign: float, p: Point, target: float, tolerance: float) -> bool:
     """Whether the whole way to Δ* is shorter than a hundredth of the tolerance, or than 1e-12.
 
@@ -277,7 +277,7 @@ def on_minima(far: bool, sign: float, p: Point, target: float, tolerance: float)
     return near and abs(z0 * left) <= least * max(abs(z), 1.0)
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def end_of(
     far: bool,
     sign: float,
@@ -324,21 +324,21 @@ def end_of(
     return end, last, BESIDE if end <= AT_PLANE else NONE, steps
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def _rule_of(end: int) -> int:
     if end == AT_MINIMA:
         return REACHED
     return TRAPPED if end == AT_PLANE else NONE
 
 
-@template(internal=True)
-def three(row: np.ndarray) -> Point:
+@template(no_cpython_wrapper=True)
+def as_triple(row: np.ndarray) -> Point:
     """θ as three numbers, the third being 0 where a model has two."""
     return row[0], row[1], row[2] if len(row) == 3 else 0.0
 
 
-@template(internal=True)
-def put(theta: Point, row: np.ndarray) -> None:
+@template(no_cpython_wrapper=True)
+def store(theta: Point, row: np.ndarray) -> None:
     """Write θ, or its first two numbers, into a row."""
     row[0], row[1] = theta[0], theta[1]
     if len(row) == 3:
@@ -373,12 +373,12 @@ def find_ends(
     """
     target = law[0]
     for n in range(len(starts)):
-        last = start = three(starts[n])
-        far, sign, p = placed(start, target)
+        last = start = as_triple(starts[n])
+        far, sign, p = initial_point(start, target)
         end, p, rule, steps = end_of(far, sign, p, start, target, units, allowed)
         if end != STILL and end != NOT_FINITE:
             last = theta_of(far, sign, *p, start[0], start[1])
-        put(last, theta[n])
+        store(last, theta[n])
         if end == AT_MINIMA:
             codes[0, n] = _GLOBAL
         elif end == AT_PLANE:

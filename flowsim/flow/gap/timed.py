@@ -41,21 +41,21 @@ from flowsim.flow.gap.loops import (
     LANDED,
     ROUNDING,
     Stages,
+    as_triple,
+    clip_step,
     error,
     first_length,
-    land,
+    initial_point,
+    locate_event,
+    max_step,
     next_step,
     on_minima,
-    placed,
-    put,
-    reach,
-    shorter,
+    reject_step,
     stage13,
     stage14,
     stage15,
     step,
-    three,
-    towards,
+    store,
 )
 from flowsim.flow.how import Steps
 from flowsim.models.elementary import LARGEST, exponential
@@ -116,7 +116,7 @@ _TAYLOR = np.array(
 )
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def prepare(
     far: bool,
     sign: float,
@@ -190,13 +190,13 @@ def prepare(
     return log_part, unsure
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def relative(rate: float, value: float) -> float:
     """|rate/value|; 0 where the value stays 0."""
     return abs(rate / value) if rate != 0.0 else 0.0
 
 
-@template(internal=True, inline=True)
+@template(no_cpython_wrapper=True, inline=True)
 def interpolate(c: int, p: Point, h: float, k: tuple[Point, ...], values: np.ndarray) -> None:
     """Coordinate c at the nodes, from the slopes at stages 0 and 5 to 15."""
     w = _INSIDE
@@ -209,7 +209,7 @@ def interpolate(c: int, p: Point, h: float, k: tuple[Point, ...], values: np.nda
         values[i] = p[c] + h * total
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def transform(m: np.ndarray, values: np.ndarray, factor: float, found: np.ndarray) -> None:
     """``factor`` times the values times the matrix m."""
     v0, v1, v2, v3 = values[0], values[1], values[2], values[3]
@@ -220,7 +220,7 @@ def transform(m: np.ndarray, values: np.ndarray, factor: float, found: np.ndarra
         found[i] = factor * (half + rest)
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def duration(course: np.ndarray, log_part: float, fall: float) -> float:
     """Physical time of the whole step, infinite where it ends at the pole."""
     if fall == 1.0:
@@ -228,7 +228,7 @@ def duration(course: np.ndarray, log_part: float, fall: float) -> float:
     return polynomial(course[0], -1.0) - log_part * math.log1p(-fall)
 
 
-@template(fused=True, internal=True)
+@template(contract=True, no_cpython_wrapper=True)
 def polynomial(coefficients: np.ndarray, z: float) -> float:
     """Σ cᵢ zⁱ."""
     value = coefficients[NODES - 1]
@@ -237,7 +237,7 @@ def polynomial(coefficients: np.ndarray, z: float) -> float:
     return value
 
 
-@template(fused=True, internal=True)
+@template(contract=True, no_cpython_wrapper=True)
 def late_by(
     course: np.ndarray, log_part: float, fall: float, s: float, t: float
 ) -> tuple[float, float, float]:
@@ -254,7 +254,7 @@ def late_by(
     return rest * value - log_part * s - t, kappa, u
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def place(
     course: np.ndarray, log_part: float, fall: float, t: float, s: float, close: float
 ) -> tuple[float, float, float]:
@@ -281,7 +281,7 @@ def place(
     return s, u * (1.0 + move), kappa
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def point_at(course: np.ndarray, after: Point, v: float) -> Point:
     """x, y, z at v."""
     z = 2.0 * v - 1.0
@@ -289,7 +289,7 @@ def point_at(course: np.ndarray, after: Point, v: float) -> Point:
     return after[0] - v * polynomial(course[1], z), after[1] - v * polynomial(course[2], z), third
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def tail(
     course: np.ndarray, log_part: float, after: Point, allowed: float, series: np.ndarray
 ) -> tuple[float, float]:
@@ -319,7 +319,7 @@ def tail(
     return g0, g0 + log_part * math.log(grow / (_SMALL * allowed) ** 0.2)
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def _leading(coefficients: np.ndarray) -> tuple[float, float, float, float]:
     """The first four coefficients in v of a polynomial in z = 2v − 1."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -331,7 +331,7 @@ def _leading(coefficients: np.ndarray) -> tuple[float, float, float, float]:
     return a, b, c, d
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def trace(
     law: Law,
     start: Point,
@@ -360,11 +360,11 @@ def trace(
     rtol, near_zero = allowed.rtol, allowed.atol / allowed.rtol
     close = math.sqrt(_PLACED * rtol)
     target, count, done, time = law[0], len(times), 0, 0.0
-    far, sign, p = placed(start, target)
+    far, sign, p = initial_point(start, target)
     end = 0.0 if turns_back(far, sign, *p, target) else target
     now, k0, last = gap(far, sign, *p), rates(far, sign, *p), (0.0, 1.0)
     aim = wanted if (wanted - now) * (wanted - end) <= 0.0 else end
-    h = towards(min(first_length(now, end, rtol), reach(far, p, k0)), aim - now)
+    h = clip_step(min(first_length(now, end, rtol), max_step(far, p, k0)), aim - now)
     for _ in range(allowed.most):
         after, stages = step(far, sign, h, p, k0)
         ratio = error(far, h, p, after, k0, stages, allowed)
@@ -378,7 +378,7 @@ def trace(
                 plane, other = margins(far, sign, *after)
                 on_plane = plane < other
                 pole = 0.0 if on_plane else target
-            after = land(far, sign, after, aim, on_plane)
+            after = locate_event(far, sign, after, aim, on_plane)
         if ratio <= 1.0:
             if pole != 0.0 and not (landed and aim == pole) and 0.0 < now / pole < 0.5:
                 pole = 0.0  # behind
@@ -387,7 +387,7 @@ def trace(
             )
             ratio = max(ratio, unsure / max(rtol, _UNSURE))
         if not ratio <= 1.0:
-            h = shorter(h, ratio)
+            h = reject_step(h, ratio)
             if h == 0.0:
                 return math.nan
             continue
@@ -406,7 +406,7 @@ def trace(
     return math.nan
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def _write(
     far: bool,
     sign: float,
@@ -439,7 +439,7 @@ def _write(
         last, fast = t, -1.0 / kappa
         v = 1.0 - (1.0 - u) / fall
         p = point_at(course, after, max(v, 0.0))
-        put(theta_of(far, sign, *p, start[0], start[1]), path[done])
+        store(theta_of(far, sign, *p, start[0], start[1]), path[done])
         done += 1
     if fall != 1.0:
         return done
@@ -447,11 +447,11 @@ def _write(
         path[i, 0] = exponential(max((origin - (times[i] - began)) / log_part, -LARGEST))
     for i in range(done, len(times)):
         p = power_series(series, path[i, 0])
-        put(theta_of(far, sign, *p, start[0], start[1]), path[i])
+        store(theta_of(far, sign, *p, start[0], start[1]), path[i])
     return len(times)
 
 
-@template(fused=True, internal=True)
+@template(contract=True, no_cpython_wrapper=True)
 def power_series(series: np.ndarray, power: float) -> Point:
     """Three polynomials of degree 4 in ``power``, the constant coefficient first: (x, y, z)."""
     x, y, z = series[0, 4], series[1, 4], series[2, 4]
@@ -460,7 +460,7 @@ def power_series(series: np.ndarray, power: float) -> Point:
     return x, y, z
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def gap_at(law: Law, start: float, end: float, wanted: float) -> float:
     """The gap between start and end, where ℓ is monotone, with ℓ(Δ) = wanted.
 
@@ -498,13 +498,13 @@ def find_paths(
     """
     for n in range(len(starts)):
         path[n] = math.nan
-        start = three(starts[n])
+        start = as_triple(starts[n])
         if not math.isfinite(start[0] + start[1] + start[2]):
             continue
-        far, sign, p = placed(start, law[0])
+        far, sign, p = initial_point(start, law[0])
         if is_level(far, start, sign, *p) or on_minima(far, sign, p, law[0], allowed.rtol):
             for i in range(times.shape[1]):
-                put(start, path[n, i])
+                store(start, path[n, i])
         else:
             trace(law, start, math.nan, times[n], allowed, scratch, path[n])
 
@@ -525,8 +525,8 @@ def find_times(
     A time is NaN where the excess at the start is lost in rounding, or the orbit is.
     """
     for n in range(len(starts)):
-        start = three(starts[n])
-        far, sign, p = placed(start, law[0])
+        start = as_triple(starts[n])
+        far, sign, p = initial_point(start, law[0])
         now, lowest = gap(far, sign, *p), loss(law, ends[n])
         excess = loss(law, now) - lowest
         if not excess > 0.0:

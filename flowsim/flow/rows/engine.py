@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from flowsim.compiled import specialise
-from flowsim.flow.doubt import beyond_doubt
 from flowsim.flow.how import Limits, Steps
+from flowsim.flow.near_saddles import resolve_near_saddles
 from flowsim.flow.rows import hooks, loop
-from flowsim.flow.rows.loop import ATTEMPTS, KINKS, Found
+from flowsim.flow.rows.loop import ATTEMPTS, KINKS, TrajectoryBuffers
 from flowsim.flow.solver import times_to_fraction
 from flowsim.flow.tableau import STAGES
-from flowsim.interface import Levels, Model, Rows
+from flowsim.interface import CompiledModel, Levels, Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical, curvatures
-from flowsim.models import codes
-from flowsim.models.row import room_for_row
+from flowsim.models import return_codes
+from flowsim.models.workspace import allocate_workspace
 
 #: log|θᵢ| of a coordinate that is smaller still.
 _SMALLEST = -700.0
@@ -36,16 +36,16 @@ _NEAR = 1e-8
 #: Evaluations of the field in a step, counting its derivative as one.
 _EVALUATIONS = 9
 _STATUS = {
-    codes.OUT_OF_STEPS: Status.TIMED_OUT,
-    codes.STUCK: Status.TIMED_OUT,
-    codes.NOT_FINITE: Status.FAILED,
-    codes.DIVERGED: Status.DIVERGED,
+    return_codes.OUT_OF_STEPS: Status.TIMED_OUT,
+    return_codes.STUCK: Status.TIMED_OUT,
+    return_codes.NOT_FINITE: Status.FAILED,
+    return_codes.DIVERGED: Status.DIVERGED,
 }
 
 _engines: dict[str, Any] = {}
 
 
-def engine_of(half: Rows) -> Any:
+def engine_of(half: CompiledModel) -> Any:
     """The copy of the engine that calls the half's functions, made once."""
     if half.tag not in _engines:
         _engines[half.tag] = specialise((hooks, loop), half.tag, **half.hooks)
@@ -83,7 +83,7 @@ class Followed:
 
     Attributes:
         theta: where the rows stopped, (n, k).
-        why: a value of ``models.codes``, (n,).
+        why: a value of ``models.return_codes``, (n,).
         attempts, kinks: attempted steps, and surfaces met, (n,).
         time, sliding: when, and how long on surfaces, (n,).
         slowest, passed: the smallest speed met, and the smallest that was followed by one three
@@ -110,7 +110,7 @@ class Followed:
 
 def follow_rows(
     model: Model,
-    half: Rows,
+    half: CompiledModel,
     theta: Tensor,
     steps: Steps,
     times: Tensor | None = None,
@@ -133,7 +133,7 @@ def follow_rows(
     relative = np.where(chart.logarithmic, 1e-15, steps.rtol)
     at = np.empty((n, 0)) if times is None else times.detach().cpu().numpy().astype(np.float64)
     goal = np.full(n, -np.inf) if wanted is None else wanted.detach().cpu().numpy()
-    found = Found(
+    found = TrajectoryBuffers(
         ends=np.zeros((n, k)), velocities=np.zeros((n, k)), paths=np.empty((n, at.shape[1], k)),
         why=np.empty(n, dtype=np.int64), counts=np.empty((n, 3), dtype=np.int64),
         numbers=np.empty((n, 5)), near=np.zeros((n, 2)),
@@ -141,11 +141,11 @@ def follow_rows(
     for rows in np.split(np.arange(n), range(half.at_once, n, half.at_once)):
         while len(rows):
             found.paths[rows], found.counts[rows], found.numbers[rows] = np.nan, 0, 0.0
-            begun = _room(half, k), rows, chart.y, chart.held, chart.signs
+            begun = _workspace(half, k), rows, chart.y, chart.held, chart.signs
             engine.follow_all(*begun, absolute, relative, at, goal, steps.most, found)
-            missing = found.why[rows] >= codes.MISSING
+            missing = found.why[rows] >= return_codes.NEEDS_TABLE_LEVEL
             if missing.any() and half.extend is not None:
-                half.extend(int(found.why[rows].max()) - codes.MISSING)
+                half.extend(int(found.why[rows].max()) - return_codes.NEEDS_TABLE_LEVEL)
             rows = rows[missing]
     speed = found.velocities * chart.derivative(found.ends) * np.asarray(model.metric)
     columns = (
@@ -157,11 +157,11 @@ def follow_rows(
     )
 
 
-def loss_followed(model: Model, half: Rows, theta: Tensor) -> Tensor:
+def loss_followed(model: Model, half: CompiledModel, theta: Tensor) -> Tensor:
     """The loss whose gradient moves the rows, (n,), which may be the model's, its kinks rounded."""
     start = theta.detach().cpu().numpy().astype(np.float64)
     chart, engine = RowChart(start, model, half.origin), engine_of(half)
-    row = _room(half, start.shape[1])
+    row = _workspace(half, start.shape[1])
     values = [
         engine.loss_of_row(row, *given)
         for given in zip(chart.y, chart.held.astype(float), chart.signs, strict=True)
@@ -169,8 +169,8 @@ def loss_followed(model: Model, half: Rows, theta: Tensor) -> Tensor:
     return torch.tensor(values, dtype=torch.float64, device=theta.device)
 
 
-def _room(half: Rows, k: int) -> Any:
-    return room_for_row(*half.constants(), k, STAGES, half.own_steps)
+def _workspace(half: CompiledModel, k: int) -> Any:
+    return allocate_workspace(*half.constants(), k, STAGES, half.own_steps)
 
 
 class SwitchingSolver:
@@ -179,7 +179,7 @@ class SwitchingSolver:
     batched = False
     variable: Literal["time"] = "time"
 
-    def __init__(self, model: Model, half: Rows) -> None:
+    def __init__(self, model: Model, half: CompiledModel) -> None:
         self.model, self.half, self.defaults = model, half, half
 
     def ends(self, start: Tensor, steps: Steps) -> Iterator[Limits]:
@@ -188,14 +188,14 @@ class SwitchingSolver:
         follow = partial(_limits_and_doubt, self.model, half)
         again = steps.finer(half.finer, half.finest, half.more)
         for part in start.split(max(1, min(8 * half.at_once, _SQUARES // start.shape[1] ** 2))):
-            yield beyond_doubt(follow, self.model, part, steps, again)
+            yield resolve_near_saddles(follow, self.model, part, steps, again)
 
     def paths(self, start: Tensor, times: Tensor, steps: Steps) -> Tensor:
         """θ (T, n, k) at the times (T, n), from ``start`` at times[0]; NaN if not known."""
         found = follow_rows(self.model, self.half, start, steps, (times[1:] - times[0]).T)
-        critical = found.why == codes.CRITICAL
+        critical = found.why == return_codes.CRITICAL
         found.theta[critical] = start[critical]
-        rests = critical | (found.why == codes.MINIMA) | (found.why == codes.REST)
+        rests = critical | (found.why == return_codes.MINIMA) | (found.why == return_codes.REST)
         unwritten = found.path.isnan() & rests[:, None, None]
         path = torch.where(unwritten, found.theta.unsqueeze(1), found.path)
         return torch.cat([start.unsqueeze(1), path], dim=1).transpose(0, 1)
@@ -205,14 +205,14 @@ class SwitchingSolver:
 
         def until(rows: Tensor, wanted: Tensor) -> Tensor:
             found = follow_rows(self.model, self.half, rows, steps, wanted=wanted)
-            return torch.where(found.why == codes.ARRIVED, found.time, torch.nan)
+            return torch.where(found.why == return_codes.ARRIVED, found.time, torch.nan)
 
         begun = loss_followed(self.model, self.half, start)
         return times_to_fraction(until, start, begun, ends.loss, fraction)
 
 
 def _limits_and_doubt(
-    model: Model, half: Rows, start: Tensor, steps: Steps, before: Tensor | None = None
+    model: Model, half: CompiledModel, start: Tensor, steps: Steps, before: Tensor | None = None
 ) -> tuple[Limits, Tensor]:
     """Limits of the rows of ``start``, and which of them came close to a saddle.
 
@@ -221,7 +221,7 @@ def _limits_and_doubt(
     found, levels = follow_rows(model, half, start, steps), model.levels()
     label = torch.full_like(found.why, Label.UNRESOLVED)
     rule = torch.full_like(found.why, Rule.NONE)
-    critical, fell = found.why == codes.CRITICAL, found.why == codes.FELL
+    critical, fell = found.why == return_codes.CRITICAL, found.why == return_codes.BELOW_PLATEAU
     if half.name is not None:
         rule = half.name(fell, found.theta, label, found.loss).long()
         found.speed[fell & (label != Label.UNRESOLVED)] = 0.0
@@ -254,11 +254,11 @@ def _limits_and_doubt(
 
 def _name_by_levels(model: Model, levels: Levels, found: Followed, label: Tensor) -> None:
     """Label the rows that ended at one of the model's losses, in place."""
-    trapped, resting = found.why == codes.TRAPPED, found.why == codes.REST
-    label[found.why == codes.MINIMA] = Label.GLOBAL_MINIMUM
+    trapped, resting = found.why == return_codes.TRAPPED, found.why == return_codes.REST
+    label[found.why == return_codes.MINIMA] = Label.GLOBAL_MINIMUM
     # where both losses are one, what attracts is itself a set of global minima
     label[trapped] = Label.GLOBAL_MINIMUM if levels.flat else Label.LOCAL_MINIMUM
-    label[found.why == codes.DRIFTS] = Label.LOCAL_MINIMUM
+    label[found.why == return_codes.DRIFTS] = Label.LOCAL_MINIMUM
     if bool(resting.any()):
         theta = found.theta[resting]
         kind = classify_critical(model, theta, decisive=True)
@@ -273,7 +273,7 @@ def _name_by_levels(model: Model, levels: Levels, found: Followed, label: Tensor
 
 def _doubtful(
     model: Model,
-    half: Rows,
+    half: CompiledModel,
     found: Followed,
     known: Tensor,
     rtol: float,
@@ -290,7 +290,7 @@ def _doubtful(
         scale = half.scale(found.loss) if half.scale is not None else 0.0
         return known & (found.passed < _DOUBTFUL * scale)
     if any(model.keeps_sign):
-        nearest = torch.where(found.why == codes.TRAPPED, found.slowest, found.passed)
+        nearest = torch.where(found.why == return_codes.TRAPPED, found.slowest, found.passed)
         return known & (nearest < _DOUBTFUL_LOGARITHMS * levels.speed)
     near = known & (found.passed < _DOUBTFUL * levels.speed)
-    return near if before is not None else near | (found.why == codes.STUCK)
+    return near if before is not None else near | (found.why == return_codes.STUCK)

@@ -1,7 +1,7 @@
 """What the rows engine asks of a model: a compiled function for each of these names.
 
-``linearise``, ``velocity``, ``loss`` and ``verdict`` must be there; what the body of a stub does
-is done for a model without the others. A *surface* is where the field jumps: a row crosses it or
+A model must have ``linearise``, ``velocity``, ``loss`` and ``check_termination``. Without another
+one the body of its stub is used. A *surface* is where the field jumps: a row crosses it or
 slides along it. ``status`` is 0, or −1 where something is not finite, or 1 + a level that the
 model's table lacks.
 """
@@ -48,13 +48,13 @@ def end_loss(row, rule):
 
 
 @hook
-def verdict(row):
-    """GOING, or the code (``models.codes``) that ends the row; may move ``row.y`` to its limit."""
+def check_termination(row):
+    """GOING, or the return code that ends the row; may move ``row.y`` to its limit."""
     return 0
 
 
 @hook
-def rests(rule, timed, wanted):
+def is_terminal(rule, timed, wanted):
     """Whether a row with that verdict stops: ``timed`` if times, ``wanted`` if a loss is asked."""
     return not timed
 
@@ -85,13 +85,13 @@ def error_ratio(y, new, error, absolute, relative):
 
 
 @hook
-def margin(row, y):
+def event_function(row, y):
     """How far y is from the next surface, or from where sliding ends; negative beyond."""
     return inf
 
 
 @hook
-def dip(row, h):
+def missed_crossing(row, h):
     """The fraction of the step of length h to ``row.new`` at which it is beyond a surface, else 1.
 
     The step begins and ends before the surface.
@@ -100,7 +100,7 @@ def dip(row, h):
 
 
 @hook
-def meet(row):
+def handle_event(row):
     """Decide how the row on a surface goes on: 1 where the surface is a new one, 0, or −1."""
     return 0
 
@@ -112,21 +112,21 @@ def slides(row):
 
 
 @hook
-def closeness(row, out):
+def saddle_distance(row, out):
     """Write how close the orbit came to saddles (two numbers) at its end."""
 
 
 @hook
-def enter(row):
+def to_step_coordinates(row):
     """Turn ``row.origin``, which is y, into the coordinates of the step."""
 
 
 @hook
-def stage(row, point, out):
+def stage_rhs(row, point, out):
     """d(point)/dt into ``out``, both in the coordinates of the step; a status. May change point."""
     return velocity(point, row.reals, row.ints, row.memory, out)
 
 
 @hook
-def finish(row):
+def from_step_coordinates(row):
     """Turn ``row.new``, ``row.error`` and ``row.slope`` back from the coordinates of the step."""

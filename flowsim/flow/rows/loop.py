@@ -20,36 +20,36 @@ import numpy as np
 from flowsim.compiled import template
 from flowsim.flow.rows.hooks import (
     begin,
-    closeness,
+    check_termination,
     conserve,
-    dip,
     end_loss,
-    enter,
     error_ratio,
-    finish,
+    event_function,
+    from_step_coordinates,
+    handle_event,
     is_critical,
+    is_terminal,
     linearise,
     loss,
-    margin,
-    meet,
-    rests,
+    missed_crossing,
+    saddle_distance,
     slides,
-    stage,
+    stage_rhs,
+    to_step_coordinates,
     velocity,
-    verdict,
 )
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES, A, C
-from flowsim.models.codes import (
+from flowsim.models.return_codes import (
     ARRIVED,
     CRITICAL,
     DIVERGED,
     GOING,
-    MISSING,
+    NEEDS_TABLE_LEVEL,
     NOT_FINITE,
     OUT_OF_STEPS,
 )
-from flowsim.models.row import Row
 from flowsim.models.vectors import copy, invert, largest_of, multiply
+from flowsim.models.workspace import TrajectoryWorkspace
 
 #: Places in a row's counts, and in its numbers, which ``Followed`` has in this order.
 ATTEMPTS, KINKS, WRITTEN = range(3)
@@ -66,17 +66,17 @@ _FAR = 1e12
 _SPEEDS_UP = 3.0
 
 
-class Found(NamedTuple):
+class TrajectoryBuffers(NamedTuple):
     """What ``follow_all`` finds of n rows, to be filled.
 
     Attributes:
         ends, velocities: where the rows stopped and dy/dt there, (n, k).
         paths: y at the requested times, (n, T, k).
-        why: a value of ``models.codes``, (n,).
+        why: a value of ``models.return_codes``, (n,).
         counts: attempted steps, surfaces met and times written, (n, 3).
         numbers: time, time spent sliding, the smallest speed met, the smallest that was followed by
             one three times as large (infinite without one), and the loss at the end, (n, 5).
-        near: what ``closeness`` writes, (n, 2).
+        near: what ``saddle_distance`` writes, (n, 2).
     """
 
     ends: np.ndarray
@@ -88,7 +88,7 @@ class Found(NamedTuple):
     near: np.ndarray
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def step(row, h):
     """Attempt a step of length h: fills ``row.new``, ``row.error`` and ``row.slope``; a status.
 
@@ -107,7 +107,7 @@ def step(row, h):
     copy(row.y, origin)
     if not invert(matrix, inverse):
         return -1
-    enter(row)
+    to_step_coordinates(row)
     multiply(inverse, row.field, stages[0])
     for s in range(1, STAGES):
         for i in range(k):
@@ -116,7 +116,7 @@ def step(row, h):
                 value += A[s, j] * stages[j, i]
             new[i] = value
             point[i] = value
-        status = stage(row, point, slope)
+        status = stage_rhs(row, point, slope)
         if status != 0:
             return status
         for i in range(k):
@@ -128,20 +128,20 @@ def step(row, h):
     for i in range(k):
         error[i] = stages[STAGES - 1, i]
         new[i] += error[i]
-    finish(row)
+    from_step_coordinates(row)
     return 0
 
 
-@template(internal=True)
-def event_value(row: Row, y, wanted):
+@template(no_cpython_wrapper=True)
+def event_value(row: TrajectoryWorkspace, y, wanted):
     """What is positive before the wanted loss, or before a surface (NaN), and negative behind."""
     if wanted == wanted:
         return loss(y, row.reals, row.ints, row.memory) - wanted
-    return margin(row, y)
+    return event_function(row, y)
 
 
-@template(internal=True)
-def land(row: Row, h, wanted):
+@template(no_cpython_wrapper=True)
+def locate_event(row: TrajectoryWorkspace, h, wanted):
     """The length of the step that ends on the wanted loss or, NaN, on a surface, or just behind.
 
     By false position (Illinois). The step of length h ends behind it. ``row.new`` becomes the
@@ -171,8 +171,8 @@ def land(row: Row, h, wanted):
     return high
 
 
-@template(internal=True)
-def write_path(row: Row, time, h, times, path, count):
+@template(no_cpython_wrapper=True)
+def write_path(row: TrajectoryWorkspace, time, h, times, path, count):
     """Write y at the requested times up to ``time`` + h, each by a step of its own length."""
     first = count[WRITTEN]
     for i in range(first, len(times)):
@@ -185,8 +185,8 @@ def write_path(row: Row, time, h, times, path, count):
         step(row, h)
 
 
-@template(internal=True)
-def first_step(row: Row):
+@template(no_cpython_wrapper=True)
+def first_step(row: TrajectoryWorkspace):
     """A first length of step: a tenth of the largest rate's inverse."""
     rate = 1e-3
     for i in range(len(row.y)):
@@ -195,7 +195,7 @@ def first_step(row: Row):
     return 0.1 / rate
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def factor(ratio, most):
     """What to multiply a step's length by, given the ratio of its error to the one allowed."""
     if not ratio < inf:
@@ -203,14 +203,14 @@ def factor(ratio, most):
     return min(most, max(0.1, 0.9 * max(ratio, 1e-10) ** (-1.0 / ORDER)))
 
 
-@template(internal=True)
+@template(no_cpython_wrapper=True)
 def why_not(status):
     """Why a row stops whose field could not be evaluated."""
-    return NOT_FINITE if status < 0 else MISSING + status - 1
+    return NOT_FINITE if status < 0 else NEEDS_TABLE_LEVEL + status - 1
 
 
-@template(internal=True)
-def note_speed(row: Row, number):
+@template(no_cpython_wrapper=True)
+def note_speed(row: TrajectoryWorkspace, number):
     """Keep the smallest speed met, and the smallest that was followed by a larger one."""
     speed = largest_of(row.velocity)
     if speed > _SPEEDS_UP * number[SLOWEST]:
@@ -218,9 +218,9 @@ def note_speed(row: Row, number):
     number[SLOWEST] = min(number[SLOWEST], speed)
 
 
-@template(internal=True)
-def follow(row: Row, absolute, relative, times, path, wanted, most, count, number):
-    """Follow the row from where ``begin`` put it; why it stopped (``models.codes``).
+@template(no_cpython_wrapper=True)
+def follow(row: TrajectoryWorkspace, absolute, relative, times, path, wanted, most, count, number):
+    """Follow the row from where ``begin`` put it; why it stopped (``models.return_codes``).
 
     Args:
         row: at its start.
@@ -229,7 +229,7 @@ def follow(row: Row, absolute, relative, times, path, wanted, most, count, numbe
             is followed to the last of them, or to its rest.
         wanted: the loss at which the row has arrived, or −inf.
         most: attempted steps allowed.
-        count, number: receive what ``Found`` calls counts and numbers.
+        count, number: receive what ``TrajectoryBuffers`` calls counts and numbers.
     """
     y, new = row.y, row.new
     status = linearise(row)
@@ -241,9 +241,9 @@ def follow(row: Row, absolute, relative, times, path, wanted, most, count, numbe
         return CRITICAL
     number[SLOWEST], number[PASSED] = largest_of(row.velocity), inf
     h, size = first_step(row), _FAR * max(1.0, largest_of(y))
-    rule = verdict(row)
+    rule = check_termination(row)
     while count[ATTEMPTS] < most:
-        if rule != GOING and rests(rule, len(times) > 0, wanted > -inf):
+        if rule != GOING and is_terminal(rule, len(times) > 0, wanted > -inf):
             conserve(row, number[TIME])
             return rule
         count[ATTEMPTS] += 1
@@ -257,19 +257,19 @@ def follow(row: Row, absolute, relative, times, path, wanted, most, count, numbe
                 return NOT_FINITE
             continue
         longer = h * factor(ratio, 6.0)
-        part = dip(row, h)
+        part = missed_crossing(row, h)
         if part < 1.0:
             h *= part
             step(row, h)
-        landed = margin(row, new) < 0.0
+        landed = event_function(row, new) < 0.0
         if landed:
-            h = land(row, h, nan)
+            h = locate_event(row, h, nan)
             if not error_ratio(y, new, row.error, absolute, relative) <= _LANDING:
                 h *= 0.5  # a step's coordinates may be singular on the surface
                 continue
         arrived = wanted > -inf and loss(new, row.reals, row.ints, row.memory) <= wanted
         if arrived:
-            h = land(row, h, wanted)
+            h = locate_event(row, h, wanted)
         write_path(row, number[TIME], h, times, path, count)
         number[TIME] += h
         number[SLIDING] += h if slides(row) else 0.0
@@ -277,7 +277,7 @@ def follow(row: Row, absolute, relative, times, path, wanted, most, count, numbe
         if arrived or (len(times) > 0 and count[WRITTEN] == len(times)):
             return ARRIVED
         if landed:
-            met = meet(row)
+            met = handle_event(row)
             count[KINKS] += max(met, 0)
             if met < 0 or count[KINKS] > _MOST_KINKS:
                 return NOT_FINITE if met < 0 else OUT_OF_STEPS
@@ -289,12 +289,12 @@ def follow(row: Row, absolute, relative, times, path, wanted, most, count, numbe
             return DIVERGED
         note_speed(row, number)
         h = 0.5 * longer if landed else longer
-        rule = verdict(row)
+        rule = check_termination(row)
     return OUT_OF_STEPS
 
 
-@template(internal=True)
-def start_here(row: Row, held, signs):
+@template(no_cpython_wrapper=True)
+def start_here(row: TrajectoryWorkspace, held, signs):
     """Forget all of the row but where it is; the status of ``begin``."""
     for i in range(len(row.memory)):
         row.memory[i] = 0.0
@@ -303,7 +303,17 @@ def start_here(row: Row, held, signs):
 
 @template
 def follow_all(
-    row: Row, rows, starts, held, signs, absolute, relative, times, wanted, most, out: Found
+    row: TrajectoryWorkspace,
+    rows,
+    starts,
+    held,
+    signs,
+    absolute,
+    relative,
+    times,
+    wanted,
+    most,
+    out: TrajectoryBuffers,
 ):
     """Follow ``rows``, one by one, of starts (n, k), at ``times`` (n, T); see ``follow``."""
     for i in rows:
@@ -318,16 +328,16 @@ def follow_all(
                 )
             else:
                 out.why[i] = why_not(status)
-            if out.why[i] < MISSING:
+            if out.why[i] < NEEDS_TABLE_LEVEL:
                 number[LOSS] = end_loss(row, out.why[i])
                 velocity(row.y, row.reals, row.ints, row.memory, row.velocity)
                 copy(row.velocity, out.velocities[i])
-                closeness(row, out.near[i])
+                saddle_distance(row, out.near[i])
         copy(row.y, out.ends[i])
 
 
 @template
-def loss_of_row(row: Row, start, held, signs):
+def loss_of_row(row: TrajectoryWorkspace, start, held, signs):
     """The loss at a start, as the flow has it."""
     copy(start, row.y)
     if start_here(row, held, signs) != 0:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flowsim.interface import Gap, Integral
+from flowsim.interface import Integral, LogitGapSystem
 from flowsim.models.canonical.basins import (
     SADDLE_ENERGY,
     energy,
@@ -78,12 +78,12 @@ class CanonicalModel(BinaryGapModel):
         e = theta[..., 0]
         return torch.stack([-e, torch.zeros_like(e)], dim=-1)
 
-    def flow(self) -> Gap | None:
+    def flow(self) -> LogitGapSystem | None:
         if self.dynamic_bias:
             return None
         from flowsim.models.canonical.compiled import HOOKS
 
-        return Gap(CanonicalModel, HOOKS, self.law)
+        return LogitGapSystem(CanonicalModel, HOOKS, self.law)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         return energy(theta).unsqueeze(-1)

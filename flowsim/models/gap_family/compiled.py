@@ -57,7 +57,7 @@ def slope(law: Law, beyond: float) -> float:
     return pi1 * q * last * rise / ((x + 2.0 * pi0) * (end + inverse))
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def log_add(a: float, b: float) -> float:
     """log(eᵃ + eᵇ)."""
     return max(a, b) + math.log1p(math.exp(-abs(a - b)))
@@ -90,7 +90,7 @@ def loss(law: Law, gap: float) -> float:
     return pi0 * after_zero + pi1 * cross_entropy(logit + gap, 1.0 - q, q)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def curvature(law: Law, beyond: float) -> float:
     """ℓ″ = π₀π₁ P/((x + 2π₀)² √(P + d²)) at Δ = Δ* + ``beyond``; 0 where ℓ′ has its limit."""
     _, _, _, pi0, pi1, d, last, _ = law
@@ -130,25 +130,25 @@ def optimal_logits(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
         found[i] = optimal_logit(law[3], law[4], law[5], gaps[i])
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def far_away(x: float, w: float, target: float) -> bool:
     """Whether a row begins or ends so far from the origin that w may run over many decades."""
     return max(x, abs(target)) > _FAR_AWAY and w != 0.0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def split(far: bool, w: float) -> tuple[float, float]:
     """The sign of w, and y."""
     return -1.0 if w < 0 else 1.0, math.log(abs(w)) if far else abs(w)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def joined(far: bool, sign: float, y: float) -> float:
     """w."""
     return sign * math.exp(y) if far else sign * y
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def weight(far: bool, y: float) -> tuple[float, float]:
     """w², and dy/dlog|w|."""
     if far:
@@ -156,13 +156,13 @@ def weight(far: bool, y: float) -> tuple[float, float]:
     return y * y, y
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def gain(far: bool, sign: float, y: float) -> float:
     """g = 1 + 2w|w|."""
     return 1.0 + 2.0 * sign * weight(far, y)[0]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def no_gain(far: bool, sign: float, y: float) -> bool:
     """Whether g = 0, but for rounding."""
     return abs(gain(far, sign, y)) <= 4e-16 * gain(far, 1.0, y)

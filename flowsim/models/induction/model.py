@@ -11,7 +11,7 @@ from torch import Tensor
 from flowsim.chains.exact_losses import count_classes
 from flowsim.chains.priors import DirichletPrior, Prior
 from flowsim.errors import InputError
-from flowsim.interface import Levels, Model, Rows
+from flowsim.interface import CompiledModel, Levels, Model
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.induction.ends import induction_landscape
@@ -174,7 +174,7 @@ class InductionModel(Model):
     def settled(self, theta: Tensor) -> Tensor:
         return settled_sides(self, theta)
 
-    def flow(self) -> Rows:
+    def flow(self) -> CompiledModel:
         """The compiled half."""
         return rows_of(self)
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from flowsim.compiled import compiled
-from flowsim.interface import Rows
-from flowsim.models.codes import FELL, GOING
+from flowsim.interface import CompiledModel
 from flowsim.models.induction.ends import STRIP
 from flowsim.models.induction.field import (
     induction_curvatures,
@@ -21,6 +20,7 @@ from flowsim.models.induction.field import (
     induction_slopes,
 )
 from flowsim.models.induction.labels import name_ends
+from flowsim.models.return_codes import BELOW_PLATEAU, GOING
 
 #: Below the plateau by this: losses are right to 1e-15.
 _BELOW = 1e-12
@@ -35,7 +35,7 @@ def constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
     return reals, np.array([len(model.terms.weight)], dtype=np.int64), 1
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def _classes(reals, ints):
     """counts (4, A), weight (A,) and chance (A,)."""
     many = ints[0]
@@ -44,13 +44,13 @@ def _classes(reals, ints):
     return counts, reals[weight : weight + many], reals[weight + many : weight + 2 * many]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _share(alpha):
     """σ(α)."""
     return 0.0 if alpha < -700.0 else 1.0 / (1.0 + math.exp(-alpha))
 
 
-@compiled(makes_arrays=True)
+@compiled(nrt=True)
 def expand(y, reals, ints, memory, out, jacobian, second):
     """dy/dt into ``out``, where ``second`` is 1.0 its derivative into ``jacobian``; 0 or −1."""
     counts, weight, chance = _classes(reals, ints)
@@ -68,35 +68,35 @@ def expand(y, reals, ints, memory, out, jacobian, second):
     return 0
 
 
-@compiled(makes_arrays=True)
+@compiled(nrt=True)
 def loss(y, reals, ints, memory):
     """The loss in nats."""
     counts, weight, chance = _classes(reals, ints)
     return induction_loss(counts, weight, chance, _share(y[0]), y[1])
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _velocity(y, reals, ints, memory, out):
     return expand(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _linearise(row):
     given = row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative
     return expand(*given, 1.0)
 
 
-@compiled(internal=True)
-def _verdict(row):
+@compiled(no_cpython_wrapper=True)
+def _check_termination(row):
     """FELL once the row is below the plateau within the strip, else GOING."""
     y, reals = row.y, row.reals
     if abs(y[1]) <= reals[_STRIP] and loss(y, reals, row.ints, row.memory) < reals[_LOSS]:
-        return FELL
+        return BELOW_PLATEAU
     return GOING
 
 
-@compiled(internal=True)
-def _rests(rule, timed, wanted):
+@compiled(no_cpython_wrapper=True)
+def _is_terminal(rule, timed, wanted):
     return not timed and not wanted
 
 
@@ -104,18 +104,18 @@ HOOKS = {
     "velocity": _velocity,
     "linearise": _linearise,
     "loss": loss,
-    "verdict": _verdict,
-    "rests": _rests,
+    "check_termination": _check_termination,
+    "is_terminal": _is_terminal,
 }
 
 
-def rows_of(model: Any) -> Rows:
+def rows_of(model: Any) -> CompiledModel:
     """The compiled half of the model."""
 
     def name(*found: Any) -> Any:
         return name_ends(model, *found)
 
-    return Rows(
+    return CompiledModel(
         "induction",
         HOOKS,
         lambda: constants(model),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flowsim.interface import Gap
+from flowsim.interface import LogitGapSystem
 from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, feed_forward_gain
 from flowsim.models.gap_family.base import BinaryGapModel
 from flowsim.models.on_chain import AttentionPlane
@@ -93,12 +93,12 @@ class LinearAttentionModel(BinaryGapModel):
         """1 + 4w|w| where a zero opens the ReLU, 1 elsewhere."""
         return torch.where(a < -1, 1 + 4 * w * w.abs(), 1.0)
 
-    def flow(self) -> Gap | None:
+    def flow(self) -> LogitGapSystem | None:
         if self.dynamic_bias:
             return None
         from flowsim.models.linear.compiled import HOOKS
 
-        return Gap(LinearAttentionModel, HOOKS, self.law)
+        return LogitGapSystem(LinearAttentionModel, HOOKS, self.law)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         attention = theta[..., 0].square() - 2 * (1 + theta[..., 2]).square()

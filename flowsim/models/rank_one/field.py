@@ -27,7 +27,7 @@ TARGET0, TARGET1, OTHER0, OTHER1, PI0, PI1, LENGTH = range(7)
 BIAS, BEYOND0, BEYOND1, ENTROPY_RATE, INFORMATION, LAMBDA = range(7, 13)
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def probability(logit):
     """σ(f), without overflow."""
     if logit >= 0.0:
@@ -36,13 +36,13 @@ def probability(logit):
     return tail / (1.0 + tail)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def loss(y, mode, reals):
     """The loss in nats, units open or closed as ``mode`` says."""
     return reals[ENTROPY_RATE] + excess(y, mode, reals)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def excess(y, mode, reals):
     """The loss above the entropy rate: a mean of relative entropies, none of which cancels."""
     u, way = y[0] if len(y) == 5 else y[5], y[4] - reals[BIAS]
@@ -54,7 +54,7 @@ def excess(y, mode, reals):
     return reals[PI0] * after_zero + reals[PI1] * after_one
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def inner(y, mode, x):
     """Y_x and its derivatives by e and ρ, as functions of the coordinates free in this mode."""
     if mode[x] == SLIDING:
@@ -64,14 +64,14 @@ def inner(y, mode, x):
     return (y[1], 0.0, 1.0) if x == 0 else (y[0] + y[1], 1.0, 1.0)
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def residual_at(logit, y, x, reals):
     """σ(f_x) − t_x at f_x = ``logit`` + b."""
     beyond = logit + (y[4] - reals[BIAS] + reals[BEYOND0 + x])
     return residual(beyond, reals[TARGET0 + x], reals[OTHER0 + x])
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def unit(value, opened, product, u, y, x, reals):
     """(ω_x, s_x, out_x) of a unit with Y_x = ``value``; ``product`` is 4w₁w₂."""
     slope = 1.0 + product if opened else 1.0
@@ -79,7 +79,7 @@ def unit(value, opened, product, u, y, x, reals):
     return reals[PI0 + x] * residual_at(u * output, y, x, reals), slope, output
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def velocity(y, mode, reals, out):
     """dy/dt = −G⁻¹∇L for y = (e, ρ, w₁, w₂, b[, c])."""
     tied, length = len(y) == 5, reals[LENGTH]
@@ -108,7 +108,7 @@ def velocity(y, mode, reals, out):
     out[4] = -omega0 - omega1
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def jacobian(y, mode, reals, out):
     """∂(dy/dt)/∂y into ``out``: −G⁻¹ Σ_x (v_x ∇f_x ∇f_xᵀ + ω_x ∇²f_x), v = πσ′."""
     k = len(y)

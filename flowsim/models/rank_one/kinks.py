@@ -21,7 +21,7 @@ from flowsim.models.rank_one.field import (
     SLIDING,
     residual_at,
 )
-from flowsim.models.rank_one.straight import PIVOT
+from flowsim.models.rank_one.slow_manifold import PIVOT
 from flowsim.models.vectors import lowest_between
 
 #: A row this near to a surface, relative to its size, is on it: the rounding of Y.
@@ -31,7 +31,7 @@ _NEAR = 1e-15
 UNIT0, UNIT1, WEIGHT = range(3)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def across(y, slope0, slope1, reals):
     """(Y_0′, Y_1′) if the units' slopes were s_0 and s_1."""
     tied = len(y) == 5
@@ -46,13 +46,13 @@ def across(y, slope0, slope1, reals):
     return rho, e + rho
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _slope(unit_mode, gain):
     """Of a unit that is open or closed; one that slides has Y = 0 and no say on outputs."""
     return gain if unit_mode == OPEN else 1.0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def unit_velocities(y, mode, unit, reals):
     """The velocity of Y across its surface towards the open side, unit open and unit closed."""
     gain = 1.0 + 4.0 * y[2] * y[3]
@@ -67,7 +67,7 @@ def unit_velocities(y, mode, unit, reals):
     return mode[3] * opened, mode[3] * closed
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def weight_velocities(y, reals):
     """w₁′ at w₁ = 0 if w₁ were positive, and if it were negative."""
     u = y[0] if len(y) == 5 else y[5]
@@ -80,7 +80,7 @@ def weight_velocities(y, reals):
     return positive, negative
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _holds(y, mode, unit, reals):
     """Positive while the loss rises with |Y| of this unit, both units being at Y = 0.
 
@@ -92,16 +92,16 @@ def _holds(y, mode, unit, reals):
     return mode[3] * u * omega * 4.0 * y[2] * y[3]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _rounding(y, mode):
     """What a step's rounding may leave of a unit's inner value Y, which is 0.
 
-    Where e or ρ follows from a logit, as ``straight`` has it, rounding of b is in it.
+    Where e or ρ follows from a logit, as in ``slow_manifold``, rounding of b is in it.
     """
     return _NEAR * (abs(y[0]) + abs(y[1]) + (abs(y[4]) if mode[PIVOT] < 2 else 0.0))
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def smallest_margin(y, mode, kinked, reals, margins):
     """Fill ``margins`` (two for each surface) and return the smallest.
 
@@ -134,7 +134,7 @@ def smallest_margin(y, mode, kinked, reals, margins):
     return smallest
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def project(y, mode):
     """Put the row exactly on the surfaces on which it slides or is held."""
     if mode[0] == SLIDING:
@@ -147,7 +147,7 @@ def project(y, mode):
         y[2] = 0.0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def choose_modes(y, mode, kinked, reals):
     """The modes in which the row goes on from y, which may lie on any of the surfaces."""
     mode[2] = 0
@@ -174,7 +174,7 @@ def choose_modes(y, mode, kinked, reals):
             mode[unit] = _choose(y, mode, unit, reals)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _choose(y, mode, unit, reals):
     """The mode of a unit on its surface while the other one is off its own."""
     opened, closed = unit_velocities(y, mode, unit, reals)
@@ -183,7 +183,7 @@ def _choose(y, mode, unit, reals):
     return OPEN if opened + closed >= 0.0 else CLOSED
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _choose_both(y, mode, reals):
     """e = ρ = 0: the first pair of modes that agrees with the velocities it causes.
 
@@ -217,13 +217,13 @@ def _choose_both(y, mode, reals):
             return
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _agrees(unit_mode, toward_open):
     return toward_open >= 0.0 if unit_mode == OPEN else toward_open <= 0.0
 
 
-@compiled(internal=True)
-def dip(y, velocity, new, slope, mode, kinked, h):
+@compiled(no_cpython_wrapper=True)
+def missed_crossing(y, velocity, new, slope, mode, kinked, h):
     """The fraction of a step at which a distance to a surface is negative and least, else 1.
 
     The step begins and ends inside its mode; between, the distance is taken as the cubic through

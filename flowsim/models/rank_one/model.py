@@ -21,7 +21,7 @@ from torch import Tensor
 from flowsim.arrays import accepts_arrays
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.interface import Rows, of_theta
+from flowsim.interface import CompiledModel, of_theta
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.bias import best_shifts
@@ -302,6 +302,6 @@ class RankOneModel(OnChain):
         label = torch.where(traps, Label.LOCAL_MINIMUM, Label.SADDLE)
         return torch.where(lowest, Label.GLOBAL_MINIMUM, label).to(torch.int8)
 
-    def flow(self) -> Rows:
+    def flow(self) -> CompiledModel:
         """The compiled half, with or without attention."""
         return attention_rows.rows_of(self) if self.attention else rows.rows_of(self)

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from flowsim.compiled import compiled
-from flowsim.interface import Rows
-from flowsim.models.codes import TRAPPED
+from flowsim.interface import CompiledModel
 from flowsim.models.on_chain import beyond_targets, unigram_logit
 from flowsim.models.rank_one import field as of_mode
-from flowsim.models.rank_one import kinks, straight
-from flowsim.models.rank_one import verdict as ends
+from flowsim.models.rank_one import kinks, slow_manifold
+from flowsim.models.rank_one import termination as ends
 from flowsim.models.rank_one.field import (
     CLOSED,
     LENGTH,
@@ -22,7 +21,7 @@ from flowsim.models.rank_one.field import (
     residual_at,
 )
 from flowsim.models.rank_one.kinks import UNIT0, UNIT1
-from flowsim.models.rank_one.verdict import (
+from flowsim.models.rank_one.termination import (
     AMPLITUDE,
     CENTRE,
     EMBEDDING_BALANCE,
@@ -30,6 +29,7 @@ from flowsim.models.rank_one.verdict import (
     NARROWEST,
     is_below_unigram,
 )
+from flowsim.models.return_codes import TRAPPED
 
 #: Numbers of ``ints``: units 0 and 1, w₁ held at 0, sign of w₁; then the coordinates of a step.
 _MODES, _MEMORY = 6, 5
@@ -39,15 +39,19 @@ _NO_SPEED = 1e-15
 #: part of its start, is followed again.
 _NARROW, _CENTRAL = 1e3, 1e-2
 
-_field, _jacobian, _verdict = of_mode.velocity, of_mode.jacobian, ends.verdict
+_field, _jacobian, _check_termination = of_mode.velocity, of_mode.jacobian, ends.check_termination
 _loss, _excess = of_mode.loss, of_mode.excess
-_choose_modes, _dip, _smallest = kinks.choose_modes, kinks.dip, kinks.smallest_margin
+_choose_modes, _missed_crossing, _smallest = (
+    kinks.choose_modes,
+    kinks.missed_crossing,
+    kinks.smallest_margin,
+)
 _project = kinks.project
-_straighten, _enter, _stage, _finish = (
-    straight.straighten,
-    straight.enter,
-    straight.straight_velocity,
-    straight.finish,
+_to_slow_manifold, _to_step_coordinates, _stage, _from_step_coordinates = (
+    slow_manifold.to_slow_manifold,
+    slow_manifold.to_step_coordinates,
+    slow_manifold.straight_velocity,
+    slow_manifold.from_step_coordinates,
 )
 
 
@@ -61,19 +65,19 @@ def constants(model: Any, origin: float = 0.0) -> tuple[np.ndarray, np.ndarray, 
     return np.array(reals, dtype=np.float64), np.zeros(_MODES, dtype=np.int64), _MEMORY
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _embedding_balance(y, length):
     """e² + Nρ² − c², which an untied row keeps; 0 of a tied one."""
     return y[0] * y[0] + length * y[1] * y[1] - y[5] * y[5] if len(y) == 6 else 0.0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _kinked(memory):
     """Whether w₁ can reach 0."""
     return memory[FEED_FORWARD_BALANCE] < 0.0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _begin(row, held, signs):
     y, memory = row.y, row.memory
     memory[FEED_FORWARD_BALANCE] = y[2] * y[2] - y[3] * y[3]
@@ -84,26 +88,26 @@ def _begin(row, held, signs):
     return 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _velocity(y, reals, ints, memory, out):
     _field(y, ints, reals, out)
     return 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _linearise(row):
     _field(row.y, row.ints, row.reals, row.velocity)
     _jacobian(row.y, row.ints, row.reals, row.derivative)
-    _straighten(row)
+    _to_slow_manifold(row)
     return 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _loss_of(y, reals, ints, memory):
     return _loss(y, ints, reals)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _relative_change(y, change):
     """A change of y relative to y, (e, ρ, c) and (w₁, w₂) each taken together.
 
@@ -118,22 +122,22 @@ def _relative_change(y, change):
     return sqrt(max(ratio, change[4] * change[4] / (1.0 + y[4] * y[4])))
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _error_ratio(y, new, error, absolute, relative):
     return _relative_change(y, error) / relative[0]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _is_critical(row):
     return _relative_change(row.y, row.velocity) <= _NO_SPEED
 
 
-@compiled(internal=True)
-def _rests(rule, timed, wanted):
+@compiled(no_cpython_wrapper=True)
+def _is_terminal(rule, timed, wanted):
     return not timed or rule != TRAPPED
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _conserve(row, time):
     """Put the row back on w₁² − w₂², on e² + Nρ² − c² and on its surfaces.
 
@@ -155,26 +159,26 @@ def _conserve(row, time):
     _project(y, row.ints)
 
 
-@compiled(internal=True)
-def _margin(row, y):
+@compiled(no_cpython_wrapper=True)
+def _event_function(row, y):
     return _smallest(y, row.ints, _kinked(row.memory), row.reals, row.margins)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _dip_of(row, h):
     kinked = _kinked(row.memory)
-    return _dip(row.y, row.velocity, row.new, row.slope, row.ints, kinked, h)
+    return _missed_crossing(row.y, row.velocity, row.new, row.slope, row.ints, kinked, h)
 
 
-@compiled(internal=True)
-def _meet(row):
+@compiled(no_cpython_wrapper=True)
+def _handle_event(row):
     """At a kink that the row has just landed on: go on in the right modes; whether it is new.
 
     A row that stops sliding leaves to the side whose velocity has turned, which is zero here: its
     sign is rounding, and so is that of Y.
     """
     y, mode, margins = row.y, row.ints, row.margins
-    _margin(row, y)
+    _event_function(row, y)
     met = 0
     for i in range(1, 6):
         if margins[i] < margins[met]:
@@ -201,7 +205,7 @@ def _meet(row):
     return 1 if fresh else 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _is_ridge(row):
     """Whether a slide along Y_1 = 0 has begun to repel on both sides.
 
@@ -214,7 +218,7 @@ def _is_ridge(row):
     return tied and abs(omega) < abs(1.0 + 4.0 * y[2] * y[3])
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _leave_ridge(row):
     """Go on from a slide that has begun to repel on both sides.
 
@@ -228,30 +232,30 @@ def _leave_ridge(row):
     return 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _slides(row):
     return row.ints[0] == SLIDING or row.ints[1] == SLIDING or row.ints[2] == 1
 
 
-@compiled(internal=True)
-def _closeness(row, out):
+@compiled(no_cpython_wrapper=True)
+def _saddle_distance(row, out):
     out[0], out[1] = row.memory[NARROWEST], row.memory[CENTRE]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _enter_step(row):
-    _enter(row.origin, row.ints, row.slope)
+    _to_step_coordinates(row.origin, row.ints, row.slope)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _stage_of(row, point, out):
     _stage(point, row.y, row.ints, row.reals, out)
     return 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _finish_step(row):
-    _finish(row.new, row.error, row.slope, row.y, row.ints, row.point)
+    _from_step_coordinates(row.new, row.error, row.slope, row.y, row.ints, row.point)
 
 
 HOOKS = {
@@ -259,19 +263,19 @@ HOOKS = {
     "velocity": _velocity,
     "linearise": _linearise,
     "loss": _loss_of,
-    "verdict": _verdict,
+    "check_termination": _check_termination,
     "error_ratio": _error_ratio,
     "is_critical": _is_critical,
-    "rests": _rests,
+    "is_terminal": _is_terminal,
     "conserve": _conserve,
-    "margin": _margin,
-    "dip": _dip_of,
-    "meet": _meet,
+    "event_function": _event_function,
+    "missed_crossing": _dip_of,
+    "handle_event": _handle_event,
     "slides": _slides,
-    "closeness": _closeness,
-    "enter": _enter_step,
-    "stage": _stage_of,
-    "finish": _finish_step,
+    "saddle_distance": _saddle_distance,
+    "to_step_coordinates": _enter_step,
+    "stage_rhs": _stage_of,
+    "from_step_coordinates": _finish_step,
 }
 
 
@@ -280,7 +284,7 @@ def counted_from(model: Any, bias: float) -> tuple[float, ...]:
     return tuple(bias if name == "b" else 0.0 for name in model.coordinates)
 
 
-def rows_of(model: Any) -> Rows:
+def rows_of(model: Any) -> CompiledModel:
     """The compiled half of the model."""
 
     def doubtful(near: np.ndarray, known: np.ndarray, rtol: float, changed: Any) -> np.ndarray:
@@ -290,7 +294,7 @@ def rows_of(model: Any) -> Rows:
         return known & (narrow | central) & (model.tied and model.chain.mutual_information > 0)
 
     bias = unigram_logit(model.chain)
-    return Rows(
+    return CompiledModel(
         tag="rank_one",
         hooks=HOOKS,
         constants=lambda: constants(model, bias),

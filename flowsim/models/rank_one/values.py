@@ -12,7 +12,7 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from flowsim.models.rank_one import field as plain
-from flowsim.models.rank_one import straight
+from flowsim.models.rank_one import slow_manifold
 from flowsim.models.rank_one.attention import field as attention
 from flowsim.models.rank_one.attention import jacobian as of_attention
 from flowsim.models.rank_one.attention.field import FIRST, WEIGHTS
@@ -23,14 +23,14 @@ LOSS, EXCESS, GRADIENT, HESSIAN, STIFFNESS, LOGITS = range(6)
 
 _velocity, _jacobian, _probability = plain.velocity, plain.jacobian, plain.probability
 _loss, _excess = plain.loss, plain.excess
-_logit = straight.logit_and_gradient
+_logit = slow_manifold.logit_and_gradient
 _LENGTH, _UNTIED = attention.LENGTH, attention.UNTIED
 _evaluate, _far_velocity = attention.evaluate, attention.velocity
 _far_loss, _far_excess = attention.loss, attention.excess
 _far_jacobian = of_attention.linearise
 
 
-@compiled(makes_arrays=True)
+@compiled(nrt=True)
 def plain_values(what, theta, metric, reals, found):
     """Without attention: fill ``found`` (n, 1, k, k² or 2) at ``theta`` (n, k), ReLU'(0) = 0."""
     k = theta.shape[1]
@@ -70,7 +70,7 @@ def plain_values(what, theta, metric, reals, found):
                 found[i, 0] = total
 
 
-@compiled(makes_arrays=True)
+@compiled(nrt=True)
 def attention_values(what, theta, metric, reals, ints, room, found):
     """With attention: fill ``found`` (n, 1, k, k² or N(N + 1)); logits in the order (n, x, S)."""
     k, memory = theta.shape[1], np.zeros(room)
@@ -102,7 +102,7 @@ def attention_values(what, theta, metric, reals, ints, room, found):
                 found[i, 0] = _stiffness(y, reals, ints, memory)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _stiffness(y, reals, ints, memory):
     length, untied = ints[_LENGTH], ints[_UNTIED] == 1
     count, e, w1, w2 = length * (length + 1), y[0], y[length + 1], y[length + 2]

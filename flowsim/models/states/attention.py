@@ -118,7 +118,9 @@ class StatesAttentionModel(OnChain):
     def _terms(self, rows: Tensor) -> tuple[Tensor, ...]:
         """A, B (n, 1, 1); u, f − 1/S (n, C, T); the logits; the law's weight, many and target."""
         e, w, v = rows[:, :, None, None].unbind(1)
-        weight, share, many = (torch.as_tensor(part, device=rows.device) for part in self.law)
+        weight, share, multiplicity = (
+            torch.as_tensor(part, device=rows.device) for part in self.law
+        )
         states, m = self.chain.states, self.hidden_per_state
         ratio, a = states / (states - 1), v * v.abs()
         own = torch.zeros_like(share)
@@ -129,14 +131,14 @@ class StatesAttentionModel(OnChain):
         big_b = ratio * m * w * w.abs() * big_a
         logits = big_a * u + big_b * u.clamp(min=0)
         target = own * (1 - self.chain.p) + (1 - own) * self.chain.p / (states - 1)
-        return big_a, big_b, u, beyond, logits, weight, many, target
+        return big_a, big_b, u, beyond, logits, weight, multiplicity, target
 
     def _loss(self, rows: Tensor) -> Tensor:
-        *_, logits, weight, many, target = self._terms(rows)
-        top = torch.where(many > 0, logits, -torch.inf).amax(-1, keepdim=True)
+        *_, logits, weight, multiplicity, target = self._terms(rows)
+        top = torch.where(multiplicity > 0, logits, -torch.inf).amax(-1, keepdim=True)
         below = logits - top
-        total = (many * below.clamp(max=0).exp()).sum(-1).log()
-        return ((total - (many * target * below).sum(-1)) * weight).sum(-1)
+        total = (multiplicity * below.clamp(max=0).exp()).sum(-1).log()
+        return ((total - (multiplicity * target * below).sum(-1)) * weight).sum(-1)
 
     def excess(self, theta: Tensor) -> Tensor:
         """The loss above the entropy rate, (...): a mean of relative entropies.
@@ -147,24 +149,26 @@ class StatesAttentionModel(OnChain):
         return self._by_chunks(theta, self._excess)
 
     def _excess(self, rows: Tensor) -> Tensor:
-        *_, logits, weight, many, target = self._terms(rows)
-        beyond, target = logits.clone(), many * target
+        *_, logits, weight, multiplicity, target = self._terms(rows)
+        beyond, target = logits.clone(), multiplicity * target
         beyond[..., 0] -= self.chain.target_logit_gap
         beyond -= (target * beyond).sum(-1, keepdim=True)
-        top = torch.where(many > 0, beyond, -torch.inf).amax(-1, keepdim=True)
+        top = torch.where(multiplicity > 0, beyond, -torch.inf).amax(-1, keepdim=True)
         far = (target * (beyond - top).exp()).sum(-1).log() + top.squeeze(-1)
         near = beyond.clamp(-1.0, 1.0)
         bend = torch.zeros_like(near)
         for k in range(20, 1, -1):  # (exp(d) − 1 − d)/d² by its series
             bend = bend * near + 1 / math.factorial(k)
         close = (target * bend * near * near).sum(-1).log1p()
-        small = torch.where(many > 0, beyond.abs(), 0.0).amax(-1) <= 1.0
+        small = torch.where(multiplicity > 0, beyond.abs(), 0.0).amax(-1) <= 1.0
         return (torch.where(small, close, far) * weight).sum(-1)
 
     def _gradient(self, rows: Tensor) -> Tensor:
-        big_a, big_b, u, beyond, logits, weight, many, target = self._terms(rows)
-        chance = torch.softmax(torch.where(many > 0, logits + many.log(), -torch.inf), dim=-1)
-        off = weight.unsqueeze(-1) * (chance - many * target)
+        big_a, big_b, u, beyond, logits, weight, multiplicity, target = self._terms(rows)
+        chance = torch.softmax(
+            torch.where(multiplicity > 0, logits + multiplicity.log(), -torch.inf), dim=-1
+        )
+        off = weight.unsqueeze(-1) * (chance - multiplicity * target)
         by_a = (off * u).sum((-2, -1))
         by_b = (off * u.clamp(min=0)).sum((-2, -1))
         by_share = (off * beyond * (big_a + big_b * (u > 0))).sum((-2, -1))

@@ -35,7 +35,7 @@ class ShareLaw(NamedTuple):
 
     weight: np.ndarray
     share: np.ndarray
-    many: np.ndarray
+    multiplicity: np.ndarray
 
 
 @lru_cache(maxsize=8)
@@ -101,8 +101,8 @@ def next_law(chain: SymmetricChain, now: dict[_Counts, float], others: int) -> d
         stays = own + 1, rest
         after[stays] = after.get(stays, 0.0) + (1 - chain.p) * weight
         listed, unlisted = Counter(rest), others - len(rest)
-        for count, many in listed.items():
-            alike = many + (unlisted if count == 0 else 0)
+        for count, multiplicity in listed.items():
+            alike = multiplicity + (unlisted if count == 0 else 0)
             left = list(rest)
             left.remove(count)
             moves = count + 1, tuple(sorted([*left, own], reverse=True))
@@ -119,8 +119,8 @@ def _arrays(found: dict[_Counts, float], others: int) -> ShareLaw:
         total = own + sum(rest)
         rows.append([(own / total, 1)] + [(k / total, m) for k, m in groups.items() if m])
     width = max(len(row) for row in rows)
-    share, many = np.zeros((2, len(rows), width))
+    share, multiplicity = np.zeros((2, len(rows), width))
     for i, row in enumerate(rows):
         for j, (value, count) in enumerate(row):
-            share[i, j], many[i, j] = value, count
-    return ShareLaw(np.array(list(found.values())), share, many)
+            share[i, j], multiplicity[i, j] = value, count
+    return ShareLaw(np.array(list(found.values())), share, multiplicity)

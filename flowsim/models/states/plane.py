@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from flowsim.errors import require_integer
-from flowsim.interface import Gap, Integral
+from flowsim.interface import Integral, LogitGapSystem
 from flowsim.markov import SymmetricChain
 from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, reaches_global_minimum
 from flowsim.models.gap_family.base import GapModel
@@ -141,11 +141,11 @@ class StatesModel(GapModel):
         w = theta[..., 1]
         return 1 + self.hidden_per_state * w * w.abs()
 
-    def flow(self) -> Gap:
+    def flow(self) -> LogitGapSystem:
         from flowsim.models.states.compiled import HOOKS, law_of
 
         law, slower = law_of(self.chain), 4.0 * self.chain.states
-        return Gap(StatesModel, HOOKS, law, scale=self.to_canonical, time=slower)
+        return LogitGapSystem(StatesModel, HOOKS, law, scale=self.to_canonical, time=slower)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         w = theta[..., 1]

@@ -26,7 +26,7 @@ ORDER, LOW, HIGH, SLIDES, ROOM = -4, -3, -2, -1, 4
 WIDTH = 1e-12
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def enclose(a, side, memory):
     """Write the corners beside a; a corner itself lies below (``side`` > 0) or above (< 0)."""
     low, high = -inf, inf
@@ -40,7 +40,7 @@ def enclose(a, side, memory):
     memory[LOW], memory[HIGH] = low, high
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def nearest(a, memory):
     """The corner that a is on or beyond, to rounding; infinite without one."""
     low, high = memory[LOW], memory[HIGH]
@@ -51,7 +51,7 @@ def nearest(a, memory):
     return inf
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def inside(a, memory):
     """The a by which ReLUs are open: that between the corners which is next to a."""
     if memory[ORDER] == 0.0:

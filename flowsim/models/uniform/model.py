@@ -19,13 +19,13 @@ from torch import Tensor
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.interface import Rows
+from flowsim.interface import CompiledModel
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.on_chain import AttentionPlane, OnChain
 from flowsim.models.past_law import check_length, running_mean_law
 from flowsim.models.uniform.table import LawTable, law_table
+from flowsim.models.uniform.termination import rows_of
 from flowsim.models.uniform.values import QUANTITIES, values_of
-from flowsim.models.uniform.verdict import rows_of
 from flowsim.models.words import at_zero, binary_words
 
 #: Points of one call, after which Ctrl-C is seen.
@@ -153,7 +153,7 @@ class AttentionModel(OnChain):
         e, w, a = theta[..., :3].unbind(-1)
         return e.square() * self.plane_covariance(w, a) / (pi0 * pi1)
 
-    def flow(self) -> Rows:
+    def flow(self) -> CompiledModel:
         """The compiled half, for uniform attention over the law of the past."""
         return rows_of(self._table())
 

@@ -37,7 +37,7 @@ COUNT, FIRST, RANGE = 0, 32, 5
 MEMORY = FIRST + 2 * 48 * RANGE
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _add(memory, x, o, points, weights, count):
     if count > 0:
         at = FIRST + RANGE * int(memory[COUNT])
@@ -46,7 +46,7 @@ def _add(memory, x, o, points, weights, count):
         memory[COUNT] += 1
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _add_split(reals, memory, x, a, points, weights, count):
     """Both sides of the kink, of points that increase; ReLU'(0) = 0."""
     first = a < 0  # whether the ReLU is open on the left
@@ -94,7 +94,7 @@ def gather(square, gamma, a, open_at, reals, ints, memory):
     return 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _around_kink(x, a, tree, rule, reals, ints, memory):
     """The ranges given x for |a| ≥ 1."""
     depth = ints[tree + DEPTH]

@@ -49,7 +49,7 @@ _FAR = 3.0
 _NO_W = -25.0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _is_far(y, memory):
     for j in range(len(y)):
         if j == 1 and max(y[1], memory[ORIGIN + 1]) < _NO_W:
@@ -60,7 +60,7 @@ def _is_far(y, memory):
     return False
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _sums_at(y, square, gamma, reals, ints, memory):
     """Leave the sums at y in memory; (status, Newton's last step of the bias)."""
     if memory[KNOWN] != 0.0 and _is_far(y, memory):
@@ -81,7 +81,7 @@ def _sums_at(y, square, gamma, reals, ints, memory):
     return 0, step
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _gamma(y, memory):
     """4w|w|; zero where w = 0."""
     return 4.0 * memory[SIGN] * math.exp(2.0 * y[1]) if memory[SIGN] != 0.0 else 0.0
@@ -147,14 +147,14 @@ def assemble(square, gamma, a, step, memory, out, jacobian, second):
         jacobian[2, 0] += 2.0 * out[2]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _has_nodes(c, memory):
     """Whether the law has nodes in a class; far out Σv underflows there, but not Σω."""
     place = SUMS + EACH * c
     return memory[place + 2] > 0.0 or memory[place] != 0.0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _add_class(c, square, gamma, a, step, memory, out):
     """A class's share of dy/dt."""
     o, half, gain = c % 2, c // 2 - 0.5, 1.0 + gamma * (c % 2)
@@ -169,7 +169,7 @@ def _add_class(c, square, gamma, a, step, memory, out):
         out[3] -= zeroth
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _add_derivatives(c, square, gamma, a, step, bias_e, bias_w, bias_a, memory, jacobian):
     """A class's share of the Jacobian, but for ∂e²/∂log|e| in front of a sum."""
     k = len(jacobian)
@@ -217,18 +217,18 @@ def excess(y, reals, ints, memory):
     return excess_of_ranges(square, gamma, y[2], shift, reals, memory)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _velocity(y, reals, ints, memory, out):
     return expand(y, reals, ints, memory, out, memory[:1].reshape((1, 1)), 0.0)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _linearise(row):
     given = row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative
     return expand(*given, 1.0)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _pulls(row, y, corner):
     """da/dt at a corner that y is on or beyond, from above and from below; NaN if not finite."""
     memory, slope = row.memory, row.point
@@ -243,8 +243,8 @@ def _pulls(row, y, corner):
     return above, slope[2]
 
 
-@compiled(internal=True)
-def _meet(row):
+@compiled(no_cpython_wrapper=True)
+def _handle_event(row):
     """Both rates of a to one side: cross. Both towards the corner: slide, a stays. Else leave."""
     y, memory = row.y, row.memory
     corner = nearest(y[2], memory)
@@ -259,18 +259,18 @@ def _meet(row):
     return 1
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _begin(row, held, signs):
     memory = row.memory
     memory[SIGN], memory[HELD] = signs[1], held
     memory[ORDER] = min(MOST, row.ints[LENGTH])
     enclose(row.y[2], 1.0, memory)
     status = _linearise(row)
-    return status if status != 0 else min(_meet(row), 0)
+    return status if status != 0 else min(_handle_event(row), 0)
 
 
-@compiled(internal=True)
-def _margin(row, y):
+@compiled(no_cpython_wrapper=True)
+def _event_function(row, y):
     memory = row.memory
     if memory[SLIDES] == 1.0:
         above, below = _pulls(row, y, nearest(y[2], memory))
@@ -280,8 +280,8 @@ def _margin(row, y):
     return min(before, high - y[2] + WIDTH * abs(high)) if high < math.inf else before
 
 
-@compiled(internal=True)
-def _dip(row, h):
+@compiled(no_cpython_wrapper=True)
+def _missed_crossing(row, h):
     memory, fraction = row.memory, 1.0
     if memory[SLIDES] == 1.0:
         return fraction
@@ -296,7 +296,7 @@ def _dip(row, h):
     return fraction
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _slides(row):
     return row.memory[SLIDES] == 1.0
 
@@ -306,8 +306,8 @@ HOOKS = {
     "velocity": _velocity,
     "linearise": _linearise,
     "loss": loss,
-    "margin": _margin,
-    "dip": _dip,
-    "meet": _meet,
+    "event_function": _event_function,
+    "missed_crossing": _missed_crossing,
+    "handle_event": _handle_event,
     "slides": _slides,
 }

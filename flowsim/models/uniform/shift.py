@@ -39,7 +39,7 @@ def newton_shift(square, gamma, a, guess, reals, memory):
     return shift, -residual / slope if slope > _STEEP else 0.0  # what rounding left
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def _residual_and_slope(memory):
     """Σω and Σv of all classes."""
     residual = slope = 0.0
@@ -56,7 +56,7 @@ def best_shift(square, gamma, a, reals, memory):
     return optimal_shift(square, gamma, a, low, high, reals, memory) - reals[UNIGRAM_LOGIT]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _bracket(square, gamma, a, p, q):
     """β lies between these; h = f − β has its extremes at the ends of the law or at its kink."""
     top = bottom = square * 0.5

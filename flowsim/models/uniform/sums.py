@@ -17,7 +17,7 @@ from flowsim.models.uniform.table import BEYOND, ENTROPY_RATE, P, Q
 SUMS, EACH = 12, 5
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _five_sums(points, weights, level, steep, target, other):
     """The sums of ω and v at f = logit t + level + steep·m, by ``elementary.residual``."""
     s0 = s1 = s2 = s3 = s4 = 0.0

@@ -29,7 +29,7 @@ QUANTITIES = {"loss": (LOSS, 0), "excess": (EXCESS, 0), "bias": (BIAS, 0),
               "hessian": (HESSIAN, 2)}  # fmt: skip
 
 
-@compiled(makes_arrays=True)
+@compiled(nrt=True)
 def values_of(what, theta, reals, ints, found):
     """Fill ``found`` (n, 1, k or k²) at the points ``theta`` (n, k), NaN where not finite.
 
@@ -77,12 +77,12 @@ def values_of(what, theta, reals, ints, found):
     return 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _factor(j, e, w):
     return e if j == 0 else w if j == 1 else 1.0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _write_hessian(e, w, rate, steep, found):
     """The symmetric matrix, row by row, into ``found`` (k²,)."""
     k = len(rate)

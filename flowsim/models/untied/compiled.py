@@ -22,40 +22,40 @@ from flowsim.models.gap_family.compiled import (
 )
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def is_far(e: float, u: float, w: float, target: float) -> bool:
     return far_away(e * e + u * u, w, target)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def point_of(far: bool, e: float, u: float, w: float) -> tuple[float, float, float, float]:
     sign, y = split(far, w)
     return sign, 0.5 * (e + u) ** 2, y, 0.5 * (e - u) ** 2
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def theta_of(far: bool, sign: float, x: float, y: float, z: float, e0: float, u0: float) -> Point:
     total = math.copysign(math.sqrt(max(2.0 * x, 0.0)), e0 + u0)
     difference = math.copysign(math.sqrt(max(2.0 * z, 0.0)), e0 - u0)
     return 0.5 * (total + difference), 0.5 * (total - difference), joined(far, sign, y)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def on_plane(x: float, y: float, z: float) -> Point:
     return 0.0, y, 0.0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def gap(far: bool, sign: float, x: float, y: float, z: float) -> float:
     return 0.5 * (x - z) * gain(far, sign, y)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def size(far: bool, x: float, y: float, z: float) -> float:
     return 0.5 * (x + z) * gain(far, 1.0, y)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def rates(far: bool, sign: float, x: float, y: float, z: float) -> Point:
     v, dy = weight(far, y)
     g = 1.0 + 2.0 * sign * v
@@ -64,7 +64,7 @@ def rates(far: bool, sign: float, x: float, y: float, z: float) -> Point:
     return m * x * g, m * sign * dy * d, -m * z * g
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def steepness(far: bool, sign: float, x: float, y: float, z: float) -> float:
     v = weight(far, y)[0]
     g = 1.0 + 2.0 * sign * v
@@ -72,18 +72,18 @@ def steepness(far: bool, sign: float, x: float, y: float, z: float) -> float:
     return (x + z) * g * g + 4.0 * v * d * d
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def is_level(far: bool, start: Point, sign: float, x: float, y: float, z: float) -> bool:
     return start[0] == start[1] == 0.0 or (no_gain(far, sign, y) and x == z)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def turns_back(far: bool, sign: float, x: float, y: float, z: float, target: float) -> bool:
     """Orbits can end in e = u = 0 only from e = u or e = −u."""
     return (x == 0 or z == 0) and gap(far, sign, x, y, z) * target < 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def margins(far: bool, sign: float, x: float, y: float, z: float) -> tuple[float, float]:
     """Along the saddle's level of e² + u² − w² − s log|w|."""
     g = gain(far, sign, y)

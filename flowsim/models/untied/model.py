@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from flowsim.interface import Gap
+from flowsim.interface import LogitGapSystem
 from flowsim.labels import Label
 from flowsim.models.canonical.basins import feed_forward_gain
 from flowsim.models.gap_family.base import BinaryGapModel
@@ -77,12 +77,12 @@ class UntiedModel(BinaryGapModel):
         e, u = theta[..., 0], theta[..., 1]
         return torch.stack([-u / 2, -e / 2, torch.zeros_like(e)], dim=-1)
 
-    def flow(self) -> Gap | None:
+    def flow(self) -> LogitGapSystem | None:
         if self.dynamic_bias:
             return None
         from flowsim.models.untied.compiled import HOOKS
 
-        return Gap(UntiedModel, HOOKS, self.law, Label.SADDLE)
+        return LogitGapSystem(UntiedModel, HOOKS, self.law, Label.SADDLE)
 
     def _conserved(self, theta: Tensor) -> Tensor:
         e2, u2, w = theta[..., 0].square(), theta[..., 1].square(), theta[..., 2]

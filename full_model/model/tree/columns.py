@@ -9,7 +9,7 @@ from __future__ import annotations
 from flowsim.compiled import compiled
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def product(matrix, x, out, count):
     """out = matrix · x, column by column."""
     rows, columns = matrix.shape
@@ -37,7 +37,7 @@ def product(matrix, x, out, count):
                 row[j] += (m0 * x0[j] + m1 * x1[j]) + (m2 * x2[j] + m3 * x3[j])
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def add_moments(x, y, weight, weighted, out, count):
     """out[k, i] += Σ_j x_kj y_ij weight_j; a multiple of four rows of x, ``weighted`` is room."""
     for i in range(y.shape[0]):
@@ -58,7 +58,7 @@ def add_moments(x, y, weight, weighted, out, count):
             out[k + 3, i] += s3
 
 
-@compiled(reordered=True, internal=True, makes_arrays=True)
+@compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
 def add_all(x, y, out):
     """out = x + y, in all columns."""
     one, other, both = x.ravel(), y.ravel(), out.ravel()
@@ -66,7 +66,7 @@ def add_all(x, y, out):
         both[j] = one[j] + other[j]
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def inner(x, y, out, count):
     """out_j = Σ_i x_ij y_ij."""
     rows = x.shape[0]
@@ -82,7 +82,7 @@ def inner(x, y, out, count):
             out[j] += x0[j] * y0[j] + x1[j] * y1[j]
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def weighted_sum(weight, x, begin, end):
     """Σ_j weight_j x_j over begin ≤ j < end."""
     total = 0.0

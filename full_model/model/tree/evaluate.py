@@ -8,7 +8,7 @@ import numpy as np
 
 from flowsim.compiled import compiled
 from full_model.model.tree.columns import weighted_sum
-from full_model.model.tree.outputs import aim, chances, entropies
+from full_model.model.tree.outputs import chances, entropies, set_cotangent
 from full_model.model.tree.prefixes import (
     BLOCK,
     add_gradient,
@@ -17,7 +17,14 @@ from full_model.model.tree.prefixes import (
     new_room,
     new_sums,
 )
-from full_model.model.tree.shares import columns_of, first_prefixes, laws, mix, symbols_of, unmix
+from full_model.model.tree.shares import (
+    attend,
+    attend_vjp,
+    columns_of,
+    first_prefixes,
+    laws,
+    symbols_of,
+)
 from full_model.model.tree.squares import fixed_parts, new_square_room, trace
 from full_model.model.tree.tree_weights import (
     add_applied,
@@ -31,7 +38,7 @@ from full_model.model.tree.tree_weights import (
 LOSS, GRADIENT, STIFFNESS = 1, 2, 4
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _start_block(places, kernel, first, start, count, room):
     """Y = X_n and the target of every prefix of a block."""
     target, states = room.outputs.target, kernel.shape[0]
@@ -47,7 +54,7 @@ def _start_block(places, kernel, first, start, count, room):
                     room.y[i, j] = places.symbols[q, i]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _end_block(first, start, count, room, sums):
     """∂L/∂X_n through the residual stream: Σ ωg over the prefixes that end in a place."""
     for q in range(first.shape[0] - 1):
@@ -57,7 +64,7 @@ def _end_block(first, start, count, room, sums):
                 sums.places[q, i] += weighted_sum(room.outputs.omega, room.g[i], low, high)
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def _through_attention(layer, places, first, states, mixed, by_symbol, inner):
     """Gradients by W_Q, W_K, W_V and W_O, (4, d, d); what reaches X_s is added to ``by_symbol``."""
     count, d = by_symbol.shape
@@ -65,7 +72,7 @@ def _through_attention(layer, places, first, states, mixed, by_symbol, inner):
     by_key, by_query = np.zeros((count, d)), np.zeros((count, d))
     held = np.empty((count, d + 1))
     for q in range(count):
-        unmix(first, states, mixed, q, held)
+        attend_vjp(first, states, mixed, q, held)
         before = q // states * states
         for step in range(before + 1):
             s = q if step == before else step
@@ -88,7 +95,7 @@ def _through_attention(layer, places, first, states, mixed, by_symbol, inner):
     add_outer(by_move, places.values, 1.0, inner[3])
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _write(layer, sums, inner, hidden, tied, states, out):
     """The gradient by all weights, in their order."""
     (logits, d), context = layer.embedding.shape, layer.positions.shape[0]
@@ -117,9 +124,9 @@ def _write(layer, sums, inner, hidden, tied, states, out):
         out[out.shape[0] - logits + a] = sums.bias[a]
 
 
-@compiled(makes_arrays=True)
+@compiled(nrt=True)
 def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, what, rounding):
-    """Loss (M,), gradient (M, K) and stiffness (M,) of models, each by itself; see ``aim``.
+    """Loss (M,), gradient (M, K) and stiffness (M,) of each model; see ``set_cotangent``.
 
     Args:
         rows: (M, K) float64, weights in the order of ``Architecture.shapes``.
@@ -145,7 +152,7 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
             laws(initial[i if kernels.shape[0] > 1 else 0], kernel, first, length, law)
         layer = read_layer(rows[i], context, d, hidden, logits, tied, rounding)
         places = read_places(layer, states, length)
-        mix(places.weight, places.symbols, first, states, mixed)
+        attend(places.weight, places.symbols, first, states, mixed)
         fixed = fixed_parts(layer, places, length)
         sums = new_sums(d, wide, logits, states * length)
         for start in range(0, count, BLOCK):
@@ -156,7 +163,7 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
                 loss[i] += entropies(law, start, size, room.outputs)
             chances(size if aims else 0, room.outputs)
             for which in range(aims):
-                aim(which, law, start, size, room.outputs)
+                set_cotangent(which, law, start, size, room.outputs)
                 backward(layer, size, room)
                 if which == 0:
                     add_gradient(mixed, start, size, room, sums)

@@ -25,7 +25,7 @@ class Outputs(NamedTuple):
     spread: Any
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def new_outputs(gains):
     """Room for as many logits and prefixes as ``gains`` has."""
     logits, count = gains.shape
@@ -35,7 +35,7 @@ def new_outputs(gains):
     )  # fmt: skip
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def entropies(law, start, count, out):
     """Σ law·H(target, chance) of the logits, without loss of digits at either end."""
     total, logits = 0.0, out.logit.shape[0]
@@ -57,7 +57,7 @@ def entropies(law, start, count, out):
     return total
 
 
-@compiled(reordered=True, inline=True, internal=True)
+@compiled(reassoc=True, inline=True, no_cpython_wrapper=True)
 def chances(count, out):
     """From logits to chances."""
     logits = out.logit.shape[0]
@@ -76,8 +76,8 @@ def chances(count, out):
             out.chance[a, j] /= total
 
 
-@compiled(reordered=True, inline=True, internal=True)
-def aim(which, law, start, count, out):
+@compiled(reassoc=True, inline=True, no_cpython_wrapper=True)
+def set_cotangent(which, law, start, count, out):
     """Set the gains and weights of one φ.
 
     The gradient is Σ ω ∇φ of the first. The stiffness is the trace of Σ spread·∇φ ∇φᵀ: of one

@@ -51,7 +51,7 @@ class Sums(NamedTuple):
     bias: Any
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def new_room(d, wide, logits):
     """A room for d dimensions and ``wide`` hidden units."""
     vectors, hidden, back = (d, BLOCK), (wide, BLOCK), np.zeros((wide + logits, BLOCK))
@@ -62,7 +62,7 @@ def new_room(d, wide, logits):
     )  # fmt: skip
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def new_sums(d, wide, logits, count):
     """Sums of nothing, for so many places."""
     return Sums(
@@ -71,7 +71,7 @@ def new_sums(d, wide, logits, count):
     )  # fmt: skip
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _round_off(hidden, opened, rounding):
     """ReLU with its kink rounded off, and its derivative (2 + 3t − t³)/4, t = input/rounding."""
     for j in range(hidden.shape[0]):
@@ -85,7 +85,7 @@ def _round_off(hidden, opened, rounding):
             hidden[j] = rounding * (3.0 + t * (8.0 + t * (6.0 - t * t))) / 16.0
 
 
-@compiled(reordered=True, internal=True, makes_arrays=True)
+@compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
 def forward(layer, mixed, start, count, room):
     """Logits and all on the way to them; y and target are there already."""
     d, out = room.y.shape[0], room.outputs
@@ -115,7 +115,7 @@ def forward(layer, mixed, start, count, room):
             logit[j] += through[j] + bias
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def backward(layer, count, room):
     """From the gains to ``back`` and g."""
     for k in range(room.open.shape[0]):
@@ -128,7 +128,7 @@ def backward(layer, count, room):
     product(layer.back, room.back, room.g, count)
 
 
-@compiled(reordered=True, internal=True, makes_arrays=True)
+@compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
 def add_gradient(mixed, start, count, room, sums):
     """Add ω∇φ of the block to ``sums`` and leave in ``mixed`` what attention passes back.
 

@@ -25,7 +25,7 @@ WIDEST = 1360.0
 LEAD = 37.0
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def first_prefixes(states, length):
     """Number of the first prefix that ends in each place; behind them, how many there are."""
     first = np.zeros(states * length + 1, np.int64)
@@ -36,13 +36,13 @@ def first_prefixes(states, length):
     return first
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def columns_of(first, place, start, count):
     """Which columns of a block hold prefixes that end in ``place``: from, and up to."""
     return max(first[place] - start, 0), min(first[place + 1] - start, count)
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def symbols_of(first, states, logits, length):
     """For each of the last R symbols: 1 where symbol m of a prefix is that one, else 0.
 
@@ -64,7 +64,7 @@ def symbols_of(first, states, logits, length):
     return found
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def exponentials(scores, states):
     """Replace every query's scores by exponentials, up to a factor of each query.
 
@@ -91,7 +91,7 @@ def exponentials(scores, states):
         scores[q, q] = math.exp(seen[before] - middle)
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def _shorten(values, count, least):
     """Shorten the leads among the first values, but for those below ``least``; the largest left."""
     order = np.empty(count, np.int64)
@@ -110,7 +110,7 @@ def _shorten(values, count, least):
     return after
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def laws(initial, kernel, first, length, law):
     """Probability of every prefix, divided by N: law(x_0) Π P(x_m | x_{m−1})/N."""
     states = kernel.shape[0]
@@ -126,8 +126,8 @@ def laws(initial, kernel, first, length, law):
                 at += 1
 
 
-@compiled(reordered=True, internal=True)
-def mix(weight, symbols, first, states, mixed):
+@compiled(reassoc=True, no_cpython_wrapper=True)
+def attend(weight, symbols, first, states, mixed):
     """mixed[c] = Σ_m weight·symbols[place, c] over the places of every prefix."""
     for q in range(weight.shape[0]):
         for c in range(symbols.shape[1]):
@@ -146,11 +146,11 @@ def mix(weight, symbols, first, states, mixed):
                 size *= states
 
 
-@compiled(reordered=True, internal=True)
-def unmix(first, states, mixed, q, sums):
+@compiled(reassoc=True, no_cpython_wrapper=True)
+def attend_vjp(first, states, mixed, q, sums):
     """sums[s, c] = Σ mixed[c] over the prefixes that end in place q and hold place s.
 
-    The transpose of ``mix``; what it sums is lost.
+    The transpose of ``attend``; what it sums is lost.
     """
     before, whole = q // states * states, first[q + 1] - first[q]
     for c in range(mixed.shape[0]):

@@ -64,7 +64,7 @@ class SquareRoom(NamedTuple):
     total: Any
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def new_square_room(d, length, logits):
     """A room for d dimensions and N positions."""
     vector, share, held, row = (d, BLOCK), (length, BLOCK), (logits, BLOCK), BLOCK
@@ -76,7 +76,7 @@ def new_square_room(d, length, logits):
     )  # fmt: skip
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def _sizes(kappa, places):
     """Squared lengths of κ, of q/√d and of X/√d of every place."""
     out = np.zeros((3, kappa.shape[0]))
@@ -88,7 +88,7 @@ def _sizes(kappa, places):
     return out
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def fixed_parts(layer, places, length):
     """The tables of a model."""
     logits, d = layer.embedding.shape
@@ -105,7 +105,7 @@ def fixed_parts(layer, places, length):
     )  # fmt: skip
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _start(weight, fixed, first, symbols, start, room, out, count):
     """κ and sizes of every prefix's place; out.share[m] = A_m, zero for positions it has not."""
     places, length = fixed.kappa.shape[0], out.share.shape[0]
@@ -135,7 +135,7 @@ def _start(weight, fixed, first, symbols, start, room, out, count):
                     row[j] = known * room.inverse[j] if is_x[start + j] != 0.0 else row[j]
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _slopes(fixed, symbols, start, count, room, out):
     """out.slope[m] = D_m, behind them the sums over the positions with a symbol, and out.xi."""
     length, logits = out.share.shape[0], symbols.shape[0]
@@ -157,7 +157,7 @@ def _slopes(fixed, symbols, start, count, room, out):
     product(fixed.positions_t, out.slope, out.xi, count)
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _by_symbol(x, symbols, start, count, out):
     """out_yj = Σ_m x_mj over the positions of prefix j whose symbol has embedding y."""
     for y in range(out.shape[0]):
@@ -170,7 +170,7 @@ def _by_symbol(x, symbols, start, count, out):
                 total[j] += row[j] * is_y[start + j]
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _add(x, y, factor, count, out):
     """out.total += factor · ⟨x, y⟩, column by column."""
     inner(x, y, out.line, count)
@@ -178,7 +178,7 @@ def _add(x, y, factor, count, out):
         out.total[j] += factor[j] * out.line[j]
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _add_positions(layer, fixed, length, count, room, out):
     """|h + a|²/N + |κ|² Σ D_m², and what W_K and W_Q get."""
     product(layer.key, out.xi, out.looked, count)
@@ -197,7 +197,7 @@ def _add_positions(layer, fixed, length, count, room, out):
     _add(out.looked, out.looked, out.own[2], count, out)
 
 
-@compiled(reordered=True, internal=True, makes_arrays=True)
+@compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
 def _add_embedding(layer, symbols, tied, start, count, room, out):
     """|∂φ/∂E|², and where untied |∂φ/∂U|²."""
     product(layer.down, room.hidden, out.z, count)
@@ -219,7 +219,7 @@ def _add_embedding(layer, symbols, tied, start, count, room, out):
                 out.total[j] += part * part
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def trace(layer, fixed, places, first, symbols, tied, start, count, room, out):
     """Σ spread·|∂φ/∂θ|² over a block."""
     gains, length = room.outputs.gains, out.share.shape[0]

@@ -52,7 +52,7 @@ class Places(NamedTuple):
     weight: Any
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def transposed(matrix):
     """A transpose whose rows lie in one piece."""
     rows, columns = matrix.shape
@@ -63,7 +63,7 @@ def transposed(matrix):
     return out
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def stacked(above, below):
     """The rows of one matrix, and those of another under them."""
     out = np.empty((above.shape[0] + below.shape[0], above.shape[1]))
@@ -75,7 +75,7 @@ def stacked(above, below):
     return out
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def _matrix(row, begin, rows, columns, high, wide):
     """A matrix that lies in ``row``, filled up with zeros to ``high`` rows, ``wide`` columns."""
     out = np.zeros((high, wide))
@@ -85,7 +85,7 @@ def _matrix(row, begin, rows, columns, high, wide):
     return out
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def read_layer(row, context, d, hidden, logits, tied, rounding):
     """The weights in ``row``, in the order of ``Architecture.shapes``."""
     square, wide, symbols = d * d, hidden + (-hidden) % 4, logits * d
@@ -108,7 +108,7 @@ def read_layer(row, context, d, hidden, logits, tied, rounding):
     )  # fmt: skip
 
 
-@compiled(fused=True, internal=True)
+@compiled(contract=True, no_cpython_wrapper=True)
 def add_applied(matrix, rows, factor, out):
     """Add factor · matrix · row to ``out`` for every row."""
     for s in range(out.shape[0]):
@@ -119,7 +119,7 @@ def add_applied(matrix, rows, factor, out):
             out[s, i] += factor * total
 
 
-@compiled(fused=True, internal=True)
+@compiled(contract=True, no_cpython_wrapper=True)
 def add_outer(left, right, factor, out):
     """Add factor · Σ_s left_s right_sᵀ over the rows to ``out``."""
     for i in range(out.shape[0]):
@@ -129,7 +129,7 @@ def add_outer(left, right, factor, out):
                 out[i, k] += one * right[s, k]
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def read_places(layer, states, length):
     """The tables of a model for sequences of that length."""
     (logits, d), count = layer.embedding.shape, states * length

@@ -57,7 +57,7 @@ def constants(
     return np.concatenate([head, *weights]), ints, memory
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _rounded(z, width):
     """R(z) and R′(z)."""
     if z <= -width:  # with width 0 the ReLU itself, R′(0) = 0
@@ -67,7 +67,7 @@ def _rounded(z, width):
     return (z + width) * (z + width) / (4.0 * width), (z + width) / (2.0 * width)
 
 
-@compiled(reordered=True, internal=True)
+@compiled(reassoc=True, no_cpython_wrapper=True)
 def _residuals(beyond, target, other, omega, slope):
     """σ(f) − t and σ′(f) of all logits, by the formulas of ``elementary.residual``."""
     for j in range(beyond.shape[0]):

@@ -67,7 +67,7 @@ def linearise(y, reals, ints, memory, out, jacobian):
     return 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _add_bends(y, x, share, mean, omega, values, reals, ints, first, mixed, jacobian):
     """Add ω ∂²f of one value to the lower triangle and return F_Y and F_YY.
 
@@ -112,7 +112,7 @@ def _add_bends(y, x, share, mean, omega, values, reals, ints, first, mixed, jaco
     return f_y, f_yy
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _spread(y, length, by_y, by_yy, jacobian):
     """Pass the derivatives by Y_n on to the positions, and make the matrix symmetric."""
     o, v = y[length + 3], y[length + 4]

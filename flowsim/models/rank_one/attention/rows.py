@@ -8,27 +8,27 @@ from typing import Any
 import numpy as np
 
 from flowsim.compiled import compiled
-from flowsim.interface import Rows
+from flowsim.interface import CompiledModel
 from flowsim.models.on_chain import unigram_logit
-from flowsim.models.rank_one.attention import field, jacobian, verdict
-from flowsim.models.rank_one.attention.verdict import TIME
+from flowsim.models.rank_one.attention import field, jacobian, termination
+from flowsim.models.rank_one.attention.termination import TIME
 from flowsim.models.rank_one.rows import counted_from
 
-_jacobian, _begin_row, _back = jacobian.linearise, verdict.begin, verdict.conserve
+_jacobian, _begin_row, _back = jacobian.linearise, termination.begin, termination.conserve
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _begin(row, held, signs):
     _begin_row(row.y, row.ints, row.memory)
     return 0
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _linearise(row):
     return _jacobian(row.y, row.reals, row.ints, row.memory, row.velocity, row.derivative)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _conserve(row, time):
     row.memory[TIME] = time
     _back(row.y, row.ints, row.memory)
@@ -39,8 +39,8 @@ HOOKS = {
     "velocity": field.velocity,
     "linearise": _linearise,
     "loss": field.loss,
-    "verdict": verdict.verdict,
-    "end_loss": verdict.end_loss,
+    "check_termination": termination.check_termination,
+    "end_loss": termination.end_loss,
     "conserve": _conserve,
 }
 
@@ -50,9 +50,9 @@ def _constants(model: Any) -> tuple[np.ndarray, np.ndarray, int]:
     return field.constants(model.chain, model.length, model.tied, origin=unigram_logit(model.chain))
 
 
-def rows_of(model: Any) -> Rows:
+def rows_of(model: Any) -> CompiledModel:
     """The compiled half of the model."""
-    return Rows(
+    return CompiledModel(
         "rank_one_attention",
         HOOKS,
         lambda: _constants(model),

@@ -10,7 +10,7 @@ import numpy as np
 MARGINS = 6
 
 
-class Row(NamedTuple):
+class TrajectoryWorkspace(NamedTuple):
     """One row of k coordinates, and room to work in.
 
     Attributes:
@@ -43,12 +43,12 @@ class Row(NamedTuple):
     origin: np.ndarray
 
 
-def room_for_row(
+def allocate_workspace(
     reals: np.ndarray, ints: np.ndarray, memory: int, k: int, stages: int, own_steps: bool
-) -> Row:
+) -> TrajectoryWorkspace:
     """Room for one row; ``own_steps``: the coordinates of a step are not y."""
     velocity, derivative = np.zeros(k), np.zeros((k, k))
-    return Row(
+    return TrajectoryWorkspace(
         reals=reals,
         ints=ints,
         memory=np.zeros(memory),

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from flowsim.compiled import compiled
-from flowsim.interface import Rows
-from flowsim.models.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
+from flowsim.interface import CompiledModel
+from flowsim.models.return_codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.models.uniform.corners import SLIDES
 from flowsim.models.uniform.rows import HOOKS, KNOWN, LIMIT, MEMORY, ORIGIN, excess, expand, loss
 from flowsim.models.uniform.table import (
@@ -45,7 +45,7 @@ _ABOVE = 0.02
 
 
 @compiled
-def verdict(row):
+def check_termination(row):
     """GOING, or the rule that ends the row."""
     y, velocity, jacobian, work = row.y, row.velocity, row.derivative, row.work
     reals, ints, memory = row.reals, row.ints, row.memory
@@ -85,7 +85,7 @@ def end_loss(row, rule):
     return loss(row.y, row.reals, row.ints, row.memory)
 
 
-@compiled(late=True)
+@compiled(optimize_in_caller=True)
 def _plane_attracts(y, reals, ints, memory, work):
     """Whether |e| falls close to the plane e = 0 below y."""
     point, rate = work[0, 0], work[0, 1]
@@ -97,7 +97,7 @@ def _plane_attracts(y, reals, ints, memory, work):
     return status == 0 and rate[0] < 0.0
 
 
-@compiled(late=True)
+@compiled(optimize_in_caller=True)
 def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     """Whether a → ±∞ and e → 0 with e²a bounded, along a valley above the entropy rate.
 
@@ -127,7 +127,7 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     return is_floor(point, steep, y[1] < _NO_W and rate[1] < 0.0)
 
 
-@compiled(late=True)
+@compiled(optimize_in_caller=True)
 def push_outwards(y, velocity, jacobian):
     """D = ∂L/∂(e²) at constant e²a on the floor of the valley, else 0."""
     push = -0.5 * velocity[0] + y[2] * velocity[2] * math.exp(-2.0 * y[0])
@@ -141,7 +141,7 @@ def push_outwards(y, velocity, jacobian):
     return push
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def is_floor(y, jacobian, without_w):
     """Whether the loss has a minimum in (log|e|, log|w|, b) near y, at constant a.
 
@@ -166,12 +166,12 @@ def is_floor(y, jacobian, without_w):
     return True
 
 
-def rows_of(table: LawTable) -> Rows:
+def rows_of(table: LawTable) -> CompiledModel:
     """The compiled half of the model whose law is in the table."""
     bias = (0.0, 0.0, 0.0, table.reals[UNIGRAM_LOGIT])
-    return Rows(
+    return CompiledModel(
         "uniform",
-        {**HOOKS, "verdict": verdict, "end_loss": end_loss},
+        {**HOOKS, "check_termination": check_termination, "end_loss": end_loss},
         lambda: (table.reals, table.ints, MEMORY),
         origin=bias if table.ints[DYNAMIC] else (),
         extend=table.add,

@@ -15,13 +15,13 @@ from math import sqrt
 
 from flowsim.compiled import compiled
 from flowsim.models.rank_one.field import LENGTH, OPEN, inner, velocity
-from flowsim.models.row import Row
+from flowsim.models.workspace import TrajectoryWorkspace
 
 #: Places in ``Row.ints`` of the unit whose logit is a coordinate, and of the one it replaces.
 UNIT, PIVOT = 4, 5
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def logit_and_gradient(y, mode, x, g):
     """f of unit x, and ∇f into ``g``."""
     value, inner_e, inner_rho = inner(y, mode, x)
@@ -41,7 +41,7 @@ def logit_and_gradient(y, mode, x, g):
     return u * value * slope + y[4]
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _gradient_change(y, velocity, mode, x, dg):
     """g′ = ∇²f · y′ of unit x into ``dg``."""
     value, inner_e, inner_rho = inner(y, mode, x)
@@ -64,8 +64,8 @@ def _gradient_change(y, velocity, mode, x, dg):
         dg[5] = doutput
 
 
-@compiled(internal=True)
-def straighten(row: Row):
+@compiled(no_cpython_wrapper=True)
+def to_slow_manifold(row: TrajectoryWorkspace):
     """Choose the coordinate to replace; ``row.field`` and ``row.jacobian`` with f in its place."""
     y, velocity, mode, field, matrix = row.y, row.velocity, row.ints, row.field, row.jacobian
     derivative, g, dg = row.derivative, row.point, row.origin
@@ -100,13 +100,13 @@ def straighten(row: Row):
         matrix[i, m] = last
 
 
-@compiled(internal=True)
-def enter(y, mode, g):
+@compiled(no_cpython_wrapper=True)
+def to_step_coordinates(y, mode, g):
     """Replace y_m by f in place."""
     y[mode[PIVOT]] = logit_and_gradient(y, mode, mode[UNIT], g)
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def _solve_e(inner_e, rest, goal, e):
     """The root next to e of (inner_e·e + rest)·e = goal; NaN if there is none."""
     if inner_e == 0.0:
@@ -117,7 +117,7 @@ def _solve_e(inner_e, rest, goal, e):
     return 2.0 * goal / (rest + root) if root * rest > 0.0 else (root - rest) / (2.0 * inner_e)
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def leave(y, start, mode):
     """Replace f by the y_m next to that of ``start``, in place."""
     x, m = mode[UNIT], mode[PIVOT]
@@ -141,7 +141,7 @@ def leave(y, start, mode):
         y[5] = (f - y[4]) / (value * slope)
 
 
-@compiled(inline=True, internal=True)
+@compiled(inline=True, no_cpython_wrapper=True)
 def straight_velocity(y, start, mode, reals, out):
     """The field at y, in which f stands for y_m; becomes natural again on the way."""
     leave(y, start, mode)
@@ -158,8 +158,8 @@ def straight_velocity(y, start, mode, reals, out):
     out[mode[PIVOT]] = rate
 
 
-@compiled(internal=True)
-def finish(new, error, slope, start, mode, g):
+@compiled(no_cpython_wrapper=True)
+def from_step_coordinates(new, error, slope, start, mode, g):
     """A step's result, error and field in the natural coordinates again, in place."""
     m = mode[PIVOT]
     leave(new, start, mode)

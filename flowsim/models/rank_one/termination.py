@@ -12,7 +12,6 @@ from __future__ import annotations
 from math import copysign, inf, sqrt
 
 from flowsim.compiled import compiled
-from flowsim.models.codes import GOING, MINIMA, REST, TRAPPED
 from flowsim.models.rank_one.field import (
     BIAS,
     INFORMATION,
@@ -22,8 +21,9 @@ from flowsim.models.rank_one.field import (
     SLIDING,
     excess,
 )
-from flowsim.models.row import Row
+from flowsim.models.return_codes import GOING, MINIMA, REST, TRAPPED
 from flowsim.models.vectors import invert, multiply
+from flowsim.models.workspace import TrajectoryWorkspace
 
 #: Places in ``Row.memory``: conserved quantities, |(e, ρ)| at the start, and, when the loss falls
 #: below h(π₁) or the row is trapped, the distances from the saddles e = 0 = slope and e = ρ = 0.
@@ -40,8 +40,8 @@ _NO_RATE = 1e-13
 _TRAP, _LEVEL, _SMALL, _CLEAR = 1e-8, 1e-6, 0.1, 1e-3
 
 
-@compiled(internal=True)
-def rest_of_way(row: Row):
+@compiled(no_cpython_wrapper=True)
+def rest_of_way(row: TrajectoryWorkspace):
     """The largest |d_i|/(1 + |y_i|) of d = (c·I − J)⁻¹f, where the linearised flow still goes.
 
     d is left in ``row.slope``.
@@ -60,8 +60,8 @@ def rest_of_way(row: Row):
     return largest
 
 
-@compiled(internal=True)
-def verdict(row: Row):
+@compiled(no_cpython_wrapper=True)
+def check_termination(row: TrajectoryWorkspace):
     """GOING, or the rule that ends the row; ``row.y`` is then its limit."""
     y, mode, memory, reals = row.y, row.ints, row.memory, row.reals
     speed = 0.0
@@ -88,14 +88,14 @@ def verdict(row: Row):
     return GOING
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def is_below_unigram(value, reals):
     """Whether a loss is below h(π₁), of what it is above the entropy rate."""
     return value < (1.0 - _ROUNDING) * reals[INFORMATION]
 
 
-@compiled(internal=True)
-def is_settled(row: Row):
+@compiled(no_cpython_wrapper=True)
+def is_settled(row: TrajectoryWorkspace):
     """Whether the logits are the unigram's, and (e, b) alone will still move by much.
 
     Where ρ and the gain are large, e and b follow e·ρ·slope + b = log(π₁/π₀), very slowly. With the
@@ -113,8 +113,8 @@ def is_settled(row: Row):
     return abs(way) <= _LEVEL or abs(way) <= _SMALL * room
 
 
-@compiled(internal=True)
-def come_to_rest(row: Row, slope):
+@compiled(no_cpython_wrapper=True)
+def come_to_rest(row: TrajectoryWorkspace, slope):
     """Set e = 0 and b = b*, its best.
 
     On the way Nρ² + (b − b*)² and both w² + ¼(1 − 1/slope)(b − b*)² stay the same.
@@ -129,8 +129,8 @@ def come_to_rest(row: Row, slope):
     y[4] = row.reals[BIAS]
 
 
-@compiled(internal=True)
-def trap_verdict(row: Row):
+@compiled(no_cpython_wrapper=True)
+def trap_verdict(row: TrajectoryWorkspace):
     """TRAPPED where e → 0 for good. REST where e = ρ = 0 does not trap: it is invariant as well."""
     y, mode, memory, reals = row.y, row.ints, row.memory, row.reals
     sign = -1.0 if reals[LAMBDA] > 0.0 else 1.0

@@ -15,11 +15,11 @@ from flowsim import (
     Status,
     induction_landscape,
 )
-from flowsim.flow import doubt
+from flowsim.flow import near_saddles
 from flowsim.flow.how import Steps
 from flowsim.flow.rows import engine
 from flowsim.flow.rows.engine import Followed
-from flowsim.models import codes
+from flowsim.models import return_codes as codes
 
 MODEL = AttentionModel(BinaryChain(0.5, 0.8), 4)
 START = rows((1.0, -1.0, 0.5), (0.5, 0.4, -0.3), (0.8, 0.3, 0.2))
@@ -49,7 +49,7 @@ class Script:
 def decided(*answers, rtol=1e-8, atol=1e-10, finer=0.1):
     script = Script(*answers)
     steps = Steps(rtol, atol, 1000)
-    found = doubt.beyond_doubt(script, MODEL, START, steps, steps.finer(finer))
+    found = near_saddles.resolve_near_saddles(script, MODEL, START, steps, steps.finer(finer))
     assert not script.answers
     return found, script.asked
 
@@ -96,7 +96,7 @@ def test_no_displaced_start_may_end_elsewhere_and_half_must_be_decided(others, k
 
 
 def test_displaced_starts_lie_on_both_sides_of_every_coordinate():
-    moved = doubt.displace(MODEL, START, 1e-3) - START
+    moved = near_saddles.displace(MODEL, START, 1e-3) - START
     assert moved.shape == (6, 3, 3)
     torch.testing.assert_close(moved[:3], -moved[3:], rtol=1e-9, atol=0)
     size = torch.stack([START[:, 0].abs(), START[:, 1].abs(), torch.ones(3).double()], 1)
@@ -107,7 +107,7 @@ def test_displaced_starts_lie_on_both_sides_of_every_coordinate():
 def test_of_many_coordinates_four_diagonals_do():
     model = RankOneModel(BinaryChain(0.5, 0.8), 6, attention=True)
     centre = torch.zeros(1, len(model.coordinates), dtype=torch.float64)
-    moved = doubt.displace(model, centre, 0.5)[:, 0]
+    moved = near_saddles.displace(model, centre, 0.5)[:, 0]
     assert moved.shape[0] == 8 and torch.equal(moved.abs(), torch.full_like(moved, 0.5))
     assert torch.equal(moved[:4], -moved[4:]) and len({tuple(row.tolist()) for row in moved}) == 8
 
@@ -128,7 +128,7 @@ def followed(model, why, slowest=1.0, passed=1.0, near=(1.0, 1.0), attempts=1):
 
 
 def once(follow, model, part, steps, again):
-    """In the place of ``beyond_doubt``: what is found, and what is in doubt."""
+    """In the place of ``resolve_near_saddles``: what is found, and what is in near_saddles."""
     return follow(part, steps, None)
 
 
@@ -145,7 +145,7 @@ def test_decided_rows_that_passed_a_saddle_slowly_are_in_doubt(monkeypatch):
     why, slowest, passed, expected = zip(*cases, strict=True)
     found = followed(MODEL, why, slowest, passed)
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
-    monkeypatch.setattr(engine, "beyond_doubt", once)
+    monkeypatch.setattr(engine, "resolve_near_saddles", once)
     start = torch.tensor([[0.0, -0.5, 0.2]]).double().expand(len(cases), 3).clone()
     ((limits, doubtful),) = engine.SwitchingSolver(MODEL, MODEL.flow()).ends(
         start, Steps(1e-8, 1e-10, 100)
@@ -164,7 +164,7 @@ def test_with_attention_rank_one_rows_are_in_doubt_where_they_passed_more_slowly
     passed = [0.9 * limit, 1.1 * limit, 0.9 * limit]
     found = followed(model, [codes.MINIMA, codes.MINIMA, codes.OUT_OF_STEPS], 0.0, passed)
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
-    monkeypatch.setattr(engine, "beyond_doubt", once)
+    monkeypatch.setattr(engine, "resolve_near_saddles", once)
     start = torch.ones(3, len(model.coordinates), dtype=torch.float64)
     ((_, doubtful),) = engine.SwitchingSolver(model, model.flow()).ends(
         start, Steps(1e-8, 1e-10, 100)
@@ -177,9 +177,14 @@ def test_rows_of_the_induction_model_are_in_doubt_in_parts_of_their_drop(monkeyp
     landscape = induction_landscape(model)
     drop = landscape.plateau - landscape.ends[1].loss
     passed = [0.9e-4 * drop, 1.1e-4 * drop, 0.9e-4 * drop]
-    found = followed(model, [codes.FELL, codes.FELL, codes.OUT_OF_STEPS], passed, passed)
+    found = followed(
+        model,
+        [codes.BELOW_PLATEAU, codes.BELOW_PLATEAU, codes.OUT_OF_STEPS],
+        passed,
+        passed,
+    )
     monkeypatch.setattr(engine, "follow_rows", lambda *given: found)
-    monkeypatch.setattr(engine, "beyond_doubt", once)
+    monkeypatch.setattr(engine, "resolve_near_saddles", once)
     start = torch.ones(3, 2).double()
     ((limits, doubtful),) = engine.SwitchingSolver(model, model.flow()).ends(
         start, Steps(1e-8, 1e-10, 100)

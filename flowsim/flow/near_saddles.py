@@ -38,7 +38,7 @@ def displace(model: Model, centre: Tensor, size: float, unit: Tensor | None = No
     return torch.cat([centre + moved, centre - moved])
 
 
-def beyond_doubt(
+def resolve_near_saddles(
     follow: Follow,
     model: Model,
     start: Tensor,

@@ -14,6 +14,6 @@ OUT_OF_STEPS, NOT_FINITE, DIVERGED, ARRIVED = 100, 101, 102, 103
 #: Thousands of steps have brought the row no further in time.
 STUCK = 105
 #: Of the induction model: below the plateau, from where each side has one end.
-FELL = 104
+BELOW_PLATEAU = 104
 #: The row needs level L of its model's table: this plus L.
-MISSING = 1000
+NEEDS_TABLE_LEVEL = 1000

@@ -13,9 +13,9 @@ from one_row import begun
 
 from flowsim import AttentionModel, BinaryChain, RankOneModel
 from flowsim.compiled import config
-from flowsim.models.codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.models.rank_one.attention import field
-from flowsim.models.rank_one.attention import verdict as ends
+from flowsim.models.rank_one.attention import termination as ends
+from flowsim.models.return_codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.rows import MEMORY
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums
@@ -41,7 +41,7 @@ def decide(engine, row, velocity, jacobian=None, y=None):
     row.y[:] = row.y if y is None else y
     row.velocity[:] = velocity
     row.derivative[:] = np.eye(len(row.y)) if jacobian is None else jacobian
-    return engine.verdict(row)
+    return engine.check_termination(row)
 
 
 def test_curvatures_count_along_the_surface_of_what_is_conserved():

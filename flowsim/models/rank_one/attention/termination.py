@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 
 from flowsim.compiled import compiled
-from flowsim.models.codes import DRIFTS, GOING, MINIMA, REST, STUCK, TRAPPED
 from flowsim.models.rank_one.attention.field import (
     ENTROPY_RATE,
     INFORMATION,
@@ -26,6 +25,7 @@ from flowsim.models.rank_one.attention.field import (
     loss,
 )
 from flowsim.models.rank_one.attention.jacobian import linearise
+from flowsim.models.return_codes import DRIFTS, GOING, MINIMA, REST, STUCK, TRAPPED
 
 #: Places in a row's memory: w₁² − w₂² and o² − v² at its start, the time, the last mark, the last
 #: extrapolation of the excess loss, steps since headway was last checked, the time and the excess
@@ -79,7 +79,7 @@ def conserve(y, ints, memory):
 
 
 @compiled
-def verdict(row):
+def check_termination(row):
     """GOING, or the rule that ends the row."""
     y, velocity, jacobian, work = row.y, row.velocity, row.derivative, row.work
     reals, ints, memory = row.reals, row.ints, row.memory
@@ -139,7 +139,7 @@ def end_loss(row, rule):
     return loss(row.y, row.reals, row.ints, row.memory)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _is_least(value, reals):
     """Whether an excess loss is none. At p + q = 1 every orbit's tends to zero."""
     if reals[LAMBDA] == 0.0:
@@ -147,7 +147,7 @@ def _is_least(value, reals):
     return value <= max(_NONE * reals[INFORMATION], _ROUNDING)
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def _at_rest(y, jacobian, reals, ints, memory, work):
     """What a point without velocity is; TRAPPED also sets e to zero."""
     value, information = excess(y, reals, ints, memory), reals[INFORMATION]
@@ -161,7 +161,7 @@ def _at_rest(y, jacobian, reals, ints, memory, work):
     return REST
 
 
-@compiled(internal=True, makes_arrays=True)
+@compiled(no_cpython_wrapper=True, nrt=True)
 def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
     """Whether the plane e = 0 attracts at the point of it below y with the optimal bias."""
     point, velocity = y.copy(), work[0, 0]
@@ -171,7 +171,7 @@ def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
     return attracts(point, work[1], growth, ints, work[0])
 
 
-@compiled(internal=True)
+@compiled(no_cpython_wrapper=True)
 def attracts(y, jacobian, growth, ints, work):
     """Whether no curvature is below −growth along the surface of the conserved quantities.
 

@@ -13,11 +13,11 @@ from one_row import begun
 from flowsim import BinaryChain, RankOneModel
 from flowsim.compiled import config
 from flowsim.flow.rows.engine import engine_of
-from flowsim.models.codes import GOING, MINIMA, REST, TRAPPED
 from flowsim.models.rank_one import field as rank_one_field
 from flowsim.models.rank_one import kinks
-from flowsim.models.rank_one import verdict as ends
+from flowsim.models.rank_one import termination as ends
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
+from flowsim.models.return_codes import GOING, MINIMA, REST, TRAPPED
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 ABOVE, BELOW, EVEN = (0.5, 0.8), (0.2, 0.3), (0.3, 0.7)
@@ -209,7 +209,7 @@ def test_a_row_reaches_the_minima_where_little_is_left(chain):
     for off, rule in ((0.0, MINIMA), (1e-12, MINIMA), (1e-9, GOING), (0.1, GOING)):
         row = placed(learned(chain, off), chain)
         row.memory[ends.NARROWEST] = 0.5
-        assert ends.verdict(row) == rule
+        assert ends.check_termination(row) == rule
         if rule == MINIMA:
             end = torch.tensor(row.y)
             end[4] += best(chain)  # from which b is counted
@@ -218,7 +218,7 @@ def test_a_row_reaches_the_minima_where_little_is_left(chain):
     row.memory[ends.NARROWEST] = 0.5
     row.velocity[:] = 0.0
     row.velocity[3] = 1.1e-5  # too fast to say
-    assert ends.verdict(row) == GOING
+    assert ends.check_termination(row) == GOING
 
 
 def test_a_row_notes_where_its_loss_falls_below_the_unigram_s():
@@ -231,29 +231,29 @@ def test_a_row_notes_where_its_loss_falls_below_the_unigram_s():
         row = placed(y)
         excess = rank_one_field.excess(row.y, row.ints, row.reals)
         below = excess < BinaryChain(*ABOVE).mutual_information
-        assert ends.verdict(row) == GOING
+        assert ends.check_termination(row) == GOING
         if below:
             assert row.memory[ends.NARROWEST] == pytest.approx(narrowest)
             assert row.memory[ends.CENTRE] == pytest.approx(centre)
         else:
             assert row.memory[ends.NARROWEST] == -1
     row = placed([0.3, 0.4, 1.0, 1.0, bias])  # above it
-    assert ends.verdict(row) == GOING
+    assert ends.check_termination(row) == GOING
     assert row.memory[ends.NARROWEST] == -1
     row = placed([0.3, 0.4, 1.0, -1.0, bias])
     row.memory[ends.NARROWEST] = 0.7  # noted before
-    assert ends.verdict(row) == GOING
+    assert ends.check_termination(row) == GOING
     assert row.memory[ends.NARROWEST] == 0.7
 
 
 def test_a_tied_row_close_to_the_plane_is_trapped_and_an_untied_one_goes_on():
     for e, rule in ((0.9e-8, TRAPPED), (1.1e-8, GOING)):
-        assert ends.verdict(placed([e, 0.5, 1.0, 1.0, best(ABOVE)])) == rule
-    assert ends.verdict(placed([0.9e-8, 0.5, 1.0, 1.0, best(ABOVE), 1e-9])) == GOING
-    assert ends.verdict(placed([0.9e-8, 0.5, 1.0, 1.0, 0.3])) == GOING
-    assert ends.verdict(placed([1e-9, 0.5, 1.0, 1.0, best(EVEN)], EVEN)) == MINIMA
-    assert ends.verdict(placed([0.5, 0.5, 1.0, 1.0, best(EVEN)], EVEN)) == GOING
-    assert ends.verdict(placed([1e-9, 0.5, 1.0, 1.0, 0.3], EVEN)) == GOING
+        assert ends.check_termination(placed([e, 0.5, 1.0, 1.0, best(ABOVE)])) == rule
+    assert ends.check_termination(placed([0.9e-8, 0.5, 1.0, 1.0, best(ABOVE), 1e-9])) == GOING
+    assert ends.check_termination(placed([0.9e-8, 0.5, 1.0, 1.0, 0.3])) == GOING
+    assert ends.check_termination(placed([1e-9, 0.5, 1.0, 1.0, best(EVEN)], EVEN)) == MINIMA
+    assert ends.check_termination(placed([0.5, 0.5, 1.0, 1.0, best(EVEN)], EVEN)) == GOING
+    assert ends.check_termination(placed([1e-9, 0.5, 1.0, 1.0, 0.3], EVEN)) == GOING
 
 
 def test_a_row_that_meets_a_kink_lies_on_it():
@@ -277,7 +277,7 @@ def test_a_row_that_meets_a_kink_lies_on_it():
                     row.y[2] = -tiny * row.ints[3]
                     row.memory[ends.FEED_FORWARD_BALANCE] = -1.0
                 before = row.ints.copy()
-                assert ENGINE.meet(row) == 1
+                assert ENGINE.handle_event(row) == 1
                 if surface == 0:
                     assert row.y[1] == 0
                 elif surface == 1:
@@ -290,7 +290,7 @@ def test_a_row_that_meets_a_kink_lies_on_it():
                 )
                 assert (row.ints == expected).all()
                 if surface in (0, 1) and row.ints[surface] == SLIDING:
-                    assert ENGINE.meet(row) == 0  # it slides on
+                    assert ENGINE.handle_event(row) == 0  # it slides on
                 assert (before[4:] == row.ints[4:]).all()
 
 
@@ -299,9 +299,9 @@ def test_a_ridge_is_left_to_the_faster_side_or_not_at_all(w2, side):
     """At N = 1, where ω₁ has just turned positive on Y₁ = 0."""
     bias, e = math.log(0.7 / 0.3) + 1e-9, math.sqrt(math.log(0.7 / 0.3) - math.log(0.2 / 0.8))
     row = placed([e, -e, 1.0, w2, bias], BELOW, 1, (CLOSED, SLIDING, 0))
-    assert ENGINE.margin(row, row.y) < 0
-    assert ENGINE.meet(row) == 0 and row.ints[:3].tolist() == [CLOSED, side, 0]
+    assert ENGINE.event_function(row, row.y) < 0
+    assert ENGINE.handle_event(row) == 0 and row.ints[:3].tolist() == [CLOSED, side, 0]
     high = placed([0.2, -0.2, 1.0, w2, bias], BELOW, 1, (CLOSED, SLIDING, 0))
-    assert ENGINE.meet(high) == -1
+    assert ENGINE.handle_event(high) == -1
     others = placed([e, -e, 1.0, w2, bias], BELOW, 2, (CLOSED, SLIDING, 0))
-    assert ENGINE.meet(others) == 0 and others.ints[0] == CLOSED
+    assert ENGINE.handle_event(others) == 0 and others.ints[0] == CLOSED
