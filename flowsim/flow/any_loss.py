@@ -18,14 +18,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from flowsim.flow.batch import filled
+from flowsim.flow.batch import filled, times_to_fraction
 from flowsim.flow.chart import Chart
 from flowsim.flow.growth import Growth
 from flowsim.flow.how import Limits, Steps
 from flowsim.flow.kinks import rest_on_kinks
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
 from flowsim.flow.recurrence import FIRST, Returns, spirals
-from flowsim.flow.solver import times_to_fraction
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
 from flowsim.flow.tableau import C as _C

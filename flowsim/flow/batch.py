@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -17,3 +19,17 @@ def filled(which: Tensor) -> Tensor:
     """
     index = which.nonzero()[:, 0]
     return torch.cat([index, index[-1:].expand(-len(index) % _AT_ONCE)]) if len(index) else index
+
+
+def times_to_fraction(
+    until: Callable[[Tensor, Tensor], Tensor],
+    start: Tensor,
+    start_loss: Tensor,
+    end_loss: Tensor,
+    fraction: float,
+) -> Tensor:
+    """``until``(starts, losses) where the loss falls at all, of starts (n, k); NaN elsewhere."""
+    wanted = end_loss + fraction * (start_loss - end_loss)
+    times, falls = torch.full_like(wanted, torch.nan), start_loss > end_loss
+    times[falls] = until(start[falls], wanted[falls])
+    return times

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Literal, Protocol
 
-import torch
 from torch import Tensor
 
+from flowsim.flow.any_loss import RosenbrockSolver
+from flowsim.flow.gap.engine import LogitGapSolver
 from flowsim.flow.how import Limits, Steps
+from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.interface import CompiledModel, DefaultTolerances, LogitGapSystem, Model
 
 
@@ -56,30 +58,10 @@ def solver_of(model: Model) -> Solver:
     """
     brought: Any = model.flow()
     if isinstance(brought, LogitGapSystem):
-        from flowsim.flow.gap.engine import LogitGapSolver
-
         return LogitGapSolver(model, brought)
     if isinstance(brought, CompiledModel):
-        from flowsim.flow.rows.engine import SwitchingSolver
-
         return SwitchingSolver(model, brought)
     if brought is None:
-        from flowsim.flow.any_loss import RosenbrockSolver
-
         return RosenbrockSolver(model)
     solver: Solver = brought
     return solver
-
-
-def times_to_fraction(
-    until: Callable[[Tensor, Tensor], Tensor],
-    start: Tensor,
-    start_loss: Tensor,
-    end_loss: Tensor,
-    fraction: float,
-) -> Tensor:
-    """``until``(starts, losses) where the loss falls at all, of starts (n, k); NaN elsewhere."""
-    wanted = end_loss + fraction * (start_loss - end_loss)
-    times, falls = torch.full_like(wanted, torch.nan), start_loss > end_loss
-    times[falls] = until(start[falls], wanted[falls])
-    return times

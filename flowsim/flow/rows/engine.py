@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from flowsim.compiled import specialise
+from flowsim.flow.batch import times_to_fraction
 from flowsim.flow.how import Limits, Steps
 from flowsim.flow.near_saddles import resolve_near_saddles
 from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, TrajectoryBuffers
-from flowsim.flow.solver import times_to_fraction
 from flowsim.flow.tableau import STAGES
 from flowsim.interface import CompiledModel, Levels, Model
 from flowsim.labels import Label, Rule, Status
