@@ -28,7 +28,7 @@ import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREY, ORANGE, draw_bars, experiment, letter_titles, stacked, timed
+from papers import BLUE, GREY, draw_bars, experiment, letter_titles, stacked, timed
 from torch import Tensor
 
 from flowsim import BinaryChain, RankOneModel, ladder, rung_law, trajectories
@@ -283,18 +283,12 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 
 def draw(record: xr.Dataset) -> Figure:
-    """Orbits on the ladder, ends of all k, the whole transformer, and the law of the rungs."""
-    figure = Figure(figsize=(13, 8.2), layout="constrained")
-    panels = figure.subplots(2, 2).flat
-    for panel, axes in zip((_draw_orbits, _draw_ends, _draw_whole, _draw_rungs), panels,
-                           strict=True):  # fmt: skip
-        panel(axes, record)
+    """Orbits on the ladder, and how many runs end on each rung."""
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_orbits(left, record)
+    _draw_rungs(right, record)
     letter_titles(figure.axes)
-    figure.suptitle(
-        "The ladder of dead positions: recommended start, embedding on the other side of $W_1$, "
-        f"$d$ = {record.attrs['d']}, $p + q > 1$",
-        fontsize=11,
-    )
     return figure
 
 
@@ -306,59 +300,17 @@ def _draw_orbits(axes: Axes, record: xr.Dataset) -> None:
     for k in range(1, length):
         share = shares(chain, record.loss.values[0, k - 1])
         axes.plot(record.time[1:], share[1:], color=BLUE, lw=1.4)
-        axes.plot([1, 300], [shares(chain, steps.plateaus[k])] * 2, color=ORANGE, lw=1, ls="--")
+        axes.plot([1, 300], [shares(chain, steps.plateaus[k])] * 2, color="k", lw=1, ls="--")
         axes.plot([1e4, 1e7], [shares(chain, steps.ends[k])] * 2, color="k", lw=1, ls=":")
-        axes.annotate(f"$k$ = {k}", (1.1e7, share[-1]), fontsize=8, va="center",
-                      annotation_clip=False)  # fmt: skip
+        axes.annotate(f"$k$ = {k}", (1.3e7, share[-1]), fontsize=9, va="center")
     axes.plot([], [], color=BLUE, label="rank-one orbit")
-    axes.plot([], [], color=ORANGE, ls="--", label="plateau $L_k$")
+    axes.plot([], [], color="k", ls="--", label="plateau $L_k$")
     axes.plot([], [], color="k", ls=":", label=r"end $L_\infty(k)$")
-    axes.set(xscale="log", xlabel="time of the gradient flow", ylim=(0, 1.02),
+    axes.set(xscale="log", xlabel="time of the gradient flow", xlim=(0.7, 1.5e8), ylim=(0, 1.02),
              ylabel="open share of the gap\n(bigram 0, unigram 1)",
-             title=f"one orbit for each number k of open positions, N = {length}, "
-                   f"(p, q) = ({p}, {q})")  # fmt: skip
-    axes.legend(fontsize=8, loc="lower left")
-
-
-def _draw_ends(axes: Axes, record: xr.Dataset) -> None:
-    """Plateau and end of every case over k/N."""
-    marks = ("o", "s", ".", "^", "v")
-    for c, (p, q, length) in enumerate(CASES):
-        chain, loss = BinaryChain(p, q), record.loss.values[c, : length - 1]
-        part = np.arange(1, length) / length
-        for values, colour in ((plateau(record, c), ORANGE), (loss[:, -1], "k")):
-            axes.plot(part, shares(chain, values), marks[c], color=colour, ms=4, mfc="none")
-        axes.plot([], [], marks[c], color=GREY, mfc="none", label=f"({p}, {q}), N = {length}")
-    fine = np.linspace(0, 1, 1025)
-    for chain, dash in ((BinaryChain(0.5, 0.8), "-"), (BinaryChain(0.9, 0.9), "--")):
-        axes.plot(fine, shares(chain, ladder(chain, 1024).plateaus), dash, color=ORANGE, lw=1)
-    axes.plot(fine, 1 - fine, color="k", lw=1)
-    axes.set(xlabel="share k/N of open positions", ylim=(0, 1.02),
-             ylabel="open share of the gap",
-             title="orbits of every k: plateaus (orange), losses at time $10^7$ (black); "
-                   "lines: theory")  # fmt: skip
-    axes.legend(fontsize=8, loc="lower left")
-
-
-def _draw_whole(axes: Axes, record: xr.Dataset) -> None:
-    """The softmax transformer with noise on all weights."""
-    chain = BinaryChain(*CASES[0][:2])
-    steps = ladder(chain, WHOLE_LENGTH)
-    styles = ((BLUE, "-", "o"), (ORANGE, "--", "s"), (GREY, ":", "^"), ("k", "-.", "v"))
-    for j, (noise, (colour, dash, mark)) in enumerate(zip(NOISES, styles, strict=True)):
-        share = shares(chain, record.whole_loss.values[j]).reshape(len(record.whole_time), -1)
-        style: dict[str, Any] = {"ls": dash, "marker": mark, "color": colour, "ms": 3}
-        axes.plot(record.whole_time, share, lw=1.4, **style)
-        axes.plot([], [], label=f"noise 0.02 on {noise}", **style)
-    for k in record.whole_k.values:
-        axes.axhline(shares(chain, steps.ends[k]), color="k", lw=1, ls=":")
-        axes.annotate(f"$L_\\infty({k})$", (1.0, shares(chain, steps.ends[k])), fontsize=8,
-                      xycoords=("axes fraction", "data"), va="center")  # fmt: skip
-    axes.legend(fontsize=8, loc="lower left")
-    axes.set(xscale="log", xlabel="time of the gradient flow", ylim=(0, 1.02),
-             ylabel="open share of the gap",
-             title=f"softmax transformer, d = {WHOLE_D}, N = {WHOLE_LENGTH}, k = 1 … 5, "
-                   "two runs each, (p, q) = (0.5, 0.8)")  # fmt: skip
+             title=f"from the wrong side every orbit ends on a rung\n"
+                   f"$k$ of $N$ = {length} positions open, ({p}, {q})")  # fmt: skip
+    axes.legend(fontsize=9, loc="lower left")
 
 
 def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
@@ -366,16 +318,16 @@ def _draw_rungs(axes: Axes, record: xr.Dataset) -> None:
     spread, rung = SPREADS[0], record.rung.values
     law = rung_law(BinaryChain(*CASES[0][:2]), RUNG_LENGTH, spread, 4.0 * record.attrs["d"] ** 2)
     axes.bar(rung, law, width=0.8, color="0.85", label="law for small weights")
-    for bias, colour, mark, shift in (("log(π₁/π₀)", BLUE, "o", -0.15), ("0", ORANGE, "s", 0.15)):
+    for bias, colour, mark, shift in (("log(π₁/π₀)", BLUE, "o", -0.15), ("0", GREY, "s", 0.15)):
         count = record.rung_count.sel(first_bias=bias, first_spread=spread).values
         runs = count.sum()
         low, high = np.transpose([wilson(int(n), int(runs)) for n in count])
         draw_bars(axes, rung + shift, count / runs, low, high, fmt=mark, color=colour, ms=5,
                   capsize=2, label=f"{runs} runs, first bias {bias}")  # fmt: skip
-    axes.set(xlabel="open positions k", ylabel="share of runs",
-             title=f"which rung: full descent, N = {RUNG_LENGTH}, deviation {spread} of the "
-                   "first weights")  # fmt: skip
-    axes.legend(fontsize=8, loc="upper left")
+    axes.set(xlabel="open positions $k$", ylabel="share of runs",
+             title=f"on which rung descent of all weights ends\n"
+                   f"$N$ = {RUNG_LENGTH}, first weights of deviation {spread}")  # fmt: skip
+    axes.legend(fontsize=9, loc="upper left")
 
 
 main = experiment(__name__, compute, numbers, draw, full={"seeds": 1024, "horizon": 100000.0})
