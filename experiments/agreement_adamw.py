@@ -17,10 +17,8 @@ import xarray as xr
 from matplotlib.figure import Figure
 from papers import ABOVE, BELOW, caption, experiment, median, right
 
-from flowsim import model
 from flowsim.drawing.comparison import draw_disagreements, draw_labels
 from flowsim.labels import Label
-from flowsim.models.words import model_captions
 from full_model import Comparison, compare, grid_points
 
 D, LENGTH, NOISES = 4, 16, (0.0, 0.02)
@@ -93,8 +91,7 @@ def draw(record: xr.Dataset) -> Figure:
     axes = figure.subplots(2, 2, sharex=True, sharey=True)
     for i, (ax, (chain, noise)) in enumerate(zip(axes.flat, CASES, strict=True)):
         own = record.isel(case=i)
-        words = model_captions(model("rank-one", chain.p, chain.q, length=LENGTH))
-        own.attrs = record.attrs | words
+        own.attrs = record.attrs | {"axes": ("w", "e")}
         draw_labels(own, ax, "outcome")
         draw_disagreements(own, ax)
         ax.set(xlim=(-2, 2), ylim=(0, 2))

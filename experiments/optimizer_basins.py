@@ -62,8 +62,9 @@ def compute(
         rows.append(xr.concat([panel[[*KEPT, "open_share"]] for panel in row], "rate"))
     record = xr.concat(rows, "d").assign_coords(d=list(DIMENSIONS), rate=list(RATES))
     record["open_share"] = record["open_share"].astype("float32")
-    for name in ("flow_label", "boundary_w", "boundary_e", "boundary_curve", "curve_w", "minima_e"):
-        record[name] = flow[name]
+    for name in flow:
+        if str(name).startswith(("flow_label", "boundary_", "curve_")):
+            record[name] = flow[name]
     cases: dict[str, dict[str, Any]] = {
         "sampled, d = 4": {},
         "sampled, d = 8": {"d": 8},

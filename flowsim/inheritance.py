@@ -32,12 +32,14 @@ _LABELS = {"levels": ("loss", "gradient", "field", "loss_at", "slope_at")}
 _KNOWLEDGE = {
     "flow": ("flow",), "classify": ("classify",), "settled": ("settled",), "basin": ("basin",),
     "integral": ("integral",), "plane": ("plane",), "pace": ("pace",),
-    "keeps_sign": ("keeps_sign",), "captions": ("captions",),
+    "keeps_sign": ("keeps_sign",), "title": ("title",), "subtitle": ("subtitle",),
+    "long_names": ("long_names",),
     "conserved": ("conserved", "conserved_names", "_conserved"),
     "conserved_names": ("conserved", "conserved_names", "_conserved"),
 }  # fmt: skip
 #: Methods that change nothing in the flow.
-_WORDS = {"options", "attributes", "showing", "optimal_bias", "from_canonical"}
+_WORDS = {"options", "attributes", "showing", "optimal_bias", "from_canonical", "title", "subtitle",
+          "long_names", "_chain_words", "_remark"}  # fmt: skip
 _KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_conserved", "shown"}
 
 

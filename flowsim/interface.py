@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from flowsim.arrays import Numbers, to_tensor
+from flowsim.curves import Curve
 from flowsim.errors import InputError
 from flowsim.inheritance import forget_outdated, keeps_formulas_of, unwritten
 from flowsim.labels import Label
@@ -145,10 +146,10 @@ _FAR = tuple(product((-2.3, -0.4, 2.1), (-2.5, -0.9, 0.8, 2.4), (-2.2, 0.3, 2.6)
 
 #: What records call other things than coordinates, alone or behind the name of a thing.
 RESERVED = frozenset({
-    "basin", "cell", "count", "critical_point", "curve", "end", "evaluations", "fraction",
-    "gradient_norm", "hitting_time", "kinks", "label", "largest", "learned_step", "level", "limit",
-    "limit_loss", "loss", "name", "node", "number", "open_share", "orbit", "path", "period",
-    "plane", "rule", "saddle", "settling_time", "share", "side", "sliding_time", "status", "step",
+    "basin", "cell", "count", "curve", "end", "evaluations", "fraction",
+    "gradient_norm", "hitting_time", "kind", "kinks", "label", "largest", "learned_step", "limit",
+    "limit_loss", "loss", "name", "node", "number", "of", "open_share", "orbit", "path", "period",
+    "place", "plane", "rule", "settling_time", "share", "side", "sliding_time", "status", "step",
     "steps_taken", "time", "vertex", "width",
 })  # fmt: skip
 
@@ -173,8 +174,7 @@ class Plane:
         resolution: cells along each axis of a portrait, unless given.
         orbits: where a portrait's orbits start, (x, y) in parts of the window's sides.
         never_crossed: names of axes whose zero no orbit crosses.
-        slow_line: whether ``line`` and ``saddles`` take long.
-        isolated: whether portraits search for isolated critical points.
+        baseline: a simpler model with these axes, whose basins the portrait compares with.
 
     >>> import flowsim, torch
     >>> plane = flowsim.model("rank-one", 0.5, 0.8, length=4).plane
@@ -188,8 +188,7 @@ class Plane:
     far: tuple[tuple[float, ...], ...] = _FAR
     near: tuple[tuple[float, ...], ...] = ()
     orbits: tuple[tuple[float, float], ...] = _AROUND
-    slow_line = False
-    isolated = True
+    baseline: Model | None = None
 
     def __init__(self, model: Model) -> None:
         if len(model.coordinates) < 2:
@@ -265,34 +264,25 @@ class Plane:
         """Whether what starts at −y moves like what starts at y."""
         return False
 
-    def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
-        """The y ≥ 0 of the basins' boundary above each x, in closed form; NaN where none is."""
-        return None
+    def curves(
+        self,
+        window: Mapping[str, tuple[float, float]],
+        fixed: Mapping[str, float],
+        points: int = 1201,
+        quick: bool = False,
+    ) -> list[Curve]:
+        """The curves and points that are known of the flow in a window, each of a kind.
 
-    def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
-        """The y of the minima of best loss above each x, in closed form; NaN where none is."""
-        return None
+        Figures draw every kind in its style and name it in the legend. Where none of them is of
+        critical points, portraits search the window for isolated ones.
 
-    def line(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
-        """The kind of the critical points (y = 0, x), ``CriticalPoint`` values, int8."""
-        return None
-
-    def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
-        """The x of saddles on y = 0 between the increasing values ``x``, shape (m,)."""
-        return x[:0]
-
-    def simpler(self, theta: Tensor) -> Tensor | None:
-        """Whether a simpler model predicts the best loss for starts (..., axes), bool (...)."""
-        return None
-
-    def extras(self, x: Tensor, y: Tensor) -> dict[str, Any]:
-        """More variables of a portrait with cells at x and y, (dimensions, array, attributes).
-
-        Figures show ``level``, a function of the cells, by its contours; ``valley_<y>``, over
-        ("side", name of x), as curves y(x); ``minimum_<x>`` and ``minimum_<y>``, over the labels
-        ``minimum``, as stars. Summaries have all of ``minimum_…`` and every number ``loss_…``.
+        Args:
+            window: the ranges of both axes, by name.
+            fixed: the values of other coordinates.
+            points: places along a curve, about.
+            quick: leave out what takes longer than a page that follows a slider can wait.
         """
-        return {}
+        return []
 
 
 def differentiate(function: Callable[[Tensor], Tensor], theta: Tensor) -> Tensor:
@@ -333,6 +323,14 @@ class _Each:
         return (self.value,) * len((kind if model is None else model).coordinates)
 
 
+class _Title:
+    """The name of a model without the file that it is written in, unless it has a title."""
+
+    def __get__(self, model: Any, kind: Any = None) -> str:
+        name: str = (kind if model is None else model).name
+        return name.rpartition(":")[2]
+
+
 class Model:
     """A loss of a few numbers, whose gradient flow is followed.
 
@@ -352,6 +350,10 @@ class Model:
         large: whether its tensors are so large that several threads of torch are worth it.
         fast: whether an orbit costs microseconds, so that portraits, samples and chunks are large.
         slow: whether an orbit costs so much more than elsewhere that a first look has few of them.
+        title: what figures and the terminal call it; by default its name.
+        subtitle: a line about what it was made with and is trained on, and perhaps a remark on the
+            next line; a name between dollars is set as mathematics.
+        long_names: what an axis calls a coordinate, and a legend an end, by the name of either.
         data: what it is trained on; None for a loss that is just a formula.
 
     >>> import flowsim, torch
@@ -365,6 +367,9 @@ class Model:
     """
 
     name: str = "Model"
+    title: str = cast(Any, _Title())
+    subtitle: str = ""
+    long_names: Mapping[str, str] = MappingProxyType({})
     coordinates: tuple[str, ...]
     metric: tuple[float, ...] = cast(Any, _Each(1.0))
     keeps_sign: tuple[bool, ...] = cast(Any, _Each(False))
@@ -502,34 +507,6 @@ class Model:
     def logit_gap(self, theta: Tensor) -> Tensor | None:
         """The mean logit after a one minus that after a zero, (...); None without such logits."""
         return None
-
-    def captions(self) -> dict[str, str]:
-        """Words of figures and summaries; they are in every record, so that drawing asks no model.
-
-        All may be missing. In figures, where a name between dollars is set as mathematics:
-
-        - ``title``, ``data``: the model, what it is trained on; ``held``: said before held values;
-        - ``x``, ``y``: names of the axes, by default those of ``plane``; ``name_<coordinate>``:
-          what an axis is called, ``short_<coordinate>`` where there is little room;
-        - ``end_<label>``: what a legend calls the starts with this label;
-        - ``remark``: a line below the title, ``remark_space`` in views in space; instead of it
-          ``remark_<attribute>`` where that attribute of the record is there and not 0;
-        - ``minima``, ``minima_surface``: of a legend; ``minima_x``: where all points above x
-          are minima too;
-        - ``plateau``, ``valley``, ``level``: what a legend calls y = 0, where it is drawn, and
-          what ``Plane.extras`` adds;
-        - ``mirrored``: said where a boundary is shown on one side of y = 0 alone;
-        - ``simpler``, ``integral_of``: whose separatrix and basins, whose integral is shown, if not
-          its own; ``starts``: what Gaussian starts are drawn in;
-        - ``short``, ``family``: of comparisons, the model and where full training keeps to it.
-
-        On the terminal: ``text`` and ``text_data``; ``text_portrait``, the first line of a
-        portrait, with ``{text}`` for the model and what is held; ``text_losses``, lines below it;
-        ``text_regime``; ``text_trapped``, said below the share that is trapped, where there is one;
-        ``text_exact``: what agreement with full training means where nothing is random, with
-        ``{steps}``.
-        """
-        return {"title": self.name.rpartition(":")[2]}
 
     @classmethod
     def has_flow_of(cls, kind: type[Model]) -> bool:

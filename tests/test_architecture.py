@@ -21,17 +21,18 @@ FLOWSIM = {
     "compiled": "notices",
     "inheritance": "",
     "version": "",
-    "interface": "errors running arrays labels inheritance",
+    "curves": "",
+    "interface": "errors running arrays labels inheritance curves",
     "sources": "errors interface",
     "spec": "errors interface markov sources",
-    "records": "errors version",
+    "records": "errors version curves",
     "kernels": "errors",
     "markov": "errors kernels",
     "chain": "errors kernels markov",
     "chains": "errors kernels markov chain",
-    "models": "errors labels arrays compiled inheritance interface markov chain chains sources "
-    "spec",
-    "landscape": "errors labels arrays interface markov chain models",
+    "models": "errors labels curves arrays compiled inheritance interface markov chain chains "
+    "sources spec",
+    "landscape": "errors labels curves arrays interface markov chain models",
     "flow": "errors running labels arrays compiled interface markov chain sources spec models "
     "landscape",
     "training": "errors running labels arrays compiled interface markov chain records models "
@@ -41,11 +42,11 @@ FLOWSIM = {
     "landscape flow training",
     "boundary": "errors running labels arrays interface markov chain records models landscape flow "
     "scan",
-    "portraits": "errors labels arrays interface markov chain spec records models landscape flow "
-    "training scan boundary",
-    "drawing": "errors records",
-    "explorer": "errors labels interface markov chain spec records models landscape flow scan "
-    "portraits drawing",
+    "portraits": "errors labels curves arrays interface markov chain spec records models landscape "
+    "flow training scan boundary",
+    "drawing": "errors records curves",
+    "explorer": "errors labels curves interface markov chain spec records models landscape flow "
+    "scan portraits drawing",
     "cli": "errors version labels arrays notices compiled interface records markov chain chains "
     "spec models landscape flow training scan boundary portraits drawing explorer",
 }

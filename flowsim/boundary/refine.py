@@ -20,7 +20,7 @@ from flowsim.interface import Model, of_model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.models.attributes import model_attributes
-from flowsim.records.attributes import provenance
+from flowsim.records.attributes import described, provenance
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import starting_coordinates, to_model
 
@@ -124,7 +124,7 @@ def refine_boundary(
         **compare(lattice, boundary, points, window.closed_form()),
     }
     record.attrs = provenance(settings)
-    return record
+    return described(record, model.long_names)
 
 
 def refined_labels(record: xr.Dataset) -> xr.DataArray:

@@ -22,7 +22,7 @@ import typer
 
 from flowsim.cli.groups import FIGURES, FigureFiles, Printed
 from flowsim.cli.options import join_ranges
-from flowsim.cli.texts import Summary, text_of
+from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
 from flowsim.records.attributes import command_line
 
@@ -79,9 +79,8 @@ def _drop(stream: TextIO) -> None:
 
 
 def report(
-    kind: str, summary: Summary, files: dict[str, Path], given: Printed,
-    require: float | None = None,
-) -> None:  # fmt: skip
+    summary: Summary, files: dict[str, Path], given: Printed, require: float | None = None
+) -> None:
     """Print a record's summary, its files and the seconds that it took, unless quiet.
 
     The command ends with an exit code of its own where labels contradict a check or are unknown, or
@@ -99,7 +98,7 @@ def report(
         if given.as_json:
             say(json.dumps(whole, indent=2))
         elif not given.quiet:
-            say(text_of(kind, whole))
+            say(as_text(whole))
     except InputError as error:
         names, are = " and ".join(map(str, files.values())), "is" if len(files) == 1 else "are"
         raise InputError(f"{error}; {names} {are} complete") from None
@@ -202,7 +201,7 @@ def redraw(source: Path, given: FigureFiles, wanted: str = "") -> None:
     figure = given.out or source.with_suffix(".png")
     check_output(figure, "--out", FIGURES, given.overwrite)
     record = read_record(source)
-    kind = str(record.attrs["kind"])
+    kind = record.attrs["kind"]
     if wanted and kind != wanted:
         raise InputError(
             f"{str(source)!r} is a record of the kind {kind!r}: flowsim portrait --from draws it; "
@@ -222,7 +221,7 @@ def redraw(source: Path, given: FigureFiles, wanted: str = "") -> None:
             f"{str(source)!r} cannot be drawn: it does not hold what such a record does "
             f"({_in_a_line(error)})"
         ) from error
-    report(kind, summary, {"figure": figure, "record": source}, given)
+    report(summary, {"figure": figure, "record": source}, given)
 
 
 #: Seconds between two plain lines.

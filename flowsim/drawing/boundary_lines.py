@@ -17,16 +17,14 @@ from flowsim.drawing.style import (
     Canvas,
     Look,
     Styles,
-    axes_of,
     basin_names,
-    captions,
-    data_of,
     meanings,
     name_of,
-    sentence,
+    subtitle_of,
     symbol,
     title_of,
 )
+from flowsim.records.attributes import axes_of
 
 #: Lighter than ink, so that the boundary stands out among the starts that were followed.
 _POINT = Styles({**INK, "global_minimum": "#7fb2d4"}, 1)
@@ -71,7 +69,7 @@ def draw_refined(record: xr.Dataset, ax: Any = None, **look: Unpack[Look]) -> An
     handles = [*dots, *draw_boundary(record, ax)]
     for axis, name in zip("xyz", names, strict=False):
         low, high = record[f"fine_{name}"].to_numpy()[[0, -1]]
-        ax.set(**{f"{axis}label": name_of(record, name), f"{axis}lim": (low, high)})
+        ax.set(**{f"{axis}label": name_of(record, name, f"fine_{name}"), f"{axis}lim": (low, high)})
     return canvas.finish(_title(record, names), handles)
 
 
@@ -79,15 +77,11 @@ def _title(record: xr.Dataset, names: list[str]) -> list[str]:
     attrs = record.attrs
     held = [c for c in attrs["coordinates"] if c not in names and c in record.coords]
     words = [title_of(record), *(f"slice {symbol(c)} = {float(record[c]):g}" for c in held)]
-    lines = [", ".join(words) + ": basin boundary", *map(sentence, data_of(record))]
+    lines = [", ".join(words) + ": basin boundary", *subtitle_of(record)]
     lines.append(
         f"{attrs['refine_evaluated']:,} starts instead of the {attrs['refine_full']:,} "
         "of the full fine grid"
     )
-    up, mirrored = axes_of(record)[1], captions(record).get("mirrored")
-    if mirrored and up in names:
-        low, high = record[f"fine_{up}"].to_numpy()[[0, -1]]
-        lines += [mirrored] if low >= 0 or high <= 0 else []
     return lines
 
 

@@ -22,14 +22,13 @@ from flowsim.drawing.style import (
     TRAINERS,
     Canvas,
     Look,
-    axes_of,
     basin_dots,
-    captions,
-    data_of,
     label_names,
     name_of,
     points,
+    subtitle_of,
 )
+from flowsim.records.attributes import axes_of
 
 #: Loss curves drawn of each outcome.
 _CURVES = 6
@@ -74,8 +73,7 @@ def draw_comparison(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[L
     names = ", ".join(str(name) for name in record["coordinate"].to_numpy())
     draw_losses(record, axes[1, 0])
     draw_spread(record, axes[1, 1], "distance", f"distance of ({names}) from the reduced orbit")
-    family = captions(record).get("family", "model's family")
-    draw_spread(record, axes[1, 2], "drift", f"relative distance from the {family}")
+    draw_spread(record, axes[1, 2], "drift", "relative distance from the model's family")
     lines: list[Artist] = [
         Line2D([], [], color=AGREE, label="runs as predicted: median, central 80 %"),
         Line2D([], [], color=DIFFER, linestyle="--", label="runs that end otherwise"),
@@ -270,12 +268,11 @@ def _title(record: xr.Dataset) -> list[str]:
     where = {"attention": "attention's weights", "others": "all weights but attention's"}
     noise = f", noise {a['noise']:g} on " if a["noise"] else ""
     noise += where.get(str(a.get("noise_on")), "every weight") if noise else ""
-    against = captions(record).get("short", f"the {a['model']} model{_shared(record)}")
     words = (
         f"{TRAINERS[a['trainer']]} of the full transformer, $d$ = {a['d']}, $N$ = {a['length']}"
-        f"{noise}, against {against}"
+        f"{noise}, against the {a['model']} model{_shared(record)}"
     )
-    return [*data_of(record), words]
+    return [*subtitle_of(record), words]
 
 
 def _shared(record: xr.Dataset) -> str:

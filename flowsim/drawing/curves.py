@@ -20,14 +20,12 @@ from flowsim.drawing.style import (
     Canvas,
     Look,
     basin_names,
-    captions,
     chosen,
-    data_of,
     figure_of,
     name_of,
     optimizer_caption,
     points,
-    sentence,
+    subtitle_of,
     title_of,
 )
 from flowsim.records.attributes import adam_words, most_frequent
@@ -64,7 +62,7 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
         _draw_shares(record, ax)
     else:
         draw_probability(record, ax)
-    lines = [f"{title_of(record)}, Gaussian starts", *map(sentence, data_of(record))]
+    lines = [f"{title_of(record)}, Gaussian starts", *subtitle_of(record)]
     return canvas.finish(lines, ax.get_legend_handles_labels()[0], columns=1)
 
 
@@ -95,25 +93,17 @@ def _draw_shares(record: xr.Dataset, ax: Axes) -> None:
             rest = at["share"].sel(basin=others).sum("basin").to_numpy()
             ax.plot(sigma, rest, color=SOFT, linestyle="dotted", label=f"{len(others)} more ends")
     ax.set(xscale="log", ylim=(-0.04, 1.04))
-    ax.set_xlabel(_deviation(record))
+    ax.set_xlabel(name_of(record, "sigma"))
     ax.set_ylabel(f"share of {samples} starts per $\\sigma$, 95 % interval")
-
-
-def _deviation(record: xr.Dataset) -> str:
-    """What the horizontal axis is called."""
-    *first, last = (name_of(record, str(name), short=True) for name in
-                    np.atleast_1d(record.attrs.get("coordinates", "theta")))  # fmt: skip
-    usual = f"{', '.join(first)} and {last}" if first else last
-    return f"standard deviation $\\sigma$ of {captions(record).get('starts', usual)}"
 
 
 def draw_probability(record: xr.Dataset, ax: Axes) -> None:
     """The integral as a curve, the scan as points with intervals, the limits in σ dotted."""
-    sigma, a, words = record["sigma"].to_numpy(), record.attrs, captions(record)
+    sigma, a = record["sigma"].to_numpy(), record.attrs
     known = "integral" in record
     small, large = (a["limit_small_sigma"], a["limit_large_sigma"]) if known else (0.5, 0.5)
     flip = bool(small == 1 and large < 1)  # the probability of the rarer end
-    other = words.get("integral_of")  # whose basins are integrated over, if not its own
+    other = record["integral"].attrs.get("of") if known else None
 
     def of(name: str) -> np.ndarray:
         values = record[name].to_numpy()
@@ -151,7 +141,7 @@ def draw_probability(record: xr.Dataset, ax: Axes) -> None:
             when = "any $\\sigma$" if small == large else f"limit as $\\sigma \\to {text}$"
             _mark_limit(ax, 1 - limit if flip else limit, when)
     ax.set_xscale("log")
-    ax.set_xlabel(_deviation(record))
+    ax.set_xlabel(name_of(record, "sigma"))
     ax.set_ylabel(f"probability of {_EVENT[flip]}")
 
 

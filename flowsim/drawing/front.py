@@ -16,8 +16,9 @@ from flowsim.drawing.overlay import Paths, with_paths
 from flowsim.drawing.plane import draw_portrait
 from flowsim.drawing.scan_map import check_grid, draw_scan
 from flowsim.drawing.space import draw_phase_space
-from flowsim.drawing.style import Look, axes_of
+from flowsim.drawing.style import Look
 from flowsim.errors import InputError
+from flowsim.records.attributes import axes_of
 
 
 @overload

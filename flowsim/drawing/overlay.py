@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from flowsim.drawing.style import axes_of
 from flowsim.errors import InputError
+from flowsim.records.attributes import axes_of
 from flowsim.records.netcdf import read_record
 
 #: A path, or paths by name.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -14,7 +15,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
 
+from flowsim.curves import CRITICAL, curves_of
 from flowsim.drawing.boundary_lines import draw_boundary
+from flowsim.drawing.looks import look_of, name_of_curve
 from flowsim.drawing.style import (
     ARROW,
     DASHES,
@@ -30,29 +33,29 @@ from flowsim.drawing.style import (
     Joint,
     Look,
     apart,
-    axes_of,
     basin_names,
-    captions,
     code_of,
-    data_of,
     edges,
     label_names,
     meanings,
+    motion_of,
     name_of,
     optimizer_caption,
     percent,
     plain,
-    remark_of,
+    subtitle_of,
     symbol,
     title_of,
     way_to,
     wrapped,
 )
 from flowsim.errors import InputError
-from flowsim.records.attributes import held_of, most_frequent
+from flowsim.records.attributes import axes_of, end_names, held_of, most_frequent
 
 #: Cells a side up to which hatching follows their edges, and beyond it their centres.
 _WHOLE_CELLS = 512
+#: Entries of a legend, beyond which those of critical points are joined.
+_ENTRIES = 8
 #: Hatches and their colours of cells that a simpler model misjudges, and whose orbits slide.
 _DIFFERS, _SLIDES = ("xxx", LINE), ("..", "#3f6f86")
 #: Colour, hatch and its colour of what became of a cell: its label, or what an optimizer did.
@@ -84,31 +87,11 @@ _STEPS_TEXTS = {
     "bounded": "steps go back and forth without end",
     "diverged": "diverges",
 }
-MINIMA: dict[str, Any] = {"color": INK["global_minimum"], "linewidth": 2.6}
-_SADDLE: dict[str, Any] = {
-    "marker": "X", "markersize": 9, "markerfacecolor": "#ffffff", "markeredgecolor": LINE,
-    "linestyle": "none",
-}  # fmt: skip
-#: Critical points that were found in the window, by kind: marker and its filling.
-FOUND = {"minimum": ("o", LINE), "saddle": ("X", "#ffffff"), "maximum": ("^", "#ffffff"),
-         "centre": ("o", "#ffffff")}  # fmt: skip
-CRITICAL: dict[str, dict[str, Any]] = {
-    "local_minimum": {"color": "#a33b00", "linewidth": 3.0},
-    "local_maximum": {"color": LINE, "linewidth": 1.6, "linestyle": (0, (2, 2))},
-    "saddle": {"color": LINE, "linewidth": 1.6, "linestyle": (0, (6, 2, 1, 2))},
-    "global_minimum": MINIMA,
-}
-KINDS = {"local_minimum": "local minima", "local_maximum": "local maxima", "saddle": "saddles"}
-SEPARATRIX: dict[str, Any] = {"color": LINE, "linewidth": 1.8}
-CANONICAL_SEPARATRIX: dict[str, Any] = {"color": LINE, "linewidth": 1.6, "linestyle": (0, (4, 3))}
 _ENERGY: dict[str, Any] = {"colors": "#7a4fa3", "linewidths": 0.7, "linestyles": "dotted"}
 _FLOW: dict[str, Any] = {
     "color": LINE, "linewidth": 1.7, "linestyle": (0, (4, 2.5)), "zorder": 4,
     "path_effects": [withStroke(linewidth=3.2, foreground="#ffffff")],
 }  # fmt: skip
-PLATEAU: dict[str, Any] = {"color": LINE, "linewidth": 1.1, "linestyle": (0, (3.7, 1.6))}
-VALLEY: dict[str, Any] = {"color": "#2a7f62", "linewidth": 1.6, "linestyle": (0, (1, 1.65))}
-_LEVEL: dict[str, Any] = {"colors": "#8a8a8a", "linewidths": 0.5}
 
 
 def draw_portrait(
@@ -158,12 +141,12 @@ def draw_models_side_by_side(
     shape = (len(records), 1) if canvas.narrow else (1, len(records))
     panels = canvas.figure.subplots(*shape, sharex=True, sharey=True, squeeze=False).flat
     handles: dict[str, Any] = {}
-    data = data_of(records[0])
-    one_chain = all(data_of(record) == data for record in records)
+    data = subtitle_of(records[0])
+    one_chain = all(subtitle_of(record) == data for record in records)
     for record, ax in zip(records, panels, strict=True):
         for handle in draw_layers(record, ax, energy):
-            kind = _alike(handle.get_label())
-            handles[kind] = _joined(handles[kind], handle) if kind in handles else handle
+            alike = re.split(r" \(|;", handle.get_label())[0]  # without the numbers of a panel
+            handles.setdefault(alike, handle)
         words = "\n".join(_title(record, not one_chain))
         ax.set_title(wrapped(words, canvas.width / shape[1], "medium"), fontsize="medium")
         ax.label_outer()
@@ -174,33 +157,24 @@ def draw_models_side_by_side(
     return canvas.finish(lines, [handles[text] for text in order], columns=3)
 
 
-def _alike(label: str) -> str:
-    """What a legend's entry shows, without what only its own panel has to say of it."""
-    for end in (" (", ":", ";"):
-        if not label.startswith("separatrix"):
-            label = label.partition(end)[0]
-    return "basin boundary" if label == "separatrix (analytic)" else label
-
-
-def _joined(one: Any, other: Any) -> Any:
-    """One entry for what two panels show alike: with the kinds of both, or the longer words."""
-    texts = one.get_label(), other.get_label()
-    if ": " not in texts[0] or texts[0] == texts[1]:
-        return max(one, other, key=lambda entry: len(entry.get_label()))
-    kinds = {name: part for entry in (one, other) for name, part in
-             zip(entry.get_label().partition(": ")[2].split(", "), entry, strict=True)}  # fmt: skip
-    return Joint(kinds.values()).set_label(f"{texts[0].partition(': ')[0]}: {', '.join(kinds)}")
-
-
 def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]:
     """All of a portrait but title and legend, on given axes; the entries of a legend."""
     if energy and "energy" not in record:
         raise InputError("energy contours need a portrait of the canonical model")
     handles = draw_basins(record, ax)
     handles += _draw_regions(record, ax)
-    handles = _with_edge(handles + draw_curves(record, ax))
+    handles += draw_curves(record, ax)
     handles += draw_flow(record, ax)
-    return handles + (draw_energy(record, ax) if energy else [])
+    handles += draw_energy(record, ax) if energy else []
+    return handles if len(handles) <= _ENTRIES else _joined(handles)
+
+
+def _joined(handles: list[Any]) -> list[Any]:
+    """The entries of a legend with those of critical points in one."""
+    parts = [handle for handle in handles if handle.get_label() in CRITICAL]
+    names = ", ".join(str(part.get_label()) for part in parts)
+    others = [handle for handle in handles if handle not in parts]
+    return [*others, Joint(parts).set_label(f"critical points: {names}")] if parts else others
 
 
 def draw_basins(
@@ -295,7 +269,8 @@ def _draw_regions(record: xr.Dataset, ax: Axes) -> list[Any]:
     """Cells whose end a simpler model does not predict, and cells whose orbit slides."""
     regions, (x, y) = {}, axes_of(record)
     if "differs" in record:
-        regions[f"the {simpler_model(record)} predicts the other end"] = ("differs", _DIFFERS)
+        other = record["differs"].attrs["of"]
+        regions[f"the {other} predicts the other end"] = ("differs", _DIFFERS)
     if "sliding_time" in record:
         regions["the orbit slides along a ReLU's kink"] = ("sliding_time", _SLIDES)
     handles: list[Any] = []
@@ -305,17 +280,6 @@ def _draw_regions(record: xr.Dataset, ax: Axes) -> list[Any]:
             _hatch(record, ax, on, hatch, colour, x, y)
             handles.append(Patch(facecolor="#ffffff", hatch=hatch, edgecolor=colour, linewidth=0,
                                  label=f"{text} ({percent(on)})"))  # fmt: skip
-    return handles
-
-
-def _with_edge(handles: list[Any]) -> list[Any]:
-    """The entries of a legend; one for what a simpler model misjudges and for its separatrix."""
-    hatch = [h for h in handles if "predicts the other end" in h.get_label()]
-    edge = [h for h in handles if h.get_label().startswith("separatrix of")]
-    if hatch and edge:
-        at, text = handles.index(hatch[0]), f"{hatch[0].get_label()}; its separatrix"
-        handles[at] = Joint((*hatch, *edge)).set_label(text)
-        handles.remove(edge[0])
     return handles
 
 
@@ -404,17 +368,11 @@ def _draw_paths(record: xr.Dataset, ax: Axes, x: str, y: str) -> list[Any]:
     return handles
 
 
-def simpler_model(record: xr.Dataset) -> str:
-    """What a simpler model is called that the record's own is compared with."""
-    return captions(record).get("simpler", "simpler model")
-
-
 def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
     """Shares of the window; the model on its data; what else has to be known of it."""
-    a, total, words = record.attrs, record["label"].size, captions(record)
-    verb = words.get("held", "starts at")
-    held = [f"{verb} {symbol(name)} = {value:g}" for name, value in held_of(a).items()]
-    data = data_of(record) if with_data else []
+    a, total = record.attrs, record["label"].size
+    held = [f"starts at {symbol(name)} = {value:g}" for name, value in held_of(a).items()]
+    data = subtitle_of(record) if with_data else []
     if "optimizer" in a:
         lifted = ["starts lifted from the plane"] * ("open_share" in record)
         about = ", ".join([title_of(record), *held, *lifted])
@@ -432,18 +390,17 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
     lines = [*message, about, *data] if with_data else [about, *message]
     if "share_differs" in a:
         share = percent(int(a["cells_differ"]), total)
-        lines.append(f"{share} ends elsewhere than in the {simpler_model(record)}")
-    return [*lines, *remark_of(record)]
+        lines.append(f"{share} ends elsewhere than in the {record['differs'].attrs['of']}")
+    return [*lines, *motion_of(record)]
 
 
 def _ends_said(record: xr.Dataset) -> dict[str, str]:
     """What starts do, by the ends of which the record has words of its own."""
     found = {}
-    for key, text in captions(record).items():
-        kind, _, name = key.partition("_")
-        if kind == "end":  # an optimizer's periodic orbits and the like go nowhere
-            goes = "ends" in record.attrs and name.startswith(("minimum", "saddle", "infinity"))
-            found[name] = f"goes {way_to(text)}" if goes else text
+    for name, text in end_names(record.attrs).items():
+        # an optimizer's periodic orbits and the like go nowhere
+        goes = "ends" in record.attrs and name.startswith(("minimum", "saddle", "infinity"))
+        found[name] = f"goes {way_to(text)}" if goes else text
     return found
 
 
@@ -471,100 +428,36 @@ def _to_others(ends: Sequence[str]) -> str:
 
 
 def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
-    """Separatrix or boundary, curves of minima, critical line by kind, saddles, valleys.
+    """The boundary between the labels and all curves of the record, each kind in its style.
 
     Returns:
-        Entries for a legend: of the borders, the critical points together, and each other thing.
+        Entries for a legend, one for each kind.
     """
     across, up = axes_of(record)
-    words = captions(record)
-    handles: list[Any] = [*_draw_borders(record, ax, across, up, words.get("simpler"))]
-    kinds = _draw_critical_line(record, ax, across) if "critical_line" in record else []
-    minima = record.get(f"minima_{up}")
-    if minima is not None:
-        for sign in (1, -1) if minima.attrs.get("mirrored", 1) else (1,):
-            ax.plot(record[f"curve_{across}"].to_numpy(), sign * minima.to_numpy(), **MINIMA)
-    label = "global minima"
-    if "global_minimum" in kinds:  # the data leave nothing to learn
-        label = words.get("minima", label)
-        if "minima_x" in words:
-            ax.axvline(float(words["minima_x"]), **MINIMA)
-    parts: dict[str, dict[str, Any]] = {}
-    if "global_minimum" in kinds or (minima is not None and np.isfinite(minima.to_numpy()).any()):
-        parts[label] = MINIMA
-    parts |= {KINDS[kind]: CRITICAL[kind] for kind in kinds if kind != "global_minimum"}
-    if record.sizes.get("saddle"):
-        saddle = record[f"saddle_{across}"].to_numpy()
-        ax.plot(saddle, np.zeros_like(saddle), **_SADDLE)
-        name = "saddle" if not parts and len(saddle) == 1 else "saddles"
-        parts[name] = _SADDLE | parts.get(name, {})
-    if parts:
-        lines = Joint(Line2D([], [], **style) for style in parts.values())
-        text = ", ".join(parts)
-        handles.append(lines.set_label(f"critical points: {text}" if len(parts) > 1 else text))
-    return [*handles, *_draw_extras(record, ax, across, up, words),
-            *_draw_critical_points(record, ax, across, up)]  # fmt: skip
-
-
-def _draw_critical_points(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Any]:
-    """The critical points that were found in the window, by kind."""
-    handles: list[Any] = []
-    kinds = label_names(record["critical_point"]) if "critical_point" in record else np.array([])
-    for kind, (marker, fill) in FOUND.items():
-        if kind in kinds:
-            x, y = (record[f"critical_point_{n}"][kinds == kind] for n in (across, up))
-            handles += ax.plot(x, y, marker, color=fill, markeredgecolor=LINE, markersize=8,
-                               linestyle="none", label=kind)  # fmt: skip
-    return handles
-
-
-def _draw_extras(
-    record: xr.Dataset, ax: Axes, across: str, up: str, words: Mapping[str, str]
-) -> list[Any]:
-    """What only some planes have: levels, a plateau y = 0, valleys, and single minima."""
-    handles: list[Any] = []
-    if "level" in record:
-        level = record["level"].transpose(up, across).to_numpy()
-        at = np.unique(np.quantile(level, np.linspace(0.02, 0.9, 14)))
-        ax.contour(record[across].to_numpy(), record[up].to_numpy(), level, at, **_LEVEL)
-        text = words.get("level", "level of the loss")
-        handles.append(Line2D([], [], color=_LEVEL["colors"], linewidth=0.5, label=text))
-    if "plateau" in words:
-        handles.append(ax.axhline(0, label=words["plateau"], **PLATEAU))
-    if f"valley_{up}" in record:
-        valley = record[f"valley_{up}"].transpose(across, "side").to_numpy()
-        ax.plot(record[across].to_numpy(), valley, **VALLEY)
-        handles.append(Line2D([], [], label=words.get("valley", "valley"), **VALLEY))
-    for i, name in enumerate(record["minimum"].to_numpy() if "minimum" in record else ()):
-        x, y = (float(record[f"minimum_{axis}"].to_numpy()[i]) for axis in (across, up))
-        (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
-        if left <= x <= right and low <= y <= high:
-            handles += ax.plot([x], [y], "*", color=INK[name], markersize=12, linestyle="none",
-                               label=name.replace("_", " "))  # fmt: skip
-    return handles
-
-
-def _draw_borders(
-    record: xr.Dataset, ax: Axes, across: str, up: str, simpler: str | None
-) -> list[Any]:
-    """The closed form of the basins' border, and the boundary between the labels."""
-    handles: list[Any] = []
+    curves = curves_of(record, across, up)
+    found: list[Any] = []
     if "flow_label" in record:
-        return _draw_flow_boundary(record, ax, across, up)
-    border = record.get(f"separatrix_{up}")
-    known = border is not None and bool(np.isfinite(border.to_numpy()).any())
-    if border is not None and known:
-        style, text, over = SEPARATRIX, "separatrix (analytic)", 2
-        if simpler:
-            style, text, over = CANONICAL_SEPARATRIX, f"separatrix of the {simpler}", 5
-        x, y = record[f"curve_{across}"].to_numpy(), border.to_numpy()
-        for sign in (1, -1) if border.attrs.get("mirrored", 1) else (1,):
-            ax.plot(x, sign * y, zorder=over, **style)
-        handles.append(Line2D([], [], label=text, **style))
-    if f"boundary_{across}" in record:
-        own = known and not simpler
-        handles = [*draw_boundary(record, ax, (across, up), own), *handles]
-    return handles
+        found = _draw_flow_boundary(record, ax, across, up)
+    elif f"boundary_{across}" in record:
+        over = any(curve.kind == "separatrix" and not curve.of for curve in curves)
+        found = draw_boundary(record, ax, (across, up), over)
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    marks: dict[str, list[tuple[float, float]]] = {}
+    looks = {name_of_curve(curve): look_of(curve) for curve in curves}
+    handles: dict[str, Any] = {}
+    for curve in curves:
+        name = name_of_curve(curve)
+        line = {key: value for key, value in looks[name].items() if not key.startswith("marker")}
+        if len(curve.points) < np.isfinite(curve.x + curve.y).sum():
+            ax.plot(curve.x, curve.y, **line)
+            handles.setdefault(name, Line2D([], [], label=name, **line))
+        inside = [(x, y) for x, y in curve.points if left <= x <= right and low <= y <= high]
+        marks.setdefault(name, []).extend(inside)
+    for name, places in marks.items():
+        if places:
+            look = {**looks[name], "linestyle": "none", "markeredgecolor": LINE, "label": name}
+            (handles[name],) = ax.plot(*np.transpose(places), **look)
+    return [*found, *handles.values()]
 
 
 def _draw_flow_boundary(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Any]:
@@ -579,22 +472,6 @@ def _draw_flow_boundary(record: xr.Dataset, ax: Axes, across: str, up: str) -> l
     text = "boundar" + ("ies between the basins" if several else "y of the basin")
     text += " of gradient flow"
     return [Line2D([], [], label=text, **_FLOW)] if curves else []
-
-
-def _draw_critical_line(record: xr.Dataset, ax: Axes, across: str) -> list[str]:
-    """The line y = 0, drawn by kind; the kinds that more than a point of it has."""
-    x, at = record[f"curve_{across}"].to_numpy(), record[f"saddle_{across}"].to_numpy()
-    beside = np.abs(x[:, None] - at).min(axis=1, initial=np.inf) < 1e-9
-    kind, names = record["critical_line"].to_numpy(), meanings(record["critical_line"])
-    values = record["critical_line"].attrs["flag_values"]
-    saddle = values[names.index("saddle")]
-    drawn = []
-    for value, name in zip(values, names, strict=True):
-        if (kind == value).sum() > max(1, at.size):
-            joined = (kind == value) | ((kind == saddle) & beside)
-            ax.plot(np.where(joined, x, np.nan), np.zeros_like(x), **CRITICAL[name])
-            drawn.append(name)
-    return sorted(drawn, key=list(CRITICAL).index)
 
 
 def draw_energy(record: xr.Dataset, ax: Axes) -> list[Any]:

@@ -18,24 +18,22 @@ from flowsim.drawing.style import (
     MARKER,
     Canvas,
     Look,
-    axes_of,
     basin_dots,
     basin_names,
     code_of,
-    data_of,
     edges,
     figure_of,
     meanings,
     name_of,
     optimizer_caption,
     percent,
-    sentence,
+    subtitle_of,
     symbol,
     title_of,
     wrapped,
 )
 from flowsim.errors import InputError
-from flowsim.records.attributes import most_frequent
+from flowsim.records.attributes import axes_of, most_frequent
 
 #: Slices shown of a grid over three coordinates.
 _PANELS = 6
@@ -171,7 +169,7 @@ def _draw_points(record: xr.Dataset, canvas: Canvas, show: str) -> Any:
         style: dict[str, Any] = {"facecolor": FILL[name], "edgecolor": INK[name], "linewidth": 0.6}
         many = labels.size > 2000
         ax.scatter(x[here], y[here], s=size, rasterized=many, marker=MARKER[name], **style)
-    across, up = (f"start: {name_of(record, name)}" for name in names)
+    across, up = (name_of(record, name, f"start_{name}") for name in names)
     ax.set(xlabel=across, ylabel=up)
     named, others = most_frequent(counts)
     handles = basin_dots(named, basin_names(record))
@@ -282,9 +280,7 @@ def _learned(times: np.ndarray) -> np.ndarray:
 
 
 def _title(record: xr.Dataset) -> list[str]:
-    a, data = record.attrs, data_of(record)
-    kept = [f"${n}$ = {a[n]:g}" for n in "pq" if n in a]
-    several = ", ".join(["Markov chains", *kept]) if {"p", "q"} & set(record.dims) else ""
+    a = record.attrs
     counts = {str(name): int(a[f"points_{name}"]) for name in record["basin"].to_numpy()}
     fixed = [f"{symbol(str(n))} = {float(v):g}" for n, v in record.coords.items() if not v.dims]
     best, total = [*counts, ""][1], sum(counts.values())  # the first code is what is unresolved
@@ -293,7 +289,7 @@ def _title(record: xr.Dataset) -> list[str]:
     lines = [
         optimizer_caption(record) if "optimizer" in a else "",
         ", ".join([title_of(record), *fixed]),
-        sentence("".join(data)) or several,
+        *subtitle_of(record),
         f"{percent(counts.get(best, 0), total)} of {total:,} starts reach {reached}",
     ]
     return [line for line in lines if line]

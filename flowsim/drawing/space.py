@@ -10,32 +10,33 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
+from flowsim.curves import curves_of
+from flowsim.drawing.looks import look_of
 from flowsim.drawing.style import (
     INK,
     LINE,
     MARKER,
     Canvas,
     Look,
-    axes_of,
     basin_names,
-    captions,
-    data_of,
+    figure_of,
     meanings,
+    motion_of,
     name_of,
-    remark_of,
+    subtitle_of,
     symbol,
     title_of,
 )
 from flowsim.errors import InputError
+from flowsim.records.attributes import axes_of
 
 _ORBIT = {"global_minimum": "#3a87b7", "saddle": "#000000"}
 #: Line styles of orbits by the code of their end; further codes have the last four again.
 _STYLES: tuple[Any, ...] = ("dotted", "solid", (0, (5, 1.5)), "dotted", (0, (6, 2, 1, 2)))
 _TEXTS = {"global_minimum": "to the global minima", "local_minimum": "trapped in bad minima"}
-_PLANE = {-1: "#e9e9e9", 0: "#ffffff", 1: "#f2c09c", 2: "#cfe4f1"}
-_PLANE_NAMES = {1: "local minima", -1: "local maxima", 2: "global minima"}
-_MINIMA = INK["global_minimum"]
+_SURFACE = {"local maxima": "#e9e9e9", "local minima": "#f2c09c", "global minima": "#cfe4f1"}
 #: The half-width of the box around the origin.
 _ZOOM = 0.5
 
@@ -83,11 +84,12 @@ def draw_space(record: xr.Dataset, ax: Any, family: str = "orbit") -> list[Artis
     if not hasattr(ax, "set_zlim"):
         raise InputError('a phase space needs axes made with projection="3d"')
     box = _box(record, family)
-    plane = _draw_plane(record, ax, box)
-    minima = _draw_minima(record, ax, box)
-    handles = [*_draw_orbits(record, ax, family, box), *minima, *plane]
+    known = _draw_curves(record, ax, box)
+    handles = [*_draw_orbits(record, ax, family, box), *known]
     for axis, (name, interval) in zip("xyz", box.items(), strict=True):
-        ax.set(**{f"{axis}label": name_of(record, name, short=True), f"{axis}lim": interval})
+        narrow = figure_of(ax).get_figwidth() < 5  # where long names run into one another
+        text = symbol(name) if narrow else name_of(record, name, f"orbit_{name}")
+        ax.set(**{f"{axis}label": text, f"{axis}lim": interval})
     ax.view_init(elev=20, azim=-63)
     ax.set_box_aspect((1.25, 1.0, 1.0), zoom=1.05)
     for axis in "xyz":
@@ -119,54 +121,54 @@ def _clipped(columns: list[np.ndarray], box: dict[str, tuple[float, float]]) -> 
     return [np.where(within, x, np.nan) for x in columns]
 
 
-def _draw_plane(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]]) -> list[Artist]:
-    """The critical plane y = 0 by kind, and the saddle curve in it."""
+def _draw_curves(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]]) -> list[Artist]:
+    """The known curves of all planes of constant second axis: pieces of y = 0 as a surface."""
     first, second, up = box
-    if "plane" not in record or not _inside(np.zeros(1), box[up])[0]:
+    if "curve_kind" not in record:
         return []
-    x, z = (record[f"plane_{name}"].to_numpy() for name in (first, second))
-    inside_x, inside_z = _inside(x, box[first]), _inside(z, box[second])
-    kind = record["plane"].to_numpy()[np.ix_(inside_z, inside_x)]
-    grid_x, grid_z = np.meshgrid(x[inside_x], z[inside_z])
-    ax.plot_surface(
-        grid_x, grid_z, np.zeros_like(grid_x), facecolors=np.vectorize(_PLANE.__getitem__)(kind),
-        alpha=0.55, shade=False, linewidth=0, antialiased=False, rasterized=True, rcount=81,
-        ccount=81,
-    )  # fmt: skip
-    handles: list[Artist] = [
-        Patch(facecolor=_PLANE[value], label=f"plane ${up} = 0$: {name}")
-        for value, name in _PLANE_NAMES.items()
-        if (kind == value).any()
+    drawn: dict[str, Artist] = {}
+    curves = [
+        (curve, float(np.ravel(height)[0]))
+        for curve, (_, height, *_) in zip(
+            curves_of(record, first, up), curves_of(record, second, second), strict=True
+        )
     ]
-    x, z = (record[f"saddle_{name}"].to_numpy() for name in (first, second))
-    near = _inside(x, box[first]) & _inside(z, box[second])
-    if near.any():
-        order = np.argsort(z[near], kind="stable")
-        ax.plot(x[near][order], z[near][order], 0, color=LINE, linewidth=2.2, zorder=6)
-        handles.append(Line2D([], [], color=LINE, linewidth=2.2, label="saddle curve"))
-    return handles
-
-
-def _draw_minima(record: xr.Dataset, ax: Any, box: dict[str, tuple[float, float]]) -> list[Artist]:
-    """The global minima: a curve where the third coordinate is 0, or a surface."""
-    first, second, up = box
-    if f"minima_{up}" in record:
-        x, y = (record[f"minima_{name}"].to_numpy() for name in (first, up))
-        for sign in (1, -1):
-            columns = _clipped([x, np.zeros_like(x), sign * y], box)
-            ax.plot(*columns, color=_MINIMA, linewidth=2.8, zorder=7)
-        return [Line2D([], [], color=_MINIMA, linewidth=2.8,
-                       label=f"global minima (at ${second} = 0$)")]  # fmt: skip
-    if f"minima_surface_{up}" not in record:
-        return []
-    y = record[f"minima_surface_{up}"].to_numpy()
-    grid_x, grid_z = np.meshgrid(record[f"plane_{first}"], record[f"plane_{second}"])
-    for sign in (1, -1):
-        columns = _clipped([grid_x, grid_z, sign * y], box)
-        ax.plot_wireframe(*columns, color=_MINIMA, linewidth=0.5, alpha=0.6,
-                          rcount=16, ccount=22)  # fmt: skip
-    text = captions(record).get("minima_surface", "global minima")
-    return [Line2D([], [], color=_MINIMA, linewidth=0.6, label=text)]
+    values = np.unique([value for _, value in curves])
+    half = np.diff(values).max(initial=0) / 2
+    pieces = [(c, z) for c, z in curves if len(c.x) > 1 and not np.any(c.y)]
+    lines = [(c, z) for c, z in curves if len(c.x) > 1 and np.any(c.y)]
+    several = len({z for _, z in lines}) > 1
+    for curve, value in pieces:
+        (left, right), (low, high) = box[first], box[second]
+        x = np.clip([curve.x.min(), curve.x.max()], left, right)
+        z = np.clip([value - half, value + half], low, high)
+        if x[0] < x[1] and z[0] < z[1] and _inside(np.zeros(1), box[up])[0]:
+            colour = _SURFACE.get(curve.kind, "#ffffff")
+            corners = [(x[i], z[j], 0.0) for i, j in ((0, 0), (1, 0), (1, 1), (0, 1))]
+            ax.add_collection3d(Poly3DCollection([corners], facecolor=colour, alpha=0.55,
+                                                 linewidth=0, rasterized=True))  # fmt: skip
+            name = f"plane ${up} = 0$: {curve.kind}"
+            if curve.kind in _SURFACE:
+                drawn.setdefault(name, Patch(facecolor=colour, label=name))
+    points = np.array([(x, z, y) for c, z in curves for x, y in c.points]).reshape(-1, 3)
+    points = points[
+        np.all([_inside(v, box[n]) for v, n in zip(points.T, box, strict=True)], axis=0)
+    ]
+    if len(points):
+        look: dict[str, Any] = {"color": LINE, "linewidth": 2.2}
+        ax.plot(*points[np.argsort(points[:, 1], kind="stable")].T, zorder=6, **look)
+        drawn["saddles"] = Line2D([], [], label="saddle curve", **look)
+    shown = values[:: max(1, len(values) // 22)]
+    for curve, value in lines:
+        if several and value not in shown:
+            continue
+        width = 0.5 if several else 2.8
+        columns = _clipped([curve.x, np.full_like(curve.x, value), curve.y], box)
+        line = look_of(curve) | {"linewidth": width, "alpha": 0.6 if several else 1.0, "marker": ""}
+        ax.plot(*columns, zorder=7, **line)
+        name = curve.kind if several else f"{curve.kind} (at ${second} = {value:g}$)"
+        drawn.setdefault(name, Line2D([], [], label=name, **line))
+    return list(drawn.values())
 
 
 def _draw_orbits(
@@ -223,9 +225,6 @@ def _draw_arrow(ax: Any, path: np.ndarray, size: np.ndarray, colour: str) -> Non
 def _title(record: xr.Dataset) -> list[str]:
     x, y = axes_of(record)
     (z,) = set(_box(record, "orbit")) - {x, y}
-    first = [
-        f"{title_of(record)}: gradient flow in ({', '.join(map(symbol, (x, y, z)))})",
-        *data_of(record),
-    ]
+    title = f"{title_of(record)}: gradient flow in ({', '.join(map(symbol, (x, y, z)))})"
     starts = ["orbits from their starts (dots) to their ends"] * ("ends" in record.attrs)
-    return [", ".join(first), *starts, *remark_of(record, "remark_space")]
+    return [title, *subtitle_of(record), *starts, *motion_of(record)]

@@ -27,7 +27,7 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import ScaledTranslation
 
 from flowsim.errors import InputError
-from flowsim.records.attributes import adam_words, captions_of
+from flowsim.records.attributes import adam_words, axes_of, end_names
 
 #: Fill, ink, marker and hatch of ends that are numbered.
 _MINIMA = (
@@ -100,11 +100,6 @@ DOES = {
     "saddle": "ends in a saddle",
     "unresolved": "is unresolved",
 }
-#: What every figure calls the deviation of Gaussian starts, and N.
-_USUAL = {
-    "name_sigma": "standard deviation $\\sigma$ of the starts",
-    "name_length": "positions $N$",
-}
 #: What a figure calls the optimizers.
 OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
 #: The same of all that trains transformers.
@@ -130,11 +125,6 @@ NARROWEST, WIDEST = 1.5, 100.0
 _LETTER = 0.54
 
 
-def captions(record: xr.Dataset) -> dict[str, str]:
-    """The words that the record's model gave it."""
-    return _USUAL | captions_of(record.attrs)
-
-
 def symbol(name: str) -> str:
     """A name as a figure writes it: mathematics for a letter with at most one subscript."""
     found = re.fullmatch(r"([A-Za-z])(?:_?([0-9]+)|_([A-Za-z0-9]+))?", name)
@@ -150,32 +140,22 @@ def plain(text: str) -> str:
     return text.replace("$", r"\$")
 
 
-def name_of(record: xr.Dataset, coordinate: str, short: bool = False) -> str:
-    """What an axis calls a coordinate."""
-    words = captions(record)
-    name = words.get(f"name_{coordinate}", symbol(coordinate))
-    return words.get(f"short_{coordinate}", name) if short else name
+def name_of(record: xr.Dataset, coordinate: str, variable: str = "") -> str:
+    """What an axis calls a coordinate: the long name of its variable, its symbol as mathematics.
 
-
-def axes_of(record: xr.Dataset) -> tuple[str, str]:
-    """The horizontal and the vertical coordinate of a record's plane.
-
-    Raises:
-        InputError: the record does not say them.
+    ``variable`` is the one that has its values, where it has another name.
     """
-    words = captions(record)
-    if "x" in words and "y" in words:
-        return words["x"], words["y"]
-    if "label" not in record or record["label"].ndim != 2:
-        raise InputError("the record does not say what its axes are")
-    up, across = map(str, record["label"].dims)
-    return across, up
+    variable = variable or coordinate
+    attributes = record[variable].attrs if variable in record.variables else {}
+    if "long_name" not in attributes:
+        return symbol(coordinate)
+    letter = rf"(?<!\w){re.escape(coordinate)}(?!\w)"
+    return re.sub(letter, lambda _: symbol(coordinate), plain(attributes["long_name"]))
 
 
 def basin_names(record: xr.Dataset) -> dict[str, str]:
     """What a legend calls the labels of a record."""
-    words = captions(record)
-    own = {key.removeprefix("end_"): text for key, text in words.items() if key[:4] == "end_"}
+    own = end_names(record.attrs)
     for name in np.atleast_1d(record.attrs.get("coordinates", [])):
         if "$" in name:
             own = {key: text.replace(name, plain(name)) for key, text in own.items()}
@@ -227,19 +207,23 @@ def way_to(caption: str) -> str:
 
 def title_of(record: xr.Dataset) -> str:
     """The model of a record, as a figure's title says it."""
-    return sentence(captions(record).get("title", ""))
+    return sentence(str(record.attrs.get("title", record.attrs.get("model", ""))))
 
 
-def data_of(record: xr.Dataset) -> list[str]:
-    """The line of a title that says what the model is trained on, if the record says it."""
-    return [words["data"]] if "data" in (words := captions(record)) else []
+def subtitle_of(record: xr.Dataset) -> list[str]:
+    """The lines below it: what the model is made with and trained on, and a remark."""
+    return [sentence(line) for line in str(record.attrs.get("subtitle", "")).splitlines()]
 
 
-def remark_of(record: xr.Dataset, key: str = "remark") -> list[str]:
-    """What a reader would otherwise take for granted, by what the record's attributes say."""
-    words, a = captions(record), record.attrs
-    names = [f"{key}_{name}" for name in a if f"{key}_{name}" in words and a[name]]
-    return [words[name] for name in (*names, key) if name in words][:1]
+def motion_of(record: xr.Dataset) -> list[str]:
+    """How the drawn plane or space lies among the coordinates, where there are more of these."""
+    coordinates = [str(name) for name in np.atleast_1d(record.attrs.get("coordinates", []))]
+    drawn = {str(name).removeprefix("orbit_") for name in record if str(name)[:6] == "orbit_"}
+    drawn |= {*axes_of(record)}
+    if not coordinates or not {*axes_of(record)} <= {*coordinates}:
+        return ["(starts lifted, orbits projected)"] * bool(coordinates)
+    others = [symbol(name) for name in coordinates if name not in drawn]
+    return [f"(motion along {', '.join(others)} is not drawn)"] if others else []
 
 
 def optimizer_caption(record: xr.Dataset) -> str:

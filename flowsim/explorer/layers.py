@@ -40,8 +40,6 @@ _SLICE, _FIRST = 0.008, 8
 _TOGETHER = 1024
 #: Points of curves and arrows a side, while a slider moves and at rest.
 _QUICK, _FINE = (241, 15), (601, 19)
-#: Points of a valley.
-_VALLEY = 121
 
 #: Held while the ends of a model are looked up, so that two threads get the same.
 _ONE = Lock()
@@ -194,40 +192,17 @@ def centres(view: View, size: int) -> tuple[np.ndarray, np.ndarray]:
     return cell_centres(y_low, y_high, size), cell_centres(x_low, x_high, size)
 
 
-def landscape(view: View, fine: bool, line: bool = True) -> xr.Dataset:
-    """Separatrix, minima, critical line, saddles and arrows of the window, as ``with_landscape``.
+def landscape(view: View, fine: bool) -> xr.Dataset:
+    """The curves and arrows of the window, as ``with_landscape``; more of both where it is fine.
 
-    Args:
-        view: what is looked at.
-        fine: with more points and arrows, and with the valleys and minima that the plane knows
-            beyond; what is not fine leaves out the critical line and the saddles where they are
-            slow to find.
-        line: find the critical line and the saddles.
+    What is not fine leaves out the curves that are slow to find.
     """
     x_low, x_high, y_low, y_high = view.window
     points, arrows = _FINE if fine else _QUICK
     plane = view.model.plane
-    critical = line and (fine or not plane.slow_line)
     window = {plane.x: (x_low, x_high), plane.y: (y_low, y_high)}
-    record = with_landscape(xr.Dataset(), plane, window, view.held, points, arrows, critical)
-    if fine:
-        x, y = torch.linspace(x_low, x_high, _VALLEY).double(), torch.tensor([y_low, y_high])
-        extras = plane.extras(x, y.double()).items()
-        kept = {name: value for name, value in extras if name.startswith(("valley", "minimum"))}
-        record = record.assign_coords({plane.x: x.numpy()}).assign(kept) if kept else record
-    return record
-
-
-def line_key(view: View) -> tuple[object, ...] | None:
-    """What the critical line depends on in fast models: of the chain the sign of Δ* alone.
-
-    None for other models, whose line may move with p and q.
-    """
-    chain = view.chain
-    if not view.model.fast or chain is None:
-        return None
-    value = chain.second_eigenvalue
-    return view.but_chain, view.fixed, view.window, (value > 0) - (value < 0)
+    record = xr.Dataset()
+    return with_landscape(record, plane, window, view.held, points, arrows, quick=not fine)
 
 
 def runs(on: np.ndarray) -> np.ndarray:

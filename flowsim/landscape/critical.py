@@ -163,10 +163,12 @@ def search_critical_points(
         ends.append(torch.from_numpy(fit.x))
     theta = torch.stack(ends)
     still = model.gradient(theta).norm(dim=1) < 1e-10
-    height, across = model.plane.project(theta)[:, :2].unbind(-1)
+    height = model.plane.project(theta)[:, 0]
     on_plane = still & (height.abs() < 1e-3)
-    if model.plane.line(across[:1], {}) is None:  # it is no line of critical points
-        on_plane &= False
+    plane = model.plane
+    curves = plane.curves(dict.fromkeys((plane.x, plane.y), (-1.0, 1.0)), {})
+    if not any(len(curve.x) > 1 and not np.asarray(curve.y).any() for curve in curves):
+        on_plane &= False  # it is no line of critical points
     levels = model.levels()
     if levels is None:
         loss = model.loss(theta)

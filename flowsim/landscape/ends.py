@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +13,6 @@ from torch import Tensor
 
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label
-from flowsim.models.words import model_captions
 
 #: Steps of Newton's method at most that polish an end, and that project a point onto a set of ends.
 #: After the first few a step counts while it leaves at most this part of the speed.
@@ -144,15 +144,16 @@ class Ends:
         return ["unresolved", *(end.name for end in self.found)]
 
     def attributes(self) -> dict[str, object]:
-        """What a record says of ends that were found: how they were told apart, and captions."""
+        """What a record says of ends that were found: how they were told apart, and their names."""
         if self.named:
             return {}
-        found = {f"end_{end.name}": end.caption(self.model.coordinates) for end in self.found}
+        found = {end.name: end.caption(self.model.coordinates) for end in self.found}
+        named = {name: self.model.long_names.get(name, text) for name, text in found.items()}
         return {
             "ends": "found from the limits: points by place, a connected curve or surface as one "
             "end, ends at infinity by the coordinates that grow and the limit of the loss; "
             "numbered by loss",
-            **model_captions(self.model, more=found),
+            "end_names": json.dumps(named, ensure_ascii=False),
         }
 
     def codes(self, label: Tensor, theta: Tensor, loss: Tensor) -> Tensor:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flowsim.models.words import model_captions
+from flowsim.labels import BASINS
 from flowsim.sources import source_digest, source_of
 from flowsim.spec import is_own, kept_arguments
 
@@ -20,21 +20,32 @@ MOST_SOURCE = 65_536
 def model_attributes(
     model: Model, varied: Sequence[str] = (), last: Model | None = None
 ) -> dict[str, Any]:
-    """The attributes from which ``model_of`` builds a built-in model, and captions.
+    """The attributes from which ``model_of`` builds a built-in model, its title and subtitle.
 
     With ``varied``, names of arguments in which models differ from the first to the last, only
     what these share.
     """
     left = {*varied, *(("regime",) if {"p", "q"} & set(varied) else ())}
     known = {name: value for name, value in model.attributes().items() if name not in left}
-    captions = model_captions(model, varied)
-    if varied and last is not None:
-        shared = json.loads(captions["captions"]).items()
-        theirs = json.loads(model_captions(last, varied)["captions"])
-        same = {name: text for name, text in shared if theirs.get(name) == text}
-        same.setdefault("title", model.name.rpartition(":")[2])
-        captions = {"captions": json.dumps(same, ensure_ascii=False)}
-    return {**known, **source_attributes(model, varied), **captions}
+    named = {name: text for name, text in model.long_names.items() if name in BASINS}
+    last = model if last is None else last
+    plane = model.plane if len(model.coordinates) > 1 else None
+    return {
+        **known,
+        **source_attributes(model, varied),
+        "title": model.title if model.title == last.title else model.name.rpartition(":")[2],
+        "subtitle": _fixed(model, known, varied) if varied else model.subtitle,
+        **({} if plane is None else {"axes": (plane.x, plane.y)}),
+        **({"end_names": json.dumps(named, ensure_ascii=False)} if named else {}),
+    }
+
+
+def _fixed(model: Model, known: Mapping[str, Any], varied: Sequence[str]) -> str:
+    """The arguments that models share."""
+    own = kept_arguments(model) if is_own(model) else {}
+    shared = {name: own.get(name, known.get(name)) for name in ("p", "q", *model.options(), *own)}
+    kept = {n: x for n, x in shared.items() if x is not None and n not in varied}
+    return ", ".join(f"{name} = {value}" for name, value in sorted(kept.items()))
 
 
 def source_attributes(model: Model, varied: Sequence[str] = ()) -> dict[str, str]:

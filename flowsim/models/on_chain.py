@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from inspect import signature
-from itertools import product
+from itertools import pairwise, product
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
+from flowsim.curves import Curve
 from flowsim.errors import InputError
 from flowsim.interface import Integral, Levels, Model, Plane
 from flowsim.labels import CriticalPoint
@@ -49,6 +52,51 @@ class OnChain(Model):
     chain: Any
     dynamic_bias = False
     tied = True
+    long_names: Mapping[str, str] = MappingProxyType(
+        {
+            "w": "feed-forward weight w",
+            "e": "embedding e",
+            "u": "unembedding u",
+            "a": "attention a",
+            "b": "bias b",
+            "p": "p = P(0→1)",
+            "q": "q = P(1→0)",
+            "length": "positions N",
+        }
+    )
+
+    @property
+    def subtitle(self) -> str:  # type: ignore[override]
+        """The variant of the model and its chain; at most one remark on a line of its own."""
+        chosen = self.options()
+        words = ["with attention"] * bool(chosen.get("attention"))
+        words += ["untied"] * (not chosen.get("tied", True))
+        words += ["bias as a coordinate"] * self.dynamic_bias
+        sizes = {"states": "S", "hidden_per_state": "m", "length": "N"}
+        words += [
+            f"${letter}$ = {chosen[name]}" for name, letter in sizes.items() if name in chosen
+        ]
+        return "\n".join(
+            [", ".join([*words, self._chain_words()]), *filter(None, [self._remark()])]
+        )
+
+    def _chain_words(self) -> str:
+        if not hasattr(self.chain, "q"):
+            return f"Markov chain $p$ = {self.chain.p:g}: ${self.chain.regime}$"
+        p, q, regime = f"{self.chain.p:g}", f"{self.chain.q:g}", self.chain.regime
+        sign = regime.removeprefix("p + q ")
+        beyond = "" if sign.startswith("=") else f" {sign}"
+        total = f"{self.chain.switching_factor:.15g}{beyond}"
+        return f"Markov chain $p$ = {p}, $q$ = {q}: $p + q$ = {total}"
+
+    def _remark(self) -> str:
+        """What tied models say of their bad minima at p + q < 1, on the weights of a transformer.
+
+        There e = τv with v orthogonal to the manifold's α makes the logit b + τ²x, which lowers the
+        loss, whatever the other weights (docs/derivations/12.md).
+        """
+        saddles = "(local minima at $e$ = 0: saddles of the whole transformer, $d$ ≥ 2)"
+        return saddles if self.tied and self.chain.second_eigenvalue > 0 else ""
 
     def __repr__(self) -> str:
         usual = signature(type(self)).parameters
@@ -84,7 +132,7 @@ class OnChain(Model):
 
     def integral(self) -> Integral | None:
         """That of the canonical model, with which the others are compared."""
-        return canonical_integral(self.chain)._replace(of="canonical")
+        return canonical_integral(self.chain)._replace(of="canonical model")
 
     def attributes(self) -> dict[str, Any]:
         own = {name: getattr(self.chain, name) for name in "pq" if hasattr(self.chain, name)}
@@ -100,6 +148,42 @@ def canonical_integral(chain: GapChain, scale: float = 1.0, ratio: float = 1.0) 
     return Integral(lambda sigma: gaussian_probability(chain, scale * sigma, ratio), *limits)
 
 
+#: What curves of critical points of one kind are called.
+KINDS = {
+    CriticalPoint.LOCAL_MAXIMUM: "local maxima",
+    CriticalPoint.SADDLE: "saddles",
+    CriticalPoint.LOCAL_MINIMUM: "local minima",
+    CriticalPoint.GLOBAL_MINIMUM: "global minima",
+}
+
+
+def sampled(
+    graph: Callable[[Tensor], Tensor],
+    across: tuple[float, float],
+    up: tuple[float, float],
+    points: int,
+) -> tuple[Tensor, Tensor]:
+    """x and y of the graph ±y(x), denser where it is steep, until it nowhere ends or jumps in the
+    window."""
+    x, (low, high) = torch.linspace(*across, points, dtype=torch.float64), up
+    y = graph(x)
+    for _ in range(60):
+        far = ~(y.diff().abs() <= (high - low) / 200)  # or one of the two is none
+        inside = y.abs() <= max(-low, high)
+        left, right = x[:-1], x[1:]
+        size = torch.maximum(left.abs(), right.abs())
+        jumps = far & (inside[1:] | inside[:-1]) & (x.diff() > 1e-7 * size)
+        if not jumps.any():
+            break
+        left, right = left[jumps], right[jumps]
+        # even in the logarithm: a separatrix comes as near to 0 as exp(-y²)
+        between = (left.sign() + right.sign()) / 2 * left.abs().sqrt() * right.abs().sqrt()
+        between = torch.where((left == 0) | (right == 0), (left + right) * 1e-9, between)
+        x, order = torch.cat([x, between]).sort()
+        y = torch.cat([y, graph(between)])[order]
+    return x, y
+
+
 class ChainPlane(Plane):
     """(w, e) of a model of one chain; the points (w, 0) are critical, and −e mirrors e.
 
@@ -109,7 +193,11 @@ class ChainPlane(Plane):
     model: OnChain
     x, y = "w", "e"
     third: str | None = None
-    isolated = False
+    #: The model that has the separatrix, where it is another one; w of the canonical model over
+    #: this one's; whether the critical points on e = 0 take long to find.
+    separatrix_of = ""
+    per_w = 1.0
+    slow_line = False
 
     @property
     def drawn(self) -> tuple[str, ...]:
@@ -126,7 +214,47 @@ class ChainPlane(Plane):
     def mirrored(self, held: Mapping[str, float]) -> bool:
         return True
 
+    def curves(
+        self,
+        window: Mapping[str, tuple[float, float]],
+        fixed: Mapping[str, float],
+        points: int = 1201,
+        quick: bool = False,
+    ) -> list[Curve]:
+        found: list[Curve] = []
+        both = (1, -1) if self.mirrored(fixed) else (1,)
+        for kind, graph, of in (("separatrix", self.separatrix, self.separatrix_of),
+                                ("global minima", self.minima, "")):  # fmt: skip
+            x, y = sampled(partial(graph, held=fixed), window[self.x], window[self.y], points)
+            if y.isfinite().any():
+                found += [Curve(kind, x, sign * y, of) for sign in both]
+        return (
+            found if quick and self.slow_line else [*found, *self._on_axis(window, fixed, points)]
+        )
+
+    def _on_axis(
+        self, window: Mapping[str, tuple[float, float]], fixed: Mapping[str, float], points: int
+    ) -> list[Curve]:
+        """The critical points e = 0 by kind: pieces of the axis, and the saddles between them."""
+        low, high = window[self.x]
+        x = torch.linspace(low, high, points, dtype=torch.float64)
+        kinds, saddles = self.line(x, fixed), self.saddles(x, fixed)
+        if kinds is None:
+            return []
+        found: list[Curve] = []
+        for left, right in pairwise([low, *saddles.tolist(), high]):
+            inside = kinds[(x > left) & (x < right)]
+            if len(inside):
+                kind = KINDS[CriticalPoint(int(inside.mode().values))]
+                found.append(Curve(kind, x.new_tensor([left, right]), x.new_zeros(2)))
+        if self.model.chain.second_eigenvalue == 0 and not (fixed.get("a") or fixed.get("v")):
+            at = -(0.5**0.5) / self.per_w  # where no logit depends on the symbol either
+            y = x.new_tensor(window[self.y])
+            found.append(Curve("global minima", torch.full_like(y, at), y))
+        return [*found, *(Curve("saddle", at[None], torch.zeros_like(at[None])) for at in saddles)]
+
     def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
+        """The e ≥ 0 of the basins' boundary above each w, in closed form; NaN where none is."""
         return torch.full_like(x, torch.nan)
 
     def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
@@ -135,7 +263,8 @@ class ChainPlane(Plane):
         return minima_curve(self.model.chain, x) if flat else torch.full_like(x, torch.nan)
 
     def line(self, x: Tensor, held: Mapping[str, float]) -> Tensor | None:
-        """By the sign of the curvature in e, unless the bias is held: then they do not rest.
+        """The kinds of the points (w, 0), by the sign of the curvature in e; None if the bias is
+        held, with which they move.
 
         ∂²L/∂e² is read off the gradient a little above the line, where it is ∂L/∂e / e. With
         attention its sign is that of −λC(w, a), and C = 0 is the saddle curve
@@ -151,7 +280,7 @@ class ChainPlane(Plane):
         return torch.where(flat, 0.0, torch.sign(curvature)).to(torch.int8)
 
     def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
-        """Where the curvature in e changes its sign, to 1e-12 of a segment by bisection."""
+        """The w of saddles (w, 0): where the curvature in e changes its sign, by bisection."""
         if "b" in held or self.model.chain.second_eigenvalue == 0:
             return x[:0]
         above = self.curvature(x, held) > 0

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.boundary.geometry import Boundary, Lattice, find_crossings, march
+from flowsim.curves import CRITICAL, Curve, with_curves
 from flowsim.errors import InputError
 from flowsim.flow.how import How, Limits, Stage
 from flowsim.flow.orbits import drawn_orbits, find_limits, limits_by
@@ -21,11 +21,11 @@ from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import sample_size
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model, Plane, of_model
-from flowsim.labels import CriticalPoint, Label, Status
+from flowsim.labels import Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.models.attributes import model_attributes
-from flowsim.records.attributes import held_attributes, provenance
+from flowsim.records.attributes import described, held_attributes, provenance
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import as_dataset, follow, trains
 from flowsim.scan.starts import Points, cell_centres
@@ -34,7 +34,7 @@ from flowsim.training.optimizer_choice import OptimizerChoice
 
 #: Kinds of critical points, by whether the flow leaves them in no direction, in some, or in all; of
 #: a flow that is no gradient flow, attracting and repelling points are minima and maxima.
-CRITICAL = ("minimum", "saddle", "maximum", "centre")
+_KINDS = ("minimum", "saddle", "maximum", "centre")
 CURVE_POINTS = 1201
 ARROWS = 23
 #: Times that a cell's edge is halved at most to find where the boundary crosses it; and into how
@@ -96,13 +96,12 @@ def portrait_record(
 
     Returns:
         Dataset over (e, w), or the axes of the model's plane, as ``scan_basins`` gives, plus the
-        separatrix and the minima curve (NaN where there is no closed form), the kind of the
-        critical line above each w, unit arrows, orbits (time, orbit), the conserved quantities
-        where there are two coordinates, what else the model's plane knows (``Plane.extras``), and
-        for the rank-one model without attention ``differs``, 1 where the canonical model's start
-        ends elsewhere. Attributes hold every setting and count; ``share_differs`` is the share of
-        ``differs``. With an optimizer, beside what ``scan_basins`` gives: ``flow_label``, the
-        boundary of the flow's basin, the minima curve, and counts of cells.
+        table of the curves that are known (``flowsim.curves``), unit arrows, orbits (time, orbit),
+        the conserved quantities where there are two coordinates, and for the rank-one model without
+        attention ``differs``, 1 where the canonical model's start ends elsewhere. Attributes hold
+        every setting and count; ``share_differs`` is the share of ``differs``. With an optimizer,
+        beside what ``scan_basins`` gives: ``flow_label``, the boundary of the flow's basin, the
+        global minima, and counts of cells.
 
     Raises:
         InputError: ``fixed`` names what the plane does not hold, ``window`` what are not its axes,
@@ -153,7 +152,7 @@ def portrait_record(
         **found,
         **_counts(record["label"], "cells"),
     }
-    return record.assign_attrs(provenance(settings))
+    return described(record.assign_attrs(provenance(settings)), model.long_names)
 
 
 def _with_flow(
@@ -170,7 +169,6 @@ def _with_flow(
     """The record with all that is known of the flow in the window, and its attributes."""
     model = plane.model
     record = with_landscape(record, plane, sides, held)
-    record = record.assign(_extras(plane, record))
     counts = _compare(plane, record, held)
     if boundary and not counts["oracle_cells"] and theta.shape[0] > 1:
         label = _labels_at(plane, held, how, ends)
@@ -212,11 +210,9 @@ def _with_flow_beside(
             record, label, halvings_of(model, len(theta)), "flow_label", ahead_of(model),
             how.counted,
         )  # fmt: skip
-    curve = torch.linspace(*sides[plane.x], CURVE_POINTS, dtype=torch.float64)
-    minima = plane.minima(curve, {name: value for name, value in held.items() if name != "b"})
-    record[f"curve_{plane.x}"] = ("curve", curve.numpy())
-    values = torch.full_like(curve, torch.nan) if minima is None else minima
-    record[f"minima_{plane.y}"] = ("curve", values.numpy())
+    known = plane.curves(sides, {name: value for name, value in held.items() if name != "b"})
+    minima = [curve for curve in known if curve.kind == "global minima"]
+    record = in_plane(record, plane, minima)
     status, more = record["status"].to_numpy(), {}
     if "on_plateau_at_end" in record:
         more["cells_on_plateau"] = int(record["on_plateau_at_end"].sum())
@@ -232,11 +228,6 @@ def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
     """How many cells have each label."""
     codes, names = label.to_numpy(), str(label.attrs["flag_meanings"]).split()
     return {f"{prefix}_{name}": int((codes == i).sum()) for i, name in enumerate(names)}
-
-
-def _extras(plane: Plane, record: xr.Dataset) -> dict[str, Any]:
-    """What the plane knows beyond its curves, for the record's cells."""
-    return plane.extras(*(torch.tensor(record[name].to_numpy()) for name in (plane.x, plane.y)))
 
 
 def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
@@ -260,7 +251,6 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
     edges = {name: _corners(scan[name].to_numpy())[[0, -1]] for name in (plane.x, plane.y)}
     window = {name: (float(low), float(high)) for name, (low, high) in edges.items()}
     record = with_landscape(record, plane, window, held)
-    record = record.assign(_extras(plane, record))
     counts = {
         f"cells_{name}": scan.attrs[f"points_{name}"] for name in map(str, scan["basin"].to_numpy())
     }
@@ -286,39 +276,22 @@ def with_landscape(
     held: Mapping[str, float],
     points: int = CURVE_POINTS,
     arrows: int = ARROWS,
-    critical: bool = True,
+    quick: bool = False,
 ) -> xr.Dataset:
-    """The record with the window's curves, critical line, saddles and arrows.
+    """The record with the window's curves and arrows.
 
-    With axes (w, e), ``separatrix_e`` and ``minima_e`` (curve) are the closed forms above each
-    ``curve_w``, for both signs of e unless their attribute ``mirrored`` is 0; NaN where there is
-    none. ``critical_line`` is the kind of the points (0, w), where all of them are
-    critical; it and the saddles are left out unless ``critical``, since they can be slow to find.
-    ``points`` along each curve, more where it is steep; ``arrows`` a side. Where the plane has
-    ``isolated`` ones, ``critical_point`` are the kinds of the window's critical points.
+    The curves are those that the plane knows, as ``Plane.curves`` takes ``points`` and ``quick``;
+    where none is of critical points, isolated ones are sought unless ``quick``. There are
+    ``arrows`` a side.
     """
-    x = _places(plane, torch.linspace(*window[plane.x], points, dtype=torch.float64), window, held)
-    saddles = plane.saddles(x, held) if critical else x[:0]
-    if len(saddles):  # none of them twice
-        x = x[(x.unsqueeze(-1) - saddles).abs().amin(dim=-1) > 1e-9]
-    x = torch.cat([x, saddles]).sort().values
-    nowhere = torch.full_like(x, torch.nan)
-    border, minima = plane.separatrix(x, held), plane.minima(x, held)
-    mirrored = {"mirrored": int(plane.mirrored(held))}
-    record[f"saddle_{plane.x}"] = ("saddle", saddles.numpy())
-    record[f"curve_{plane.x}"] = ("curve", x.numpy())
-    for name, curve in (("separatrix", border), ("minima", minima)):
-        values = nowhere if curve is None else curve
-        record[f"{name}_{plane.y}"] = ("curve", values.numpy(), mirrored)
-    kind = plane.line(x, held) if critical else None
-    if kind is not None:
-        record["critical_line"] = ("curve", kind.numpy(), flags(CriticalPoint))
-    if critical and plane.isolated and {*plane.model.coordinates} <= {*window, *held}:
+    curves = plane.curves(window, held, points, quick)
+    unknown = CRITICAL.isdisjoint(curve.kind for curve in curves) and not quick
+    if unknown and {*plane.model.coordinates} <= {*window, *held}:
         starts = min(
             [STARTS, *(record.sizes[name] for name in (plane.x, plane.y) if name in record)]
         )
-        record = record.assign(_critical_points(plane, window, held, starts))
-
+        curves += _critical_points(plane, window, held, starts)
+    record = in_plane(record, plane, curves)
     sides = {name: cell_centres(*window[name], arrows) for name in (plane.y, plane.x)}
     unit = _directions(plane, plane.grid(sides[plane.x], sides[plane.y], held)).numpy()
     dims = (f"arrow_{plane.y}", f"arrow_{plane.x}")
@@ -328,39 +301,16 @@ def with_landscape(
     return record
 
 
-def _places(
-    plane: Plane, x: Tensor, window: Mapping[str, Window], held: Mapping[str, float]
-) -> Tensor:
-    """The places x and others between them, until no curve ends or jumps within the window."""
-    low, high = window[plane.y]
-
-    def curves(x: Tensor) -> Tensor:
-        found = (plane.separatrix(x, held), plane.minima(x, held))
-        known = [curve.abs() for curve in found if curve is not None]
-        return torch.stack(known) if known else torch.zeros(1, len(x), dtype=torch.float64)
-
-    y = curves(x)
-    for _ in range(60):
-        far = ~(y.diff().abs() <= (high - low) / 200)  # or one of the two is none
-        inside = y <= max(-low, high)
-        left, right = x[:-1], x[1:]
-        size = torch.maximum(left.abs(), right.abs())
-        jumps = (far & (inside[:, 1:] | inside[:, :-1])).any(dim=0) & (x.diff() > 1e-7 * size)
-        if not jumps.any():
-            break
-        left, right = left[jumps], right[jumps]
-        # even in the logarithm: a separatrix comes as near to 0 as exp(-y²)
-        between = (left.sign() + right.sign()) / 2 * left.abs().sqrt() * right.abs().sqrt()
-        between = torch.where((left == 0) | (right == 0), (left + right) * 1e-9, between)
-        x, order = torch.cat([x, between]).sort()
-        y = torch.cat([y, curves(between)], dim=1)[:, order]
-    return x
+def in_plane(record: xr.Dataset, plane: Plane, curves: Sequence[Curve]) -> xr.Dataset:
+    """The record with a table of curves in the plane."""
+    columns = {plane.x: [curve.x for curve in curves], plane.y: [curve.y for curve in curves]}
+    return with_curves(record, curves, **columns)
 
 
 def _critical_points(
     plane: Plane, window: Mapping[str, Window], held: Mapping[str, float], starts: int
-) -> dict[str, Any]:
-    """The isolated critical points in the window, at the held values, and their kinds.
+) -> list[Curve]:
+    """The isolated critical points in the window, at the held values, by kind.
 
     They are sought from so many places a side, no more than there are cells: on networks of many
     weights the search would take longer than the labels.
@@ -368,13 +318,10 @@ def _critical_points(
     names = plane.model.coordinates
     box = {**{name: (value, value) for name, value in held.items()}, **window}
     low, high = torch.tensor([box[name] for name in names], dtype=torch.float64).T
-    points, unstable = critical_points_in(plane.model, low, high, starts)
-    kind = (unstable > 0).to(torch.int8) + (unstable == len(names)) + 3 * (unstable < 0)
-    places = zip(names, points.T.numpy(), strict=True)
-    return {
-        "critical_point": ("critical_point", kind.numpy(), flags(CRITICAL)),
-        **{f"critical_point_{name}": ("critical_point", c) for name, c in places if name in window},
-    }
+    found, unstable = critical_points_in(plane.model, low, high, starts)
+    kinds = (unstable > 0).long() + (unstable == len(names)) + 3 * (unstable < 0)
+    place = found[:, [names.index(plane.x), names.index(plane.y)]].numpy()
+    return [Curve(_KINDS[kind], *place[[i]].T) for i, kind in enumerate(kinds.tolist())]
 
 
 def _directions(plane: Plane, theta: Tensor) -> Tensor:
@@ -558,19 +505,20 @@ def _starts_of_orbits(starts: Points, plane: Plane, how: How) -> Tensor:
 
 
 def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
-    """Where a simpler model predicts another end for the same start, and how often.
+    """Where the baseline predicts another end for the same start, and how often.
 
     Unresolved cells and those on y = 0 count as cells where nothing differs.
     """
-    axes = [torch.tensor(record[name].to_numpy()) for name in (plane.y, plane.x)]
-    starts: Tensor = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
-    simpler = plane.simpler(starts)
-    if simpler is None:
+    if plane.baseline is None:
         return {}
+    x, y = (record[name].to_numpy() for name in (plane.x, plane.y))
+    expected = plane.baseline.basin(plane.baseline.plane.grid(x, y, {}))
+    assert expected is not None
     label = record["label"].transpose(plane.y, plane.x).to_numpy()
-    differs = (label == Label.GLOBAL_MINIMUM) != simpler.numpy()
-    differs &= (starts[..., 0].numpy() != 0) & (label != Label.UNRESOLVED)
-    record["differs"] = ((plane.y, plane.x), differs.astype(np.int8))
+    differs = (label == Label.GLOBAL_MINIMUM) != expected.numpy()
+    differs &= (y[:, None] != 0) & (label != Label.UNRESOLVED)
+    of = {"of": plane.baseline.title}
+    record["differs"] = ((plane.y, plane.x), differs.astype(np.int8), of)
     return {"cells_differ": int(differs.sum()), "share_differs": float(differs.mean())}
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 import xarray as xr
 
+from flowsim.curves import Curve, with_curves
 from flowsim.errors import InputError
 from flowsim.flow.how import How, Stage
 from flowsim.interface import Model, Plane, of_model
-from flowsim.labels import CriticalPoint
 from flowsim.landscape.ends import Ends
 from flowsim.models.attributes import model_attributes
-from flowsim.portraits.in_plane import CURVE_POINTS, given_ranges, orbit_paths
-from flowsim.records.attributes import provenance
+from flowsim.portraits.in_plane import given_ranges, orbit_paths
+from flowsim.records.attributes import described, provenance
 from flowsim.records.netcdf import flags
 
 PLANE_POINTS = 81
@@ -46,16 +47,15 @@ def phase_space_record(
         max_steps: attempted steps of each start, as in ``find_limits``.
         progress: called with the number of orbits done; True shows a bar on
             stderr.
-        stage: called before the critical plane with what follows, "lines of the plane e = 0", and
+        stage: called before the curves with what follows, "planes of curves", and
             how many; returns what to call with the number done.
         window: ranges of the axes by name, by default (−3, 3).
 
     Returns:
         Dataset with the orbits ``orbit_*`` from afar, and of (e, w, a) ``near_*`` from around the
         origin, each (time, orbit) along the three axes with the limit as last entry (NaN where
-        the orbit was not followed to it), and the label of each. Without the rank-one model,
-        ``plane`` (plane_a, plane_w), the kind of the critical plane, and the saddle curve in it.
-        The curve of global minima at a = 0, or for linear attention their surface over (a, w).
+        the orbit was not followed to it), and the label of each; and the table of the curves that
+        are known in planes of constant third coordinate (``flowsim.curves``).
 
     Raises:
         InputError: a model that has no view in space, or a window that is not along its axes.
@@ -103,7 +103,7 @@ def phase_space_record(
         **{f"orbits_{name}": int((label == i).sum()) for i, name in enumerate(ends.names)},
     }
     record.attrs = provenance(settings)
-    return record
+    return described(record, model.long_names)
 
 
 def _starts(plane: Plane, window: dict[str, Window]) -> list[tuple[float, ...]]:
@@ -121,39 +121,20 @@ def _starts(plane: Plane, window: dict[str, Window]) -> list[tuple[float, ...]]:
 def _with_landscape(
     record: xr.Dataset, plane: Plane, window: dict[str, Window], how: How
 ) -> xr.Dataset:
-    """The record with the critical plane, its saddle curve and the global minima.
-
-    These are a surface where they are known beside third = 0, else a curve.
-    """
-    third = plane.third or ""
-    x = torch.linspace(*window[plane.x], PLANE_POINTS, dtype=torch.float64)
-    level = torch.linspace(*window[third], PLANE_POINTS, dtype=torch.float64)
-    dims = (f"plane_{third}", f"plane_{plane.x}")
-    kinds, saddles, heights = [], [], []
-    done = None
-    for value in level.tolist():
-        held = {third: value}
-        kind, height = plane.line(x, held), plane.minima(x, held)
-        if kind is not None:
-            done = done or how.counted(f"lines of the plane {plane.y} = 0", len(level))
-            kinds.append(kind)
-            saddles += [(at, value) for at in plane.saddles(x, held).tolist()]
-            if done is not None:
-                done(1)
-        heights.append(torch.full_like(x, torch.nan) if height is None else height)
-    if kinds:
-        record = record.assign_coords({dims[0]: level.numpy(), dims[1]: x.numpy()})
-        record["plane"] = (dims, torch.stack(kinds).numpy(), flags(CriticalPoint))
-        found = torch.tensor(saddles, dtype=torch.float64).reshape(-1, 2).numpy()
-        record[f"saddle_{plane.x}"] = ("saddle", found[:, 0])
-        record[f"saddle_{third}"] = ("saddle", found[:, 1])
-    surface = torch.stack(heights)
-    if surface[level != 0].isfinite().any():
-        record[f"minima_surface_{plane.y}"] = (dims, surface.numpy())
+    """The record with the curves of planes at several values of the third axis, 0 among them."""
+    if type(plane).curves is Plane.curves:
         return record
-    x = torch.linspace(*window[plane.x], CURVE_POINTS, dtype=torch.float64)
-    curve = plane.minima(x, {})
-    if curve is not None:
-        record[f"minima_{plane.x}"] = ("curve", x.numpy())
-        record[f"minima_{plane.y}"] = ("curve", curve.numpy())
-    return record
+    third = plane.third or ""
+    low, high = window[third]
+    values = np.unique([*np.linspace(low, high, PLANE_POINTS), *([0.0] if low < 0 < high else [])])
+    done = how.counted("planes of curves", len(values))
+    curves, places = list[Curve](), list[np.ndarray]()
+    for value in values.tolist():
+        known = plane.curves(window, {third: value}, PLANE_POINTS)
+        shown = [curve for curve in known if curve.kind != "separatrix"]
+        curves += shown
+        places += [np.full(len(curve.x), value) for curve in shown]
+        if done is not None:
+            done(1)
+    columns = {plane.x: [c.x for c in curves], plane.y: [c.y for c in curves], third: places}
+    return with_curves(record, curves, **columns)

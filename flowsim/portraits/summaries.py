@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from flowsim.curves import curves_of
 from flowsim.errors import InputError
 from flowsim.labels import Label
-from flowsim.records.attributes import captions_of, held_of
+from flowsim.records.attributes import axes_of, end_names, held_of
 from flowsim.spec import chain_of
+from flowsim.training.trained import AT_UNIGRAM, LEARNED_SAMPLED
 
 
 def summarize(record: xr.Dataset) -> dict[str, Any]:
@@ -70,10 +72,11 @@ def plain(value: Any) -> Any:
 
 def _chosen(record: xr.Dataset) -> dict[str, Any]:
     """The chain and the model of a record, with what was chosen of it and its words."""
-    names = ["p", "q", "states", "hidden_per_state", "regime", "model", "length", "attention",
-             "tied", "bias", "prior"]  # fmt: skip
+    names = ["title", "subtitle", "p", "q", "states", "hidden_per_state", "regime", "model",
+             "length", "attention", "tied", "bias", "prior"]  # fmt: skip
     chosen = {name: record.attrs[name] for name in names if name in record.attrs}
-    return {**chosen, "captions": captions_of(record.attrs)}
+    named = end_names(record.attrs)
+    return {**chosen, **({"end_names": named} if named else {})}
 
 
 def _data(record: xr.Dataset) -> dict[str, Any]:
@@ -135,7 +138,7 @@ def portrait_summary(record: xr.Dataset) -> dict[str, Any]:
         "largest_energy_drift": drift if (drift := float(a["largest_energy_drift"])) >= 0 else None,
         **_held(record),
         **_starting_with(record, "confirm_", "share_differs", "cells_differ", "orbits_unfinished"),
-        **_landscape(record),
+        "critical_points": _critical_points(record),
         **({"cells_sliding": _sliding(record)} if "sliding_time" in record else {}),
     }
 
@@ -145,28 +148,11 @@ def _ends(names: Sequence[str]) -> list[str]:
     return [name for name in names if name != "unresolved" and not name.startswith("saddle")]
 
 
-def _landscape(record: xr.Dataset) -> dict[str, Any]:
-    """Where the saddles are, and what else a plane knows: losses, and the ends of its orbits."""
-    found: dict[str, Any] = {}
-    for key, variable in record.items():
-        kind, _, name = str(key).partition("_")
-        if kind == "saddle":
-            found["saddles"] = variable.to_numpy().tolist()
-        elif kind == "loss":
-            found[str(key)] = float(variable)
-        elif kind == "minimum":
-            for label, value in zip(record["minimum"].to_numpy(), variable.to_numpy(), strict=True):
-                found.setdefault("ends", {}).setdefault(str(label), {})[name] = float(value)
-    if "critical_point" in record:
-        kinds = str(record["critical_point"].attrs["flag_meanings"]).split()
-        axes = [str(name) for name in record if str(name).startswith("critical_point_")]
-        found["critical_points"] = [
-            {"kind": kinds[code], **{x.removeprefix("critical_point_"): float(at) for x, at in
-                                     zip(axes, place, strict=True)}}
-            for code, *place in zip(record["critical_point"].to_numpy(),
-                                    *(record[x].to_numpy() for x in axes), strict=True)
-        ]  # fmt: skip
-    return found
+def _critical_points(record: xr.Dataset) -> list[dict[str, Any]]:
+    """The single points among a record's curves, by kind."""
+    across, up = axes_of(record)
+    return [{"kind": curve.kind, across: x, up: y}
+            for curve in curves_of(record, across, up) for x, y in curve.points]  # fmt: skip
 
 
 def _sliding(record: xr.Dataset) -> int:
@@ -266,11 +252,17 @@ def gaussian_summary(record: xr.Dataset) -> dict[str, Any]:
         **_chosen(record),
         **_trained(record),
         **{name: record.attrs[name] for name in names if name in record.attrs},
+        **({"integral_of": other} if (other := _integral_of(record)) else {}),
         **{name: record[name].to_numpy() for name in columns if name in record},
         **{f"{kind}s": {str(name): record[kind].sel(basin=name).to_numpy()
                         for name in record["basin"].to_numpy()}
            for kind in ("share", "trained_share") if kind in record},
     }  # fmt: skip
+
+
+def _integral_of(record: xr.Dataset) -> str:
+    """The title of the model whose basins the integral is over, where it is another one."""
+    return str(record["integral"].attrs.get("of", "")) if "integral" in record else ""
 
 
 def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
@@ -281,7 +273,8 @@ def comparison_summary(record: xr.Dataset) -> dict[str, Any]:
     """
     a = record.attrs
     names = ["trainer", "d", "architecture", "noise", "noise_on", "points", "different_starts",
-             "decided", "agreeing", "unresolved_outcomes", "unresolved_predictions"]  # fmt: skip
+             "decided", "agreeing", "unresolved_outcomes", "unresolved_predictions",
+             "agreement_means"]  # fmt: skip
     if "predicted_by" in a:
         names += ["predicted_by", "steps", "learned", "learned_predictions", "nudge"]
     labels = [str(name) for name in record["predicted_label"].to_numpy()]
@@ -328,6 +321,13 @@ def training_summary(record: xr.Dataset) -> dict[str, Any]:
     own = {name: record.attrs[name] for name in named if name in record.attrs}
     alone = ("p", "q", "entropy_rate", "stationary_entropy")
     found = {name: float(record[name][0]) for name in alone if name in record}
+    if "p" in record:
+        open_gap = record["stationary_entropy"] - record["entropy_rate"]
+        share = (final - record["entropy_rate"].to_numpy()) / open_gap.where(
+            open_gap > 0
+        ).to_numpy()
+        found["at_bigram"] = int((share <= LEARNED_SAMPLED).sum())
+        found["at_unigram"] = int((np.abs(share - 1) <= AT_UNIGRAM).sum())
     baselines: dict[str, float] = {}
     if "baseline_loss" in record:
         names = [str(name) for name in record["baseline"].to_numpy()]

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flowsim.errors import InputError
 from flowsim.version import installed_version
 
 if TYPE_CHECKING:
@@ -24,15 +25,6 @@ CONVENTIONS = "CF-1.11"
 
 #: Long names by pattern of the variable's name; the first that fits.
 _NAMES = [
-    (r"p", "probability p to leave symbol 0"),
-    (r"q", "probability q to leave symbol 1"),
-    (r"length", "positions N"),
-    (r"e", "embedding e"),
-    (r"u", "unembedding u"),
-    (r"w", "feed-forward weight w"),
-    (r"a", "attention a"),
-    (r"v", "attention v, a = v|v|"),
-    (r"b", "bias b"),
     (r"sigma", "standard deviation of the starts"),
     (r"basin", "where the flow ends"),
     (r"label", "where the flow from this start ends"),
@@ -80,14 +72,13 @@ _NAMES = [
     (r"reduced_loss", "loss of the reduced model, in nats"),
     (r"time", "gradient-flow time"),
     # what portraits draw
-    (r"(curve|plane|arrow)_(\w+)", r"{1} of the points at which the {0} is given"),
-    (r"saddle_(\w+)", r"{} of the saddles on the axis"),
-    (r"separatrix_e", "e ≥ 0 of the analytic boundary of the basins"),
-    (r"minima(?:_surface)?_e", "e ≥ 0 of the global minima"),
-    (r"minima_w", "w of the global minima"),
+    (r"curve_number", "the curve on which a place is, counted from 0"),
+    (r"curve_kind", "what a curve consists of"),
+    (r"curve_of", "the model that has the curve, where it is another one"),
+    (r"curve_(\w+)", r"{} along curves"),
+    (r"arrow_(\w+)", r"{} of the arrows"),
     (r"direction_(\w+)", r"{} of the flow's direction"),
-    (r"orbit_(\w+)", r"{} along drawn orbits, the limit last"),
-    (r"near_(\w)", r"{} along drawn orbits from around the origin, the limit last"),
+    (r"(?:orbit|near|fine|boundary)_(\w+)", r"{}"),
     # what full training measures
     (r"trained", "projected weights, as (e, w) or (e, w, a)"),
     (r"orbit", "the reduced orbit at the same time, as (e, w) or (e, w, a)"),
@@ -120,46 +111,52 @@ _NAMES = [
     (r"escape", "step from which on half the gap to the bigram's loss is closed"),
     (r"plateau_length", "steps from plateau_start to escape"),
     (r"finite", "1 where all weights are finite"),
-    (r"alpha", "score α by which the first layer prefers the symbol before to the own one"),
-    (r"beta", "score β of a match in the second layer"),
-    (r"level", "loss of the starts, in nats"),
-    (r"valley_(\w+)", r"{} of least loss, on either side of the axis"),
-    (r"critical_point", "kind of the isolated critical points that were found in the window"),
-    (r"critical_point_(\w+)", "{} of the isolated critical points"),
-    (r"minimum", "label of the minima"),
-    (r"minimum_(\w+)", r"{} of the minima"),
-    (r"loss_(\w+)", r"loss of the {}, in nats"),
 ]
 _COMPILED = [(re.compile(pattern), words) for pattern, words in _NAMES]
 
 
-def described(record: xr.Dataset) -> xr.Dataset:
-    """The record with a long name where a variable lacks one.
+def described(record: xr.Dataset, long_names: Mapping[str, str] | None = None) -> xr.Dataset:
+    """The record with a long name where a variable lacks one; its model names the coordinates.
 
     All quantities are pure numbers, which CF lets without units: losses and entropies are in nats,
     which are no unit to it.
     """
     record = record.copy()
     for key, variable in record.variables.items():
-        if name := long_name(str(key)):
+        if name := long_name(str(key), long_names or {}):
             variable.attrs.setdefault("long_name", name)
     return record
 
 
-def long_name(name: str) -> str:
+def long_name(name: str, of_model: Mapping[str, str]) -> str:
     """What a plot calls a variable; nothing if it is not known."""
+    if name in of_model:
+        return of_model[name]
     for pattern, words in _COMPILED:
         if match := pattern.fullmatch(name):
-            return words.format(*match.groups())
+            return words.format(*(of_model.get(part, part) for part in match.groups()))
     return ""
 
 
-def captions_of(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """The words that a record's model gave it; of a record without them, the model's name."""
-    if "captions" not in attributes:
-        return {"title": str(attributes["model"])} if "model" in attributes else {}
-    found: dict[str, str] = json.loads(attributes["captions"])
+def end_names(attributes: Mapping[str, Any]) -> dict[str, str]:
+    """What a legend calls a record's ends, by the names of their labels."""
+    found: dict[str, str] = json.loads(attributes.get("end_names", "{}"))
     return found
+
+
+def axes_of(record: xr.Dataset) -> tuple[str, str]:
+    """The horizontal and the vertical coordinate of a record's plane.
+
+    Raises:
+        InputError: the record does not say them.
+    """
+    if "axes" in record.attrs:
+        across, up = map(str, record.attrs["axes"])
+        return across, up
+    if "label" not in record or record["label"].ndim != 2:
+        raise InputError("the record does not say what its axes are")
+    up, across = map(str, record["label"].dims)
+    return across, up
 
 
 #: So many ends have a name in a title, a legend and a summary; the rest are counted.
@@ -189,7 +186,7 @@ def held_of(attributes: Mapping[str, Any]) -> dict[str, float]:
 
 
 #: What records of this form have as their attribute ``schema``.
-SCHEMA = 2
+SCHEMA = 3
 
 #: Everything that a number can depend on.
 LIBRARIES = (

@@ -107,11 +107,13 @@ class ReducedNetwork(Model):
         theta = flat @ self.basis
         return theta, (flat - self.flat(theta)).norm()
 
-    def captions(self) -> dict[str, str]:
-        """Words of figures: how many weights it stands for, and what coordinates are called."""
-        found = f"{self.exactness.weights} weights in {len(self.coordinates)} coordinates"
-        called = {f"name_{name}": text for name, text in self.called.items()}
-        return {**super().captions(), "data": found, **called}
+    @property
+    def subtitle(self) -> str:  # type: ignore[override]
+        return f"{self.exactness.weights} weights in {len(self.coordinates)} coordinates"
+
+    @property
+    def long_names(self) -> dict[str, str]:  # type: ignore[override]
+        return self.called
 
     def attributes(self) -> dict[str, Any]:
         """What a record says: the model's name, and how exact it is."""

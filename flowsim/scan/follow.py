@@ -101,7 +101,8 @@ def as_dataset(points: np.ndarray, axes: dict[str, np.ndarray], ends: Ends) -> x
     """What ``follow`` found of the starts of a grid, as a dataset over its axes."""
     columns = name_ends(ends, shaped(points, [len(values) for values in axes.values()]))
     names = names_of_codes(ends, columns["label"])
-    return described(xr.Dataset(as_variables(columns, tuple(axes), names=names), axes))
+    record = xr.Dataset(as_variables(columns, tuple(axes), names=names), axes)
+    return described(record, ends.model.long_names)
 
 
 def to_model(model: Model, names: Sequence[str], rows: Tensor | np.ndarray) -> Tensor:

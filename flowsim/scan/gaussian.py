@@ -125,6 +125,9 @@ def gaussian_record(
         record = record.assign({name: ("sigma", column) for name, column in columns.items()})
     if integral is not None:
         record = _against_the_closed_form(record, model, integral, theta, limits)
+    *first, last = names
+    drawn = " and ".join([", ".join(first), last] if first else [last])
+    record["sigma"].attrs["long_name"] = f"standard deviation σ of {drawn}"
     record.attrs = provenance(record.attrs)
     return record
 
@@ -180,7 +183,7 @@ def _with_all_shares(
 def _beside_the_integral(record: xr.Dataset, integral: Integral) -> xr.Dataset:
     """The record with the integral over the analytic basin, and how often intervals miss it."""
     exact = [integral.probability(float(sigma)) for sigma in record["sigma"].to_numpy()]
-    record["integral"] = ("sigma", np.array(exact))
+    record["integral"] = ("sigma", np.array(exact), {"of": integral.of} if integral.of else {})
     missed = (record["integral"] < record["fraction_low"]) | (
         record["integral"] > record["fraction_high"]
     )

@@ -60,12 +60,11 @@ def scan_record(
     }
     if len(ends) == 1:
         attributes |= ends[0].attributes()
-    elif told := ends[0].attributes().get("ends"):
-        captions = {f"end_{name}": name.replace("_", " ") for name in names[1:]}
-        captions = json.loads(attributes["captions"]) | captions
-        attributes["captions"] = json.dumps(captions, ensure_ascii=False)
-        attributes["ends"] = f"{told} in each model"
-    return described(record.assign_attrs(attributes))
+    elif shared := ends[0].attributes().get("ends"):
+        called = {name: name.replace("_", " ") for name in names[1:]}
+        attributes["end_names"] = json.dumps(called, ensure_ascii=False)
+        attributes["ends"] = f"{shared} in each model"
+    return described(record.assign_attrs(attributes), scan.model_at(0).long_names)
 
 
 def _named(

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 from flowsim.labels import BASINS, Label
-from flowsim.models.words import model_captions
 from flowsim.records.netcdf import flags
 from flowsim.scan.record import wilson_interval
 from full_model.comparison.choices import Comparison, Progress, predicting_model
@@ -185,17 +184,35 @@ def compare(
         "drawn_at_random": [name for name, so in drawn.items() if so] or ["nothing"],
         **record.attrs,
     }
+    if not any(drawn.values()) or (settings.stochastic and not settings.noise):
+        record.attrs |= _meaning(settings)
     return add_agreement(record, any(drawn.values()), settings.stochastic)
+
+
+def _meaning(settings: Comparison) -> dict[str, str]:
+    """What agreement says where theory makes it certain, if it does."""
+    if settings.stochastic:
+        but = ", until AdamW magnifies rounding" if settings.trainer.startswith("adamw") else ""
+        return {"agreement_means": f"a check that map and training agree{but}"}
+    if settings.states is not None and settings.chain.second_eigenvalue > 0:
+        return {"agreement_means": "where the plane traps, the full model has a saddle"}
+    if settings.states is None and settings.model != "rank-one":
+        return {}
+    steps = ", up to the steps of descent" if settings.trainer == "gd" else ""
+    return {"agreement_means": f"a check that theory and code agree{steps}"}
 
 
 def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:
     """What a record says of its chain and of what was trained."""
     kept = {name: value for name, value in asdict(settings).items() if value is not None}
+    model = predicting_model(settings, dimensions)
     left_out = not settings.stochastic and attention_stays_zero(settings, dimensions)
     logits = "" if settings.states is None else ", S logits"
     return {
         **kept,
-        **model_captions(predicting_model(settings, dimensions)),
+        "title": model.title,
+        "subtitle": model.subtitle,
+        "axes": (model.plane.x, model.plane.y),
         "regime": settings.chain.regime,
         "entropy_rate": settings.chain.entropy_rate,
         "stationary_entropy": settings.chain.stationary_entropy,

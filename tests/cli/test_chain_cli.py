@@ -44,13 +44,13 @@ def test_the_chains_of_the_options(tmp_path):
         assert found["ngram_losses"]["1"] == chain.stationary_entropy
         assert found["threshold"] == threshold
         said = run("chain", *words, cwd=tmp_path).stdout
-        assert f"{chain.entropy_rate:.6f} nats" in said and chain.unigram in said
+        assert f"{chain.entropy_rate:.8g}" in said and chain.unigram in said
 
 
 def test_complex_eigenvalues_and_periods_are_said(tmp_path):
     (tmp_path / "cycle.csv").write_text("0,1,0\n0,0,1\n1,0,0\n")
     said = run("chain", "--kernel", "cycle.csv", cwd=tmp_path).stdout
-    assert "period 3" in said and "-0.5 ± 0.866025 i" in said
+    assert "period 3" in said and "-0.5, 0.8660254" in said
     found = json.loads(run("chain", "--kernel", "cycle.csv", "--json", cwd=tmp_path).stdout)
     assert found["second_eigenvalue"] == pytest.approx([-0.5, 3**0.5 / 2])
 
@@ -106,8 +106,7 @@ def test_a_chain_of_order_two(tmp_path):
     assert found["entropy_rate"] == chain.entropy_rate == found["ngram_losses"]["4"]
     assert [found["ngram_losses"][n] for n in "12"] == [chain.ngram_loss(1), chain.ngram_loss(2)]
     said = run("chain", *words, cwd=tmp_path).stdout
-    assert f"best from the last 1 symbol          {chain.ngram_loss(2):.6f}" in said
-    assert f"entropy rate (last 2 symbols)        {chain.entropy_rate:.6f}" in said
+    assert ["2", f"{chain.ngram_loss(2):.8g}"] in [line.split() for line in said.splitlines()]
 
 
 def test_the_losses_under_a_prior(tmp_path):
@@ -118,7 +117,7 @@ def test_the_losses_under_a_prior(tmp_path):
     assert found["counting"] == {"0": known.counting[0], "1": known.counting[1]}
     assert (found["bayes"], found["kernel"]) == (known.bayes, known.kernel)
     said = run("chain", *words, "--length", "8", cwd=tmp_path).stdout
-    assert f"Bayes, who knows the prior               {known.bayes:.6f} nats" in said
+    assert ["bayes", f"{known.bayes:.8g}"] in [line.split() for line in said.splitlines()]
 
 
 def test_a_prior_of_files(tmp_path):
@@ -145,7 +144,7 @@ def test_hidden_processes_by_name_and_by_files(tmp_path):
     assert found["ngram_losses"]["8"] == known.ngram_loss(8)
     assert found["entropy_rate_bounds"] == list(known.entropy_bounds(16))
     shown = run("chain", *named, cwd=tmp_path).stdout
-    assert "0.6306466485 to 0.6306466987" in shown and "-0.580514" in shown
+    assert "0.63064665, 0.6306467" in shown and "-0.580514" in shown
 
 
 @pytest.mark.parametrize("words, sentence", [

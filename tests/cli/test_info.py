@@ -48,10 +48,10 @@ def test_a_record_says_what_it_holds(folder, name, kind):
     for dims in held["variables"].values():
         assert set(dims) <= set(held["dimensions"])
     text = run("info", f"{name}.nc", cwd=folder).stdout
-    assert f"kind             {kind}\n" in text
-    assert "0.5" in text and "0.8" in text
+    lines = [line.split() for line in text.splitlines()]
+    assert ["kind", *kind.split()] in lines
     for size, length in held["dimensions"].items():
-        assert f"{size} {length}" in text
+        assert [size, str(length)] in lines
 
 
 def test_the_records_of_a_scan_count_their_labels(folder):
@@ -69,7 +69,8 @@ def test_a_checkpoint_says_what_it_holds(folder):
     assert held["settings"]["arch"]["d"] == 2
     assert held["settings"]["seeds"] == [0, 1]
     assert any(shape[0] == 2 for shape in held["tensors"].values())
-    assert "settings.arch.d" in run("info", "training.safetensors", cwd=folder).stdout
+    text = run("info", "training.safetensors", cwd=folder).stdout
+    assert ["d", "2"] in [line.split() for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -78,9 +79,10 @@ def test_every_kind_is_drawn_from_its_record(folder, tmp_path, name):
     done = run("portrait", "--from", f"{name}.nc", "--out", out, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert f"record {name}.nc" in done.stdout
+    assert ["record", f"{name}.nc"] in [line.split() for line in done.stdout.splitlines()]
     if name in INTERVAL:
-        assert ("95 %" in done.stdout) == INTERVAL[name]
+        said = "wilson" in done.stdout or "agreement_interval" in done.stdout
+        assert said == INTERVAL[name]
     assert list(tmp_path.iterdir()) == [out]
 
 

@@ -17,10 +17,11 @@ def test_a_portrait_says_what_the_optimizer_and_the_flow_learn(tmp_path):
              "--batch", "3", "--seed", "5", "--resolution", "8", "--out", "a.png"]  # fmt: skip
     done = run("portrait", *words, cwd=tmp_path)
     assert done.returncode == 3, done.stderr  # 50 steps leave most cells open
-    assert "adamw, the papers' recipe, learning rate 0.001, 50 steps, batches of 3, d = 4" in (
-        done.stdout
-    )
-    assert "adamw learns from" in done.stdout and "gradient flow from" in done.stdout
+    said = [line.split() for line in done.stdout.splitlines()]
+    for name, value in (("optimizer", "adamw"), ("learning_rate", "0.001"), ("steps", "50"),
+                        ("batch", "3"), ("d", "4")):  # fmt: skip
+        assert [name, value] in said
+    assert "flow_learned" in done.stdout
     a = read_record(tmp_path / "a.nc").attrs
     wanted = {"kind": "portrait", "optimizer": "adamw", "steps": 50, "d": 4, "batch": 3,
               "training_seed": 5, "nudge": 1e-12, "clip": 1.0, "weight_decay": 1e-3}  # fmt: skip
@@ -34,7 +35,7 @@ def test_a_scan_is_trained(tmp_path):
     words = [*TRAINED, "momentum", "--steps", "40", "--grid", "6x6"]
     done = run("scan", *words, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
-    assert "momentum, learning rate 0.1, 40 steps, population loss" in done.stdout
+    assert ["optimizer", "momentum"] in [line.split() for line in done.stdout.splitlines()]
     assert "scan_rank-one_N4_momentum_steps40_p0.5_q0.8_grid6x6.nc" in done.stdout
 
 
@@ -42,7 +43,7 @@ def test_any_model_is_trained_by_its_own_loss(tmp_path):
     words = [*CHAIN, "--optimizer", "adam", "--learning-rate", "0.1", "--steps", "60"]
     done = run("portrait", *words, "--resolution", "4", "--out", "a.png", cwd=tmp_path)
     assert done.returncode in (0, 3), done.stderr
-    assert "adam, learning rate 0.1, 60 steps\n" in done.stdout
+    assert ["optimizer", "adam"] in [line.split() for line in done.stdout.splitlines()]
     a = read_record(tmp_path / "a.nc").attrs
     assert "d" not in a and (a["loss"], a["nudge"], a["clip"]) == ("population", 0.0, "none")
     scan = ["--model", "mine.py:Bowl", "--optimizer", "gd", "--grid", "3x3", "--out", "b.nc"]
@@ -52,7 +53,7 @@ def test_any_model_is_trained_by_its_own_loss(tmp_path):
     )
     done = run("scan", *scan, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "minimum 1 (loss 0)" in done.stdout and "100.00%" in done.stdout
+    assert "minimum 1 (loss 0)" in done.stdout
     done = run("portrait", "--from", "b.nc", "--out", "b.png", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
@@ -62,7 +63,7 @@ def test_gaussian_starts_are_trained_beside_the_flow(tmp_path):
              "--samples", "24", "--seed", "3", "--out", "a.png"]  # fmt: skip
     done = run("gaussian", *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "gd, learned in 5000 steps, 95 % interval" in done.stdout
+    assert "learned_low" in done.stdout
     found = read_record(tmp_path / "a.nc")
     alone = run("gaussian", *TRAINED[:-1], *words[-6:-2], "--sigma", "0.5:1:2", "--out", "b.png",
                 cwd=tmp_path)  # fmt: skip

@@ -56,14 +56,14 @@ def test_every_system_trains_and_its_record_names_it(folder, name):
     )
     assert said["baselines"] == losses and len(said["loss"]) == 2
     shown = run("info", "train.nc", cwd=folder).stdout
-    assert f"prior            {prior}" in shown
+    assert ["prior", prior] in [line.split() for line in shown.splitlines()]
     resumed = run(*line, "--resume", "--overwrite", "--quiet", cwd=folder)
     assert resumed.returncode == 0, resumed.stderr
     assert flowsim.read_record(folder / "train.nc").loss.equals(record.loss)
     if plot:
         assert (folder / "train.png").stat().st_size > 5000
     printed = run(*line, "--overwrite", cwd=folder).stdout
-    assert all(f"{loss:.6f} nats" in printed for loss in losses.values())
+    assert all(f"{loss:.8g}" in printed for loss in losses.values())
 
 
 REFUSED = [

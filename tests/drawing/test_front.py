@@ -173,16 +173,14 @@ def test_bad_options_are_refused(records):
 def test_a_scan_of_the_plane_is_drawn_like_a_portrait(records):
     scan = draw(records["grid"])
     texts = {text.get_text() for text in scan.legends[0].get_texts()}
-    assert "separatrix (analytic)" in texts
-    (points,) = [text for text in texts if text.startswith("critical points: global minima")]
-    assert points.endswith("saddles")
+    assert {"separatrix", "global minima", "saddle"} <= texts
 
 
 def test_an_untied_scan_draws_no_saddle_of_another_model(tmp_path):
     write_scan(Scan(ModelSpec.first("untied"), Grid(AXES, {"u": 1.0})), tmp_path / "u.nc")
     figure = draw(read_record(tmp_path / "u.nc"))
     texts = {text.get_text() for text in figure.legends[0].get_texts()}
-    assert "separatrix (analytic)" not in texts
+    assert "separatrix" not in texts
     assert "X" not in [line.get_marker() for line in figure.axes[0].lines]  # the saddle's
     assert "$u$ = 1" in figure.axes[0].get_title()
 
@@ -237,7 +235,7 @@ def test_a_chain_without_bad_minima_says_so():
 def test_a_trap_that_lifted_starts_of_the_full_model_do_not_have_is_named():
     below = portrait_record(model("canonical", 0.2, 0.3), resolution=6)
     title = draw(below).axes[0].get_title().replace("\n", " ")
-    assert "full training from lifted starts is not trapped there" in title
+    assert "saddles of the whole transformer" in title
 
 
 def test_baselines_are_all_named_and_apart():

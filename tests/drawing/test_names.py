@@ -96,7 +96,7 @@ def test_a_record_is_kept_where_its_figure_cannot_be_drawn(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import flowsim\nclass Bad(flowsim.Model):\n    coordinates = ('x', 'y')\n"
         "    def loss(self, theta): return (theta**2).sum(-1)\n"
-        "    def captions(self): return {'title': '$x_1_2$'}\n"
+        "    title = '$x_1_2$'\n"
     )
     words = ["--model", "mine.py:Bad", "--resolution", "4", "--confirm", "0", "--out", "a.png"]
     done = run("portrait", *words, cwd=tmp_path)

@@ -19,18 +19,15 @@ from flowsim import (
     summarize,
     write_record,
 )
-from flowsim.cli.texts import text_of
+from flowsim.records.attributes import described
 
 WORDS = {
     "title": "my model of spin",
-    "data": "a field of 3 units",
-    "x": "spin",
-    "y": "tilt",
-    "name_spin": "spin $s$",
-    "end_global_minimum": "falls to the left",
-    "remark": "(measured in the morning)",
-    "text": "mine",
+    "subtitle": "a field of 3 units\n(measured in the morning)",
+    "axes": ("spin", "tilt"),
+    "end_names": json.dumps({"global_minimum": "falls to the left"}),
 }
+LONG_NAMES = {"spin": "spin s"}
 AXES = {"e": np.linspace(-2, 2, 6), "w": np.linspace(-1.9, 2, 8)}
 
 
@@ -48,8 +45,12 @@ def renamed(record, words=WORDS):
     ranges = {f"{new[n]}_range": record.attrs.pop(f"{n}_range") for n in new
               if f"{n}_range" in record.attrs}  # fmt: skip
     axes = list(new.values())[: len(record.attrs["coordinates"])]
-    own = {"model": "mine.py:Spin", "coordinates": axes, "captions": json.dumps(words)}
-    return record.assign_attrs(own, **ranges)
+    for variable in record.variables.values():
+        variable.attrs.pop("long_name", None)
+    for name in ("title", "subtitle", "end_names"):
+        record.attrs.pop(name, None)
+    own = {"model": "mine.py:Spin", "coordinates": axes}
+    return described(record.assign_attrs({**own, **words}, **ranges), LONG_NAMES)
 
 
 def words_of(figure):
@@ -84,15 +85,13 @@ def test_a_record_of_an_unknown_model_is_stored_drawn_and_summarized(records, ki
     assert "My model of spin" in said
     assert "field of 3 units" in said
     if kind != "gaussian":
-        assert "spin $s$" in said
+        assert "spin s" in said
         assert "tilt" in said and "$tilt$" not in said  # a word is no letter of mathematics
     for former in ("Canonical", "canonical", "feed-forward", "embedding", "Markov", "$e"):
         assert former not in said
     summary = summarize(record)
-    assert summary["captions"] == WORDS
-    text = text_of(kind, {**summary, "seconds": 1.0})
-    assert text.startswith("mine")
-    assert "p =" not in text
+    assert (summary["title"], summary["subtitle"]) == (WORDS["title"], WORDS["subtitle"])
+    assert "p" not in summary
 
 
 @pytest.mark.parametrize("kind", ["portrait", "scan"])
@@ -104,23 +103,15 @@ def test_ends_have_the_names_that_the_model_gave_them(records, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_record_that_says_no_more_than_its_axes_is_drawn(records, kind):
-    said = words_of(draw(renamed(records[kind], {"x": "spin", "y": "tilt"})))
+    said = words_of(draw(renamed(records[kind], {"axes": ("spin", "tilt")})))
     assert said
     assert "Markov" not in said
 
 
-def test_a_remark_is_replaced_where_an_attribute_is_not_zero(records):
-    words = {**WORDS, "remark_noise": "(with noise)"}
-    record = renamed(records["portrait"], words)
-    for noise, remark in ((0.0, "(measured in the morning)"), (0.3, "(with noise)")):
-        title = draw(record.assign_attrs(noise=noise)).axes[0].get_title()
-        assert title.endswith(remark)
-
-
 def test_held_values_are_those_that_the_record_lists(records):
-    record = renamed(records["portrait"], {**WORDS, "held": "cut at"})
+    record = renamed(records["portrait"])
     record = record.assign_attrs(held="drift", drift=0.25)
-    assert "cut at drift = 0.25" in draw(record).axes[0].get_title()
+    assert "starts at drift = 0.25" in draw(record).axes[0].get_title()
     assert summarize(record)["fixed"] == {"drift": 0.25}
 
 
@@ -138,10 +129,8 @@ SPECS = [
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
 def test_every_model_says_its_words(spec):
-    words = spec.build().captions()
-    assert all(isinstance(text, str) and text for text in words.values())
-    assert {"title", "data", "text", "text_data", "text_portrait"} <= set(words)
-    assert words["text"].startswith(spec.name)
-    assert ("bias as a coordinate" in words["title"]) == ("dynamic" in spec.settings().values())
+    model = spec.build()
+    assert model.title and model.subtitle and "model" not in model.subtitle
+    assert ("bias as a coordinate" in model.subtitle) == ("dynamic" in spec.settings().values())
     if spec.get("q") is not None:
-        assert words["text_data"] == "p = 0.5, q = 0.8 (p + q > 1)"
+        assert "$p$ = 0.5, $q$ = 0.8: $p + q$ = 1.3 > 1" in model.subtitle

@@ -18,7 +18,6 @@ from flowsim.explorer.layers import (
     followed,
     has_border,
     landscape,
-    line_key,
     refined,
     runs,
 )
@@ -99,9 +98,10 @@ def test_runs_cover_exactly_the_cells_that_are_on():
     assert (found == on).all()
 
 
-def test_the_landscape_leaves_the_line_out_on_request():
-    assert "critical_line" in landscape(View(), fine=False)
-    assert "critical_line" not in landscape(View(), fine=False, line=False)
+def test_the_landscape_leaves_slow_curves_out_until_sliders_rest():
+    slow = View().with_model("uniform")
+    for view, fine, there in ((View(), False, True), (slow, False, False), (slow, True, True)):
+        assert ("saddle" in landscape(view, fine)["curve_kind"]) == there
 
 
 @pytest.mark.parametrize("name", ["canonical", "linear", "untied", "uniform"])
@@ -361,15 +361,6 @@ class Well(Model):
     def loss(self, theta):
         x, y = theta.unbind(-1)
         return (x**2 - 1) ** 2 / 4 + y**2 / 2 + self.g * x
-
-
-def test_the_line_of_a_users_fast_model_is_of_no_chain():
-    class Fast(Well):
-        fast = True
-
-    assert line_key(View(ModelSpec(Fast))) is None
-    first, second = (View().with_arguments(p=p) for p in (0.1, 0.15))
-    assert line_key(View()) != line_key(first) == line_key(second)
 
 
 def test_the_ends_of_a_users_model_have_one_code_on_all_parts_of_a_page(tmp_path):

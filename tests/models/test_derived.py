@@ -131,8 +131,8 @@ def test_a_new_gradient_or_field_of_any_model_is_followed(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_words_alone_leave_the_flow_as_it_is(name):
     plain = MODELS[name]()
-    model = derived(MODELS[name], captions=lambda self: {"title": "mine"}, options=lambda self: {})
-    assert model.captions() == {"title": "mine"} and model.fast == plain.fast
+    model = derived(MODELS[name], title="mine", subtitle="its data", options=lambda self: {})
+    assert (model.title, model.subtitle) == ("mine", "its data") and model.fast == plain.fast
     assert (model.flow() is None) == (plain.flow() is None)
     assert type(model.plane) is type(plain.plane) and model.levels() == plain.levels()
     assert model.has_flow_of(flowsim.RankOneModel) == plain.has_flow_of(flowsim.RankOneModel)
@@ -270,10 +270,9 @@ def test_a_base_without_coordinates_keeps_what_it_says_of_them():
         def loss(self, theta):
             return (theta**2).sum(-1)
 
-        def captions(self):
-            return {"title": "named"}
+        title = "named"
 
     class Complete(Named):
         coordinates = ("x", "y")
 
-    assert Complete().captions() == {"title": "named"}
+    assert Complete().title == "named"

@@ -33,6 +33,7 @@ from flowsim import (
     trajectories,
     write_record,
 )
+from flowsim.curves import curves_of
 from flowsim.labels import Rule
 from flowsim.spec import ModelSpec, model_of
 
@@ -177,7 +178,7 @@ def test_scans_and_clouds_have_its_coordinates(tmp_path):
     cloud = gaussian_record(head, [0.5, 2.0], samples=8)
     assert (cloud["fraction"] > 0).all() and (cloud["fraction"] < 1).all()
     assert "integral" not in cloud and cloud.attrs["unresolved"] == 0
-    assert draw(cloud).axes[0].get_xlabel().endswith("$\\alpha$ and $\\beta$")
+    assert draw(cloud).axes[0].get_xlabel().endswith("alpha and beta")
 
 
 @pytest.mark.parametrize(
@@ -203,14 +204,14 @@ def test_the_portrait_shows_plateau_and_valleys(record, tmp_path):
     # cells are on the side of the separatrix that the plateau's slope says, near the plateau
     near = record.sel(beta=0, method="nearest")
     learns = near["label"] == int(Label.GLOBAL_MINIMUM)
-    clear = abs(record["plateau_slope"]) > 0.004
-    assert (learns == (record["plateau_slope"] < 0)).where(clear, True).all()
-    below, above = record["valley_beta"]
-    assert (below.dropna("alpha") < 0).all() and (above.dropna("alpha") > 0).all()
-    model = InductionModel(6)
-    assert record["level"].values == pytest.approx(model.loss(
-        np.stack(np.meshgrid(record.alpha, record.beta), -1)))  # fmt: skip
-    (saddle,) = record["saddle_alpha"].values
+    model, curves = InductionModel(6), curves_of(record, "alpha", "beta")
+    shares = torch.tensor(record["alpha"].to_numpy()).sigmoid()
+    slope = model.by_share(shares, torch.zeros_like(shares))[2].numpy()
+    clear = abs(slope) > 0.004
+    assert (learns == (slope < 0)).where(clear, True).all()
+    below, above = [curve.y for curve in curves if curve.kind == "valley"]
+    assert np.nanmax(below) < 0 < np.nanmin(above)
+    (saddle,) = [curve.x[0] for curve in curves if curve.kind == "saddle"]
     order = np.argsort(record["boundary_beta"].values)
     alpha, beta = (record[f"boundary_{n}"].values[order] for n in ("alpha", "beta"))
     assert np.interp(0, beta, alpha) == pytest.approx(saddle, abs=0.1)  # cells are 1 wide
@@ -220,8 +221,7 @@ def test_the_portrait_shows_plateau_and_valleys(record, tmp_path):
     assert json.dumps(summarize(again)) == json.dumps(summarize(record))
     texts = {text.get_text() for text in draw(again).legends[0].get_texts()}
     assert {"saddle", "basin boundary", "learns to look at what followed before"} <= texts
-    assert {"plateau β = 0, the in-context unigram", "valley: least loss at this α"} <= texts
-    assert "level of the loss" in texts
+    assert {"plateau", "valley", "level of the loss"} <= texts
     assert "on the plateau, 0.6107 of Bayes" in draw(again).axes[0].get_title()
 
 
@@ -230,13 +230,13 @@ def test_the_command(tmp_path):
              "--confirm", "0"]  # fmt: skip
     done = run(*words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "plateau (in-context unigram)         0.656767 nats" in done.stdout
+    assert "loss 0.6568 on the plateau" in done.stdout
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"portrait_induction_N4.png", "portrait_induction_N4.nc"}
     found = json.loads(run(*words, "--json", "--overwrite", cwd=tmp_path).stdout)
-    assert found["ends"]["local_minimum"]["share"] == 0
+    assert [point["kind"] for point in found["critical_points"]] == ["saddle"]  # the ends are far
     again = run("portrait", "--from", "portrait_induction_N4.nc", "--overwrite", cwd=tmp_path)
-    assert again.returncode == 0 and "window reaching the global minima" in again.stdout
+    assert again.returncode == 0 and "on the plateau" in again.stdout
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from flowsim import (
     phase_space_record,
     portrait_record,
 )
-from flowsim.labels import CriticalPoint
+from flowsim.curves import curves_of
 
 MODELS = {
     "linear above": LinearAttentionModel(BinaryChain(0.5, 0.8)),
@@ -36,19 +36,22 @@ def test_orbits_end_where_their_label_says(space):
 
 
 def test_saddle_curve_parts_the_minima_from_the_maxima_of_the_plane(space):
-    kind = space["plane"].to_numpy()
-    assert {CriticalPoint.LOCAL_MAXIMUM, CriticalPoint.LOCAL_MINIMUM} <= set(kind.ravel())
-    for a, row in zip(space["plane_a"].to_numpy(), kind, strict=True):
-        here = space["saddle_w"].to_numpy()[space["saddle_a"].to_numpy() == a]
-        changes = (np.diff(np.sign(row)) != 0).sum()
-        assert len(here) == changes or 0 in row
+    curves = curves_of(space, "w", "e")
+    assert {"local maxima", "local minima", "saddle"} <= {curve.kind for curve in curves}
+    levels = [float(curve.x[0]) for curve in curves_of(space, "a", "e")]
+    for a in set(levels):
+        here = [curve for curve, level in zip(curves, levels, strict=True) if level == a]
+        pieces = [curve for curve in here if curve.kind in ("local maxima", "local minima")]
+        saddles = [float(curve.x[0]) for curve in here if curve.kind == "saddle"]
+        assert len(saddles) == len(pieces) - 1 or not pieces  # at a = -1 the loss is flat
+        assert {x for piece in pieces for x in piece.x.tolist()} >= set(saddles)
 
 
 def test_figure_has_both_panels_and_their_axes(space):
     figure = draw_phase_space(space)
     assert len(figure.axes) == 2
     for axes in figure.axes:
-        assert axes.get_xlabel() == "feed-forward $w$"
+        assert axes.get_xlabel() == "feed-forward weight $w$"
         assert axes.get_ylabel() == "attention $a$"
         assert axes.get_zlabel() == "embedding $e$"
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -63,21 +66,22 @@ def test_slices_of_linear_attention_agree_with_the_closed_form(regime, a):
     assert record.attrs["oracle_agree"] == record.attrs["oracle_cells"] > 1350
     assert record.attrs["largest_energy_drift"] < 1e-8
     # the drawn separatrix is the boundary of the labels
-    w, curve = record["curve_w"].to_numpy(), record["separatrix_e"].to_numpy()
+    known = [curve for curve in curves_of(record, "w", "e") if curve.kind == "separatrix"]
+    w, curve = known[0].x, known[0].y
     e = record["e"].to_numpy()
     for j, centre in enumerate(record["w"].to_numpy()):
         boundary = curve[np.abs(w - centre).argmin()]
         trapped = np.abs(e[record["label"].to_numpy()[:, j] == 2])
         if np.isfinite(boundary) and 0.3 < boundary < 2.8 and abs(centre) > 0.1:
             assert abs(trapped.max() - boundary) < 0.35
-    assert "slice" in draw_portrait(record).axes[0].get_title()
+    assert "starts at $a$" in draw_portrait(record).axes[0].get_title()
 
 
 @pytest.mark.slow
 def test_slice_of_uniform_attention_has_no_closed_form_to_compare_with():
     record = portrait_record(MODELS["uniform above"], resolution=10, fixed={"a": 0.5}, confirm=2)
     assert record.attrs["oracle_cells"] == 0
-    assert np.isnan(record["separatrix_e"]).all()
+    kinds = [curve.kind for curve in curves_of(record, "w", "e")]
+    assert "separatrix" not in kinds and kinds.count("saddle") == 1
     assert np.isnan(record.attrs["largest_energy_drift"])
     assert record.attrs["cells_global_minimum"] + record.attrs["cells_local_minimum"] == 100
-    assert len(record["saddle_w"]) == 1

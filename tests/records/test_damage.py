@@ -116,14 +116,14 @@ def test_other_programs_read_a_sealed_record(path, record):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"kind": None}, {"schema": None}, {"schema": 1}, {"schema": 99}, {"schema": "2"}]
+    "changes", [{"kind": None}, {"schema": None}, {"schema": 1}, {"schema": 99}, {"schema": "3"}]
 )
 def test_another_schema_is_refused_though_the_digest_is_right(record, tmp_path, changes):
     other = record.copy()
     other.attrs = {k: v for k, v in {**record.attrs, **changes}.items() if v is not None}
     write_record(other, tmp_path / "a.nc")
     assert sealed(tmp_path / "a.nc")
-    assert "is not a flowsim record of schema 2" in refused(tmp_path / "a.nc")
+    assert "is not a flowsim record of schema 3" in refused(tmp_path / "a.nc")
 
 
 def test_a_record_that_lacks_what_is_drawn_is_refused(record, tmp_path):

@@ -42,7 +42,7 @@ def test_what_is_written_is_what_xarray_itself_writes(tmp_path):
             "loss": ((), 0.25),
         },
         {"w": [1.0, 2.0, 3.0], "e": [0.5, 1.5], "held": 2.0, "basin": ("line", ["saddle"])},
-        {"kind": "portrait", "schema": 2, "text": "p → q", "several": [1, 2], "number": 0.5},
+        {"kind": "portrait", "schema": 3, "text": "p → q", "several": [1, 2], "number": 0.5},
     )
     write_record(several, tmp_path / "ours.nc")
     theirs = described(several).assign_attrs(Conventions="CF-1.11")

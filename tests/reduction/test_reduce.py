@@ -71,7 +71,7 @@ def test_equal_sizes_stay_equal(attention):
     start = lifted(arch, ALPHA, rho=[-0.35] * 4, w2=-0.6, o=0.0, v=0.0)
     model = flowsim.reduce(population(arch, MarkovSource.of(CHAIN)), start)
     assert model.coordinates == ("embedding", "positions", "up_minus_down", "bias")
-    assert model.captions()["name_up_minus_down"] == "up − down"
+    assert model.long_names["up_minus_down"] == "up − down"
     np.testing.assert_allclose(model.start, [0.7, -0.7, 1.2 * math.sqrt(2), 0.1], atol=1e-12)
 
 

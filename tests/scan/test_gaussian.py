@@ -83,7 +83,7 @@ def test_the_plane_of_five_states_beside_its_integral(p):
     off = np.abs(record["fraction"] - record["integral"])
     deviation = np.sqrt(record["integral"] * (1 - record["integral"]) / 2000)
     assert (off <= 4 * deviation + 1e-12).all()
-    assert "states, 4 hidden units" in draw_gaussian(record).axes[0].get_title()
+    assert "$S$ = 5, $m$ = 4" in draw_gaussian(record).axes[0].get_title()
 
 
 def test_limits_in_sigma():

@@ -73,7 +73,7 @@ def test_built_in_models_vary_whatever_they_have(tmp_path):
     assert record["label"].dims == ("p", "flip", "e", "w")
     alone = flowsim.scan_basins(flowsim.model("flips", 0.4, 0.3, flip=0.4), axes)
     np.testing.assert_array_equal(record["label"].sel(p=0.4, flip=0.4), alone["label"])
-    assert json.loads(record.attrs["captions"])["title"] == "canonical model of a hidden chain"
+    assert record.attrs["title"] == "canonical model of a hidden chain"
     with pytest.raises(InputError, match="not of one p and one flip: give p and flip"):
         flowsim.model_of(record.attrs)
     assert flowsim.model_of(record.attrs, p=0.4, flip=0.4).chain.flip == 0.4

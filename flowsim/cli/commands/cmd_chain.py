@@ -12,7 +12,7 @@ from flowsim.cli import options
 from flowsim.cli.groups import OneChain
 from flowsim.cli.options import CHAIN, MAX_STATES, number, option, shown
 from flowsim.cli.output import require_file, say
-from flowsim.cli.texts import Summary, nats, row
+from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain, SymmetricChain
 
@@ -171,21 +171,6 @@ def _prior_summary(given: Chain) -> Summary:
     }
 
 
-def _prior_lines(s: Summary) -> list[str]:
-    """The same in words."""
-    names = {"0": " (unigram)", "1": " (bigram)"}
-    counting = {f"counting in context, order {order}{names.get(order, '')}": loss
-                for order, loss in s["counting"].items()}  # fmt: skip
-    return [
-        f"prior {s['prior']}, {s['states']} states, order {s['order']}",
-        f"exact mean losses after {s['order']} to {s['length']} symbols; counting adds one",
-        nats("uniform", s["uniform"], 41),
-        *(nats(name, loss, 41) for name, loss in counting.items()),
-        nats("Bayes, who knows the prior", s["bayes"], 41),
-        nats("oracle that knows the kernel", s["kernel"], 41),
-    ]
-
-
 @dataclass(frozen=True)
 class Chain(AnyChain):
     """The options of ``chain``."""
@@ -262,14 +247,14 @@ def chain(given: Chain) -> None:
     """
     process = given.hidden_process()
     if process is not None and given.length is None:
-        found, lines = _process_summary(given, process), _process_lines
+        found = _process_summary(given, process)
     elif given.prior is not None:
-        found, lines = _prior_summary(given), _prior_lines
+        found = _prior_summary(given)
     elif given.length is not None:
         raise InputError("--length goes with --prior, of whose sequences it is the length")
     else:
-        found, lines = _summary(given.any_chain()), _lines
-    say(json.dumps(found, indent=2) if given.as_json else "\n".join(lines(found)))
+        found = _summary(given.any_chain())
+    say(json.dumps(found, indent=2) if given.as_json else as_text(found))
 
 
 def _process_summary(given: Chain, process: HiddenMarkovProcess) -> Summary:
@@ -294,33 +279,6 @@ def _process_summary(given: Chain, process: HiddenMarkovProcess) -> Summary:
     }
 
 
-def _process_lines(s: Summary) -> list[str]:
-    """The same in words."""
-    losses = s["ngram_losses"]
-    shown_losses = [n for n in ("3", "4", "8") if n in losses]
-    low, high = s["entropy_rate_bounds"]
-    kernel = "; ".join(", ".join(f"{x:.6g}" for x in row_) for row_ in s["neighbours"])
-    found = [
-        f"{s['process']}: {s['symbols']} symbols, {s['hidden_states']} hidden states, "
-        f"{s['structure']}",
-        row("law of a symbol", ", ".join(f"{x:.6g}" for x in s["stationary"])),
-        nats("unigram loss", losses["1"]),
-        nats("bigram loss", losses["2"]),
-        *(nats(f"best from the last {int(n) - 1} symbols", losses[n]) for n in shown_losses),
-        row("entropy rate, nats", f"{low:.10g} to {high:.10g}"),
-        row("chain of neighbouring symbols", kernel),
-        row("largest covariance of neighbours", f"{s['covariance_eigenvalue']:.6g}"),
-        row("unigram point of a tied model", s["unigram"]),
-    ]
-    if (line := s["linear_filter"]) is not None:
-        found += [
-            row("linear filter: ratio of weights", f"{line['ratio']:.6g}"),
-            row("R², one symbol and all",
-                f"{line['explained_by_one']:.6g}, {line['explained_by_all']:.6g}"),
-        ]  # fmt: skip
-    return found
-
-
 def _summary(chain: MarkovChain | OrderChain) -> Summary:
     """The numbers of a chain, ready for JSON."""
     own: dict[str, Any] = {n: getattr(chain, n) for n in ("p", "q", "order") if hasattr(chain, n)}
@@ -343,27 +301,3 @@ def _summary(chain: MarkovChain | OrderChain) -> Summary:
         "regime": chain.regime,
         "unigram": chain.unigram,
     }
-
-
-def _lines(s: Summary) -> list[str]:
-    own = [f"{name} = {s[name]:g}" for name in ("p", "q", "order") if name in s]
-    second = s["second_eigenvalue"]
-    complex_pair = isinstance(second, list)
-    value = f"{second[0]:.6g} ± {abs(second[1]):.6g} i" if complex_pair else f"{second:.6g}"
-    law, order = ", ".join(f"{x:.6g}" for x in s["stationary"][:10]), s.get("order", 1)
-    rate = "bigram, and longer" if order == 1 else f"last {order} symbols"
-    longer = {f"best from the last {n - 1} symbol{'s' * (n > 2)}": s["ngram_losses"][str(n)]
-              for n in range(2, order + 1)}  # fmt: skip
-    regime = row("expected regime", f"{s['regime']} (threshold {s['threshold']})")
-    return [
-        ", ".join([f"{s['states']} states", *own, s["structure"]]),
-        row("stationary law", f"{law}{' ...' * (s['states'] > 10)}"),
-        nats("stationary entropy (unigram)", s["stationary_entropy"]),
-        *(nats(words, loss) for words, loss in longer.items()),
-        nats(f"entropy rate ({rate})", s["entropy_rate"]),
-        nats("mutual information", s["mutual_information"]),
-        row("second eigenvalue", value),
-        row("largest covariance of neighbours", f"{s['covariance_eigenvalue']:.6g}"),
-        *([regime] if s["threshold"] is not None else []),
-        row("unigram point of a tied model", s["unigram"]),
-    ]

@@ -131,7 +131,7 @@ def compare(given: Compare) -> None:
     record.attrs |= starts
     summary = write_figure(record, figure, stored, **given.look())
     files = {"figure": figure, "record": stored}
-    report("comparison", summary, files, given, given.require)
+    report(summary, files, given, given.require)
 
 
 def _check(given: Compare) -> None:

@@ -61,7 +61,7 @@ def gaussian(given: Gaussian) -> None:
     figure, stored = given.files_of("gaussian")
     record = _compute(given, spec, sigmas, samples)
     summary = write_figure(record, figure, stored, **given.look())
-    report("gaussian", summary, {"figure": figure, "record": stored}, given)
+    report(summary, {"figure": figure, "record": stored}, given)
 
 
 def _sigmas(given: Gaussian, samples: int) -> tuple[float, ...]:

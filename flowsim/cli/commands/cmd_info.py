@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,13 +11,13 @@ import typer
 
 from flowsim.cli import options
 from flowsim.cli.output import require_file, say
-from flowsim.cli.texts import Summary
+from flowsim.cli.printer import Summary, as_text
 
 #: What is said first of a record, and what is said last; everything else comes between.
 _FIRST = ("kind", "model", "p", "q", "regime")
 _LAST = ("command", "commit", "versions", "schema", "digest")
 #: Attributes that are said in a way of their own.
-_HIDDEN = ("settings", "captions")
+_HIDDEN = ("settings", "end_names")
 
 
 @dataclass(frozen=True)
@@ -42,11 +41,8 @@ def info(given: Info) -> None:
     path = given.file
     require_file(path)
     held = _checkpoint(path) if path.suffix == ".safetensors" else _record(path)
-    if given.as_json:
-        say(json.dumps({"file": str(path), **held}, indent=2))
-    else:
-        said = {name: value for name, value in held.items() if name != "captions"}  # of figures
-        say("\n".join([str(path), *_lines(said)]))
+    held = {"file": str(path), **held}
+    say(json.dumps(held, indent=2) if given.as_json else as_text(held))
 
 
 def _record(path: Path) -> Summary:
@@ -81,25 +77,3 @@ def _plain(value: object) -> object:
     if hasattr(value, "tolist"):
         value = value.tolist()
     return None if value != value else value
-
-
-def _lines(held: Mapping[str, object], prefix: str = "") -> list[str]:
-    """One line for every entry; what is nested gets a line for each part of it."""
-    lines = []
-    for name, value in held.items():
-        if name in ("variables", "tensors", "dimensions") and isinstance(value, Mapping):
-            parts = [f"{part} {_sizes(size)}".strip() for part, size in value.items()]
-            lines.append(f"{prefix}{name:<16} {', '.join(parts)}")
-        elif isinstance(value, Mapping):
-            lines += _lines(value, f"{prefix}{name}.")
-        else:
-            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            lines.append(f"{f'{prefix}{name}':<16} {text if len(text) <= 400 else text[:400]}")
-    return lines
-
-
-def _sizes(size: object) -> str:
-    """A number, or dimensions in brackets."""
-    if isinstance(size, list):
-        return f"({', '.join(map(str, size))})" if size else ""
-    return str(size)

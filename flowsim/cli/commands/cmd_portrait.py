@@ -108,7 +108,7 @@ def portrait(given: Portrait) -> None:
     _check_plane(given, model)
     record = _space(given, model) if given.view == "3d" else _plane(given, model)
     summary = write_figure(record, figure, stored, **given.look())
-    report(str(record.attrs["kind"]), summary, {"figure": figure, "record": stored}, given)
+    report(summary, {"figure": figure, "record": stored}, given)
 
 
 def _check(given: Portrait) -> None:

@@ -12,7 +12,7 @@ from flowsim.cli import options
 from flowsim.cli.groups import OptimizerOptions, Printed, ReducedModelOptions, Tolerances
 from flowsim.cli.options import CHAIN, MODEL, OUTPUT, WINDOW, WORK, Interval, option
 from flowsim.cli.output import neutral_command, progress, report
-from flowsim.cli.texts import Summary
+from flowsim.cli.printer import Summary
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def scan(given: ScanOptions) -> None:
             raise InputError(f"--refine needs two or three coordinates that vary, not {varied}")
         check_memory(starts.shape, given.refine)
     summary = _run(given, spec, starts, model, out)
-    report("scan", summary, {"record": out}, given)
+    report(summary, {"record": out}, given)
 
 
 def _check(given: ScanOptions) -> None:

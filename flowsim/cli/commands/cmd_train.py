@@ -161,7 +161,7 @@ def train(given: Train) -> None:
     _check(given)
     settings = _settings(given)
     record, files = _run(given, settings), given.files()
-    report("training", _write(record, files), files, given)
+    report(_write(record, files), files, given)
 
 
 def _check(given: Train) -> None:

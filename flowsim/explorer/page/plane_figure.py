@@ -11,8 +11,10 @@ import xarray as xr
 from bokeh.models import BoxZoomTool, ColumnDataSource, LinearColorMapper, PanTool, WheelZoomTool
 from bokeh.plotting import figure
 
-from flowsim.drawing import plane, style
+from flowsim.curves import Curve, curves_of
+from flowsim.drawing import style
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
+from flowsim.drawing.looks import LOOKS, look_of
 from flowsim.explorer.layers import Border, Cells, ends_of, runs
 from flowsim.explorer.starts import CloudShare, Orbit
 from flowsim.explorer.training import Run
@@ -28,6 +30,8 @@ _SHAPES = {
 #: Arrows: half their length, and their heads, in parts of the distance between two.
 _ARROW_HALF, _ARROW_HEAD = 0.36, 0.2
 _MARKS = "x y fill line marker"
+#: The source of curves of another model.
+_OTHER = "of another model"
 
 
 class PlaneFigure:
@@ -92,19 +96,12 @@ class PlaneFigure:
         plot.segment("x0", "y0", "x1", "y1", source=heads, line_color=style.ARROW, line_alpha=0.8)
         plot.scatter("x1", "y1", angle="angle", marker="triangle", size=5, source=heads,
                      color=style.ARROW, alpha=0.8)  # fmt: skip
-        for kind, look in plane.CRITICAL.items():
-            plot.line("x", "y", source=self._source(f"line {kind}", "x y"), **_line(look))
         for name, look in (
-            ("minima", plane.MINIMA), ("plateau", plane.PLATEAU), ("valleys", plane.VALLEY),
-            ("beside saddles", BESIDE_SADDLES), ("border", plane.SEPARATRIX),
-            ("separatrix", plane.SEPARATRIX), ("canonical separatrix", plane.CANONICAL_SEPARATRIX),
+            *LOOKS.items(), (_OTHER, look_of(Curve("separatrix", (), (), "other"))),
+            ("beside saddles", BESIDE_SADDLES), ("border", LOOKS["separatrix"]),
         ):  # fmt: skip
-            self._curves(name, **_line(look))
-        plot.scatter("x", "y", source=self._source("saddle points", "x y"), marker="x", size=11,
-                     line_width=3, color=style.LINE)  # fmt: skip
-        ends = self._source("known minima", "x y color")
-        plot.scatter("x", "y", marker="star", size=15, color="color", source=ends)
-        self._add_marks("critical points", size=10, line_width=3)
+            self._curves(f"curves {name}", **_line(look))
+        self._add_marks("points", size=11, line_width=2)
 
     def _add_marks(self, name: str, **look: Any) -> None:
         """A source of markers that have colours and shapes of their own."""
@@ -148,10 +145,10 @@ class PlaneFigure:
 
     def show_axes(self, view: View) -> None:
         """Name the axes."""
-        words = view.model.captions()
+        names = view.model.long_names
         self.names.data = {"x": [view.x], "y": [view.y]}
         for axis, name in ((self.figure.xaxis[0], view.x), (self.figure.yaxis[0], view.y)):
-            axis.axis_label = words.get(f"name_{name}", name).replace("$", "").replace("\\", "")
+            axis.axis_label = names.get(name, name)
 
     def show_window(self, window: Window) -> None:
         """Move the axes, without an event of the user's."""
@@ -182,60 +179,29 @@ class PlaneFigure:
     def show_border(self, border: Border) -> None:
         """The boundary of the basins, found between the cells."""
         for name, curves in (("border", border.basins), ("beside saddles", border.saddles)):
-            self._put(name, {"xs": [x for _, x in curves], "ys": [y for y, _ in curves]})
+            self._put(
+                f"curves {name}", {"xs": [x for _, x in curves], "ys": [y for y, _ in curves]}
+            )
 
-    def show_landscape(self, view: View, record: xr.Dataset, keep_line: bool = False) -> None:
-        """Curves, critical line by kind, saddle points and arrows.
-
-        With ``keep_line`` the line and the saddle points stay as they are.
-        """
-        x = record[f"curve_{view.x}"].to_numpy()
-        found, best = record[f"separatrix_{view.y}"], record[f"minima_{view.y}"]
-        both = bool(best.attrs.get("mirrored", 1))
-        words = view.model.captions()
-        border = "canonical separatrix" if "simpler" in words else "separatrix"
-        for name in ("separatrix", "canonical separatrix"):
-            curve = _mirrored(x, found.to_numpy(), both)
-            self._put(name, curve if name == border else {"xs": [], "ys": []})
-        minima = _mirrored(x, best.to_numpy(), both)
-        if "minima_x" in words:  # there also above one w
-            at = float(words["minima_x"])
-            minima["xs"].append(np.array([at, at]))
-            minima["ys"].append(np.array(view.window[2:]))
-        self._put("minima", minima)
-        across = [np.array(view.window[:2])] if "plateau" in words else []
-        self._put("plateau", {"xs": across, "ys": [np.zeros(2) for _ in across]})
-        names: Any = record["minimum"].to_numpy() if "minimum" in record else ()
-        at_x, at_y = _places(record, "minimum", view)
-        colours = [style.INK[name] for name in names]
-        self._put("known minima", {"x": at_x, "y": at_y, "color": colours})
-        valley = f"valley_{view.y}"
-        sides: Any = record[valley].to_numpy() if valley in record else ()
-        self._put("valleys", {"xs": [record[view.x].to_numpy() for _ in sides], "ys": [*sides]})
-        if not keep_line:
-            self._show_line(view, x, record)
+    def show_landscape(self, view: View, record: xr.Dataset) -> None:
+        """Curves and points by kind, and arrows."""
+        curves = curves_of(record, view.x, view.y)
+        for kind in (*LOOKS, _OTHER):
+            here = [curve for curve in curves if self._kind(curve) == kind]
+            self._put(f"curves {kind}", {"xs": [c.x for c in here], "ys": [c.y for c in here]})
+        marks = [(x, y, look_of(curve)) for curve in curves for x, y in curve.points]
+        self._put("points", {
+            "x": np.array([x for x, *_ in marks]), "y": np.array([y for _, y, _ in marks]),
+            "fill": [look.get("markerfacecolor", look["color"]) for *_, look in marks],
+            "line": [look["color"] for *_, look in marks],
+            "marker": [_SHAPES[look["marker"]] for *_, look in marks],
+        })  # fmt: skip
         self._show_arrows(view, record)
 
-    def _show_line(self, view: View, x: np.ndarray, record: xr.Dataset) -> None:
-        """The critical line y = 0 by kind, with its saddles, and critical points elsewhere."""
-        there = "critical_point" in record
-        kinds: Any = style.label_names(record["critical_point"]) if there else ()
-        marks = [plane.FOUND[kind] for kind in kinds]
-        at_x, at_y = _places(record, "critical_point", view)
-        self._put("critical points", {
-            "x": at_x, "y": at_y, "fill": [fill for _, fill in marks],
-            "line": [style.LINE] * len(marks), "marker": [_SHAPES[marker] for marker, _ in marks],
-        })  # fmt: skip
-        saddle = record[f"saddle_{view.x}"].to_numpy()
-        self._put("saddle points", {"x": saddle, "y": np.zeros_like(saddle)})
-        for kind in plane.CRITICAL:
-            on = np.zeros(len(x), bool)
-            if "critical_line" in record:
-                line = record["critical_line"]
-                on = line.to_numpy() == style.code_of(line, kind)
-            on &= on.sum() > max(1, len(saddle))
-            drawn = np.where(on, x, np.nan) if on.any() else np.array([])
-            self._put(f"line {kind}", {"x": drawn, "y": np.zeros_like(drawn)})
+    @staticmethod
+    def _kind(curve: Curve) -> str:
+        """The source that a curve is drawn from."""
+        return _OTHER if curve.of else curve.kind if curve.kind in LOOKS else ""
 
     def _show_arrows(self, view: View, record: xr.Dataset) -> None:
         x_low, x_high, y_low, y_high = view.window
@@ -329,23 +295,10 @@ def _marks(x: np.ndarray, y: np.ndarray, names: Sequence[str]) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _places(record: xr.Dataset, name: str, view: View) -> tuple[np.ndarray, np.ndarray]:
-    """x and y of points of a record; none of what it has not."""
-    none = np.array([])
-    x, y = (record[f"{name}_{axis}"].to_numpy() if f"{name}_{axis}" in record else none
-            for axis in (view.x, view.y))  # fmt: skip
-    return x, y
-
-
-def _mirrored(x: np.ndarray, y: np.ndarray, both: bool) -> dict[str, Any]:
-    """A curve, and its image at −y."""
-    return {"xs": [x, x] if both else [x], "ys": [y, -y] if both else [y]}
-
-
 def _line(look: dict[str, Any]) -> dict[str, Any]:
     """A style of the figures in the words of the page."""
-    dashes = look.get("linestyle", (0, ()))[1]
+    dashes, width = look.get("linestyle", (0, ()))[1], look.get("linewidth", 1.6)
     return {
-        "line_color": look["color"], "line_width": look["linewidth"],
-        "line_dash": " ".join(f"{look['linewidth'] * part:.0f}" for part in dashes) or "solid",
+        "line_color": look["color"], "line_width": width,
+        "line_dash": " ".join(f"{width * part:.0f}" for part in dashes) or "solid",
     }  # fmt: skip

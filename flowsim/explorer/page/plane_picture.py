@@ -31,8 +31,6 @@ class Picture:
         self.visit = visit
         self.cells, self.border = _NOTHING, layers.Border()
         self.landscape: xr.Dataset | None = None
-        self.line: xr.Dataset | None = None
-        self._line_key: object = None
         self._not_before = 0.0
         self._looking = self._waiting = self._again = False
 
@@ -47,7 +45,7 @@ class Picture:
         if altogether:
             self.visit.jobs.stop("first look")
             self._looking = self._waiting = self._again = False
-            self.landscape = self.line = self._line_key = None  # which may have other axes
+            self.landscape = None  # which may have other axes
 
     def draw(self) -> None:
         """What is known at once, and the rest once the sliders rest."""
@@ -69,10 +67,7 @@ class Picture:
         view = self.visit.view
         if not view.model.fast:
             return
-        key = layers.line_key(view)
-        same, self._line_key = key == self._line_key, key
-        curves = layers.landscape(view, fine=False, line=not same)
-        self._show_landscape(view, curves, keep_line=same)
+        self._show_landscape(view, layers.landscape(view, fine=False))
         line = layers.border(view, self.cells, lambda: False) if layers.has_border(view) else None
         self._show_border(line or layers.Border())
         self.show_legend()
@@ -80,9 +75,9 @@ class Picture:
     def show_legend(self) -> None:
         """Name what is in the picture."""
         visit = self.visit
-        if self.landscape is not None and self.line is not None:
+        if self.landscape is not None:
             visit.controls.legend.text = legend(
-                visit.view, self.cells, self.border, self.landscape, self.line, bool(visit.runs),
+                visit.view, self.cells, self.border, self.landscape, bool(visit.runs),
                 visit.plane.laid,
             )  # fmt: skip
 
@@ -147,10 +142,9 @@ class Picture:
 
         self.visit.jobs.start("plane", partial(layers.at_rest, view, first=first), show)
 
-    def _show_landscape(self, view: View, record: xr.Dataset, keep_line: bool = False) -> None:
-        self.line = self.line if keep_line else record
+    def _show_landscape(self, view: View, record: xr.Dataset) -> None:
         self.landscape = record
-        self.visit.plane.show_landscape(view, record, keep_line)
+        self.visit.plane.show_landscape(view, record)
 
     def _show_border(self, line: layers.Border) -> None:
         self.border = line

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from flowsim.drawing import plane, style
+from flowsim.curves import curves_of
+from flowsim.drawing import style
 from flowsim.drawing.boundary_lines import BESIDE_SADDLES
+from flowsim.drawing.looks import LOOKS, look_of, name_of_curve
 from flowsim.explorer.layers import UNKNOWN, Border, Cells, ends_of
 from flowsim.explorer.starts import CloudShare, Orbit
 from flowsim.explorer.training import LONGEST, FullSettings, Run
@@ -36,7 +38,7 @@ def _goes_to(view: View) -> dict[str, str]:
 
 def reading(view: View, cells: Cells) -> str:
     """The chain's regime and the shares of the window."""
-    regime = escape(view.model.captions().get("text_regime", ""))
+    regime = escape(view.model.subtitle.partition("\n")[0].replace("$", ""))
     shares, verbs = cells.shares(ends_of(view).names), _goes_to(view)
     parts = [f"<b>{style.in_percent(share)}</b> {verbs[name]}" for name, share in shares.items()]
     said = ", ".join(parts) if parts else "being worked out …"
@@ -132,14 +134,14 @@ _BOXES = {
     f" M10 10h2 M16 10h2' stroke='{style.LINE}' stroke-width='2'/>",
     "unresolved": "<rect width='22' height='13' fill='#000'/>",
 }
-_POINTS = {"minimum": "●", "saddle": "✕", "maximum": "△", "centre": "◯"}
+_MARKERS = {"o": "●", "X": "✕", "^": "△", "*": "★", "D": "◆"}
 
 
 def legend(
-    view: View, cells: Cells, border: Border, record: xr.Dataset, line: xr.Dataset,
-    training: bool, laid: Iterable[str] = (),
+    view: View, cells: Cells, border: Border, record: xr.Dataset, training: bool,
+    laid: Iterable[str] = (),
 ) -> str:  # fmt: skip
-    """What is in the picture, and nothing else; the critical line and saddles are of ``line``."""
+    """What is in the picture, and nothing else."""
     codes, ends = set(cells.label.ravel().tolist()), ends_of(view)
     here = [name for code, name in enumerate(ends.names) if code in codes]
     called = style.BASINS | ends.captions
@@ -148,30 +150,12 @@ def legend(
              for name in sorted(here, key=lambda name: name == "unresolved")]  # fmt: skip
     if UNKNOWN in codes:
         items.append(_box("<rect width='22' height='13' fill='#e9e9e9'/>", "not known yet"))
-    items += [_stroke(plane.SEPARATRIX, "basin boundary")] if border.basins else []
+    items += [_stroke(LOOKS["separatrix"], "basin boundary")] if border.basins else []
     items += [_stroke(BESIDE_SADDLES, "edge of starts that end in a saddle")] * bool(border.saddles)
-    words = view.model.captions()
-    if np.isfinite(record[f"separatrix_{view.y}"]).any():
-        whose = f" of the {words['simpler']}" if "simpler" in words else ""
-        look = plane.CANONICAL_SEPARATRIX if whose else plane.SEPARATRIX
-        items.append(_stroke(look, f"separatrix{whose}"))
-    if np.isfinite(record[f"minima_{view.y}"]).any() or "minima_x" in words:
-        items.append(_stroke(plane.MINIMA, "global minima"))
-    items += [_stroke(plane.PLATEAU, words["plateau"])] if "plateau" in words else []
-    if f"valley_{view.y}" in record:
-        items.append(_stroke(plane.VALLEY, words.get("valley", "valley")))
-    saddles = line[f"saddle_{view.x}"].size
-    if "critical_line" in line:
-        kinds = line["critical_line"]
-        items += [
-            _stroke(plane.CRITICAL[kind], f"{text} on e = 0")
-            for kind, text in plane.KINDS.items()
-            if (kinds == style.code_of(kinds, kind)).sum() > max(1, saddles)
-        ]
-    items += ["✕ saddle"] if saddles else []
-    if "critical_point" in line:
-        there = set(style.label_names(line["critical_point"]))
-        items += [f"{_POINTS[kind]} {kind}" for kind in _POINTS if kind in there]
+    curves = {name_of_curve(c): c for c in curves_of(record, view.x, view.y)}
+    for name, curve in curves.items():
+        mark = _MARKERS.get(look_of(curve)["marker"], "○") if curve.points else ""
+        items.append(f"{mark} {escape(name)}" if mark else _stroke(look_of(curve), escape(name)))
     if view.starts or view.puff:
         items.append("○ start")
     if (view.starts or view.puff) and ends.named:

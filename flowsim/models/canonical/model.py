@@ -17,7 +17,6 @@ from flowsim.models.canonical.basins import (
 )
 from flowsim.models.gap_family.base import BinaryGapModel
 from flowsim.models.on_chain import ChainPlane, canonical_integral
-from flowsim.models.words import at_zero, binary_words
 
 
 class CanonicalPlane(ChainPlane):
@@ -46,22 +45,16 @@ class CanonicalModel(BinaryGapModel):
     """
 
     name = "canonical"
+    title = "canonical model"
 
     coordinates = ("e", "w")
     keeps_sign = (True, True)
     conserved_names = ("energy",)
 
-    def captions(self) -> dict[str, str]:
-        """Words of a figure; where lifted starts of the full model learn, a remark says so."""
-        words = binary_words(self.chain, "canonical model", "canonical", self.dynamic_bias)
-        words["text_portrait"] = words["text_portrait"].removeprefix("{text}: ")
-        words |= at_zero(self.chain)
-        del words["integral_of"]  # it is of this model itself
-        if self.chain.second_eigenvalue > 0:
-            words["remark_cells_local_minimum"] = (
-                "(full training from lifted starts is not trapped there: see rank-one)"
-            )
-        return words
+    def _remark(self) -> str:
+        """Lifted starts of the full model learn where this model is trapped."""
+        remark = super()._remark()
+        return remark and f"{remark[:-1]}, from lifted starts too: see rank-one)"
 
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, w = theta[..., 0], theta[..., 1]

@@ -22,19 +22,12 @@ class FlipsModel(CanonicalModel):
     """
 
     name = "flips"
+    title = "canonical model of a hidden chain"
     chain: FlippedChain
 
-    def captions(self) -> dict[str, str]:
-        """Those of the canonical model, with the hidden chain."""
+    def _chain_words(self) -> str:
         p, q, flip = (f"{x:g}" for x in (self.chain.hidden.p, self.chain.hidden.q, self.chain.flip))
-        said = f"p = {p}, q = {q}, flips {flip}"
-        return super().captions() | {
-            "title": "canonical model of a hidden chain",
-            "data": f"hidden chain $p$ = {p}, $q$ = {q}, flipped with chance {flip}",
-            "text": "hidden chain with flips",
-            "text_data": said,
-            "text_portrait": f"hidden chain {said} ({self.chain.regime})",
-        }
+        return f"hidden chain $p$ = {p}, $q$ = {q}, flipped with chance {flip}: {self.chain.regime}"
 
     def options(self) -> dict[str, Any]:
         return {"flip": self.chain.flip, **super().options()}

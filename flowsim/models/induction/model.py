@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,15 @@ class InductionModel(Model):
     """
 
     name = "induction"
+    long_names = MappingProxyType(
+        {
+            "alpha": "previous symbol α",
+            "beta": "match β",
+            "global_minimum": "learns to look at what followed before",
+            "local_minimum": "creeps along the other valley (own symbol, β < 0)",
+        }
+    )
+    title = "induction head"
     coordinates = ("alpha", "beta")
 
     def __init__(self, length: int, prior: Prior | None = None) -> None:
@@ -82,31 +92,15 @@ class InductionModel(Model):
         usual = self.prior.settings() == DIRICHLET.settings()
         return {**super().attributes(), "prior": "dirichlet" if usual else repr(self.prior)}
 
-    def captions(self) -> dict[str, str]:
-        """Words of a figure, with the names of both ends."""
+    @property
+    def subtitle(self) -> str:  # type: ignore[override]
+        """The data, and the losses of the plateau and of Bayes's predictor."""
         usual = self.prior.settings() == DIRICHLET.settings()
-        prior = "Dirichlet(1)" if usual else repr(self.prior)
-        kernels = f"kernels from {'dirichlet' if usual else prior}"
-        found = induction_landscape(self)
-        lines = [("plateau (in-context unigram)", found.plateau), ("Bayes", self.bayes)]
-        for name, end in zip(("learned", "trapped"), found.by_loss, strict=False):
-            lines.append((f"{name} at s = {end.share:.4g}, beta = {end.beta:.4g}", end.loss))
-        return {
-            "title": f"induction head on {self.length} symbols",
-            "data": f"kernels from {prior}, anew per sequence",
-            "text": f"{self.name}, N = {self.length}",
-            "text_portrait": f"induction head on sequences of {self.length} symbols, {kernels}",
-            "text_losses": "\n".join(f"{name:<36} {loss:.6f} nats" for name, loss in lines),
-            "text_data": kernels,
-            "remark": f"loss {found.plateau:.4f} on the plateau, {self.bayes:.4f} of Bayes",
-            "name_alpha": "previous symbol $\\alpha$",
-            "name_beta": "match $\\beta$",
-            "starts": "$\\alpha$ and $\\beta$",
-            "end_global_minimum": "learns to look at what followed before",
-            "end_local_minimum": "creeps along the other valley (own symbol, β < 0)",
-            "plateau": "plateau β = 0, the in-context unigram",
-            "valley": "valley: least loss at this α",
-        }
+        prior, found = "Dirichlet(1)" if usual else repr(self.prior), induction_landscape(self)
+        return (
+            f"$N$ = {self.length} symbols, kernels from {prior}, anew per sequence\n"
+            f"loss {found.plateau:.4f} on the plateau, {self.bayes:.4f} of Bayes"
+        )
 
     @property
     def chain(self) -> Any:

@@ -7,55 +7,62 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from contourpy import contour_generator
 
+from flowsim.curves import Curve
 from flowsim.interface import Model, Plane
 from flowsim.models.induction.ends import induction_landscape, valley
 
+#: Values of α along valleys, and of both along a side of the grid whose levels are drawn.
+_POINTS = 121
+
 
 class InductionPlane(Plane):
-    """(α, β); the line β = 0 is a plateau."""
+    """(α, β); the line β = 0 is a plateau, the in-context unigram."""
 
     model: Any
     orbits = (
         *((x, y) for y in (0.04, 0.96) for x in (0.1, 0.3, 0.5, 0.7, 0.9)),
         *((0.03, 0.45), (0.35, 0.45), (0.45, 0.38)),
     )
-    reach = 6.0
-    isolated = False
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
         self.window = {"alpha": (-6.0, 6.0), "beta": (-4.0, 6.0)}
         self.resolution = 48
 
-    def saddles(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
-        found = induction_landscape(self.model).saddles
-        return x.new_tensor([at for at in found if float(x[0]) < at < float(x[-1])])
+    def curves(
+        self,
+        window: Mapping[str, tuple[float, float]],
+        fixed: Mapping[str, float],
+        points: int = 1201,
+        quick: bool = False,
+    ) -> list[Curve]:
+        """The plateau with its saddles and, unless quick, levels of the loss, valleys and ends.
 
-    def extras(self, x: Tensor, y: Tensor) -> dict[str, Any]:
-        """Levels of the loss, ∂L/∂β on the plateau, the valleys, and the ends of both sides.
-
-        The sign of ``plateau_slope`` says which way the plateau is left. An end at s = 0 or 1 has
-        α = ∓∞.
+        A valley is the β of least loss above each α, on either side of the plateau.
         """
-        model, found, shares = self.model, induction_landscape(self.model), x.sigmoid()
-        slope = model.by_share(shares, torch.zeros_like(shares))[2]
-        lines = [valley(model, side, shares.numpy()) for side in (-1, 1)]
-        nowhere = np.full(len(x), np.nan)
-        labels = ("global_minimum", "local_minimum")[: len(found.ends)]
-        ends = {
-            f"minimum_{name}": ("minimum", [float(getattr(end, name)) for end in found.by_loss])
-            for name in ("alpha", "beta", "share", "loss")
-        }
-        return {
-            "level": (("beta", "alpha"), model.loss(self.grid(x, y, {})).numpy()),
-            "plateau_slope": ("alpha", slope.numpy(), {"long_name": "∂L/∂β on the plateau β = 0"}),
-            "valley_beta": (
-                ("side", "alpha"), np.stack([nowhere if v is None else v for v in lines]),
-            ),
-            "loss_plateau": ((), found.plateau),
-            "loss_bayes": ((), model.bayes),
-            "minimum": ("minimum", np.array(labels, dtype=str)),
-            **ends,
-        }  # fmt: skip
+        model, found = self.model, induction_landscape(self.model)
+        alpha = torch.linspace(*window["alpha"], _POINTS, dtype=torch.float64)
+        low, high = window["alpha"]
+        plateau = Curve("plateau", np.array([low, high]), np.zeros(2))
+        saddles = [Curve("saddle", np.array([x]), np.zeros(1))
+                   for x in found.saddles if low < x < high]  # fmt: skip
+        if quick:
+            return [plateau, *saddles]
+        beta = torch.linspace(*window["beta"], _POINTS, dtype=torch.float64)
+        loss = model.loss(self.grid(alpha, beta, {})).numpy()
+        contours = contour_generator(alpha.numpy(), beta.numpy(), loss)
+        levels = np.unique(np.quantile(loss, np.linspace(0.02, 0.9, 14)))
+        lines = [line for level in levels for line in contours.lines(level)]
+        between = np.full((1, 2), np.nan)
+        level = np.concatenate([part for line in lines for part in (line, between)] or [between])
+        valleys = [valley(model, side, alpha.sigmoid().numpy()) for side in (-1, 1)]
+        ends = zip(("global minimum", "local minimum"), found.by_loss, strict=False)
+        return [
+            Curve("level of the loss", *level.T),
+            plateau,
+            *(Curve("valley", alpha.numpy(), line) for line in valleys if line is not None),
+            *(Curve(kind, np.array([end.alpha]), np.array([end.beta])) for kind, end in ends),
+            *saddles,
+        ]

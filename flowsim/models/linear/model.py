@@ -11,7 +11,6 @@ from flowsim.interface import LogitGapSystem
 from flowsim.models.canonical.basins import SADDLE_ENERGY, energy, feed_forward_gain
 from flowsim.models.gap_family.base import BinaryGapModel
 from flowsim.models.on_chain import AttentionPlane
-from flowsim.models.words import binary_words
 
 
 class LinearPlane(AttentionPlane):
@@ -54,18 +53,14 @@ class LinearAttentionModel(BinaryGapModel):
     """
 
     name = "linear"
+    title = "linear attention"
 
     coordinates = ("e", "w", "a")
     keeps_sign = (True, True, False)
     conserved_names = ("energy", "attention_energy")
 
-    def captions(self) -> dict[str, str]:
-        """Words of a figure."""
-        return binary_words(self.chain, "linear attention", "linear", self.dynamic_bias) | {
-            "held": "slice",
-            "remark": "(motion along $a$ is not drawn)",
-            "minima_surface": "global minima: $\\Delta = \\Delta^*$",
-        }
+    def _remark(self) -> str:
+        return ""
 
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, w, a = theta[..., 0], theta[..., 1], theta[..., 2]

@@ -44,7 +44,6 @@ from flowsim.models.rank_one.values import (
     attention_values,
     plain_values,
 )
-from flowsim.models.words import at_zero, binary_words
 
 #: r/d, hidden units per embedding dimension, as in AM.
 WIDTH_RATIO = 4.0
@@ -82,6 +81,7 @@ class RankOneModel(OnChain):
     """
 
     name = "rank-one"
+    title = "rank-one model"
     kinked = True
 
     def __init__(
@@ -114,20 +114,6 @@ class RankOneModel(OnChain):
     def attributes(self) -> dict[str, Any]:
         rounded = {"relu_width": RELU_WIDTH} if self.attention else {}
         return {**super().attributes(), **rounded}
-
-    def captions(self) -> dict[str, str]:
-        """Words of a figure; the separatrix and the integral are the canonical model's."""
-        kinds = ["with attention"] * self.attention + ["untied"] * (not self.tied)
-        title = ", ".join([f"rank-one model, $N$ = {self.length}", *kinds])
-        text = ", ".join([f"{self.name}, N = {self.length}", *kinds])
-        words = binary_words(self.chain, title, text) | (at_zero(self.chain) if self.tied else {})
-        return words | {
-            "simpler": "canonical model",
-            "starts": "$e$, $w$ and $a$" if self.attention else "$e$ and $w$",
-            "remark": "(starts lifted from the plane, orbits projected to it)",
-            "remark_space": "(starts lifted, orbits projected)",
-            "text_exact": "a check that theory and code agree{steps}",
-        }
 
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""

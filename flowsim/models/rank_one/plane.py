@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from flowsim.labels import CriticalPoint
-from flowsim.models.canonical.basins import reaches_global_minimum, separatrix
+from flowsim.models.canonical.basins import separatrix
+from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.on_chain import AttentionPlane
 
 #: Where orbits start, in parts of the window's sides: where they move without being stiff.
@@ -25,7 +26,7 @@ class RankOnePlane(AttentionPlane):
 
     model: Any
     orbits = tuple((x, y) for y, x in product(_PLACES, _PLACES))
-    reach = 1.75
+    separatrix_of = CanonicalModel.title
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
@@ -35,6 +36,8 @@ class RankOnePlane(AttentionPlane):
         canonical = ("e", "w", "a") if model.attention else ("e", "w")
         self.starts = (canonical, (*canonical, "b"), model.coordinates)
         self.never_crossed = ("e", "w")
+        if model.tied and not model.attention:  # then it is a model of the same transformer
+            self.baseline = CanonicalModel(model.chain)
 
     def embed(self, values: Mapping[str, Tensor]) -> Tensor:
         zero = torch.zeros_like(values["e"])
@@ -75,9 +78,3 @@ class RankOnePlane(AttentionPlane):
     def _known(self, held: Mapping[str, float]) -> bool:
         """Whether all points (w, 0) are critical and their kind is known."""
         return not self.model.attention and self.model.tied and "b" not in held
-
-    def simpler(self, theta: Tensor) -> Tensor | None:
-        """What the canonical model predicts, where it is a model of the same transformer."""
-        if self.model.attention or not self.model.tied:
-            return None
-        return reaches_global_minimum(self.model.chain, theta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -16,7 +17,6 @@ from flowsim.models.states import HIDDEN_PER_STATE
 from flowsim.models.states.law import ShareLaw, share_law
 from flowsim.models.states.plane import StatesModel
 from flowsim.models.states.planes import StatesPlane
-from flowsim.models.words import symmetric_words
 
 #: Numbers of an array of logits, at most.
 _CHUNK = 4_000_000
@@ -50,6 +50,10 @@ class StatesAttentionModel(OnChain):
     """
 
     name = "states"
+    long_names = MappingProxyType(
+        {**OnChain.long_names, "p": "p = P(another state)", "v": "attention v, a = v|v|"}
+    )
+    title = "uniform attention on $S$ states"
     attention = True
 
     coordinates = ("e", "w", "v")
@@ -75,24 +79,14 @@ class StatesAttentionModel(OnChain):
 
     def integral(self) -> Integral:
         """That of the plane without attention."""
-        return self.without_attention.integral()._replace(energy=None, of="states")
+        return self.without_attention.integral()._replace(energy=None, of="plane $v$ = 0")
 
     def options(self) -> dict[str, Any]:
         attends = {"attention": True, "length": self.length}
         return {**self.without_attention.options(), **attends}
 
-    def captions(self) -> dict[str, str]:
-        """Words of a figure; the integral is that of the plane v = 0."""
-        n, m = self.length, self.hidden_per_state
-        title = f"$S$ = {self.chain.states} states, $m$ = {m}, uniform attention over $N$ = {n}"
-        text = f"{self.name}, N = {n}, m = {m}, with attention"
-        return symmetric_words(self.chain, m, title, text) | {
-            "name_v": "attention $v$, $a = v|v|$",
-            "held": "slice",
-            "remark": "(motion along $v$ is not drawn)",
-            "remark_v": "(motion along $v$ is not drawn; the global minima lie at $v$ = 0)",
-            "integral_of": "plane $v$ = 0",
-        }
+    def _remark(self) -> str:
+        return ""
 
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,7 +19,6 @@ from flowsim.models.gap_family.loss import relative_entropy
 from flowsim.models.on_chain import canonical_integral
 from flowsim.models.states import HIDDEN_PER_STATE
 from flowsim.models.states.planes import StatesPlane
-from flowsim.models.words import symmetric_words
 
 
 class StatesModel(GapModel):
@@ -47,6 +47,8 @@ class StatesModel(GapModel):
     """
 
     name = "states"
+    long_names = MappingProxyType({**GapModel.long_names, "p": "p = P(another state)"})
+    title = "plane of $S$ states"
     attention = False
 
     coordinates = ("e", "w")
@@ -68,17 +70,11 @@ class StatesModel(GapModel):
         m = self.hidden_per_state
         return {"states": self.chain.states, "hidden_per_state": m, "attention": False}
 
-    def captions(self) -> dict[str, str]:
-        """Words of a figure; below the threshold a remark says what opens the trap."""
-        states, m = self.chain.states, self.hidden_per_state
-        title = f"$S$ = {states} states, {m} hidden units for each"
-        exact = "(exact: full training with $S$ logits never leaves this plane"
-        words = symmetric_words(self.chain, m, title, f"{self.name}, m = {m}")
-        words |= {"held": "slice", "remark": f"{exact})"}
-        if self.chain.second_eigenvalue > 0:
-            opens = ";\nits trap opens to any noise off it, rounding too)"
-            words["remark_cells_local_minimum"] = exact + opens
-        return words
+    def _remark(self) -> str:
+        """Full training never leaves the plane; below the threshold noise opens its trap."""
+        opens = "; its trap opens to any noise off it, rounding too"
+        trapped = opens if self.chain.second_eigenvalue > 0 else ""
+        return f"(exact: full training with $S$ logits never leaves this plane{trapped})"
 
     @property
     def gap_factor(self) -> float:

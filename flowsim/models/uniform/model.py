@@ -26,7 +26,6 @@ from flowsim.models.past_law import check_length, running_mean_law
 from flowsim.models.uniform.table import LawTable, law_table
 from flowsim.models.uniform.termination import rows_of
 from flowsim.models.uniform.values import QUANTITIES, values_of
-from flowsim.models.words import at_zero, binary_words
 
 #: Points of one call, after which Ctrl-C is seen.
 _AT_ONCE = 4096
@@ -57,6 +56,7 @@ class AttentionModel(OnChain):
     """
 
     name = "uniform"
+    title = "uniform attention"
 
     coordinates: tuple[str, ...] = ("e", "w", "a")
     keeps_sign: tuple[bool, ...] = (True, True, False)
@@ -82,17 +82,6 @@ class AttentionModel(OnChain):
 
     def options(self) -> dict[str, Any]:
         return {"length": self.length, "bias": "dynamic" if self.dynamic_bias else "optimal"}
-
-    def captions(self) -> dict[str, str]:
-        """Words of a figure."""
-        title = f"uniform attention over $N$ = {self.length}"
-        text = f"{self.name}, N = {self.length}"
-        words = binary_words(self.chain, title, text, self.dynamic_bias) | at_zero(self.chain)
-        return words | {
-            "held": "slice",
-            "remark": "(motion along $a$ is not drawn)",
-            "remark_a": "(motion along $a$ is not drawn; the global minima lie at $a$ = 0)",
-        }
 
     def loss(self, theta: Tensor) -> Tensor:
         """Exact expected next-symbol cross-entropy in nats, shape (...) for θ of shape (..., k)."""

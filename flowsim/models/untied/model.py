@@ -12,7 +12,6 @@ from flowsim.labels import Label
 from flowsim.models.canonical.basins import feed_forward_gain
 from flowsim.models.gap_family.base import BinaryGapModel
 from flowsim.models.on_chain import ChainPlane
-from flowsim.models.words import binary_words
 
 
 class UntiedPlane(ChainPlane):
@@ -52,14 +51,11 @@ class UntiedModel(BinaryGapModel):
 
     name = "untied"
     tied = False
+    title = "untied weights"
 
     coordinates = ("e", "u", "w")
     keeps_sign = (False, False, True)
     conserved_names = ("embedding_difference", "energy")
-
-    def captions(self) -> dict[str, str]:
-        """Words of a figure."""
-        return binary_words(self.chain, "untied weights", "untied", self.dynamic_bias)
 
     def logit_gap(self, theta: Tensor) -> Tensor:
         e, u, w = theta[..., 0], theta[..., 1], theta[..., 2]

@@ -60,7 +60,7 @@ def test_starts(tmp_path):
     with pytest.raises(InputError, match="no point"):
         stored_points(tmp_path / "n.nc", CHAIN, 8, 4)
     write_record(nothing.assign_attrs(schema=99), tmp_path / "o.nc")
-    with pytest.raises(InputError, match="of schema 2"):
+    with pytest.raises(InputError, match="of schema 3"):
         stored_points(tmp_path / "o.nc", CHAIN, 8, 4)
 
 

@@ -1,0 +1,111 @@
+"""The printer of every command: a dictionary as aligned lines, under the names that JSON has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Number
+from typing import Any
+
+from flowsim.records.attributes import most_frequent
+
+#: A summary, ready for JSON; its keys depend on the kind of record.
+Summary = dict[str, Any]
+#: Entries of a list and numbers of a dictionary that are printed, before the rest is summed up.
+_MOST, _MANY = 10, 20
+#: Lists of one length that make a table.
+_COLUMNS = 3
+
+
+def as_text(summary: Mapping[str, Any]) -> str:
+    """A line for each entry; nested dictionaries are indented, equal ones and columns are tables.
+
+    >>> print(as_text({"cells": 64, "fraction": {"minimum_1": 0.75, "minimum_2": 0.25}}))
+    cells        64
+    fraction
+      minimum_1  0.75
+      minimum_2  0.25
+    """
+    lines = _lines(summary)
+    width = max((len(name) for name, text in lines if text), default=0)
+    return "\n".join(f"{name:<{width}}  {text}" if text else name for name, text in lines)
+
+
+def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]]:
+    """Names and texts; a line without a text is printed whole."""
+    lines: list[tuple[str, str]] = []
+    columns = _columns(entries, 1 if indent else _COLUMNS)
+    for name, value in _shortened(entries).items():
+        if name in columns:
+            if name == next(iter(columns)):
+                rows = zip(*columns.values(), strict=True)
+                lines += _table([list(columns), *rows], indent)
+        elif isinstance(value, Mapping) and value:
+            lines.append((f"{indent}{name}", ""))
+            parts = list(value.values())
+            if all(isinstance(part, Mapping) for part in parts):
+                lines += _records(parts, indent + "  ", list(value))
+            else:
+                lines += _lines(value, indent + "  ")
+        elif isinstance(value, list) and value and all(isinstance(x, Mapping) for x in value):
+            lines += [(f"{indent}{name}", ""), *_records(value, indent + "  ")]
+        else:
+            lines.append((f"{indent}{name}", _text(value)))
+    return lines
+
+
+def _columns(entries: Mapping[str, Any], least: int) -> dict[str, list[Any]]:
+    """The lists of numbers of one length, where at least so many make a table."""
+    lists = {name: value for name, value in entries.items()
+             if isinstance(value, list) and value and all(map(_is_number, value))}  # fmt: skip
+    lengths = [len(value) for value in lists.values()]
+    found = {name: value for name, value in lists.items()
+             if len(value) == max(lengths, key=lengths.count)}  # fmt: skip
+    return found if len(found) >= least else {}
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, Number)
+
+
+def _records(
+    rows: Sequence[Mapping[str, Any]], indent: str, names: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """A table with a row for each dictionary, by name if they have names."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    head = [*([""] if names else []), *keys]
+    beside = zip(names, rows, strict=True) if names else ((None, row) for row in rows)
+    body = [[*([name] if names else []), *(row.get(key, "") for key in keys)]
+            for name, row in beside]  # fmt: skip
+    return _table([head, *body], indent)
+
+
+def _table(rows: Sequence[Sequence[Any]], indent: str) -> list[tuple[str, str]]:
+    texts = [[_text(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    return [
+        (indent + "  ".join(f"{text:>{wide}}" for text, wide in zip(row, widths, strict=True)), "")
+        for row in texts
+    ]
+
+
+def _shortened(entries: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entries; of many numbers the largest ones, and the sum of the others."""
+    few = len(entries) <= _MANY
+    if few or not all(isinstance(value, (int, float)) for value in entries.values()):
+        return entries
+    named, others = most_frequent(entries)
+    return {name: entries[name] for name in named} | {
+        f"{len(others)} more": sum(entries[name] for name in others)
+    }
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, float):
+        return f"{value:.8g}"
+    if isinstance(value, (list, tuple)):
+        more = [f"... ({len(value)} in all)"] if len(value) > _MOST else []
+        between = "; " if value and isinstance(value[0], (list, tuple)) else ", "
+        return between.join([*map(_text, value[:_MOST]), *more])
+    return str(value)
