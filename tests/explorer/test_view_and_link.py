@@ -8,6 +8,8 @@ import pytest
 from flowsim import InputError
 from flowsim.cli.commands.cmd_explore import Explore, first_view
 from flowsim.explorer.link import from_query, to_query
+from flowsim.explorer.outside import command_lines, python_lines
+from flowsim.explorer.page.controls import Controls
 from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
 from flowsim.spec import ModelSpec
@@ -21,6 +23,7 @@ VIEWS = [
     View().with_model("rank-one", tied=False).zoomed(4),
     View().with_model("canonical", bias="dynamic"),
     View().with_model("induction", length=9).with_start(0.5, 2.0),
+    View().with_model("flips").with_arguments(flip=0.25),
     replace(View(), logs=("time", "loss")),
     replace(View(), logs=()),
 ]
@@ -76,6 +79,21 @@ def test_a_link_restores_a_model_of_the_users_own(tmp_path):
     assert view.numbers == {"g": -0.3, "n": 2} and view.held == {"model": 0.5}
     assert from_query(parse_qs(to_query(view)), usual) == (view, FullSettings(), [])
     assert view.with_model("canonical").usual_window == Window()
+
+
+def test_every_number_of_a_model_has_a_slider():
+    sliders = Controls(View()).sliders
+    assert {"flip", "hidden_per_state"} <= sliders.keys() and not {"p", "length"} & sliders.keys()
+    assert (sliders["flip"].start, sliders["flip"].end, sliders["hidden_per_state"].step) == (
+        0,
+        0.49,
+        1,
+    )
+    view = View().with_model("flips").with_arguments(flip=0.25)
+    assert "--set flip=0.25" in command_lines(view, FullSettings(), ())
+    assert "flip=0.25" in python_lines(view, FullSettings(), ())
+    with pytest.raises(InputError, match="flip must lie between 0 and"):
+        view.with_arguments(flip=0.5)
 
 
 def test_a_link_runs_no_file(tmp_path):
