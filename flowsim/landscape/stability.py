@@ -33,7 +33,8 @@ def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None 
     A rate of growth: saddle. A rate that is zero with a rotation: a centre, unresolved. All rates
     negative: local minimum. In a direction without a rate the flow is looked at on both sides, at
     smaller and smaller distances: a saddle if it leads away on one of them, else a local minimum,
-    which may be flat along itself.
+    which may be flat along itself. A line of rest of a field, as a conserved mass makes it, is
+    unresolved where the flow leads away on one side: concentrations may never get there.
 
     Args:
         model: any model.
@@ -56,6 +57,9 @@ def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None 
             reach = torch.where(size > 0, size, 1.0)
         leaves = _leaves(model, theta[flat], jacobian[flat], zero[flat], reach[flat])
         label[flat[leaves]] = Label.SADDLE
+        if type(model).field is not Model.field:
+            lines = (torch.linalg.svdvals(jacobian[flat]) <= zero[flat]).sum(1) > 1
+            label[flat[leaves & lines]] = Label.UNRESOLVED
     label[turns] = Label.UNRESOLVED
     label[grows] = Label.SADDLE
     return label
