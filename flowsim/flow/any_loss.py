@@ -35,10 +35,11 @@ from flowsim.landscape.stability import rounded, without_dust
 
 #: Rows followed at once, times k²: on a CPU, whose caches they should not leave, and on a GPU.
 _SQUARES, _SQUARES_ON_GPU = 2**18, 2**22
-#: A row is at rest at this speed, and at what this part of its coordinates changes in its speed.
+#: A row is at rest at this part of its highest speed (of a model with levels at this speed), and at
+#: what this part of its coordinates changes in its speed.
 _STATIONARY, _ROUNDING = 1e-12, 1e-15
-#: The rest of its way is then at most this, in parts of 1 + |y|, along directions that are stiffer
-#: than the second of the stiffest.
+#: The rest of its way is then at most this part of the way it came (of a model with levels, and of
+#: logarithms, of 1 + |y|), along directions that are stiffer than the second of the stiffest.
 _SHORT, _FLAT = 1e-6, 1e-9
 #: Others are slower than this times (its rate)² where a coordinate falls to zero; log|θᵢ| where its
 #: plane has to attract; what falls slower than this part of the fastest does not fall with it.
@@ -77,6 +78,8 @@ _VERY_SHORT = 1e-4
 #: A step shorter than this, beside the time in which a row moves by its size or the field by its
 #: own, leads nowhere.
 _STILL = 1e-15
+#: An error of this part of |y| is rounding.
+_ROUNDED = 1e-13
 #: A row this many times larger than it was, or than 1, has diverged.
 _FAR = 1e12
 #: Why a row stopped: a value of ``Rule``, or one of these.
@@ -89,6 +92,8 @@ _STATUS = {
     _DIVERGED: Status.DIVERGED,
     _REPEATS: Status.PERIODIC,
 }
+#: After so many steps each, rows that seem to come back are tried, all together.
+_TRIED = 20
 #: A turn is followed with these errors to see whether an orbit is closed, or a spiral comes nearer.
 _FINE = Steps(1e-9, 1e-14, 0)
 
@@ -105,9 +110,11 @@ class Rows:
         y, theta: where they are, in the chart and outside it, (m, k).
         field, jacobian: dy/dt and its derivative there.
         h, time: the next step's length, and the time so far, (m,).
-        largest: the largest |y| so far, (m,), of coordinates that are no logarithms. Where it is
-            below 1, the absolute error allowed is in parts of it: small starts are followed as
-            exactly as others.
+        origin: where they started, (m, k), outside the chart.
+        way: how far they have been from there, (m,), in coordinates that are no logarithms which
+            the model names. Errors are measured by it, so that no unit of coordinates matters, nor
+            where they are 0; small starts are followed as exactly as others.
+        fastest: their highest speed so far, (m,).
         far, late: |y| and the time beyond which a row has diverged.
         stuck: which rows can be followed no further.
         short: how many steps were very short beside 1/|∂(dy/dt)/∂y|: on a kink many are.
@@ -123,7 +130,9 @@ class Rows:
     jacobian: Tensor
     h: Tensor
     time: Tensor
-    largest: Tensor
+    origin: Tensor
+    way: Tensor
+    fastest: Tensor
     far: Tensor
     late: Tensor
     stuck: Tensor
@@ -137,13 +146,15 @@ class Rows:
         chart = Chart.at(model, theta)
         y = chart.to_chart(theta)
         zero = torch.zeros_like(y[:, 0])
-        none = zero, zero, zero, zero, zero, zero.bool(), zero
+        none = zero, zero, theta, zero, zero, zero, zero, zero.bool(), zero
         rows = cls(model, steps, chart, index, y, theta, y, y, *none)
-        rows.largest, rows.far = rows._size_of(y), _FAR * rows.size().amax(1).clamp_min(1.0)
+        rows.far = _FAR * rows.size().amax(1).clamp_min(1.0)
         rows._linearise()
+        rows.fastest = rows.velocity().amax(1)
         size = torch.where(chart.logarithmic, 1.0, y.abs()).amax(1)
         unit = torch.where(size > 0, size, 1.0) / rows.field.abs().amax(1)
-        rows.h, rows.late = 0.1 * unit, _FOR_EVER * unit
+        steep = rows.jacobian.abs().amax((1, 2))
+        rows.h, rows.late = torch.minimum(0.1 * unit, 1 / steep), _FOR_EVER * unit
         rows._bound_by_growth()
         return rows
 
@@ -161,8 +172,22 @@ class Rows:
         whole = cls(one.model, one.steps, chart, *columns)
         return whole.some(filled(torch.ones_like(whole.index, dtype=torch.bool)))
 
-    def _size_of(self, y: Tensor) -> Tensor:
-        return torch.where(self.chart.logarithmic, 0.0, y).abs().amax(1)
+    def _way_to(self, y: Tensor) -> Tensor:
+        """The longest way so far, and on to y."""
+        away = (self.chart.to_theta(y) - self.origin).abs()
+        if self.chart.any_logarithmic:
+            away = torch.where(self.named(), 0.0, away)
+        return torch.maximum(self.way, away.amax(1))
+
+    def velocity(self) -> Tensor:
+        """|dy/dt|, (m, k), but |dθᵢ/dt| of logarithms that the model does not name."""
+        seen, speed = self.chart.seen, self.field.abs()
+        return speed if seen is None else torch.where(seen, self.theta.abs() * speed, speed)
+
+    def still(self) -> Tensor:
+        """The speed below which rows may be at rest, (m,)."""
+        levels = self.model.levels()
+        return _STATIONARY * (self.fastest if levels is None else torch.ones_like(self.fastest))
 
     def size(self) -> Tensor:
         """|y|, (m, k), but of no coordinate that has fallen to zero more than that.
@@ -179,19 +204,22 @@ class Rows:
         return chart.logarithmic if chart.seen is None else chart.logarithmic & ~chart.seen
 
     def scale(self) -> Tensor:
-        """What errors are in parts of, (m,): the largest |y| so far where that is below 1."""
-        return _scale(self.largest)
+        """The way so far, (m,); 1 of rows of logarithms alone."""
+        return torch.where(self.way > 0, self.way, 1.0)
 
     def advance(self, h: Tensor) -> Tensor:
         """Attempt a step of length h (m,) with every row; which rows moved."""
         new, error = self._step(h)
-        largest = torch.maximum(self.largest, self._size_of(new))
+        way, size = self._way_to(new), torch.maximum(self.y.abs(), new.abs())
         logarithmic, (rtol, atol, _) = self.chart.logarithmic, self.steps
-        absolute = torch.where(logarithmic, rtol, atol * _scale(largest).unsqueeze(1))
-        relative = torch.where(logarithmic, 1e-15, rtol)
-        allowed = absolute + relative * torch.maximum(self.y.abs(), new.abs())
-        gone = self.named() & (new < _GONE)
-        ratio = (error.abs() / allowed).where(~gone, 0.0).amax(1)
+        length = way.unsqueeze(1)
+        allowed = rtol * torch.minimum(size, length) + atol * length + _ROUNDED * size
+        if self.chart.any_logarithmic:
+            allowed = torch.where(logarithmic, rtol + _ROUNDING * size, allowed)
+        ratio = error.abs() / allowed
+        if self.chart.any_logarithmic:
+            ratio = ratio.where(~(self.named() & (new < _GONE)), 0.0)
+        ratio = ratio.amax(1)
         ratio = torch.where(ratio.isfinite(), ratio, torch.inf)
         moved = ratio <= 1
         self.short = self.short + (self.h * self.jacobian.abs().amax((1, 2)) < _VERY_SHORT)
@@ -200,8 +228,9 @@ class Rows:
         self.h = torch.where(cut, torch.maximum(factor * h, self.h), factor * h)
         self.y = torch.where(moved.unsqueeze(1), new, self.y)
         self.time = torch.where(moved, self.time + h, self.time)
-        self.largest = torch.where(moved, largest, self.largest)
+        self.way = torch.where(moved, way, self.way)
         self._linearise()
+        self.fastest = torch.fmax(self.fastest, self.velocity().amax(1))
         self._bound_by_growth()
         moves = self.h * self.field.abs().amax(1) > _STILL * self.y.abs().amax(1)
         moves |= self.h * self.jacobian.abs().amax((1, 2)) > _STILL
@@ -368,7 +397,9 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> 
         if bool(below.any()):
             crossed.append(before.some(below))
             brackets.append(torch.stack([low, high], 1)[below])
-        rests = (state.field.abs() <= 10.0 * _noise(state)).all(1) | (state.time > state.late)
+        rests = (state.field.abs() <= 10.0 * _noise(state)).all(1)
+        rests &= (state.field.abs() <= before.field.abs()).all(1)  # or it leaves a saddle
+        rests |= state.time > state.late
         stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
             state = state.some(filled(stays))
@@ -436,13 +467,14 @@ def follow(
             looks |= growth.due[state.index]
         reason, falls = _verdict(state, levels, attempt == 0, looks)
         drifting = (reason == _DRIFTS) | (~looks & (reason == _GOING))
-        moves = _speed(state) > 10 * _STATIONARY
+        speed, still = state.velocity().amax(1), state.still()
+        moves = speed > 10 * still
         drifts[state.index] = torch.where(moves, 0, drifts[state.index] + drifting.long())
         ends = drifting & (drifts[state.index] > _DRIFTING)
         reason = torch.where(reason == _DRIFTS, _GOING, reason)
         reason = torch.where(ends & (reason == _GOING), _OUT_OF_STEPS, reason)
         if growth is not None:
-            slows = (reason == _GOING) & growth.due[state.index] & (_speed(state) <= _STATIONARY)
+            slows = (reason == _GOING) & growth.due[state.index] & (speed <= still)
             if bool(slows.any()):
                 rows = slows.nonzero()[:, 0]
                 settles = growth.converged(model, state.index[rows])[0]
@@ -506,11 +538,13 @@ class _Circles:
     Attributes:
         period: of rows whose orbit is closed, or near a cycle, (n,), else NaN.
         sink: where rows end that spiral there, (n, k), else NaN.
+        turns: after how many returns rows seem to come back, which is not tried yet, (n,), else 0.
     """
 
     def __init__(self, model: Model, state: Rows, start: Tensor, most: int) -> None:
         self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
         self.sink = torch.full_like(start, torch.nan)
+        self.turns = torch.zeros_like(self.period, dtype=torch.long)
         y, field, curve = start.clone(), torch.zeros_like(start), torch.zeros_like(start)
         y[state.index], field[state.index], curve[state.index] = state.y, state.field, _curve(state)
         self.returns = Returns(y, field, curve, torch.zeros_like(self.period), most)
@@ -528,15 +562,17 @@ class _Circles:
             centre = state.chart.to_theta(returns.centre(index))
             found, sink = spirals(self.model, centre, state.theta, self._fine)
             self.sink[index[found]] = sink[found]
+        if attempt % _TRIED == 0:
+            tried = filled(self.turns[index] > 0)
+            if len(tried):
+                rows = index[tried]
+                theta = state.chart.rows(tried).to_theta(returns.places[rows, -1])
+                self.period[rows] = returns.closed(rows, self.turns[rows], theta, self._fine)
+                self.turns[rows] = 0
         returned = returns.note(attempt, index, state.y, state.field, _curve(state), state.time)
-        if not bool(returned.any()):
-            return
-        turns = torch.where(returned, returns.near(index), 0)
-        tried = filled(turns > 0)
-        if len(tried):
-            rows, turns = index[tried], turns[tried]
-            theta = state.chart.rows(tried).to_theta(returns.places[rows, -1])
-            self.period[rows] = returns.closed(rows, turns, theta, self._fine)
+        if bool(returned.any()):
+            seem = torch.where(returned, returns.near(index), 0)
+            self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
 
     def name(self, limits: Limits, why: Tensor, spent: Tensor) -> None:
         """Label the rows that come back, spiral into a sink, or stay near."""
@@ -562,10 +598,6 @@ def _size(theta: Tensor) -> Tensor:
     return torch.where(size > 0, size, 1.0)
 
 
-def _scale(largest: Tensor) -> Tensor:
-    return torch.where(largest > 0, largest.clamp_max(1.0), 1.0)
-
-
 def _growth_of_two(jacobian: Tensor) -> Tensor:
     """The largest real part of the eigenvalues of matrices (m, k, k) with k at most 2."""
     if jacobian.shape[1] == 1:
@@ -588,7 +620,7 @@ def _verdict(
     falls = _falling(rows, noise)
     why[falls.any(1)] = Rule.TRAPPED_BY_PLANE
     unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
-    quiet = (unit * speed <= _STATIONARY + unit * noise).all(1)
+    quiet = (unit * speed <= rows.still().unsqueeze(1) + unit * noise).all(1)
     if levels is not None and levels.flat:
         why[levels.reached(rows.model.excess(rows.theta))] = Rule.REACHED_MINIMA
     index, seen = (quiet & (why == _GOING)).nonzero()[:, 0], rows.chart.seen
@@ -601,7 +633,12 @@ def _verdict(
             growth, jacobian = torch.where(seen[index], field, 0.0), rows.model.jacobian(theta)
             grows = growth.amax(1) > _GROWING * jacobian.abs().amax((1, 2))
             field = rows.model.field(theta)
-        rest = _is_short(field, jacobian, 1.0 + size[index].amax(1))
+        length, known = 1.0 + size[index].amax(1), 0.0 * speed[index, 0]
+        if levels is None:
+            own = ~rows.named()[index].any(1)
+            length = torch.where(own, rows.way[index], length)
+            known = torch.where(own, _ROUNDING * size[index].amax(1), known)
+        rest = _is_short(field, jacobian, length, known)
         rest &= ~grows & ~_leaves(field, jacobian, theta)
         if levels is not None:
             rest |= levels.reached(rows.model.excess(rows.theta[index]))
@@ -626,7 +663,7 @@ def _verdict(
 
 def _noise(rows: Rows) -> Tensor:
     """What rounding may change in dy/dt, (m, k)."""
-    units = torch.where(rows.chart.logarithmic, 1.0, rows.scale().unsqueeze(1))
+    units = torch.where(rows.chart.logarithmic, 1.0, rows.way.unsqueeze(1))
     units = torch.maximum(units, torch.where(rows.chart.logarithmic, 0.0, rows.y.abs()))
     return _ROUNDING * (rows.jacobian.abs() @ units.unsqueeze(2)).squeeze(2)
 
@@ -651,12 +688,16 @@ def _falling(rows: Rows, noise: Tensor) -> Tensor:
     return falls
 
 
-def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor) -> Tensor:
-    """Whether the rest of the way, by the curvature, is short in parts of ``scale``."""
+def _is_short(field: Tensor, jacobian: Tensor, scale: Tensor, known: Tensor) -> Tensor:
+    """Whether the rest of the way, by the curvature, is short in parts of ``scale`` (m,).
+
+    Coordinates are known within ``known`` (m,), which speeds along stiff directions show.
+    """
     left, stiff, _ = torch.linalg.svd(jacobian)
     along = (left.mT @ field.unsqueeze(2)).squeeze(2).abs()
     counts = stiff > _FLAT * stiff[:, :1]
-    short = ((along <= _SHORT * scale.unsqueeze(1) * stiff) | ~counts).all(1)
+    allowed = _SHORT * scale.unsqueeze(1) * stiff + known.unsqueeze(1) * stiff[:, :1]
+    short = ((along <= allowed) | ~counts).all(1)
     return short & ((stiff[:, 0] > 0) | (field == 0).all(1))
 
 

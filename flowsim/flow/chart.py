@@ -18,8 +18,8 @@ class Chart:
     A coordinate with ``model.keeps_sign`` becomes y = log|θᵢ|, so that the invariant planes e = 0
     and w = 0 are never crossed by a rounding error and a relative tolerance is an absolute one;
     a θᵢ that is exactly zero stays zero. So does a coordinate of a field that is no gradient
-    whose plane θᵢ = 0 is seen to be invariant, unless it is exactly zero: populations stay
-    positive. Every other coordinate is its own chart.
+    whose plane θᵢ = 0 is seen to be invariant: populations stay positive, or absent. Every other
+    coordinate is its own chart.
 
     Attributes:
         signs: sign of θ per row and coordinate, shape (n, k).
@@ -40,20 +40,21 @@ class Chart:
         logarithmic = torch.tensor(model.keeps_sign, device=theta.device).expand(theta.shape)
         held, seen = bool(((signs == 0) & logarithmic).any()), None
         if type(model).field is not Model.field:
-            seen = _invariant_planes(model, theta) & (signs != 0) & ~logarithmic
+            seen = _invariant_planes(model, theta) & ~logarithmic
+            held |= bool((seen & (signs == 0)).any())
             logarithmic, seen = logarithmic | seen, seen if bool(seen.any()) else None
         return cls(signs, logarithmic, held, seen)
 
     def to_chart(self, theta: Tensor) -> Tensor:
         """y(θ), shape (n, k); zero for a coordinate that is held at zero, NaN for another sign."""
-        if not self._any_logarithmic:
+        if not self.any_logarithmic:
             return theta
         logs = torch.where(self.signs == 0, 0.0, (self.signs * theta).log().clamp_min(-700.0))
         return torch.where(self.logarithmic, logs, theta)
 
     def to_theta(self, y: Tensor) -> Tensor:
         """θ(y), shape of y; a logarithm below −700 counts as −700, so that no θᵢ underflows."""
-        if not self._any_logarithmic:
+        if not self.any_logarithmic:
             return y
         size = y.clamp_min(-700.0).exp()
         if self._all_logarithmic:
@@ -62,7 +63,7 @@ class Chart:
 
     def push(self, theta: Tensor, vector: Tensor) -> Tensor:
         """A tangent vector in the chart: vᵢ/θᵢ for a logarithmic coordinate, vᵢ otherwise."""
-        if not self._any_logarithmic:
+        if not self.any_logarithmic:
             return vector
         ratio = vector / theta
         if self.held:
@@ -76,7 +77,7 @@ class Chart:
 
     def push_jacobian(self, theta: Tensor, rates: Tensor, jacobian: Tensor) -> Tensor:
         """∂(dy/dt)/∂y, shape (n, k, k), from ∂(dθ/dt)/∂θ there and ``rates`` = dy/dt."""
-        if not self._any_logarithmic:
+        if not self.any_logarithmic:
             return jacobian
         scale = torch.where(self.logarithmic, theta, 1.0)
         pushed = jacobian * scale.unsqueeze(-2) / scale.unsqueeze(-1)
@@ -106,7 +107,7 @@ class Chart:
         return bool(self.logarithmic.all())
 
     @cached_property
-    def _any_logarithmic(self) -> bool:
+    def any_logarithmic(self) -> bool:
         return bool(self.logarithmic.any())
 
 

@@ -11,7 +11,7 @@ from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.stability import followed
 
 #: Notes that are kept of every row.
-_NOTES = 6
+_NOTES = 7
 #: A ratio of two successive increments counts as steady within this.
 _STEADY = 0.02
 #: Increments a_n with n (1 − a_n / a_{n−1}) up to the first have no finite sum, from the second on
@@ -22,10 +22,15 @@ _FAST = 0.6
 #: The ratios of increments that converge are alike within this part of what they lack to 1, and the
 #: field at the limit is this part of the present one at most.
 _ALIKE, _WEAKER = 0.2, 0.1
+#: Where that is slow, limits extrapolated now and a tenfold time before differ by this part of what
+#: is left at most.
+_KNOWN = 0.1
+#: Two ratios that are alike within this part of what they lack to 1 are those of a power of time.
+_EVEN = 0.01
 #: What is stiff has a rate this many times the inverse of a row's time.
 _STIFF = 1e3
-#: An increment below this part of the coordinate is none.
-_NOTHING = 1e-9
+#: An increment below this part of the way is none, nor one below the second of the coordinate.
+_NOTHING, _LAST = 1e-9, 1e-14
 #: What changes by less than this part of the distance does not take part in it.
 _PART = 1e-3
 #: A growth like this power of time, or less, is known before the steps are spent.
@@ -96,7 +101,9 @@ class Growth:
         rate, ratio = notes.rates(rows)
         same = (rate[:, -3:].sign() == rate[:, -1:].sign()).all(1) & (rate[:, -1] != 0)
         same &= self.turned[rows] <= notes.time[rows, -4].unsqueeze(1)
-        same &= rate[:, -1].abs() > _NOTHING * notes.theta[rows, -1].abs()
+        place = notes.theta[rows, -1]
+        away = (place - self.start[rows]).abs()
+        same &= rate[:, -1].abs() > _NOTHING * away + _LAST * place.abs()
         steady = (ratio[:, -2:] >= 1 - _STEADY).all(1)
         count = notes.count(rows).unsqueeze(1)
         return same & (steady | ((count >= _MANY) & (count * (1 - ratio[:, -1]) <= _GROWS)))
@@ -104,16 +111,21 @@ class Growth:
     def converged(self, model: Model, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Which rows (m,) approach a limit like a power of time, or of its logarithm; the limits.
 
-        The field must be much weaker at the limit than where the row is.
+        The field must be much weaker at the limit than where the row is, and a limit that is
+        approached slowly nearly the one that was to be expected before.
         """
         theta, count = self.time.theta[rows], self.time.count(rows).unsqueeze(1)
-        ratio = self.time.rates(rows)[1]
-        still = theta[:, -2:].diff(dim=1)[:, 0].abs() <= _NOTHING * theta[:, -1].abs()
+        rate, ratio = self.time.rates(rows)
+        way = (theta[:, -1] - self.start[rows]).abs().amax(1, keepdim=True)
+        change = theta[:, -2:].diff(dim=1)[:, 0].abs()
+        slows = (change <= _NOTHING * way) & (rate[:, -1].abs() <= rate[:, -2].abs())
+        still = slows | (change <= _LAST * theta[:, -1].abs())
         last, before = ratio[:, -1], ratio[:, -2]
-        many = (count >= _MANY) | ((count >= _NOTES) & (last <= _FAST))
+        many = (count >= _MANY) | ((count >= _NOTES - 1) & (last <= _FAST))
         slower = (last > 0) & many & (count * (1 - last) >= _CONVERGES)
         slower &= (last - before).abs() <= _ALIKE * (1 - last)
-        limit = torch.where(still, theta[:, -1], _limit(theta, count))
+        limit = torch.where(still, theta[:, -1], self._limit(rows, 0))
+        earlier = torch.where(still, theta[:, -1], self._limit(rows, 1))
         here, there = (model.field(x).norm(dim=1) for x in (theta[:, -1], limit))
         weaker = there <= _WEAKER * here
         if type(model).field is Model.field and not bool((weaker | still.all(1)).all()):
@@ -121,10 +133,26 @@ class Growth:
             # field may lie on the other side of a line of rest, which the flow leaves there
             least = _STIFF / self.last_time(rows)
             stiff = torch.linalg.pinv(model.jacobian(limit).nan_to_num(), atol=least)
-            beside = torch.where(weaker.unsqueeze(1), limit, followed(model, limit, stiff))
+            kept = still | weaker.unsqueeze(1)
+            beside = torch.where(kept, limit, followed(model, limit, stiff))
             rests = model.field(beside).norm(dim=1) <= _WEAKER * here
             weaker, limit = weaker | rests, torch.where(rests.unsqueeze(1), beside, limit)
-        return (still | slower).all(1) & (weaker | still.all(1)), limit
+        left = (theta[:, -1] - limit).abs().amax(1)
+        agree = (earlier - limit).abs().amax(1) <= _KNOWN * left
+        agree |= (still | (last <= _FAST)).all(1)
+        return (still | slower).all(1) & (weaker & agree | still.all(1)), limit
+
+    def _limit(self, rows: Tensor, ago: int) -> Tensor:
+        """The limits to be expected from all notes by time but the last ``ago``, (m, k)."""
+        last, notes = _NOTES - 1 - ago, self.time
+        theta, ratio = notes.theta[rows], notes.rates(rows)[1][:, : last - 1]
+        limit = _limit(theta[:, : last + 1], notes.count(rows).unsqueeze(1) - ago)
+        # notes are not evenly spaced, which a power of time does not mind
+        steps = (notes.measure[rows, last] / notes.measure[rows, last - 1]).log10().unsqueeze(1)
+        part = ratio[:, -1] ** steps
+        power = theta[:, last] + (theta[:, last] - theta[:, last - 1]) * part / (1 - part)
+        even = (ratio[:, -1] - ratio[:, -2]).abs() <= _EVEN * (1 - ratio[:, -1])
+        return torch.where(even & power.isfinite(), power, limit)
 
     def name(self, model: Model, limits: Limits, left: Tensor, given_up: Tensor, drifts: Tensor
              ) -> None:  # fmt: skip

@@ -43,8 +43,9 @@ def find_limits(
             than 1e-8; 1e-8 for the rank-one model without attention, whose limits are then right
             to about 1e-7, and for the induction model; else 1e-6 (with |a| > 1 the field jumps
             wherever an atom of the law crosses the ReLU's kink).
-        atol: absolute error allowed per step for the other coordinates, in parts of the largest of
-            a row so far where that is below 1; not used by the rank-one model without attention.
+        atol: absolute error allowed per step for the other coordinates; for a loss of your own in
+            parts of how far a row has moved, as ``rtol`` is where that is less than |θᵢ|; not used
+            by the rank-one model without attention.
         max_steps: attempted steps per orbit before it has timed out; by default 30 000 for the
             rank-one model, else 3000.
         progress: called with the number of starts done, after each part; True shows a bar on

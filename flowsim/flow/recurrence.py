@@ -21,7 +21,7 @@ FIRST = 60
 #: Returns that are kept, and how many turns a cycle may have.
 _KEPT, _TURNS = 9, 4
 #: Two returns this near, in parts of the orbit's extent, are tried; so is what remains of a
-#: geometric approach to a cycle.
+#: geometric approach to a cycle, and of the turn's own extent that much at most remains.
 _NEAR, _REMAINS = 1e-3, 1e-2
 #: An orbit is closed when it misses itself by this part of its extent at most.
 _CLOSED = 1e-7
@@ -130,12 +130,13 @@ class Returns:
         start = state.y.clone()
         for _ in range(2):
             state.time = torch.zeros_like(state.time)
-            state, arrived = _until(state, period)
+            state, arrived, extent = _until(state, period)
+            extent = torch.maximum(extent, 1e-9 * extent.amax(1, keepdim=True)).clamp_min(1e-300)
             late = -((state.y - anchor) * normal).sum(1) / (state.field * normal).sum(1)
             place = state.y + late.unsqueeze(1) * (
                 state.field + late.unsqueeze(1) / 2 * _curve(state)
             )
-            missed = ((place - start) / self.scale[index]).abs().amax(1)
+            missed = ((place - start) / extent).abs().amax(1)
             miss.append(torch.where(arrived & (late.abs() < 0.1 * period), missed, torch.inf))
             length.append(period + late)
             start = place
@@ -170,8 +171,9 @@ def _curve(state: Any) -> Tensor:
     return curve
 
 
-def _until(state: Any, wanted: Tensor) -> tuple[Any, Tensor]:
-    """Follow all rows to the times wanted, (m,); which arrived."""
+def _until(state: Any, wanted: Tensor) -> tuple[Any, Tensor, Tensor]:
+    """Follow all rows to the times wanted, (m,); which arrived, and their extents on the way."""
+    low = high = state.y
     for _ in range(_MOST):
         left = wanted - state.time
         going = (left > 0) & ~state.stuck
@@ -183,7 +185,8 @@ def _until(state: Any, wanted: Tensor) -> tuple[Any, Tensor]:
         _advance(state, h, going)
         arrived = going & lands & (state.time > before)
         state.time = torch.where(arrived, wanted, state.time)
-    return state, state.time >= wanted
+        low, high = torch.minimum(low, state.y), torch.maximum(high, state.y)
+    return state, state.time >= wanted, high - low
 
 
 def _advance(state: Any, h: Tensor, going: Tensor) -> None:

@@ -39,8 +39,9 @@ def ends_in(seed, **units):
 ends_at_first = cache(ends_in)
 
 UNITS = [
-    {"size": 1e-9}, {"size": 1e-3}, {"size": 1e9}, {"unit": 1e-12}, {"unit": 1e12},
-    {"shift": 30.0}, {"shift": -1e2}, {"shift": 1e3, "size": 1e-6, "unit": 1e3},
+    {"size": 1e-9}, {"size": 1e9}, {"unit": 1e-12}, {"unit": 1e12}, {"shift": 30.0},
+    {"shift": -1e6}, {"shift": 1e3, "size": 1e-6, "unit": 1e3}, {"size": 1e-12, "unit": 1e-24},
+    {"size": 1e9, "unit": 1e18}, {"shift": 1e5, "size": 1e-6, "unit": 1e15},
 ]  # fmt: skip
 
 
