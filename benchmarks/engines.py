@@ -17,7 +17,7 @@ import torch
 
 import flowsim
 from flowsim.flow.any_loss import RosenbrockSolver
-from flowsim.flow.how import Limits, Steps
+from flowsim.flow.options import Limits, Steps
 
 CHAIN = flowsim.BinaryChain(0.5, 0.8)
 MODELS: dict[str, Callable[[], flowsim.Model]] = {

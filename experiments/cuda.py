@@ -54,7 +54,7 @@ from flowsim import BinaryChain
 from flowsim.arrays import resolve_device
 from flowsim.drawing.style import DPI, save_figure
 from flowsim.errors import InputError
-from flowsim.flow.how import How
+from flowsim.flow.options import SolverOptions
 from flowsim.flow.orbits import limits_by
 from flowsim.interface import Levels
 from flowsim.labels import Label
@@ -179,7 +179,7 @@ def any_loss(found: Found, device: str, sizes: Found, clock: Clock) -> None:
         few = starts[: max(100, len(starts) // 100)]
         rates, labels = [], []
         for on, model, rows in ((device, there, starts), ("cpu", here, few)):
-            how = How(device=on, progress=lambda _: clock.left())
+            how = SolverOptions(device=on, progress=lambda _: clock.left())
             limits_by(model, few[:100], how)  # libraries set themselves up
             began = clock.passed()
             labels.append(limits_by(model, rows, how).label[: len(few)])

@@ -38,7 +38,7 @@ _HOME = {
     "Interrupted": "errors",
     "Label": "labels",
     "Ladder": "models.rank_one.ladder",
-    "Limits": "flow.how",
+    "Limits": "flow.options",
     "LinearAttentionModel": "models.linear.model",
     "Levels": "interface",
     "MarkovChain": "markov",

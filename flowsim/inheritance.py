@@ -30,16 +30,17 @@ _FORMULAS = {
 _LABELS = {"levels": ("loss", "gradient", "field", "loss_at", "slope_at")}
 #: What is known of the one flow, by what belongs together.
 _KNOWLEDGE = {
-    "flow": ("flow",), "classify": ("classify",), "settled": ("settled",), "basin": ("basin",),
-    "integral": ("integral",), "plane": ("plane",), "pace": ("pace",),
+    "flow": ("flow",), "classify": ("classify",), "label_of_point": ("label_of_point",),
+    "basin": ("basin",),
+    "integral": ("integral",), "plane": ("plane",), "rate_scale": ("rate_scale",),
     "keeps_sign": ("keeps_sign",), "title": ("title",), "subtitle": ("subtitle",),
     "long_names": ("long_names",),
     "conserved": ("conserved", "conserved_names", "_conserved"),
     "conserved_names": ("conserved", "conserved_names", "_conserved"),
 }  # fmt: skip
 #: Methods that change nothing in the flow.
-_WORDS = {"options", "attributes", "showing", "optimal_bias", "from_canonical", "title", "subtitle",
-          "long_names", "_chain_words", "_remark"}  # fmt: skip
+_WORDS = {"options", "attributes", "with_axes", "optimal_bias", "from_canonical", "title",
+          "subtitle", "long_names", "_chain_words", "_remark"}  # fmt: skip
 _KNOWN = {*_DERIVATIVES, *_FORMULAS, *_LABELS, *_KNOWLEDGE, *_WORDS, "_conserved", "shown"}
 
 

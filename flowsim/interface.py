@@ -30,7 +30,7 @@ from flowsim.running import quickly
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def of_theta(method: _Method) -> _Method:
+def accepts_theta(method: _Method) -> _Method:
     """Let a model's method of θ take tensors, arrays and lists, and check the number of columns.
 
     Every model does so for the methods in ``_OF_THETA``, as it is written. The method raises
@@ -51,7 +51,7 @@ def of_theta(method: _Method) -> _Method:
     return checked  # type: ignore[return-value]
 
 
-def of_model(
+def checks_model(
     function: _Method,
     kind: type | None = None,
     what: str = 'a model, such as flowsim.model("canonical", 0.5, 0.8)',
@@ -101,7 +101,7 @@ class Levels(NamedTuple):
     speed: float
 
     @property
-    def flat(self) -> bool:
+    def degenerate(self) -> bool:
         """Whether every end has the least loss, trap being best."""
         return self.speed == 0
 
@@ -111,7 +111,7 @@ class Levels(NamedTuple):
         ``excess`` is what ``Model.excess`` gives. Where all ends have one loss, an excess counts
         that float64 shows in the loss.
         """
-        return excess <= (1e-15 if self.flat else max(1e-9 * self.difference, 1e-30))
+        return excess <= (1e-15 if self.degenerate else max(1e-9 * self.difference, 1e-30))
 
 
 class Integral(NamedTuple):
@@ -344,7 +344,7 @@ class Model:
         metric: the diagonal of G; the flow is −G⁻¹∇L. Ones by default.
         keeps_sign: coordinates whose zero the flow never crosses; they are followed as log|θᵢ|.
         shown: the coordinates along the axes of the plane, the horizontal one first; () for the
-            first two. ``showing`` sets it.
+            first two. ``with_axes`` sets it.
         conserved_names: of the columns of ``conserved``.
         kinked: whether the loss has kinks, so that orbits may slide.
         large: whether its tensors are so large that several threads of torch are worth it.
@@ -387,7 +387,7 @@ class Model:
             home = next((kind for kind in cls.__mro__ if name in vars(kind)), Model)
             written = vars(home).get(name)
             if isfunction(written) and (home is cls or not issubclass(home, Model)):
-                setattr(cls, name, of_theta(written))  # of a class beside the models, too
+                setattr(cls, name, accepts_theta(written))  # of a class beside the models, too
         if "name" not in vars(cls):
             cls.name = cls.__name__
         forget_outdated(cls)
@@ -407,23 +407,23 @@ class Model:
         """L, shape (...) for θ of shape (..., k)."""
         raise NotImplementedError(f"{type(self).__name__} needs a method loss(theta)")
 
-    @of_theta
+    @accepts_theta
     def gradient(self, theta: Tensor) -> Tensor:
         """∇L, shape of θ; by automatic differentiation of ``loss`` unless written."""
         return differentiate(self.loss, theta)
 
-    @of_theta
+    @accepts_theta
     def hessian(self, theta: Tensor) -> Tensor:
         """∂²L, shape (..., k, k); by automatic differentiation of ``gradient``."""
         return _derivative(self.gradient, theta)
 
-    @of_theta
+    @accepts_theta
     def field(self, theta: Tensor) -> Tensor:
         """dθ/dt, shape of θ: −G⁻¹∇L unless written, for flows that are no gradient flow."""
         metric = torch.tensor(self.metric, dtype=theta.dtype, device=theta.device)
         return -self.gradient(theta) / metric
 
-    @of_theta
+    @accepts_theta
     def jacobian(self, theta: Tensor) -> Tensor:
         """∂(dθ/dt)/∂θ, shape (..., k, k): −G⁻¹∂²L, or the derivative of a written ``field``."""
         if type(self).field is not Model.field:
@@ -431,7 +431,7 @@ class Model:
         metric = torch.tensor(self.metric, dtype=theta.dtype, device=theta.device)
         return -self.hessian(theta) / metric.unsqueeze(-1)
 
-    @of_theta
+    @accepts_theta
     def conserved(self, theta: Tensor) -> Tensor:
         """Conserved quantities, shape (..., len(conserved_names)); by default none is known."""
         return theta.new_zeros(*theta.shape[:-1], 0)
@@ -441,7 +441,7 @@ class Model:
         """The plane in which it is drawn."""
         return Plane(self)
 
-    def showing(self, *axes: str) -> Model:
+    def with_axes(self, *axes: str) -> Model:
         """The same model with two of its coordinates along the axes of its plane.
 
         Args:
@@ -478,7 +478,7 @@ class Model:
         above = self.loss(theta) - levels.best
         return torch.where(above <= 2e-15 * abs(levels.best), 0.0, above)
 
-    def pace(self) -> float:
+    def rate_scale(self) -> float:
         """A typical rate of the flow near its slowest critical points: the unit of time shown."""
         return 1.0
 
@@ -489,7 +489,7 @@ class Model:
         """
         return None
 
-    def settled(self, theta: Tensor) -> Tensor | None:
+    def label_of_point(self, theta: Tensor) -> Tensor | None:
         """Labels that points (n, k) of orbits are sure to get, int8 (n,), or UNRESOLVED.
 
         None: an orbit is known by its loss alone, or where it rests.

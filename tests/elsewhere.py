@@ -19,7 +19,7 @@ def _pickling(jobs):
     def submit(pickled):
         future = Future()
         try:
-            future.set_result(workers.answer(pickled))
+            future.set_result(workers.run_pickled(pickled))
         except Exception as error:
             future.set_exception(error)
         return future

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from flowsim.boundary.geometry import HALVINGS, Boundary, Crossings, Lattice, find_crossings, march
 from flowsim.errors import InputError
-from flowsim.flow.how import How
+from flowsim.flow.options import SolverOptions
 from flowsim.flow.orbits import limits_by
-from flowsim.interface import Model, of_model
+from flowsim.interface import Model, checks_model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.models.attributes import model_attributes
@@ -25,7 +25,7 @@ from flowsim.records.netcdf import flags
 from flowsim.scan.follow import starting_coordinates, to_model
 
 
-@of_model
+@checks_model
 def refine_boundary(
     model: Model,
     axes: dict[str, np.ndarray],
@@ -95,13 +95,13 @@ def refine_boundary(
     >>> record.attrs["refine_full"], record.attrs["refine_distance"] < 1
     (4225, True)
     """
-    how = How(rtol, atol, progress=progress)
+    options = SolverOptions(rtol, atol, progress=progress)
     window = Window.over(model, axes, fixed or {}, levels)
     lattice = window.lattice
     shape = tuple(map(len, axes.values()))
     if labels is not None and np.shape(labels) != shape:
         raise InputError(f"labels of shape {np.shape(labels)} do not fit axes of shape {shape}")
-    label = partial(window.labels, how=how)
+    label = partial(window.labels, options=options)
     none = label(np.empty((0, len(axes))))  # of the type that labels have
     known = KnownLabels(lambda nodes: label(lattice.places(nodes)), label=none)
     if labels is not None and window.ends.named:  # codes of another record are numbered apart
@@ -119,7 +119,7 @@ def refine_boundary(
         **model_attributes(model),
         **window.ends.attributes(),
         **window.fixed,
-        **how.attributes(),
+        **options.attributes(),
         **_counts(window, known, cells, crossings),
         **compare(lattice, boundary, points, window.closed_form()),
     }
@@ -371,13 +371,13 @@ class Window:
         theta = to_model(self.model, [*self.fine, *self.fixed], rows)
         return theta.reshape(*places.shape[:-1], theta.shape[-1])
 
-    def labels(self, places: np.ndarray, how: How) -> np.ndarray:
+    def labels(self, places: np.ndarray, options: SolverOptions) -> np.ndarray:
         """The ends of the starts at places, (n, axes): labels of ``find_limits`` or codes of ends
         that were found, int32, (n,)."""
         label = np.empty(len(places), dtype=np.int8 if self.ends.named else np.int32)
         for low in range(0, len(places), _AT_ONCE):
             start = self.theta(places[low : low + _AT_ONCE])
-            found = limits_by(self.model, start, how)
+            found = limits_by(self.model, start, options)
             codes = self.ends.codes(found.label, found.theta, found.loss)
             label[low : low + _AT_ONCE] = codes.numpy()
         return label

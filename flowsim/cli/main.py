@@ -30,7 +30,7 @@ from flowsim.cli.commands import (
     cmd_verify,
 )
 from flowsim.cli.interruption import INTERRUPTED, SENTENCE, ended_by_signals
-from flowsim.cli.output import BAD_INPUT, say, tell
+from flowsim.cli.output import BAD_INPUT, echo, warn
 from flowsim.errors import InputError, Interrupted
 from flowsim.spec import or_list
 from flowsim.version import installed_version
@@ -81,7 +81,7 @@ class _InSections(TyperCommand):
 
 def _print_version(asked: bool) -> None:
     if asked:
-        say(f"flowsim {installed_version()}")
+        echo(f"flowsim {installed_version()}")
         raise typer.Exit
 
 
@@ -139,7 +139,7 @@ def _open_closed_streams() -> None:
 def _run(words: list[str]) -> None:
     """Run the command and end the process with its code."""
     words_of_compiling = "compiling the integrator, once on this machine (about 15 s)"
-    notices.compiling = None if "--quiet" in words else lambda: tell(words_of_compiling)
+    notices.compiling = None if "--quiet" in words else lambda: warn(words_of_compiling)
     try:
         os.getcwd()
     except OSError as error:  # the folder was removed, which libraries answer with a crash
@@ -162,12 +162,12 @@ def _run(words: list[str]) -> None:
             raise
         _fail("this needs more memory than there is: choose smaller sizes")
     except Interrupted as error:
-        tell(str(error))
+        warn(str(error))
         sys.exit(INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:
-        tell(SENTENCE)
+        warn(SENTENCE)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -185,5 +185,5 @@ def _fail(sentence: str) -> NoReturn:
     for theirs, ours in _THEIRS.items():
         sentence = sentence.replace(theirs, ours)
     sentence = re.sub(r"\S{161,}", lambda word: f"{word[0][:57]}...", " ".join(sentence.split()))
-    tell(sentence)
+    warn(sentence)
     sys.exit(BAD_INPUT)

@@ -38,7 +38,7 @@ _NEUTRAL_FLAGS = {"--resume", "--overwrite", "--json", "--quiet"}
 _NEUTRAL_VALUES = {"--jobs", "--scheduler", "--out"}
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     """Print on stdout, where letters that its encoding lacks are escaped.
 
     Raises:
@@ -53,7 +53,7 @@ def say(text: str) -> None:
         raise InputError(f"cannot print the result: {error.strerror or error}") from None
 
 
-def tell(sentence: str, stream: TextIO | None = None) -> None:
+def warn(sentence: str, stream: TextIO | None = None) -> None:
     """Say something beside the result, on stderr; where nothing can be written it stays unsaid."""
     stream = stream or sys.stderr
     try:
@@ -96,9 +96,9 @@ def report(
     }
     try:
         if given.as_json:
-            say(json.dumps(whole, indent=2))
+            echo(json.dumps(whole, indent=2))
         elif not given.quiet:
-            say(as_text(whole))
+            echo(as_text(whole))
     except InputError as error:
         names, are = " and ".join(map(str, files.values())), "is" if len(files) == 1 else "are"
         raise InputError(f"{error}; {names} {are} complete") from None
@@ -106,7 +106,7 @@ def report(
         raise typer.Exit(DISAGREES)
     wrong = ("oracle_wrong", "wrong", "refine_disagree", "confirm_disagree")
     if any(summary.get(name) for name in wrong):
-        tell("some labels disagree with an independent check")
+        warn("some labels disagree with an independent check")
         raise typer.Exit(DISAGREES)
     unknown = ("unresolved", "refine_unresolved", "unresolved_outcomes", "unresolved_predictions",
                "not_finite")  # fmt: skip
@@ -320,7 +320,7 @@ def _lines(meter: Meter) -> Iterator[None]:
 
     def go_on() -> None:
         while not ended.wait(EVERY):
-            tell(meter.line(time.monotonic() - began), stream)
+            warn(meter.line(time.monotonic() - began), stream)
 
     thread = threading.Thread(target=go_on, daemon=True)
     thread.start()

@@ -21,7 +21,6 @@ from flowsim.drawing.looks import look_of, name_of_curve
 from flowsim.drawing.style import (
     ARROW,
     DASHES,
-    DOES,
     FILL,
     HATCH,
     INK,
@@ -29,8 +28,9 @@ from flowsim.drawing.style import (
     MARKER,
     PATHS,
     SOFT,
+    VERB_PHRASES,
     Canvas,
-    Joint,
+    CombinedHandle,
     Look,
     apart,
     basin_names,
@@ -174,7 +174,9 @@ def _joined(handles: list[Any]) -> list[Any]:
     parts = [handle for handle in handles if handle.get_label() in CRITICAL]
     names = ", ".join(str(part.get_label()) for part in parts)
     others = [handle for handle in handles if handle not in parts]
-    return [*others, Joint(parts).set_label(f"critical points: {names}")] if parts else others
+    return (
+        [*others, CombinedHandle(parts).set_label(f"critical points: {names}")] if parts else others
+    )
 
 
 def draw_basins(
@@ -223,7 +225,7 @@ def draw_basins(
     if others:
         look: dict[str, Any] = {"edgecolor": LINE, "linewidth": 0.6}
         fills = dict.fromkeys(cells[name][0] for name in others)
-        patches = Joint(Patch(facecolor=fill, **look) for fill in fills)
+        patches = CombinedHandle(Patch(facecolor=fill, **look) for fill in fills)
         handles.append(patches.set_label(f"{len(others)} more ends"))
     return handles
 
@@ -305,7 +307,9 @@ def draw_flow(record: xr.Dataset, ax: Axes) -> list[Any]:
     line = Line2D([], [], color=SOFT, linewidth=0.9, marker="o", markersize=2.8, markevery=2)
     early = int(record.attrs.get("orbits_unfinished", 0))
     more = f"; {early} stop before their ends" if early else ""
-    flow = Joint((line, arrow)).set_label(f"orbits from their starts (dots), and the flow{more}")
+    flow = CombinedHandle((line, arrow)).set_label(
+        f"orbits from their starts (dots), and the flow{more}"
+    )
     return [flow, *paths, *cloud]
 
 
@@ -377,7 +381,7 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
         lifted = ["starts lifted from the plane"] * ("open_share" in record)
         about = ", ".join([title_of(record), *held, *lifted])
         return [optimizer_caption(record), *_learned(record), about, *data]
-    names, verbs = meanings(record["label"]), DOES | _ends_said(record)
+    names, verbs = meanings(record["label"]), VERB_PHRASES | _ends_said(record)
     counts = {name: int(a[f"cells_{name}"]) for name in (*names[1:], names[0])}
     named, others = most_frequent(counts)
     shares = [f"{percent(counts[name], total)} {verbs.get(name, '')}" for name in named]

@@ -94,7 +94,7 @@ BASINS = {
     "unresolved": "unresolved",
 }
 #: What one start does, by its label.
-DOES = {
+VERB_PHRASES = {
     "global_minimum": "reaches the global minima",
     "local_minimum": "is trapped",
     "saddle": "ends in a saddle",
@@ -319,12 +319,12 @@ def figure_of(ax: Axes) -> Figure:
     return figure
 
 
-class Joint(tuple[Any, ...]):
+class CombinedHandle(tuple[Any, ...]):
     """Several things beside each other in one entry of a legend, with one label."""
 
     label = ""
 
-    def set_label(self, label: str) -> Joint:
+    def set_label(self, label: str) -> CombinedHandle:
         self.label = label
         return self
 
@@ -333,7 +333,7 @@ class Joint(tuple[Any, ...]):
 
 
 class _Beside(HandlerTuple):
-    """Draws the parts of a ``Joint`` beside each other, each as wide as it has to be."""
+    """Draws the parts of a ``CombinedHandle`` beside each other, each as wide as it has to be."""
 
     def __init__(self) -> None:
         super().__init__(ndivide=None)
@@ -344,7 +344,7 @@ class _Beside(HandlerTuple):
 
 
 # so that a legend of anybody's own draws them: fig.legend(handles=...)
-Legend.update_default_handler_map({Joint: _Beside()})
+Legend.update_default_handler_map({CombinedHandle: _Beside()})
 
 
 class Look(TypedDict, total=False):
@@ -490,7 +490,9 @@ def add_legend(
     columns = max(1, min(columns, int(letters / (longest + 7))))
     for handle, text in zip(handles, texts, strict=True):
         handle.set_label(wrapped(text, (letters - 8) * _LETTER * points(size) / 72, size))
-    parts = max((len(handle) for handle in handles if isinstance(handle, Joint)), default=1)
+    parts = max(
+        (len(handle) for handle in handles if isinstance(handle, CombinedHandle)), default=1
+    )
     style: dict[str, Any] = {
         "handles": handles, "ncols": columns, "frameon": False, "fontsize": size,
         "handlelength": max(2.8, 1.6 * parts),

@@ -18,7 +18,7 @@ import torch
 import xarray as xr
 
 from flowsim.explorer.view import Stop, Stopped, View
-from flowsim.flow.how import Limits
+from flowsim.flow.options import Limits
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from flowsim.errors import InputError
 from flowsim.explorer.training import FullSettings
-from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
+from flowsim.explorer.view import MOST_STARTS, GaussianCloud, Start, View, Window
 from flowsim.spec import BUILT_IN, ModelSpec, built_in, parameters
 
 #: Letters of one value that are read, and values of one name.
@@ -39,7 +39,7 @@ def to_query(view: View, full: FullSettings | None = None) -> str:
                   (_side(view, view.y), f"{y_low!r}:{y_high!r}")]  # fmt: skip
     pairs += [("start", f"{y!r},{x!r}") for y, x in view.starts]
     pairs += [("backward", "1")] if view.backward else []
-    pairs += [("cloud", ",".join(f"{x!r}" for x in view.puff))] if view.puff else []
+    pairs += [("cloud", ",".join(f"{x!r}" for x in view.cloud))] if view.cloud else []
     pairs += [("log", ",".join(view.logs) or "none")] if view.logs is not None else []
     for short, (name, _) in _FULL.items() if full is not None else ():
         value = getattr(full, name)
@@ -154,7 +154,7 @@ def _changed(view: View, name: str, texts: list[str]) -> View:
     if name == "backward":
         return replace(view, backward=text == "1")
     if name == "cloud":
-        return replace(view, puff=Puff(*_parts(text, ",", 3)))
+        return replace(view, cloud=GaussianCloud(*_parts(text, ",", 3)))
     if name == "log":
         return replace(view, logs=tuple(word for word in text.split(",") if word != "none"))
     return view

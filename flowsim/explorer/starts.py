@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from flowsim.explorer.layers import ends_of
-from flowsim.explorer.view import DRAWS, FEWER_DRAWS, Puff, Start, Stop, View
-from flowsim.flow.how import Limits
+from flowsim.explorer.view import DRAWS, FEWER_DRAWS, GaussianCloud, Start, Stop, View
+from flowsim.flow.options import Limits
 from flowsim.flow.orbits import drawn_orbits, find_limits
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
@@ -202,19 +202,19 @@ class CloudShare:
         return float(count / len(self.label)), float(low), float(high)
 
 
-def draws(puff: Puff, count: int) -> tuple[np.ndarray, np.ndarray]:
+def draws(cloud: GaussianCloud, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Its starts, y and x: the same draws whatever the centre and the spread, so that a share does
     not jump while a cloud is dragged."""
     unit = np.random.Generator(np.random.PCG64(0)).standard_normal((count, 2))
-    return puff.y + puff.sigma * unit[:, 0], puff.x + puff.sigma * unit[:, 1]
+    return cloud.y + cloud.sigma * unit[:, 0], cloud.x + cloud.sigma * unit[:, 1]
 
 
 def cloud_shares(view: View, stop: Stop = lambda: False) -> Iterator[CloudShare]:
     """The shares of the view's cloud, ever more of its starts; ends early when stopped."""
-    if view.puff is None:
+    if view.cloud is None:
         return
     model, ends, label = view.model, ends_of(view), np.empty(0, np.int8)
-    y, x = draws(view.puff, DRAWS if model.fast else FEWER_DRAWS)
+    y, x = draws(view.cloud, DRAWS if model.fast else FEWER_DRAWS)
     rows = model.plane.at(torch.from_numpy(x), torch.from_numpy(y), view.held)
     quick = model.fast or solver_of(model).batched
     for part in rows.split(len(rows) if quick else _AT_ONCE):

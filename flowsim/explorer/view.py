@@ -51,7 +51,7 @@ class Start(NamedTuple):
     x: float
 
 
-class Puff(NamedTuple):
+class GaussianCloud(NamedTuple):
     """A cloud of normal starts around a point, of the same deviation along both axes."""
 
     y: float
@@ -70,7 +70,7 @@ class View:
         window: what is seen of the plane.
         starts: of the orbits, in the order in which they were chosen.
         backward: whether the orbits are drawn backward too.
-        puff: the cloud, if there is one.
+        cloud: a Gaussian cloud of starts, if there is one.
         logs: which of ``LOGS`` have logarithmic axes; None where what is shown decides.
 
     Raises:
@@ -83,7 +83,7 @@ class View:
     window: Window = field(default_factory=Window)
     starts: tuple[Start, ...] = ()
     backward: bool = False
-    puff: Puff | None = None
+    cloud: GaussianCloud | None = None
     logs: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -102,9 +102,9 @@ class View:
         numbers = [*self.fixed, *(("the window", side) for side in self.window)]
         for start in self.starts:
             numbers += [(f"{y} of a start", start.y), (f"{x} of a start", start.x)]
-        if self.puff is not None:
-            numbers += [(f"{y} of the cloud", self.puff.y), (f"{x} of the cloud", self.puff.x)]
-            within("the cloud's spread", self.puff.sigma, NARROWEST, FARTHEST)
+        if self.cloud is not None:
+            numbers += [(f"{y} of the cloud", self.cloud.y), (f"{x} of the cloud", self.cloud.x)]
+            within("the cloud's spread", self.cloud.sigma, NARROWEST, FARTHEST)
         for name, value in numbers:
             within(name, value, -FARTHEST, FARTHEST)
         if min(x_high - x_low, y_high - y_low) < NARROWEST:
@@ -210,9 +210,9 @@ class View:
         )
         if same and not self.trains:
             return replace(self, spec=spec)
-        view = replace(self, spec=spec, fixed=(), axes=(), starts=(), puff=None)
+        view = replace(self, spec=spec, fixed=(), axes=(), starts=(), cloud=None)
         if (view.x, view.y) == (self.x, self.y):
-            view = replace(view, starts=self.starts, puff=self.puff)
+            view = replace(view, starts=self.starts, cloud=self.cloud)
         else:
             view = replace(view, window=view.usual_window)
         if view.has_slice and "a" in self.held:
@@ -250,7 +250,7 @@ class View:
 @lru_cache(maxsize=64)
 def _showing(model: Model, axes: tuple[str, ...]) -> Model:
     """The same object for the same model and axes, as what is known of it is kept by it."""
-    return model.showing(*axes)
+    return model.with_axes(*axes)
 
 
 def full_length(view: View, wanted: int | None = None) -> int:

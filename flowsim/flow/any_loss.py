@@ -18,12 +18,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from flowsim.flow.batch import filled, times_to_fraction
+from flowsim.flow.batch import padded_indices, times_to_fraction
 from flowsim.flow.chart import Chart
 from flowsim.flow.growth import Growth
-from flowsim.flow.how import Limits, Steps
 from flowsim.flow.kinks import rest_on_kinks
 from flowsim.flow.near_saddles import displace, resolve_near_saddles
+from flowsim.flow.options import Limits, Steps
 from flowsim.flow.recurrence import FIRST, Returns, spirals
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES
 from flowsim.flow.tableau import A as _A
@@ -99,7 +99,7 @@ _FINE = Steps(1e-9, 1e-14, 0)
 
 
 @dataclass
-class Rows:
+class BatchState:
     """Rows on their way.
 
     Attributes:
@@ -139,9 +139,9 @@ class Rows:
     short: Tensor
 
     @classmethod
-    def at(cls, model: Model, theta: Tensor, steps: Steps) -> Rows:
-        """The finite rows of θ (n, k), ``filled``."""
-        index = filled(theta.isfinite().all(1))
+    def at(cls, model: Model, theta: Tensor, steps: Steps) -> BatchState:
+        """The finite rows of θ (n, k), ``padded_indices``."""
+        index = padded_indices(theta.isfinite().all(1))
         theta = theta[index].detach()
         chart = Chart.at(model, theta)
         y = chart.to_chart(theta)
@@ -158,19 +158,19 @@ class Rows:
         rows._bound_by_growth()
         return rows
 
-    def some(self, which: Tensor | slice) -> Rows:
+    def some(self, which: Tensor | slice) -> BatchState:
         """Some of the rows; what one of the two does leaves the other as it is."""
         parts = (getattr(self, f.name)[which] for f in fields(self)[3:])
-        return Rows(self.model, self.steps, self.chart.rows(which), *parts)
+        return BatchState(self.model, self.steps, self.chart.rows(which), *parts)
 
     @classmethod
-    def joined(cls, parts: list[Rows]) -> Rows:
-        """The rows of all parts, ``filled``."""
+    def joined(cls, parts: list[BatchState]) -> BatchState:
+        """The rows of all parts, ``padded_indices``."""
         one, names = parts[0], [f.name for f in fields(cls)[3:]]
         chart = Chart.joined([part.chart for part in parts])
         columns = (torch.cat([getattr(part, name) for part in parts]) for name in names)
         whole = cls(one.model, one.steps, chart, *columns)
-        return whole.some(filled(torch.ones_like(whole.index, dtype=torch.bool)))
+        return whole.some(padded_indices(torch.ones_like(whole.index, dtype=torch.bool)))
 
     def _way_to(self, y: Tensor) -> Tensor:
         """The longest way so far, and on to y."""
@@ -237,7 +237,7 @@ class Rows:
         self.stuck = ~moves | ~self.field.isfinite().all(1)
         return moved
 
-    def passes(self, after: Rows, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    def passes(self, after: BatchState, wanted: Tensor) -> tuple[Tensor, Tensor]:
         """Between which two lengths of a step to ``after`` the loss first falls to ``wanted``.
 
         Of a gradient flow between 0 and the whole step, since its loss falls all the time. Else
@@ -272,7 +272,7 @@ class Rows:
         sure = below & (self._loss_after(torch.where(below, high, h)) <= wanted)
         return torch.where(sure, low, nothing), torch.where(sure, high, whole)
 
-    def _between(self, after: Rows, part: Tensor) -> tuple[Tensor, Tensor]:
+    def _between(self, after: BatchState, part: Tensor) -> tuple[Tensor, Tensor]:
         """θ, and dy in parts of the step, on the cubic at ``part`` (m,) of a step to ``after``."""
         s, h = part.unsqueeze(1), (after.time - self.time).unsqueeze(1)
         change, first, last = after.y - self.y, h * self.field, h * after.field
@@ -280,7 +280,7 @@ class Rows:
         y = self.y + s * (first + s * (b + s * a))
         return self.chart.to_theta(y), first + s * (2 * b + s * 3 * a)
 
-    def _slope(self, after: Rows, part: Tensor) -> Tensor:
+    def _slope(self, after: BatchState, part: Tensor) -> Tensor:
         """The sign of the loss's slope there, (m,)."""
         theta, ahead = self._between(after, part)
         pushed = torch.where(self.chart.logarithmic, theta * ahead, ahead)
@@ -364,7 +364,7 @@ def any_paths(model: Model, rows: Tensor, times: Tensor, steps: Steps) -> Tensor
     path = rows.new_full((len(times), *rows.shape), torch.nan)
     path[0] = rows
     times = (times - times[0]).to(rows)
-    state = Rows.at(model, rows, steps)
+    state = BatchState.at(model, rows, steps)
     written = torch.ones_like(state.index)  # how many times of each row
     for _ in range(steps.most):
         if not len(state.index):
@@ -378,7 +378,7 @@ def any_paths(model: Model, rows: Tensor, times: Tensor, steps: Steps) -> Tensor
         written = written + arrived.long()
         stays = (written < len(times)) & ~state.stuck & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
-            kept = filled(stays)
+            kept = padded_indices(stays)
             written, state = written[kept], state.some(kept)
     return path
 
@@ -386,7 +386,7 @@ def any_paths(model: Model, rows: Tensor, times: Tensor, steps: Steps) -> Tensor
 def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> Tensor:
     """The time when the loss of each row is first as wanted, (n,); NaN where it never was."""
     found, crossed, brackets = torch.full_like(wanted_loss, torch.nan), [], []
-    state = Rows.at(model, rows, steps)
+    state = BatchState.at(model, rows, steps)
     for _ in range(steps.most):
         if not len(state.index):
             break
@@ -402,10 +402,10 @@ def any_times(model: Model, rows: Tensor, wanted_loss: Tensor, steps: Steps) -> 
         rests |= state.time > state.late
         stays = ~below & ~state.stuck & ~rests & (state.short <= _CREEPING_LONG)
         if not bool(stays.all()):
-            state = state.some(filled(stays))
+            state = state.some(padded_indices(stays))
     if crossed:
-        last, (low, high) = Rows.joined(crossed), torch.cat(brackets).unbind(1)
-        kept = filled(torch.ones_like(low, dtype=torch.bool))
+        last, (low, high) = BatchState.joined(crossed), torch.cat(brackets).unbind(1)
+        kept = padded_indices(torch.ones_like(low, dtype=torch.bool))
         length = last.land(low[kept], high[kept], wanted_loss[last.index])
         found[last.index] = last.time + length
     return found
@@ -449,7 +449,7 @@ def follow(
     model: Model, start: Tensor, steps: Steps, before: Tensor | None = None
 ) -> tuple[Limits, Tensor]:
     """Limits of the rows, and which of them came so close to a saddle that they are in doubt."""
-    levels, state = model.levels(), Rows.at(model, start, steps)
+    levels, state = model.levels(), BatchState.at(model, start, steps)
     theta, why = start.clone(), torch.full_like(start[:, 0], _NOT_FINITE, dtype=torch.long)
     attempts, closest = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
     # the least speed met; how near the row was to a critical point then, at its nearest, and at the
@@ -496,7 +496,7 @@ def follow(
             why[index], attempts[index] = reason[done], attempt
             theta[index] = torch.where(falls[done], 0.0, state.theta[done])
             closest[index] = torch.where(trapped, nearest[done], passed[done])
-            stays = filled(~done)
+            stays = padded_indices(~done)
             state = state.some(stays)
             slow, near, nearest, passed = (x[stays] for x in (slow, near, nearest, passed))
         if not len(state.index):
@@ -541,7 +541,7 @@ class _Circles:
         turns: after how many returns rows seem to come back, which is not tried yet, (n,), else 0.
     """
 
-    def __init__(self, model: Model, state: Rows, start: Tensor, most: int) -> None:
+    def __init__(self, model: Model, state: BatchState, start: Tensor, most: int) -> None:
         self.model, self.period = model, torch.full_like(start[:, 0], torch.nan)
         self.sink = torch.full_like(start, torch.nan)
         self.turns = torch.zeros_like(self.period, dtype=torch.long)
@@ -555,7 +555,7 @@ class _Circles:
         reason = torch.where(going & self.period[index].isfinite(), _REPEATS, reason)
         return torch.where(going & self.sink[index].isfinite().all(1), _SPIRALS, reason)
 
-    def note(self, attempt: int, state: Rows) -> None:
+    def note(self, attempt: int, state: BatchState) -> None:
         """Take the rows to where they are after so many steps."""
         index, returns = state.index, self.returns
         if attempt % FIRST == 0 and attempt > FIRST:
@@ -563,7 +563,7 @@ class _Circles:
             found, sink = spirals(self.model, centre, state.theta, self._fine)
             self.sink[index[found]] = sink[found]
         if attempt % _TRIED == 0:
-            tried = filled(self.turns[index] > 0)
+            tried = padded_indices(self.turns[index] > 0)
             if len(tried):
                 rows = index[tried]
                 theta = state.chart.rows(tried).to_theta(returns.places[rows, -1])
@@ -584,11 +584,11 @@ class _Circles:
         stays = rows[self.returns.stays_near(rows)]
         limits.label[stays], limits.rule[stays] = Label.BOUNDED, Rule.RETURNS
 
-    def _fine(self, theta: Tensor) -> Rows:
-        return Rows.at(self.model, theta, _FINE)
+    def _fine(self, theta: Tensor) -> BatchState:
+        return BatchState.at(self.model, theta, _FINE)
 
 
-def _curve(rows: Rows) -> Tensor:
+def _curve(rows: BatchState) -> Tensor:
     """d²y/dt², (m, k)."""
     return (rows.jacobian @ rows.field.unsqueeze(2)).squeeze(2)
 
@@ -606,12 +606,12 @@ def _growth_of_two(jacobian: Tensor) -> Tensor:
     return (a + d) / 2 + ((a - d).square() / 4 + b * c).clamp_min(0.0).sqrt()
 
 
-def _speed(rows: Rows) -> Tensor:
+def _speed(rows: BatchState) -> Tensor:
     return rows.field.abs().amax(1)
 
 
 def _verdict(
-    rows: Rows, levels: Levels | None, first: bool, looks: Tensor
+    rows: BatchState, levels: Levels | None, first: bool, looks: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Why rows stop, (m,), _GOING for those that do not; and which coordinates are zero then."""
     size, why = rows.size(), torch.full_like(rows.index, _GOING)
@@ -621,11 +621,11 @@ def _verdict(
     why[falls.any(1)] = Rule.TRAPPED_BY_PLANE
     unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
     quiet = (unit * speed <= rows.still().unsqueeze(1) + unit * noise).all(1)
-    if levels is not None and levels.flat:
+    if levels is not None and levels.degenerate:
         why[levels.reached(rows.model.excess(rows.theta))] = Rule.REACHED_MINIMA
     index, seen = (quiet & (why == _GOING)).nonzero()[:, 0], rows.chart.seen
     if len(index) and seen is not None:
-        index = filled(quiet & (why == _GOING))
+        index = padded_indices(quiet & (why == _GOING))
     if len(index):
         theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
         grows = torch.zeros_like(index, dtype=torch.bool)
@@ -661,14 +661,14 @@ def _verdict(
     return why, falls & (why == Rule.TRAPPED_BY_PLANE).unsqueeze(1)
 
 
-def _noise(rows: Rows) -> Tensor:
+def _noise(rows: BatchState) -> Tensor:
     """What rounding may change in dy/dt, (m, k)."""
     units = torch.where(rows.chart.logarithmic, 1.0, rows.way.unsqueeze(1))
     units = torch.maximum(units, torch.where(rows.chart.logarithmic, 0.0, rows.y.abs()))
     return _ROUNDING * (rows.jacobian.abs() @ units.unsqueeze(2)).squeeze(2)
 
 
-def _falling(rows: Rows, noise: Tensor) -> Tensor:
+def _falling(rows: BatchState, noise: Tensor) -> Tensor:
     """Coordinates that fall to zero exponentially while nothing else moves any more, (m, k)."""
     fall = torch.where(rows.named(), -rows.field, 0.0)
     rate = fall.amax(1, keepdim=True)
@@ -761,7 +761,7 @@ def _labelled(
     for code, value in _STATUS.items():
         status[why == code] = value
     critical, trapped = why == Rule.CRITICAL_START, why == Rule.TRAPPED_BY_PLANE
-    finite = filled(theta.isfinite().all(1))
+    finite = padded_indices(theta.isfinite().all(1))
     loss, speed = torch.full_like(closest, torch.nan), torch.full_like(closest, torch.nan)
     loss[finite] = model.loss(theta[finite])
     metric = theta.new_tensor(model.metric)
@@ -778,7 +778,7 @@ def _labelled(
     if levels is not None:
         least = torch.zeros_like(trapped)
         least[finite] = levels.reached(model.excess(theta[finite]))
-        best = (why == Rule.REACHED_MINIMA) | (trapped & (least | levels.flat))
+        best = (why == Rule.REACHED_MINIMA) | (trapped & (least | levels.degenerate))
         label[best] = Label.GLOBAL_MINIMUM
         rule[best & ~trapped] = Rule.REACHED_MINIMA
         reached = (why == Rule.CAME_TO_REST) & (label == Label.GLOBAL_MINIMUM)

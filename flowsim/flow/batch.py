@@ -11,7 +11,7 @@ from torch import Tensor
 _AT_ONCE = 16
 
 
-def filled(which: Tensor) -> Tensor:
+def padded_indices(which: Tensor) -> Tensor:
     """The numbers of the rows (m,) that are True, the last again and again until they fill vectors.
 
     So the rounding of no row depends on its place; a row that is there twice goes the same way

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from flowsim.flow.how import Limits
+from flowsim.flow.options import Limits
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.stability import followed

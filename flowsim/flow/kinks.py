@@ -14,7 +14,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from flowsim.flow.how import Limits
+from flowsim.flow.options import Limits
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule, Status
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from flowsim.flow.how import Limits, Steps
+from flowsim.flow.options import Limits, Steps
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule
 from flowsim.landscape.ends import Ends

@@ -13,14 +13,14 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers
 from flowsim.errors import InputError
-from flowsim.flow.how import How, Limits, Steps, check_times, of_starts
+from flowsim.flow.options import Limits, SolverOptions, Steps, accepts_starts, check_times
 from flowsim.flow.solver import solver_of
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule
 from flowsim.running import expect
 
 
-@of_starts
+@accepts_starts
 def find_limits(
     model: Model,
     theta0: Numbers,
@@ -76,7 +76,7 @@ def find_limits(
     >>> [flowsim.Label(label).name for label in limits.label]
     ['GLOBAL_MINIMUM', 'LOCAL_MINIMUM']
     """
-    assert isinstance(theta0, Tensor)  # by ``of_starts``
+    assert isinstance(theta0, Tensor)  # by ``accepts_starts``
     solver, rows = solver_of(model), theta0.reshape(-1, theta0.shape[-1])
     usual = solver.defaults
     steps = Steps(rtol or usual.rtol, atol, max_steps or usual.max_steps)
@@ -89,19 +89,21 @@ def find_limits(
     return Limits.joined(parts, theta0.shape[:-1])
 
 
-def limits_by(model: Model, theta: Tensor, how: How) -> Limits:
-    """``find_limits`` as ``how`` says; the limits are on the CPU wherever they were found.
+def limits_by(model: Model, theta: Tensor, options: SolverOptions) -> Limits:
+    """``find_limits`` as ``options`` says; the limits are on the CPU wherever they were found.
 
     Raises:
         InputError: CUDA for a model whose engine is compiled for the CPU.
     """
-    if how.device != "cpu" and not solver_of(model).batched:
+    if options.device != "cpu" and not solver_of(model).batched:
         raise InputError(f"the {model.name} model's engine is for the CPU: omit the device")
-    there = theta.to(how.device)
-    return find_limits(model, there, how.rtol, how.atol, how.max_steps, how.progress).on("cpu")
+    there = theta.to(options.device)
+    return find_limits(
+        model, there, options.rtol, options.atol, options.max_steps, options.progress
+    ).on("cpu")
 
 
-@of_starts
+@accepts_starts
 def trajectories(
     model: Model, theta0: Numbers, t: Numbers, rtol: float = 1e-10, atol: float = 1e-12
 ) -> Any:
@@ -135,7 +137,7 @@ def trajectories(
            [ 0.9614, -1.1495],
            [ 0.9462, -1.1288]])
     """
-    assert isinstance(theta0, Tensor)  # by ``of_starts``
+    assert isinstance(theta0, Tensor)  # by ``accepts_starts``
     rows, times = theta0.reshape(-1, theta0.shape[-1]), check_times(t, theta0.shape[:-1])
     times = times.reshape(len(times), -1).expand(-1, len(rows))
     solver = solver_of(model)
@@ -162,14 +164,14 @@ def drawn_orbits(
     batched = solver_of(model).batched
     count, rtol = (_FEWER if batched else _TIMES), rtol or (_COARSER if batched else 1e-10)
     horizon = 1.15 * settling_times(model, start, left, rtol, limits)
-    horizon = torch.where(horizon.isfinite() & (horizon > 0), horizon, 20 / model.pace())
+    horizon = torch.where(horizon.isfinite() & (horizon > 0), horizon, 20 / model.rate_scale())
     early = torch.logspace(-5, 0, count // 2, dtype=torch.float64)
     even = torch.linspace(0, 1, count // 2, dtype=torch.float64)
     times = torch.outer(torch.cat([early, even]).unique(), horizon)
     return times, trajectories(model, start, times, rtol)
 
 
-@of_starts
+@accepts_starts
 def hitting_times(
     model: Model,
     theta0: Numbers,
@@ -206,7 +208,7 @@ def learned_labels(model: Model) -> tuple[Label, ...]:
     return (Label.GLOBAL_MINIMUM, Label.LOCAL_MINIMUM, Label.INFINITY)
 
 
-@of_starts
+@accepts_starts
 def settling_times(
     model: Model,
     theta0: Numbers,

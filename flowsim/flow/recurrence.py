@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from flowsim.flow.batch import filled
+from flowsim.flow.batch import padded_indices
 from flowsim.landscape.stability import without_dust
 
 #: Rows take a new surface, through where they are, after this many steps and twice as many each.
@@ -234,7 +234,7 @@ def spirals(model: Any, centre: Tensor, theta: Tensor, fine: Fine) -> tuple[Tens
     turning = rates.gather(1, slowest)[:, 0]
     found = (left.abs().amax((1, 2)) <= 1e-9 * size) & (rates.real < 0).all(1)
     found &= (turning.imag.abs() > -turning.real) & (size > 0)
-    rows = filled(found)
+    rows = padded_indices(found)
     if not len(rows):
         return found, sink
     part = 0.5 ** torch.arange(_COPIES).to(theta)

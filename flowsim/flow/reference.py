@@ -19,9 +19,9 @@ from torchdiffeq import odeint
 from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.chart import Chart
-from flowsim.flow.how import Limits, Steps, check_times, of_starts
+from flowsim.flow.options import Limits, Steps, accepts_starts, check_times
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model, of_model
+from flowsim.interface import Model, checks_model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.landscape.ends import Ends
@@ -48,7 +48,7 @@ _STEEPNESS = 1e-10
 _TIGHTER = 1e-3
 
 
-@of_starts
+@accepts_starts
 def integrate(
     model: Model,
     theta0: Numbers,
@@ -87,7 +87,7 @@ def integrate(
            [ 0.9614, -1.1495],
            [ 0.9462, -1.1288]])
     """
-    assert isinstance(theta0, Tensor)  # by ``of_starts``
+    assert isinstance(theta0, Tensor)  # by ``accepts_starts``
     starts, times = theta0.reshape(-1, theta0.shape[-1]), check_times(t).to(theta0)
 
     def field(t: Tensor, y: Tensor, chart: Chart, rows: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ def _followed(
     return path, spent
 
 
-@of_starts
+@accepts_starts
 def reference_limits(
     model: Model,
     theta0: Numbers,
@@ -201,7 +201,7 @@ def default_rtol(model: Model) -> float:
     return 1e-8 if solver_of(model).variable == "logit gap" else 1e-6
 
 
-@of_starts
+@accepts_starts
 def reference_labels(
     model: Model,
     theta0: Numbers,
@@ -320,13 +320,13 @@ def _follow_in_time(model: Model, found: Limits, index: Tensor, rtol: float, ato
 
 def _settled(model: Model, theta: Tensor) -> int:
     """The label of a row, (1, k), that its loss, or its gradient and curvature, decide."""
-    settled, levels = model.settled(theta), model.levels()
+    settled, levels = model.label_of_point(theta), model.levels()
     if settled is not None:
         return int(settled)
     scale = 1.0
     if levels is not None:
         scale = levels.difference
-        if float(model.excess(theta)) <= (1e-15 if levels.flat else _AT_MINIMA * scale):
+        if float(model.excess(theta)) <= (1e-15 if levels.degenerate else _AT_MINIMA * scale):
             return Label.GLOBAL_MINIMUM
     if float(model.gradient(theta).norm()) < _AT_REST * scale:
         kind = int(classify_critical(model, theta, decisive=True))
@@ -406,7 +406,7 @@ def sample_size(model: Model) -> int:
     return 256 if model.fast else 16
 
 
-@of_model
+@checks_model
 def confirm(
     model: Model,
     theta0: Numbers,
@@ -462,7 +462,7 @@ def confirm(
             tight = _TIGHTER * default_rtol(model)
             found[again] = _codes(model, ends, rows[again], tight, 1e-13, None)
     levels = model.levels()
-    if levels is not None and levels.flat:  # one loss: what decides by it contradicts nobody
+    if levels is not None and levels.degenerate:  # one loss: what decides by it contradicts nobody
         found[found != own] = Label.UNRESOLVED
     undecided = int((found == Label.UNRESOLVED).sum())
     agree = int((found == own).sum())

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from flowsim.flow.any_loss import RosenbrockSolver
 from flowsim.flow.gap.engine import LogitGapSolver
-from flowsim.flow.how import Limits, Steps
+from flowsim.flow.options import Limits, Steps
 from flowsim.flow.rows.engine import SwitchingSolver
 from flowsim.interface import CompiledModel, DefaultTolerances, LogitGapSystem, Model
 

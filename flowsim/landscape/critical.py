@@ -10,7 +10,7 @@ from scipy.optimize import least_squares
 from torch import Tensor
 
 from flowsim.arrays import accepts_arrays
-from flowsim.interface import Model, of_model
+from flowsim.interface import Model, checks_model
 from flowsim.labels import Label
 from flowsim.landscape.stability import stability, without_dust
 
@@ -23,7 +23,7 @@ _SETTLED = 1e-13
 _ARRIVED, _APART, _CURVED = 1e-9, 1e-6, 1e-6
 
 
-@of_model
+@checks_model
 @accepts_arrays
 def curvatures(model: Model, theta: Tensor) -> Tensor:
     """Eigenvalues of the loss's Hessian G^−½ ∇∇L G^−½, ascending, shape (..., k).
@@ -122,7 +122,7 @@ class CriticalSearch:
     curvature: Tensor
 
 
-@of_model
+@checks_model
 def search_critical_points(
     model: Model,
     generator: torch.Generator,

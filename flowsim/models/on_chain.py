@@ -126,7 +126,7 @@ class OnChain(Model):
         best, trap = chain.entropy_rate, chain.stationary_entropy
         return Levels(best, trap, chain.mutual_information, law[0] * law[-1] * abs(lam))
 
-    def pace(self) -> float:
+    def rate_scale(self) -> float:
         law = self.chain.stationary
         return law[0] * law[-1] * max(abs(self.chain.second_eigenvalue), 0.1)
 

@@ -15,19 +15,19 @@ from torch import Tensor
 from flowsim.boundary.geometry import Boundary, Lattice, find_crossings, march
 from flowsim.curves import CRITICAL, Curve, with_curves
 from flowsim.errors import InputError
-from flowsim.flow.how import How, Limits, Stage
+from flowsim.flow.options import Limits, SolverOptions, Stage
 from flowsim.flow.orbits import drawn_orbits, find_limits, limits_by
 from flowsim.flow.reference import confirm as confirm_labels
 from flowsim.flow.reference import sample_size
 from flowsim.flow.solver import solver_of
-from flowsim.interface import Model, Plane, of_model
+from flowsim.interface import Model, Plane, checks_model
 from flowsim.labels import Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
 from flowsim.models.attributes import model_attributes
 from flowsim.records.attributes import described, held_attributes, provenance
 from flowsim.records.netcdf import flags
-from flowsim.scan.follow import as_dataset, follow, trains
+from flowsim.scan.follow import as_dataset, follow, resolve_optimizer
 from flowsim.scan.starts import Points, cell_centres
 from flowsim.spec import model_of
 from flowsim.training.optimizer_choice import OptimizerChoice
@@ -44,7 +44,7 @@ HALVINGS, _FINEST = 8, 2048
 Window = tuple[float, float]
 
 
-@of_model
+@checks_model
 def portrait_record(
     model: Model,
     w_range: Window | None = None,
@@ -113,14 +113,16 @@ def portrait_record(
     >>> record.attrs["oracle_agree"], record.attrs["oracle_wrong"], record.attrs["oracle_cut"]
     (50, 0, 14)
     """
-    how = How(rtol, atol, max_steps, integrator, optimizer, confirm, progress, stage, device)
-    how = trains(model, how)
+    options = SolverOptions(
+        rtol, atol, max_steps, integrator, optimizer, confirm, progress, stage, device
+    )
+    options = resolve_optimizer(model, options)
     given = given_ranges(window, w=w_range, e=e_range)
-    model = model.showing(*given)
+    model = model.with_axes(*given)
     plane = model.plane
     held = plane.hold(fixed)
     sides = {name: given.get(name, plane.window[name]) for name in (plane.x, plane.y)}
-    places = None if starts is None else _starts_of_orbits(starts, plane, how)
+    places = None if starts is None else _starts_of_orbits(starts, plane, options)
     resolution = plane.resolution if resolution is None else resolution
     if not isinstance(resolution, Integral) or resolution < 1:
         raise InputError(f"resolution must be a whole number of at least 1, not {resolution!r}")
@@ -128,26 +130,30 @@ def portrait_record(
     x = cell_centres(*sides[plane.x], resolution)
     theta = plane.grid(x, y, held)
     ends = Ends(model)
-    points = follow(model, theta.reshape(-1, theta.shape[-1]), how)
+    points = follow(model, theta.reshape(-1, theta.shape[-1]), options)
     flow = None
     if optimizer is not None:
         count = theta.shape[:-1].numel()
-        beside = How(progress=how.counted("cells by the flow", count))
+        beside = SolverOptions(progress=options.counted("cells by the flow", count))
         flow = _codes(theta.flatten(0, -2), beside, ends).reshape(theta.shape[:-1])
     record = as_dataset(points, {plane.y: y, plane.x: x}, ends).assign_attrs(ends.attributes())
     if flow is not None:
         record["flow_label"] = ((plane.y, plane.x), flow, flags(ends.names, flow.dtype))
     if optimizer is None:
-        record, found = _with_flow(record, plane, theta, sides, held, how, ends, places, boundary)
+        record, found = _with_flow(
+            record, plane, theta, sides, held, options, ends, places, boundary
+        )
     else:
-        record, found = _with_flow_beside(record, plane, theta, sides, held, how, ends, boundary)
+        record, found = _with_flow_beside(
+            record, plane, theta, sides, held, options, ends, boundary
+        )
     settings: dict[str, object] = {
         "kind": "portrait",
         **model_attributes(model),
         **held_attributes(held),
         **{f"{name}_range": side for name, side in sides.items()},
         "resolution": resolution,
-        **how.attributes(),
+        **options.attributes(),
         **ends.attributes(),
         **found,
         **_counts(record["label"], "cells"),
@@ -161,7 +167,7 @@ def _with_flow(
     theta: Tensor,
     sides: Mapping[str, Window],
     held: Mapping[str, float],
-    how: How,
+    options: SolverOptions,
     ends: Ends,
     places: Tensor | None,
     boundary: bool,
@@ -171,10 +177,10 @@ def _with_flow(
     record = with_landscape(record, plane, sides, held)
     counts = _compare(plane, record, held)
     if boundary and not counts["oracle_cells"] and theta.shape[0] > 1:
-        label = _labels_at(plane, held, how, ends)
-        record = with_boundary(record, label, ahead=ahead_of(model), counted=how.counted,
+        label = _labels_at(plane, held, options, ends)
+        record = with_boundary(record, label, ahead=ahead_of(model), counted=options.counted,
                                halvings=halvings_of(model, len(theta)))  # fmt: skip
-    drift, unfinished = _add_orbits(record, plane, sides, held, how, places)
+    drift, unfinished = _add_orbits(record, plane, sides, held, options, places)
     if len(model.coordinates) == 2:  # what is conserved is a function of the plane
         for i, name in enumerate(model.conserved_names):
             record[name] = ((plane.y, plane.x), model.conserved(theta)[..., i].numpy())
@@ -183,13 +189,13 @@ def _with_flow(
         "orbits_unfinished": unfinished,
         **counts,
         **_differences(plane, record),
-        **_confirmed(model, theta, record, how, ends),
+        **_confirmed(model, theta, record, options, ends),
     }
 
 
-def _codes(theta: Tensor, how: How, ends: Ends) -> np.ndarray:
+def _codes(theta: Tensor, options: SolverOptions, ends: Ends) -> np.ndarray:
     """The ends of starts (n, k) by the flow, as codes (n,)."""
-    limits = limits_by(ends.model, theta, how)
+    limits = limits_by(ends.model, theta, options)
     return ends.codes(limits.label, limits.theta, limits.loss).numpy()
 
 
@@ -199,16 +205,16 @@ def _with_flow_beside(
     theta: Tensor,
     sides: Mapping[str, Window],
     held: Mapping[str, float],
-    how: How,
+    options: SolverOptions,
     ends: Ends,
     boundary: bool,
 ) -> tuple[xr.Dataset, dict[str, object]]:
     """The record of an optimizer with the flow's labels, their boundary, and the minima."""
     if boundary:
-        label, model = _labels_at(plane, held, How(), ends), plane.model
+        label, model = _labels_at(plane, held, SolverOptions(), ends), plane.model
         record = with_boundary(
             record, label, halvings_of(model, len(theta)), "flow_label", ahead_of(model),
-            how.counted,
+            options.counted,
         )  # fmt: skip
     known = plane.curves(sides, {name: value for name, value in held.items() if name != "b"})
     minima = [curve for curve in known if curve.kind == "global minima"]
@@ -258,13 +264,13 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
 
 
 def _labels_at(
-    plane: Plane, held: Mapping[str, float], how: How, ends: Ends
+    plane: Plane, held: Mapping[str, float], options: SolverOptions, ends: Ends
 ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """A function that gives the ends of starts at (y, x), each of shape (n,), by the flow."""
 
     def label(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         theta = plane.at(torch.from_numpy(x), torch.from_numpy(y), held)
-        return _codes(theta, replace(how, progress=None), ends)
+        return _codes(theta, replace(options, progress=None), ends)
 
     return label
 
@@ -468,7 +474,7 @@ def _add_orbits(
     plane: Plane,
     window: Mapping[str, Window],
     held: Mapping[str, float],
-    how: How,
+    options: SolverOptions,
     places: Tensor | None,
 ) -> tuple[float, int]:
     """Put the orbits into the record: from those places (x, y), or the plane's usual ones.
@@ -481,7 +487,7 @@ def _add_orbits(
         low, high = torch.tensor([window[plane.x], window[plane.y]], dtype=torch.float64).T
         places = low + torch.tensor(plane.orbits, dtype=torch.float64) * (high - low)
     model, start = plane.model, plane.at(places[:, 0], places[:, 1], held)
-    path, _ = orbit_paths(model, start, how, how.counted("orbits", len(start)))
+    path, _ = orbit_paths(model, start, options, options.counted("orbits", len(start)))
     for i, name in enumerate((plane.y, plane.x)):
         record[f"orbit_{name}"] = (("time", "orbit"), plane.project(path)[..., i].numpy())
     drifts = [float(np.nanmax(record[f"drift_{n}"], initial=0)) for n in model.conserved_names]
@@ -491,9 +497,9 @@ def _add_orbits(
     return max(drifts, default=float("nan")), int(path[-1].isnan().any(dim=-1).sum())
 
 
-def _starts_of_orbits(starts: Points, plane: Plane, how: How) -> Tensor:
+def _starts_of_orbits(starts: Points, plane: Plane, options: SolverOptions) -> Tensor:
     """The starts of a list as (x, y) in the plane."""
-    if how.optimizer is not None:
+    if options.optimizer is not None:
         raise InputError("starts are of orbits of the flow; omit them with an optimizer")
     if sorted(starts.names) != sorted((plane.x, plane.y)):
         raise InputError(
@@ -523,21 +529,21 @@ def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
 
 
 def _confirmed(
-    model: Model, theta: Tensor, record: xr.Dataset, how: How, ends: Ends
+    model: Model, theta: Tensor, record: xr.Dataset, options: SolverOptions, ends: Ends
 ) -> dict[str, int]:
     """How many cells of a sample torchdiffeq labels alike: attributes ``confirm_…``."""
-    usual = 0 if how.integrator == "torchdiffeq" else sample_size(model)
-    count = usual if how.confirm is None else how.confirm
+    usual = 0 if options.integrator == "torchdiffeq" else sample_size(model)
+    count = usual if options.confirm is None else options.confirm
     if not count:
         return {}
     labels = record["label"].to_numpy()
     count = min(count, int((labels != Label.UNRESOLVED).sum()))
-    progress = how.counted("cells checked by torchdiffeq", count)
+    progress = options.counted("cells checked by torchdiffeq", count)
     return confirm_labels(model, theta, labels, count, progress=progress, ends=ends)
 
 
 def orbit_paths(
-    model: Model, start: Tensor, how: How, progress: Callable[[int], object] | None
+    model: Model, start: Tensor, options: SolverOptions, progress: Callable[[int], object] | None
 ) -> tuple[Tensor, Limits]:
     """Orbits and their limits.
 
@@ -545,8 +551,8 @@ def orbit_paths(
         (path, limits): θ (time, n, k) with the limits last. An orbit that cannot be followed to its
         end is NaN from there on.
     """
-    limits = find_limits(model, start, how.rtol, how.atol, how.max_steps, progress)
-    _, path = drawn_orbits(model, start, limits, how.rtol)
+    limits = find_limits(model, start, options.rtol, options.atol, options.max_steps, progress)
+    _, path = drawn_orbits(model, start, limits, options.rtol)
     arrived = path[-1].isfinite().all(dim=-1) & (limits.label != Label.UNRESOLVED)
     last = torch.where(arrived[:, None], limits.theta, torch.nan)
     return torch.cat([path, last.unsqueeze(0)]), limits

@@ -10,8 +10,8 @@ import xarray as xr
 
 from flowsim.curves import Curve, with_curves
 from flowsim.errors import InputError
-from flowsim.flow.how import How, Stage
-from flowsim.interface import Model, Plane, of_model
+from flowsim.flow.options import SolverOptions, Stage
+from flowsim.interface import Model, Plane, checks_model
 from flowsim.landscape.ends import Ends
 from flowsim.models.attributes import model_attributes
 from flowsim.portraits.in_plane import given_ranges, orbit_paths
@@ -22,7 +22,7 @@ PLANE_POINTS = 81
 Window = tuple[float, float]
 
 
-@of_model
+@checks_model
 def phase_space_record(
     model: Model,
     w_range: Window | None = None,
@@ -66,7 +66,10 @@ def phase_space_record(
     >>> record.orbit_e.dims
     ('time', 'orbit')
     """
-    how, plane = How(rtol or 1e-8, atol, max_steps, progress=progress, stage=stage), model.plane
+    options, plane = (
+        SolverOptions(rtol or 1e-8, atol, max_steps, progress=progress, stage=stage),
+        model.plane,
+    )
     if plane.third is None:
         raise InputError(
             f"the {model.name} model, as chosen, has no view in space, which needs uniform, linear "
@@ -79,7 +82,7 @@ def phase_space_record(
     window = {name: given.get(name, plane.space[name]) for name in names}
     start = torch.tensor([*_starts(plane, window), *plane.near], dtype=torch.float64)
     theta = plane.embed(dict(zip(plane.axes, start.unbind(-1), strict=True)))
-    path, limits = orbit_paths(model, theta, how, progress)
+    path, limits = orbit_paths(model, theta, options, progress)
     ends = Ends(model)
     label = ends.codes(limits.label, limits.theta, limits.loss)
     record, shown, far = xr.Dataset(), plane.project(path).numpy(), len(plane.far)
@@ -92,12 +95,12 @@ def phase_space_record(
             label[rows].numpy(),
             flags(ends.names, label.numpy().dtype),
         )
-    record = _with_landscape(record, plane, window, how)
+    record = _with_landscape(record, plane, window, options)
     settings: dict[str, object] = {
         "kind": "phase space",
         **model_attributes(model),
         **{f"{name}_range": side for name, side in window.items()},
-        **how.attributes(),
+        **options.attributes(),
         **ends.attributes(),
         "orbits_unfinished": int(path[-1].isnan().any(dim=-1).sum()),
         **{f"orbits_{name}": int((label == i).sum()) for i, name in enumerate(ends.names)},
@@ -119,7 +122,7 @@ def _starts(plane: Plane, window: dict[str, Window]) -> list[tuple[float, ...]]:
 
 
 def _with_landscape(
-    record: xr.Dataset, plane: Plane, window: dict[str, Window], how: How
+    record: xr.Dataset, plane: Plane, window: dict[str, Window], options: SolverOptions
 ) -> xr.Dataset:
     """The record with the curves of planes at several values of the third axis, 0 among them."""
     if type(plane).curves is Plane.curves:
@@ -127,7 +130,7 @@ def _with_landscape(
     third = plane.third or ""
     low, high = window[third]
     values = np.unique([*np.linspace(low, high, PLANE_POINTS), *([0.0] if low < 0 < high else [])])
-    done = how.counted("planes of curves", len(values))
+    done = options.counted("planes of curves", len(values))
     curves, places = list[Curve](), list[np.ndarray]()
     for value in values.tolist():
         known = plane.curves(window, {third: value}, PLANE_POINTS)

@@ -73,7 +73,7 @@ def store_record(record: xr.Dataset, path: Path, kinds: str = "iuf") -> None:
             _write(record, file, kinds)
         finally:
             file.check()
-    seal(path)
+    append_checksum(path)
 
 
 def _write(record: xr.Dataset, file: SafeFile, kinds: str) -> None:
@@ -82,7 +82,7 @@ def _write(record: xr.Dataset, file: SafeFile, kinds: str) -> None:
 
     variables, attributes = cf_encoder(*encode_dataset_coordinates(record))
     with File(file, "w", libver=("v108", "v108"), track_order=True) as h5:
-        _say(h5, attributes)
+        _set_attributes(h5, attributes)
         scales = {}
         for i, (dim, size) in enumerate(record.sizes.items()):
             if dim in variables:
@@ -94,7 +94,7 @@ def _write(record: xr.Dataset, file: SafeFile, kinds: str) -> None:
             scales[dim].attrs["_Netcdf4Dimid"] = np.int32(i)
         for name, variable in variables.items():
             array = scales.get(name) or _array(h5, str(name), variable.to_numpy(), kinds)
-            _say(array, variable.attrs)
+            _set_attributes(array, variable.attrs)
             if name not in scales:
                 for axis, dim in enumerate(variable.dims):
                     array.dims[axis].attach_scale(scales[dim])
@@ -114,7 +114,7 @@ def _array(h5: Any, name: str, values: np.ndarray, kinds: str) -> Any:
     return h5.create_dataset(name, data=values, track_order=True, **options)
 
 
-def _say(place: Any, attributes: Mapping[Hashable, Any]) -> None:
+def _set_attributes(place: Any, attributes: Mapping[Hashable, Any]) -> None:
     """Put attributes there."""
     for name, value in attributes.items():
         words = np.asarray(value).dtype.kind == "U" and np.ndim(value)
@@ -190,7 +190,7 @@ def open_sealed(path: Path) -> xr.Dataset:
             raise InputError(f"no such file: {str(path)!r}")
         if not path.is_file():
             raise InputError(f"{str(path)!r} is not a file; give a record (.nc) that flowsim wrote")
-        if sealed(path):
+        if has_checksum(path):
             return xr.open_dataset(path, engine="h5netcdf", decode_times=False)
     except OSError as error:
         raise InputError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
@@ -324,7 +324,7 @@ LENGTH = len(_WORDS) + 64 + 1
 _BLOCK = 2**20
 
 
-def seal(path: Path) -> None:
+def append_checksum(path: Path) -> None:
     """Append the seal to a file that has none.
 
     Raises:
@@ -336,7 +336,7 @@ def seal(path: Path) -> None:
         file.write(line)
 
 
-def sealed(path: Path) -> bool:
+def has_checksum(path: Path) -> bool:
     """Whether the file ends in a seal, and the seal is right.
 
     Raises:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from flowsim.errors import InputError
-from flowsim.interface import Model, of_model
+from flowsim.interface import Model, checks_model
 from flowsim.reduction.names import readable
 from flowsim.reduction.network import Network
 from flowsim.reduction.span import equal_steps, grow, off_span, origin_of
@@ -125,9 +125,9 @@ class ReducedNetwork(Model):
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def of_found(function: _Function) -> _Function:
-    """``of_model`` for a function of what ``reduce`` found."""
-    return of_model(function, ReducedNetwork, "what flowsim.reduce found")
+def accepts_reduction(function: _Function) -> _Function:
+    """``checks_model`` for a function of what ``reduce`` found."""
+    return checks_model(function, ReducedNetwork, "what flowsim.reduce found")
 
 
 def reduce(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.reduction.found import ReducedNetwork, of_found
+from flowsim.reduction.found import ReducedNetwork, accepts_reduction
 
 #: Losses that differ by less, in parts of their spread over random points, are equal.
 _EQUAL = 1e-9
@@ -67,7 +67,7 @@ def _points(model: ReducedNetwork, count: int, seed: int) -> Tensor:
     return drawn.to(model.start)
 
 
-@of_found
+@accepts_reduction
 def symmetries(model: ReducedNetwork) -> Symmetries:
     """Sign changes and exchanges of two coordinates that leave the loss as it is.
 
@@ -116,7 +116,7 @@ def symmetries(model: ReducedNetwork) -> Symmetries:
     )
 
 
-@of_found
+@accepts_reduction
 def conserved(model: ReducedNetwork, *others: ReducedNetwork, degree: int = 4) -> Conserved:
     """Polynomials of the coordinates that the flow conserves, up to a degree.
 

@@ -15,7 +15,7 @@ from flowsim.flow.orbits import find_limits
 from flowsim.flow.reference import integrate
 from flowsim.interface import Model
 from flowsim.labels import Label
-from flowsim.reduction.found import ReducedNetwork, of_found
+from flowsim.reduction.found import ReducedNetwork, accepts_reduction
 
 #: The most weights whose curvature is written out.
 _MOST_WEIGHTS = 2000
@@ -65,7 +65,7 @@ class Growth:
     direction: Tensor
 
 
-@of_found
+@accepts_reduction
 def transverse_growth(
     model: ReducedNetwork, start: Numbers | None = None, until: float = 100.0, pieces: int = 64
 ) -> Growth:
@@ -145,7 +145,7 @@ class Prediction:
     freed: bool
 
 
-@of_found
+@accepts_reduction
 def predict_noise(
     model: ReducedNetwork, start: Numbers, noise: float, until: float = 100.0, seed: int = 0
 ) -> Prediction:
@@ -244,7 +244,7 @@ class Agreement:
         return f"<Agreement: {words}>"
 
 
-@of_found
+@accepts_reduction
 def agreement(
     model: ReducedNetwork,
     starts: Numbers,

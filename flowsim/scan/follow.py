@@ -12,7 +12,7 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.how import How
+from flowsim.flow.options import SolverOptions
 from flowsim.flow.orbits import learned_labels, limits_by, settling_times
 from flowsim.interface import Model
 from flowsim.labels import BASINS, Label, Rule, Status
@@ -24,20 +24,22 @@ from flowsim.training.optimizer_choice import OptimizerChoice
 from flowsim.training.trained import recorded
 
 
-def follow(model: Model, theta: Tensor, how: How, fraction: float | None = None) -> np.ndarray:
+def follow(
+    model: Model, theta: Tensor, options: SolverOptions, fraction: float | None = None
+) -> np.ndarray:
     """What a scan records of the starts θ, shape (n, k): a structured array, shape (n,).
 
     A pure function of its arguments, up to the last bits that depend on how many rows there are.
     With an optimizer the starts are trained, and progress counts steps instead of starts.
     """
-    if how.optimizer is not None:
-        return trained_points(model, theta, how)
-    if how.integrator == "flowsim":
-        limits = limits_by(model, theta, how)
+    if options.optimizer is not None:
+        return trained_points(model, theta, options)
+    if options.integrator == "flowsim":
+        limits = limits_by(model, theta, options)
     else:
         from flowsim.flow.reference import reference_limits
 
-        limits = reference_limits(model, theta, how.rtol, how.atol, how.progress)
+        limits = reference_limits(model, theta, options.rtol, options.atol, options.progress)
     points = np.empty(len(theta), point_dtype(model, fraction))
     for name in ("label", "status", "rule", "gradient_norm", "evaluations", *_of_kinks(model)):
         points[name] = getattr(limits, name).numpy()
@@ -48,7 +50,7 @@ def follow(model: Model, theta: Tensor, how: How, fraction: float | None = None)
     for i, name in enumerate(model.conserved_names):
         points[f"drift_{name}"] = drift[:, i].numpy()
     if fraction is not None:
-        times = settling_times(model, theta, fraction, how.rtol, limits).numpy()
+        times = settling_times(model, theta, fraction, options.rtol, limits).numpy()
         points["settling_time"] = times
         learned = np.isin(points["label"], learned_labels(model))
         points["hitting_time"] = np.where(learned, times, np.nan)
@@ -163,12 +165,12 @@ def training_dtype(model: Model) -> np.dtype:
     return np.dtype([*codes, *recorded(model).items(), *ends])
 
 
-def trained_points(model: Model, theta: Tensor, how: How) -> np.ndarray:
+def trained_points(model: Model, theta: Tensor, options: SolverOptions) -> np.ndarray:
     """What became of every row of ``theta``, a structured array of shape (n,).
 
     ``how.progress`` is called with how many more steps were taken, summed over the starts.
     """
-    found = descend(model, theta, how.optimizer, how.progress)
+    found = descend(model, theta, options.optimizer, options.progress)
     points = np.empty(len(theta), training_dtype(model))
     for name in ("label", "status", "rule", *recorded(model)):
         points[name] = getattr(found, name).numpy()
@@ -177,20 +179,27 @@ def trained_points(model: Model, theta: Tensor, how: How) -> np.ndarray:
     return points
 
 
-def trains(model: Model, how: How, fraction: float | None = None) -> How:
+def resolve_optimizer(
+    model: Model, options: SolverOptions, fraction: float | None = None
+) -> SolverOptions:
     """How starts are followed, with the optimizer, if any, as it trains that model.
 
     Raises:
         InputError: options that steps of an optimizer do not have, or batches of a model without.
     """
-    if how.optimizer is None:
-        return how
-    if not isinstance(how.optimizer, OptimizerChoice):
+    if options.optimizer is None:
+        return options
+    if not isinstance(options.optimizer, OptimizerChoice):
         usual = 'OptimizerChoice.named("adam")'
-        raise InputError(f"optimizer must be such as {usual}, not {how.optimizer!r}")
-    if (fraction, how.rtol, how.max_steps, how.integrator) != (None, None, None, "flowsim"):
+        raise InputError(f"optimizer must be such as {usual}, not {options.optimizer!r}")
+    if (fraction, options.rtol, options.max_steps, options.integrator) != (
+        None,
+        None,
+        None,
+        "flowsim",
+    ):
         raise InputError(
             "fraction, tolerances, max_steps and integrator are of the flow: an optimizer takes "
             "its own steps; omit them"
         )
-    return replace(how, optimizer=how.optimizer.on(model))
+    return replace(options, optimizer=options.optimizer.on(model))

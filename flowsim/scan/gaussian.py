@@ -10,9 +10,9 @@ import xarray as xr
 from torch import Tensor
 
 from flowsim.errors import InputError
-from flowsim.flow.how import How, Limits
+from flowsim.flow.options import Limits, SolverOptions
 from flowsim.flow.orbits import find_limits
-from flowsim.interface import Integral, Model, of_model
+from flowsim.interface import Integral, Model, checks_model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
 from flowsim.models.attributes import model_attributes
@@ -29,7 +29,7 @@ SMALLEST_SIGMA, LARGEST_SIGMA = 1e-12, 1e3
 _ENERGY_BAND = 1e-9
 
 
-@of_model
+@checks_model
 def gaussian_record(
     model: Model,
     sigmas: np.ndarray,
@@ -86,14 +86,16 @@ def gaussian_record(
     (array([0.044, 0.381]), array([0, 0]))
     """
     names, sigmas = model.plane.drawn, _checked(sigmas, samples, model.levels() is not None)
-    how = How(rtol, atol, max_steps, progress=progress if optimizer is None else None)
+    options = SolverOptions(rtol, atol, max_steps, progress=progress if optimizer is None else None)
     optimizer = optimizer if optimizer is None else optimizer.on(model)
     generator = torch.Generator().manual_seed(seed)
     shape = (len(sigmas), samples, len(names))
     start = torch.randn(shape, dtype=torch.float64, generator=generator)
     start *= torch.from_numpy(sigmas).reshape(-1, 1, 1)
     theta = to_model(model, names, start.reshape(-1, len(names))).reshape(*shape[:2], -1)
-    limits = find_limits(model, theta, how.rtol, how.atol, how.max_steps, how.progress)
+    limits = find_limits(
+        model, theta, options.rtol, options.atol, options.max_steps, options.progress
+    )
 
     ends = Ends(model)
     flat = limits.label.flatten(), limits.theta.flatten(0, 1), limits.loss.flatten()
@@ -113,7 +115,7 @@ def gaussian_record(
         **ends.attributes(),
         "samples": samples,
         "seed": seed,
-        **how.attributes(),
+        **options.attributes(),
         "unresolved": int(record["count_unresolved"].sum()),
     }
     if optimizer is not None:

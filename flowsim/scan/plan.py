@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flowsim.errors import InputError
-from flowsim.flow.how import How
+from flowsim.flow.options import SolverOptions
 from flowsim.interface import RESERVED, Model
 from flowsim.models.attributes import model_attributes
 from flowsim.records.attributes import source_versions
@@ -18,10 +18,10 @@ from flowsim.running import threads
 from flowsim.scan.follow import (
     follow,
     point_dtype,
+    resolve_optimizer,
     starting_coordinates,
     to_model,
     training_dtype,
-    trains,
 )
 from flowsim.scan.starts import Starts, values_text
 from flowsim.sources import source_digest
@@ -44,7 +44,7 @@ class Task(NamedTuple):
     names: tuple[str, ...]
     rows: np.ndarray
     fraction: float | None
-    how: How
+    options: SolverOptions
     versions: str
 
 
@@ -64,7 +64,7 @@ def run_task(task: Task) -> np.ndarray:
             rows = task.rows[low : low + count]
             model = _built(spec)
             theta = to_model(model, task.names, rows)
-            parts.append(follow(model, theta, task.how, task.fraction))
+            parts.append(follow(model, theta, task.options, task.fraction))
             low += count
     # joining structured arrays is slow, and most chunks lie on one chain
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -125,7 +125,7 @@ class Scan:
     device: str = "cpu"
     max_steps: int | None = None
     several: dict[str, tuple[Any, ...]] = field(init=False, repr=False)
-    how: How = field(init=False, repr=False)
+    options: SolverOptions = field(init=False, repr=False)
     dtype: np.dtype = field(init=False, repr=False)
     dims: tuple[str, ...] = field(init=False, repr=False)
     shape: tuple[int, ...] = field(init=False, repr=False)
@@ -149,11 +149,11 @@ class Scan:
         if self.fraction is not None and not 0 < self.fraction < 1:
             raise InputError(f"fraction must lie strictly between 0 and 1, not {self.fraction}")
         starting_coordinates(model, self.starts.names)
-        how = How(
+        options = SolverOptions(
             self.rtol, self.atol, self.max_steps, self.integrator, self.optimizer, self.confirm,
             device=self.device,
         )  # fmt: skip
-        how = trains(model, how, self.fraction)
+        options = resolve_optimizer(model, options, self.fraction)
         trained = training_dtype(model) if self.optimizer is not None else None
         several = self.several
         for name in {*several} & {*RESERVED, *self.starts.dims, *self.starts.names, "sigma"}:
@@ -170,7 +170,7 @@ class Scan:
         chunk = self.chunk if self.chunk >= 1 else 65_536 if fast else usual
         dims = (*several, *self.starts.dims)
         found = {
-            "how": how,
+            "options": options,
             "dtype": trained or point_dtype(model, self.fraction),
             "dims": dims,
             "shape": shape,
@@ -196,7 +196,7 @@ class Scan:
             rows.append(self.starts.block(first, last, case))
         return Task(
             tuple(pieces), self.starts.names, np.concatenate(rows), self.fraction,
-            self.how, source_versions(),
+            self.options, source_versions(),
         )  # fmt: skip
 
     def starts_of(self, low: int, high: int) -> np.ndarray:
@@ -253,8 +253,8 @@ class Scan:
         own = {"confirm": str(self.confirm)} if self.confirm else {}
         own |= {"chunk": str(self.chunk), "versions": source_versions()}
         settings = {**_model_settings(self.model), **self.starts.settings(), **over}
-        if self.how.optimizer is not None:
-            return {**settings, **self.how.optimizer.settings(), **own}
+        if self.options.optimizer is not None:
+            return {**settings, **self.options.optimizer.settings(), **own}
         return {
             **settings,
             "fraction": "none" if self.fraction is None else repr(self.fraction),
@@ -262,7 +262,7 @@ class Scan:
             "atol": repr(self.atol),
             **({} if self.max_steps is None else {"max_steps": str(self.max_steps)}),
             **({} if self.integrator == "flowsim" else {"integrator": self.integrator}),
-            **({} if self.how.device == "cpu" else {"device": self.how.device}),
+            **({} if self.options.device == "cpu" else {"device": self.options.device}),
             **own,
         }
 
@@ -271,7 +271,7 @@ class Scan:
         return {
             "kind": "scan",
             **model_attributes(self.model_at(0), [*self.several], self.model_of(self.cases - 1)),
-            **self.how.attributes(),
+            **self.options.attributes(),
             **self.starts.attributes(),
             "chunk": self.chunk,
         }

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 import xarray as xr
 
-from flowsim.flow.how import Stage
+from flowsim.flow.options import Stage
 from flowsim.flow.reference import confirm
-from flowsim.interface import Model, of_model
+from flowsim.interface import Model, checks_model
 from flowsim.labels import BASINS
 from flowsim.landscape.ends import End, Ends
 from flowsim.records.attributes import described, provenance
@@ -119,7 +119,7 @@ def _confirmed(
     return found
 
 
-@of_model
+@checks_model
 def scan_basins(
     model: Model,
     starts: Starts | dict[str, np.ndarray],
@@ -182,7 +182,7 @@ def scan_basins(
     )  # fmt: skip
     theta = to_model(model, starts.names, starts.block(0, size))
     expect(progress, len(theta) * (1 if optimizer is None else optimizer.recipe.steps))
-    points = follow(model, theta, replace(scan.how, progress=progress), fraction)
+    points = follow(model, theta, replace(scan.options, progress=progress), fraction)
     return scan_record(scan, shaped(points, starts.shape), scan.settings())
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from flowsim.errors import InputError, Interrupted
-from flowsim.flow.how import Stage
+from flowsim.flow.options import Stage
 from flowsim.records.netcdf import check_output, open_record, store_record
 from flowsim.scan.follow import shaped
 from flowsim.scan.plan import Scan, run_task

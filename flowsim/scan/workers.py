@@ -110,7 +110,7 @@ def _has_failed(future: Future[Any]) -> bool:
     return future.cancelled() or future.exception() is not None
 
 
-def answer(pickled: bytes) -> bytes:
+def run_pickled(pickled: bytes) -> bytes:
     """In a worker: the result of the work."""
     import cloudpickle
 
@@ -130,7 +130,9 @@ def open_processes(jobs: int) -> Iterator[Pool]:
     from loky import ProcessPoolExecutor
 
     with TemporaryDirectory(prefix="flowsim-", ignore_cleanup_errors=True) as folder:
-        pool = ProcessPoolExecutor(jobs, initializer=_end_with, initargs=(os.getpid(), folder))
+        pool = ProcessPoolExecutor(
+            jobs, initializer=_exit_with_parent, initargs=(os.getpid(), folder)
+        )
         names = (Path(folder, str(number)) for number in count())
 
         def submit(pickled: bytes) -> Future[Any]:
@@ -140,18 +142,18 @@ def open_processes(jobs: int) -> Iterator[Pool]:
                 return pool.submit(_answer_in_file, name)
 
         try:
-            yield Pool(submit, _taken, lambda: 2 * jobs)
+            yield Pool(submit, _load_result, lambda: 2 * jobs)
         finally:
             pool.shutdown(kill_workers=True)
 
 
 def _answer_in_file(name: Path) -> Path:
     """In a worker: put the result of the work in its place."""
-    name.write_bytes(answer(name.read_bytes()))
+    name.write_bytes(run_pickled(name.read_bytes()))
     return name
 
 
-def _taken(name: Path) -> Any:
+def _load_result(name: Path) -> Any:
     """The result in a file, which is removed."""
     result = pickle.loads(name.read_bytes())
     name.unlink()
@@ -171,7 +173,7 @@ def _signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _end_with(parent: int, folder: str) -> None:
+def _exit_with_parent(parent: int, folder: str) -> None:
     """In a worker: end, and remove the folder, when the parent is no more."""
 
     def watch() -> None:
@@ -206,7 +208,7 @@ def open_cluster(address: str) -> Iterator[Pool]:
     try:
         executor = client.get_executor(pure=False)
         yield Pool(
-            partial(executor.submit, answer),
+            partial(executor.submit, run_pickled),
             pickle.loads,
             lambda: 2 * sum(client.ncores().values()) + 2,
         )

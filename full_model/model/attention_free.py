@@ -124,82 +124,89 @@ def _hidden_units(up, y, rounding, hidden, opened):
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def _squares(row, tied, length, room):
+def _squares(row, tied, length, workspace):
     """|∇φ|² in the metric of N positions, of which each sees 1/N of the sequences."""
-    own, read = _squared(room.gains), _squared(room.u) * _squared(room.hidden)
-    found = own + read + _squared(room.slope) / length + _squared(room.back) * _squared(room.y)
-    for a in range(room.gains.shape[0]):
-        gain, here = room.gains[a] if tied else 0.0, 1.0 if a == row else 0.0
-        for i in range(room.z.shape[0]):
-            found += (gain * room.z[i] + here * room.slope[i]) ** 2
-    return found if tied else found + own * _squared(room.z)
+    own, read = _squared(workspace.gains), _squared(workspace.u) * _squared(workspace.hidden)
+    found = (
+        own
+        + read
+        + _squared(workspace.slope) / length
+        + _squared(workspace.back) * _squared(workspace.y)
+    )
+    for a in range(workspace.gains.shape[0]):
+        gain, here = workspace.gains[a] if tied else 0.0, 1.0 if a == row else 0.0
+        for i in range(workspace.z.shape[0]):
+            found += (gain * workspace.z[i] + here * workspace.slope[i]) ** 2
+    return found if tied else found + own * _squared(workspace.z)
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def _add(row, n, omega, room, out):
+def _add(row, n, omega, workspace, out):
     """Add a pair's part to the gradient, and ω gains Hᵀ to ``read``."""
-    _add_outer(omega, room.gains, room.z, out.reader)
-    _add_outer(omega, room.gains, room.hidden, room.read)
-    _add_outer(omega, room.back, room.y, out.up)
-    for i in range(room.y.shape[0]):
-        out.positions[n, i] += omega * room.slope[i]
+    _add_outer(omega, workspace.gains, workspace.z, out.reader)
+    _add_outer(omega, workspace.gains, workspace.hidden, workspace.read)
+    _add_outer(omega, workspace.back, workspace.y, out.up)
+    for i in range(workspace.y.shape[0]):
+        out.positions[n, i] += omega * workspace.slope[i]
         if row >= 0:
-            out.embedding[row, i] += omega * room.slope[i]
-    for a in range(room.gains.shape[0]):
-        out.bias[a] += omega * room.gains[a]
+            out.embedding[row, i] += omega * workspace.slope[i]
+    for a in range(workspace.gains.shape[0]):
+        out.bias[a] += omega * workspace.gains[a]
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def _forward(weights, row, n, rounding, room):
+def _forward(weights, row, n, rounding, workspace):
     """From Y to the chances of one pair."""
-    for i in range(room.y.shape[0]):
-        room.y[i] = weights.positions[n, i]
-        room.y[i] += weights.embedding[row, i] if row >= 0 else 0.0
-    _hidden_units(weights.up, room.y, rounding, room.hidden, room.opened)
-    _apply(weights.down, room.hidden, room.z)
-    for i in range(room.y.shape[0]):
-        room.z[i] += room.y[i]
-    _apply(weights.reader, room.z, room.logit)
-    for a in range(room.logit.shape[0]):
-        room.logit[a] += weights.bias[a]
-    chances(1, room.outputs)
+    for i in range(workspace.y.shape[0]):
+        workspace.y[i] = weights.positions[n, i]
+        workspace.y[i] += weights.embedding[row, i] if row >= 0 else 0.0
+    _hidden_units(weights.up, workspace.y, rounding, workspace.hidden, workspace.opened)
+    _apply(weights.down, workspace.hidden, workspace.z)
+    for i in range(workspace.y.shape[0]):
+        workspace.z[i] += workspace.y[i]
+    _apply(weights.reader, workspace.z, workspace.logit)
+    for a in range(workspace.logit.shape[0]):
+        workspace.logit[a] += weights.bias[a]
+    chances(1, workspace.outputs)
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def _backward(weights, room):
+def _backward(weights, workspace):
     """From the gains to u, ``back`` and ∂φ/∂Y."""
-    _apply_transposed(weights.reader, room.gains, room.u)
-    _apply_transposed(room.reads, room.gains, room.back)
-    for k in range(room.back.shape[0]):
-        room.back[k] *= room.opened[k]
-    _apply_transposed(weights.up, room.back, room.slope)
-    for i in range(room.u.shape[0]):
-        room.slope[i] += room.u[i]
+    _apply_transposed(weights.reader, workspace.gains, workspace.u)
+    _apply_transposed(workspace.reads, workspace.gains, workspace.back)
+    for k in range(workspace.back.shape[0]):
+        workspace.back[k] *= workspace.opened[k]
+    _apply_transposed(weights.up, workspace.back, workspace.slope)
+    for i in range(workspace.u.shape[0]):
+        workspace.slope[i] += workspace.u[i]
 
 
 @compiled(inline=True, no_cpython_wrapper=True)
-def _one(weights, out, law, kernel, length, tied, rounding, room):
+def _one(weights, out, law, kernel, length, tied, rounding, workspace):
     """Stiffness of one model; its gradient is added to ``out``."""
-    symbols, logits, stiffness = kernel.shape[0], room.gains.shape[0], 0.0
+    symbols, logits, stiffness = kernel.shape[0], workspace.gains.shape[0], 0.0
     for a in range(logits):
-        _apply_transposed(weights.down, weights.reader[a], room.reads[a])
-        for k in range(room.hidden.shape[0]):
-            room.read[a, k] = 0.0
+        _apply_transposed(weights.down, weights.reader[a], workspace.reads[a])
+        for k in range(workspace.hidden.shape[0]):
+            workspace.read[a, k] = 0.0
     for n in range(weights.positions.shape[0]):
         for x in range(symbols):
             row = x - (symbols - logits)
-            _forward(weights, row, n, rounding, room)
+            _forward(weights, row, n, rounding, workspace)
             for a in range(logits):
-                room.outputs.target[a, 0] = kernel[x, symbols - logits + a]
+                workspace.outputs.target[a, 0] = kernel[x, symbols - logits + a]
             for which in range(1 if logits == 1 else 1 + logits):
-                set_cotangent(which, law, x, 1, room.outputs)
-                _backward(weights, room)
+                set_cotangent(which, law, x, 1, workspace.outputs)
+                _backward(weights, workspace)
                 if which == 0:
-                    _add(row, n, room.outputs.omega[0], room, out)
+                    _add(row, n, workspace.outputs.omega[0], workspace, out)
                 if which > 0 or logits == 1:
-                    stiffness += room.outputs.spread[0] * _squares(row, tied, length, room)
+                    stiffness += workspace.outputs.spread[0] * _squares(
+                        row, tied, length, workspace
+                    )
     for a in range(logits):
-        _add_outer(1.0, weights.reader[a], room.read[a], out.down)
+        _add_outer(1.0, weights.reader[a], workspace.read[a], out.down)
     return stiffness
 
 
@@ -217,9 +224,9 @@ def without_attention(states, initial, kernel, count, length, d, width, logits, 
         rounding: half the width over which the kink of ReLU is rounded off, 0 for ReLU itself.
     """
     gradient, stiffness = np.zeros(states.shape), np.zeros(states.shape[0])
-    room, law = _new_room(d, width, logits), initial / count
+    workspace, law = _new_room(d, width, logits), initial / count
     for m in range(states.shape[0]):
         weights = _read(states[m], count, d, width, logits, tied)
         out = _read(gradient[m], count, d, width, logits, tied)
-        stiffness[m] = _one(weights, out, law, kernel, length, tied, rounding, room)
+        stiffness[m] = _one(weights, out, law, kernel, length, tied, rounding, workspace)
     return gradient, stiffness

@@ -141,7 +141,7 @@ def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_
 
     told = []
 
-    def say():
+    def echo():
         told.append("compiling")
 
     def twice(x):
@@ -151,7 +151,7 @@ def test_compiling_is_announced_once_and_only_where_it_happens(monkeypatch, tmp_
     compiled.code_folder.cache_clear()
     try:
         for expected in (["compiling"], ["compiling"]):
-            monkeypatch.setattr(notices, "compiling", say)
+            monkeypatch.setattr(notices, "compiling", echo)
             function = compiled.compiled(twice)
             assert (function(3), function(3.5)) == (6, 7.0)
             assert told == expected

@@ -9,6 +9,7 @@ import torch
 
 from flowsim import InputError, Label, Model, find_limits, model_of, read_record, trajectories
 from flowsim.explorer import training as of_training
+from flowsim.explorer.export import command_lines, python_lines, saved_file
 from flowsim.explorer.layers import (
     UNKNOWN,
     border,
@@ -21,11 +22,10 @@ from flowsim.explorer.layers import (
     refined,
     runs,
 )
-from flowsim.explorer.outside import command_lines, python_lines, saved_file
 from flowsim.explorer.page.words import other_length, story, verdict, why_apart
 from flowsim.explorer.starts import CloudShare, cloud_shares, follow_start
 from flowsim.explorer.training import FullSettings, Run, check_training, is_untied, training
-from flowsim.explorer.view import Puff, Start, View, Window
+from flowsim.explorer.view import GaussianCloud, Start, View, Window
 from flowsim.labels import BASINS
 from flowsim.spec import ModelSpec
 
@@ -193,7 +193,7 @@ def test_the_mean_gap_of_attention_models_is_that_of_the_canonical_model_at_a_0(
 
 
 def test_a_cloud_is_counted_and_has_its_interval():
-    view = replace(View(), puff=Puff(0.3, -0.9, 0.3))
+    view = replace(View(), cloud=GaussianCloud(0.3, -0.9, 0.3))
     (found,) = cloud_shares(view)
     trapped, low, high = found.share(Label.LOCAL_MINIMUM)
     inside = view.model.basin(torch.from_numpy(np.stack([found.y, found.x], -1)))
@@ -336,7 +336,7 @@ def test_files_hold_what_is_on_the_page(explored, tmp_path):
 
 def test_the_lines_reproduce_the_page(explored, tmp_path, monkeypatch, capsys):
     view, _, trained = explored
-    view = replace(view, puff=Puff(0.3, -0.9, 0.3))
+    view = replace(view, cloud=GaussianCloud(0.3, -0.9, 0.3))
     code = python_lines(view, FullSettings(steps=20), [trained[0].start])
     monkeypatch.chdir(tmp_path)
     code = code.replace("resolution=208", "resolution=12")
@@ -364,7 +364,7 @@ class Well(Model):
 
 
 def test_the_ends_of_a_users_model_have_one_code_on_all_parts_of_a_page(tmp_path):
-    view = View(ModelSpec(Well), window=Window(-2, 2, -2, 2), puff=Puff(0.0, 0.5, 0.01))
+    view = View(ModelSpec(Well), window=Window(-2, 2, -2, 2), cloud=GaussianCloud(0.0, 0.5, 0.01))
     assert ends_of(view).names == ["unresolved"]  # nobody has waited for them
     first, last = islice(refined(view, lambda: False), 2)
     assert ends_of(view).names == ["unresolved", "minimum_1", "minimum_2"]

@@ -8,10 +8,10 @@ import pytest
 from command import run_line
 
 from flowsim import Label, draw, read_record
-from flowsim.explorer.outside import command_lines, explored_record, python_lines
+from flowsim.explorer.export import command_lines, explored_record, python_lines
 from flowsim.explorer.starts import cloud_shares, follow_start
 from flowsim.explorer.training import FullSettings, Run, training
-from flowsim.explorer.view import Puff, Start, View, Window
+from flowsim.explorer.view import GaussianCloud, Start, View, Window
 
 pytestmark = pytest.mark.slow
 STARTS = (Start(0.5, -1.2), Start(1.0, 0.5))
@@ -77,7 +77,7 @@ def test_the_shell_lines(page, tmp_path):
 
 
 def test_a_record_names_the_command_and_the_link():
-    view = replace(View(), starts=STARTS[:1], puff=Puff(0.3, -0.9, 0.3))
+    view = replace(View(), starts=STARTS[:1], cloud=GaussianCloud(0.3, -0.9, 0.3))
     record = explored_record(view, [follow_start(view, STARTS[0])], [])
     assert record.attrs["command"] == (
         r"printf 'e,w\n0.5,-1.2\n' > starts.csv"

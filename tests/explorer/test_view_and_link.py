@@ -7,18 +7,21 @@ import pytest
 
 from flowsim import InputError
 from flowsim.cli.commands.cmd_explore import Explore, first_view
+from flowsim.explorer.export import command_lines, python_lines
 from flowsim.explorer.link import from_query, to_query
-from flowsim.explorer.outside import command_lines, python_lines
 from flowsim.explorer.page.controls import Controls
 from flowsim.explorer.training import FullSettings
-from flowsim.explorer.view import MOST_STARTS, Puff, Start, View, Window
+from flowsim.explorer.view import MOST_STARTS, GaussianCloud, Start, View, Window
 from flowsim.spec import ModelSpec
 
 VIEWS = [
     View(),
     View().on_chain(0.2, 0.3).with_start(0.5, -1.2).with_start(-1.0, 0.25),
     View().with_model("states", states=7).on_chain(0.9, 0.8),
-    replace(View().with_model("uniform", length=12).with_slice(0.25), puff=Puff(0.1, -0.3, 0.2)),
+    replace(
+        View().with_model("uniform", length=12).with_slice(0.25),
+        cloud=GaussianCloud(0.1, -0.3, 0.2),
+    ),
     replace(View().with_model("rank-one", attention=True).with_slice(-0.5), backward=True),
     View().with_model("rank-one", tied=False).zoomed(4),
     View().with_model("canonical", bias="dynamic"),

@@ -10,8 +10,8 @@ from scipy.integrate import solve_ivp
 import flowsim
 from flowsim import InputError, Label, Rule, Status
 from flowsim.flow.any_loss import RosenbrockSolver, any_paths, any_times
-from flowsim.flow.how import How, Limits, Steps
 from flowsim.flow.near_saddles import displace
+from flowsim.flow.options import Limits, SolverOptions, Steps
 from flowsim.flow.orbits import limits_by
 from flowsim.interface import Model
 
@@ -269,21 +269,23 @@ def test_nothing_is_made_on_a_device_where_the_starts_are_not():
 
 def test_a_device_is_one_that_is_there_and_that_the_engine_has(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert How(device="auto").device == "cpu"
+    assert SolverOptions(device="auto").device == "cpu"
     with pytest.raises(InputError, match="this machine has no CUDA device"):
-        How(device="cuda")
+        SolverOptions(device="cuda")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert How(device="auto").attributes()["device"] == "cuda"
+    assert SolverOptions(device="auto").attributes()["device"] == "cuda"
     with pytest.raises(InputError, match="torchdiffeq run on the CPU"):
-        How(device="cuda", integrator="torchdiffeq")
+        SolverOptions(device="cuda", integrator="torchdiffeq")
     with pytest.raises(InputError, match="the canonical model's engine is for the CPU"):
-        limits_by(flowsim.model("canonical", 0.5, 0.8), torch.ones(1, 2), How(device="cuda"))
+        limits_by(
+            flowsim.model("canonical", 0.5, 0.8), torch.ones(1, 2), SolverOptions(device="cuda")
+        )
 
 
 @pytest.mark.device
 def test_labels_on_a_device_are_those_on_the_cpu(device):
     model, rows = Well(), starts(Well(), 1000)
-    here, there = (limits_by(model, rows, How(device=where)) for where in ("cpu", device))
+    here, there = (limits_by(model, rows, SolverOptions(device=where)) for where in ("cpu", device))
     assert torch.equal(here.label, there.label)
     torch.testing.assert_close(here.theta, there.theta, rtol=0, atol=1e-6)
 

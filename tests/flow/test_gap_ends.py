@@ -12,7 +12,7 @@ import flowsim
 from flowsim.compiled import config
 from flowsim.flow.gap import loops
 from flowsim.flow.gap.engine import engine_of
-from flowsim.flow.how import Steps
+from flowsim.flow.options import Steps
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 

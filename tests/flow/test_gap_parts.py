@@ -18,7 +18,7 @@ from flowsim import BinaryChain
 from flowsim.compiled import config
 from flowsim.flow.gap.engine import engine_of
 from flowsim.flow.gap.timed import AFTER, BEFORE, LAST, NODES
-from flowsim.flow.how import Steps
+from flowsim.flow.options import Steps
 from flowsim.models.gap_family.compiled import law_of, log_add, loss, slope
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")

@@ -200,7 +200,7 @@ def test_a_row_of_the_induction_model_is_settled_within_a_hundredth_of_the_drop(
     betas, seen = torch.linspace(-30, 30, 601, dtype=torch.float64), set()
     for theta in torch.stack([6 * betas.sign(), betas], dim=-1)[:, None]:
         end = landscape.ends.get(int(theta[0, 1].sign()))
-        (label,) = model.settled(theta)
+        (label,) = model.label_of_point(theta)
         if end is None:
             assert label == Label.UNRESOLVED
             continue

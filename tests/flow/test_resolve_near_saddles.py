@@ -16,7 +16,7 @@ from flowsim import (
     induction_landscape,
 )
 from flowsim.flow import near_saddles
-from flowsim.flow.how import Steps
+from flowsim.flow.options import Steps
 from flowsim.flow.rows import engine
 from flowsim.flow.rows.engine import Followed
 from flowsim.models import return_codes as codes

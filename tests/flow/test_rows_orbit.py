@@ -14,7 +14,7 @@ from one_row import begun, room
 from flowsim import AttentionModel, BinaryChain, InductionModel, RankOneModel
 from flowsim.compiled import config, specialise
 from flowsim.flow import tableau
-from flowsim.flow.how import Steps
+from flowsim.flow.options import Steps
 from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.engine import engine_of, follow_rows
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, PASSED, SLIDING, SLOWEST, TIME, WRITTEN

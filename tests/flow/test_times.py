@@ -15,7 +15,7 @@ from flowsim import (
     settling_times,
 )
 from flowsim.flow.any_loss import any_times
-from flowsim.flow.how import Steps
+from flowsim.flow.options import Steps
 from flowsim.interface import Model
 from flowsim.labels import Label, Rule
 

@@ -9,7 +9,7 @@ import torch
 import flowsim
 from flowsim import BinaryChain
 from flowsim.flow.any_loss import Rows
-from flowsim.flow.how import How, Steps
+from flowsim.flow.options import SolverOptions, Steps
 from flowsim.flow.orbits import limits_by
 from full_model import (
     Architecture,
@@ -157,7 +157,7 @@ def test_any_loss(device):
         here.advance(h)
         found.advance(h.to(device))
     torch.testing.assert_close(found.y.cpu(), here.y, **CLOSE)
-    labels = [limits_by(model, starts, How(device=d)).label for d in ("cpu", device)]
+    labels = [limits_by(model, starts, SolverOptions(device=d)).label for d in ("cpu", device)]
     assert torch.equal(*labels)
 
 

@@ -90,7 +90,7 @@ def test_a_new_loss_of_any_model_is_followed(name, loss):
     assert_is_one_model(model)
     theta = starts(model)
     assert model.flow() is None and not model.fast and model.levels() is None
-    assert model.basin(theta) is model.classify(theta) is model.settled(theta) is None
+    assert model.basin(theta) is model.classify(theta) is model.label_of_point(theta) is None
     assert model.integral() is None and type(model.plane) is flowsim.Plane
     assert model.conserved_names == () and not any(model.keeps_sign)
     assert not model.has_flow_of(flowsim.RankOneModel)

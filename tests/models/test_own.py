@@ -292,4 +292,4 @@ def test_what_is_no_model_is_told():
         flowsim.model_of(lambda x, y: x**2 + y**2)
     nameless = type("Nameless", (flowsim.Model,), {"loss": lambda self, theta: theta.sum(-1)})
     with pytest.raises(InputError, match="Nameless needs coordinates"):
-        nameless().showing()
+        nameless().with_axes()

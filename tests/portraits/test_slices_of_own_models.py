@@ -9,8 +9,8 @@ from command import assert_refused, run
 
 import flowsim
 from flowsim import InputError, ModelSpec, draw, portrait_record, read_record, write_record
+from flowsim.explorer.export import command_lines, python_lines
 from flowsim.explorer.layers import ends_of
-from flowsim.explorer.outside import command_lines, python_lines
 from flowsim.explorer.training import FullSettings
 from flowsim.explorer.view import View, Window
 
@@ -111,18 +111,18 @@ def test_what_is_no_slice_is_told_in_python(model):
         with pytest.raises(InputError, match="the window in x must be LOW < HIGH"):
             portrait_record(model, window=sides)
     with pytest.raises(InputError, match="has two axes of x, y, z, not y, y"):
-        model.showing("y", "y")
+        model.with_axes("y", "y")
     four = flowsim.from_loss(lambda x, y, z, u: x**2 + y**2 + z**2 + u**2, "four")
-    for flat in (four, four.showing("z", "u")):
+    for flat in (four, four.with_axes("z", "u")):
         with pytest.raises(InputError, match="the four model, as chosen, has no view in space"):
             flowsim.phase_space_record(flat)
 
 
 def test_a_model_with_a_plane_of_its_own_keeps_it():
     model = flowsim.model("canonical", 0.5, 0.8)
-    assert model.showing("e", "w") is model
+    assert model.with_axes("e", "w") is model
     with pytest.raises(InputError, match=r"plane is \(w, e\), not \(w, a\)"):
-        model.showing("w", "a")
+        model.with_axes("w", "a")
 
 
 def test_orbits_in_space_end_where_the_closed_form_says(model, mine):
@@ -176,7 +176,7 @@ def test_the_explorer_shows_a_slice(mine):
 
 
 def test_the_plane_of_a_model_that_was_shown_otherwise_stays_as_it_was(model):
-    shown = model.showing("z", "x")
+    shown = model.with_axes("z", "x")
     assert (shown.plane.x, shown.plane.y, shown.plane.third) == ("z", "x", "y")
     assert (model.plane.x, model.plane.y, model.plane.third) == ("x", "y", "z")
     theta = torch.tensor([[1.0, 2.0, 3.0]])

@@ -10,7 +10,7 @@ from command import assert_refused, run
 from fuzz.damage import KINDS, damaged
 
 import flowsim
-from flowsim.records.netcdf import LENGTH, open_record, sealed, write_record
+from flowsim.records.netcdf import LENGTH, has_checksum, open_record, write_record
 from flowsim.scan.starts import Points
 
 CHAIN = flowsim.BinaryChain(0.5, 0.8)
@@ -110,7 +110,7 @@ def test_who_trusts_a_changed_record_opens_it_with_xarray(path, record):
 
 
 def test_other_programs_read_a_sealed_record(path, record):
-    assert sealed(path)
+    assert has_checksum(path)
     assert path.read_bytes()[-LENGTH:].startswith(b"\nflowsim record, sha256 ")
     xr.testing.assert_equal(xr.load_dataset(path, engine="h5netcdf"), record)
 
@@ -122,7 +122,7 @@ def test_another_schema_is_refused_though_the_digest_is_right(record, tmp_path, 
     other = record.copy()
     other.attrs = {k: v for k, v in {**record.attrs, **changes}.items() if v is not None}
     write_record(other, tmp_path / "a.nc")
-    assert sealed(tmp_path / "a.nc")
+    assert has_checksum(tmp_path / "a.nc")
     assert "is not a flowsim record of schema 3" in refused(tmp_path / "a.nc")
 
 

@@ -29,7 +29,7 @@ from flowsim import (
 )
 from flowsim.scan import workers as jobs_module
 from flowsim.scan.plan import run_task
-from flowsim.scan.workers import Pool, answer, run_chunks
+from flowsim.scan.workers import Pool, run_chunks, run_pickled
 
 AXES = {"e": cell_centres(-2, 2, 12), "w": cell_centres(-2, 2, 8)}
 SCAN = Scan(ModelSpec.first("canonical"), Grid(AXES), chunk=8)
@@ -221,7 +221,7 @@ class Dying:
         future = Future()
         if self.good:
             self.good -= 1
-            future.set_result(answer(pickled))
+            future.set_result(run_pickled(pickled))
         else:
             future.set_exception(BrokenExecutor())
         return future

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flowsim.cli import options
 from flowsim.cli.groups import OneChain
 from flowsim.cli.options import CHAIN, MAX_STATES, number, option, shown
-from flowsim.cli.output import require_file, say
+from flowsim.cli.output import echo, require_file
 from flowsim.cli.printer import Summary, as_text
 from flowsim.errors import InputError
 from flowsim.markov import MarkovChain, SymmetricChain
@@ -254,7 +254,7 @@ def chain(given: Chain) -> None:
         raise InputError("--length goes with --prior, of whose sequences it is the length")
     else:
         found = _summary(given.any_chain())
-    say(json.dumps(found, indent=2) if given.as_json else as_text(found))
+    echo(json.dumps(found, indent=2) if given.as_json else as_text(found))
 
 
 def _process_summary(given: Chain, process: HiddenMarkovProcess) -> Summary:

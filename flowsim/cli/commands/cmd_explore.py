@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from flowsim.cli import options
 from flowsim.cli.groups import ReducedModelOptions
 from flowsim.cli.options import WORK, flag, option
-from flowsim.cli.output import say, tell
+from flowsim.cli.output import echo, warn
 from flowsim.errors import InputError
 from flowsim.spec import BUILT_IN, ModelSpec, built_in, parameters
 
@@ -46,7 +46,7 @@ def explore(given: Explore) -> None:
       flowsim explore --model mine.py:DoubleWell --window x=-2:2,y=-2:2
     """
     if not given.quiet and sys.stderr.isatty():  # before the first import, which takes seconds
-        tell("the explorer starts; its address follows in a few seconds")
+        warn("the explorer starts; its address follows in a few seconds")
     view = first_view(given)
     try:
         import bokeh  # noqa: F401
@@ -60,7 +60,7 @@ def explore(given: Explore) -> None:
 
     def ready(address: str) -> None:
         if not given.quiet:
-            say(f"the explorer is at {address} (end it with Ctrl-C)")
+            echo(f"the explorer is at {address} (end it with Ctrl-C)")
         if not given.no_browser:
             import webbrowser
 
@@ -77,7 +77,7 @@ def first_view(given: Explore) -> View:
     usual = {name: known[name].default for name in ("p", "q") if name in known}
     spec = ModelSpec(given.model, usual | given.arguments())
     View(spec)  # refuses sizes that no page shows, before a model of that size is built
-    model = spec.build().showing(*(given.window or ()))
+    model = spec.build().with_axes(*(given.window or ()))
     plane = model.plane
     window = {**plane.window, **(given.window or {})}
     return View(

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from flowsim.cli import options
-from flowsim.cli.output import require_file, say
+from flowsim.cli.output import echo, require_file
 from flowsim.cli.printer import Summary, as_text
 
 #: What is said first of a record, and what is said last; everything else comes between.
@@ -42,7 +42,7 @@ def info(given: Info) -> None:
     require_file(path)
     held = _checkpoint(path) if path.suffix == ".safetensors" else _record(path)
     held = {"file": str(path), **held}
-    say(json.dumps(held, indent=2) if given.as_json else as_text(held))
+    echo(json.dumps(held, indent=2) if given.as_json else as_text(held))
 
 
 def _record(path: Path) -> Summary:

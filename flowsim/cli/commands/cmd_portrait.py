@@ -102,7 +102,7 @@ def portrait(given: Portrait) -> None:
     torch.set_num_threads(1)  # a second thread only slows arrays of this size down
     model = spec.build()
     if given.view == "plane":
-        model = model.showing(*(given.window or ()))
+        model = model.with_axes(*(given.window or ()))
     chosen = vars(model).get("shown", ())  # axes other than the model's usual ones
     figure, stored = given.files_of("portrait", *view, *chosen)
     _check_plane(given, model)

@@ -11,7 +11,7 @@ import typer
 from flowsim.cli import options, sizes
 from flowsim.cli.groups import OneChain, Printed
 from flowsim.cli.options import FULL, option
-from flowsim.cli.output import DISAGREES, progress, say
+from flowsim.cli.output import DISAGREES, echo, progress
 from flowsim.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ def verify(given: Verify) -> None:
     from full_model.theorems.verify import format_claims
 
     if given.as_json:
-        say(json.dumps([claim.as_dict() for claim in claims], indent=2))
+        echo(json.dumps([claim.as_dict() for claim in claims], indent=2))
     elif not given.quiet:
-        say(format_claims(claims))
+        echo(format_claims(claims))
     if not all(claim.passed for claim in claims):
         raise typer.Exit(DISAGREES)
 

@@ -13,7 +13,7 @@ from bokeh.models import ColumnDataSource, CustomJS
 
 from flowsim.explorer.page.controls import CLOUD
 from flowsim.explorer.page.page_parts import Page
-from flowsim.explorer.view import FARTHEST, NARROWEST, Puff, Start, View, Window
+from flowsim.explorer.view import FARTHEST, NARROWEST, GaussianCloud, Start, View, Window
 
 #: Milliseconds without a move after which the mouse rests.
 _HOVER = 40
@@ -126,7 +126,7 @@ class Gestures:
         visit = self.visit
         if self.visit.undone:
             last = self.visit.undone.pop()
-            visit.try_to(lambda: replace(visit.view, starts=last.starts, puff=last.puff))
+            visit.try_to(lambda: replace(visit.view, starts=last.starts, cloud=last.cloud))
         elif visit.view.starts:
             visit.try_to(visit.view.without_last)
 
@@ -150,16 +150,16 @@ class Gestures:
 
     def throw(self, y: float, x: float) -> None:
         """The cloud around a point, as wide as before."""
-        puff, (x_low, x_high, *_) = self.visit.view.puff, self.visit.view.window
+        cloud, (x_low, x_high, *_) = self.visit.view.cloud, self.visit.view.window
         self._remember()
-        self._puff(Puff(y, x, puff.sigma if puff else (x_high - x_low) / 20))
+        self._set_cloud(GaussianCloud(y, x, cloud.sigma if cloud else (x_high - x_low) / 20))
 
     def spread(self, factor: float) -> None:
         """The cloud so many times as wide."""
-        puff = self.visit.view.puff
-        if puff is not None:
+        cloud = self.visit.view.cloud
+        if cloud is not None:
             self._remember()
-            self._puff(puff._replace(sigma=puff.sigma * factor))
+            self._set_cloud(cloud._replace(sigma=cloud.sigma * factor))
 
     def _remember(self) -> None:
         self.visit.undone = [*self.visit.undone, self.visit.view][-_MOST_UNDONE:]
@@ -229,40 +229,40 @@ class Gestures:
         if not self.throws:
             return
         self._remember()
-        puff = self.visit.view.puff
+        cloud = self.visit.view.cloud
         self._grip = None
-        if puff is not None and math.dist(puff[:2], (y, x)) < 2 * puff.sigma:
-            self._grip = puff.y - y, puff.x - x
+        if cloud is not None and math.dist(cloud[:2], (y, x)) < 2 * cloud.sigma:
+            self._grip = cloud.y - y, cloud.x - x
         else:
             side = self.visit.view.window.x_high - self.visit.view.window.x_low
-            self._puff(Puff(y, x, side / 200))
+            self._set_cloud(GaussianCloud(y, x, side / 200))
 
     def _pan(self, y: float, x: float) -> None:
         view, number = self.visit.view, self._moved
         if number is not None:
             if number < len(view.starts):
                 self.visit.try_to(lambda: view.with_start(y, x, number))
-        elif self.throws and view.puff is not None:
-            middle, sigma = view.puff[:2], view.puff.sigma
+        elif self.throws and view.cloud is not None:
+            middle, sigma = view.cloud[:2], view.cloud.sigma
             if self._grip is not None:
-                self._puff(Puff(y + self._grip[0], x + self._grip[1], sigma))
+                self._set_cloud(GaussianCloud(y + self._grip[0], x + self._grip[1], sigma))
             else:
-                self._puff(Puff(*middle, math.dist(middle, (y, x)) / 2))
+                self._set_cloud(GaussianCloud(*middle, math.dist(middle, (y, x)) / 2))
 
     def _pan_end(self, *_: float) -> None:
         self._grip = self._moved = None
 
-    def _puff(self, puff: Puff) -> None:
-        sigma = max(float(f"{puff.sigma:.3g}"), NARROWEST)
-        puff = Puff(round(puff.y, 4), round(puff.x, 4), sigma)
-        self.visit.try_to(lambda: replace(self.visit.view, puff=puff))
+    def _set_cloud(self, cloud: GaussianCloud) -> None:
+        sigma = max(float(f"{cloud.sigma:.3g}"), NARROWEST)
+        cloud = GaussianCloud(round(cloud.y, 4), round(cloud.x, 4), sigma)
+        self.visit.try_to(lambda: replace(self.visit.view, cloud=cloud))
 
     def _clear(self) -> None:
-        if self.visit.view.starts or self.visit.view.puff:
+        if self.visit.view.starts or self.visit.view.cloud:
             self._remember()
         self.visit.plane.show_paths({})
         self.visit.controls.load.clear()
-        self.visit.try_to(lambda: replace(self.visit.view, starts=(), puff=None))
+        self.visit.try_to(lambda: replace(self.visit.view, starts=(), cloud=None))
         self.visit.show_legend()
 
     def _typed(self) -> None:

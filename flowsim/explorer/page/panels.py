@@ -16,7 +16,7 @@ from bokeh.models import ColumnDataSource, CustomJS
 
 from flowsim.drawing.overlay import path_columns
 from flowsim.errors import InputError
-from flowsim.explorer.outside import command_lines, python_lines, saved_file
+from flowsim.explorer.export import command_lines, python_lines, saved_file
 from flowsim.explorer.page.page_parts import Page
 from flowsim.explorer.page.words import other_length, verdict, why_apart
 from flowsim.explorer.training import USUAL_RATE, Run, check_training, training
@@ -30,7 +30,7 @@ class Choices:
     def __init__(self, visit: Page) -> None:
         self.visit, c = visit, visit.controls
         #: Whether the widgets are being set, so that their own callbacks are no choice.
-        self.showing = False
+        self.with_axes = False
 
         def on_change(widget: Any, change: Callable[[View, Any], View]) -> None:
             """Show the view that a widget's new value makes of the page's."""
@@ -55,7 +55,7 @@ class Choices:
         """Let the widgets show the page's view, without their callbacks."""
         c, view = self.visit.controls, self.visit.view
         spec, own = view.spec, {} if view.spec.is_own else view.spec.parameters
-        self.showing = True
+        self.with_axes = True
         try:
             sliders = {name: slider for name, slider in c.sliders.items() if name in view.numbers}
             pairs = [(c.a, view.held.get(view.slice_name or "", 0.0))]
@@ -84,15 +84,15 @@ class Choices:
             )
             c.backward.active = [0] if view.backward else []
             c.undo.disabled = not (self.visit.undone or view.starts)
-            c.clear.disabled = not (view.starts or view.puff or self.visit.plane.laid)
+            c.clear.disabled = not (view.starts or view.cloud or self.visit.plane.laid)
         finally:
-            self.showing = False
+            self.with_axes = False
 
     def show_logs(self, logs: Sequence[str]) -> None:
         """Which axes are logarithmic."""
-        self.showing = True
+        self.with_axes = True
         self.visit.controls.logs.active = [i for i, name in enumerate(LOGS) if name in logs]
-        self.showing = False
+        self.with_axes = False
 
     def _model_chosen(self, view: View, _: Any) -> View:
         """The view of what the model's widgets say together."""

@@ -261,7 +261,7 @@ class PlaneFigure:
 
     def show_cloud(self, view: View, found: CloudShare | None) -> None:
         """The cloud's starts by their labels, and the ring of two deviations."""
-        rings, none = [] if view.puff is None else [view.puff], np.array([])
+        rings, none = [] if view.cloud is None else [view.cloud], np.array([])
         width = [4 * ring.sigma for ring in rings]
         self._put("ring", {
             "x": [ring.x for ring in rings], "y": [ring.y for ring in rings],

@@ -87,7 +87,7 @@ class Visit:
 
     def try_to(self, change: Callable[[], View]) -> None:
         """Show another view; what is out of bounds changes nothing and is said."""
-        if self.choices.showing:
+        if self.choices.with_axes:
             return
         try:
             view = change()
@@ -123,7 +123,7 @@ class Visit:
             self.soon("orbits", _TOGETHER, self._follow_orbits)
         if view.logs != before.logs:
             self.show_orbits()
-        if (model or view.puff != before.puff) and (view.puff or before.puff):
+        if (model or view.cloud != before.cloud) and (view.cloud or before.cloud):
             self.soon("cloud", _TOGETHER, self._follow_cloud)
         self.soon("address", REST, self.write_address)
 

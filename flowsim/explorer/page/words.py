@@ -21,7 +21,7 @@ from flowsim.explorer.view import View, full_length
 from flowsim.labels import Label
 from full_model.comparison.outcome import open_gap
 
-_ENDS = style.DOES | {"local_minimum": "is trapped in a bad local minimum"}
+_ENDS = style.VERB_PHRASES | {"local_minimum": "is trapped in a bad local minimum"}
 _VERBS = {
     "global_minimum": "reach the global minima",
     "local_minimum": "are trapped",
@@ -94,7 +94,7 @@ def story(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str
 
 def cloud_words(view: View, found: CloudShare | None) -> str:
     """The shares of a cloud, with their intervals."""
-    if view.puff is None:
+    if view.cloud is None:
         return ""
     if found is None:
         return "<p>Following the cloud …</p>"
@@ -102,7 +102,7 @@ def cloud_words(view: View, found: CloudShare | None) -> str:
         return _cloud_of_found(view, found)
     trapped, low, high = found.share(Label.LOCAL_MINIMUM)
     begin = (
-        f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g} (half the ring's): "
+        f"<p>Of {len(found.label)} normal starts, spread {view.cloud.sigma:.3g} (half the ring's): "
     )
     interval = f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
     text = f"{begin}<b>{style.in_percent(trapped)} trapped</b> {interval}"
@@ -121,8 +121,8 @@ def _cloud_of_found(view: View, found: CloudShare) -> str:
         if share:
             interval = f"(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
             parts.append(f"<b>{style.in_percent(share)}</b> {verbs[name]} {interval}")
-    assert view.puff is not None
-    begin = f"<p>Of {len(found.label)} normal starts, spread {view.puff.sigma:.3g}: "
+    assert view.cloud is not None
+    begin = f"<p>Of {len(found.label)} normal starts, spread {view.cloud.sigma:.3g}: "
     return begin + ", ".join(parts) + ". Drag inside its ring to move it.</p>"
 
 
@@ -156,9 +156,9 @@ def legend(
     for name, curve in curves.items():
         mark = _MARKERS.get(look_of(curve)["marker"], "○") if curve.points else ""
         items.append(f"{mark} {escape(name)}" if mark else _stroke(look_of(curve), escape(name)))
-    if view.starts or view.puff:
+    if view.starts or view.cloud:
         items.append("○ start")
-    if (view.starts or view.puff) and ends.named:
+    if (view.starts or view.cloud) and ends.named:
         marks = ("global_minimum", "●", "reaches"), ("local_minimum", "▲", "trapped")
         for name, mark, word in marks:
             items.append(f"<b style='color:{style.INK[name]}'>{mark}</b> {word}")
@@ -193,7 +193,7 @@ def verdict(view: View, run: Run) -> str:
     if not run.curve:
         return "Training was stopped before it began." if run.ended else "Training begins …"
     latest = run.curve[-1]
-    does = style.DOES[run.predicted.name.lower()]
+    does = style.VERB_PHRASES[run.predicted.name.lower()]
     if not run.ended:
         return f"Training: {latest.step} steps done, loss {latest.loss:.4f}."
     if run.outcome == Label.UNRESOLVED:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flowsim.compiled import specialise
 from flowsim.flow.gap import hooks, loops, timed
-from flowsim.flow.how import Limits, Steps
+from flowsim.flow.options import Limits, Steps
 from flowsim.interface import LogitGapSystem, Model
 from flowsim.labels import Label, Rule
 from flowsim.landscape.critical import classify_critical

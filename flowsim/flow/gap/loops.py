@@ -34,7 +34,7 @@ from flowsim.flow.gap.hooks import (
     theta_of,
     turns_back,
 )
-from flowsim.flow.how import Steps
+from flowsim.flow.options import Steps
 from flowsim.labels import Label, Rule, Status
 
 #: The slopes at stages 5 to 11, all that the end of a step and its errors need beside the first.

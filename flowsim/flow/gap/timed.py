@@ -57,7 +57,7 @@ from flowsim.flow.gap.loops import (
     step,
     store,
 )
-from flowsim.flow.how import Steps
+from flowsim.flow.options import Steps
 from flowsim.models.elementary import LARGEST, exponential
 
 #: Gauss nodes on a step, and so the number of coefficients of its polynomials.

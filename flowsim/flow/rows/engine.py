@@ -13,8 +13,8 @@ from torch import Tensor
 
 from flowsim.compiled import specialise
 from flowsim.flow.batch import times_to_fraction
-from flowsim.flow.how import Limits, Steps
 from flowsim.flow.near_saddles import resolve_near_saddles
+from flowsim.flow.options import Limits, Steps
 from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, TrajectoryBuffers
 from flowsim.flow.tableau import STAGES
@@ -257,7 +257,7 @@ def _name_by_levels(model: Model, levels: Levels, found: Followed, label: Tensor
     trapped, resting = found.why == return_codes.TRAPPED, found.why == return_codes.REST
     label[found.why == return_codes.MINIMA] = Label.GLOBAL_MINIMUM
     # where both losses are one, what attracts is itself a set of global minima
-    label[trapped] = Label.GLOBAL_MINIMUM if levels.flat else Label.LOCAL_MINIMUM
+    label[trapped] = Label.GLOBAL_MINIMUM if levels.degenerate else Label.LOCAL_MINIMUM
     label[found.why == return_codes.DRIFTS] = Label.LOCAL_MINIMUM
     if bool(resting.any()):
         theta = found.theta[resting]

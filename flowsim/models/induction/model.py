@@ -120,7 +120,7 @@ class InductionModel(Model):
         drop = found.plateau - best
         return Levels(best, found.plateau, drop, drop)
 
-    def pace(self) -> float:
+    def rate_scale(self) -> float:
         return 6e-5
 
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor:
@@ -165,7 +165,7 @@ class InductionModel(Model):
         """Zero: the head has no bias."""
         return torch.zeros_like(theta[..., 0])
 
-    def settled(self, theta: Tensor) -> Tensor:
+    def label_of_point(self, theta: Tensor) -> Tensor:
         return settled_sides(self, theta)
 
     def flow(self) -> CompiledModel:

@@ -21,7 +21,7 @@ from torch import Tensor
 from flowsim.arrays import accepts_arrays
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
-from flowsim.interface import CompiledModel, of_theta
+from flowsim.interface import CompiledModel, accepts_theta
 from flowsim.labels import Label
 from flowsim.models.autograd import Gradient, Hessian, Loss
 from flowsim.models.bias import best_shifts
@@ -258,7 +258,7 @@ class RankOneModel(OnChain):
         """The point at θ of shape (..., k) by names, with all N positions."""
         return RankOnePoint.from_coordinates(theta, self.length, self.attention, self.tied)
 
-    @of_theta
+    @accepts_theta
     def to_canonical(self, theta: Tensor) -> Tensor:
         """(e, w) or (e, w, a) with w|w| = w₁w₂ and a = o v, shape (..., 2 or 3).
 

@@ -39,9 +39,9 @@ LOSS, GRADIENT, STIFFNESS = 1, 2, 4
 
 
 @compiled(no_cpython_wrapper=True)
-def _start_block(places, kernel, first, start, count, room):
+def _start_block(places, kernel, first, start, count, workspace):
     """Y = X_n and the target of every prefix of a block."""
-    target, states = room.outputs.target, kernel.shape[0]
+    target, states = workspace.outputs.target, kernel.shape[0]
     skipped = states - target.shape[0]
     for q in range(first.shape[0] - 1):
         low, high = columns_of(first, q, start, count)
@@ -49,19 +49,21 @@ def _start_block(places, kernel, first, start, count, room):
             for a in range(target.shape[0]):
                 for j in range(low, high):
                     target[a, j] = kernel[q % states, skipped + a]
-            for i in range(room.y.shape[0]):
+            for i in range(workspace.y.shape[0]):
                 for j in range(low, high):
-                    room.y[i, j] = places.symbols[q, i]
+                    workspace.y[i, j] = places.symbols[q, i]
 
 
 @compiled(no_cpython_wrapper=True)
-def _end_block(first, start, count, room, sums):
+def _end_block(first, start, count, workspace, sums):
     """∂L/∂X_n through the residual stream: Σ ωg over the prefixes that end in a place."""
     for q in range(first.shape[0] - 1):
         low, high = columns_of(first, q, start, count)
         if low < high:
-            for i in range(room.g.shape[0]):
-                sums.places[q, i] += weighted_sum(room.outputs.omega, room.g[i], low, high)
+            for i in range(workspace.g.shape[0]):
+                sums.places[q, i] += weighted_sum(
+                    workspace.outputs.omega, workspace.g[i], low, high
+                )
 
 
 @compiled(no_cpython_wrapper=True, nrt=True)
@@ -144,7 +146,7 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
     symbols = symbols_of(first, states, logits, length if what & STIFFNESS else 0)
     count = first[-1]
     law, mixed = np.empty(count), np.empty((d + 1, count))
-    room, square_room = new_room(d, wide, logits), new_square_room(d, length, logits)
+    workspace, square_room = new_room(d, wide, logits), new_square_room(d, length, logits)
     aims = 1 + logits if what & STIFFNESS and logits > 1 else int(what != LOSS)
     for i in range(models):
         kernel = kernels[i if kernels.shape[0] > 1 else 0]
@@ -157,20 +159,29 @@ def evaluate(rows, initial, kernels, context, length, d, hidden, logits, tied, w
         sums = new_sums(d, wide, logits, states * length)
         for start in range(0, count, BLOCK):
             size = min(BLOCK, count - start)
-            _start_block(places, kernel, first, start, size, room)
-            forward(layer, mixed, start, size, room)
+            _start_block(places, kernel, first, start, size, workspace)
+            forward(layer, mixed, start, size, workspace)
             if what & LOSS:
-                loss[i] += entropies(law, start, size, room.outputs)
-            chances(size if aims else 0, room.outputs)
+                loss[i] += entropies(law, start, size, workspace.outputs)
+            chances(size if aims else 0, workspace.outputs)
             for which in range(aims):
-                set_cotangent(which, law, start, size, room.outputs)
-                backward(layer, size, room)
+                set_cotangent(which, law, start, size, workspace.outputs)
+                backward(layer, size, workspace)
                 if which == 0:
-                    add_gradient(mixed, start, size, room, sums)
-                    _end_block(first, start, size, room, sums)
+                    add_gradient(mixed, start, size, workspace, sums)
+                    _end_block(first, start, size, workspace, sums)
                 if what & STIFFNESS and (which > 0 or logits == 1):
                     stiffness[i] += trace(
-                        layer, fixed, places, first, symbols, tied, start, size, room, square_room
+                        layer,
+                        fixed,
+                        places,
+                        first,
+                        symbols,
+                        tied,
+                        start,
+                        size,
+                        workspace,
+                        square_room,
                     )
         if what & GRADIENT:
             inner = np.zeros((4, d, d))

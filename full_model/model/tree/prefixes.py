@@ -86,29 +86,29 @@ def _round_off(hidden, opened, rounding):
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
-def forward(layer, mixed, start, count, room):
+def forward(layer, mixed, start, count, workspace):
     """Logits and all on the way to them; y and target are there already."""
-    d, out = room.y.shape[0], room.outputs
+    d, out = workspace.y.shape[0], workspace.outputs
     total = mixed[d]
     for j in range(count):
-        room.inverse[j] = 1.0 / total[start + j]
+        workspace.inverse[j] = 1.0 / total[start + j]
     for i in range(d):
-        row, mixture = mixed[i], room.mixture[i]
+        row, mixture = mixed[i], workspace.mixture[i]
         for j in range(count):
-            mixture[j] = row[start + j] * room.inverse[j]
-    product(layer.value, room.mixture, room.values, count)
-    product(layer.out, room.values, room.moved, count)
-    add_all(room.y, room.moved, room.y)
-    product(layer.up, room.y, room.hidden, count)
-    hidden, opened = room.hidden.ravel(), room.open.ravel()
+            mixture[j] = row[start + j] * workspace.inverse[j]
+    product(layer.value, workspace.mixture, workspace.values, count)
+    product(layer.out, workspace.values, workspace.moved, count)
+    add_all(workspace.y, workspace.moved, workspace.y)
+    product(layer.up, workspace.y, workspace.hidden, count)
+    hidden, opened = workspace.hidden.ravel(), workspace.open.ravel()
     if layer.rounding > 0.0:
         _round_off(hidden, opened, layer.rounding)
     else:
         for j in range(hidden.shape[0]):
             opened[j] = 1.0 if hidden[j] > 0.0 else 0.0
             hidden[j] = 0.0 if hidden[j] <= 0.0 else hidden[j]
-    product(layer.reader, room.y, out.logit, count)
-    product(layer.reads, room.hidden, out.chance, count)
+    product(layer.reader, workspace.y, out.logit, count)
+    product(layer.reads, workspace.hidden, out.chance, count)
     for a in range(layer.bias.shape[0]):
         logit, through, bias = out.logit[a], out.chance[a], layer.bias[a]
         for j in range(count):
@@ -116,42 +116,44 @@ def forward(layer, mixed, start, count, room):
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
-def backward(layer, count, room):
+def backward(layer, count, workspace):
     """From the gains to ``back`` and g."""
-    for k in range(room.open.shape[0]):
-        back, opened = room.back[k], room.open[k]
+    for k in range(workspace.open.shape[0]):
+        back, opened = workspace.back[k], workspace.open[k]
         for a in range(layer.reads.shape[0]):
-            read, gains = layer.reads[a, k], room.outputs.gains[a]
+            read, gains = layer.reads[a, k], workspace.outputs.gains[a]
             for j in range(count):
                 part = opened[j] * (read * gains[j])
                 back[j] = back[j] + part if a else part
-    product(layer.back, room.back, room.g, count)
+    product(layer.back, workspace.back, workspace.g, count)
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
-def add_gradient(mixed, start, count, room, sums):
+def add_gradient(mixed, start, count, workspace, sums):
     """Add ω∇φ of the block to ``sums`` and leave in ``mixed`` what attention passes back.
 
     Of ∂L/∂A = ωg the numerators of the mixture
     get ωg/D and its denominator D gets −⟨ωg, A⟩/D, both still to be multiplied by W_O W_V.
     """
-    d, line, out = room.y.shape[0], room.line, room.outputs
-    add_moments(room.back[: room.open.shape[0]], room.y, out.omega, line, sums.up, count)
-    add_moments(room.hidden, out.gains, out.omega, line, sums.read, count)
+    d, line, out = workspace.y.shape[0], workspace.line, workspace.outputs
+    add_moments(
+        workspace.back[: workspace.open.shape[0]], workspace.y, out.omega, line, sums.up, count
+    )
+    add_moments(workspace.hidden, out.gains, out.omega, line, sums.read, count)
     for a in range(sums.bias.shape[0]):
         gains = out.gains[a]
         for j in range(count):
             line[j] = out.omega[j] * gains[j]
             sums.bias[a] += line[j]
         for i in range(d):
-            sums.y[a, i] += weighted_sum(line, room.y[i], 0, count)
-    inner(room.g, room.moved, line, count)
+            sums.y[a, i] += weighted_sum(line, workspace.y[i], 0, count)
+    inner(workspace.g, workspace.moved, line, count)
     last = mixed[d]
     for j in range(count):
-        scale = out.omega[j] * room.inverse[j]
+        scale = out.omega[j] * workspace.inverse[j]
         last[start + j] = -scale * line[j]
         line[j] = scale
     for i in range(d):
-        row, g = mixed[i], room.g[i]
+        row, g = mixed[i], workspace.g[i]
         for j in range(count):
             row[start + j] = line[j] * g[j]

@@ -106,7 +106,7 @@ def fixed_parts(layer, places, length):
 
 
 @compiled(no_cpython_wrapper=True)
-def _start(weight, fixed, first, symbols, start, room, out, count):
+def _start(weight, fixed, first, symbols, start, workspace, out, count):
     """κ and sizes of every prefix's place; out.share[m] = A_m, zero for positions it has not."""
     places, length = fixed.kappa.shape[0], out.share.shape[0]
     states = places // length
@@ -128,21 +128,21 @@ def _start(weight, fixed, first, symbols, start, room, out, count):
                 zero = one = 0.0
             is_one = symbols[logits - states + 1, m]
             for j in range(low, high):
-                row[j] = (one if is_one[start + j] != 0.0 else zero) * room.inverse[j]
+                row[j] = (one if is_one[start + j] != 0.0 else zero) * workspace.inverse[j]
             for x in range(2, states if m < n else 0):
                 known, is_x = weight[q, s + x], symbols[logits - states + x, m]
                 for j in range(low, high):
-                    row[j] = known * room.inverse[j] if is_x[start + j] != 0.0 else row[j]
+                    row[j] = known * workspace.inverse[j] if is_x[start + j] != 0.0 else row[j]
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
-def _slopes(fixed, symbols, start, count, room, out):
+def _slopes(fixed, symbols, start, count, workspace, out):
     """out.slope[m] = D_m, behind them the sums over the positions with a symbol, and out.xi."""
     length, logits = out.share.shape[0], symbols.shape[0]
-    product(fixed.out_t, room.g, out.inner_g, count)
+    product(fixed.out_t, workspace.g, out.inner_g, count)
     product(fixed.value_t, out.inner_g, out.a, count)
     product(fixed.positions, out.a, out.slope, count)
-    inner(out.a, room.mixture, out.line, count)
+    inner(out.a, workspace.mixture, out.line, count)
     through = out.slope[length:]
     for m in range(length):
         slope, share = out.slope[m], out.share[m]
@@ -179,11 +179,11 @@ def _add(x, y, factor, count, out):
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
-def _add_positions(layer, fixed, length, count, room, out):
+def _add_positions(layer, fixed, length, count, workspace, out):
     """|h + a|²/N + |κ|² Σ D_m², and what W_K and W_Q get."""
     product(layer.key, out.xi, out.looked, count)
     product(fixed.query_t, out.looked, out.h, count)
-    add_all(room.g, out.h, out.h)
+    add_all(workspace.g, out.h, out.h)
     add_all(out.h, out.a, out.z)
     share = 1.0 / length
     inner(out.z, out.z, out.line, count)
@@ -198,11 +198,11 @@ def _add_positions(layer, fixed, length, count, room, out):
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True, nrt=True)
-def _add_embedding(layer, symbols, tied, start, count, room, out):
+def _add_embedding(layer, symbols, tied, start, count, workspace, out):
     """|∂φ/∂E|², and where untied |∂φ/∂U|²."""
-    product(layer.down, room.hidden, out.z, count)
-    add_all(out.z, room.y, out.z)
-    gains, last = room.outputs.gains, symbols.shape[1] - 1
+    product(layer.down, workspace.hidden, out.z, count)
+    add_all(out.z, workspace.y, out.z)
+    gains, last = workspace.outputs.gains, symbols.shape[1] - 1
     if not tied:
         inner(gains, gains, out.factor, count)
         _add(out.z, out.z, out.factor, count, out)
@@ -220,23 +220,23 @@ def _add_embedding(layer, symbols, tied, start, count, room, out):
 
 
 @compiled(reassoc=True, no_cpython_wrapper=True)
-def trace(layer, fixed, places, first, symbols, tied, start, count, room, out):
+def trace(layer, fixed, places, first, symbols, tied, start, count, workspace, out):
     """Σ spread·|∂φ/∂θ|² over a block."""
-    gains, length = room.outputs.gains, out.share.shape[0]
+    gains, length = workspace.outputs.gains, out.share.shape[0]
     inner(gains, gains, out.total, count)
-    _start(places.weight, fixed, first, symbols, start, room, out, count)
-    _slopes(fixed, symbols, start, count, room, out)
-    _add_positions(layer, fixed, length, count, room, out)
-    _add_embedding(layer, symbols, tied, start, count, room, out)
+    _start(places.weight, fixed, first, symbols, start, workspace, out, count)
+    _slopes(fixed, symbols, start, count, workspace, out)
+    _add_positions(layer, fixed, length, count, workspace, out)
+    _add_embedding(layer, symbols, tied, start, count, workspace, out)
     product(fixed.gram, gains, out.held, count)
     inner(out.held, gains, out.factor, count)
-    hidden = room.hidden[: layer.down.shape[1]]
+    hidden = workspace.hidden[: layer.down.shape[1]]
     _add(hidden, hidden, out.factor, count, out)
-    units = room.back[: room.open.shape[0]]
+    units = workspace.back[: workspace.open.shape[0]]
     inner(units, units, out.factor, count)
-    _add(room.y, room.y, out.factor, count, out)
-    inner(room.g, room.g, out.factor, count)
-    _add(room.values, room.values, out.factor, count, out)
-    inner(room.mixture, room.mixture, out.factor, count)
+    _add(workspace.y, workspace.y, out.factor, count, out)
+    inner(workspace.g, workspace.g, out.factor, count)
+    _add(workspace.values, workspace.values, out.factor, count, out)
+    inner(workspace.mixture, workspace.mixture, out.factor, count)
     _add(out.inner_g, out.inner_g, out.factor, count, out)
-    return weighted_sum(room.outputs.spread, out.total, 0, count)
+    return weighted_sum(workspace.outputs.spread, out.total, 0, count)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from flowsim.arrays import Numbers, resolve_device, to_tensor
 from flowsim.errors import InputError, require_integer
-from flowsim.interface import Model, of_model
+from flowsim.interface import Model, checks_model
 from flowsim.labels import Label
 from flowsim.models.own import check_own
 from flowsim.sources import check_coordinates
@@ -48,7 +48,7 @@ class Steps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class How:
+class SolverOptions:
     """How starts are followed, and who is told of it.
 
     Attributes:
@@ -181,7 +181,7 @@ class Limits:
         return cls(**{name: c.reshape(lead + c.shape[1:]) for name, c in columns.items()})
 
 
-def of_starts(function: _Function) -> _Function:
+def accepts_starts(function: _Function) -> _Function:
     """Let a public function of a model and of starts take lists and arrays, and answer in kind.
 
     The function is given the starts as a tensor (..., k). What it returns, a tensor or ``Limits``
@@ -190,7 +190,7 @@ def of_starts(function: _Function) -> _Function:
     """
     names = tuple(signature(function).parameters)
 
-    @of_model
+    @checks_model
     @wraps(function)
     def checked(model: Model, theta0: Numbers, *more: Any, **named: Any) -> Any:
         starts = to_tensor(theta0, "starts")

@@ -49,7 +49,7 @@ def command_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> s
     if view.starts:
         scan = ["flowsim", "scan", *model, "--points", "starts.csv", "--out", "orbits.nc"]
         lines.append(shlex.join(scan))
-    if view.puff is not None:
+    if view.cloud is not None:
         lines.append("# a cloud around a point is drawn in Python only, see below")
     # where ``flowsim train --init lifted`` begins elsewhere than the explorer
     if trained and (view.spec.get("states") is not None or {"u", "b"} & view.held.keys()):
@@ -105,7 +105,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
     size = f"resolution={levels(view)[-1]}"
     lines.append(f"record = flowsim.portrait_record(model, {size}, window=window{more})")
     lines.append("figure = flowsim.draw(record)")
-    if view.starts or view.puff is not None:
+    if view.starts or view.cloud is not None:
         lines += ["", "import torch"]
     if view.starts:
         lines += [
@@ -113,12 +113,12 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
             f"limits = flowsim.find_limits(model, model.plane.at(x, y, {view.held!r}))",
             "print([flowsim.Label(int(code)).name for code in limits.label])",
         ]
-    if (puff := view.puff) is not None:
+    if (cloud := view.cloud) is not None:
         count = DRAWS if view.model.fast else FEWER_DRAWS
         lines += [
             "import numpy as np",
             f"unit = np.random.Generator(np.random.PCG64(0)).standard_normal(({count}, 2))",
-            f"y, x = torch.from_numpy({puff.sigma!r} * unit.T + [[{puff.y!r}], [{puff.x!r}]])",
+            f"y, x = torch.from_numpy({cloud.sigma!r} * unit.T + [[{cloud.y!r}], [{cloud.x!r}]])",
             f"cloud = flowsim.find_limits(model, model.plane.at(x, y, {view.held!r}))",
             "print((cloud.label == flowsim.Label.LOCAL_MINIMUM).double().mean())"
             if ends_of(view).named
@@ -215,7 +215,7 @@ def explored_record(
         record[f"trained_{name}"] = (("look", "run"), _columns(values))
     if curves:
         record.attrs["trained"] = "; ".join(_run_words(run) for run in runs if run.curve)
-    if view.puff is not None:
+    if view.cloud is not None:
         *_, found = [None, *cloud_shares(view, stop)]
         if found is None or len(found.label) < found.drawn:
             raise Stopped
