@@ -17,7 +17,9 @@ _COLUMNS = 3
 
 
 def as_text(summary: Mapping[str, Any]) -> str:
-    """A line for each entry; nested dictionaries are indented, equal ones and columns are tables.
+    """A line for each entry that holds something.
+
+    Nested dictionaries are indented; several with the same keys, and columns, are tables.
 
     >>> print(as_text({"cells": 64, "fraction": {"minimum_1": 0.75, "minimum_2": 0.25}}))
     cells        64
@@ -35,6 +37,8 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
     lines: list[tuple[str, str]] = []
     columns = _columns(entries, 1 if indent else _COLUMNS)
     for name, value in _shortened(entries).items():
+        if value == {}:
+            continue
         if name in columns:
             if name == next(iter(columns)):
                 rows = zip(*columns.values(), strict=True)
@@ -108,4 +112,4 @@ def _text(value: Any) -> str:
         more = [f"... ({len(value)} in all)"] if len(value) > _MOST else []
         between = "; " if value and isinstance(value[0], (list, tuple)) else ", "
         return between.join([*map(_text, value[:_MOST]), *more])
-    return str(value)
+    return str(value).replace("$", "")  # mathematics in a title

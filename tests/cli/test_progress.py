@@ -65,7 +65,7 @@ def test_every_stage_is_counted_to_its_end(tmp_path, monkeypatch, words):
     scanned = ["points", "points checked by torchdiffeq", "points written"]
     stages = {"scan": scanned, "verify": claims}
     plane = ["cells", "orbits", "cells checked by torchdiffeq"]
-    space = ["orbits", "lines of the plane e = 0"]
+    space = ["orbits", "planes of curves"]
     assert list(counted) == stages.get(words[0], space if "3d" in words else plane)
 
 
