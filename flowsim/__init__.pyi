@@ -26,7 +26,7 @@ from flowsim.drawing.scan_map import draw_scan as draw_scan
 from flowsim.drawing.space import draw_phase_space as draw_phase_space
 from flowsim.errors import InputError as InputError
 from flowsim.errors import Interrupted as Interrupted
-from flowsim.flow.how import Limits as Limits
+from flowsim.flow.options import Limits as Limits
 from flowsim.flow.orbits import find_limits as find_limits
 from flowsim.flow.orbits import hitting_times as hitting_times
 from flowsim.flow.orbits import settling_times as settling_times

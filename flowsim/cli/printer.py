@@ -37,7 +37,7 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
     lines: list[tuple[str, str]] = []
     columns = _columns(entries, 1 if indent else _COLUMNS)
     for name, value in _shortened(entries).items():
-        if value == {}:
+        if value in ({}, ""):
             continue
         if name in columns:
             if name == next(iter(columns)):

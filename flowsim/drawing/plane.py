@@ -166,17 +166,25 @@ def draw_layers(record: xr.Dataset, ax: Axes, energy: bool = False) -> list[Any]
     handles += draw_curves(record, ax)
     handles += draw_flow(record, ax)
     handles += draw_energy(record, ax) if energy else []
-    return handles if len(handles) <= _ENTRIES else _joined(handles)
+    if len(handles) > _ENTRIES:
+        kinds = [handle for handle in handles if handle.get_label() in CRITICAL]
+        names = ", ".join(str(kind.get_label()) for kind in kinds)
+        handles = _joined(handles, kinds, f"critical points: {names}")
+    if len(handles) > _ENTRIES and "differs" in record:
+        other = record["differs"].attrs["of"]
+        both = [handle for handle in handles if str(handle.get_label()).startswith(f"the {other} ")
+                or handle.get_label() == f"separatrix of the {other}"]  # fmt: skip
+        handles = _joined(handles, both, f"{both[0].get_label()}; its separatrix")
+    return handles
 
 
-def _joined(handles: list[Any]) -> list[Any]:
-    """The entries of a legend with those of critical points in one."""
-    parts = [handle for handle in handles if handle.get_label() in CRITICAL]
-    names = ", ".join(str(part.get_label()) for part in parts)
-    others = [handle for handle in handles if handle not in parts]
-    return (
-        [*others, CombinedHandle(parts).set_label(f"critical points: {names}")] if parts else others
-    )
+def _joined(handles: list[Any], parts: list[Any], text: str) -> list[Any]:
+    """The entries of a legend with several in one, in the place of the first of them."""
+    if len(parts) < 2:
+        return handles
+    one = CombinedHandle(tuple(parts)).set_label(text)
+    others = [one if handle is parts[0] else handle for handle in handles]
+    return [handle for handle in others if handle not in parts]
 
 
 def draw_basins(

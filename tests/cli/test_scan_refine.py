@@ -61,7 +61,7 @@ def test_the_record_of_a_scan_holds_the_refined_boundary(flowsim, tmp_path):
 
     code, out, err = flowsim("portrait", "--from", "scan.nc", "--out", "scan.png")
     assert (code, err) == (0, "")
-    assert "boundary: " in out
+    assert "refine_levels" in out
     picture = imread(tmp_path / "scan.png")[..., :3]
     yellow = np.array([1.0, 0xD4 / 255, 0.0])
     assert (np.abs(picture - yellow).max(axis=-1) < 0.02).sum() > 200
@@ -81,7 +81,7 @@ def test_a_scan_that_stopped_before_its_boundary_is_completed(flowsim, tmp_path,
         scan = (tmp_path / "scan.nc").read_bytes()
     assert "boundary_e" not in read_record(tmp_path / "scan.nc", "scan")
     with monkeypatch.context() as patch:  # while the longer record is written
-        patch.setattr("flowsim.records.netcdf.seal", stop)
+        patch.setattr("flowsim.records.netcdf.append_checksum", stop)
         assert flowsim(*words, "--resume")[0] == 130
     assert (tmp_path / "scan.nc").read_bytes() == scan
     assert [path.name for path in tmp_path.iterdir()] == ["scan.nc"]

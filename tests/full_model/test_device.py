@@ -8,7 +8,7 @@ import torch
 
 import flowsim
 from flowsim import BinaryChain
-from flowsim.flow.any_loss import Rows
+from flowsim.flow.any_loss import BatchState
 from flowsim.flow.options import SolverOptions, Steps
 from flowsim.flow.orbits import limits_by
 from full_model import (
@@ -151,7 +151,9 @@ def test_any_loss(device):
     starts = torch.randn(16, 3, dtype=torch.float64, generator=generator)
     for quantity in (model.loss, model.gradient, model.hessian):
         torch.testing.assert_close(quantity(starts.to(device)).cpu(), quantity(starts), **CLOSE)
-    here, found = (Rows.at(model, starts.to(d), Steps(1e-8, 1e-10, 1)) for d in ("cpu", device))
+    here, found = (
+        BatchState.at(model, starts.to(d), Steps(1e-8, 1e-10, 1)) for d in ("cpu", device)
+    )
     for _ in range(3):
         h = here.h  # one for both: a step's length magnifies the rounding of its error
         here.advance(h)

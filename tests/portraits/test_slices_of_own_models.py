@@ -81,7 +81,8 @@ def test_the_command_line_draws_a_slice_and_draws_it_again_from_its_file(mine):
     assert record["label"].dims == ("y", "z")
     words = ["--from", "portrait_Tilted_x0.3_z_y.nc", "--out", "again.png"]
     done = run("portrait", *words, cwd=mine)
-    assert done.returncode == 0 and "mine.py:Tilted, x = 0.3" in done.stdout
+    assert done.returncode == 0 and "mine.py:Tilted" in done.stdout
+    assert "fixed\n  x  " in done.stdout and "0.3\n" in done.stdout
     words = ["--window", "z=-1:1,y=-2:2", "--fix", "x=0.3", "--grid", "4x4", "--out", "scan.nc"]
     assert run("scan", *FILE, *words, cwd=mine).returncode == 0
     assert run("portrait", "--from", "scan.nc", cwd=mine).returncode == 0

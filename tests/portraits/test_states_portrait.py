@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from flowsim import Label, draw, model, portrait_record, read_record, summarize, write_record
 from flowsim.curves import curves_of
-from flowsim.drawing.plane import draw_curves
+from flowsim.drawing.plane import draw_layers
 
 STATES = ["--model", "states", "--states", "5", "--p", "0.9"]
 
@@ -57,7 +57,7 @@ def test_it_is_written_read_and_drawn(record, tmp_path):
     assert "q" not in summary and summary["entropy_rate"] > 1
     legend = [text.get_text() for text in draw(again).legends[0].get_texts()]
     assert "saddle" in legend
-    drawn = draw_curves(again, Figure().add_subplot())
+    drawn = draw_layers(again, Figure().add_subplot())
     (entry,) = [handle for handle in drawn if handle.get_label() == "saddle"]
     assert entry.get_marker() == "X" and entry.get_linestyle() == "None"  # no line of them
 
