@@ -157,7 +157,7 @@ RESERVED = frozenset({
 class Plane:
     """Two axes on which starts are laid, and the way to the model's coordinates and back.
 
-    By default two coordinates of the model, ``Model.showing``, the others held at 0. A model with
+    By default two coordinates of the model, ``Model.with_axes``, the others held at 0. A model with
     more to say returns a subclass of its own; a window then chooses no other axes. ``held`` are
     values by name, of those in ``holds``.
 

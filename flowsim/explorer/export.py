@@ -90,7 +90,7 @@ def python_lines(view: View, full: FullSettings, trained: Sequence[Start]) -> st
     """Python that computes and draws what the page shows."""
     x_low, x_high, y_low, y_high = view.window
     words = [repr(view.spec.name), *(f"{n}={value!r}" for n, value in view.written.items())]
-    shown = f".showing{view.axes!r}" if view.axes else ""
+    shown = f".with_axes{view.axes!r}" if view.axes else ""
     lines = [
         "import flowsim",
         "",

@@ -156,7 +156,7 @@ def drawn_orbits(
     """Orbits until this part of their excess loss is left, each at times of its own.
 
     Half of the times are evenly spaced, half in their logarithm. An orbit whose loss never settles
-    is shown for twenty times the inverse of the model's pace.
+    is shown for twenty times the inverse of the model's rate scale.
 
     Returns:
         (times, path): shapes (T, n) and (T, n, k), for starts (n, k) and their limits.

@@ -172,7 +172,7 @@ def test_the_explorer_shows_a_slice(mine):
     assert ends_of(view) is ends_of(view.with_slice(0.3))
     command = command_lines(view.with_slice(0.3), FullSettings(), ()).splitlines()[0]
     assert "--window=y=-1:1,z=-2:2" in command and "--fix x=0.3" in command
-    assert ".showing('y', 'z')" in python_lines(view, FullSettings(), ())
+    assert ".with_axes('y', 'z')" in python_lines(view, FullSettings(), ())
     assert view.with_model("canonical").axes == ()
 
 

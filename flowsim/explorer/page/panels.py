@@ -30,7 +30,7 @@ class Choices:
     def __init__(self, visit: Page) -> None:
         self.visit, c = visit, visit.controls
         #: Whether the widgets are being set, so that their own callbacks are no choice.
-        self.with_axes = False
+        self.updating = False
 
         def on_change(widget: Any, change: Callable[[View, Any], View]) -> None:
             """Show the view that a widget's new value makes of the page's."""
@@ -55,7 +55,7 @@ class Choices:
         """Let the widgets show the page's view, without their callbacks."""
         c, view = self.visit.controls, self.visit.view
         spec, own = view.spec, {} if view.spec.is_own else view.spec.parameters
-        self.with_axes = True
+        self.updating = True
         try:
             sliders = {name: slider for name, slider in c.sliders.items() if name in view.numbers}
             pairs = [(c.a, view.held.get(view.slice_name or "", 0.0))]
@@ -86,13 +86,13 @@ class Choices:
             c.undo.disabled = not (self.visit.undone or view.starts)
             c.clear.disabled = not (view.starts or view.cloud or self.visit.plane.laid)
         finally:
-            self.with_axes = False
+            self.updating = False
 
     def show_logs(self, logs: Sequence[str]) -> None:
         """Which axes are logarithmic."""
-        self.with_axes = True
+        self.updating = True
         self.visit.controls.logs.active = [i for i, name in enumerate(LOGS) if name in logs]
-        self.with_axes = False
+        self.updating = False
 
     def _model_chosen(self, view: View, _: Any) -> View:
         """The view of what the model's widgets say together."""

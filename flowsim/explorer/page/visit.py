@@ -87,7 +87,7 @@ class Visit:
 
     def try_to(self, change: Callable[[], View]) -> None:
         """Show another view; what is out of bounds changes nothing and is said."""
-        if self.choices.with_axes:
+        if self.choices.updating:
             return
         try:
             view = change()
