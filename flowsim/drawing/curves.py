@@ -62,7 +62,8 @@ def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
         _draw_shares(record, ax)
     else:
         draw_probability(record, ax)
-    lines = [f"{title_of(record)}, Gaussian starts", *subtitle_of(record)]
+    chain = [line for line in subtitle_of(record) if not line.startswith("(")]  # no remarks
+    lines = [f"{title_of(record)}, Gaussian starts", *chain]
     return canvas.finish(lines, ax.get_legend_handles_labels()[0], columns=1)
 
 

@@ -56,7 +56,7 @@ def test_every_system_trains_and_its_record_names_it(folder, name):
     )
     assert said["baselines"] == losses and len(said["loss"]) == 2
     shown = run("info", "train.nc", cwd=folder).stdout
-    assert ["prior", prior] in [line.split() for line in shown.splitlines()]
+    assert ["prior", *prior.split()] in [line.split() for line in shown.splitlines()]
     resumed = run(*line, "--resume", "--overwrite", "--quiet", cwd=folder)
     assert resumed.returncode == 0, resumed.stderr
     assert flowsim.read_record(folder / "train.nc").loss.equals(record.loss)

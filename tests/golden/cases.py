@@ -224,6 +224,7 @@ _SLIDES = "it slides along the corner a = −1, which the any-loss engine leaves
 _BESIDE = "its first step is another, so that it is decided beside neighbours, or not"
 _SLOW_SADDLE = "it spends 5e4 of time beside a saddle, where 1e-4 of a step moves the time by 60"
 _MORE_STEPS = "it was unresolved after 3 000 steps, and is decided within 30 000"
+_FIRST_STEP = "its first step is shorter, which moves its path by less than the error allowed"
 _AS_FINER = "it now ends where every finer tolerance from 1e-7 to 1e-10 ends too"
 _ROUNDED = "it passes a saddle so slowly that an error of 1e-6 in a step moves its end by 1 %"
 _HEADWAY = "its steps made no headway at the edge of a kink; it is now followed more finely"
@@ -239,6 +240,7 @@ _MANY = (
         "3 10 30 67 89 106 141 254 352 371 390 409 463 496 542 569 587 632 671 693 699 818 891 916 "
         "947",
     ),
+    ("linear_dynamic", 2, _FIRST_STEP, "17"),
     ("linear_dynamic", 1, _SLIDES, "329 347 536"),
     (
         "linear_dynamic", 2, _SLIDES,

@@ -163,7 +163,7 @@ def test_the_command_line_draws_a_view_in_space(mine):
     assert done.returncode == 0, done.stderr
     assert set(json.loads(done.stdout)["orbits"]) == {"minimum_1", "minimum_2"}
     done = run("portrait", "--from", "portrait_Tilted_3d.nc", "--out", "a.png", cwd=mine)
-    assert done.returncode == 0 and "orbits minimum 1 (loss " in done.stdout
+    assert done.returncode == 0 and "\norbits\n  minimum_1" in done.stdout
 
 
 def test_the_explorer_shows_a_slice(mine):

@@ -83,7 +83,7 @@ def test_portrait_and_scan_on_the_command_line(tmp_path):
     found = json.loads(run(*refined, cwd=tmp_path).stdout)
     assert found["refine_disagree"] == 0 and found["refine_distance"] < 0.5
     drawn = run("portrait", "--from", "fine.nc", cwd=tmp_path)
-    assert drawn.returncode == 0 and "5 states" in drawn.stdout
+    assert drawn.returncode == 0 and "S = 5" in drawn.stdout
 
 
 @pytest.mark.parametrize(
