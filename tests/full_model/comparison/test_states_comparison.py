@@ -246,7 +246,7 @@ def test_settings_that_make_no_sense(options, words):
 def test_the_command_line(tmp_path):
     done = run(*SMALL, "--hidden-per-state", "2", "--steps", "300", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "plane of $S$ states" in done.stdout
+    assert "plane of S states" in done.stdout
     record = read_record(tmp_path / "compare_states_gd_S3_m2_p0.8.nc", "comparison")
     assert record.attrs["states"] == 3 and "q" not in record.attrs
     again = model("states", states=3, p=0.8, hidden_per_state=2)
