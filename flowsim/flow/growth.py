@@ -38,8 +38,6 @@ _SLOW, _LEAST = 0.5, 1e-3
 #: A row has blown up when it would double in this part of its time, like (T − t)^(−1/(p−1)) with p
 #: up to the second.
 _AT_ONCE, _DEGREE = 1e-9, 40.0
-#: Rounding moves a row that has come this part of its size, and of its way, in a tenfold time.
-_ROUNDING = 1e-10
 
 
 class Growth:
@@ -51,8 +49,6 @@ class Growth:
         due: which rows were noted by their time at the last step, (n,).
         escapes: which had grown like one small power of time at their last notes, (n,).
         blown: which rows stopped at the end of their time, at infinity, (n,).
-        still: which had come to a halt, up to rounding, at their last note by time, (n,).
-        astray: which crossed a coordinate's zero after that, as rounding had it, (n,).
     """
 
     def __init__(self, start: Tensor) -> None:
@@ -61,7 +57,6 @@ class Growth:
         self.time, self.far = _Notes(start), _Notes(start)
         self.due = torch.zeros_like(start[:, 0], dtype=torch.bool)
         self.escapes, self.blown = self.due.clone(), self.due.clone()
-        self.still, self.astray = self.due.clone(), self.due.clone()
 
     def note(self, index: Tensor, theta: Tensor, time: Tensor) -> None:
         """Take rows of these numbers to where and when they are now."""
@@ -69,17 +64,12 @@ class Growth:
         turns = sense * self.sense[index] < 0
         self.turned[index] = torch.where(turns, time.unsqueeze(1), self.turned[index])
         self.sense[index] = torch.where(sense == 0, self.sense[index], sense)
-        self.astray[index] |= self.still[index] & (theta * self.last[index] < 0).any(1)
         self.last[index] = theta
         due = self.time.note(index, theta, time, time)
         self.due[index] = due
         self.far.note(index, theta, time, (theta - self.start[index]).abs().amax(1))
         if bool(due.any()):
             rows = index[due]
-            moved = self.time.theta[rows, -2:].diff(dim=1)[:, 0].abs().amax(1)
-            way = (theta[due] - self.start[rows]).abs().amax(1)
-            size = theta[due].abs().amax(1)
-            self.still[rows] = moved <= _ROUNDING * torch.minimum(size, way)
             grown = self.time.theta[rows, -4:].sub(self.start[rows, None]).abs().amax(2)
             power = grown.log().diff(dim=1) / self.time.time[rows, -4:].log().diff(dim=1)
             steady = ((power[:, 1:] / power[:, :-1] - 1).abs() <= _STEADY).all(1)
@@ -170,7 +160,7 @@ class Growth:
                 infinity like a small power of time alone.
         """
         left = left | self.blown | drifts | (given_up & self.escapes)
-        rows = (left & ~self.astray & (limits.label == Label.UNRESOLVED)).nonzero()[:, 0]
+        rows = (left & (limits.label == Label.UNRESOLVED)).nonzero()[:, 0]
         if not len(rows):
             return
         end = limits.theta[rows]
