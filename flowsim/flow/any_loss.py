@@ -184,9 +184,8 @@ class BatchState:
         seen, speed = self.chart.seen, self.field.abs()
         return speed if seen is None else torch.where(seen, self.theta.abs() * speed, speed)
 
-    def still(self) -> Tensor:
-        """The speed below which rows may be at rest, (m,)."""
-        levels = self.model.levels()
+    def still(self, levels: Levels | None) -> Tensor:
+        """The speed below which rows of a model with these levels may be at rest, (m,)."""
         return _STATIONARY * (self.fastest if levels is None else torch.ones_like(self.fastest))
 
     def size(self) -> Tensor:
@@ -467,7 +466,7 @@ def follow(
             looks |= growth.due[state.index]
         reason, falls = _verdict(state, levels, attempt == 0, looks)
         drifting = (reason == _DRIFTS) | (~looks & (reason == _GOING))
-        speed, still = state.velocity().amax(1), state.still()
+        speed, still = state.velocity().amax(1), state.still(levels)
         moves = speed > 10 * still
         drifts[state.index] = torch.where(moves, 0, drifts[state.index] + drifting.long())
         ends = drifting & (drifts[state.index] > _DRIFTING)
@@ -620,7 +619,7 @@ def _verdict(
     falls = _falling(rows, noise)
     why[falls.any(1)] = Rule.TRAPPED_BY_PLANE
     unit = 1.0 if rows.chart.seen is None else torch.where(rows.chart.seen, rows.theta.abs(), 1.0)
-    quiet = (unit * speed <= rows.still().unsqueeze(1) + unit * noise).all(1)
+    quiet = (rows.velocity() <= rows.still(levels).unsqueeze(1) + unit * noise).all(1)
     if levels is not None and levels.degenerate:
         why[levels.reached(rows.model.excess(rows.theta))] = Rule.REACHED_MINIMA
     index, seen = (quiet & (why == _GOING)).nonzero()[:, 0], rows.chart.seen
