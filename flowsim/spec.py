@@ -84,6 +84,13 @@ def built_in(name: str) -> Any:
     return import_object(BUILT_IN[name])
 
 
+def _class_of(target: str | type[Model]) -> Any:
+    """The class whose constructor takes the arguments of models of this target."""
+    if not isinstance(target, str):
+        return check_class(target, repr(target))
+    return load_class(target) if ":" in target else built_in(target)
+
+
 def import_object(home: str) -> Any:
     """The object that module:name names."""
     module, name = home.split(":")
@@ -153,11 +160,7 @@ class ModelSpec:
     kind: type = field(default=None, repr=False)  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        kind: Any = self.kind
-        if kind is None and isinstance(self.target, str):
-            kind = load_class(self.target) if ":" in self.target else built_in(self.target)
-        kind = kind or check_class(self.target, repr(self.target))
-        object.__setattr__(self, "kind", kind)
+        object.__setattr__(self, "kind", self.kind or _class_of(self.target))
         given = {name: x for name, x in dict(self.arguments).items() if x is not None}
         object.__setattr__(self, "arguments", tuple(_complete(self, given).items()))
 
@@ -229,7 +232,7 @@ class ModelSpec:
     @classmethod
     def first(cls, target: str, **arguments: Any) -> ModelSpec:
         """The model with values for all that must be given, as the explorer begins."""
-        kind: Any = load_class(target) if ":" in target else built_in(target)
+        kind = _class_of(target)
         known = parameters(kind).items()
         begun = {name: about.default for name, about in known if about.required}
         given = {name: value for name, value in arguments.items() if value is not None}
@@ -362,9 +365,7 @@ def spec_of(attributes: Mapping[str, Any], **given: Any) -> ModelSpec:
     if several:
         raise InputError(f"the record is not of one {' and one '.join(several)}: give "
                          f"{' and '.join(several)}")  # fmt: skip
-    return ModelSpec(
-        name, {n: value for n, value in found.items() if has_parameter(kind, n, found)}
-    )
+    return ModelSpec.fitting(name, **found)
 
 
 def model(name: str, p: float | None = None, q: float | None = None, **arguments: Any) -> Model:

@@ -312,18 +312,14 @@ Model = Annotated[
            "of your own, FILE.py:Class or package.module:Class, whose code is run.",
            parser=model_name, autocompletion=lambda: list(BUILT_IN)),
 ]  # fmt: skip
+_SET = "An argument of the model, such as one of your own constructor or flip of flips"
 Set = Annotated[
     list[Named] | None,
-    option(MODEL, "NAME=VALUE",
-           "An argument of the model, such as one of your own constructor or flip of flips; may be "
-           "repeated.",
-           "--set", parser=setting),
-]  # fmt: skip
+    option(MODEL, "NAME=VALUE", f"{_SET}; may be repeated.", "--set", parser=setting),
+]
 SetSeveral = Annotated[
     list[Named] | None,
-    option(MODEL, "NAME=VALUE",
-           "An argument of the model, such as one of your own constructor or flip of flips, or "
-           "LOW:HIGH:COUNT of its values; may be repeated.",
+    option(MODEL, "NAME=VALUE", f"{_SET}, or LOW:HIGH:COUNT of its values; may be repeated.",
            "--set", parser=settings),
 ]  # fmt: skip
 Length = Annotated[

@@ -43,7 +43,7 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> list[tuple[str, str]
             if name == next(iter(columns)):
                 rows = zip(*columns.values(), strict=True)
                 lines += _table([list(columns), *rows], indent)
-        elif isinstance(value, Mapping) and value:
+        elif isinstance(value, Mapping):
             lines.append((f"{indent}{name}", ""))
             parts = list(value.values())
             if all(isinstance(part, Mapping) for part in parts):
