@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Number
 from typing import Any
 
-from flowsim.records.attributes import most_frequent
+from flowsim.records.attributes import most_frequent, plain_mathematics
 
 #: A summary, ready for JSON; its keys depend on the kind of record.
 Summary = dict[str, Any]
@@ -112,4 +112,4 @@ def _text(value: Any) -> str:
         more = [f"... ({len(value)} in all)"] if len(value) > _MOST else []
         between = "; " if value and isinstance(value[0], (list, tuple)) else ", "
         return between.join([*map(_text, value[:_MOST]), *more])
-    return str(value).replace("$", "")  # mathematics in a title
+    return plain_mathematics(str(value))

@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 
 CONVENTIONS = "CF-1.11"
 
+
+def plain_mathematics(text: str) -> str:
+    """The text with what is between two dollar signs as it stands there, without them.
+
+    >>> plain_mathematics("chain $p$ = 0.5, of a$b.nc")
+    'chain p = 0.5, of a$b.nc'
+    """
+    return re.sub(r"\$([^$]*)\$", r"\1", text)
+
+
 #: Long names by pattern of the variable's name; the first that fits.
 _NAMES = [
     (r"sigma", "standard deviation of the starts"),

@@ -19,6 +19,7 @@ from flowsim.explorer.starts import CloudShare, Orbit
 from flowsim.explorer.training import LONGEST, FullSettings, Run
 from flowsim.explorer.view import View, full_length
 from flowsim.labels import Label
+from flowsim.records.attributes import plain_mathematics
 from full_model.comparison.outcome import open_gap
 
 _ENDS = style.VERB_PHRASES | {"local_minimum": "is trapped in a bad local minimum"}
@@ -38,7 +39,7 @@ def _goes_to(view: View) -> dict[str, str]:
 
 def reading(view: View, cells: Cells) -> str:
     """The chain's regime and the shares of the window."""
-    regime = escape(view.model.subtitle.partition("\n")[0].replace("$", ""))
+    regime = escape(plain_mathematics(view.model.subtitle.partition("\n")[0]))
     shares, verbs = cells.shares(ends_of(view).names), _goes_to(view)
     parts = [f"<b>{style.in_percent(share)}</b> {verbs[name]}" for name, share in shares.items()]
     said = ", ".join(parts) if parts else "being worked out …"

@@ -1,0 +1,14 @@
+"""Summaries as aligned lines."""
+
+from flowsim.cli.printer import as_text
+
+
+def test_mathematics_is_printed_without_dollar_signs_and_files_with_theirs():
+    text = as_text({"subtitle": "chain $p$ = 0.5: $p + q$ = 1.3 > 1", "record": "cost$.nc"})
+    assert text.splitlines() == ["subtitle  chain p = 0.5: p + q = 1.3 > 1", "record    cost$.nc"]
+
+
+def test_what_is_empty_is_left_out():
+    assert as_text({"subtitle": "", "fixed": {}, "cells": 4, "unresolved": 0}).splitlines() == [
+        "cells       4", "unresolved  0",
+    ]  # fmt: skip
