@@ -3,17 +3,11 @@
 1. basins: 1 024 whole transformers a chain, d = 8, N = 64, softmax attention, lifted from a grid
    over |e|, |w| ≤ 2 with noise 0.02 on every weight and trained by SGD, beside the rank-one flow:
    the figure cuda_basins.png, p + q above 1 and below.
-2. any_loss: the engine for any loss on a million starts of the canonical model with a dynamic bias,
-   of a user's model (examples/two_factor.py) and of the uniform model, beside one core, on a
-   hundredth of them. The uniform model's own formulas are compiled for the CPU, so it is written
-   here as a user would; the core takes its own engine.
-3. tests: every test that computes on a device, there: losses and gradients of transformers, lifts,
-   trainers and the engine for any loss equal the CPU's to 1e-10 in float64.
-4. ensembles: a step of AdamW (AM Table 2) of 4 096 transformers with softmax attention, d = 8, at
+2. ensembles: a step of AdamW (AM Table 2) of 4 096 transformers with softmax attention, d = 8, at
    N = 64 and N = 1 024, beside the compiled kernel on one core with fewer of them.
-5. compare: 400 lifted starts with noise on the exact loss, d = N = 8, beside the labels that the
+3. compare: 400 lifted starts with noise on the exact loss, d = N = 8, beside the labels that the
    CPU finds, at as many of four chains as the time allows.
-6. adamw: seeds of AdamW at the papers' sizes and with their schedule (AM Table 2: warm-up and
+4. adamw: seeds of AdamW at the papers' sizes and with their schedule (AM Table 2: warm-up and
    cosine), N = 1 024 and 8 000 steps, d = 4, 8 and 16, at p + q above and below 1.
 
 LG's figure of initializations and AM Fig. 1 at the papers' sizes are lg_initialization.py and
@@ -22,8 +16,8 @@ am_fig1_depth.py with --papers --device cuda.
 Each part has a record of its own, cuda_PART.json, which stays when a later one fails; the command
 begins again with the first that is not there. A part that has used its minutes ends between two
 steps and says how far it came; one that fails says why, and the next one begins. In the end the
-table cuda.md and the figure are made of the records. The minutes are those of an H100 with 16 cores
-(any_loss's are a guess: it has not been through there).
+table cuda.md and the figure are made of the records. The minutes are
+those of an H100 with 16 cores.
 
     python experiments/cuda.py [--device cpu --small] [--minutes 9] [--out figures] [--overwrite]
 """
@@ -47,18 +41,13 @@ import papers
 import torch
 from matplotlib.figure import Figure
 from papers import ABOVE, BELOW, BLUE, FIGURES
-from torch import Tensor
 
 import flowsim
 from flowsim import BinaryChain
 from flowsim.arrays import resolve_device
 from flowsim.drawing.style import DPI, save_figure
 from flowsim.errors import InputError
-from flowsim.flow.options import SolverOptions
-from flowsim.flow.orbits import limits_by
-from flowsim.interface import Levels
 from flowsim.labels import Label
-from flowsim.models.past_law import running_mean_law
 from flowsim.models.rank_one.model import RankOneModel
 from flowsim.records.netcdf import write_atomically
 from full_model import (
@@ -83,17 +72,17 @@ NAME = "cuda"
 CHAINS = (ABOVE, BinaryChain(0.9, 0.9), BELOW, BinaryChain(0.1, 0.1))
 #: Sizes of the parts, and those of --small.
 LARGE = {
-    "tests": "", "starts": 10**6, "models": 4096, "lengths": (64, 1024), "cells": 20,
+    "models": 4096, "lengths": (64, 1024), "cells": 20,
     "steps": 2000, "seeds": 4, "training": (1024, 8000), "widths": (4, 8, 16),
     "basins": (32, 5000),
 }  # fmt: skip
 SMALL = {
-    "tests": "losses or captured", "starts": 100, "models": 8, "lengths": (16, 32), "cells": 2,
+    "models": 8, "lengths": (16, 32), "cells": 2,
     "steps": 40, "seeds": 2, "training": (16, 10), "widths": (4,), "basins": (2, 20),
 }  # fmt: skip
 
 Found = dict[str, Any]
-#: SGD of part 5, as in agreement_sampled.py.
+#: SGD of part 1, as in agreement_sampled.py.
 SGD: Found = {"d": 8, "length": 64, "batch": 32, "learning_rate": 0.2}
 
 
@@ -124,73 +113,6 @@ class Clock:
         if left <= 0:
             raise OutOfTimeError
         return left
-
-
-def tests(found: Found, device: str, sizes: Found, clock: Clock) -> None:
-    """Run the tests of the marker ``device``."""
-    words = [sys.executable, "-m", "pytest", "-q", "-m", "device", "--device", device, "-k",
-             sizes["tests"], "tests/full_model/test_device.py", "tests/flow"]  # fmt: skip
-    try:
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=clock.left())
-    except subprocess.TimeoutExpired:
-        raise OutOfTimeError from None
-    found |= {"exit": done.returncode, "last line": (done.stdout.split("\n") or [""])[-2]}
-    if done.returncode:
-        print(done.stdout[-4000:], file=sys.stderr)
-
-
-class Uniform(flowsim.Model):
-    """The uniform model with a dynamic bias, its loss in torch: it computes where its rows lie."""
-
-    coordinates = ("e", "w", "a", "b")
-    keeps_sign = (True, True, False, False)
-
-    def __init__(self, chain: BinaryChain, length: int) -> None:
-        self.compiled = flowsim.model("uniform", chain.p, chain.q, length=length, bias="dynamic")
-        laws = running_mean_law(chain, length)
-        rows = [(x - 0.5, m, weight, target) for x, target, law in
-                ((0, chain.p, laws[0]), (1, 1 - chain.q, laws[1]))
-                for m, weight in zip(*law, strict=True)]  # fmt: skip
-        self.law = torch.tensor(rows, dtype=torch.float64)
-
-    def levels(self) -> Levels | None:
-        return self.compiled.levels()
-
-    def loss(self, theta: Tensor) -> Tensor:
-        e, w, a, b = theta.unsqueeze(-2).unbind(-1)
-        x, m, weight, target = self.law.to(theta).unbind(-1)
-        s = x + a * m
-        logit = e**2 * (s + 4 * w * w.abs() * s.relu()) + b
-        return (weight * (torch.logaddexp(logit, 0 * logit) - target * logit)).sum(-1)
-
-
-def any_loss(found: Found, device: str, sizes: Found, clock: Clock) -> None:
-    """Starts per second, and labels, of the device and of one core."""
-    sys.path.append(str(ROOT / "examples"))
-    from two_factor import TwoFactor
-
-    canonical = flowsim.model("canonical", ABOVE.p, ABOVE.q, bias="dynamic")
-    uniform = Uniform(ABOVE, 8)
-    models = {"canonical": (canonical, canonical), "two_factor": (TwoFactor(), TwoFactor()),
-              "uniform": (uniform, uniform.compiled)}  # fmt: skip
-    for name, (there, here) in models.items():
-        generator, k = torch.Generator().manual_seed(0), len(there.coordinates)
-        starts = torch.randn(sizes["starts"], k, dtype=torch.float64, generator=generator)
-        few = starts[: max(100, len(starts) // 100)]
-        rates, labels = [], []
-        for on, model, rows in ((device, there, starts), ("cpu", here, few)):
-            how = SolverOptions(device=on, progress=lambda _: clock.left())
-            limits_by(model, few[:100], how)  # libraries set themselves up
-            began = clock.passed()
-            labels.append(limits_by(model, rows, how).label[: len(few)])
-            rates.append(len(rows) / (clock.passed() - began))
-        both = torch.stack(labels)
-        decided = (both != Label.UNRESOLVED).all(0)
-        found[name] = {
-            "starts": len(starts), "per second": rates[0], "per second, one core": rates[1],
-            "starts compared": len(few), "undecided on either": int((~decided).sum()),
-            "other labels": int((both[0] != both[1])[decided].sum()),
-        }  # fmt: skip
 
 
 def ensembles(found: Found, device: str, sizes: Found, clock: Clock) -> None:
@@ -358,12 +280,11 @@ def trained_by(cases: dict[str, RunSettings], found: Found, clock: Clock) -> Non
 
 
 PARTS: dict[str, Callable[[Found, str, Found, Clock], None]] = {
-    "basins": basins, "any_loss": any_loss, "tests": tests, "ensembles": ensembles,
+    "basins": basins, "ensembles": ensembles,
     "compare": compared, "adamw": adamw,
 }  # fmt: skip
 #: The minutes of each part, of nine.
-MINUTES = {"basins": 2.8, "any_loss": 1.2, "tests": 1.2, "ensembles": 0.8, "compare": 1.4,
-           "adamw": 1.6}  # fmt: skip
+MINUTES = {"basins": 3.8, "ensembles": 1.1, "compare": 1.9, "adamw": 2.2}  # fmt: skip
 
 
 def machine(device: str) -> dict[str, str]:
@@ -451,8 +372,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     print(options.out / f"{NAME}.md")
-    failed = [r for r in records.values() if "failed" in r["found"] or r["found"].get("exit")]
-    return 1 if failed else 0
+    return 1 if any("failed" in record["found"] for record in records.values()) else 0
 
 
 if __name__ == "__main__":

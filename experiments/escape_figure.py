@@ -1,154 +1,62 @@
-"""The figure of experiments/adamw_escape.py, from its record."""
+"""The figure of experiments/adamw_escape.py, and the steps of its runs."""
 
 import numpy as np
 import xarray as xr
 from escape_cells import FITTED, NO_EPSILON, UNSEEN, Cell, cells_of
-from escape_laws import PARTS, of_chain, predictions, score, times
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from papers import BLUE, GREEN, GREY, ORANGE, PINK, letter_titles
+from papers import BLUE, GREY, ORANGE, PINK, letter_titles
 
 from flowsim import BinaryChain
 
-CHAINS = dict(zip(FITTED, (GREEN, ORANGE, BLUE), strict=True))
 
-
-def draw(record: xr.Dataset) -> dict[str, Figure]:
-    """When runs leave; the laws of the growth; what is foretold. Panels are (a) to (g) in all."""
-    leaves = Figure(figsize=(13, 9.5), layout="constrained")
-    laws = Figure(figsize=(15, 5), layout="constrained")
-    foretold = Figure(figsize=(11, 5), layout="constrained")
-    panels = [*leaves.subplots(1, 2, width_ratios=(1, 1.2)), *laws.subplots(1, 3),
-              *foretold.subplots(1, 2)]  # fmt: skip
-    for panel, axes in zip((_draw_crossing, _draw_others, _draw_collapse, _draw_size, _draw_derived,
-                            _draw_foretold, _draw_scores), panels, strict=True):  # fmt: skip
-        panel(axes, record)
+def draw(record: xr.Dataset) -> Figure:
+    """When runs leave, beside when S has a negative eigenvalue; and the share of every setting."""
+    figure = Figure(figsize=(13, 9.5), layout="constrained")
+    panels = figure.subplots(1, 2, width_ratios=(1, 1.2))
+    _draw_crossing(panels[0], record)
+    _draw_others(panels[1], record)
     letter_titles(panels)
-    leaves.suptitle(
+    figure.suptitle(
         "AdamW leaves the unigram no earlier than $\\lambda_{min}(S)$ falls below 0\n"
         f"tied softmax layer, $p + q > 1$, {record.attrs['steps']} steps, {record.sizes['run']} "
         f"runs a setting on {len(FITTED) + len(UNSEEN)} chains",
         fontsize=11,
     )
-    laws.suptitle(
-        "How fast $\\lambda_{min}(S)$ falls follows roughly from the settings", fontsize=11
-    )
-    foretold.suptitle(
-        "On runs that no fit has seen, the law foretells better than the majority\n"
-        "whether $\\lambda_{min}(S)$ falls below 0 within the run",
-        fontsize=11,
-    )
-    return {"adamw_escape": leaves, "adamw_escape_laws": laws, "adamw_escape_foretold": foretold}
+    return figure
 
 
-def _rows(record: xr.Dataset, chain: BinaryChain, part: str) -> np.ndarray:
-    """Which runs are of a chain and a part."""
-    return np.flatnonzero(of_chain(record, chain) & (record.part.values == part))
+def times(record: xr.Dataset) -> dict[str, np.ndarray]:
+    """Steps of escape and of crossing, and which runs diverged.
 
-
-def _draw_collapse(axes: Axes, record: xr.Dataset) -> None:
-    """√μ over the fitted κt, the median of every cell and fitted chain."""
-    settings = cells_of(record)
-    foretold, root = predictions(record), times(record)["root"]
-    step = record.step.values
-    for chain, colour in CHAINS.items():
-        rows = _rows(record, chain, "fit")
-        for i in np.flatnonzero(foretold["law"]):
-            kappa = 1 / foretold["crossing"]["settings"][i, rows[0]]
-            middle = np.median(root[i][rows], 0)
-            end = int(np.argmax(middle > 1)) + 1 if (middle > 1).any() else len(step)
-            marked = settings[i].epsilon >= 1e-7
-            axes.plot(kappa * step[1:end], middle[1:end], "--" if marked else "-", lw=0.7,
-                      color=colour, alpha=0.7)  # fmt: skip
-        axes.plot([], [], "-", color=colour, label=f"$p$ = {chain.p:g}, $q$ = {chain.q:g}")
-    axes.plot([], [], "--", color=GREY, lw=0.7, label=r"$\epsilon \geq$ 1e-7")
-    axes.plot([0.02, 2], [0.02, 2], "k:", lw=1.5, label=r"$\sqrt{\mu} = \kappa t$")
-    axes.set(xscale="log", yscale="log", xlim=(0.02, 5), ylim=(0.02, 1.5),
-             xlabel=r"$\kappa t$, $\kappa$ fitted from the settings",
-             ylabel=r"$\sqrt{\mu}$ (1: the trap is gone)",
-             title="growth towards the crossing, medians")  # fmt: skip
-    axes.legend(fontsize=8)
-
-
-def _draw_size(axes: Axes, record: xr.Dataset) -> None:
-    """Crossing step against r d at the rate 0.001, the fitted seeds' quartiles, beside the law."""
-    settings = cells_of(record)
-    found, foretold, steps = times(record), predictions(record), record.attrs["steps"]
-    here = [i for i, cell in enumerate(settings) if cell.group == "size"]
-    here.sort(key=lambda i: (settings[i].r * settings[i].d, settings[i].d))
-    sizes = np.array([settings[i].r * settings[i].d for i in here], dtype=float)
-    marks = {4: "v", 8: "o", 16: "s"}
-    for (chain, colour), shift in zip(CHAINS.items(), (0.93, 1.0, 1.07), strict=True):
-        rows = _rows(record, chain, "fit")
-        for i, x in zip(here, sizes * shift, strict=True):
-            d = settings[i].d
-            x *= 1 + 0.03 * (np.log2(d) - 3)
-            crossing = np.nan_to_num(found["crossing"][i][rows], nan=1.3 * steps)
-            low, middle, high = np.quantile(crossing, [0.25, 0.5, 0.75], method="nearest")
-            axes.plot([x, x], [low, high], "-", color=colour, lw=0.8)
-            axes.plot(x, middle, marks.get(d, "x"), color=colour, ms=4.5, mfc="white")
-        law = foretold["crossing"]["settings"][here, rows[0]]
-        axes.plot(sizes * shift, law, "_", color=colour, ms=11, mew=1.2,
-                  label=f"law, $p$ = {chain.p:g}, $q$ = {chain.q:g}")  # fmt: skip
-    for d, mark in marks.items():
-        axes.plot([], [], mark, color=GREY, mfc="white", ms=4.5, label=f"$d$ = {d}")
-    axes.axhline(1.15 * steps, color="k", lw=0.8, ls=":")
-    axes.annotate("above: not within the run", (0.98, 1.55 * steps), fontsize=8, ha="right",
-                  xycoords=("axes fraction", "data"))  # fmt: skip
-    axes.set(xscale="log", yscale="log", ylim=(50, 2.2 * steps),
-             xlabel="$r\\,d$, entries of $W_1$", ylabel="step at which $\\lambda_{min}(S) < 0$",
-             title="when the trap goes, by size and chain: median, quartiles")  # fmt: skip
-    axes.legend(fontsize=7.5, loc="lower left", ncols=2)
-
-
-def _draw_derived(axes: Axes, record: xr.Dataset) -> None:
-    """κ against the derived κ₀, medians of cell and chain, with b known and b to be learned.
-
-    A median is shown where more than half of the runs cross.
+    NaN where there is none; a run that diverged neither escapes nor crosses.
     """
-    settings, foretold = cells_of(record), predictions(record)
-    found = np.where(foretold["known"], np.exp(foretold["log kappa"]), 0)
-    kappa = 1 / foretold["crossing"]["derived"]
-    shown = [i for i, c in enumerate(settings) if c.group in ("size", "rate", "bias", "start")]
-    for chain, colour in CHAINS.items():
-        rows = _rows(record, chain, "fit")
-        for i in shown:
-            known = settings[i].unigram_bias
-            axes.plot(kappa[i, rows[0]], np.median(found[i, rows]), "o" if known else "x", ms=5,
-                      color=colour, mew=0.6 if known else 1, alpha=0.9)  # fmt: skip
-    ends = np.array([5e-5, 2e-2])
-    axes.plot(ends, ends, "k--", lw=1, label="derived, nothing fitted")
-    axes.fill_between(ends, ends / 8**0.25, ends * 8**0.25, color="0.88", zorder=0,
-                      label="its two ends at $d$ = 8")  # fmt: skip
-    axes.plot([], [], "o", color=GREY, ms=5, label="$b$ starts at the unigram's")
-    axes.plot([], [], "x", color=GREY, ms=5, label="$b$ starts at 0")
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=(2e-5, 1.5e-2),
-             xlabel=r"$\kappa_0$, derived (per step)",
-             ylabel=r"$\kappa = \sqrt{\mu}/t$ found (per step)",
-             title="growth where most runs cross: medians, colours as in (c)")  # fmt: skip
-    axes.legend(fontsize=8, loc="upper left")
+    smallest, left, step = record.smallest.values, record.share.values < 0.5, record.step.values
+    sound = np.isfinite(record.share.values[..., -1])
+    return {
+        "escape": np.where(left.any(-1) & sound, step[left.argmax(-1)].astype(float), np.nan),
+        "crossing": np.where(sound, crossed_at(smallest, float(step[1])), np.nan),
+        "diverged": ~sound,
+    }  # fmt: skip
 
 
-def _draw_foretold(axes: Axes, record: xr.Dataset) -> None:
-    """The crossing found against the one foretold from the settings, runs that no fit has seen."""
-    found, foretold, steps = times(record), predictions(record), record.attrs["steps"]
-    rng = np.random.default_rng(0)
-    for word, colour in (("new seeds", BLUE), ("new chains", ORANGE)):
-        used = np.ix_(foretold["law"], record.part.values == word)
-        x, y = foretold["crossing"]["settings"][used].ravel(), found["crossing"][used].ravel()
-        never = np.isnan(y)
-        y = np.where(never, steps * rng.uniform(1.25, 1.6, len(y)), y * rng.uniform(0.97, 1.03))
-        axes.plot(x * rng.uniform(0.97, 1.03, len(x)), y, ".", color=colour, ms=3, alpha=0.5,
-                  label=f"{word}: {len(x)} runs, {int(never.sum())} do not cross")  # fmt: skip
-    ends = [record.step.values[1] / 2, 20 * steps]
-    axes.plot(ends, ends, "k--", lw=1)
-    axes.axvline(steps, color="k", lw=0.8, ls=":")
-    axes.axhline(1.12 * steps, color="k", lw=0.8, ls=":")
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=(ends[0], 2 * steps),
-             xlabel="crossing foretold from the settings (step)",
-             ylabel="crossing found (step)",
-             title="foretold and found, runs that the fit has not seen")  # fmt: skip
-    axes.legend(fontsize=8, loc="lower right")
+def crossed_at(smallest: np.ndarray, every: float) -> np.ndarray:
+    """The step at which λ_min(S) (…, look) is 0; NaN where no look is below.
+
+    √μ grows about evenly, so it is what is interpolated between two looks.
+    """
+    below = smallest < 0
+    at = np.maximum(below.argmax(-1), 1)[..., None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        root = np.sqrt(np.maximum(1 - smallest / smallest[..., :1], 0))
+        before, after = (np.take_along_axis(root, k, -1)[..., 0] for k in (at - 1, at))
+        step = every * (at[..., 0] - 1 + (1 - before) / (after - before))
+    return np.where(below.any(-1), np.where(below[..., 0], 0.0, step), np.nan)
+
+
+def of_chain(record: xr.Dataset, chain: BinaryChain) -> np.ndarray:
+    """Which runs are of a chain."""
+    return ((record.p == chain.p) & (record.q == chain.q)).values
 
 
 def _draw_crossing(axes: Axes, record: xr.Dataset) -> None:
@@ -209,28 +117,3 @@ def _short(cell: Cell) -> str:
         "momentum": f"SGD 0.9, d {cell.d}, {rate}", "descent": f"GD, N 6, d {cell.d}, {rate}",
     }  # fmt: skip
     return words[cell.group]
-
-
-def _draw_scores(axes: Axes, record: xr.Dataset) -> None:
-    """Shares of right predictions, with Wilson's intervals."""
-    found = score(record)
-    names = (("settings", BLUE), ("derived", ORANGE), ("first tenth", GREEN), ("both", PINK),
-             ("majority", GREY))  # fmt: skip
-    ticks, place = [], 0.0
-    for event, word in (("crossing", "crosses"), ("escape", "escapes")):
-        for part in PARTS:
-            line = found[event][part]
-            for j, (name, colour) in enumerate(names):
-                share = line[name]["right"] / line["runs"]
-                low, high = line[name]["interval"]
-                x = place + 0.17 * (j - 2)
-                axes.bar(x, share, 0.155, color=colour, label=None if place else name)
-                axes.errorbar(x, share, [[share - low], [high - share]], color="k", capsize=2, lw=1)
-            ticks.append((place, part.replace("new ", "new\n") + f"\n{line['runs']} runs"))
-            place += 1
-        axes.text(place - 2, 1.03, f"{word} within the run?", fontsize=8, ha="center")
-        place += 0.4
-    axes.set_xticks(*zip(*ticks, strict=True), fontsize=7.5)
-    axes.set(ylim=(0, 1.2), ylabel="share of right predictions",
-             title="is it foretold? AdamW, batches, ε at most 1e-6")  # fmt: skip
-    axes.legend(fontsize=8, ncols=3, loc="upper center")

@@ -11,7 +11,7 @@ What we find for a tied single layer, d = 8, four seeds, for two trainers that m
 - AdamW, rank-one start: 1.0 throughout, to rounding, in all matrices; W_Q and W_K stay zero. At
   (0.5, 0.8) these runs stay at the unigram for all 4 000 steps, where all Gaussian ones have left
   it, through directions off the manifold. From other rank-one starts, at N = 8 and 16, AdamW leaves
-  it near the manifold too (optimizer_basins.py, gaussian_adamw.py).
+  it near the manifold too.
 - Gradient descent on the exact population loss (N = 6), Gaussian start: the energy hardly moves,
   from 0.22 to 0.22 for W_1 and 0.25 to 0.26 for W_2 at (0.2, 0.3), although these runs reach the
   bigram; only the positions become rank one (0.93). Embedding and bias learn the bigram before the

@@ -109,19 +109,6 @@ def summary(found: Line) -> Rows:
     return ["noise", *(f"{model} right, p + q {side} 1" for model, side in columns)], rows
 
 
-def _gained(line: Line) -> str:
-    """Where the gain of attention was computed, and how large it is."""
-    known = [x for x in line["largest gains"] if x["of attention"] is not None]
-    said = ", ".join(f"({x['e']:g}, {x['w']:g}) {x['of attention']:.1f}" for x in known)
-    return said or "not computed"
-
-
-def _missed(line: Line) -> str:
-    """Starts that noise frees, up to the sign of e."""
-    at = [f"(±{e:g}, {w:g})" for e, w in line["starts missed (up to the sign of e)"]]
-    return ", ".join(at) or ("" if line["misses among them"] is None else "none")
-
-
 def _pair(line: Line) -> str:
     """The chain of a case "p = …, q = …; …"."""
     return "(" + ", ".join(x.split()[-1] for x in line["case"].split("; ")[0].split(", ")) + ")"
@@ -155,24 +142,6 @@ TRAINING = {
         "learned where the flow says trapped": "{flow_trapped[learned]} of {flow_trapped[runs]}",
         "escape step (median)": step("escape_step_median"), "(largest)": step("escape_step_max"),
     })),
-    "gains": ("noisy_misses", table({
-        "case": "{case}", "starts called trapped": "{starts called trapped}",
-        "of them freed by noise 0.02": lambda x: (
-            "not run" if x["misses among them"] is None else x["misses among them"]),
-        "at (e, w)": _missed, "gain there": lambda x: each(x["their gains"], "{:.1f}"),
-        "largest gain elsewhere": "{largest gain of the others:.1f}",
-        "gain of W_V and W_O where the other is largest": _gained,
-    }, lambda found: named(found, lambda case: case.startswith("p=")))),
-    "trials": ("noisy_misses", table({
-        "start (e, w)": "({start[0]:g}, {start[1]:g})", "noise": "{noise:g}",
-        "on weights": lambda x: {"others": "all but attention's",
-                                 "attention": "attention's"}[x["noise on"]],
-        "part of the noise": lambda x: {"all": "all of it", "across": "orthogonal to α",
-                                        "along": "along α"}[x["part"]],
-        "runs": "{runs}", "reach the global minimum": "{global_minimum}",
-        "stay trapped": "{local_minimum}", "left open": "{unresolved}",
-        "last decided by": "{decided by time:.0f}",
-    }, lambda found: found["trials at p=0.5 q=0.8 N=8"])),
     "trap_map": ("trap_map", table({
         "(p, q)": _pair, "positions": lambda x: _LAYOUTS[x["case"].partition("; ")[2]], "d": "{d}",
         "…": lambda x: {f"trapped at s = {own['scale']:.2g}": f"{own['share']:.1%}{interval(own)}"
@@ -183,11 +152,6 @@ TRAINING = {
         "(p, q)": _pair, "S says": lambda x: x["case"].partition(_SAYS)[2], "runs": "{runs}",
         "stay": "{stay}", "leave": "{leave}", "open": "{open}",
     }, lambda found: named(found, lambda case: _SAYS in case))),
-    "headline": ("headline", table({
-        "trainer": lambda x: TRAINERS[x["trainer"]], "weights": "{model}", "(p, q)": "({p}, {q})",
-        "runs": "{seeds}", "median final loss (nats)": "{final_loss_median:.4f}",
-        "left the unigram": "{left_the_unigram}", "at step (median)": step("escape_step_median"),
-    }, lambda found: found["results"])),
     "ends": ("am_fig1_depth am_fig3_tying lg_rank_one_energy lg_initialization", table({
         "script": "`{script}`",
         "case": lambda x: "; ".join(s for s in x["case"].split("; ") if not s.startswith("p =")),
@@ -312,13 +276,6 @@ LAWS = {
             rate: _escapes(own["escaped"], own["runs"], own["escape_median"])
             for rate, own in x.items() if rate != "case"},
     })),
-    "exact_rates_foretold": ("exact_rates_foretold", table({
-        "(p, q), d, r, ε": "{case}", "fast route from": "{fast:.2g}",
-        "slow route from": "{slow:.2g}", "…": lambda x: {
-            word: _escapes(x["escaped"][i], x["runs"], x["escape_median"][i])
-            for i, word in enumerate(("escape at η*/1.4", "at η*", "at 1.4 η*", "at 2 η*"))},
-        "holds": lambda x: "yes" if x["holds"] else "no",
-    })),
     "width": ("width_of_truth", table({
         "model": "{case}", "…": lambda line: {
             f"{word}: at the bigram, at the unigram": "{bigram}, {unigram}".format(**x)
@@ -342,37 +299,7 @@ def _percent(name: str) -> Callable[[Line], str]:
     return cell
 
 
-def gaussian(found: Line) -> Rows:
-    """Shares of Gaussian starts at every other scale: the flow's interval, AdamW's range."""
-    chosen, rows = range(0, len(found["sigma"]), 3), []
-    for case, line in found.items():
-        if not case.startswith("p ="):
-            continue
-        a, b, c = (line[name] for name in ("fraction", "fraction_low", "fraction_high"))
-        flow = [f"{a[i]:.0%} [{b[i]:.0%}, {c[i]:.0%}]" for i in chosen]
-        rows.append([case, "gradient flow", *flow])
-        for name, seeds in line.items():
-            if name.startswith("AdamW"):
-                columns = [[seed[i] for seed in seeds] for i in chosen]
-                cells = [f"{sum(c) / len(c):.0%} ({min(c):.0%} to {max(c):.0%})" for c in columns]
-                rows.append([case, name.removesuffix(", by seed"), *cells])
-    return ["(p, q)", "trained by", *(f"σ = {found['sigma'][i]:.2g}" for i in chosen)], rows
-
-
 OPTIMIZERS = {
-    "optimizers": ("optimizer_basins", table({
-        "AdamW": "{case}", "learned": _percent("learned"),
-        "still near the unigram's loss": _percent("plateau"), "in between": _percent("between"),
-        "above it": _percent("above"),
-        "learned by the flow alone": _percent("learned_by_the_flow_alone"),
-    }, lambda found: [*named(found["panels"]),
-                      {"case": "gradient flow", "learned": found["flow_learned"]}])),
-    "optimizers_by_kind": ("optimizer_basins", table({
-        "AdamW, rate 0.001": "{case}", "of window": _percent("window"),
-        "w < -0.45": _percent("w < -0.45"), "w > 0": _percent("w > 0"),
-    }, lambda found: [*named(found["rate 0.001, over seeds"]), {
-        "case": "full training, d = 4, one seed", **found["full training, d = 4"]}])),
-    "gaussian_adamw": ("gaussian_adamw", gaussian),
     "sampled": ("agreement_sampled", table({
         "SGD": "{case}", "starts": "{starts}", "…": lambda x: {
             f"rank-one flow right, seed {i}": "{agree} of {decided}".format(**own) + interval(own)
@@ -391,7 +318,6 @@ OPTIMIZERS = {
 
 
 BASELINES = ("uniform", "unigram", "bigram", "Bayes")
-_END = "{{{0}:.4f}}, s = {{{0}_at[0]:.4g}}, β = {{{0}_at[1]:.2f}}"
 IN_CONTEXT = {
     "affine": ("induction_path", table({
         "T": "{length}", "unigram": "{unigram:.4f}", "logit affine in the share": "{affine:.4f}",
@@ -402,12 +328,6 @@ IN_CONTEXT = {
         "last (α, β)": "({alpha:.2f}, {beta:.2f})", "explained by β": "{explained:.0%}",
         "loss": "{loss:.4f}",
     }, lambda found: found["ends"])),
-    "induction": ("induction", table({
-        "kernels": "{prior}", "T": "{length}", "plateau": "{plateau:.4f}",
-        "trapped at": _END.format("trapped"), "learned at": _END.format("learned"),
-        "Bayes": "{bayes:.4f}", "saddle, s": "{saddle_share:.3f}",
-        "−∂L/∂β on the plateau, s = 1": "{fastest_departure:.4f}",
-    }, lambda found: found["landscapes"])),
     "in_context": ("in_context", table({
         "model": "{model}", "kernels": "{kernels}",
         **{name: f"{{baselines[{name}]:.4f}}" for name in BASELINES},
@@ -416,18 +336,6 @@ IN_CONTEXT = {
         "half from unigram to Bayes at step": lambda x: each(x["half"], "{}"),
         "attention to the previous symbol": lambda x: each(x["previous"], "{:.2f}"),
     }, lambda found: found["cases"])),
-    "in_context_heads": ("in_context_heads", table({
-        "order": "{order}", "β": "{beta}", "d": "{d}", "N": "{length}", "steps": "{steps}",
-        "seed": "{seed}",
-        "counting, from none to k symbols before": lambda x: each(x["counting"], "{:.4f}"),
-        "loss": lambda x: f"{x['loss'][x['i']]:.4f}",
-        "layer 1: attention 0, 1, 2, 3 back, by head": lambda x: "; ".join(
-            each(back[:4], "{:.2f}") for back in x["back"][x["i"]]),
-        "layer 2: attention to what followed the context, by head": lambda x: each(
-            x["rings"][x["i"]], "{:.2f}"),
-        "share of such places": "{chance:.2f}",
-    }, lambda found: [{**line, "seed": seed, "i": i} for line in found["cases"]
-                      for i, seed in enumerate(found["seeds"])])),
 }  # fmt: skip
 
 

@@ -5,7 +5,6 @@ import math
 from importlib import import_module
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -193,16 +192,3 @@ def test_initialization(tmp_path):
     assert found[f"{GD}; recommended"]["ε > 0 at the start"] == {"models": 1, "bigram": 1}
     low, high = found[f"{GD}; gaussian"]["bigram_share_interval"]
     assert (low, high) == pytest.approx((0.0, 1 - 0.025 ** (1 / 3)), abs=1e-5)
-
-
-def test_gaussian_starts_under_adamw(tmp_path):
-    """Small starts: none learns by the flow at p + q > 1, all below; AdamW's shares are shares."""
-    sizes = {"samples": 6, "scales": 2, "steps": 1500, "d": 4, "seeds": 2}
-    found = run("gaussian_adamw", tmp_path, **sizes)
-    assert found["made"]["command"].endswith("--samples 6 --scales 2 --steps 1500 --d 4 --seeds 2")
-    assert found[ABOVE]["fraction"][0] == 0 and found[BELOW]["fraction"] == [1, 1]
-    for rate in ("0.0003", "0.001", "0.003"):
-        above, below = (np.array(found[c][f"AdamW, rate {rate}, by seed"]) for c in (ABOVE, BELOW))
-        assert above.shape == below.shape == (2, 2)
-        assert below[:, 0].min() >= above[:, 0].max()
-    assert np.all(np.array(found[BELOW]["AdamW, rate 0.003, by seed"])[:, 0] == 1)
