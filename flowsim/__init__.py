@@ -94,7 +94,6 @@ _HOME = {
     "phase_space_record": "portraits.in_space",
     "portrait_record": "portraits.in_plane",
     "portrait_summary": "portraits.summaries",
-    "predict_noise": "reduction.trust",
     "prior_losses": "chains.exact_losses",
     "reaches_global_minimum": "models.canonical.basins",
     "read_record": "records.netcdf",
@@ -129,6 +128,8 @@ _GUESSED = {
     "load": "read_record(path) reads a record",
     "plot": "draw(record) draws any record",
     "portrait": "portrait_record(model) computes a portrait, and draw(record) draws it",
+    "predict_noise": "agreement(model, starts, noise=...) trains with noise, "
+    "transverse_growth(model) says what grows; their product did not foresee it",
     "reduced_model": "model(name, p, q, ...) builds a model, and its class takes a chain",
     "save": "write_record(record, path) writes a record",
     "scan": "scan_basins(model, starts) follows many starts, write_scan(Scan(...), path) to disk",

@@ -76,7 +76,6 @@ from flowsim.reduction.found import reduce as reduce
 from flowsim.reduction.structure import conserved as conserved
 from flowsim.reduction.structure import symmetries as symmetries
 from flowsim.reduction.trust import agreement as agreement
-from flowsim.reduction.trust import predict_noise as predict_noise
 from flowsim.reduction.trust import transverse_growth as transverse_growth
 from flowsim.scan.gaussian import gaussian_record as gaussian_record
 from flowsim.scan.plan import Scan as Scan

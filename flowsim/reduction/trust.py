@@ -1,8 +1,7 @@
-"""How far a found model can be trusted beside its span: growth of what is off it, noise, runs."""
+"""How far a found model can be trusted beside its span: growth of what is off it, and runs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,14 +12,11 @@ from flowsim.arrays import Numbers, to_tensor
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
 from flowsim.flow.reference import integrate
-from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.reduction.found import ReducedNetwork, accepts_reduction
 
 #: The most weights whose curvature is written out.
 _MOST_WEIGHTS = 2000
-#: Directions and radii, in parts of the noise, at which the basin's boundary is looked for.
-_RAYS, _RADII = 16, (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 #: Losses of two ends are the same if they differ by less, in parts of the fall to them.
 _SAME_END = 1e-3
 #: Rounding of a loss, in parts of its size; and what a run at rest would still fall by in the time
@@ -125,72 +121,6 @@ def _shares(model: ReducedNetwork, vector: Tensor) -> dict[str, float]:
     """Shares of a vector's squared size, by the name of the weights, the largest first."""
     parts = {n: float(w.square().sum()) for n, w in model.network.named(vector).items()}
     return dict(sorted(parts.items(), key=lambda item: -item[1]))
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What noise on all weights will do at one start.
-
-    Attributes:
-        growth: of what is off the span.
-        boundary: the distance from the start to the boundary of its basin in the span, the least
-            of those met on 16 random rays; infinite if none is met.
-        reach: the noise's deviation times the larger of 1 and the gain.
-        freed: whether ``reach`` is at least ``boundary``: some runs are expected to end elsewhere.
-    """
-
-    growth: Growth
-    boundary: float
-    reach: float
-    freed: bool
-
-
-@accepts_reduction
-def predict_noise(
-    model: ReducedNetwork, start: Numbers, noise: float, until: float = 100.0, seed: int = 0
-) -> Prediction:
-    """Whether noise of a deviation on all weights will free a start from its basin.
-
-    It is a rule of thumb, to first order: what grows off the span to the size of the basin may
-    leave it. It does not tell well which starts are freed (docs/results/reduced.md).
-
-    Args:
-        model: what ``reduce`` found.
-        start: its coordinates (k,).
-        noise: the deviation, at least 0.
-        until: the time up to which growth is followed.
-        seed: of the rays along which the boundary is looked for.
-
-    >>> import torch, flowsim
-    >>> wells = lambda w: ((w["x"] ** 2 - 1) ** 2).sum() + (w["y"] ** 2).sum()
-    >>> model = flowsim.reduce(wells, {"x": torch.tensor([0.5]), "y": torch.zeros(2)})
-    >>> flowsim.predict_noise(model, [0.5], noise=0.01, until=5.0).freed
-    False
-    """
-    at = to_tensor(start, "start")
-    growth = transverse_growth(model, at, until)
-    radii = noise * torch.tensor(_RADII, dtype=torch.float64)
-    boundary = distance_to_boundary(model, at, radii, _RAYS, seed)
-    reach = noise * max(1.0, growth.gain)
-    return Prediction(growth, boundary, reach, reach >= boundary)
-
-
-def distance_to_boundary(
-    model: Model, at: Tensor, radii: Tensor, count: int, seed: int = 0
-) -> float:
-    """The least of the radii at which a start, on one of random rays, ends elsewhere than ``at``.
-
-    Distances are those of the weights, by the model's metric; infinite if every start ends alike.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    rays = torch.randn(count, len(at), generator=generator, dtype=torch.float64)
-    rays = rays / rays.norm(dim=1, keepdim=True) / at.new_tensor(model.metric).sqrt()
-    placed = at + radii[:, None, None] * rays
-    starts = torch.cat([at[None], placed.reshape(-1, len(at))])
-    limits = find_limits(model, starts)
-    other = _differ(limits.loss[1:], limits.loss[0], model.loss(starts[1:]).detach())
-    other = other.reshape(len(radii), count).any(1)
-    return float(radii[other][0]) if bool(other.any()) else math.inf
 
 
 def _differ(loss: Tensor, other: Tensor, first: Tensor) -> Tensor:
