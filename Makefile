@@ -5,12 +5,12 @@
 
 PYTHON ?= python
 SITE ?= docs/_build/html
-FLOW = portraits attention_portraits boundary states states_attention in_context induction_path reduce_networks
+FLOW = portraits states reduce_networks
 PAPERS = am_fig1_depth am_fig3_tying am_fig4_square am_appendix_d \
          lg_fig1_basins lg_fig2_attention lg_losses lg_rank_one_energy lg_initialization
-TRAINED = $(PAPERS) agreement agreement_adamw agreement_sampled \
-          chain_square trap_map ladder balanced_start adamw_escape exact_rates width_of_truth \
-          states_agreement states_threshold states_ends depth
+TRAINED = $(PAPERS) agreement agreement_sampled \
+          trap_map ladder balanced_start adamw_escape exact_rates width_of_truth \
+          states_agreement states_threshold states_ends
 
 timed = @began=$$(date +%s); $(PYTHON) $(1) && echo "$@: $$(($$(date +%s) - began)) s"
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from agreement_adamw import alike, by_flow
 from papers import experiment, right, timed
 
 from flowsim.chain import BinaryChain
@@ -52,6 +51,14 @@ def compute(cells: int = 8, seeds: int = 3, steps: int = 1000) -> xr.Dataset:
     return whole
 
 
+def alike(parts: dict[Any, xr.Dataset], dim: str) -> xr.Dataset:
+    """Records of the same starts (e, w), in one."""
+    whole = xr.concat([*parts.values()], dim, combine_attrs="override").drop_vars(["e", "w"])
+    first = next(iter(parts.values()))
+    places = {name: first[name].variable for name in ("e", "w")}
+    return whole.assign(places).assign_coords({dim: list(parts)})
+
+
 def numbers(record: xr.Dataset) -> dict[str, Any]:
     """How often the flow is right, over all seeds and for each of them."""
     found: dict[str, Any] = {}
@@ -73,6 +80,14 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
             "starts_where_seeds_differ": int((learned.any(axis=0) & ~learned.all(axis=0)).sum()),
         }  # fmt: skip
     return found
+
+
+def by_flow(own: xr.Dataset) -> dict[str, dict[str, int]]:
+    """Of the runs that the flow takes to the global minima, and of the others: how many learned."""
+    learned, flow = (own[name].to_numpy() == Label.GLOBAL_MINIMUM
+                     for name in ("outcome", "flow_predicted"))  # fmt: skip
+    return {name: {"runs": int(where.sum()), "learned": int(learned[where].sum())}
+            for name, where in (("flow_global", flow), ("flow_trapped", ~flow))}  # fmt: skip
 
 
 main = experiment(__name__, compute, numbers, None, full={"cells": 20, "seeds": 8, "steps": 5000})

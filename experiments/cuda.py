@@ -1,13 +1,9 @@
-"""What a GPU does: the same numbers as the CPU, and how much sooner. One command, part by part.
+"""Ensembles of whole transformers on a GPU. One command, part by part.
 
 1. basins: 1 024 whole transformers a chain, d = 8, N = 64, softmax attention, lifted from a grid
    over |e|, |w| ≤ 2 with noise 0.02 on every weight and trained by SGD, beside the rank-one flow:
    the figure cuda_basins.png, p + q above 1 and below.
-2. ensembles: a step of AdamW (AM Table 2) of 4 096 transformers with softmax attention, d = 8, at
-   N = 64 and N = 1 024, beside the compiled kernel on one core with fewer of them.
-3. compare: 400 lifted starts with noise on the exact loss, d = N = 8, beside the labels that the
-   CPU finds, at as many of four chains as the time allows.
-4. adamw: seeds of AdamW at the papers' sizes and with their schedule (AM Table 2: warm-up and
+2. adamw: seeds of AdamW at the papers' sizes and with their schedule (AM Table 2: warm-up and
    cosine), N = 1 024 and 8 000 steps, d = 4, 8 and 16, at p + q above and below 1.
 
 LG's figure of initializations and AM Fig. 1 at the papers' sizes are lg_initialization.py and
@@ -53,12 +49,7 @@ from flowsim.records.netcdf import write_atomically
 from full_model import (
     Architecture,
     Comparison,
-    MarkovSource,
-    RunSettings,
-    Trainer,
-    compare,
     grid_points,
-    initial_weights,
     papers_recipe,
     train,
     wilson,
@@ -67,19 +58,10 @@ from full_model.comparison.outcome import LEARNED_SAMPLED, open_gap
 from full_model.comparison.sampled import run_settings
 from full_model.comparison.side_by_side import lifted_weights
 
-ROOT = Path(__file__).parents[1]
 NAME = "cuda"
-CHAINS = (ABOVE, BinaryChain(0.9, 0.9), BELOW, BinaryChain(0.1, 0.1))
 #: Sizes of the parts, and those of --small.
-LARGE = {
-    "models": 4096, "lengths": (64, 1024), "cells": 20,
-    "steps": 2000, "seeds": 4, "training": (1024, 8000), "widths": (4, 8, 16),
-    "basins": (32, 5000),
-}  # fmt: skip
-SMALL = {
-    "models": 8, "lengths": (16, 32), "cells": 2,
-    "steps": 40, "seeds": 2, "training": (16, 10), "widths": (4,), "basins": (2, 20),
-}  # fmt: skip
+LARGE = {"seeds": 4, "training": (1024, 8000), "widths": (4, 8, 16), "basins": (32, 5000)}
+SMALL = {"seeds": 2, "training": (16, 10), "widths": (4,), "basins": (2, 20)}
 
 Found = dict[str, Any]
 #: SGD of part 1, as in agreement_sampled.py.
@@ -115,54 +97,8 @@ class Clock:
         return left
 
 
-def ensembles(found: Found, device: str, sizes: Found, clock: Clock) -> None:
-    """Seconds of one model's step in an ensemble on the device and in the kernel on one core."""
-    for length in sizes["lengths"]:
-        arch, each = Architecture(8, length), []
-        on_core = max(2, sizes["models"] * 64 // (length * 128))
-        for on, members in ((device, sizes["models"]), ("cpu", on_core)):
-            weights = initial_weights(arch, "gaussian", range(members))
-            run = Trainer(
-                arch, {name: w.to(on, torch.float32) for name, w in weights.items()},
-                MarkovSource.of(ABOVE), papers_recipe(10**6), torch.Generator(on).manual_seed(0),
-            )  # fmt: skip
-            for _ in range(4):  # compiled or captured in them
-                run.advance()
-                clock.left()
-            began, steps = clock.passed(), 0
-            while steps < 3 or clock.passed() - began < min(5, clock.seconds / 12):
-                run.advance()
-                steps += 1
-                clock.left()
-            each.append((clock.passed() - began) / (steps * members))
-        found[f"N = {length}"] = {
-            "models": sizes["models"], "seconds of a step": each[0] * sizes["models"],
-            "seconds of a model's step": each[0], "seconds of a model's step, one core": each[1],
-        }  # fmt: skip
-
-
-def compared(found: Found, device: str, sizes: Found, clock: Clock) -> None:
-    """Labels of full training on the device beside the CPU's, from the same starts."""
-    points = grid_points(sizes["cells"], sizes["cells"], e_range=(0.1, 2.0))
-    for chain in CHAINS:
-        records, seconds = [], []
-        for on in (device, "cpu"):
-            settings = Comparison(chain.p, chain.q, "rank-one", noise=0.02, steps=sizes["steps"],
-                                  device=on)  # fmt: skip
-            began = clock.passed()
-            jobs = 1 if on == device else os.cpu_count() or 1
-            records.append(compare(settings, points, progress=lambda *_: clock.left(), jobs=jobs))
-            seconds.append(clock.passed() - began)
-        there, here = records
-        found[f"p = {chain.p:g}, q = {chain.q:g}"] = {
-            "starts": len(points), "other labels": int((there["outcome"] != here["outcome"]).sum()),
-            "agreement": there.attrs["agreement"],
-            "seconds": seconds[0], "seconds, all cores": seconds[1],
-        }  # fmt: skip
-
-
 def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
-    """Where sampled AdamW ends from many seeds, above and below p + q = 1."""
+    """Where seeds of every width end under sampled AdamW, and their median losses."""
     length, steps = sizes["training"]
     cases = {
         f"d = {d}": papers.ensemble(
@@ -171,7 +107,25 @@ def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
         )
         for d in sizes["widths"]
     }  # fmt: skip
-    trained_by(cases, found, clock)
+    for name, settings in cases.items():
+        began = clock.passed()
+
+        def report(step: int, _: object, name: str = name) -> None:
+            found[name] = {"stopped after steps": step}
+            clock.left()
+
+        record, _ = train(settings, progress=report)
+        lines = record.rename(step="line").assign_coords(line=range(record.sizes["step"]))
+        pairs = dict.fromkeys(zip(record.p.values.tolist(), record.q.values.tolist(), strict=True))
+        parts = {f"p = {p:g}, q = {q:g}": papers.chain_part(lines, BinaryChain(p, q))
+                 for p, q in pairs}  # fmt: skip
+        found[name] = {
+            "length": settings.arch.length, "steps": settings.recipe.steps,
+            "seconds": clock.passed() - began, "step": record.step.values.tolist(),
+            "ends": {chain: papers.outcome(part) for chain, part in parts.items()},
+            "median loss": {chain: part.loss.median("model").values.tolist()
+                            for chain, part in parts.items()},
+        }  # fmt: skip
 
 
 def basins(found: Found, device: str, sizes: Found, clock: Clock) -> None:
@@ -256,35 +210,11 @@ def draw_basins(record: Found) -> Figure:
     return figure
 
 
-def trained_by(cases: dict[str, RunSettings], found: Found, clock: Clock) -> None:
-    """Where every case's seeds end, chain by chain, and their median losses."""
-    for name, settings in cases.items():
-        began = clock.passed()
-
-        def report(step: int, _: object, name: str = name) -> None:
-            found[name] = {"stopped after steps": step}
-            clock.left()
-
-        record, _ = train(settings, progress=report)
-        lines = record.rename(step="line").assign_coords(line=range(record.sizes["step"]))
-        pairs = dict.fromkeys(zip(record.p.values.tolist(), record.q.values.tolist(), strict=True))
-        parts = {f"p = {p:g}, q = {q:g}": papers.chain_part(lines, BinaryChain(p, q))
-                 for p, q in pairs}  # fmt: skip
-        found[name] = {
-            "length": settings.arch.length, "steps": settings.recipe.steps,
-            "seconds": clock.passed() - began, "step": record.step.values.tolist(),
-            "ends": {chain: papers.outcome(part) for chain, part in parts.items()},
-            "median loss": {chain: part.loss.median("model").values.tolist()
-                            for chain, part in parts.items()},
-        }  # fmt: skip
-
-
 PARTS: dict[str, Callable[[Found, str, Found, Clock], None]] = {
-    "basins": basins, "ensembles": ensembles,
-    "compare": compared, "adamw": adamw,
+    "basins": basins, "adamw": adamw,
 }  # fmt: skip
 #: The minutes of each part, of nine.
-MINUTES = {"basins": 3.8, "ensembles": 1.1, "compare": 1.9, "adamw": 2.2}  # fmt: skip
+MINUTES = {"basins": 5.6, "adamw": 3.4}  # fmt: skip
 
 
 def machine(device: str) -> dict[str, str]:

@@ -17,8 +17,7 @@ it: for p + q < 1 it grew in 40 of 40 small starts. In the plane of bad minima a
 
     python experiments/lg_fig2_attention.py [--papers]     some minutes on one core
 
---papers takes N = 1 024 and clouds of 400. attention_portraits.py draws two slices of a larger
-window at N = 1 024, and ``flowsim portrait --view 3d`` draws orbits in space.
+--papers takes N = 1 024 and clouds of 400. ``flowsim portrait --view 3d`` draws orbits in space.
 """
 
 from typing import Any

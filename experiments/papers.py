@@ -267,12 +267,6 @@ def median(values: Any) -> float | None:
     return float(np.median(known)) if len(known) else None
 
 
-def span(values: Any) -> list[float] | None:
-    """Median, least and largest of the finite ones, if there are any."""
-    known = finite(values)
-    return np.quantile(known, [0.5, 0.0, 1.0]).tolist() if len(known) else None
-
-
 def right(answers: np.ndarray) -> dict[str, Any]:
     """How many answers are right, and their share with its 95 % interval."""
     count, total = int(answers.sum()), answers.size

@@ -61,16 +61,6 @@ def between(name: str) -> Cell:
     return f"{{{name}[0]:.2%}} to {{{name}[1]:.2%}}"
 
 
-def span(name: str, form: str) -> Cell:
-    """A middle, and the low and the high end around it in that order: [low, middle, high]."""
-    return f"{{{name}[1]:{form}}} ({{{name}[0]:{form}}} to {{{name}[2]:{form}}})"
-
-
-def middle(values: list[float] | None) -> str:
-    """Median, least and largest."""
-    return "never" if values is None else "{:.4g} ({:.4g} to {:.4g})".format(*values)
-
-
 def each(values: list[Any], form: str) -> str:
     """All values."""
     return ", ".join("never" if value is None else form.format(value) for value in values)
@@ -131,17 +121,6 @@ TRAINING = {
         "case": "{case}", "…": lambda x: {
             name: _percent("agreement")(own) for name, own in x["variants"].items()},
     }, lambda found: [line for line in found["lines"] if "variants" in line])),
-    "adamw": ("agreement_adamw", table({
-        "AdamW": "{case}", "steps": "{steps}", "runs": "{runs}", "learned": "{learned}",
-        # without noise theory says that runs are the map: a check, no estimate
-        "its reduced map right": lambda x: share(
-            {k: v for k, v in x["map"].items() if k != "interval" or x["noise"]}),
-        "map: learned, found not": "{map_learned_found_not}",
-        "map: not, found learned": "{map_not_found_learned}",
-        "learned where the flow says global": "{flow_global[learned]} of {flow_global[runs]}",
-        "learned where the flow says trapped": "{flow_trapped[learned]} of {flow_trapped[runs]}",
-        "escape step (median)": step("escape_step_median"), "(largest)": step("escape_step_max"),
-    })),
     "trap_map": ("trap_map", table({
         "(p, q)": _pair, "positions": lambda x: _LAYOUTS[x["case"].partition("; ")[2]], "d": "{d}",
         "…": lambda x: {f"trapped at s = {own['scale']:.2g}": f"{own['share']:.1%}{interval(own)}"
@@ -314,31 +293,6 @@ OPTIMIZERS = {
 }  # fmt: skip
 
 
-# Kernels drawn anew.
-
-
-BASELINES = ("uniform", "unigram", "bigram", "Bayes")
-IN_CONTEXT = {
-    "affine": ("induction_path", table({
-        "T": "{length}", "unigram": "{unigram:.4f}", "logit affine in the share": "{affine:.4f}",
-        "bigram, add-one counting": "{bigram:.4f}",
-    }, lambda found: found["affine"])),
-    "induction_path": ("induction_path", table({
-        "seed": "{seed}", "first (α, β)": "({first_alpha:.2f}, {first_beta:.2f})",
-        "last (α, β)": "({alpha:.2f}, {beta:.2f})", "explained by β": "{explained:.0%}",
-        "loss": "{loss:.4f}",
-    }, lambda found: found["ends"])),
-    "in_context": ("in_context", table({
-        "model": "{model}", "kernels": "{kernels}",
-        **{name: f"{{baselines[{name}]:.4f}}" for name in BASELINES},
-        "loss at the end": lambda x: each(x["loss"], "{:.4f}"),
-        "steps at the unigram": lambda x: each(x["at_unigram"], "{}"),
-        "half from unigram to Bayes at step": lambda x: each(x["half"], "{}"),
-        "attention to the previous symbol": lambda x: each(x["previous"], "{:.2f}"),
-    }, lambda found: found["cases"])),
-}  # fmt: skip
-
-
 # More than two states.
 
 #: How tables call a label that was found.
@@ -388,28 +342,6 @@ def bad_levels(found: Line) -> list[Line]:
             for word, level in sorted(levels.items(), key=lambda pair: pair[1])]  # fmt: skip
 
 
-#: Columns of the table of depth.
-_OF_DEPTH = {
-    "runs": "runs",
-    "smallest_at_start": "smallest eigenvalue at the start",
-    "smallest_at_end": "at the end",
-    "opened": "turns negative in",
-    "opened_step": "at step",
-    "left": "leave the unigram",
-    "left_step": "at step",
-    "plateau_steps": "steps at the unigram",
-    "overlap": "overlap",
-    "final_loss": "final loss (nats)",
-}
-
-
-def depth(found: Line) -> Rows:
-    """The curvature at the unigram beside the steps at which runs leave it."""
-    rows = [[line["case"], *(line[name] if isinstance(line[name], int) else middle(line[name])
-                             for name in _OF_DEPTH)] for line in cases(found)]  # fmt: skip
-    return ["case", *_OF_DEPTH.values()], rows
-
-
 def threshold(found: Line) -> Rows:
     """How many runs are trapped and learn on either side of p = (S − 1)/S, all S together."""
     groups: dict[tuple[str, str], list[Line]] = {}
@@ -425,21 +357,6 @@ def threshold(found: Line) -> Rows:
 
 
 STATES = {
-    "states_slices": ("states_attention", table({
-        "p": "{p:g}", "v": "{v:g}", "cells that learn": "{global_minimum}",
-        "trapped": "{local_minimum}", "unresolved": "{unresolved}",
-        "of 16 torchdiffeq labels alike, otherwise, not at all":
-            "{confirm_agree}, {confirm_disagree}, {confirm_undecided}",
-    }, lambda found: found["slices"])),
-    "states_attention": ("states_attention", table({
-        "p": "{p:g}", "v": "{v:g}", "noise": "{noise:g}", "runs": "{runs:g}",
-        "predicted to learn": "{predicted to learn:g}",
-        "of these learned": "{learned as predicted:g}",
-        "predicted to be trapped": "{predicted to be trapped:g}",
-        "of these at that loss": "{trapped as predicted:g}",
-        "learned": "{learned against prediction:g}", "between": "{between:g}",
-        "no prediction": "{no prediction:g}",
-    }, lambda found: found["runs"])),
     "states_agreement": ("states_agreement", table({
         "S": "{states}",
         "p": lambda x: "{:g} {} {}/{}".format(
@@ -462,7 +379,6 @@ STATES = {
         "blocks": "{word}", "rank of the embeddings": "{rank}", "open share": "{level:.4f}",
         "runs found there": "{at}",
     }, bad_levels)),
-    "depth": ("depth", depth),
 }  # fmt: skip
 
 # Networks reduced by machine.
@@ -517,5 +433,5 @@ REDUCED = {
 
 #: Table, and the study (or studies) whose json it is made from.
 TABLES: dict[str, tuple[str, Make]] = {
-    **TRAINING, **LAWS, **OPTIMIZERS, **IN_CONTEXT, **STATES, **REDUCED,
+    **TRAINING, **LAWS, **OPTIMIZERS, **STATES, **REDUCED,
 }  # fmt: skip

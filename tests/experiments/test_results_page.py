@@ -60,7 +60,7 @@ def test_every_file_of_a_table_is_listed():
 @pytest.mark.slow
 def test_agreement_becomes_tables(tmp_path, monkeypatch):
     """From what the studies themselves write of a few starts; only drawn numbers have intervals."""
-    agreement, own_map = __import__("agreement"), __import__("agreement_adamw")
+    agreement = __import__("agreement")
     chain = agreement.CHAINS[0]
     cases = [agreement.Case(*chain, 8, 8, 0.0, "all", 4)]
     cases.append(agreement.Case(*chain, 2, 3, 0.02, "attention", 2))
@@ -68,17 +68,14 @@ def test_agreement_becomes_tables(tmp_path, monkeypatch):
     again = [agreement.counted(case, agreement.run(case, tmp_path)) for case in cases]  # kept
     assert again == lines
     (tmp_path / "agreement.json").write_text(json.dumps({"lines": lines}))
-    found = {"sizes": {}} | own_map.numbers(own_map.compute(2, 4))
-    (tmp_path / "agreement_adamw.json").write_text(json.dumps(found))
     monkeypatch.setattr(results_page, "FIGURES", tmp_path)
-    descent, reasons, adamw = (
-        results_page.on_page(name).splitlines() for name in ("agreement", "reasons", "adamw")
+    descent, reasons = (
+        results_page.on_page(name).splitlines() for name in ("agreement", "reasons")
     )
     assert descent[2].startswith("| p=0.5 q=0.8 d=8 N=8 | 8 | 0 | 0 | 8 of 8, 100.0% | nowhere |")
     assert "noise 0.02 on attention | 2 | 0 | 0 | 2 of 2, 100.0% [" in descent[3]
     assert reasons[0].split(" | ")[1:] == ["canonical", *agreement.VARIANTS[1:-1], "rank-one |"]
     assert reasons[2].endswith("100.0% |")
-    assert [line.split(" | ")[1:3] for line in adamw[2:]] == [["4", "2"]] * 4
     assert len({table[0].count("|") for table in (descent, descent[1:], descent[2:])}) == 1
 
 

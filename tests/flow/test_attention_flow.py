@@ -154,7 +154,7 @@ def test_search_reports_its_extent_and_what_it_found(generator):
 
 
 def test_a_further_saddle_of_uniform_attention_far_out():
-    """Listed by the search in experiments/attention_portraits.py: below h(π₁), and unstable."""
+    """Its loss is below h(π₁), and it is unstable."""
     model = AttentionModel(BinaryChain(0.5, 0.8), 64)
     point = torch.tensor([[0.3008858503554205, -0.5184497793621894, -21.312965179425067]]).double()
     assert model.gradient(point).norm() < 1e-9
