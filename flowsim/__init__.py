@@ -79,7 +79,7 @@ _HOME = {
     "draw_scan": "drawing.scan_map",
     "energy": "models.canonical.model",
     "find_limits": "flow.orbits",
-    "from_loss": "models.own",
+    "from_loss": "own",
     "gaussian_probability": "models.canonical.gaussian_integral",
     "gaussian_record": "scan.gaussian",
     "hitting_times": "flow.orbits",

@@ -56,7 +56,6 @@ from flowsim.models.canonical.model import energy as energy
 from flowsim.models.induction.ends import induction_landscape as induction_landscape
 from flowsim.models.induction.model import InductionModel as InductionModel
 from flowsim.models.linear.model import LinearAttentionModel as LinearAttentionModel
-from flowsim.models.own import from_loss as from_loss
 from flowsim.models.rank_one.ladder import Ladder as Ladder
 from flowsim.models.rank_one.ladder import ladder as ladder
 from flowsim.models.rank_one.ladder import rung_law as rung_law
@@ -65,6 +64,7 @@ from flowsim.models.states.attention import StatesAttentionModel as StatesAttent
 from flowsim.models.states.plane import StatesModel as StatesModel
 from flowsim.models.uniform.model import AttentionModel as AttentionModel
 from flowsim.models.untied.model import UntiedModel as UntiedModel
+from flowsim.own import from_loss as from_loss
 from flowsim.portraits.in_plane import portrait_record as portrait_record
 from flowsim.portraits.in_space import phase_space_record as phase_space_record
 from flowsim.portraits.summaries import portrait_summary as portrait_summary

@@ -15,40 +15,43 @@ FLOWSIM = {
     "errors": "",
     "door": "errors",
     "labels": "",
+    "memory": "",
     "notices": "",
     "running": "",
     "arrays": "errors",
     "compiled": "notices",
+    "elementary": "compiled",
     "inheritance": "",
     "version": "",
     "curves": "",
     "interface": "errors running arrays labels inheritance curves",
     "sources": "errors interface",
+    "own": "errors sources interface",
     "spec": "errors interface markov sources",
-    "records": "errors version curves",
+    "records": "errors version curves labels sources spec interface",
     "kernels": "errors",
     "markov": "errors kernels",
     "chain": "errors kernels markov",
+    "landscape": "errors labels curves arrays interface markov chain",
+    "flow": "errors running labels arrays compiled elementary interface markov chain sources own "
+    "spec landscape",
     "chains": "errors kernels markov chain",
-    "models": "errors labels curves arrays compiled inheritance interface markov chain chains "
-    "sources spec",
-    "landscape": "errors labels curves arrays interface markov chain models",
-    "flow": "errors running labels arrays compiled interface markov chain sources spec models "
-    "landscape",
-    "training": "errors running labels arrays compiled interface markov chain records models "
-    "landscape",
-    "reduction": "errors running labels arrays interface markov chain models landscape flow",
-    "scan": "errors running labels arrays interface markov chain sources spec records models "
+    "models": "errors labels curves arrays compiled elementary inheritance interface memory markov "
+    "chain chains sources spec flow",
+    "training": "errors running labels arrays compiled elementary interface markov chain records "
+    "models landscape",
+    "reduction": "errors running labels arrays interface markov chain landscape flow",
+    "scan": "errors running labels arrays interface markov chain sources spec records "
     "landscape flow training",
-    "boundary": "errors running labels arrays interface markov chain records models landscape flow "
+    "boundary": "errors running labels arrays interface memory markov chain records landscape flow "
     "scan",
-    "portraits": "errors labels curves arrays interface markov chain spec records models landscape "
+    "portraits": "errors labels curves arrays interface markov chain spec records landscape "
     "flow training scan boundary",
     "drawing": "errors records curves",
     "explorer": "errors labels curves interface markov chain spec records models landscape flow "
     "scan portraits drawing",
-    "cli": "errors version labels arrays notices compiled interface records markov chain chains "
-    "spec models landscape flow training scan boundary portraits drawing explorer",
+    "cli": "errors version labels arrays notices compiled interface memory records markov chain "
+    "chains spec models landscape flow training scan boundary portraits drawing explorer",
 }
 #: Rooms of flowsim that may know full_model.
 ABOVE_FULL_MODEL = ("explorer", "cli")
@@ -61,8 +64,8 @@ FULL_MODEL = {
 }
 #: Rooms of flowsim that full_model may know.
 BELOW_FULL_MODEL = (
-    "errors running labels arrays compiled interface records markov chain chains spec models "
-    "landscape flow training scan"
+    "errors running labels arrays compiled elementary interface memory records markov chain chains "
+    "spec own models landscape flow training scan"
 )
 
 

@@ -12,7 +12,7 @@ import xarray as xr
 from flowsim.boundary.refine import count_crossed, expected_starts, refine_boundary
 from flowsim.errors import InputError, Interrupted
 from flowsim.interface import Model
-from flowsim.models.past_law import available_memory
+from flowsim.memory import available_memory
 from flowsim.records.netcdf import open_record, write_record
 from flowsim.running import quickly
 

@@ -19,8 +19,8 @@ from flowsim.flow.orbits import limits_by
 from flowsim.interface import Model, checks_model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
-from flowsim.models.attributes import model_attributes
 from flowsim.records.attributes import described, provenance
+from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import starting_coordinates, to_model
 

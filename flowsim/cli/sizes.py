@@ -20,7 +20,7 @@ def require_memory(what: str, needed: float, smaller: str) -> None:
         needed: bytes.
         smaller: which options make it smaller.
     """
-    from flowsim.models.past_law import available_memory
+    from flowsim.memory import available_memory
 
     available = available_memory()
     if needed > available:

@@ -17,7 +17,7 @@ from flowsim.arrays import Numbers, resolve_device, to_tensor
 from flowsim.errors import InputError, require_integer
 from flowsim.interface import Model, checks_model
 from flowsim.labels import Label
-from flowsim.models.own import check_own
+from flowsim.own import check_own
 from flowsim.sources import check_coordinates
 from flowsim.spec import is_own
 

@@ -25,7 +25,6 @@ from flowsim.interface import Model, checks_model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical
 from flowsim.landscape.ends import Ends
-from flowsim.models.gap_family.base import GapModel
 
 #: Steps after which a row is given up as too stiff for an explicit method.
 MAX_STEPS = 20_000
@@ -238,7 +237,7 @@ def _decide(
     report(len(moving) - int(moving.sum()))
     for index in moving.nonzero()[:, 0].split(_TOGETHER if by_gap else 1):
         if by_gap:
-            _follow_by_gap(model, found, index, steps, ends)  # type: ignore[arg-type]
+            _follow_by_gap(model, found, index, steps, ends)
         elif len(index):
             _follow_in_time(model, found, index, rtol, atol)
         report(len(index))
@@ -334,7 +333,7 @@ def _settled(model: Model, theta: Tensor) -> int:
     return Label.UNRESOLVED
 
 
-def _follow_by_gap(model: GapModel, found: Limits, index: Tensor, steps: Steps, ends: bool) -> None:
+def _follow_by_gap(model: Any, found: Limits, index: Tensor, steps: Steps, ends: bool) -> None:
     """Follow some rows on the rescaled field, in stretches of time that double, until decided.
 
     In the chart v = ±G⁻¹∇Δ; the field is v/(1 + ‖v‖), times σ(−2z/(1 + ‖v‖)) where z is how far Δ
@@ -378,7 +377,7 @@ def _follow_by_gap(model: GapModel, found: Limits, index: Tensor, steps: Steps, 
     found.theta[index], found.label[index] = theta, label
 
 
-def _landed(model: GapModel, theta: Tensor, past: Tensor, steps: Steps) -> Tensor:
+def _landed(model: Any, theta: Tensor, past: Tensor, steps: Steps) -> Tensor:
     """θ (n, k), the rows that have passed Δ* back on it; they stay where they are if that fails.
 
     Time u is the gap, Δ = Δ* + (Δ₀ − Δ*)(1 − u)⁴: dθ/du = (dΔ/du) v/⟨∇Δ, v⟩, v = G⁻¹∇Δ.

@@ -19,7 +19,7 @@ import math
 import numpy as np
 
 from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, exponential
+from flowsim.elementary import clipped, exponential
 from flowsim.models.gap_family.compiled import optimal_logit
 from flowsim.models.uniform.ranges import COUNT, FIRST, RANGE
 from flowsim.models.uniform.table import PI0, PI1, P, Q

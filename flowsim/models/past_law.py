@@ -7,7 +7,6 @@ with zero queries and keys is a finite sum over these laws. Nothing is sampled.
 from __future__ import annotations
 
 import operator
-import os
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import numpy as np
 
 from flowsim.chain import BinaryChain
 from flowsim.errors import InputError
+from flowsim.memory import available_memory
 
 #: Peak bytes per unit of N(N + 1) while a law is built: the dense law, then atoms being sorted.
 _BYTES_DENSE, _BYTES_ATOMS = 16, 56
@@ -108,29 +108,3 @@ def check_length(length: int, bytes_per_square: int = _BYTES_ATOMS) -> int:
             f"of memory, but only {available / 2**30:.3g} GiB are available; choose a smaller N"
         )
     return n
-
-
-def available_memory() -> float:
-    """Bytes this process may still take: the system's own estimate, or its control group's.
-
-    Infinity where the system tells neither.
-    """
-    limits = []
-    try:
-        with open("/proc/meminfo") as lines:
-            fields = dict(line.split(":", 1) for line in lines)
-        limits.append(1024.0 * int(fields["MemAvailable"].split()[0]))
-    except (OSError, KeyError, ValueError):
-        try:
-            limits.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
-        except (AttributeError, OSError, ValueError):
-            limits.append(float("inf"))
-    try:  # version 2 control groups; "max" means no limit
-        with (
-            open("/sys/fs/cgroup/memory.max") as limit,
-            open("/sys/fs/cgroup/memory.current") as now,
-        ):
-            limits.append(float(limit.read()) - float(now.read()))
-    except (OSError, ValueError):
-        pass
-    return min(limits)

@@ -24,8 +24,8 @@ from flowsim.interface import Model, Plane, checks_model
 from flowsim.labels import Label, Status
 from flowsim.landscape.critical import STARTS, critical_points_in
 from flowsim.landscape.ends import Ends
-from flowsim.models.attributes import model_attributes
 from flowsim.records.attributes import described, held_attributes, provenance
+from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
 from flowsim.scan.follow import as_dataset, follow, resolve_optimizer
 from flowsim.scan.starts import Points, cell_centres

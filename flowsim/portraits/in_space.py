@@ -13,9 +13,9 @@ from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions, Stage
 from flowsim.interface import Model, Plane, checks_model
 from flowsim.landscape.ends import Ends
-from flowsim.models.attributes import model_attributes
 from flowsim.portraits.in_plane import given_ranges, orbit_paths
 from flowsim.records.attributes import described, provenance
+from flowsim.records.model_attributes import model_attributes
 from flowsim.records.netcdf import flags
 
 PLANE_POINTS = 81

@@ -15,8 +15,8 @@ from flowsim.flow.orbits import find_limits
 from flowsim.interface import Integral, Model, checks_model
 from flowsim.labels import Label
 from flowsim.landscape.ends import Ends
-from flowsim.models.attributes import model_attributes
 from flowsim.records.attributes import provenance
+from flowsim.records.model_attributes import model_attributes
 from flowsim.scan.follow import to_model
 from flowsim.scan.record import share_variables, wilson_interval
 from flowsim.training.descent import descend

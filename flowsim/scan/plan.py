@@ -12,8 +12,8 @@ import numpy as np
 from flowsim.errors import InputError
 from flowsim.flow.options import SolverOptions
 from flowsim.interface import RESERVED, Model
-from flowsim.models.attributes import model_attributes
 from flowsim.records.attributes import source_versions
+from flowsim.records.model_attributes import model_attributes
 from flowsim.running import threads
 from flowsim.scan.follow import (
     follow,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, exponential
+from flowsim.elementary import clipped, exponential
 from flowsim.models.rank_one.model import WIDTH_RATIO
 
 #: Where the numbers of an optimizer stand in ``reals``.

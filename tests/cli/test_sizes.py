@@ -67,7 +67,7 @@ def test_too_large_is_one_sentence(tmp_path, words, said):
 
 def test_batches_are_drawn_together_and_trained_one_after_the_other(monkeypatch):
     """400 starts, 2000 sequences of 200: 1.2 GiB of symbols."""
-    monkeypatch.setattr("flowsim.models.past_law.available_memory", lambda: 1.4 * 2**30)
+    monkeypatch.setattr("flowsim.memory.available_memory", lambda: 1.4 * 2**30)
     sizes.check_comparison(8, 200, 400, 32, 2000)
     with pytest.raises(InputError, match="choose a smaller --batch, --length"):
         sizes.check_comparison(8, 200, 400, 32, 2500)

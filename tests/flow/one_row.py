@@ -3,8 +3,8 @@
 import numpy as np
 
 from flowsim.flow.rows.engine import RowChart, engine_of
+from flowsim.flow.rows.workspace import allocate_workspace
 from flowsim.flow.tableau import STAGES
-from flowsim.models.workspace import allocate_workspace
 
 
 def room(model):

@@ -7,7 +7,7 @@ from one_row import begun
 
 from flowsim import AttentionModel, BinaryChain
 from flowsim.compiled import config
-from flowsim.models.return_codes import DRIFTS, GOING, TRAPPED
+from flowsim.flow.return_codes import DRIFTS, GOING, TRAPPED
 from flowsim.models.uniform import termination as ends
 from flowsim.models.uniform.corners import HIGH, LOW, ORDER, SLIDES, enclose
 from flowsim.models.uniform.rows import KNOWN

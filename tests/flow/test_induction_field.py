@@ -11,8 +11,8 @@ from one_row import begun
 
 from flowsim import InductionModel, find_limits
 from flowsim.compiled import config
+from flowsim.flow.return_codes import BELOW_PLATEAU, GOING
 from flowsim.models.induction.rows import constants, expand
-from flowsim.models.return_codes import BELOW_PLATEAU, GOING
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 

@@ -16,13 +16,13 @@ from torch.autograd.functional import hessian, jacobian
 
 from flowsim import BinaryChain, RankOneModel
 from flowsim.compiled import config
+from flowsim.elementary import cross_entropy, residual
 from flowsim.flow.rows.engine import engine_of
+from flowsim.flow.rows.vectors import invert, multiply
 from flowsim.flow.tableau import GAMMA, STAGES, A, C
-from flowsim.models.elementary import cross_entropy, residual
 from flowsim.models.rank_one import field as rank_one_field
 from flowsim.models.rank_one import kinks, slow_manifold
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
-from flowsim.models.vectors import invert, multiply
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 NAMES = {CLOSED: "closed", OPEN: "open", SLIDING: "slide"}

@@ -12,12 +12,12 @@ from one_row import begun
 
 from flowsim import BinaryChain, RankOneModel
 from flowsim.compiled import config
+from flowsim.flow.return_codes import GOING, MINIMA, REST, TRAPPED
 from flowsim.flow.rows.engine import engine_of
 from flowsim.models.rank_one import field as rank_one_field
 from flowsim.models.rank_one import kinks
 from flowsim.models.rank_one import termination as ends
 from flowsim.models.rank_one.field import CLOSED, OPEN, SLIDING
-from flowsim.models.return_codes import GOING, MINIMA, REST, TRAPPED
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 ABOVE, BELOW, EVEN = (0.5, 0.8), (0.2, 0.3), (0.3, 0.7)

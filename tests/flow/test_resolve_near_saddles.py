@@ -16,10 +16,10 @@ from flowsim import (
     induction_landscape,
 )
 from flowsim.flow import near_saddles
+from flowsim.flow import return_codes as codes
 from flowsim.flow.options import Steps
 from flowsim.flow.rows import engine
 from flowsim.flow.rows.engine import Followed
-from flowsim.models import return_codes as codes
 
 MODEL = AttentionModel(BinaryChain(0.5, 0.8), 4)
 START = rows((1.0, -1.0, 0.5), (0.5, 0.4, -0.3), (0.8, 0.3, 0.2))

@@ -15,10 +15,7 @@ from flowsim import AttentionModel, BinaryChain, InductionModel, RankOneModel
 from flowsim.compiled import config, specialise
 from flowsim.flow import tableau
 from flowsim.flow.options import Steps
-from flowsim.flow.rows import hooks, loop
-from flowsim.flow.rows.engine import engine_of, follow_rows
-from flowsim.flow.rows.loop import ATTEMPTS, KINKS, PASSED, SLIDING, SLOWEST, TIME, WRITTEN
-from flowsim.models.return_codes import (
+from flowsim.flow.return_codes import (
     ARRIVED,
     BELOW_PLATEAU,
     CRITICAL,
@@ -31,8 +28,11 @@ from flowsim.models.return_codes import (
     REST,
     TRAPPED,
 )
-from flowsim.models.vectors import invert, largest_of
-from flowsim.models.workspace import allocate_workspace
+from flowsim.flow.rows import hooks, loop
+from flowsim.flow.rows.engine import engine_of, follow_rows
+from flowsim.flow.rows.loop import ATTEMPTS, KINKS, PASSED, SLIDING, SLOWEST, TIME, WRITTEN
+from flowsim.flow.rows.vectors import invert, largest_of
+from flowsim.flow.rows.workspace import allocate_workspace
 
 pytestmark = pytest.mark.skipif(not config.DISABLE_JIT, reason="needs NUMBA_DISABLE_JIT=1")
 CHAIN = BinaryChain(0.5, 0.8)

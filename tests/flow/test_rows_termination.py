@@ -13,9 +13,9 @@ from one_row import begun
 
 from flowsim import AttentionModel, BinaryChain, RankOneModel
 from flowsim.compiled import config
+from flowsim.flow.return_codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.models.rank_one.attention import field
 from flowsim.models.rank_one.attention import termination as ends
-from flowsim.models.return_codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.rows import MEMORY
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums

@@ -9,7 +9,7 @@ from near import near
 from torch.autograd.functional import hessian, jacobian
 
 from flowsim import AttentionModel, BinaryChain, Label, Status, find_limits
-from flowsim.models.elementary import exponential
+from flowsim.elementary import exponential
 from flowsim.models.uniform import rows as uniform
 from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.shift import best_shift, newton_shift

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from mpmath import mpf
 
-from flowsim.models.elementary import LARGEST, clipped, exponential
+from flowsim.elementary import LARGEST, clipped, exponential
 
 
 @pytest.mark.parametrize("scale", [1e-9, 0.5, 20.0, 700.0])

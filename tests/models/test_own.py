@@ -12,7 +12,7 @@ from command import assert_refused, run
 import flowsim
 from flowsim import InputError, ModelSpec, from_loss
 from flowsim.curves import Curve
-from flowsim.models.attributes import source_attributes
+from flowsim.records.model_attributes import source_attributes
 
 WELL = '''
 import flowsim

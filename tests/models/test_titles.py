@@ -3,7 +3,7 @@
 import pytest
 
 import flowsim
-from flowsim.models.attributes import model_attributes
+from flowsim.records.model_attributes import model_attributes
 
 #: p, q and what is said of them.
 BINARY = [(0.5, 0.8, "$p + q$ = 1.3 > 1"), (0.5, 0.5, "$p + q$ = 1"),

@@ -22,6 +22,7 @@ from numpy.polynomial import legendre
 from scipy.integrate import DOP853
 
 from flowsim.compiled import template
+from flowsim.elementary import LARGEST, exponential
 from flowsim.flow.gap.hooks import (
     Law,
     Point,
@@ -58,7 +59,6 @@ from flowsim.flow.gap.loops import (
     store,
 )
 from flowsim.flow.options import Steps
-from flowsim.models.elementary import LARGEST, exponential
 
 #: Gauss nodes on a step, and so the number of coefficients of its polynomials.
 NODES = 8

@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 
 from flowsim.compiled import specialise
+from flowsim.flow import return_codes
 from flowsim.flow.batch import times_to_fraction
 from flowsim.flow.near_saddles import resolve_near_saddles
 from flowsim.flow.options import Limits, Steps
 from flowsim.flow.rows import hooks, loop
 from flowsim.flow.rows.loop import ATTEMPTS, KINKS, TrajectoryBuffers
+from flowsim.flow.rows.workspace import allocate_workspace
 from flowsim.flow.tableau import STAGES
 from flowsim.interface import CompiledModel, Levels, Model
 from flowsim.labels import Label, Rule, Status
 from flowsim.landscape.critical import classify_critical, curvatures
-from flowsim.models import return_codes
-from flowsim.models.workspace import allocate_workspace
 
 #: log|θᵢ| of a coordinate that is smaller still.
 _SMALLEST = -700.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import inf
 
 from flowsim.compiled import hook
-from flowsim.models.vectors import largest_of
+from flowsim.flow.rows.vectors import largest_of
 
 
 @hook

@@ -18,6 +18,15 @@ from typing import NamedTuple
 import numpy as np
 
 from flowsim.compiled import template
+from flowsim.flow.return_codes import (
+    ARRIVED,
+    CRITICAL,
+    DIVERGED,
+    GOING,
+    NEEDS_TABLE_LEVEL,
+    NOT_FINITE,
+    OUT_OF_STEPS,
+)
 from flowsim.flow.rows.hooks import (
     begin,
     check_termination,
@@ -38,18 +47,9 @@ from flowsim.flow.rows.hooks import (
     to_step_coordinates,
     velocity,
 )
+from flowsim.flow.rows.vectors import copy, invert, largest_of, multiply
+from flowsim.flow.rows.workspace import TrajectoryWorkspace
 from flowsim.flow.tableau import GAMMA, ORDER, STAGES, A, C
-from flowsim.models.return_codes import (
-    ARRIVED,
-    CRITICAL,
-    DIVERGED,
-    GOING,
-    NEEDS_TABLE_LEVEL,
-    NOT_FINITE,
-    OUT_OF_STEPS,
-)
-from flowsim.models.vectors import copy, invert, largest_of, multiply
-from flowsim.models.workspace import TrajectoryWorkspace
 
 #: Places in a row's counts, and in its numbers, which ``Followed`` has in this order.
 ATTEMPTS, KINKS, WRITTEN = range(3)

@@ -13,7 +13,7 @@ import numpy as np
 
 from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
-from flowsim.models.elementary import cross_entropy
+from flowsim.elementary import cross_entropy
 
 #: What ℓ is a function of beside Δ: of binary chains Δ*, p, q, π₀, π₁ and what the slope needs at
 #: every call, d, P* and x* of ``slope``.

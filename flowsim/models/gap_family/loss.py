@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from flowsim.chain import BinaryChain
-from flowsim.models.elementary import excess_entropies
+from flowsim.elementary import excess_entropies
 from flowsim.models.gap_family.compiled import (
     Law,
     curvatures,

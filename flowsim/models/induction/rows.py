@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from flowsim.compiled import compiled
+from flowsim.flow.return_codes import BELOW_PLATEAU, GOING
 from flowsim.interface import CompiledModel
 from flowsim.models.induction.ends import STRIP
 from flowsim.models.induction.field import (
@@ -20,7 +21,6 @@ from flowsim.models.induction.field import (
     induction_slopes,
 )
 from flowsim.models.induction.labels import name_ends
-from flowsim.models.return_codes import BELOW_PLATEAU, GOING
 
 #: Below the plateau by this: losses are right to 1e-15.
 _BELOW = 1e-12

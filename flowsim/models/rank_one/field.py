@@ -16,7 +16,7 @@ from __future__ import annotations
 from math import exp
 
 from flowsim.compiled import compiled
-from flowsim.models.elementary import excess_entropy, residual, spread
+from flowsim.elementary import excess_entropy, residual, spread
 
 #: Modes of a unit (``kinks``).
 CLOSED, OPEN, SLIDING = range(3)

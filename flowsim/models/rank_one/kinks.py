@@ -12,6 +12,7 @@ from __future__ import annotations
 from math import inf
 
 from flowsim.compiled import compiled
+from flowsim.flow.rows.vectors import lowest_between
 from flowsim.models.rank_one.field import (
     CLOSED,
     LENGTH,
@@ -22,7 +23,6 @@ from flowsim.models.rank_one.field import (
     residual_at,
 )
 from flowsim.models.rank_one.slow_manifold import PIVOT
-from flowsim.models.vectors import lowest_between
 
 #: A row this near to a surface, relative to its size, is on it: the rounding of Y.
 _NEAR = 1e-15

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from flowsim.compiled import compiled
+from flowsim.flow.return_codes import TRAPPED
 from flowsim.interface import CompiledModel
 from flowsim.models.on_chain import beyond_targets, unigram_logit
 from flowsim.models.rank_one import field as of_mode
@@ -29,7 +30,6 @@ from flowsim.models.rank_one.termination import (
     NARROWEST,
     is_below_unigram,
 )
-from flowsim.models.return_codes import TRAPPED
 
 #: Numbers of ``ints``: units 0 and 1, w₁ held at 0, sign of w₁; then the coordinates of a step.
 _MODES, _MEMORY = 6, 5

@@ -14,8 +14,8 @@ from __future__ import annotations
 from math import sqrt
 
 from flowsim.compiled import compiled
+from flowsim.flow.rows.workspace import TrajectoryWorkspace
 from flowsim.models.rank_one.field import LENGTH, OPEN, inner, velocity
-from flowsim.models.workspace import TrajectoryWorkspace
 
 #: Places in ``Row.ints`` of the unit whose logit is a coordinate, and of the one it replaces.
 UNIT, PIVOT = 4, 5

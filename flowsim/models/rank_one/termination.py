@@ -12,6 +12,9 @@ from __future__ import annotations
 from math import copysign, inf, sqrt
 
 from flowsim.compiled import compiled
+from flowsim.flow.return_codes import GOING, MINIMA, REST, TRAPPED
+from flowsim.flow.rows.vectors import invert, multiply
+from flowsim.flow.rows.workspace import TrajectoryWorkspace
 from flowsim.models.rank_one.field import (
     BIAS,
     INFORMATION,
@@ -21,9 +24,6 @@ from flowsim.models.rank_one.field import (
     SLIDING,
     excess,
 )
-from flowsim.models.return_codes import GOING, MINIMA, REST, TRAPPED
-from flowsim.models.vectors import invert, multiply
-from flowsim.models.workspace import TrajectoryWorkspace
 
 #: Places in ``Row.memory``: conserved quantities, |(e, ρ)| at the start, and, when the loss falls
 #: below h(π₁) or the row is trapped, the distances from the saddles e = 0 = slope and e = ρ = 0.

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 from flowsim.compiled import compiled
+from flowsim.elementary import cross_entropy
 from flowsim.markov import SymmetricChain
 from flowsim.models.canonical.compiled import HOOKS as CANONICAL
-from flowsim.models.elementary import cross_entropy
 from flowsim.models.gap_family.compiled import Law
 
 

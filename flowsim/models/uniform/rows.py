@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 
 from flowsim.compiled import compiled
+from flowsim.flow.rows.vectors import lowest_between
 from flowsim.models.uniform import ranges
 from flowsim.models.uniform.corners import (
     HIGH,
@@ -34,7 +35,6 @@ from flowsim.models.uniform.ranges import gather
 from flowsim.models.uniform.shift import newton_shift
 from flowsim.models.uniform.sums import EACH, SUMS, class_sums, excess_of_ranges
 from flowsim.models.uniform.table import DYNAMIC, ENTROPY_RATE, LENGTH
-from flowsim.models.vectors import lowest_between
 
 #: Places in a row's memory: whether e is 0 for ever and the sign of w (both set before the row
 #: begins), whether a shift is known,

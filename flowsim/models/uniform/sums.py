@@ -8,7 +8,7 @@ K = e² a (1 + γ o). What counts is how far f is beyond the logit of its target
 from __future__ import annotations
 
 from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, excess_entropy, exponential_minus_one
+from flowsim.elementary import clipped, excess_entropy, exponential_minus_one
 from flowsim.models.uniform.ranges import COUNT, FIRST, RANGE
 from flowsim.models.uniform.table import BEYOND, ENTROPY_RATE, P, Q
 

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from flowsim.compiled import compiled
+from flowsim.flow.return_codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
+from flowsim.flow.rows.vectors import copy
 from flowsim.interface import CompiledModel
-from flowsim.models.return_codes import DRIFTS, GOING, MINIMA, REST, TRAPPED
 from flowsim.models.uniform.corners import SLIDES
 from flowsim.models.uniform.rows import HOOKS, KNOWN, LIMIT, MEMORY, ORIGIN, excess, expand, loss
 from flowsim.models.uniform.table import (
@@ -20,7 +21,6 @@ from flowsim.models.uniform.table import (
     UNIGRAM_LOGIT,
     LawTable,
 )
-from flowsim.models.vectors import copy
 
 #: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)²/|λ|
 #: and than this times e's rate: what they still move by changes that rate by no part of it.

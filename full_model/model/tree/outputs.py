@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, exponential
+from flowsim.elementary import clipped, exponential
 
 
 class Outputs(NamedTuple):

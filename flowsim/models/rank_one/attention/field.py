@@ -19,7 +19,7 @@ import numpy as np
 
 from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
-from flowsim.models.elementary import clipped, excess_entropy, exponential_minus_one
+from flowsim.elementary import clipped, excess_entropy, exponential_minus_one
 from flowsim.models.on_chain import beyond_targets, unigram_logit
 from flowsim.models.past_law import joint_law
 

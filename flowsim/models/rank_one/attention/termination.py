@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 from flowsim.compiled import compiled
+from flowsim.flow.return_codes import DRIFTS, GOING, MINIMA, REST, STUCK, TRAPPED
 from flowsim.models.rank_one.attention.field import (
     ENTROPY_RATE,
     INFORMATION,
@@ -25,7 +26,6 @@ from flowsim.models.rank_one.attention.field import (
     loss,
 )
 from flowsim.models.rank_one.attention.jacobian import linearise
-from flowsim.models.return_codes import DRIFTS, GOING, MINIMA, REST, STUCK, TRAPPED
 
 #: Places in a row's memory: w₁² − w₂² and o² − v² at its start, the time, the last mark, the last
 #: extrapolation of the excess loss, steps since headway was last checked, the time and the excess
