@@ -124,6 +124,14 @@ class HiddenMarkovProcess:
     def __repr__(self) -> str:
         return f"HiddenMarkovProcess(states={self.states}, symbols={self.symbols})"
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HiddenMarkovProcess):
+            return NotImplemented
+        return np.array_equal(self._transitions, other._transitions)
+
+    def __hash__(self) -> int:
+        return hash(self._transitions.tobytes())
+
     @property
     def transitions(self) -> np.ndarray:
         """T, a copy, shape (V, S, S)."""
@@ -219,23 +227,37 @@ class HiddenMarkovProcess:
         whole = tokens.dtype.kind in "iu" and tokens.ndim > 0
         if not whole or not ((tokens >= 0) & (tokens < self.symbols)).all():
             raise InputError(f"symbols of this process are integers from 0 to {self.symbols - 1}")
+        found, possible = self._filtered(tokens)
+        if not possible:
+            raise InputError("the process cannot emit this sequence of symbols")
+        return found
+
+    def _filtered(self, tokens: np.ndarray) -> tuple[np.ndarray, bool]:
+        """``beliefs``, stationary again after a word that cannot be, and whether all can be."""
         now = np.broadcast_to(self.hidden.stationary, (*tokens.shape[:-1], self.states))
-        found = [now]
+        found, possible = [now], True
         for n in range(tokens.shape[-1]):
             joint = np.einsum("...s,...st->...t", now, self._transitions[tokens[..., n]])
             chance = joint.sum(-1, keepdims=True)
-            if not (chance > 0).all():
-                raise InputError("the process cannot emit this sequence of symbols")
-            now = joint / chance
+            possible = possible and bool((chance > 0).all())
+            now = np.where(chance > 0, joint / np.where(chance > 0, chance, 1), found[0])
             found.append(now)
-        return np.stack(found, axis=-2)
+        return np.stack(found, axis=-2), possible
 
     def next_laws(self, symbols: Any) -> np.ndarray:
         """P(x_{n+1} | x_1 … x_n), Bayes's prediction, shape (..., N, V).
 
         Args and raises as ``beliefs``.
         """
-        return self.beliefs(symbols)[..., 1:, :] @ self._transitions.sum(2).T
+        return self._laws(self.beliefs(symbols))
+
+    def next_laws_of_any(self, symbols: np.ndarray) -> np.ndarray:
+        """``next_laws``, and the stationary law after words that the process cannot emit."""
+        return self._laws(self._filtered(symbols)[0])
+
+    def _laws(self, beliefs: np.ndarray) -> np.ndarray:
+        laws: np.ndarray = beliefs[..., 1:, :] @ self._transitions.sum(2).T
+        return laws
 
     def sample(self, batch: int, length: int, generator: torch.Generator) -> HiddenSample:
         """Independent stationary sequences: hidden states, symbols, targets and predictions.
@@ -308,6 +330,39 @@ class HiddenMarkovProcess:
         """p + q of two hidden states."""
         kernel = self.hidden.kernel
         return float(kernel[0, 1] + kernel[1, 0])
+
+
+def hidden_baselines(process: HiddenMarkovProcess, length: int) -> dict[str, float]:
+    """Losses by name, in nats, exact means over the predictions after 1, …, N symbols.
+
+    "uniform", log V; "unigram"; "bigram", the best from the last symbol; and "Bayes", the least
+    possible: the mean of H₂ … H_{N+1}. Beyond the words that are enumerated Hₙ is the upper bound
+    of the entropy rate, where both bounds agree to 1e-6 nats.
+
+    Raises:
+        InputError: they do not agree.
+
+    >>> import flowsim.chains.hidden as hidden
+    >>> losses = hidden.hidden_baselines(hidden.process("mess3"), 64)
+    >>> {name: round(loss, 5) for name, loss in losses.items()}
+    {'uniform': 1.09861, 'unigram': 1.09861, 'bigram': 0.85772, 'Bayes': 0.79487}
+    """
+    longest = int(math.log(MAX_WORDS, process.symbols) + 1e-9)
+    bounds = process._bounds(max(2, min(length + 1, longest)))
+    upper = [high for _, high in bounds]
+    if length + 1 > len(bounds) and upper[-1] - bounds[-1][0] > 1e-6:
+        raise InputError(
+            f"words of {len(bounds)} symbols bound the entropy rate between {bounds[-1][0]:.6g} "
+            f"and {upper[-1]:.6g} only: the least loss of {length} positions is not known"
+        )
+    later = upper[1 : length + 1]
+    later += upper[-1:] * (length - len(later))
+    return {
+        "uniform": math.log(process.symbols),
+        "unigram": upper[0],
+        "bigram": upper[1],
+        "Bayes": math.fsum(later) / length,
+    }
 
 
 def _last_symbol_entropy(joint: np.ndarray, symbols: int) -> float:

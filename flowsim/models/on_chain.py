@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
+from flowsim.chains.seen import SeenChain
 from flowsim.curves import Curve
 from flowsim.errors import InputError
 from flowsim.interface import Integral, Levels, Model, Plane
@@ -81,6 +82,10 @@ class OnChain(Model):
         )
 
     def _chain_words(self) -> str:
+        if isinstance(self.chain, SeenChain):
+            return f"neighbours of a hidden process, $p$ = {self.chain.p:.4g}, $q$ = " + (
+                f"{self.chain.q:.4g}: {self.chain.regime}"
+            )
         if not hasattr(self.chain, "q"):
             return f"Markov chain $p$ = {self.chain.p:g}: ${self.chain.regime}$"
         p, q, regime = f"{self.chain.p:g}", f"{self.chain.q:g}", self.chain.regime

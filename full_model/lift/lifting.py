@@ -106,6 +106,8 @@ def lift_rank_one(
     0.125
     """
     check_carries(arch, "reduced points lift", output="binary", positions="learned")
+    if arch.attention == "ssm":
+        raise InputError("these reduced points have no memory: lift (e, w, v, α) by lift_states")
     for field in fields(point):
         if not torch.isfinite(getattr(point, field.name)).all():
             raise InputError(f"the coordinate {field.name} to be lifted is not finite")
@@ -153,7 +155,8 @@ def rank_one_weights(point: RankOnePoint, alpha: Tensor, beta: Tensor, eta: Tens
 
 def check_carries(arch: Architecture, what: str, **wanted: object) -> None:
     """InputError unless it is one ReLU layer and head that also has what else is wanted."""
-    plain = {"layers": 1, "heads": 1, "activation": "relu", "layer_norm": False, "window": None}
+    plain = {"layers": 1, "heads": 1, "activation": "relu", "layer_norm": False, "window": None,
+             "convolution": None, "channel_activation": None}  # fmt: skip
     for name, value in (plain | wanted).items():
         if getattr(arch, name) != value:
             raise InputError(f"{what} to a model with {name} = {value}, not {getattr(arch, name)}")

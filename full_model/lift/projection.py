@@ -80,7 +80,7 @@ def project(
         rounds: alternations.
 
     Raises:
-        InputError: more than two states, or weights that do not fit ``arch``.
+        InputError: more than two states, a state-space layer, or weights that do not fit ``arch``.
 
     >>> import full_model
     >>> arch = full_model.Architecture(d=4, length=4)
@@ -91,6 +91,8 @@ def project(
     check_weights(arch, weights)
     if arch.states != 2:
         raise InputError(f"only two states project to (e, w, a), not {arch.states}")
+    if arch.attention == "ssm":
+        raise InputError("a state-space layer has no attention a to project to")
     if not arch.width:
         raise InputError("a model without hidden units has no w to project to")
     parts = _binary_parts(arch, {name: w.detach() for name, w in weights.items()})

@@ -14,23 +14,24 @@ from full_model.model.architecture import Architecture, Weights
 
 
 def lift_states(theta: Tensor, arch: Architecture) -> Weights:
-    """Full weights at points (e, w), or (e, w, v) with attention, of the model ``states``.
+    """Full weights at points (e, w) or (e, w, v) of ``states``, or (e, w, v, α) of ``memory``.
 
     With unit vectors v_s of sum zero (``simplex``) and s(t) the state that a hidden unit belongs
     to, e ≥ 0: embeddings e v_s, rows of W_1 |w| v_{s(t)}, columns of W_2 w v_{s(t)}; for e < 0 both
     are multiplied by −1, so that a unit opens at its own state. With P the projector onto the
-    simplex's span, W_V = |v| P and W_O = v P. Positions, bias and the attention's other weights are
-    zero.
+    simplex's span, W_V = |v| P and W_O = v P. A state-space layer has α in each of S − 1 channels,
+    and P's columns or rows are cut to the channels. Positions, bias and all other weights are zero.
 
     Args:
-        theta: (e, w) or (e, w, v), shape (..., 2 or 3); the leading axes become the ensemble.
+        theta: shape (..., 2, 3 or 4); the leading axes become the ensemble.
         arch: one tied layer and head without layer norm or window, ReLU, S logits, d ≥ S − 1,
             positions learned or none, r a multiple of S: m = r/S units for each state.
 
     Raises:
-        InputError: another architecture, v without attention, or numbers that are not finite.
+        InputError: another architecture, v without attention, α without a state-space layer of at
+            least S − 1 channels or the other way round, or numbers that are not finite.
 
-    Source: own derivation, docs/derivations/13.md and 20.md.
+    Source: own derivation, docs/derivations/13.md, 20.md and 21.md.
 
     >>> import full_model, torch
     >>> arch = full_model.Architecture(d=2, length=4, hidden=12, states=3, output="states")
@@ -40,8 +41,12 @@ def lift_states(theta: Tensor, arch: Architecture) -> Weights:
            [ 0.   , -1.   ]], dtype=float32)
     """
     _check_architecture(arch)
-    if theta.shape[-1:] not in ((2,), (3,)) or not bool(theta.isfinite().all()):
-        raise InputError("points to be lifted need shape (..., 2 or 3) = (e, w, v), all finite")
+    if theta.shape[-1:] not in ((2,), (3,), (4,)) or not bool(theta.isfinite().all()):
+        raise InputError("points to be lifted need shape (..., 2 to 4) = (e, w, v, α), all finite")
+    if (theta.shape[-1] == 4) != (arch.attention == "ssm"):
+        raise InputError("points (e, w, v, α) are lifted to a state-space layer, and only they")
+    if arch.attention == "ssm" and arch.states_kept < arch.states - 1:
+        raise InputError(f"{arch.states} states need {arch.states - 1} channels or more")
     if theta.shape[-1] == 3 and arch.attention == "none":
         raise InputError("points (e, w, v) are lifted to a transformer with attention")
     corners = simplex(arch.states, arch.d).to(theta)
@@ -53,9 +58,14 @@ def lift_states(theta: Tensor, arch: Architecture) -> Weights:
         "0.up": side * w.abs() * units,
         "0.down": side * w * units.mT,
     }
-    if theta.shape[-1] == 3:
+    if theta.shape[-1] > 2:
         v, onto = theta[..., 2, None, None], (arch.states - 1) / arch.states * corners.mT @ corners
-        filled |= {"0.value": v.abs() * onto, "0.out": v * onto}
+        m = arch.states_kept
+        into = torch.nn.functional.pad(onto, (0, 0, 0, m - arch.d))  # cuts rows where m < d
+        filled |= {"0.value": v.abs() * into, "0.out": v * into.mT}
+    if theta.shape[-1] == 4:
+        used = (torch.arange(arch.states_kept) < arch.states - 1).to(theta)
+        filled["0.decay"] = theta[..., 3, None] * used
     zeros = {
         name: theta.new_zeros(*theta.shape[:-1], *shape) for name, shape in arch.shapes.items()
     }

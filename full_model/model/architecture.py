@@ -13,13 +13,19 @@ from flowsim.errors import InputError, require_integer
 
 Weights = dict[str, Tensor]
 
-_LEAST = {"d": 1, "length": 1, "layers": 1, "heads": 1, "hidden": 0, "states": 2, "window": 1}
+_LEAST = {
+    "d": 1, "length": 1, "layers": 1, "heads": 1, "hidden": 0, "states": 2, "window": 1,
+    "channels": 1, "convolution": 1,
+}  # fmt: skip
+_OPTIONAL = ("hidden", "window", "channels", "convolution")
 _CHOICES = {
     "output": ("binary", "states"),
-    "attention": ("softmax", "uniform", "none"),
+    "attention": ("softmax", "uniform", "none", "ssm"),
     "activation": ("relu", "gelu"),
     "positions": ("learned", "relative", "relative-values", "none"),
     "norm_at": ("inputs", "hidden"),
+    "decay": (None, "signed", "positive"),
+    "channel_activation": (None, "relu"),
 }
 
 
@@ -36,7 +42,8 @@ class Architecture:
         states: number of symbols k, at least 2.
         output: "binary" (one logit of x = 1, embedding x·e) or "states" (k logits).
         tied: the last linear map reads with the embedding, u = e.
-        attention: "softmax"; "uniform" (W_Q = W_K = 0 for good); "none" (no attention weights).
+        attention: "softmax"; "uniform" (W_Q = W_K = 0 for good); "none" (no attention weights);
+            or in its place "ssm", a diagonal linear recurrence (a state-space layer).
         activation: "relu", or "gelu" (exact, by the error function).
         positions: "learned" vectors p_n; "relative", a learned number per head and distance added
             to the attention scores; "relative-values", the same with a learned vector per distance
@@ -45,13 +52,19 @@ class Architecture:
         norm_at: "inputs", what each sub-layer and the last linear map read; or "hidden", what the
             hidden units receive, W_1 y.
         window: how many symbols, its own included, a position attends to; all if None.
+        channels: m of "ssm", d if None; 2d − 1 give it 4d² − 1 numbers, softmax attention has 4d².
+        decay: of "ssm", how its numbers α become decays: "signed", a = tanh α in (−1, 1), the
+            default; or "positive", a = σ(α) in (0, 1).
+        convolution: w, of a causal convolution over the last w positions, behind W_V and, of
+            softmax attention, behind W_Q and W_K; none if None.
+        channel_activation: of "ssm", "relu" behind W_V and the convolution; none if None.
 
     Raises:
         InputError: a size or choice outside the above, or an inconsistent pair of them.
 
-    Source: AM Sec. 2 and App. A. The relative positions are our own choice among several in use;
-    the layer norm "inputs" stands where AM's public code has it, "hidden" where the three-layer
-    construction of arXiv 2407.17686 needs it.
+    Source: AM Sec. 2 and App. A; the convolution of arXiv 2502.10178. The relative positions are
+    our own choice among several in use; the layer norm "inputs" stands where AM's public code has
+    it, "hidden" where the three-layer construction of arXiv 2407.17686 needs it.
 
     >>> import full_model
     >>> arch = full_model.Architecture(d=4, length=8)
@@ -73,17 +86,20 @@ class Architecture:
     layer_norm: bool = False
     window: int | None = None
     norm_at: str = "inputs"
+    channels: int | None = None
+    decay: str | None = None
+    convolution: int | None = None
+    channel_activation: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
             value = getattr(self, name)
-            if value is not None or name not in ("hidden", "window"):
+            if value is not None or name not in _OPTIONAL:
                 require_integer(name, value, least)
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise InputError(
-                    f"{name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}"
-                )
+                words = ", ".join(choice for choice in choices if choice)
+                raise InputError(f"{name} must be one of {words}, not {getattr(self, name)!r}")
         for name in ("tied", "layer_norm"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} must be true or false, not {getattr(self, name)!r}")
@@ -93,6 +109,14 @@ class Architecture:
             raise InputError(f"a binary logit needs states = 2, not {self.states}")
         if not self.width and self.attention == "none":
             raise InputError("a model without attention needs hidden units, not hidden = 0")
+        if self.attention == "ssm":
+            if self.heads != 1 or self.window is not None:
+                raise InputError("a state-space layer has neither heads nor a window")
+            object.__setattr__(self, "decay", self.decay or "signed")
+        elif (self.channels, self.decay, self.channel_activation) != (None, None, None):
+            raise InputError("channels, decay and their activation are of a state-space layer")
+        if self.attention == "none" and self.convolution is not None:
+            raise InputError("a convolution stands before attention or a recurrence, and is none")
         if self.has_relative and self.attention != "softmax":
             raise InputError(f"relative positions need softmax attention, not {self.attention}")
 
@@ -100,6 +124,11 @@ class Architecture:
     def width(self) -> int:
         """r, the feed-forward width."""
         return 4 * self.d if self.hidden is None else self.hidden
+
+    @property
+    def states_kept(self) -> int:
+        """m, the channels of a state-space layer; d of attention."""
+        return self.channels or self.d
 
     @property
     def logits(self) -> int:
@@ -120,6 +149,7 @@ class Architecture:
             and self.positions == "learned"
             and not self.layer_norm
             and self.window is None
+            and self.convolution is None
             and self.width > 0
         )
 
@@ -135,8 +165,14 @@ class Architecture:
             block: dict[str, tuple[int, ...]] = {}
             if self.attention == "softmax":
                 block |= {"query": (d, d), "key": (d, d)}
+            m = self.states_kept
             if self.attention != "none":
-                block |= {"value": (d, d), "out": (d, d)}
+                block |= {"value": (m, d), "out": (d, m)}
+            if self.attention == "ssm":
+                block["decay"] = (m,)
+            if self.convolution is not None:
+                convolved = [name for name in ("query", "key", "value") if name in block]
+                block |= {f"{name}_taps": (self.convolution, m) for name in convolved}
             if self.width:
                 block |= {"up": (self.width, d), "down": (d, self.width)}
             if self.has_relative:

@@ -170,7 +170,7 @@ def fitting_length(arch: Architecture, source: SequenceSource, length: int | Non
 
 def _widest(arch: Architecture, n: int) -> int:
     """Numbers of a layer's activations at one position of n."""
-    return arch.width + 4 * arch.d + arch.heads * n
+    return arch.width + 4 * arch.states_kept + arch.heads * n
 
 
 def check_enumeration(arch: Architecture, n: int) -> None:

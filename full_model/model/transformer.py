@@ -16,6 +16,7 @@ from torch.nn.functional import gelu, logsigmoid, one_hot
 
 from flowsim.errors import InputError
 from full_model.model.architecture import Architecture, Weights
+from full_model.model.state_space import DECAYS, convolve, scan
 
 _NORM_EPSILON = 1e-5
 
@@ -31,7 +32,9 @@ def forward(
     att_{n,·} the softmax of ⟨W_Q x_n, W_K x_i⟩/√m over the visible i, m = d/heads; z of one layer
     is x of the next. Without hidden units z_n = y_n. With k logits x_n e becomes the row e_{x_n}
     and the last line reads every row. Relative positions add a number of n − i to the scores, and a
-    vector of it to W_V x_i.
+    vector of it to W_V x_i. A state-space layer has W_O h_n in place of W_O Σ…, with
+    h_n = a ⊙ h_{n−1} + φ(u_n), u = W_V x, φ the identity or a ReLU. A convolution takes W_V x, and
+    W_Q x and W_K x, to u_n + Σ_{j<w} K_j ⊙ u_{n−j}.
 
     Args:
         arch: the architecture.
@@ -69,7 +72,8 @@ def forward(
         block = {name: weights.get(f"{layer}.{name}") for name in _BLOCK}
         y = x
         if arch.attention != "none":
-            attended, pattern = _attention(arch, block, _norm(x, block["norm1"]))
+            mix = _state_space if arch.attention == "ssm" else _attention
+            attended, pattern = mix(arch, block, _norm(x, block["norm1"]))
             y = x + attended
             if trace is not None:
                 trace[f"{layer}.attention"] = attended
@@ -92,6 +96,7 @@ def forward(
 _BLOCK = (
     *("query", "key", "value", "out", "up", "down"),
     *("relative", "relative_value", "norm1", "norm2"),
+    *("decay", "query_taps", "key_taps", "value_taps"),
 )
 
 
@@ -125,11 +130,15 @@ def _attention(
     visible = visible_positions(n, arch.window, x.device)
     if arch.attention == "uniform":
         mean = visible.to(x.dtype) / visible.sum(-1, keepdim=True)
-        return _linear(_linear(mean @ x, block["value"]), block["out"]), None
+        if arch.convolution is None:
+            return _linear(_linear(mean @ x, block["value"]), block["out"]), None
+        value = convolve(block["value_taps"], _linear(x, block["value"]))
+        return _linear(mean @ value, block["out"]), None
     query, key, value = (  # (..., batch, heads, n, m)
-        _linear(x, block[name]).unflatten(-1, (arch.heads, -1)).transpose(-3, -2)
+        convolve(block[f"{name}_taps"], _linear(x, block[name]))
+        .unflatten(-1, (arch.heads, -1)).transpose(-3, -2)
         for name in ("query", "key", "value")
-    )
+    )  # fmt: skip
     scores = query @ key.mT / math.sqrt(arch.d // arch.heads)
     place = torch.arange(n, device=x.device)
     distance = (place[:, None] - place).clamp(min=0)
@@ -142,6 +151,17 @@ def _attention(
         table = shift[..., distance, :].unflatten(-1, (arch.heads, -1)).movedim(-2, -4)
         mixed = mixed + (attention.unsqueeze(-2) @ table.unsqueeze(-5)).squeeze(-2)
     return _linear(mixed.transpose(-3, -2).flatten(-2), block["out"]), attention
+
+
+def _state_space(
+    arch: Architecture, block: dict[str, Tensor | None], x: Tensor
+) -> tuple[Tensor, None]:
+    """W_O h_n for x of shape (..., batch, n, d)."""
+    inputs = convolve(block["value_taps"], _linear(x, block["value"]))
+    raw = block["decay"]
+    assert arch.decay is not None and raw is not None
+    h = scan(DECAYS[arch.decay](raw), inputs.relu() if arch.channel_activation else inputs)
+    return _linear(h, block["out"]), None
 
 
 def visible_positions(n: int, window: int | None, device: torch.device) -> Tensor:

@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from flowsim.chain import BinaryChain
+from flowsim.chains.seen import SeenChain
 from flowsim.errors import InputError
 from full_model.lift.directions import first_sign
 from full_model.model.architecture import Architecture, Weights, check_weights
+from full_model.model.state_space import DECAYS, convolve, scan
 from full_model.model.transformer import forward, visible_positions
 
 #: An eigenvector's sign is that of its first entry above this share of the largest.
@@ -85,7 +87,7 @@ def unigram_trap(arch: Architecture, weights: Weights, chain: BinaryChain) -> Un
     True
     """
     _check(arch, weights)
-    at = _at_zero(arch, weights, chain.second_eigenvalue)
+    at = _at_zero(arch, weights, _lags(chain, arch.length))
     matrix = _matrix(arch, at, chain)
     values, vectors = torch.linalg.eigh(matrix)
     vectors = vectors * first_sign(vectors.mT, _SHARE).unsqueeze(-2)
@@ -110,14 +112,18 @@ def trap_matrix(arch: Architecture, weights: Weights, chain: BinaryChain) -> Ten
         S = Cov_n(z_n) + (p + q − 1)(J + Jᵀ),   J = mean_n (I + W_2 D_n W_1) T_n,
         T_n = I + W_O W_V [C_n Aᵀ + Σ_{i≤n} a_ni λ^(n−i) (I + (p_i − p̄_n) p_nᵀ A)],
 
-    summed over heads; T_n = I without attention. Untied, over (unembedding, embedding),
+    summed over heads; T_n = I without attention. On a hidden process p + q − 1 and λ^k are those of
+    what is seen: minus the eigenvalue of neighbours and Cov(x_{n+1}, x_{n−k})/Cov(x_{n+1}, x_n). Of
+    a state-space layer T_n = I + W_O Σ_{k<n} λ^k diag(g_k) W_V, g its response to an impulse.
+    Untied, over (unembedding, embedding),
 
         S = [Cov_n(z_n), (p + q − 1) J; (p + q − 1) Jᵀ, 0].
 
     Args:
-        arch: one layer without layer norm, read as one logit; everything else is free.
+        arch: one layer without layer norm, read as one logit; a convolution only before a linear
+            recurrence; everything else is free.
         weights: (..., *shape); embedding, unembedding and bias are not looked at.
-        chain: the data.
+        chain: the data; a ``SeenChain`` of a hidden process.
 
     Returns:
         (..., d, d), or (..., 2d, 2d) untied. A ReLU whose input is 0 counts as shut.
@@ -136,7 +142,7 @@ def trap_matrix(arch: Architecture, weights: Weights, chain: BinaryChain) -> Ten
             [-1.2, -0.6]]])
     """
     _check(arch, weights)
-    at = _at_zero(arch, weights, chain.second_eigenvalue)
+    at = _at_zero(arch, weights, _lags(chain, arch.length))
     return _matrix(arch, at, chain)
 
 
@@ -144,6 +150,8 @@ def _check(arch: Architecture, weights: Weights) -> None:
     """InputError unless S is defined for the architecture and the weights are its own."""
     if arch.layers != 1 or arch.layer_norm or arch.output != "binary":
         raise InputError("S is for one layer without layer norm, read as one logit")
+    if arch.channel_activation or (arch.convolution and arch.attention != "ssm"):
+        raise InputError("S is known of convolutions before a linear recurrence alone")
     check_weights(arch, weights)
 
 
@@ -156,15 +164,24 @@ class _AtZero:
     jacobian: Tensor
 
 
-def _at_zero(arch: Architecture, weights: Weights, eigenvalue: float) -> _AtZero:
+def _lags(chain: BinaryChain, count: int) -> Tensor:
+    """Cov(x_{n+1}, x_{n−k})/Cov(x_{n+1}, x_n), (N,): λ^k of a chain."""
+    if isinstance(chain, SeenChain):
+        return torch.from_numpy(chain.lag_ratios(count))
+    return chain.second_eigenvalue ** torch.arange(count).double()
+
+
+def _at_zero(arch: Architecture, weights: Weights, lags: Tensor) -> _AtZero:
     still = weights | {"embedding": torch.zeros_like(weights["embedding"])}
     trace: dict[str, Tensor] = {}
     one = torch.zeros(1, arch.length, dtype=torch.long, device=weights["bias"].device)
     forward(arch, still, one, trace)
     y = trace["0.y"].squeeze(-3)
     mixing = None
-    if arch.attention != "none":
-        mixing = _mixing(arch, weights, trace.get("0.pattern"), eigenvalue)
+    if arch.attention == "ssm":
+        mixing = _state_space_mixing(arch, weights, lags)
+    elif arch.attention != "none":
+        mixing = _mixing(arch, weights, trace.get("0.pattern"), lags)
     lead = y.shape[:-2]
     up = weights.get("0.up", y.new_zeros(*lead, 0, arch.d))
     down = weights.get("0.down", y.new_zeros(*lead, arch.d, 0))
@@ -185,9 +202,7 @@ def _matrix(arch: Architecture, at: _AtZero, chain: BinaryChain) -> Tensor:
     return torch.cat([top, bottom], dim=-2)
 
 
-def _mixing(
-    arch: Architecture, weights: Weights, pattern: Tensor | None, eigenvalue: float
-) -> Tensor:
+def _mixing(arch: Architecture, weights: Weights, pattern: Tensor | None, lags: Tensor) -> Tensor:
     """T_n (..., N, d, d); ``pattern`` holds a_ni (..., 1, heads, N, N), None where uniform."""
     d, heads = arch.d, arch.heads
     value = weights["0.value"].unflatten(-2, (heads, -1))
@@ -209,12 +224,24 @@ def _mixing(
     moments = moments - centre.unsqueeze(-1) * centre.unsqueeze(-2)  # C_n
     place = torch.arange(arch.length, device=here.device)
     distance = (place[:, None] - place).clamp(min=0)
-    lagged = attention * eigenvalue ** distance.to(here.dtype)
+    lagged = attention * lags.to(here)[distance]
     total = lagged.sum(-1, keepdim=True)
     pulled = (lagged @ off - total * centre).unsqueeze(-1) * (here @ form).unsqueeze(-2)
     eye = torch.eye(d, dtype=here.dtype, device=here.device)
     inner = moments @ form.mT.unsqueeze(-3) + total.unsqueeze(-1) * eye + pulled
     return eye + (through.unsqueeze(-3) @ inner).sum(-4)
+
+
+def _state_space_mixing(arch: Architecture, weights: Weights, lags: Tensor) -> Tensor:
+    """T_n (..., N, d, d) of a linear recurrence."""
+    value, out, raw = (weights[f"0.{name}"] for name in ("value", "out", "decay"))
+    impulse = raw.new_zeros(*raw.shape[:-1], 1, arch.length, arch.states_kept)
+    impulse[..., 0, :] = 1.0
+    assert arch.decay is not None
+    response = scan(DECAYS[arch.decay](raw), convolve(weights.get("0.value_taps"), impulse))
+    total = (lags.to(raw)[:, None] * response.squeeze(-3)).cumsum(-2)  # (..., N, m)
+    through = (out.unsqueeze(-3) * total.unsqueeze(-2)) @ value.unsqueeze(-3)
+    return torch.eye(arch.d, dtype=raw.dtype, device=raw.device) + through
 
 
 def _jacobian(up: Tensor, down: Tensor, slopes: Tensor, mixing: Tensor | None) -> Tensor:
@@ -262,7 +289,7 @@ def where_it_ends(
     pi0, pi1 = chain.stationary
     free = {name: w.detach().requires_grad_() for name, w in weights.items()}
     with torch.enable_grad():
-        at = _at_zero(arch, free, chain.second_eigenvalue)
+        at = _at_zero(arch, free, _lags(chain, arch.length))
         mean = at.z.mean(-2)
         one = torch.ones_like(mean[..., :1, None])
         corner = _matrix(arch, at, chain) + mean.unsqueeze(-1) * mean.unsqueeze(-2)

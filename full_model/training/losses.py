@@ -11,10 +11,12 @@ from torch import Tensor
 
 from flowsim.chains.baselines import baselines
 from flowsim.chains.counting import in_context
+from flowsim.chains.hidden import HiddenMarkovProcess, hidden_baselines
+from flowsim.chains.priors import Prior
 from flowsim.errors import InputError
 from full_model.model.sources import SequenceSource
 from full_model.model.transformer import cross_entropy
-from full_model.training.settings import RunSettings
+from full_model.training.settings import RunSettings, symbols_of
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,14 @@ class RunLosses:
             if data in found:
                 continue
             try:
-                found[data] = baselines(data, settings.arch.length)
+                length = settings.arch.length
+                found[data] = (
+                    hidden_baselines(data, length)
+                    if isinstance(data, HiddenMarkovProcess)
+                    else baselines(data, length)
+                )
             except InputError as error:
-                found[data], missing = {"uniform": float(np.log(data.states))}, str(error)
+                found[data], missing = {"uniform": float(np.log(symbols_of(data)))}, str(error)
         rows = [found[data] for data in settings.every_data]
         values = torch.tensor([list(row.values()) for row in rows], dtype=torch.float64)
         return cls(tuple(rows[0]), values, missing)
@@ -65,6 +72,7 @@ class HeldOut:
 
     - of a chain, the entropy of the law itself is taken off and the entropy rate added: what is
       reported is the entropy rate plus the mean divergence KL(P(· | x_1 … x_n) ‖ f_θ) (AM Lemma 1);
+      of a hidden process alike, with Bayes's loss in place of the entropy rate;
     - of a prior, the loss of every sequence is fitted by those of the baselines (counting of every
       order, Bayes), and what the fit errs in the mean is taken off (control variates). For a model
       that predicts as one of them, the number is exact.
@@ -85,8 +93,9 @@ class HeldOut:
         entropy = torch.stack([-torch.xlogy(law, law).sum(-1).mean(-1) for law in laws])
         self._errs = torch.zeros(settings.members, dtype=torch.float64, device=device)
         self._fit: tuple[Tensor, Tensor] | None = None
-        if losses.column("Bayes") is not None:
-            order = settings.every_data[0].order
+        data = settings.every_data[0]
+        if losses.column("Bayes") is not None and isinstance(data, Prior):
+            order = data.order
             columns = [*(_counting(self.tokens, j, laws) for j in range(order + 1)), entropy]
             controls = torch.stack(columns, dim=-1)  # (M, B, controls)
             exact = losses.values[:, 1 : order + 3].to(device)

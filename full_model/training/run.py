@@ -29,7 +29,7 @@ from full_model.training.checkpoints import (
 )
 from full_model.training.losses import HeldOut, RunLosses
 from full_model.training.probes import DISTANCES, Pass, matrix_names, measure, plateau
-from full_model.training.settings import RunSettings, starting_weights, words_of
+from full_model.training.settings import RunSettings, order_of, starting_weights, words_of
 from full_model.training.trainer import Trainer, finite_members
 
 #: Called with the step and the latest train loss (M,).
@@ -225,7 +225,7 @@ class RunSession:
         found = {
             "title": "training of the full transformer",
             "states": settings.arch.states,
-            "order": data.order,
+            "order": order_of(data),
             "prior": words_of(data),
             "settings": json.dumps(settings.as_dict(), sort_keys=True),
             "loss_is": self._loss_is(),
@@ -243,7 +243,7 @@ class RunSession:
             return "cross-entropy to each held-out sequence's own kernel"
         if self.losses.least is None:
             return "cross-entropy to Bayes's predictor over held-out sequences"
-        if self.losses.column("Bayes") is None:
+        if self.losses.column("Bayes") is None or words_of(self.settings.every_data[0]) == "hidden":
             return "entropy rate + KL over held-out sequences"
         return "held-out sequences, corrected by their errors of the baselines"
 

@@ -10,6 +10,7 @@ import torch
 
 from flowsim.arrays import resolve_device
 from flowsim.chain import BinaryChain
+from flowsim.chains.hidden import HiddenMarkovProcess
 from flowsim.chains.higher_order import OrderChain
 from flowsim.chains.priors import Prior
 from flowsim.errors import InputError, require_integer
@@ -18,20 +19,33 @@ from flowsim.training.recipe import Recipe as Recipe
 from flowsim.training.recipe import papers_recipe as papers_recipe
 from full_model.lift.initial import initial_weights
 from full_model.model.architecture import Architecture, Weights
+from full_model.model.hidden_source import HiddenSource
 from full_model.model.population import PopulationLoss, check_enumeration
 from full_model.model.sources import ChainSource, MarkovSource, PriorSource, SequenceSource
 
-Data = MarkovChain | OrderChain | Prior
+Data = MarkovChain | OrderChain | Prior | HiddenMarkovProcess
+
+
+def symbols_of(data: Data) -> int:
+    """The number of symbols in its sequences."""
+    return data.symbols if isinstance(data, HiddenMarkovProcess) else data.states
+
+
+def order_of(data: Data) -> int:
+    """k of a chain or of a law of kernels; 0 of a hidden process, whose symbols have no order."""
+    return 0 if isinstance(data, HiddenMarkovProcess) else data.order
 
 
 def source_of(data: Data, members: int = 1) -> SequenceSource:
-    """The sequences of a chain or a prior, the same for every model.
+    """The sequences of a chain, a hidden process or a prior, the same for every model.
 
     Raises:
         InputError: a chain with no one stationary law, or more than 256 states.
     """
     if isinstance(data, Prior):
         return PriorSource(data, members)
+    if isinstance(data, HiddenMarkovProcess):
+        return HiddenSource(data, members)
     if isinstance(data, MarkovChain):
         if (data.kernel > 0).all() and data.states <= 256:
             return MarkovSource.of(data).repeat(members)
@@ -43,6 +57,8 @@ def settings_of(data: Data) -> dict[str, Any]:
     """What was chosen, ready for JSON; data with the same settings is the same."""
     if isinstance(data, Prior):
         return data.settings()
+    if isinstance(data, HiddenMarkovProcess):
+        return {"prior": "hidden", "transitions": data.transitions.tolist()}
     own = {"prior": "fixed", "states": data.states, "order": data.order}
     if isinstance(data, SymmetricChain):
         return {**own, "p": data.p}
@@ -50,7 +66,9 @@ def settings_of(data: Data) -> dict[str, Any]:
 
 
 def words_of(data: Data) -> str:
-    """The law of kernels in a few words: "fixed", or the prior's name, parts with weights."""
+    """The law of kernels: "fixed", "hidden", or the prior's name, parts with weights."""
+    if isinstance(data, HiddenMarkovProcess):
+        return "hidden"
     if not isinstance(data, Prior):
         return "fixed"
     return _prior_words(data.settings())
@@ -75,13 +93,13 @@ def require_one(p: object, q: object, data: object) -> None:
 
 def check_data(arch: Architecture, recipe: Recipe, data: Data | None, init: str) -> None:
     """InputError, in one sentence, for data that does not fit the transformer or its trainer."""
-    states = 2 if data is None else data.states
+    states = 2 if data is None else symbols_of(data)
     if arch.states != states:
         raise InputError(f"a model on {arch.states} states cannot train on {states}")
     if data is not None:
-        if arch.length <= data.order:
+        if arch.length <= order_of(data):
             raise InputError(
-                f"length must be above the order {data.order}, of which kernels predict, "
+                f"length must be above the order {order_of(data)}, of which kernels predict, "
                 f"not {arch.length}"
             )
         if arch.states > arch.d + 1:
@@ -116,7 +134,7 @@ class RunSettings:
         recipe: the trainer and its numbers.
         p, q: switching probabilities of binary chains, one for all models or one per model.
         data: instead of them, the one chain of all models, on any number of states and of any
-            order, or the law of kernels that are drawn anew for every sequence.
+            order, a hidden Markov process, or the law of kernels drawn anew for every sequence.
         seeds: one per model; a model's start depends on its own seed alone.
         init: kind of start, see ``initial_weights``, or "given" (weights passed to ``train``).
         init_std, init_value, noise: see ``initial_weights``.
@@ -159,7 +177,7 @@ class RunSettings:
     test_batch: int = 64
     dtype: str = "float64"
     device: str = "cpu"
-    data: MarkovChain | OrderChain | Prior | None = None
+    data: Data | None = None
     members: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -200,7 +218,7 @@ class RunSettings:
         _ = self.every_data
 
     @property
-    def every_data(self) -> list[MarkovChain | OrderChain | Prior]:
+    def every_data(self) -> list[Data]:
         """The data of every model."""
         if self.data is not None:
             return [self.data] * self.members

@@ -25,7 +25,7 @@ LOSSES = [
     ("mess3", {"x": 0.15, "a": 0.6}, (1.0910677953, 1.0893914935, 1.0890037714, 1.0888885306)),
     ("mess3", {}, (0.8577189840, 0.8133556845, 0.7981176133, 0.7934796736)),
     ("golden-mean", {}, (0.4620981204,) * 4),
-    ("even", {}, (0.60593916, 0.54930614, 0.53401864, 0.48007825)),
+    ("even", {}, (0.6059391566, 0.5493061443, 0.5340186385, 0.4800782499)),
     # two of three bits are random, and places are told apart by the past alone
     ("z1r", {}, (0.6365141683, 0.4620981204, math.log(2) / 3, math.log(2) / 3)),
 ]  # fmt: skip
@@ -53,7 +53,7 @@ def word_law(found, length):
 @pytest.mark.parametrize("name, numbers, known", LOSSES)
 def test_losses_are_the_known_ones(name, numbers, known):
     found = process(name, **numbers).ngram_losses(8)
-    assert [found[n - 1] for n in (2, 3, 4, 8)] == pytest.approx(known, abs=1e-8)
+    assert [found[n - 1] for n in (2, 3, 4, 8)] == pytest.approx(known, abs=1e-9)
 
 
 def test_bounds_of_the_entropy_rate_are_the_known_ones():

@@ -47,6 +47,36 @@ class AnyChain(OneChain):
                "doubly-stochastic:0.75,dirichlet:0.25."),
     ] = None  # fmt: skip
 
+    process: Annotated[
+        str | None,
+        option(CHAIN, "PROCESS", "A hidden Markov process by name, with its numbers: "
+               "flips:p=0.9,q=0.9,epsilon=0.2, mess3:x=0.05,a=0.85, golden-mean, even, rrxor or "
+               "z1r."),
+    ] = None  # fmt: skip
+    emission: Annotated[
+        Path | None,
+        option(CHAIN, "FILE", "Chances of the symbols that each state of --kernel emits: a row a "
+               "state. The chain is then hidden."),
+    ] = None  # fmt: skip
+
+    def hidden_process(self) -> HiddenMarkovProcess | None:
+        """The hidden process of --process, or of --kernel and --emission, if one is given."""
+        from flowsim.chains.hidden import HiddenMarkovProcess, process
+
+        others = (self.p, self.q, self.states, self.order, self.prior)
+        if self.process is not None:
+            if any(x is not None for x in (*others, self.kernel, self.emission)):
+                raise InputError("--process gives the whole process: omit the other options")
+            name, numbers = _process_words(self.process)
+            return process(name, **numbers)
+        if self.emission is None:
+            return None
+        if self.kernel is None or any(x is not None for x in others):
+            raise InputError("--emission goes with --kernel alone")
+        return HiddenMarkovProcess.from_emission(
+            read_kernel(self.kernel), read_kernel(self.emission)
+        )
+
     def any_chain(self) -> MarkovChain | OrderChain:
         """The chain that the options describe; InputError unless they describe one."""
         if self.kernel is not None:
@@ -181,36 +211,7 @@ class Chain(AnyChain):
                f"Symbols of a sequence, of --prior.  [default: {options.DEFAULT_LENGTH}]",
                min=1, max=10**6, show_default=False),
     ] = None  # fmt: skip
-    process: Annotated[
-        str | None,
-        option(CHAIN, "PROCESS", "A hidden Markov process by name, with its numbers: "
-               "flips:p=0.9,q=0.9,epsilon=0.2, mess3:x=0.05,a=0.85, golden-mean, even, rrxor or "
-               "z1r."),
-    ] = None  # fmt: skip
-    emission: Annotated[
-        Path | None,
-        option(CHAIN, "FILE", "Chances of the symbols that each state of --kernel emits: a row a "
-               "state. The chain is then hidden."),
-    ] = None  # fmt: skip
     as_json: options.Json = False
-
-    def hidden_process(self) -> HiddenMarkovProcess | None:
-        """The hidden process of --process, or of --kernel and --emission, if one is given."""
-        from flowsim.chains.hidden import HiddenMarkovProcess, process
-
-        others = (self.p, self.q, self.states, self.order, self.prior)
-        if self.process is not None:
-            if any(x is not None for x in (*others, self.kernel, self.emission)):
-                raise InputError("--process gives the whole process: omit the other options")
-            name, numbers = _process_words(self.process)
-            return process(name, **numbers)
-        if self.emission is None:
-            return None
-        if self.kernel is None or any(x is not None for x in others):
-            raise InputError("--emission goes with --kernel alone")
-        return HiddenMarkovProcess.from_emission(
-            read_kernel(self.kernel), read_kernel(self.emission)
-        )
 
 
 def _process_words(words: str) -> tuple[str, dict[str, float]]:

@@ -17,10 +17,8 @@ from flowsim.training.recipe import Recipe
 if TYPE_CHECKING:
     import xarray as xr
 
-    from flowsim.chains.higher_order import OrderChain
-    from flowsim.chains.priors import Prior
-    from flowsim.markov import MarkovChain
-    from full_model.training.settings import RunSettings
+    from full_model.model.architecture import Architecture
+    from full_model.training.settings import Data, RunSettings
 
 
 @dataclass(frozen=True)
@@ -38,6 +36,29 @@ class Train(AnyChain, Printed):
     ] = None  # fmt: skip
     untied: Annotated[
         bool, flag(FULL, "--untied", "Untie the last linear map from the embedding.")
+    ] = False
+    mixer: Annotated[
+        Literal["attention", "ssm"],
+        option(FULL, "KIND", "What mixes positions: attention, or ssm in its place, a diagonal "
+               "linear recurrence (state-space layer)."),
+    ] = "attention"  # fmt: skip
+    decay: Annotated[
+        Literal["signed", "positive"] | None,
+        option(FULL, "KIND", "Decays of the ssm: signed, in (-1, 1), or positive, in (0, 1).  "
+               "[default: signed]"),
+    ] = None  # fmt: skip
+    channels: Annotated[
+        int | None,
+        option(FULL, "M", "Channels of the ssm; 2d - 1 give it as many weights as attention, less "
+               "one.  [default: d]", min=1, max=10**6, show_default=False),
+    ] = None  # fmt: skip
+    convolution: Annotated[
+        int | None,
+        option(FULL, "W", "Convolve what the mixer reads over the last W symbols.  "
+               "[default: none]", min=1, max=10**6, show_default=False),
+    ] = None  # fmt: skip
+    channel_relu: Annotated[
+        bool, flag(FULL, "--channel-relu", "Put a ReLU before the ssm's recurrence.")
     ] = False
     attention_kind: Annotated[
         Literal["softmax", "uniform", "none"],
@@ -124,8 +145,10 @@ class Train(AnyChain, Printed):
     resume: options.Resume = False
     overwrite: options.Overwrite = False
 
-    def data(self) -> MarkovChain | OrderChain | Prior | None:
+    def data(self) -> Data | None:
         """What the S logits train on; None for the binary chain of --p and --q alone."""
+        if (process := self.hidden_process()) is not None:
+            return process
         if self.prior is not None:
             return self.any_prior()
         chosen = (self.states, self.kernel, self.order) != (None, None, None)
@@ -148,15 +171,16 @@ class Train(AnyChain, Printed):
 def train(given: Train) -> None:
     """Train the full transformer, one or many models at once, and record what it learned.
 
-    With --p and --q alone the chain is binary and the model has one logit. With --states, --kernel
-    or --prior, as of flowsim chain, it has a logit for every state; with --prior every sequence has
-    a kernel of its own.
+    With --p and --q alone the chain is binary and the model has one logit. With --states,
+    --kernel, --process or --prior, as of flowsim chain, it has a logit for every symbol; with
+    --prior every sequence has a kernel of its own, and with --process the chain is hidden.
 
     \b
     Examples:
       flowsim train --p 0.5 --q 0.8 --trainer gd --length 6 --steps 2000 --plot
       flowsim train --states 5 --p 0.9 --trainer gd --length 3 --hidden 20 --plot
       flowsim train --prior dirichlet --states 2 --layers 2 --length 32 --plot
+      flowsim train --process mess3 --mixer ssm --length 6 --trainer gd --steps 2000 --plot
     """
     _check(given)
     settings = _settings(given)
@@ -175,12 +199,14 @@ def _check(given: Train) -> None:
         raise InputError("--learning-rate and --schedule go with steps; the flow has --horizon")
     hidden = 4 * given.d if given.hidden is None else given.hidden
     batch = given.batch if given.recipe().loss == "sampled" else 0
+    if given.mixer == "ssm" and given.attention_kind != "softmax":
+        raise InputError("--mixer ssm stands in place of attention: omit --attention-kind")
     if not batch and given.attention_kind != "none" and data is None:
         sizes.check_enumeration(given.length)
     sizes.check_training(
         given.d, given.length, given.layers, hidden, given.seeds, batch, given.steps,
-        states=2 if data is None else data.states,
-        contexts=0 if given.prior is None or data is None else int(data.states**data.order),
+        states=_symbols(data),
+        contexts=0 if given.prior is None else _symbols(data) ** (given.order or 1),
     )  # fmt: skip
     from flowsim.records.netcdf import check_output
 
@@ -194,19 +220,12 @@ def _check(given: Train) -> None:
 
 def _settings(given: Train) -> RunSettings:
     """Everything that decides the run's numbers."""
-    from full_model.model.architecture import Architecture
     from full_model.training.settings import RunSettings
 
     data = given.data()
     chain = given.chain() if data is None else None
-    arch = Architecture(
-        given.d, given.length, given.layers, given.heads, given.hidden, tied=not given.untied,
-        attention=given.attention_kind, activation=given.activation, layer_norm=given.layer_norm,
-        states=2 if data is None else data.states, output="binary" if data is None else "states",
-        positions=given.positions, window=given.window,
-    )  # fmt: skip
     return RunSettings(
-        arch, given.recipe(),
+        _architecture(given, data), given.recipe(),
         p=None if chain is None else (chain.p,), q=None if chain is None else (chain.q,),
         data=data,
         seeds=tuple(range(given.seed, given.seed + given.seeds)),
@@ -215,6 +234,26 @@ def _settings(given: Train) -> RunSettings:
         data_seed=given.seed, telemetry_every=given.telemetry_every, dtype=given.dtype,
         device=given.device,
     )  # fmt: skip
+
+
+def _architecture(given: Train, data: Data | None) -> Architecture:
+    """What is trained."""
+    from full_model.model.architecture import Architecture
+
+    return Architecture(
+        given.d, given.length, given.layers, given.heads, given.hidden, tied=not given.untied,
+        attention="ssm" if given.mixer == "ssm" else given.attention_kind,
+        activation=given.activation, layer_norm=given.layer_norm, states=_symbols(data),
+        output="binary" if data is None else "states", positions=given.positions,
+        window=given.window, channels=given.channels, decay=given.decay,
+        convolution=given.convolution,
+        channel_activation="relu" if given.channel_relu else None,
+    )  # fmt: skip
+
+
+def _symbols(data: Data | None) -> int:
+    """S of the logits; 2 of the binary chain."""
+    return 2 if data is None else int(getattr(data, "symbols", 0) or data.states)
 
 
 def _run(given: Train, settings: RunSettings) -> xr.Dataset:

@@ -1,11 +1,16 @@
 """The arguments of the canonical model of a hidden chain whose symbols are flipped."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from flowsim.chain import BinaryChain
 from flowsim.models.arguments import BIAS, OnBinaryChain
-from flowsim.models.flips.chain import FlippedChain
 from flowsim.spec import Parameter
+
+if TYPE_CHECKING:
+    from flowsim.models.flips.chain import FlippedChain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,4 +25,6 @@ class Flips(OnBinaryChain):
     bias: str = BIAS.field()
 
     def chain(self) -> FlippedChain:
+        from flowsim.models.flips.chain import FlippedChain
+
         return FlippedChain.of(BinaryChain(self.p, self.q), self.flip)

@@ -5,25 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flowsim.chain import BinaryChain
+from flowsim.chains.hidden import HiddenMarkovProcess, process
+from flowsim.chains.seen import SeenChain
 from flowsim.errors import InputError
 
 
 @dataclass(frozen=True)
-class FlippedChain(BinaryChain):
-    """The first-order chain with the same pairs of neighbours as a flipped hidden chain.
-
-    p̃ = P(x' = 1 | x = 0) and q̃ = P(x' = 0 | x = 1) of the symbols x that are seen.
+class FlippedChain(SeenChain):
+    """What is seen of the hidden chain (p, q) of z, each symbol 1 − z with the same chance ε.
 
     Attributes:
         hidden: the chain (p, q) of z.
-        flip: ε, the chance that x is 1 − z, at every place alike.
+        flip: ε.
     """
 
     hidden: BinaryChain
     flip: float
 
     @classmethod
-    def of(cls, hidden: BinaryChain, flip: float) -> FlippedChain:
+    def of(  # type: ignore[override]
+        cls, hidden: BinaryChain, flip: float
+    ) -> FlippedChain:
         """The chain of x: 1 − p̃ − q̃ = (1 − 2ε)² (1 − p − q) π₀π₁/(π̃₀π̃₁).
 
         Raises:
@@ -35,4 +37,6 @@ class FlippedChain(BinaryChain):
         seen_zero, seen_one = zero + flip * (one - zero), one + flip * (zero - one)
         eigenvalue = (1 - 2 * flip) ** 2 * hidden.second_eigenvalue
         eigenvalue *= (zero / seen_zero) * (one / seen_one)
-        return cls(seen_one * (1 - eigenvalue), seen_zero * (1 - eigenvalue), hidden, float(flip))
+        flips: HiddenMarkovProcess = process("flips", p=hidden.p, q=hidden.q, epsilon=flip)
+        p, q = seen_one * (1 - eigenvalue), seen_zero * (1 - eigenvalue)
+        return cls(p, q, flips, hidden, float(flip))

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from flowsim.chain import BinaryChain
+from flowsim.chains.hidden import process
+from flowsim.chains.seen import SeenChain
 from flowsim.errors import InputError
 from flowsim.flow.orbits import find_limits
 from flowsim.labels import Label
@@ -22,6 +24,7 @@ from full_model import (
     unigram_trap,
     with_noise,
 )
+from full_model.model.hidden_source import HiddenSource
 
 CHAINS = [BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3), BinaryChain(0.95, 0.9)]
 KINDS = [
@@ -39,6 +42,8 @@ KINDS = [
     {"positions": "relative", "heads": 2},
     {"positions": "relative-values", "heads": 2},
     {"positions": "none"},
+    {"attention": "ssm", "convolution": 2, "channels": 3},
+    {"attention": "ssm", "decay": "positive", "tied": False},
 ]
 
 
@@ -59,7 +64,9 @@ def at_unigram(weights, chain, embedding=None):
 
 def by_autograd(arch, weights, chain):
     """The enumerated loss's Hessian over (b, e) or (b, u, e), b eliminated, over π₀π₁."""
-    loss = PopulationLoss(arch, MarkovSource.of(chain))
+    hidden = isinstance(chain, SeenChain)
+    source = HiddenSource(chain.process) if hidden else MarkovSource.of(chain)
+    loss = PopulationLoss(arch, source)
     names = ["embedding"] if arch.tied else ["unembedding", "embedding"]
     point = at_unigram(weights, chain)
 
@@ -96,6 +103,26 @@ def test_it_is_the_hessian(kind, chain):
             found = trap_matrix(arch, weights, chain)
             error = (found - by_autograd(arch, weights, chain)).abs().max()
             assert error < 1e-10 * max(1.0, float(found.abs().max())), (d, length, scale)
+
+
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2], KINDS[1], KINDS[-1]], ids=str)
+@pytest.mark.parametrize("name", ["flips", "even"])
+def test_of_a_hidden_process_it_is_the_hessian(kind, name):
+    """Of flips the lags fall by λ; of the even process they do not fall by one ratio."""
+    chain, arch = SeenChain.of(process(name)), Architecture(2, 5, **kind)
+    weights = drawn(arch, 4)
+    found = trap_matrix(arch, weights, chain)
+    expected = by_autograd(arch, weights, chain)
+    assert (found - expected).abs().max() < 1e-10 * max(1.0, float(found.abs().max()))
+
+
+def test_lags_of_flips_fall_by_the_hidden_eigenvalue():
+    seen = SeenChain.of(process("flips", p=0.9, q=0.7, epsilon=0.2))
+    assert np.abs(seen.lag_ratios(6) - (-0.6) ** np.arange(6)).max() < 1e-14
+    with pytest.raises(InputError, match="not correlated"):
+        SeenChain.of(process("rrxor")).lag_ratios(3)
+    with pytest.raises(InputError, match="sees two symbols"):
+        SeenChain.of(process("mess3"))
 
 
 def test_long_contexts_need_no_sequences():

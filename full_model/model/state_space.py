@@ -1,0 +1,61 @@
+"""A diagonal linear recurrence over positions, and the convolution that may stand before it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+#: How raw numbers become decays: in (−1, 1) and in (0, 1).
+DECAYS = {"signed": torch.tanh, "positive": torch.sigmoid}
+
+
+def scan(decay: Tensor, inputs: Tensor) -> Tensor:
+    """h_n = a ⊙ h_{n−1} + u_n with h_0 = 0, in log₂ N rounds.
+
+    After the round with shift s, h_n is the sum of a^k u_{n−k} over k < 2s.
+
+    Args:
+        decay: a, shape (..., m), of either sign.
+        inputs: u, shape (..., batch, n, m).
+
+    Returns:
+        h, the inputs' shape.
+
+    >>> import torch
+    >>> from full_model.model.state_space import scan
+    >>> scan(torch.tensor([-0.5]), torch.ones(1, 4, 1)).flatten().tolist()
+    [1.0, 0.5, 0.75, 0.625]
+    """
+    power, h, shift = decay[..., None, None, :], inputs, 1
+    if h.shape[-2] == 1:
+        return h + 0 * power  # differentiable by the decay, which a single position does not show
+    while shift < h.shape[-2]:
+        h = torch.cat([h[..., :shift, :], h[..., shift:, :] + power * h[..., :-shift, :]], dim=-2)
+        power, shift = power * power, 2 * shift
+    return h
+
+
+def recur(decay: Tensor, inputs: Tensor) -> Tensor:
+    """The states of ``scan``, one position after the other."""
+    h = torch.zeros_like(inputs[..., 0, :])
+    states = []
+    for u in inputs.unbind(-2):
+        h = decay.unsqueeze(-2) * h + u
+        states.append(h)
+    return torch.stack(states, dim=-2)
+
+
+def convolve(taps: Tensor | None, inputs: Tensor) -> Tensor:
+    """u_n + Σ_{j<w} K_j ⊙ u_{n−j}, causal and by channels; the inputs without taps.
+
+    Args:
+        taps: K, shape (..., w, m); zero taps change nothing.
+        inputs: u, shape (..., batch, n, m).
+    """
+    if taps is None:
+        return inputs
+    found = inputs
+    for j in range(min(taps.shape[-2], inputs.shape[-2])):
+        late = taps[..., j, None, None, :] * inputs[..., : inputs.shape[-2] - j, :]
+        found = found + torch.nn.functional.pad(late, (0, 0, j, 0))
+    return found
