@@ -161,6 +161,15 @@ def test_the_excess_loss_of_every_model_keeps_its_digits():
                     assert found == pytest.approx(exact, rel=1e-7 + 1e-15 / abs(distance))
 
 
+def test_rows_in_a_thin_valley_are_not_in_doubt():
+    """Errors of steps across it change a row's speed: nine orbits in place of one were followed."""
+    model = model_at("rank-one", {"length": 2, "attention": True}, 1e-7)
+    found = flowsim.find_limits(model, starts_of(model, 20)[:20])
+    decided = found.label != Label.UNRESOLVED
+    assert decided.mean() >= 0.8 and (found.rule != Rule.SHADOWS).all()
+    assert found.evaluations[decided].max() < 3e5
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("q, length, seed", [(0.59, 8, 9), (0.58, 2, 9)])
 def test_rows_that_drift_keep_their_loss_for_ever(q, length, seed):

@@ -262,20 +262,23 @@ def test_steps_are_as_long_as_their_errors_allow():
     assert stuck.follow(100) == NOT_FINITE and 16 <= stuck.count[ATTEMPTS] <= 18
 
 
-def test_the_slowest_passage_is_recorded():
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_slowest_passage_is_recorded_where_the_row_speeds_up(sign):
     speeds, seen = [1.0, 0.5, 0.2, 0.6, 0.7, 0.1, 0.29, 0.3000001, 5.0, 0.01], []
     for most in range(1, 10):
         left = iter(speeds)
 
         def linearise(row, left=left):
-            row.velocity[0] = next(left)
+            row.velocity[0], row.derivative[0, 0] = next(left), sign
             return 0
 
         flow = Flow(linearise=linearise)
         assert flow.follow(most) == OUT_OF_STEPS
         seen.append(flow.number[[SLOWEST, PASSED]].tolist())
-    assert seen == [[0.5, np.inf], [0.2, np.inf], [0.2, np.inf], [0.2, 0.2], [0.1, 0.2],
-                    [0.1, 0.2], [0.1, 0.1], [0.1, 0.1], [0.01, 0.1]]  # fmt: skip
+    slowest = [0.5, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1, 0.1, 0.01]
+    passed = [np.inf, np.inf, np.inf, 0.2, 0.2, 0.2, 0.1, 0.1, 0.1]
+    assert [s for s, _ in seen] == slowest
+    assert [p for _, p in seen] == (passed if sign > 0 else [np.inf] * 9)
 
 
 def test_levels_that_are_missing_and_failures_end_a_row():

@@ -210,10 +210,23 @@ def why_not(status):
 
 
 @template(no_cpython_wrapper=True)
+def speeds_up(velocity, derivative):
+    """Whether |dy/dt| grows along the row."""
+    growth = 0.0
+    for i in range(len(velocity)):
+        for j in range(len(velocity)):
+            growth += velocity[i] * derivative[i, j] * velocity[j]
+    return growth > 0.0
+
+
+@template(no_cpython_wrapper=True)
 def note_speed(row: TrajectoryWorkspace, number):
-    """Keep the smallest speed met, and the smallest that was followed by a larger one."""
+    """Keep the smallest speed met, and the smallest that was followed by a larger one.
+
+    The row must speed up where it is larger: errors of steps in what is stiff slow down.
+    """
     speed = largest_of(row.velocity)
-    if speed > _SPEEDS_UP * number[SLOWEST]:
+    if speed > _SPEEDS_UP * number[SLOWEST] and speeds_up(row.velocity, row.derivative):
         number[PASSED] = min(number[PASSED], number[SLOWEST])
     number[SLOWEST] = min(number[SLOWEST], speed)
 
