@@ -1,9 +1,8 @@
-"""What is proven of the single-layer model, by the papers and by us, checked: ``verify``.
+"""Checks of the papers' theorems on the single-layer model: ``verify``.
 
 Every claim is evaluated on the exact population loss with weights drawn at random wherever the
 statement leaves them free, over several seeds; the worst seed is reported. The claims are Thm. 1's
-global minima and App. D's trained weights, Thms. 2 and 3 on the unigram, its critical set e = 0
-with all other weights free, and the lemmas.
+global minima and App. D's trained weights, Thms. 2 and 3 on the unigram, and the lemmas.
 """
 
 from __future__ import annotations
@@ -26,14 +25,13 @@ from full_model.model.batches import threads_for, widest
 from full_model.model.population import PopulationLoss
 from full_model.model.sources import MarkovSource
 from full_model.model.transformer import forward
-from full_model.theorems.trap import trap_matrix
 
 TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One line of the table: what is claimed, the number expected and found, and the verdict.
+    """One line of the table: a claim, the number expected and found, and whether it passed.
 
     ``error`` is the largest deviation over the seeds; for a claim about a sign, expected and found
     are words and the error is 0 (held at every seed) or the share of seeds where it failed.
@@ -56,7 +54,7 @@ class Claim:
 
 
 def format_claims(claims: list[Claim]) -> str:
-    """The table that ``flowsim verify`` prints: claim, expected, found, error, verdict.
+    """The table that ``flowsim verify`` prints.
 
     >>> import full_model
     >>> claim = full_model.Claim("unigram loss", 0.6663, 0.6663, error=0.0, passed=True)
@@ -70,23 +68,15 @@ def format_claims(claims: list[Claim]) -> str:
 
     rows = [("claim", "expected", "found", "error", "")]
     for c in claims:
-        verdict = "ok" if c.passed else "FAILED"
-        rows.append((c.claim, text(c.expected), text(c.found), f"{c.error:.1e}", verdict))
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    lines = []
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        lines.append("  ".join([*cells, row[4]]).rstrip())
-    return "\n".join(lines)
+        passed = "ok" if c.passed else "FAILED"
+        rows.append((c.claim, text(c.expected), text(c.found), f"{c.error:.1e}", passed))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    cells = (map(str.ljust, row, widths) for row in rows)
+    return "\n".join("  ".join(row).rstrip() for row in cells)
 
 
-def equal(
-    claim: str,
-    expected: float,
-    found: list[float],
-    tolerance: float = TOLERANCE,
-    scale: float = 1.0,
-) -> Claim:
+def equal(claim: str, expected: float, found: list[float], tolerance: float = TOLERANCE,
+          scale: float = 1.0) -> Claim:  # fmt: skip
     """The claim that all found numbers are the expected one.
 
     The error may be ``tolerance``, times ``scale`` where the terms that cancel are larger than 1.
@@ -194,17 +184,10 @@ def appendix_d() -> list[Claim]:
     d, r, opening = 4, 16, 5
     e, p, w1, b = 0.3618, -0.1539, 0.3264, -0.1229
     arch = Architecture(d, 1, hidden=r)
-    one = torch.ones((), dtype=torch.float64)
-    point = RankOnePoint(
-        e * math.sqrt(d) * one,
-        torch.full((1,), p * math.sqrt(d), dtype=torch.float64),
-        w1 * d * one,
-        w1 * d * one,
-        0 * one,
-        0 * one,
-        b * one,
-        e * math.sqrt(d) * one,
-    )
+    numbers = [torch.tensor(v, dtype=torch.float64)
+               for v in (e * d**0.5, w1 * d, w1 * d, 0.0, 0.0, b, e * d**0.5)]  # fmt: skip
+    rho = torch.full((1,), p * d**0.5, dtype=torch.float64)
+    point = RankOnePoint(numbers[0], rho, *numbers[1:])
     signs = torch.where(torch.arange(r) < opening, 1.0, -1.0).double()
     logits = forward(arch, lift_rank_one(point, arch, hidden_signs=signs), torch.tensor([[1], [0]]))
     published = {"1": (0.819055, 0.694036), "0": (-1.389671, 0.199460)}
@@ -220,9 +203,8 @@ def appendix_d() -> list[Claim]:
     return claims
 
 
-_PERTURBATIONS = 64
-#: Below this |p + q − 1| rounding hides the signs, and far below it those of small steps.
-_NEAR_SIGNS, _NEAR_STEPS = 1e-4, 1e-2
+#: Below this |p + q − 1| rounding hides the signs.
+_NEAR_SIGNS = 1e-4
 #: Below this (p + q − 1)²π₀π₁, the size of the block's smallest eigenvalues, rounding decides too.
 _ROUNDED = 1e-14
 
@@ -233,9 +215,8 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
     pi0, pi1 = chain.stationary
     excess = chain.switching_factor - 1
     near_signs = abs(excess) < _NEAR_SIGNS or excess**2 * pi0 * pi1 < _ROUNDED
-    near_steps = abs(excess) < _NEAR_STEPS
     names = ["bias", "embedding"] if arch.tied else ["bias", "unembedding", "embedding"]
-    values, slopes, blocks, spectra, elsewhere, signs, moves = [], [], [], [], [], [], []
+    values, slopes, blocks, spectra, elsewhere, signs = [], [], [], [], [], []
     for seed in seeds:
         g = generator_of(seed)
         weights = free_weights(arch, g)
@@ -252,7 +233,6 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
         spectra.append(float((found - wanted).abs().max()))
         elsewhere.append(rest)
         signs.append(_inertia(found) == _predicted_inertia(weights["positions"], excess, arch.tied))
-        moves.append(_moves(loss, weights, block, names, g))
     title = "Thm. 2, tied" if arch.tied else "Thm. 3, untied"
     matrix = "π₀π₁[1 uᵀ; u V]" if arch.tied else "π₀π₁[1 uᵀ 0; u mean pₙpₙᵀ (p+q−1)I; 0 · 0]"
     claims = [
@@ -266,12 +246,8 @@ def unigram_point(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) ->
         return claims
     if not arch.tied:
         claims.append(held(f"{title}: block at p + q = {excess + 1:g}", "indefinite", signs))
-        if not near_steps:
-            claims.append(held(f"{title}: some small step", "lowers the loss", moves))
     elif excess > 0:
         claims.append(held(f"{title}: block at p + q > 1", "positive definite", signs))
-        if not near_steps:
-            claims.append(held(f"{title}: every small step tried", "raises the loss", moves))
     else:
         claims.append(held(f"{title}: block at p + q < 1", "as the Schur complement", signs))
     return claims
@@ -324,19 +300,13 @@ def hessian_rows(
     """
     free = {name: w.clone().requires_grad_() for name, w in weights.items()}
     others = [name for name in free if name not in names]
-    gradient = dict(
-        zip(
-            free,
-            torch.autograd.grad(loss(free), list(free.values()), create_graph=True),
-            strict=True,
-        )
-    )
+    slopes = torch.autograd.grad(loss(free), list(free.values()), create_graph=True)
+    gradient = dict(zip(free, slopes, strict=True))
     rows, outside = [], 0.0
     for name in names:
         for entry in gradient[name].reshape(-1):
-            row = torch.autograd.grad(
-                entry, [free[k] for k in names + others], retain_graph=True, materialize_grads=True
-            )
+            row = torch.autograd.grad(entry, [free[k] for k in names + others],
+                                      retain_graph=True, materialize_grads=True)  # fmt: skip
             rows.append(torch.cat([part.reshape(-1) for part in row[: len(names)]]))
             outside = max([outside, *(float(part.abs().max()) for part in row[len(names) :])])
     probe = sum(
@@ -349,118 +319,8 @@ def hessian_rows(
     return torch.stack(rows), outside
 
 
-def _moves(
-    loss: PopulationLoss, weights: Weights, block: Tensor, names: list[str], g: torch.Generator
-) -> bool:
-    """Tied: random steps of all weights all raise the loss. Untied: the steepest one lowers it.
-
-    A tied step has length 0.01 λ_min, where the second order outweighs the third, half of its
-    square in the block's weights: a direction drawn from all weights alike has so little there that
-    rounding would decide.
-    """
-    eigenvalues, vectors = torch.linalg.eigh(block)
-    base = float(loss(weights))
-    if loss.arch.tied:
-        radius = 0.01 * max(float(eigenvalues[0]), 0.0)
-        steps = _random_steps(weights, names, g)
-        moved = {name: w + radius * steps[name] for name, w in weights.items()}
-        return bool((loss(moved) > base).all())
-    for size in (1e-1, 1e-2, 1e-3, 1e-4):
-        moved, start = dict(weights), 0
-        for name in names:
-            count = weights[name].numel()
-            step = vectors[start : start + count, 0].reshape(weights[name].shape)
-            moved[name], start = weights[name] + size * step, start + count
-        if float(loss(moved)) < base:
-            return True
-    return False
-
-
-def _random_steps(weights: Weights, names: list[str], g: torch.Generator) -> Weights:
-    """Unit steps of all weights, each (64, *shape), with length 1/√2 in ``names`` and outside."""
-    steps = {
-        name: torch.randn((_PERTURBATIONS, *w.shape), dtype=w.dtype, generator=g)
-        for name, w in weights.items()
-    }
-    for part in (names, [name for name in steps if name not in names]):
-        squares = [steps[name].reshape(_PERTURBATIONS, -1).square().sum(1) for name in part]
-        length = (2 * torch.stack(squares).sum(0)).sqrt()
-        for name in part:
-            steps[name] = steps[name] / length.reshape(-1, *[1] * weights[name].ndim)
-    return steps
-
-
-#: Eigenvalues within this share of the largest are taken to have no sign.
-_UNSIGNED = 1e-9
-#: Below this |p + q − 1| the unigram is as good as the bigram, hence no trap.
-_NOTHING_TO_LEARN = 1e-4
-#: Rounding of the Hessian's entries over the tolerance of a claim. Dividing by a smaller π₀π₁ lets
-#: errors of rounding alone be larger than that.
-_ROUNDED_ENTRIES = 1e-5
-
-
-def unigram_set(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[Claim]:
-    """e = 0 (and u = 0), b = log π₁/π₀, attention and feed-forward free: gradient, Hessian, sign.
-
-    The Hessian in (b, e) or (b, u, e) is automatic differentiation's of the enumerated loss; with b
-    eliminated and divided by π₀π₁ it must be S, and call the same seeds traps. Source: own
-    derivation, docs/derivations/12.md.
-    """
-    arch = loss.arch
-    pi0, pi1 = chain.stationary
-    names = ["bias", "embedding"] if arch.tied else ["bias", "unembedding", "embedding"]
-    slopes, errors, elsewhere, lowest, wanted, kinds, expected = [], [], [], [], [], [], []
-    rounded = _ROUNDED_ENTRIES / (pi0 * pi1)
-    for seed in seeds:
-        g = generator_of(seed)
-        weights = free_weights(arch, g)
-        for name in names:
-            weights[name] = torch.zeros_like(weights[name])
-        weights["bias"] = torch.tensor(math.log(pi1 / pi0), dtype=torch.float64)
-        slopes.append(norm(loss.value_and_gradient(weights)[1]))
-        block, rest = hessian_rows(loss, weights, names, g)
-        schur = block[1:, 1:] - torch.outer(block[1:, 0], block[0, 1:]) / block[0, 0]
-        found, reference = trap_matrix(arch, weights, chain), schur / (pi0 * pi1)
-        largest = max(float(reference.abs().max()), float(block.abs().max()) / (pi0 * pi1))
-        scale = max(1.0, largest, rounded)
-        errors.append(float((found - reference).abs().max()) / scale)
-        elsewhere.append(rest)
-        values, others = torch.linalg.eigvalsh(found), torch.linalg.eigvalsh(reference)
-        lowest.append(float(values[0]))
-        wanted.append(float(others[0]))
-        kinds.append(_kind(values, scale))
-        expected.append(_kind(others, scale))
-    title = f"e = {'' if arch.tied else 'u = '}0, all else free"
-    least = min(range(len(seeds)), key=lambda i: lowest[i])
-    size = max(rounded, *(abs(number) for number in lowest))
-    claims = [
-        equal(f"{title}: gradient", 0.0, slopes),
-        equal(f"{title}: Hessian/π₀π₁, b eliminated, minus S, relative", 0.0, errors),
-        equal(f"{title}: Hessian outside (b, e)", 0.0, elsewhere),
-        equal(f"{title}: smallest eigenvalue of S", wanted[least], [lowest[least]], scale=size),
-    ]
-    if abs(chain.second_eigenvalue) >= _NOTHING_TO_LEARN:
-        same = [kinds == expected]
-        claims.append(held(f"{title}: the Hessian's verdict", _verdict(expected), same))
-    return claims
-
-
-def _kind(values: Tensor, scale: float) -> str:
-    """What the signs of ascending eigenvalues say of the point."""
-    if abs(float(values[0])) <= _UNSIGNED * scale:
-        return "undecided"
-    return "trap" if values[0] > 0 else "saddle"
-
-
-def _verdict(kinds: list[str]) -> str:
-    """How many of the drawn points are what, for instance "trap at 5, saddle at 3 of 8 seeds"."""
-    counts = [(word, kinds.count(word)) for word in ("trap", "saddle", "undecided")]
-    parts = [f"{word} at {count}" for word, count in counts if count]
-    return f"{', '.join(parts)} of {len(kinds)} seeds"
-
-
-#: Groups of claims: four of a tied model, four of an untied one.
-GROUPS = 8
+#: Groups of claims: three of a tied model, three of an untied one.
+GROUPS = 6
 
 
 def verify(
@@ -470,7 +330,7 @@ def verify(
     seeds: Iterable[int] = range(8),
     progress: Callable[[int], object] | None = None,
 ) -> list[Claim]:
-    """Check AM's theorems 1 to 3, lemmas 1 and 2, the numbers of App. D, and S on the full model.
+    """Check AM's theorems 1 to 3, lemmas 1 and 2, and the numbers of App. D on the full model.
 
     Args:
         chain: the data, any p and q.
@@ -485,13 +345,11 @@ def verify(
     Raises:
         InputError: no seed, or d or N out of range.
 
-    Sources: AM Thms. 1, 2, 3, Lemmas 1, 2, App. D; for S, the matrix whose sign says whether e = 0
-    traps with all other weights free, own derivation (docs/derivations/12.md). Three remarks of our
-    own. Tied weights reach the global minimum without the feed-forward layer only for p + q ≤ 1, so
-    that construction is checked untied beyond. AM claims definiteness (Thm. 2) for p + q > 1;
-    elsewhere the sign that the Schur complement of the same block predicts is checked. The bound
-    2(p + q − 1) on the block's eigenvalues is left out: it does not hold numerically. Claims about
-    signs are left out where |p + q − 1| is so small that rounding decides them.
+    Sources: AM Thms. 1, 2, 3, Lemmas 1, 2, App. D. Tied weights reach the global minimum without
+    the feed-forward layer only for p + q ≤ 1; beyond, that construction is checked untied. AM
+    claims definiteness (Thm. 2) for p + q > 1; elsewhere the sign of the block's Schur complement
+    is checked. The bound 2(p + q − 1) on the block's eigenvalues does not hold numerically and is
+    left out, as are signs where |p + q − 1| is so small that rounding decides them.
 
     >>> import flowsim, full_model
     >>> claims = full_model.verify(flowsim.BinaryChain(0.5, 0.8), d=2, length=3, seeds=[0])
@@ -506,7 +364,7 @@ def verify(
         arch = Architecture(d, length, tied=tied)
         loss = PopulationLoss(arch, MarkovSource.of(chain))
         with threads(threads_for(loss.tokens.numel() * widest(arch, length))):
-            for group in (global_minima, unigram_point, unigram_set, _lemmas):
+            for group in (global_minima, unigram_point, _lemmas):
                 claims += group(chain, loss, seeds)
                 if progress is not None:
                     progress(1)
@@ -535,11 +393,8 @@ def _lemmas(chain: BinaryChain, loss: PopulationLoss, seeds: list[int]) -> list[
         gaps.append(float(value) - kl - chain.entropy_rate)
         residual = law.unsqueeze(-1) * (logits.detach().sigmoid() - t) / loss.length
         by_lemma = torch.autograd.grad((residual * logits).sum(), list(free.values()))
-        off = [
-            float((found - gradient[name]).abs().max())
-            for name, found in zip(free, by_lemma, strict=True)
-        ]
-        slopes.append(max(off))
+        off = [(a - gradient[name]).abs().max() for name, a in zip(free, by_lemma, strict=True)]
+        slopes.append(float(max(off)))
     return [
         equal(f"Lemma 1, {kind}: loss minus KL minus entropy rate", 0.0, gaps, scale=max(losses)),
         equal(f"Lemma 2, {kind}: gradient minus E (f − t) ∇logit", 0.0, slopes, scale=max(sizes)),

@@ -78,27 +78,6 @@ def test_a_wrong_formula_fails(monkeypatch):
     assert sum(not c.passed for c in claims) >= 2
 
 
-def test_a_wrong_trap_matrix_fails(monkeypatch):
-    right = checked.trap_matrix
-
-    def wrong(arch, weights, chain):
-        return right(arch, weights, chain) - 20 * torch.eye(arch.d * (1 if arch.tied else 2))
-
-    monkeypatch.setattr(checked, "trap_matrix", wrong)
-    failed = [c.claim for c in verify(BinaryChain(0.5, 0.8), seeds=range(4)) if not c.passed]
-    assert [claim.split(": ")[1].split(",")[0] for claim in failed] == [
-        "Hessian/π₀π₁", "smallest eigenvalue of S", "the Hessian's verdict",
-        "Hessian/π₀π₁", "smallest eigenvalue of S",
-    ]  # fmt: skip
-
-
-def test_the_set_holds_traps_above_one():
-    claims = verify(BinaryChain(0.5, 0.8), seeds=range(8))
-    tied, untied = (str(c.found) for c in claims if "verdict" in c.claim)
-    assert tied.startswith("trap at") and "saddle at" in tied
-    assert untied == "saddle at 8 of 8 seeds"
-
-
 def test_table():
     table = format_claims(
         [Claim("loss", 0.5, 0.25, 0.25, False), Claim("sign", "definite", "definite", 0.0, True)]
