@@ -19,8 +19,6 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numba
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
 from numba.core.event import Event, Listener, register
 from numba.core.options import DefaultOptions
 
@@ -55,62 +53,6 @@ class _Compilation(Listener):
 register("numba:compile", _Compilation())
 
 
-class _Inner(JITCodeLibrary):
-    """A function that only compiled functions call: LLVM's code, which goes into its callers.
-
-    numba makes machine code of every function, and of all that it calls, again on every level of
-    calls. Nothing would use that of a function which Python cannot call. First compilation with
-    this class and the next, and without them, in processor seconds: rank-one 18.5 and 25.0, uniform
-    18.7 and 26.2, rank-one with attention 11.3 and 15.9, induction 9.8 and 12.0, canonical 4.9 and
-    4.5.
-    """
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._verify_declare_only_symbols()
-        self._finalized = True
-
-    def get_pointer_to_function(self, name: str) -> int:
-        return 0  # numba's word for a function without a way in from Python
-
-    def serialize_using_object_code(self) -> Any:
-        return self.serialize_using_bitcode()
-
-    @property
-    def codegen(self) -> Any:
-        return _NoEnvironment
-
-
-class _NoEnvironment:
-    """numba keeps a function's globals beside its machine code, of which there is none."""
-
-    @staticmethod
-    def set_env(name: str, environment: Any) -> None:
-        pass
-
-
-class _Late(_Inner):
-    """The same, optimised with its callers only.
-
-    numba optimises every function together with all that it calls, again on every level of calls.
-    """
-
-    def _optimize_final_module(self) -> None:
-        pass
-
-
-class _InnerCompiler(Compiler):
-    library = _Inner
-
-    def compile_extra(self, func: Callable[..., Any]) -> Any:
-        self.state.library = self.library(self.state.targetctx.codegen(), func.__qualname__)
-        return super().compile_extra(func)
-
-
-class _LateCompiler(_InnerCompiler):
-    library = _Late
-
-
 @cache
 def code_folder() -> str:
     """Where compiled code is kept: NUMBA_CACHE_DIR, or the user's cache."""
@@ -139,7 +81,6 @@ def compiled(
     inline: bool = False,
     no_cpython_wrapper: bool = False,
     nrt: bool = False,
-    optimize_in_caller: bool = False,
     tag: str = "",
 ) -> Any:
     """Decorator: compile ``function`` on its first call and keep the code on disk.
@@ -153,24 +94,20 @@ def compiled(
 
     Args:
         function: what to compile.
-        fused: a product and a sum may be rounded once.
-        reordered: that, and sums may be taken in any order, so that loops use vectors.
+        contract: a product and a sum may be rounded once.
+        reassoc: that, and sums may be taken in any order, so that loops use vectors.
         inline: its code is copied to where it is called. A call that passes arrays costs as much
             as some ten multiplications.
-        internal: called by compiled functions only, so that Python needs no way in, and there is
-            no machine code of it but in its callers'. First compilation takes a third less time.
-        makes_arrays: it makes arrays, or returns any. All others use those of their callers, and
-            numba does not count the users of each: counting, at every look at a field of a row,
-            took a third to a half of the time of a step.
-        late: internal, and optimised with its callers only: for what mostly hands on to others.
-            First compilation takes a third less time.
+        no_cpython_wrapper: called by compiled functions only, so that Python needs no way in.
+        nrt: it makes arrays, or returns any. All others use those of their callers, and numba does
+            not count the users of each: counting, at every look at a field of a workspace, took a
+            third to a half of the time of a step.
         tag: which of several copies of one function this is: part of the name of its file on disk.
     """
     if function is None:
         return partial(
             compiled, contract=contract, reassoc=reassoc, inline=inline,
-            no_cpython_wrapper=no_cpython_wrapper, nrt=nrt, optimize_in_caller=optimize_in_caller,
-            tag=tag,
+            no_cpython_wrapper=no_cpython_wrapper, nrt=nrt, tag=tag,
         )  # fmt: skip
     if tag:  # two copies have the same bytecode: numba tells them apart by this name alone
         function.__qualname__ = f"{function.__name__}__{tag}"
@@ -181,11 +118,9 @@ def compiled(
         allowed |= {"reassoc", "nsz"}
     # nothing is called from C; other threads go on meanwhile, such as those that answer a page
     options: Any = {"no_cfunc_wrapper": True, "forceinline": inline, "nogil": True}
-    options["no_cpython_wrapper"] = no_cpython_wrapper or optimize_in_caller
+    options["no_cpython_wrapper"] = no_cpython_wrapper
     if hasattr(DefaultOptions, "_nrt"):  # a name that numba may change
         options["_nrt"] = nrt
-    if no_cpython_wrapper or optimize_in_caller:
-        options["pipeline_class"] = _LateCompiler if optimize_in_caller else _InnerCompiler
     decorated = numba.njit(error_model="numpy", fastmath=allowed, **options)(function)
     before, config.CACHE_DIR = config.CACHE_DIR, code_folder()
     try:

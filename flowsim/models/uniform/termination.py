@@ -85,7 +85,7 @@ def end_loss(row, rule):
     return loss(row.y, row.reals, row.ints, row.memory)
 
 
-@compiled(optimize_in_caller=True)
+@compiled(no_cpython_wrapper=True)
 def _plane_attracts(y, reals, ints, memory, work):
     """Whether |e| falls close to the plane e = 0 below y."""
     point, rate = work[0, 0], work[0, 1]
@@ -97,7 +97,7 @@ def _plane_attracts(y, reals, ints, memory, work):
     return status == 0 and rate[0] < 0.0
 
 
-@compiled(optimize_in_caller=True)
+@compiled(no_cpython_wrapper=True)
 def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     """Whether a → ±∞ and e → 0 with e²a bounded, along a valley above the entropy rate.
 
@@ -127,7 +127,7 @@ def _drifts(y, velocity, jacobian, reals, ints, memory, work):
     return is_floor(point, steep, y[1] < _NO_W and rate[1] < 0.0)
 
 
-@compiled(optimize_in_caller=True)
+@compiled(no_cpython_wrapper=True)
 def push_outwards(y, velocity, jacobian):
     """D = ∂L/∂(e²) at constant e²a on the floor of the valley, else 0."""
     push = -0.5 * velocity[0] + y[2] * velocity[2] * math.exp(-2.0 * y[0])
