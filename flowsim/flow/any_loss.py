@@ -197,6 +197,18 @@ class BatchState:
         seen = self.chart.seen
         return size if seen is None else torch.where(seen, self.theta.abs(), size)
 
+    def revives(self) -> Tensor:
+        """Which rows have a coordinate near its invariant plane that grows, (m,).
+
+        However small it is: what rests beside it will not.
+        """
+        seen = self.chart.seen
+        if seen is None:
+            return torch.zeros_like(self.stuck)
+        growth = torch.where(seen, self.field, 0.0).amax(1)
+        steep: Tensor = self.model.jacobian(self.theta).abs().amax((1, 2))
+        return growth > _GROWING * steep
+
     def named(self) -> Tensor:
         """Which coordinates are logarithms that the model names, (m, k)."""
         chart = self.chart
@@ -451,6 +463,7 @@ def follow(
     levels, state = model.levels(), BatchState.at(model, start, steps)
     theta, why = start.clone(), torch.full_like(start[:, 0], _NOT_FINITE, dtype=torch.long)
     attempts, closest = torch.zeros_like(why), torch.full_like(start[:, 0], torch.inf)
+    revives = torch.zeros_like(why, dtype=torch.bool)
     # the least speed met; how near the row was to a critical point then, at its nearest, and at the
     # nearest that it left again
     slow = _speed(state)
@@ -475,7 +488,7 @@ def follow(
         if growth is not None:
             slows = (reason == _GOING) & growth.due[state.index] & (speed <= still)
             if bool(slows.any()):
-                rows = slows.nonzero()[:, 0]
+                rows = (slows & ~state.revives()).nonzero()[:, 0]
                 settles = growth.converged(model, state.index[rows])[0]
                 reason[rows[settles]] = _SETTLED
         if circles is not None:
@@ -493,6 +506,7 @@ def follow(
                 motion = model.field(last.theta), model.jacobian(last.theta)
                 growth.stuck(last.index, last.theta, *motion, last.time)
             why[index], attempts[index] = reason[done], attempt
+            revives[index] = state.revives()[done]
             theta[index] = torch.where(falls[done], 0.0, state.theta[done])
             closest[index] = torch.where(trapped, nearest[done], passed[done])
             stays = padded_indices(~done)
@@ -511,7 +525,7 @@ def follow(
         near = torch.where(speed < slow, distance, near)
         slow, nearest = torch.minimum(slow, speed), torch.minimum(nearest, distance)
     if growth is not None:
-        rows = ((why == _DIVERGED) | (why == _SETTLED)).nonzero()[:, 0]
+        rows = (((why == _DIVERGED) | (why == _SETTLED)) & ~revives).nonzero()[:, 0]
         settles, limit = growth.converged(model, rows)
         theta[rows[settles]], why[rows[settles]] = limit[settles], Rule.CAME_TO_REST
     if circles is not None:
@@ -568,7 +582,8 @@ class _Circles:
                 theta = state.chart.rows(tried).to_theta(returns.places[rows, -1])
                 self.period[rows] = returns.closed(rows, self.turns[rows], theta, self._fine)
                 self.turns[rows] = 0
-        returned = returns.note(attempt, index, state.y, state.field, _curve(state), state.time)
+        motion = state.y, state.field, _curve(state)
+        returned = returns.note(attempt, index, motion, state.theta, state.time)
         if bool(returned.any()):
             seem = torch.where(returned, returns.near(index), 0)
             self.turns[index] = torch.where(seem > 0, seem, self.turns[index])
@@ -627,11 +642,9 @@ def _verdict(
         index = padded_indices(quiet & (why == _GOING))
     if len(index):
         theta, field, jacobian = (x[index] for x in (rows.theta, rows.field, rows.jacobian))
-        grows = torch.zeros_like(index, dtype=torch.bool)
+        grows = rows.some(index).revives()
         if seen is not None:
-            growth, jacobian = torch.where(seen[index], field, 0.0), rows.model.jacobian(theta)
-            grows = growth.amax(1) > _GROWING * jacobian.abs().amax((1, 2))
-            field = rows.model.field(theta)
+            field, jacobian = rows.model.field(theta), rows.model.jacobian(theta)
         length, known = 1.0 + size[index].amax(1), 0.0 * speed[index, 0]
         if levels is None:
             own = ~rows.named()[index].any(1)

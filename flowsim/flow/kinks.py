@@ -21,6 +21,9 @@ from flowsim.labels import Label, Rule, Status
 #: Radii of the balls, in parts of the row's way; the longest step, in parts of the way by then; and
 #: steps in each ball.
 _RADII, _LONGEST, _STEPS = tuple(10.0**-n for n in range(3, 9)), 0.05, 100
+#: A row that has come no further than this many radii in the steps of the last ball goes back and
+#: forth about where it rests.
+_BESIDE = 100.0
 #: The loss falls by this part of what its slope says, or the step is halved, so often at most.
 _DESCENT, _HALVINGS = 1e-4, 32
 #: A ball is done once the shortest vector is at most this, times the radius in parts of the way, of
@@ -62,7 +65,7 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
     around = _directions(len(y)).to(y)
     sizes: list[float] = []
     for part in _RADII:
-        radius = part * unit
+        radius, entered = part * unit, y
         for _ in range(_STEPS):
             slopes = model.gradient((y + radius * around) / root).detach() / root
             if not bool(slopes.isfinite().all()):
@@ -75,12 +78,14 @@ def kink_minimum(model: Model, theta: Tensor, way: float) -> Tensor | None:
             step = _LONGEST * reach / size * 0.5 ** torch.arange(_HALVINGS).to(y)
             there = model.loss((y + step[:, None] * down) / root).detach()
             here = model.loss((y / root)[None]).detach()
-            falls = (there <= here - _DESCENT * step * size**2).nonzero()[:, 0]
-            if not len(falls) or float(step[falls[0]]) * size < 0.1 * radius:
+            falls = there <= here - _DESCENT * step * size**2
+            # the lowest of them: the longest may go back and forth across a valley
+            best = torch.where(falls, there, torch.inf).argmin()
+            if not bool(falls[best]) or float(step[best]) * size < 0.1 * radius:
                 break
-            y = y + step[falls[0]] * down
+            y = y + step[best] * down
         else:
-            if part == _RADII[-1]:
+            if part == _RADII[-1] and float((y - entered).abs().max()) > _BESIDE * radius:
                 return None
         sizes.append(longest)
     jumps = all(_SMOOTH * a < b < _UNBOUNDED * a for a, b in pairwise(sizes))

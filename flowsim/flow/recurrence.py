@@ -45,7 +45,7 @@ class Returns:
         anchor, normal: the surface, (n, k), in units of ``scale``.
         low, high: the extent of the orbit since then, (n, k).
         places, times, count: the last returns, (n, r, k) and (n, r), and how many there were.
-        pieces: the least and the largest coordinates in each part of the steps, (2, n, p, k).
+        pieces: the least and the largest θ in each part of the steps, (2, n, p, k).
     """
 
     def __init__(self, y: Tensor, field: Tensor, curve: Tensor, time: Tensor, most: int) -> None:
@@ -60,12 +60,13 @@ class Returns:
         edge = torch.full_like(y[:, None], torch.inf).repeat(1, _PIECES, 1)
         self.pieces = torch.stack([edge, -edge])
 
-    def note(self, attempt: int, index: Tensor, y: Tensor, field: Tensor, curve: Tensor,
-             time: Tensor) -> Tensor:  # fmt: skip
-        """Take rows (m,) to where they are now, with dy/dt and d²y/dt²; which have returned."""
+    def note(self, attempt: int, index: Tensor, motion: tuple[Tensor, Tensor, Tensor],
+             theta: Tensor, time: Tensor) -> Tensor:  # fmt: skip
+        """Take rows (m,) to where they are now: y, dy/dt and d²y/dt², and θ; which returned."""
+        y, field, curve = motion
         piece = min(attempt * _PIECES // self.most, _PIECES - 1)
-        self.pieces[0, index, piece] = torch.minimum(self.pieces[0, index, piece], y)
-        self.pieces[1, index, piece] = torch.maximum(self.pieces[1, index, piece], y)
+        self.pieces[0, index, piece] = torch.minimum(self.pieces[0, index, piece], theta)
+        self.pieces[1, index, piece] = torch.maximum(self.pieces[1, index, piece], theta)
         self.low[index] = torch.minimum(self.low[index], y)
         self.high[index] = torch.maximum(self.high[index], y)
         normal = self.normal[index] / self.scale[index]

@@ -41,7 +41,7 @@ LEFT = 1e-3  # the part of the excess loss that is left at a hitting time
 # --- closed forms -----------------------------------------------------------------------------
 def downhill(slope: Callable[[float], float], low: float, high: float) -> Callable[[float], float]:
     """Where x′ = −slope(x) leads, in one dimension: the next zero of the slope on the way down."""
-    grid = np.linspace(low, high, 20011)
+    grid = np.linspace(low, high, 20011) + 1e-7 * (high - low)  # no zero is at one of them
     values = np.array([slope(x) for x in grid])
     change = np.flatnonzero(values[:-1] * values[1:] < 0)
     zeros = np.array([brentq(slope, grid[i], grid[i + 1], xtol=1e-15) for i in change])

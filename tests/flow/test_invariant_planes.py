@@ -6,6 +6,8 @@ import torch
 
 import flowsim
 from flowsim import Label, Model, Status
+from flowsim.flow.any_loss import BatchState
+from flowsim.flow.options import Steps
 
 
 class May(Model):
@@ -61,9 +63,18 @@ def test_a_heteroclinic_orbit_is_followed_past_its_saddles(time, place):
 
 
 @pytest.mark.slow
-def test_no_saddle_of_a_heteroclinic_cycle_is_the_end_of_its_orbits():
-    found = flowsim.find_limits(May(), [[0.6, 0.6, 0.1]], max_steps=900)
-    assert not np.isin(found.label, (Label.SADDLE, Label.LOCAL_MINIMUM, Label.INFINITY)).any()
+def test_orbits_that_approach_a_heteroclinic_cycle_are_bounded():
+    """However long they stay at its saddles, where two of the three are below all numbers."""
+    found = flowsim.find_limits(May(), [[0.2, 0.9, 0.4]], max_steps=1500)
+    assert (found.label == Label.BOUNDED).all()
+
+
+def test_a_row_at_a_saddle_does_not_rest_while_what_is_nearly_gone_grows():
+    steps, nothing = Steps(1e-6, 1e-12, 100), 1e-304
+    near = torch.tensor([[nothing, 1.0, nothing], [1.0, nothing, nothing]], dtype=torch.float64)
+    assert BatchState.at(May(), near, steps).revives().all()
+    won = torch.tensor([[1.0, nothing]], dtype=torch.float64)
+    assert not BatchState.at(Rivals(), won, steps).revives().any()
 
 
 def test_a_cycle_that_almost_touches_an_axis_is_that_of_the_reference():

@@ -26,7 +26,7 @@ def lowest(theta, place):
 def test_a_row_that_creeps_along_a_kink_ends_in_the_minimum_it_leads_to(loss, place):
     found = flowsim.find_limits(flowsim.from_loss(loss), [[1.5, 0.7], [-0.8, 1.9]])
     decided = found.label == Label.LOCAL_MINIMUM
-    assert decided.any() and (found.label[~decided] == Label.UNRESOLVED).all()
+    assert decided.all() and (found.label[~decided] == Label.UNRESOLVED).all()
     assert (found.rule[decided] == Rule.KINK).all()
     assert lowest(found.theta[decided], place) < 1e-6
 
@@ -57,6 +57,13 @@ def test_nothing_else_is_called_a_minimum_at_a_kink(loss):
     model = flowsim.from_loss(loss)
     for start in ([1e-9, 0.3], [-2e-7, -0.6], [0.2, 1e-9]):
         assert kink_minimum(model, torch.tensor(start).double(), 1.0) is None
+
+
+@pytest.mark.parametrize("height", np.linspace(-0.5, 0.5, 7))
+def test_no_valley_along_a_kink_is_crossed_back_and_forth(height):
+    model = flowsim.from_loss(lambda x, y: x.abs() + y**2)
+    end = kink_minimum(model, torch.tensor([-2.6e-12, height]).double(), 1.2)
+    assert end is not None and lowest(end.numpy(), (0, 0)) < 1e-7
 
 
 def test_two_minima_at_kinks_are_two_ends():
