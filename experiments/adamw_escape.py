@@ -5,7 +5,7 @@ N(0, 0.02²) it is positive for p + q > 1. AdamW's steps do not shrink with the 
 W_2 grow on; with μ = (λ_min(S) at the start − λ_min(S))/(2(p + q − 1)), the trap is left where μ
 comes to about 1 (docs/derivations/18.md).
 
-What we find: docs/results/escape.md.
+Results: docs/results/escape.md.
 
 Criteria, fixed before the runs that are shown: a run escapes at the first measured step at which
 less than half of the gap between unigram and bigram is open, on 32 sequences of its chain kept for
@@ -173,7 +173,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 
 def crossings_seen(record: xr.Dataset, cell: int, left: np.ndarray) -> dict[str, int]:
-    """Of the runs that escape: whether λ_min(S) < 0 is first seen before, at or after that look."""
+    """Counts of escapes for which λ_min(S) < 0 is first seen before, at or after that look."""
     escape = (record.share.values[cell] < 0.5).argmax(-1)[left]
     below = record.smallest.values[cell][left] < 0
     crossing = np.where(below.any(-1), below.argmax(-1), below.shape[-1])

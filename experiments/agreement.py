@@ -83,7 +83,7 @@ class Case:
         return f"p={self.p:g} q={self.q:g} d={self.d} N={self.length}{noise}"
 
     def settings(self, trainer: str = "gd") -> Comparison:
-        """What is compared; the flow has its own bound on steps."""
+        """Settings of the comparison; the flow has its own bound on steps."""
         return Comparison(
             self.p, self.q, "rank-one", trainer, self.d, self.length, self.noise, self.noise_on,
             steps=DESCENT if trainer == "gd" else None,
@@ -163,7 +163,7 @@ def joined(found: dict[Case, xr.Dataset], grid: int) -> xr.Dataset:
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
-    """What agreement.json says of every ensemble."""
+    """Summary of every ensemble for agreement.json."""
     known = {case.name: case for case in all_cases(record.attrs["grid"])}
     which = record["case_of_point"].to_numpy()
     return {"lines": [counted(known[name], record.isel(point=which == i))

@@ -36,7 +36,7 @@ def draw(record: xr.Dataset, numbers: dict[str, Any]) -> dict[str, Figure]:
 
 
 def draw_maps(record: xr.Dataset, lines: list[dict[str, Any]]) -> Figure:
-    """Where training goes, with the canonical and the rank-one model's misses marked."""
+    """Ends of training, with the canonical and the rank-one model's misses marked."""
     figure = Figure(figsize=(15.5, 7.2), layout="constrained")
     axes = figure.subplots(len(ROWS), len(COLUMNS), sharex=True, sharey=True)
     cases = list(record.attrs["cases"])
@@ -99,7 +99,7 @@ def _entries() -> list[Artist]:
 
 
 def draw_reasons(lines: list[dict[str, Any]]) -> Figure:
-    """How much of training every variant predicts: a panel for each N, a mark for each chain."""
+    """Share of training that every variant predicts: a panel for each N, a mark for each chain."""
     rows = [line for line in lines if "variants" in line]
     lengths = sorted({line["length"] for line in rows})
     figure = Figure(figsize=(9.6, 4.3), layout="constrained")

@@ -60,7 +60,7 @@ def alike(parts: dict[Any, xr.Dataset], dim: str) -> xr.Dataset:
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
-    """How often the flow is right, over all seeds and for each of them."""
+    """Share of starts with the flow right, over all seeds and for each of them."""
     found: dict[str, Any] = {}
     for name, (_, d) in CASES.items():
         own = record.sel(case=name)
@@ -83,7 +83,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 
 def by_flow(own: xr.Dataset) -> dict[str, dict[str, int]]:
-    """Of the runs that the flow takes to the global minima, and of the others: how many learned."""
+    """Counts of learned runs among those that the flow takes to global minima, and the others."""
     learned, flow = (own[name].to_numpy() == Label.GLOBAL_MINIMUM
                      for name in ("outcome", "flow_predicted"))  # fmt: skip
     return {name: {"runs": int(where.sum()), "learned": int(learned[where].sum())}

@@ -1,4 +1,4 @@
-"""What the canonical flow predicts with one of its differences to the rank-one flow switched on.
+"""Predictions of the canonical flow with one of its differences to the rank-one flow switched on.
 
 The canonical model holds three things fixed that full training moves: the bias at its optimum, the
 metric of w at dw² (it is 8 dw²), and the positions at −e/2 (they move N times slower than e).
@@ -29,7 +29,7 @@ def canonical_labels(chain: BinaryChain, points: Tensor) -> np.ndarray:
 
 
 def variant_labels(chain: BinaryChain, length: int, points: Tensor, variant: str) -> np.ndarray:
-    """What the flow with one difference switched on predicts."""
+    """Predictions of the flow with one difference switched on."""
     if variant == "canonical":
         return canonical_labels(chain, points)
     if variant == "moving bias":

@@ -1,11 +1,11 @@
 """The rank-one formula of AM App. D, eq. (26), fitted to our own trained weights.
 
-What the paper shows: trained at (0.2, 0.3) with d = 4, r = 16, all weights are rank one with one
+The paper shows: trained at (0.2, 0.3) with d = 4, r = 16, all weights are rank one with one
 direction α ∈ {±1}^d; e = 0.3618, p = −0.1539, w = 0.3264, b = −0.1229 and β = 5 of the hidden
 units open after a one; eq. (26) then gives P(1 | 1) = 0.6940 and P(1 | 0) = 0.1995, and attention
-is about 0.01 of what it is added to.
+is about 0.01 of the sum.
 
-What we find (AdamW as in AM Table 2, N = 64, 8 000 steps, eight seeds each):
+We find (AdamW as in AM Table 2, N = 64, 8 000 steps, eight seeds each):
 
 - At (0.2, 0.3) all runs reach the bigram, |αᵢ| is the same for all entries within 2 %, and the
   fitted numbers are near the paper's (its p is outside of what our runs span): e = 0.367 (0.354 to
@@ -21,7 +21,7 @@ What we find (AdamW as in AM Table 2, N = 64, 8 000 steps, eight seeds each):
   the unigram the embedding vanishes and the share compares constants; what attention carries
   beyond a constant vector is 0.005 (0.0007 to 0.04).
 
-Where we differ: a smaller share, and units of unequal size. The share falls with training (0.0011
+We differ: a smaller share, and units of unequal size. The share falls with training (0.0011
 after --steps 2000), and the paper does not give the step at which its weights were read.
 
     python experiments/am_appendix_d.py [--papers]     about half a minute on one core

@@ -1,9 +1,9 @@
 """Depth against the loss at which training is stuck, p = 0.5, q = 0.8, tied weights (AM Fig. 1).
 
-What the paper shows: a single layer with tied weights stays at the unigram loss, deeper models
+The paper shows: a single layer with tied weights stays at the unigram loss, deeper models
 reach the bigram.
 
-What we find, four seeds of each case:
+We find, four seeds of each case:
 
 - AdamW with the numbers of AM Table 2, d = 4 (the size of AM App. D), N = 64, 3 000 steps: as in
   the paper. One layer is at the unigram in 4 of 4 runs; two layers leave it after 1 110 to 2 849
@@ -15,7 +15,7 @@ What we find, four seeds of each case:
 - Gradient descent on the exact population loss (N = 6) is trapped at 0.666278 at every depth,
   12 of 12 runs. That is a statement about gradient flow, the other two are about AdamW.
 
-Where we differ: the papers' Fig. 1 has the plateau as an end; at d = 8 we see its end within their
+We differ: the papers' Fig. 1 has the plateau as an end; at d = 8 we see its end within their
 number of steps. In the architecture of the theory the size d explains that. With layer norm, GELU
 and two logits, as in the authors' public code, our tied single layer of d = 4 leaves after 222 to
 333 steps in 4 of 4 runs, so those choices cannot be what holds the paper's runs. Neither can the
@@ -53,7 +53,7 @@ def compute(doublings: int = 2, seeds: int = 4, length: int = 64, steps: int = 3
 
 def cases(doublings: int, seeds: int, length: int, steps: int, descent_steps: int,
           device: str) -> dict[str, RunSettings]:  # fmt: skip
-    """What is trained, by the names "panel; depth"."""
+    """Settings of training, by the names "panel; depth"."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=0.5)
     depths = [2**i for i in range(doublings + 1)]
@@ -75,7 +75,7 @@ def cases(doublings: int, seeds: int, length: int, steps: int, descent_steps: in
 
 
 def numbers(record: xr.Dataset) -> dict[str, object]:
-    """Where every depth ends, and when it left the unigram."""
+    """End of every depth, and the step at which it left the unigram."""
     return {str(name): papers.outcome(record.sel(case=name)) for name in record.case.values}
 
 

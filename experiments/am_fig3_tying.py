@@ -1,9 +1,9 @@
 """Weight tying against loss and predicted probability, both chains (AM Fig. 3).
 
-What the paper shows: at (0.5, 0.8) tied weights stay at the unigram loss and predict π₁ after
+The paper shows: at (0.5, 0.8) tied weights stay at the unigram loss and predict π₁ after
 either symbol, untied ones reach the bigram; at (0.2, 0.3) both reach the bigram.
 
-What we find, four seeds of each case, the same by two trainers that must be told apart:
+We find, four seeds of each case, the same by two trainers that must be kept apart:
 
 - AdamW as in AM Table 2, d = 4, N = 64, 4 000 steps: as in the paper. At (0.5, 0.8) tied runs
   end at 0.6660 to 0.6665 (unigram 0.6663) with P(1 | 0) and P(1 | 1) within 0.002 of

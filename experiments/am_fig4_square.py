@@ -1,9 +1,9 @@
 """Predicted probability over the square of all (p, q), tied and untied weights (AM Fig. 4).
 
-What the paper shows: with tied weights the model predicts p where p + q < 1 and the stationary
+The paper shows: with tied weights the model predicts p where p + q < 1 and the stationary
 probability where p + q > 1; untied it predicts p everywhere.
 
-What we find, one model for each of 81 pairs, d = 4, for two trainers that must be told apart:
+We find, one model for each of 81 pairs, d = 4, for two trainers that must be kept apart:
 
 - AdamW as in AM Table 2 (N = 64, 3 000 steps): exactly that split. Tied, 36 of 36 pairs with
   p + q < 1 end at the bigram and 36 of 36 with p + q > 1 at the unigram; untied, 71 of 72 end at
@@ -16,7 +16,7 @@ What we find, one model for each of 81 pairs, d = 4, for two trainers that must 
 A pair counts as bigram if less than 5 % of the gap between the two losses is open at the end, as
 unigram if more than 95 % is. On p + q = 1 both predictions are the same and nothing is counted.
 
-Where we differ: not in the figure; in what it means for AdamW. The faults of the authors' code
+We differ: not in the figure; in what it means for AdamW. The faults of the authors' code
 (last target 0, first symbol from the wrong law) move no prediction by more than about 1/N.
 
     python experiments/am_fig4_square.py [--papers]     about one minute on one core

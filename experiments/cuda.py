@@ -98,7 +98,7 @@ class Clock:
 
 
 def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
-    """Where seeds of every width end under sampled AdamW, and their median losses."""
+    """Ends of sampled AdamW from seeds of every width, and their median losses."""
     length, steps = sizes["training"]
     cases = {
         f"d = {d}": papers.ensemble(
@@ -129,7 +129,7 @@ def adamw(found: Found, device: str, sizes: Found, clock: Clock) -> None:
 
 
 def basins(found: Found, device: str, sizes: Found, clock: Clock) -> None:
-    """Where whole transformers end that start on a grid of the plane, beside the rank-one flow."""
+    """Ends of whole transformers that start on a grid of the plane, beside the rank-one flow."""
     cells, steps = sizes["basins"]
     points = grid_points(cells, cells)
     for chain in (ABOVE, BELOW):
@@ -218,7 +218,7 @@ MINUTES = {"basins": 5.6, "adamw": 3.4}  # fmt: skip
 
 
 def machine(device: str) -> dict[str, str]:
-    """What it was run on: card, driver and versions."""
+    """Card, driver and versions of the machine."""
     found = {"torch": str(torch.__version__), "python": platform.python_version(),
              "flowsim": flowsim.__version__, "cpu cores": str(os.cpu_count())}  # fmt: skip
     if device == "cpu":

@@ -34,7 +34,7 @@ class Cell:
 
     @property
     def recipe_options(self) -> dict[str, Any]:
-        """What the recipe takes beside trainer, rate and steps."""
+        """Options of the recipe beside trainer, rate and steps."""
         options: dict[str, Any] = {"schedule": "constant"}
         if self.batch:
             options["batch"] = self.batch

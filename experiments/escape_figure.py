@@ -29,7 +29,7 @@ def draw(record: xr.Dataset) -> Figure:
 def times(record: xr.Dataset) -> dict[str, np.ndarray]:
     """Steps of escape and of crossing, and which runs diverged.
 
-    NaN where there is none; a run that diverged neither escapes nor crosses.
+    NaN for none; a run that diverged neither escapes nor crosses.
     """
     smallest, left, step = record.smallest.values, record.share.values < 0.5, record.step.values
     sound = np.isfinite(record.share.values[..., -1])
@@ -55,7 +55,7 @@ def crossed_at(smallest: np.ndarray, every: float) -> np.ndarray:
 
 
 def of_chain(record: xr.Dataset, chain: BinaryChain) -> np.ndarray:
-    """Which runs are of a chain."""
+    """Mask of the runs of a chain."""
     return ((record.p == chain.p) & (record.q == chain.q)).values
 
 
@@ -105,7 +105,7 @@ def _draw_others(axes: Axes, record: xr.Dataset) -> None:
 
 
 def _short(cell: Cell) -> str:
-    """What is particular about a cell."""
+    """Short name of a cell by its own settings."""
     size, rate, batch = f"d {cell.d}, r {cell.r}", f"rate {cell.rate:g}", f"batch {cell.batch}"
     words = {
         "size": size, "rate": f"{size}, {rate}",

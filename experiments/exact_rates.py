@@ -62,7 +62,7 @@ def followed(runs: dict[str, list[Any]], axis: dict[str, list[float]], seeds: in
 
 
 def named(setting: Setting) -> str:
-    """What figure and table call a setting."""
+    """Name of a setting in figure and table."""
     p, q, d, r = setting
     return f"({p}, {q}), d = {d}, r = {r}"
 
@@ -113,7 +113,7 @@ def numbers(record: xr.Dataset) -> dict[str, Any]:
 
 
 def draw(record: xr.Dataset) -> Figure:
-    """How many of the runs escape against the rate."""
+    """Number of runs that escape against the rate."""
     figure = Figure(figsize=(6.5, 4.2), layout="constrained")
     axes = figure.subplots()
     share = np.isfinite(record.escape).mean("seed")

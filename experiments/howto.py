@@ -1,4 +1,4 @@
-"""What the how-to pages show: what each page's own commands draw and print.
+"""Pictures and output of the how-to pages, by each page's own commands.
 
     python experiments/howto.py [PAGE ...]
 

@@ -72,7 +72,7 @@ def compute(d: int = 8, seeds: int = 256, horizon: float = 10000.0, seed: int = 
 
 
 def sides(length: int, k: int, seed: int) -> Tensor:
-    """Which k of N positions start open: +1 for them, −1 for the others, (N,)."""
+    """Signs of positions with k of N open at the start: +1 for open ones, else −1, (N,)."""
     side = torch.full((length,), -1.0, dtype=torch.float64)
     generator = torch.Generator().manual_seed(1000 * seed + k)
     side[torch.randperm(length, generator=generator)[:k]] = 1.0
@@ -87,7 +87,7 @@ def rank_one_start(chain: BinaryChain, length: int, k: int, d: int, seed: int,
 
 
 def open_positions(eps: Tensor, rho: Tensor) -> Tensor:
-    """How many positions some symbol opens, w₁ > 0: (...) from ε (...) and ρ (..., N)."""
+    """Number of positions that some symbol opens, w₁ > 0: (...) from ε (...) and ρ (..., N)."""
     return ((rho > 0) | (rho + eps.unsqueeze(-1) > 0)).sum(-1)
 
 
@@ -154,7 +154,7 @@ def attention_ends(d: int, seed: int) -> xr.Dataset:
 def whole_transformer(horizon: float, seed: int) -> xr.Dataset:
     """Losses (noise, time, first weights, k) of the softmax transformer, its own gradient flow.
 
-    Where some have no noise, the others are those of the runs with noise on all. W_V = W_O = 0 stay
+    If some have no noise, the others are those of the runs with noise on all. W_V = W_O = 0 stay
     so, and the layer is left out; so do W_Q = W_K = 0, and every past symbol counts alike.
     """
     chain = BinaryChain(*CASES[0][:2])
@@ -195,7 +195,7 @@ def attention_alone(field: FullField, state: Tensor) -> Tensor:
 
 
 def rungs(d: int, seeds: int) -> xr.Dataset:
-    """How many runs of full descent have k open positions at t = 50, by first bias and spread."""
+    """Number of runs of full descent with k open positions at t = 50, by first bias and spread."""
     chain = BinaryChain(*CASES[0][:2])
     arch = Architecture(d, RUNG_LENGTH, attention="none")
     field = AttentionFreeField(arch, chain)
@@ -220,7 +220,7 @@ def rungs(d: int, seeds: int) -> xr.Dataset:
 
 
 def shares(chain: BinaryChain, loss: Any) -> Any:
-    """Which part of the gap between bigram (0) and unigram (1) is open."""
+    """Open part of the gap between bigram (0) and unigram (1)."""
     return (loss - chain.entropy_rate) / chain.mutual_information
 
 

@@ -1,15 +1,15 @@
 """Energy lines and basins of the canonical flow in (w, e), in both regimes (LG Fig. 1).
 
-What the paper shows: lines of the energy e² − w² − sign(w) log|w|, along which the gradient flow
+The paper shows: lines of the energy e² − w² − sign(w) log|w|, along which the gradient flow
 runs, and which part of the plane flows to the global minima and which to the bad local minima, for
 p + q > 1 and for p + q < 1.
 
-What we find: the same. Of the window |e|, |w| ≤ 3, 52.6 % is trapped at (0.5, 0.8) and 17.6 % at
+We find: the same. Of the window |e|, |w| ≤ 3, 52.6 % is trapped at (0.5, 0.8) and 17.6 % at
 (0.2, 0.3). The basins are coloured by integrating the flow from every one of the 208² cells; the
 closed form is only drawn over them, and all cells that it does not cut agree with it, none
 unresolved. The largest drift in energy is 3.3e-10.
 
-Where we differ: nowhere in this figure. It is the flow of the canonical coordinates, which full
+We differ: nowhere in this figure. It is the flow of the canonical coordinates, which full
 training does not preserve (lg_losses.py), and gradient flow, which AdamW is not. The authors' own
 three-parameter code runs momentum SGD where its option says adamw, so its orbits cannot be
 expected on these lines.

@@ -1,16 +1,16 @@
 """The canonical flow with attention, in slices of (e, w, a) and near the origin (LG Fig. 2).
 
-What the paper shows: orbits in (e, w, a) for p + q > 1 and p + q < 1. Near the origin, where small
+The paper shows: orbits in (e, w, a) for p + q > 1 and p + q < 1. Near the origin, where small
 initializations start, they fall onto the plane of bad minima e = 0 in the one case and leave it
 for the global minima in the other.
 
-What we find: the same, for uniform attention (N = 64) and for linear attention. We draw the slices
+We find: the same, for uniform attention (N = 64) and for linear attention. We draw the slices
 a = −0.5, 0 and 0.5 of the space, and the slice a = 0 near the origin: orbits in space cannot be
 read on paper. Of Gaussian clouds of 40 starts with deviation 0.02 or 0.1, all are trapped at
 (0.5, 0.8) and none at (0.2, 0.3). With deviation 0.5 at (0.5, 0.8), 9 of 40 escape with uniform
 attention and 12 of 40 with linear.
 
-Where we differ: for uniform attention the global minima lie at a = 0, and every orbit that reaches
+We differ: for uniform attention the global minima lie at a = 0, and every orbit that reaches
 them has lost its attention (|a| < 1e-10 at the end), as trained models do (am_appendix_d.py); for
 linear attention they are a surface, and a ends where its conserved quantity e² − 2(1 + a)² puts
 it: for p + q < 1 it grew in 40 of 40 small starts. In the plane of bad minima a may be anything.

@@ -1,10 +1,10 @@
 """Standard against LG's recommended initialization at p = 0.5, q = 0.8, tied weights (LG).
 
-What the paper shows: from standard weights, N(0, 0.02²), training ends at the unigram; from the
+The paper shows: from standard weights, N(0, 0.02²), training ends at the unigram; from the
 recommended ones, W_1 = 1 and W_2 = −1 in every entry, which lie in the good basin of the canonical
 flow, it reaches the bigram.
 
-What we find, 16 seeds of each case (95 % Clopper-Pearson intervals on the share that ends there):
+We find, 16 seeds of each case (95 % Clopper-Pearson intervals on the share that ends there):
 
 - AdamW as in AM Table 2, d = 4, N = 64, 4 000 steps: as in the paper. Standard 0 of 16
   ([0, 0.21]), recommended 16 of 16 ([0.79, 1]), most of them after 100 steps.
@@ -14,7 +14,7 @@ What we find, 16 seeds of each case (95 % Clopper-Pearson intervals on the share
 - Gradient descent on the exact population loss (d = 8, N = 6): standard 0 of 16; recommended 9 of
   16 ([0.30, 0.80]), the other 7 in between, at 0.647 to 0.663.
 
-Where we differ: the recommendation does not always work, and the side of the embedding says when.
+We differ: the recommendation does not always work, and the side of the embedding says when.
 W_1 has one sign, so the symbol one opens the ReLU only if ε = Σᵢeᵢ/√d is positive at the start,
 which is a coin toss. Under gradient descent 8 of 8 starts with ε > 0 reach the bigram and 1 of 8
 with ε < 0: there some positions settle with the ReLU open and some with it shut, on losses above
@@ -61,7 +61,7 @@ def compute(seeds: int = 16, length: int = 64, steps: int = 4000, descent_steps:
 
 def cases(seeds: int, length: int, steps: int, descent_steps: int,
           device: str) -> tuple[dict[str, RunSettings], dict[str, Weights]]:  # fmt: skip
-    """What is trained, by the names "panel; start", and the weights of the matched starts."""
+    """Settings of training, by the names "panel; start", and the weights of the matched starts."""
     adamw = papers_recipe(steps=steps)
     descent = Recipe("gd", steps=descent_steps, learning_rate=DESCENT_RATE)
     panels = {
@@ -86,7 +86,7 @@ def cases(seeds: int, length: int, steps: int, descent_steps: int,
 def side(weights: Weights) -> Tensor:
     """ε = Σᵢ eᵢ/√d, the embedding along the recommended W_1's own direction, (M,).
 
-    That W_1 has equal positive rows, so the symbol one opens the ReLU where ε > 0.
+    W_1 has equal positive rows, and the symbol one opens the ReLU if ε > 0.
     """
     e = weights["embedding"]
     return e.sum(-1) / e.shape[-1] ** 0.5

@@ -1,9 +1,9 @@
 """The loss along the canonical flow against full training from the lifted point (LG).
 
-What the paper shows: the loss of the canonical parametrization follows that of the full
+The paper shows: the loss of the canonical parametrization follows that of the full
 transformer started at the same rank-one weights.
 
-What we find, for gradient flow on both sides, three starts (e, w) per chain, N = 8 and N = 64:
+We find, for gradient flow on both sides, three starts (e, w) per chain, N = 8 and N = 64:
 
 - From (0.5, −1.2) and (1, 0.5) at (0.5, 0.8) and from (0.5, 1) at (0.2, 0.3) it does, up to 12 % of
   the gap between unigram and bigram on the way, with the same end. From (1, −0.5) at (0.2, 0.3)
@@ -14,7 +14,7 @@ What we find, for gradient flow on both sides, three starts (e, w) per chain, N 
   leaves it: half of the gap is closed at time 49 for N = 8 and 373 for N = 64, which at the end of
   the run, time 400, is still at 0.599 (bigram 0.545).
 
-Where we differ, and why: the canonical coordinates tie the positions to −e/2 and give every
+We differ, and why: the canonical coordinates tie the positions to −e/2 and give every
 coordinate the metric 1. In the full weights positions are free, and N times slower than the
 embedding if moved together; W_1 and W_2 count r/d = 4 times; the bias is not at its optimum. Where
 the ReLU's side depends on e + ρ, that decides the outcome. The flow of the rank-one coordinates

@@ -1,9 +1,9 @@
 """The rank-one energy over training, from random and from rank-one starts (LG).
 
-What the paper shows: started at random, the weight matrices become rank one as training goes on
+The paper shows: started at random, the weight matrices become rank one as training goes on
 (σ₁²/Σσᵢ² tends to one); started at rank one, they stay so.
 
-What we find for a tied single layer, d = 8, four seeds, for two trainers that must be told apart:
+We find for a tied single layer, d = 8, four seeds, for two trainers that must be kept apart:
 
 - AdamW as in AM Table 2 (N = 64, 4 000 steps), Gaussian start: as in the paper, within 200 steps
   for W_1, W_2 and the positions, whose energy rises from 0.2 to above 0.96 in the median and stays
@@ -17,7 +17,7 @@ What we find for a tied single layer, d = 8, four seeds, for two trainers that m
   bigram; only the positions become rank one (0.93). Embedding and bias learn the bigram before the
   small matrices have moved. Rank-one start: 1.0, the manifold is invariant (distance 3e-16).
 
-Where we differ: the growth of the rank-one energy from small random weights is AdamW's, whose step
+We differ: the growth of the rank-one energy from small random weights is AdamW's, whose step
 does not shrink with the gradient; the gradient flow that the theory is about does not show it.
 
     python experiments/lg_rank_one_energy.py [--papers]     about a minute on one core
@@ -85,7 +85,7 @@ def numbers(record: xr.Dataset) -> dict[str, object]:
 def draw(record: xr.Dataset) -> Figure:
     """Rows: trainer; columns: chain; by matrix the seeds' median and range, from Gaussian weights.
 
-    Of the rank-one starts, which stay at 1 wherever a matrix is not zero, the least is written.
+    Rank-one starts stay at 1 wherever a matrix is not zero; their least value is written.
     """
     figure = Figure(figsize=(10, 7.2), layout="constrained")
     grid = figure.subplots(2, 2, sharex="row", sharey=True)

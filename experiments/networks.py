@@ -165,7 +165,7 @@ def group(*generators: Tensor) -> Tensor:
 
 
 def pairs_in_context(tokens: Tensor, places: Tensor, turned: Tensor) -> Case:
-    """Two items, each with its label after it, then one item again: its label is to be told.
+    """Two items, each with its label after it, then one item again, whose label is the target.
 
     Task and network of Musat et al., arXiv 2511.01033, as its summaries have them: two layers of
     attention without values, each of which puts what it finds beside what it was given; keys and

@@ -1,4 +1,4 @@
-"""What the scripts of the papers' figures share: options, trained cases, outcomes, files.
+"""Common parts of the scripts of the papers' figures: options, trained cases, outcomes, files.
 
 A script gives three functions: ``compute(**sizes)`` returns a record, ``numbers(record)`` what is
 found in it, ``draw(record)`` or ``draw(record, numbers)`` the figure, or None where a table says
@@ -37,7 +37,7 @@ from full_model import Architecture, Recipe, RunSettings, Weights, train, wilson
 
 FIGURES = Path(__file__).parents[1] / "figures"
 ABOVE, BELOW = BinaryChain(0.5, 0.8), BinaryChain(0.2, 0.3)
-#: Okabe and Ito's colours, told apart with any kind of colour vision.
+#: Okabe and Ito's colours, distinguishable with any kind of colour vision.
 BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#555555"
 
 Sizes = dict[str, Any]
@@ -144,7 +144,7 @@ def write_json(path: Path, tree: Any) -> None:
 
 
 def made(command: str) -> dict[str, Any]:
-    """What makes a record of numbers again: its command, and the commit it was run at."""
+    """Command and commit of a record of numbers."""
     return {"command": command, "commit": provenance({})["commit"]}
 
 
@@ -164,7 +164,7 @@ def ensemble(
     return RunSettings(arch, recipe, **(usual | more))
 
 
-#: What a record of runs has of every model.
+#: Columns of every model in a record of runs.
 _OF_MODEL = ("p", "q", "seed", "escape", "plateau_length", "entropy_rate", "stationary_entropy")
 
 
@@ -219,7 +219,7 @@ def open_share(case: xr.Dataset) -> np.ndarray:
 
 
 def outcome(case: xr.Dataset) -> dict[str, Any]:
-    """Where the models of one case and one chain end, how surely, and when they left the unigram.
+    """Ends of the models of one case and one chain, with intervals, and their escapes.
 
     "bigram" means δ < 0.05 at the end and "unigram" δ > 0.95; the rest is in between. The interval
     is Clopper and Pearson's, 95 %, on the share that ends at the bigram.
@@ -234,7 +234,7 @@ def outcome(case: xr.Dataset) -> dict[str, Any]:
 
 
 def ends(share: np.ndarray) -> dict[str, int]:
-    """How many runs, by their open shares of the gap: at the bigram, at the unigram, between."""
+    """Number of runs by their open shares of the gap: at the bigram, at the unigram, between."""
     bigram, unigram = share < 0.05, share > 0.95
     between = (share >= 0.05) & (share <= 0.95)
     return {"bigram": int(bigram.sum()), "unigram": int(unigram.sum()),
@@ -257,18 +257,18 @@ def by_chain(
 
 
 def finite(values: Any) -> np.ndarray:
-    """Those that are neither NaN nor infinite."""
+    """Values that are neither NaN nor infinite."""
     return np.asarray(values)[np.isfinite(values)]
 
 
 def median(values: Any) -> float | None:
-    """Of the finite ones, if there are any."""
+    """Median of the finite values, or None."""
     known = finite(values)
     return float(np.median(known)) if len(known) else None
 
 
 def right(answers: np.ndarray) -> dict[str, Any]:
-    """How many answers are right, and their share with its 95 % interval."""
+    """Number of right answers, and their share with its 95 % interval."""
     count, total = int(answers.sum()), answers.size
     return {"agree": count, "decided": total, "agreement": count / total if total else None,
             "interval": wilson(count, total)}  # fmt: skip

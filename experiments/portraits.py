@@ -4,7 +4,7 @@
 
 draws figures/portrait_*.png, and writes the numbers of each to figures/portraits.json.
 
-What they show (LG Fig. 1 draws the first two as energy lines): the basins depend on p and q only
+They show (LG Fig. 1 draws the first two as energy lines): the basins depend on p and q only
 through the sign of 1 − p − q, so the third picture has the basins of the second although its minima
 curve lies elsewhere; at p + q = 1 there is no bad basin at all. The pictures with two models have
 the canonical one beside the rank-one one, whose positions move: its bad basin begins at w = −1/2
@@ -30,7 +30,7 @@ BOTH, LENGTH = ("switching_above_one", "switching_below_one"), 8
 
 
 def compute() -> dict[str, xr.Dataset]:
-    """Every portrait, and of two chains the rank-one model's beside it."""
+    """Every portrait, and for two chains the rank-one model's beside it."""
     found = {name: portrait_record(model("canonical", *chain)) for name, chain in CHAINS.items()}
     for name in BOTH:
         lifted = model("rank-one", *CHAINS[name], length=LENGTH)
@@ -39,7 +39,7 @@ def compute() -> dict[str, xr.Dataset]:
 
 
 def numbers(records: dict[str, xr.Dataset]) -> dict[str, Any]:
-    """What is found in each."""
+    """Summary of each portrait."""
     return {name: summarize(record) for name, record in records.items()}
 
 

@@ -29,7 +29,7 @@ ENDS = {
 
 
 def network(name: str, steps: int, until: float) -> dict[str, Any]:
-    """What ``reduce`` finds for a network, or why it finds nothing."""
+    """Results of ``reduce`` for a network, or its refusal."""
     losses, start = NETWORKS[name]()
     weights = sum(w.numel() for w in start.values())
     try:
@@ -54,7 +54,7 @@ def network(name: str, steps: int, until: float) -> dict[str, Any]:
 
 
 def compute(steps: int = 100, until: float = 100.0) -> dict[str, Any]:
-    """What is found for all networks."""
+    """Results for all networks."""
     return {name: network(name, steps, until) for name in timed(NETWORKS)}
 
 

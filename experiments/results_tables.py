@@ -11,7 +11,7 @@ Line = dict[str, Any]
 Rows = tuple[list[str], list[list[Any]]]
 #: A table from a study's numbers.
 Make = Callable[[Any], Rows]
-#: What a cell says of a line: its entries in a format, or what a function makes of it.
+#: Text of a cell for a line: its entries in a format, or a function of it.
 Cell = str | Callable[[Line], Any]
 
 
@@ -47,7 +47,7 @@ def table(columns: dict[str, Cell], lines: Callable[[Any], Iterable[Line]] = cas
 
 
 def said(cell: Cell, line: Line) -> Any:
-    """What a cell says of a line."""
+    """Text of a cell for a line."""
     return cell.format(**line) if isinstance(cell, str) else cell(line)
 
 
@@ -84,7 +84,7 @@ TRAINERS = {"gd": "gradient descent", "adamw": "AdamW", "sgd": "SGD, momentum 0.
 
 
 def summary(found: Line) -> Rows:
-    """What both models predict right, by noise and by the side of p + q = 1."""
+    """Right predictions of both models, by noise and by the side of p + q = 1."""
     groups: dict[str, dict[str, list[Line]]] = {}
     for line in found["lines"]:
         p, q, *_ = (float(part.partition("=")[2]) for part in line["case"].split()[:2])
@@ -165,7 +165,7 @@ def freed(found: Line) -> Rows:
 
 
 def rungs(found: Line) -> Rows:
-    """How many runs end with k open positions, beside the law."""
+    """Number of runs that end with k open positions, beside the law."""
     lines, rows = found["rungs"], []
     for line in lines:
         rows.append([line["bias"], line["spread"], line["runs"], *line["count"]])
@@ -177,17 +177,17 @@ def rungs(found: Line) -> Rows:
 
 
 def _escapes(escaped: int, runs: int, step: float | None) -> str:
-    """How many runs escape, and when."""
+    """Number of runs that escape, and their median step."""
     return f"{escaped} of {runs}" + (f", step {step:.0f}" if escaped else "")
 
 
-#: Whether λ_min(S) < 0 is first seen before, at or after the look at which a run has escaped.
+#: Order of the first look with λ_min(S) < 0 and the look at which a run has escaped.
 SEEN = {"before": "S seen negative at an earlier look", "at": "at the same look",
         "after": "later"}  # fmt: skip
 
 
 def orders(found: Line) -> Rows:
-    """Of each trainer's runs: how many escape, and how that stands to the sign of S."""
+    """Counts for each trainer's runs: escapes, and their order with the sign of S."""
     rows = []
     for trainer, name in TRAINERS.items():
         own = [cell for cell in found["cells"] if cell["trainer"] == trainer]
@@ -200,7 +200,7 @@ def orders(found: Line) -> Rows:
 
 
 def starts(found: Line) -> Rows:
-    """How many runs from each start are at the bigram, by trainer and side of p + q = 1."""
+    """Number of runs from each start at the bigram, by trainer and side of p + q = 1."""
     counts: dict[tuple[str, str], dict[str, list[int]]] = {}
     for line in cases(found):
         trainer, start, _ = line["case"].split("; ")
@@ -267,7 +267,7 @@ LAWS = {
 
 
 def _percent(name: str) -> Callable[[Line], str]:
-    """A share, of several their mean and what they span; nothing where there is none."""
+    """A share, or the mean and range of several; empty for none."""
 
     def cell(line: Line) -> str:
         found = line.get(name)
@@ -295,13 +295,13 @@ OPTIMIZERS = {
 
 # More than two states.
 
-#: How tables call a label that was found.
+#: Names of labels in tables.
 FOUND = {"global_minimum": "learned", "local_minimum": "trapped", "saddle": "at the saddle",
          "unresolved": "open"}  # fmt: skip
 
 
 def _ends(name: str) -> Cell:
-    """What became of the starts of one prediction."""
+    """Outcomes of the starts of one prediction."""
     return lambda x: (
         ", ".join(f"{count} {FOUND[label]}" for label, count in x["found"].get(name, {}).items())
         or "none"
@@ -317,7 +317,7 @@ def _open(line: Line) -> str:
 
 
 def bad_ends(found: Line) -> Rows:
-    """Of every start, S, m and d: how many do not learn, at a split or open."""
+    """Counts for every start, S, m and d: runs that do not learn, at a split or open."""
     rows: dict[Any, Line] = {}
     for line in cases(found):
         if "at splits" in line:
@@ -343,7 +343,7 @@ def bad_levels(found: Line) -> list[Line]:
 
 
 def threshold(found: Line) -> Rows:
-    """How many runs are trapped and learn on either side of p = (S − 1)/S, all S together."""
+    """Number of runs trapped and learned on either side of p = (S − 1)/S, all S together."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in cases(found):
         for own in line["lines"]:
@@ -385,7 +385,7 @@ STATES = {
 
 
 def _reduced(part: str) -> Make:
-    """What is found for transformers of the papers' kind, for pairs in context, or for others."""
+    """Results for transformers of the papers' kind, for pairs in context, or for others."""
     parts = {"layer": "layers", "untied": "layers", "pairs": "pairs"}
 
     def chosen(found: Line) -> list[Line]:

@@ -1,4 +1,4 @@
-"""The plane of five states on both sides of its threshold, and full training with noise beside it.
+"""The plane of five states on both sides of its threshold, with full training from noisy starts.
 
     python experiments/states.py
 
@@ -65,7 +65,7 @@ def descended(
 
 
 def trained(plane: StatesModel, noise: float, steps: int) -> dict[str, Any]:
-    """How often full training ends where the plane predicts, by counts."""
+    """Share of full training that ends as the plane predicts, by counts."""
     arch = Architecture(DIMENSION, 1, hidden=HIDDEN * STATES, states=STATES, output="states",
                         attention="none")  # fmt: skip
     loss = PopulationLoss(arch, MarkovSource.of(plane.chain))

@@ -7,7 +7,7 @@ logits, m = 4 hidden units for each state, d = 8; N = 4, 3, 2 for S = 2, 3, 5. N
 deviation 0, 0.02 or 0.1 is added to every weight, the seed of start i being i. Gradient descent on
 the exact population loss, each step 0.8 over the run's own bound on the curvature, until loss and
 curvature decide, or 5 000 steps are used up. p lies 0.13 to 0.17 to both sides of the threshold (S
-− 1)/S. What is left open is counted with its reason, and how much of the gap between unigram and
+− 1)/S. Open runs are counted with their reason, and how much of the gap between unigram and
 bigram is open there.
 
     python experiments/states_agreement.py [--overwrite] [--side 20]     minutes on one core
@@ -58,7 +58,7 @@ def compute(side: int = 20, steps: int = 5000) -> xr.Dataset:
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
-    """Of every case: decided, agreeing, where the others are, what is open and why."""
+    """Counts for every case: decided, agreeing, the ends of the others, open runs and why."""
     return {str(name): counted(record.sel(case=name)) for name in record.case.values}
 
 

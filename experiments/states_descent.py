@@ -9,7 +9,7 @@ from scipy.linalg import block_diag, circulant
 from scipy.optimize import minimize
 
 Weights = list[np.ndarray]
-#: How many states, and the rank of their embeddings.
+#: Number of states, and the rank of their embeddings.
 Block = tuple[int, int]
 Blocks = tuple[Block, ...]
 
@@ -178,7 +178,7 @@ def centred(e: np.ndarray) -> np.ndarray:
 
 
 def rank(e: np.ndarray) -> int:
-    """How many directions the embeddings differ in: singular values above 5 % of the largest."""
+    """Rank of the embeddings' differences: singular values above 5 % of the largest."""
     sizes = np.linalg.svd(centred(e), compute_uv=False)
     return int((sizes > 0.05 * max(sizes[0], 1e-9)).sum())
 

@@ -11,7 +11,7 @@ states on, a ring (a regular polygon); those of different blocks are orthogonal;
 the gap; it is at a split within 0.2 % of the gap from that loss, if its embeddings have that rank,
 and cosines within 0.1 of that split's; the others are open. Runs near such a loss are moved by 1e-3
 in every weight, four times, and return if they are then within 0.2 % of the loss that they had.
-That cosines count was decided after these runs: by the loss alone 22 ends were misnamed.
+The use of cosines was decided after these runs: by the loss alone 22 ends were misnamed.
 
     python experiments/states_ends.py [--quick]      about five minutes on one core
 
@@ -61,7 +61,7 @@ def share_of(states: int, loss: float, p: float | None = None) -> float:
 
 
 def compute(runs: int = 16, steps: int = 20_000) -> xr.Dataset:
-    """Of every run: open share, size of the gradient, rank, kinks, gain, copies that return."""
+    """Results of every run: open share, gradient, rank, kinks, gain, copies that return."""
     names = ("share", "gradient", "rank", "at_kinks", "gain", "returned")
     found = np.full((len(names), len(SETTINGS), runs), np.nan)
     grams = np.full((len(SETTINGS), runs, 7, 7), np.nan)
@@ -146,14 +146,14 @@ def kinds_of(states: int, lines: xr.Dataset) -> np.ndarray:
 
 
 def apart(cosine: np.ndarray, blocks: Blocks) -> float:
-    """How far cosines (S, S) are from a split's, in the order of states in which that is least."""
+    """Distance of cosines (S, S) from a split's, in the best order of states."""
     order = np.array(list(permutations(range(len(cosine)))))
     off = abs(cosine[order[:, :, None], order[:, None, :]] - layer.cosines_of(blocks))
     return float(np.nanmax(off, (1, 2)).min())
 
 
 def words(blocks: Blocks) -> str:
-    """What figure and table call a split."""
+    """Name of a split in figure and table."""
     return " + ".join(str(k) if among == k - 1 else f"ring of {k}" for k, among in blocks)
 
 

@@ -28,7 +28,7 @@ from full_model import Architecture, MarkovSource, PopulationLoss, Weights, init
 
 #: λ(S − 1), from −1 where p = 1 to S − 1 where p = 0.
 OFFSETS = (-0.8, -0.6, -0.4, -0.2, -0.1, 0.1, 0.2, 0.4, 0.6, 0.8)
-#: Those of ten states, whose runs take longest.
+#: Settings for ten states, whose runs take longest.
 FEWER = {10: (-0.4, -0.1, 0.1, 0.4)}
 LENGTH, RATE, STD = 2, 0.2, 0.02
 TRAINERS = {"gd": "gradient descent", "adamw": "AdamW"}
@@ -101,7 +101,7 @@ def adamw(weights: Weights) -> Callable[[Weights], None]:
 
 
 def numbers(record: xr.Dataset) -> dict[str, Any]:
-    """Of every case and p: how many are trapped, have learned, are in between."""
+    """Counts for every case and p: trapped, learned, in between."""
     found: dict[str, Any] = {}
     for name in record.case.values:
         case = record.sel(case=name)

@@ -11,7 +11,7 @@ we find; here is why:
   transpose) is at s²√(r d)); at p + q < 1 it must lie below −1 in all directions at once.
 - Positions drawn one by one trap on both sides from deviation 1 on, since
   S = Cov(z_n) + (p + q − 1)(J + Jᵀ) and the covariance grows faster than J.
-- Softmax attention of the same scale leaves the picture as it is; shares differ where they change
+- Softmax attention of the same scale does not change the picture; shares differ where they change
   fast, by up to 0.38 (s = 0.79, d = 8, p + q < 1: more traps).
 
 Descent on the exact loss (d = 3, N = 4, with attention, from |e| = 1e-4 and the best bias) stands
@@ -82,7 +82,7 @@ def drawn(arch: Architecture, layout: str, scale: float, rank: int, draws: int,
 def compute(
     draws: int = 400, seed: int = 0, widest: int = 8, runs: int = 32, steps: int = 6000
 ) -> xr.Dataset:
-    """How many draws have S positive definite, by chain, layout, d, rank and scale; descents."""
+    """Share of draws with S positive definite, by chain, layout, d, rank and scale; descents."""
     generator = torch.Generator().manual_seed(seed)
     widths = range(1, widest + 1)
     count = np.full((len(CHAINS), len(LAYOUTS), widest, widest, len(SCALES)), np.nan)

@@ -1,4 +1,4 @@
-"""Where the statements about traps, escapes and starts stop holding: one change at a time.
+"""Limits of the statements about traps, escapes and starts: one change at a time.
 
 The tied single softmax layer with ReLU on the binary chain has a trap that gradient descent stays
 in, that AdamW leaves, a ladder below LG's recommended start and a start without it. Here the same
@@ -72,7 +72,7 @@ def compute(seeds: int = 16, steps: int = 500) -> xr.Dataset:
 def final_share(
     arch: Architecture, chain: MarkovChain, start: str, recipe: Recipe, seeds: int
 ) -> np.ndarray:
-    """Which part of the gap is open after training, by the exact loss, (seeds,)."""
+    """Open part of the gap after training, by the exact loss, (seeds,)."""
     source = MarkovSource.of(chain)
     weights = initial_weights(arch, start, range(seeds))
     trainer = Trainer(arch, weights, source, recipe, torch.Generator().manual_seed(0))

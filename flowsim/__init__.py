@@ -120,7 +120,7 @@ _HOME = {
 
 __all__ = sorted(_HOME)
 
-#: What is there for names that people guess.
+#: Hints for names that people guess.
 _GUESSED = {
     "ModelChoice": 'ModelSpec("canonical", {"p": 0.5, "q": 0.8}) names a model with its chain',
     "compare": "agreement(model, starts) trains all weights beside what reduce found, "

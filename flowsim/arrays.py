@@ -12,7 +12,7 @@ from torch import Tensor
 
 from flowsim.errors import InputError
 
-#: What public functions take for numbers of any shape.
+#: Numbers of any shape, as public functions accept them.
 Numbers = Tensor | np.ndarray | Sequence[Any] | float
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -46,7 +46,7 @@ def resolve_device(device: str) -> str:
     """ "cpu" or "cuda"; "auto" takes CUDA if there is one.
 
     Raises:
-        InputError: another word, or CUDA asked for where there is none.
+        InputError: another word, or CUDA asked for without a CUDA device.
     """
     if device not in ("cpu", "cuda", "auto"):
         raise InputError(f"device must be cpu, cuda or auto, not {device!r}")
@@ -60,7 +60,7 @@ def resolve_device(device: str) -> str:
 def accepts_arrays(function: _Function) -> _Function:
     """Let a function of tensors take arrays, lists and numbers too, and answer in kind.
 
-    Given tensors, the function is called as it is. Otherwise every argument that is an array, a
+    Given tensors, the function is called unchanged. Otherwise every argument that is an array, a
     list, a tuple or a number becomes a float64 tensor, and tensors that come back become numpy
     arrays.
     """

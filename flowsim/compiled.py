@@ -55,7 +55,7 @@ register("numba:compile", _Compilation())
 
 @cache
 def code_folder() -> str:
-    """Where compiled code is kept: NUMBA_CACHE_DIR, or the user's cache."""
+    """Folder of compiled code: NUMBA_CACHE_DIR, or the user's cache."""
     if config.CACHE_DIR:
         return str(config.CACHE_DIR)
     digest = hashlib.sha256(numba.__version__.encode())

@@ -1,7 +1,7 @@
 """Public calls with missing or wrong arguments are refused in one sentence.
 
 A call that works is not looked at. One that fails inside is looked at afterwards: an argument that
-its annotation does not allow is named, and any other error stays as it is.
+its annotation does not allow is named, and any other error passes unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from flowsim.errors import InputError
 
-#: Of an annotation: what is taken, or where the classes are, and how a sentence says it.
+#: For an annotation: the accepted types, or the module of the classes, and their name in a message.
 _KINDS: dict[str, tuple[tuple[type, ...] | str, str]] = {
     "Model": ("flowsim.interface:Model", 'a model, such as flowsim.model("canonical", 0.5, 0.8)'),
     "BinaryChain": ("flowsim.chain:BinaryChain", "a chain, such as flowsim.BinaryChain(0.5, 0.8)"),

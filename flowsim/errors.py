@@ -1,4 +1,4 @@
-"""What ends a command early: the user's input, or the user."""
+"""Exceptions that end a command early: wrong input, or an interruption."""
 
 from typing import Any
 

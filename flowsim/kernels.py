@@ -1,4 +1,4 @@
-"""What is asked of a transition matrix: whether it is one, its closed classes, its law."""
+"""Properties of a transition matrix: validity, closed classes, stationary distribution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flowsim.errors import InputError
 if TYPE_CHECKING:  # numpy is imported when a number is asked for, not when a chain is named
     import numpy as np
 
-#: How far a row's sum may be from one, the law from π P = π, and equal eigenvalues from another.
+#: Tolerances: a row's sum from one, the law from π P = π, and equal eigenvalues from another.
 _ROUNDING = 1e-12
 
 
@@ -147,7 +147,7 @@ def stationary_law(kernel: np.ndarray, group: tuple[int, ...]) -> tuple[float, .
 def second_eigenvalue(kernel: np.ndarray) -> complex | float:
     """The eigenvalue largest in size beside 1; real if it is so to rounding.
 
-    Of several the one with the largest real part, and of a pair that with the imaginary part ≥ 0.
+    Several give the one with the largest real part, and a pair that with the imaginary part ≥ 0.
     """
     import numpy as np
 

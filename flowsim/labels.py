@@ -1,4 +1,4 @@
-"""What a trajectory did, how its integration ended, and what decided: the codes of every record."""
+"""Codes of every record: fate of a trajectory, status of its integration, and the deciding rule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Words(EnumMeta):
 
 
 class Label(IntEnum, metaclass=_Words):
-    """What a trajectory did.
+    """Fate of a trajectory.
 
     UNRESOLVED: not known. GLOBAL_MINIMUM: it has learned. LOCAL_MINIMUM: it is trapped. SADDLE: it
     ends at a critical point from which the loss can descend. INFINITY: the flow grows without
@@ -56,7 +56,7 @@ BASINS = tuple(label.name.lower() for label in tuple(Label)[:4])
 
 
 class Status(IntEnum):
-    """How the integration of a trajectory ended.
+    """Status of the integration of a trajectory.
 
     CONVERGED: at an end. TIMED_OUT: its steps or its time were used up. DIVERGED: it left all
     bounds. FAILED: no step was small enough, or the flow is not unique from where it stopped.
@@ -75,7 +75,7 @@ class Status(IntEnum):
 
 
 class Rule(IntEnum):
-    """What decided a label.
+    """Rule that decided a label.
 
     NONE: nothing, it is unresolved. CRITICAL_START: loss and curvature of a start that never moves.
     TRAPPED_BY_PLANE: e went to 0, and e = 0 is stable there. REACHED_MINIMA: the orbit met the set
@@ -109,7 +109,7 @@ class Rule(IntEnum):
 
 
 class CriticalPoint(IntEnum):
-    """What a point of the critical line or plane e = 0 is."""
+    """Type of a point of the critical line or plane e = 0."""
 
     LOCAL_MAXIMUM = -1
     SADDLE = 0

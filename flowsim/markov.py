@@ -90,7 +90,7 @@ class MarkovChain:
 
     @cached_property
     def structure(self) -> str:
-        """What the kernel is: irreducible or reducible, and its period if that is not one."""
+        """Irreducible or reducible, and the kernel's period if that is not one."""
         inside = {i for group in self.classes for i in group}
         outside = [i for i in range(self.states) if i not in inside]
         words = ["irreducible" if len(self.classes) == 1 and not outside else "reducible"]
@@ -190,7 +190,7 @@ class MarkovChain:
 
     @property
     def unigram(self) -> str:
-        """What the unigram point of a tied model is expected to be, by that eigenvalue's sign."""
+        """Expected type of the unigram point of a tied model, by that eigenvalue's sign."""
         value = self.covariance_eigenvalue
         if value == 0:
             return "flat to second order"

@@ -1,10 +1,10 @@
-"""What the command line says beside its results, on stderr; a program need not."""
+"""Notices of the command line on stderr; off in programs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: Called once, when numba begins to compile what the disk does not hold yet; None to say nothing.
+#: Called once, when numba begins to compile code that the disk does not hold yet; None for silence.
 compiling: Callable[[], object] | None = None
 
 

@@ -1,4 +1,4 @@
-"""How public functions run: on how many threads of torch, and with a bar that shows how far."""
+"""Execution of public functions: number of torch's threads, and a progress bar."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Parameter:
 
     @property
     def is_number(self) -> bool:
-        """Whether its values are numbers; unknown ones may be."""
+        """Return whether its values are numbers; unknown ones may be."""
         return self.default is None or type(self.default) in (int, float)
 
     def read(self, stored: Any) -> Any:
@@ -171,7 +171,7 @@ class ModelSpec:
 
     @property
     def is_own(self) -> bool:
-        """Whether the model is a class of a user."""
+        """Return whether the model is a class of a user."""
         return not (isinstance(self.target, str) and self.target in BUILT_IN)
 
     @property
@@ -284,7 +284,7 @@ def _built(spec: ModelSpec) -> Model:
 
 
 def is_own(model: Model | type[Model]) -> bool:
-    """Whether a model is not of this package."""
+    """Return whether a model is not of this package."""
     kind = model if isinstance(model, type) else type(model)
     return not kind.__module__.startswith("flowsim.")
 
@@ -296,7 +296,7 @@ def kept_arguments(model: Model) -> dict[str, Any]:
 
 
 def has_parameter(kind: type, name: str, given: Mapping[str, Any]) -> bool:
-    """Whether a model with these arguments has the one of that name."""
+    """Return whether a model with these arguments has the one of that name."""
     about = parameters(kind).get(name)
     return about is not None and (not about.requires or bool(given.get(about.requires)))
 

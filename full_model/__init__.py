@@ -53,7 +53,7 @@ _HOME = {
 
 __all__ = sorted(_HOME)
 
-#: Where names are that were public once.
+#: Present places of names that were public before.
 _INTERNAL = {
     "AttentionFreeField": "full_model.comparison.fields",
     "EnumeratedField": "full_model.comparison.fields",

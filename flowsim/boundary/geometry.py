@@ -33,7 +33,7 @@ class Lattice:
 
     @property
     def strides(self) -> np.ndarray:
-        """What one node along each axis adds to a flat number, int64, shape (k,)."""
+        """Step in the flat number per node along each axis, int64, shape (k,)."""
         tail = (*self.shape[1:], 1)
         return np.cumprod(np.array(tail[::-1], dtype=np.int64))[::-1]
 
@@ -82,13 +82,13 @@ class Lattice:
         return np.unique(places[inside] @ self.strides)
 
 
-#: Times that an edge is halved: the middle of what is left is within 2⁻¹⁰ < 1e-3 of the crossing.
+#: Times that an edge is halved: the middle of the last bracket is within 2⁻¹⁰ of the crossing.
 HALVINGS = 9
 
 
 @dataclass
 class Crossings:
-    """Where edges are crossed, as parts of them: 0 is the end in the basin, 1 the other.
+    """Crossings of edges, as parts of them: 0 is the end in the basin, 1 the other.
 
     Attributes:
         at: middle of the bracket that is left of each edge, shape (n,).
@@ -116,7 +116,7 @@ def find_crossings(
 ) -> Crossings:
     """Bisect edges between starts inside and outside a basin, that of the global minima.
 
-    Where a start has no label the edge keeps the bracket it has.
+    An edge with a start that has no label keeps its bracket.
 
     Args:
         label: labels of points, shape (n, k) -> (n,).

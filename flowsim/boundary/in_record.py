@@ -77,7 +77,7 @@ def refine_scan(
     """Put the boundary of ``add_boundary`` into a scan's record, unless it is there already.
 
     Args:
-        path: the record, which is replaced at the end or stays as it is.
+        path: the record, which is replaced at the end or stays unchanged.
         model, levels, rtol, atol: as in ``refine_boundary``.
         progress: given about how many starts will be followed, opens what takes how many have been.
 

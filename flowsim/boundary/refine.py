@@ -77,14 +77,14 @@ def refine_boundary(
         InputError: axes or levels that are not as above, names that are not the model's
             coordinates, or labels of another shape.
 
-    How: the values of the axes are nodes; cells lie between them. A cell is crossed where the
+    The values of the axes are nodes; cells lie between them. A cell is crossed where the
     labels of its corners are not all the same, whichever they are: saddle and unresolved count.
     Crossed cells and their neighbours are halved along every axis, ``levels`` times. At each level
     the neighbours of every crossed cell are looked at too, until no crossed one has a neighbour
     that was not; and cells that hold a plane θᵢ = 0 which the flow never crosses are halved until
     the plane lies on nodes, so that starts on it are labelled for what they are.
 
-    What this guarantees: at every level the crossed cells found are whole connected pieces (cells
+    Guarantee: at every level the crossed cells found are whole connected pieces (cells
     are connected where they touch) of those of the full grid of that level. The full 2^levels
     grid can differ only by a piece that touches none of them, lying between the nodes of the
     coarser grid: an island, or a tongue thinner than a coarse cell along its whole length.
@@ -241,7 +241,7 @@ def crossed_cells(lattice: Lattice, known: KnownLabels, held: dict[int, int]) ->
 
     Args:
         lattice: the grids.
-        known: what evaluates nodes, and what is known of them beforehand.
+        known: evaluates nodes, and holds the labels of those known beforehand.
         held: place, along some axes, of a plane that is to lie on nodes.
     """
     cells, crossed = lattice.cells(0), np.empty(0, dtype=np.int64)
@@ -280,7 +280,7 @@ def expected_starts(crossed: int, dimensions: int, levels: int) -> int:
 
 
 def count_crossed(labels: np.ndarray) -> int:
-    """How many cells between labelled nodes have corners of different labels."""
+    """Number of cells between labelled nodes with corners of different labels."""
     low = high = labels
     for axis in range(labels.ndim):
         here, there = (np.delete(np.arange(labels.shape[axis]), end) for end in (-1, 0))
@@ -290,7 +290,7 @@ def count_crossed(labels: np.ndarray) -> int:
 
 
 def _crossed(lattice: Lattice, known: KnownLabels, cells: np.ndarray, level: int) -> np.ndarray:
-    """Those of the cells whose corners have different labels, looked for block by block."""
+    """Cells whose corners have different labels, looked for block by block."""
     found = [cells[:0]]
     for low in range(0, len(cells), _BLOCK):
         block = cells[low : low + _BLOCK]
@@ -300,7 +300,7 @@ def _crossed(lattice: Lattice, known: KnownLabels, cells: np.ndarray, level: int
 
 
 def _missing(wanted: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Those of ``wanted`` that the sorted array ``there`` lacks."""
+    """Elements of ``wanted`` that the sorted array ``there`` lacks."""
     at = np.searchsorted(there, wanted)
     inside = at < len(there)
     inside[inside] = there[at[inside]] == wanted[inside]
@@ -385,7 +385,7 @@ class Window:
     def held(self) -> dict[int, int]:
         """Axis ↦ place of the plane at zero that the flow never crosses, where nodes lie on it.
 
-        Of starts given in other names than the coordinates the plane knows.
+        Starts given by other names than the plane's coordinates are not known beforehand.
         """
         order = starting_coordinates(self.model, [*self.fine, *self.fixed])
         if order == self.model.coordinates:
@@ -400,7 +400,7 @@ class Window:
         }
 
     def closed_form(self) -> Oracle | None:
-        """The closed form of the basin as a function of places, where there is one."""
+        """The closed form of the basin as a function of places, or None."""
         if self.model.basin(self.theta(np.zeros((1, len(self.fine))))) is None:
             return None
         return lambda places: self.model.basin(self.theta(places)).numpy()  # type: ignore[union-attr]
@@ -425,7 +425,7 @@ _LINES = {2: 64, 3: 16}
 def compare(
     lattice: Lattice, boundary: Boundary, points: np.ndarray, oracle: Oracle | None
 ) -> dict[str, float | int]:
-    """How far the boundary and the analytic one are apart, each from the other.
+    """Distances between the boundary and the analytic one, in both directions.
 
     Both nodes of a point are asked whether they are in the analytic basin. If one is and the other
     is not, the analytic boundary lies between them and is found by bisection; it is also looked
@@ -485,7 +485,7 @@ def _lines(lattice: Lattice, oracle: Oracle) -> np.ndarray:
 
 
 def _bisect(oracle: Oracle, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
-    """Where the closed form changes between places inside and outside the basin, to 1e-9."""
+    """Bisect for the change of the closed form between places inside and outside, to 1e-9."""
     for _ in range(30):
         middle = (inner + outer) / 2
         inside = oracle(middle)[..., None]

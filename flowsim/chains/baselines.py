@@ -1,4 +1,4 @@
-"""What a model's loss is compared with: the losses of predictors that know this or that."""
+"""Baselines of a loss: predictors from the last symbols, and their exact losses."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from flowsim.markov import MarkovChain
 
 
 def order_name(order: int) -> str:
-    """What the predictor from the last ``order`` symbols is called."""
+    """Name of the predictor from the last ``order`` symbols."""
     return {0: "unigram", 1: "bigram"}.get(order, f"order {order}")
 
 
 def baselines(data: MarkovChain | OrderChain | Prior, length: int) -> dict[str, float]:
     """Losses by name, in nats, exact means over the predictions after 1, …, N symbols.
 
-    Of a chain: "uniform", log S; "unigram", "bigram", "order 2", …, the best predictors from that
+    For a chain: "uniform", log S; "unigram", "bigram", "order 2", …, the best predictors from that
     many symbols, fewer where fewer are known; and "kernel", the least possible loss. Of a prior the
     n-grams are counted in context, one added to every count; "Bayes" knows the prior, and "kernel"
     the kernel of each sequence. Before k symbols are known they predict uniformly.

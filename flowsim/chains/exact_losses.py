@@ -53,7 +53,7 @@ class PriorLosses:
 def prior_losses(
     prior: Prior, length: int, highest: int | None = None, beta: float = 1.0
 ) -> PriorLosses:
-    """What the predictors of ``PriorLosses`` lose on sequences of a prior, exactly.
+    """Exact losses of the predictors of ``PriorLosses`` on sequences of a prior.
 
     Args:
         prior: the law of kernels, of order k.
@@ -174,7 +174,7 @@ def _longer(prior: Prior, classes: CountClasses) -> CountClasses:
 def _distinct(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The different rows of integers, and which of them each row is.
 
-    Rows are told apart by one number of 64 bits each, and compared with the row found for it.
+    Rows are distinguished by a number of 64 bits each, and compared with the row found for it.
     """
     factors = np.random.default_rng(0).integers(1, 2**63, size=rows.shape[1], dtype=np.uint64)
     keys = (rows.astype(np.uint64) * (2 * factors + np.uint64(1))).sum(1, dtype=np.uint64)
@@ -214,7 +214,7 @@ def _check(prior: Prior, length: int, order: int, beta: float) -> None:
 
 
 def class_bound(states: int, order: int, length: int) -> int:
-    """How many classes of N symbols there are at most.
+    """An upper bound on the number of classes of N symbols.
 
     A class is its first and last context and S^m(S − 1) free counts (those of each context's
     successors that the balance of arrivals and departures leaves free), and no more than sequences.

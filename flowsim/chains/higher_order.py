@@ -67,7 +67,7 @@ class OrderChain:
 
     @property
     def structure(self) -> str:
-        """What the chain of contexts is: irreducible or reducible, and its period."""
+        """Irreducible or reducible, and the period of the chain of contexts."""
         return self.contexts.structure
 
     @property
@@ -112,7 +112,7 @@ class OrderChain:
 
     @property
     def mutual_information(self) -> float:
-        """What the past says of a symbol, H(X) − entropy rate."""
+        """Information of the past about a symbol, H(X) − entropy rate."""
         return self.stationary_entropy - self.entropy_rate
 
     @cached_property
@@ -129,7 +129,7 @@ class OrderChain:
 
     @property
     def unigram(self) -> str:
-        """What the unigram point of a tied model is expected to be."""
+        """Expected type of the unigram point of a tied model."""
         return self.neighbours.unigram
 
     @property

@@ -1,4 +1,4 @@
-"""What follows each symbol of given sequences, by Bayes's predictor or by a known kernel."""
+"""Distribution of the next symbol in given sequences, by Bayes's predictor or a known kernel."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from flowsim.chains.higher_order import OrderChain
 from flowsim.errors import InputError, require_integer
 from flowsim.markov import MarkovChain
 
-#: Of doubly stochastic kernels: rejection accepts 1 draw in 2 at S = 3, few beyond this.
+#: Rejection of doubly stochastic kernels accepts 1 draw in 2 at S = 3, few beyond this.
 _MOST_STATES = 8
 
 
@@ -32,12 +32,12 @@ class Prior(ABC):
 
     @property
     def has_bayes(self) -> bool:
-        """Whether Bayes's predictor is known, and with it every exact loss."""
+        """Return whether Bayes's predictor is known, and with it every exact loss."""
         return True
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What was chosen, ready for JSON; two priors with the same are the same."""
+        """Settings ready for JSON; two priors with equal settings are equal."""
 
     @abstractmethod
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
@@ -106,7 +106,7 @@ class DirichletPrior(Prior):
 class DoublyStochasticPrior(Prior):
     """Kernels whose columns sum to one too, uniform over all of them (Birkhoff's polytope).
 
-    Their stationary law is uniform, so that the unigram says nothing. Drawn by rejection: S − 1
+    Their stationary law is uniform: the unigram learns nothing. Drawn by rejection: S − 1
     rows uniform, accepted where the last one can complete them. Bayes's predictor has a closed
     form for S = 2, where the probability to move is uniform.
 
@@ -164,7 +164,7 @@ class DoublyStochasticPrior(Prior):
         return _dirichlet_entropy(self._stays_and_moves(counts) + 1)
 
     def _stays_and_moves(self, counts: Tensor) -> Tensor:
-        """Of two states, shape (A, 2)."""
+        """Draws of kernels of two states, shape (A, 2)."""
         if self.states > 2:
             raise InputError(
                 "Bayes's predictor of doubly stochastic kernels is known for two states only, "

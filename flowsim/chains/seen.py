@@ -1,4 +1,4 @@
-"""What a model that reads one symbol sees of a hidden process: a first-order binary chain."""
+"""The first-order binary chain that a model sees which reads one symbol of a hidden process."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class OneChain:
 
 @dataclass(frozen=True)
 class ReducedModelOptions:
-    """Which reduced model, and what is held fixed in it."""
+    """Options of the reduced model and its fixed coordinates."""
 
     model: options.Model = "canonical"
     length: options.Length = None
@@ -132,7 +132,7 @@ _OF_RECIPES = ("learning_rate", "steps", "loss", "batch", "schedule")
 
 @dataclass(frozen=True)
 class OptimizerOptions:
-    """Which optimizer, and its numbers."""
+    """Options of the optimizer."""
 
     optimizer: Annotated[
         Literal["gd", "momentum", "adam", "adamw", "adamw-papers"] | None,
@@ -257,7 +257,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Printed:
-    """What a command prints, and since when it runs."""
+    """Options of the output, and the time at which the command began."""
 
     as_json: options.Json = False
     quiet: options.Quiet = False
@@ -266,7 +266,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class FigureFiles(Printed):
-    """The figure, the record beside it, and whether they may replace others."""
+    """Options of the figure and the record: files, and whether they may replace others."""
 
     out: options.Figure = None
     source: options.Source = None
@@ -276,11 +276,11 @@ class FigureFiles(Printed):
     no_legend: options.NoLegend = False
 
     def look(self) -> dict[str, Any]:
-        """How the figure is drawn, as arguments of ``flowsim.draw``."""
+        """Keyword arguments for ``flowsim.draw``."""
         return {"width": self.width, "title": not self.no_title, "legend": not self.no_legend}
 
     def names(self, *words: str) -> tuple[Path, Path]:
-        """The figure (--out, or named after the words) and the record beside it.
+        """Paths of the figure (--out, or named after the words) and of the record.
 
         Raises:
             InputError: a name that cannot be written, or a file that exists.
@@ -304,5 +304,5 @@ class ModelFigure(ModelOnChain, OptimizerOptions, FigureFiles):
 
 
 def chain_words(p: float | None, q: float | None = None) -> list[str]:
-    """p and q, where there are any, as a file's name says them."""
+    """p and q as they stand in a file's name; empty for a model without them."""
     return [f"{name}{value:g}" for name, value in (("p", p), ("q", q)) if value is not None]

@@ -44,14 +44,14 @@ _MEANT = {
     "--gpu": "--device", "--xlim": "--window", "--ylim": "--window", "--range": "--window",
     "--fixed": "--fix", "--std": "--sigma", "--samples": "--cloud", "--load": "--from",
 }  # fmt: skip
-#: What typer says, and what is said instead.
+#: Messages of typer, and their replacements.
 _THEIRS = {
     "Input should be": "must be",
     "Value error, ": "",
     "a valid number, unable to parse string as a number": "a number, without a unit",
     "a valid integer, unable to parse string as an integer": "a whole number",
 }
-#: How torch says so, of the processor's memory and of a GPU's.
+#: Messages of torch when memory is exhausted, on the processor and on a GPU.
 _OUT_OF_MEMORY = re.compile(r"DefaultCPUAllocator|out of memory")
 
 app = typer.Typer(
@@ -124,7 +124,7 @@ def main() -> None:
 def _open_closed_streams() -> None:
     """Let descriptors 0 to 2 that are closed lead to nowhere.
 
-    A file that is opened later would take their number, and get what is said to the user.
+    A file that is opened later would take their number, and receive the messages for the user.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
@@ -172,7 +172,7 @@ def _run(words: list[str]) -> None:
 
 
 def _unknown_option(name: str, context: Any) -> str:
-    """What to say of an option that a command does not have: which one is meant, if one is."""
+    """Message for an option that a command lacks: the closest one, if one is close."""
     known = [option for param in context.command.params for option in param.opts]
     meant = [_MEANT[name]] if _MEANT.get(name) in known else get_close_matches(name, known, 2, 0.75)
     command = context.command_path

@@ -74,12 +74,12 @@ def integer(text: str) -> int:
 
 
 def shown(text: str) -> str:
-    """What the user wrote, in quotes and not longer than 60 characters."""
+    """The text as typed, in quotes, cut to 60 characters."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def wrong(must: str, text: str) -> typer.BadParameter:
-    """What is said of a value that is not what it must be."""
+    """Message for a value out of range."""
     return typer.BadParameter(f"must {must}, not {shown(text)}.")
 
 
@@ -281,7 +281,7 @@ DeviceName = Literal["cpu", "cuda", "auto"]
 
 
 def having(option: str, about: bool = False) -> str:
-    """The models that have an option, and what it is there."""
+    """Models with an option, and its description in each."""
     named = []
     for model, own in models_with(option).items():
         only = f" with --{own.requires}" if own.requires else ""
@@ -290,7 +290,7 @@ def having(option: str, about: bool = False) -> str:
 
 
 def option(section: str, metavar: str, help: str, *names: str, **more: Any) -> Any:
-    """An option with a value: its section and words in the help, and what else typer is told."""
+    """An option with a value: its section and words in the help, and arguments for typer."""
     return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=section, **more)
 
 

@@ -1,4 +1,4 @@
-"""How commands end: files that appear together, the summary in words or as JSON, the exit code.
+"""Ends of commands: files that appear together, the summary as lines or JSON, the exit code.
 
 While they run, progress goes to stderr: a bar on a terminal, a line every ten seconds elsewhere.
 """
@@ -174,7 +174,7 @@ _OF_FIGURES = {
 
 
 def redraw(source: Path, given: FigureFiles, wanted: str = "") -> None:
-    """Draw a record under --out, by default beside it, and print what it holds.
+    """Draw a record under --out, by default beside it, and print its summary.
 
     Args:
         source: the record.
@@ -239,11 +239,11 @@ class Meter:
         self._counts: dict[str, int] = {}
 
     def advance(self, more: int) -> None:
-        """So much more is done."""
+        """Add to the amount done."""
         self.reach(self.done + more)
 
     def reach(self, done: int, note: str | None = None) -> None:
-        """So much is done in all, and words about it; the former ones if None."""
+        """Set the amount done, and its description; None keeps the former one."""
         self.done, self.note = done, self.note if note is None else note
         self.show()
 
@@ -255,14 +255,14 @@ class Meter:
         self.advance(len(labels))
 
     def then(self, unit: str, total: int) -> Callable[[int], object]:
-        """What was counted is done, and so much of another thing follows; what counts it."""
+        """Finish the count and begin another of that size; return its callback."""
         self.total, self.unit, self.done, self.note = total, unit, 0, ""
         self._before = time.monotonic() - self._began
         self.show()
         return self.advance
 
     def line(self, elapsed: float) -> str:
-        """Where things are after so many seconds, in one plain sentence."""
+        """Progress after so many seconds, in one plain sentence."""
         text = f"{self.done} of {self.total} {self.unit}, {duration(elapsed)}"
         if 0 < self.done < self.total:
             spent = elapsed - self._before
@@ -271,7 +271,7 @@ class Meter:
 
 
 def duration(seconds: float) -> str:
-    """So many seconds in the unit that a reader would choose."""
+    """A duration in a readable unit."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
@@ -288,7 +288,7 @@ def progress(total: int, unit: str, quiet: bool = False) -> Iterator[Meter]:
 
 
 def _has_width() -> bool:
-    """Whether stderr is a terminal, and not one of no width, where no bar is seen."""
+    """Return whether stderr is a terminal of some width."""
     try:
         return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except (OSError, ValueError):  # a terminal in name alone

@@ -31,7 +31,7 @@ def require_memory(what: str, needed: float, smaller: str) -> None:
 
 
 def check_enumeration(length: int, instead: str = "", states: int = 2) -> None:
-    """Of the exact loss with attention: S^N sequences; ``instead`` ends the sentence."""
+    """Check the exact loss with attention: S^N sequences; ``instead`` ends the message."""
     most = int(16 / math.log2(states) + 1e-9)
     if length > (60 if states == 2 else most):
         raise InputError(
@@ -42,13 +42,13 @@ def check_enumeration(length: int, instead: str = "", states: int = 2) -> None:
 
 
 def check_verify(d: int, length: int) -> None:
-    """Of the checks: all sequences, and weights and their gradient of width 4d."""
+    """Check ``verify``: all sequences, and weights and their gradient of width 4d."""
     check_enumeration(length)
     require_memory(f"a transformer of d = {d}", 8.0 * 4 * (8 * d * d + 4 * d * d), "--d")
 
 
 def check_counting(construction: str, order: int, states: int, length: int) -> None:
-    """Of a constructed transformer: its weights, and all pairs of positions with a vector each."""
+    """Check a constructed transformer: its weights, and a vector for each pair of positions."""
     d, layers, hidden = 1 + 6 * states, 3, 2 * states
     if construction == "log-depth":
         d, layers, hidden = states * (order + 2) + order.bit_count(), order.bit_length() + 1, 1
@@ -64,7 +64,7 @@ def check_training(
     d: int, length: int, layers: int, hidden: int, models: int, batch: int, steps: int,
     states: int = 2, contexts: int = 0,
 ) -> None:  # fmt: skip
-    """Of training: weights, gradient and two moments, and what a batch leaves in every layer.
+    """Check training: weights, gradient and two moments, and a batch's activations in every layer.
 
     ``contexts`` are rows of a kernel that is drawn for every sequence, 0 where none is.
     """
@@ -82,7 +82,7 @@ def check_training(
 
 
 def check_comparison(d: int, length: int, points: int, hidden: int, batch: int = 0) -> None:
-    """Of a comparison: positions and their rates at every start, in a few copies.
+    """Check a comparison: positions and their rates at every start, in a few copies.
 
     Batches are drawn for all starts together, of which one after the other is trained.
     """
@@ -96,7 +96,7 @@ def check_comparison(d: int, length: int, points: int, hidden: int, batch: int =
 
 
 def check_optimizer(batch: int, length: int, attention: bool, starts: int) -> None:
-    """Of an optimizer in reduced coordinates: a batch's symbols, and the starts at every position.
+    """Check an optimizer in reduced coordinates: a batch's symbols, starts at every position.
 
     The batches are the same for all starts; with attention the past of every symbol counts.
     """

@@ -35,14 +35,14 @@ _EVENT = {False: "reaching the global minima", True: "not reaching the global mi
 _AGAIN = ("solid", "dashdot", "dotted")
 _LINES: tuple[Any, ...] = ("solid", "dashed", "dashdot", "dotted")
 _COLOURS = (INK["global_minimum"], INK["local_minimum"], INK["saddle"], LINE)
-#: What the figure calls the baselines that are no n-gram.
+#: Names in the figure of baselines that are no n-gram.
 _NAMES = {"kernel": "kernel known"}
 
 
 def draw_gaussian(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Look]) -> Any:
     """One record of ``gaussian_record``: both axes logarithmic, so that small σ is visible.
 
-    Where nearly all small starts reach the global minima, the probability not to is drawn. Of a
+    If nearly all small starts reach the global minima, the probability not to is drawn. For a
     model whose ends were found the share of every end is drawn, on an even axis.
 
     Args:
@@ -208,7 +208,7 @@ def draw_training(record: xr.Dataset, ax: Axes | None = None, **look: Unpack[Loo
 
 
 def _chains(record: xr.Dataset) -> list[tuple[float, ...]]:
-    """What tells the chains of the models apart: (p, q), or nothing where all have the same."""
+    """Name of a chain among several models: (p, q), or empty if all have the same."""
     if "p" not in record:
         return [()] * record.sizes["model"]
     return list(zip(record["p"].to_numpy().tolist(), record["q"].to_numpy().tolist(), strict=True))
@@ -285,7 +285,7 @@ def _training_title(record: xr.Dataset) -> list[str]:
 
 
 def _trainer(recipe: Mapping[str, Any]) -> str:
-    """What moved the weights: Adam is AdamW without decay."""
+    """Name of the optimizer; Adam is AdamW without decay."""
     name = recipe.get("trainer", "?")
     if name == "adamw" and recipe.get("weight_decay") == 0:
         name = "adam"

@@ -109,7 +109,7 @@ def draw(
 
 
 def _as_portrait(record: xr.Dataset) -> xr.Dataset:
-    """A scan of a plane with the curves and arrows that its model says; any other as it is."""
+    """Add its model's curves and arrows to a scan of a plane; return any other unchanged."""
     dims = {str(name) for name in record["label"].dims}
     if len(dims) == 2 and dims == set(axes_of(record)):
         check_grid(record)

@@ -108,7 +108,7 @@ def _read(path: Path) -> Any:
 
 
 def _columns(text: str, name: str) -> dict[str, np.ndarray]:
-    """The columns of a table as spreadsheets save them: runs as they are called, else numbers.
+    """Columns of a table written by a spreadsheet: names of runs as text, all else as numbers.
 
     Between cells are commas, semicolons or tabs; a number may have a decimal comma.
     """

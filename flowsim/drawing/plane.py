@@ -239,7 +239,7 @@ def draw_basins(
 
 
 def outcomes(record: xr.Dataset) -> np.ndarray:
-    """What became of every cell, by name, over the vertical and the horizontal axis."""
+    """Label of every cell, by name, over the vertical and the horizontal axis."""
     names = list(_CELLS) if "open_share" in record else meanings(record["label"])
     return np.array(names)[_codes(record, axes_of(record))]
 
@@ -407,7 +407,7 @@ def _title(record: xr.Dataset, with_data: bool = True) -> list[str]:
 
 
 def _ends_said(record: xr.Dataset) -> dict[str, str]:
-    """What starts do, by the ends of which the record has words of its own."""
+    """Verb phrases for starts, by the names of the record's ends."""
     found = {}
     for name, text in end_names(record.attrs).items():
         # an optimizer's periodic orbits and the like go nowhere
@@ -435,7 +435,7 @@ def _learned(record: xr.Dataset) -> list[str]:
 
 
 def _to_others(ends: Sequence[str]) -> str:
-    """Where the starts go whose ends are not named."""
+    """Summary of the starts whose ends are not named."""
     return f"goes to {len(ends)} more ends"
 
 
@@ -473,7 +473,7 @@ def draw_curves(record: xr.Dataset, ax: Axes) -> list[Any]:
 
 
 def _draw_flow_boundary(record: xr.Dataset, ax: Axes, across: str, up: str) -> list[Any]:
-    """The boundary of the flow's basin, over the cells of an optimizer, where there is one."""
+    """Boundary of the flow's basin over the cells of an optimizer, or None."""
     if f"boundary_{across}" not in record:
         return []
     points = np.stack([record[f"boundary_{n}"].to_numpy() for n in (across, up)], -1)

@@ -275,7 +275,7 @@ def _draw_cells(
 
 
 def _learned(times: np.ndarray) -> np.ndarray:
-    """Which starts have a time that a colour shows; of those that never learn there is none."""
+    """Mask of starts with a finite time, which a colour shows; those that never learn have none."""
     return np.isfinite(times) & (times > 0)
 
 

@@ -1,6 +1,6 @@
-"""What all figures share: colours, words, cell edges, legends and files.
+"""Common style of all figures: colours, names, cell edges, legends and files.
 
-Colours are told apart with any kind of colour vision and differ in grey value; where two things
+Colours differ for any kind of colour vision and in grey value; where two things
 have the same role, a hatch, a marker or a line style separates them too.
 """
 
@@ -48,7 +48,7 @@ _STEPS = {
 
 
 class Styles(dict[str, Any]):
-    """What labels look like; of numbered ends what their kind and number say."""
+    """Style of labels; numbered ends take theirs from kind and number."""
 
     def __init__(self, known: Mapping[str, Any], part: int) -> None:
         super().__init__(known)
@@ -86,21 +86,21 @@ INK = Styles({
 MARKER = Styles({"global_minimum": "o", "local_minimum": "^", "saddle": "s", "unresolved": "X"}, 2)
 #: Hatches of areas, by label.
 HATCH = Styles({"global_minimum": "", "local_minimum": "///", "saddle": "", "unresolved": ""}, 3)
-#: What a legend calls the labels.
+#: Names of labels in a legend.
 BASINS = {
     "global_minimum": "reaches the global minima",
     "local_minimum": "trapped in bad local minima",
     "saddle": "ends in a saddle",
     "unresolved": "unresolved",
 }
-#: What one start does, by its label.
+#: Verb phrase for one start, by its label.
 VERB_PHRASES = {
     "global_minimum": "reaches the global minima",
     "local_minimum": "is trapped",
     "saddle": "ends in a saddle",
     "unresolved": "is unresolved",
 }
-#: What a figure calls the optimizers.
+#: Names of the optimizers in a figure.
 OPTIMIZERS = {"gd": "gradient descent", "momentum": "momentum", "adam": "Adam", "adamw": "AdamW"}
 #: The same of all that trains transformers.
 TRAINERS = OPTIMIZERS | {
@@ -141,7 +141,7 @@ def plain(text: str) -> str:
 
 
 def name_of(record: xr.Dataset, coordinate: str, variable: str = "") -> str:
-    """What an axis calls a coordinate: the long name of its variable, its symbol as mathematics.
+    """Axis label of a coordinate: the long name of its variable, its symbol as mathematics.
 
     ``variable`` is the one that has its values, where it has another name.
     """
@@ -154,7 +154,7 @@ def name_of(record: xr.Dataset, coordinate: str, variable: str = "") -> str:
 
 
 def basin_names(record: xr.Dataset) -> dict[str, str]:
-    """What a legend calls the labels of a record."""
+    """Names of a record's labels in a legend."""
     own = end_names(record.attrs)
     for name in np.atleast_1d(record.attrs.get("coordinates", [])):
         if "$" in name:
@@ -170,7 +170,7 @@ def apart(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str, str, 
         names: of the codes.
 
     Numbered ends have the styles of their numbers as long as these differ. Where there are more
-    ends, each takes the style that the fewest have of those that no end beside it has; those with
+    ends, each takes the style that the fewest have of those that no neighbour has; those with
     the most neighbours choose first.
     """
     look = {n: (FILL[n], HATCH[n], "#ffffff" if HATCH[n] else LINE) for n in names}
@@ -201,7 +201,7 @@ def apart(label: np.ndarray, names: Sequence[str]) -> dict[str, tuple[str, str, 
 
 
 def way_to(caption: str) -> str:
-    """Where an end that was found leads: "to minimum 1 (loss 0)", "to infinity: …"."""
+    """Description of an end: "to minimum 1 (loss 0)", "to infinity: …"."""
     return caption if caption.startswith("to ") else f"to {caption}"
 
 
@@ -216,7 +216,7 @@ def subtitle_of(record: xr.Dataset) -> list[str]:
 
 
 def motion_of(record: xr.Dataset) -> list[str]:
-    """How the drawn plane or space lies among the coordinates, where there are more of these."""
+    """Fixed coordinates of the drawn plane or space, if the model has more coordinates."""
     coordinates = [str(name) for name in np.atleast_1d(record.attrs.get("coordinates", []))]
     drawn = {str(name).removeprefix("orbit_") for name in record if str(name)[:6] == "orbit_"}
     drawn |= {*axes_of(record)}
@@ -303,7 +303,7 @@ def basin_dots(
 
 
 def is_dark(figure: Figure) -> bool:
-    """Whether a style sheet gives the figure a dark ground."""
+    """Return whether a style sheet gives the figure a dark background."""
     return max(to_rgb(figure.get_facecolor())) < 0.5
 
 
@@ -348,7 +348,7 @@ Legend.update_default_handler_map({CombinedHandle: _Beside()})
 
 
 class Look(TypedDict, total=False):
-    """How a figure is finished, as ``flowsim.draw`` says."""
+    """Layout options of a figure, as ``flowsim.draw`` takes them."""
 
     width: float | None
     title: bool
@@ -403,7 +403,7 @@ class Canvas:
 
     @property
     def narrow(self) -> bool:
-        """Whether it is for a column of text, where panels have no room beside each other."""
+        """Return whether the figure is for one column of text, with panels one below the other."""
         return not self.given and self.width < 5
 
     def axes(self, **options: Any) -> Any:
@@ -413,7 +413,7 @@ class Canvas:
         return self.ax
 
     def finish(self, lines: Iterable[str], handles: Sequence[Any], columns: int = 2) -> Any:
-        """Put the title and the legend there, as wide as the figure allows, and make room for them.
+        """Place the title and the legend, as wide as the figure allows, and reserve their space.
 
         Args:
             lines: of the title.
@@ -438,7 +438,7 @@ class Canvas:
         if self.given:
             return kept
         if self.narrow:
-            if self.ax is not None and self.ax.name == "3d":  # whose names no layout makes room for
+            if self.ax is not None and self.ax.name == "3d":  # no layout leaves space for its names
                 cast(Any, self.ax).set_box_aspect((1.25, 1.0, 1.0), zoom=0.8)
                 self.ax.locator_params(nbins=3)
             tall = self.figure.get_figheight() - 3 * points("medium") / 72
@@ -455,7 +455,7 @@ def points(size: str | float) -> float:
 
 
 def chosen(key: Any, usual: Any) -> Any:
-    """What a style sheet or a user chose in ``rcParams``; the usual value if none did."""
+    """A value from a style sheet or ``rcParams``; the default if neither sets it."""
     return usual if rcParams[key] == rcParamsDefault[key] else rcParams[key]
 
 

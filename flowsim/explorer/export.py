@@ -1,4 +1,4 @@
-"""What is on the page, outside of it: its record and figure, and the lines that make it again."""
+"""Exports of a page: its record and figure, and the lines that make it again."""
 
 from __future__ import annotations
 

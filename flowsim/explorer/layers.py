@@ -1,4 +1,4 @@
-"""What the plane shows: labels of cells, coarse and at once or fine and later, and its curves.
+"""Layers of the plane: labels of cells, coarse at once or fine later, and its curves.
 
 Every label is decided by the flow from the middle of its cell, or by the closed form where the
 model has one; cells that are not decided yet carry ``UNKNOWN`` and never a neighbour's label.
@@ -70,12 +70,12 @@ class Cells:
 class KnownEnds:
     """The ends of a model, which all parts of all pages number alike.
 
-    Of a model that names none, the first limits wait for those of its usual window, which number
+    If a model names no ends, the first limits wait for those of its usual window, which number
     the ends. Until then none is known, so that a page's own thread never waits.
 
     Attributes:
         named: whether the codes are labels.
-        names: of codes 0, 1, …, as far as they are known.
+        names: of codes 0, 1, …, as many as are known.
         captions: what a legend calls ends that were found, by name.
     """
 
@@ -121,7 +121,7 @@ def levels(view: View) -> tuple[int, ...]:
 
 
 def cells_at_once(view: View) -> Cells:
-    """What can be shown within a slider's move: exact labels, or none."""
+    """Layers within a slider's move: exact labels, or none."""
     model = view.model
     y, x = centres(view, _CLOSED)
     inside = model.basin(model.plane.grid(x, y, view.held))
@@ -195,7 +195,7 @@ def centres(view: View, size: int) -> tuple[np.ndarray, np.ndarray]:
 def landscape(view: View, fine: bool) -> xr.Dataset:
     """The curves and arrows of the window, as ``with_landscape``; more of both where it is fine.
 
-    What is not fine leaves out the curves that are slow to find.
+    A coarse layer leaves out the curves that are slow to find.
     """
     x_low, x_high, y_low, y_high = view.window
     points, arrows = _FINE if fine else _QUICK
@@ -249,7 +249,7 @@ Layer = Cells | Border | xr.Dataset
 
 
 def has_border(view: View) -> bool:
-    """Whether the view's boundary is found numerically, for want of a closed form."""
+    """Return whether the view's boundary is found numerically, for lack of a closed form."""
     return view.model.basin(torch.zeros(1, len(view.model.coordinates))) is None
 
 
@@ -291,7 +291,7 @@ def border(view: View, cells: Cells, stop: Stop) -> Border | None:
 
 
 def at_rest(view: View, stop: Stop, first: Cells | None = None) -> Iterator[Layer]:
-    """What a plane shows once its sliders rest, from coarse to fine: cells, border, landscape.
+    """Layers of a plane once its sliders rest, from coarse to fine: cells, border, landscape.
 
     Args:
         view: what is looked at.

@@ -55,7 +55,7 @@ def from_query(
 
     Args:
         query: every name's values, as a server parses them.
-        usual: what is shown without a query.
+        usual: the view without a query.
 
     Returns:
         (view, settings of full training, problems): a part of the link that is not understood or
@@ -132,7 +132,7 @@ def _read_model(view: View, words: Mapping[str, list[str]]) -> View:
 
 
 def _side(view: View, axis: str) -> str:
-    """What a link calls an axis; a user's may have the name of something else."""
+    """Name of an axis in a link; a coordinate of a user's model may share it with another key."""
     return axis if view.trains else f"range-{axis}"
 
 

@@ -28,7 +28,7 @@ from flowsim.explorer.page.visit import Visit
 from flowsim.explorer.view import View
 
 HOST = "127.0.0.1"
-#: How many pages the server serves at once.
+#: Number of pages that the server serves at once.
 MOST_PAGES = 16
 #: Bytes of one message from a page; milliseconds after which a page that went away is forgotten,
 #: and between two looks for such pages.
@@ -73,7 +73,7 @@ def _fill(usual: View, pools: Pools, visits: set[Visit], document: Document) -> 
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Whether a line of the log is more than Bokeh's surprise at what a closed page still sent."""
+    """Return whether a line of the log is no mere surprise at messages of closed pages."""
     fault, trace = (record.exc_info or (None, None, None))[1:]
     within = [frame.f_globals.get("__name__") for frame, _ in walk_tb(trace)]
     return not (isinstance(fault, AssertionError) and within[-1:] == ["bokeh.server.connection"])

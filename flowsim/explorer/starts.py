@@ -1,4 +1,4 @@
-"""What follows from starts: orbits in the plane and against time, and the shares of a cloud."""
+"""Results from starts: orbits in the plane and against time, and the shares of a cloud."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from flowsim.interface import Model
 from flowsim.labels import Label
 from flowsim.scan.record import wilson_interval
 
-#: How far from the plane an end is beside it.
+#: Distance from which on an end counts as off the plane.
 _OFF = 2e-3
-#: How far from its end an orbit may stop, in sides of the window; the parts of the excess loss that
-#: are left then, until it is nearer.
+#: Distance from its end at which an orbit may stop, in sides of the window; parts of the excess
+#: loss that are left then, until it is nearer.
 _AWAY, _PARTS = 0.01, (1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
-#: Where a backward orbit ends: how far beyond the window in its sides, at what speed, and at steps
+#: End of a backward orbit: distance beyond the window in its sides, speed, and steps
 #: of what part of a side.
 _BEYOND, _REST, _SHORTEST = 0.6, 1e-9, 5000
 
@@ -113,7 +113,7 @@ def _to_its_end(view: View, theta: Tensor, limits: Limits) -> tuple[Tensor, Tens
 
 
 def _beside(view: View, end: Tensor) -> dict[str, tuple[float, float]]:
-    """Where an end is not on the plane: its value and the plane's of such coordinates."""
+    """Coordinates of an end off the plane, with the plane's own values."""
     model, at = view.model, view.model.plane.project(end[None])
     plane = model.plane.at(at[:, 1], at[:, 0], view.held)[0]
     rows = zip(model.coordinates, end.tolist(), plane.tolist(), strict=True)
@@ -183,7 +183,7 @@ _AT_ONCE = 10
 
 @dataclass(frozen=True)
 class CloudShare:
-    """Where the starts of a cloud end, as far as they were followed.
+    """Counts of the ends of a cloud's starts that have been followed.
 
     Attributes:
         y, x, label: of every start that was followed, shape (n,); labels are codes of ends.

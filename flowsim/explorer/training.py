@@ -132,7 +132,7 @@ def full_architecture(view: View, settings: FullSettings) -> Architecture:
 
 
 def is_untied(view: View) -> bool:
-    """Whether the unembedding is a weight of its own."""
+    """Return whether the unembedding is a weight of its own."""
     tied: bool = cast(Any, view.model).tied
     return not tied
 
@@ -175,7 +175,7 @@ def probe_tokens(view: View, settings: FullSettings) -> Tensor:
 
 
 def logit_gap(arch: Architecture, weights: Weights, tokens: Tensor) -> float:
-    """How far the logits tell the symbols apart, over all tokens; NaN where none are.
+    """Spread of the logits between symbols, over all tokens; NaN for no tokens.
 
     The mean logit at the ones minus that at the zeros; of S logits that of the current state minus
     the mean of the others.

@@ -1,4 +1,4 @@
-"""What a page of the explorer shows: model, window, starts, cloud; validated, immutable.
+"""The view of a page of the explorer: model, window, starts, cloud; validated, immutable.
 
 Nothing here knows of a browser. Every change makes a new ``View``; one that is out of bounds raises
 ``InputError`` and leaves the old one as it was.
@@ -19,11 +19,11 @@ from flowsim.spec import ModelSpec, built_in, has_parameter
 
 #: Bounds that keep every page quick, whatever a link asks for.
 MOST_STARTS, FARTHEST, NARROWEST = 12, 1000.0, 1e-6
-#: What may be held beside the plane of a model that has a full transformer.
+#: Coordinates that may be fixed in the plane of a model that has a full transformer.
 HELD = ("a", "u", "b")
 #: Draws of a cloud where labels come quickly, and elsewhere.
 DRAWS, FEWER_DRAWS = 1000, 200
-#: What has a logarithmic axis on request.
+#: Axes that may be logarithmic.
 LOGS = ("time", "loss")
 
 
@@ -61,7 +61,7 @@ class GaussianCloud(NamedTuple):
 
 @dataclass(frozen=True)
 class View:
-    """What is shown, beside what is computed of it.
+    """Fields that are shown, beside those computed from them.
 
     Args:
         spec: the reduced model.
@@ -71,7 +71,7 @@ class View:
         starts: of the orbits, in the order in which they were chosen.
         backward: whether the orbits are drawn backward too.
         cloud: a Gaussian cloud of starts, if there is one.
-        logs: which of ``LOGS`` have logarithmic axes; None where what is shown decides.
+        logs: names from ``LOGS`` with logarithmic axes; None for the default of the view.
 
     Raises:
         InputError: a number out of its bounds, or a coordinate that the model does not have.
@@ -126,7 +126,7 @@ class View:
 
     @property
     def dynamics(self) -> tuple[object, ...]:
-        """What decides where a start of the plane goes."""
+        """Fields that decide the end of a start in the plane."""
         return self.spec, self.fixed
 
     @property
@@ -152,7 +152,7 @@ class View:
 
     @property
     def trains(self) -> bool:
-        """Whether a full transformer can be trained beside: the model is of a Markov chain."""
+        """Return whether a full transformer can be trained: the model is of a Markov chain."""
         return not self.spec.is_own and hasattr(self.spec.kind, "chain")
 
     @property
@@ -175,7 +175,7 @@ class View:
 
     @property
     def has_slice(self) -> bool:
-        """Whether the model has an attention coordinate a, of which the plane is a slice."""
+        """Return whether the plane is a slice of a model with an attention coordinate a."""
         return "a" in self.model.plane.holds
 
     @property
@@ -249,7 +249,7 @@ class View:
 
 @lru_cache(maxsize=64)
 def _showing(model: Model, axes: tuple[str, ...]) -> Model:
-    """The same object for the same model and axes, as what is known of it is kept by it."""
+    """One object per model and axes, since it caches its results."""
     return model.with_axes(*axes)
 
 

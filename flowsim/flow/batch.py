@@ -14,7 +14,7 @@ _AT_ONCE = 16
 def padded_indices(which: Tensor) -> Tensor:
     """The numbers of the rows (m,) that are True, the last again and again until they fill vectors.
 
-    So the rounding of no row depends on its place; a row that is there twice goes the same way
+    Then the rounding of no row depends on its place; a row that occurs twice goes the same way
     twice.
     """
     index = which.nonzero()[:, 0]

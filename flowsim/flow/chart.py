@@ -112,10 +112,10 @@ class Chart:
 
 
 def _invariant_planes(model: Model, theta: Tensor) -> Tensor:
-    """Whether the field keeps the plane θᵢ = 0, of rows (n, k) and every i, shape (n, k).
+    """Mask of coordinates whose plane θᵢ = 0 the field keeps, for rows (n, k), shape (n, k).
 
-    Whether dθᵢ/dt and its derivatives by the others are exactly zero in the plane, below a row
-    and at a point beside it in no special place, none of whose coordinates is zero.
+    It is kept if dθᵢ/dt and its derivatives by the others are exactly zero there, below a row
+    and at a neighbouring point in no special place, none of whose coordinates is zero.
     """
     n, k = theta.shape
     size = theta.abs().amax(1, keepdim=True).clamp_min(1e-300)

@@ -1,6 +1,6 @@
 """Minima at kinks: where rows that creep along a kink of a loss lead, and whether they rest there.
 
-Beside a kink the gradient jumps, and a row goes back and forth across it in very short steps. On
+Beside a kink the gradient jumps, and a row crosses it back and forth in very short steps. On
 the kink the flow is −(the shortest vector in the hull of the gradients around), which is 0 at a
 minimum. Such vectors, of gradients in a ball that shrinks, lead there in steps that all descend
 (the gradient sampling of Burke, Lewis and Overton, SIAM J. Optim. 15, 2005).

@@ -1,4 +1,4 @@
-"""How starts are followed: settings, checks of what is given, and the limits that come of it."""
+"""Options of solvers, checks of arguments, and the limits that solvers return."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flowsim.own import check_own
 from flowsim.sources import check_coordinates
 from flowsim.spec import is_own
 
-#: What decides where starts end: this package's engines, or torchdiffeq's odeint alone.
+#: Methods that decide ends: this package's engines, or torchdiffeq's odeint alone.
 INTEGRATORS = ("flowsim", "torchdiffeq")
 #: Called before a stage of the work with what is counted and how many; returns what counts them.
 Stage = Callable[[str, int], Callable[[int], object]]
@@ -30,7 +30,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Steps(NamedTuple):
-    """What the steps along an orbit are allowed.
+    """Bounds on the steps along an orbit.
 
     Attributes:
         rtol, atol: error per step, relative and absolute; which of them counts for a coordinate is
@@ -49,7 +49,7 @@ class Steps(NamedTuple):
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """How starts are followed, and who is told of it.
+    """Options of a solver, and a callback for progress.
 
     Attributes:
         rtol, atol, max_steps: as in ``find_limits``.
@@ -96,7 +96,7 @@ class SolverOptions:
         return None if self.stage is None else self.stage(what, count)
 
     def attributes(self) -> dict[str, Any]:
-        """What a record says of it: tolerances, or the optimizer's numbers."""
+        """Attributes for a record: tolerances, or the optimizer's numbers."""
         if self.optimizer is not None:
             return dict(self.optimizer.attributes())
         usual = {"max_steps": None, "integrator": "flowsim", "device": "cpu"}
@@ -168,7 +168,7 @@ class Limits:
         return self._each(lambda column: column.to(device))
 
     def at(self, which: Tensor) -> Limits:
-        """Those of a mask of the leading shape, (n,)."""
+        """Select by a mask of the leading shape, (n,)."""
         return self._each(lambda column: column[which])
 
     def _each(self, changed: Callable[[Any], Any]) -> Limits:
@@ -220,7 +220,7 @@ def _check_tolerances(rtol: float | None, atol: float) -> None:
 def check_times(t: Numbers, each: tuple[int, ...] = ()) -> Tensor:
     """``t`` as a tensor of at least two increasing, finite times (T,); else InputError.
 
-    Where starts of the shape ``each`` may have times of their own, (T, *each) too.
+    Starts of the shape ``each`` may have times of their own, (T, *each) too.
     """
     times = to_tensor(t, "t")
     shaped = times.ndim == 1 or (times.ndim > 1 and times.shape[1:] == each)

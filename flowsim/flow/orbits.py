@@ -32,7 +32,7 @@ def find_limits(
     """The end of the gradient-flow trajectory of every start.
 
     The label says what the orbit did: it met the global minima; or e fell to zero where the plane
-    e = 0 attracts; or it came to rest at a point whose loss and curvature tell what it is; or it
+    e = 0 attracts; or it came to rest at a point that loss and curvature identify; or it
     started at a critical point. What is not decided is UNRESOLVED. No label depends on other rows.
 
     Args:
@@ -58,7 +58,7 @@ def find_limits(
     Raises:
         InputError: wrong number of coordinates, or tolerances that are not positive.
 
-    How: every row has steps of its own. Where the loss is a function of the logit gap, the gap is
+    Every row has steps of its own. If the loss is a function of the logit gap, the gap is
     the independent variable (``flow.gap``), and both ends are met exactly. An orbit that came close
     to a saddle is computed again at a finer tolerance, beside starts that are displaced to both
     sides along every coordinate (by 1e-11 where the gap is the independent variable, else by
@@ -145,7 +145,7 @@ def trajectories(
     return path.reshape(len(times), *theta0.shape)
 
 
-#: Of orbits that are drawn: the part of the excess loss that is left at their last time; how many
+#: Drawn orbits: the part of the excess loss at their last time; number of
 #: times; and, where the loss is followed in torch, how many, and the error allowed per step.
 _LEFT, _TIMES, _FEWER, _COARSER = 1e-4, 160, 64, 1e-6
 
@@ -181,7 +181,7 @@ def hitting_times(
 ) -> Any:
     """Physical time until it is learned: ``settling_times`` of starts that reach the global minima.
 
-    Of a model that names no levels they are those of starts that reach any minimum, or infinity.
+    A model that names no levels counts starts that reach any minimum, or infinity.
 
     Args:
         model, theta0, fraction, rtol, limits: as of ``settling_times``.

@@ -1,6 +1,6 @@
 """The reference: orbits and their ends by torchdiffeq's odeint alone, no engine of ours.
 
-Where L = ℓ(Δ), all rows together on the rescaled field (Dormand-Prince 8(7)): a positive factor on
+If L = ℓ(Δ), all rows together on the rescaled field (Dormand-Prince 8(7)): a positive factor on
 the field changes no orbit. Elsewhere the flow is stiff, explicit methods stall, and every row runs
 alone by odeint's method "scipy_solver" (LSODA).
 """
@@ -38,7 +38,7 @@ EVALUATIONS, PER_COORDINATE = 1000, 200
 _AT_MINIMA, _AT_REST = 1e-6, 1e-8
 #: Steps in one stretch of time, the first stretch, and what none reaches.
 _GAP_STEPS, _GAP_STRETCH, _GAP_HORIZON = 1000, 4.0, 1e6
-#: How sharply the rescaled field slows down around Δ*, in units of the chart.
+#: Sharpness of the slowdown of the rescaled field around Δ*, in units of the chart.
 _SHARPNESS = 2.0
 #: ‖∇Δ‖ where the curvature decides. Orbits that only pass a saddle stay far above it: what keeps
 #: them from it, the rounding of their start at least, grows as fast as their distance falls.
@@ -161,9 +161,9 @@ def reference_limits(
     atol: float = 1e-12,
     progress: Callable[[int], object] | None = None,
 ) -> Limits:
-    """Where orbits end, as torchdiffeq's odeint finds it.
+    """Ends of orbits by torchdiffeq's odeint.
 
-    Where L = ℓ(Δ), orbits are those of ±∇Δ, along which Δ never turns: an orbit that has passed Δ*
+    If L = ℓ(Δ), orbits are those of ±∇Δ, along which Δ never turns: an orbit that has passed Δ*
     reaches the global minima there, one whose ∇Δ vanishes ends at a critical point, and its
     curvature tells which. Elsewhere an orbit has reached the minima when its loss is within 1e-6 of
     the mutual information of the entropy rate, and a local minimum when ‖∇L‖ is below 1e-8 of it
@@ -263,7 +263,7 @@ def _unmoved(model: Model, rows: Tensor) -> Limits:
 
 
 def _tolerances(chart: Chart, theta: Tensor, rtol: float, atol: float) -> dict[str, Tensor]:
-    """What odeint is allowed: ``atol`` is in parts of the largest |θᵢ| where that is below 1."""
+    """Options of odeint: ``atol`` is in parts of the largest |θᵢ| where that is below 1."""
     small = torch.where(chart.logarithmic, 0.0, theta).abs().amax(1, keepdim=True)
     unit = torch.where(small > 0, small.clamp_max(1.0), 1.0)
     return {
@@ -398,7 +398,7 @@ def _landed(model: Any, theta: Tensor, past: Tensor, steps: Steps) -> Tensor:
 
 
 def sample_size(model: Model) -> int:
-    """How many labels are confirmed unless another number is asked for.
+    """Default number of labels to confirm.
 
     256 where orbits are fast, 16 elsewhere: there a row takes a second.
     """
@@ -415,7 +415,7 @@ def confirm(
     progress: Callable[[int], object] | None = None,
     ends: Ends | None = None,
 ) -> dict[str, int]:
-    """How many labels of a random sample torchdiffeq finds again.
+    """Confirm labels of a random sample by torchdiffeq.
 
     Rows without a label are not drawn. Where torchdiffeq differs, it decides again with tolerances
     a thousand times smaller, since close to a boundary its own error can change sides.
@@ -481,7 +481,7 @@ def _codes(
     atol: float,
     progress: Callable[[int], object] | None,
 ) -> Tensor:
-    """What torchdiffeq says of the rows: labels, or the codes of ends."""
+    """Labels of the rows by torchdiffeq, or the codes of ends."""
     if ends is None or ends.named:
         return cast(Tensor, reference_labels(model, rows, rtol, atol, progress))
     limits = reference_limits(model, rows, rtol, atol, progress)

@@ -13,7 +13,7 @@ DRIFTS = int(Rule.DRIFTS)
 OUT_OF_STEPS, NOT_FINITE, DIVERGED, ARRIVED = 100, 101, 102, 103
 #: Thousands of steps have brought the row no further in time.
 STUCK = 105
-#: Of the induction model: below the plateau, from where each side has one end.
+#: Induction model: below the plateau, from which each side has one end.
 BELOW_PLATEAU = 104
 #: The row needs level L of its model's table: this plus L.
 NEEDS_TABLE_LEVEL = 1000

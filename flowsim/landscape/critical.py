@@ -28,7 +28,7 @@ _ARRIVED, _APART, _CURVED = 1e-9, 1e-6, 1e-6
 def curvatures(model: Model, theta: Tensor) -> Tensor:
     """Eigenvalues of the loss's Hessian G^−½ ∇∇L G^−½, ascending, shape (..., k).
 
-    Of a flow that is no gradient flow: −Re of those of its Jacobian, the rates of return.
+    For a flow that is no gradient flow: −Re of those of its Jacobian, the rates of return.
 
     Args:
         model: any reduced model; G is its metric.
@@ -100,7 +100,7 @@ def classify_critical(
 
 @dataclass
 class CriticalSearch:
-    """What a search of ∇L = 0 found.
+    """Results of a search of ∇L = 0.
 
     Attributes:
         starts: how many starts there were, and ``half_width`` of the box they filled.

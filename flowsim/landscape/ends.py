@@ -1,4 +1,4 @@
-"""The ends of a model that names none: found among its orbits' limits, and told apart."""
+"""Ends of a model that names none: classes of its orbits' limits."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class End:
     rounding: float = 0.0
 
     def caption(self, coordinates: Sequence[str]) -> str:
-        """What a legend calls it."""
+        """Name of the end in a legend."""
         number = self.name.rpartition("_")[2]
         if self.kind == "infinity":
             far = [
@@ -108,12 +108,12 @@ class End:
 class Ends:
     """The ends of a model's orbits, by the codes that records give them.
 
-    Of a model with ``levels`` these are the labels. Of another one ends are found: limits are
+    A model with ``levels`` has these as labels. For another one ends are found: limits are
     polished by Newton's method; two are one end unless the field between them is faster than at
     both; a connected curve or surface of critical points is one end, and two points are on the same
     one if points between them, projected onto it, leave no gap, or steps along it lead from one to
     the other. Whether a set extends around a point is tried by going along it. Ends at infinity are
-    told apart by the coordinates that grow, their signs, and the limit of the loss.
+    distinguished by the coordinates that grow, their signs, and the limit of the loss.
 
     Args:
         model: any model.
@@ -144,7 +144,7 @@ class Ends:
         return ["unresolved", *(end.name for end in self.found)]
 
     def attributes(self) -> dict[str, object]:
-        """What a record says of ends that were found: how they were told apart, and their names."""
+        """Attributes of found ends for a record: names, and the tolerances of their classes."""
         if self.named:
             return {}
         found = {end.name: end.caption(self.model.coordinates) for end in self.found}
@@ -157,7 +157,7 @@ class Ends:
         }
 
     def codes(self, label: Tensor, theta: Tensor, loss: Tensor) -> Tensor:
-        """Which end limits have, (n,), of their labels, places (n, k) and losses; or 0.
+        """Index of each limit's end, (n,), by labels, places (n, k) and losses; 0 for none.
 
         The labels themselves, int8, of a model that names its ends; else int32.
         """
@@ -216,7 +216,7 @@ class Ends:
         return codes[which]
 
     def _alike(self, number: int, theta: Tensor, loss: Tensor) -> Tensor:
-        """Which points (m, k) that are no critical points are of the end of that number, (m,)."""
+        """Mask of points (m, k) of the end of that number that are no critical points, (m,)."""
         end = self.found[number]
         if end.kind != "infinity":
             return torch.ones(len(theta), dtype=torch.bool)
@@ -251,9 +251,9 @@ class Ends:
         return codes
 
     def _same(self, one: Tensor, other: Tensor, minima: bool) -> Tensor:
-        """Which pairs of points at rest (m, k) are one: no place between them is faster, bool (m,).
+        """Mask of pairs of points at rest (m, k) that are one: no place between is faster, (m,).
 
-        What rounding may change in the field there, and the speed that is left at the two, are
+        The change of the field there by rounding, and the residual speed at the two, are
         taken from it; so no unit of the coordinates or of the loss matters. Minima at kinks, where
         the field jumps, are two if the loss rises between them.
         """
@@ -280,7 +280,7 @@ class Ends:
         return (quiet | ~moving).reshape(len(_PARTS), m).all(0)
 
     def _connected(self, number: int, theta: Tensor, walks: bool) -> Tensor:
-        """Which points (m, k) no gap divides from the members of an end; some become members.
+        """Mask of points (m, k) that no gap divides from an end's members; some become members.
 
         With ``walks`` the way is also sought step by step along the set.
         """
@@ -309,7 +309,7 @@ class Ends:
         return joined
 
     def _no_gap(self, one: Tensor, other: Tensor) -> Tensor:
-        """Whether points between, projected onto the set of ends, leave no gap, bool (m,)."""
+        """Return whether points between, projected onto the set of ends, leave no gap, (m,)."""
         part = torch.linspace(0, 1, _BETWEEN + 2, dtype=one.dtype)[:, None, None]
         way = one + part * (other - one)
         straight = self.model.loss(way).detach()
@@ -322,7 +322,7 @@ class Ends:
         return level & (gaps <= 0.5 * length)
 
     def _leads(self, one: Tensor, other: Tensor) -> Tensor:
-        """Whether steps towards the other point, each back onto the set, arrive there, (m,)."""
+        """Return whether steps to the other point, each back onto the set, arrive there, (m,)."""
         length = (other - one).norm(dim=1) / _BETWEEN
         here, arrived = one, length < 0
         going = torch.arange(len(one))
@@ -391,7 +391,7 @@ class Ends:
         return min(ranks)
 
     def _straight(self, theta: Tensor, directions: Tensor) -> Tensor:
-        """How far from a point (k,) along directions (m, k) the rates stay nearly the same, (m,).
+        """Distance from a point (k,) along directions (m, k) with nearly constant rates, (m,).
 
         Looked for at all powers of 2; ∞ where they never change.
         """
@@ -452,7 +452,7 @@ class Ends:
 
 
 def _named(kind: str, number: int) -> str:
-    """What records call the end of that number of its kind; of an optimizer's there is one."""
+    """Names of ends in records, by kind and number; an optimizer has one of each kind."""
     return f"{kind}_{number}" if kind in _NUMBERED else kind
 
 

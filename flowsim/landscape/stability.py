@@ -1,4 +1,4 @@
-"""What a point at which a flow rests is: attracting, leaving, a centre, or flat along itself."""
+"""Type of a point at which a flow rests: attracting, repelling, a centre, or flat along itself."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _RESOLVED = 30.0
 _BEYOND_ERROR = 8.0
 #: Entries of a matrix this small beside its largest change none of its eigenvalues that counts.
 _NOTHING = 1e-40
-#: So many neighbouring distances have to agree. What is seen nearer is this part of what a power of
-#: the distance leaves to see, at least: else the direction is flat up to an edge.
+#: Number of neighbouring distances that have to agree. A nearer value is at least this part of the
+#: one by a power of the distance: else the direction is flat up to an edge.
 _AGREE, _JUMP = 3, 0.1
 
 
@@ -66,7 +66,7 @@ def stability(model: Model, theta: Tensor, decisive: bool, reach: Tensor | None 
 
 
 def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, reach: Tensor) -> Tensor:
-    """Which points (m, k) the flow leaves along a direction without a rate, (m,)."""
+    """Mask of points (m, k) that the flow leaves along a direction without a rate, (m,)."""
     distances = 0.5 ** torch.arange(1, _DISTANCES + 1).to(theta)
     near = distances[_FIRST : _FIRST + 1]
     flat, velocity, noise, _ = _along(model, theta, jacobian, zero, reach, near)
@@ -94,7 +94,7 @@ def _leaves(model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, reach: 
 def _along(
     model: Model, theta: Tensor, jacobian: Tensor, zero: Tensor, reach: Tensor, distances: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Which of some directions (m, j) are flat; on both sides, at so many distances, the velocity
+    """Mask of directions (m, j) that are flat; on both sides, at so many distances, the velocity
     outwards and what rounding may change in it, (2, m, j, d); and the velocity's size at the
     point. The other coordinates have come to rest there.
     """

@@ -19,7 +19,7 @@ class ByRows(Protocol):
 
 
 class _Function(torch.autograd.Function):
-    """What all three share: θ is kept, and an axis of vmap is one more batch axis."""
+    """Common part of all three: θ is stored, and an axis of vmap is one more batch axis."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[ByRows, Tensor], output: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""What models of one Markov chain have in common: their levels, and the plane (w, e)."""
+"""Common parts of models of one Markov chain: their levels, and the plane (w, e)."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class OnChain(Model):
         return f"Markov chain $p$ = {p}, $q$ = {q}: $p + q$ = {total}"
 
     def _remark(self) -> str:
-        """What tied models say of their bad minima at p + q < 1, on the weights of a transformer.
+        """Remark on tied models' bad minima at p + q < 1, for the weights of a transformer.
 
         There e = τv with v orthogonal to the manifold's α makes the logit b + τ²x, which lowers the
         loss, whatever the other weights (docs/derivations/12.md).
@@ -136,7 +136,7 @@ class OnChain(Model):
         return law[0] * law[-1] * max(abs(self.chain.second_eigenvalue), 0.1)
 
     def integral(self) -> Integral | None:
-        """That of the canonical model, with which the others are compared."""
+        """The canonical model's basin, for comparison."""
         return canonical_integral(self.chain)._replace(of="canonical model")
 
     def attributes(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def canonical_integral(chain: GapChain, scale: float = 1.0, ratio: float = 1.0) 
     return Integral(lambda sigma: gaussian_probability(chain, scale * sigma, ratio), *limits)
 
 
-#: What curves of critical points of one kind are called.
+#: Names of curves of critical points of one kind.
 KINDS = {
     CriticalPoint.LOCAL_MAXIMUM: "local maxima",
     CriticalPoint.SADDLE: "saddles",
@@ -192,7 +192,7 @@ def sampled(
 class ChainPlane(Plane):
     """(w, e) of a model of one chain; the points (w, 0) are critical, and −e mirrors e.
 
-    What is not held is 0, but for an unembedding u, which is e, and a bias b, at its optimum.
+    Coordinates that are not fixed are 0, but for an unembedding u, which is e, and the best b.
     """
 
     model: OnChain
@@ -263,7 +263,7 @@ class ChainPlane(Plane):
         return torch.full_like(x, torch.nan)
 
     def minima(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
-        """Those of the canonical model, which hold without attention and without a held bias."""
+        """The canonical model's curves, which hold without attention and without a fixed bias."""
         flat = "b" not in held and not held.get("a")
         return minima_curve(self.model.chain, x) if flat else torch.full_like(x, torch.nan)
 

@@ -67,7 +67,7 @@ def portrait_record(
     """Basins on a grid of cells, with the curves, arrows and orbits of a phase portrait.
 
     Labels come from the integrated flow of every cell's centre, in all the model's coordinates.
-    Where the basins have a closed form it is only counted beside them: ``oracle_agree`` of
+    A closed form of the basins only counts agreement: ``oracle_agree`` of
     ``oracle_cells`` cells agree, leaving aside the ``oracle_cut`` cells that a boundary crosses
     and the cells centred on e = 0. Where they have none, their boundary is found numerically.
 
@@ -231,7 +231,7 @@ def _with_flow_beside(
 
 
 def _counts(label: xr.DataArray, prefix: str) -> dict[str, int]:
-    """How many cells have each label."""
+    """Number of cells with each label."""
     codes, names = label.to_numpy(), str(label.attrs["flag_meanings"]).split()
     return {f"{prefix}_{name}": int((codes == i).sum()) for i, name in enumerate(names)}
 
@@ -244,7 +244,7 @@ def portrait_of_scan(scan: xr.Dataset) -> xr.Dataset:
             two evenly spaced values.
 
     Returns:
-        What ``flowsim.draw_portrait`` draws; nothing is integrated.
+        The data of ``flowsim.draw_portrait``; nothing is integrated.
 
     Raises:
         InputError: a model that is not built in, or another plane.
@@ -346,7 +346,7 @@ def _directions(plane: Plane, theta: Tensor) -> Tensor:
 
 
 def ahead_of(model: Model) -> int:
-    """How many halvings of an edge are looked up together.
+    """Number of halvings of an edge to look up together.
 
     The engine for any loss takes about as long for some hundred starts as for a few.
     """
@@ -354,9 +354,9 @@ def ahead_of(model: Model) -> int:
 
 
 def halvings_of(model: Model, resolution: int) -> int:
-    """How many halvings of an edge of a cell a figure shows, of so many cells a side.
+    """Number of halvings of a cell's edge that a figure resolves, by cells a side.
 
-    Where orbits are compiled there are as many as in records of any size.
+    Compiled models take as many as in records of any size.
     """
     if not solver_of(model).batched:
         return HALVINGS
@@ -441,14 +441,14 @@ def given_ranges(window: Mapping[str, Window] | None, **more: Window | None) -> 
 
 
 def _corners(centres: np.ndarray) -> np.ndarray:
-    """Where the cells around evenly spaced centres begin and end; 0 between −x and x."""
+    """Edges of the cells around evenly spaced centres; 0 between −x and x."""
     half = (centres[1] - centres[0]) / 2
     between = (centres[1:] + centres[:-1]) / 2
     return np.concatenate([centres[:1] - half, between, centres[-1:] + half])
 
 
 def _compare(plane: Plane, record: xr.Dataset, held: Mapping[str, float]) -> dict[str, int]:
-    """How many labels agree with the closed form, away from the cells that a boundary cuts."""
+    """Number of labels that agree with the closed form, away from cells that a boundary cuts."""
     y, x = (record[name].to_numpy() for name in (plane.y, plane.x))
     basin = plane.model.basin(plane.grid(x, y, held))
     if basin is None or min(len(x), len(y)) < 2:
@@ -511,7 +511,7 @@ def _starts_of_orbits(starts: Points, plane: Plane, options: SolverOptions) -> T
 
 
 def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
-    """Where the baseline predicts another end for the same start, and how often.
+    """Places where the baseline predicts another end for the same start, and their number.
 
     Unresolved cells and those on y = 0 count as cells where nothing differs.
     """
@@ -531,7 +531,7 @@ def _differences(plane: Plane, record: xr.Dataset) -> dict[str, object]:
 def _confirmed(
     model: Model, theta: Tensor, record: xr.Dataset, options: SolverOptions, ends: Ends
 ) -> dict[str, int]:
-    """How many cells of a sample torchdiffeq labels alike: attributes ``confirm_…``."""
+    """Number of cells of a sample that torchdiffeq labels alike: attributes ``confirm_…``."""
     usual = 0 if options.integrator == "torchdiffeq" else sample_size(model)
     count = usual if options.confirm is None else options.confirm
     if not count:

@@ -1,4 +1,4 @@
-"""What a record says beside its values: names and units, words of its figure, its making."""
+"""Attributes of a record: long names of variables, words of its figure, provenance."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def described(record: xr.Dataset, long_names: Mapping[str, str] | None = None) -
 
 
 def long_name(name: str, of_model: Mapping[str, str]) -> str:
-    """What a plot calls a variable; nothing if it is not known."""
+    """Long name of a variable for a plot; empty if unknown."""
     if name in of_model:
         return of_model[name]
     for pattern, words in _COMPILED:
@@ -149,7 +149,7 @@ def long_name(name: str, of_model: Mapping[str, str]) -> str:
 
 
 def end_names(attributes: Mapping[str, Any]) -> dict[str, str]:
-    """What a legend calls a record's ends, by the names of their labels."""
+    """Names of a record's ends in a legend, by the names of their labels."""
     found: dict[str, str] = json.loads(attributes.get("end_names", "{}"))
     return found
 
@@ -169,7 +169,7 @@ def axes_of(record: xr.Dataset) -> tuple[str, str]:
     return across, up
 
 
-#: So many ends have a name in a title, a legend and a summary; the rest are counted.
+#: Number of ends with a name in a title, a legend and a summary; the rest are counted.
 MOST_NAMED = 8
 
 
@@ -195,7 +195,7 @@ def held_of(attributes: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(attributes[name]) for name in str(attributes.get("held", "")).split()}
 
 
-#: What records of this form have as their attribute ``schema``.
+#: Value of the attribute ``schema``.
 SCHEMA = 3
 
 #: Everything that a number can depend on.
@@ -206,7 +206,7 @@ LIBRARIES = (
 
 
 def provenance(settings: dict[str, object]) -> dict[str, object]:
-    """What a record says of its making: every setting, versions, command, source commit, device.
+    """Provenance of a record: every setting, versions, command, source commit, device.
 
     Neither date nor duration, so that the same run writes the same bytes. The device is the CPU
     unless the settings name another, and a seed is one of the settings.
@@ -265,7 +265,7 @@ PAPERS_ADAMW: dict[str, Any] = {
 
 
 def adam_words(numbers: Mapping[str, Any]) -> list[str]:
-    """What Adam's or AdamW's numbers are beside its rate: the papers', or where torch's differ."""
+    """Adam's or AdamW's numbers beside its rate: the papers', or those that differ from torch's."""
     if "beta2" not in numbers:
         return []
     if all(numbers.get(name) == value for name, value in PAPERS_ADAMW.items()):

@@ -19,7 +19,7 @@ _NAME = "name_"
 
 
 def upgraded(record: xr.Dataset) -> xr.Dataset:
-    """A record with title, long names and a table of curves; as it is, if it has these."""
+    """Add title, long names and a table of curves to a former record."""
     if record.attrs.get("schema") == SCHEMA:
         return record
     words: dict[str, str] = json.loads(record.attrs.get("captions", "{}"))

@@ -20,7 +20,7 @@ from flowsim.errors import InputError
 from flowsim.records.attributes import CONVENTIONS, SCHEMA, described
 from flowsim.records.former import upgraded
 
-#: How hard zlib tries: 4 takes longer and saves 3 %.
+#: Compression level of zlib: 4 takes longer and saves 3 %.
 _LEVEL = 1
 #: The scale of a dimension that has no values, as NetCDF begins its name.
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable."
@@ -337,7 +337,7 @@ def append_checksum(path: Path) -> None:
 
 
 def has_checksum(path: Path) -> bool:
-    """Whether the file ends in a seal, and the seal is right.
+    """Return whether the file ends in a valid checksum.
 
     Raises:
         OSError: the file cannot be read.

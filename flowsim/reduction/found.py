@@ -25,7 +25,7 @@ _EXACT, _APART, _GROWN = 1e-9, 1e-9, 1e-3
 
 @dataclass(frozen=True)
 class Exactness:
-    """How exactly a found model is the training of all weights, as measured.
+    """Measured errors of a found model against training of all weights.
 
     Attributes:
         weights: how many there are.
@@ -116,7 +116,7 @@ class ReducedNetwork(Model):
         return self.called
 
     def attributes(self) -> dict[str, Any]:
-        """What a record says: the model's name, and how exact it is."""
+        """Attributes for a record: the model's name, and its measured errors."""
         measured = {k: v for k, v in asdict(self.exactness).items() if k != "sizes"}
         found = {f"reduced_{name}": value for name, value in measured.items()}
         return {**super().attributes(), **found, "reduced_start": self.start.tolist()}

@@ -18,9 +18,9 @@ _PIVOT = 0.3
 def readable(
     basis: Tensor, shapes: Mapping[str, tuple[int, ...]]
 ) -> tuple[Tensor, tuple[str, ...], dict[str, str]]:
-    """An orthonormal basis of the same span, (P, k), a name for each vector, and what it is called.
+    """An orthonormal basis of the same span, (P, k), and names of its vectors and of the span.
 
-    Where the span holds directions of one tensor alone, these come first among equals and are
+    If the span holds directions of one tensor alone, these come first among equals and are
     named after it. Directions that move several tensors in fixed proportions are named after all
     of them, ``up_minus_down``. Each vector has as few weights as a reduced row echelon form gives
     it, unit length, and its first large entry is positive; they are ordered by that entry.
@@ -84,7 +84,7 @@ def _sparse(group: Tensor) -> Tensor:
     rows = rows[used]
     rows = torch.where(rows.abs() < _SAME * rows.abs().amax(1, keepdim=True), 0.0, rows)
     found: list[Tensor] = []
-    for row in rows:  # disjoint ones are orthogonal as they are
+    for row in rows:  # disjoint rows are orthogonal already
         for earlier in found:
             row = row - (row @ earlier) * earlier
         found.append(row / row.norm())

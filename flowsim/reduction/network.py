@@ -182,7 +182,7 @@ class Network:
         return torch.cat(found)
 
     def check(self) -> None:
-        """Whether the loss can be followed from the start, and whether its rows can together.
+        """Check that the loss can be followed from the start, and whether its rows can together.
 
         Raises:
             InputError: it is not of these weights in double precision, random, or not finite.
@@ -219,7 +219,7 @@ class Network:
             self.batched = False
 
     def kinks(self, flat: Tensor) -> dict[str, float]:
-        """How far the gradient jumps at one vector (P,), by the name of the weights where it does.
+        """Jump of the gradient at one vector (P,), by the name of the weights that have one.
 
         In parts of the gradient's largest size; nothing where it is continuous.
         """

@@ -6,7 +6,7 @@ gradient descent in it from the start, which goes to where the flow ends. Gradie
 descent from any of its points then stay in it, and the loss restricted to it is a model of as many
 coordinates as the span has dimensions. Weights that never move add none. Own derivation.
 
-What is left of a gradient outside the span can be rounding. So two spans are grown side by side, by
+A gradient's remainder outside the span can be rounding. Hence two spans are grown together, by
 the same random numbers, from starts that differ in their last bits: where they differ, it is
 rounding, and a direction is new where it is far larger, in the tensor where that is clearest.
 """
@@ -38,7 +38,7 @@ _SMALL = 1e-2
 _DESCENT, _FALL = 200, 0.5
 #: A rise of the loss by this part of it is rounding.
 _NOISE = 1e-12
-#: How often equal steps are made shorter, until they do not blow up.
+#: Number of times that equal steps are halved until they stay finite.
 _SHORTER = 40
 
 
@@ -110,7 +110,7 @@ def _restricted(
 
 
 def outside(network: Network, basis: Tensor, at: Tensor) -> Tensor:
-    """What gradients at points (..., n, P) have outside a span, in parts of the first one's sizes.
+    """Parts of gradients at points (..., n, P) outside a span, relative to the first one's sizes.
 
     Raises:
         InputError: some are not finite.
@@ -204,7 +204,7 @@ def off_span(network: Network, basis: Tensor, seed: int = 1) -> float:
 
 
 def equal_steps(network: Network, basis: Tensor, steps: int) -> tuple[float, float]:
-    """How far all weights and the span's coordinates are apart after equal steps of descent.
+    """Distance of all weights from the span's coordinates after equal steps of descent.
 
     Their length is a fifth of the inverse of the start's largest curvature in the span, or shorter
     where the first would be longer than the start or where such steps raise the loss. The result is

@@ -1,4 +1,4 @@
-"""What a found model keeps: symmetries of its loss, and polynomials that its flow conserves."""
+"""Invariants of a found model: symmetries of its loss, and polynomials that its flow conserves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEPTH = 3
 
 @dataclass(frozen=True)
 class Symmetries:
-    """Changes of coordinates that leave a loss as it is; all others tried do not.
+    """Changes of coordinates that preserve a loss; all others tried do not.
 
     Attributes:
         flips: sets of coordinates whose signs can be changed together; every other such set that
@@ -69,7 +69,7 @@ def _points(model: ReducedNetwork, count: int, seed: int) -> Tensor:
 
 @accepts_reduction
 def symmetries(model: ReducedNetwork) -> Symmetries:
-    """Sign changes and exchanges of two coordinates that leave the loss as it is.
+    """Sign changes and exchanges of two coordinates that preserve the loss.
 
     They are tried at random points. Exchanges of several pairs at once are not looked for.
 
@@ -230,7 +230,7 @@ def _products(found: list[Tensor], powers: list[tuple[int, ...]], degree: int) -
 
 
 def _new(rows: Tensor, known: Tensor) -> list[Tensor]:
-    """Those of some polynomials that are no sums of known ones."""
+    """Polynomials that are no sums of known ones."""
     found: list[Tensor] = []
     rank = _rank(known) if len(known) else 0
     for row in rows:

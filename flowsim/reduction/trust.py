@@ -1,4 +1,4 @@
-"""How far a found model can be trusted beside its span: growth of what is off it, and runs."""
+"""Validity of a found model: growth of displacements off its span, and runs of all weights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _AT_KINK, _TENTH = 50, 1.1
 
 @dataclass(frozen=True)
 class Growth:
-    """What small displacements off the span do along an orbit.
+    """Growth of small displacements off the span along an orbit.
 
     Attributes:
         times, gains: the largest factor by which any displacement at time 0 has grown, over time.
@@ -79,7 +79,7 @@ def transverse_growth(
     Raises:
         InputError: more than 2 000 weights; an orbit that cannot be followed.
 
-    Beside y = 0 a displacement y grows like exp(t), while x falls:
+    Next to y = 0 a displacement y grows like exp(t), while x falls:
 
     >>> import torch, flowsim
     >>> saddle = lambda w: (w["x"] ** 2 - (w["y"] ** 2).sum()) / 2
@@ -124,7 +124,7 @@ def _shares(model: ReducedNetwork, vector: Tensor) -> dict[str, float]:
 
 
 def _differ(loss: Tensor, other: Tensor, first: Tensor) -> Tensor:
-    """Whether losses are those of other ends, of trajectories whose first losses are given."""
+    """Return whether losses belong to other ends, for trajectories with given first losses."""
     return (loss - other).abs() > _tolerance(torch.minimum(loss, other), first)
 
 
@@ -136,7 +136,7 @@ def _tolerance(last: Tensor, first: Tensor) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class Agreement:
-    """How often training of all weights ends where the reduced flow predicts.
+    """Share of runs of all weights that end as the reduced flow predicts.
 
     Attributes:
         predicted: the loss at which the reduced flow ends, (n,); where that is unresolved, as at

@@ -8,7 +8,7 @@ from flowsim.errors import InputError
 
 
 class _Scan(ModuleType):
-    """What ``flowsim.scan`` is once a part of it is loaded; people try to call it."""
+    """Stand-in for ``flowsim.scan`` once a part of it is loaded; people try to call it."""
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         meant = sys.modules["flowsim"]._GUESSED["scan"]

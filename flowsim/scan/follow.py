@@ -1,4 +1,4 @@
-"""Where each of many starts ends, as the columns that a scan records."""
+"""Ends of many starts, as the columns that a scan records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from flowsim.training.trained import recorded
 def follow(
     model: Model, theta: Tensor, options: SolverOptions, fraction: float | None = None
 ) -> np.ndarray:
-    """What a scan records of the starts θ, shape (n, k): a structured array, shape (n,).
+    """Columns of a scan for the starts θ, shape (n, k): a structured array, shape (n,).
 
     A pure function of its arguments, up to the last bits that depend on how many rows there are.
     With an optimizer the starts are trained, and progress counts steps instead of starts.
@@ -80,7 +80,7 @@ def as_variables(
     fraction: float | None = None,
     names: Sequence[str] = BASINS,
 ) -> dict[str, tuple[Sequence[str], np.ndarray, dict[str, Any]]]:
-    """What ``follow`` found, each column over ``dims``, as the variables of a record.
+    """Results of ``follow``, each column over ``dims``, as the variables of a record.
 
     ``names`` are those of the labels' codes.
     """
@@ -100,7 +100,7 @@ def shaped(points: np.ndarray, shape: Sequence[int]) -> dict[str, np.ndarray]:
 
 
 def as_dataset(points: np.ndarray, axes: dict[str, np.ndarray], ends: Ends) -> xr.Dataset:
-    """What ``follow`` found of the starts of a grid, as a dataset over its axes."""
+    """Results of ``follow`` for the starts of a grid, as a dataset over its axes."""
     columns = name_ends(ends, shaped(points, [len(values) for values in axes.values()]))
     names = names_of_codes(ends, columns["label"])
     record = xr.Dataset(as_variables(columns, tuple(axes), names=names), axes)
@@ -154,7 +154,7 @@ def point_dtype(model: Model, fraction: float | None) -> np.dtype:
 
 
 def _of_kinks(model: Model) -> dict[str, str]:
-    """What ``Limits`` says of the kinks that an orbit met, with the types of its columns."""
+    """Columns of ``Limits`` for kinks that an orbit met, with their types."""
     return {"kinks": "<i4", "sliding_time": "<f8"} if model.kinked else {}
 
 
@@ -166,7 +166,7 @@ def training_dtype(model: Model) -> np.dtype:
 
 
 def trained_points(model: Model, theta: Tensor, options: SolverOptions) -> np.ndarray:
-    """What became of every row of ``theta``, a structured array of shape (n,).
+    """Results for every row of ``theta``, a structured array of shape (n,).
 
     ``how.progress`` is called with how many more steps were taken, summed over the starts.
     """
@@ -182,7 +182,7 @@ def trained_points(model: Model, theta: Tensor, options: SolverOptions) -> np.nd
 def resolve_optimizer(
     model: Model, options: SolverOptions, fraction: float | None = None
 ) -> SolverOptions:
-    """How starts are followed, with the optimizer, if any, as it trains that model.
+    """Solver options of starts, with the optimizer, if any, as it trains that model.
 
     Raises:
         InputError: options that steps of an optimizer do not have, or batches of a model without.

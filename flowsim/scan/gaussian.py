@@ -1,4 +1,4 @@
-"""Where Gaussian starts of every scale end: how often at the global minima, beside the integral."""
+"""Share of Gaussian starts of every scale that reach the global minima, beside the integral."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def gaussian_record(
     optimizer: OptimizerChoice | None = None,
     max_steps: int | None = None,
 ) -> xr.Dataset:
-    """Where Gaussian starts end against σ; of built-in models the flow beside an integral.
+    """Ends of Gaussian starts against σ; for built-in models the flow beside an integral.
 
     For every σ a cloud of canonical starts, (e, w) or with attention (e, w, a), of S states
     (e, w, v), is drawn from N(0, σ²I) and followed by ``find_limits``; those of the rank-one model

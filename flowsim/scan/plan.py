@@ -49,7 +49,7 @@ class Task(NamedTuple):
 
 
 def run_task(task: Task) -> np.ndarray:
-    """What a scan records of the task's rows, a structured array of shape (n,).
+    """Columns of a scan for the task's rows, a structured array of shape (n,).
 
     A pure function, on one thread: the same bytes in every process on the same kind of processor.
 
@@ -75,7 +75,7 @@ class Scan:
     """Every start of ``starts`` in one model, or in several that differ in numeric arguments.
 
     Args:
-        model: a ``ModelSpec``; or a model as it is, such as an object of your own class.
+        model: a ``ModelSpec``; or a model itself, such as an object of your own class.
         starts: a ``Grid``, ``Points`` or ``Cloud``.
         over: increasing values of numeric arguments of a ``ModelSpec``, such as p, q, length or
             one of your own class, by name; each becomes a dimension, in the order in which the
@@ -210,7 +210,7 @@ class Scan:
 
     @property
     def cases(self) -> int:
-        """How many models there are."""
+        """Number of models."""
         return prod(map(len, self.several.values()))
 
     def model_of(self, case: int) -> Model:
@@ -267,7 +267,7 @@ class Scan:
         }
 
     def attributes(self) -> dict[str, Any]:
-        """What a record says of its scan."""
+        """Attributes of the record of a scan."""
         return {
             "kind": "scan",
             **model_attributes(self.model_at(0), [*self.several], self.model_of(self.cases - 1)),

@@ -1,4 +1,4 @@
-"""What a scan found, as one labelled record; in memory, where it is small."""
+"""Results of a small scan in memory, as one labelled record."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _order(end: End) -> tuple[int, str, int]:
 def _confirmed(
     scan: Scan, label: np.ndarray, stage: Stage | None, ends: Sequence[Ends], names: Sequence[str]
 ) -> dict[str, int]:
-    """How many labels of a sample torchdiffeq finds again: attributes ``confirm_…``."""
+    """Number of labels of a sample that torchdiffeq confirms: attributes ``confirm_…``."""
     count = min(scan.confirm, scan.size)
     drawn = np.sort(np.random.default_rng(0).choice(scan.size, count, replace=False))
     found: dict[str, int] = {}
@@ -149,7 +149,7 @@ def scan_basins(
         optimizer: train from every start instead of following the flow; for the rank-one model.
             Progress then counts steps.
         device: "cuda" follows the starts of a model without a compiled engine on the GPU; "auto"
-            does where there is one.
+            does if there is one.
 
     Returns:
         Dataset over the dimensions of the starts: label, status and rule (flags);
@@ -191,7 +191,7 @@ _Z95 = 1.959963984540054
 
 
 def count_labels(labels: np.ndarray, kinds: int = len(BASINS)) -> np.ndarray:
-    """How many of the labels along the last axis there are of each kind, shape (..., kinds)."""
+    """Counts of the labels along the last axis by kind, shape (..., kinds)."""
     return np.stack([(labels == code).sum(axis=-1) for code in range(kinds)], axis=-1)
 
 

@@ -1,4 +1,4 @@
-"""Where initializations come from: a grid, a Gaussian cloud, or a list, also by a file."""
+"""Sources of initializations: a grid, a Gaussian cloud, or a list, also in a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STREAM = 65_536
 
 
 class Starts(Protocol):
-    """What a scan asks of its initializations."""
+    """Protocol of initializations for a scan."""
 
     @property
     def names(self) -> tuple[str, ...]: ...
@@ -34,12 +34,12 @@ class Starts(Protocol):
 
     @property
     def scattered(self) -> bool:
-        """Whether every start has to be stored, since ``coords`` do not tell it."""
+        """Return whether every start has to be stored, since ``coords`` do not determine it."""
         ...
 
     @property
     def drawn(self) -> bool:
-        """Whether they were drawn at random, anew for every chain of a scan."""
+        """Return whether they were drawn at random, anew for every chain of a scan."""
         ...
 
     def block(self, low: int, high: int, chain: int = 0) -> np.ndarray:
@@ -60,7 +60,7 @@ class Starts(Protocol):
         ...
 
     def attributes(self) -> dict[str, object]:
-        """What a record says of its starts beside their coordinates."""
+        """Attributes of starts for a record, beside their coordinates."""
         ...
 
 
@@ -138,7 +138,7 @@ class Cloud:
     Sample i is σ zᵢ with the same zᵢ at every σ, so that shares at neighbouring σ differ by little
     noise; z is drawn anew for every chain (p, q) of a scan, so that their errors are independent.
     It comes from the stream (seed, i // 65536, number of the chain): no part of a scan changes
-    another's draws, and more samples or more σ leave the present ones as they are.
+    another's draws, and more samples or more σ keep the present ones unchanged.
 
     Args:
         names: the coordinates that vary; ignored if ``sigma`` names them.

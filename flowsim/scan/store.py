@@ -1,7 +1,7 @@
 """Scans to disk: chunk after chunk into one file beside the output, then the record.
 
 While a scan runs, ``scan.nc.parts`` holds a line with its settings, a digest for every chunk, and
-room for all points. A chunk is finished where the digest is that of what lies in its place, so that
+space for all points. A chunk is finished if the digest is that of the bytes in its place, so that
 a run that was killed at any moment can be resumed. When all are finished the record is written to
 ``scan.nc.draft``, which becomes ``scan.nc``. ``scan.nc.lock`` keeps others out.
 """
@@ -116,7 +116,7 @@ def write_scan(
 def _continues(
     out: Path, parts: Path, settings: dict[str, str], resume: bool, overwrite: bool
 ) -> bool:
-    """Whether there is an unfinished scan of the same settings, to be continued.
+    """Return whether there is an unfinished scan of the same settings to resume.
 
     Raises:
         InputError: it has other settings, or it is neither to be continued nor replaced.
@@ -269,7 +269,7 @@ class Parts:
             os.fsync(file.fileno())
 
     def empty(self) -> bool:
-        """Whether no chunk is finished."""
+        """Return whether no chunk is finished."""
         with suppress(OSError), self.path.open("rb") as file:
             file.seek(len(self.head))
             return not any(file.read(32 * self.scan.chunks))

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from flowsim.errors import InputError
 
-#: What is found of one chunk.
+#: Result of one chunk.
 Result = TypeVar("Result")
 
 #: Times that workers may die without finishing a chunk in between.
@@ -217,7 +217,7 @@ def open_cluster(address: str) -> Iterator[Pool]:
 
 
 def _lost_workers() -> tuple[type[BaseException], ...]:
-    """What a future raises when its worker, or the scheduler, went away."""
+    """Exceptions of a future whose worker, or scheduler, is gone."""
     here: tuple[type[BaseException], ...] = (BrokenExecutor, CancelledError)
     try:
         from distributed import KilledWorker

@@ -55,7 +55,7 @@ def descend(
 ) -> Trained:
     """Take an optimizer's steps from every start and say what became of it.
 
-    Of the rank-one model they are the steps of the full transformer, see ``ReducedTraining``. Of
+    For the rank-one model they are the steps of the full transformer, see ``ReducedTraining``. For
     every other one they descend the model's own loss, with gradient descent θ ← θ − η·G⁻¹∇L, and
     the label is what they do:
 
@@ -138,7 +138,7 @@ def _follow(
     start: Tensor,
     progress: Callable[[int], object] | None,
 ) -> Trained:
-    """What becomes of the starts (n, k)."""
+    """Train from the starts (n, k) and label them."""
     recipe, found = choice.recipe, Trained.unknown(start)
     root = torch.tensor(model.metric).to(start).sqrt()
     index = start.isfinite().all(1).nonzero()[:, 0]
@@ -194,7 +194,7 @@ def _advance(
 
 
 def _moved(choice: OptimizerChoice, rows: _Rows, gradient: Tensor, step: int) -> Tensor:
-    """Where the optimizer goes from the rows; its means of gradients are changed."""
+    """Step the optimizer; its means of gradients are changed in place."""
     recipe, y = choice.recipe, rows.y
     rate = recipe.rate(step)
     if recipe.clip is not None:
@@ -215,7 +215,7 @@ def _moved(choice: OptimizerChoice, rows: _Rows, gradient: Tensor, step: int) ->
 def _classify_block(
     model: Model, recipe: Recipe, rows: _Rows, root: Tensor, path: Tensor, found: Trained
 ) -> Tensor:
-    """Which rows are done after a block, (m,); their labels, or those they have for now."""
+    """Mask of rows that are done after a block, (m,); their labels, or the present ones."""
     label = torch.full_like(rows.index, Label.UNRESOLVED, dtype=torch.int8)
     status = torch.full_like(label, Status.TIMED_OUT)
     rule, period = torch.full_like(label, Rule.NONE), torch.zeros_like(label, dtype=torch.int32)
@@ -272,7 +272,7 @@ def _classify_near_minimum(
 
 
 def _is_bounded_oscillation(rows: _Rows, recipe: Recipe) -> Tensor:
-    """Which rows went back and forth in the last block without growing, (m,)."""
+    """Mask of rows that went back and forth in the last block without growing, (m,)."""
     turns = rows.taken - rows.turned < _BLOCK
     return turns & (rows.largest <= _GROWS * rows.before)
 
@@ -297,7 +297,7 @@ def _period(path: Tensor, size: Tensor) -> Tensor:
 
 
 def _rests(model: Model, y: Tensor, root: Tensor) -> Tensor:
-    """Which rows (m, k), whose steps have vanished, are at a critical point of the loss."""
+    """Mask of rows (m, k) with vanished steps that are at a critical point of the loss."""
     gradient, curved, directions = _curves(model, y, root)
     along = (directions.mT @ gradient.unsqueeze(2)).squeeze(2).abs()
     size, steepest = y.abs().amax(1, keepdim=True), curved.abs().amax(1, keepdim=True)

@@ -21,7 +21,7 @@ LARGEST_NUDGE, USUAL_NUDGE = 0.1, 1e-12
 
 @dataclass(frozen=True)
 class OptimizerChoice:
-    """How a model is trained: the recipe, the embedding dimension, the seed of the batches.
+    """Settings of a model's training: the recipe, the embedding dimension, the seed of the batches.
 
     Args:
         recipe: trainer "gd", "sgd" or "adamw" with its numbers; gradient flow is no optimizer.
@@ -31,7 +31,7 @@ class OptimizerChoice:
         seed: of the sampled batches and the nudge, an integer of at least 0.
         nudge: every coordinate of a start is multiplied by 1 + nudge·z with a normal number z of
             its own, the same for all starts. Starts lifted from the (w, e) plane lie on the set
-            w1 = ±w2, which an exact map never leaves; on it Adam is not what it is beside it, and
+            w1 = ±w2, which an exact map never leaves; on it Adam differs from Adam next to it, and
             the rounding of full training does not keep it (docs/derivations/10.md). None: 1e-12
             of a transformer, else 0.
 
@@ -102,7 +102,7 @@ class OptimizerChoice:
 
     @property
     def has_momentum(self) -> bool:
-        """Whether a velocity is kept, which gradient descent of the full trainer never does."""
+        """Return whether a velocity is kept; gradient descent of the full trainer has none."""
         return self.recipe.trainer == "sgd" and self.recipe.momentum > 0
 
     def on(self, model: Model) -> OptimizerChoice:
@@ -121,7 +121,7 @@ class OptimizerChoice:
         return OptimizerChoice(self.recipe, None, self.seed, self.nudge or 0.0)
 
     def nudges(self, columns: int) -> np.ndarray:
-        """What the coordinates of every start are multiplied by, shape (columns,)."""
+        """Factors of the coordinates of every start, shape (columns,)."""
         if not self.nudge:
             return np.ones(columns)
         source = np.random.SeedSequence(self.seed, spawn_key=(1,))

@@ -12,9 +12,9 @@ from flowsim.compiled import compiled
 from flowsim.elementary import clipped, exponential
 from flowsim.models.rank_one.model import WIDTH_RATIO
 
-#: Where the numbers of an optimizer stand in ``reals``.
+#: Places of an optimizer's numbers in ``reals``.
 BETA1, BETA2, EPSILON, MOMENTUM, CLIP, GUARD = range(6)
-#: Where its choices stand in ``kinds``: positions C, attention, tied weights, whether Adam.
+#: Places of its choices in ``kinds``: positions C, attention, tied weights, whether Adam.
 POSITIONS, ATTENTION, TIED, ADAM = range(4)
 
 

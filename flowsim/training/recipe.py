@@ -1,4 +1,4 @@
-"""How the weights are moved: trainer, loss, rates and schedule, every number validated."""
+"""Settings of an optimizer: trainer, loss, rates and schedule, every number validated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLIP_GUARD = 1e-6
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the weights are moved; every number validated.
+    """Settings of an optimizer; every number validated.
 
     Args:
         trainer: "flow" (dθ/dt = −∇L, torchdiffeq), "gd", "sgd" or "adamw".

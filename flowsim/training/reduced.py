@@ -198,7 +198,7 @@ class ReducedTraining:
         return np.stack([kappa, kappa / entries, entries, decays])
 
     def _room(self, atoms: Atoms) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Room for means of positions, values of atoms, and a gradient."""
+        """Buffers for means of positions, values of atoms, and a gradient."""
         most = int(np.diff(atoms.bounds).max())
         return np.empty(self.positions), np.empty((4, most)), np.empty(len(self.coordinates))
 
@@ -219,7 +219,7 @@ class ReducedTraining:
     def _returning(self, rows: np.ndarray, moments: np.ndarray, found: Trained) -> torch.Tensor:
         """Undecided rows that come back to where they are within some more steps, but move.
 
-        Of deterministic descent at a constant rate: back to 1e-9 after having been off by 1e-6,
+        Deterministic descent at a constant rate: back to 1e-9 after having been off by 1e-6,
         relative to the largest coordinate.
         """
         back = np.zeros(len(rows), dtype=bool)

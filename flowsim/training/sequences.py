@@ -1,4 +1,4 @@
-"""What the loss of a batch, or of the population, sees of its sequences: atoms (n, x, S, y).
+"""Sequences as the loss of a batch, or of the population, reads them: atoms (n, x, S, y).
 
 A rank-one logit at position n depends on the symbol x_n and, with attention, on the share S_n/n of
 ones so far. So a loss is a weighted sum over atoms (n, x, S/n), each with its weight and the part
@@ -78,7 +78,7 @@ def sampled_atoms(
 def _count(
     u: np.ndarray, zero_below: np.ndarray, attention: bool, each: int, values: np.ndarray
 ) -> None:
-    """How often every atom occurs, and how often a one follows: all symbols, or (n, 0) and (n, 1).
+    """Counts of every atom, and of those followed by a one: all symbols, or (n, 0) and (n, 1).
 
     With attention, x and the share of ones too.
     """

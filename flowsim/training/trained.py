@@ -1,4 +1,4 @@
-"""What became of training from each start, read off exact losses and the end; never guessed."""
+"""Results of training from each start, from exact losses and the end; never guessed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEARNED_SAMPLED, LEARNED_POPULATION = 0.1, 0.01
 AT_UNIGRAM = 0.1
 #: Steps at the end of which each is looked at, so that no short period is missed.
 LAST = 8
-#: What is recorded of a run beside its codes and its end, and as what: of the rank-one model, and
+#: Columns of a run beside its codes and its end, and their types: of the rank-one model, and
 #: of every other.
 _RANK_ONE = {"on_plateau_at_end": "i1", "loss": "<f8", "open_share": "<f8", "learned_step": "<f8"}
 _OTHERS = {"loss": "<f8", "period": "<i4", "largest": "<f8", "steps_taken": "<i4"}
@@ -54,7 +54,7 @@ class Trained:
         largest: the largest |√Gᵢ·θᵢ| on the way, G being the model's metric.
         steps_taken: until the run was decided, int32.
 
-    Of the rank-one model these three are empty; the others are empty but of the rank-one model:
+    The rank-one model leaves these three empty; all other models leave the others empty:
 
     Attributes:
         open_share: (loss − entropy rate)/(h(π₁) − entropy rate), 1 at the unigram and 0 at the
@@ -156,7 +156,7 @@ def judged(
 
 
 def trapped(model: RankOneModel, optimizer: OptimizerChoice, theta: Tensor) -> Tensor:
-    """Whether descent goes on from θ (n, k) to the unigram for certain, bool (n,).
+    """Return whether descent goes on from θ (n, k) to the unigram for certain, bool (n,).
 
     False wherever there is no proof: for other optimizers than plain gradient descent on the
     population loss at a constant rate, with attention, and untied (where all is saddles).

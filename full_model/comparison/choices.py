@@ -143,7 +143,7 @@ class Comparison:
     def architecture(self) -> Architecture:
         """The transformer of every comparison: one layer with softmax attention, all its weights.
 
-        Of S states it has S logits, and m hidden units for each.
+        With S states it has S logits, and m hidden units for each.
         """
         if self.states is None or self.hidden_per_state is None:
             return Architecture(self.d, self.length)

@@ -30,7 +30,7 @@ from full_model.training.checkpoints import load_checkpoint, refuse_other_settin
 #: fewer where each of them takes long. A GPU takes all.
 CHUNK, CHUNK_WITH_ATTENTION = 50, 10
 
-#: What was found at a chunk's starts, by name.
+#: Results at a chunk's starts, by name.
 Part = dict[str, np.ndarray]
 
 
@@ -65,7 +65,7 @@ def begin(task: Task) -> SideBySide:
 
 
 def run_task(task: Task) -> Part:
-    """What was found at the task's starts: a pure function, on one thread."""
+    """Results at the task's starts: a pure function, on one thread."""
     with threads(1):
         work = begin(task)
         work.run()
@@ -104,7 +104,7 @@ class Chunks:
         self.count = -(-self.different // self.size)
 
     def members(self, chunk: int) -> np.ndarray:
-        """Which of the different starts a chunk holds."""
+        """Indices of the different starts in a chunk."""
         return np.arange(chunk, self.different, self.count)
 
     def task(self, chunk: int) -> Task:
@@ -138,7 +138,7 @@ class Chunks:
                 finished(parts)
 
     def joined(self, parts: dict[int, Part]) -> Part:
-        """What was found at all points, from what was found at all chunks' starts."""
+        """Results at all points, from the results at all chunks' starts."""
         times = max((part["time"] for part in parts.values()), key=len)
         found: Part = {"time": times}
         trained = np.concatenate([self.members(chunk) for chunk in parts])
@@ -156,7 +156,7 @@ class Chunks:
         return found
 
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint must share to be resumed."""
+        """Settings that a checkpoint must share to be resumed."""
         digest = hashlib.sha256(np.ascontiguousarray(self.points).tobytes()).hexdigest()[:16]
         own = {"points": digest, "chunk": self.size, "architecture": "softmax attention",
                "versions": source_versions()}  # fmt: skip
@@ -172,7 +172,7 @@ class Chunks:
         save_checkpoint(path, tensors, {"settings": self.identity(), "chunks": sorted(parts)})
 
     def restore(self, path: Path) -> dict[int, Part]:
-        """What a checkpoint holds of the finished chunks.
+        """Contents of a checkpoint: the finished chunks.
 
         Raises:
             InputError: it is unusable, or of other settings or points.

@@ -1,4 +1,4 @@
-"""Which reduced models a full transformer can be compared with, and from which starts."""
+"""Reduced models that a full transformer can be compared with, and their starts."""
 
 from __future__ import annotations
 

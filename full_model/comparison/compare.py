@@ -190,7 +190,7 @@ def compare(
 
 
 def _meaning(settings: Comparison) -> dict[str, str]:
-    """What agreement says where theory makes it certain, if it does."""
+    """Remark on agreement that theory makes certain, or None."""
     if settings.stochastic:
         but = ", until AdamW magnifies rounding" if settings.trainer.startswith("adamw") else ""
         return {"agreement_means": f"a check that map and training agree{but}"}
@@ -203,7 +203,7 @@ def _meaning(settings: Comparison) -> dict[str, str]:
 
 
 def _about(settings: Comparison, dimensions: int) -> dict[str, Any]:
-    """What a record says of its chain and of what was trained."""
+    """Attributes of a record: the chain and the trained model."""
     kept = {name: value for name, value in asdict(settings).items() if value is not None}
     model = predicting_model(settings, dimensions)
     left_out = not settings.stochastic and attention_stays_zero(settings, dimensions)

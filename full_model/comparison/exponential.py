@@ -34,7 +34,7 @@ DIMENSION = 10
 #: Displacement to both sides of the differences of gradients, relative to 1 + ‖z‖. Differences to
 #: one side would see the walls of a steep, bent valley when they go along it.
 _DISPLACEMENT = 1e-6
-#: Part of the largest image of a vector below which what is left of another counts as zero.
+#: Part of the largest image of a vector below which the remainder of another counts as zero.
 _NEGLIGIBLE = 1e-6
 #: Share of the inverse stiffness below which no step is shortened, and a plain one is taken.
 _SHORTEST = 1e-7
@@ -89,7 +89,7 @@ def _attempt(
     time[rows] = torch.where(ended, until, time[rows] + torch.where(taken, h, 0.0))
     factor = (0.9 * ratio.clamp(min=1e-9) ** (-1 / 4)).clamp(0.2, 4.0)
     wanted = torch.where(forced, 2 * h, h * factor)
-    # a step cut short to land on ``until`` says nothing against the longer one
+    # a step cut short to land on ``until`` is no evidence against the longer one
     kept = torch.where((ratio <= 1) & (h == left), torch.maximum(wanted, width[rows]), wanted)
     width[rows] = torch.maximum(kept, shortest)
 
@@ -147,7 +147,7 @@ def _step(field: Field, root: Tensor, z: Tensor, f: Tensor, h: Tensor) -> tuple[
 def _krylov(flow: Flow, z: Tensor, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """An orthonormal basis (M, m + 1, K), J in its first m vectors, and J's entry to the last.
 
-    Where the space is invariant before, the vectors that are left are zero.
+    If the space is invariant before, the remaining vectors are zero.
     """
     basis = [_unit(f, torch.zeros_like(f[:, 0]))]
     width = _DISPLACEMENT * (1 + z.norm(dim=1, keepdim=True))

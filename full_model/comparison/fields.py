@@ -1,4 +1,4 @@
-"""What moves flattened ensembles of full weights: gradient and stiffness of the population loss.
+"""Vector fields of flattened weight ensembles: gradient and stiffness of the population loss.
 
 Without attention position n sees its own symbol only, Y_{n,x} = p_n + x·e, and
 
@@ -29,7 +29,7 @@ from full_model.model.sources import MarkovSource
 
 
 class FullField:
-    """What both fields share: M models as states (M, K), their weights in a fixed order.
+    """Base of both fields: M models as states (M, K), their weights in a fixed order.
 
     Attributes:
         rounding: half the width over which ReLU's kink is rounded off in a hidden unit's input, 0

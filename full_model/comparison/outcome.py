@@ -1,4 +1,4 @@
-"""What became of a training run, read off its own loss, gradient and curvature; never guessed.
+"""Outcome of a training run, from its own loss, gradient and curvature; never guessed.
 
 The weights with e = 0 and b = log(π₁/π₀) predict the unigram and are critical (AM Thm. 2's θ_π),
 whatever the other weights. A run that falls there stays if the loss curves upward in (e, b),
@@ -157,10 +157,10 @@ def _squares(gradient: Weights, metric: Weights) -> Weights:
 
 
 def _curvature(block: Tensor, k: int, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Whether the Hessian is positive, its smallest eigenvalue, and ⟨e, S e⟩.
+    """Return whether the Hessian is positive, its smallest eigenvalue, and ⟨e, S e⟩.
 
     Args:
-        block: (M, n, n), the Hessian; S is what is left of it with the biases at their optimum.
+        block: (M, n, n), the Hessian; S is its Schur complement with the biases at their optimum.
         k: how many of its first rows are those of biases, with one curvature.
         entries: (M, n − k), e.
     """
@@ -175,7 +175,7 @@ def _rises(
     along: Tensor, weights: Weights, gradient: Gradient, middle: Tensor | float = 0.0,
     level: float = 0.0, curvature: float = 1.0,
 ) -> Tensor:  # fmt: skip
-    """Whether the loss, its bias at the optimum, rises like a parabola to where the run is.
+    """Return whether the loss, with the best bias, rises like a parabola to the run.
 
     Looked at there, at a third and at two thirds of the way: a ReLU that opens in between makes it
     another function.
@@ -270,7 +270,7 @@ def at_unigram_of_states(
 def _bowl_of_plane(
     chain: SymmetricChain, weights: Weights, gradient: Gradient, gain: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Whether runs on the plane are in a bowl, its smallest curvature, ⟨Ẽ, curvature Ẽ⟩."""
+    """Return whether runs on the plane are in a bowl, its smallest curvature, ⟨Ẽ, curvature Ẽ⟩."""
     slope = -2 * chain.second_eigenvalue / chain.states
     lowest = (slope * gain.clamp(max=1.0)).clamp(max=1 / chain.states)
     along = slope * gain * weights["embedding"].square().sum((1, 2))

@@ -148,7 +148,7 @@ def _labels(settings: Comparison, escape: np.ndarray, loss: np.ndarray) -> np.nd
 
 
 def _record(settings: Comparison, points: Tensor, run: xr.Dataset) -> xr.Dataset:
-    """What training did, from the record of its runs."""
+    """Outcomes of training, from the record of its runs."""
     found = {str(name): values.to_numpy() for name, values in run.variables.items()}
     share = open_gap(settings.chain, found["loss"][-1])
     outcome = _labels(settings, found["escape"], found["loss"][-1])

@@ -32,7 +32,7 @@ from full_model.lift.projection import project
 from full_model.lift.states import lift_states, project_states
 from full_model.model.architecture import Weights
 
-#: Error of a step of the orbits: they are drawn, and training is as far from them as it is.
+#: Error of a step of the orbits, which are only drawn and need not be exact.
 _RTOL = 1e-8
 
 
@@ -97,7 +97,7 @@ def lifted_weights(
 
 
 def attention_stays_zero(settings: Comparison, dimensions: int) -> bool:
-    """Whether W_Q, W_K, W_V and W_O are zero at the start, and so for good.
+    """Return whether W_Q, W_K, W_V and W_O are zero at the start, and therefore for good.
 
     The gradient of W_V has the factor W_O, that of W_O the factor W_V, and those of W_Q and W_K
     have each other: where all four are zero, none of them moves.
@@ -110,7 +110,7 @@ def full_field(
 ) -> FullField:
     """The field of the full models for points of that many coordinates.
 
-    Where attention stays zero it is left out of the arithmetic, which is a closed form then, with
+    Attention that stays zero is left out of the arithmetic, which is a closed form then, with
     one position for all N where no noise parts them. Else all sequences are summed over.
 
     Raises:
@@ -167,7 +167,7 @@ class FullSide:
         self.end, self.open_share, self.curvature, self.gradient_norm = nan
 
     def undecided(self) -> Tensor:
-        """Which runs are to be moved on, (M,) bool."""
+        """Mask of runs that are to be moved on, (M,) bool."""
         going = (self.steps < self.most_steps) & self.state.isfinite().all(1)
         return (self.outcome == Label.UNRESOLVED) & going.cpu()
 
@@ -241,7 +241,7 @@ class FullSide:
 
 #: Between the times at which runs are looked at: the first, and each next one by this factor.
 FIRST_TIME, FACTOR = 0.25, 2**0.5
-#: What is measured at the saved times, and what of each run in the end.
+#: Quantities measured at the saved times, and those of each run at the end.
 CURVES = ("loss", "drift", "trained", "reduced_loss", "orbit", "distance")
 ENDS = ("predicted", "outcome", "end_reason", "steps", "end", "open_share", "curvature",
         "gradient_norm")  # fmt: skip

@@ -22,7 +22,7 @@ from flowsim.errors import InputError
 
 #: Steps between two calls of ``pause``.
 _PAUSE_EVERY = 200
-#: How many short steps look for a kink, their share of the inverse stiffness, the share by which a
+#: Number of short steps that look for a kink, their part of 1/stiffness, the share by which a
 #: gradient changes at a kink, and how often it does so along one.
 _PROBES, _PROBE, _JUMP, _CROSSINGS = 500, 0.02, 0.1, 3
 
@@ -100,7 +100,7 @@ def repeat(
 
 
 def chatters(field: Field, state: Tensor) -> Tensor:
-    """Which rows (M,) creep along a ReLU's kink: short steps of theirs cross it again and again.
+    """Mask of rows (M,) that creep along a ReLU's kink: their short steps cross it again and again.
 
     Five hundred steps, each a fiftieth of the inverse stiffness long, carry a row back to a kink
     that attracts it. Where the field is smooth the gradient changes by no more than about that

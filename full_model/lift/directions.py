@@ -33,7 +33,7 @@ def unit_vector(vector: Tensor | None, d: int, like: Tensor, name: str) -> Tenso
 def leading_direction(rows: Tensor, reference: Tensor) -> Tensor:
     """The unit vector (..., d) of largest Σ⟨row, ·⟩² over the rows (..., k, d), up to its sign.
 
-    Where a space of them is equally good, the one nearest to ``reference`` (..., d), or, if that
+    If a space of them is equally good, the one nearest to ``reference`` (..., d), or, if that
     is orthogonal to it, to the first coordinate axis that is not.
     """
     values, vectors = torch.linalg.eigh(rows.mT @ rows)

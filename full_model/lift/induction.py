@@ -1,4 +1,4 @@
-"""Where a two-layer transformer stands in the plane (α, β) of the reduced induction head."""
+"""Projection of a two-layer transformer onto the plane (α, β) of the reduced induction head."""
 
 from __future__ import annotations
 

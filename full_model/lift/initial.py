@@ -1,4 +1,4 @@
-"""Where training starts: Gaussian, rank one, LG's recommendation, balanced, or a lifted point."""
+"""Initial weights: Gaussian, rank one, LG's recommendation, balanced, or a lifted point."""
 
 from __future__ import annotations
 

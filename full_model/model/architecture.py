@@ -1,4 +1,4 @@
-"""What a transformer is built of: sizes and choices, and the names and shapes of its weights."""
+"""Architecture of a transformer: sizes and choices, and the names and shapes of its weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """What is built: sizes and choices, validated.
+    """Sizes and choices of a transformer, validated.
 
     Args:
         d: embedding dimension, at least 1 and divisible by ``heads``.

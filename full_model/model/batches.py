@@ -21,7 +21,7 @@ def widest(arch: Architecture, n: int) -> int:
 
 
 def threads_for(numbers: int) -> int:
-    """How many threads torch should take for arrays of so many numbers: one if a cache holds them.
+    """Number of threads for arrays of so many numbers: one if a cache holds them.
 
     A second thread then waits for the first, and with busy cores for other programs.
     """

@@ -1,4 +1,4 @@
-"""How PyTorch computes: on how many threads, and on a GPU by a captured graph."""
+"""Execution of PyTorch: number of threads, and captured graphs on a GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WARM = 2
 
 
 def cuda_graph(work: Callable[[], None]) -> Callable[[], None]:
-    """What does the work again on the same memory: one launch of a graph, captured here.
+    """A function that repeats its work on the same memory: one launch of a graph, captured here.
 
     Source: PyTorch's notes on CUDA graphs, "whole network capture".
     """

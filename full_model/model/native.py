@@ -145,7 +145,7 @@ def _cache_folder() -> Path:
 
 
 def _intact(path: Path) -> bool:
-    """Whether the file ends with the digest of all that comes before, as ``_compile`` left it."""
+    """Return whether the file ends with the digest of all bytes before, as ``_compile`` left it."""
     if not path.is_file():
         return False
     content = path.read_bytes()
@@ -162,7 +162,7 @@ def _compile(compiler: str, flags: list[str], output: Path) -> None:
 
 
 def _output(command: list[str], seconds: float) -> bytes:
-    """What a command writes; SubprocessError if it fails or takes longer, with all its children."""
+    """Output of a command; SubprocessError if it fails or takes longer, with all its children."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -93,7 +93,7 @@ class PrefixTreeLoss:
     ) -> tuple[Tensor, Tensor]:
         """Gradient (M, K) and stiffness (M,) of weights (M, K) in the order of ``arch.shapes``.
 
-        Where ``rounding`` is not 0, that of a ReLU whose kink is rounded off to both sides of it:
+        For ``rounding`` other than 0, that of a ReLU whose kink is rounded off to both sides of it:
         its derivative there is (2 + 3t − t³)/4 at t = input/rounding.
 
         The stiffness is the trace of a matrix no less than the Gauss-Newton matrix, see

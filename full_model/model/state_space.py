@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-#: How raw numbers become decays: in (−1, 1) and in (0, 1).
+#: Maps of raw numbers to decays: into (−1, 1) and into (0, 1).
 DECAYS = {"signed": torch.tanh, "positive": torch.sigmoid}
 
 

@@ -231,7 +231,7 @@ def verify_counting(
     Returns:
         One claim for drawn sequences and one for those of a single symbol with at most one other
         among the first k + 2, which tell apart contexts that lie before the sequence. Compared are
-        all positions whose context has been seen, since elsewhere counting says nothing. The error
+        all positions whose context has been seen, since elsewhere counting is undefined. The error
         may be 1e-9 for k ≤ 3 and 1e-5 beyond.
 
     Raises:
@@ -272,7 +272,7 @@ def verify_counting(
 
 
 def sequences(order: int, length: int, seeds: int) -> int:
-    """How many sequences ``verify_counting`` compares with so many seeds."""
+    """Number of sequences that ``verify_counting`` compares with so many seeds."""
     return 2 * seeds + 1 + min(order + 2, length)
 
 

@@ -31,7 +31,7 @@ _AT_REST = 0.25
 
 @dataclass(frozen=True)
 class UnigramTrap:
-    """What gradient flow does around the point of the set e = 0 that has these other weights.
+    """Behaviour of gradient flow around the point of the set e = 0 with these other weights.
 
     Attributes:
         matrix: S, (..., d, d); untied (..., 2d, 2d) over (unembedding, embedding).

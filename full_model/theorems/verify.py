@@ -270,7 +270,7 @@ def expected_block(positions: Tensor, excess: float, tied: bool) -> Tensor:
 
 
 def _inertia(eigenvalues: Tensor) -> tuple[int, int]:
-    """How many eigenvalues are negative and positive, beyond rounding."""
+    """Number of negative and of positive eigenvalues, beyond rounding."""
     small = 1e-12 * float(eigenvalues.abs().max().clamp(min=1e-3))
     return int((eigenvalues < -small).sum()), int((eigenvalues > small).sum())
 

@@ -1,4 +1,4 @@
-"""What is read off a transformer while it trains."""
+"""Measurements of a transformer while it trains."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def leading_shares(arch: Architecture, weights: Weights) -> Tensor:
 
 
 class Pass(NamedTuple):
-    """What one forward pass over sequences shows.
+    """Measurements of one forward pass over sequences.
 
     Attributes:
         arch: of the models.
@@ -154,7 +154,7 @@ def measure(weights: Weights, seen: Pass) -> dict[str, Tensor]:
 def plateau(
     steps: Tensor, losses: Tensor, unigram: Tensor, least: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """How long each model stays at the unigram loss, from its loss history.
+    """Time that each model stays at the unigram loss, from its loss history.
 
     With δ = (L − least)/(unigram − least), the share of the gap still open, the plateau
     is entered at the first time δ ≤ 1.05, escape is the first later time at which δ ≤ ½ for good,

@@ -38,7 +38,7 @@ StepProgress = Callable[[int, Tensor], None]
 _PROBE_NUMBERS = 2**22
 #: Enumerate for the telemetry up to this many sequences, and sample a held-out batch beyond.
 _EXACT_TELEMETRY = 2**10
-#: Which quantities are measured; a run is resumed with the same ones.
+#: Names of the measured quantities; a run is resumed with the same ones.
 TELEMETRY = 2
 _EXTRA_DIMENSIONS = {
     "canonical": ("coordinate",),
@@ -53,7 +53,7 @@ _EXTRA_DIMENSIONS = {
 class RunSession:
     """One run in progress: the trainer, the held-out sequences and the telemetry so far.
 
-    Where the loss cannot be enumerated cheaply, what is reported is that of ``HeldOut``, and
+    If the loss cannot be enumerated cheaply, the reported loss is that of ``HeldOut``, and
     ``exact`` is None.
     """
 
@@ -173,7 +173,7 @@ class RunSession:
         return count
 
     def record(self) -> xr.Dataset:
-        """What was measured so far, over step, model, coordinate, symbol, layer and matrix."""
+        """Measurements so far, over step, model, coordinate, symbol, layer and matrix."""
         settings, arch, losses = self.settings, self.settings.arch, self.losses
         history = {name: torch.stack(rows) for name, rows in self.history.items()}
         steps = history.pop("at")
@@ -206,7 +206,7 @@ class RunSession:
         return xr.Dataset(data, coords=coordinates, attrs=self._attributes())
 
     def _per_model(self, steps: Tensor, loss: Tensor) -> dict[str, Any]:
-        """What has one number for every model."""
+        """Quantities with one number for every model."""
         settings = self.settings
         found: dict[str, Any] = {"seed": settings.seeds}
         if settings.p is not None:
@@ -236,7 +236,7 @@ class RunSession:
         return found | ({"baselines_missing": missing} if missing else {})
 
     def _loss_is(self) -> str:
-        """What the loss of the record is."""
+        """Description of the loss in the record."""
         if self.exact is not None:
             return "exact population loss"
         if not self.source.exact:

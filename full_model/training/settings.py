@@ -1,4 +1,4 @@
-"""What a run trains on, everything that decides it, validated, and the weights it starts from."""
+"""Data, settings and initial weights of a run, validated."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def source_of(data: Data, members: int = 1) -> SequenceSource:
 
 
 def settings_of(data: Data) -> dict[str, Any]:
-    """What was chosen, ready for JSON; data with the same settings is the same."""
+    """Settings ready for JSON; data with the same settings is the same."""
     if isinstance(data, Prior):
         return data.settings()
     if isinstance(data, HiddenMarkovProcess):

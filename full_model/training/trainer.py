@@ -232,7 +232,7 @@ class Trainer:
 
 
 def finite_members(weights: Weights) -> Tensor:
-    """Of which models all weights (M, *shape) are finite, (M,)."""
+    """Mask of models whose weights (M, *shape) are all finite, (M,)."""
     return torch.stack([w.reshape(len(w), -1).isfinite().all(1) for w in weights.values()]).all(0)
 
 

@@ -1,4 +1,4 @@
-"""The command ``chain``: what is known of a Markov chain, given by options or by a file."""
+"""The command ``chain``: properties of a Markov chain, given by options or by a file."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def _process_words(words: str) -> tuple[str, dict[str, float]]:
 
 
 def chain(given: Chain) -> None:
-    """Say what is known of a chain: entropies, second eigenvalue, threshold, expected regime.
+    """Print properties of a chain: entropies, second eigenvalue, threshold, expected regime.
 
     The chain is binary (--p and --q); or has S states and leaves a state with probability p,
     uniformly to the others (--states and --p); or is the one of a transition matrix (--kernel), of

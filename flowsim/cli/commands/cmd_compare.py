@@ -84,7 +84,7 @@ class Compare(ModelOnChain, Budget, FigureFiles):
         return 4 * self.d if not (self.states and self.units) else self.states * self.units
 
     def name_words(self) -> list[str]:
-        """What the files are named after; InputError for a chain that the model is not for."""
+        """Stem of the files' names; InputError for a chain that the model does not accept."""
         own, words = {"S": self.states, "m": self.hidden_per_state}, [str(self.model), self.trainer]
         words += [f"{letter}{value}" for letter, value in own.items() if value]
         words += [] if self.points is None else [self.points.stem]

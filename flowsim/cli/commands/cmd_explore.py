@@ -70,7 +70,7 @@ def explore(given: Explore) -> None:
 
 
 def first_view(given: Explore) -> View:
-    """What a page shows first."""
+    """The first view of a page."""
     from flowsim.explorer.view import View, Window
 
     known = parameters(built_in(given.model)) if given.model in BUILT_IN else {}

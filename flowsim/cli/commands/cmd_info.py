@@ -13,10 +13,10 @@ from flowsim.cli import options
 from flowsim.cli.output import echo, require_file
 from flowsim.cli.printer import Summary, as_text
 
-#: What is said first of a record, and what is said last; everything else comes between.
+#: Attributes of a record printed first, and those printed last; all others come between.
 _FIRST = ("kind", "model", "p", "q", "regime")
 _LAST = ("command", "commit", "versions", "schema", "digest")
-#: Attributes that are said in a way of their own.
+#: Attributes that are printed in a format of their own.
 _HIDDEN = ("settings", "end_names")
 
 
@@ -46,7 +46,7 @@ def info(given: Info) -> None:
 
 
 def _record(path: Path) -> Summary:
-    """What a record holds; its large arrays are not read."""
+    """Summary of a record, without reading its large arrays."""
     from flowsim.records.netcdf import open_record
 
     with open_record(path) as record:
@@ -63,7 +63,7 @@ def _record(path: Path) -> Summary:
 
 
 def _checkpoint(path: Path) -> Summary:
-    """What a checkpoint of ``train`` or ``compare`` holds."""
+    """Summary of a checkpoint of ``train`` or ``compare``."""
     from full_model.training.checkpoints import load_checkpoint
 
     tensors, state = load_checkpoint(path)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flowsim.scan.starts import Starts
     from flowsim.spec import ModelSpec
 
-#: How labels are called beside a count, in the order of display; and the numbers of found ends.
+#: Names of labels next to a count, in the order of display; and the numbers of found ends.
 SHOWN = {1: "minima", 2: "trapped", 3: "saddle", 0: "unresolved"}
 FOUND = {1: "decided", 0: "unresolved"}
 
@@ -31,7 +31,7 @@ _CHANCES = "between 0 and 1, or LOW:HIGH:COUNT of them."
 
 @dataclass(frozen=True)
 class StartOptions:
-    """Where a scan starts."""
+    """Options for the starts of a scan."""
 
     grid: options.Grid = None
     window: options.Windows = None
@@ -241,7 +241,7 @@ def _starts_of(given: StartOptions, model: Model, fixed: dict[str, float]) -> St
 
 
 def _run(given: ScanOptions, spec: ModelSpec, starts: Starts, model: Model, out: Path) -> Summary:
-    """Compute the record, refine its boundary, and return what it says."""
+    """Compute the record, refine its boundary, and return a summary."""
     import xarray as xr
 
     from flowsim.boundary.in_record import refine_scan

@@ -146,7 +146,7 @@ class Train(AnyChain, Printed):
     overwrite: options.Overwrite = False
 
     def data(self) -> Data | None:
-        """What the S logits train on; None for the binary chain of --p and --q alone."""
+        """Source of sequences over S symbols; None for the binary chain of --p and --q alone."""
         if (process := self.hidden_process()) is not None:
             return process
         if self.prior is not None:
@@ -237,7 +237,7 @@ def _settings(given: Train) -> RunSettings:
 
 
 def _architecture(given: Train, data: Data | None) -> Architecture:
-    """What is trained."""
+    """Options of the model and its data."""
     from full_model.model.architecture import Architecture
 
     return Architecture(

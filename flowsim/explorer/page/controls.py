@@ -18,7 +18,7 @@ TRAINER_WORDS = [
 ]  # fmt: skip
 #: Arguments with widgets of their own.
 _WIDGETS = ("p", "q", "length", "states")
-#: What a drag does, in the order of the buttons.
+#: Modes of a drag, in the order of the buttons.
 ZOOM, MOVE, CLOUD = 0, 1, 2
 _STYLE = """
   :host { font: 14px/1.35 system-ui, sans-serif; color: #111; margin: 2px 0; }

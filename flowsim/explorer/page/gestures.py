@@ -1,4 +1,4 @@
-"""What a visitor does with the mouse and the keyboard in the plane."""
+"""Gestures with the mouse and the keyboard in the plane."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MOST_UNDONE, _MOST_WINDOWS = 50, 50
 
 
 class Gestures:
-    """What a visitor does with mouse and keyboard on a page."""
+    """Handlers of mouse and keyboard on a page."""
 
     def __init__(self, visit: Page) -> None:
         self.visit = visit
@@ -108,13 +108,13 @@ class Gestures:
         return next((i for i, start in starts if self._is_near(start, y, x)), None)
 
     def _is_near(self, start: Start, y: float, x: float) -> bool:
-        """Whether a point is within a few pixels of another."""
+        """Return whether a point is within a few pixels of another."""
         x_low, x_high, y_low, y_high = self.visit.view.window
         wide, tall = NEAR * (x_high - x_low), NEAR * (y_high - y_low)
         return abs(start.x - x) < wide and abs(start.y - y) < tall
 
     def _hovered(self, _attribute: str, _old: Any, new: Any) -> None:
-        """The mouse rests at a place, or has left; what is no place says nothing."""
+        """The mouse rests at a place, or has left; None is ignored."""
         try:
             at = (float(new["y"][0]), float(new["x"][0])) if new["x"] else None
         except (KeyError, IndexError, TypeError, ValueError):
@@ -171,7 +171,7 @@ class Gestures:
         self._clicked = (Start(y, x), self.visit.view) if self.visit.view != before else None
 
     def _pressed(self, y: float, x: float) -> None:
-        """The mouse has been held down for long; of a drag that follows only the end is told."""
+        """The mouse has been held down for long; a drag that follows reports its end only."""
         self._moved = self._start_at(y, x)
 
     def _released(self, y: float, x: float) -> None:
@@ -215,7 +215,7 @@ class Gestures:
 
     @property
     def throws(self) -> bool:
-        """Whether a drag throws a cloud."""
+        """Return whether a drag draws a cloud."""
         return self.visit.controls.drag.active == CLOUD
 
     def _pan_start(self, y: float, x: float) -> None:
@@ -351,7 +351,7 @@ _KEYS = """
 
 
 class Keyboard:
-    """What keys do while the plane is in focus: what the mouse does there."""
+    """Key handlers while the plane is in focus: the mouse's gestures by keyboard."""
 
     def __init__(self, visit: Page, gestures: Gestures) -> None:
         self.visit, self.gestures = visit, gestures

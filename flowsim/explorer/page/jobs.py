@@ -1,4 +1,4 @@
-"""Work beside the page: threads that a newer wish replaces and a closed page stops."""
+"""Background jobs of a page; a newer request cancels the older, closing the page all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bokeh.document import Document
 from flowsim.errors import InputError
 from flowsim.explorer.view import Stop, Stopped
 
-#: What runs in a thread: it is told how to learn that it is to stop, and yields results.
+#: A generator that runs in a thread: it takes a function that returns whether to stop.
 Work = Callable[[Stop], Iterable[Any]]
 #: Threads of all pages together: for planes and orbits, and for training.
 _THREADS = {"plane": 2, "training": 2}
@@ -52,7 +52,7 @@ class Jobs:
 
     @property
     def closed(self) -> bool:
-        """Whether the page is gone."""
+        """Return whether the page is closed."""
         return self._gone.is_set()
 
     def start(

@@ -1,4 +1,4 @@
-"""What the parts of a page know of it: the page itself is made of them."""
+"""Shared state of the page's widgets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flowsim.explorer.view import View
 
 
 class Page(Protocol):
-    """One page: what it shows, what it is made of, and what its parts may ask of it."""
+    """One page: its view, its widgets, and the methods that they share."""
 
     document: Document
     view: View
@@ -28,7 +28,7 @@ class Page(Protocol):
     orbits: list[Orbit]
     #: The number of the orbit whose coordinates are shown and from whose start training begins.
     chosen: int
-    #: How full transformers are trained, and the runs that are shown.
+    #: Settings of full training, and the runs on the page.
     full: FullSettings
     runs: list[Run]
     #: Views whose orbits and clouds come back by "Undo".

@@ -29,7 +29,7 @@ class Choices:
 
     def __init__(self, visit: Page) -> None:
         self.visit, c = visit, visit.controls
-        #: Whether the widgets are being set, so that their own callbacks are no choice.
+        #: True while the widgets are set, so that their callbacks do nothing.
         self.updating = False
 
         def on_change(widget: Any, change: Callable[[View, Any], View]) -> None:
@@ -89,7 +89,7 @@ class Choices:
             self.updating = False
 
     def show_logs(self, logs: Sequence[str]) -> None:
-        """Which axes are logarithmic."""
+        """Names of the logarithmic axes."""
         self.updating = True
         self.visit.controls.logs.active = [i for i, name in enumerate(LOGS) if name in logs]
         self.updating = False
@@ -133,7 +133,7 @@ class TrainerPanel:
         self._set_widgets()
 
     def forget(self) -> None:
-        """The chain or the model is another: former runs say nothing about it."""
+        """Forget former runs, since the chain or the model has changed."""
         self.visit.jobs.stop("training")
         had, self.busy, self.visit.runs = self.visit.runs, False, []
         self._set_widgets()
@@ -167,7 +167,7 @@ class TrainerPanel:
 
         def done() -> None:
             self.busy = False
-            run.ended = run.ended or "stopped"  # it failed, which is said elsewhere
+            run.ended = run.ended or "stopped"  # it failed, which another message reports
             self.show()
 
         visit.jobs.start(

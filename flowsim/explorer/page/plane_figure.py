@@ -279,7 +279,7 @@ def put(source: ColumnDataSource, data: dict[str, Any]) -> None:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two columns hold the same: numbers, words, or arrays of them."""
+    """Return whether two columns are equal: numbers, words, or arrays of them."""
     if len(one) != len(other):
         return False
     arrays = not isinstance(one, np.ndarray) and any(isinstance(x, np.ndarray) for x in one)

@@ -1,4 +1,4 @@
-"""The plane's picture: what is known at once after a slider's move, and finer once it rests."""
+"""The plane's picture: exact labels during a slider's move, finer layers once it rests."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NOTHING = layers.Cells(np.full((2, 2), layers.UNKNOWN, np.int8), "")
 
 
 class Picture:
-    """What the plane of a page shows beside orbits, training and cloud.
+    """Basins and curves in the plane of a page.
 
-    Of a fast model labels come at once, on the page's own thread. Elsewhere a thread makes a first
+    Labels of a fast model come at once, on the page's own thread. Otherwise a thread makes a first
     look; a slider that moves on meanwhile does not interrupt it, so that the picture follows the
     slider, and gets its own first look afterwards.
     """
@@ -40,7 +40,7 @@ class Picture:
         return int(1000 * (self._not_before - monotonic()))
 
     def outdate(self, altogether: bool) -> None:
-        """Compute nothing finer of what was shown; nothing at all of what was altogether other."""
+        """Cancel refinement of this view; cancel everything of another view."""
         self.visit.jobs.stop("plane")
         if altogether:
             self.visit.jobs.stop("first look")
@@ -48,7 +48,7 @@ class Picture:
             self.landscape = None  # which may have other axes
 
     def draw(self) -> None:
-        """What is known at once, and the rest once the sliders rest."""
+        """Draw exact labels at once, and the rest once the sliders rest."""
         if not self.visit.view.model.fast:
             self._look()
             return

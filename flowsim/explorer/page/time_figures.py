@@ -20,7 +20,7 @@ from flowsim.explorer.view import View
 
 #: Panels from top to bottom.
 _PANELS = ("loss", "logit gap", "coordinates")
-#: How coordinates are told apart in the third panel, without colour too.
+#: Dashes of coordinates in the third panel, which do not need colour.
 _DASHES: tuple[list[int], ...] = ([], [7, 4], [2, 3], [9, 3, 2, 3], [1, 4], [5, 2])
 #: The same of full training, e and w.
 _TRAINED_DASH = ([3, 3], [7, 3, 2, 3])
@@ -71,7 +71,7 @@ class TimeFigures:
 
     def __init__(self) -> None:
         self.sources: dict[str, ColumnDataSource] = {}
-        self._lines: dict[str, list[Line]] = {}  # as they are, whatever the axes
+        self._lines: dict[str, list[Line]] = {}  # unscaled, for any axes
         self.logs: tuple[str, ...] = ()
         self.least = self.unigrams = 0.0  # the least loss, and by how much the unigram's is more
         self.trains = True
@@ -94,7 +94,7 @@ class TimeFigures:
             x_axis_label=_TIME if last else None,
         )  # fmt: skip
         plot.min_border = 4
-        # room for the longest numbers: a frame that changes is laid out anew, for a second
+        # space for the longest numbers: a frame that changes is laid out anew, for a second
         plot.min_border_left, plot.min_border_bottom = 66, 4 + _BELOW if last else 4
         for axis in (plot.xaxis[0], plot.yaxis[0]):  # other models would be looked through too
             axis.ticker, axis.formatter = BasicTicker(), CustomJSTickFormatter(code=_NUMBER)
@@ -162,7 +162,7 @@ class TimeFigures:
     def _usual_logs(self, orbits: Sequence[Orbit]) -> tuple[str, ...]:
         """Logarithms where what orbits do spans decades: of time, if the middle half of a fall
         begins at less than a thirtieth of the time that is shown; of the loss, if one begins at
-        thirty times the unigram's excess or what is left of the least of the others."""
+        thirty times the unigram's excess or the least remainder of the others."""
         quarter, excess = [], []
         for path in (orbit.forward for orbit in orbits if len(orbit.forward.time) > 1):
             fall = (path.loss[0] - path.loss) / max(path.loss[0] - path.loss[-1], 1e-300)
@@ -199,7 +199,7 @@ class TimeFigures:
         self._fit()
 
     def _fit(self) -> None:
-        """Let the axes show all lines, and room for the words at their ends."""
+        """Let the axes show all lines, with space for the words at their ends."""
         ends = []
         for i, name in enumerate(_PANELS):
             data = [self.sources[f"{name} {kind}"].data for kind in ("flow", "training")]

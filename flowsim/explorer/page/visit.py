@@ -86,7 +86,7 @@ class Visit:
         self.controls.problem.text = text if sentence else ""
 
     def try_to(self, change: Callable[[], View]) -> None:
-        """Show another view; what is out of bounds changes nothing and is said."""
+        """Show another view; a view out of bounds changes nothing and is reported."""
         if self.choices.updating:
             return
         try:
@@ -184,7 +184,7 @@ class Visit:
         self.jobs.start("orbits", work, show, done=done)
 
     def _show_found(self) -> None:
-        """The orbits of the view's starts, as far as they are known in order."""
+        """The known orbits of the view's starts, in order."""
         starts, former = self.view.starts, self.orbits
         stale = former if len(former) == len(starts) else [None] * len(starts)
         known = [self._found.get(start) or old for start, old in zip(starts, stale, strict=True)]

@@ -1,4 +1,4 @@
-"""What the page says, in plain words; every number comes from what was computed."""
+"""Texts of the page, in plain words; every number comes from a computation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VERBS = {
 
 
 def _goes_to(view: View) -> dict[str, str]:
-    """What starts do, by the names of the ends."""
+    """Verb phrases for starts, by the names of the ends."""
     found = ends_of(view).captions.items()
     return {**_VERBS, **{name: escape(f"go {style.way_to(caption)}") for name, caption in found}}
 
@@ -53,7 +53,7 @@ def reading(view: View, cells: Cells) -> str:
 
 
 def under(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
-    """What is under the mouse: the place, its loss, and where the flow from its cell ends."""
+    """Describe the cursor: the place, its loss, and the end of the flow from its cell."""
     x_low, x_high, y_low, y_high = view.window
     rows, columns = cells.label.shape
     row = int(np.clip((y - y_low) / (y_high - y_low) * rows, 0, rows - 1))
@@ -69,7 +69,7 @@ def under(view: View, cells: Cells, y: float, x: float, loss: float) -> str:
 
 
 def story(view: View, orbits: Sequence[Orbit], chosen: int, waiting: int) -> str:
-    """What the chosen orbit does."""
+    """Describe the chosen orbit."""
     if not orbits and not waiting:
         return "<p>Click anywhere in the square to start an orbit.</p>"
     if not 0 <= chosen < len(orbits):
@@ -142,7 +142,7 @@ def legend(
     view: View, cells: Cells, border: Border, record: xr.Dataset, training: bool,
     laid: Iterable[str] = (),
 ) -> str:  # fmt: skip
-    """What is in the picture, and nothing else."""
+    """Describe the picture."""
     codes, ends = set(cells.label.ravel().tolist()), ends_of(view)
     here = [name for code, name in enumerate(ends.names) if code in codes]
     called = style.BASINS | ends.captions
@@ -185,12 +185,12 @@ def _stroke(look: dict[str, Any], text: str) -> str:
     return f"<svg width='28' height='8'>{line}</svg>{text}"
 
 
-#: How far a path of training is from an orbit that it leaves.
+#: Distance at which a path of training leaves an orbit.
 _APART = 0.05
 
 
 def verdict(view: View, run: Run) -> str:
-    """What the run did and whether the flow had said so, in one or two plain sentences."""
+    """Describe a run and whether the flow predicted it, in one or two plain sentences."""
     if not run.curve:
         return "Training was stopped before it began." if run.ended else "Training begins …"
     latest = run.curve[-1]

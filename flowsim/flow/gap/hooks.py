@@ -1,9 +1,9 @@
-"""What the gap engine asks of a model, compiled: coordinates in which its orbits are regular in Δ.
+"""Hooks of the gap engine, compiled: coordinates in which a model's orbits are regular in Δ.
 
 Along the gradient flow of L = ℓ(Δ) the gap Δ is monotone, so an orbit may be written with Δ as
 independent variable, dθ/dΔ = ∇Δ/‖∇Δ‖². A model chooses x, y and z such that this field is regular
 also on the plane (or line) where Δ = 0 and ∇Δ = 0, at which orbits of bad starts end: there x = 0.
-Of y ≥ 0 the engine follows the logarithm in rows that are ``far``; ``sign`` is that of the
+For y ≥ 0 the engine follows the logarithm in rows that are ``far``; ``sign`` is that of the
 coordinate of θ that y is the size of, and is kept. θ is handed over as three numbers, the third
 being 0 where a model has two. The engine's templates call these names; ``engine`` copies them for
 each model, whose functions of the same names stand in their places.
@@ -15,13 +15,13 @@ from flowsim.compiled import hook
 
 #: x, y, z; or their derivatives, or θ.
 Point = tuple[float, float, float]
-#: What ℓ is a function of beside the gap; the first is Δ*.
+#: Arguments of ℓ besides the gap; the first is Δ*.
 Law = tuple[float, ...]
 
 
 @hook
 def is_far(first: float, second: float, third: float, target: float) -> bool:
-    """Whether a row's y is a logarithm: the row, or Δ* = ``target``, is far from the origin."""
+    """Return whether y is a logarithm: the row, or Δ* = ``target``, is far from the origin."""
     return False
 
 
@@ -49,7 +49,7 @@ def on_plane(x: float, y: float, z: float) -> Point:
 
 @hook
 def sign_of_z() -> int:
-    """Of z: 0 if it is always 0, 1 if it is never negative, −1 if it may have either sign."""
+    """Sign of z: 0 if it is always 0, 1 if it is never negative, −1 if it may have either sign."""
     return 1
 
 
@@ -79,19 +79,19 @@ def steepness(far: bool, sign: float, x: float, y: float, z: float) -> float:
 
 @hook
 def is_level(far: bool, start: Point, sign: float, x: float, y: float, z: float) -> bool:
-    """Whether ∇Δ = 0, but for rounding. ``start`` is θ, of which x may have underflowed."""
+    """Return whether ∇Δ = 0, within rounding. ``start`` is θ, of which x may have underflowed."""
     raise NotImplementedError
 
 
 @hook
 def turns_back(far: bool, sign: float, x: float, y: float, z: float, target: float) -> bool:
-    """Whether the way to Δ* leads over Δ = 0, where the orbit may end in the plane."""
+    """Return whether the way to Δ* leads over Δ = 0, where the orbit may end in the plane."""
     raise NotImplementedError
 
 
 @hook
 def margins(far: bool, sign: float, x: float, y: float, z: float) -> tuple[float, float]:
-    """How far a point with Δ = 0 is from the plane, and from where another factor vanishes.
+    """Distance of a point with Δ = 0 from the plane, and from where another factor vanishes.
 
     Both in units of x, along the saddle's level of what is conserved: one of the two is zero but
     for errors, and the other one says how large an error could have made the orbit end differently.

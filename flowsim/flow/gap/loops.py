@@ -45,7 +45,7 @@ ORDER, STAGES = 8, 12
 _SAFETY, _SHRINK, _GROW = 0.9, 0.1, 8.0
 #: The first step, over the size of Δ at its ends and the eighth root of the tolerance.
 _FIRST = 2.0
-#: How an orbit ended.
+#: Return codes of an orbit.
 AT_MINIMA, AT_PLANE, OUT_OF_STEPS, LOST = 0, 1, 2, 3
 #: A step that aimed at the end of the way has landed if this part of it is left.
 LANDED = 1e-3
@@ -55,7 +55,7 @@ ROUNDING = 1e-15
 _DOUBT = 1e4
 #: The tolerances of the second time, and how far neighbours are displaced: a hundred tolerances.
 _CAREFUL_RTOL, _CAREFUL_ATOL, _DISPLACED = 1e-13, 1e-14, 1e-11
-#: How a row ended whose neighbours end differently, which never moved, or is not finite.
+#: Return codes of rows whose neighbours end differently, that never moved, or are not finite.
 DIVIDED, STILL, NOT_FINITE = 4, 5, 6
 
 NONE, BESIDE = int(Rule.NONE), int(Rule.SHADOWS)
@@ -95,7 +95,7 @@ stage13, stage14, stage15 = (
 
 @template(no_cpython_wrapper=True)
 def initial_point(theta: Point, target: float) -> tuple[bool, float, Point]:
-    """Of a row that starts at θ: whether it is far, its sign, and its point."""
+    """Start of a row at θ: whether it is far, its sign, and its point."""
     far = is_far(*theta, target)
     sign, x, y, z = point_of(far, *theta)
     return far, sign, (x, y, z)
@@ -131,7 +131,7 @@ def error(
 ) -> float:
     """The error of a step over what is allowed: rtol of each coordinate, and atol of a signed z.
 
-    Of x and z the larger of their values at both ends counts, of y the smaller.
+    For x and z the larger of their values at both ends counts, for y the smaller.
 
     Two estimates E₅ and E₃, of order 5 and 3, together give one of order 7,
     E₅²/√(E₅² + E₃²/100) (Hairer, Nørsett & Wanner, II.5); the worst coordinate counts.
@@ -170,7 +170,7 @@ def max_step(far: bool, p: Point, k0: Point) -> float:
 
 @template(no_cpython_wrapper=True)
 def growth(ratio: float) -> float:
-    """What the error of a step lets the next one grow by: ratio to the power −1/8."""
+    """Growth factor of the next step by the error: ratio to the power −1/8."""
     return 1.0 / math.sqrt(math.sqrt(math.sqrt(max(ratio, 1e-16))))
 
 
@@ -218,7 +218,7 @@ def follow(
     """Follow an orbit to the minima, Δ = Δ* = ``target``, or into the plane.
 
     Returns:
-        How it ended; the point there; the margin by which it met the plane or missed it (infinite
+        Return code; point there; margin by which it met the plane or missed it (infinite
         where Δ = 0 was not met); the number of attempted steps.
     """
     end = 0.0 if turns_back(far, sign, *p, target) else target
@@ -266,9 +266,9 @@ def locate_event(far: bool, sign: float, p: Point, end: float, plane: bool) -> P
 
 @template(no_cpython_wrapper=True)
 def on_minima(far: bool, sign: float, p: Point, target: float, tolerance: float) -> bool:
-    """Whether the whole way to Δ* is shorter than a hundredth of the tolerance, or than 1e-12.
+    """Return whether the way to Δ* is shorter than a hundredth of the tolerance, or than 1e-12.
 
-    Where weights are large that may be so for any Δ, and then Δ alone would look like a plateau.
+    With large weights that may hold for any Δ, and then Δ alone would look like a plateau.
     """
     left, (x, y, z) = target - gap(far, sign, *p), p
     x0, y0, z0 = rates(far, sign, *p)
@@ -287,10 +287,10 @@ def end_of(
     units: np.ndarray,
     allowed: Steps,
 ) -> tuple[int, Point, int, int]:
-    """How and where the orbit from p, which is θ, ends, what decided it, and attempted steps.
+    """End of the orbit from p, which is θ: code, point, rule, and attempted steps.
 
     An orbit that met or missed the plane by little is followed again at the careful tolerance.
-    Where that too is close, its label stands only if all orbits from starts displaced by
+    If that is close too, its label stands only if all orbits from starts displaced by
     ``_DISPLACED`` to both sides, along every coordinate, end alike.
     """
     scale = 1.0 + p[0] + (math.exp(2.0 * p[1]) if far else p[1] * p[1]) + p[2] * p[2]
@@ -367,7 +367,7 @@ def find_ends(
         allowed: to the steps of an orbit.
         theta: to be filled with the end points, shape (n, k).
         codes: to be filled with label, status and rule, shape (3, n); the label of a start where
-            ∇Δ = 0 stays as it is.
+            ∇Δ = 0 stays there.
         values: to be filled with loss and ‖∇L‖ at the end, shape (2, n).
         evaluations: to be filled with the evaluations of the field, shape (n,).
     """

@@ -64,7 +64,7 @@ from flowsim.flow.options import Steps
 NODES = 8
 #: φ above which the pole is taken out of κ/u; far from it κ/u is as smooth as κ.
 _POLE_NEAR = 0.1
-#: What is neglected in the time of a step, as a part of its last Legendre coefficients.
+#: Relative size of the neglected part of a step's time, against its last Legendre coefficients.
 _NEGLECTED = 1 / (16 * NODES)
 #: The power series is used where its variable, times the growth of its coefficients, to the fifth
 #: power, is below this part of what is allowed.
@@ -74,7 +74,7 @@ _UNSURE = 2e-13
 #: The error in log u with which a time is placed on a step, over rtol.
 _PLACED = 1e-6
 
-#: Room for the values at the nodes, the course, and the power series of one step.
+#: Buffers for the values at the nodes, the course, and the power series of one step.
 Scratch = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -349,7 +349,7 @@ def trace(
         wanted: the gap at which to stop; NaN for none.
         times: since the start, increasing.
         allowed: to its steps, and of Δ's remaining way too.
-        scratch: room for one step, see ``Scratch``.
+        scratch: buffers for one step, see ``Scratch``.
         path: to be filled with θ at the times, shape (T, k).
 
     Returns:

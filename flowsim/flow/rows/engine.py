@@ -79,7 +79,7 @@ class RowChart:
 
 @dataclass
 class Followed:
-    """What the compiled loop found, one entry per row.
+    """Results of the compiled loop, one entry per row.
 
     Attributes:
         theta: where the rows stopped, (n, k).
@@ -280,7 +280,7 @@ def _doubtful(
     label: Tensor,
     before: Tensor | None,
 ) -> Tensor:
-    """Which of the rows with a label are to be decided again."""
+    """Mask of labelled rows that are to be decided again."""
     if half.doubtful is not None:
         changed = None if before is None else (label != before).numpy()
         near = half.doubtful(found.near.numpy(), known.numpy(), rtol, changed)

@@ -1,4 +1,4 @@
-"""What the rows engine asks of a model: a compiled function for each of these names.
+"""Hooks of the rows engine: a compiled function of the model for each of these names.
 
 A model must have ``linearise``, ``velocity``, ``loss`` and ``check_termination``. Without another
 one the body of its stub is used. A *surface* is where the field jumps: a row crosses it or
@@ -55,7 +55,7 @@ def check_termination(row):
 
 @hook
 def is_terminal(rule, timed, wanted):
-    """Whether a row with that verdict stops: ``timed`` if times, ``wanted`` if a loss is asked."""
+    """Return whether a row with that code stops: ``timed`` for times, ``wanted`` for a loss."""
     return not timed
 
 
@@ -66,7 +66,7 @@ def conserve(row, time):
 
 @hook
 def is_critical(row):
-    """Whether a start never moves."""
+    """Return whether a start never moves."""
     return largest_of(row.velocity) == 0.0
 
 
@@ -86,7 +86,7 @@ def error_ratio(y, new, error, absolute, relative):
 
 @hook
 def event_function(row, y):
-    """How far y is from the next surface, or from where sliding ends; negative beyond."""
+    """Distance of y from the next surface, or from the end of sliding; negative beyond."""
     return inf
 
 
@@ -107,7 +107,7 @@ def handle_event(row):
 
 @hook
 def slides(row):
-    """Whether the row slides along a surface."""
+    """Return whether the row slides along a surface."""
     return False
 
 

@@ -67,7 +67,7 @@ _SPEEDS_UP = 3.0
 
 
 class TrajectoryBuffers(NamedTuple):
-    """What ``follow_all`` finds of n rows, to be filled.
+    """Buffers of ``follow_all`` for n rows.
 
     Attributes:
         ends, velocities: where the rows stopped and dy/dt there, (n, k).
@@ -134,7 +134,7 @@ def step(row, h):
 
 @template(no_cpython_wrapper=True)
 def event_value(row: TrajectoryWorkspace, y, wanted):
-    """What is positive before the wanted loss, or before a surface (NaN), and negative behind."""
+    """Function that is positive before the wanted loss, or a surface (NaN), and negative behind."""
     if wanted == wanted:
         return loss(y, row.reals, row.ints, row.memory) - wanted
     return event_function(row, y)
@@ -197,7 +197,7 @@ def first_step(row: TrajectoryWorkspace):
 
 @template(no_cpython_wrapper=True)
 def factor(ratio, most):
-    """What to multiply a step's length by, given the ratio of its error to the one allowed."""
+    """Factor of a step's length, given the ratio of its error to the tolerance."""
     if not ratio < inf:
         return 0.1
     return min(most, max(0.1, 0.9 * max(ratio, 1e-10) ** (-1.0 / ORDER)))
@@ -211,7 +211,7 @@ def why_not(status):
 
 @template(no_cpython_wrapper=True)
 def speeds_up(velocity, derivative):
-    """Whether |dy/dt| grows along the row."""
+    """Return whether |dy/dt| grows along the row."""
     growth = 0.0
     for i in range(len(velocity)):
         for j in range(len(velocity)):

@@ -19,7 +19,7 @@ def copy(source, target):
 
 @compiled(no_cpython_wrapper=True)
 def largest_of(values):
-    """The largest |value|, or NaN where there is one."""
+    """The largest |value|, or NaN if one is NaN."""
     largest = 0.0
     for value in values:
         if not abs(value) <= largest:
@@ -78,7 +78,7 @@ def multiply(matrix, vector, out):
 
 @compiled(inline=True, no_cpython_wrapper=True)
 def lowest_between(before, after, fall, rise):
-    """Where on a step, and how low, the cubic with those ends and end slopes has its minimum."""
+    """Place on a step, and value, of the minimum of the cubic with those ends and end slopes."""
     # before + fall x + c2 x² + c3 x³, least where its slope fall + 2 c2 x + 3 c3 x² is zero
     c2 = 3.0 * (after - before) - 2.0 * fall - rise
     c3 = 2.0 * (before - after) + fall + rise

@@ -46,7 +46,7 @@ class TrajectoryWorkspace(NamedTuple):
 def allocate_workspace(
     reals: np.ndarray, ints: np.ndarray, memory: int, k: int, stages: int, own_steps: bool
 ) -> TrajectoryWorkspace:
-    """Room for one row; ``own_steps``: the coordinates of a step are not y."""
+    """Buffers of one row; ``own_steps``: the coordinates of a step are not y."""
     velocity, derivative = np.zeros(k), np.zeros((k, k))
     return TrajectoryWorkspace(
         reals=reals,

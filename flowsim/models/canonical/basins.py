@@ -76,7 +76,7 @@ def separatrix(chain: GapChain, w: Tensor) -> Tensor:
 
 @accepts_arrays
 def minima_curve(chain: GapChain, w: Tensor) -> Tensor:
-    """The e > 0 of the global minima above each w: e² = Δ*/(1 + 2w|w|), NaN where there is none.
+    """The e > 0 of the global minima above each w: e² = Δ*/(1 + 2w|w|), NaN if there is none.
 
     For p + q = 1 the minima are the two lines e = 0 and w = −1/√2 instead.
 

@@ -12,7 +12,7 @@ from flowsim.errors import InputError
 
 @dataclass(frozen=True)
 class FlippedChain(SeenChain):
-    """What is seen of the hidden chain (p, q) of z, each symbol 1 − z with the same chance ε.
+    """Pairs of neighbouring symbols of the hidden chain (p, q) of z, each flipped with chance ε.
 
     Attributes:
         hidden: the chain (p, q) of z.

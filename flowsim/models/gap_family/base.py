@@ -36,7 +36,7 @@ class GapModel(OnChain):
 
     @property
     def fast(self) -> bool:  # type: ignore[override]
-        """Whether its compiled half follows it."""
+        """Return whether its compiled functions follow it."""
         return self.flow() is not None
 
     @unwritten
@@ -104,7 +104,7 @@ class BinaryGapModel(GapModel):
 
     @property
     def law(self) -> tuple[float, ...]:
-        """What ℓ(Δ) is a function of beside Δ, as compiled functions take it."""
+        """Arguments of ℓ(Δ) besides Δ, as compiled functions take them."""
         from flowsim.models.gap_family.compiled import law_of
 
         return law_of(self.chain)

@@ -1,4 +1,4 @@
-"""What the models of the gap family have in common, compiled: ℓ(Δ) of binary chains, and w.
+"""Common compiled functions of the gap family: ℓ(Δ) of binary chains, and w.
 
 A compiled model gives its orbits as functions of the logit gap Δ, in coordinates x, y and z of its
 own (``flow.gap``); y is |w|, or log|w| in the chart of rows that are far. The hooks of that engine
@@ -15,7 +15,7 @@ from flowsim.chain import BinaryChain
 from flowsim.compiled import compiled
 from flowsim.elementary import cross_entropy
 
-#: What ℓ is a function of beside Δ: of binary chains Δ*, p, q, π₀, π₁ and what the slope needs at
+#: Arguments of ℓ besides Δ: of binary chains Δ*, p, q, π₀, π₁ and numbers of the slope at
 #: every call, d, P* and x* of ``slope``.
 Law = tuple[float, ...]
 #: x, y, z; or their derivatives.
@@ -26,7 +26,7 @@ _FAR_AWAY = 40.0
 
 
 def law_of(chain: BinaryChain) -> Law:
-    """What ``loss`` and ``slope`` need of a chain; the first is Δ*."""
+    """Arguments of ``loss`` and ``slope`` for a chain; the first is Δ*."""
     p, q = chain.p, chain.q
     pi0, pi1 = chain.stationary
     last = 4.0 * (1.0 - p) * (1.0 - q) / (p + q) ** 2
@@ -132,7 +132,7 @@ def optimal_logits(law: Law, gaps: np.ndarray, found: np.ndarray) -> None:
 
 @compiled(no_cpython_wrapper=True)
 def far_away(x: float, w: float, target: float) -> bool:
-    """Whether a row begins or ends so far from the origin that w may run over many decades."""
+    """Return whether a row begins or ends so far out that w may run over many decades."""
     return max(x, abs(target)) > _FAR_AWAY and w != 0.0
 
 
@@ -164,5 +164,5 @@ def gain(far: bool, sign: float, y: float) -> float:
 
 @compiled(no_cpython_wrapper=True)
 def no_gain(far: bool, sign: float, y: float) -> bool:
-    """Whether g = 0, but for rounding."""
+    """Return whether g = 0, within rounding."""
     return abs(gain(far, sign, y)) <= 4e-16 * gain(far, 1.0, y)

@@ -96,7 +96,7 @@ def cross_entropy(chain: BinaryChain, logit0: Tensor, logit1: Tensor) -> Tensor:
 
 
 def relative_entropy(beyond: Tensor, target: float, other: float) -> Tensor:
-    """Of t to σ(logit t + ``beyond``), shape of ``beyond``, without a derivative; in nats."""
+    """Divergence from t to σ(logit t + ``beyond``), shape of ``beyond``, no derivative; in nats."""
     values = beyond.detach().cpu().double().contiguous().numpy()
     found = np.empty_like(values)
     excess_entropies(values.reshape(-1), target, other, found.reshape(-1))

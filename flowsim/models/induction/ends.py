@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class OfShares(Protocol):
-    """What is asked of the induction model here."""
+    """Check arguments of the induction model."""
 
     @property
     def plateau(self) -> float: ...
@@ -27,13 +27,13 @@ STRIP = 8.0
 #: Shares s and sizes of β on which critical points are looked for.
 _SHARES = np.linspace(0, 1, 101)
 _SIZES = np.geomspace(1e-3, STRIP, 160)
-#: Losses closer to the plateau's than this are not told from it.
+#: Losses closer to the plateau's than this count as equal to it.
 _ROUNDING = 1e-13
 
 
 @dataclass(frozen=True)
 class InductionEnd:
-    """Where orbits end on one side of β = 0.
+    """Ends of orbits on one side of β = 0.
 
     Attributes:
         share: s in [0, 1]; at 0 and 1 the orbit creeps to α = ∓∞.
@@ -167,7 +167,7 @@ def _along_valley(model: OfShares, side: int, share: float) -> float:
 
 
 def _leaves(model: OfShares, share: float, beta: float) -> bool:
-    """Whether the loss falls towards the end s = 0 or 1."""
+    """Return whether the loss falls towards the end s = 0 or 1."""
     slope = float(model.by_share(*_point(share, beta))[1])
     return slope > 0 if share == 0 else slope < 0
 

@@ -1,4 +1,4 @@
-"""What the rows of the induction model are called, from the side on which they fell."""
+"""Labels of induction orbits by the sign of β."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from flowsim.labels import Label, Rule
 from flowsim.models.induction.ends import induction_landscape
 
-#: How near to its end's loss an orbit of torchdiffeq has to come, in parts of the drop to it from
+#: Distance of an orbit of torchdiffeq from its end's loss, in parts of the drop to it from
 #: the plateau.
 _NEAR = 0.01
 

@@ -17,7 +17,7 @@ class LinearPlane(AttentionPlane):
     """(w, e) with a held."""
 
     def separatrix(self, x: Tensor, held: Mapping[str, float]) -> Tensor:
-        """Where e² passes 2(1 + a)², or the level of the saddle's energy, an orbit changes side."""
+        """An orbit changes side where e² passes 2(1 + a)², or the level of the saddle's energy."""
         if self.model.dynamic_bias:
             return super().separatrix(x, held)
         share = 1 + held.get("a", 0.0)
@@ -104,7 +104,7 @@ class LinearAttentionModel(BinaryGapModel):
         return LinearPlane(self)
 
     def basin(self, theta: Tensor) -> Tensor | None:
-        """Whether starts reach the global minima, bool (...); None with a dynamic bias.
+        """Return whether starts reach the global minima, bool (...); None with a dynamic bias.
 
         Write c = 1 + a and g = 1 + 2w|w|. Where cgΔ* > 0 an orbit is on the side of Δ*, which it
         reaches. Elsewhere e falls, and the orbit changes side iff it meets c = 0 or g = 0 before

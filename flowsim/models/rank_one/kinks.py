@@ -48,7 +48,7 @@ def across(y, slope0, slope1, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _slope(unit_mode, gain):
-    """Of a unit that is open or closed; one that slides has Y = 0 and no say on outputs."""
+    """Output of a unit that is open or closed; one that slides has Y = 0 and adds nothing."""
     return gain if unit_mode == OPEN else 1.0
 
 
@@ -94,9 +94,9 @@ def _holds(y, mode, unit, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _rounding(y, mode):
-    """What a step's rounding may leave of a unit's inner value Y, which is 0.
+    """Rounding error that a step may leave in a unit's inner value Y, which is 0.
 
-    Where e or ρ follows from a logit, as in ``slow_manifold``, rounding of b is in it.
+    If e or ρ follows from a logit, as in ``slow_manifold``, it includes the rounding of b.
     """
     return _NEAR * (abs(y[0]) + abs(y[1]) + (abs(y[4]) if mode[PIVOT] < 2 else 0.0))
 
@@ -187,7 +187,7 @@ def _choose(y, mode, unit, reals):
 def _choose_both(y, mode, reals):
     """e = ρ = 0: the first pair of modes that agrees with the velocities it causes.
 
-    Where a unit may leave to both sides, it leaves to the faster one.
+    A unit that may leave to both sides leaves to the faster one.
 
     With the outputs zero both velocities are linear in the slopes, so that the slopes that keep a
     unit on its surface follow from a linear equation.

@@ -99,7 +99,7 @@ class RankOneModel(OnChain):
 
     @property
     def conserved_names(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Of the columns of ``conserved``."""
+        """Names of the columns of ``conserved``."""
         names = [("feed_forward_balance", True), ("attention_balance", self.attention)]
         names.append(("embedding_balance", not self.tied))
         return tuple(name for name, present in names if present)
@@ -269,7 +269,7 @@ class RankOneModel(OnChain):
     def classify(self, theta: Tensor, decisive: bool = False) -> Tensor | None:
         """Labels of critical points (n, k), int8, by their loss and by what is around them.
 
-        Where the loss is h(π₁), it is h(π₁) + π₀π₁(p + q − 1)·slope·e² next to a tied point, slope
+        A tied point at h(π₁) has h(π₁) + π₀π₁(p + q − 1)·slope·e² next to it, slope
         being that of the units there: 1 if closed, 1 + 4w₁w₂ if open, both next to ρ = 0. Untied
         points are saddles, since the sign of e c is free. None with attention.
         """

@@ -14,7 +14,7 @@ from flowsim.models.canonical.basins import separatrix
 from flowsim.models.canonical.model import CanonicalModel
 from flowsim.models.on_chain import AttentionPlane
 
-#: Where orbits start, in parts of the window's sides: where they move without being stiff.
+#: Starts of orbits, in parts of the window's sides: where they move without being stiff.
 _PLACES = tuple(x / 3.5 + 0.5 for x in (-1.6, -0.55, 0.55, 1.6))
 
 
@@ -76,5 +76,5 @@ class RankOnePlane(AttentionPlane):
         return x.new_tensor([-0.5]) if inside and self._known(held) else x[:0]
 
     def _known(self, held: Mapping[str, float]) -> bool:
-        """Whether all points (w, 0) are critical and their kind is known."""
+        """Return whether all points (w, 0) are critical and their kind is known."""
         return not self.model.attention and self.model.tied and "b" not in held

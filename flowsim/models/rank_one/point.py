@@ -120,7 +120,7 @@ class RankOnePoint:
     def standard(self) -> RankOnePoint:
         """The same weights with the sign of β fixed: v ≥ 0, so that o carries the sign of a.
 
-        Where |v| ≤ 1e-12 |o|, v counts as zero and o ≥ 0.
+        For |v| ≤ 1e-12 |o|, v counts as zero and o ≥ 0.
         """
         leads = torch.where(self.v.abs() <= NEGLIGIBLE * self.o.abs(), self.o, self.v)
         sign = torch.where(leads < 0, -1.0, 1.0).to(leads)

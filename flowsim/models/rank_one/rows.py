@@ -73,7 +73,7 @@ def _embedding_balance(y, length):
 
 @compiled(no_cpython_wrapper=True)
 def _kinked(memory):
-    """Whether w₁ can reach 0."""
+    """Return whether w₁ can reach 0."""
     return memory[FEED_FORWARD_BALANCE] < 0.0
 
 
@@ -207,7 +207,7 @@ def _handle_event(row):
 
 @compiled(no_cpython_wrapper=True)
 def _is_ridge(row):
-    """Whether a slide along Y_1 = 0 has begun to repel on both sides.
+    """Return whether a slide along Y_1 = 0 has begun to repel on both sides.
 
     At N = 1 the velocities across it are −2eω₁(1 + 4w₁w₂) and −2eω₁: both turn where ω₁ = 0, only
     the first where 1 + 4w₁w₂ = 0.
@@ -280,7 +280,7 @@ HOOKS = {
 
 
 def counted_from(model: Any, bias: float) -> tuple[float, ...]:
-    """What the coordinates of rows are counted from: 0, and ``bias`` of b."""
+    """Origin of the coordinates of rows: 0, and ``bias`` of b."""
     return tuple(bias if name == "b" else 0.0 for name in model.coordinates)
 
 

@@ -1,6 +1,6 @@
 """Coordinates in which the valleys of the rank-one loss are straight.
 
-Where a unit's gain is large the orbit keeps to a valley on which that unit's logit hardly changes,
+If a unit's gain is large the orbit keeps to a valley on which that unit's logit hardly changes,
 and a linearly implicit step along a curved valley leaves it by the square of its length. So every
 step is taken with the logit f = u Y_x s_x + b of the steeper unit in place of the coordinate y_m on
 which f depends most: the valley is flat in f, and what relaxes onto it is f alone. With g = ∇f and

@@ -35,7 +35,7 @@ _SLOW, _REST = 1e-5, 1e-11
 _ROUNDING = 1e-13
 #: Rates of the flow below this count as none.
 _NO_RATE = 1e-13
-#: How near e is to a trap when it is called one, how near the logits are to the unigram's, how
+#: Tolerances of a trap: distance of e from it, distance of the logits from the unigram's,
 #: short the way of b is beside ρ and w, and how far from a kink e is, relative to ρ.
 _TRAP, _LEVEL, _SMALL, _CLEAR = 1e-8, 1e-6, 0.1, 1e-3
 
@@ -90,15 +90,15 @@ def check_termination(row: TrajectoryWorkspace):
 
 @compiled(no_cpython_wrapper=True)
 def is_below_unigram(value, reals):
-    """Whether a loss is below h(π₁), of what it is above the entropy rate."""
+    """Return whether a loss is below h(π₁), from its excess over the entropy rate."""
     return value < (1.0 - _ROUNDING) * reals[INFORMATION]
 
 
 @compiled(no_cpython_wrapper=True)
 def is_settled(row: TrajectoryWorkspace):
-    """Whether the logits are the unigram's, and (e, b) alone will still move by much.
+    """Return whether the logits are the unigram's, and (e, b) alone will still move by much.
 
-    Where ρ and the gain are large, e and b follow e·ρ·slope + b = log(π₁/π₀), very slowly. With the
+    With large ρ and gain, e and b follow e·ρ·slope + b = log(π₁/π₀), very slowly. With the
     others kept the loss, b at its best, is ℓ(e²·slope), which has no other end than e = 0.
     """
     y, mode = row.y, row.ints

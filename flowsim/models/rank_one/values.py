@@ -18,7 +18,7 @@ from flowsim.models.rank_one.attention import jacobian as of_attention
 from flowsim.models.rank_one.attention.field import FIRST, WEIGHTS
 from flowsim.models.rank_one.field import CLOSED, OPEN, PI0, TARGET0
 
-#: What is computed.
+#: Modes of the computation.
 LOSS, EXCESS, GRADIENT, HESSIAN, STIFFNESS, LOGITS = range(6)
 
 _velocity, _jacobian, _probability = plain.velocity, plain.jacobian, plain.probability

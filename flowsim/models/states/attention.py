@@ -78,7 +78,7 @@ class StatesAttentionModel(OnChain):
         return StatesPlane(self, *plane.to_canonical, plane.gap_factor)
 
     def integral(self) -> Integral:
-        """That of the plane without attention."""
+        """The optimal bias of the plane without attention."""
         return self.without_attention.integral()._replace(energy=None, of="plane $v$ = 0")
 
     def options(self) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class StatesModel(GapModel):
         return StatesPlane(self, *self.to_canonical, self.gap_factor)
 
     def basin(self, theta: Tensor) -> Tensor:
-        """That of the canonical model, in canonical coordinates."""
+        """The canonical model's basin, in canonical coordinates."""
         return reaches_global_minimum(self.chain, self.canonical(theta))
 
     def integral(self) -> Integral:

@@ -7,7 +7,7 @@ current one x among them. So ReLU(s) has its kink for pasts of n symbols at
 
 whatever the other coordinates; at n = 1 it is a = −1, which linear attention has too. There ∂L/∂a
 jumps, and nothing else does, since s = 0. Between two corners the field is smooth, and it goes on
-smoothly past both if the ReLUs stay as they are. Source: docs/derivations/06.md.
+smoothly past both if the ReLUs stay open or shut. Source: docs/derivations/06.md.
 """
 
 from __future__ import annotations

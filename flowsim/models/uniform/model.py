@@ -102,7 +102,7 @@ class AttentionModel(OnChain):
     def optimal_bias(self, theta: Tensor) -> Tensor:
         """The bias b that minimises the loss at θ, shape (...); a stored bias is ignored.
 
-        Where the logits of the two symbols lie so far apart that no bias changes the loss by more
+        If the logits of the two symbols lie so far apart that no bias changes the loss by more
         than 1e-20, it rests on the far tails of the law, which compression leaves out. Carries no
         derivative.
         """

@@ -3,7 +3,7 @@
 Every integrand of the attention model is smooth in m on the scale 1/κ, κ the steepest slope
 |d logit/dm|, apart from one ReLU kink. So the interval [−½, ½] is cut into dyadic bins, each with a
 Gauss rule of its share of the law, as wide as κ allows. The bin that holds the kink gives way to
-its halves, and so on down to one narrow leaf whose atoms are kept as they are.
+its halves, recursively to one narrow leaf, whose atoms stay uncompressed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which nodes of the law of the past serve given logits, as ranges of the flat table (compiled).
+"""Nodes of the distribution of the past for given logits, as ranges of the flat table (compiled).
 
 For |a| < 1 one rule without kink serves. Beyond, the ReLU switches side at m = (½ − x)/a inside the
 law: the bins left and right of it serve whole, the kink's bin gives way to its halves, and so on
-down to one leaf of the tree whose atoms are taken as they are. A range lies on one side of it.
+down to one leaf of the tree whose atoms stay uncompressed. A range lies on one side of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from flowsim.models.uniform.table import (
 #: Places in a row's memory: the number of ranges, and the first of them. A range is the symbol x,
 #: o = 1 where the ReLU is open, where its points and its weights begin, and how many there are.
 COUNT, FIRST, RANGE = 0, 32, 5
-#: Room for all of them: a tree has at most 40 levels.
+#: Depth of the stack: a tree has at most 40 levels.
 MEMORY = FIRST + 2 * 48 * RANGE
 
 

@@ -149,7 +149,7 @@ def assemble(square, gamma, a, step, memory, out, jacobian, second):
 
 @compiled(no_cpython_wrapper=True)
 def _has_nodes(c, memory):
-    """Whether the law has nodes in a class; far out Σv underflows there, but not Σω."""
+    """Return whether the law has nodes in a class; far out Σv underflows there, but not Σω."""
     place = SUMS + EACH * c
     return memory[place + 2] > 0.0 or memory[place] != 0.0
 

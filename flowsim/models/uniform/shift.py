@@ -21,7 +21,7 @@ _LEAST, _STEEP = 1e-13, 1e-3
 def newton_shift(square, gamma, a, guess, reals, memory):
     """(β, step): a shift at which the sums are left in memory, and Newton's last step from it.
 
-    The optimum is β + step, to 1e-10 of λ. ``guess`` is NaN where there is none.
+    The optimum is β + step, to 1e-10 of λ. ``guess`` is NaN for none.
     """
     shift, last = guess, _SMALL_STEP * min(1.0, 2.0 * math.sqrt(abs(reals[LAMBDA])))
     for _ in range(_NEWTON_STEPS if guess == guess else 0):

@@ -1,6 +1,6 @@
 """Sums over the law of the past for one row, and its loss (compiled).
 
-Of the law's classes, by the current symbol x and by o = 1 where the ReLU is open; within a class
+Sums over the law's classes, by the current symbol x and by o = 1 for an open ReLU; within a class
 f = log(π₁/π₀) + β + C + K m with γ = 4w|w|, β = b − log(π₁/π₀) − e²/2, C = e²[x + (x − ½)γ o] and
 K = e² a (1 + γ o). What counts is how far f is beyond the logit of its target t.
 """

@@ -25,7 +25,7 @@ from flowsim.models.uniform.table import (
 #: A row is trapped by the plane e = 0 once the others are slower than this times (e's rate)²/|λ|
 #: and than this times e's rate: what they still move by changes that rate by no part of it.
 _TRAPPED = 1e-13
-#: What is left of Σω in rounding, where b has come to its best value.
+#: Rounding of Σω once b is at its optimum.
 _ROUNDING = 1e-15
 #: A row is at rest once no coordinate moves faster than this, times λ²: at a minimum e² is as small
 #: as |λ|, and a moves e⁴ as fast.
@@ -87,7 +87,7 @@ def end_loss(row, rule):
 
 @compiled(no_cpython_wrapper=True)
 def _plane_attracts(y, reals, ints, memory, work):
-    """Whether |e| falls close to the plane e = 0 below y."""
+    """Return whether |e| falls close to the plane e = 0 below y."""
     point, rate = work[0, 0], work[0, 1]
     copy(y, point)
     point[0] = min(y[0], _NEAR_PLANE + 0.5 * math.log(abs(reals[LAMBDA])))
@@ -99,7 +99,7 @@ def _plane_attracts(y, reals, ints, memory, work):
 
 @compiled(no_cpython_wrapper=True)
 def _drifts(y, velocity, jacobian, reals, ints, memory, work):
-    """Whether a → ±∞ and e → 0 with e²a bounded, along a valley above the entropy rate.
+    """Return whether a → ±∞ and e → 0 with e²a bounded, along a valley above the entropy rate.
 
     At K = e²a the loss is M(K, w, b) + e²D + …. The row drifts where it is near a minimum of M and
     D > 0, here and a thousand times further out. Source: docs/derivations/06.md.
@@ -143,7 +143,7 @@ def push_outwards(y, velocity, jacobian):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def is_floor(y, jacobian, without_w):
-    """Whether the loss has a minimum in (log|e|, log|w|, b) near y, at constant a.
+    """Return whether the loss has a minimum in (log|e|, log|w|, b) near y, at constant a.
 
     There the field is −1/θ² times the loss's slope in log|θ|, so that −θ²J is the Hessian, which
     is positive if all its pivots are.

@@ -22,7 +22,7 @@ from flowsim.models.uniform.shift import newton_shift
 from flowsim.models.uniform.sums import class_sums, excess_of_ranges, loss_of_ranges
 from flowsim.models.uniform.table import DYNAMIC, PI0, PI1, UNIGRAM_LOGIT
 
-#: What is computed, by name, and how many axes of length k it has.
+#: Names of the results, and the number of their axes of length k.
 LOSS, EXCESS, BIAS, COVARIANCE, GRADIENT, HESSIAN = range(6)
 QUANTITIES = {"loss": (LOSS, 0), "excess": (EXCESS, 0), "bias": (BIAS, 0),
               "covariance": (COVARIANCE, 0), "gradient": (GRADIENT, 1),

@@ -34,7 +34,7 @@ from full_model.model.tree.tree_weights import (
     transposed,
 )
 
-#: What to compute, as bits.
+#: Bits of the requested results.
 LOSS, GRADIENT, STIFFNESS = 1, 2, 4
 
 

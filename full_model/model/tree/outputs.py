@@ -27,7 +27,7 @@ class Outputs(NamedTuple):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def new_outputs(gains):
-    """Room for as many logits and prefixes as ``gains`` has."""
+    """Buffers for as many logits and prefixes as ``gains`` has."""
     logits, count = gains.shape
     return Outputs(
         np.zeros((logits, count)), np.zeros((logits, count)), np.zeros((logits, count)), gains,

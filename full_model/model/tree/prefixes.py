@@ -42,7 +42,7 @@ class Room(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What all blocks add to: by W_1, by U W_2, by U through Y, by places, by b."""
+    """Sums over all blocks: by W_1, by U W_2, by U through Y, by places, by b."""
 
     up: Any
     read: Any
@@ -53,7 +53,7 @@ class Sums(NamedTuple):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def new_room(d, wide, logits):
-    """A room for d dimensions and ``wide`` hidden units."""
+    """Buffers for d dimensions and ``wide`` hidden units."""
     vectors, hidden, back = (d, BLOCK), (wide, BLOCK), np.zeros((wide + logits, BLOCK))
     return Room(
         np.zeros(vectors), np.zeros(vectors), np.zeros(vectors), np.zeros(vectors),
@@ -132,7 +132,7 @@ def backward(layer, count, workspace):
 def add_gradient(mixed, start, count, workspace, sums):
     """Add ω∇φ of the block to ``sums`` and leave in ``mixed`` what attention passes back.
 
-    Of ∂L/∂A = ωg the numerators of the mixture
+    The numerators, from ∂L/∂A = ωg, of the mixture
     get ωg/D and its denominator D gets −⟨ωg, A⟩/D, both still to be multiplied by W_O W_V.
     """
     d, line, out = workspace.y.shape[0], workspace.line, workspace.outputs

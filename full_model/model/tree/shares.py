@@ -1,6 +1,6 @@
 """Attention over the tree of all prefixes, by sums that prefixes share.
 
-Of S symbols, position n with symbol x is *place* Sn + x, n = 0 … N − 1. Prefixes are numbered by
+With S symbols, position n with symbol x is *place* Sn + x, n = 0 … N − 1. Prefixes are numbered by
 depth, then by their last symbol, then by the symbols before it, the first one running fastest:
 those that end in one place are neighbours, and symbols x_0 … x_{n−1} are number Σ x_m S^m of them.
 All of them have the same query, so that their attention is a mixture with weights E_{q,s}, known
@@ -38,7 +38,7 @@ def first_prefixes(states, length):
 
 @compiled(no_cpython_wrapper=True)
 def columns_of(first, place, start, count):
-    """Which columns of a block hold prefixes that end in ``place``: from, and up to."""
+    """Columns of a block with prefixes that end in ``place``: from, and up to."""
     return max(first[place] - start, 0), min(first[place + 1] - start, count)
 
 

@@ -26,7 +26,7 @@ from full_model.model.tree.tree_weights import add_applied, stacked, transposed
 
 
 class Fixed(NamedTuple):
-    """What is the same for all prefixes of a model; ``kappa`` has a row for each place.
+    """Values common to all prefixes of a model; ``kappa`` has a row for each place.
 
     ``sizes`` has three: |κ|², |q|²/d and |X_n|²/d of each place. ``positions`` ends with the
     embeddings, ``query_t`` is divided by √d, and ``gram`` is U Uᵀ.
@@ -66,7 +66,7 @@ class SquareRoom(NamedTuple):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def new_square_room(d, length, logits):
-    """A room for d dimensions and N positions."""
+    """Buffers for d dimensions and N positions."""
     vector, share, held, row = (d, BLOCK), (length, BLOCK), (logits, BLOCK), BLOCK
     return SquareRoom(
         np.zeros(vector), np.zeros(vector), np.zeros(vector), np.zeros(vector),

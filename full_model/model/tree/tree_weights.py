@@ -14,7 +14,7 @@ from full_model.model.tree.shares import exponentials
 class Layer(NamedTuple):
     """Weights of one model; hidden units are filled up with zeros to a multiple of four.
 
-    Of S symbols the last R = 1 or S have an embedding, a row each, and the first of R = 1 has 0.
+    With S symbols the last R = 1 or S have an embedding, a row each, and the first of R = 1 has 0.
     ``down`` is not filled up.
     The ``reader`` has a row for each of R logits. ``reads`` is U W_2, all that logits see of W_2:
     f = U Y + U W_2 ReLU(W_1 Y) + b. ``back`` is W_1ᵀ beside Uᵀ.
@@ -37,7 +37,7 @@ class Layer(NamedTuple):
 
 
 class Places(NamedTuple):
-    """What there is for each of the SN places s = Sn + x, one a row.
+    """Values for each of the SN places s = Sn + x, one a row.
 
     symbols: X_s = p_n + E_x, and a last column of ones; queries: W_Q X_s/√d; keys: W_K X_s; values:
     W_V X_s; moves: W_O W_V X_s; weight: attention of place q to place s, up to a factor of each q

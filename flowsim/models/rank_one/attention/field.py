@@ -8,7 +8,7 @@ next to p + q = 1, where the targets differ by rounding from one another, nothin
 There are N(N + 1) values of (n, x, S), each with a kink of its own, and orbits that slide along
 many at once. So R is the ReLU with its kink rounded off over a width δ,
 R(z) = (z + δ)²/(4δ) for |z| < δ, which turns sliding into a stiff motion inside the rounded part;
-what is found is said to hold for this width.
+results hold for this width.
 """
 
 from __future__ import annotations

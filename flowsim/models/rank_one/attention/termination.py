@@ -2,11 +2,11 @@
 
 Many orbits creep: the loss falls like a power of time along a valley that leads to infinity (with
 e → 0 and |o v| → ∞, attention counts the past; with positions that have shut their units, |w| → ∞).
-So the loss is noted twice a decade of time, and its limit is extrapolated from the geometric series
-of its falls (Aitken). Such a row is decided where two successive extrapolations agree, what is left
-to fall is far less than what is left above the entropy rate, and the valley attracts: along the
-surface of constant w₁² − w₂² and o² − v² no curvature is below −0.3/t, so that nothing grows by
-more than a small power of time. Source: own derivation.
+Therefore the loss is recorded twice a decade of time, and its limit is extrapolated from the
+geometric series of its falls (Aitken). Such a row is decided where two successive extrapolations
+agree, the remaining fall is far less than the distance to the entropy rate, and the valley
+attracts: along the surface of constant w₁² − w₂² and o² − v² no curvature is below −0.3/t, so that
+nothing grows by more than a small power of time. Source: own derivation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NONE, _ROUNDING = 1e-9, 1e-30
 _FIRST_MARK, _FIRST_TIME = 6, 1e3
 #: Ratios of successive falls, per decade, of a power law; slower ones cannot be extrapolated.
 _FASTEST, _SLOWEST = 1e-3, 0.8
-#: How far two extrapolations may differ, and what may be left to fall, relative to the excess.
+#: Largest difference of two extrapolations, and largest remaining fall, relative to the excess.
 _AGREEMENT, _LEFT = 0.005, 0.005
 #: An excess below this share of the mutual information, of which nothing is left but this part when
 #: its fall is extrapolated, twice, tends to zero.
@@ -141,7 +141,7 @@ def end_loss(row, rule):
 
 @compiled(no_cpython_wrapper=True)
 def _is_least(value, reals):
-    """Whether an excess loss is none. At p + q = 1 every orbit's tends to zero."""
+    """Return whether an excess loss is zero. At p + q = 1 every orbit's tends to zero."""
     if reals[LAMBDA] == 0.0:
         return value <= 1e-15
     return value <= max(_NONE * reals[INFORMATION], _ROUNDING)
@@ -149,7 +149,7 @@ def _is_least(value, reals):
 
 @compiled(no_cpython_wrapper=True)
 def _at_rest(y, jacobian, reals, ints, memory, work):
-    """What a point without velocity is; TRAPPED also sets e to zero."""
+    """Type of a point without velocity; TRAPPED also sets e to zero."""
     value, information = excess(y, reals, ints, memory), reals[INFORMATION]
     if ints[UNTIED] == 0 and abs(value - information) <= _NONE * information:
         largest = 0.0
@@ -163,7 +163,7 @@ def _at_rest(y, jacobian, reals, ints, memory, work):
 
 @compiled(no_cpython_wrapper=True, nrt=True)
 def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
-    """Whether the plane e = 0 attracts at the point of it below y with the optimal bias."""
+    """Return whether the plane e = 0 attracts at the point of it below y with the optimal bias."""
     point, velocity = y.copy(), work[0, 0]
     point[0], point[ints[LENGTH] + 5] = 0.0, reals[ORIGIN]
     if linearise(point, reals, ints, memory, velocity, work[1]) != 0:
@@ -173,7 +173,7 @@ def _plane_attracts(y, jacobian, growth, reals, ints, memory, work):
 
 @compiled(no_cpython_wrapper=True)
 def attracts(y, jacobian, growth, ints, work):
-    """Whether no curvature is below −growth along the surface of the conserved quantities.
+    """Return whether no curvature is below −growth along the surface of the conserved quantities.
 
     By Cholesky's factors of G^½(−J)G^−½ + growth, with the normals of the surface lifted. With
     e² + Σρ² − c² too, where untied, more is asked than needed.
