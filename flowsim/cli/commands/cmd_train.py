@@ -180,7 +180,7 @@ def train(given: Train) -> None:
       flowsim train --p 0.5 --q 0.8 --trainer gd --length 6 --steps 2000 --plot
       flowsim train --states 5 --p 0.9 --trainer gd --length 3 --hidden 20 --plot
       flowsim train --prior dirichlet --states 2 --layers 2 --length 32 --plot
-      flowsim train --process mess3 --mixer ssm --length 6 --trainer gd --steps 2000 --plot
+      flowsim train --process mess3 --mixer ssm --length 6 --trainer gd --plot
     """
     _check(given)
     settings = _settings(given)
