@@ -38,7 +38,6 @@ REASONS = {
     ("flowsim.models.rank_one.point",
      "`self.v.abs() <= NEGLIGIBLE * self.o.abs()` becomes "
      "`self.v.abs() < NEGLIGIBLE * self.o.abs()`"): "they are equal only where both are 0",
-    ("flowsim.models.uniform.model", "`1.0` becomes `2.0`"): "the bracket may be wider",
     ("flowsim.models.uniform.quadrature", "`6` becomes `12`"): _FINER,
     ("flowsim.models.uniform.quadrature", "`1` becomes `2`"): _FINER,
     ("flowsim.models.uniform.quadrature", "`0.6` becomes `1.6`"): _FINER,
@@ -63,16 +62,13 @@ REASONS = {
     ("flowsim.models.rank_one.attention.rows", "`32` becomes `64`"): _PARTS,
     ("flowsim.models.gap_family.compiled", "`1.0` becomes `2.0`"):
     "either is what rounding leaves of a factor that is 0",
-    ("flowsim.landscape.ends",
-     "`(loss - end.loss).abs() <= _LOSS * (1 + abs(end.loss))` becomes "
-     "`(loss - end.loss).abs() < _LOSS * (1 + abs(end.loss))`"): _ROUNDED,
     ("flowsim.flow.return_codes", "`104` becomes `208`"): _CODE,
     ("flowsim.models.rank_one.rows", "`6` becomes `12`"): _ROOM,
     ("flowsim.flow.rows.workspace", "`6` becomes `12`"): _ROOM,
     ("flowsim.flow.rows.workspace", "`2` becomes `4`"): _ROOM,
     ("flowsim.models.rank_one.termination",
-     "`value - reals[ENTROPY_RATE] < 1e-06 * information` becomes "
-     "`value - reals[ENTROPY_RATE] <= 1e-06 * information`"): _ROUNDED,
+     "`value < 1e-06 * reals[INFORMATION]` becomes "
+     "`value <= 1e-06 * reals[INFORMATION]`"): _ROUNDED,
     ("flowsim.flow.rows.engine",
      "`nearest < _DOUBTFUL_LOGARITHMS * levels.speed` becomes "
      "`nearest <= _DOUBTFUL_LOGARITHMS * levels.speed`"): _ROUNDED,
@@ -94,9 +90,6 @@ REASONS = {
     ("flowsim.models.canonical.basins", "`w > SADDLE_W` becomes `w >= SADDLE_W`"): _AT_SADDLE,
     ("flowsim.models.canonical.basins", "`w <= SADDLE_W` becomes `w < SADDLE_W`"): _AT_SADDLE,
     ("flowsim.models.canonical.basins", "`w < SADDLE_W` becomes `w <= SADDLE_W`"): _AT_SADDLE,
-    ("flowsim.landscape.critical",
-     "`loss - best < 1e-09 * scale` becomes `loss - best <= 1e-09 * scale`"): _ROUNDED,
-    ("flowsim.flow.orbits", "`0.0` becomes `1.0`"): "either is a tolerance that is allowed",
     ("flowsim.flow.orbits", "`0` becomes `1`"): "only the shape counts",
     ("flowsim.flow.gap.loops", "`plane < other` becomes `plane <= other`"): _ROUNDED,
     ("flowsim.flow.gap.timed", "`t - last` becomes `t + last`"): "only a first guess",
@@ -110,7 +103,7 @@ REASONS = {
     ("flowsim.flow.return_codes", "`103` becomes `206`"): _CODE,
     ("flowsim.flow.return_codes", "`1000` becomes `2000`"): _CODE,
     ("flowsim.flow.rows.loop",
-     "`margin(row, new) < 0.0` becomes `margin(row, new) <= 0.0`"): _ROUNDED,
+     "`event_function(row, new) < 0.0` becomes `event_function(row, new) <= 0.0`"): _ROUNDED,
     ("flowsim.models.rank_one.termination",
      "`abs(y[0] * inner * (gain if mode[x] == OPEN else 1.0) + way) > _LEVEL` becomes "
      "`abs(y[0] * inner * (gain if mode[x] == OPEN else 1.0) + way) >= _LEVEL`"): _ROUNDED,
@@ -118,9 +111,6 @@ REASONS = {
     ("flowsim.flow.rows.loop", "`4` becomes `8`"): _ROOT,
     ("flowsim.flow.rows.loop",
      "`trial % 5 == 4` becomes `trial % 5 != 4`"): _ROOT,
-    ("flowsim.models.uniform.termination",
-     "`others <= _TRAPPED * velocity[0] * velocity[0]` becomes "
-     "`others < _TRAPPED * velocity[0] * velocity[0]`"): _ROUNDED,
     ("flowsim.flow.gap.loops", "`third + move` becomes `third - move`"): "both sides are tried",
     ("flowsim.flow.gap.engine", "`5` becomes `10`"): _ROOM,
     ("flowsim.flow.gap.timed",
@@ -141,7 +131,6 @@ OTHERS = {
         "flowsim.models.canonical.gaussian_integral",
         "`0` becomes `1`",
     ): "with fewer pieces the integral is as exact at every σ that is tried",
-    ("flowsim.flow.gap.engine", "`3000` becomes `6000`"): _BOUND,
     (
         "flowsim.flow.any_loss",
         "`self.h * self.jacobian.abs().amax((1, 2))` becomes "
