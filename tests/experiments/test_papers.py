@@ -57,6 +57,7 @@ def test_a_stored_record_is_drawn_again(tmp_path, name):
     assert all(image.startswith(b"\x89PNG") for image in images)
 
 
+@pytest.mark.slow
 def test_depth(tmp_path):
     """Under gradient descent two tied layers are as trapped as one."""
     sizes = {"doublings": 1, "seeds": 1, "length": 8, "steps": 4, "descent_steps": 40}
@@ -127,9 +128,9 @@ def test_appendix_d(tmp_path):
 
 def test_basins(tmp_path):
     """Every cell's integrated limit is the one that its energy says, in both regimes."""
-    found = run("lg_fig1_basins", tmp_path, resolution=12)
+    found = run("lg_fig1_basins", tmp_path, resolution=6)
     for chain in (ABOVE, BELOW):
-        assert found[chain]["oracle_agree"] > 100 and found[chain]["oracle_wrong"] == 0
+        assert found[chain]["oracle_agree"] >= 20 and found[chain]["oracle_wrong"] == 0
         assert found[chain]["unresolved"] == 0
 
 

@@ -79,6 +79,7 @@ def test_agreement_becomes_tables(tmp_path, monkeypatch):
     assert len({table[0].count("|") for table in (descent, descent[1:], descent[2:])}) == 1
 
 
+@pytest.mark.slow
 def test_what_descent_leaves_open_is_followed_by_flow(tmp_path, monkeypatch):
     """A steep valley, in which descent does not arrive within its steps."""
     agreement = __import__("agreement")

@@ -17,7 +17,7 @@ class Duffing(flowsim.Model):
         return v**2 / 2 - x**2 / 2 + x**4 / 4
     def field(self, theta):
         x, v = theta.unbind(-1)
-        return torch.stack([v, x - x**3 - 0.3 * v], -1)
+        return torch.stack([v, x - x**3 - 2 * v], -1)
 """
 
 

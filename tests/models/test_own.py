@@ -119,13 +119,13 @@ def test_every_function_takes_it():
     assert (flowsim.reference_limits(model, starts).theta - limits.theta).abs().max() < 1e-5
     boundary = flowsim.refine_boundary(model, AXES, levels=1)
     assert np.abs(boundary["boundary_x"] - ROOTS[0.2][1]).max() < 0.01
-    gaussian = flowsim.gaussian_record(model, np.array([0.5, 1.0]), 40)
+    gaussian = flowsim.gaussian_record(model, np.array([1.0]), 12)
     assert {"count_minimum_1", "count_minimum_2"} <= set(gaussian)
 
 
 def test_a_portrait_is_drawn_from_its_file_alone(mine):
     words = ["--model", "mine.py:DoubleWell", "--set", "g=0.1", "--window", "x=-2:2,y=-2:2"]
-    words += ["--resolution", "6", "--confirm", "4"]
+    words += ["--resolution", "4", "--confirm", "1"]
     done = run("portrait", *words, "--quiet", "--json", cwd=mine)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
@@ -134,7 +134,7 @@ def test_a_portrait_is_drawn_from_its_file_alone(mine):
     (mine / "mine.py").write_text("raise SystemExit('this file must not be run')")
     name = "portrait_DoubleWell_g0.1.nc"
     record = flowsim.read_record(mine / name)
-    assert record.attrs["cells_minimum_1"] == record.attrs["cells_minimum_2"] == 18
+    assert record.attrs["cells_minimum_1"] == record.attrs["cells_minimum_2"] == 8
     assert [point["kind"] for point in points] == ["minimum", "saddle", "minimum"]
     found = [[p["x"], p["y"]] for p in points]
     np.testing.assert_allclose(found, [(x, 0) for x in ROOTS[0.1]], rtol=1e-7, atol=1e-9)

@@ -113,7 +113,7 @@ def test_uniform_attention_over_one_position_is_linear(pair, data):
     assert torch.equal((found == Label.GLOBAL_MINIMUM)[known], basin[known])
 
 
-@law(10, 80, model=models(longest=6), data=st.data())
+@law(5, 80, model=models(longest=6), data=st.data())
 def test_every_orbit_ends_and_its_label_fits_its_loss(model, data):
     theta = data.draw(starts(len(model.coordinates), rows=4))
     found = find_limits(model, theta)
