@@ -35,6 +35,7 @@ BUILT_IN = {
     "states": "flowsim.models.states:States",
     "induction": "flowsim.models.induction:Induction",
     "flips": "flowsim.models.flips:Flips",
+    "memory": "flowsim.models.memory:Memory",
 }
 
 
@@ -134,9 +135,9 @@ class ModelSpec:
 
     Args:
         target: a built-in model: canonical (e, w), uniform and linear (e, w, a), untied (e, u, w),
-            rank-one, states (e, w), with attention (e, w, v), induction (alpha, beta), flips; or a
-            class of your own, as FILE.py:Class or package.module:Class, whose file is run, or as
-            the class itself.
+            rank-one, states (e, w), with attention (e, w, v), induction (alpha, beta), flips,
+            memory; or a class of your own, as FILE.py:Class or package.module:Class, whose file is
+            run, or as the class itself.
         arguments: by name, such as p, q and length; defaults are filled in, and None counts as not
             given.
 
@@ -372,7 +373,7 @@ def model(name: str, p: float | None = None, q: float | None = None, **arguments
     """The built-in model of that name, such as on the chain with P(0→1) = p and P(1→0) = q.
 
     Args:
-        name: canonical, uniform, linear, untied, rank-one, states, induction or flips.
+        name: canonical, uniform, linear, untied, rank-one, states, induction, flips or memory.
         p, q: probabilities strictly between 0 and 1; of the states model p alone, the probability
             to leave a state; of the induction model neither.
         arguments: length, bias, attention, tied, states, hidden_per_state, flip, as the model has

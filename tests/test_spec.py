@@ -30,6 +30,7 @@ UNUSUAL = {
     "states": {"states": 3, "attention": True, "length": 2, "hidden_per_state": 5},
     "induction": {"length": 4},
     "flips": {"flip": 0.2},
+    "memory": {"states": 3, "flip": 0.1, "length": 3, "decay": "positive"},
 }
 SPECS = [ModelSpec.first(name, **UNUSUAL.get(name, {})) for name in BUILT_IN]
 
@@ -73,7 +74,11 @@ def test_none_counts_as_not_given():
         ("canonicl", {}, "is canonical meant?"),
         ("canonical", {"depth": 2}, "no model has an option 'depth'"),
         ("canonical", {}, "needs p and q: chance of 1 after 0, chance of 0 after 1"),
-        ("linear", {"length": 3}, "no length; omit it, or choose uniform, rank-one, states or"),
+        (
+            "linear",
+            {"length": 3},
+            "no length; omit it, or choose uniform, rank-one, states, induction or",
+        ),
         ("canonical", {"attention": True}, "no attention; omit it, or choose rank-one or states"),
         ("untied", {"tied": False}, "no untied weights; omit it, or choose rank-one"),
         ("rank-one", {"bias": "dynamic"}, "always has its bias as a coordinate; omit bias"),
@@ -113,7 +118,7 @@ def test_arguments_are_known_before_anything_large_is_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert [*models_with("states")] == ["states"]
+    assert [*models_with("states")] == ["states", "memory"]
 
 
 def test_orbits_of_a_portrait_start_inside_its_window():

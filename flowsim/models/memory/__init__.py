@@ -1,0 +1,41 @@
+"""The arguments of the state-space layer on a hidden symmetric chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from flowsim.models.arguments import LENGTH, Arguments
+from flowsim.models.states import HIDDEN_PER_STATE
+from flowsim.spec import Parameter, import_object
+
+if TYPE_CHECKING:
+    from flowsim.interface import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory(Arguments):
+    """memory (e, w, v, alpha), a state-space layer on a hidden chain"""
+
+    home = "flowsim.models.memory.model:MemoryModel"
+    title = "State-space layer, hidden chain"
+    lacks: ClassVar = {
+        "bias": "has a bias that is zero by symmetry; omit bias",
+        "q": "takes no q: its hidden chain stays with probability 1 - p",
+    }
+
+    p: float = Parameter(
+        0.9, "chance to leave a hidden state", required=True, shown=(0.001, 0.999)
+    ).field()
+    flip: float = Parameter(0.2, "chance of another symbol than its own", shown=(0.0, 0.49)).field()
+    states: int = Parameter(2, "the number of states", shown=(2, 3)).field()
+    length: int = replace(LENGTH, shown=(1, 8)).field()
+    hidden_per_state: int = Parameter(
+        HIDDEN_PER_STATE, "hidden units for each state", shown=(1, 50)
+    ).field()
+    decay: str = Parameter("signed", "signed, in (-1, 1), or positive, in (0, 1)").field()
+
+    def build(self) -> Model:
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        model: Model = import_object(self.home)(**given)
+        return model

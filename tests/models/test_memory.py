@@ -1,0 +1,173 @@
+"""The state-space layer on a hidden chain: loss, gradient, ends, and the whole layer's gradient."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from command import run
+
+import flowsim
+from flowsim.chains.hidden import process
+from flowsim.errors import InputError
+from flowsim.models.memory.model import MemoryModel
+from flowsim.spec import model
+from full_model import Architecture, PopulationLoss, Recipe, RunSettings, lift_states, train
+from full_model.model.hidden_source import HiddenSource
+
+#: p, ε, S, N, m, decay.
+CASES = [
+    (0.9, 0.2, 2, 6, 3, "signed"),
+    (0.1, 0.15, 3, 4, 2, "positive"),
+    (0.8, 0.15, 3, 4, 2, "signed"),
+    (0.3, 0.1, 4, 3, 1, "signed"),
+]
+#: Own units alone open, others too, the own one shut.
+POINTS = [(0.7, 0.4, 0.4, 0.3), (0.6, -0.5, 1.1, -0.8), (-0.8, 0.6, -1.2, 0.5)]
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def naive_loss(case, theta):
+    """docs/derivations/21.md, over hidden paths and words, one by one."""
+    p, flip, S, N, m, decay = case
+    e, w, v, alpha = theta
+    a, kappa = v * abs(v), math.tanh(alpha) if decay == "signed" else 1 / (1 + math.exp(-alpha))
+    joint = {}
+    for path in itertools.product(range(S), repeat=N + 1):
+        chance = 1 / S
+        for i, j in itertools.pairwise(path):
+            chance *= 1 - p if i == j else p / (S - 1)
+        for word in itertools.product(range(S), repeat=N + 1):
+            seen = [1 - flip if x == z else flip / (S - 1) for x, z in zip(word, path, strict=True)]
+            joint[word] = joint.get(word, 0) + chance * math.prod(seen)
+    ratio, total = S / (S - 1), 0.0
+    for word, chance in joint.items():
+        for n in range(N):
+            own = np.eye(S) - 1 / S
+            memory = sum(kappa**k * own[word[n - k]] for k in range(n + 1))
+            u = own[word[n]] + a * memory
+            logits = ratio * e * e * (u + ratio * m * w * abs(w) * np.maximum(u, 0))
+            total += chance * (np.log(np.exp(logits).sum()) - logits[word[n + 1]]) / N
+    return total
+
+
+@pytest.mark.parametrize("case", [(0.9, 0.2, 2, 4, 3, "signed"), (0.1, 0.15, 3, 2, 2, "positive")])
+@pytest.mark.parametrize("theta", POINTS)
+def test_the_loss_is_the_sum_over_all_hidden_paths(case, theta):
+    assert float(MemoryModel(*case).loss(theta)) == pytest.approx(
+        naive_loss(case, theta), rel=1e-13
+    )
+
+
+@every_case
+def test_the_gradient_is_the_losses(case):
+    found = MemoryModel(*case)
+    theta = torch.tensor(POINTS, dtype=torch.float64)
+    slope = torch.autograd.functional.jacobian(lambda x: found.loss(x).sum(), theta)
+    assert (found.gradient(theta) - slope).abs().max() < 1e-14
+    bend = torch.autograd.functional.jacobian(lambda x: found.gradient(x), theta[0])
+    assert (found.hessian(theta[0]) - bend).abs().max() < 1e-12
+
+
+@every_case
+@pytest.mark.parametrize("theta", POINTS, ids=["own", "others", "shut"])
+def test_the_whole_layers_gradient_is_tangent(case, theta):
+    """Loss, metric and gradient of all weights are those of four numbers, and nothing is off."""
+    _, _, S, N, m, decay = case
+    found, point = MemoryModel(*case), torch.tensor(theta, dtype=torch.float64)
+    arch = Architecture(S, N, hidden=m * S, states=S, output="states", attention="ssm",
+                        decay=decay, channels=S + 1)  # fmt: skip
+    whole = PopulationLoss(arch, HiddenSource(found.process))
+    value, gradient = whole.value_and_gradient(lift_states(point[None], arch))
+    assert float(value) == pytest.approx(float(found.loss(point)), rel=1e-13)
+    tangent = torch.cat([
+        torch.autograd.functional.jacobian(lambda t, n=n: lift_states(t[None], arch)[n][0], point)
+        .reshape(-1, 4) for n in gradient
+    ])  # fmt: skip
+    slope = torch.cat([x.flatten() for x in gradient.values()])
+    metric = tangent.mT @ tangent
+    assert (metric - torch.diag(torch.tensor(found.metric))).abs().max() < 1e-12
+    reduced = found.gradient(point)
+    assert (tangent.mT @ slope - reduced).abs().max() < 1e-13
+    off = slope - tangent @ (reduced / torch.tensor(found.metric))
+    assert off.norm() <= 1e-12 * slope.norm()
+
+
+def test_descent_of_all_weights_is_descent_of_four_numbers():
+    found = MemoryModel(0.9, 0.2, 2, 5, 2)
+    arch = Architecture(2, 5, hidden=4, states=2, output="states", attention="ssm")
+    theta = torch.tensor([[0.6, -1.1, 0.4, 0.2], [0.7, 0.3, -0.5, -0.4]], dtype=torch.float64)
+    settings = RunSettings(arch, Recipe("gd", steps=40, learning_rate=0.3), seeds=(0, 1),
+                           data=found.process, init="given")  # fmt: skip
+    _, weights = train(settings, initial=lift_states(theta, arch))
+    for _ in range(40):
+        theta = theta - 0.3 * found.gradient(theta) / torch.tensor(found.metric)
+    for name, wanted in lift_states(theta, arch).items():
+        assert (weights[name] - wanted).abs().max() < 1e-12, name
+
+
+def test_flips_and_mess3_are_its_sources():
+    for name, numbers, given in [
+        ("flips", {"p": 0.9, "q": 0.9, "epsilon": 0.2}, (0.9, 0.2, 2)),
+        ("mess3", {"x": 0.05, "a": 0.85}, (0.1, 0.15, 3)),
+    ]:
+        known, found = process(name, **numbers).ngram_losses(7), MemoryModel(*given, length=6)
+        assert found.bigram == pytest.approx(known[1], abs=1e-13)
+        assert found.bayes == pytest.approx(np.mean(known[1:]), abs=1e-13)
+
+
+@pytest.mark.parametrize("p", [0.9, 0.1])
+@pytest.mark.parametrize("states", [2, 3])
+def test_the_unigram_is_a_trap_where_its_slope_is_negative(p, states):
+    found = MemoryModel(p, 0.2, states, 4)
+    theta = torch.tensor([[1e-4, 0.1, 0.3, 0.5], [1e-4, -1.4, 0.3, 0.5]], dtype=torch.float64)
+    falls = math.log(states) - found.loss(theta)
+    slope = found.unigram_slope(theta)
+    assert (falls / 1e-8 - slope).abs().max() < 1e-4
+    assert slope.sign().tolist() == ([-1, 1] if found.eigenvalue < 0 else [1, -1])
+    # one symbol, by hand: c² e² (1 − 1/S) λ Cov of own symbols (1 + … )
+    one = found.unigram_slope(torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64))
+    joint = found.process.neighbours.kernel / states
+    assert float(one) == pytest.approx(states / (states - 1) * (np.trace(joint) - 1 / states))
+
+
+@pytest.mark.slow
+def test_where_orbits_end_on_both_sides_and_with_both_memories():
+    """The filter at v → ∞, the bigram at v = 0, the unigram at e = 0, above p + q = 1."""
+    theta = torch.tensor([[0.6, -1.2, 0.3, 0.1], [0.6, 1.2, 0.3, 0.1]], dtype=torch.float64)
+    signed, positive = (MemoryModel(0.9, 0.2, 2, 4, decay=d) for d in ("signed", "positive"))
+    freed, stuck = (flowsim.find_limits(found, theta) for found in (signed, positive))
+    assert freed.loss[0] < 0.6395 and math.isinf(float(freed.theta[0, 2]))
+    assert math.tanh(float(freed.theta[0, 3])) == pytest.approx(-0.59, abs=0.01)
+    assert float(stuck.loss[0]) == pytest.approx(positive.bigram, abs=1e-9)
+    for found in (freed, stuck):
+        assert float(found.loss[1]) == pytest.approx(math.log(2), abs=1e-9)
+
+
+@pytest.mark.parametrize("given, said", [
+    ({"decay": "odd"}, "decay must be one of signed, positive"),
+    ({"length": 0}, "length must be"),
+    ({"length": 18}, "take a smaller length"),
+    ({"flip": 1.0}, "flip must be"),
+    ({"hidden_per_state": 0}, "hidden_per_state must be"),
+])  # fmt: skip
+def test_what_is_refused(given, said):
+    with pytest.raises(InputError, match=said):
+        MemoryModel(0.9, **given)
+
+
+def test_a_scan_of_its_memory_is_recorded_and_read_again(tmp_path):
+    found = model("memory", 0.9, flip=0.1, length=2)
+    record = flowsim.scan_basins(found, {"e": [0.6], "w": [0.5], "v": [0.3], "alpha": [0.1]})
+    flowsim.write_record(record, tmp_path / "memory.nc")
+    again = flowsim.model_of(flowsim.read_record(tmp_path / "memory.nc").attrs)
+    assert again.options() == found.options()
+
+
+def test_the_shell_scans_it(tmp_path):
+    words = ["--model", "memory", "--p", "0.9", "--set", "length=2", "--set", "flip=0.1:0.2:2"]
+    held = ["--fix", "e=0.5", "--fix", "v=0.3", "--fix", "alpha=0.1", "--window", "w=0.3:0.6"]
+    done = run("scan", *words, *held, "--grid", "2", "--quiet", "--out", "s.nc", cwd=tmp_path)
+    assert done.returncode in (0, 3), done.stderr
+    assert flowsim.read_record(tmp_path / "s.nc").label.size == 4
